@@ -1,0 +1,74 @@
+# One command for each habit. A machine with Python 3.11+ (with venv) and make needs nothing else: each
+# target makes the environment it needs, once, and again when pyproject.toml changes.
+#
+#   make demo     train a small network on handwritten digits and show what it learnt
+#   make test     the whole test suite (no PyTorch needed)
+#   make check    ruff, mypy and the order of the layers
+#   make parity   the same operations by PyTorch, compared (skipped where PyTorch cannot be had)
+#   make bench    how fast, against PyTorch in the same run
+#   make fix      let ruff mend what it can
+#   make clean    remove the environments and caches
+
+PYTHON ?= python3
+JOBS ?= 2
+DEMO ?=
+BENCH ?=
+PYTEST ?=
+
+BIN := .venv/bin
+PARITY := .venv-parity/bin
+
+# Some environments set this to an older CPU, which halves OpenBLAS. It is for OpenBLAS to find out.
+unexport OPENBLAS_CORETYPE
+
+.PHONY: help demo test check parity bench fix clean
+help:
+	@sed -n 's/^#   //p' Makefile
+
+.venv/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Flambeau needs Python 3.11 or newer; $(PYTHON) is older. Say: make PYTHON=python3.12 ..."; exit 1; }
+	$(PYTHON) -m venv .venv
+	@touch $@
+
+# The package alone, as a user has it.
+.venv/.package: .venv/.made pyproject.toml
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+# The package and what its developers use.
+.venv/.dev: .venv/.package
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+# PyTorch lies in an environment of its own, so that no test can come to need it unseen. The stamp holds
+# "yes" or the reason it could not be had; 'make clean' tries again.
+.venv-parity/.made: pyproject.toml
+	$(PYTHON) -m venv .venv-parity
+	@if $(PARITY)/pip install --quiet --disable-pip-version-check --editable '.[dev,parity]'; \
+		then echo yes > $@; else echo no > $@; fi
+
+demo: .venv/.package
+	$(BIN)/flambeau demo $(DEMO)
+
+test: .venv/.dev
+	$(BIN)/python -m pytest -q -n $(JOBS) --ignore=tests/parity $(PYTEST)
+
+check: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python tools/import_order.py
+
+parity: .venv-parity/.made
+	@if [ "$$(cat .venv-parity/.made)" = yes ]; then \
+		$(PARITY)/python -m pytest -q -n $(JOBS) tests/parity $(PYTEST); \
+	else echo "parity: skipped, because PyTorch 2.13.0 could not be installed here"; fi
+
+bench: .venv-parity/.made
+	$(PARITY)/python benchmarks/run.py $(BENCH)
+
+fix: .venv/.dev
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf .venv .venv-parity build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
