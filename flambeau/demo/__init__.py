@@ -1,0 +1,1 @@
+"""The demo: a small convolutional network learns handwritten digits (`flambeau demo`)."""

@@ -1,0 +1,1 @@
+"""Formulas and loop programs, and the targets that run them."""

@@ -1,0 +1,36 @@
+"""Which renderer turns loop programs into launches on the CPU: `llvm` (machine code) or `interpret` (NumPy).
+
+The environment variable FLAMBEAU_KERNELS chooses; the default is llvm.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .programs import Prepared, Program
+
+    Prepare = Callable[[Program, tuple[int, ...], tuple[tuple[int, ...], ...]], Prepared]
+
+_prepare: Prepare | None = None
+
+
+def prepare(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Prepared:
+    """A launch of `program` over `domain`; `strides` are in elements, over the domain, outputs first, then inputs."""
+    global _prepare
+    if _prepare is None:
+        _prepare = _choose(os.environ.get("FLAMBEAU_KERNELS", "llvm"))
+    return _prepare(program, domain, strides)
+
+
+def _choose(name: str) -> Prepare:
+    if name == "interpret":
+        from .interpret import prepare as chosen
+        return chosen
+    if name == "llvm":
+        from .llvm import prepare as llvm
+        return llvm
+    raise ValueError(f"FLAMBEAU_KERNELS is {name!r}; it takes llvm or interpret")

@@ -1,0 +1,88 @@
+"""The check of the layers finds what it must, and lets through what it must."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def check() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("import_order", ROOT / "tools" / "import_order.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def package(folder: Path, **files: str) -> Path:
+    root = folder / "flambeau"
+    for name, text in {"__init__": "", "dtypes": "", "runtime__door": "", "ops__table": "", **files}.items():
+        path = root / (name.replace("__", "/") if name != "__init__" else name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.with_suffix(".py").write_text(text)
+    return root
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import flambeau.ops.table",
+        "from flambeau.ops import table",
+        "from flambeau.ops.table import row",
+        "from flambeau import ops",
+        "from ..ops import table",
+        "from .. import ops",
+        "def late():\n    from flambeau.ops import table",
+        "import importlib\nimportlib.import_module('flambeau.ops.table')",
+        "import flambeau",
+        "from flambeau import Tensor",
+        "if TYPE_CHECKING:\n    pass\nelse:\n    import flambeau.ops",
+    ],
+)
+def test_an_import_from_above_is_an_offence(check: ModuleType, tmp_path: Path, line: str) -> None:
+    found = check.offences(package(tmp_path, runtime__queue=line))
+    assert len(found) == 1, found
+    assert found[0].startswith("flambeau/runtime/queue.py:") and "above" in found[0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from flambeau.dtypes import float32",
+        "from flambeau import dtypes",
+        "from . import door",
+        "from flambeau.runtime.door import bind",
+        "import numpy",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from flambeau.ops import table",
+        "import typing\nif typing.TYPE_CHECKING:\n    import flambeau",
+    ],
+)
+def test_what_lies_below_or_never_runs_is_allowed(check: ModuleType, tmp_path: Path, line: str) -> None:
+    assert check.offences(package(tmp_path, runtime__queue=line)) == []
+
+
+def test_a_module_without_a_layer_is_an_offence(check: ModuleType, tmp_path: Path) -> None:
+    found = check.offences(package(tmp_path, misc="x = 1"))
+    assert found == ["flambeau/misc.py: misc has no layer: give it one in tools/import_order.py"]
+
+
+def test_exit_status_and_summary(check: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check.main([str(package(tmp_path / "good"))]) == 0
+    assert "the layers hold" in capsys.readouterr().out
+    assert check.main([str(package(tmp_path / "bad", dtypes="import flambeau.ops"))]) == 1
+    assert "1 offences" in capsys.readouterr().out
+
+
+def test_the_package_itself_holds(check: ModuleType) -> None:
+    assert check.offences(ROOT / "flambeau") == []
+
+
+def test_every_exception_to_the_order_has_a_reason(check: ModuleType) -> None:
+    for importer, imported, reason in check.ALLOWED:
+        assert check.place(importer) and check.place(imported) and len(reason) > 20
