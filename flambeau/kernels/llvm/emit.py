@@ -1,0 +1,341 @@
+"""Writing LLVM IR as text: modules, fresh names, constants, loops, loads and stores.
+
+A value is its name in the text ("%12" or a constant).  A value of a type and a number of lanes has the LLVM type
+`ty(dtype, lanes)`: a vector, or the plain type for one lane.  In registers bool is i1 and bfloat16 is its bits in an
+i16; in memory bool is one byte.
+"""
+
+from __future__ import annotations
+
+import struct
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ...dtypes import bfloat16, bool_, float16, float32, float64, int64
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...dtypes import dtype
+    from ..expr import Number
+
+_REGISTER = {bool_: "i1", float16: "half", bfloat16: "i16", float32: "float", float64: "double"}
+
+
+def base(d: dtype) -> str:
+    """The LLVM type of one element in a register."""
+    return _REGISTER.get(d) or f"i{8 * d.itemsize}"
+
+
+def base_memory(d: dtype) -> str:
+    """The LLVM type of one element in memory."""
+    return "i8" if d is bool_ else base(d)
+
+
+def vec(t: str, lanes: int) -> str:
+    return t if lanes == 1 else f"<{lanes} x {t}>"
+
+
+def ty(d: dtype, lanes: int) -> str:
+    return vec(base(d), lanes)
+
+
+def _float_bits(v: float) -> str:
+    return f"0x{struct.unpack('<Q', struct.pack('<d', v))[0]:016X}"
+
+
+def number(v: Number, d: dtype) -> str:
+    """One element's constant, without its type."""
+    if d is bool_:
+        return "true" if v else "false"
+    if d.kind in "ui":
+        return str(int(v.real))
+    x = float(v.real)
+    if d is float64:
+        return _float_bits(x)
+    if d is float16:
+        try:
+            half = struct.unpack("<H", struct.pack("<e", x))[0]
+        except OverflowError:
+            half = 0x7C00 if x > 0 else 0xFC00
+        return f"0xH{half:04X}"
+    try:
+        single = struct.unpack("<f", struct.pack("<f", x))[0]
+    except OverflowError:
+        single = float("inf") if x > 0 else float("-inf")
+    if d is bfloat16:
+        bits = struct.unpack("<I", struct.pack("<f", single))[0]
+        return str(0x7FC0 if single != single else bits + 0x7FFF + (bits >> 16 & 1) >> 16)
+    return _float_bits(single)
+
+
+def constant(v: Number, d: dtype, lanes: int) -> str:
+    """A constant in every lane, without its type."""
+    return splat(number(v, d), base(d), lanes)
+
+
+def splat(value: str, t: str, lanes: int) -> str:
+    """The constant `value` of element type `t` in every lane."""
+    return value if lanes == 1 else f"splat ({t} {value})"
+
+
+class Module:
+    """Functions, the outside functions they need, and shared helper functions, as one text."""
+
+    def __init__(self) -> None:
+        self.declared: dict[str, str] = {}
+        self.helpers: dict[str, str] = {}
+        self.functions: list[str] = []
+
+    def declare(self, name: str, signature: str) -> None:
+        """An outside function (libm's or an intrinsic): ``declare("expf", "float (float)")``."""
+        if name not in self.declared:
+            result, _, params = signature.partition("(")
+            self.declared[name] = f"declare {result.strip()} @{name}({params}"
+
+    def helper(self, name: str, text: str) -> str:
+        """Adds a whole function or global, once."""
+        self.helpers.setdefault(name, text)
+        return name
+
+    def text(self) -> str:
+        return "\n".join([*self.declared.values(), *self.helpers.values(), *self.functions, ""])
+
+
+class Loop:
+    """A loop in the making: `i` (i64), `vars` (values carried in), `next` (to be set to the values carried on).
+
+    After the loop, `vars` hold the final values.
+    """
+
+    __slots__ = ("i", "vars", "next")
+
+    def __init__(self, i: str, carried: list[str]) -> None:
+        self.i, self.vars, self.next = i, carried, list(carried)
+
+
+class Emitter:
+    """One function being written.  Call `finish` to add it to its module."""
+
+    def __init__(self, module: Module, head: str) -> None:
+        """head: ``"void @name(i64 %begin, i64 %end, ptr %args, ptr %block)"``."""
+        self.module, self.head = module, head
+        self.lines: list[str] = ["entry:"]
+        self.current = "entry"  # the label of the block being written, which phi nodes name
+        self.count = 0
+        self._memo: dict[str, str] = {}
+
+    def fresh(self, stem: str = "v") -> str:
+        self.count += 1
+        return f"%{stem}{self.count}"
+
+    def line(self, text: str) -> None:
+        self.lines.append("  " + text)
+
+    def op(self, text: str, stem: str = "v") -> str:
+        """An instruction that gives a value."""
+        name = self.fresh(stem)
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def call(self, name: str, result: str, *args: tuple[str, str]) -> str:
+        """A call of an outside function or intrinsic with (type, value) arguments; it is declared as needed."""
+        self.module.declare(name, f"{result} ({', '.join(t for t, _ in args)})")
+        given = ", ".join(f"{t} {v}" for t, v in args)
+        if result == "void":
+            self.line(f"call void @{name}({given})")
+            return ""
+        return self.op(f"call {result} @{name}({given})")
+
+    def intrinsic(self, name: str, d: dtype, lanes: int, *args: str) -> str:
+        """An intrinsic overloaded on one type, e.g. ``intrinsic("fma", float32, 16, a, b, c)``."""
+        t = ty(d, lanes)
+        return self.call(f"llvm.{name}.{suffix(base(d), lanes)}", t, *((t, a) for a in args))
+
+    def label(self, stem: str) -> str:
+        """A new label's name; `start` begins its block."""
+        self.count += 1
+        return f"{stem}{self.count}"
+
+    def start(self, label: str) -> None:
+        """Begins the block `label`; the block before it must have ended in a branch."""
+        self.lines.append(label + ":")
+        self.current = label
+
+    def jump(self, label: str) -> None:
+        self.line(f"br label %{label}")
+
+    def branch(self, condition: str, yes: str, no: str) -> None:
+        self.line(f"br i1 {condition}, label %{yes}, label %{no}")
+
+    def phi(self, t: str, *incoming: tuple[str, str]) -> str:
+        """incoming: (value, label) pairs."""
+        return self.op(f"phi {t} " + ", ".join(f"[ {v}, %{b} ]" for v, b in incoming))
+
+    @contextmanager
+    def loop(self, begin: str, end: str, step: str = "1", carried: list[tuple[str, str]] | None = None) -> Iterator[Loop]:
+        """``for i = begin; i < end; i += step`` (signed) with `carried` values as (type, initial value)."""
+        carried = carried or []
+        head, body, done = self.label("head"), self.label("body"), self.label("done")
+        before = self.current
+        self.jump(head)
+        self.start(head)
+        at = len(self.lines)
+        names = [self.fresh("i")] + [self.fresh("c") for _ in carried]
+        self.lines.extend([""] * len(names))
+        more = self.op(f"icmp slt i64 {names[0]}, {end}")
+        self.branch(more, body, done)
+        self.start(body)
+        state = Loop(names[0], names[1:])
+        yield state
+        following = self.op(f"add nsw i64 {names[0]}, {step}")
+        last = self.current
+        self.jump(head)
+        values = [("i64", begin, following)] + [(t, v, n) for (t, v), n in zip(carried, state.next, strict=True)]
+        for k, (t, first, after) in enumerate(values):
+            self.lines[at + k] = f"  {names[k]} = phi {t} [ {first}, %{before} ], [ {after}, %{last} ]"
+        self.start(done)
+
+    @contextmanager
+    def only_if(self, condition: str) -> Iterator[None]:
+        """The statements inside run only where `condition` (i1) holds; values made inside stay inside."""
+        yes, on = self.label("then"), self.label("on")
+        self.branch(condition, yes, on)
+        self.start(yes)
+        yield
+        self.jump(on)
+        self.start(on)
+
+    def finish(self, attributes: str = "#0") -> None:
+        self.module.functions.append(f"define {self.head} {attributes} {{\n" + "\n".join(self.lines) + "\n}")
+
+    # addresses and i64 arithmetic -----------------------------------------------------------------------------------
+    def at(self, pointer: str, offset: str) -> str:
+        """pointer + offset bytes."""
+        return pointer if offset == "0" else self.op(f"getelementptr i8, ptr {pointer}, i64 {offset}", "p")
+
+    def word(self, block: str, index: int) -> str:
+        """The i64 number `index` of a packed block."""
+        return self.op(f"load i64, ptr {self.at(block, str(8 * index))}, align 8", "w")
+
+    def pointer(self, args: str, index: int) -> str:
+        """The address number `index` of a packed block."""
+        return self.op(f"load ptr, ptr {self.at(args, str(8 * index))}, align 8", "p")
+
+    def add(self, a: str, b: str) -> str:
+        return b if a == "0" else a if b == "0" else self.op(f"add i64 {a}, {b}")
+
+    def sub(self, a: str, b: str) -> str:
+        return a if b == "0" else self.op(f"sub i64 {a}, {b}")
+
+    def mul(self, a: str, b: str) -> str:
+        return "0" if "0" in (a, b) else b if a == "1" else a if b == "1" else self.op(f"mul i64 {a}, {b}")
+
+    def smaller(self, a: str, b: str) -> str:
+        return self.op(f"select i1 {self.op(f'icmp slt i64 {a}, {b}')}, i64 {a}, i64 {b}")
+
+    # vectors --------------------------------------------------------------------------------------------------------
+    def broadcast(self, value: str, t: str, lanes: int) -> str:
+        """The scalar `value` of LLVM type `t` in every lane."""
+        if lanes == 1:
+            return value
+        if not value.startswith("%"):
+            return splat(value, t, lanes)
+        one = self.op(f"insertelement <{lanes} x {t}> poison, {t} {value}, i64 0")
+        return self.op(f"shufflevector <{lanes} x {t}> {one}, <{lanes} x {t}> poison, <{lanes} x i32> zeroinitializer")
+
+    def lane_numbers(self, lanes: int) -> str:
+        """The constant <0, 1, 2, ...> of i64."""
+        return "0" if lanes == 1 else "<" + ", ".join(f"i64 {k}" for k in range(lanes)) + ">"
+
+    def ramp(self, start: str, lanes: int, step: str = "1") -> str:
+        """start, start + step, ... as i64."""
+        if lanes == 1:
+            return start
+        numbers, t = self.lane_numbers(lanes), f"<{lanes} x i64>"
+        if step != "1":
+            numbers = self.op(f"mul {t} {numbers}, {self.broadcast(step, 'i64', lanes)}")
+        return self.op(f"add {t} {self.broadcast(start, 'i64', lanes)}, {numbers}")
+
+    def first_lanes(self, n: str, lanes: int) -> str:
+        """The mask of the first `n` (i64) lanes."""
+        if lanes == 1:
+            return self.op(f"icmp sgt i64 {n}, 0")
+        # compared in 32 bits: n is at most `lanes` wherever a mask is of use
+        small = self.op(f"trunc i64 {self.smaller(n, str(lanes))} to i32")
+        numbers = "<" + ", ".join(f"i32 {k}" for k in range(lanes)) + ">"
+        return self.op(f"icmp slt <{lanes} x i32> {numbers}, {self.broadcast(small, 'i32', lanes)}")
+
+    # memory ---------------------------------------------------------------------------------------------------------
+    def load(self, d: dtype, lanes: int, address: str, mask: str | None = None) -> str:
+        """Neighbouring elements from `address`; lanes outside `mask` are 0."""
+        t = vec(base_memory(d), lanes)
+        if mask is None:
+            v = self.op(f"load {t}, ptr {address}, align {d.itemsize}")
+        else:
+            v = self._masked_load(t, base_memory(d), lanes, d.itemsize, address, mask)
+        return self.from_memory(v, d, lanes)
+
+    def _masked_load(self, t: str, element: str, lanes: int, align: int, address: str, mask: str) -> str:
+        name = f"llvm.masked.load.{suffix(element, lanes)}.p0"
+        return self.call(name, t, ("ptr", address), ("i32 immarg", str(align)), (vec("i1", lanes), mask),
+                         (t, "zeroinitializer"))
+
+    def load_each(self, d: dtype, lanes: int, address: str, offsets: str, mask: str | None = None) -> str:
+        """The elements at `address` + offsets[lane] bytes."""
+        element = base_memory(d)
+        if lanes == 1 and mask is None:
+            v = self.op(f"load {element}, ptr {self.at(address, offsets)}, align {d.itemsize}")
+        else:
+            v = self._gather(element, lanes, d.itemsize, address, offsets, mask)
+        return self.from_memory(v, d, lanes)
+
+    def _gather(self, element: str, lanes: int, align: int, address: str, offsets: str, mask: str | None) -> str:
+        where = self.op(f"getelementptr i8, ptr {address}, {vec('i64', lanes)} {offsets}")
+        t = vec(element, lanes)
+        return self.call(f"llvm.masked.gather.{suffix(element, lanes)}.v{lanes}p0", t, (vec("ptr", lanes), where),
+                         ("i32 immarg", str(align)), (vec("i1", lanes), mask or splat("true", "i1", lanes)),
+                         (t, "zeroinitializer"))
+
+    def store(self, d: dtype, lanes: int, value: str, address: str, mask: str | None = None,
+              streaming: bool = False) -> None:
+        """Neighbouring elements to `address`; streaming: past the caches (the address must be aligned to the vector)."""
+        element, v = base_memory(d), self.to_memory(value, d, lanes)
+        t = vec(element, lanes)
+        if mask is not None:
+            self.call(f"llvm.masked.store.{suffix(element, lanes)}.p0", "void", (t, v), ("ptr", address),
+                      ("i32 immarg", str(d.itemsize)), (vec("i1", lanes), mask))
+        elif streaming:
+            self.line(f"store {t} {v}, ptr {address}, align {min(64, lanes * d.itemsize)}, !nontemporal !0")
+        else:
+            self.line(f"store {t} {v}, ptr {address}, align {d.itemsize}")
+
+    def store_each(self, d: dtype, lanes: int, value: str, address: str, offsets: str, mask: str | None = None) -> None:
+        """Elements to `address` + offsets[lane] bytes, lane by lane in order."""
+        element, v = base_memory(d), self.to_memory(value, d, lanes)
+        if lanes == 1 and mask is None:
+            self.line(f"store {element} {v}, ptr {self.at(address, offsets)}, align {d.itemsize}")
+            return
+        where = self.op(f"getelementptr i8, ptr {address}, {vec('i64', lanes)} {offsets}")
+        self.call(f"llvm.masked.scatter.{suffix(element, lanes)}.v{lanes}p0", "void", (vec(element, lanes), v),
+                  (vec("ptr", lanes), where), ("i32 immarg", str(d.itemsize)),
+                  (vec("i1", lanes), mask or splat("true", "i1", lanes)))
+
+    def from_memory(self, v: str, d: dtype, lanes: int) -> str:
+        return self.op(f"icmp ne {vec('i8', lanes)} {v}, {splat('0', 'i8', lanes)}") if d is bool_ else v
+
+    def to_memory(self, v: str, d: dtype, lanes: int) -> str:
+        return self.op(f"zext {ty(d, lanes)} {v} to {vec('i8', lanes)}") if d is bool_ else v
+
+    def parameter(self, d: dtype, args: str, index: int, lanes: int) -> str:
+        """The Python number in slot `index`: floats come as the bits of a double, integers and bools as an int64."""
+        from .casts import cast
+        slot = float64 if d.kind == "f" else int64
+        bits = self.op(f"load {base(slot)}, ptr {self.at(args, str(8 * index))}, align 8")
+        return self.broadcast(cast(self, bits, slot, d, 1), base(d), lanes)
+
+
+def suffix(element: str, lanes: int) -> str:
+    """How an intrinsic's name spells a type: f32, v16f32, i1, ..."""
+    short = {"half": "f16", "float": "f32", "double": "f64", "ptr": "p0"}.get(element, element)
+    return short if lanes == 1 else f"v{lanes}{short}"

@@ -1,0 +1,31 @@
+"""Functions of the C mathematics library, called lane by lane: exact enough for everything, fast for nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...dtypes import float32
+from .emit import base, constant, ty
+
+if TYPE_CHECKING:
+    from ...dtypes import dtype
+    from .emit import Emitter
+
+# our name -> C's (for double; float adds an f)
+NAMES = {"maximum": "fmax", "minimum": "fmin"} | {n: n for n in (
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc lgamma pow atan2 "
+    "hypot nextafter fmod").split()}
+
+
+def emit(op: str, d: dtype, lanes: int, em: Emitter, args: list[str]) -> str:
+    """The function `op` of values of type `d` (float32 or float64)."""
+    element = base(d)
+    name = NAMES[op] + ("f" if d is float32 else "")
+    if lanes == 1:
+        return em.call(name, element, *((element, a) for a in args))
+    t = ty(d, lanes)
+    result = constant(0.0, d, lanes)
+    for k in range(lanes):
+        parts = [(element, em.op(f"extractelement {t} {a}, i64 {k}")) for a in args]
+        result = em.op(f"insertelement {t} {result}, {element} {em.call(name, element, *parts)}, i64 {k}")
+    return result

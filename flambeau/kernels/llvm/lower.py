@@ -1,0 +1,136 @@
+"""Expressions as vector IR: one value for each node, for any number of lanes.
+
+`lower` walks expressions of real types and asks its caller for the leaves.  Transcendental functions come from
+`math.emit`.  float16 and bfloat16 are computed in float32 and rounded after every operation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...dtypes import bfloat16, bool_, float16, float32
+from ..expr import COMPARE, walk
+from .casts import cast
+from .emit import base, constant, ty, vec
+from .integers import integer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...dtypes import dtype
+    from ..expr import Expr
+    from .emit import Emitter
+
+    Leaf = Callable[[Expr, list[str]], str]
+
+LEAVES = frozenset(("input", "scalar", "coord", "acc", "gather"))
+_FLOAT_COMPARE = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
+_FLOAT_BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
+_FLOAT_INTRINSIC = {"abs": "fabs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round": "roundeven", "trunc": "trunc",
+                    "copysign": "copysign"}
+
+
+def lower(em: Emitter, roots: tuple[Expr, ...], lanes: int, leaf: Leaf,
+          known: dict[Expr, str] | None = None) -> list[str]:
+    """The values of `roots`.
+
+    leaf(node, args): the value of an input, scalar, coord, acc or gather node (args: the gather's offset, in a list).
+    known: values made before, in a block that dominates this one; nodes lowered here are added to it.
+    """
+    known = {} if known is None else known
+    for e in walk(roots):
+        if e in known:
+            continue
+        args = [known[a] for a in e.args]
+        known[e] = leaf(e, args) if e.op in LEAVES else _node(em, e, args, lanes)
+    return [known[r] for r in roots]
+
+
+def _node(em: Emitter, e: Expr, args: list[str], lanes: int) -> str:
+    if e.op == "const":
+        return constant(e.value, e.dtype, lanes)
+    source = e.args[-1].dtype
+    if e.op == "cast":
+        return cast(em, args[0], source, e.dtype, lanes)
+    if e.op == "where":
+        t = ty(e.dtype, lanes)
+        return em.op(f"select {vec('i1', lanes)} {args[0]}, {t} {args[1]}, {t} {args[2]}")
+    if e.op == "bitcast":
+        if base(source) == base(e.dtype):
+            return args[0]
+        if source is bool_ or e.dtype is bool_:
+            return cast(em, args[0], source, e.dtype, lanes)
+        return em.op(f"bitcast {ty(source, lanes)} {args[0]} to {ty(e.dtype, lanes)}")
+    if e.dtype.is_complex or source.is_complex:
+        raise ValueError(f"{e.op} of {source}: complex values must be rewritten by complexes.lower first")
+    return apply(em, e.op, source, lanes, args)
+
+
+def apply(em: Emitter, op: str, d: dtype, lanes: int, args: list[str]) -> str:
+    """One primitive of operands of type `d` (comparisons give i1)."""
+    if d is float16 or d is bfloat16:
+        wide = [cast(em, a, d, float32, lanes) for a in args]
+        result = apply(em, op, float32, lanes, wide)
+        return result if op in COMPARE else cast(em, result, float32, d, lanes)
+    return _floating(em, op, d, lanes, args) if d.kind == "f" else integer(em, op, d, lanes, args)
+
+
+def combine(em: Emitter, how: str, d: dtype, lanes: int, a: str, b: str) -> str:
+    """Two partial results as one: sum, prod, max, min (NaN wins), and, or."""
+    op = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}.get(how, how)
+    return apply(em, op, d, lanes, [a, b])
+
+
+def _floating(em: Emitter, op: str, d: dtype, lanes: int, args: list[str]) -> str:
+    t, mask, a = ty(d, lanes), vec("i1", lanes), args[0]
+    b = args[1] if len(args) > 1 else ""
+    if op in _FLOAT_BINARY:
+        return em.op(f"{_FLOAT_BINARY[op]} {t} {a}, {b}")
+    if op in _FLOAT_COMPARE:
+        return em.op(f"fcmp {_FLOAT_COMPARE[op]} {t} {a}, {b}")
+    if op in _FLOAT_INTRINSIC:
+        return em.intrinsic(_FLOAT_INTRINSIC[op], d, lanes, *args)
+    if op == "neg":
+        return em.op(f"fneg {t} {a}")
+    if op == "rsqrt":
+        return em.op(f"fdiv {t} {constant(1.0, d, lanes)}, {em.intrinsic('sqrt', d, lanes, a)}")
+    if op in ("maximum", "minimum"):
+        # the comparison keeps b when either is NaN; then a NaN in a wins
+        keep = em.op(f"fcmp {'ogt' if op == 'maximum' else 'olt'} {t} {a}, {b}")
+        best = em.op(f"select {mask} {keep}, {t} {a}, {t} {b}")
+        return em.op(f"select {mask} {em.op(f'fcmp uno {t} {a}, {a}')}, {t} {a}, {t} {best}")
+    if op in ("floordiv", "rem"):
+        return _floor_division(em, op, d, lanes, a, b)
+    if op == "truncdiv":
+        return em.intrinsic("trunc", d, lanes, em.op(f"fdiv {t} {a}, {b}"))
+    if op in ("and", "or"):
+        zero = constant(0.0, d, lanes)
+        bits = [em.op(f"fcmp une {t} {x}, {zero}") for x in (a, b)]
+        return cast(em, em.op(f"{op} {mask} {bits[0]}, {bits[1]}"), bool_, d, lanes)
+    return _function(em, op, d, lanes, args)
+
+
+def _floor_division(em: Emitter, op: str, d: dtype, lanes: int, a: str, b: str) -> str:
+    """Python's: the remainder has the divisor's sign, and quotient * divisor + remainder gives a back."""
+    t, mask = ty(d, lanes), vec("i1", lanes)
+    zero, one = constant(0.0, d, lanes), constant(1.0, d, lanes)
+    r = _function(em, "fmod", d, lanes, [a, b])
+    some = em.op(f"fcmp une {t} {r}, {zero}")
+    opposite = em.op(f"xor {mask} {em.op(f'fcmp olt {t} {r}, {zero}')}, {em.op(f'fcmp olt {t} {b}, {zero}')}")
+    fix = em.op(f"and {mask} {some}, {opposite}")
+    if op == "rem":
+        return em.op(f"select {mask} {fix}, {t} {em.op(f'fadd {t} {r}, {b}')}, {t} {r}")
+    q = em.op(f"fdiv {t} {em.op(f'fsub {t} {a}, {r}')}, {b}")
+    q = em.op(f"select {mask} {fix}, {t} {em.op(f'fsub {t} {q}, {one}')}, {t} {q}")
+    whole = em.intrinsic("floor", d, lanes, q)
+    far = em.op(f"fcmp ogt {t} {em.op(f'fsub {t} {q}, {whole}')}, {constant(0.5, d, lanes)}")
+    whole = em.op(f"select {mask} {far}, {t} {em.op(f'fadd {t} {whole}, {one}')}, {t} {whole}")
+    exact = em.op(f"fdiv {t} {a}, {b}")
+    signed_zero = em.intrinsic("copysign", d, lanes, zero, exact)
+    got = em.op(f"select {mask} {em.op(f'fcmp oeq {t} {q}, {zero}')}, {t} {signed_zero}, {t} {whole}")
+    return em.op(f"select {mask} {em.op(f'fcmp oeq {t} {b}, {zero}')}, {t} {exact}, {t} {got}")
+
+
+def _function(em: Emitter, op: str, d: dtype, lanes: int, args: list[str]) -> str:
+    from .math import emit
+    return emit(op, d, lanes, em, args)

@@ -1,0 +1,5 @@
+"""Transcendental functions as vector IR."""
+
+from __future__ import annotations
+
+from .libm import emit as emit
