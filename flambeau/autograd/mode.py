@@ -1,0 +1,140 @@
+"""Grad modes: whether operations are recorded, per thread and per context.
+
+`grad_enabled` is the fast reader operations call.  Inference mode also turns recording off.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from contextvars import ContextVar, Token
+from typing import Any
+
+_grad: ContextVar[bool] = ContextVar("grad", default=True)
+_inference: ContextVar[bool] = ContextVar("inference", default=False)
+grad_enabled = _grad.get
+is_inference_mode_enabled = _inference.get
+
+
+def is_grad_enabled() -> bool:
+    """Whether operations on tensors that require grad are recorded here."""
+    return _grad.get()
+
+
+class _Mode:
+    """A context manager that is a decorator too, for functions and generator functions."""
+
+    def _enter(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> _Mode:
+        self._enter()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for var, token in reversed(self._tokens.pop()):
+            _reset(var, token)
+
+    def __init__(self) -> None:
+        self._tokens: list[list[tuple[ContextVar[bool], Token[bool]]]] = []
+
+    def _clone(self) -> _Mode:
+        return type(self)()
+
+    def __call__(self, function: Any) -> Any:
+        if inspect.isclass(function):
+            function.__init__ = self(function.__init__)
+            return function
+        if inspect.isgeneratorfunction(function):
+            @functools.wraps(function)
+            def generate(*args: Any, **kwargs: Any) -> Any:
+                # only the generator's own steps run in the mode, not its consumer's
+                with self._clone():
+                    steps = function(*args, **kwargs)
+                send: Any = None
+                while True:
+                    try:
+                        with self._clone():
+                            value = steps.send(send)
+                    except StopIteration as stop:
+                        return stop.value
+                    send = yield value
+            return generate
+
+        @functools.wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with self._clone():
+                return function(*args, **kwargs)
+        return run
+
+
+def _reset(var: ContextVar[bool], token: Token[bool]) -> None:
+    try:
+        var.reset(token)
+    except ValueError:  # left in another context than it was entered in (a generator resumed elsewhere)
+        var.set(bool(token.old_value) if token.old_value is not Token.MISSING else var is _grad)
+
+
+class no_grad(_Mode):
+    """Context and decorator in which nothing is recorded."""
+
+    def __new__(cls, function: Any = None) -> Any:
+        self = object.__new__(cls)
+        if function is None:
+            return self
+        _Mode.__init__(self)
+        return self(function)
+
+    def __init__(self, function: Any = None) -> None:
+        super().__init__()
+
+    def _enter(self) -> None:
+        self._tokens.append([(_grad, _grad.set(False))])
+
+
+class enable_grad(no_grad):
+    """Context and decorator in which operations are recorded again inside `no_grad`."""
+
+    def _enter(self) -> None:
+        self._tokens.append([(_grad, _grad.set(True))])
+
+
+class set_grad_enabled(_Mode):
+    """Turns recording on or off: at once when called as a function, and back again when used as a context."""
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__()
+        self.mode = bool(mode)
+        self._before = _grad.set(self.mode)
+
+    def _clone(self) -> _Mode:
+        return set_grad_enabled(self.mode)
+
+    def _enter(self) -> None:
+        self._tokens.append([(_grad, self._before)])
+
+    def __call__(self, function: Any) -> Any:
+        _reset(_grad, self._before)
+        return super().__call__(function)
+
+
+class inference_mode(_Mode):
+    """`no_grad` for code whose tensors never meet autograd; `mode=False` does nothing."""
+
+    def __new__(cls, mode: Any = True) -> Any:
+        self = object.__new__(cls)
+        if callable(mode):
+            self.__init__(True)  # type: ignore[misc]
+            return self(mode)
+        return self
+
+    def __init__(self, mode: Any = True) -> None:
+        super().__init__()
+        self.mode = True if callable(mode) else bool(mode)
+
+    def _clone(self) -> _Mode:
+        clone: _Mode = inference_mode(self.mode)
+        return clone
+
+    def _enter(self) -> None:
+        self._tokens.append([(_grad, _grad.set(False)), (_inference, _inference.set(True))] if self.mode else [])

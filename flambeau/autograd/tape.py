@@ -1,0 +1,336 @@
+"""The tape: one node per recorded operation, and the backward pass over them.
+
+A node is a plain list (a list is the cheapest thing Python builds)::
+
+    [SEQ, GRAD, BACKWARD, EDGES, SAVED, EXTRA]
+
+SEQ       negative and falling: a node made later comes first off the heap; 0 for a leaf
+GRAD      a leaf's accumulated gradient (`.grad`); None elsewhere
+BACKWARD  ``f(node, gradient) -> tuple`` of gradients, one an edge, None where there is none
+EDGES     the nodes of the operation's inputs, None for inputs that need no gradient
+SAVED     what BACKWARD needs; dropped after use unless the graph is retained
+EXTRA     None, or a dict: "name", "hooks", "pre", "retain" (a weak reference), "line", "meta", "stream"
+
+An operation with several outputs has one node, and per output a small node whose BACKWARD is `to_output`.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from itertools import count
+from sys import getrefcount
+from typing import TYPE_CHECKING, Any
+
+from ..tensor import Tensor
+from .mode import _grad
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+SEQ, GRAD, BACKWARD, EDGES, SAVED, EXTRA = range(6)
+Node = list[Any]
+next_seq = count(-1, -1).__next__
+
+
+def leaf() -> Node:
+    """The node of a tensor whose gradient is accumulated in `.grad`."""
+    return [0, None, None, (), None, None]
+
+
+def freed(node: Node, g: Any) -> Any:
+    raise RuntimeError("Trying to backward through the graph a second time (or directly access saved tensors after they have "
+                       "already been freed). Saved intermediate values of the graph are freed when you call .backward() or "
+                       "autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time "
+                       "or if you need to access saved tensors after calling backward.")
+
+
+def changed(t: Tensor, saved: int, node: Node) -> None:
+    """Raises PyTorch's error for a saved tensor that an in-place operation has since changed."""
+    kind = f"torch.{'cuda.' if t.m.device.type == 'cuda' else ''}FloatTensor"
+    where = node[EXTRA].get("line") if node[EXTRA] else None
+    raise RuntimeError(
+        f"one of the variables needed for gradient computation has been modified by an inplace operation: [{kind} "
+        f"{list(t.m.shape)}], which is output 0 of {name_of(t.n) if t.n is not None else 'a leaf'}, is at version {t.s.v}; "
+        f"expected version {saved} instead."
+        + (f" It was saved by the operation at {where}." if where else
+           " Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
+           "torch.autograd.set_detect_anomaly(True)."))
+
+
+def name_of(node: Node) -> str:
+    """The name `grad_fn` shows: AddBackward0, AccumulateGrad, ..."""
+    extra = node[EXTRA]
+    if extra is not None and "name" in extra:
+        return str(extra["name"])
+    if node[SEQ] == 0:
+        return "AccumulateGrad"
+    name = getattr(node[BACKWARD], "grad_name", None)
+    if name is None:
+        saved = node[SAVED]
+        op = saved[0] if type(saved) is tuple and saved else None
+        name = getattr(op, "grad_name", None) or getattr(node[BACKWARD], "__name__", "op")
+    return str(name)
+
+
+def record(out: Tensor, backward: Callable[[Node, Any], Any], inputs: Sequence[Tensor | None], saved: Any = None,
+           name: str | None = None) -> Tensor:
+    """Puts an operation with one output on the tape when grad mode is on and an input requires grad.
+
+    `backward(node, g)` returns gradients for `inputs` in order; it may use any differentiable operation.
+    """
+    if _grad.get():
+        edges = tuple([None if t is None else t.n for t in inputs])
+        for e in edges:
+            if e is not None:
+                out.n = [next_seq(), None, backward, edges, saved, {"name": name} if name else None]
+                if anomaly.on:
+                    anomaly.note(out.n)
+                break
+    return out
+
+
+def recording(*inputs: Tensor | None) -> bool:
+    """Whether an operation on these inputs is recorded."""
+    if _grad.get():
+        for t in inputs:
+            if t is not None and t.n is not None:
+                return True
+    return False
+
+
+def record_many(outs: Sequence[Tensor], backward: Callable[[Node, Any], Any], inputs: Sequence[Tensor | None],
+                saved: Any = None, name: str | None = None) -> None:
+    """`record` for several outputs: `backward(node, gs)` gets a list with None for outputs that got no gradient.
+
+    Outputs of integer type get no node.
+    """
+    if not recording(*inputs):
+        return
+    edges = tuple([None if t is None else t.n for t in inputs])
+    parent: Node = [next_seq(), None, backward, edges, saved, {"outputs": len(outs), **({"name": name} if name else {})}]
+    if anomaly.on:
+        anomaly.note(parent)
+    for i, t in enumerate(outs):
+        if t.m.dtype.kind in "fc":
+            t.n = [next_seq(), None, to_output, (parent,), i, {"name": name} if name else None]
+
+
+def to_output(node: Node, g: Any) -> Any:
+    """Backward of one output of a node with several: hands the gradient over with its place."""
+    return ((node[SAVED], g),)
+
+
+to_output.keeps = True  # type: ignore[attr-defined]  # its SAVED is a place, not data: it may run twice
+
+
+class _Anomaly:
+    """Switch and notes of `set_detect_anomaly`: where in the program each node was recorded."""
+
+    __slots__ = ("on", "check_nan")
+
+    def __init__(self) -> None:
+        self.on = False
+        self.check_nan = True
+
+    def note(self, node: Node) -> None:
+        import traceback
+        extra = node[EXTRA] = node[EXTRA] or {}
+        stack = traceback.extract_stack()
+        here = __file__.rsplit("autograd", 1)[0]
+        user = [f for f in stack if not f.filename.startswith(here)]
+        if user:
+            extra["line"] = f"{user[-1].filename}:{user[-1].lineno}: {user[-1].line}"
+
+
+anomaly = _Anomaly()
+
+
+class Capture:
+    """Gradients of chosen nodes gathered in a pass, for `autograd.grad`."""
+
+    __slots__ = ("wanted", "got")
+
+    def __init__(self, wanted: Sequence[Node]) -> None:
+        self.wanted = {id(n): n for n in wanted}
+        self.got: dict[int, Any] = {}
+
+
+def backward(roots: Sequence[Node], grads: Sequence[Any], retain: bool, create: bool, capture: Capture | None = None,
+             leaves: Sequence[Node] | None = None) -> None:
+    """One backward pass.
+
+    roots, grads: where it starts, with what.  retain: keep saved values for another pass.  create: record the pass
+    itself, so that gradients can be differentiated.  capture: hand these nodes' gradients over instead of accumulating
+    in leaves.  leaves: accumulate in these leaves only.
+    """
+    token = _grad.set(create)
+    try:
+        _run(roots, grads, retain, create, capture, None if leaves is None else {id(n) for n in leaves})
+    finally:
+        _grad.reset(token)
+
+
+def _needed(roots: Sequence[Node], targets: dict[int, Any]) -> set[int]:
+    """Ids of the nodes from which a target can be reached: the rest of the graph is not run."""
+    reach: set[int] = set()
+    state: dict[int, bool] = {}
+    stack: list[tuple[Node, bool]] = [(r, False) for r in roots]
+    while stack:
+        node, ready = stack.pop()
+        i = id(node)
+        if ready:
+            if i in targets or any(e is not None and id(e) in reach for e in node[3]):
+                reach.add(i)
+        elif i not in state:
+            state[i] = True
+            stack.append((node, True))
+            stack.extend((e, False) for e in node[3] if e is not None and id(e) not in state)
+    return reach
+
+
+def _run(roots: Sequence[Node], grads: Sequence[Any], retain: bool, create: bool, capture: Capture | None,
+         leaves: set[int] | None) -> None:
+    heap: list[Node] = []
+    pending: dict[int, Any] = {}  # gradients on their way, by node id; nodes stay alive through the graph
+    needed = _needed(roots, capture.wanted) if capture is not None else None
+    for node, g in zip(roots, grads, strict=True):
+        _send(node, g, heap, pending, create, capture, leaves)
+    while heap:
+        node = heappop(heap)
+        i = id(node)
+        if needed is not None and i not in needed:
+            continue
+        g = pending.pop(i)
+        extra = node[5]
+        if extra is not None:
+            g = _with_extra(node, extra, g, create, capture)
+            if g is None:
+                continue
+        edges = node[3]
+        if capture is not None and i in capture.wanted and not (needed is not None and any(
+                e is not None and id(e) in needed for e in edges)):
+            continue
+        if anomaly.on:
+            gs = _run_checked(node, g)
+        else:
+            gs = node[2](node, g)
+        g = None
+        if not retain and node[4] is not None and node[2] is not to_output:
+            node[4] = None
+            node[2] = freed
+        for k, e in enumerate(edges):
+            if e is None:
+                continue
+            ge = gs[k]
+            if ge is None:
+                continue
+            if e[0] and type(ge) is not tuple and capture is None:  # the common edge, written out
+                j = id(e)
+                old = pending.get(j)
+                if old is None:
+                    pending[j] = ge
+                    heappush(heap, e)
+                else:
+                    pending[j] = old + ge
+            else:
+                if not e[0]:
+                    gs = _without(gs, k)  # so that a leaf can see whether anybody else holds the gradient
+                _send(e, ge, heap, pending, create, capture, leaves)
+
+
+def _without(gs: Any, k: int) -> list[Any]:
+    out = list(gs)
+    out[k] = None
+    return out
+
+
+def _send(e: Node, g: Any, heap: list[Node], pending: dict[int, Any], create: bool, capture: Capture | None,
+          leaves: set[int] | None) -> None:
+    i = id(e)
+    if e[0] == 0:
+        _to_leaf(e, g, create, capture, leaves)
+        return
+    if type(g) is tuple:  # one output of a node with several
+        place, value = g
+        slots = pending.get(i)
+        if slots is None:
+            slots = pending[i] = [None] * e[5]["outputs"]
+            heappush(heap, e)
+        slots[place] = value if slots[place] is None else slots[place] + value
+        return
+    old = pending.get(i)
+    if old is None:
+        pending[i] = g
+        heappush(heap, e)
+    else:
+        pending[i] = old + g
+
+
+def _to_leaf(e: Node, g: Any, create: bool, capture: Capture | None, leaves: set[int] | None) -> None:
+    i = id(e)
+    extra = e[5]
+    if extra is not None:
+        g = run_hooks(extra, g)
+    if capture is not None:
+        if i in capture.wanted:
+            old = capture.got.get(i)
+            capture.got[i] = g if old is None else old + g
+        return
+    if leaves is not None and i not in leaves:
+        return
+    old = e[1]
+    if old is None:
+        # take the gradient over when nobody else holds it or its memory (2: argument and local), else copy
+        if not create and not (getrefcount(g) <= 5 and getrefcount(g.s) == 2 and g.m.contiguous and g.n is None):
+            g = g.detach().clone()
+        e[1] = g
+    elif create or old.n is not None:
+        e[1] = old + g
+    else:
+        old.add_(g)
+    if extra is not None:
+        for hook in list(extra.get("accumulated", {}).values()):
+            owner = extra["owner"]()
+            if owner is not None:
+                hook(owner)
+
+
+def _with_extra(node: Node, extra: dict[str, Any], g: Any, create: bool, capture: Capture | None) -> Any:
+    if type(g) is not list:
+        g = run_hooks(extra, g)
+        keep = extra.get("retain")
+        if keep is not None:
+            t = keep()
+            if t is not None and capture is None:
+                kept = t.__dict__.get("_grad")
+                t.__dict__["_grad"] = (g if create else g.detach().clone()) if kept is None else kept + g
+        if capture is not None and id(node) in capture.wanted:
+            old = capture.got.get(id(node))
+            capture.got[id(node)] = g if old is None else old + g
+    return g
+
+
+def run_hooks(extra: dict[str, Any], g: Any) -> Any:
+    """A tensor's hooks in the order they were registered; what one returns replaces the gradient."""
+    for hook in list(extra.get("hooks", {}).values()):
+        changed_g = hook(g)
+        if changed_g is not None:
+            if not isinstance(changed_g, Tensor):
+                raise TypeError(f"hook should return a Tensor or None, got {type(changed_g).__name__}")
+            g = changed_g
+    return g
+
+
+def _run_checked(node: Node, g: Any) -> Any:
+    """One step under anomaly detection: errors and NaNs name the forward line."""
+    line = (node[EXTRA] or {}).get("line", "unknown (recorded before anomaly detection was on)")
+    try:
+        gs = node[2](node, g)
+    except RuntimeError as error:
+        raise RuntimeError(f"{error}\nThe forward operation was recorded at {line}") from error
+    if anomaly.check_nan:
+        for k, ge in enumerate(gs):
+            if isinstance(ge, Tensor) and ge.m.dtype.kind == "f" and bool((ge != ge).any()):
+                raise RuntimeError(f"Function '{name_of(node)}' returned nan values in its {k}th output. "
+                                   f"The forward operation was recorded at {line}")
+    return gs

@@ -1,0 +1,129 @@
+"""Changes of type and of device: `.to` in all its forms, `.float()` and its like, `.cuda()`, `.cpu()`, `.type()`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import dtypes
+from ..dtypes import dtype
+from ..kernels import expr as E
+from ..runtime.device import device, resolve
+from ..tensor import Tensor
+from .copies import clone, strides_for
+from .elementwise import Pointwise
+from .table import op
+from .transfer import to_device
+
+
+def _cast(x: E.Expr, dtype: dtype) -> E.Expr:
+    return E.cast(E.real(x) if x.dtype.is_complex and not dtype.is_complex else x, dtype)
+
+
+CAST = Pointwise("to", _cast, 1, promote="none")
+CAST.grad_name = "ToCopyBackward0"
+
+
+def to_dtype(t: Tensor, d: dtype) -> Tensor:
+    """`t` in type `d`: itself when it has it already.  Differentiable between floating types."""
+    if t.m.dtype is d:
+        return t
+    result: Tensor = CAST((t,), (), (("dtype", d),))
+    return result
+
+
+def convert(t: Tensor, dev: device | None, d: dtype | None, non_blocking: bool = False, copy: bool = False,
+            memory_format: Any = None) -> Tensor:
+    """The one path of every conversion: cast on the side where fewer bytes cross, then move.  `t` itself when nothing
+    changes and `copy` is False."""
+    dev = t.m.device if dev is None else resolve(dev)
+    d = t.m.dtype if d is None else d
+    moves = dev is not t.m.device
+    out = t
+    if d is not t.m.dtype and not (moves and d.itemsize > t.m.dtype.itemsize):
+        out = to_dtype(out, d)
+    if moves:
+        strides = None if memory_format is None else strides_for(out.m.shape, out.m.strides, memory_format)
+        out = to_device(out, dev, non_blocking, strides)
+        out = to_dtype(out, d)
+    if out is t and copy:
+        return clone(t, memory_format=memory_format)
+    if memory_format is not None and getattr(memory_format, "name", "") != "preserve_format" and (
+            out.m.strides != strides_for(out.m.shape, out.m.strides, memory_format)):
+        out = clone(out, memory_format=memory_format)
+    return out
+
+
+@op()
+def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """``to(dtype)``, ``to(device=None, dtype=None)`` or ``to(other)``, each with non_blocking=False, copy=False and
+    memory_format.  Gives `self` when nothing changes and copy is False."""
+    dev, d, flags = parse_to(args, kwargs)
+    return convert(self, dev, d, **flags)
+
+
+def parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[device | None, dtype | None, dict[str, Any]]:
+    """The device, the type and the flags of a `.to` call.  Raises TypeError naming an argument that is none of these."""
+    known = ("device", "dtype", "other", "non_blocking", "copy", "memory_format", "tensor")
+    for k in kwargs:
+        if k not in known:
+            raise TypeError(f"to() got an unexpected keyword argument '{k}'")
+    dev, d = kwargs.get("device"), kwargs.get("dtype")
+    flags = {k: kwargs[k] for k in ("non_blocking", "copy", "memory_format") if k in kwargs}
+    other = kwargs.get("other", kwargs.get("tensor"))
+    rest = list(args)
+    if rest and isinstance(rest[0], Tensor):
+        other = rest.pop(0)
+    elif rest and isinstance(rest[0], dtype):
+        d = rest.pop(0)
+    elif rest and (rest[0] is None or isinstance(rest[0], (str, device)) or type(rest[0]) is int):
+        dev = rest.pop(0)
+        if rest and (rest[0] is None or isinstance(rest[0], dtype)):
+            d = rest.pop(0)
+    elif rest:
+        raise TypeError(f"to() received an invalid combination of arguments: got ({type(rest[0]).__name__}); expected a device "
+                        "(torch.device, str or int), a torch.dtype, both in this order, or a Tensor")
+    for name, value in zip(("non_blocking", "copy"), rest, strict=False):
+        if not isinstance(value, (bool, int)):
+            raise TypeError(f"to(): argument '{name}' must be bool, not {type(value).__name__}")
+        flags[name] = bool(value)
+    if other is not None:
+        dev, d = other.m.device, other.m.dtype
+    if d is not None and not isinstance(d, dtype):
+        raise TypeError(f"to(): argument 'dtype' must be torch.dtype, not {type(d).__name__}")
+    return (None if dev is None else resolve(dev)), d, flags
+
+
+def _shorthand(name: str, d: dtype) -> None:
+    def method(self: Tensor, *, memory_format: Any = None) -> Tensor:
+        return convert(self, None, d, memory_format=memory_format)
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"`self` as {d!r}."
+    op(spaces=())(method)
+
+
+for _name, _dtype in (("float", dtypes.float32), ("double", dtypes.float64), ("half", dtypes.float16),
+                      ("bfloat16", dtypes.bfloat16), ("int", dtypes.int32), ("long", dtypes.int64), ("short", dtypes.int16),
+                      ("char", dtypes.int8), ("byte", dtypes.uint8), ("bool", dtypes.bool_), ("cfloat", dtypes.complex64),
+                      ("cdouble", dtypes.complex128)):
+    _shorthand(_name, _dtype)
+
+
+@op(spaces=())
+def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
+    """`self` on a GPU: the current one, or the one `device` names.  Raises RuntimeError for a device that is not cuda."""
+    to = resolve("cuda" if device is None else device)
+    if to.type != "cuda":
+        raise RuntimeError(f"Invalid device, must be cuda device, got {to}")
+    return convert(self, to, None, non_blocking, memory_format=memory_format)
+
+
+@op(spaces=())
+def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
+    """`self` in host memory."""
+    return convert(self, resolve("cpu"), None, memory_format=memory_format)
+
+
+@op(spaces=())
+def type_as(self: Tensor, other: Tensor) -> Tensor:
+    """`self` in the type and on the device of `other`."""
+    return convert(self, other.m.device, other.m.dtype)

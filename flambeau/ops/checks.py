@@ -1,0 +1,103 @@
+"""Checks every operation shares: one device, no overlap between what is written and what is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import dtypes, layout
+from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def to_one_device(name: str, operands: tuple[Any, ...], outs: Sequence[Tensor] = ()) -> tuple[Any, ...]:
+    """The operands on one device: zero-dim CPU tensors follow the others; anything else mixed is an error.
+
+    Raises RuntimeError in PyTorch's words, then names the operation, each argument and the cure.
+    """
+    tensors = [x for x in operands if isinstance(x, Tensor)]
+    devices = {x.m.device for x in (*tensors, *outs)}
+    if len(devices) <= 1:
+        return operands
+    anchors = {x.m.device for x in (*(t for t in tensors if t.m.shape or t.m.device.type != "cpu"), *outs)}
+    if len(anchors) == 1:
+        from .transfer import to_device
+        (to,) = anchors
+        return tuple(to_device(x, to) if isinstance(x, Tensor) and x.m.device is not to else x for x in operands)
+    raise mismatch(name, [*outs, *tensors])
+
+
+def mismatch(name: str, tensors: Sequence[Tensor]) -> RuntimeError:
+    """The error for tensors on different devices in one operation."""
+    from ..runtime import provenance
+    seen = list(dict.fromkeys(str(t.m.device) for t in tensors))
+    lines = []
+    for i, t in enumerate(tensors):
+        came = provenance.of(t)
+        lines.append(f"  argument {i + 1}: {t.m.dtype} {list(t.m.shape)} on {t.m.device}" + (f", from {came}" if came else ""))
+    wanted = next((d for d in seen if d != "cpu"), seen[0])
+    odd = next((i + 1 for i, t in enumerate(tensors) if str(t.m.device) != wanted), 1)
+    return RuntimeError(
+        f"Expected all tensors to be on the same device, but found at least two devices, {seen[0]} and {seen[1]}! "
+        f"(in {name})\n" + "\n".join(lines) +
+        f"\nMove argument {odd} with .to('{wanted}')" +
+        ("" if provenance.enabled() else "; flambeau.provenance(True) makes tensors remember the line they came from") + ".")
+
+
+def same_device(name: str, *tensors: Tensor | None) -> None:
+    """Raises the mismatch error unless all tensors are on one device (no exception for zero-dim ones)."""
+    present = [t for t in tensors if t is not None]
+    if any(t.m.device is not present[0].m.device for t in present):
+        raise mismatch(name, present)
+
+
+def scalar_tensor(value: Any, like: Tensor) -> Tensor:
+    """A Python number as a zero-dim tensor beside `like`, of the type it would be promoted as."""
+    from .creation import full
+    d = like.m.dtype
+    kind = dtypes.of_scalar(value)
+    d = d if "buifc".index(kind.kind) <= "buifc".index(d.kind) else (d.to_complex() if kind.is_complex else kind)
+    return full((), value, dtype=d, device=like.m.device)
+
+
+def may_write(t: Tensor) -> None:
+    """Raises RuntimeError when elements of `t` share memory, as those of an expanded tensor do."""
+    if not t.m.contiguous and layout.overlaps_itself(t.m.shape, t.m.strides):
+        raise RuntimeError("unsupported operation: more than one element of the written-to tensor refers to a single memory "
+                           "location. Please clone() the tensor before performing the operation.")
+
+
+def overlap(out: Tensor, x: Tensor) -> bool:
+    """Whether `x` shares some memory with `out` without being the very same elements."""
+    if x.s is not out.s or (x.p == out.p and x.m.strides == out.m.strides and x.m.shape == out.m.shape):
+        return False
+    a, b = layout.extent(out.m.shape, out.m.strides), layout.extent(x.m.shape, x.m.strides)
+    size_a, size_b = out.m.dtype.itemsize, x.m.dtype.itemsize
+    return (out.p + a[0] * size_a < x.p + (b[1] + 1) * size_b) and (x.p + b[0] * size_b < out.p + (a[1] + 1) * size_a)
+
+
+def apart_from(out: Tensor, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The operands, which may share all or none of `out`'s memory.  Raises RuntimeError where they share some."""
+    for x in operands:
+        if isinstance(x, Tensor) and x.s is out.s and overlap(out, x) and _interleaved(out, x):
+            raise RuntimeError("unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
+                               "single memory location. Please clone() the tensor before performing the operation.")
+    return operands
+
+
+def _interleaved(a: Tensor, b: Tensor) -> bool:
+    """False when two overlapping ranges surely have no element in common (columns of one matrix, say)."""
+    if a.m.strides == b.m.strides and a.m.dtype is b.m.dtype and a.m.strides:
+        step = max(abs(s) for s in a.m.strides) * a.m.dtype.itemsize
+        if step:
+            gap = (b.p - a.p) % step
+            width = max((layout.extent(t.m.shape[1:], t.m.strides[1:])[1] + 1) * t.m.dtype.itemsize
+                        if abs(t.m.strides[0]) * t.m.dtype.itemsize == step else step for t in (a, b))
+            return not (width <= gap <= step - width)
+    return True
+
+
+def write_mask_needs(d: Any) -> bool:
+    """Whether a type can carry gradients."""
+    return d.kind in "fc"

@@ -1,0 +1,158 @@
+"""Copies: between layouts and types on one device by a generated kernel, between devices through the door."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import layout
+from ..autograd import inplace, tape
+from ..autograd.mode import _grad
+from ..kernels import expr as E
+from ..kernels.programs import Map
+from ..tensor import Tensor, alias, empty, meta, new, storage
+from . import checks, launch
+from .elementwise import fit
+from .table import op
+
+if TYPE_CHECKING:
+    from ..dtypes import dtype
+
+_programs: dict[Any, Map] = {}
+
+
+def cast_program(source: dtype, target: dtype) -> Map:
+    found = _programs.get((source, target))
+    if found is None:
+        e = E.input(0, source)
+        if source.is_complex and not target.is_complex:
+            e = E.real(e)
+        found = _programs[source, target] = Map((E.cast(e, target),), (source,))
+    return found
+
+
+def copy_into(out: Tensor, source: Tensor) -> None:
+    """out = source (broadcast, cast, moved as needed), outside the tape; out's version goes up."""
+    if source.m.device is not out.m.device:
+        from .transfer import copy_across
+        copy_across(out, source)
+    else:
+        if checks.overlap(out, source):
+            source = dense_of(source)
+        shape = tuple(out.m.shape)
+        strides = [out.m.strides, layout.expand_strides(source.m.shape, source.m.strides, shape)]
+        launch.run(cast_program(source.m.dtype, out.m.dtype), shape, [out], [source], strides, name="copy")
+    out.s.v += 1
+
+
+def dense_of(t: Tensor) -> Tensor:
+    """The elements of `t` in fresh contiguous memory, outside the tape."""
+    out = empty(t.m.shape, t.m.dtype, t.m.device)
+    launch.run(cast_program(t.m.dtype, t.m.dtype), tuple(t.m.shape), [out], [t], name="copy")
+    return out
+
+
+def assign(self: Tensor, result: Tensor) -> Tensor:
+    """Writes a differentiable result into `self`, which takes over its history."""
+    node = result.n
+    checks.may_write(self)
+    copy_into(self, result)
+    if node is not None and _grad.get():
+        inplace.rebase(self, _through(node, self, result))
+    elif self.n is not None and _grad.get():
+        inplace.rebase(self, None) if getattr(self, "b", None) is None else inplace.rebase(self, _nothing())
+    return self
+
+
+def _through(node: Any, self: Tensor, result: Tensor) -> Any:
+    if result.m.dtype is self.m.dtype and result.m.shape == self.m.shape and result.m.device is self.m.device:
+        return node
+    m = result.m
+    return [tape.next_seq(), None, _fit_back, (node,), m, {"name": "CopyBackwards"}]
+
+
+def _nothing() -> Any:
+    return [tape.next_seq(), None, lambda node, g: (), (), None, {"name": "CopyBackwards"}]
+
+
+def _fit_back(node: Any, g: Tensor) -> Any:
+    return (fit(g, node[tape.SAVED]),)
+
+
+@op(inplace=False)
+def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:  # noqa: A002
+    """A copy with its own memory; the layout is kept when dense (`memory_format` chooses another).  Differentiable."""
+    m = input.m
+    strides = strides_for(m.shape, m.strides, memory_format)
+    out = new(meta(m.shape, strides, m.dtype, m.device))
+    launch.run(cast_program(m.dtype, m.dtype), tuple(m.shape), [out], [input], name="clone")
+    return tape.record(out, _same, (input,), None, "CloneBackward0")
+
+
+def _same(node: Any, g: Tensor) -> Any:
+    return (g,)
+
+
+def strides_for(shape: Any, strides: tuple[int, ...], memory_format: Any) -> tuple[int, ...]:
+    """The strides a copy in `memory_format` has.  Raises RuntimeError for channels-last with the wrong number of axes."""
+    name = getattr(memory_format, "name", None)
+    if name in (None, "preserve_format"):
+        return layout.dense_like(tuple(shape), strides)
+    if name == "channels_last" or name == "channels_last_3d":
+        axes = 4 if name == "channels_last" else 5
+        if len(shape) != axes:
+            raise RuntimeError(f"required rank {axes} tensor to use {name} format")
+        return layout.channels_last_strides(shape)
+    return layout.contiguous_strides(shape)
+
+
+@op()
+def contiguous(input: Tensor, *, memory_format: Any = None) -> Tensor:  # noqa: A002
+    """`input` itself when it is contiguous in `memory_format` (row-major by default), else a copy that is."""
+    name = getattr(memory_format, "name", None)
+    if name in ("channels_last", "channels_last_3d"):
+        if layout.is_channels_last(input.m.shape, input.m.strides) and len(input.m.shape) == (4 if name == "channels_last" else 5):
+            return input
+        return clone(input, memory_format=memory_format)
+    if input.m.contiguous:
+        return input
+    m = input.m
+    out = empty(m.shape, m.dtype, m.device)
+    launch.run(cast_program(m.dtype, m.dtype), tuple(m.shape), [out], [input], name="contiguous")
+    return tape.record(out, _same, (input,), None, "CloneBackward0")
+
+
+@op(name="copy_")
+def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
+    """Writes `src` (broadcast; any type and device) into `self`.  Recorded: gradients flow to `src`."""
+    if not isinstance(src, Tensor):
+        raise TypeError(f"copy_(): argument 'other' must be Tensor, not {type(src).__name__}")
+    recording = _grad.get() and inplace.check(self, (self, src))
+    checks.may_write(self)
+    if layout.broadcast_shapes(self.m.shape, src.m.shape) != tuple(self.m.shape):
+        raise RuntimeError(f"output with shape {list(self.m.shape)} doesn't match the broadcast shape "
+                           f"{list(layout.broadcast_shapes(self.m.shape, src.m.shape))}")
+    if src is not self:
+        copy_into(self, src)
+    if recording:
+        node = [tape.next_seq(), None, _copied, (src.n,), src.m, {"name": "CopyBackwards"}]
+        inplace.rebase(self, node)
+    return self
+
+
+def _copied(node: Any, g: Tensor) -> Any:
+    return (fit(g, node[tape.SAVED]) if node[tape.EDGES][0] is not None else None,)
+
+
+def resize(t: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Gives `t` another shape, keeping the elements that fit; its storage grows when it must."""
+    m = meta(shape, None, t.m.dtype, t.m.device)
+    have = t.s.m.nbytes - (t.p - t.s.p)
+    if m.nbytes > have:
+        old = alias(t, t.m, t.p)
+        t.s = storage(m)
+        t.p = t.s.p
+        if old.m.numel and old.m.contiguous:
+            keep = meta((old.m.numel,), None, m.dtype, m.device)
+            launch.run(cast_program(m.dtype, m.dtype), (old.m.numel,), [alias(t, keep, t.p)], [alias(old, keep, old.p)])
+    t.m = m
+    return t

@@ -1,0 +1,519 @@
+"""How a pointwise formula becomes an operation: promotion, broadcasting, a prepared launch, and its place on the tape.
+
+`Pointwise` is one formula.  The first call on operands of some layouts makes a `Plan` (everything that can be worked out
+ahead); later calls look it up, allocate and launch.  The gradient of a formula is another `Pointwise`, derived from it, so
+gradients of any order are fused kernels too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import dtypes, layout
+from ..autograd import tape
+from ..autograd.mode import _grad
+from ..kernels import derive, target
+from ..kernels import expr as E
+from ..kernels.expr import Expr
+from ..kernels.programs import Map
+from ..runtime import door
+from ..tensor import Meta, Tensor, alias, meta, new, on_forget
+from . import checks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..dtypes import dtype
+    from ..runtime.device import device
+
+_MOST_PLANS = 1 << 14
+_all: list[Pointwise] = []
+
+
+class Plan:
+    """Everything about one call but its addresses: the outputs' metas, the bound launch, how numbers are passed."""
+
+    __slots__ = ("outs", "launch", "convert", "tensors")
+
+    def __init__(self, outs: tuple[Meta, ...], launch: Callable[..., Any], convert: tuple[Any, ...],
+                 tensors: tuple[int, ...]) -> None:
+        self.outs, self.launch, self.convert, self.tensors = outs, launch, convert, tensors
+
+
+class Tape:
+    """What the backward pass of a formula needs: which operands to save, and the formula that uses them.
+
+    grads[i] is the place of operand i's gradient in `op`'s outputs, "same" when the arriving gradient is it unchanged, or
+    None when it is zero everywhere.
+    """
+
+    __slots__ = ("op", "grads", "saved", "save_out", "given")
+
+    def __init__(self, op: Pointwise | None, grads: tuple[Any, ...], saved: tuple[int, ...], save_out: bool,
+                 given: tuple[int, ...]) -> None:
+        self.op, self.grads, self.saved, self.save_out, self.given = op, grads, saved, save_out, given
+
+
+class Pointwise:
+    """One formula as an operation.
+
+    name: the public name.  formula: from expressions (operands in the computation's type, then the `numbers`), with the
+    `consts` as keywords, to an expression or a tuple of them.  arity: how many operands.  promote: "default" (the
+    operands' common type), "float" (the same, integers becoming the default float type) or "none" (each operand keeps its
+    own type).  apart: operands that take no part in promotion (conditions).  grad: optional formula
+    ``(g, *operands, out, *numbers, **consts)`` for the operands' gradients where the derived one would be less accurate.
+    """
+
+    __slots__ = ("name", "grad_name", "formula", "arity", "promote", "apart", "grad", "plans", "into", "tapes", "programs")
+
+    def __init__(self, name: str, formula: Callable[..., Any], arity: int, promote: str = "default",
+                 apart: tuple[int, ...] = (), grad: Callable[..., Any] | None = None) -> None:
+        self.name, self.formula, self.arity, self.promote, self.apart, self.grad = name, formula, arity, promote, apart, grad
+        self.grad_name = "".join(w.capitalize() for w in name.split("_")) + "Backward0"
+        self.plans: dict[Any, Plan] = {}
+        self.into: dict[Any, Plan] = {}
+        self.tapes: dict[Any, Tape] = {}
+        self.programs: dict[Any, tuple[Map, tuple[Any, ...]]] = {}
+        _all.append(self)
+
+    # -------------------------------------------------------------------------------------------------------- running
+    def __call__(self, operands: tuple[Any, ...], numbers: tuple[Any, ...] = (), consts: tuple[Any, ...] = ()) -> Any:
+        """The operation on tensors and numbers: one tensor, or a tuple where the formula gives several."""
+        key = (*[x.m if isinstance(x, Tensor) else type(x) for x in operands], *[type(x) for x in numbers], consts)
+        plan = self.plans.get(key)
+        if plan is None:
+            found = self._first(operands, numbers, consts)
+            if not isinstance(found, Plan):
+                return found
+            if len(self.plans) > _MOST_PLANS:
+                self.plans.clear()
+            plan = self.plans[key] = found
+        outs = [new(m) for m in plan.outs]
+        plan.launch(*[o.p for o in outs], *self._arguments(plan, operands, numbers))
+        if _grad.get():
+            for x in operands:
+                if isinstance(x, Tensor) and x.n is not None:
+                    self._record(operands, numbers, consts, outs)
+                    break
+        return outs[0] if len(outs) == 1 else tuple(outs)
+
+    def _arguments(self, plan: Plan, operands: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
+        args = [operands[i].p for i in plan.tensors]
+        args += [c(v) for c, v in zip(plan.convert, [x for x in operands if not isinstance(x, Tensor)] + list(numbers),
+                                      strict=True)]
+        return args
+
+    def _first(self, operands: tuple[Any, ...], numbers: tuple[Any, ...], consts: tuple[Any, ...]) -> Any:
+        """The plan of a first call, or, where operands must be changed first, the result."""
+        if any(isinstance(x, Expr) for x in operands):
+            return self.formula(*operands, *numbers, **dict(consts))
+        moved = checks.to_one_device(self.name, operands)
+        if moved is not operands:
+            return self(moved, numbers, consts)
+        complexes = [i for i, x in enumerate(operands) if isinstance(x, complex)]
+        if complexes:
+            like = next(x for x in operands if isinstance(x, Tensor))
+            return self(tuple(checks.scalar_tensor(x, like) if isinstance(x, complex) else x for x in operands), numbers, consts)
+        return self.plan(operands, numbers, consts)
+
+    def common(self, operands: Sequence[Any]) -> dtype:
+        """The type the operation computes in, before half types are widened."""
+        here = [x for i, x in enumerate(operands) if i not in self.apart]
+        common = dtypes.result_of([x.m.dtype for x in here if isinstance(x, Tensor) and x.m.shape],
+                                  [x.m.dtype for x in here if isinstance(x, Tensor) and not x.m.shape],
+                                  [dtypes.of_scalar(x) for x in here if not isinstance(x, Tensor)])
+        if self.promote == "float" and common.kind in "bui":
+            common = dtypes.get_default_dtype()
+        return common
+
+    def program(self, operands: Sequence[Any], numbers: Sequence[Any], consts: tuple[Any, ...],
+                common: dtype, store: tuple[dtype, ...] | None) -> tuple[Map, tuple[Any, ...]]:
+        """The loop program for operands of these types, and the converters of its numbers."""
+        key = (tuple([x.m.dtype if isinstance(x, Tensor) else None for x in operands]),
+               tuple([type(x) for x in numbers]), consts, common, store)
+        found = self.programs.get(key)
+        if found is None:
+            found = self.programs[key] = self._build(operands, numbers, consts, common, store)
+        return found
+
+    def _build(self, operands: Sequence[Any], numbers: Sequence[Any], consts: tuple[Any, ...], common: dtype,
+               store: tuple[dtype, ...] | None) -> tuple[Map, tuple[Any, ...]]:
+        compute = common.opmath
+        inputs: list[dtype] = []
+        scalars: list[dtype] = []
+        xs: list[Expr] = []
+        for i, x in enumerate(operands):
+            if isinstance(x, Tensor):
+                d = x.m.dtype
+                e = E.input(len(inputs), d)
+                inputs.append(d)
+                xs.append(e if i in self.apart or self.promote == "none" else E.cast(e, compute))
+            else:
+                xs.append(E.scalar(len(scalars), compute))
+                scalars.append(compute)
+        for x in numbers:
+            xs.append(E.scalar(len(scalars), _number_type(x, compute)))
+            scalars.append(_number_type(x, compute))
+        made = self.formula(*xs, **dict(consts))
+        outs = made if isinstance(made, tuple) else (made,)
+        if store is None:
+            # a half type computes in float32 and is rounded once, at the end
+            outs = tuple(E.cast(e, common) if e.dtype is compute and common is not compute else e for e in outs)
+        else:
+            outs = tuple(E.cast(E.real(e) if e.dtype.is_complex and not d.is_complex else e, d)
+                         for e, d in zip(outs, store, strict=True))
+        return Map(outs, tuple(inputs), tuple(scalars)), tuple(_CONVERT[d.kind] for d in scalars)
+
+    def plan(self, operands: Sequence[Any], numbers: Sequence[Any], consts: tuple[Any, ...],
+             into: tuple[Meta, ...] | None = None) -> Plan:
+        tensors = tuple(i for i, x in enumerate(operands) if isinstance(x, Tensor))
+        metas = [operands[i].m for i in tensors]
+        common = self.common(operands)
+        program, convert = self.program(operands, numbers, consts, common,
+                                        None if into is None else tuple(m.dtype for m in into))
+        shape = layout.broadcast_shapes(*[m.shape for m in metas])
+        dev = metas[0].device
+        if into is None:
+            strides = layout.result_strides(tuple(shape), [(tuple(m.shape), m.strides) for m in metas])
+            outs = tuple(meta(shape, strides, d, dev) for d in program.out_types)
+        else:
+            outs = into
+            if shape != tuple(outs[0].shape):
+                raise RuntimeError(f"output with shape {list(outs[0].shape)} doesn't match the broadcast shape {list(shape)}")
+        launch = launcher(program, tuple(shape), [*outs, *metas], dev, self.name)
+        return Plan(outs, launch, convert, tensors)
+
+    def write(self, outs: tuple[Tensor, ...], operands: tuple[Any, ...], numbers: tuple[Any, ...] = (),
+              consts: tuple[Any, ...] = ()) -> None:
+        """Computes into existing tensors (of the broadcast shape); no recording, versions go up."""
+        key = (*[o.m for o in outs], *[x.m if isinstance(x, Tensor) else type(x) for x in operands],
+               *[type(x) for x in numbers], consts)
+        plan = self.into.get(key)
+        if plan is None:
+            operands = checks.to_one_device(self.name, operands, outs)
+            key = (*[o.m for o in outs], *[x.m if isinstance(x, Tensor) else type(x) for x in operands],
+                   *[type(x) for x in numbers], consts)
+            operands = tuple(checks.scalar_tensor(x, outs[0]) if isinstance(x, complex) else x for x in operands)
+            plan = self.into[key] = self.plan(operands, numbers, consts, tuple(o.m for o in outs))
+        if len(outs) == 1:
+            operands = checks.apart_from(outs[0], operands)
+        plan.launch(*[o.p for o in outs], *self._arguments(plan, operands, numbers))
+        for o in outs:
+            o.s.v += 1
+
+    def inplace(self, t: Tensor, operands: tuple[Any, ...], numbers: tuple[Any, ...] = (), consts: tuple[Any, ...] = ()) -> Tensor:
+        """``t = formula(t, ...)`` in t's own memory; `operands` includes t."""
+        from ..autograd import inplace
+        recording = _grad.get() and inplace.check(t, operands)
+        checks.may_write(t)
+        common = self.common(operands)
+        made = self.program(operands, numbers, consts, common, None)[0].out_types[0]
+        if not dtypes.can_cast(made, t.m.dtype):
+            raise RuntimeError(f"result type {_type_name(made)} can't be cast to the desired output type {_type_name(t.m.dtype)}")
+        before = alias(t, t.m, t.p)
+        before.n = t.n
+        versions = t.s.v
+        self.write((t,), operands, numbers, consts)
+        if recording:
+            seen = tuple(before if x is t else x for x in operands)
+            holder = alias(t, t.m, t.p)
+            self._record(seen, numbers, consts, [holder], versions)
+            inplace.rebase(t, holder.n)
+        return t
+
+    # ------------------------------------------------------------------------------------------------------ recording
+    def _record(self, operands: tuple[Any, ...], numbers: tuple[Any, ...], consts: tuple[Any, ...], outs: list[Tensor],
+                version: int | None = None) -> None:
+        needs = tuple([isinstance(x, Tensor) and x.n is not None for x in operands])
+        if len(outs) > 1:
+            tape.record_many(outs, _backward_many, [x if isinstance(x, Tensor) else None for x in operands],
+                             (self, operands, [x.s.v if isinstance(x, Tensor) else 0 for x in operands], numbers, consts, needs),
+                             self.grad_name)
+            return
+        out = outs[0]
+        if out.m.dtype.kind not in "fc":
+            return
+        t = self.tape(needs, (True,), consts)
+        kept = tuple([operands[i] for i in t.saved])
+        versions = tuple([x.s.v if isinstance(x, Tensor) else 0 for x in kept])
+        if version is not None:  # in place: the operand was saved as it was before the write
+            versions = tuple(version if isinstance(x, Tensor) and x.s is out.s and x.p == out.p else v
+                             for x, v in zip(kept, versions, strict=True))
+        saved_out = (alias(out, out.m, out.p), out.s.v) if t.save_out else None
+        out.n = [tape.next_seq(), None, _backward, tuple([x.n if isinstance(x, Tensor) else None for x in operands]),
+                 (self, t, kept, versions, saved_out, tuple([x.m if isinstance(x, Tensor) else None for x in operands]),
+                  numbers, consts), None]
+        if tape.anomaly.on:
+            tape.anomaly.note(out.n)
+
+    def tape(self, needs: tuple[bool, ...], given: tuple[bool, ...], consts: tuple[Any, ...]) -> Tape:
+        """How to differentiate for the operands in `needs`, from the gradients of the outputs in `given`."""
+        key = (needs, given, consts)
+        found = self.tapes.get(key)
+        if found is None:
+            found = self.tapes[key] = self._derive(needs, given, consts)
+        return found
+
+    def _gradient_exprs(self, gs: Sequence[Expr | None], xs: Sequence[Expr], numbers: Sequence[Expr], consts: dict[str, Any],
+                        needs: Sequence[bool], out: Expr | None) -> list[Expr | None]:
+        """Gradients of the needed operands, with `out` standing for the first output where it occurs (None: not)."""
+        made = self.formula(*xs, *numbers, **consts)
+        ys = made if isinstance(made, tuple) else (made,)
+        if self.grad is not None:
+            found = self.grad(gs[0], *xs, out if out is not None else ys[0], *numbers, **consts)
+            found = list(found) if isinstance(found, tuple) else [found]
+        else:
+            leaves = [E.make("hole", x.dtype, (), ("leaf", i)) for i, x in enumerate(xs)]
+            made = self.formula(*leaves, *numbers, **consts)
+            ys = made if isinstance(made, tuple) else (made,)
+            got = derive.gradients(ys, gs, [x for x, n in zip(leaves, needs, strict=True) if n])
+            queue = iter(got)
+            found = [next(queue) if n else None for n in needs]
+            back = dict(zip(leaves, xs, strict=True))
+            if out is not None:
+                back[ys[0]] = out
+            present = tuple(e for e in found if e is not None)
+            swapped = iter(E.rebuild(present, lambda e: back.get(e)))
+            found = [None if e is None else next(swapped) for e in found]
+        return [e if n else None for e, n in zip(found, needs, strict=True)]
+
+    def _derive(self, needs: tuple[bool, ...], given: tuple[bool, ...], consts: tuple[Any, ...]) -> Tape:
+        f32 = dtypes.float32
+        kw = dict(consts)
+        xs = [E.make("hole", f32, (), ("x", i)) for i in range(self.arity)]
+        count = _numbers_of(self, kw)
+        numbers = [E.make("hole", f32, (), ("n", i)) for i in range(count)]
+        gs = [E.make("hole", f32, (), ("g", i)) if here else None for i, here in enumerate(given)]
+        y = E.make("hole", f32, (), ("y", 0))
+        best: tuple[list[Expr | None], tuple[int, ...], bool] | None = None
+        tries = (None,) if len(given) > 1 else (y,) if self.grad is not None else (None, y)
+        for out in tries:
+            exprs = self._gradient_exprs(gs, xs, numbers, kw, needs, out)
+            used = set(E.walk(tuple(e for e in exprs if e is not None)))
+            saved = tuple(i for i, x in enumerate(xs) if x in used)
+            uses_out = y in used
+            # saving the output lets the operation be done in place, and often saves a tensor
+            if best is None or (uses_out and (len(saved) + 1 < len(best[1]) or not saved)):
+                best = (exprs, saved, uses_out)
+        assert best is not None
+        exprs, saved, uses_out = best
+        single = gs[0] if len(given) == 1 else None
+        grads: list[Any] = []
+        place = 0
+        for e in exprs:
+            if e is None:
+                grads.append(None)
+            elif single is not None and e is single:
+                grads.append("same")
+            else:
+                grads.append(place)
+                place += 1
+        which = tuple(i for i, gr in enumerate(grads) if isinstance(gr, int))
+        op = None
+        if which:
+            op = Pointwise(self.name + "_backward", _Derived(self, needs, given, saved, uses_out, which),
+                           sum(given) + len(saved) + uses_out)
+            op.grad_name = self.grad_name.replace("Backward", "BackwardBackward", 1)
+        return Tape(op, tuple(grads), saved, uses_out, tuple(i for i, here in enumerate(given) if here))
+
+
+class _Derived:
+    """The formula of a gradient: from (gradients given, operands saved, output if saved, numbers) to the gradients."""
+
+    __slots__ = ("op", "needs", "given", "saved", "out", "which")
+
+    def __init__(self, op: Pointwise, needs: tuple[bool, ...], given: tuple[bool, ...], saved: tuple[int, ...], out: bool,
+                 which: tuple[int, ...]) -> None:
+        self.op, self.needs, self.given, self.saved, self.out, self.which = op, needs, given, saved, out, which
+
+    def __call__(self, *args: Expr, **consts: Any) -> tuple[Expr, ...] | Expr:
+        rest = list(args)
+        gs = [rest.pop(0) if here else None for here in self.given]
+        compute = args[0].dtype
+        xs: list[Expr] = [E.make("hole", compute, (), ("x", i)) for i in range(self.op.arity)]
+        for i in self.saved:
+            xs[i] = rest.pop(0)
+        out = rest.pop(0) if self.out else None
+        exprs = self.op._gradient_exprs(gs, xs, rest, consts, self.needs, out)
+        found = []
+        for i in self.which:
+            e = exprs[i]
+            found.append(E.const(0, compute) if e is None else e)
+        return tuple(found) if len(found) > 1 else found[0]
+
+
+def _numbers_of(op: Pointwise, consts: dict[str, Any]) -> int:
+    """How many numbers a formula takes after its operands."""
+    f = op.formula
+    if isinstance(f, _Derived):
+        return _numbers_of(f.op, consts)
+    code = getattr(f, "__code__", None)
+    if code is None:
+        return int(getattr(f, "numbers", 0))
+    return int(code.co_argcount - op.arity - sum(1 for c in consts if c in code.co_varnames[:code.co_argcount]))
+
+
+def _number_type(x: Any, compute: dtype) -> dtype:
+    """A number parameter has the computation's type, unless that is integral and the number is not."""
+    return dtypes.get_default_dtype() if isinstance(x, float) and compute.kind in "bui" else compute
+
+
+_CONVERT: dict[str, Any] = {"b": int, "u": int, "i": int, "f": float, "c": complex}
+
+
+def _type_name(d: dtype) -> str:
+    return {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int",
+            "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat",
+            "complex128": "ComplexDouble"}.get(d.name, d.name.capitalize())
+
+
+# ---------------------------------------------------------------------------------------------------------- backward
+def saved_tensor(x: Any, version: int, node: tape.Node) -> Any:
+    if isinstance(x, Tensor) and x.s.v != version:
+        tape.changed(x, version, node)
+    return x
+
+
+def _backward(node: tape.Node, g: Tensor) -> tuple[Tensor | None, ...]:
+    op, t, kept, versions, out, metas, numbers, consts = node[4]
+    made: Any = ()
+    if t.op is not None:
+        args = [g]
+        for x, v in zip(kept, versions, strict=True):
+            if type(x) is not float and isinstance(x, Tensor) and x.s.v != v:
+                tape.changed(x, v, node)
+            args.append(x)
+        if out is not None:
+            y, v = out
+            if y.s.v != v:
+                y.n = node
+                tape.changed(y, v, node)
+            if _grad.get():  # the output's own history, for gradients of gradients
+                y = alias(y, y.m, y.p)
+                y.n = node
+            args.append(y)
+        made = t.op(tuple(args), numbers, consts)
+        if type(made) is Tensor:
+            made = (made,)
+    return tuple([None if gr is None or m is None else
+                  fit(g if gr == "same" else made[gr], m) for gr, m in zip(t.grads, metas, strict=True)])
+
+
+def _backward_many(node: tape.Node, gs: list[Tensor | None]) -> list[Tensor | None]:
+    op, operands, versions, numbers, consts, needs = node[4]
+    given = tuple(g is not None for g in gs)
+    t = op.tape(needs, given, consts)
+    args: list[Any] = [g for g in gs if g is not None]
+    for i in t.saved:
+        args.append(saved_tensor(operands[i], versions[i], node))
+    made: Any = ()
+    if t.op is not None:
+        made = t.op(tuple(args), numbers, consts)
+        if isinstance(made, Tensor):
+            made = (made,)
+    return [None if gr is None or not isinstance(x, Tensor) else fit(args[0] if gr == "same" else made[gr], x.m)
+            for gr, x in zip(t.grads, operands, strict=True)]
+
+
+def fit(g: Tensor, m: Meta) -> Tensor:
+    """A gradient in the shape, type and device of its operand: broadcast axes summed, complex made real."""
+    gm = g.m
+    if gm is m:
+        return g
+    if gm.shape != m.shape:
+        from .reductions import sum_to
+        g = sum_to(g, m.shape)
+        gm = g.m
+    if gm.dtype is not m.dtype:
+        from .casts import to_dtype
+        if gm.dtype.is_complex and not m.dtype.is_complex:
+            from .complexes import real
+            g = real(g)
+        g = to_dtype(g, m.dtype)
+    if gm.device is not m.device:
+        from .transfer import to_device
+        g = to_device(g, m.device)
+    return g
+
+
+# ----------------------------------------------------------------------------------------------------------- launches
+def launcher(program: Any, domain: tuple[int, ...], metas: Sequence[Meta], dev: device, name: str) -> Callable[..., Any]:
+    """A bound launch of a map over `domain` on operands of these metas (outputs first), each broadcast to it."""
+    strides = tuple([layout.expand_strides(m.shape, m.strides, domain) for m in metas])
+    prepared = target.prepare(program, domain, strides)
+    prepared.name = name
+    return door.bind(dev, prepared)
+
+
+def forget() -> None:
+    """Empties every plan: the door changed (observers, devices) or metas were dropped."""
+    for op in _all:
+        op.plans.clear()
+        op.into.clear()
+    for clear in _fast_caches:
+        clear()
+
+
+_fast_caches: list[Callable[[], None]] = []
+on_forget(forget)
+door.on_change(forget)
+
+
+def fast_binary(op: Pointwise, general: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The two-operand call with nothing in its way: a plan looked up by two identities, one allocation, one launch."""
+    plans: dict[Any, dict[Any, Any]] = {}
+    _fast_caches.append(plans.clear)
+    from ..tensor import Storage, storage
+    make = object.__new__
+    grad_on = _grad.get
+    record = op._record
+
+    def call(a: Any, b: Any) -> Any:
+        kind = type(b)
+        number = kind is float or kind is int
+        try:
+            om, sizes, launch = plans[a.m][kind if number else b.m]
+        except (KeyError, AttributeError):
+            return first(a, b)
+        if sizes is not None:
+            s = Storage()
+            s.v = 0
+            s.m = om
+            free = s.free = sizes.free
+            try:
+                p = s.p = free.pop()
+            except IndexError:
+                p = s.p = sizes.grow()
+        else:
+            s = storage(om)
+            p = s.p
+        if number:
+            launch(p, a.p, b if kind is float else float(b))
+            r = make(Tensor)
+            r.m = om
+            r.s = s
+            r.p = p
+            r.n = None
+            if a.n is not None and grad_on():
+                record((a, b), (), (), [r])
+            return r
+        launch(p, a.p, b.p)
+        r = make(Tensor)
+        r.m = om
+        r.s = s
+        r.p = p
+        r.n = None
+        if (a.n is not None or b.n is not None) and grad_on():
+            record((a, b), (), (), [r])
+        return r
+
+    def first(a: Any, b: Any) -> Any:
+        result = general(a, b)
+        if isinstance(a, Tensor) and type(result) is Tensor:
+            key = type(b) if type(b) in (float, int) else b.m if isinstance(b, Tensor) else None
+            plan = op.plans.get((a.m, key, ()))
+            # numbers reach a float computation as floats; the others go the general way
+            if plan is not None and (isinstance(b, Tensor) or (key in (float, int) and plan.convert == (float,))):
+                plans.setdefault(a.m, {})[key] = (plan.outs[0], plan.outs[0].sizes, plan.launch)
+        return result
+    return call

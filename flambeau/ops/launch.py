@@ -1,0 +1,84 @@
+"""Running loop programs on tensors outside the pointwise engine: the calls every operation family is built from.
+
+Launches are cached by program and operand layouts.  Nothing here is recorded on the tape and versions do not change:
+the operation that calls does both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import layout
+from ..kernels import target
+from ..kernels.programs import Map, Prepared, Program
+from ..runtime import door
+from ..tensor import Tensor, on_forget, storage
+from ..tensor import meta as make_meta
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..runtime.device import device
+
+_bound: dict[Any, tuple[Callable[..., Any], int]] = {}
+_MOST = 1 << 14
+
+
+def forget() -> None:
+    _bound.clear()
+
+
+on_forget(forget)
+door.on_change(forget)
+
+
+def run(program: Program, domain: tuple[int, ...], outs: Sequence[Tensor], ins: Sequence[Tensor],
+        strides: Sequence[tuple[int, ...]] | None = None, numbers: Sequence[Any] = (), name: str = "") -> None:
+    """Carries out `program` over `domain`.
+
+    strides: per operand (outputs first), in elements over the domain (over its kept axes for a Reduce's outputs); by
+    default each operand is broadcast to the domain.  All operands must be on one device.
+    """
+    key = (program.key, domain, tuple([t.m for t in outs]), tuple([t.m for t in ins]), strides and tuple(strides))
+    found = _bound.get(key)
+    if found is None:
+        if strides is None:
+            strides = [layout.expand_strides(t.m.shape, t.m.strides, domain) for t in (*outs, *ins)]
+        prepared = target.prepare(program, domain, tuple(strides))
+        prepared.name = name or prepared.name
+        if len(_bound) > _MOST:
+            _bound.clear()
+        found = _bound[key] = (door.bind(outs[0].m.device, prepared), prepared.workspace)
+    call, workspace = found
+    addresses = [t.p for t in outs]
+    addresses += [t.p for t in ins]
+    if workspace:
+        # returned to the allocator when this function ends: the device's queue runs in order, so nobody writes it earlier
+        scratch = storage(make_meta((workspace,), None, _uint8(), outs[0].m.device))
+        addresses.append(scratch.p)
+    call(*addresses, *numbers)
+
+
+def _uint8() -> Any:
+    from ..dtypes import uint8
+    return uint8
+
+
+def fill(t: Tensor, value: Any) -> None:
+    """Every element of `t` becomes the Python number `value`."""
+    from ..kernels import expr as E
+    d = t.m.dtype
+    if d.kind == "c":
+        v = complex(value)
+        part = d.to_real()
+        e = E.complex_(E.scalar(0, part), E.scalar(1, part))
+        run(Map((e,), (), (part, part)), tuple(t.m.shape), [t], [], numbers=(v.real, v.imag), name="fill")
+        return
+    number = float(value) if d.kind == "f" else int(value) if d.kind != "b" else int(bool(value))
+    run(Map((E.scalar(0, d),), (), (d,)), tuple(t.m.shape), [t], [], numbers=(number,), name="fill")
+
+
+def routine(dev: device, name: str, entry: Callable[..., Any], args: Sequence[Any], *, outputs: int = 1, nbytes: int = 0,
+            flops: int = 0) -> None:
+    """One call of a library routine: `entry(*args)` on the device's queue; args are addresses and numbers."""
+    door.bind(dev, Prepared(name, entry, outputs=outputs, nbytes=nbytes, flops=flops))(*args)

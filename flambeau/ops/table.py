@@ -1,0 +1,331 @@
+"""The op table: every operation's names, in one place, from which functions, methods, in-place and `out=` forms come.
+
+A pointwise operation is one call of `pointwise` (a formula); any other operation is a function under the decorator `op`.
+`attach` gives the Tensor its methods; `flambeau.__init__` and the stub generator read `TABLE`.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from .. import dtypes
+from ..autograd.mode import _grad
+from ..kernels.expr import Expr
+from ..tensor import Tensor
+from .elementwise import Pointwise, _type_name, fast_binary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+Function = Any
+REQUIRED = object()
+
+
+class Row:
+    """One operation: its function per namespace, and which forms it has."""
+
+    __slots__ = ("name", "function", "method", "inplace", "out", "spaces", "aliases", "doc", "signature", "pointwise")
+
+    def __init__(self, name: str, function: Function, method: bool, inplace: Function | None, out: bool,
+                 spaces: tuple[str, ...], aliases: tuple[str, ...], signature: str, pointwise: Pointwise | None) -> None:
+        self.name, self.function, self.method, self.inplace, self.out = name, function, method, inplace, out
+        self.spaces, self.aliases, self.signature, self.pointwise = spaces, aliases, signature, pointwise
+        self.doc = function.__doc__ or ""
+
+
+TABLE: dict[str, Row] = {}
+
+
+def _register(row: Row) -> None:
+    if row.name in TABLE and TABLE[row.name].spaces == row.spaces:
+        raise ValueError(f"operation {row.name!r} is in the table twice")
+    TABLE[row.name if row.name not in TABLE else f"{row.spaces[0]}.{row.name}"] = row
+
+
+# ----------------------------------------------------------------------------------------------------------- general ops
+def op(*, method: bool = True, inplace: bool = False, out: bool = False, spaces: tuple[str, ...] = ("torch",),
+       aliases: tuple[str, ...] = (), name: str | None = None) -> Callable[[Function], Function]:
+    """Registers a function as an operation.
+
+    method: also a Tensor method of the same name.  inplace: also `name_`, which writes the result into `input` (a general
+    form that computes and copies; operations with a better one register it themselves).  out: takes `out=` (a tensor, or a
+    tuple for several results), resized to fit.  spaces: where the function is exported: "torch", "nn.functional",
+    "special", "linalg", "fft".  aliases: other names of the same thing, "special.x" for another namespace.
+    """
+    def register(function: Function) -> Function:
+        final = _with_out(function) if out else function
+        made = _inplace_of(function) if inplace else None
+        import inspect
+        _register(Row(name or function.__name__, final, method, made, out, spaces, aliases,
+                      str(inspect.signature(function)), None))
+        return final
+    return register
+
+
+def _with_out(function: Function) -> Function:
+    @functools.wraps(function)
+    def call(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        if out is None:
+            return function(*args, **kwargs)
+        if _grad.get():
+            _forbid_recording(function.__name__, (*args, *kwargs.values()), out)
+            with no_recording():
+                result = function(*args, **kwargs)
+        else:
+            result = function(*args, **kwargs)
+        if isinstance(result, tuple):
+            if not isinstance(out, (tuple, list)) or len(out) != len(result):
+                raise TypeError(f"{function.__name__}(): argument 'out' must be a tuple of {len(result)} tensors")
+            for o, r in zip(out, result, strict=True):
+                into(o, r)
+            return type(result)(out) if type(result) is not tuple and hasattr(result, "_fields") is False else (
+                type(result)(*out) if hasattr(result, "_fields") else tuple(out))
+        return into(out, result)
+    return call
+
+
+class no_recording:
+    """Grad mode off, as cheaply as can be."""
+
+    __slots__ = ("token",)
+
+    def __enter__(self) -> None:
+        self.token = _grad.set(False)
+
+    def __exit__(self, *exc: object) -> None:
+        _grad.reset(self.token)
+
+
+def _forbid_recording(name: str, args: Sequence[Any], out: Any) -> None:
+    outs = out if isinstance(out, (tuple, list)) else (out,)
+    for x in (*args, *outs):
+        if isinstance(x, Tensor) and x.n is not None:
+            raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but one "
+                               "of the arguments requires grad.")
+
+
+def into(out: Tensor, result: Tensor) -> Tensor:
+    """Copies a result into `out`, resizing it.  Raises RuntimeError for a type or device that does not fit."""
+    if not isinstance(out, Tensor):
+        raise TypeError(f"argument 'out' must be Tensor, not {type(out).__name__}")
+    if not dtypes.can_cast(result.m.dtype, out.m.dtype):
+        raise RuntimeError(f"result type {_type_name(result.m.dtype)} can't be cast to the desired output type "
+                           f"{_type_name(out.m.dtype)}")
+    if out.m.device is not result.m.device:
+        from .checks import mismatch
+        raise mismatch("out=", [out, result])
+    resize_output(out, tuple(result.m.shape))
+    from .copies import copy_into
+    copy_into(out, result)
+    return out
+
+
+def resize_output(out: Tensor, shape: tuple[int, ...]) -> None:
+    """Gives `out` this shape; warns, as PyTorch does, when it held elements of another."""
+    if tuple(out.m.shape) == shape:
+        return
+    from .copies import resize
+    if out.m.numel:
+        import warnings
+        warnings.warn(f"An output with one or more elements was resized since it had shape {list(out.m.shape)}, which does not "
+                      f"match the required output shape {list(shape)}. This behavior is deprecated.", UserWarning, stacklevel=4)
+    resize(out, shape)
+
+
+def _inplace_of(function: Function) -> Function:
+    name = function.__name__ + "_"
+
+    def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        from ..autograd import inplace
+        from .checks import may_write
+        from .copies import assign
+        others = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+        if _grad.get():
+            inplace.check(self, (self, *others))
+        may_write(self)
+        result = function(self, *args, **kwargs)
+        if result.m.shape != self.m.shape:
+            raise RuntimeError(f"{name}: the result has shape {list(result.m.shape)}, which does not fit into "
+                               f"{list(self.m.shape)} in place")
+        if not dtypes.can_cast(result.m.dtype, self.m.dtype):
+            raise RuntimeError(f"result type {_type_name(result.m.dtype)} can't be cast to the desired output type "
+                               f"{_type_name(self.m.dtype)}")
+        return assign(self, result)
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"`{function.__name__}`, in place."
+    return call
+
+
+# ----------------------------------------------------------------------------------------------------------- pointwise
+def pointwise(name: str, operands: str, formula: Callable[..., Any], *, promote: str = "default", apart: tuple[int, ...] = (),
+              grad: Callable[..., Any] | None = None, numbers: dict[str, Any] | None = None,
+              consts: dict[str, Any] | None = None, keyword: tuple[str, ...] = (), method: bool = True, inplace: bool = True,
+              out: bool = True, spaces: tuple[str, ...] = ("torch",), aliases: tuple[str, ...] = (), flag: bool = False,
+              doc: str = "") -> Pointwise:
+    """One row: a pointwise operation from its formula, with function, method, `name_`, `out=` and gradients of any order.
+
+    operands: names of the tensor parameters.  formula: ``(*operands, *numbers, **consts)`` of expressions.  numbers:
+    parameters passed at launch, name to default (`REQUIRED` for none).  consts: parameters fixed in the kernel.  keyword:
+    those of them that are keyword-only.  flag: the function takes ``inplace=False``, as nn.functional's do.
+    See `elementwise.Pointwise` for promote, apart and grad.
+    """
+    names = tuple(operands.split())
+    made = Pointwise(name, formula, len(names), promote, apart, grad)
+    params = (*[(n, d, True) for n, d in (numbers or {}).items()], *[(n, d, False) for n, d in (consts or {}).items()])
+    bind = _binder(name, names, params, keyword)
+    run, run_inplace = _forms(made, name, names, params, bind, flag)
+    text = f"{doc or name + ', element by element.'}"
+    for f, suffix in ((run, ""), (run_inplace, "_")):
+        f.__name__ = f.__qualname__ = name + suffix
+        f.__doc__ = text if not suffix else f"`{name}`, in place."
+    listed = [n for n in names] + [f"{n}={d!r}" if d is not REQUIRED else n for n, d, _ in params if n not in keyword]
+    rest = [f"{n}={d!r}" for n, d, _ in params if n in keyword] + (["out=None"] if out else [])
+    if flag:
+        listed.append("inplace=False")
+    signature = "(" + ", ".join(listed + (["*", *rest] if rest else [])) + ")"
+    _register(Row(name, run, method, run_inplace if inplace else None, out, spaces, aliases, signature, made))
+    return made
+
+
+def _binder(name: str, names: tuple[str, ...], params: tuple[tuple[str, Any, bool], ...], keyword: tuple[str, ...]) -> Any:
+    """From a call's arguments to (operands, numbers, consts)."""
+    positional = [*names, *[p[0] for p in params if p[0] not in keyword]]
+    defaults = {n: d for n, d, _ in params}
+    number_names = [n for n, _, is_number in params if is_number]
+    const_names = [n for n, _, is_number in params if not is_number]
+
+    def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
+        if len(args) > len(positional):
+            raise TypeError(f"{name}() takes {len(positional)} positional arguments but {len(args)} were given")
+        got = dict(zip(positional, args, strict=False))
+        for k, v in kwargs.items():
+            if k == "self" and names[0] not in got:
+                k = names[0]
+            if k in got:
+                raise TypeError(f"{name}() got multiple values for argument '{k}'")
+            if k not in defaults and k not in names:
+                raise TypeError(f"{name}() got an unexpected keyword argument '{k}'")
+            got[k] = v
+        for n in names:
+            if n not in got:
+                raise TypeError(f"{name}() missing 1 required positional arguments: \"{n}\"")
+            v = got[n]
+            if not isinstance(v, (Tensor, int, float, complex, Expr)):
+                v = got[n] = _number(name, n, v)
+        if not any(isinstance(got[n], (Tensor, Expr)) for n in names):
+            raise TypeError(f"{name}(): argument '{names[0]}' must be Tensor, not {type(got[names[0]]).__name__}")
+        for n, d in defaults.items():
+            if n not in got:
+                if d is REQUIRED:
+                    raise TypeError(f"{name}() missing 1 required positional arguments: \"{n}\"")
+                got[n] = d
+        nums = []
+        for n in number_names:
+            v = got[n]
+            if isinstance(v, Tensor):
+                v = v.item()  # type: ignore[attr-defined]
+            if not isinstance(v, (int, float, complex)) and not isinstance(v, Expr):
+                v = _number(name, n, v)
+            nums.append(v)
+        return tuple([got[n] for n in names]), tuple(nums), tuple([(n, got[n]) for n in const_names])
+    return bind
+
+
+def _number(name: str, param: str, v: Any) -> Any:
+    """NumPy's scalars as Python numbers.  Raises TypeError for anything else."""
+    import numpy as np
+    if isinstance(v, np.generic):
+        return v.item()
+    raise TypeError(f"{name}(): argument '{param}' must be Tensor or Number, not {type(v).__name__}")
+
+
+def _forms(made: Pointwise, name: str, names: tuple[str, ...], params: tuple[Any, ...], bind: Any, flag: bool) -> tuple[Any, Any]:
+    def general(*args: Any, **kwargs: Any) -> Any:
+        operands, numbers, consts = bind(args, kwargs)
+        return made(operands, numbers, consts)
+
+    def with_out(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        operands, numbers, consts = bind(args, kwargs)
+        return write_out(made, out, operands, numbers, consts)
+
+    def inplace(*args: Any, **kwargs: Any) -> Any:
+        operands, numbers, consts = bind(args, kwargs)
+        if not isinstance(operands[0], Tensor):
+            raise TypeError(f"{name}_(): argument 'self' must be Tensor, not {type(operands[0]).__name__}")
+        return made.inplace(operands[0], operands, numbers, consts)
+
+    if len(names) == 1 and not params and not flag:
+        def unary(input: Any, *, out: Any = None) -> Any:  # noqa: A002 (PyTorch's name)
+            if out is not None:
+                return with_out(out, (input,), {})
+            return made((input,)) if type(input) is Tensor else general(input)
+        return unary, inplace
+    if len(names) == 2 and not params and not flag:
+        fast = fast_binary(made, general)
+
+        def binary(input: Any, other: Any, *, out: Any = None) -> Any:  # noqa: A002
+            return fast(input, other) if out is None else with_out(out, (input, other), {})
+        binary.fast = fast  # type: ignore[attr-defined]
+        if names == ("input", "other"):
+            return binary, inplace
+
+    def call(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        if flag and (kwargs.pop("inplace", False) or (len(args) > len(names) + len(params) and args[-1])):
+            return inplace(*args[:len(names) + len(params)], **kwargs)
+        if flag:
+            args = args[:len(names) + len(params)]
+        return general(*args, **kwargs) if out is None else with_out(out, args, kwargs)
+    return call, inplace
+
+
+def write_out(made: Pointwise, out: Any, operands: tuple[Any, ...], numbers: tuple[Any, ...], consts: tuple[Any, ...]) -> Any:
+    """The `out=` form of a formula."""
+    if isinstance(out, (tuple, list)) and len(out) == 1:
+        out = out[0]
+    if not isinstance(out, Tensor):
+        raise TypeError(f"{made.name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+    if _grad.get():
+        _forbid_recording(made.name, operands, out)
+    from .. import layout
+    from .checks import mismatch, to_one_device
+    tensors = [x for x in operands if isinstance(x, Tensor)]
+    operands = to_one_device(made.name, operands)
+    anchor = next((x for x in operands if isinstance(x, Tensor)), out)
+    if anchor.m.device is not out.m.device:
+        raise mismatch(made.name, [out, *tensors])
+    (result,) = made.program(operands, numbers, consts, made.common(operands), None)[0].out_types
+    if not dtypes.can_cast(result, out.m.dtype):
+        raise RuntimeError(f"result type {_type_name(result)} can't be cast to the desired output type {_type_name(out.m.dtype)}")
+    resize_output(out, tuple(layout.broadcast_shapes(*[x.m.shape for x in tensors])))
+    made.write((out,), operands, numbers, consts)
+    return out
+
+
+# ------------------------------------------------------------------------------------------------------------- namespaces
+def attach(target: type) -> None:
+    """Gives the Tensor class its methods and in-place methods."""
+    for row in TABLE.values():
+        for name in (row.name, *row.aliases):
+            if "." in name or name.startswith("_") and not name.startswith("__"):
+                continue
+            if row.method and name not in target.__dict__:
+                setattr(target, name, row.function)
+            if row.inplace is not None and row.method and name + "_" not in target.__dict__:
+                setattr(target, name + "_", row.inplace)
+
+
+def namespace(space: str) -> dict[str, Any]:
+    """The functions exported from one namespace, by name."""
+    found: dict[str, Any] = {}
+    for row in TABLE.values():
+        if space in row.spaces:
+            for name in (row.name, *row.aliases):
+                if "." not in name:
+                    found[name] = row.function
+                    if row.inplace is not None:
+                        found[name + "_"] = row.inplace
+        for name in row.aliases:
+            if name.startswith(space + "."):
+                found[name[len(space) + 1:]] = row.function
+    return found

@@ -1,0 +1,168 @@
+"""The Tensor: a storage (bytes on one device, with a version) seen through a layout.
+
+This module and `autograd.tape` are the whole fast path's data: `Meta`, `Storage`, `Tensor`.  They are plain slots, with no
+`__init__`, so that an operation on known shapes costs a fraction of a microsecond.  The user's methods come from the op
+table (`ops.table.attach`) and from `ops.methods`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import layout
+from .dtypes import dtype
+from .layout import Size, contiguous_strides
+from .runtime import cpu_memory, memory
+from .runtime.device import device
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_new = object.__new__
+
+
+class Meta:
+    """Shape, strides, type and device of a tensor.  Interned: compared by identity, and the key of every plan."""
+
+    __slots__ = ("shape", "strides", "dtype", "device", "numel", "contiguous", "nbytes", "sizes")
+    shape: Size
+    strides: tuple[int, ...]
+    dtype: dtype
+    device: device
+    numel: int
+    contiguous: bool
+    nbytes: int
+    sizes: Any  # the CPU allocator's size class when the tensor is small and on the CPU, else None
+
+    def __repr__(self) -> str:
+        return f"Meta({tuple(self.shape)}, {self.strides}, {self.dtype.name}, {self.device})"
+
+
+_metas: dict[Any, Meta] = {}
+_forget: list[Callable[[], None]] = []  # plan caches, which hold metas
+_MOST_METAS = 1 << 16
+
+
+def meta(shape: Sequence[int], strides: tuple[int, ...] | None, d: dtype, dev: device) -> Meta:
+    """The one Meta of this description; `strides` None means contiguous."""
+    shape = shape if type(shape) is Size else Size(shape)
+    if strides is None:
+        strides = contiguous_strides(shape)
+    key = (shape, strides, d, dev)
+    found = _metas.get(key)
+    if found is None:
+        found = _metas[key] = _make_meta(shape, strides, d, dev)
+        if len(_metas) > _MOST_METAS:
+            # programs whose shapes never repeat: start over; living tensors keep their metas, identity is only a shortcut
+            _metas.clear()
+            for clear in _forget:
+                clear()
+    return found
+
+
+def _make_meta(shape: Size, strides: tuple[int, ...], d: dtype, dev: device) -> Meta:
+    m = Meta()
+    m.shape, m.strides, m.dtype, m.device = shape, strides, d, dev
+    m.numel = layout.numel(shape)
+    m.contiguous = layout.is_contiguous(shape, strides)
+    m.nbytes = (layout.extent(shape, strides)[1] + 1) * d.itemsize
+    m.sizes = cpu_memory.size_class(m.nbytes) if dev.type == "cpu" and m.nbytes <= cpu_memory.SMALL else None
+    return m
+
+
+def on_forget(clear: Callable[[], None]) -> None:
+    """Registers a plan cache to be emptied when metas are."""
+    _forget.append(clear)
+
+
+class Storage:
+    """Bytes on one device: address `p`, version `v` (in-place writes so far), `nbytes`, `dev`, `keep` (an owner)."""
+
+    __slots__ = ("p", "v", "free", "m", "keep", "__weakref__")
+    p: int
+    v: int
+    free: Any
+    m: Meta
+    keep: Any
+
+    def __del__(self) -> None:
+        self.free.append(self.p)
+
+
+class _NoFree:
+    """The `free` of memory someone else owns."""
+
+    __slots__ = ()
+
+    def append(self, address: int) -> None:
+        pass
+
+
+NO_FREE = _NoFree()
+
+
+class Tensor:
+    """An n-dimensional array of one dtype on one device, with automatic differentiation.
+
+    Slots: `m` Meta, `s` Storage, `p` address of the first element, `n` tape node (None: requires no grad), `b` the base
+    tensor of a view (unset otherwise).
+    """
+
+    __slots__ = ("m", "s", "p", "n", "b", "__weakref__", "__dict__")
+    m: Meta
+    s: Storage
+    p: int
+    n: Any
+    b: Tensor
+
+
+def new(m: Meta) -> Tensor:
+    """A fresh, uninitialised tensor of this layout."""
+    t = _new(Tensor)
+    t.s = s = storage(m)
+    t.m = m
+    t.p = s.p
+    t.n = None
+    return t
+
+
+def storage(m: Meta) -> Storage:
+    s = Storage()
+    s.v = 0
+    s.m = m
+    sizes = m.sizes
+    if sizes is not None:
+        s.free = free = sizes.free
+        try:
+            s.p = free.pop()
+        except IndexError:
+            s.p = sizes.grow()
+    else:
+        s.free = NO_FREE  # so that a failed allocation leaves a storage that frees nothing
+        s.p = 0
+        s.p, s.free = memory.block(m.device, m.nbytes)
+    return s
+
+
+def empty(shape: Sequence[int], d: dtype, dev: device, strides: tuple[int, ...] | None = None) -> Tensor:
+    return new(meta(shape, strides, d, dev))
+
+
+def alias(t: Tensor, m: Meta, p: int) -> Tensor:
+    """Another tensor on the storage of `t`, outside autograd."""
+    r = _new(Tensor)
+    r.m = m
+    r.s = t.s
+    r.p = p
+    r.n = None
+    return r
+
+
+def wrap(address: int, m: Meta, keep: Any) -> Tensor:
+    """A tensor on memory that `keep` owns."""
+    s = Storage()
+    s.free = NO_FREE
+    s.p, s.v, s.m, s.keep = address, 0, m, keep
+    t = _new(Tensor)
+    t.m, t.s, t.p, t.n = m, s, address, None
+    return t
