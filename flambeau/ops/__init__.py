@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..tensor import Tensor
 from . import (  # noqa: F401 (each import registers its family)
     casts,
@@ -13,3 +15,12 @@ from . import (  # noqa: F401 (each import registers its family)
 )
 
 table.attach(Tensor)
+
+
+def __getattr__(name: str) -> Any:
+    """An operation by its name in `torch`, for the layers above; it becomes an ordinary attribute at its first use."""
+    found = table.namespace("torch").get(name)
+    if found is None:
+        raise AttributeError(f"module 'flambeau.ops' has no operation {name!r}")
+    globals()[name] = found
+    return found

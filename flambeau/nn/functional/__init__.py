@@ -1,0 +1,74 @@
+"""Everything of `torch.nn.functional`: functions without state.
+
+The primitive ones (convolutions, pooling, norms, softmax, activations, ...) are operations, found in the op table when
+they are first used; the composite ones are written here, by family.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .arrange import (
+    channel_shuffle,
+    fold,
+    max_unpool,
+    max_unpool1d,
+    max_unpool2d,
+    max_unpool3d,
+    one_hot,
+    pad,
+    pixel_shuffle,
+    pixel_unshuffle,
+    unfold,
+)
+from .attention import multi_head_attention_forward
+from .distances import cosine_similarity, normalize, pairwise_distance, pdist
+from .dropouts import alpha_dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout, feature_dropout
+from .losses import (
+    cosine_embedding_loss,
+    multi_margin_loss,
+    multilabel_margin_loss,
+    multilabel_soft_margin_loss,
+    triplet_margin_loss,
+    triplet_margin_with_distance_loss,
+)
+from .pointwise_losses import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    gaussian_nll_loss,
+    hinge_embedding_loss,
+    huber_loss,
+    kl_div,
+    l1_loss,
+    margin_ranking_loss,
+    mse_loss,
+    poisson_nll_loss,
+    smooth_l1_loss,
+    soft_margin_loss,
+)
+from .resample import affine_grid, grid_sample, interpolate, upsample, upsample_bilinear, upsample_nearest
+from .sampling import gumbel_softmax, local_response_norm, lp_pool1d, lp_pool2d, lp_pool3d
+
+
+def __getattr__(name: str) -> Any:
+    """An operation of the table, by its name here; it becomes an ordinary attribute, so this runs once for each."""
+    from ...ops import table
+
+    found = table.namespace("nn.functional").get(name) or table.namespace("torch").get(name)
+    if found is None:
+        raise AttributeError(f"module 'flambeau.nn.functional' has no attribute {name!r}")
+    globals()[name] = found
+    return found
+
+
+__all__ = [
+    "affine_grid", "alpha_dropout", "binary_cross_entropy", "binary_cross_entropy_with_logits", "channel_shuffle",
+    "cosine_embedding_loss", "cosine_similarity", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout",
+    "feature_dropout", "fold", "gaussian_nll_loss", "grid_sample", "gumbel_softmax", "hinge_embedding_loss", "huber_loss",
+    "interpolate", "kl_div", "l1_loss", "local_response_norm", "lp_pool1d", "lp_pool2d", "lp_pool3d",
+    "margin_ranking_loss", "max_unpool", "max_unpool1d", "max_unpool2d", "max_unpool3d", "mse_loss",
+    "multi_head_attention_forward", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss",
+    "normalize", "one_hot", "pad", "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss",
+    "smooth_l1_loss", "soft_margin_loss", "triplet_margin_loss", "triplet_margin_with_distance_loss", "unfold",
+    "upsample", "upsample_bilinear", "upsample_nearest",
+]

@@ -1,0 +1,332 @@
+"""Functions that move elements and compute little: padding, shuffles, sliding blocks, one-hot codes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ... import dtypes, ops
+from ...autograd import Function, no_grad
+from ..sizes import ntuple
+
+
+def _narrowed(t: Any, starts: list[int], sizes: list[int]) -> Any:
+    for d, (start, size) in enumerate(zip(starts, sizes)):
+        if start != 0 or size != t.shape[d]:
+            t = t.narrow(d, start, size)
+    return t
+
+
+class _ConstantPad(Function):
+    """Puts the input into a larger tensor of one value; `before`, `after` are per dimension and not negative."""
+
+    @staticmethod
+    def forward(ctx: Any, input: Any, before: list[int], after: list[int], value: float) -> Any:
+        ctx.before, ctx.sizes = before, list(input.shape)
+        shape = [b + s + a for b, s, a in zip(before, input.shape, after)]
+        out = ops.full(shape, value, dtype=input.dtype, device=input.device)
+        _narrowed(out, before, ctx.sizes).copy_(input)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return _narrowed(grad, ctx.before, ctx.sizes), None, None, None
+
+
+def _source_indices(mode: str, size: int, before: int, after: int) -> np.ndarray[Any, Any]:
+    """Where each place along one padded dimension takes its value from."""
+    places = np.arange(-before, size + after)
+    if mode == "replicate":
+        return places.clip(0, size - 1)
+    if mode == "circular":
+        return places % size
+    period = max(2 * (size - 1), 1)
+    places = np.abs(places) % period
+    return np.where(places >= size, period - places, places)
+
+
+def pad(input: Any, pad: Any, mode: str = "constant", value: float | None = None) -> Any:
+    """Pads `input`: `pad` is (before, after) of the last dimension, then of the one before it, and so on.
+
+    Modes: "constant" (any dimensions; negative amounts crop), and for the last one to three dimensions of (C, ...) or
+    (N, C, ...) "reflect" (amounts below the size), "replicate" and "circular" (amounts at most the size). Raises
+    RuntimeError for amounts that do not fit, NotImplementedError for another mode.
+    """
+    amounts = [int(p) for p in pad]
+    if len(amounts) % 2:
+        raise RuntimeError(f"Padding length must be divisible by 2, got {len(amounts)}")
+    if len(amounts) // 2 > input.dim():
+        raise RuntimeError(f"Padding length should be less than or equal to two times the input dimension but got padding "
+                           f"length {len(amounts)} and input of dimension {input.dim()}")
+    n = input.dim()
+    before, after = [0] * n, [0] * n
+    for i in range(len(amounts) // 2):
+        before[n - 1 - i], after[n - 1 - i] = amounts[2 * i], amounts[2 * i + 1]
+    if mode == "constant":
+        starts = [max(-b, 0) for b in before]
+        sizes = [s - max(-b, 0) - max(-a, 0) for s, b, a in zip(input.shape, before, after)]
+        if any(s < 0 for s in sizes):
+            raise RuntimeError(f"The input size {list(input.shape)}, plus negative padding {amounts} resulted in a negative "
+                               "output size, which is invalid.")
+        cropped = _narrowed(input, starts, sizes)
+        before, after = [max(b, 0) for b in before], [max(a, 0) for a in after]
+        if not any(before) and not any(after):
+            return cropped.clone()
+        return _ConstantPad.apply(cropped, before, after, 0 if value is None else value)
+    if mode not in ("reflect", "replicate", "circular"):
+        raise NotImplementedError(f"Unrecognised padding mode {mode}")
+    if value is not None and value != 0:
+        raise ValueError(f'Padding mode "{mode}" doesn\'t take in value argument')
+    spatial = len(amounts) // 2
+    if spatial > 3 or n not in (spatial + 1, spatial + 2):
+        raise NotImplementedError(f"Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now: got "
+                                  f"{len(amounts)} amounts for a {n}-D input")
+    out = input
+    for d in range(n - spatial, n):
+        b, a, size = before[d], after[d], input.shape[d]
+        if b == 0 and a == 0:
+            continue
+        if mode == "reflect" and (b >= size or a >= size):
+            raise RuntimeError(f"Argument #4: Padding size should be less than the corresponding input dimension, but got: "
+                               f"padding ({b}, {a}) at dimension {d} of input {list(input.shape)}")
+        if mode == "circular" and (b > size or a > size):
+            raise RuntimeError("Padding value causes wrapping around more than once.")
+        if size == 0:
+            raise RuntimeError(f"Expected dimension {d} of the input to be non-empty for padding mode {mode}, got "
+                               f"{list(input.shape)}")
+        start, stop = max(-b, 0), size - max(-a, 0)
+        if mode == "circular" and min(b, a) < 0:
+            raise RuntimeError("Negative padding value is resulting in an empty dimension." if start >= stop else
+                               "circular padding takes no negative amounts")
+        where = _source_indices(mode, size, b, a) if min(b, a) >= 0 else _source_indices(
+            mode, size, max(b, 0), max(a, 0))[start:len(range(-max(b, 0), size + max(a, 0))) - max(-a, 0)]
+        out = out.index_select(d, ops.from_numpy(np.ascontiguousarray(where)).to(input.device))
+    return out if out is not input else input.clone()
+
+
+def one_hot(tensor: Any, num_classes: int = -1) -> Any:
+    """int64 codes of shape (*, num_classes): 1 at each index, 0 elsewhere. -1 classes: one more than the largest index."""
+    if tensor.dtype is not dtypes.int64:
+        raise RuntimeError(f"one_hot is only applicable to index tensor of type LongTensor, got {tensor.dtype}")
+    if tensor.numel() == 0:
+        if num_classes <= 0:
+            raise RuntimeError("Can not infer total number of classes from empty tensor.")
+        return ops.zeros((*tensor.shape, num_classes), dtype=dtypes.int64, device=tensor.device)
+    if int(tensor.min()) < 0:
+        raise RuntimeError("Class values must be non-negative.")
+    largest = int(tensor.max())
+    if num_classes == -1:
+        num_classes = largest + 1
+    elif num_classes < 1:
+        raise RuntimeError("num_classes should be positive")
+    elif num_classes <= largest:
+        raise RuntimeError("Class values must be smaller than num_classes.")
+    return (tensor.unsqueeze(-1) == ops.arange(num_classes, device=tensor.device)).to(dtypes.int64)
+
+
+def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
+    """(..., C r², H, W) to (..., C, H r, W r)."""
+    if input.dim() < 3:
+        raise RuntimeError(f"pixel_shuffle expects input to have at least 3 dimensions, but got input with {input.dim()} "
+                           "dimension(s)")
+    r = upscale_factor
+    if r <= 0:
+        raise RuntimeError(f"pixel_shuffle expects a positive upscale_factor, but got {r}")
+    *lead, c, h, w = input.shape
+    if c % (r * r):
+        raise RuntimeError(f"pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of "
+                           f"upscale_factor, but input.size(-3)={c} is not divisible by {r * r}")
+    n = len(lead)
+    blocks = input.reshape(*lead, c // (r * r), r, r, h, w)
+    return blocks.permute(*range(n + 1), n + 3, n + 1, n + 4, n + 2).reshape(*lead, c // (r * r), h * r, w * r)
+
+
+def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
+    """(..., C, H r, W r) to (..., C r², H, W)."""
+    if input.dim() < 3:
+        raise RuntimeError(f"pixel_unshuffle expects input to have at least 3 dimensions, but got input with "
+                           f"{input.dim()} dimension(s)")
+    r = downscale_factor
+    if r <= 0:
+        raise RuntimeError(f"pixel_unshuffle expects a positive downscale_factor, but got {r}")
+    *lead, c, h, w = input.shape
+    for name, size, axis in (("height", h, -2), ("width", w, -1)):
+        if size % r:
+            raise RuntimeError(f"pixel_unshuffle expects {name} to be divisible by downscale_factor, but "
+                               f"input.size({axis})={size} is not divisible by {r}")
+    n = len(lead)
+    blocks = input.reshape(*lead, c, h // r, r, w // r, r)
+    return blocks.permute(*range(n + 1), n + 2, n + 4, n + 1, n + 3).reshape(*lead, c * r * r, h // r, w // r)
+
+
+def channel_shuffle(input: Any, groups: int) -> Any:
+    """Deals the channels of (N, C, ...) out among `groups`."""
+    if input.dim() < 3:
+        raise RuntimeError(f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(input.shape)}")
+    if groups <= 0:
+        raise RuntimeError(f"Number of groups to divide channels in must be positive. Value of groups:{groups}")
+    n, c, *rest = input.shape
+    if c % groups:
+        raise RuntimeError(f"Number of channels must be divisible by groups. Got {c} channels and {groups} groups.")
+    return input.reshape(n, groups, c // groups, *rest).transpose(1, 2).reshape(n, c, *rest)
+
+
+# -- sliding blocks ------------------------------------------------------------------------------------------------------
+
+
+def _blocks(size: tuple[int, ...], kernel: tuple[int, ...], dilation: tuple[int, ...], padding: tuple[int, ...],
+            stride: tuple[int, ...]) -> list[int]:
+    return [(s + 2 * p - d * (k - 1) - 1) // st + 1 for s, k, d, p, st in zip(size, kernel, dilation, padding, stride)]
+
+
+def _unfold(x: Any, geometry: Any) -> Any:
+    kernel, dilation, padding, stride = geometry
+    n, c, *size = x.shape
+    counts = _blocks(tuple(size), kernel, dilation, padding, stride)
+    if any(padding):
+        x = _ConstantPad.forward(_Scratch(), x, [0, 0, *padding], [0, 0, *padding], 0)
+    x = x.contiguous()
+    sn, sc, sh, sw = x.stride()
+    windows = x.as_strided((n, c, *kernel, *counts),
+                           (sn, sc, sh * dilation[0], sw * dilation[1], sh * stride[0], sw * stride[1]))
+    return windows.reshape(n, c * math.prod(kernel), math.prod(counts))
+
+
+class _Scratch:
+    """Stands for a tape context where nothing is to be kept."""
+
+    before: Any
+    sizes: Any
+
+
+def _fold(cols: Any, size: tuple[int, ...], geometry: Any) -> Any:
+    kernel, dilation, padding, stride = geometry
+    counts = _blocks(size, kernel, dilation, padding, stride)
+    n = cols.shape[0]
+    c = cols.shape[1] // math.prod(kernel)
+    cols = cols.reshape(n, c, *kernel, *counts)
+    out = ops.zeros((n, c, *(s + 2 * p for s, p in zip(size, padding))), dtype=cols.dtype, device=cols.device)
+    for i in range(kernel[0]):
+        for j in range(kernel[1]):
+            top, left = i * dilation[0], j * dilation[1]
+            out[:, :, top:top + stride[0] * (counts[0] - 1) + 1:stride[0],
+                left:left + stride[1] * (counts[1] - 1) + 1:stride[1]] += cols[:, :, i, j]
+    return _narrowed(out, [0, 0, *padding], [n, c, *size])
+
+
+class _Unfold(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, geometry: Any) -> Any:
+        ctx.size, ctx.geometry = tuple(x.shape[2:]), geometry
+        return _unfold(x, geometry)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return _Fold.apply(grad, ctx.size, ctx.geometry), None
+
+
+class _Fold(Function):
+    @staticmethod
+    def forward(ctx: Any, cols: Any, size: tuple[int, ...], geometry: Any) -> Any:
+        ctx.geometry = geometry
+        return _fold(cols, size, geometry).contiguous()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return _Unfold.apply(grad, ctx.geometry), None, None
+
+
+def unfold(input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
+    """Sliding blocks of (N, C, H, W) or (C, H, W) as columns: (N, C kh kw, L), L blocks in row order."""
+    if input.dim() not in (3, 4):
+        raise RuntimeError(f"Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions "
+                           f"for input, but got: {list(input.shape)}")
+    geometry = tuple(ntuple(v, 2) for v in (kernel_size, dilation, padding, stride))
+    x = input if input.dim() == 4 else input.unsqueeze(0)
+    counts = _blocks(tuple(x.shape[2:]), *geometry)
+    if min(counts) < 1:
+        raise RuntimeError(f"Given input with spatial size {tuple(x.shape[2:])}, kernel_size={geometry[0]}, "
+                           f"dilation={geometry[1]}, padding={geometry[2]}, stride={geometry[3]}, calculated shape of the "
+                           f"array of sliding blocks as {tuple(counts)}, but its components must be at least one.")
+    out = _Unfold.apply(x, geometry)
+    return out if input.dim() == 4 else out.squeeze(0)
+
+
+def fold(input: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
+    """Adds columns (N, C kh kw, L) or (C kh kw, L) up into (N, C, *output_size): the transpose of `unfold`."""
+    if input.dim() not in (2, 3):
+        raise RuntimeError(f"Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and non-zero "
+                           f"dimensions for input, but got: {list(input.shape)}")
+    geometry = tuple(ntuple(v, 2) for v in (kernel_size, dilation, padding, stride))
+    size = tuple(ntuple(output_size, 2))
+    cols = input if input.dim() == 3 else input.unsqueeze(0)
+    block = math.prod(geometry[0])
+    if cols.shape[1] % block:
+        raise RuntimeError(f"Expected size of input's dimension 1 to be divisible by the product of kernel_size, but got "
+                           f"input.size(1)={cols.shape[1]} and kernel_size={geometry[0]}.")
+    counts = _blocks(size, *geometry)
+    if min(counts) < 1 or math.prod(counts) != cols.shape[2]:
+        raise RuntimeError(f"Given output_size={size}, kernel_size={geometry[0]}, dilation={geometry[1]}, "
+                           f"padding={geometry[2]}, stride={geometry[3]}, expected size of input's dimension 2 to match the "
+                           f"calculated number of sliding blocks {' * '.join(map(str, counts))} = {math.prod(counts)}, but "
+                           f"got input.size(2)={cols.shape[2]}.")
+    out = _Fold.apply(cols, size, geometry)
+    return out if input.dim() == 3 else out.squeeze(0)
+
+
+def max_unpool(input: Any, indices: Any, kernel_size: Any, stride: Any, padding: Any, output_size: Any,
+               dims: int) -> Any:
+    """What `max_unpool1d` to `max_unpool3d` are."""
+    kernel = ntuple(kernel_size, dims)
+    steps = kernel if stride is None else ntuple(stride, dims)
+    pads = ntuple(padding, dims)
+    spatial = input.shape[-dims:]
+    default = [(s - 1) * st + k - 2 * p for s, st, k, p in zip(spatial, steps, kernel, pads)]
+    if output_size is None:
+        size = default
+    else:
+        size = list(output_size)
+        if len(size) > dims:
+            size = size[-dims:]
+        if len(size) != dims:
+            raise ValueError(f"output_size should be a sequence containing {dims} or {dims + 2} elements, but it has a "
+                             f"length of '{len(size)}'")
+        for d in range(dims):
+            if not default[d] - steps[d] < size[d] < default[d] + steps[d]:
+                raise ValueError(f"invalid output_size {size} (dim {d} must be between {default[d] - steps[d]} and "
+                                 f"{default[d] + steps[d]})")
+    if input.shape != indices.shape:
+        raise RuntimeError(f"Expected shape of indices to be same as that of the input tensor ({list(input.shape)}) but got "
+                           f"indices tensor with shape: {list(indices.shape)}")
+    if indices.dtype is not dtypes.int64:
+        raise RuntimeError(f"elements in indices should be type int64 but got: {indices.dtype}")
+    lead = tuple(input.shape[:-dims])
+    total = math.prod(size)
+    flat = indices.reshape(*lead, -1)
+    if flat.numel():
+        with no_grad():
+            if int(flat.min()) < 0 or int(flat.max()) >= total:
+                raise RuntimeError(f"Found an invalid max index: {int(flat.max())} (output volumes are of size "
+                                   f"{'x'.join(map(str, size))}")
+    zero = ops.zeros((*lead, total), dtype=input.dtype, device=input.device)
+    return zero.scatter(-1, flat, input.reshape(*lead, -1)).reshape(*lead, *size)
+
+
+def max_unpool1d(input: Any, indices: Any, kernel_size: Any, stride: Any = None, padding: Any = 0,
+                 output_size: Any = None) -> Any:
+    """Puts the values of `max_pool1d` back at `indices`, zeros elsewhere."""
+    return max_unpool(input, indices, kernel_size, stride, padding, output_size, 1)
+
+
+def max_unpool2d(input: Any, indices: Any, kernel_size: Any, stride: Any = None, padding: Any = 0,
+                 output_size: Any = None) -> Any:
+    """Puts the values of `max_pool2d` back at `indices`, zeros elsewhere."""
+    return max_unpool(input, indices, kernel_size, stride, padding, output_size, 2)
+
+
+def max_unpool3d(input: Any, indices: Any, kernel_size: Any, stride: Any = None, padding: Any = 0,
+                 output_size: Any = None) -> Any:
+    """Puts the values of `max_pool3d` back at `indices`, zeros elsewhere."""
+    return max_unpool(input, indices, kernel_size, stride, padding, output_size, 3)

@@ -1,0 +1,43 @@
+"""Normalising vectors and measuring between them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import ops
+from ...dtypes import promote_types
+
+
+def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Any = None) -> Any:
+    """input / max(‖input‖_p, eps), the norm along `dim`."""
+    norm = input.norm(p, dim, keepdim=True).clamp_min(eps).expand_as(input)
+    return input / norm if out is None else ops.div(input, norm, out=out)
+
+
+def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
+    """x1·x2 / (max(‖x1‖, eps) max(‖x2‖, eps)) along `dim`; the two are broadcast and their types promoted."""
+    common = promote_types(x1.dtype, x2.dtype)
+    if not common.is_floating_point:
+        raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {common}")
+    x1, x2 = ops.broadcast_tensors(x1.to(common), x2.to(common))
+    # The norms are bounded and then divide each side, so that products of long vectors do not overflow.
+    n1 = x1.norm(2, dim, keepdim=True).clamp_min(eps)
+    n2 = x2.norm(2, dim, keepdim=True).clamp_min(eps)
+    return ((x1 / n1) * (x2 / n2)).sum(dim)
+
+
+def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Any:
+    """‖x1 - x2 + eps‖_p along the last dimension."""
+    return (x1 - x2 + eps).norm(p, -1, keepdim)
+
+
+def pdist(input: Any, p: float = 2.0) -> Any:
+    """The p-norm distances between the rows i < j of (N, M), as a vector of N(N-1)/2."""
+    if input.dim() != 2:
+        raise RuntimeError(f"pdist only supports 2D tensors, got: {input.dim()}D")
+    n = input.shape[0]
+    rows = ops.tril_indices(n, n, -1, device=input.device)
+    # tril_indices goes column by column of the upper triangle once it is transposed and sorted by (smaller, larger).
+    order = (rows[1] * n + rows[0]).argsort()
+    first, second = rows[1][order], rows[0][order]
+    return (input[first] - input[second]).norm(p, -1)

@@ -1,0 +1,311 @@
+"""Losses that are one formula an element, then a reduction: each runs as a single fused kernel, and so does its gradient."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ... import ops
+from ...autograd import no_grad
+from ...kernels import expr as E
+from ...ops.elementwise import Pointwise
+from .reduction import chosen, reduced
+
+# -- the formulas: x is the input, t the target --------------------------------------------------------------------------
+
+
+def _smooth_l1(x: Any, t: Any, beta: Any) -> Any:
+    d = E.abs_(x - t)
+    return E.where(d < beta, 0.5 * d * d / beta, d - 0.5 * beta)
+
+
+def _huber(x: Any, t: Any, delta: Any) -> Any:
+    d = E.abs_(x - t)
+    return E.where(d <= delta, 0.5 * d * d, delta * (d - 0.5 * delta))
+
+
+def _clamped_log(x: Any) -> Any:
+    return E.maximum(E.log(x), -100.0)
+
+
+def _bce(x: Any, t: Any) -> Any:
+    return (t - 1.0) * E.maximum(E.log1p(-x), -100.0) - t * _clamped_log(x)
+
+
+def _bce_grad(g: Any, x: Any, t: Any, out: Any) -> Any:
+    # The logarithms' bound is left out of the input's gradient; a small divisor's bound stands in for it.
+    dx = g * (x - t) / E.maximum((1.0 - x) * x, 1e-12)
+    dt = g * (E.maximum(E.log1p(-x), -100.0) - _clamped_log(x))
+    return dx, dt
+
+
+def _softplus_of_minus_abs(x: Any) -> Any:
+    return E.log1p(E.exp(-E.abs_(x)))
+
+
+def _bce_logits(x: Any, t: Any) -> Any:
+    return (1.0 - t) * x + E.maximum(-x, 0.0) + _softplus_of_minus_abs(x)
+
+
+def _bce_logits_grad(g: Any, x: Any, t: Any, out: Any) -> Any:
+    return g * (1.0 / (1.0 + E.exp(-x)) - t), -g * x
+
+
+def _bce_logits_weighted(x: Any, t: Any, w: Any) -> Any:
+    return (1.0 - t) * x + (1.0 + (w - 1.0) * t) * (E.maximum(-x, 0.0) + _softplus_of_minus_abs(x))
+
+
+def _bce_logits_weighted_grad(g: Any, x: Any, t: Any, w: Any, out: Any) -> Any:
+    low = E.maximum(-x, 0.0) + _softplus_of_minus_abs(x)
+    scale = 1.0 + (w - 1.0) * t
+    minus = -1.0 / (1.0 + E.exp(x))
+    return g * (1.0 - t + scale * minus), g * ((w - 1.0) * low - x), g * t * low
+
+
+def _t_log_t(t: Any) -> Any:
+    zero = t == 0.0
+    return E.where(zero, 0.0 * t, t * E.log(E.where(zero, 1.0 + 0.0 * t, t)))
+
+
+def _kl(x: Any, t: Any) -> Any:
+    return _t_log_t(t) - t * x
+
+
+def _kl_log(x: Any, t: Any) -> Any:
+    return E.exp(t) * (t - x)
+
+
+def _stirling(t: Any) -> Any:
+    inside = E.where(t > 1.0, t, 1.0 + 0.0 * t)
+    return E.where(t > 1.0, t * E.log(inside) - t + 0.5 * E.log(2.0 * math.pi * inside), 0.0 * t)
+
+
+def _gaussian(x: Any, t: Any, v: Any) -> Any:
+    return 0.5 * (E.log(v) + (x - t) * (x - t) / v)
+
+
+def _soft_margin(x: Any, t: Any) -> Any:
+    z = -t * x
+    return E.maximum(z, 0.0) + _softplus_of_minus_abs(z)
+
+
+def _soft_margin_grad(g: Any, x: Any, t: Any, out: Any) -> Any:
+    slope = g / (1.0 + E.exp(t * x))
+    return -t * slope, -x * slope
+
+
+def _margin_ranking(a: Any, b: Any, t: Any, margin: Any) -> Any:
+    z = -t * (a - b) + margin
+    return E.where(z > 0.0, z, 0.0 * z)
+
+
+def _hinge(x: Any, t: Any, margin: Any) -> Any:
+    below = margin - x
+    zero = 0.0 * x
+    return E.where(t == 1.0, x, E.where(t == -1.0, E.where(below > 0.0, below, zero), zero))
+
+
+_mse = Pointwise("mse_loss", lambda x, t: (x - t) * (x - t), 2)
+_weighted_mse = Pointwise("mse_loss", lambda x, t, w: w * (x - t) * (x - t), 3)
+_l1 = Pointwise("l1_loss", lambda x, t: E.abs_(x - t), 2)
+_smooth = Pointwise("smooth_l1_loss", _smooth_l1, 2)
+_hub = Pointwise("huber_loss", _huber, 2)
+_binary = Pointwise("binary_cross_entropy", _bce, 2, grad=_bce_grad)
+_logits = Pointwise("binary_cross_entropy_with_logits", _bce_logits, 2, grad=_bce_logits_grad)
+_logits_weighted = Pointwise("binary_cross_entropy_with_logits", _bce_logits_weighted, 3,
+                             grad=_bce_logits_weighted_grad)
+_divergence = Pointwise("kl_div", _kl, 2)
+_divergence_log = Pointwise("kl_div", _kl_log, 2)
+_poisson_log = Pointwise("poisson_nll_loss", lambda x, t: E.exp(x) - t * x, 2)
+_poisson = Pointwise("poisson_nll_loss", lambda x, t, eps: x - t * E.log(x + eps), 2)
+_stirling_term = Pointwise("poisson_nll_loss", _stirling, 1)
+_normal = Pointwise("gaussian_nll_loss", _gaussian, 3)
+_soft = Pointwise("soft_margin_loss", _soft_margin, 2, grad=_soft_margin_grad)
+_ranking = Pointwise("margin_ranking_loss", _margin_ranking, 3)
+_hinged = Pointwise("hinge_embedding_loss", _hinge, 2)
+
+
+def _warn_sizes(input: Any, target: Any) -> None:
+    if target.shape != input.shape:
+        import warnings
+
+        warnings.warn(f"Using a target size ({target.size()}) that is different to the input size ({input.size()}). "
+                      "This will likely lead to incorrect results due to broadcasting. Please ensure they have the same "
+                      "size.", stacklevel=3)
+
+
+
+# -- the functions -------------------------------------------------------------------------------------------------------
+
+
+def mse_loss(input: Any, target: Any, size_average: bool | None = None, reduce: bool | None = None,
+             reduction: str = "mean", weight: Any = None) -> Any:
+    """(input - target)², reduced; with `weight`, each element counts as often as it says."""
+    reduction = chosen(reduction, size_average, reduce)
+    _warn_sizes(input, target)
+    if weight is None:
+        return reduced(_mse((input, target)), reduction)
+    if weight.shape != input.shape:
+        raise ValueError("Inputs and weight must have the same size.")
+    loss = _weighted_mse((input, target, weight))
+    return loss.sum() / weight.sum() if reduction == "mean" else reduced(loss, reduction)
+
+
+def l1_loss(input: Any, target: Any, size_average: bool | None = None, reduce: bool | None = None,
+            reduction: str = "mean", weight: Any = None) -> Any:
+    """|input - target|, reduced; with `weight`, each element counts as often as it says."""
+    reduction = chosen(reduction, size_average, reduce)
+    _warn_sizes(input, target)
+    # |z| of complex numbers is no formula of z alone (its gradient needs the conjugate), so those go by the op.
+    loss = (input - target).abs() if input.is_complex() or target.is_complex() else _l1((input, target))
+    if weight is None:
+        return reduced(loss, reduction)
+    if weight.shape != input.shape:
+        raise ValueError("Inputs and weight must have the same size.")
+    loss = weight * loss
+    return loss.sum() / weight.sum() if reduction == "mean" else reduced(loss, reduction)
+
+
+def smooth_l1_loss(input: Any, target: Any, size_average: bool | None = None, reduce: bool | None = None,
+                   reduction: str = "mean", beta: float = 1.0) -> Any:
+    """d²/(2 beta) where d = |input - target| < beta, else d - beta/2."""
+    reduction = chosen(reduction, size_average, reduce)
+    _warn_sizes(input, target)
+    if beta < 0:
+        raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
+    if beta == 0:
+        return reduced(_l1((input, target)), reduction)
+    return reduced(_smooth((input, target), (float(beta),)), reduction)
+
+
+def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 1.0, weight: Any = None) -> Any:
+    """d²/2 where d = |input - target| <= delta, else delta (d - delta/2)."""
+    _warn_sizes(input, target)
+    if delta <= 0:
+        raise RuntimeError("huber_loss does not support non-positive values for delta.")
+    loss = _hub((input, target), (float(delta),))
+    if weight is None:
+        return reduced(loss, reduction)
+    if weight.shape != input.shape:
+        raise ValueError("Inputs and weight must have the same size.")
+    loss = weight * loss
+    return loss.sum() / weight.sum() if reduction == "mean" else reduced(loss, reduction)
+
+
+def binary_cross_entropy(input: Any, target: Any, weight: Any = None, size_average: bool | None = None,
+                         reduce: bool | None = None, reduction: str = "mean") -> Any:
+    """-(target log input + (1 - target) log(1 - input)); input in [0, 1], of target's shape, logarithms at least -100.
+
+    Raises ValueError for different sizes, RuntimeError on the CPU for values outside [0, 1].
+    """
+    reduction = chosen(reduction, size_average, reduce)
+    if target.shape != input.shape:
+        raise ValueError(f"Using a target size ({target.size()}) that is different to the input size ({input.size()}) is "
+                         "deprecated. Please ensure they have the same size.")
+    # On a GPU the check would wait for the device.
+    if input.device.type == "cpu":
+        with no_grad():
+            if not bool(((input >= 0) & (input <= 1)).all()):
+                raise RuntimeError("all elements of input should be between 0 and 1")
+    loss = _binary((input, target))
+    if weight is not None:
+        loss = loss * weight
+    return reduced(loss, reduction)
+
+
+def binary_cross_entropy_with_logits(input: Any, target: Any, weight: Any = None, size_average: bool | None = None,
+                                     reduce: bool | None = None, reduction: str = "mean",
+                                     pos_weight: Any = None) -> Any:
+    """`binary_cross_entropy` of sigmoid(input), without overflow; `pos_weight` multiplies the positive part."""
+    reduction = chosen(reduction, size_average, reduce)
+    if target.shape != input.shape:
+        raise ValueError(f"Target size ({target.size()}) must be the same as input size ({input.size()})")
+    loss = _logits((input, target)) if pos_weight is None else _logits_weighted((input, target, pos_weight))
+    if weight is not None:
+        loss = loss * weight
+    return reduced(loss, reduction)
+
+
+def kl_div(input: Any, target: Any, size_average: bool | None = None, reduce: bool | None = None,
+           reduction: str = "mean", log_target: bool = False) -> Any:
+    """target (log target - input); `input` holds log-probabilities, and so does `target` if `log_target`.
+
+    reduction "batchmean" divides the sum by the first dimension, which is what the mathematics asks for.
+    """
+    reduction = chosen(reduction, size_average, reduce)
+    loss = (_divergence_log if log_target else _divergence)((input, target))
+    if reduction == "batchmean":
+        total = loss.sum()
+        return total / input.size(0) if input.dim() else total
+    if reduction == "mean":
+        import warnings
+
+        warnings.warn("reduction: 'mean' divides the total loss by both the batch size and the support size."
+                      "'batchmean' divides only by the batch size, and aligns with the KL div math definition."
+                      "'mean' will be changed to behave the same as 'batchmean' in the next major release.",
+                      stacklevel=2)
+    return reduced(loss, reduction)
+
+
+def poisson_nll_loss(input: Any, target: Any, log_input: bool = True, full: bool = False,
+                     size_average: bool | None = None, eps: float = 1e-8, reduce: bool | None = None,
+                     reduction: str = "mean") -> Any:
+    """exp(input) - target * input, or input - target * log(input + eps); `full` adds Stirling's log(target!) for
+    targets above 1."""
+    reduction = chosen(reduction, size_average, reduce)
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    loss = _poisson_log((input, target)) if log_input else _poisson((input, target), (float(eps),))
+    if full:
+        loss = loss + _stirling_term((target,))
+    return reduced(loss, reduction)
+
+
+def gaussian_nll_loss(input: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6,
+                      reduction: str = "mean") -> Any:
+    """(log v + (input - target)²/v) / 2 with v = max(var, eps), through which the gradient passes unchanged; `full`
+    adds log(2π)/2. `var` has the input's shape, or lacks its last dimension, or has 1 there."""
+    if not isinstance(var, float | int):
+        if var.shape != input.shape:
+            if input.shape[:-1] == var.shape:
+                var = var.unsqueeze(-1)
+            elif not (input.dim() == var.dim() and var.dim() > 0 and all(
+                    v in (1, n) for v, n in zip(var.shape, input.shape))):
+                raise ValueError("var is of incorrect size")
+        negative = bool((var < 0).any())
+    else:
+        negative = var < 0
+        var = var * ops.ones_like(input)
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not valid")
+    if negative:
+        raise ValueError("var has negative entry/entries")
+    var = var.clone()
+    with no_grad():
+        var.clamp_(min=eps)
+    loss = _normal((input, target, var))
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    return reduced(loss, reduction)
+
+
+def soft_margin_loss(input: Any, target: Any, size_average: bool | None = None, reduce: bool | None = None,
+                     reduction: str = "mean") -> Any:
+    """log(1 + exp(-target * input)), targets 1 or -1."""
+    return reduced(_soft((input, target)), chosen(reduction, size_average, reduce))
+
+
+def margin_ranking_loss(input1: Any, input2: Any, target: Any, margin: float = 0, size_average: bool | None = None,
+                        reduce: bool | None = None, reduction: str = "mean") -> Any:
+    """max(0, -target (input1 - input2) + margin), targets 1 or -1."""
+    reduction = chosen(reduction, size_average, reduce)
+    if not input1.dim() == input2.dim() == target.dim():
+        raise RuntimeError(f"margin_ranking_loss : All input tensors should have same dimension but got sizes: input1: "
+                           f"{input1.size()}, input2: {input2.size()}, target: {target.size()} ")
+    return reduced(_ranking((input1, input2, target), (float(margin),)), reduction)
+
+
+def hinge_embedding_loss(input: Any, target: Any, margin: float = 1.0, size_average: bool | None = None,
+                         reduce: bool | None = None, reduction: str = "mean") -> Any:
+    """input where target is 1, max(0, margin - input) where it is -1."""
+    return reduced(_hinged((input, target), (float(margin),)), chosen(reduction, size_average, reduce))

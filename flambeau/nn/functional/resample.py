@@ -1,0 +1,315 @@
+"""Resizing and sampling images: `interpolate`, `upsample`, `grid_sample`, `affine_grid`.
+
+A resize is separable: along each dimension every output place is a weighted sum of a few input places. The places and
+weights are worked out on the host; the sums are tensor operations, so gradients of any order follow.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ... import dtypes, ops
+from .. import functional as F
+
+Array = np.ndarray[Any, Any]
+_LINEAR = {"linear": 1, "bilinear": 2, "trilinear": 3}
+
+
+def _places(n_in: int, n_out: int, scale: float | None, align: bool) -> Array:
+    """Where each output place lies along the input, in input pixels."""
+    out = np.arange(n_out, dtype=np.float64)
+    if align:
+        return out * ((n_in - 1) / (n_out - 1) if n_out > 1 else 0.0)
+    ratio = 1.0 / scale if scale is not None and scale > 0 else n_in / n_out
+    return (out + 0.5) * ratio - 0.5
+
+
+def _cubic(t: Array, a: float) -> Array:
+    """Keys's convolution kernel (1981)."""
+    t = np.abs(t)
+    near = ((a + 2) * t - (a + 3)) * t * t + 1
+    far = ((t - 5) * t + 8) * t * a - 4 * a
+    return np.where(t <= 1, near, np.where(t < 2, far, 0.0))
+
+
+def _taps(mode: str, n_in: int, n_out: int, scale: float | None, align: bool) -> list[tuple[Array, Array | None]]:
+    """Pairs of input indices and weights (None: all one) whose sum is the resized dimension."""
+    if mode in ("nearest", "nearest-exact"):
+        ratio = 1.0 / scale if scale is not None and scale > 0 else n_in / n_out
+        shift = 0.5 if mode == "nearest-exact" else 0.0
+        # Single precision, as the reference has it: at exact multiples the rounding decides the pixel.
+        where = np.floor((np.arange(n_out, dtype=np.float32) + np.float32(shift)) * np.float32(ratio))
+        return [(np.minimum(where.astype(np.int64), n_in - 1), None)]
+    places = _places(n_in, n_out, scale, align)
+    if mode == "cubic":
+        base = np.floor(places).astype(np.int64)
+        part = places - base
+        return [((base + k).clip(0, n_in - 1), _cubic(part - k, -0.75)) for k in (-1, 0, 1, 2)]
+    places = np.maximum(places, 0.0)
+    base = np.minimum(np.floor(places).astype(np.int64), n_in - 1)
+    part = np.clip(places - base, 0.0, 1.0)
+    return [(base, 1.0 - part), (np.minimum(base + 1, n_in - 1), part)]
+
+
+def _resized(x: Any, dim: int, n_out: int, mode: str, scale: float | None, align: bool) -> Any:
+    n_in = x.shape[dim]
+    total = None
+    for where, weight in _taps(mode, n_in, n_out, scale, align):
+        part = x.index_select(dim, ops.from_numpy(where).to(x.device))
+        if weight is not None:
+            shape = [1] * x.dim()
+            shape[dim] = n_out
+            part = part * ops.from_numpy(weight.astype(np.float32)).reshape(shape).to(x.device, x.dtype)
+        total = part if total is None else total + part
+    return total
+
+
+def _antialiased(x: Any, dim: int, n_out: int, mode: str, scale: float | None, align: bool) -> Any:
+    """The dimension as a product with a matrix whose filter is widened by the reduction, so that no pixel is skipped."""
+    n_in = x.shape[dim]
+    if align:
+        ratio = (n_in - 1) / (n_out - 1) if n_out > 1 else 0.0
+    else:
+        ratio = 1.0 / scale if scale is not None and scale > 0 else n_in / n_out
+    wide = max(ratio, 1.0)
+    support = (1.0 if mode == "linear" else 2.0) * wide
+    matrix = np.zeros((n_out, n_in))
+    for i in range(n_out):
+        centre = ratio * (i + 0.5)
+        first, last = max(int(centre - support + 0.5), 0), min(int(centre + support + 0.5), n_in)
+        t = (np.arange(first, last) - centre + 0.5) / wide
+        weight = np.maximum(1.0 - np.abs(t), 0.0) if mode == "linear" else _cubic(t, -0.5)
+        matrix[i, first:last] = weight / weight.sum()
+    m = ops.from_numpy(matrix.astype(np.float32)).to(x.device, x.dtype)
+    return x.transpose(dim, -1).matmul(m.t()).transpose(dim, -1)
+
+
+def _repeated(x: Any, factors: list[int]) -> Any:
+    """Every pixel repeated: a nearest resize by whole factors, which needs no indices."""
+    shape: list[int] = list(x.shape[:2])
+    wide: list[int] = list(x.shape[:2])
+    for size, factor in zip(x.shape[2:], factors):
+        shape += [size, 1]
+        wide += [size, factor]
+    out = [s * f for s, f in zip(x.shape[2:], factors)]
+    return x.reshape(shape).expand(wide).reshape(*x.shape[:2], *out)
+
+
+def interpolate(input: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
+                align_corners: bool | None = None, recompute_scale_factor: bool | None = None,
+                antialias: bool = False) -> Any:
+    """Resizes the spatial dimensions of (N, C, *spatial) to `size` or by `scale_factor`.
+
+    Modes: "nearest", "nearest-exact" and "area" for one to three spatial dimensions, "linear" (1), "bilinear" and
+    "bicubic" (2), "trilinear" (3). `align_corners` makes the corner pixels' centres meet. `antialias` widens the filter
+    when shrinking ("bilinear" and "bicubic"). Raises ValueError or NotImplementedError for combinations that do not fit.
+    """
+    interpolating = mode in ("linear", "bilinear", "bicubic", "trilinear")
+    if not interpolating:
+        if mode not in ("nearest", "nearest-exact", "area"):
+            raise NotImplementedError(f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {input.dim()}D) for the "
+                                      f"modes: nearest | linear | bilinear | bicubic | trilinear | area | nearest-exact "
+                                      f"(got {mode})")
+        if align_corners is not None:
+            raise ValueError("align_corners option can only be set with the interpolating modes: linear | bilinear | "
+                             "bicubic | trilinear")
+    dims = input.dim() - 2
+    if dims not in (1, 2, 3):
+        raise NotImplementedError(f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {input.dim()}D) for the "
+                                  f"modes: nearest | linear | bilinear | bicubic | trilinear | area | nearest-exact (got "
+                                  f"{mode})")
+    if (size is None) == (scale_factor is None):
+        raise ValueError("only one of size or scale_factor should be defined" if size is not None else
+                         "either size or scale_factor should be defined")
+    scales: list[float | None] = [None] * dims
+    if size is not None:
+        target = [int(s) for s in size] if isinstance(size, tuple | list) else [int(size)] * dims
+        if len(target) != dims:
+            raise ValueError(f"Input and output must have the same number of spatial dimensions, but got input with spatial "
+                             f"dimensions of {list(input.shape[2:])} and output size of {size}. Please provide input tensor "
+                             "in (N, C, d1, d2, ...,dK) format and output size in (o1, o2, ...,oK) format.")
+        if recompute_scale_factor:
+            raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
+    else:
+        factors = [float(f) for f in scale_factor] if isinstance(scale_factor, tuple | list) else [
+            float(scale_factor)] * dims
+        if len(factors) != dims:
+            raise ValueError(f"Input and scale_factor must have the same number of spatial dimensions, but got input with "
+                             f"spatial dimensions of {list(input.shape[2:])} and scale_factor of shape {scale_factor}.")
+        target = [math.floor(s * f) for s, f in zip(input.shape[2:], factors)]
+        if not recompute_scale_factor:
+            scales = list(factors)
+    if min(target) < 1 or min(input.shape[2:]) < 1:
+        raise RuntimeError(f"Input and output sizes should be greater than 0, but got input {list(input.shape[2:])} and output "
+                           f"{target}")
+    if antialias and not (mode in ("bilinear", "bicubic") and input.dim() == 4):
+        raise ValueError("Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input")
+    if interpolating and _LINEAR.get(mode, 2) != dims:
+        raise NotImplementedError(f"Got {input.dim()}D input, but {mode} mode needs {_LINEAR.get(mode, 2) + 2}D input")
+    if mode == "area":
+        pool = (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)[dims - 1]
+        return pool(input, target)
+    align = bool(align_corners)
+    if not interpolating and all(t % s == 0 and (f is None or f == t // s)
+                                 for t, s, f in zip(target, input.shape[2:], scales)):
+        return _repeated(input, [t // s for t, s in zip(target, input.shape[2:])])
+    kind = "cubic" if mode == "bicubic" else "linear" if interpolating else mode
+    out = input
+    # The last dimension first: what follows then has fewer gathers along short strides.
+    for d in reversed(range(dims)):
+        if antialias:
+            out = _antialiased(out, d + 2, target[d], kind, scales[d], align)
+        elif target[d] != input.shape[d + 2] or (scales[d] is not None and scales[d] != 1.0):
+            out = _resized(out, d + 2, target[d], kind, scales[d], align)
+    return out if out is not input else input.clone()
+
+
+def upsample(input: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
+             align_corners: bool | None = None) -> Any:
+    """The old name of `interpolate`."""
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
+    """`interpolate` by the nearest pixel."""
+    return interpolate(input, size, scale_factor, mode="nearest")
+
+
+def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
+    """Bilinear `interpolate` with the corners aligned."""
+    return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
+
+
+# -- sampling at given places --------------------------------------------------------------------------------------------
+
+
+def affine_grid(theta: Any, size: Any, align_corners: bool | None = None) -> Any:
+    """The sampling grid (N, H, W, 2) or (N, D, H, W, 3) of affine maps `theta` (N, 2, 3) or (N, 3, 4), for `grid_sample`
+    to an output of `size` (N, C, H, W) or (N, C, D, H, W)."""
+    if not theta.is_floating_point():
+        raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")
+    spatial = list(size)[2:]
+    n = len(spatial)
+    if n not in (2, 3):
+        raise NotImplementedError(f"affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, "
+                                  f"respectively. Got size {list(size)}.")
+    if tuple(theta.shape[1:]) != (n, n + 1) or theta.dim() != 3:
+        raise ValueError(f"Expected a batch of {n}D affine matrices of shape Nx{n}x{n + 1} for size {list(size)}. Got "
+                         f"{tuple(theta.shape)}.")
+    if min(size) <= 0:
+        raise ValueError(f"Expected non-zero, positive output size. Got {list(size)}")
+    axes = []
+    for s in spatial:
+        line = np.linspace(-1, 1, s) if s > 1 else np.zeros(1)
+        axes.append(line if align_corners else line * (s - 1) / s)
+    mesh = np.meshgrid(*axes, indexing="ij")
+    base = np.stack([*reversed(mesh), np.ones_like(mesh[0])], -1).reshape(-1, n + 1)
+    points = ops.from_numpy(base).to(theta.device, theta.dtype)
+    return points.matmul(theta.transpose(1, 2)).reshape(theta.shape[0], *spatial, n)
+
+
+def _reflected(x: Any, low: float, high: float) -> Any:
+    """x folded back into [low, high]."""
+    if low == high:
+        return ops.zeros_like(x)
+    span = high - low
+    x = (x - low).abs()
+    turns = (x / span).floor()
+    rest = x - turns * span
+    return ops.where(turns % 2 == 0, rest + low, span - rest + low)
+
+
+def _bounded(x: Any, size: int, padding_mode: str, align: bool) -> Any:
+    if padding_mode == "zeros":
+        return x
+    if padding_mode == "reflection":
+        x = _reflected(x, 0, size - 1) if align else _reflected(x, -0.5, size - 0.5)
+    return x.clamp(0, size - 1)
+
+
+def grid_sample(input: Any, grid: Any, mode: str = "bilinear", padding_mode: str = "zeros",
+                align_corners: bool | None = None) -> Any:
+    """Values of (N, C, H, W) or (N, C, D, H, W) at the places `grid` (N, *out, 2 or 3) names: x, y(, z) from -1 to 1.
+
+    Modes "bilinear", "nearest" and, for images, "bicubic"; places outside are "zeros", the "border" or a "reflection".
+    """
+    if mode not in ("bilinear", "nearest", "bicubic"):
+        raise ValueError(f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: "
+                         f"'{mode}'")
+    if padding_mode not in ("zeros", "border", "reflection"):
+        raise ValueError(f"nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', but "
+                         f"got: '{padding_mode}'")
+    if align_corners is None:
+        import warnings
+
+        warnings.warn("Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please "
+                      "specify align_corners=True if the old behavior is desired.", stacklevel=2)
+        align_corners = False
+    dims = input.dim() - 2
+    if dims not in (2, 3) or grid.dim() != input.dim():
+        raise RuntimeError(f"grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, but got input "
+                           f"with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}")
+    if input.shape[0] != grid.shape[0]:
+        raise RuntimeError(f"grid_sampler(): expected grid and input to have same batch size, but got input with sizes "
+                           f"{list(input.shape)} and grid with sizes {list(grid.shape)}")
+    if grid.shape[-1] != dims:
+        raise RuntimeError(f"grid_sampler(): expected grid to have size {dims} in last dimension, but got grid with sizes "
+                           f"{list(grid.shape)}")
+    if mode == "bicubic" and dims == 3:
+        raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
+    n, c, *size = input.shape
+    # grid is x first, sizes are x last
+    places = []
+    for d in range(dims):
+        s, g = size[d], grid[..., dims - 1 - d]
+        x = (g + 1) * ((s - 1) / 2) if align_corners else ((g + 1) * s - 1) / 2
+        places.append(_bounded(x, s, padding_mode, align_corners) if mode != "bicubic" else x)
+    out_size = list(grid.shape[1:-1])
+    flat = input.reshape(n, c, -1)
+
+    def fetch(index: list[Any], bound: bool) -> Any:
+        inside = None
+        where = None
+        for d in range(dims):
+            x, s = index[d], size[d]
+            if bound:
+                x = _bounded(x, s, padding_mode, align_corners)
+            ok = (x >= 0) & (x <= s - 1)
+            inside = ok if inside is None else inside & ok
+            step = x.clamp(0, s - 1).to(dtypes.int64)
+            where = step if where is None else where * s + step
+        where = where.reshape(n, 1, -1).expand(n, c, math.prod(out_size))
+        values = flat.gather(2, where)
+        return values.masked_fill(inside.reshape(n, 1, -1).logical_not(), 0)
+
+    if mode == "nearest":
+        return fetch([p.detach().round() for p in places], False).reshape(n, c, *out_size)
+    base = [p.detach().floor() for p in places]
+    part = [p - b for p, b in zip(places, base)]
+    total = None
+    if mode == "bicubic":
+        a = -0.75
+
+        def weight(t: Any, k: int) -> Any:
+            u = (t - k).abs()
+            return (((a + 2) * u - (a + 3)) * u * u + 1) if k in (0, 1) else ((u - 5) * u + 8) * u * a - 4 * a
+
+        for i in (-1, 0, 1, 2):
+            for j in (-1, 0, 1, 2):
+                w = (weight(part[0], i) * weight(part[1], j)).reshape(n, 1, -1)
+                term = fetch([base[0] + i, base[1] + j], True) * w
+                total = term if total is None else total + term
+    else:
+        for corner in range(1 << dims):
+            index, w = [], None
+            for d in range(dims):
+                up = corner >> d & 1
+                index.append(base[d] + up)
+                one = part[d] if up else 1 - part[d]
+                w = one if w is None else w * one
+            term = fetch(index, False) * w.reshape(n, 1, -1)  # type: ignore[union-attr]
+            total = term if total is None else total + term
+    return total.reshape(n, c, *out_size)  # type: ignore[union-attr]

@@ -1,0 +1,179 @@
+"""Hooks of modules: the handles that remove them, the global ones, and backward hooks as identity steps of the tape."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from ..autograd import Function
+from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .module import Module
+
+    Hook = Callable[..., Any]
+    Grads = tuple[Tensor | None, ...]
+
+
+class RemovableHandle:
+    """What a `register_*_hook` gives back: `remove()` takes the hook away, and so does leaving a `with` over it."""
+
+    next_id = 0
+
+    def __init__(self, hooks: dict[int, Any], *, extra_dict: Any = None) -> None:
+        # Hooks live in an OrderedDict, which can be referred to weakly: a handle must not keep its module alive.
+        self.hooks_dict_ref = weakref.ref(hooks)
+        self.id = RemovableHandle.next_id
+        RemovableHandle.next_id += 1
+        extras = extra_dict if isinstance(extra_dict, list) else [] if extra_dict is None else [extra_dict]
+        self.extra_dict_ref = tuple(weakref.ref(d) for d in extras)
+
+    def remove(self) -> None:
+        """Removes the hook; doing it twice does no harm."""
+        for ref in (self.hooks_dict_ref, *self.extra_dict_ref):
+            hooks = ref()
+            if hooks is not None:
+                hooks.pop(self.id, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
+        self.remove()
+
+
+def _hook_dict() -> dict[int, Any]:
+    from collections import OrderedDict
+
+    return OrderedDict()
+
+
+# Hooks for every module. `active` is what `Module.__call__` looks at: one dictionary test when there are none.
+global_forward_pre: dict[int, Hook] = _hook_dict()
+global_forward: dict[int, Hook] = _hook_dict()
+global_backward_pre: dict[int, Hook] = _hook_dict()
+global_backward: dict[int, Hook] = _hook_dict()
+active: dict[int, bool] = _hook_dict()
+
+
+def _register_global(hooks: dict[int, Hook], hook: Hook) -> RemovableHandle:
+    handle = RemovableHandle(hooks, extra_dict=active)
+    hooks[handle.id] = hook
+    active[handle.id] = True
+    return handle
+
+
+def register_module_forward_pre_hook(hook: Hook) -> RemovableHandle:
+    """Calls ``hook(module, args)`` before every module's forward; what it returns, if not None, replaces the args."""
+    return _register_global(global_forward_pre, hook)
+
+
+def register_module_forward_hook(hook: Hook) -> RemovableHandle:
+    """Calls ``hook(module, args, output)`` after every module's forward; a result that is not None replaces the
+    output."""
+    return _register_global(global_forward, hook)
+
+
+def register_module_full_backward_pre_hook(hook: Hook) -> RemovableHandle:
+    """Calls ``hook(module, grad_output)`` before every module's backward."""
+    return _register_global(global_backward_pre, hook)
+
+
+def register_module_full_backward_hook(hook: Hook) -> RemovableHandle:
+    """Calls ``hook(module, grad_input, grad_output)`` when the gradients of a module's inputs are known."""
+    return _register_global(global_backward, hook)
+
+
+class _Step(Function):
+    """Identity on its tensors; in backward the gradients pass through `callback`, which may replace them."""
+
+    @staticmethod
+    def forward(ctx: Any, callback: Callable[[Grads], Grads], *tensors: Tensor) -> Any:
+        ctx.callback = callback
+        ctx.set_materialize_grads(False)
+        out = tuple(t.view_as(t) for t in tensors)
+        ctx.mark_non_differentiable(*(o for o, t in zip(out, tensors) if not t.requires_grad))
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> Any:
+        return (None, *ctx.callback(grads))
+
+
+def _replace(old: Grads, new: Any, what: str) -> Grads:
+    """The gradients after a hook that answered `new` to `old`."""
+    if new is None:
+        return old
+    new = new if isinstance(new, tuple) else (new,)
+    if len(new) != len(old):
+        raise RuntimeError(f"Backward hook returned an invalid number of {what}, got {len(new)}, but expected {len(old)}")
+    return new
+
+
+class BackwardHooks:
+    """One call of a module with backward hooks: an identity step on its inputs and one on its outputs."""
+
+    def __init__(self, module: Module, hooks: list[Hook], pre_hooks: list[Hook]) -> None:
+        self.module = module
+        self.hooks = hooks
+        self.pre_hooks = pre_hooks
+        self.grad_outputs: Grads | None = None
+        self.has_input_step = False
+        self.input_count = 0
+
+    def _through(self, callback: Callable[[Grads], Grads], values: tuple[Any, ...]) -> tuple[tuple[Any, ...], bool]:
+        where = [i for i, v in enumerate(values) if isinstance(v, Tensor)]
+        if not any(values[i].requires_grad for i in where):
+            return values, False
+        stepped = _Step.apply(callback, *(values[i] for i in where))
+        stepped = stepped if isinstance(stepped, tuple) else (stepped,)
+        out = list(values)
+        for i, new in zip(where, stepped):
+            out[i] = new
+        return tuple(out), True
+
+    @staticmethod
+    def _spread(grads: Grads, values: tuple[Any, ...]) -> Grads:
+        """Gradients of the tensors among `values`, with None at the places of the others."""
+        rest = iter(grads)
+        return tuple(next(rest) if isinstance(v, Tensor) else None for v in values)
+
+    def inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments to call forward with."""
+        self.input_count = len(args)
+
+        def on_grads(grads: Grads) -> Grads:
+            # Without a gradient for an output there was no backward through the module's result: nothing to report.
+            if self.grad_outputs is None:
+                return grads
+            full = self._spread(grads, args)
+            for hook in self.hooks:
+                full = _replace(full, hook(self.module, full, self.grad_outputs), "grad_input")
+            self.grad_outputs = None
+            return tuple(g for g, v in zip(full, args) if isinstance(v, Tensor))
+
+        out, self.has_input_step = self._through(on_grads, args)
+        return out
+
+    def outputs(self, result: Any) -> Any:
+        """What the module's call gives back."""
+        values = result if isinstance(result, tuple) else (result,)
+
+        def on_grads(grads: Grads) -> Grads:
+            full = self._spread(grads, values)
+            for hook in self.pre_hooks:
+                full = _replace(full, hook(self.module, full), "grad_output")
+            self.grad_outputs = full
+            if not self.has_input_step:
+                nothing: Grads = (None,) * self.input_count
+                for hook in self.hooks:
+                    if hook(self.module, nothing, full) is not None:
+                        raise RuntimeError("Backward hook for Modules where no input requires gradient should always "
+                                           "return None or None for all gradients.")
+                self.grad_outputs = None
+            return tuple(g for g, v in zip(full, values) if isinstance(v, Tensor))
+
+        out, _ = self._through(on_grads, values)
+        return out if isinstance(result, tuple) else out[0]

@@ -1,0 +1,45 @@
+"""Layers that learn their input size from the first input they meet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..autograd import no_grad
+from .module import Module
+from .parameter import is_lazy
+
+
+class LazyModule(Module):
+    """Stands before a layer's class in a lazy variant's bases. The first call asks `initialize_parameters` for the
+    sizes, draws the values and turns the module into its `becomes` class for good."""
+
+    becomes: type[Module]
+
+    def has_uninitialized_params(self) -> bool:
+        """Whether the sizes are still unknown."""
+        return any(is_lazy(v) for table in (self._parameters, self._buffers) for v in table.values())
+
+    def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
+        """Takes the sizes from the arguments of a call."""
+        raise NotImplementedError(f"initialize_parameters is not implemented for {type(self).__name__}")
+
+    def materialize(self, shapes: dict[str, tuple[int, ...]]) -> None:
+        """Gives the named parameters and buffers their shapes, and draws values if any had none."""
+        fresh = False
+        with no_grad():
+            for name, shape in shapes.items():
+                for table in (self._parameters, self._buffers):
+                    value: Any = table.get(name)
+                    if is_lazy(value):
+                        value.materialize(shape)
+                        fresh = True
+        if fresh:
+            self.__class__ = self.becomes  # type: ignore[assignment]
+            self.reset_parameters()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.has_uninitialized_params():
+            self.initialize_parameters(*args, **kwargs)
+        if type(self) is not self.becomes:
+            self.__class__ = self.becomes  # type: ignore[assignment]
+        return Module.__call__(self, *args, **kwargs)

@@ -1,0 +1,125 @@
+"""`Parameter` and `Buffer`: tensors that a `Module` picks up when they are assigned to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import ops
+from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    from ..dtypes import dtype as Dtype
+
+
+class Parameter(Tensor):
+    """A leaf tensor that a module trains.
+
+    Args:
+        data: the tensor whose storage the parameter shares (any shape, floating or complex type if it is to have a
+            gradient); None gives an empty one.
+        requires_grad: whether gradients are recorded for it.
+    """
+
+    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
+        if data is None:
+            data = ops.empty(0)
+        elif not isinstance(data, Tensor):
+            raise TypeError(f"Parameter: data must be a Tensor or None, got {type(data).__name__}")
+        made: Parameter = Tensor._make_subclass(cls, data, requires_grad)
+        return made
+
+    def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:
+        pass
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        return "Parameter containing:\n" + super().__repr__()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+        known = memo.get(id(self))
+        if known is not None:
+            return known  # type: ignore[no-any-return]
+        copy = type(self)(self.data.clone(), self.requires_grad)
+        memo[id(self)] = copy
+        return copy
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.data, self.requires_grad)
+
+
+class Buffer(Tensor):
+    """A tensor that belongs to a module's state and is not trained: assigning it registers it as a buffer.
+
+    Args:
+        data: the tensor whose storage the buffer shares; None gives an empty one.
+        persistent: whether `state_dict` holds it.
+    """
+
+    persistent: bool
+
+    def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
+        if data is None:
+            data = ops.empty(0)
+        made: Buffer = Tensor._make_subclass(cls, data.detach(), data.requires_grad)
+        made.persistent = persistent
+        return made
+
+    def __init__(self, data: Tensor | None = None, *, persistent: bool = True) -> None:
+        pass
+
+
+class UninitializedParameter(Parameter):
+    """A parameter whose shape is not known yet: the first call of its lazy module gives it one by `materialize`."""
+
+    def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Dtype | None = None) -> Any:
+        made: Any = Tensor._make_subclass(cls, ops.empty(0, device=device, dtype=dtype), requires_grad)
+        return made
+
+    def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Dtype | None = None) -> None:
+        pass
+
+    def materialize(self, shape: Any, device: Any = None, dtype: Dtype | None = None) -> None:
+        """Gives the parameter uninitialised memory of `shape`; it is an ordinary `Parameter` from then on."""
+        self.data = ops.empty(shape, device=device or self.device, dtype=dtype or self.dtype)
+        self.__class__ = Parameter  # type: ignore[assignment]
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        known = memo.get(id(self))
+        if known is None:
+            known = memo[id(self)] = type(self)(self.requires_grad, self.device, self.dtype)
+        return known
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return UninitializedParameter, (self.requires_grad, self.device, self.dtype)
+
+
+class UninitializedBuffer(Tensor):
+    """A buffer whose shape the first call of its lazy module gives (see `UninitializedParameter`)."""
+
+    persistent: bool
+
+    def __new__(cls, requires_grad: bool = False, device: Any = None, dtype: Dtype | None = None,
+                persistent: bool = True) -> Any:
+        made: Any = Tensor._make_subclass(cls, ops.empty(0, device=device, dtype=dtype), requires_grad)
+        made.persistent = persistent
+        return made
+
+    def __init__(self, requires_grad: bool = False, device: Any = None, dtype: Dtype | None = None,
+                 persistent: bool = True) -> None:
+        pass
+
+    def materialize(self, shape: Any, device: Any = None, dtype: Dtype | None = None) -> None:
+        """Gives the buffer uninitialised memory of `shape`; it is an ordinary tensor from then on."""
+        self.data = ops.empty(shape, device=device or self.device, dtype=dtype or self.dtype)
+        self.__class__ = Tensor  # type: ignore[assignment]
+
+
+def is_lazy(value: Any) -> bool:
+    """Whether `value` is a parameter or buffer that still waits for its shape."""
+    return isinstance(value, UninitializedParameter | UninitializedBuffer)
+
+
+def _rebuild(cls: type[Parameter], data: Tensor, requires_grad: bool) -> Parameter:
+    return cls(data, requires_grad)

@@ -1,0 +1,231 @@
+"""Pooling layers. Their output sizes are floor (or, with `ceil_mode`, ceil) of (in + 2 padding - kernel) / stride + 1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import functional as F
+from .module import Module
+from .sizes import ntuple
+
+
+class _MaxPoolNd(Module):
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+                 return_indices: bool = False, ceil_mode: bool = False) -> None:
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.stride = stride if stride is not None else kernel_size
+        self.padding = padding
+        self.dilation = dilation
+        self.return_indices = return_indices
+        self.ceil_mode = ceil_mode
+
+    def extra_repr(self) -> str:
+        return (f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
+                f"dilation={self.dilation}, ceil_mode={self.ceil_mode}")
+
+    def _pool(self, pool: Any, input: Any) -> Any:
+        return pool(input, self.kernel_size, self.stride, self.padding, self.dilation, ceil_mode=self.ceil_mode,
+                    return_indices=self.return_indices)
+
+
+class MaxPool1d(_MaxPoolNd):
+    """The maximum over windows of (N, C, L) or (C, L)."""
+
+    def forward(self, input: Any) -> Any:
+        return self._pool(F.max_pool1d, input)
+
+
+class MaxPool2d(_MaxPoolNd):
+    """The maximum over windows of (N, C, H, W) or (C, H, W)."""
+
+    def forward(self, input: Any) -> Any:
+        return self._pool(F.max_pool2d, input)
+
+
+class MaxPool3d(_MaxPoolNd):
+    """The maximum over windows of (N, C, D, H, W) or (C, D, H, W)."""
+
+    def forward(self, input: Any) -> Any:
+        return self._pool(F.max_pool3d, input)
+
+
+class _MaxUnpoolNd(Module):
+    dims: int
+
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
+        super().__init__()
+        self.kernel_size = ntuple(kernel_size, self.dims)
+        self.stride = ntuple(stride if stride is not None else kernel_size, self.dims)
+        self.padding = ntuple(padding, self.dims)
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+    def forward(self, input: Any, indices: Any, output_size: Any = None) -> Any:
+        return F.max_unpool(input, indices, self.kernel_size, self.stride, self.padding, output_size, self.dims)
+
+
+class MaxUnpool1d(_MaxUnpoolNd):
+    """Puts the values of a `MaxPool1d` back where `indices` says they came from, with zeros elsewhere."""
+
+    dims = 1
+
+
+class MaxUnpool2d(_MaxUnpoolNd):
+    """Puts the values of a `MaxPool2d` back where `indices` says they came from, with zeros elsewhere."""
+
+    dims = 2
+
+
+class MaxUnpool3d(_MaxUnpoolNd):
+    """Puts the values of a `MaxPool3d` back where `indices` says they came from, with zeros elsewhere."""
+
+    dims = 3
+
+
+class AvgPool1d(Module):
+    """The mean over windows of (N, C, L) or (C, L)."""
+
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+                 count_include_pad: bool = True) -> None:
+        super().__init__()
+        self.kernel_size = ntuple(kernel_size, 1)
+        self.stride = ntuple(stride if stride is not None else kernel_size, 1)
+        self.padding = ntuple(padding, 1)
+        self.ceil_mode = ceil_mode
+        self.count_include_pad = count_include_pad
+
+    def forward(self, input: Any) -> Any:
+        return F.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class _AvgPoolNd(Module):
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+                 count_include_pad: bool = True, divisor_override: int | None = None) -> None:
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.stride = stride if stride is not None else kernel_size
+        self.padding = padding
+        self.ceil_mode = ceil_mode
+        self.count_include_pad = count_include_pad
+        self.divisor_override = divisor_override
+
+    def _pool(self, pool: Any, input: Any) -> Any:
+        return pool(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad,
+                    self.divisor_override)
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class AvgPool2d(_AvgPoolNd):
+    """The mean over windows of (N, C, H, W) or (C, H, W)."""
+
+    def forward(self, input: Any) -> Any:
+        return self._pool(F.avg_pool2d, input)
+
+
+class AvgPool3d(_AvgPoolNd):
+    """The mean over windows of (N, C, D, H, W) or (C, D, H, W)."""
+
+    def forward(self, input: Any) -> Any:
+        return self._pool(F.avg_pool3d, input)
+
+
+class _LPPoolNd(Module):
+    def __init__(self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> None:
+        super().__init__()
+        self.norm_type = norm_type
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.ceil_mode = ceil_mode
+
+    def extra_repr(self) -> str:
+        return (f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, "
+                f"ceil_mode={self.ceil_mode}")
+
+
+class LPPool1d(_LPPoolNd):
+    """The p-norm over windows of (N, C, L)."""
+
+    def forward(self, input: Any) -> Any:
+        return F.lp_pool1d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+
+
+class LPPool2d(_LPPoolNd):
+    """The p-norm over windows of (N, C, H, W)."""
+
+    def forward(self, input: Any) -> Any:
+        return F.lp_pool2d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+
+
+class LPPool3d(_LPPoolNd):
+    """The p-norm over windows of (N, C, D, H, W)."""
+
+    def forward(self, input: Any) -> Any:
+        return F.lp_pool3d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+
+
+class _AdaptiveMaxPoolNd(Module):
+    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+        super().__init__()
+        self.output_size = output_size
+        self.return_indices = return_indices
+
+    def extra_repr(self) -> str:
+        return f"output_size={self.output_size}"
+
+
+class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
+    """The maximum over as many windows as `output_size` says."""
+
+    def forward(self, input: Any) -> Any:
+        return F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
+
+
+class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
+    """The maximum over as many windows as `output_size` says; None keeps a dimension's size."""
+
+    def forward(self, input: Any) -> Any:
+        return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
+
+
+class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
+    """The maximum over as many windows as `output_size` says; None keeps a dimension's size."""
+
+    def forward(self, input: Any) -> Any:
+        return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
+
+
+class _AdaptiveAvgPoolNd(Module):
+    def __init__(self, output_size: Any) -> None:
+        super().__init__()
+        self.output_size = output_size
+
+    def extra_repr(self) -> str:
+        return f"output_size={self.output_size}"
+
+
+class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
+    """The mean over as many windows as `output_size` says."""
+
+    def forward(self, input: Any) -> Any:
+        return F.adaptive_avg_pool1d(input, self.output_size)
+
+
+class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
+    """The mean over as many windows as `output_size` says; None keeps a dimension's size."""
+
+    def forward(self, input: Any) -> Any:
+        return F.adaptive_avg_pool2d(input, self.output_size)
+
+
+class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
+    """The mean over as many windows as `output_size` says; None keeps a dimension's size."""
+
+    def forward(self, input: Any) -> Any:
+        return F.adaptive_avg_pool3d(input, self.output_size)

@@ -1,0 +1,27 @@
+"""One number or one for each spatial dimension: how layers take kernel sizes, strides and paddings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+
+def ntuple(value: Any, n: int) -> tuple[Any, ...]:
+    """`value` n times if it is one number, else its items."""
+    return tuple(value) if isinstance(value, Iterable) else (value,) * n
+
+
+def _single(value: Any) -> tuple[Any, ...]:
+    return ntuple(value, 1)
+
+
+def _pair(value: Any) -> tuple[Any, ...]:
+    return ntuple(value, 2)
+
+
+def _triple(value: Any) -> tuple[Any, ...]:
+    return ntuple(value, 3)
+
+
+def _quadruple(value: Any) -> tuple[Any, ...]:
+    return ntuple(value, 4)
