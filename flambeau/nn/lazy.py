@@ -40,6 +40,6 @@ class LazyModule(Module):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.has_uninitialized_params():
             self.initialize_parameters(*args, **kwargs)
-        if type(self) is not self.becomes:
+        if isinstance(self, LazyModule):
             self.__class__ = self.becomes  # type: ignore[assignment]
         return Module.__call__(self, *args, **kwargs)
