@@ -1,0 +1,75 @@
+"""Flambeau: PyTorch-shaped tensors that live on a CPU, on NVIDIA GPUs or on simulated GPUs.
+
+``import flambeau as torch`` is the promise: names, signatures, defaults, promotion, aliasing and errors are PyTorch's.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from . import dtypes as _dtypes
+from .autograd.mode import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from .dtypes import can_cast, dtype, finfo, get_default_dtype, iinfo, promote_types, set_default_dtype
+from .layout import Size
+from .ops import table as _table
+from .runtime.device import device
+from .tensor import Tensor
+
+__version__ = "0.1.0"
+inf, nan, pi, e, newaxis = math.inf, math.nan, math.pi, math.e, None
+
+globals().update({name: d for name, d in _dtypes.BY_NAME.items()})
+globals().update(_dtypes.ALIASES)
+globals().update(_table.namespace("torch"))
+
+# loaded at their first use: most programs need few of them
+_MODULES = frozenset("""autograd nn optim cuda utils linalg fft special random backends amp io data distributions simulated cli trace
+ testing multiprocessing hub version types func sparse profiler accelerator return_types cpu distributed""".split())
+_LAZY: dict[str, str] = {}
+
+
+def _lazy(module: str, names: str) -> None:
+    _LAZY.update(dict.fromkeys(names.split(), module))
+
+
+_lazy("io", "save load")
+_lazy("runtime.provenance", "provenance")
+_lazy("simulated", "simulate")
+_lazy("ops.user", "pointwise")
+_lazy("ops.memory_format", "memory_format contiguous_format channels_last channels_last_3d preserve_format strided layout")
+_lazy("ops.legacy", """FloatTensor DoubleTensor HalfTensor BFloat16Tensor ByteTensor CharTensor ShortTensor IntTensor LongTensor
+ BoolTensor set_default_tensor_type tensor_type""")
+_lazy("runtime.defaults", "set_default_device get_default_device")
+_lazy("random", "Generator manual_seed seed initial_seed get_rng_state set_rng_state default_generator")
+_lazy("autograd.anomaly", "autograd_anomaly")
+_lazy("ops.printing", "set_printoptions")
+_lazy("ops.queries", """is_tensor is_floating_point is_complex is_storage numel result_type is_nonzero are_deterministic_algorithms_enabled
+ use_deterministic_algorithms get_num_threads set_num_threads set_num_interop_threads get_num_interop_threads compile
+ set_float32_matmul_precision get_float32_matmul_precision is_same_size broadcast_shapes typename""")
+
+
+def __getattr__(name: str) -> Any:
+    import importlib
+    if name in _LAZY:
+        value = globals()[name] = getattr(importlib.import_module("." + _LAZY[name], __name__), name)
+        return value
+    if name in _MODULES:
+        return importlib.import_module("." + name, __name__)
+    if name == "long":
+        return _dtypes.int64
+    raise AttributeError(f"module 'flambeau' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY, *_MODULES})
+
+
+__all__ = [name for name in (*globals(), *_LAZY, *_MODULES) if not name.startswith("_")]

@@ -1,0 +1,26 @@
+"""Automatic differentiation: recording, backward passes, user-written functions, checks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
+
+_LAZY = {"Function": "function", "FunctionCtx": "function", "backward": "functions", "grad": "functions",
+         "gradcheck": "gradcheck", "gradgradcheck": "gradcheck", "detect_anomaly": "anomaly",
+         "set_detect_anomaly": "anomaly", "Variable": "variable"}
+
+
+def __getattr__(name: str) -> Any:
+    import importlib
+    if name in _LAZY:
+        module = importlib.import_module("." + _LAZY[name], __name__)
+        # a module of the same name may have been bound here by the import: the function wins
+        value = globals()[name] = getattr(module, name)
+        return value
+    if name in ("functional", "graph", "function", "forward_ad", "profiler"):
+        return importlib.import_module("." + name, __name__)
+    raise AttributeError(f"module 'flambeau.autograd' has no attribute {name!r}")
+
+
+__all__ = ["enable_grad", "inference_mode", "is_grad_enabled", "no_grad", "set_grad_enabled", *_LAZY]  # noqa: PLE0604

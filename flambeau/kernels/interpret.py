@@ -22,18 +22,21 @@ Array = Any  # an ndarray or a NumPy scalar
 class _At:
     """Memory at an address, for `numpy.asarray`."""
 
-    __slots__ = ("__array_interface__",)
+    __slots__ = ("__array_interface__", "owner")
 
-    def __init__(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...], np_dtype: np.dtype[Any]) -> None:
+    def __init__(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...], np_dtype: np.dtype[Any],
+                 owner: Any) -> None:
+        self.owner = owner  # the array keeps this object alive, and so the memory
         self.__array_interface__ = {"data": (address, False), "shape": shape, "typestr": np_dtype.str, "version": 3,
                                     "strides": tuple(s * np_dtype.itemsize for s in strides)}
 
 
-def memory(address: int, shape: tuple[int, ...], strides: tuple[int, ...], d: dtype) -> Array:
-    """The elements at `address` as an array that shares them (bfloat16 as uint16); strides in elements."""
+def memory(address: int, shape: tuple[int, ...], strides: tuple[int, ...], d: dtype, owner: Any = None) -> Array:
+    """The elements at `address` as an array that shares them and keeps `owner` alive (bfloat16 as uint16); strides in
+    elements."""
     if size_of(shape) == 0:
         return np.empty(shape, d.np)
-    return np.asarray(_At(address, shape, strides, d.np))
+    return np.asarray(_At(address, shape, strides, d.np, owner))
 
 
 def widen_bfloat16(bits: Array) -> Array:

@@ -6,6 +6,8 @@ from typing import Any
 
 from ..tensor import Tensor
 from . import (  # noqa: F401 (each import registers its family)
+    attributes,
+    binary,
     casts,
     copies,
     creation,
@@ -14,7 +16,10 @@ from . import (  # noqa: F401 (each import registers its family)
     views,
 )
 
+attributes.install(Tensor)
 table.attach(Tensor)
+_rows = table.namespace("torch")
+binary.operators(Tensor, _rows)
 
 
 def __getattr__(name: str) -> Any:

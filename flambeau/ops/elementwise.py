@@ -62,13 +62,16 @@ class Pointwise:
     operands' common type), "float" (the same, integers becoming the default float type) or "none" (each operand keeps its
     own type).  apart: operands that take no part in promotion (conditions).  grad: optional formula
     ``(g, *operands, out, *numbers, **consts)`` for the operands' gradients where the derived one would be less accurate.
+    accept: the kinds of common type it is defined for.
     """
 
-    __slots__ = ("name", "grad_name", "formula", "arity", "promote", "apart", "grad", "plans", "into", "tapes", "programs")
+    __slots__ = ("name", "grad_name", "formula", "arity", "promote", "apart", "grad", "accept", "plans", "into", "tapes",
+                 "programs")
 
     def __init__(self, name: str, formula: Callable[..., Any], arity: int, promote: str = "default",
-                 apart: tuple[int, ...] = (), grad: Callable[..., Any] | None = None) -> None:
+                 apart: tuple[int, ...] = (), grad: Callable[..., Any] | None = None, accept: str = "buifc") -> None:
         self.name, self.formula, self.arity, self.promote, self.apart, self.grad = name, formula, arity, promote, apart, grad
+        self.accept = accept
         self.grad_name = "".join(w.capitalize() for w in name.split("_")) + "Backward0"
         self.plans: dict[Any, Plan] = {}
         self.into: dict[Any, Plan] = {}
@@ -124,6 +127,8 @@ class Pointwise:
                                   [dtypes.of_scalar(x) for x in here if not isinstance(x, Tensor)])
         if self.promote == "float" and common.kind in "bui":
             common = dtypes.get_default_dtype()
+        if common.kind not in self.accept:
+            raise NotImplementedError(f"\"{self.name}\" not implemented for '{_type_name(common)}'")
         return common
 
     def program(self, operands: Sequence[Any], numbers: Sequence[Any], consts: tuple[Any, ...],

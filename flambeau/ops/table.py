@@ -44,20 +44,20 @@ def _register(row: Row) -> None:
 
 
 # ----------------------------------------------------------------------------------------------------------- general ops
-def op(*, method: bool = True, inplace: bool = False, out: bool = False, spaces: tuple[str, ...] = ("torch",),
+def op(*, method: bool = True, inplace: Any = False, out: bool | None = False, spaces: tuple[str, ...] = ("torch",),
        aliases: tuple[str, ...] = (), name: str | None = None) -> Callable[[Function], Function]:
     """Registers a function as an operation.
 
     method: also a Tensor method of the same name.  inplace: also `name_`, which writes the result into `input` (a general
-    form that computes and copies; operations with a better one register it themselves).  out: takes `out=` (a tensor, or a
-    tuple for several results), resized to fit.  spaces: where the function is exported: "torch", "nn.functional",
+    form that computes and copies; a function given here is used instead).  out: takes `out=` (a tensor, or a
+    tuple for several results), resized to fit; None means that the function handles `out=` itself.  spaces: where the function is exported: "torch", "nn.functional",
     "special", "linalg", "fft".  aliases: other names of the same thing, "special.x" for another namespace.
     """
     def register(function: Function) -> Function:
-        final = _with_out(function) if out else function
-        made = _inplace_of(function) if inplace else None
+        final = _with_out(function) if out is True else function
+        made = inplace if callable(inplace) else _inplace_of(function) if inplace else None
         import inspect
-        _register(Row(name or function.__name__, final, method, made, out, spaces, aliases,
+        _register(Row(name or function.__name__, final, method, made, out is not False, spaces, aliases,
                       str(inspect.signature(function)), None))
         return final
     return register
@@ -159,7 +159,7 @@ def _inplace_of(function: Function) -> Function:
 
 # ----------------------------------------------------------------------------------------------------------- pointwise
 def pointwise(name: str, operands: str, formula: Callable[..., Any], *, promote: str = "default", apart: tuple[int, ...] = (),
-              grad: Callable[..., Any] | None = None, numbers: dict[str, Any] | None = None,
+              grad: Callable[..., Any] | None = None, accept: str = "buifc", numbers: dict[str, Any] | None = None,
               consts: dict[str, Any] | None = None, keyword: tuple[str, ...] = (), method: bool = True, inplace: bool = True,
               out: bool = True, spaces: tuple[str, ...] = ("torch",), aliases: tuple[str, ...] = (), flag: bool = False,
               doc: str = "") -> Pointwise:
@@ -171,7 +171,7 @@ def pointwise(name: str, operands: str, formula: Callable[..., Any], *, promote:
     See `elementwise.Pointwise` for promote, apart and grad.
     """
     names = tuple(operands.split())
-    made = Pointwise(name, formula, len(names), promote, apart, grad)
+    made = Pointwise(name, formula, len(names), promote, apart, grad, accept)
     params = (*[(n, d, True) for n, d in (numbers or {}).items()], *[(n, d, False) for n, d in (consts or {}).items()])
     bind = _binder(name, names, params, keyword)
     run, run_inplace = _forms(made, name, names, params, bind, flag)

@@ -1,0 +1,26 @@
+"""Anomaly detection: errors and NaNs in a backward pass name the forward line."""
+
+from __future__ import annotations
+
+from .tape import anomaly
+
+
+class set_detect_anomaly:
+    """Turns anomaly detection on or off, as a call or for a `with` block."""
+
+    def __init__(self, mode: bool, check_nan: bool = True) -> None:
+        self._before = (anomaly.on, anomaly.check_nan)
+        anomaly.on, anomaly.check_nan = mode, check_nan
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        anomaly.on, anomaly.check_nan = self._before
+
+
+class detect_anomaly(set_detect_anomaly):
+    """Anomaly detection for a `with` block."""
+
+    def __init__(self, check_nan: bool = True) -> None:
+        super().__init__(True, check_nan)

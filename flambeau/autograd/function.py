@@ -1,0 +1,140 @@
+"""`Function`: operations whose forward and backward a user writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..tensor import Tensor, alias
+from . import tape
+from .mode import _grad, no_grad
+
+
+class FunctionCtx:
+    """What `forward` leaves for `backward`: saved tensors, marks, and any attribute."""
+
+    needs_input_grad: tuple[bool, ...]
+
+    def __init__(self) -> None:
+        self._saved: tuple[Any, ...] = ()
+        self._non_differentiable: set[int] = set()
+        self._dirty: set[int] = set()
+        self._materialize = True
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        """Keeps tensors for backward; changing one in place before then is an error."""
+        for t in tensors:
+            if t is not None and not isinstance(t, Tensor):
+                raise TypeError(f"save_for_backward can only save variables, but argument is of type {type(t).__name__}")
+        self._saved = tensors
+
+    save_for_forward = save_for_backward
+
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
+        self._non_differentiable = {id(t) for t in tensors}
+
+    def mark_dirty(self, *tensors: Tensor) -> None:
+        self._dirty = {id(t) for t in tensors}
+
+    def set_materialize_grads(self, value: bool) -> None:
+        self._materialize = value
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        node = self.__dict__.get("_node")
+        if node is not None and node[tape.SAVED] is None:
+            tape.freed(node, None)
+        out = []
+        for t, version, own in self.__dict__.get("_kept", ()):
+            if t is not None and t.s.v != version:
+                tape.changed(t, version, node or [0, None, None, (), None, None])
+            if own is not None and _grad.get():  # an output saved: its history is this very node
+                t = alias(t, t.m, t.p)
+                t.n = own[0]
+            out.append(t)
+        return tuple(out) if "_kept" in self.__dict__ else self._saved
+
+
+def once_differentiable(backward: Any) -> Any:
+    """Marks a backward that cannot itself be differentiated."""
+    def run(ctx: Any, *grads: Any) -> Any:
+        with no_grad():
+            return backward(ctx, *grads)
+    return run
+
+
+class Function:
+    """Base of user-written operations: static `forward(ctx, *args)` (or `forward(*args)` with `setup_context(ctx, inputs,
+    output)`) and `backward(ctx, *grads)`; use through `apply`."""
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise NotImplementedError("You must implement either the backward or vjp method for your custom autograd.Function to use it "
+                                  "with backward mode AD.")
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        ctx = FunctionCtx()
+        ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.n is not None for a in args)
+        record = _grad.get() and any(ctx.needs_input_grad)
+        token = _grad.set(False)
+        try:
+            setup = cls.__dict__.get("setup_context") or getattr(cls, "setup_context", None)
+            if setup is not None:
+                result = cls.forward(*args, **kwargs)
+                cls.setup_context(ctx, args, result)  # type: ignore[attr-defined]
+            else:
+                result = cls.forward(ctx, *args, **kwargs)
+        finally:
+            _grad.reset(token)
+        outs = list(result) if isinstance(result, (tuple, list)) else [result]
+        if not record:
+            return result
+        inputs = [a for a in args if isinstance(a, Tensor)]
+        for i, t in enumerate(outs):
+            if isinstance(t, Tensor) and any(t is a for a in inputs) and id(t) not in ctx._dirty:
+                outs[i] = alias(t, t.m, t.p)  # an input returned as it is becomes an output of its own
+        tracked = [t for t in outs if isinstance(t, Tensor) and id(t) not in ctx._non_differentiable and t.m.dtype.kind in "fc"]
+        edges = tuple(a.n if isinstance(a, Tensor) else None for a in args)
+        node: tape.Node = [tape.next_seq(), None, _run_backward, edges, (cls, ctx, [t.m for t in tracked], len(outs), [
+            i for i, t in enumerate(outs) if any(t is x for x in tracked)]), {"name": cls.__name__ + "Backward",
+                                                                             "outputs": len(tracked)}]
+        if tape.anomaly.on:
+            tape.anomaly.note(node)
+        places: dict[int, list[Any]] = {}
+        for i, t in enumerate(tracked):
+            out_node = [tape.next_seq(), None, tape.to_output, (node,), i, {"name": cls.__name__ + "Backward"}]
+            if id(t) in ctx._dirty:
+                from .inplace import rebase
+                rebase(t, out_node)
+            else:
+                t.n = out_node
+            places[id(t)] = [t.n]
+        ctx.__dict__["_kept"] = [
+            (None, 0, None) if t is None else
+            (alias(t, t.m, t.p), t.s.v, places[id(t)]) if id(t) in places else (t, t.s.v, None) for t in ctx._saved]
+        ctx._saved = ()
+        ctx.__dict__["_node"] = None
+        return tuple(outs) if isinstance(result, (tuple, list)) else outs[0]
+
+
+def _run_backward(node: tape.Node, gs: list[Any]) -> Any:
+    cls, ctx, metas, count, at = node[tape.SAVED]
+    full: list[Any] = [None] * count
+    for i, g, m in zip(at, gs, metas, strict=True):
+        if g is None and ctx._materialize:
+            from ..ops.creation import zeros_meta
+            g = zeros_meta(m)
+        full[i] = g
+    found = cls.backward(ctx, *full)
+    found = list(found) if isinstance(found, (tuple, list)) else [found]
+    edges = node[tape.EDGES]
+    while len(found) > len(edges) and found[-1] is None:
+        found.pop()
+    if len(found) != len(edges):
+        raise RuntimeError(f"function {cls.__name__}Backward returned an incorrect number of gradients (expected {len(edges)}, got "
+                           f"{len(found)})")
+    return [g if e is not None else None for g, e in zip(found, edges, strict=True)]

@@ -1,0 +1,105 @@
+"""`backward` and `grad`: the two ways to start a backward pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..tensor import Tensor
+from . import tape
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def _listed(x: Any) -> list[Any]:
+    return list(x) if isinstance(x, (tuple, list)) else [x]
+
+
+def _start(tensors: Sequence[Tensor], grads: Sequence[Any], create: bool) -> list[Tensor]:
+    """The gradient each root starts with: ones for a scalar.  Raises RuntimeError as PyTorch does."""
+    out = []
+    for t, g in zip(tensors, grads, strict=True):
+        if not isinstance(t, Tensor):
+            raise TypeError(f"element 0 of tensors must be a Tensor, got {type(t).__name__}")
+        if t.n is None:
+            raise RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")
+        if g is None:
+            if t.m.numel != 1:
+                raise RuntimeError("grad can be implicitly created only for scalar outputs")
+            if t.m.dtype.is_complex:
+                raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {t.m.dtype}")
+            from ..ops.creation import full
+            g = full(t.m.shape, 1, dtype=t.m.dtype, device=t.m.device)
+        else:
+            if not isinstance(g, Tensor):
+                raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
+            if g.m.shape != t.m.shape:
+                raise RuntimeError(f"Mismatch in shape: grad_output[0] has a shape of {g.m.shape} and output[0] has a shape of "
+                                   f"{t.m.shape}.")
+            if not create:
+                g = g.detach()  # type: ignore[attr-defined]
+        out.append(g)
+    return out
+
+
+def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
+             grad_variables: Any = None, inputs: Any = None) -> None:
+    """Accumulates the gradients of `tensors` in the `.grad` of the leaves they were computed from.
+
+    grad_tensors: one gradient a tensor; None stands for 1 for scalars.  retain_graph: keep saved values for another pass
+    (default: create_graph).  create_graph: record this pass, so that gradients have gradients.  inputs: accumulate in
+    these tensors only.
+    """
+    roots = _listed(tensors)
+    given = _listed(grad_tensors) if grad_tensors is not None else [None] * len(roots)
+    if len(given) != len(roots):
+        raise RuntimeError("got %d tensors and %d gradients" % (len(roots), len(given)))
+    only = None
+    if inputs is not None:
+        only = _listed(inputs)
+        if not only:
+            raise RuntimeError("`inputs` argument to `backward` cannot be empty.")
+        for t in only:
+            if t.n is None:
+                raise RuntimeError("One of the differentiated Tensors does not require grad")
+    grads = _start(roots, given, create_graph)
+    retain = create_graph if retain_graph is None else retain_graph
+    if only is not None and any(t.n[0] for t in only):
+        found = grad(roots, only, grads, retain_graph=retain, create_graph=create_graph, allow_unused=True)
+        for t, g in zip(only, found, strict=True):
+            if g is not None:
+                t.grad = g if t.grad is None else t.grad + g  # type: ignore[attr-defined]
+        return
+    tape.backward([t.n for t in roots], grads, retain, create_graph, leaves=None if only is None else [t.n for t in only])
+
+
+def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
+         only_inputs: bool = True, allow_unused: bool | None = None, is_grads_batched: bool = False,
+         materialize_grads: bool = False) -> tuple[Any, ...]:
+    """The gradients of `outputs` with respect to `inputs`, without touching any `.grad`.
+
+    An input the outputs do not depend on is an error, unless allow_unused (None for it) or materialize_grads (zeros).
+    """
+    roots, wanted = _listed(outputs), _listed(inputs)
+    given = _listed(grad_outputs) if grad_outputs is not None else [None] * len(roots)
+    if is_grads_batched:
+        rows = [grad(outputs, inputs, [g[i] for g in given], True, create_graph, True, True, False, True)
+                for i in range(given[0].shape[0])]
+        from ..ops import stack
+        return tuple(stack(list(column)) for column in zip(*rows, strict=True))
+    for t in wanted:
+        if t.n is None:
+            raise RuntimeError("One of the differentiated Tensors does not require grad")
+    kept = [(t, g) for t, g in zip(roots, given, strict=True)]
+    grads = _start([t for t, _ in kept], [g for _, g in kept], create_graph)
+    capture = tape.Capture([t.n for t in wanted])
+    retain = create_graph if retain_graph is None else retain_graph
+    tape.backward([t.n for t in roots], grads, retain, create_graph, capture)
+    found: list[Any] = [capture.got.get(id(t.n)) for t in wanted]
+    if materialize_grads:
+        from ..ops.creation import full
+        found = [full(t.m.shape, 0, dtype=t.m.dtype, device=t.m.device) if g is None else g for t, g in zip(wanted, found, strict=True)]
+    elif not allow_unused and any(g is None for g in found):
+        raise RuntimeError("One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if "
+                           "this is the desired behavior.")
+    return tuple(found)

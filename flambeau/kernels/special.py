@@ -1,0 +1,74 @@
+"""Special functions as formulas over the primitives, so that every target has them."""
+
+from __future__ import annotations
+
+import math
+
+from . import expr as E
+from .expr import Expr, const, where
+
+
+def sigmoid(x: Expr) -> Expr:
+    """1 / (1 + exp(-x)), without overflow in a gradient: callers give its derivative as y (1 - y)."""
+    return 1.0 / (1.0 + E.exp(-x))
+
+
+def softplus(x: Expr) -> Expr:
+    """log(1 + exp(x)) as max(x, 0) + log1p(exp(-|x|))."""
+    return E.maximum(x, const(0, x.dtype)) + E.log1p(E.exp(-abs(x)))
+
+
+def digamma(x: Expr) -> Expr:
+    """The logarithmic derivative of gamma: reflection below 0, recurrence up to 6 (10 in double), then the asymptotic series
+    (Abramowitz and Stegun 6.3.5-7, 6.3.18)."""
+    steps = 10 if x.dtype.name == "float64" else 6
+    low = x < 0.5
+    z = where(low, 1.0 - x, x)
+    shift = const(0, x.dtype)
+    for _ in range(steps):
+        small = z < float(steps)
+        shift = shift + where(small, 1.0 / z, const(0, x.dtype))
+        z = where(small, z + 1.0, z)
+    w = 1.0 / (z * z)
+    series = w * (1 / 12 - w * (1 / 120 - w * (1 / 252 - w * (1 / 240 - w * (1 / 132 - w * (691 / 32760 - w * (1 / 12)))))))
+    psi = E.log(z) - 0.5 / z - series - shift
+    turn = x - E.floor(x)
+    reflected = psi - math.pi / E.tan(math.pi * turn)
+    out = where(low, reflected, psi)
+    pole = (x <= 0.0) & (x == E.floor(x))
+    at_zero = E.copysign(const(math.inf, x.dtype), -x)
+    return where(pole, where(x == 0.0, at_zero, const(math.nan, x.dtype)), out)
+
+
+def trigamma(x: Expr) -> Expr:
+    """The derivative of digamma, in the same way (Abramowitz and Stegun 6.4.6, 6.4.7, 6.4.12)."""
+    steps = 10 if x.dtype.name == "float64" else 6
+    low = x < 0.5
+    z = where(low, 1.0 - x, x)
+    total = const(0, x.dtype)
+    for _ in range(steps):
+        small = z < float(steps)
+        total = total + where(small, 1.0 / (z * z), const(0, x.dtype))
+        z = where(small, z + 1.0, z)
+    w = 1.0 / (z * z)
+    series = (1.0 + (0.5 + (1 / 6 - w * (1 / 30 - w * (1 / 42 - w * (1 / 30 - w * (5 / 66 - w * 691 / 2730))))) / z) / z) / z
+    out = total + series
+    s = E.sin(math.pi * x)
+    return where(low, math.pi ** 2 / (s * s) - out, out)
+
+
+def erfinv(y: Expr) -> Expr:
+    """The inverse of erf: Winitzki's closed form as a start, then Newton steps on erf (erfc in the tails)."""
+    one = const(1, y.dtype)
+    a = 0.147
+    size = abs(y)
+    ln = E.log1p(-(y * y))
+    half = 2.0 / (math.pi * a) + 0.5 * ln
+    x = E.sqrt(E.sqrt(half * half - ln / a) - half)
+    for _ in range(3 if y.dtype.name == "float64" else 2):
+        # the tail's error is taken from erfc, where 1 - erf would cancel
+        error = where(size > 0.5, (one - size) - E.erfc(x), E.erf(x) - size)
+        step = error / (2.0 / math.sqrt(math.pi) * E.exp(-(x * x)))
+        x = x - step / (1.0 + x * step)
+    x = where(size == 1.0, const(math.inf, y.dtype), where(size > 1.0, const(math.nan, y.dtype), x))
+    return where(y == 0.0, y, E.copysign(x, y))

@@ -1,0 +1,435 @@
+"""What a Tensor tells about itself: attributes, sizes, values read by the host, and its place in autograd."""
+
+from __future__ import annotations
+
+import copy as _copy
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from .. import dtypes, layout
+from ..autograd import tape
+from ..autograd.mode import _grad
+from ..runtime.device import device as device_class
+from ..tensor import Tensor, _new, alias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# ---------------------------------------------------------------------------------------------------------- description
+_SIMPLE: dict[str, Any] = {
+    "shape": lambda t: t.m.shape,
+    "dtype": lambda t: t.m.dtype,
+    "device": lambda t: t.m.device,
+    "ndim": lambda t: len(t.m.shape),
+    "is_cuda": lambda t: t.m.device.type == "cuda",
+    "is_cpu": lambda t: t.m.device.type == "cpu",
+    "is_sparse": lambda t: False,
+    "is_sparse_csr": lambda t: False,
+    "is_quantized": lambda t: False,
+    "is_meta": lambda t: False,
+    "is_mps": lambda t: False,
+    "is_xpu": lambda t: False,
+    "is_nested": lambda t: False,
+    "itemsize": lambda t: t.m.dtype.itemsize,
+    "nbytes": lambda t: t.m.numel * t.m.dtype.itemsize,
+    "requires_grad": lambda t: t.n is not None,
+    "is_leaf": lambda t: t.n is None or t.n[0] == 0,
+    "output_nr": lambda t: t.n[4] if t.n is not None and t.n[2] is tape.to_output else 0,
+    "_version": lambda t: t.s.v,
+    "names": lambda t: (None,) * len(t.m.shape),
+    "retains_grad": lambda t: bool(t.n is not None and t.n[0] and t.n[5] and "retain" in t.n[5]),
+}
+
+
+def _base(t: Tensor) -> Tensor | None:
+    return getattr(t, "b", None)
+
+
+def _grad_fn(t: Tensor) -> Any:
+    from ..autograd.graph import GradFn
+    return None if t.n is None or t.n[0] == 0 else GradFn(t.n)
+
+
+def _set_requires_grad(t: Tensor, value: bool) -> None:
+    requires_grad_(t, value)
+
+
+def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
+    """Makes a leaf accumulate gradients in `.grad`, or stop doing so.  Raises RuntimeError for integers and non-leaves."""
+    n = self.n
+    if requires_grad:
+        if n is None:
+            if self.m.dtype.kind not in "fc":
+                raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+            self.n = tape.leaf()
+            kept = self.__dict__.pop("_grad", None)
+            if kept is not None:
+                self.n[1] = kept
+    elif n is not None:
+        if n[0]:
+            raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a computed variable "
+                               "in a subgraph that doesn't require differentiation use var_no_grad = var.detach().")
+        if n[1] is not None:
+            self.__dict__["_grad"] = n[1]
+        self.n = None
+    return self
+
+
+def _get_grad(t: Tensor) -> Tensor | None:
+    n = t.n
+    if n is not None and n[0] == 0:
+        found: Tensor | None = n[1]
+        return found
+    return t.__dict__.get("_grad")
+
+
+def _set_grad(t: Tensor, g: Tensor | None) -> None:
+    if g is not None:
+        if not isinstance(g, Tensor):
+            raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(g).__name__}")
+        if g.m.shape != t.m.shape:
+            raise RuntimeError(f"assigned grad has data of a different size: expected {list(t.m.shape)}, got {list(g.m.shape)}")
+        if g.m.device is not t.m.device:
+            raise RuntimeError(f"assigned grad has data located on a different device: expected {t.m.device}, got {g.m.device}")
+        if g.m.dtype is not t.m.dtype:
+            raise RuntimeError(f"assigned grad has data of a different type: expected {t.m.dtype}, got {g.m.dtype}")
+    if t.n is not None and t.n[0] == 0:
+        t.n[1] = g
+    elif g is None:
+        t.__dict__.pop("_grad", None)
+    else:
+        t.__dict__["_grad"] = g
+
+
+def _get_data(t: Tensor) -> Tensor:
+    return alias(t, t.m, t.p)
+
+
+def _set_data(t: Tensor, new: Tensor) -> None:
+    """The tensor object keeps its identity and history and takes over the storage and layout of `new`."""
+    if not isinstance(new, Tensor):
+        raise TypeError(f"Variable data has to be a tensor, but got {type(new).__name__}")
+    t.m, t.s, t.p = new.m, new.s, new.p
+
+
+def size(self: Tensor, dim: int | None = None) -> Any:
+    """The shape, or the size of one axis."""
+    return self.m.shape if dim is None else self.m.shape[layout.wrap_dim(dim, len(self.m.shape), False)]
+
+
+def stride(self: Tensor, dim: int | None = None) -> Any:
+    """The strides in elements, or that of one axis."""
+    return self.m.strides if dim is None else self.m.strides[layout.wrap_dim(dim, len(self.m.shape), False)]
+
+
+def numel(self: Tensor) -> int:
+    """The number of elements."""
+    return self.m.numel
+
+
+def dim(self: Tensor) -> int:
+    """The number of axes."""
+    return len(self.m.shape)
+
+
+def is_contiguous(self: Tensor, memory_format: Any = None) -> bool:
+    """Whether the elements lie in row-major order (or in that of `memory_format`) without gaps."""
+    name = getattr(memory_format, "name", "contiguous_format")
+    if name in ("channels_last", "channels_last_3d"):
+        return len(self.m.shape) == (4 if name == "channels_last" else 5) and layout.is_channels_last(self.m.shape, self.m.strides)
+    return self.m.contiguous
+
+
+def get_device(self: Tensor) -> int:
+    """The GPU's index, -1 on the CPU."""
+    return -1 if self.m.device.type == "cpu" else int(self.m.device.index or 0)
+
+
+def data_ptr(self: Tensor) -> int:
+    """The address of the first element (0 for an empty tensor)."""
+    return self.p if self.m.numel else 0
+
+
+def storage_offset(self: Tensor) -> int:
+    """How many elements into its storage the tensor begins."""
+    return (self.p - self.s.p) // self.m.dtype.itemsize
+
+
+class UntypedStorage:
+    """The bytes under a tensor: `data_ptr()`, `nbytes()`, `size()`, `device`."""
+
+    def __init__(self, t: Tensor) -> None:
+        self._storage = t.s
+        self.device = t.m.device
+
+    def data_ptr(self) -> int:
+        return self._storage.p
+
+    def nbytes(self) -> int:
+        return self._storage.m.nbytes
+
+    size = __len__ = nbytes
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UntypedStorage) and other._storage is self._storage
+
+    def __hash__(self) -> int:
+        return hash(id(self._storage))
+
+
+# ------------------------------------------------------------------------------------------------------- values on the host
+def host_array(t: Tensor) -> Any:
+    """The elements as a NumPy array in host memory: shared for a CPU tensor, copied from a GPU.  bfloat16 as uint16."""
+    from ..kernels.interpret import memory
+    if t.m.device.type != "cpu":
+        from .transfer import to_device
+        token = _grad.set(False)
+        try:
+            t = to_device(t, device_class("cpu"))
+        finally:
+            _grad.reset(token)
+    array = memory(t.p, tuple(t.m.shape), t.m.strides, t.m.dtype, t.s)
+    return array
+
+
+def values(t: Tensor) -> Any:
+    """The elements as NumPy values (bfloat16 widened to float32)."""
+    from ..kernels.interpret import load
+    return load(host_array(t), t.m.dtype)
+
+
+def item(self: Tensor) -> Any:
+    """The one element as a Python number; waits for the device.  Raises RuntimeError for any other number of elements."""
+    if self.m.numel != 1:
+        raise RuntimeError(f"a Tensor with {self.m.numel} elements cannot be converted to Scalar")
+    return values(self).reshape(()).item()
+
+
+def tolist(self: Tensor) -> Any:
+    """The elements as nested lists of Python numbers (a number for a zero-dim tensor)."""
+    return values(self).tolist()
+
+
+def numpy(self: Tensor, *, force: bool = False) -> Any:
+    """The elements as a NumPy array that shares the memory of a CPU tensor.
+
+    Raises TypeError for a GPU tensor or bfloat16, RuntimeError for one that requires grad; `force` detaches and copies.
+    """
+    if force:
+        return numpy(self.detach().cpu())  # type: ignore[attr-defined]
+    if self.m.device.type != "cpu":
+        raise TypeError(f"can't convert {self.m.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
+                        "memory first.")
+    if self.n is not None:
+        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+    if self.m.dtype is dtypes.bfloat16:
+        raise TypeError("Got unsupported ScalarType BFloat16")
+    return host_array(self)
+
+
+def _array(self: Tensor, dtype: Any = None, copy: Any = None) -> Any:
+    import numpy as np
+    array = numpy(self)
+    return array if dtype is None else np.asarray(array).astype(dtype, copy=False)
+
+
+def _bool(self: Tensor) -> bool:
+    if self.m.numel != 1:
+        if self.m.numel == 0:
+            raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
+        raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+    return bool(item(self))
+
+
+def _scalar(convert: Any) -> Any:
+    def call(self: Tensor) -> Any:
+        value = item(self)
+        if self.m.dtype.is_complex and convert is not complex:
+            if value.imag != 0:
+                raise RuntimeError(f"value cannot be converted to type {convert.__name__} without overflow")
+            value = value.real
+        return convert(value)
+    return call
+
+
+def _index(self: Tensor) -> int:
+    if self.m.numel != 1 or self.m.dtype.kind not in "bui":
+        raise TypeError("only integer tensors of a single element can be converted to an index")
+    return int(item(self))
+
+
+def _len(self: Tensor) -> int:
+    if not self.m.shape:
+        raise TypeError("len() of a 0-d tensor")
+    return self.m.shape[0]
+
+
+def _iter(self: Tensor) -> Iterator[Any]:
+    if not self.m.shape:
+        raise TypeError("iteration over a 0-d tensor")
+    return iter(self.unbind(0))  # type: ignore[attr-defined]
+
+
+def _contains(self: Tensor, element: Any) -> bool:
+    if not isinstance(element, (Tensor, int, float, complex, bool)):
+        raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
+    return bool((self == element).any())  # type: ignore[union-attr, attr-defined]
+
+
+def _format(self: Tensor, spec: str) -> str:
+    if not self.m.shape and type(self) is Tensor or spec and not self.m.shape:
+        return format(item(self), spec)
+    return object.__format__(self, spec)
+
+
+# ---------------------------------------------------------------------------------------------------------------- autograd
+def backward(self: Tensor, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
+             inputs: Any = None) -> None:
+    """Accumulates d self / d leaf into `.grad` of every leaf (or of `inputs`) that self was computed from."""
+    from ..autograd.functions import backward as run
+    run(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+class RemovableHandle:
+    """Removes a hook when asked (`remove()`), or at the end of a `with` block."""
+
+    def __init__(self, hooks: dict[Any, Any], hook: Any) -> None:
+        self._hooks = weakref.ref(hooks) if not isinstance(hooks, dict) else hooks
+        self.id = id(self)
+        hooks[self] = hook
+
+    def remove(self) -> None:
+        hooks = self._hooks
+        if isinstance(hooks, dict):
+            hooks.pop(self, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+
+def _extra(t: Tensor) -> dict[str, Any]:
+    extra: dict[str, Any] | None = t.n[5]
+    if extra is None:
+        extra = t.n[5] = {}
+    return extra
+
+
+def register_hook(self: Tensor, hook: Any) -> RemovableHandle:
+    """Calls `hook(grad)` whenever this tensor's gradient is computed; what it returns (if not None) replaces it."""
+    if self.n is None:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    return RemovableHandle(_extra(self).setdefault("hooks", {}), hook)
+
+
+def register_post_accumulate_grad_hook(self: Tensor, hook: Any) -> RemovableHandle:
+    """Calls `hook(tensor)` after a leaf's gradient has been accumulated."""
+    if self.n is None or self.n[0]:
+        raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+    extra = _extra(self)
+    extra["owner"] = weakref.ref(self)
+    return RemovableHandle(extra.setdefault("accumulated", {}), hook)
+
+
+def retain_grad(self: Tensor) -> None:
+    """Keeps the gradient of a computed tensor in `.grad` too."""
+    if self.n is None:
+        raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+    if self.n[0]:
+        _extra(self)["retain"] = weakref.ref(self)
+
+
+def detach_(self: Tensor) -> Tensor:
+    """Takes the tensor off the tape, in place.  Raises RuntimeError for a view."""
+    if getattr(self, "b", None) is not None:
+        raise RuntimeError("Can't detach views in-place. Use detach() instead.")
+    self.n = None
+    return self
+
+
+# ----------------------------------------------------------------------------------------------------- copies and pickling
+def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
+    if id(self) in memo:
+        found: Tensor = memo[id(self)]
+        return found
+    if self.n is not None and self.n[0]:
+        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. "
+                           "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage.")
+    fresh = alias(self, self.m, self.p).clone()  # type: ignore[attr-defined]
+    out = _new(type(self))
+    out.m, out.s, out.p, out.n = fresh.m, fresh.s, fresh.p, None
+    memo[id(self)] = out
+    if self.n is not None:
+        out.n = tape.leaf()
+        if self.n[1] is not None:
+            out.n[1] = _copy.deepcopy(self.n[1], memo)
+    for k, v in self.__dict__.items():
+        if not k.startswith("_"):
+            out.__dict__[k] = _copy.deepcopy(v, memo)
+    return out
+
+
+def _rebuild(kind: type, raw: bytes, shape: tuple[int, ...], d: dtypes.dtype, dev: str, requires_grad: bool,
+             extra: dict[str, Any]) -> Tensor:
+    """A pickled tensor again.  Raises ValueError when the bytes do not fill the shape."""
+    from .creation import from_bytes
+    t = from_bytes(raw, shape, d, dev)
+    out = _new(kind)
+    out.m, out.s, out.p, out.n = t.m, t.s, t.p, (tape.leaf() if requires_grad else None)
+    out.__dict__.update(extra)
+    return out
+
+
+def _reduce(self: Tensor, protocol: int) -> Any:
+    if self.n is not None and self.n[0]:
+        raise RuntimeError("Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not support "
+                           "crossing process boundaries.  If you just want to transfer the data, call detach() on the tensor "
+                           "before serializing (e.g., putting it on the queue).")
+    extra = {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
+    return _rebuild, (type(self), host_array(self).tobytes(), tuple(self.m.shape), self.m.dtype, str(self.m.device),
+                      self.n is not None, extra)
+
+
+def _dir_name(self: Tensor) -> str:
+    from .printing import show
+    return show(self)
+
+
+def _new_tensor_type(self: Tensor) -> bool:
+    return self.m.dtype.is_floating_point
+
+
+def install(target: type) -> None:
+    """Gives the Tensor its attributes and these methods."""
+    for name, read in _SIMPLE.items():
+        setattr(target, name, property(read))
+    for name, (get, put) in {"requires_grad": (_SIMPLE["requires_grad"], _set_requires_grad), "grad": (_get_grad, _set_grad),
+                             "data": (_get_data, _set_data)}.items():
+        setattr(target, name, property(get, put))
+    for name, get in (("grad_fn", _grad_fn), ("_base", _base)):
+        setattr(target, name, property(get))
+    methods: dict[str, Any] = {
+        "requires_grad_": requires_grad_, "size": size, "stride": stride, "numel": numel, "nelement": numel, "dim": dim,
+        "ndimension": dim, "is_contiguous": is_contiguous, "get_device": get_device, "data_ptr": data_ptr,
+        "storage_offset": storage_offset, "untyped_storage": UntypedStorage, "item": item, "tolist": tolist,
+        "numpy": numpy, "__array__": _array, "__bool__": _bool, "__float__": _scalar(float), "__int__": _scalar(int),
+        "__complex__": _scalar(complex), "__index__": _index, "__len__": _len, "__iter__": _iter, "__contains__": _contains,
+        "__format__": _format, "__repr__": _dir_name, "__deepcopy__": _deepcopy, "__reduce_ex__": _reduce, "backward": backward,
+        "register_hook": register_hook, "retain_grad": retain_grad, "detach_": detach_,
+        "register_post_accumulate_grad_hook": register_post_accumulate_grad_hook,
+        "element_size": lambda self: self.m.dtype.itemsize, "is_floating_point": _new_tensor_type,
+        "is_complex": lambda self: self.m.dtype.is_complex, "is_signed": lambda self: self.m.dtype.is_signed,
+        "is_same_size": lambda self, other: self.m.shape == other.m.shape,
+        "is_inference": lambda self: False, "is_conj": lambda self: False, "is_neg": lambda self: False,
+        "has_names": lambda self: False,
+    }
+    for name, method in methods.items():
+        if getattr(method, "__name__", "") == "<lambda>":
+            method.__name__ = name
+        setattr(target, name, method)
+    # NumPy must leave `array + tensor` to the tensor
+    target.__array_priority__ = 1000  # type: ignore[attr-defined]
+
+

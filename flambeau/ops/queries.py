@@ -1,0 +1,115 @@
+"""Questions about tensors and settings that are functions in PyTorch's top namespace."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from .. import dtypes, layout
+from ..layout import Size
+from ..tensor import Tensor
+
+
+def is_tensor(obj: Any) -> bool:
+    """Whether `obj` is a Tensor."""
+    return isinstance(obj, Tensor)
+
+
+def is_storage(obj: Any) -> bool:
+    from .attributes import UntypedStorage
+    return isinstance(obj, UntypedStorage)
+
+
+def is_floating_point(input: Tensor) -> bool:  # noqa: A002 (PyTorch's name)
+    return input.m.dtype.is_floating_point
+
+
+def is_complex(input: Tensor) -> bool:  # noqa: A002
+    return input.m.dtype.is_complex
+
+
+def is_nonzero(input: Tensor) -> bool:  # noqa: A002
+    """The truth of the one element."""
+    return bool(input)
+
+
+def is_same_size(input: Tensor, other: Tensor) -> bool:  # noqa: A002
+    return input.m.shape == other.m.shape
+
+
+def numel(input: Tensor) -> int:  # noqa: A002
+    return input.m.numel
+
+
+def typename(obj: Any) -> str:
+    """`torch.FloatTensor` and its like for tensors, the qualified class name for anything else."""
+    if isinstance(obj, Tensor):
+        return str(obj.type())  # type: ignore[attr-defined]
+    return f"{type(obj).__module__}.{type(obj).__qualname__}"
+
+
+def result_type(tensor1: Any, tensor2: Any) -> dtypes.dtype:
+    """The type an operation on these tensors or numbers would give."""
+    both = (tensor1, tensor2)
+    return dtypes.result_of([x.m.dtype for x in both if isinstance(x, Tensor) and x.m.shape],
+                            [x.m.dtype for x in both if isinstance(x, Tensor) and not x.m.shape],
+                            [dtypes.of_scalar(x) for x in both if not isinstance(x, Tensor)])
+
+
+def broadcast_shapes(*shapes: Any) -> Size:
+    """The shape that tensors of these shapes broadcast to."""
+    tuples = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
+    if any(d < 0 for s in tuples for d in s):
+        raise RuntimeError("Trying to create tensor with negative dimension in broadcast_shapes")
+    return Size(layout.broadcast_shapes(*tuples)) if tuples else Size(())
+
+
+_settings: dict[str, Any] = {"deterministic": False, "precision": "highest", "interop": 1}
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """Accepted; every operation here is deterministic already."""
+    _settings["deterministic"] = bool(mode)
+
+
+def are_deterministic_algorithms_enabled() -> bool:
+    return bool(_settings["deterministic"])
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """"highest", "high" or "medium": how exact float32 matrix products on a GPU must be."""
+    if precision not in ("highest", "high", "medium"):
+        raise RuntimeError(f"{precision} is not one of 'highest', 'high', or 'medium'.")
+    _settings["precision"] = precision
+
+
+def get_float32_matmul_precision() -> str:
+    return str(_settings["precision"])
+
+
+def set_num_threads(int: int) -> None:  # noqa: A002 (PyTorch's name)
+    """How many threads kernels on the CPU may use."""
+    from ..kernels import native
+    if int <= 0:
+        raise RuntimeError("expected positive number of threads")
+    native.set_num_threads(int)
+
+
+def get_num_threads() -> int:
+    from ..kernels import native
+    count: Any = native.get_num_threads()
+    return count if isinstance(count, type(0)) else len(os.sched_getaffinity(0))
+
+
+def set_num_interop_threads(int: int) -> None:  # noqa: A002
+    _settings["interop"] = int
+
+
+def get_num_interop_threads() -> int:
+    found: Any = _settings["interop"]
+    return found  # type: ignore[no-any-return]
+
+
+def compile(model: Any = None, **options: Any) -> Any:  # noqa: A001
+    """Accepted for PyTorch's scripts: gives the function back unchanged (a whole-step compiler is on its way)."""
+    return (lambda m: m) if model is None else model
