@@ -12,6 +12,7 @@ from . import (  # noqa: F401 (each import registers its family)
     copies,
     creation,
     pointwise,
+    random,
     table,
     views,
 )

@@ -1,0 +1,59 @@
+"""Seeds and states of the random number generators (torch.random)."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from .runtime import generators
+from .runtime.device import resolve
+from .runtime.generators import Generator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+default_generator = generators.default(resolve("cpu"))
+
+
+def manual_seed(seed: int) -> Generator:
+    """Seeds the generators of every device; returns the CPU's."""
+    return generators.manual_seed(seed)
+
+
+def seed() -> int:
+    """Seeds every device from the operating system; returns the seed."""
+    fresh = default_generator.seed()
+    generators.manual_seed(fresh)
+    return fresh
+
+
+def initial_seed() -> int:
+    """The seed of the CPU's generator."""
+    return default_generator.initial_seed()
+
+
+def get_rng_state() -> Any:
+    """The state of the CPU's generator as a uint8 tensor."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: Any) -> None:
+    """Restores what `get_rng_state` gave."""
+    default_generator.set_state(new_state)
+
+
+@contextlib.contextmanager
+def fork_rng(devices: Any = None, enabled: bool = True, **ignored: Any) -> Iterator[None]:
+    """Puts the generators back at the end of a block as they were at its beginning."""
+    if not enabled:
+        yield
+        return
+    kept = {dev: g.state_bytes() for dev, g in list(generators._defaults.items())}
+    try:
+        yield
+    finally:
+        for dev, raw in kept.items():
+            generators.default(dev).set_state_bytes(raw)
+
+
+__all__ = ["Generator", "default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]

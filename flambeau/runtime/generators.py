@@ -1,0 +1,129 @@
+"""Generators: a seed and a position in its stream of random numbers."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+from .device import device as device_class
+from .device import resolve
+
+_DEFAULT_SEED = 67280421310721  # PyTorch's
+_MASK = (1 << 64) - 1
+
+
+class Generator:
+    """A stream of random numbers on a device: `manual_seed`, `seed`, `initial_seed`, `get_state`, `set_state`.
+
+    Generators of equal seed and position give the same numbers on every device.
+    """
+
+    __slots__ = ("device", "_seed", "_offset", "_lock", "__weakref__")
+
+    def __init__(self, device: Any = "cpu") -> None:
+        self.device: device_class = resolve(device)
+        self._seed = _DEFAULT_SEED
+        self._offset = 0
+        self._lock = threading.Lock()
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Starts the stream of `seed` (any integer of 64 bits) from its beginning."""
+        seed = int(seed)
+        if not -(1 << 63) <= seed <= _MASK:
+            raise RuntimeError("Overflow when unpacking long long")
+        with self._lock:
+            self._seed, self._offset = seed & _MASK, 0
+        return self
+
+    def initial_seed(self) -> int:
+        return self._seed
+
+    def seed(self) -> int:
+        """Seeds from the operating system and gives the seed."""
+        fresh = int.from_bytes(os.urandom(8), "little") >> 11
+        self.manual_seed(fresh)
+        return fresh
+
+    def take(self, count: int) -> tuple[int, int]:
+        """The seed and the first of `count` positions, which are used up."""
+        with self._lock:
+            start = self._offset
+            self._offset = (start + max(count, 1)) & _MASK
+            return self._seed, start
+
+    def get_offset(self) -> int:
+        return self._offset
+
+    def set_offset(self, offset: int) -> None:
+        self._offset = int(offset)
+
+    def state_bytes(self) -> bytes:
+        with self._lock:
+            return self._seed.to_bytes(8, "little") + self._offset.to_bytes(8, "little")
+
+    def set_state_bytes(self, raw: bytes) -> None:
+        """Raises RuntimeError unless `raw` is a state this class gave."""
+        if len(raw) != 16:
+            raise RuntimeError(f"RNG state is wrong size: expected 16 bytes, got {len(raw)}")
+        with self._lock:
+            self._seed, self._offset = int.from_bytes(raw[:8], "little"), int.from_bytes(raw[8:], "little")
+
+    def get_state(self) -> Any:
+        """The state as a uint8 CPU tensor."""
+        from ..dtypes import uint8
+        from ..ops.creation import from_bytes
+        return from_bytes(self.state_bytes(), (16,), uint8, "cpu")
+
+    def set_state(self, state: Any) -> Generator:
+        self.set_state_bytes(bytes(state.tolist()))
+        return self
+
+    def clone_state(self) -> Generator:
+        other = Generator(self.device)
+        other.set_state_bytes(self.state_bytes())
+        return other
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (str(self.device), self.state_bytes())
+
+
+def _rebuild(dev: str, raw: bytes) -> Generator:
+    g = Generator(dev)
+    g.set_state_bytes(raw)
+    return g
+
+
+_defaults: dict[device_class, Generator] = {}
+_seeded: list[int] = []
+
+
+def default(dev: device_class) -> Generator:
+    """The generator a device uses when none is given."""
+    found = _defaults.get(dev)
+    if found is None:
+        found = Generator(dev)
+        if _seeded:
+            found.manual_seed(_seeded[0])
+        found = _defaults.setdefault(dev, found)
+    return found
+
+
+def manual_seed(seed: int) -> Generator:
+    """Seeds every device's default generator (those not used yet too) and gives the CPU's."""
+    cpu = default(resolve("cpu"))
+    cpu.manual_seed(seed)
+    _seeded[:] = [int(seed)]
+    for g in list(_defaults.values()):
+        g.manual_seed(seed)
+    return cpu
+
+
+def seed_cuda(seed: int, dev: device_class | None = None) -> None:
+    """Seeds the default generators of all GPUs, or of one."""
+    if dev is not None:
+        default(dev).manual_seed(seed)
+        return
+    for d, g in list(_defaults.items()):
+        if d.type == "cuda":
+            g.manual_seed(seed)
