@@ -1,0 +1,105 @@
+"""Complex numbers: parts, conjugates, angles, and building them from reals."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..kernels import expr as E
+from ..kernels.expr import Expr, where
+from ..tensor import Tensor, _new, meta
+from .elementwise import Pointwise
+from .table import op, pointwise
+
+IMAG_BACK = "ImagBackward0"
+
+
+def _part(t: Tensor, which: int) -> Tensor:
+    """The real or imaginary parts, a view."""
+    from ..autograd import inplace, tape
+    from ..autograd.mode import _grad
+    m = t.m
+    real = m.dtype.to_real()
+    r = _new(Tensor)
+    r.m = meta(m.shape, tuple(s * 2 for s in m.strides), real, m.device)
+    r.s, r.p, r.n = t.s, t.p + which * real.itemsize, None
+    inplace.note_view(getattr(t, "b", t), r)
+    if t.n is not None and _grad.get():
+        made = _REAL_BACK if which == 0 else _IMAG_BACK
+        r.n = [tape.next_seq(), None, lambda node, g: (made((g,)),), (t.n,), None, {"name": "RealBackward0" if which == 0 else IMAG_BACK}]
+    return r
+
+
+_REAL_BACK = Pointwise("real_backward", lambda g: E.complex_(g, E.const(0, g.dtype)), 1)
+_IMAG_BACK = Pointwise("imag_backward", lambda g: E.complex_(E.const(0, g.dtype), g), 1)
+
+
+@op(method=False)
+def real(input: Tensor) -> Tensor:  # noqa: A002 (PyTorch's name)
+    """The real parts, a view (a real tensor is its own)."""
+    return _part(input, 0) if input.m.dtype.is_complex else input
+
+
+@op(method=False)
+def imag(input: Tensor) -> Tensor:  # noqa: A002
+    """The imaginary parts, a view.  Raises RuntimeError for a real tensor."""
+    if not input.m.dtype.is_complex:
+        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+    return _part(input, 1)
+
+
+_CONJ = Pointwise("conj", E.conj, 1)
+_CONJ.grad_name = "ConjBackward0"
+
+
+@op(aliases=("conj_physical", "resolve_conj"))
+def conj(input: Tensor) -> Tensor:  # noqa: A002
+    """The complex conjugate (a real tensor is its own)."""
+    if not input.m.dtype.is_complex:
+        return input
+    result: Tensor = _CONJ((input,))
+    return result
+
+
+@op()
+def resolve_neg(input: Tensor) -> Tensor:  # noqa: A002
+    """`input` itself: negation is never lazy here."""
+    return input
+
+
+def _angle(x: Expr) -> Expr:
+    if x.dtype.is_complex:
+        return E.atan2(E.imag(x), E.real(x))
+    return where(x < 0.0, E.const(math.pi, x.dtype), where(E.isnan(x), x, E.const(0, x.dtype)))
+
+
+pointwise("angle", "input", _angle, promote="float", inplace=False, doc="The argument in (-pi, pi]; 0 or pi for reals.",
+          grad=lambda g, x, y: g * 0.0 if not x.dtype.is_complex else where(
+              (E.real(x) == 0.0) & (E.imag(x) == 0.0), E.const(0, x.dtype),
+              E.complex_(-g * E.imag(x), g * E.real(x)) / E.complex_(
+                  E.real(x) * E.real(x) + E.imag(x) * E.imag(x), E.const(0, g.dtype))))
+
+_COMPLEX = Pointwise("complex", E.complex_, 2, accept="f")
+_POLAR = Pointwise("polar", lambda r, a: E.complex_(r * E.cos(a), r * E.sin(a)), 2, accept="f")
+
+
+def _same_types(name: str, a: Tensor, b: Tensor) -> None:
+    for t in (a, b):
+        if t.m.dtype.name not in ("float16", "float32", "float64"):
+            raise RuntimeError(f"Expected both inputs to be Half, Float or Double tensors but got {a.m.dtype} and {b.m.dtype}")
+    if a.m.dtype is not b.m.dtype:
+        raise RuntimeError(f"Expected object of scalar type {a.m.dtype} but got scalar type {b.m.dtype} for second argument")
+
+
+@op(method=False, out=True, name="complex")
+def complex_(real: Tensor, imag: Tensor) -> Any:
+    """Complex numbers from their parts."""
+    _same_types("complex", real, imag)
+    return _COMPLEX((real, imag))
+
+
+@op(method=False, out=True)
+def polar(abs: Tensor, angle: Tensor) -> Any:  # noqa: A002
+    """Complex numbers from absolute values and angles."""
+    _same_types("polar", abs, angle)
+    return _POLAR((abs, angle))
