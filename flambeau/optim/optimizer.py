@@ -1,0 +1,370 @@
+"""`Optimizer`: parameter groups, state, saving and loading, hooks; and the step that all formulas share.
+
+An optimizer's update is one formula over an element of the parameter, its gradient and its state; it runs as one kernel
+a parameter that reads each once and writes in place. State follows its parameter: when a model has moved since the last
+step, the state is moved along before it is used.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import OrderedDict, defaultdict
+from copy import deepcopy
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from .. import ops
+from ..autograd import enable_grad, no_grad
+from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ..ops.elementwise import Pointwise
+
+
+class _Required:
+    """The default of an option that every group must give."""
+
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+required = _Required()
+
+_global_pre_hooks: dict[int, Any] = OrderedDict()
+_global_post_hooks: dict[int, Any] = OrderedDict()
+
+
+class _Handle:
+    """Takes a hook away again."""
+
+    next_id = 0
+
+    def __init__(self, hooks: dict[int, Any], hook: Any, prepend: bool = False) -> None:
+        self.hooks = hooks
+        self.id = _Handle.next_id
+        _Handle.next_id += 1
+        hooks[self.id] = hook
+        if prepend:
+            hooks.move_to_end(self.id, last=False)  # type: ignore[attr-defined]
+
+    def remove(self) -> None:
+        """Removes the hook; doing it twice does no harm."""
+        self.hooks.pop(self.id, None)
+
+    def __enter__(self) -> _Handle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+
+def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> _Handle:
+    """Calls ``hook(optimizer, args, kwargs)`` before every optimizer's step."""
+    return _Handle(_global_pre_hooks, hook)
+
+
+def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> _Handle:
+    """Calls ``hook(optimizer, args, kwargs)`` after every optimizer's step."""
+    return _Handle(_global_post_hooks, hook)
+
+
+def _hooked(step: Callable[..., Any]) -> Callable[..., Any]:
+    """`step` with its hooks around it, and a note that it was called, which schedulers look for."""
+
+    @functools.wraps(step)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self._opt_called = True
+        if not (self._optimizer_step_pre_hooks or self._optimizer_step_post_hooks or _global_pre_hooks
+                or _global_post_hooks):
+            return step(self, *args, **kwargs)
+        for hook in chain(_global_pre_hooks.values(), self._optimizer_step_pre_hooks.values()):
+            answer = hook(self, args, kwargs)
+            if answer is not None:
+                if not (isinstance(answer, tuple) and len(answer) == 2):
+                    raise RuntimeError(f"{step} must return None or a tuple of (new_args, new_kwargs), but got {answer}.")
+                args, kwargs = answer
+        out = step(self, *args, **kwargs)
+        for hook in chain(self._optimizer_step_post_hooks.values(), _global_post_hooks.values()):
+            hook(self, args, kwargs)
+        return out
+
+    wrapper.hooked = True  # type: ignore[attr-defined]
+    return wrapper
+
+
+class Optimizer:
+    """Base class of optimizers.
+
+    Args:
+        params: tensors, pairs of name and tensor, or dictionaries with "params" and options of their own.
+        defaults: the options of groups that do not give their own.
+
+    Raises TypeError or ValueError for parameters that are no leaf tensors, an empty list, or one given twice.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        step = cls.__dict__.get("step")
+        if step is not None and not getattr(step, "hooked", False):
+            cls.step = _hooked(step)  # type: ignore[method-assign]
+
+    def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
+        self.defaults = defaults
+        self._make_hooks()
+        if isinstance(params, Tensor):
+            raise TypeError("params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
+                            f"{params.type()}")
+        self.state: defaultdict[Any, Any] = defaultdict(dict)
+        self.param_groups: list[dict[str, Any]] = []
+        groups = list(params)
+        if not groups:
+            raise ValueError("optimizer got an empty parameter list")
+        if not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(group)
+
+    def _make_hooks(self) -> None:
+        for name in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks", "_optimizer_state_dict_pre_hooks",
+                     "_optimizer_state_dict_post_hooks", "_optimizer_load_state_dict_pre_hooks",
+                     "_optimizer_load_state_dict_post_hooks"):
+            self.__dict__.setdefault(name, OrderedDict())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._make_hooks()
+        for group in self.param_groups:
+            for name, value in self.defaults.items():
+                group.setdefault(name, value)
+
+    def __repr__(self) -> str:
+        lines = [type(self).__name__ + " ("]
+        for i, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {i}")
+            lines += [f"    {key}: {group[key]}" for key in sorted(group) if key != "params"]
+        return "\n".join([*lines, ")"])
+
+    # -- groups ------------------------------------------------------------------------------------------------------
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Adds a group: a dictionary with "params" and the options that differ from the defaults."""
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+        params = param_group["params"]
+        if isinstance(params, Tensor):
+            param_group["params"] = [params]
+        elif isinstance(params, set):
+            raise TypeError("optimizer parameters need to be organized in ordered collections, but the ordering of tensors in "
+                            "sets will change between runs. Please use a list instead.")
+        else:
+            param_group["params"] = list(params)
+        params = param_group["params"]
+        if params and isinstance(params[0], tuple):
+            if any(not (isinstance(p, tuple) and len(p) == 2) for p in params):
+                raise TypeError("all optimizer params should be with/without names. Some param names are missing")
+            param_group["param_names"] = [name for name, _ in params]
+            param_group["params"] = params = [p for _, p in params]
+        for p in params:
+            if not isinstance(p, Tensor):
+                raise TypeError("optimizer can only optimize Tensors, but one of the params is " + type(p).__name__)
+            if not p.is_leaf and p.requires_grad:
+                raise ValueError("can't optimize a non-leaf Tensor")
+        for name, default in self.defaults.items():
+            if default is required and name not in param_group:
+                raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
+            param_group.setdefault(name, default)
+        if len({id(p) for p in params}) != len(params):
+            import warnings
+
+            warnings.warn("optimizer contains a parameter group with duplicate parameters; in future, this will cause an "
+                          "error; see github.com/pytorch/pytorch/issues/40967 for more information", stacklevel=3)
+        known = {id(p) for group in self.param_groups for p in group["params"]}
+        if any(id(p) in known for p in params):
+            raise ValueError("some parameters appear in more than one parameter group")
+        self.param_groups.append(param_group)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drops every parameter's gradient, or sets it to zeros if `set_to_none` is false."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                grad = p.grad
+                if grad is None:
+                    continue
+                if set_to_none:
+                    p.grad = None
+                else:
+                    if grad.grad_fn is not None:
+                        grad.detach_()
+                    else:
+                        grad.requires_grad_(False)
+                    grad.zero_()
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """One update of every parameter that has a gradient; subclasses define it."""
+        raise NotImplementedError
+
+    # -- saving and loading ------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """{"state": {number of a parameter: its state}, "param_groups": groups with numbers for parameters}."""
+        for hook in self._optimizer_state_dict_pre_hooks.values():
+            hook(self)
+        number: dict[int, int] = {}
+        groups = []
+        for group in self.param_groups:
+            for p in group["params"]:
+                number.setdefault(id(p), len(number))
+            packed = {k: v for k, v in group.items() if k != "params"}
+            packed["params"] = [number[id(p)] for p in group["params"]]
+            groups.append(packed)
+        state = {(number[id(k)] if isinstance(k, Tensor) else k): self._saved(v) for k, v in self.state.items()}
+        made: dict[str, Any] = {"state": state, "param_groups": groups}
+        for hook in self._optimizer_state_dict_post_hooks.values():
+            answer = hook(self, made)
+            if answer is not None:
+                made = answer
+        return made
+
+    def _saved(self, state: Any) -> Any:
+        """A parameter's state as it is saved: the step, a number here, is a 0-dim tensor there, as PyTorch has it."""
+        if isinstance(state, dict) and isinstance(state.get("step"), float):
+            return {k: ops.tensor(v) if k == "step" else v for k, v in state.items()}
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes the state that `state_dict` gave, onto the devices of this optimizer's parameters.
+
+        Raises ValueError if the groups differ in number or size.
+        """
+        state_dict = dict(state_dict)
+        for hook in self._optimizer_load_state_dict_pre_hooks.values():
+            answer = hook(self, state_dict)
+            if answer is not None:
+                state_dict = answer
+        saved = deepcopy(state_dict["param_groups"])
+        if len(self.param_groups) != len(saved):
+            raise ValueError("loaded state dict has a different number of parameter groups")
+        if any(len(g["params"]) != len(s["params"]) for g, s in zip(self.param_groups, saved)):
+            raise ValueError("loaded state dict contains a parameter group that doesn't match the size of optimizer's group")
+        mine = [p for group in self.param_groups for p in group["params"]]
+        numbers = [n for group in saved for n in group["params"]]
+        by_number = dict(zip(numbers, mine))
+        state: defaultdict[Any, Any] = defaultdict(dict)
+        for key, value in state_dict["state"].items():
+            p = by_number.get(key)
+            state[key if p is None else p] = value if p is None else self._adapted(p, value)
+        groups = []
+        for group, new in zip(self.param_groups, saved):
+            new["params"] = group["params"]
+            if "param_names" in group and "param_names" not in new:
+                new["param_names"] = group["param_names"]
+            groups.append(new)
+        self.__setstate__({"state": state, "param_groups": groups})
+        for hook in self._optimizer_load_state_dict_post_hooks.values():
+            hook(self)
+
+    def _adapted(self, p: Tensor, value: Any, key: str | None = None) -> Any:
+        """A saved value as part of the state of `p`: on its device and, if both are floating, of its type."""
+        if isinstance(value, Tensor):
+            if key == "step":
+                return float(value) if value.numel() == 1 else value
+            if p.is_floating_point() and value.is_floating_point():
+                return value.detach().to(p.device, p.dtype, copy=True)
+            return value.detach().to(p.device, copy=True)
+        if isinstance(value, dict):
+            return {k: self._adapted(p, v, k) for k, v in value.items()}
+        if isinstance(value, tuple | list):
+            return type(value)(self._adapted(p, v) for v in value)  # type: ignore[arg-type]
+        return float(value) if key == "step" and type(value) is int else deepcopy(value)
+
+    # -- hooks -------------------------------------------------------------------------------------------------------
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> _Handle:
+        """Calls ``hook(optimizer, args, kwargs)`` before each step; it may return new (args, kwargs)."""
+        return _Handle(self._optimizer_step_pre_hooks, hook)  # type: ignore[attr-defined]
+
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> _Handle:
+        """Calls ``hook(optimizer, args, kwargs)`` after each step."""
+        return _Handle(self._optimizer_step_post_hooks, hook)  # type: ignore[attr-defined]
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> _Handle:
+        """Calls ``hook(optimizer)`` before `state_dict`."""
+        return _Handle(self._optimizer_state_dict_pre_hooks, hook, prepend)  # type: ignore[attr-defined]
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> _Handle:
+        """Calls ``hook(optimizer, state_dict)`` after `state_dict`; what it returns, if not None, is given instead."""
+        return _Handle(self._optimizer_state_dict_post_hooks, hook, prepend)  # type: ignore[attr-defined]
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> _Handle:
+        """Calls ``hook(optimizer, state_dict)`` before loading; what it returns, if not None, is loaded instead."""
+        return _Handle(self._optimizer_load_state_dict_pre_hooks, hook, prepend)  # type: ignore[attr-defined]
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> _Handle:
+        """Calls ``hook(optimizer)`` after loading."""
+        return _Handle(self._optimizer_load_state_dict_post_hooks, hook, prepend)  # type: ignore[attr-defined]
+
+
+class FormulaOptimizer(Optimizer):
+    """An optimizer whose `_update` runs a formula for one parameter."""
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """One update of every parameter that has a gradient; `closure`, if given, computes the loss again first."""
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        states = self.state
+        update = self._update
+        for group in self.param_groups:
+            for p in group["params"]:
+                grad = p.grad
+                if grad is not None:
+                    state = states.get(p)
+                    if state is None:
+                        state = {}
+                        update(group, p, grad, state)
+                        if state:  # plain SGD has none
+                            states[p] = state
+                    else:
+                        update(group, p, grad, state)
+        return loss
+
+    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+
+def zeros_for(p: Tensor) -> Tensor:
+    """State of the parameter's shape, layout, type and device, at zero."""
+    with no_grad():
+        made: Tensor = ops.zeros_like(p)
+    return made.detach()
+
+
+def follow(p: Tensor, state: dict[str, Any]) -> None:
+    """Moves the state's tensors to the parameter's device, where the model has gone since the last step."""
+    with no_grad():
+        for key, value in state.items():
+            if isinstance(value, Tensor) and value.device != p.device:
+                state[key] = value.to(p.device)
+
+
+def write(formula: Pointwise, outs: tuple[Tensor, ...], ins: tuple[Tensor, ...], numbers: tuple[float, ...],
+          consts: tuple[tuple[str, Any], ...] = ()) -> None:
+    """Runs ``outs = formula(*outs, *ins, *numbers)`` in place as one kernel, outside the tape; complex numbers are
+    updated as pairs of real ones."""
+    if outs[0].is_complex():
+        outs = tuple(ops.view_as_real(t) for t in (o.detach() for o in outs))
+        ins = tuple(ops.view_as_real(t) for t in (i.detach() for i in ins))
+    formula.write(outs, (*outs, *ins), numbers, consts)
+
+
+def check_options(options: Iterable[tuple[str, Any, bool]]) -> None:
+    """Raises ValueError for the first of (name, value, whether it is valid) that is not valid."""
+    for name, value, valid in options:
+        if not valid:
+            raise ValueError(f"Invalid {name}: {value}")
