@@ -1,0 +1,227 @@
+"""`DataLoader`: batches of a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+from .. import dtypes, ops
+from .collate import default_collate, default_convert, pin
+from .dataset import Dataset, IterableDataset, Subset, TensorDataset
+from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
+from .workers import Pool
+
+T_co = TypeVar("T_co", covariant=True)
+
+_FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
+
+
+class _Endless(Sampler[None]):
+    """The "indices" of a stream."""
+
+    def __iter__(self) -> Iterator[None]:
+        while True:
+            yield None
+
+
+class DataLoader(Generic[T_co]):
+    """Iterates over a data set in batches.
+
+    Args:
+        dataset: a `Dataset` with `__getitem__`, or an `IterableDataset`.
+        batch_size: samples a batch; None gives single samples, not collated.
+        shuffle: a new random order each epoch. `sampler` or `batch_sampler` choose an order of one's own instead.
+        num_workers: threads that fetch ahead; 0 fetches when a batch is asked for. See `data.workers` for how they differ
+            from processes; `multiprocessing_context` is accepted and makes no difference.
+        collate_fn: from a list of samples to a batch; `default_collate` if None.
+        pin_memory: put batches into pinned memory, from which copies to a GPU are asynchronous, if there is a GPU.
+        drop_last: leave out a last batch that is too short.
+        timeout: seconds to wait for a worker's batch; 0 waits for ever.
+        worker_init_fn: called as ``worker_init_fn(worker_id)`` in each worker before it starts.
+        generator: for the random order.
+        prefetch_factor: batches each worker keeps ahead; 2 if None.
+        persistent_workers: keep the workers, and what they did to their data sets, after an epoch.
+        in_order: give batches in the sampler's order; they always are.
+
+    Raises ValueError for options that do not go together.
+    """
+
+    _initialized = False
+    _pool: Pool | None = None
+
+    def __init__(self, dataset: Dataset[T_co], batch_size: int | None = 1, shuffle: bool | None = None,
+                 sampler: Iterable[Any] | None = None, batch_sampler: Iterable[Any] | None = None, num_workers: int = 0,
+                 collate_fn: Callable[[Any], Any] | None = None, pin_memory: bool = False, drop_last: bool = False,
+                 timeout: float = 0, worker_init_fn: Callable[[int], Any] | None = None,
+                 multiprocessing_context: Any = None, generator: Any = None, *, prefetch_factor: int | None = None,
+                 persistent_workers: bool = False, pin_memory_device: str = "", in_order: bool = True) -> None:
+        if num_workers < 0:
+            raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")
+        if timeout < 0:
+            raise ValueError("timeout option should be non-negative")
+        if num_workers == 0 and prefetch_factor is not None:
+            raise ValueError("prefetch_factor option could only be specified in multiprocessing.let num_workers > 0 to enable "
+                             "multiprocessing, otherwise set prefetch_factor to None.")
+        if prefetch_factor is not None and prefetch_factor < 0:
+            raise ValueError("prefetch_factor option should be non-negative")
+        if persistent_workers and num_workers == 0:
+            raise ValueError("persistent_workers option needs num_workers > 0")
+        if multiprocessing_context is not None and num_workers == 0:
+            raise ValueError(f"multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
+                             f"num_workers={num_workers}")
+        self.dataset = dataset
+        self.num_workers = num_workers
+        self.prefetch_factor = 2 if num_workers > 0 and prefetch_factor is None else prefetch_factor
+        self.pin_memory = pin_memory
+        self.pin_memory_device = pin_memory_device
+        self.timeout = timeout
+        self.worker_init_fn = worker_init_fn
+        self.multiprocessing_context = multiprocessing_context
+        self.in_order = in_order
+        self._streams = isinstance(dataset, IterableDataset)
+        if self._streams:
+            if shuffle not in (False, None):
+                raise ValueError(f"DataLoader with IterableDataset: expected unspecified shuffle option, but got "
+                                 f"shuffle={shuffle}")
+            if sampler is not None:
+                raise ValueError(f"DataLoader with IterableDataset: expected unspecified sampler option, but got "
+                                 f"sampler={sampler}")
+            if batch_sampler is not None:
+                raise ValueError(f"DataLoader with IterableDataset: expected unspecified batch_sampler option, but got "
+                                 f"batch_sampler={batch_sampler}")
+        if sampler is not None and shuffle:
+            raise ValueError("sampler option is mutually exclusive with shuffle")
+        if batch_sampler is not None:
+            if batch_size != 1 or shuffle or sampler is not None or drop_last:
+                raise ValueError("batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last")
+            batch_size = None
+            drop_last = False
+        elif batch_size is None:
+            if drop_last:
+                raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
+        if sampler is None:
+            if self._streams:
+                sampler = _Endless()
+            elif shuffle:
+                sampler = RandomSampler(dataset, generator=generator)  # type: ignore[arg-type]
+            else:
+                sampler = SequentialSampler(dataset)  # type: ignore[arg-type]
+        if batch_size is not None and batch_sampler is None:
+            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        self.sampler = sampler
+        self.batch_sampler = batch_sampler
+        self.generator = generator
+        self.collate_fn: Callable[[Any], Any] = collate_fn if collate_fn is not None else (
+            default_collate if batch_sampler is not None else default_convert)
+        self.persistent_workers = persistent_workers
+        self._initialized = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._initialized and name in _FIXED:
+            raise ValueError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
+        super().__setattr__(name, value)
+
+    def __len__(self) -> int:
+        """Batches an epoch, as far as it is known."""
+        if not self._streams:
+            return len(self._index_sampler())
+        n = len(self.dataset)  # type: ignore[arg-type]
+        if self.batch_size is None:
+            return n
+        return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
+
+    def _index_sampler(self) -> Any:
+        return self.batch_sampler if self.batch_sampler is not None else self.sampler
+
+    # -- fetching ----------------------------------------------------------------------------------------------------
+
+    def _make_fetch(self, dataset: Any) -> Callable[[Any], Any]:
+        """A function from an entry of the sampler to a batch."""
+        collate = self.collate_fn
+        batched = self.batch_sampler is not None
+        if self._streams:
+            stream = iter(dataset)
+            if not batched:
+                return lambda _: collate(next(stream))
+            drop, size = self.drop_last, self.batch_size
+
+            def take(entries: Any) -> Any:
+                samples = []
+                for _ in entries:
+                    try:
+                        samples.append(next(stream))
+                    except StopIteration:
+                        break
+                if not samples or (drop and len(samples) < (size or 0)):
+                    raise StopIteration
+                return collate(samples)
+
+            return take
+        if not batched:
+            return lambda i: collate(dataset[i])
+        if collate is default_collate:
+            whole = gatherer(dataset)
+            if whole is not None:
+                return whole
+        fetch = getattr(dataset, "__getitems__", None)
+        if fetch is not None:
+            return lambda indices: collate(fetch(indices))
+        return lambda indices: collate([dataset[i] for i in indices])
+
+    def __iter__(self) -> Iterator[Any]:
+        entries = iter(self._index_sampler())
+        if self.num_workers == 0:
+            batches = self._here(entries)
+        else:
+            batches = self._from_workers(entries)
+        return self._pinned(batches) if self.pin_memory and _has_gpu() else batches
+
+    def _here(self, entries: Iterator[Any]) -> Iterator[Any]:
+        fetch = self._make_fetch(self.dataset)
+        for entry in entries:
+            try:
+                batch = fetch(entry)
+            except StopIteration:
+                if self._streams:
+                    return
+                raise RuntimeError("the data set's __getitem__ raised StopIteration") from None
+            yield batch
+
+    def _from_workers(self, entries: Iterator[Any]) -> Iterator[Any]:
+        pool = self._pool
+        if pool is None:
+            seed = int(ops.randint(0, 2**62, (), dtype=dtypes.int64, generator=self.generator))
+            pool = Pool(self.dataset, self._make_fetch, self.num_workers, seed, self.worker_init_fn)
+            if self.persistent_workers:
+                self._pool = pool
+        try:
+            yield from pool.batches(entries, max(self.prefetch_factor or 0, 1), self.timeout)
+        finally:
+            if not self.persistent_workers:
+                pool.stop()
+
+    @staticmethod
+    def _pinned(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            yield pin(batch)
+
+
+def gatherer(dataset: Any) -> Callable[[list[int]], Any] | None:
+    """For a `TensorDataset`, or a `Subset` of one, a function that gathers a batch by indexing each tensor once: the same
+    values as collating the samples, without making them. None for any other data set."""
+    if type(dataset) is TensorDataset:
+        return dataset._batch
+    if type(dataset) is Subset:
+        inner = gatherer(dataset.dataset)
+        if inner is not None:
+            places = dataset.indices
+            return lambda indices: inner([places[i] for i in indices])
+    return None
+
+
+def _has_gpu() -> bool:
+    from .. import cuda
+
+    return bool(cuda.is_available())
