@@ -7,6 +7,7 @@ gradients of any order are fused kernels too.
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, layout
@@ -27,6 +28,14 @@ if TYPE_CHECKING:
     from ..runtime.device import device
 
 _MOST_PLANS = 1 << 14
+_holes = count()
+
+
+def hole(d: dtype) -> Expr:
+    """A leaf like no other, to be replaced: derivations nest, so two of them must never share one."""
+    return E.make("hole", d, (), next(_holes))
+
+
 _all: list[Pointwise] = []
 
 
@@ -163,7 +172,8 @@ class Pointwise:
         outs = made if isinstance(made, tuple) else (made,)
         if store is None:
             # a half type computes in float32 and is rounded once, at the end
-            outs = tuple(E.cast(e, common) if e.dtype is compute and common is not compute else e for e in outs)
+            if self.promote != "none" and common is not compute:
+                outs = tuple(E.cast(e, common) if e.dtype is compute else e for e in outs)
         else:
             outs = tuple(E.cast(E.real(e) if e.dtype.is_complex and not d.is_complex else e, d)
                          for e, d in zip(outs, store, strict=True))
@@ -268,7 +278,7 @@ class Pointwise:
             found = self.grad(gs[0], *xs, out if out is not None else ys[0], *numbers, **consts)
             found = list(found) if isinstance(found, tuple) else [found]
         else:
-            leaves = [E.make("hole", x.dtype, (), ("leaf", i)) for i, x in enumerate(xs)]
+            leaves = [hole(x.dtype) for x in xs]
             made = self.formula(*leaves, *numbers, **consts)
             ys = made if isinstance(made, tuple) else (made,)
             got = derive.gradients(ys, gs, [x for x, n in zip(leaves, needs, strict=True) if n])
@@ -285,11 +295,10 @@ class Pointwise:
     def _derive(self, needs: tuple[bool, ...], given: tuple[bool, ...], consts: tuple[Any, ...]) -> Tape:
         f32 = dtypes.float32
         kw = dict(consts)
-        xs = [E.make("hole", f32, (), ("x", i)) for i in range(self.arity)]
-        count = _numbers_of(self, kw)
-        numbers = [E.make("hole", f32, (), ("n", i)) for i in range(count)]
-        gs = [E.make("hole", f32, (), ("g", i)) if here else None for i, here in enumerate(given)]
-        y = E.make("hole", f32, (), ("y", 0))
+        xs = [hole(f32) for _ in range(self.arity)]
+        numbers = [hole(f32) for _ in range(_numbers_of(self, kw))]
+        gs = [hole(f32) if here else None for here in given]
+        y = hole(f32)
         best: tuple[list[Expr | None], tuple[int, ...], bool] | None = None
         tries = (None,) if len(given) > 1 else (y,) if self.grad is not None else (None, y)
         for out in tries:
@@ -335,7 +344,7 @@ class _Derived:
         rest = list(args)
         gs = [rest.pop(0) if here else None for here in self.given]
         compute = args[0].dtype
-        xs: list[Expr] = [E.make("hole", compute, (), ("x", i)) for i in range(self.op.arity)]
+        xs: list[Expr] = [hole(compute) for _ in range(self.op.arity)]
         for i in self.saved:
             xs[i] = rest.pop(0)
         out = rest.pop(0) if self.out else None
