@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
@@ -101,6 +102,19 @@ def _machine() -> Any:
             cpu=chosen or llvm.get_host_cpu_name(), features="" if chosen else llvm.get_host_cpu_features().flatten(),
             opt=3, reloc="pic", codemodel="small", jit=True)
     return _target
+
+
+def is_x86() -> bool:
+    return platform.machine().lower() in ("x86_64", "amd64")
+
+
+def has_masks() -> bool:
+    """Whether the CPU compiled for has masked loads and stores of every element size (AVX-512 BW and VL)."""
+    if os.environ.get("FLAMBEAU_CPU"):
+        return os.environ["FLAMBEAU_CPU"] in ("x86-64-v4", "skylake-avx512", "icelake-server", "sapphirerapids", "znver4", "znver5")
+    import llvmlite.binding as llvm
+    features = llvm.get_host_cpu_features()
+    return is_x86() and bool(features.get("avx512bw")) and bool(features.get("avx512vl"))
 
 
 # The attributes of every function: 512-bit registers are to be used where the CPU has them, which LLVM avoids by default.

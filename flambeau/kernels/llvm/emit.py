@@ -83,6 +83,9 @@ class Module:
     """Functions, the outside functions they need, and shared helper functions, as one text."""
 
     def __init__(self) -> None:
+        from .compile import has_masks, is_x86
+        self.masks = has_masks()  # whether masked loads and stores of every type are single instructions
+        self.x86 = is_x86()
         self.declared: dict[str, str] = {}
         self.helpers: dict[str, str] = {}
         self.functions: list[str] = []
@@ -320,6 +323,11 @@ class Emitter:
         self.call(f"llvm.masked.scatter.{suffix(element, lanes)}.v{lanes}p0", "void", (vec(element, lanes), v),
                   (vec("ptr", lanes), where), ("i32 immarg", str(d.itemsize)),
                   (vec("i1", lanes), mask or splat("true", "i1", lanes)))
+
+    def fence_streams(self) -> None:
+        """Orders streaming stores before whatever follows (on x86 they are weakly ordered)."""
+        if self.module.x86:
+            self.call("llvm.x86.sse.sfence", "void")
 
     def from_memory(self, v: str, d: dtype, lanes: int) -> str:
         return self.op(f"icmp ne {vec('i8', lanes)} {v}, {splat('0', 'i8', lanes)}") if d is bool_ else v

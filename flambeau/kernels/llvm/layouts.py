@@ -1,0 +1,99 @@
+"""How a program's domain is walked: which axes merge, in which order, and what of it a kernel's code depends on.
+
+Code depends only on classes (is an inner stride 0, one element, or something else?); sizes and strides themselves are
+parameters.  So a kernel once compiled serves every shape of its kind.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+# What work costs, for deciding on threads: nanoseconds a byte, an operation and a transcendental function of an element.
+NS_BYTE, NS_OPERATION, NS_FUNCTION = 0.08, 0.03, 0.4
+PARALLEL_NS = 20_000.0  # below this, handing over costs more than it gains
+CHUNK_NS = 8_000.0
+FUNCTIONS = frozenset("""exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf
+ erfc lgamma pow atan2 hypot fmod rem floordiv truncdiv""".split())
+
+
+class Axis:
+    """One axis of the walk: its size, each operand's stride in bytes, and the domain's axis it is (None: merged)."""
+
+    __slots__ = ("size", "strides", "source")
+
+    def __init__(self, size: int, strides: tuple[int, ...], source: int | None) -> None:
+        self.size, self.strides, self.source = size, strides, source
+
+
+class Plan:
+    """One launch of generated code.
+
+    key: everything the code depends on besides the program; names: the code's functions; stages: (name, total, chunk);
+    params: the parameter block; workspace: bytes the launch needs; parallel: whether to use the threads.
+    """
+
+    __slots__ = ("key", "names", "stages", "params", "workspace", "parallel")
+
+    def __init__(self, key: tuple[Any, ...], names: tuple[str, ...], stages: list[tuple[str, int, int]],
+                 params: list[int], workspace: int = 0, parallel: bool = False) -> None:
+        self.key, self.names, self.stages, self.params = key, names, stages, params
+        self.workspace, self.parallel = workspace, parallel
+
+
+def walk_axes(domain: Sequence[int], strides: Sequence[Sequence[int]], itemsizes: Sequence[int],
+              fixed: Collection[int] = (), reorder: bool = True) -> list[Axis]:
+    """The axes to walk, outermost first: sizes of 1 dropped, sorted by the first operands' strides, merged where possible.
+
+    strides: for each operand over the domain, in elements; outputs first.
+    fixed: axes whose coordinate the program asks for; they are never merged.
+    reorder: False where the order of the elements matters.
+    """
+    axes = [Axis(size, tuple(s[d] * b for s, b in zip(strides, itemsizes)), d if d in fixed else None)
+            for d, size in enumerate(domain) if size != 1]
+    if reorder and len(axes) > 1:
+        # insertion sort: stable, and axes that no operand tells apart keep the domain's order
+        for k in range(1, len(axes)):
+            at = k
+            while at and _inside(axes[at - 1], axes[at]):
+                axes[at - 1], axes[at] = axes[at], axes[at - 1]
+                at -= 1
+    merged: list[Axis] = []
+    for a in axes:
+        last = merged[-1] if merged else None
+        if (last is not None and last.source is None and a.source is None
+                and all(o == a.size * i for o, i in zip(last.strides, a.strides))):
+            last.size, last.strides = last.size * a.size, a.strides
+        else:
+            merged.append(a)
+    return merged
+
+
+def _inside(outer: Axis, inner: Axis) -> bool:
+    """Whether `outer` should be walked inside `inner`: the first operand that steps along both decides."""
+    for a, b in zip(outer.strides, inner.strides):
+        if a and b and abs(a) != abs(b):
+            return abs(a) < abs(b)
+    return False
+
+
+def inner_classes(axes: Sequence[Axis], itemsizes: Sequence[int]) -> tuple[str, ...]:
+    """For each operand how it steps along the innermost axis: "0", "1" (to the neighbour) or "s" (anything else)."""
+    if not axes:
+        return ("1",) * len(itemsizes)
+    return tuple("0" if s == 0 else "1" if s == b else "s" for s, b in zip(axes[-1].strides, itemsizes))
+
+
+def cost(nbytes: int, elements: int, operations: Sequence[str]) -> float:
+    """Nanoseconds one thread takes, roughly."""
+    functions = sum(op in FUNCTIONS for op in operations)
+    return nbytes * NS_BYTE + elements * (len(operations) * NS_OPERATION + functions * NS_FUNCTION)
+
+
+def chunk_of(total: int, nanoseconds: float, multiple: int = 1) -> int:
+    """How many of `total` units make a chunk worth handing over; at most 512 chunks, whatever the number of threads."""
+    pieces = max(1, min(512, int(nanoseconds / CHUNK_NS)))
+    chunk = -(-total // pieces)
+    return min(-(-chunk // multiple) * multiple, max(total, 1))

@@ -1,0 +1,365 @@
+"""Maps: every output element from the input elements at its place.
+
+Kernels come in three forms.  "flat": one axis (everything merged); a unit is an element.  "rows": several axes; a unit
+is a stretch of the innermost one, the others are counted like an odometer.  "tiles" (see `tiles`): where an input's
+neighbours lie along another axis than the outputs'.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..expr import walk
+from ..programs import price, size_of
+from . import layouts, tiles
+from .layouts import Plan
+
+if TYPE_CHECKING:
+    from ..expr import Expr
+    from ..programs import Map
+    from .emit import Emitter
+
+NAME = "flambeau_map"
+HEAD = f"void @{NAME}(i64 %begin, i64 %end, ptr %args, ptr %block)"
+STREAM_BYTES = 16 << 20  # outputs from this size on go past the caches
+SEGMENT = 1 << 15  # the longest stretch of a row in one unit
+WORD_INNER, WORD_SEGMENTS, WORD_LENGTH, WORD_OUTER, WORD_STRIDES = 0, 1, 2, 3, 4
+
+
+# ------------------------------------------------------------------------------------------------------------ planning
+def plan(program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Plan:
+    """How `program` is launched over `domain`; the domain has elements."""
+    types = program.out_types + program.inputs
+    sizes = [d.itemsize for d in types]
+    coords = sorted({_axis(e.value, len(domain)) for e in walk(program.roots()) if e.op == "coord"})
+    ordered = any(t is not None for t in program.targets)
+    seen = [_walked(program, k) for k in range(len(types))]
+    stepping = tuple(tuple(s) if seen[k] else (0,) * len(domain) for k, s in enumerate(strides))
+    axes = layouts.walk_axes(domain, stepping, sizes, coords, reorder=not ordered)
+    elements = size_of(domain)
+    nbytes, _ = price(program, domain, stepping)
+    ns = layouts.cost(nbytes, elements, [e.op for e in walk(program.roots()) if e.args])
+    parallel = ns > layouts.PARALLEL_NS
+    where = tuple((d, next((k for k, a in enumerate(reversed(axes)) if a.source == d), None)) for d in coords)
+    if not ordered and not coords:
+        tiled = tiles.plan(program, axes, sizes, ns)
+        if tiled is not None:
+            return tiled
+    classes = layouts.inner_classes(axes, sizes)
+    key: tuple[Any, ...]
+    if len(axes) <= 1:
+        inner = axes[0].strides if axes else (0,) * len(types)
+        total = elements
+        streams = not ordered and any(c == "1" and elements * types[k].itemsize >= STREAM_BYTES
+                                      for k, c in enumerate(classes[:len(program.outs)]))
+        key = ("flat", classes, streams, where, len(domain))
+        params = [total, 1, total, 0, *inner]
+        chunk = layouts.chunk_of(total, ns, 64)
+    else:
+        outer = axes[-2::-1]
+        segments = -(-axes[-1].size // SEGMENT)
+        length = -(-axes[-1].size // segments)
+        total = elements // axes[-1].size * segments
+        key = ("row" if len(outer) == 1 else "rows", classes, False, where, len(domain))
+        params = [axes[-1].size, segments, length, len(outer), *axes[-1].strides]
+        for a in outer:
+            params.append(a.size)
+            params.extend(a.strides)
+        chunk = layouts.chunk_of(total, ns)
+    return Plan(key, (NAME,), [(NAME, total, total if ordered else chunk)], params, parallel=parallel)
+
+
+def _axis(value: int, rank: int) -> int:
+    return value + rank if value < 0 else value
+
+
+def _walked(program: Map, operand: int) -> bool:
+    """Whether the operand's own place moves with the domain (gathered inputs and targets are addressed by offsets)."""
+    outs = len(program.outs)
+    if operand < outs:
+        return program.targets[operand] is None
+    return any(e.op == "input" and e.value == operand - outs for e in walk(program.roots()))
+
+
+# ------------------------------------------------------------------------------------------------------------- writing
+def write(program: Map, key: tuple[Any, ...]) -> str:
+    """The IR text of the kernel for a plan's key."""
+    from .emit import Emitter, Module
+    module = Module()
+    if key[0] == "tiles":
+        tiles.write(program, key, module)
+        return module.text()
+    em = Emitter(module, HEAD)
+    kernel = _Kernel(em, program, key)
+    if key[0] == "flat":
+        kernel.flat()
+    else:
+        kernel.rows(odometer=key[0] == "rows")
+    em.line("ret void")
+    em.finish()
+    return module.text()
+
+
+def lanes_of(program: Any) -> int:
+    """How many elements fill a 512-bit register in the program's widest type."""
+    widest = max(e.dtype.itemsize for e in walk(program.roots()))
+    return 64 // max(1, min(widest, 8))
+
+
+class _Kernel:
+    def __init__(self, em: Emitter, program: Map, key: tuple[Any, ...]) -> None:
+        self.em, self.program = em, program
+        _, self.classes, self.streams, self.coords, self.rank = key
+        self.types = program.out_types + program.inputs
+        self.outs = len(program.outs)
+        self.ordered = any(t is not None for t in program.targets)
+        self.lanes = 1 if self.ordered else lanes_of(program)
+        nodes = sum(1 for e in walk(program.roots()) if e.args)
+        self.unroll = 1 if self.ordered or nodes > 40 else 2
+        self.pointers = [em.pointer("%args", k) for k in range(len(self.types))]
+        self.scalars = {}
+        for e in walk(program.roots()):
+            if e.op == "scalar":
+                self.scalars[e.value] = em.parameter(e.dtype, "%args", len(self.types) + e.value, self.lanes)
+
+    # the two walks ---------------------------------------------------------------------------------------------------
+    def flat(self) -> None:
+        em = self.em
+        steps = self._inner_strides()
+        if not self.streams:
+            self.span(self.pointers, steps, "%begin", "%end", {})
+            return
+        bits = "0"
+        for k in range(self.outs):
+            if self.classes[k] == "1":
+                first = em.at(self.pointers[k], em.mul("%begin", str(self.types[k].itemsize)))
+                address = em.op(f"ptrtoint ptr {first} to i64")
+                bits = address if bits == "0" else em.op(f"or i64 {bits}, {address}")
+        aligned = em.op(f"icmp eq i64 {em.op(f'and i64 {bits}, 63')}, 0")
+        yes, no, done = em.label("aligned"), em.label("anywhere"), em.label("joined")
+        em.branch(aligned, yes, no)
+        em.start(yes)
+        self.span(self.pointers, steps, "%begin", "%end", {}, streaming=True)
+        em.fence_streams()
+        em.jump(done)
+        em.start(no)
+        self.span(self.pointers, steps, "%begin", "%end", {})
+        em.jump(done)
+        em.start(done)
+
+    def rows(self, odometer: bool) -> None:
+        em, n = self.em, len(self.types)
+        steps = self._inner_strides()
+        inner, segments = em.word("%block", WORD_INNER), em.word("%block", WORD_SEGMENTS)
+        length, outer = em.word("%block", WORD_LENGTH), em.word("%block", WORD_OUTER)
+        tables = em.at("%block", str(8 * (WORD_STRIDES + n)))
+        row = em.op(f"sdiv i64 %begin, {segments}")
+        segment = em.sub("%begin", em.mul(row, segments))
+        if odometer:
+            counter = em.op(f"alloca i64, i64 {outer}, align 8", "a")
+            offsets = em.op(f"alloca [{n} x i64], align 8", "a")
+            self._set_odometer(counter, offsets, tables, outer, row)
+        else:
+            outer_steps = [em.word(tables, 1 + k) for k in range(n)]
+        with em.loop("%begin", "%end", carried=[("i64", row), ("i64", segment)]) as loop:
+            r, s = loop.vars
+            if odometer:
+                at = [em.at(p, em.word(offsets, k)) for k, p in enumerate(self.pointers)]
+                places = {k: em.word(counter, k - 1) for _, k in self.coords if k}
+            else:
+                at = [em.at(p, em.mul(r, outer_steps[k])) for k, p in enumerate(self.pointers)]
+                places = {k: r for _, k in self.coords if k}
+            first = em.mul(s, length)
+            self.span(at, steps, first, em.smaller(em.add(first, length), inner), places)
+            following = em.add(s, "1")
+            ends = em.op(f"icmp eq i64 {following}, {segments}")
+            if odometer:
+                with em.only_if(ends):
+                    self._advance(counter, offsets, tables, outer)
+            loop.next = [em.add(r, em.op(f"zext i1 {ends} to i64")),
+                         em.op(f"select i1 {ends}, i64 0, i64 {following}")]
+
+    def _inner_strides(self) -> list[str]:
+        em = self.em
+        return [{"0": "0", "1": str(d.itemsize)}.get(c) or em.word("%block", WORD_STRIDES + k)
+                for k, (c, d) in enumerate(zip(self.classes, self.types, strict=True))]
+
+    def _set_odometer(self, counter: str, offsets: str, tables: str, outer: str, row: str) -> None:
+        em, n = self.em, len(self.types)
+        starts = [("i64", "0")] * n
+        with em.loop("0", outer, carried=[("i64", row), *starts]) as loop:
+            table = em.at(tables, em.mul(loop.i, str(8 * (n + 1))))
+            size = em.word(table, 0)
+            rest = em.op(f"sdiv i64 {loop.vars[0]}, {size}")
+            digit = em.sub(loop.vars[0], em.mul(rest, size))
+            em.line(f"store i64 {digit}, ptr {em.at(counter, em.mul(loop.i, '8'))}, align 8")
+            loop.next = [rest] + [em.add(loop.vars[1 + k], em.mul(digit, em.word(table, 1 + k))) for k in range(n)]
+        for k in range(n):
+            em.line(f"store i64 {loop.vars[1 + k]}, ptr {em.at(offsets, str(8 * k))}, align 8")
+
+    def _advance(self, counter: str, offsets: str, tables: str, outer: str) -> None:
+        """Counts one row on: the first digit that does not overflow ends it."""
+        em, n = self.em, len(self.types)
+        test, turn, over, done = em.label("digit"), em.label("turn"), em.label("over"), em.label("counted")
+        before = em.current
+        em.jump(test)
+        em.start(test)
+        at = len(em.lines)
+        d = em.fresh("d")
+        em.lines.append("")
+        more = em.op(f"icmp slt i64 {d}, {outer}")
+        em.branch(more, turn, done)
+        em.start(turn)
+        table = em.at(tables, em.mul(d, str(8 * (n + 1))))
+        size, cell = em.word(table, 0), em.at(counter, em.mul(d, "8"))
+        digit = em.add(em.op(f"load i64, ptr {cell}, align 8"), "1")
+        full = em.op(f"icmp eq i64 {digit}, {size}")
+        kept = em.op(f"select i1 {full}, i64 0, i64 {digit}")
+        em.line(f"store i64 {kept}, ptr {cell}, align 8")
+        # one step on, or all the way back
+        back = em.op(f"sub i64 1, {size}")
+        times = em.op(f"select i1 {full}, i64 {back}, i64 1")
+        for k in range(n):
+            if self.classes[k] == "0" and not self._moves(k):
+                continue
+            place = em.at(offsets, str(8 * k))
+            moved = em.add(em.op(f"load i64, ptr {place}, align 8"), em.mul(times, em.word(table, 1 + k)))
+            em.line(f"store i64 {moved}, ptr {place}, align 8")
+        em.branch(full, over, done)
+        em.start(over)
+        following = em.add(d, "1")
+        em.jump(test)
+        em.lines[at] = f"  {d} = phi i64 [ 0, %{before} ], [ {following}, %{over} ]"
+        em.start(done)
+
+    def _moves(self, operand: int) -> bool:
+        return _walked(self.program, operand)
+
+    # one stretch of the innermost axis -------------------------------------------------------------------------------
+    def span(self, at: list[str], steps: list[str], begin: str, end: str, places: dict[int, str],
+             streaming: bool = False) -> None:
+        """Elements begin..end of the row that starts at the addresses `at`; places: the outer axes' coordinates."""
+        em, lanes = self.em, self.lanes
+        known = self._invariants(at, steps, places, lanes)
+        if lanes == 1:
+            with em.loop(begin, end) as loop:
+                self.element(at, steps, loop.i, places, 1, dict(known), None, False)
+            return
+        block = lanes * self.unroll
+        count = em.sub(end, begin)
+        main = em.add(begin, em.op(f"and i64 {count}, {-block}"))
+        with em.loop(begin, main, str(block)) as loop:
+            self.unrolled(at, steps, loop.i, places, known, streaming)
+        if em.module.masks:
+            with em.loop(main, end, str(lanes)) as loop:
+                mask = em.first_lanes(em.sub(end, loop.i), lanes)
+                self.element(at, steps, loop.i, places, lanes, dict(known), mask, False)
+            return
+        single = {e: v for e, v in self._invariants(at, steps, places, 1).items()}
+        with em.loop(main, end) as loop:
+            self.element(at, steps, loop.i, places, 1, single, None, False)
+
+    def unrolled(self, at: list[str], steps: list[str], i: str, places: dict[int, str], known: dict[Expr, str],
+                 streaming: bool) -> None:
+        """Several vectors at once: all are computed before any is stored, so that their work overlaps."""
+        em, pending = self.em, []
+        for k in range(self.unroll):
+            here = em.add(i, str(k * self.lanes)) if k else i
+            pending.append((here, self.values(at, steps, here, places, self.lanes, dict(known), None)))
+        for here, values in pending:
+            self.put(at, steps, here, values, self.lanes, None, streaming)
+
+    def element(self, at: list[str], steps: list[str], i: str, places: dict[int, str], lanes: int,
+                known: dict[Expr, str], mask: str | None, streaming: bool) -> None:
+        self.put(at, steps, i, self.values(at, steps, i, places, lanes, known, mask), lanes, mask, streaming)
+
+    def values(self, at: list[str], steps: list[str], i: str, places: dict[int, str], lanes: int,
+               known: dict[Expr, str], mask: str | None) -> list[str]:
+        from .lower import lower
+        return lower(self.em, self.program.roots(), lanes,
+                     lambda e, args: self.leaf(e, args, at, steps, i, places, lanes, mask), known)
+
+    def leaf(self, e: Expr, args: list[str], at: list[str], steps: list[str], i: str, places: dict[int, str], lanes: int,
+             mask: str | None) -> str:
+        em = self.em
+        if e.op == "input":
+            k = self.outs + e.value
+            if self.classes[k] == "0":
+                return em.broadcast(em.load(e.dtype, 1, at[k]), _base(e), lanes)
+            if self.classes[k] == "1":
+                return em.load(e.dtype, lanes, em.at(at[k], em.mul(i, steps[k])), mask)
+            here = em.at(at[k], em.mul(i, steps[k]))
+            return em.load_each(e.dtype, lanes, here, em.ramp("0", lanes, steps[k]), mask)
+        if e.op == "scalar":
+            value = self.scalars[e.value]
+            return value if lanes == self.lanes else em.parameter(e.dtype, "%args", len(self.types) + e.value, lanes)
+        if e.op == "coord":
+            place = dict(self.coords)[_axis(e.value, self.rank)]
+            if place is None:
+                return em.broadcast("0", "i64", lanes)
+            return em.ramp(i, lanes) if place == 0 else em.broadcast(places[place], "i64", lanes)
+        if e.op == "gather":
+            return em.load_each(e.dtype, lanes, self.pointers[self.outs + e.value], self._bytes(args[0], e, lanes), mask)
+        raise ValueError(f"a map has no {e.op}")
+
+    def _bytes(self, offset: str, e: Expr, lanes: int) -> str:
+        from .emit import splat, vec
+        return self.em.op(f"mul {vec('i64', lanes)} {offset}, {splat(str(e.dtype.itemsize), 'i64', lanes)}")
+
+    def put(self, at: list[str], steps: list[str], i: str, values: list[str], lanes: int, mask: str | None,
+            streaming: bool) -> None:
+        em, offsets = self.em, iter(values[self.outs:])
+        for k, e in enumerate(self.program.outs):
+            target = self.program.targets[k]
+            if target is not None:
+                self.scatter(e, target[0], self.pointers[k], self._bytes(next(offsets), e, 1), values[k])
+                continue
+            here = em.at(at[k], em.mul(i, steps[k]))
+            if self.classes[k] == "1":
+                em.store(e.dtype, lanes, values[k], here, mask, streaming)
+            else:
+                em.store_each(e.dtype, lanes, values[k], here, em.ramp("0", lanes, steps[k]), mask)
+
+    def scatter(self, e: Expr, mode: str, pointer: str, offset: str, value: str) -> None:
+        em = self.em
+        here = em.at(pointer, offset)
+        if mode != "set":
+            from .lower import apply
+            op = {"max": "maximum", "min": "minimum"}.get(mode, mode)
+            value = apply(em, op, e.dtype, 1, [em.load(e.dtype, 1, here), value])
+        em.store(e.dtype, 1, value, here)
+
+    def _invariants(self, at: list[str], steps: list[str], places: dict[int, str], lanes: int) -> dict[Expr, str]:
+        """Values that do not change along the row, made before its loop."""
+        fixed: set[Expr] = set()
+        needed: list[Expr] = []
+        for e in walk(self.program.roots()):
+            if e.op == "coord":
+                place = dict(self.coords)[_axis(e.value, self.rank)]
+                still = place is None or place > 0
+            elif e.op == "input":
+                still = self.classes[self.outs + e.value] == "0" and not self._written(e.value)
+            elif e.op == "gather":
+                still = False
+            else:
+                still = all(a in fixed for a in e.args)
+            if still:
+                fixed.add(e)
+                needed.append(e)
+        known: dict[Expr, str] = {}
+        if needed:
+            from .lower import lower
+            lower(self.em, tuple(needed), lanes,
+                  lambda e, args: self.leaf(e, args, at, steps, "0", places, lanes, None), known)
+        return known
+
+    def _written(self, operand: int) -> bool:
+        # with targets an input may be the very memory that is being written
+        return self.ordered
+
+
+def _base(e: Expr) -> str:
+    from .emit import base
+    return base(e.dtype)
+
+
