@@ -53,7 +53,8 @@ class TensorDataset(Dataset[Any]):
 
     def _batch(self, indices: list[int]) -> list[Any]:
         """What collating the samples at `indices` would give, by one gather a tensor."""
-        chosen = ops.tensor(indices, dtype=dtypes.int64)
+        n = len(self)
+        chosen = ops.tensor([int(i) if i >= 0 else n + int(i) for i in indices], dtype=dtypes.int64)
         return [t.index_select(0, chosen.to(t.device)) for t in self.tensors]
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from .. import dtypes, ops
@@ -137,38 +139,10 @@ class DataLoader(Generic[T_co]):
 
     # -- fetching ----------------------------------------------------------------------------------------------------
 
-    def _make_fetch(self, dataset: Any) -> Callable[[Any], Any]:
-        """A function from an entry of the sampler to a batch."""
-        collate = self.collate_fn
-        batched = self.batch_sampler is not None
-        if self._streams:
-            stream = iter(dataset)
-            if not batched:
-                return lambda _: collate(next(stream))
-            drop, size = self.drop_last, self.batch_size
-
-            def take(entries: Any) -> Any:
-                samples = []
-                for _ in entries:
-                    try:
-                        samples.append(next(stream))
-                    except StopIteration:
-                        break
-                if not samples or (drop and len(samples) < (size or 0)):
-                    raise StopIteration
-                return collate(samples)
-
-            return take
-        if not batched:
-            return lambda i: collate(dataset[i])
-        if collate is default_collate:
-            whole = gatherer(dataset)
-            if whole is not None:
-                return whole
-        fetch = getattr(dataset, "__getitems__", None)
-        if fetch is not None:
-            return lambda indices: collate(fetch(indices))
-        return lambda indices: collate([dataset[i] for i in indices])
+    def _make_fetch(self) -> Callable[[Any], Callable[[Any], Any]]:
+        """From a data set to its fetching function. It holds on to no loader: workers must not keep theirs alive."""
+        return functools.partial(fetcher, collate=self.collate_fn, batched=self.batch_sampler is not None,
+                                 least=(self.batch_size or 0) if self._streams and self.drop_last else 1)
 
     def __iter__(self) -> Iterator[Any]:
         entries = iter(self._index_sampler())
@@ -179,7 +153,7 @@ class DataLoader(Generic[T_co]):
         return self._pinned(batches) if self.pin_memory and _has_gpu() else batches
 
     def _here(self, entries: Iterator[Any]) -> Iterator[Any]:
-        fetch = self._make_fetch(self.dataset)
+        fetch = self._make_fetch()(self.dataset)
         for entry in entries:
             try:
                 batch = fetch(entry)
@@ -193,7 +167,7 @@ class DataLoader(Generic[T_co]):
         pool = self._pool
         if pool is None:
             seed = int(ops.randint(0, 2**62, (), dtype=dtypes.int64, generator=self.generator))
-            pool = Pool(self.dataset, self._make_fetch, self.num_workers, seed, self.worker_init_fn)
+            pool = Pool(self.dataset, self._make_fetch(), self.num_workers, seed, self.worker_init_fn)
             if self.persistent_workers:
                 self._pool = pool
         try:
@@ -206,6 +180,33 @@ class DataLoader(Generic[T_co]):
     def _pinned(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             yield pin(batch)
+
+
+def fetcher(dataset: Any, collate: Callable[[Any], Any], batched: bool, least: int) -> Callable[[Any], Any]:
+    """A function from an entry of the sampler to a batch. Of a stream, it raises StopIteration when fewer than `least`
+    samples are left."""
+    if isinstance(dataset, IterableDataset):
+        stream = iter(dataset)
+        if not batched:
+            return lambda _: collate(next(stream))
+
+        def take(entries: Any) -> Any:
+            samples = list(islice(stream, len(entries)))
+            if len(samples) < least:
+                raise StopIteration
+            return collate(samples)
+
+        return take
+    if not batched:
+        return lambda i: collate(dataset[i])
+    if collate is default_collate:
+        whole = gatherer(dataset)
+        if whole is not None:
+            return whole
+    fetch = getattr(dataset, "__getitems__", None)
+    if fetch is not None:
+        return lambda indices: collate(fetch(indices))
+    return lambda indices: collate([dataset[i] for i in indices])
 
 
 def gatherer(dataset: Any) -> Callable[[list[int]], Any] | None:

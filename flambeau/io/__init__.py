@@ -1,0 +1,8 @@
+"""Saving and loading: `save`, `load`, and the safetensors format by itself."""
+
+from __future__ import annotations
+
+from .checkpoint import load, save
+from .safetensors import load_file, save_file
+
+__all__ = ["load", "load_file", "save", "save_file"]
