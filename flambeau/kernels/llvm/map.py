@@ -52,7 +52,7 @@ def plan(program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], 
         total = elements
         streams = not ordered and any(c == "1" and elements * types[k].itemsize >= STREAM_BYTES
                                       for k, c in enumerate(classes[:len(program.outs)]))
-        key = ("flat", classes, streams, where, len(domain))
+        key = ("flat", classes, streams, where, len(domain) if coords else 0)
         params = [total, 1, total, 0, *inner]
         chunk = layouts.chunk_of(total, ns, 64)
     else:
@@ -60,7 +60,7 @@ def plan(program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], 
         segments = -(-axes[-1].size // SEGMENT)
         length = -(-axes[-1].size // segments)
         total = elements // axes[-1].size * segments
-        key = ("row" if len(outer) == 1 else "rows", classes, False, where, len(domain))
+        key = ("row" if len(outer) == 1 else "rows", classes, False, where, len(domain) if coords else 0)
         params = [axes[-1].size, segments, length, len(outer), *axes[-1].strides]
         for a in outer:
             params.append(a.size)
