@@ -120,7 +120,14 @@ def to_output(node: Node, g: Any) -> Any:
     return ((node[SAVED], g),)
 
 
-to_output.keeps = True  # type: ignore[attr-defined]  # its SAVED is a place, not data: it may run twice
+# backward functions whose SAVED holds no tensors: their nodes may run again without retain_graph
+reusable: set[Any] = {to_output}
+
+
+def keeps_nothing(f: Any) -> Any:
+    """Marks a backward function that saves shapes and numbers only."""
+    reusable.add(f)
+    return f
 
 
 class _Anomaly:
@@ -215,7 +222,7 @@ def _run(roots: Sequence[Node], grads: Sequence[Any], retain: bool, create: bool
         else:
             gs = node[2](node, g)
         g = None
-        if not retain and node[4] is not None and node[2] is not to_output:
+        if not retain and node[4] is not None and node[2] not in reusable:
             node[4] = None
             node[2] = freed
         for k, e in enumerate(edges):

@@ -18,7 +18,7 @@ from ..kernels import expr as E
 from ..kernels.expr import Expr
 from ..kernels.programs import Map
 from ..runtime import door
-from ..tensor import Meta, Tensor, alias, meta, new, on_forget
+from ..tensor import Meta, Storage, Tensor, alias, meta, new, on_forget, storage
 from . import checks
 
 if TYPE_CHECKING:
@@ -61,6 +61,15 @@ class Tape:
     def __init__(self, op: Pointwise | None, grads: tuple[Any, ...], saved: tuple[int, ...], save_out: bool,
                  given: tuple[int, ...]) -> None:
         self.op, self.grads, self.saved, self.save_out, self.given = op, grads, saved, save_out, given
+
+
+class Info:
+    """The part of a tape node that every call on the same layouts shares."""
+
+    __slots__ = ("op", "tape", "metas", "consts", "grad_name")
+
+    def __init__(self, op: Pointwise, t: Tape, metas: tuple[Meta | None, ...], consts: tuple[Any, ...]) -> None:
+        self.op, self.tape, self.metas, self.consts, self.grad_name = op, t, metas, consts, op.grad_name
 
 
 class Pointwise:
@@ -248,18 +257,21 @@ class Pointwise:
         out = outs[0]
         if out.m.dtype.kind not in "fc":
             return
-        t = self.tape(needs, (True,), consts)
+        info = self._info(needs, tuple([x.m if isinstance(x, Tensor) else None for x in operands]), consts)
+        t = info.tape
         kept = tuple([operands[i] for i in t.saved])
         versions = tuple([x.s.v if isinstance(x, Tensor) else 0 for x in kept])
         if version is not None:  # in place: the operand was saved as it was before the write
             versions = tuple(version if isinstance(x, Tensor) and x.s is out.s and x.p == out.p else v
                              for x, v in zip(kept, versions, strict=True))
         saved_out = (alias(out, out.m, out.p), out.s.v) if t.save_out else None
-        out.n = [tape.next_seq(), None, _backward, tuple([x.n if isinstance(x, Tensor) else None for x in operands]),
-                 (self, t, kept, versions, saved_out, tuple([x.m if isinstance(x, Tensor) else None for x in operands]),
-                  numbers, consts), None]
+        out.n = [tape.next_seq(), None, _backward if kept or saved_out else _backward_linear, tuple([x.n if isinstance(x, Tensor) else None for x in operands]),
+                 (info, kept, versions, saved_out, numbers), None]
         if tape.anomaly.on:
             tape.anomaly.note(out.n)
+
+    def _info(self, needs: tuple[bool, ...], metas: tuple[Meta | None, ...], consts: tuple[Any, ...]) -> Info:
+        return Info(self, self.tape(needs, (True,), consts), metas, consts)
 
     def tape(self, needs: tuple[bool, ...], given: tuple[bool, ...], consts: tuple[Any, ...]) -> Tape:
         """How to differentiate for the operands in `needs`, from the gradients of the outputs in `given`."""
@@ -388,8 +400,9 @@ def saved_tensor(x: Any, version: int, node: tape.Node) -> Any:
     return x
 
 
-def _backward(node: tape.Node, g: Tensor) -> tuple[Tensor | None, ...]:
-    op, t, kept, versions, out, metas, numbers, consts = node[4]
+def _backward(node: tape.Node, g: Tensor) -> list[Tensor | None]:
+    info, kept, versions, out, numbers = node[4]
+    t = info.tape
     made: Any = ()
     if t.op is not None:
         args = [g]
@@ -406,11 +419,23 @@ def _backward(node: tape.Node, g: Tensor) -> tuple[Tensor | None, ...]:
                 y = alias(y, y.m, y.p)
                 y.n = node
             args.append(y)
-        made = t.op(tuple(args), numbers, consts)
+        made = t.op(tuple(args), numbers, info.consts)
         if type(made) is Tensor:
             made = (made,)
-    return tuple([None if gr is None or m is None else
-                  fit(g if gr == "same" else made[gr], m) for gr, m in zip(t.grads, metas, strict=True)])
+    found = []
+    for gr, m in zip(t.grads, info.metas):  # noqa: B905 (equal lengths by construction; this is the hot path)
+        if gr is None or m is None:
+            found.append(None)
+        else:
+            x = g if gr == "same" else made[gr]
+            found.append(x if x.m is m else fit(x, m))
+    return found
+
+
+@tape.keeps_nothing
+def _backward_linear(node: tape.Node, g: Tensor) -> list[Tensor | None]:
+    """`_backward` of a formula whose gradient needs no operand."""
+    return _backward(node, g)
 
 
 def _backward_many(node: tape.Node, gs: list[Tensor | None]) -> list[Tensor | None]:
@@ -473,20 +498,45 @@ on_forget(forget)
 door.on_change(forget)
 
 
+def _how_saved(t: Tape) -> int:
+    """Which operands a two-operand tape keeps: 0 none, 1 the first, 2 the second, 3 both; -1 for anything else."""
+    if t.save_out:
+        return -1
+    return {(): 0, (0,): 1, (1,): 2, (0, 1): 3}.get(t.saved, -1)
+
+
 def fast_binary(op: Pointwise, general: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """The two-operand call with nothing in its way: a plan looked up by two identities, one allocation, one launch."""
     plans: dict[Any, dict[Any, Any]] = {}
     _fast_caches.append(plans.clear)
-    from ..tensor import Storage, storage
     make = object.__new__
     grad_on = _grad.get
     record = op._record
+    next_seq = tape.next_seq
+    anomaly = tape.anomaly
+
+    def taped(a: Any, b: Any, r: Tensor, na: Any, nb: Any, infos: list[Any]) -> None:
+        which = (na is not None) + 2 * (nb is not None)
+        found = infos[which]
+        if found is None:
+            info = op._info((na is not None, nb is not None), (a.m, b.m), ())
+            found = infos[which] = (info, _how_saved(info.tape) if r.m.dtype.kind in "fc" else -1)
+        info, saves = found
+        if saves < 0 or anomaly.on:
+            record((a, b), (), (), [r])
+        elif saves == 3:
+            r.n = [next_seq(), None, _backward, (na, nb), (info, (a, b), (a.s.v, b.s.v), None, ()), None]
+        elif saves == 0:
+            r.n = [next_seq(), None, _backward_linear, (na, nb), (info, (), (), None, ()), None]
+        else:
+            x = a if saves == 1 else b
+            r.n = [next_seq(), None, _backward, (na, nb), (info, (x,), (x.s.v,), None, ()), None]
 
     def call(a: Any, b: Any) -> Any:
         kind = type(b)
         number = kind is float or kind is int
         try:
-            om, sizes, launch = plans[a.m][kind if number else b.m]
+            om, sizes, launch, infos = plans[a.m][kind if number else b.m]
         except (KeyError, AttributeError):
             return first(a, b)
         if sizes is not None:
@@ -503,22 +553,21 @@ def fast_binary(op: Pointwise, general: Callable[[Any, Any], Any]) -> Callable[[
             p = s.p
         if number:
             launch(p, a.p, b if kind is float else float(b))
-            r = make(Tensor)
-            r.m = om
-            r.s = s
-            r.p = p
-            r.n = None
-            if a.n is not None and grad_on():
-                record((a, b), (), (), [r])
-            return r
-        launch(p, a.p, b.p)
+        else:
+            launch(p, a.p, b.p)
         r = make(Tensor)
         r.m = om
         r.s = s
         r.p = p
         r.n = None
-        if (a.n is not None or b.n is not None) and grad_on():
-            record((a, b), (), (), [r])
+        na = a.n
+        if number:
+            if na is not None and grad_on():
+                record((a, b), (), (), [r])
+            return r
+        nb = b.n
+        if (na is not None or nb is not None) and grad_on():
+            taped(a, b, r, na, nb, infos)
         return r
 
     def first(a: Any, b: Any) -> Any:
@@ -528,6 +577,61 @@ def fast_binary(op: Pointwise, general: Callable[[Any, Any], Any]) -> Callable[[
             plan = op.plans.get((a.m, key, ()))
             # numbers reach a float computation as floats; the others go the general way
             if plan is not None and (isinstance(b, Tensor) or (key in (float, int) and plan.convert == (float,))):
-                plans.setdefault(a.m, {})[key] = (plan.outs[0], plan.outs[0].sizes, plan.launch)
+                plans.setdefault(a.m, {})[key] = (plan.outs[0], plan.outs[0].sizes, plan.launch, [None] * 4)
+        return result
+    return call
+
+
+def fast_unary(op: Pointwise, general: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The one-operand call, in the same way."""
+    plans: dict[Any, Any] = {}
+    _fast_caches.append(plans.clear)
+    make = object.__new__
+    grad_on = _grad.get
+    next_seq = tape.next_seq
+    anomaly = tape.anomaly
+
+    def call(a: Any) -> Any:
+        try:
+            om, sizes, launch, infos = plans[a.m]
+        except (KeyError, AttributeError):
+            return first(a)
+        if sizes is not None:
+            s = Storage()
+            s.v = 0
+            s.m = om
+            free = s.free = sizes.free
+            try:
+                p = s.p = free.pop()
+            except IndexError:
+                p = s.p = sizes.grow()
+        else:
+            s = storage(om)
+            p = s.p
+        launch(p, a.p)
+        r = make(Tensor)
+        r.m = om
+        r.s = s
+        r.p = p
+        r.n = None
+        na = a.n
+        if na is not None and grad_on() and om.dtype.kind in "fc":
+            info = infos[0]
+            if info is None:
+                info = infos[0] = op._info((True,), (a.m,), ())
+            t = info.tape
+            kept, versions = ((a,), (a.s.v,)) if t.saved else ((), ())
+            r.n = [next_seq(), None, _backward, (na,),
+                   (info, kept, versions, (alias(r, om, p), 0) if t.save_out else None, ()), None]
+            if anomaly.on:
+                anomaly.note(r.n)
+        return r
+
+    def first(a: Any) -> Any:
+        result = general(a)
+        if isinstance(a, Tensor) and type(result) is Tensor:
+            plan = op.plans.get((a.m, ()))
+            if plan is not None:
+                plans[a.m] = (plan.outs[0], plan.outs[0].sizes, plan.launch, [None])
         return result
     return call

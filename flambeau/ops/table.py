@@ -13,7 +13,7 @@ from .. import dtypes
 from ..autograd.mode import _grad
 from ..kernels.expr import Expr
 from ..tensor import Tensor
-from .elementwise import Pointwise, _type_name, fast_binary
+from .elementwise import Pointwise, _type_name, fast_binary, fast_unary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -256,10 +256,10 @@ def _forms(made: Pointwise, name: str, names: tuple[str, ...], params: tuple[Any
         return made.inplace(operands[0], operands, numbers, consts)
 
     if len(names) == 1 and not params and not flag:
+        quick = fast_unary(made, general)
+
         def unary(input: Any, *, out: Any = None) -> Any:  # noqa: A002 (PyTorch's name)
-            if out is not None:
-                return with_out(out, (input,), {})
-            return made((input,)) if type(input) is Tensor else general(input)
+            return quick(input) if out is None else with_out(out, (input,), {})
         return unary, inplace
     if len(names) == 2 and not params and not flag:
         fast = fast_binary(made, general)

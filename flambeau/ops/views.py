@@ -42,6 +42,7 @@ def placed(t: Tensor, shape: Sequence[int], strides: tuple[int, ...], p: int, re
     return view_of(t, shape, strides, p, _put_back, (t.m, region), name)
 
 
+@tape.keeps_nothing
 def _put_back(node: Any, g: Tensor) -> Any:
     m, region = node[tape.SAVED]
     return (put(g, m.shape, region),)
@@ -93,6 +94,7 @@ def sizes_of(name: str, sizes: tuple[Any, ...]) -> tuple[int, ...]:
     return tuple(out)
 
 
+@tape.keeps_nothing
 def _reshape_back(node: Any, g: Tensor) -> Any:
     return (reshape(g, node[tape.SAVED]),)
 
@@ -153,6 +155,7 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:  # noqa: A002
     return tape.record(out, _reshape_back, (dense,), dense.m.shape, "UnsafeViewBackward0")
 
 
+@tape.keeps_nothing
 def _permute_back(node: Any, g: Tensor) -> Any:
     return (permute(g, node[tape.SAVED]),)
 
@@ -174,6 +177,7 @@ def permute(input: Tensor, *dims: Any) -> Tensor:  # noqa: A002
                    "PermuteBackward0")
 
 
+@tape.keeps_nothing
 def _transpose_back(node: Any, g: Tensor) -> Any:
     return (transpose(g, *node[tape.SAVED]),)
 
@@ -199,6 +203,7 @@ def t(input: Tensor) -> Tensor:  # noqa: A002
         input, input.m.shape, input.m.strides, input.p, _transpose_back, (0, 0), "TBackward0")
 
 
+@tape.keeps_nothing
 def _expand_back(node: Any, g: Tensor) -> Any:
     from .reductions import sum_to
     return (sum_to(g, node[tape.SAVED]),)
@@ -324,6 +329,7 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     return view_of(input, size, stride, input.s.p + offset * item, _strided_back, (m, size, stride, here), "AsStridedBackward0")
 
 
+@tape.keeps_nothing
 def _strided_back(node: Any, g: Tensor) -> Any:
     """The general case: every element of the input gets the sum of what arrived at its place in memory, shared equally
     between the input's own elements at that place."""
