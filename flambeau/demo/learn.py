@@ -12,7 +12,7 @@ import flambeau as torch
 
 nn = torch.nn
 BATCH = 32
-EPOCHS = 12
+EPOCHS = 10
 LEARNING_RATE = 0.01
 
 
@@ -58,16 +58,19 @@ class Learner:
         self.optimizer = torch.optim.SGD(
             self.net.parameters(), lr=LEARNING_RATE, momentum=0.9, nesterov=True, weight_decay=5e-4
         )
-        self.batches = -(-len(images) // BATCH)
+        self.batches = len(images) // BATCH
         self.schedule = torch.optim.lr_scheduler.OneCycleLR(
-            self.optimizer, max_lr=10 * LEARNING_RATE, total_steps=epochs * self.batches
+            self.optimizer, max_lr=5 * LEARNING_RATE, total_steps=epochs * self.batches
         )
 
     def steps(self) -> Iterator[torch.Tensor]:
-        """One pass over the data in a random order; gives each batch's loss, still on the device."""
+        """One pass over the data in a random order; gives each batch's loss, still on the device.
+
+        The two images left over are another two each time: a batch so small would upset the batch norms.
+        """
         self.net.train()
         order = torch.randperm(len(self.images)).to(self.images.device)
-        for start in range(0, len(order), BATCH):
+        for start in range(0, self.batches * BATCH, BATCH):
             chosen = order[start : start + BATCH]
             self.optimizer.zero_grad()
             loss = self.loss(self.net(self.images[chosen]), self.labels[chosen])
