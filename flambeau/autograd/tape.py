@@ -210,9 +210,9 @@ def _run(roots: Sequence[Node], grads: Sequence[Any], retain: bool, create: bool
         g = pending.pop(i)
         extra = node[5]
         if extra is not None:
-            g = _with_extra(node, extra, g, create, capture)
-            if g is None:
-                continue
+            g = _with_extra(extra, g, create, capture)
+        if capture is not None and i in capture.wanted and type(g) is not list:
+            capture.got[i] = g
         edges = node[3]
         if capture is not None and i in capture.wanted and not (needed is not None and any(
                 e is not None and id(e) in needed for e in edges)):
@@ -245,6 +245,10 @@ def _run(roots: Sequence[Node], grads: Sequence[Any], retain: bool, create: bool
                 _send(e, ge, heap, pending, create, capture, leaves)
 
 
+    for e, g in [x for x in pending.values() if type(x) is tuple and x[0][0] == 0]:
+        _to_leaf(e, g, create, capture, leaves)
+
+
 def _without(gs: Any, k: int) -> list[Any]:
     out = list(gs)
     out[k] = None
@@ -255,7 +259,11 @@ def _send(e: Node, g: Any, heap: list[Node], pending: dict[int, Any], create: bo
           leaves: set[int] | None) -> None:
     i = id(e)
     if e[0] == 0:
-        _to_leaf(e, g, create, capture, leaves)
+        if e[5] is None:
+            _to_leaf(e, g, create, capture, leaves)
+        else:  # hooks see the sum of what arrives, once, at the end of the pass
+            old = pending.get(i)
+            pending[i] = (e, g if old is None else old[1] + g)
         return
     if type(g) is tuple:  # one output of a node with several
         place, value = g
@@ -302,7 +310,8 @@ def _to_leaf(e: Node, g: Any, create: bool, capture: Capture | None, leaves: set
                 hook(owner)
 
 
-def _with_extra(node: Node, extra: dict[str, Any], g: Any, create: bool, capture: Capture | None) -> Any:
+def _with_extra(extra: dict[str, Any], g: Any, create: bool, capture: Capture | None) -> Any:
+    """The gradient after an interior tensor's hooks; kept in its `.grad` where `retain_grad` asked for it."""
     if type(g) is not list:
         g = run_hooks(extra, g)
         keep = extra.get("retain")
@@ -311,9 +320,6 @@ def _with_extra(node: Node, extra: dict[str, Any], g: Any, create: bool, capture
             if t is not None and capture is None:
                 kept = t.__dict__.get("_grad")
                 t.__dict__["_grad"] = (g if create else g.detach().clone()) if kept is None else kept + g
-        if capture is not None and id(node) in capture.wanted:
-            old = capture.got.get(id(node))
-            capture.got[id(node)] = g if old is None else old + g
     return g
 
 
