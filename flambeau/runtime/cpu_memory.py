@@ -1,14 +1,295 @@
-import numpy as np
+"""The CPU's caching allocator.
+
+A fresh page costs far more than the arithmetic done on it, so memory comes from the system in big pieces and goes round
+in free lists.  Small blocks (up to `SMALL` bytes) have size classes whose free lists are plain Python lists: taking one is
+`free.pop()`, giving it back `free.append(address)`, both atomic.  Larger blocks are mapped one by one, on huge pages where
+the system has them, and kept for reuse up to a bound.
+
+Blocks come back in finalizers, which may run in any thread at any moment, even inside this module: `append` therefore
+never waits for a lock.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import mmap
+import os
+import threading
+from collections import deque
+from typing import Any
+
 SMALL = 1 << 20
+ALIGN = 64  # a cache line and the widest vector
+_PAGE = 4096
+_HUGE = 2 << 20
+_ARENA = 32 << 20  # small classes are carved from pieces of this size; pages never touched cost nothing
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
+_libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_ADVISE_HUGE = getattr(mmap, "MADV_HUGEPAGE", None)
+_NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if os.uname().sysname == "Linux" else 0)
+
+
+def map_pages(nbytes: int, reserve: bool = True) -> int:
+    """The address of `nbytes` fresh zero bytes from the system, 2 MiB aligned when big; 0 when it has none.
+
+    reserve False asks for addresses only: memory is taken as it is touched, and the total may exceed what there is.
+    """
+    extra = _HUGE if nbytes >= _HUGE else 0
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | (0 if reserve else _NO_RESERVE)
+    start = _libc.mmap(None, nbytes + extra, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
+    if start is None or start == ctypes.c_void_p(-1).value:
+        return 0
+    if extra:
+        address = (start + _HUGE - 1) & -_HUGE
+        head, tail = address - start, extra - (address - start)
+        if head:
+            _libc.munmap(start, head)
+        if tail:
+            _libc.munmap(address + nbytes, tail)
+        if _ADVISE_HUGE is not None:
+            _libc.madvise(address, nbytes, _ADVISE_HUGE)
+        return int(address)
+    return int(start)
+
+
+def unmap_pages(address: int, nbytes: int) -> None:
+    """Gives back what `map_pages` gave (or whole pages of it)."""
+    _libc.munmap(address, nbytes)
+
+
+def drop_pages(address: int, nbytes: int) -> None:
+    """Lets the system take the contents of whole pages; they read as zeros when next touched."""
+    _libc.madvise(address, nbytes, mmap.MADV_DONTNEED)
+
+
+def _failed(nbytes: int) -> RuntimeError:
+    s = stats()
+    return RuntimeError(
+        f"out of CPU memory: tried to allocate {nbytes} bytes; the system gave none. This process holds "
+        f"{s['allocated_bytes']} bytes in living tensors and {s['cached_bytes']} in the allocator's cache (already given back)")
+
+
 class SizeClass:
-    __slots__ = ("size", "free", "keep")
-    def __init__(self, size): self.size=size; self.free=[]; self.keep=[]
-    def grow(self):
-        b = np.empty(self.size + 64, np.uint8); self.keep.append(b)
-        p = b.ctypes.data; return p + (-p % 64)
-_classes = {}
-def size_class(n):
-    size = 64 if n <= 64 else 1 << (n - 1).bit_length()
-    c = _classes.get(size)
-    if c is None: c = _classes[size] = SizeClass(size)
-    return c
+    """The free blocks of one small size: `free`, a list of addresses, and `grow()`, which makes more and gives one."""
+
+    __slots__ = ("size", "free", "made")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.free: list[int] = []
+        self.made = 0
+
+    def grow(self) -> int:
+        """An address, after filling the free list from fresh memory.  Raises RuntimeError when there is none."""
+        size = self.size
+        count = max(1, min(64, (256 << 10) // size))
+        start = _arena.take(count * size)
+        if not start:
+            _large.trim(0)
+            gc.collect()
+            start = _arena.take(count * size)
+            if not start:
+                raise _failed(size)
+        self.made += count
+        # lowest address last: blocks are handed out upwards, as the hardware prefetches
+        self.free.extend(range(start + (count - 1) * size, start, -size))
+        return start
+
+
+class _Arena:
+    """Where small classes are carved from; what is taken stays taken."""
+
+    def __init__(self) -> None:
+        self.renew_lock()
+        self.at = self.end = self.reserved = 0
+
+    def renew_lock(self) -> None:
+        self.lock = threading.RLock()  # re-entrant: a finalizer that allocates may interrupt this thread in here
+
+    def take(self, nbytes: int) -> int:
+        with self.lock:
+            if self.at + nbytes > self.end:
+                start = map_pages(_ARENA)
+                if not start:
+                    return 0
+                self.reserved += _ARENA
+                self.at, self.end = start, start + _ARENA
+            address, self.at = self.at, self.at + nbytes
+            return address
+
+
+def _small_sizes() -> list[int]:
+    """64, 128, ... 512, then four steps to a doubling: at most a fifth of a block is unused."""
+    sizes = list(range(64, 513, 64))
+    while sizes[-1] < SMALL:
+        base = sizes[-1]
+        sizes += [base + base // 4 * k for k in (1, 2, 3, 4)]
+    return sizes
+
+
+_small = [SizeClass(s) for s in _small_sizes()]
+_by_64 = [next(c for c in _small if c.size >= max(n, 1) * 64) for n in range(129)]
+
+
+def size_class(nbytes: int) -> SizeClass:
+    """The class of blocks for `nbytes` (0 to `SMALL`); no bytes still get an address."""
+    if nbytes <= 8192:
+        return _by_64[(nbytes + 63) >> 6]
+    return _small[_step(nbytes, 512) + 7]
+
+
+def _step(nbytes: int, base: int) -> int:
+    """The index of the least size >= nbytes among base * 2**k * (1, 1.25, 1.5, 1.75)."""
+    k = ((nbytes - 1) // base).bit_length() - 1
+    quarter = (base << k) // 4
+    return 4 * k + -(-(nbytes - (base << k)) // quarter)
+
+
+def large_size(nbytes: int) -> int:
+    """The bytes a large request takes: eight steps to a doubling, whole pages."""
+    step = max(_PAGE, 1 << ((nbytes - 1).bit_length() - 4))
+    return -(-nbytes // step) * step
+
+
+class _LargeClass:
+    """The free blocks of one large size.  `append` gives a block back."""
+
+    __slots__ = ("size", "free", "used")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.free: list[int] = []
+        self.used = 0  # when one was last taken or given back, in the cache's own count
+
+    def append(self, address: int) -> None:
+        _large.inbox.append((self, address))
+        _large.settle()
+
+
+class _LargeCache:
+    def __init__(self) -> None:
+        self.renew_lock()
+        self.inbox: deque[tuple[_LargeClass, int]] = deque()  # given back, not yet counted
+        self.classes: dict[int, _LargeClass] = {}
+        self.cached = self.mapped = self.clock = 0
+        try:
+            physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        except (ValueError, OSError):
+            physical = 8 << 30
+        self.bound = physical // 4
+
+    def renew_lock(self) -> None:
+        self.lock = threading.Lock()
+
+    def settle(self) -> None:
+        """Counts what was given back and keeps to the bound, unless somebody is at it (who will)."""
+        if self.lock.acquire(False):
+            try:
+                self._settle(self.bound)
+            finally:
+                self.lock.release()
+
+    def _settle(self, bound: int) -> None:
+        while self.inbox:
+            c, address = self.inbox.popleft()
+            c.free.append(address)
+            self.clock += 1
+            c.used = self.clock
+            self.cached += c.size
+        while self.cached > bound:
+            oldest = min((c for c in self.classes.values() if c.free), key=lambda c: c.used)
+            unmap_pages(oldest.free.pop(0), oldest.size)
+            self.cached -= oldest.size
+            self.mapped -= oldest.size
+
+    def trim(self, bound: int) -> None:
+        """Gives cached blocks back to the system until at most `bound` bytes are kept."""
+        if self.lock.acquire(timeout=1.0):
+            try:
+                self._settle(bound)
+            finally:
+                self.lock.release()
+
+    def take(self, nbytes: int) -> tuple[int, _LargeClass]:
+        size = large_size(nbytes)
+        # a finalizer that interrupts this thread in here and allocates finds the lock taken and maps its own block
+        if self.lock.acquire(timeout=0.5):
+            try:
+                self._settle(self.bound)
+                c = self.classes.get(size)
+                if c is None:
+                    c = self.classes[size] = _LargeClass(size)
+                if c.free:
+                    self.clock += 1
+                    c.used = self.clock
+                    self.cached -= size
+                    return c.free.pop(), c
+            finally:
+                self.lock.release()
+        else:
+            c = self.classes.setdefault(size, _LargeClass(size))
+        address = map_pages(size)
+        if not address:
+            self.trim(0)
+            gc.collect()
+            self.trim(0)
+            address = map_pages(size)
+            if not address:
+                raise _failed(nbytes)
+        self.mapped += size
+        return address, c
+
+
+_arena = _Arena()
+_large = _LargeCache()
+
+
+def block(nbytes: int) -> tuple[int, Any]:
+    """The address of `nbytes` bytes, 64-byte aligned, and what gives them back: ``free.append(address)``.
+
+    Raises RuntimeError when the system has no memory left, after everything cached was given back to it.
+    """
+    if nbytes <= SMALL:
+        c = size_class(nbytes)
+        free = c.free
+        try:
+            return free.pop(), free
+        except IndexError:
+            return c.grow(), free
+    return _large.take(nbytes)
+
+
+def empty_cache() -> None:
+    """Gives the large blocks that nobody uses back to the system."""
+    _large.trim(0)
+
+
+def set_cache_bound(nbytes: int) -> int:
+    """Keeps at most `nbytes` bytes of unused large blocks from now on; returns the bound before."""
+    before, _large.bound = _large.bound, nbytes
+    _large.settle()
+    return before
+
+
+def stats() -> dict[str, int]:
+    """Bytes in living blocks, kept for reuse, and reserved from the system."""
+    _large.settle()
+    small_made = sum(c.made * c.size for c in _small)
+    small_free = sum(len(c.free) * c.size for c in _small)
+    return {"allocated_bytes": small_made - small_free + _large.mapped - _large.cached,
+            "cached_bytes": small_free + _large.cached,
+            "reserved_bytes": _arena.reserved + _large.mapped}
+
+
+def _in_child() -> None:
+    # another thread of the parent may have held a lock when it forked
+    _arena.renew_lock()
+    _large.renew_lock()
+
+
+os.register_at_fork(after_in_child=_in_child)

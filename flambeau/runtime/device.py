@@ -65,8 +65,6 @@ class device:
         return on_device
 
 
-device.__module__ = "torch"
-
 _interned: dict[tuple[str, int | None], device] = {}
 _by_argument: dict[Any, device] = {}
 

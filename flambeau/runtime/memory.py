@@ -1,4 +1,22 @@
+"""Memory of any device: one question, `block`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from . import cpu_memory
-def block(dev, n):
-    c = cpu_memory.size_class(n)
-    return (c.free.pop() if c.free else c.grow()), c.free
+
+if TYPE_CHECKING:
+    from .device import device
+
+
+def block(dev: device, nbytes: int) -> tuple[int, Any]:
+    """The address of `nbytes` uninitialised bytes on a concrete device, and what gives them back: ``free.append(address)``.
+
+    On a GPU the block belongs to this thread's current stream: given back, it is reused at once by later work of that
+    stream.  Raises RuntimeError (on a GPU its subclass `OutOfMemoryError`) when there is no room.
+    """
+    if dev.type == "cpu":
+        return cpu_memory.block(nbytes)
+    from . import gpus
+    return gpus.block(dev, nbytes)
