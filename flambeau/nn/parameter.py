@@ -11,6 +11,15 @@ if TYPE_CHECKING:
     from ..dtypes import dtype as Dtype
 
 
+def on_storage(cls: type[Tensor], data: Tensor, requires_grad: bool) -> Any:
+    """A leaf of class `cls` that shares the storage of `data`."""
+    made: Any = object.__new__(cls)
+    made.m, made.s, made.p, made.n = data.m, data.s, data.p, None
+    if requires_grad:
+        made.requires_grad_(True)
+    return made
+
+
 class Parameter(Tensor):
     """A leaf tensor that a module trains.
 
@@ -25,14 +34,11 @@ class Parameter(Tensor):
             data = ops.empty(0)
         elif not isinstance(data, Tensor):
             raise TypeError(f"Parameter: data must be a Tensor or None, got {type(data).__name__}")
-        made: Parameter = Tensor._make_subclass(cls, data, requires_grad)
+        made: Parameter = on_storage(cls, data, requires_grad)
         return made
 
     def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:
         pass
-
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
-        return "Parameter containing:\n" + super().__repr__()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         known = memo.get(id(self))
@@ -59,7 +65,7 @@ class Buffer(Tensor):
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
         if data is None:
             data = ops.empty(0)
-        made: Buffer = Tensor._make_subclass(cls, data.detach(), data.requires_grad)
+        made: Buffer = on_storage(cls, data.detach(), data.requires_grad)
         made.persistent = persistent
         return made
 
@@ -71,7 +77,7 @@ class UninitializedParameter(Parameter):
     """A parameter whose shape is not known yet: the first call of its lazy module gives it one by `materialize`."""
 
     def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Dtype | None = None) -> Any:
-        made: Any = Tensor._make_subclass(cls, ops.empty(0, device=device, dtype=dtype), requires_grad)
+        made: Any = on_storage(cls, ops.empty(0, device=device, dtype=dtype), requires_grad)
         return made
 
     def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Dtype | None = None) -> None:
@@ -102,7 +108,7 @@ class UninitializedBuffer(Tensor):
 
     def __new__(cls, requires_grad: bool = False, device: Any = None, dtype: Dtype | None = None,
                 persistent: bool = True) -> Any:
-        made: Any = Tensor._make_subclass(cls, ops.empty(0, device=device, dtype=dtype), requires_grad)
+        made: Any = on_storage(cls, ops.empty(0, device=device, dtype=dtype), requires_grad)
         made.persistent = persistent
         return made
 

@@ -1,0 +1,216 @@
+"""Every layer and loss beside PyTorch's: same printed form, same state, same outputs, same gradients."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import flambeau
+
+torch = pytest.importorskip("torch")
+
+nn, tnn = flambeau.nn, torch.nn
+
+
+def _array(rng, shape, kind="normal"):
+    if kind == "normal":
+        return rng.standard_normal(shape).astype(np.float32)
+    if kind == "unit":
+        return rng.uniform(0.05, 0.95, shape).astype(np.float32)
+    if kind == "sign":
+        return np.where(rng.uniform(size=shape) < 0.5, -1.0, 1.0).astype(np.float32)
+    if kind == "log":
+        x = rng.standard_normal(shape)
+        return (x - np.log(np.exp(x).sum(-1, keepdims=True))).astype(np.float32)
+    return rng.integers(0, int(kind), shape)
+
+
+def _shared(theirs, mine):
+    """Gives our module the values of PyTorch's."""
+    state = {k: flambeau.from_numpy(np.array(v.detach().numpy())) for k, v in theirs.state_dict().items()}
+    mine.load_state_dict(state)
+
+
+def _flat(out):
+    if isinstance(out, (tuple, list)):
+        return [t for o in out for t in _flat(o)]
+    return [] if out is None else [out]
+
+
+def _close(mine, theirs, what, tol=2e-5):
+    a, b = mine.detach().numpy(), theirs.detach().numpy()
+    assert a.shape == b.shape and a.dtype == b.dtype, what
+    np.testing.assert_allclose(a, b, rtol=tol, atol=tol, err_msg=what)
+
+
+LAYERS = [
+    ("Linear", (3, 4), {}, [(2, 3)]),
+    ("Linear", (3, 4), {"bias": False}, [(5, 2, 3)]),
+    ("Bilinear", (3, 4, 2), {}, [(5, 3), (5, 4)]),
+    ("Identity", (1,), {"x": 2}, [(2, 3)]),
+    ("Flatten", (), {}, [(2, 3, 4)]),
+    ("Unflatten", (1, (2, 3)), {}, [(2, 6, 4)]),
+    ("Conv1d", (2, 4, 3), {"padding": 1, "stride": 2}, [(2, 2, 7)]),
+    ("Conv2d", (2, 4, 3), {"padding": "same", "dilation": 2}, [(2, 2, 6, 5)]),
+    ("Conv2d", (4, 4, (3, 2)), {"groups": 2, "bias": False, "padding": (1, 2), "padding_mode": "circular"}, [(2, 4, 6, 5)]),
+    ("Conv2d", (2, 2, 3), {"padding": 1, "padding_mode": "reflect"}, [(2, 2, 5, 5)]),
+    ("Conv3d", (2, 3, 2), {}, [(1, 2, 3, 4, 3)]),
+    ("ConvTranspose1d", (2, 4, 3), {"stride": 2, "output_padding": 1}, [(2, 2, 5)]),
+    ("ConvTranspose2d", (4, 2, 3), {"stride": 2, "padding": 1, "groups": 2}, [(2, 4, 4, 3)]),
+    ("MaxPool1d", (2,), {}, [(2, 3, 7)]),
+    ("MaxPool2d", (3,), {"stride": 2, "padding": 1, "ceil_mode": True}, [(2, 3, 8, 7)]),
+    ("MaxPool3d", (2,), {}, [(2, 3, 4, 4, 4)]),
+    ("AvgPool1d", (2,), {}, [(2, 3, 7)]),
+    ("AvgPool2d", (3,), {"stride": 2, "padding": 1, "count_include_pad": False}, [(2, 3, 8, 7)]),
+    ("AvgPool3d", (2,), {}, [(2, 3, 4, 4, 4)]),
+    ("LPPool1d", (2.0, 3), {}, [(2, 3, 7)]),
+    ("LPPool2d", (2.0, 3), {"stride": 1}, [(2, 3, 7, 6)]),
+    ("AdaptiveAvgPool1d", (3,), {}, [(2, 3, 7)]),
+    ("AdaptiveAvgPool2d", ((2, None),), {}, [(2, 3, 7, 5)]),
+    ("AdaptiveMaxPool2d", (2,), {}, [(2, 3, 7, 5)]),
+    ("BatchNorm1d", (3,), {}, [(4, 3)]),
+    ("BatchNorm2d", (3,), {"momentum": None}, [(4, 3, 2, 5)]),
+    ("BatchNorm3d", (3,), {"affine": False, "track_running_stats": False}, [(4, 3, 2, 2, 2)]),
+    ("InstanceNorm1d", (3,), {}, [(4, 3, 5)]),
+    ("InstanceNorm2d", (3,), {"affine": True, "track_running_stats": True}, [(4, 3, 5, 4)]),
+    ("LayerNorm", (5,), {}, [(4, 3, 5)]),
+    ("LayerNorm", ((3, 5),), {"bias": False}, [(4, 3, 5)]),
+    ("RMSNorm", (5,), {}, [(4, 5)]),
+    ("GroupNorm", (2, 4), {}, [(3, 4, 5)]),
+    ("LocalResponseNorm", (3,), {"alpha": 0.1}, [(2, 5, 4, 3)]),
+    ("Dropout", (0.3,), {"eval": True}, [(3, 4)]),
+    ("Dropout2d", (0.3,), {"eval": True}, [(3, 4, 2, 2)]),
+    ("AlphaDropout", (0.3,), {"eval": True}, [(3, 4)]),
+    *[(name, (), {}, [(3, 4)]) for name in (
+        "ReLU", "ReLU6", "SELU", "SiLU", "Mish", "Hardswish", "Hardsigmoid", "Sigmoid", "Tanh", "LogSigmoid", "Softsign",
+        "Tanhshrink", "ELU", "CELU", "LeakyReLU", "PReLU", "GELU", "GLU", "Softplus", "Hardshrink", "Softshrink", "Hardtanh")],
+    ("GELU", ("tanh",), {}, [(3, 4)]),
+    ("Threshold", (0.1, 0.5), {}, [(3, 4)]),
+    ("RReLU", (), {"eval": True}, [(3, 4)]),
+    ("Softmax", (1,), {}, [(3, 4)]),
+    ("Softmin", (1,), {}, [(3, 4)]),
+    ("LogSoftmax", (-1,), {}, [(3, 4)]),
+    ("Softmax2d", (), {}, [(2, 3, 2, 2)]),
+    ("ConstantPad1d", ((1, 2), 0.5), {}, [(2, 3, 4)]),
+    ("ZeroPad2d", ((1, -1, 0, 2),), {}, [(2, 3, 4, 5)]),
+    ("ReflectionPad1d", (2,), {}, [(2, 3, 4)]),
+    ("ReflectionPad2d", ((1, 2, 0, 1),), {}, [(2, 3, 4, 5)]),
+    ("ReplicationPad2d", ((1, 2, 3, 1),), {}, [(2, 3, 4, 5)]),
+    ("ReplicationPad3d", (1,), {}, [(2, 3, 2, 3, 2)]),
+    ("CircularPad2d", ((1, 2, 3, 1),), {}, [(2, 3, 4, 5)]),
+    ("PixelShuffle", (2,), {}, [(2, 8, 3, 2)]),
+    ("PixelUnshuffle", (2,), {}, [(2, 2, 4, 6)]),
+    ("ChannelShuffle", (2,), {}, [(2, 4, 3, 2)]),
+    ("Unfold", ((2, 3),), {"dilation": (1, 2), "padding": 1, "stride": 2}, [(2, 3, 6, 7)]),
+    ("Fold", ((5, 4), 2), {"padding": 1, "stride": 2}, [(2, 8, 9)]),
+    ("Upsample", (), {"scale_factor": 2}, [(2, 3, 4, 3)]),
+    ("Upsample", ((5, 7),), {"mode": "nearest"}, [(2, 3, 4, 3)]),
+    ("Upsample", ((5, 7),), {"mode": "bilinear"}, [(2, 3, 4, 3)]),
+    ("Upsample", (), {"scale_factor": 1.7, "mode": "bicubic", "align_corners": True}, [(2, 3, 4, 5)]),
+    ("Upsample", ((3, 9),), {"mode": "bicubic"}, [(2, 3, 4, 5)]),
+    ("Upsample", (7,), {"mode": "linear", "align_corners": True}, [(2, 3, 4)]),
+    ("Upsample", ((3, 2, 5),), {"mode": "trilinear"}, [(2, 3, 2, 4, 3)]),
+    ("UpsamplingBilinear2d", (), {"scale_factor": 2}, [(2, 3, 4, 3)]),
+    ("CosineSimilarity", (), {}, [(3, 4), (3, 4)]),
+    ("PairwiseDistance", (), {}, [(3, 4), (3, 4)]),
+    ("RNN", (3, 5), {"nonlinearity": "relu", "num_layers": 2}, [(6, 2, 3)]),
+    ("LSTM", (3, 5), {"num_layers": 2, "bidirectional": True, "batch_first": True}, [(2, 6, 3)]),
+    ("LSTM", (3, 5), {"proj_size": 2, "bias": False}, [(6, 2, 3)]),
+    ("GRU", (3, 5), {"bidirectional": True}, [(6, 3)]),
+    ("RNNCell", (3, 5), {}, [(2, 3), (2, 5)]),
+    ("GRUCell", (3, 5), {}, [(2, 3), (2, 5)]),
+    ("LSTMCell", (3, 5), {}, [(2, 3)]),
+    ("TransformerEncoderLayer", (8, 2, 16, 0.0), {}, [(5, 2, 8)]),
+    ("TransformerEncoderLayer", (8, 2, 16, 0.0, "gelu"), {"batch_first": True, "norm_first": True}, [(2, 5, 8)]),
+    ("TransformerDecoderLayer", (8, 2, 16, 0.0), {}, [(5, 2, 8), (4, 2, 8)]),
+    ("Transformer", (8, 2, 1, 1, 16, 0.0), {}, [(4, 2, 8), (5, 2, 8)]),
+    ("MultiheadAttention", (8, 2), {}, [(5, 2, 8), (4, 2, 8), (4, 2, 8)]),
+    ("MultiheadAttention", (8, 2), {"kdim": 6, "vdim": 4, "add_bias_kv": True, "add_zero_attn": True, "batch_first": True},
+     [(2, 5, 8), (2, 4, 6), (2, 4, 4)]),
+]
+
+
+@pytest.mark.parametrize("case", LAYERS, ids=lambda c: f"{c[0]}-{c[1]}-{c[2]}".replace(" ", ""))
+def test_layer(case):
+    name, args, kwargs, shapes = case
+    kwargs = dict(kwargs)
+    evaluate = kwargs.pop("eval", False)
+    torch.manual_seed(0)
+    theirs, mine = getattr(tnn, name)(*args, **kwargs), getattr(nn, name)(*args, **kwargs)
+    if evaluate:
+        theirs.eval()
+        mine.eval()
+    assert repr(mine) == repr(theirs)
+    assert list(mine.state_dict()) == list(theirs.state_dict())
+    assert [tuple(v.shape) for v in mine.state_dict().values()] == [tuple(v.shape) for v in theirs.state_dict().values()]
+    _shared(theirs, mine)
+    rng = np.random.default_rng(1)
+    arrays = [_array(rng, s) for s in shapes]
+    a = [flambeau.from_numpy(x.copy()).requires_grad_() for x in arrays]
+    b = [torch.from_numpy(x.copy()).requires_grad_() for x in arrays]
+    for _ in range(2):  # twice: running statistics move
+        outs, refs = _flat(mine(*a)), _flat(theirs(*b))
+    assert len(outs) == len(refs)
+    for out, ref in zip(outs, refs):
+        _close(out, ref, "output")
+    weights = [_array(rng, tuple(r.shape)) for r in refs]
+    sum((o * flambeau.from_numpy(w)).sum() for o, w in zip(outs, weights)).backward()
+    sum((o * torch.from_numpy(w)).sum() for o, w in zip(refs, weights)).backward()
+    for i, (x, y) in enumerate(zip(a, b)):
+        if y.grad is not None:
+            _close(x.grad, y.grad, f"gradient of input {i}", 1e-4)
+    for (key, p), (_, q) in zip(mine.named_parameters(), theirs.named_parameters()):
+        assert (p.grad is None) == (q.grad is None), key
+        if q.grad is not None:
+            _close(p.grad, q.grad, f"gradient of {key}", 2e-4)
+    for (key, p), (_, q) in zip(mine.named_buffers(), theirs.named_buffers()):
+        _close(p, q, key)
+
+
+LOSSES = [
+    ("L1Loss", {}, ["normal", "normal"], [(4, 3), (4, 3)]),
+    ("MSELoss", {}, ["normal", "normal"], [(4, 3), (4, 3)]),
+    ("SmoothL1Loss", {"beta": 0.7}, ["normal", "normal"], [(4, 3), (4, 3)]),
+    ("HuberLoss", {"delta": 0.7}, ["normal", "normal"], [(4, 3), (4, 3)]),
+    ("BCELoss", {}, ["unit", "unit"], [(4, 3), (4, 3)]),
+    ("BCEWithLogitsLoss", {}, ["normal", "unit"], [(4, 3), (4, 3)]),
+    ("KLDivLoss", {"log_target": True}, ["log", "log"], [(4, 3), (4, 3)]),
+    ("KLDivLoss", {}, ["log", "unit"], [(4, 3), (4, 3)]),
+    ("PoissonNLLLoss", {"full": True}, ["normal", "4"], [(4, 3), (4, 3)]),
+    ("GaussianNLLLoss", {"full": True}, ["normal", "normal", "unit"], [(4, 3)] * 3),
+    ("HingeEmbeddingLoss", {}, ["normal", "sign"], [(4, 3), (4, 3)]),
+    ("SoftMarginLoss", {}, ["normal", "sign"], [(4, 3), (4, 3)]),
+    ("MarginRankingLoss", {"margin": 0.1}, ["normal", "normal", "sign"], [(5,)] * 3),
+    ("CosineEmbeddingLoss", {"margin": 0.1}, ["normal", "normal", "sign"], [(5, 3), (5, 3), (5,)]),
+    ("TripletMarginLoss", {"swap": True}, ["normal"] * 3, [(5, 3)] * 3),
+    ("MultiMarginLoss", {"p": 2}, ["normal", "3"], [(5, 3), (5,)]),
+    ("MultiLabelMarginLoss", {}, ["normal", "3"], [(5, 3), (5, 3)]),
+    ("MultiLabelSoftMarginLoss", {}, ["normal", "unit"], [(5, 3), (5, 3)]),
+    ("CrossEntropyLoss", {}, ["normal", "3"], [(5, 3), (5,)]),
+    ("CrossEntropyLoss", {"label_smoothing": 0.1, "ignore_index": 1}, ["normal", "3"], [(5, 3, 2), (5, 2)]),
+    ("NLLLoss", {}, ["log", "3"], [(5, 3), (5,)]),
+]
+
+
+@pytest.mark.filterwarnings("ignore:reduction. 'mean' divides")
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("case", LOSSES, ids=lambda c: f"{c[0]}-{c[1]}".replace(" ", ""))
+def test_loss(case, reduction):
+    name, kwargs, kinds, shapes = case
+    mine, theirs = getattr(nn, name)(reduction=reduction, **kwargs), getattr(tnn, name)(reduction=reduction, **kwargs)
+    assert repr(mine) == repr(theirs)
+    rng = np.random.default_rng(2)
+    arrays = [_array(rng, s, k) for s, k in zip(shapes, kinds)]
+    a = [flambeau.from_numpy(x.copy()) for x in arrays]
+    b = [torch.from_numpy(x.copy()) for x in arrays]
+    for x, y, kind in zip(a, b, kinds):
+        if y.is_floating_point() and kind != "sign":
+            x.requires_grad_()
+            y.requires_grad_()
+    out, ref = mine(*a), theirs(*b)
+    _close(out, ref, "loss")
+    out.sum().backward()
+    ref.sum().backward()
+    for i, (x, y) in enumerate(zip(a, b)):
+        if y.grad is not None:
+            _close(x.grad, y.grad, f"gradient of argument {i}")
