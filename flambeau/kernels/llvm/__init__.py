@@ -17,8 +17,13 @@ from ..native import make_entry
 from ..programs import Prepared, price, size_of
 
 if TYPE_CHECKING:
-    from ..programs import Program
+    from collections.abc import Callable
 
+    from ..complexes import Split
+    from ..programs import Program
+    from .layouts import Plan
+
+_splits: dict[tuple[Any, ...], Any] = {}
 _codes: dict[tuple[Any, ...], dict[str, int]] = {}
 
 
@@ -28,19 +33,80 @@ def prepare(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int,
     outs = len(program.out_types)
     if program.kind == "map" and size_of(domain) == 0:
         return Prepared("map", _nothing, outputs=outs, program=program, domain=domain, strides=strides)
-    renderer = importlib.import_module("." + program.kind, __name__)
-    plan = renderer.plan(program, domain, strides)
+    split = _split(program)
+    if split is None:
+        real = program
+        renderer, plan = _plan(real, domain, strides)
+    else:
+        real = split.program
+        renderer, plan = _plan(real, domain, split.strides(strides))
     code = _codes.get((program.key, plan.key))
     if code is None:
         from . import compile as compiler
-        code = compiler.functions((program.text(), repr(plan.key)), plan.names, lambda: renderer.write(program, plan.key))
+
+        def write() -> str:
+            text = str(renderer.write(real, plan.key))
+            return text if split is None else text + _adapters(split, plan)
+        names = plan.names if split is None else tuple("split_" + n for n in plan.names)
+        code = compiler.functions((program.text(), repr(plan.key)), names, write)
+        if split is not None:
+            code = {n: code["split_" + n] for n in plan.names}
         _codes[program.key, plan.key] = code
     addresses = outs + len(program.inputs) + (1 if plan.workspace else 0)
+    floats = [addresses + k for k, d in enumerate(real.scalars) if d.kind == "f"]
     entry = make_entry([(code[name], total, chunk) for name, total, chunk in plan.stages], plan.params,
-                       addresses + len(program.scalars),
-                       [addresses + k for k, d in enumerate(program.scalars) if d.kind == "f"], plan.parallel)
+                       addresses + len(real.scalars), floats, plan.parallel)
+    if split is not None and any(d.is_complex for d in program.scalars):
+        entry = _parted(entry, addresses, split)
     return Prepared(program.kind, entry, outputs=outs, workspace=plan.workspace, nbytes=nbytes, flops=flops,
                     program=program, domain=domain, strides=strides)
+
+
+def _plan(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> tuple[Any, Plan]:
+    renderer = importlib.import_module("." + program.kind, __name__)
+    return renderer, renderer.plan(program, domain, strides)
+
+
+def _split(program: Program) -> Split | None:
+    """The program over real numbers in place of a complex one; None for a real one."""
+    found = _splits.get(program.key, False)
+    if found is False:
+        from .. import complexes
+        found = complexes.split(program) if complexes.is_complex(program) else None
+        _splits[program.key] = found
+    return found
+
+
+def _adapters(split: Split, plan: Plan) -> str:
+    """Functions that take a complex launch's arguments and call the real kernel with its own, by name with "split_"."""
+    from .emit import Emitter, Module
+    module = Module()
+    operands = len(split.places)
+    extra = 1 if plan.workspace else 0
+    before = max(k for k, _ in split.places) + 1
+    slots = [k for k, _ in split.places] + [before + k for k in range(extra + len(split.program.scalars))]
+    for name in plan.names:
+        em = Emitter(module, f"void @split_{name}(i64 %begin, i64 %end, ptr %args, ptr %block)")
+        own = em.op(f"alloca [{len(slots)} x i64], align 16", "a")
+        for k, slot in enumerate(slots):
+            value = em.word("%args", slot)
+            if k < operands:
+                value = em.add(value, str(split.places[k][1]))
+            em.line(f"store i64 {value}, ptr {em.at(own, str(8 * k))}, align 8")
+        em.line(f"call void @{name}(i64 %begin, i64 %end, ptr {own}, ptr %block)")
+        em.line("ret void")
+        em.finish()
+    return module.text()
+
+
+def _parted(entry: Callable[..., None], addresses: int, split: Split) -> Callable[..., None]:
+    """An entry that takes complex numbers as they are."""
+    numbers = split.numbers
+
+    def launch(*args: Any) -> None:
+        given = args[addresses:]
+        entry(*args[:addresses], *(getattr(given[k], part) if part else given[k] for k, part in numbers))
+    return launch
 
 
 def _nothing(*args: Any) -> None:
