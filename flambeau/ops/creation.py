@@ -328,7 +328,7 @@ def _to_storage(array: Any, d: dtype_class) -> Any:
         return np.ascontiguousarray(narrow_bfloat16(np.asarray(array).astype(np.float32)))
     source = np.asarray(array)
     if source.dtype == d.np:
-        return np.ascontiguousarray(source)
+        return np.ascontiguousarray(source).reshape(source.shape)
     if source.dtype.kind in "OUSMmV":
         raise TypeError(f"can't convert np.ndarray of type {source.dtype}. The only supported types are: float64, float32, float16, "
                         "complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, uint8, and bool.")
