@@ -23,9 +23,13 @@ def picture(image: NDArray[np.float32], shades: str = SHADES) -> list[str]:
 
 
 def gallery(
-    images: Sequence[NDArray[np.float32]], seen: Sequence[int], truth: Sequence[int], width: int, ascii_only: bool = False
+    images: Sequence[NDArray[np.float32]],
+    seen: Sequence[int],
+    truth: Sequence[int],
+    width: int,
+    ascii_only: bool = False,
 ) -> Text:
-    """Images side by side, as many in a row as `width` characters hold, each above what was seen in it and what it is."""
+    """Images side by side, as many in a row as `width` characters hold, each above what was seen and what it is."""
     from rich.text import Text
 
     text = Text()
