@@ -214,3 +214,77 @@ def test_loss(case, reduction):
     for i, (x, y) in enumerate(zip(a, b)):
         if y.grad is not None:
             _close(x.grad, y.grad, f"gradient of argument {i}")
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("concatenated", [False, True])
+def test_ctc_loss(reduction, concatenated):
+    rng = np.random.default_rng(3)
+    logits = rng.standard_normal((7, 3, 5)).astype(np.float32)
+    targets = np.array([[1, 1, 2], [3, 4, 0], [2, 0, 0]])
+    lengths = [3, 2, 1]
+    if concatenated:
+        targets = np.concatenate([t[:n] for t, n in zip(targets, lengths)])
+    a, b = flambeau.from_numpy(logits.copy()).requires_grad_(), torch.from_numpy(logits.copy()).requires_grad_()
+    out = nn.CTCLoss(reduction=reduction)(a.log_softmax(-1), flambeau.from_numpy(targets), [7, 5, 6], lengths)
+    ref = tnn.CTCLoss(reduction=reduction)(b.log_softmax(-1), torch.from_numpy(targets), [7, 5, 6], lengths)
+    _close(out, ref, "loss")
+    out.sum().backward()
+    ref.sum().backward()
+    _close(a.grad, b.grad, "gradient")
+
+
+def test_packed_sequences():
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal((6, 3, 4)).astype(np.float32)
+    lengths = [4, 6, 1]
+    theirs, mine = tnn.GRU(4, 5, bidirectional=True), nn.GRU(4, 5, bidirectional=True)
+    _shared(theirs, mine)
+    pack, pad = flambeau.nn.utils.rnn.pack_padded_sequence, flambeau.nn.utils.rnn.pad_packed_sequence
+    out, h = mine(pack(flambeau.from_numpy(x), lengths, enforce_sorted=False))
+    ref, hr = theirs(tnn.utils.rnn.pack_padded_sequence(torch.from_numpy(x), lengths, enforce_sorted=False))
+    padded, sizes = pad(out, total_length=7)
+    expected, expected_sizes = tnn.utils.rnn.pad_packed_sequence(ref, total_length=7)
+    _close(padded, expected, "output")
+    _close(h, hr, "state")
+    assert sizes.tolist() == expected_sizes.tolist()
+
+
+GRIDS = [(m, p, a) for m in ("bilinear", "nearest", "bicubic") for p in ("zeros", "border", "reflection") for a in (False, True)]
+
+
+@pytest.mark.parametrize("mode,padding,align", GRIDS)
+def test_grid_sample(mode, padding, align):
+    rng = np.random.default_rng(5)
+    x, g = rng.standard_normal((2, 3, 4, 5)).astype(np.float32), rng.uniform(-1.4, 1.4, (2, 3, 2, 2)).astype(np.float32)
+    out = nn.functional.grid_sample(flambeau.from_numpy(x), flambeau.from_numpy(g), mode, padding, align)
+    _close(out, tnn.functional.grid_sample(torch.from_numpy(x), torch.from_numpy(g), mode, padding, align), "values", 1e-4)
+
+
+def test_grid_sample_of_volumes_and_affine_grid():
+    rng = np.random.default_rng(6)
+    x, theta = rng.standard_normal((2, 3, 4, 5, 3)).astype(np.float32), rng.standard_normal((2, 3, 4)).astype(np.float32) / 2
+    grid = nn.functional.affine_grid(flambeau.from_numpy(theta), (2, 3, 3, 4, 2), align_corners=False)
+    expected = tnn.functional.affine_grid(torch.from_numpy(theta), (2, 3, 3, 4, 2), align_corners=False)
+    _close(grid, expected, "grid")
+    out = nn.functional.grid_sample(flambeau.from_numpy(x), grid, align_corners=True)
+    _close(out, tnn.functional.grid_sample(torch.from_numpy(x), expected, align_corners=True), "values", 1e-4)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_antialiased_resize(mode):
+    x = np.random.default_rng(7).standard_normal((2, 3, 9, 8)).astype(np.float32)
+    out = nn.functional.interpolate(flambeau.from_numpy(x), (4, 5), mode=mode, antialias=True)
+    _close(out, tnn.functional.interpolate(torch.from_numpy(x), (4, 5), mode=mode, antialias=True), "values", 1e-4)
+
+
+def test_functions_with_other_arguments():
+    rng = np.random.default_rng(8)
+    x = rng.standard_normal((5, 4)).astype(np.float32)
+    F, TF, a, b = nn.functional, tnn.functional, flambeau.from_numpy(x), torch.from_numpy(x)
+    _close(F.pdist(a), TF.pdist(b), "pdist", 1e-4)
+    _close(F.normalize(a, p=1, dim=0), TF.normalize(b, p=1, dim=0), "normalize")
+    _close(F.one_hot(flambeau.tensor([[0, 2], [1, 2]]), 4), TF.one_hot(torch.tensor([[0, 2], [1, 2]]), 4), "one_hot")
+    pooled, where = tnn.functional.max_pool2d(b.reshape(1, 1, 5, 4), 2, return_indices=True)
+    _close(F.max_unpool2d(flambeau.from_numpy(pooled.numpy()), flambeau.from_numpy(where.numpy()), 2, output_size=(5, 4)),
+           TF.max_unpool2d(pooled, where, 2, output_size=(5, 4)), "max_unpool2d")

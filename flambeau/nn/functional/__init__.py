@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .activations import bilinear, glu, prelu, rrelu, rrelu_, softmin
 from .arrange import (
     channel_shuffle,
     fold,
@@ -22,6 +23,7 @@ from .arrange import (
     unfold,
 )
 from .attention import multi_head_attention_forward
+from .ctc import ctc_loss
 from .distances import cosine_similarity, normalize, pairwise_distance, pdist
 from .dropouts import alpha_dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout, feature_dropout
 from .losses import (
@@ -62,13 +64,14 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "affine_grid", "alpha_dropout", "binary_cross_entropy", "binary_cross_entropy_with_logits", "channel_shuffle",
-    "cosine_embedding_loss", "cosine_similarity", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout",
-    "feature_dropout", "fold", "gaussian_nll_loss", "grid_sample", "gumbel_softmax", "hinge_embedding_loss", "huber_loss",
-    "interpolate", "kl_div", "l1_loss", "local_response_norm", "lp_pool1d", "lp_pool2d", "lp_pool3d",
-    "margin_ranking_loss", "max_unpool", "max_unpool1d", "max_unpool2d", "max_unpool3d", "mse_loss",
-    "multi_head_attention_forward", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss",
-    "normalize", "one_hot", "pad", "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss",
-    "smooth_l1_loss", "soft_margin_loss", "triplet_margin_loss", "triplet_margin_with_distance_loss", "unfold",
-    "upsample", "upsample_bilinear", "upsample_nearest",
+    "affine_grid", "alpha_dropout", "bilinear", "binary_cross_entropy", "binary_cross_entropy_with_logits",
+    "channel_shuffle", "cosine_embedding_loss", "cosine_similarity", "ctc_loss", "dropout1d", "dropout2d",
+    "dropout3d", "feature_alpha_dropout", "feature_dropout", "fold", "gaussian_nll_loss", "glu", "grid_sample",
+    "gumbel_softmax", "hinge_embedding_loss", "huber_loss", "interpolate", "kl_div", "l1_loss",
+    "local_response_norm", "lp_pool1d", "lp_pool2d", "lp_pool3d", "margin_ranking_loss", "max_unpool",
+    "max_unpool1d", "max_unpool2d", "max_unpool3d", "mse_loss", "multi_head_attention_forward", "multi_margin_loss",
+    "multilabel_margin_loss", "multilabel_soft_margin_loss", "normalize", "one_hot", "pad", "pairwise_distance",
+    "pdist", "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss", "prelu", "rrelu", "rrelu_", "smooth_l1_loss",
+    "soft_margin_loss", "softmin", "triplet_margin_loss", "triplet_margin_with_distance_loss", "unfold", "upsample",
+    "upsample_bilinear", "upsample_nearest",
 ]

@@ -1,0 +1,78 @@
+"""Activations with a second operand or a draw: `glu`, `prelu`, `rrelu`; `softmin` and `bilinear`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import ops
+from ...kernels import expr as E
+from ...ops.elementwise import Pointwise
+from .. import functional as F
+
+_gated = Pointwise("glu", lambda a, b: a / (1.0 + E.exp(-b)), 2)
+_leaky = Pointwise("prelu", lambda x, w: E.where(x > 0.0, x, w * x), 2)
+
+
+def glu(input: Any, dim: int = -1) -> Any:
+    """a sigmoid(b), a and b the halves of the input along `dim`. Raises RuntimeError for an odd size."""
+    if input.dim() == 0:
+        raise RuntimeError("glu does not support 0-dimensional tensors")
+    size = input.size(dim)
+    if size % 2:
+        raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {size}")
+    return _gated((input.narrow(dim, 0, size // 2), input.narrow(dim, size // 2, size // 2)))
+
+
+def prelu(input: Any, weight: Any) -> Any:
+    """x where x > 0, else weight x; `weight` holds one slope, or one for each index of dimension 1."""
+    if weight.dim() > 1:
+        raise RuntimeError(f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.dim()}")
+    if weight.numel() != 1:
+        if input.dim() == 0:
+            raise RuntimeError("Not allow zero-dim input tensor.")
+        channels = input.size(1) if input.dim() >= 2 else 1
+        if channels != weight.numel():
+            raise RuntimeError(f"Mismatch of parameter numbers and input channel size. Found parameter numbers = "
+                               f"{weight.numel()} and channel size = {channels}.")
+        weight = weight.reshape(-1, *(1,) * (input.dim() - 2))
+    elif weight.dim() == 1 and input.dim() == 0:
+        weight = weight.reshape(())
+    return _leaky((input, weight))
+
+
+def rrelu(input: Any, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False,
+          inplace: bool = False) -> Any:
+    """Leaky ReLU with slopes drawn from [lower, upper] in training, else with their mean (Xu et al., 2015)."""
+    if lower > upper:
+        raise RuntimeError(f"Lower bound should be less than or equal to the upper bound, got {lower} and {upper}")
+    if not training:
+        return F.leaky_relu(input, (lower + upper) / 2, inplace)
+    slopes = ops.empty(input.shape, dtype=input.dtype, device=input.device).uniform_(lower, upper)
+    if inplace:
+        return input.mul_(ops.where(input.detach() > 0, ops.ones_like(slopes), slopes))
+    return _leaky((input, slopes))
+
+
+def rrelu_(input: Any, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Any:
+    """`rrelu`, in place."""
+    return rrelu(input, lower, upper, training, True)
+
+
+def softmin(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
+    """softmax(-x) along `dim`."""
+    return F.softmax(-input, dim, _stacklevel=_stacklevel + 1, dtype=dtype)
+
+
+def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
+    """x1ᵀ W[k] x2 + b[k] for each k: (..., I), (..., J), weight (K, I, J) to (..., K)."""
+    if input1.shape[:-1] != input2.shape[:-1]:
+        raise RuntimeError(f"bilinear(): input batch dimensions do not match: expected {list(input1.shape[:-1])}, got "
+                           f"{list(input2.shape[:-1])}")
+    k, i, j = weight.shape
+    if input1.shape[-1] != i or input2.shape[-1] != j:
+        raise RuntimeError(f"bilinear(): the last dimensions of input1 and input2 must be {i} and {j}, as those of weight, got "
+                           f"{input1.shape[-1]} and {input2.shape[-1]}")
+    lead = input1.shape[:-1]
+    left = input1.reshape(-1, i).matmul(weight.permute(1, 0, 2).reshape(i, k * j)).reshape(-1, k, j)
+    out = (left * input2.reshape(-1, 1, j)).sum(-1).reshape(*lead, k)
+    return out if bias is None else out + bias
