@@ -255,9 +255,9 @@ class _Kernel:
                 mask = em.first_lanes(em.sub(end, loop.i), lanes)
                 self.element(at, steps, loop.i, places, lanes, dict(known), mask, False)
             return
-        single = {e: v for e, v in self._invariants(at, steps, places, 1).items()}
+        single = self._invariants(at, steps, places, 1)
         with em.loop(main, end) as loop:
-            self.element(at, steps, loop.i, places, 1, single, None, False)
+            self.element(at, steps, loop.i, places, 1, dict(single), None, False)
 
     def unrolled(self, at: list[str], steps: list[str], i: str, places: dict[int, str], known: dict[Expr, str],
                  streaming: bool) -> None:
@@ -266,8 +266,28 @@ class _Kernel:
         for k in range(self.unroll):
             here = em.add(i, str(k * self.lanes)) if k else i
             pending.append((here, self.values(at, steps, here, places, self.lanes, dict(known), None)))
+        if streaming:
+            self.put_line(at, pending)
+            return
         for here, values in pending:
             self.put(at, steps, here, values, self.lanes, None, streaming)
+
+    def put_line(self, at: list[str], pending: list[tuple[str, list[str]]]) -> None:
+        """Neighbouring vectors past the caches, joined: half a cache line at a time would cost a read of the line."""
+        from .emit import ty
+        em, steps = self.em, self._inner_strides()
+        for k, e in enumerate(self.program.outs):
+            if self.classes[k] != "1" or self.lanes * e.dtype.itemsize >= 64 or len(pending) == 1:
+                for here, values in pending:
+                    self.put_one(at, steps, k, here, values[k], self.lanes, None, self.classes[k] == "1")
+                continue
+            lanes, parts = self.lanes, [values[k] for _, values in pending]
+            while len(parts) > 1:
+                t, numbers = ty(e.dtype, lanes), ", ".join(f"i32 {n}" for n in range(2 * lanes))
+                parts = [em.op(f"shufflevector {t} {a}, {t} {b}, <{2 * lanes} x i32> <{numbers}>")
+                         for a, b in zip(parts[::2], parts[1::2])]
+                lanes *= 2
+            self.put_one(at, steps, k, pending[0][0], parts[0], lanes, None, True)
 
     def element(self, at: list[str], steps: list[str], i: str, places: dict[int, str], lanes: int,
                 known: dict[Expr, str], mask: str | None, streaming: bool) -> None:
@@ -314,11 +334,16 @@ class _Kernel:
             if target is not None:
                 self.scatter(e, target[0], self.pointers[k], self._bytes(next(offsets), e, 1), values[k])
                 continue
-            here = em.at(at[k], em.mul(i, steps[k]))
-            if self.classes[k] == "1":
-                em.store(e.dtype, lanes, values[k], here, mask, streaming)
-            else:
-                em.store_each(e.dtype, lanes, values[k], here, em.ramp("0", lanes, steps[k]), mask)
+            self.put_one(at, steps, k, i, values[k], lanes, mask, streaming and self.classes[k] == "1")
+
+    def put_one(self, at: list[str], steps: list[str], k: int, i: str, value: str, lanes: int, mask: str | None,
+                streaming: bool) -> None:
+        em, d = self.em, self.types[k]
+        here = em.at(at[k], em.mul(i, steps[k]))
+        if self.classes[k] == "1":
+            em.store(d, lanes, value, here, mask, streaming)
+        else:
+            em.store_each(d, lanes, value, here, em.ramp("0", lanes, steps[k]), mask)
 
     def scatter(self, e: Expr, mode: str, pointer: str, offset: str, value: str) -> None:
         em = self.em
