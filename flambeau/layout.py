@@ -72,10 +72,10 @@ def channels_last_strides(shape: Sequence[int]) -> Shape:
 
 
 def is_contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    if 0 in shape:
+        return True
     step = 1
     for d, s in zip(reversed(shape), reversed(strides), strict=True):
-        if d == 0:
-            return True
         if d != 1:
             if s != step:
                 return False
@@ -98,10 +98,10 @@ def is_channels_last(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
     """Whether the elements fill a block of memory without overlap or gaps, in some order of the axes."""
+    if 0 in shape:
+        return True
     step = 1
     for s, d in sorted((s, d) for s, d in zip(strides, shape, strict=True) if d != 1):
-        if d == 0:
-            return True
         if s != step:
             return False
         step *= d
@@ -110,6 +110,8 @@ def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 def overlaps_itself(shape: Sequence[int], strides: Sequence[int]) -> bool:
     """Whether two indices may mean one element (exact for expanded axes, conservative for odd `as_strided` layouts)."""
+    if 0 in shape:
+        return False
     reach = 0
     for s, d in sorted((abs(s), d) for s, d in zip(strides, shape, strict=True) if d > 1):
         if s <= reach:

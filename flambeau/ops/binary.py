@@ -97,7 +97,7 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:  # noqa: A002
     return sub(other, input, alpha=alpha)
 
 
-MUL = pointwise("mul", "input other", lambda x, y: x & y if x.dtype is bool_ else x * y, aliases=("multiply",),
+MUL = pointwise("mul", "input other", lambda x, y: x & y if x.dtype is bool_ else x * y, aliases=("multiply",), tensor_first=False,
                 doc="input * other, broadcast.")
 
 # ---------------------------------------------------------------------------------------------------------------- division
@@ -152,7 +152,7 @@ def floor_divide(input: Any, other: Any, *, out: Any = None) -> Any:  # noqa: A0
     return div(input, other, rounding_mode="floor", out=out)
 
 
-pointwise("remainder", "input other", lambda x, y: E.rem(x, y), accept="uif", doc="Python's modulus: the sign of other.")
+pointwise("remainder", "input other", lambda x, y: E.rem(x, y), accept="uif", tensor_first=False, doc="Python's modulus: the sign of other.")
 pointwise("fmod", "input other", lambda x, y: E.fmod(x, y), accept="uif", doc="C's fmod: the sign of input.")
 
 # ------------------------------------------------------------------------------------------------------------------- power
@@ -247,9 +247,9 @@ for _name, _f in (("and", lambda x, y: E.to_bool(x) & E.to_bool(y)), ("or", lamb
                   ("xor", lambda x, y: E.to_bool(x) ^ E.to_bool(y))):
     pointwise(f"logical_{_name}", "input other", _f)
 for _name, _g in (("and", lambda x, y: x & y), ("or", lambda x, y: x | y), ("xor", lambda x, y: x ^ y)):
-    pointwise(f"bitwise_{_name}", "input other", _g, accept=INTEGRAL)
-pointwise("bitwise_left_shift", "input other", lambda x, y: E.shl(x, y), accept="ui")
-pointwise("bitwise_right_shift", "input other", lambda x, y: E.shr(x, y), accept="ui")
+    pointwise(f"bitwise_{_name}", "input other", _g, accept=INTEGRAL, tensor_first=False)
+pointwise("bitwise_left_shift", "input other", lambda x, y: E.shl(x, y), accept="ui", tensor_first=False)
+pointwise("bitwise_right_shift", "input other", lambda x, y: E.shr(x, y), accept="ui", tensor_first=False)
 
 # ------------------------------------------------------------------------------------------------------------- extremes
 pointwise("maximum", "input other", E.maximum, accept="buif", inplace=False, doc="The greater of two; NaN where either is NaN.")
@@ -367,10 +367,10 @@ def _xlog(log: Any) -> Any:
     return formula
 
 
-pointwise("xlogy", "input other", _xlog(E.log), promote="float", accept="f", aliases=("special.xlogy",),
+pointwise("xlogy", "input other", _xlog(E.log), promote="float", accept="f", tensor_first=False, aliases=("special.xlogy",),
           grad=lambda g, x, y, out: (where((x == 0.0) & (y <= 0.0), E.const(0, g.dtype), g * E.log(y)), g * (x / y)),
           doc="input * log(other), 0 where input is 0.")
-pointwise("xlog1py", "input other", _xlog(E.log1p), promote="float", accept="f", spaces=("special",), method=False, inplace=False,
+pointwise("xlog1py", "input other", _xlog(E.log1p), promote="float", accept="f", tensor_first=False, spaces=("special",), method=False, inplace=False,
           grad=lambda g, x, y, out: (where((x == 0.0) & (y <= -1.0), E.const(0, g.dtype), g * E.log1p(y)), g * (x / (y + 1.0))))
 
 # ------------------------------------------------------------------------------------------------------------ three operands

@@ -52,13 +52,25 @@ _CONJ = Pointwise("conj", E.conj, 1)
 _CONJ.grad_name = "ConjBackward0"
 
 
-@op(aliases=("conj_physical", "resolve_conj"))
+@op()
 def conj(input: Tensor) -> Tensor:  # noqa: A002
     """The complex conjugate (a real tensor is its own)."""
     if not input.m.dtype.is_complex:
         return input
     result: Tensor = _CONJ((input,))
     return result
+
+
+@op(inplace=True, out=True)
+def conj_physical(input: Tensor) -> Tensor:  # noqa: A002
+    """The complex conjugate; here as everywhere computed at once."""
+    return conj(input)
+
+
+@op()
+def resolve_conj(input: Tensor) -> Tensor:  # noqa: A002
+    """`input` itself: conjugation is never lazy here."""
+    return input
 
 
 @op()

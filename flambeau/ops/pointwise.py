@@ -9,7 +9,8 @@ from ..dtypes import bool_
 from ..kernels import expr as E
 from ..kernels import special
 from ..kernels.expr import Expr, where
-from .table import REQUIRED, pointwise
+from ..tensor import Tensor
+from .table import REQUIRED, op, pointwise
 
 REAL, FLOAT, INTEGRAL = "buif", "bufic", "bui"
 
@@ -73,7 +74,16 @@ pointwise("logit", "input", _logit, promote="float", grad=_logit_grad, consts={"
 
 # ------------------------------------------------------------------------------------------------------- signs and rounding
 _unary("neg", lambda x: -x, "negative", promote="default", accept="uifc")
-_unary("positive", lambda x: x, promote="default", accept="uifc", inplace=False)
+
+
+@op()
+def positive(input: Tensor) -> Tensor:  # noqa: A002 (PyTorch's name)
+    """`input` itself.  Raises RuntimeError for bool."""
+    if input.m.dtype is bool_:
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
+    return input
+
+
 
 
 def _abs_formula(x: Expr) -> Expr:

@@ -1,0 +1,8 @@
+"""Linear algebra (torch.linalg).  Every name comes from the op table."""
+
+from __future__ import annotations
+
+from .ops import table
+
+globals().update(table.namespace("linalg"))
+__all__ = sorted(table.namespace("linalg"))  # noqa: PLE0605 (filled from the table)
