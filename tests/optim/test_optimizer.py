@@ -1,0 +1,218 @@
+"""Optimizers: groups, state, hooks, errors, and updates against their formulas in NumPy."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+
+import flambeau
+from flambeau import nn, optim
+
+
+def _parameter(value=1.0, grad=0.5, shape=(3,), dtype=None):
+    p = nn.Parameter(flambeau.full(shape, value, dtype=dtype))
+    p.grad = flambeau.full(shape, grad, dtype=dtype)
+    return p
+
+
+def test_adam_against_its_formula_in_double_precision():
+    rng = np.random.default_rng(0)
+    x, m, v = rng.standard_normal(7), np.zeros(7), np.zeros(7)
+    p = nn.Parameter(flambeau.from_numpy(x.copy()))
+    optimizer = optim.Adam([p], lr=0.1, betas=(0.8, 0.95), eps=1e-6)
+    for t in range(1, 6):
+        g = rng.standard_normal(7)
+        p.grad = flambeau.from_numpy(g.copy())
+        optimizer.step()
+        m, v = 0.8 * m + 0.2 * g, 0.95 * v + 0.05 * g * g
+        x = x - 0.1 * (m / (1 - 0.8**t)) / (np.sqrt(v / (1 - 0.95**t)) + 1e-6)
+    np.testing.assert_allclose(p.detach().numpy(), x, rtol=1e-12)
+    np.testing.assert_allclose(optimizer.state[p]["exp_avg_sq"].numpy(), v, rtol=1e-12)
+
+
+def test_sgd_with_momentum_against_its_formula():
+    p = _parameter(1.0, 0.5)
+    optimizer = optim.SGD([p], lr=0.1, momentum=0.9, weight_decay=0.01)
+    x, buf = 1.0, None
+    for _ in range(4):
+        g = 0.5 + 0.01 * x
+        buf = g if buf is None else 0.9 * buf + g
+        x -= 0.1 * buf
+        optimizer.step()
+    np.testing.assert_allclose(p.tolist(), [x] * 3, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (5, 7), (33,)])
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam"])
+def test_every_shape_moves_against_its_gradient(name, shape):
+    p = _parameter(1.0, 1.0, shape)
+    getattr(optim, name)([p], lr=0.1).step()
+    assert (p.detach().numpy() < 1.0).all() and p.shape == shape and p.requires_grad and p.is_leaf
+
+
+def test_strided_parameters_and_gradients():
+    base = flambeau.zeros(4, 3)
+    p = nn.Parameter(base.t())
+    p.grad = flambeau.from_numpy(np.arange(12, dtype=np.float32).reshape(3, 4))
+    optim.SGD([p], lr=1.0, momentum=0.5).step()
+    np.testing.assert_array_equal(base.numpy(), -np.arange(12, dtype=np.float32).reshape(3, 4).T)
+
+
+def test_steps_count_as_writes_and_are_not_recorded():
+    p = _parameter()
+    before = p._version
+    optim.Adam([p]).step()
+    assert p._version > before and p.grad_fn is None
+
+
+def test_groups_and_their_options():
+    a, b = _parameter(), _parameter()
+    optimizer = optim.SGD([{"params": [a]}, {"params": b, "lr": 1.0}], lr=0.5)
+    assert [g["lr"] for g in optimizer.param_groups] == [0.5, 1.0] and optimizer.param_groups[1]["params"] == [b]
+    optimizer.step()
+    assert a.tolist() == [0.75] * 3 and b.tolist() == [0.5] * 3
+    optimizer.add_param_group({"params": [_parameter()], "momentum": 0.9})
+    assert optimizer.param_groups[2]["momentum"] == 0.9
+
+
+def test_bad_parameters():
+    p = _parameter()
+    with pytest.raises(ValueError, match="optimizer got an empty parameter list"):
+        optim.SGD([])
+    with pytest.raises(TypeError, match="should be an iterable of Tensors or dicts"):
+        optim.SGD(p)
+    with pytest.raises(TypeError, match="can only optimize Tensors"):
+        optim.SGD([3])
+    with pytest.raises(ValueError, match="can't optimize a non-leaf Tensor"):
+        optim.SGD([p * 2])
+    with pytest.raises(ValueError, match="some parameters appear in more than one parameter group"):
+        optim.SGD([{"params": [p]}, {"params": [p]}])
+    with pytest.raises(TypeError, match="sets will change between runs"):
+        optim.SGD([{"params": {p}}])
+
+
+@pytest.mark.parametrize("name,options,text", [
+    ("SGD", {"lr": -1}, "Invalid learning rate: -1"),
+    ("SGD", {"momentum": -1}, "Invalid momentum value: -1"),
+    ("SGD", {"nesterov": True}, "Nesterov momentum requires a momentum and zero dampening"),
+    ("Adam", {"betas": (1.0, 0.9)}, "Invalid beta parameter at index 0: 1.0"),
+    ("Adam", {"eps": -1}, "Invalid epsilon value: -1"),
+    ("RMSprop", {"alpha": -1}, "Invalid alpha value: -1"),
+    ("Adadelta", {"rho": 2}, "Invalid rho value: 2"),
+    ("Adagrad", {"weight_decay": -1}, "Invalid weight_decay value: -1"),
+])
+def test_bad_options(name, options, text):
+    with pytest.raises(ValueError, match=text):
+        getattr(optim, name)([_parameter()], **options)
+
+
+def test_zero_grad():
+    p = _parameter()
+    optimizer = optim.SGD([p])
+    grad = p.grad
+    optimizer.zero_grad(set_to_none=False)
+    assert p.grad is grad and grad.tolist() == [0.0] * 3
+    optimizer.zero_grad()
+    assert p.grad is None
+    optimizer.step()
+    assert p.tolist() == [1.0] * 3
+
+
+def test_closure_runs_with_gradients_on():
+    p = _parameter()
+    optimizer = optim.SGD([p], lr=1.0)
+
+    def closure():
+        optimizer.zero_grad()
+        assert flambeau.is_grad_enabled()
+        loss = p * p
+        loss.backward(flambeau.ones(3))
+        return loss
+
+    with flambeau.no_grad():
+        assert optimizer.step(closure).tolist() == [1.0] * 3
+    assert p.tolist() == [-1.0] * 3
+
+
+def test_state_dict_round_trip():
+    p, q = _parameter(), _parameter()
+    one, two = optim.Adam([p], lr=0.3), optim.Adam([q])
+    one.step()
+    state = one.state_dict()
+    assert state["param_groups"][0]["params"] == [0] and state["state"][0]["step"].item() == 1.0
+    two.load_state_dict(copy.deepcopy(state))
+    q.data = p.data.clone()
+    one.step()
+    two.step()
+    assert two.param_groups[0]["lr"] == 0.3 and p.tolist() == q.tolist()
+    with pytest.raises(ValueError, match="different number of parameter groups"):
+        two.load_state_dict({"state": {}, "param_groups": []})
+    with pytest.raises(ValueError, match="doesn't match the size of optimizer's group"):
+        two.load_state_dict({"state": {}, "param_groups": [{"params": [0, 1]}]})
+
+
+def test_loaded_state_is_a_copy_of_the_parameters_type():
+    p = _parameter(dtype=flambeau.float64)
+    optimizer = optim.Adam([p])
+    other = optim.Adam([_parameter()])
+    other.step()
+    state = other.state_dict()
+    optimizer.load_state_dict(state)
+    optimizer.step()
+    assert optimizer.state[p]["exp_avg"].dtype is flambeau.float64
+    assert state["state"][0]["step"].item() == 1.0
+
+
+def test_plain_sgd_has_no_state():
+    optimizer = optim.SGD([_parameter()])
+    optimizer.step()
+    assert optimizer.state_dict()["state"] == {}
+
+
+def test_hooks():
+    optimizer, order = optim.SGD([_parameter()]), []
+    pre = optimizer.register_step_pre_hook(lambda o, args, kwargs: order.append("pre"))
+    optimizer.register_step_post_hook(lambda o, args, kwargs: order.append("post"))
+    optimizer.step()
+    pre.remove()
+    optimizer.step()
+    assert order == ["pre", "post", "post"]
+    optimizer.register_state_dict_post_hook(lambda o, state: {**state, "note": 1})
+    assert optimizer.state_dict()["note"] == 1
+
+
+def test_an_optimizer_of_ones_own():
+    class Sign(optim.Optimizer):
+        def __init__(self, params, lr=optim.optimizer.required):
+            super().__init__(params, {"lr": lr})
+
+        def step(self, closure=None):
+            with flambeau.no_grad():
+                for group in self.param_groups:
+                    for p in group["params"]:
+                        p.add_(p.grad.sign(), alpha=-group["lr"])
+
+    with pytest.raises(ValueError, match="didn't specify a value of required optimization parameter lr"):
+        Sign([_parameter()])
+    p = _parameter()
+    optimizer = Sign([p], lr=0.25)
+    optimizer.register_step_post_hook(lambda *a: None)
+    optimizer.step()
+    assert p.tolist() == [0.75] * 3
+
+
+def test_a_model_cast_after_its_optimizer_was_built():
+    net = nn.Linear(2, 1)
+    optimizer = optim.Adam(net.parameters(), lr=0.1)
+    for dtype in (flambeau.float32, flambeau.float64):
+        net.to(dtype)
+        for p in net.parameters():
+            p.grad = flambeau.ones(p.shape, dtype=dtype)
+        optimizer.step()
+    assert net.weight.dtype is flambeau.float64 and optimizer.param_groups[0]["params"][0] is net.weight
+
+
+def test_repr():
+    assert repr(optim.SGD([_parameter()], lr=0.5)).startswith("SGD (\nParameter Group 0\n    dampening: 0\n")
