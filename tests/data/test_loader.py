@@ -1,0 +1,199 @@
+"""DataLoader: batches, orders, workers, errors."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from collections import namedtuple
+
+import numpy as np
+import pytest
+
+import flambeau
+from flambeau.utils.data import (
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    Subset,
+    TensorDataset,
+    default_collate,
+    default_convert,
+    get_worker_info,
+)
+
+WORKERS = pytest.mark.parametrize("workers", [0, 1, 3])
+
+
+class Items(Dataset):
+    def __init__(self, n=10, fail=None, slow=0.0):
+        self.n, self.fail, self.slow = n, fail, slow
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, i):
+        if i == self.fail:
+            raise ValueError(f"item {i} is bad")
+        time.sleep(self.slow * (i % 3))
+        return flambeau.tensor([float(i), -float(i)]), i
+
+
+class Stream(IterableDataset):
+    def __init__(self, n):
+        self.n = n
+
+    def __iter__(self):
+        info = get_worker_info()
+        first, step = (0, 1) if info is None else (info.id, info.num_workers)
+        return iter(range(first, self.n, step))
+
+
+@WORKERS
+def test_batches_come_in_order(workers):
+    loader = DataLoader(Items(10, slow=0.002), batch_size=4, num_workers=workers)
+    batches = list(loader)
+    assert len(loader) == 3 and [y.tolist() for _, y in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    np.testing.assert_array_equal(batches[2][0].numpy(), [[8.0, -8.0], [9.0, -9.0]])
+    assert len(list(DataLoader(Items(10), batch_size=4, drop_last=True, num_workers=workers))) == 2
+
+
+@WORKERS
+def test_shuffling_gives_everything_once_and_repeats_by_generator(workers):
+    def order(seed):
+        made = DataLoader(Items(20), batch_size=6, shuffle=True, num_workers=workers,
+                          generator=flambeau.Generator().manual_seed(seed))
+        return [i for _, y in made for i in y.tolist()]
+
+    assert sorted(order(1)) == list(range(20)) and order(1) == order(1) != order(2)
+
+
+@WORKERS
+def test_streams(workers):
+    loader = DataLoader(Stream(11), batch_size=2, num_workers=workers)
+    for _ in range(2):
+        assert sorted(i for b in loader for i in b.tolist()) == list(range(11))
+    full = [b.tolist() for b in DataLoader(Stream(11), batch_size=2, drop_last=True, num_workers=workers)]
+    assert all(len(b) == 2 for b in full)
+    assert sorted(DataLoader(Stream(4), batch_size=None, num_workers=workers)) == [0, 1, 2, 3]
+
+
+@WORKERS
+def test_an_error_reaches_the_reader(workers):
+    loader = DataLoader(Items(10, fail=5), batch_size=2, num_workers=workers)
+    seen = []
+    with pytest.raises(ValueError, match="item 5 is bad") as caught:
+        for _, y in loader:
+            seen.append(y.tolist())
+    assert seen == [[0, 1], [2, 3]]
+    if workers:
+        assert "in DataLoader worker" in str(caught.value)
+
+
+def test_workers_know_who_they_are_and_own_their_dataset():
+    info = []
+
+    def init(worker):
+        mine = get_worker_info()
+        mine.dataset.n = 3 + worker
+        info.append((mine.id, mine.num_workers, mine.seed - worker))
+
+    data = Stream(100)
+    seen = [int(b) for b in DataLoader(data, batch_size=None, num_workers=2, worker_init_fn=init)]
+    assert sorted(seen) == [0, 1, 2, 3] and data.n == 100
+    assert sorted(i[:2] for i in info) == [(0, 2), (1, 2)] and len({i[2] for i in info}) == 1
+    assert get_worker_info() is None
+
+
+def test_failing_worker_init_is_raised():
+    def init(worker):
+        raise OSError("no disk")
+
+    with pytest.raises(OSError, match="no disk"):
+        list(DataLoader(Items(), num_workers=1, worker_init_fn=init))
+
+
+def test_a_slow_batch_times_out():
+    with pytest.raises(RuntimeError, match="DataLoader timed out after 0.05 seconds"):
+        list(DataLoader(Items(3, slow=0.5), num_workers=1, timeout=0.05))
+
+
+def _loader_threads():
+    return {t for t in threading.enumerate() if t.name.startswith("loader-")}
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_workers_end_with_their_loader(persistent):
+    others = _loader_threads()
+    loader = DataLoader(Items(20), num_workers=2, persistent_workers=persistent)
+    it = iter(loader)
+    next(it)
+    mine = _loader_threads() - others
+    assert len(mine) == 2
+    it.close()
+    if persistent:
+        assert len(list(loader)) == 20  # without what the last iteration left over
+        assert _loader_threads() - others == mine
+    del it, loader
+    gc.collect()
+    for thread in mine:
+        thread.join(5)
+        assert not thread.is_alive()
+
+
+def test_tensors_are_gathered_whole():
+    x = flambeau.arange(12).reshape(6, 2)
+    data = TensorDataset(x, flambeau.arange(6))
+    for made in (data, Subset(data, [5, 4, 3, 2, 1, 0])):
+        for batch, single in zip(DataLoader(made, batch_size=4), DataLoader(made, batch_size=4, collate_fn=default_collate)):
+            assert isinstance(batch, list) and [t.tolist() for t in batch] == [t.tolist() for t in single]
+    whole = next(iter(DataLoader(data, batch_size=6)))[0]
+    whole.zero_()
+    assert x.sum().item() == 66
+
+
+def test_batch_sampler_and_collate_function():
+    loader = DataLoader(Items(), batch_sampler=[[1, 3], [5]], collate_fn=lambda items: [i for _, i in items])
+    assert list(loader) == [[1, 3], [5]] and loader.batch_size is None
+    assert [y for _, y in DataLoader(Items(3), batch_size=None)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("options,text", [
+    ({"num_workers": -1}, "num_workers option should be non-negative"),
+    ({"timeout": -1}, "timeout option should be non-negative"),
+    ({"prefetch_factor": 2}, "prefetch_factor option could only be specified"),
+    ({"persistent_workers": True}, "persistent_workers option needs num_workers > 0"),
+    ({"sampler": [1], "shuffle": True}, "sampler option is mutually exclusive with shuffle"),
+    ({"batch_sampler": [[1]], "batch_size": 3}, "batch_sampler option is mutually exclusive"),
+    ({"batch_size": None, "drop_last": True}, "batch_size=None option disables auto-batching"),
+    ({"batch_size": 0}, "batch_size should be a positive integer value"),
+])
+def test_bad_options(options, text):
+    with pytest.raises(ValueError, match=text):
+        DataLoader(Items(), **options)
+    if "shuffle" in options:
+        with pytest.raises(ValueError, match="expected unspecified shuffle option"):
+            DataLoader(Stream(3), shuffle=True)
+
+
+def test_settings_are_fixed():
+    loader = DataLoader(Items())
+    with pytest.raises(ValueError, match="batch_size attribute should not be set after DataLoader is initialized"):
+        loader.batch_size = 3
+
+
+def test_default_collate():
+    Pair = namedtuple("Pair", "a b")
+    out = default_collate([{"n": 1, "f": 1.5, "s": "x", "t": (1, [2.0]), "p": Pair(np.float32(1), np.ones(2))}] * 2)
+    assert out["n"].dtype is flambeau.int64 and out["f"].dtype is flambeau.float64 and out["s"] == ["x", "x"]
+    assert out["t"][0].tolist() == [1, 1] and out["t"][1][0].tolist() == [2.0, 2.0]
+    assert isinstance(out["p"], Pair) and out["p"].a.dtype is flambeau.float32 and out["p"].b.shape == (2, 2)
+    with pytest.raises(TypeError, match="default_collate: batch must contain tensors"):
+        default_collate([object()])
+    with pytest.raises(RuntimeError, match="each element in list of batch should be of equal size"):
+        default_collate([(1, 2), (1,)])
+
+
+def test_default_convert():
+    out = default_convert({"a": np.ones(2), "b": ["x", np.float64(2.0)], "c": 5})
+    assert isinstance(out["a"], flambeau.Tensor) and out["b"][0] == "x" and out["b"][1].item() == 2.0 and out["c"] == 5
