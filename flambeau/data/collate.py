@@ -54,8 +54,9 @@ def _like(sample: Any, content: Any) -> Any:
 
 
 def default_collate(batch: Any) -> Any:
-    """Samples of one structure as one structure of batches: tensors and arrays are stacked along a new dimension 0, numbers
-    become tensors (float64, int64), strings stay lists, and mappings, sequences and named tuples are gone into.
+    """Samples of one structure as one structure of batches: tensors and arrays are stacked along a new dimension 0,
+    numbers become tensors (float64, int64), strings stay lists, and mappings, sequences and named tuples are gone
+    into.
 
     Raises TypeError for other types and RuntimeError for sequences of different lengths.
     """
@@ -64,8 +65,8 @@ def default_collate(batch: Any) -> Any:
         return ops.stack(list(batch), 0)
     if isinstance(first, np.ndarray | np.generic):
         if first.dtype.kind in "SUO":
-            raise TypeError(f"default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found "
-                            f"{first.dtype}")
+            raise TypeError(f"default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; "
+                            f"found {first.dtype}")
         if isinstance(first, np.ndarray):
             return ops.from_numpy(np.stack(batch))
         return ops.from_numpy(np.array(batch))
@@ -85,7 +86,8 @@ def default_collate(batch: Any) -> Any:
             raise RuntimeError("each element in list of batch should be of equal size")
         columns = [default_collate(list(values)) for values in zip(*batch)]
         return columns if isinstance(first, tuple) else _like(first, columns)
-    raise TypeError(f"default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {type(first)}")
+    raise TypeError(f"default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found "
+                    f"{type(first)}")
 
 
 def pin(data: Any, device: Any = None) -> Any:

@@ -63,8 +63,8 @@ class StackDataset(Dataset[Any]):
 
     def __init__(self, *args: Dataset[Any], **kwargs: Dataset[Any]) -> None:
         if args and kwargs:
-            raise ValueError("Supported either ``tuple``- (via ``args``) or``dict``- (via ``kwargs``) like input/output, but "
-                             "both types are given.")
+            raise ValueError("Supported either ``tuple``- (via ``args``) or``dict``- (via ``kwargs``) like "
+                             "input/output, but both types are given.")
         if not args and not kwargs:
             raise ValueError("At least one dataset should be passed")
         self.datasets: Any = args or kwargs
@@ -149,7 +149,8 @@ class Subset(Dataset[Any]):
 
 
 def random_split(dataset: Any, lengths: Sequence[int | float], generator: Any = None) -> list[Subset]:
-    """Disjoint random subsets of the given lengths, or of the given fractions, which sum to 1 and whose remainder goes to
+    """Disjoint random subsets of the given lengths, or of the given fractions, which sum to 1 and whose remainder goes
+    to
     the first subsets. Raises ValueError if they do not fit."""
     total = len(dataset)
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
@@ -165,7 +166,8 @@ def random_split(dataset: Any, lengths: Sequence[int | float], generator: Any = 
             if size == 0:
                 import warnings
 
-                warnings.warn(f"Length of split at index {i} is 0. This might result in an empty dataset.", stacklevel=2)
+                warnings.warn(f"Length of split at index {i} is 0. This might result in an empty "
+                              "dataset.", stacklevel=2)
     if sum(lengths) != total:
         raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
     order = ops.randperm(total, generator=generator).tolist()

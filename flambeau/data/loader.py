@@ -33,7 +33,8 @@ class DataLoader(Generic[T_co]):
         dataset: a `Dataset` with `__getitem__`, or an `IterableDataset`.
         batch_size: samples a batch; None gives single samples, not collated.
         shuffle: a new random order each epoch. `sampler` or `batch_sampler` choose an order of one's own instead.
-        num_workers: threads that fetch ahead; 0 fetches when a batch is asked for. See `data.workers` for how they differ
+        num_workers: threads that fetch ahead; 0 fetches when a batch is asked for. See `data.workers` for how they
+        differ
             from processes; `multiprocessing_context` is accepted and makes no difference.
         collate_fn: from a list of samples to a batch; `default_collate` if None.
         pin_memory: put batches into pinned memory, from which copies to a GPU are asynchronous, if there is a GPU.
@@ -62,15 +63,15 @@ class DataLoader(Generic[T_co]):
         if timeout < 0:
             raise ValueError("timeout option should be non-negative")
         if num_workers == 0 and prefetch_factor is not None:
-            raise ValueError("prefetch_factor option could only be specified in multiprocessing.let num_workers > 0 to enable "
-                             "multiprocessing, otherwise set prefetch_factor to None.")
+            raise ValueError("prefetch_factor option could only be specified in multiprocessing.let num_workers > 0 "
+                             "to enable multiprocessing, otherwise set prefetch_factor to None.")
         if prefetch_factor is not None and prefetch_factor < 0:
             raise ValueError("prefetch_factor option should be non-negative")
         if persistent_workers and num_workers == 0:
             raise ValueError("persistent_workers option needs num_workers > 0")
         if multiprocessing_context is not None and num_workers == 0:
-            raise ValueError(f"multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
-                             f"num_workers={num_workers}")
+            raise ValueError(f"multiprocessing_context can only be used with multi-process loading (num_workers > 0), "
+                             f"but got num_workers={num_workers}")
         self.dataset = dataset
         self.num_workers = num_workers
         self.prefetch_factor = 2 if num_workers > 0 and prefetch_factor is None else prefetch_factor
@@ -95,12 +96,14 @@ class DataLoader(Generic[T_co]):
             raise ValueError("sampler option is mutually exclusive with shuffle")
         if batch_sampler is not None:
             if batch_size != 1 or shuffle or sampler is not None or drop_last:
-                raise ValueError("batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last")
+                raise ValueError("batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and "
+                                 "drop_last")
             batch_size = None
             drop_last = False
         elif batch_size is None:
             if drop_last:
-                raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
+                raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with "
+                                 "drop_last")
         if sampler is None:
             if self._streams:
                 sampler = _Endless()
@@ -210,7 +213,8 @@ def fetcher(dataset: Any, collate: Callable[[Any], Any], batched: bool, least: i
 
 
 def gatherer(dataset: Any) -> Callable[[list[int]], Any] | None:
-    """For a `TensorDataset`, or a `Subset` of one, a function that gathers a batch by indexing each tensor once: the same
+    """For a `TensorDataset`, or a `Subset` of one, a function that gathers a batch by indexing each tensor once: the
+    same
     values as collating the samples, without making them. None for any other data set."""
     if type(dataset) is TensorDataset:
         return dataset._batch

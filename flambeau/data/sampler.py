@@ -93,7 +93,8 @@ class SubsetRandomSampler(Sampler[int]):
 class WeightedRandomSampler(Sampler[int]):
     """`num_samples` draws of 0 to len(weights) - 1 with probabilities in proportion to `weights`."""
 
-    def __init__(self, weights: Sequence[float], num_samples: int, replacement: bool = True, generator: Any = None) -> None:
+    def __init__(self, weights: Sequence[float], num_samples: int, replacement: bool = True,
+                 generator: Any = None) -> None:
         _count("num_samples", num_samples)
         if not isinstance(replacement, bool):
             raise ValueError(f"replacement should be a boolean value, but got replacement={replacement}")
@@ -137,7 +138,8 @@ class BatchSampler(Sampler[list[int]]):
 
 class DistributedSampler(Sampler[int]):
     """One process's share of the indices: every `num_replicas`-th from `rank`, of an order that `seed` and `set_epoch`
-    fix. Shares are of equal length: the first indices are repeated at the end, or with `drop_last` the tail is left out."""
+    fix. Shares are of equal length: the first indices are repeated at the end, or with `drop_last` the tail is left
+    out."""
 
     def __init__(self, dataset: Sized, num_replicas: int | None = None, rank: int | None = None, shuffle: bool = True,
                  seed: int = 0, drop_last: bool = False) -> None:

@@ -1,8 +1,8 @@
 """Workers of a loader: threads that fetch batches ahead.
 
-Threads, not processes: kernels, file reads and decoders let go of the interpreter's lock, nothing has to be pickled or sent,
-and a device that has been used stays usable. Each worker has a shallow copy of the data set, so that what `worker_init_fn`
-sets on it is the worker's own.
+Threads, not processes: kernels, file reads and decoders let go of the interpreter's lock, nothing has to be pickled or
+sent, and a device that has been used stays usable. Each worker has a shallow copy of the data set, so that what
+`worker_init_fn` sets on it is the worker's own.
 """
 
 from __future__ import annotations

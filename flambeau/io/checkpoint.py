@@ -1,7 +1,7 @@
 """`save` and `load`: tensors, and nested containers of them, in one file that can run no code.
 
-The file is a safetensors file: tensors under the dotted names of their places, and how the containers nest as JSON in the
-header's metadata. Any reader of safetensors finds the tensors; `load` also reads files others wrote.
+The file is a safetensors file: tensors under the dotted names of their places, and how the containers nest as JSON in
+the header's metadata. Any reader of safetensors finds the tensors; `load` also reads files others wrote.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def save(obj: Any, f: str | os.PathLike[str] | IO[bytes], pickle_module: Any = N
         obj: what to save: the `state_dict` of a model or an optimizer, or a dictionary of several.
         f: a path, whose old file stays whole until the new one is complete, or an object with `write`.
 
-    Two places with the very same tensor share memory after `load` too. The pickle arguments are accepted for the sake of
-    PyTorch's programs. Raises TypeError for a type that cannot be saved, before anything is written.
+    Two places with the very same tensor share memory after `load` too. The pickle arguments are accepted for the sake
+    of PyTorch's programs. Raises TypeError for a type that cannot be saved, before anything is written.
     """
     describer = Describer()
     described = describer.describe(obj, "")
@@ -47,8 +47,8 @@ def save(obj: Any, f: str | os.PathLike[str] | IO[bytes], pickle_module: Any = N
             safetensors.write(stream, describer.tensors, metadata)
         return
     if not hasattr(f, "write"):
-        raise AttributeError(f"save: expected 'f' to be a string, path, or a file-like object with a 'write' attribute, got "
-                             f"{type(f).__name__}")
+        raise AttributeError(f"save: expected 'f' to be a string, path, or a file-like object with a 'write' "
+                             f"attribute, got {type(f).__name__}")
     safetensors.write(f, describer.tensors, metadata)  # type: ignore[arg-type]
     if hasattr(f, "flush"):
         f.flush()
@@ -61,8 +61,8 @@ def load(f: str | os.PathLike[str] | IO[bytes], map_location: Any = None, pickle
     Args:
         f: a path, or an object with `read`; of one with `seek`, what follows the object stays unread.
         map_location: where tensors go: None for where they were (or the CPU, with one note, if there is no such device
-            here), a device or its name for all, a dictionary from names to names, or a function of (tensor on the CPU, name
-            of the place) that gives the tensor, moved, or None.
+            here), a device or its name for all, a dictionary from names to names, or a function of (tensor on the CPU,
+            name of the place) that gives the tensor, moved, or None.
         weights_only, mmap: accepted; nothing in a file is ever run, and it is read, not mapped.
 
     Raises RuntimeError for a file that is cut off, corrupt or of another format, FileNotFoundError for none.
@@ -72,8 +72,8 @@ def load(f: str | os.PathLike[str] | IO[bytes], map_location: Any = None, pickle
         with open(f, "rb") as stream:  # type: ignore[arg-type]
             return _load(stream, os.fstat(stream.fileno()).st_size, where, map_location, True)
     if not hasattr(f, "read"):
-        raise AttributeError(f"load: expected 'f' to be a string, path, or a file-like object with a 'read' attribute, got "
-                             f"{type(f).__name__}")
+        raise AttributeError(f"load: expected 'f' to be a string, path, or a file-like object with a 'read' "
+                             f"attribute, got {type(f).__name__}")
     available = None
     if getattr(f, "seekable", lambda: False)():
         here = f.tell()  # type: ignore[union-attr]
@@ -88,8 +88,8 @@ def _load(stream: IO[bytes], available: int | None, where: str, map_location: An
     if _KEY in metadata:
         described = safetensors.parse_json(metadata[_KEY], "the description of its objects", where)
         if not isinstance(described, dict) or described.get("version") != 1 or "object" not in described:
-            raise RuntimeError(f"load: {where} is corrupt, or of a later version than this one: its objects' description must be "
-                               "of version 1")
+            raise RuntimeError(f"load: {where} is corrupt, or of a later version than this one: its objects' "
+                               "description must be of version 1")
     tensors = dict(safetensors.read_tensors(stream, entries, where))
     if alone and stream.read(1):
         raise RuntimeError(f"load: {where} is corrupt: bytes follow the last tensor")
@@ -153,8 +153,8 @@ def _to_old_place(t: Any, location: str) -> Any:
             if not _noted:
                 import warnings
 
-                warnings.warn(f"load: tensors saved from {location} are loaded on the CPU, as this machine has {count} GPUs; "
-                              "map_location chooses a place", stacklevel=2)
+                warnings.warn(f"load: tensors saved from {location} are loaded on the CPU, as this machine has "
+                              f"{count} GPUs; map_location chooses a place", stacklevel=2)
                 _noted = True
             return t
     return t.to(device)

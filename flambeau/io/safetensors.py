@@ -53,7 +53,8 @@ class Entry:
         self.name, self.dtype, self.shape, self.begin, self.end = name, dtype, shape, begin, end
 
 
-# -- writing -------------------------------------------------------------------------------------------------------------
+# -- writing
+# -------------------------------------------------------------------------------------------------------------
 
 
 def _bytes_of(tensor: Tensor) -> Any:
@@ -76,7 +77,8 @@ def write(stream: IO[bytes], tensors: dict[str, Tensor], metadata: dict[str, str
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     if len(text) > MOST_HEADER:
-        raise RuntimeError(f"save: the description of what is saved takes {len(text)} bytes; at most {MOST_HEADER} are possible")
+        raise RuntimeError(f"save: the description of what is saved takes {len(text)} bytes; at most {MOST_HEADER} "
+                           "are possible")
     stream.write(len(text).to_bytes(8, "little"))
     stream.write(text)
     for name in order:
@@ -85,7 +87,8 @@ def write(stream: IO[bytes], tensors: dict[str, Tensor], metadata: dict[str, str
             stream.write(_bytes_of(t))
 
 
-# -- reading -------------------------------------------------------------------------------------------------------------
+# -- reading
+# -------------------------------------------------------------------------------------------------------------
 
 
 def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -121,8 +124,8 @@ def _entry(name: str, row: Any, where: str) -> Entry:
         raise RuntimeError(f"{bad} has the offsets {offsets!r:.200}, which are no [begin, end]")
     size = math.prod(shape) * dtype.itemsize
     if offsets[1] - offsets[0] != size:
-        raise RuntimeError(f"{bad} of type {row['dtype']} and shape {shape} takes {size} bytes, but its offsets {offsets} "
-                           f"hold {offsets[1] - offsets[0]}")
+        raise RuntimeError(f"{bad} of type {row['dtype']} and shape {shape} takes {size} bytes, but its offsets "
+                           f"{offsets} hold {offsets[1] - offsets[0]}")
     return Entry(name, dtype, tuple(shape), offsets[0], offsets[1])
 
 
@@ -133,14 +136,15 @@ def read_header(stream: IO[bytes], available: int | None, where: str) -> tuple[l
     """
     start = stream.read(8)
     if len(start) < 8:
-        raise RuntimeError(f"load: {where} is empty or cut off: it has {len(start)} bytes and must begin with 8 that give its "
-                           "header's length")
+        raise RuntimeError(f"load: {where} is empty or cut off: it has {len(start)} bytes and must begin with 8 that "
+                           "give its header's length")
     foreign = _foreign(start)
     if foreign:
         raise RuntimeError(f"load: {where} {foreign}")
     length = int.from_bytes(start, "little")
     if length > MOST_HEADER or (available is not None and length > available - 8):
-        raise RuntimeError(f"load: {where} is no safetensors file, or it is cut off: it announces a header of {length} bytes"
+        raise RuntimeError(f"load: {where} is no safetensors file, or it is cut off: it announces a header of "
+                           f"{length} bytes"
                            + ("" if available is None else f" and has {available - 8} left"))
     text = stream.read(length)
     if len(text) < length:
@@ -155,11 +159,12 @@ def read_header(stream: IO[bytes], available: int | None, where: str) -> tuple[l
     place = 0
     for e in entries:
         if e.begin != place:
-            raise RuntimeError(f"load: {where} is corrupt: the bytes of tensor {e.name!r} begin at {e.begin}, but those before it "
-                               f"end at {place}")
+            raise RuntimeError(f"load: {where} is corrupt: the bytes of tensor {e.name!r} begin at {e.begin}, but "
+                               f"those before it end at {place}")
         place = e.end
     if available is not None and place > available - 8 - length:
-        raise RuntimeError(f"load: {where} is cut off: its tensors take {place} bytes and {available - 8 - length} are there")
+        raise RuntimeError(f"load: {where} is cut off: its tensors take {place} bytes and {available - 8 - length} "
+                           "are there")
     return entries, metadata
 
 
@@ -183,8 +188,8 @@ def read_tensors(stream: IO[bytes], entries: list[Entry], where: str) -> Iterato
             while filled < len(space):
                 got = _read_into(stream, space[filled:])
                 if not got:
-                    raise RuntimeError(f"load: {where} is cut off: {filled} of the {len(space)} bytes of tensor {e.name!r} are "
-                                       "there")
+                    raise RuntimeError(f"load: {where} is cut off: {filled} of the {len(space)} bytes of tensor "
+                                       f"{e.name!r} are there")
                 filled += got
         yield e.name, flat.reshape(e.shape)
 

@@ -1,7 +1,7 @@
 """Nested containers as JSON, with their tensors taken out, and back.
 
-None, booleans, strings, integers and finite floats stand for themselves. Everything else is ``{"k": kind, ...}``; `_KINDS`
-lists what can be read, and reading builds those types and no others.
+None, booleans, strings, integers and finite floats stand for themselves. Everything else is ``{"k": kind, ...}``;
+`_KINDS` lists what can be read, and reading builds those types and no others.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ class Describer:
         if kind in (dict, OrderedDict, Counter, defaultdict):
             # A default factory is code, so a defaultdict comes back as a plain dictionary.
             name = "odict" if kind is OrderedDict else "counter" if kind is Counter else "dict"
-            out = {"k": name, "v": [[self.describe(k, below("key")), self.describe(v, below(k))] for k, v in value.items()]}
+            out = {"k": name, "v": [[self.describe(k, below("key")), self.describe(v, below(k))] for k,
+                                    v in value.items()]}
             extra = getattr(value, "_metadata", None)
             if extra is not None:
                 out["m"] = self.describe(extra, below("_metadata"))
@@ -109,9 +110,9 @@ class Describer:
         if isinstance(value, bool | int | float | str):  # subclasses: enumerations, NumPy's floats
             return self.describe(next(t for t in (bool, int, float, str) if isinstance(value, t))(value), path)
         hint = "; save its state_dict() instead" if hasattr(value, "state_dict") else ""
-        raise TypeError(f"save: {path or 'the object'} is of type {kind.__module__}.{kind.__qualname__}, which cannot be saved"
-                        f"{hint}. Tensors, numbers, strings, None, bytes, dtypes, devices, NumPy arrays and dicts, lists, "
-                        "tuples and sets of them can")
+        raise TypeError(f"save: {path or 'the object'} is of type {kind.__module__}.{kind.__qualname__}, which cannot "
+                        f"be saved{hint}. Tensors, numbers, strings, None, bytes, dtypes, devices, NumPy arrays and "
+                        "dicts, lists, tuples and sets of them can")
 
 
 class Builder:

@@ -1,4 +1,5 @@
-"""Modules that hold modules or parameters: `Sequential`, `ModuleList`, `ModuleDict`, `ParameterList`, `ParameterDict`."""
+"""Modules that hold modules or parameters: `Sequential`, `ModuleList`, `ModuleDict`, `ParameterList`,
+`ParameterDict`."""
 
 from __future__ import annotations
 

@@ -108,7 +108,8 @@ def _replace(old: Grads, new: Any, what: str) -> Grads:
         return old
     new = new if isinstance(new, tuple) else (new,)
     if len(new) != len(old):
-        raise RuntimeError(f"Backward hook returned an invalid number of {what}, got {len(new)}, but expected {len(old)}")
+        raise RuntimeError(f"Backward hook returned an invalid number of {what}, got {len(new)}, but expected "
+                           f"{len(old)}")
     return new
 
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from ..tensor import Tensor
 
-_LINEAR = ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "sigmoid")
+_LINEAR = ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+           "sigmoid")
 
 
 def calculate_gain(nonlinearity: str, param: Any = None) -> float:

@@ -1,4 +1,5 @@
-"""Loss layers. Each is the function in `nn.functional` with its arguments kept; `reduction` is "mean", "sum" or "none"."""
+"""Loss layers. Each is the function in `nn.functional` with its arguments kept; `reduction` is "mean", "sum" or
+"none"."""
 
 from __future__ import annotations
 
@@ -62,7 +63,8 @@ class NLLLoss2d(NLLLoss):
 
 
 class CrossEntropyLoss(_WeightedLoss):
-    """-log softmax(input)[target]: `input` (N, C, ...) or (C), `target` classes (N, ...) or probabilities like input."""
+    """-log softmax(input)[target]: `input` (N, C, ...) or (C), `target` classes (N, ...) or probabilities like
+    input."""
 
     def __init__(self, weight: Any = None, size_average: bool | None = None, ignore_index: int = -100,
                  reduce: bool | None = None, reduction: str = "mean", label_smoothing: float = 0.0) -> None:
@@ -261,7 +263,8 @@ class TripletMarginWithDistanceLoss(_Loss):
                  reduction: str = "mean") -> None:
         super().__init__(None, None, reduction)
         if margin <= 0:
-            raise ValueError(f"TripletMarginWithDistanceLoss: expected margin to be greater than 0, got {margin} instead")
+            raise ValueError(f"TripletMarginWithDistanceLoss: expected margin to be greater than 0, got {margin} "
+                             "instead")
         self.distance_function = distance_function if distance_function is not None else F.pairwise_distance
         self.margin = margin
         self.swap = swap

@@ -10,7 +10,6 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import ops
-from ..autograd import no_grad
 from ..runtime.device import device as Device
 from ..tensor import Tensor
 from . import hooks as _hooks

@@ -1,4 +1,5 @@
-"""Normalisation layers: over the batch, the instance, groups of channels, trailing dimensions and neighbouring channels."""
+"""Normalisation layers: over the batch, the instance, groups of channels, trailing dimensions and neighbouring
+channels."""
 
 from __future__ import annotations
 
@@ -169,7 +170,7 @@ class _LazyNorm(LazyModule, _NormBase):
     def initialize_parameters(self, input: Any) -> None:
         """Takes the number of channels from an input."""
         self.num_features = n = input.shape[self._channel_dim(input)]
-        self.materialize({name: (n,) for name in ("weight", "bias", "running_mean", "running_var")})
+        self.materialize(dict.fromkeys(("weight", "bias", "running_mean", "running_var"), (n,)))
 
     def _channel_dim(self, input: Any) -> int:
         return 1
@@ -199,7 +200,8 @@ class _InstanceNorm(_NormBase):
     dims: int
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = False,
-                 track_running_stats: bool = False, device: Any = None, dtype: Any = None, *, bias: bool = True) -> None:
+                 track_running_stats: bool = False, device: Any = None, dtype: Any = None, *,
+                 bias: bool = True) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
 
     def _check_input_dim(self, input: Any) -> None:

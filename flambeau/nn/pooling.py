@@ -1,4 +1,5 @@
-"""Pooling layers. Their output sizes are floor (or, with `ceil_mode`, ceil) of (in + 2 padding - kernel) / stride + 1."""
+"""Pooling layers. Their output sizes are floor (or, with `ceil_mode`, ceil) of (in + 2 padding - kernel) / stride +
+1."""
 
 from __future__ import annotations
 

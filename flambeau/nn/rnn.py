@@ -47,8 +47,8 @@ class RNNBase(Module):
         if dropout > 0 and num_layers == 1:
             import warnings
 
-            warnings.warn(f"dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects "
-                          f"num_layers greater than 1, but got dropout={dropout} and num_layers={num_layers}",
+            warnings.warn(f"dropout option adds dropout after all but last recurrent layer, so non-zero dropout "
+                          f"expects num_layers greater than 1, but got dropout={dropout} and num_layers={num_layers}",
                           stacklevel=3)
         self.mode = mode
         self.input_size = input_size
@@ -103,9 +103,11 @@ class RNNBase(Module):
     def _check(self, x: Any, states: tuple[Any, ...], batch: int) -> None:
         if x.dtype != self.weight_ih_l0.dtype:
             raise ValueError(f"RNN input dtype ({x.dtype}) does not match weight dtype ({self.weight_ih_l0.dtype}). "
-                             f"Convert input: input.to({self.weight_ih_l0.dtype}), or convert model: model.to({x.dtype})")
+                             f"Convert input: input.to({self.weight_ih_l0.dtype}), or convert model: "
+                             f"model.to({x.dtype})")
         if x.size(-1) != self.input_size:
-            raise RuntimeError(f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {x.size(-1)}")
+            raise RuntimeError(f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got "
+                               f"{x.size(-1)}")
         rows = self.num_layers * (2 if self.bidirectional else 1)
         widths = (self.proj_size or self.hidden_size, self.hidden_size)
         for state, width, number in zip(states, widths, ("[0]", "[1]")):
@@ -265,7 +267,8 @@ class RNNCellBase(Module):
                 raise RuntimeError(f"hidden{i} has inconsistent hidden_size: got {state.size(-1)}, expected "
                                    f"{self.hidden_size}")
             if state.dim() == input.dim() == 2 and state.size(0) != input.size(0):
-                raise RuntimeError(f"Input batch size {input.size(0)} doesn't match hidden{i} batch size {state.size(0)}")
+                raise RuntimeError(f"Input batch size {input.size(0)} doesn't match hidden{i} batch size "
+                                   f"{state.size(0)}")
         if states is None:
             zero = ops.zeros((*input.shape[:-1], self.hidden_size), dtype=input.dtype, device=input.device)
             states = (zero,) * count

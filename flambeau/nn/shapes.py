@@ -70,7 +70,8 @@ class Unfold(_Sliding):
 class Fold(_Sliding):
     """Adds columns (N, C * prod(kernel), L) up into (N, C, *output_size): the transpose of `Unfold`."""
 
-    def __init__(self, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> None:
+    def __init__(self, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
+                 stride: Any = 1) -> None:
         super().__init__()
         self.output_size = output_size
         self.kernel_size = kernel_size

@@ -64,7 +64,8 @@ class TransformerEncoderLayer(Module):
         self.activation = _activation(activation)
 
     def _attend(self, x: Any, mask: Any, padding: Any, is_causal: bool) -> Any:
-        x = self.self_attn(x, x, x, attn_mask=mask, key_padding_mask=padding, need_weights=False, is_causal=is_causal)[0]
+        x = self.self_attn(x, x, x, attn_mask=mask, key_padding_mask=padding, need_weights=False,
+                           is_causal=is_causal)[0]
         return self.dropout1(x)
 
     def _feed_forward(self, x: Any) -> Any:
@@ -103,7 +104,8 @@ class TransformerDecoderLayer(Module):
         self.activation = _activation(activation)
 
     def _attend(self, x: Any, mask: Any, padding: Any, is_causal: bool) -> Any:
-        x = self.self_attn(x, x, x, attn_mask=mask, key_padding_mask=padding, is_causal=is_causal, need_weights=False)[0]
+        x = self.self_attn(x, x, x, attn_mask=mask, key_padding_mask=padding, is_causal=is_causal,
+                           need_weights=False)[0]
         return self.dropout1(x)
 
     def _attend_memory(self, x: Any, memory: Any, mask: Any, padding: Any, is_causal: bool) -> Any:

@@ -1,5 +1,7 @@
-"""Adam and its kin: Adam (Kingma & Ba, 2015), AdamW (Loshchilov & Hutter, 2019), Adamax, NAdam (Dozat, 2016), RAdam (Liu
-et al., 2020)."""
+"""Adam and its kin.
+
+Adam and Adamax: Kingma & Ba (2015); AdamW: Loshchilov & Hutter (2019); NAdam: Dozat (2016); RAdam: Liu et al. (2020).
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,8 @@ def _nadam(p: Any, m: Any, v: Any, g: Any, lr: Any, decay: Any, b1: Any, b2: Any
     return p - rate_g * (g / below) - rate_m * (m / below), m, v
 
 
-def _radam(p: Any, m: Any, v: Any, g: Any, lr: Any, decay: Any, b1: Any, b2: Any, eps: Any, rate: Any, rectified: Any, *,
+def _radam(p: Any, m: Any, v: Any, g: Any, lr: Any, decay: Any, b1: Any, b2: Any, eps: Any, rate: Any,
+           rectified: Any, *,
            maximize: bool, decoupled: bool | None, adaptive: bool) -> Any:
     p, g = _gradient(p, g, lr, decay, maximize, decoupled)
     m, v = _moments(m, v, g, b1, b2)
@@ -107,8 +110,8 @@ class _Moments(FormulaOptimizer):
 class Adam(_Moments):
     """m and v are running means of g and g²; p = p - lr m̂ / (√v̂ + eps), m̂ and v̂ corrected for their start at zero.
 
-    `weight_decay` is added to the gradient, or with `decoupled_weight_decay` taken off the parameter; `amsgrad` uses the
-    largest v so far. `foreach`, `capturable`, `differentiable` and `fused` are accepted: every step is fused.
+    `weight_decay` is added to the gradient, or with `decoupled_weight_decay` taken off the parameter; `amsgrad` uses
+    the largest v so far. `foreach`, `capturable`, `differentiable` and `fused` are accepted: every step is fused.
     """
 
     def __init__(self, params: Any, lr: Any = 1e-3, betas: Any = (0.9, 0.999), eps: float = 1e-8,
@@ -117,7 +120,8 @@ class Adam(_Moments):
                  decoupled_weight_decay: bool = False) -> None:
         _check(lr, betas, eps, weight_decay)
         super().__init__(params, {
-            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad, "maximize": maximize,
+            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
+            "maximize": maximize,
             "foreach": foreach, "capturable": capturable, "differentiable": differentiable, "fused": fused,
             "decoupled_weight_decay": decoupled_weight_decay})
 
@@ -131,8 +135,8 @@ class Adam(_Moments):
         if group["amsgrad"]:
             if "max_exp_avg_sq" not in state:
                 state["max_exp_avg_sq"] = zeros_for(p)
-            write(_amsgrad_formula, (p, state["exp_avg"], state["exp_avg_sq"], state["max_exp_avg_sq"]), (grad,), numbers,
-                  flags)
+            write(_amsgrad_formula, (p, state["exp_avg"], state["exp_avg_sq"], state["max_exp_avg_sq"]), (grad,),
+                  numbers, flags)
         else:
             write(_adam_formula, (p, state["exp_avg"], state["exp_avg_sq"]), (grad,), numbers, flags)
 
@@ -164,7 +168,8 @@ class Adamax(_Moments):
                  differentiable: bool = False, capturable: bool = False) -> None:
         _check(lr, betas, eps, weight_decay)
         super().__init__(params, {
-            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "foreach": foreach, "maximize": maximize,
+            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "foreach": foreach,
+            "maximize": maximize,
             "differentiable": differentiable, "capturable": capturable})
 
     def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Any]) -> None:
@@ -221,7 +226,8 @@ class RAdam(_Moments):
                  maximize: bool = False, capturable: bool = False, differentiable: bool = False) -> None:
         _check(lr, betas, eps, weight_decay)
         super().__init__(params, {
-            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize, "foreach": foreach,
+            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
+            "foreach": foreach,
             "capturable": capturable, "decoupled_weight_decay": decoupled_weight_decay,
             "differentiable": differentiable})
 
@@ -235,7 +241,8 @@ class RAdam(_Moments):
         adaptive = length > 5.0
         rectified = 0.0
         if adaptive:
-            rectified = math.sqrt((length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length) * bias2)
+            ratio = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
+            rectified = math.sqrt(ratio * bias2)
         write(_radam_formula, (p, state["exp_avg"], state["exp_avg_sq"]), (grad,),
               (lr, float(group["weight_decay"]), 1.0 - beta1, 1.0 - beta2, group["eps"], lr / (1.0 - beta1**step),
                rectified),

@@ -1,4 +1,5 @@
-"""Optimizers with a learning rate for each element: RMSprop, Adagrad (Duchi et al., 2011), Adadelta (Zeiler, 2012), Rprop."""
+"""Optimizers with a learning rate for each element: RMSprop, Adagrad (Duchi et al., 2011), Adadelta (Zeiler, 2012),
+Rprop."""
 
 from __future__ import annotations
 
@@ -198,7 +199,8 @@ class Rprop(FormulaOptimizer):
     def __init__(self, params: Any, lr: Any = 1e-2, etas: Any = (0.5, 1.2), step_sizes: Any = (1e-6, 50), *,
                  capturable: bool = False, foreach: bool | None = None, maximize: bool = False,
                  differentiable: bool = False) -> None:
-        check_options((("learning rate", lr, lr >= 0.0), ("eta values", f"{etas[0]}, {etas[1]}", 0.0 < etas[0] < 1.0 < etas[1])))
+        check_options((("learning rate", lr, lr >= 0.0), ("eta values", f"{etas[0]}, "
+                                                                        f"{etas[1]}", 0.0 < etas[0] < 1.0 < etas[1])))
         super().__init__(params, {
             "lr": lr, "etas": etas, "step_sizes": step_sizes, "foreach": foreach, "maximize": maximize,
             "differentiable": differentiable, "capturable": capturable})

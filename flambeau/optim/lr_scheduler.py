@@ -46,8 +46,8 @@ class LRScheduler:
                 group.setdefault("initial_lr", _plain(group["lr"]))
             elif "initial_lr" not in group:
                 raise KeyError(f"param 'initial_lr' is not specified in param_groups[{i}] when resuming scheduler with "
-                               f"last_epoch >= 0. This typically happens when: 1. You're trying to resume training from a "
-                               "checkpoint but haven't properly loaded the optimizer state")
+                               f"last_epoch >= 0. This typically happens when: 1. You're trying to resume training "
+                               "from a checkpoint but haven't properly loaded the optimizer state")
         self.base_lrs: list[Any] = [_plain(group["initial_lr"]) for group in optimizer.param_groups]
         self.last_epoch = last_epoch
         self._first_step()
@@ -83,9 +83,10 @@ class LRScheduler:
     def step(self, epoch: int | None = None) -> None:
         """Goes on by one step, or to step `epoch`, and sets the rates."""
         if self._step_count == 1 and not getattr(self.optimizer, "_opt_called", False):
-            warnings.warn("Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you "
-                          "should call them in the opposite order: `optimizer.step()` before `lr_scheduler.step()`.  Failure "
-                          "to do this will result in PyTorch skipping the first value of the learning rate schedule.",
+            warnings.warn("Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and "
+                          "later, you should call them in the opposite order: `optimizer.step()` before "
+                          "`lr_scheduler.step()`.  Failure to do this will result in PyTorch skipping the first value "
+                          "of the learning rate schedule.",
                           UserWarning, stacklevel=2)
         self._step_count += 1
         self._get_lr_called_within_step = True
@@ -178,7 +179,8 @@ class StepLR(LRScheduler):
 class MultiStepLR(LRScheduler):
     """The rate times gamma at each of `milestones`."""
 
-    def __init__(self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1) -> None:
+    def __init__(self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1,
+                 last_epoch: int = -1) -> None:
         self.milestones = Counter(milestones)
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
@@ -195,7 +197,8 @@ class MultiStepLR(LRScheduler):
 class ConstantLR(LRScheduler):
     """The rate times `factor` for the first `total_iters` steps."""
 
-    def __init__(self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1) -> None:
+    def __init__(self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5,
+                 last_epoch: int = -1) -> None:
         if factor > 1.0 or factor < 0:
             raise ValueError("Constant multiplicative factor expected to be between 0 and 1.")
         self.factor = factor
@@ -217,7 +220,8 @@ class ConstantLR(LRScheduler):
 class LinearLR(LRScheduler):
     """The rate times a factor that goes from `start_factor` to `end_factor` in `total_iters` steps."""
 
-    def __init__(self, optimizer: Optimizer, start_factor: float = 1.0 / 3, end_factor: float = 1.0, total_iters: int = 5,
+    def __init__(self, optimizer: Optimizer, start_factor: float = 1.0 / 3, end_factor: float = 1.0,
+                 total_iters: int = 5,
                  last_epoch: int = -1) -> None:
         if start_factor > 1.0 or start_factor <= 0:
             raise ValueError("Starting multiplicative factor expected to be greater than 0 and less or equal to 1.")
@@ -270,7 +274,8 @@ class PolynomialLR(LRScheduler):
     def get_lr(self) -> list[Any]:
         if self._is_initial or self.last_epoch > self.total_iters:
             return self._now()
-        ratio = ((1.0 - self.last_epoch / self.total_iters) / (1.0 - (self.last_epoch - 1) / self.total_iters)) ** self.power
+        now, before = (1.0 - t / self.total_iters for t in (self.last_epoch, self.last_epoch - 1))
+        ratio = (now / before) ** self.power
         return [lr * ratio for lr in self._now()]
 
     def _get_closed_form_lr(self) -> list[Any]:
@@ -293,7 +298,8 @@ class CosineAnnealingLR(LRScheduler):
         if self._step_count == 1 and t > 0:
             return [low + (base - low) * (1 + math.cos(t * math.pi / top)) / 2 for base in self.base_lrs]
         if (t - 1 - top) % (2 * top) == 0:
-            return [lr + (base - low) * (1 - math.cos(math.pi / top)) / 2 for base, lr in zip(self.base_lrs, self._now())]
+            rise = (1 - math.cos(math.pi / top)) / 2
+            return [lr + (base - low) * rise for base, lr in zip(self.base_lrs, self._now())]
         ratio = (1 + math.cos(math.pi * t / top)) / (1 + math.cos(math.pi * (t - 1) / top))
         return [ratio * (lr - low) + low for lr in self._now()]
 
@@ -305,7 +311,8 @@ class CosineAnnealingLR(LRScheduler):
 class CosineAnnealingWarmRestarts(LRScheduler):
     """Cosine annealing that starts again after T_0 steps, then after T_mult times as many, and so on."""
 
-    def __init__(self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1) -> None:
+    def __init__(self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0,
+                 last_epoch: int = -1) -> None:
         if T_0 <= 0 or not isinstance(T_0, int):
             raise ValueError(f"Expected positive integer T_0, but got {T_0}")
         if T_mult < 1 or not isinstance(T_mult, int):
@@ -356,22 +363,23 @@ class SequentialLR(LRScheduler):
     def __init__(self, optimizer: Optimizer, schedulers: Sequence[LRScheduler], milestones: Sequence[int],
                  last_epoch: int = -1) -> None:
         if not schedulers:
-            raise ValueError(f"{type(self).__name__} expects at least one scheduler to be chained, but got no scheduler.")
+            raise ValueError(f"{type(self).__name__} expects at least one scheduler to be chained, but got no "
+                             "scheduler.")
         for i, scheduler in enumerate(schedulers):
             if not hasattr(scheduler, "optimizer"):
                 raise TypeError(f"{type(self).__name__} at index {i} should have `optimizer` as its attribute.")
             if isinstance(scheduler, ReduceLROnPlateau):
-                raise ValueError(f"{type(self).__name__} does not support `ReduceLROnPlateau` scheduler as it requires additional "
-                                 "kwargs to be specified when calling `step`, but got one at index "
+                raise ValueError(f"{type(self).__name__} does not support `ReduceLROnPlateau` scheduler as it "
+                                 "requires additional kwargs to be specified when calling `step`, but got one at index "
                                  f"{i} in the given schedulers sequence.")
             if scheduler.optimizer is not optimizer:
-                raise ValueError(f"{type(self).__name__} expects all schedulers to belong to the same optimizer, but got "
-                                 f"scheduler {type(scheduler).__name__} at index {i} which is different from the optimizer "
-                                 "passed in.")
+                raise ValueError(f"{type(self).__name__} expects all schedulers to belong to the same optimizer, but "
+                                 f"got scheduler {type(scheduler).__name__} at index {i} which is different from the "
+                                 "optimizer passed in.")
         if len(milestones) != len(schedulers) - 1:
-            raise ValueError("Sequential Schedulers expects number of schedulers provided to be one more than the number of "
-                             f"milestone points, but got number of schedulers {len(schedulers)} and the number of milestones "
-                             f"to be equal to {len(milestones)}")
+            raise ValueError("Sequential Schedulers expects number of schedulers provided to be one more than the "
+                             f"number of milestone points, but got number of schedulers {len(schedulers)} and the "
+                             f"number of milestones to be equal to {len(milestones)}")
         self._schedulers = list(schedulers)
         self._milestones = list(milestones)
         self.last_epoch = last_epoch + 1
@@ -415,19 +423,20 @@ class ChainedScheduler(LRScheduler):
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
         if not schedulers:
-            raise ValueError(f"{type(self).__name__} expects at least one scheduler to be chained, but got no scheduler.")
+            raise ValueError(f"{type(self).__name__} expects at least one scheduler to be chained, but got no "
+                             "scheduler.")
         optimizer = optimizer or schedulers[0].optimizer
         for i, scheduler in enumerate(schedulers):
             if not hasattr(scheduler, "optimizer"):
                 raise TypeError(f"{type(self).__name__} at index {i} should have `optimizer` as its attribute.")
             if isinstance(scheduler, ReduceLROnPlateau):
-                raise ValueError(f"{type(self).__name__} does not support `ReduceLROnPlateau` scheduler as it requires additional "
-                                 "kwargs to be specified when calling `step`, but got one at index "
+                raise ValueError(f"{type(self).__name__} does not support `ReduceLROnPlateau` scheduler as it "
+                                 "requires additional kwargs to be specified when calling `step`, but got one at index "
                                  f"{i} in the given schedulers sequence.")
             if scheduler.optimizer is not optimizer:
-                raise ValueError(f"{type(self).__name__} expects all schedulers to belong to the same optimizer, but got "
-                                 f"scheduler {type(scheduler).__name__} at index {i} has {scheduler.optimizer}, which is "
-                                 f"different from {type(optimizer).__name__}.")
+                raise ValueError(f"{type(self).__name__} expects all schedulers to belong to the same optimizer, but "
+                                 f"got scheduler {type(scheduler).__name__} at index {i} has {scheduler.optimizer}, "
+                                 f"which is different from {type(optimizer).__name__}.")
         self._schedulers = list(schedulers)
         self.optimizer = optimizer
         self._last_lr = [_plain(group["lr"]) for group in optimizer.param_groups]
@@ -513,9 +522,9 @@ class ReduceLROnPlateau(LRScheduler):
         if len(groups) != len(self.min_lrs):
             if self.default_min_lr is None:
                 raise RuntimeError(f"The number of param groups in the `optimizer` ({len(groups)}) differs from when "
-                                   f"`ReduceLROnPlateau` was initialized ({len(self.min_lrs)}), usually due to a new param group "
-                                   "being added to the optimizer. Please modify the `min_lrs` field to match the length of the "
-                                   "`optimizer` param groups.")
+                                   f"`ReduceLROnPlateau` was initialized ({len(self.min_lrs)}), usually due to a new "
+                                   "param group being added to the optimizer. Please modify the `min_lrs` field to "
+                                   "match the length of the `optimizer` param groups.")
             self.min_lrs = [self.default_min_lr] * len(groups)
         for group, low in zip(groups, self.min_lrs):
             old = float(group["lr"])
@@ -545,9 +554,9 @@ def _annealed(strategy: str) -> Callable[[float, float, float], float]:
 
 
 class OneCycleLR(LRScheduler):
-    """One cycle (Smith & Topin, 2018): up from max_lr / div_factor to max_lr, then down to a `final_div_factor`-th of the
-    start, while momentum goes the other way. A step a batch; the number of steps is `total_steps` or epochs times
-    steps_per_epoch."""
+    """One cycle (Smith & Topin, 2018): up from max_lr / div_factor to max_lr, then down to a `final_div_factor`-th of
+    the start, while momentum goes the other way. A step a batch; the number of steps is `total_steps` or epochs
+    times steps_per_epoch."""
 
     def __init__(self, optimizer: Optimizer, max_lr: Any, total_steps: int | None = None, epochs: int | None = None,
                  steps_per_epoch: int | None = None, pct_start: float = 0.3, anneal_strategy: str = "cos",
@@ -577,7 +586,8 @@ class OneCycleLR(LRScheduler):
         up = float(pct_start * self.total_steps) - 1
         phases: list[tuple[float, str, str, str, str]] = [(up, "initial_lr", "max_lr", "max_momentum", "base_momentum")]
         if three_phase:
-            phases.append((float(2 * pct_start * self.total_steps) - 2, "max_lr", "initial_lr", "base_momentum", "max_momentum"))
+            phases.append((float(2 * pct_start * self.total_steps) - 2, "max_lr", "initial_lr", "base_momentum",
+                           "max_momentum"))
             phases.append((self.total_steps - 1, "initial_lr", "min_lr", "max_momentum", "max_momentum"))
         else:
             phases.append((self.total_steps - 1, "max_lr", "min_lr", "base_momentum", "max_momentum"))

@@ -42,7 +42,8 @@ class SGD(FormulaOptimizer):
                  differentiable: bool = False, fused: bool | None = None) -> None:
         if lr is not required and isinstance(lr, Tensor) and lr.numel() != 1:
             raise ValueError("Tensor lr must be 1-element")
-        check_options((("learning rate", lr, lr is required or lr >= 0.0), ("momentum value", momentum, momentum >= 0.0),
+        check_options((("learning rate", lr, lr is required or lr >= 0.0), ("momentum "
+                                                                            "value", momentum, momentum >= 0.0),
                        ("weight_decay value", weight_decay, weight_decay >= 0.0)))
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")

@@ -64,7 +64,8 @@ def test_random_split_is_a_partition():
     parts = random_split(Squares(10), [0.5, 0.26, 0.24])
     assert [len(p) for p in parts] == [6, 2, 2]
     assert sorted(i for p in parts for i in p.indices) == list(range(10))
-    same = [random_split(range(20), [12, 8], generator=flambeau.Generator().manual_seed(3))[0].indices for _ in range(2)]
+    same = [random_split(range(20), [12, 8],
+                         generator=flambeau.Generator().manual_seed(3))[0].indices for _ in range(2)]
     assert same[0] == same[1] and isinstance(parts[0], Subset)
     with pytest.raises(ValueError, match="Sum of input lengths does not equal the length of the input dataset!"):
         random_split(Squares(10), [5, 4])

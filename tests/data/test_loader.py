@@ -145,7 +145,8 @@ def test_tensors_are_gathered_whole():
     x = flambeau.arange(12).reshape(6, 2)
     data = TensorDataset(x, flambeau.arange(6))
     for made in (data, Subset(data, [5, 4, 3, 2, 1, 0])):
-        for batch, single in zip(DataLoader(made, batch_size=4), DataLoader(made, batch_size=4, collate_fn=default_collate)):
+        for batch, single in zip(DataLoader(made, batch_size=4),
+                                 DataLoader(made, batch_size=4, collate_fn=default_collate)):
             assert isinstance(batch, list) and [t.tolist() for t in batch] == [t.tolist() for t in single]
     whole = next(iter(DataLoader(data, batch_size=6)))[0]
     whole.zero_()

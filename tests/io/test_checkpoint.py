@@ -46,7 +46,8 @@ def test_special_numbers_and_strided_tensors():
 def test_containers():
     value = {"list": [1, 2.5, None, True, "x", -3], "tuple": (1, (2,)), 5: "five", (1, 2): {3}, "inf": float("inf"),
              "complex": 1 - 2j, "bytes": b"\x00\xff", "dtype": flambeau.float16, "size": flambeau.Size([1, 2]),
-             "device": flambeau.device("cuda:1"), "range": range(1, 9, 2), "slice": slice(None, 3), "frozen": frozenset([1]),
+             "device": flambeau.device("cuda:1"), "range": range(1, 9, 2), "slice": slice(None,
+                                                                                          3), "frozen": frozenset([1]),
              "args": argparse.Namespace(lr=0.1), "counter": Counter("aab"), "big": 10**30}
     back = _round_trip(value)
     assert back == value
@@ -72,7 +73,8 @@ def test_model_and_optimizer_go_on_where_they_stopped():
 
     step(one, opt1)
     schedule = optim.lr_scheduler.MultiStepLR(opt1, [1, 2])
-    saved = _round_trip({"model": one.state_dict(), "opt": opt1.state_dict(), "schedule": schedule.state_dict(), "epoch": 3})
+    saved = _round_trip({"model": one.state_dict(), "opt": opt1.state_dict(), "schedule": schedule.state_dict(),
+                         "epoch": 3})
     assert type(saved["model"]) is OrderedDict and saved["model"]._metadata == one.state_dict()._metadata
     two.load_state_dict(saved["model"])
     opt2.load_state_dict(saved["opt"])
@@ -95,7 +97,9 @@ def test_several_objects_in_one_stream():
     for value in ([1], flambeau.ones(3), "end"):
         flambeau.save(value, stream)
     stream.seek(0)
-    assert flambeau.load(stream) == [1] and flambeau.load(stream).tolist() == [1.0] * 3 and flambeau.load(stream) == "end"
+    assert flambeau.load(stream) == [1]
+    assert flambeau.load(stream).tolist() == [1.0] * 3
+    assert flambeau.load(stream) == "end"
 
 
 @pytest.mark.parametrize("location", ["cpu", flambeau.device("cpu"), {"cpu": "cpu"}, {"cuda:0": "cpu"},
@@ -109,7 +113,8 @@ def test_map_location(location):
 def test_what_cannot_be_saved_leaves_the_old_file(tmp_path):
     path = tmp_path / "a.pt"
     flambeau.save([1], path)
-    with pytest.raises(TypeError, match=r"save: model\.0 is of type .*Linear, which cannot be saved; save its state_dict"):
+    with pytest.raises(TypeError, match=r"save: model\.0 is of type .*Linear, which cannot be saved; save its "
+                                        r"state_dict"):
         flambeau.save({"model": [nn.Linear(1, 1)]}, path)
     endless = []
     endless.append(endless)
@@ -176,7 +181,8 @@ def _row(**changes):
     (_file({"a": _row()}, b"0" * 7), "is cut off"),
     (_file({"__metadata__": {"flambeau": "{}"}}), "must be of version 1"),
     (_file({"__metadata__": {"flambeau": '{"version":1,"object":{"k":"tensor","t":"x"}}'}}), "tensor 'x' is not in it"),
-    (_file({"__metadata__": {"flambeau": '{"version":1,"object":{"k":"os.system","v":"ls"}}'}}), "is no kind of object"),
+    (_file({"__metadata__": {"flambeau": '{"version":1,"object":{"k":"os.system","v":"ls"}}'}}), "is no kind of "
+                                                                                                 "object"),
     (_file({"__metadata__": {"flambeau": '{"version":1,"object":{"k":"dict","v":[[[1],2]]}}'}}), "describes no object"),
     (_file({"__metadata__": {"flambeau": '{"version":1,"object":{"k":"dict","v":[[{"k":"list","v":[]},2]]}}'}}),
      "cannot be built"),

@@ -30,7 +30,8 @@ def test_sequential_is_a_list_and_a_function():
     with pytest.raises(TypeError, match="is not a Module subclass"):
         nn.Sequential(3)
     named = nn.Sequential(OrderedDict(a=nn.Identity(), b=nn.ReLU()))
-    assert list(dict(named.named_children())) == ["a", "b"] and named(flambeau.tensor([-1.0, 2.0])).tolist() == [0.0, 2.0]
+    assert list(dict(named.named_children())) == ["a", "b"] and named(flambeau.tensor([-1.0, 2.0])).tolist() == [0.0,
+                                                                                                                 2.0]
 
 
 def test_module_list():

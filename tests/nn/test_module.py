@@ -106,8 +106,8 @@ def test_load_reports_every_mismatch():
     text = str(caught.value)
     assert text.startswith("Error(s) in loading state_dict for Net:\n\tMissing key(s) in state_dict: \"tied.bias\". ")
     assert "\n\tUnexpected key(s) in state_dict: \"odd\". " in text
-    assert ("\n\tsize mismatch for first.bias: copying a param with shape torch.Size([9]) from checkpoint, the shape in "
-            "current model is torch.Size([4]).") in text
+    assert ("\n\tsize mismatch for first.bias: copying a param with shape torch.Size([9]) from checkpoint, the shape "
+            "in current model is torch.Size([4]).") in text
     state["first.bias"] = flambeau.ones(4)
     result = net.load_state_dict(state, strict=False)
     assert result.missing_keys == ["tied.bias"] and result.unexpected_keys == ["odd"]
@@ -257,7 +257,8 @@ def test_forward_hooks_with_keywords_and_on_failure():
 
     net, seen = Add(), []
     net.register_forward_pre_hook(lambda m, args, kwargs: (args, {"y": kwargs["y"] * 2}), with_kwargs=True)
-    net.register_forward_hook(lambda m, args, kwargs, out: seen.append((kwargs, out)), with_kwargs=True, always_call=True)
+    net.register_forward_hook(lambda m, args, kwargs, out: seen.append((kwargs, out)), with_kwargs=True,
+                              always_call=True)
     assert net(1, y=2) == 5 and seen == [({"y": 4}, 5)]
     with pytest.raises(ValueError, match="negative"):
         net(1, y=-2)

@@ -52,7 +52,8 @@ LAYERS = [
     ("Unflatten", (1, (2, 3)), {}, [(2, 6, 4)]),
     ("Conv1d", (2, 4, 3), {"padding": 1, "stride": 2}, [(2, 2, 7)]),
     ("Conv2d", (2, 4, 3), {"padding": "same", "dilation": 2}, [(2, 2, 6, 5)]),
-    ("Conv2d", (4, 4, (3, 2)), {"groups": 2, "bias": False, "padding": (1, 2), "padding_mode": "circular"}, [(2, 4, 6, 5)]),
+    ("Conv2d", (4, 4, (3, 2)), {"groups": 2, "bias": False, "padding": (1, 2), "padding_mode": "circular"},
+     [(2, 4, 6, 5)]),
     ("Conv2d", (2, 2, 3), {"padding": 1, "padding_mode": "reflect"}, [(2, 2, 5, 5)]),
     ("Conv3d", (2, 3, 2), {}, [(1, 2, 3, 4, 3)]),
     ("ConvTranspose1d", (2, 4, 3), {"stride": 2, "output_padding": 1}, [(2, 2, 5)]),
@@ -82,8 +83,10 @@ LAYERS = [
     ("Dropout2d", (0.3,), {"eval": True}, [(3, 4, 2, 2)]),
     ("AlphaDropout", (0.3,), {"eval": True}, [(3, 4)]),
     *[(name, (), {}, [(3, 4)]) for name in (
-        "ReLU", "ReLU6", "SELU", "SiLU", "Mish", "Hardswish", "Hardsigmoid", "Sigmoid", "Tanh", "LogSigmoid", "Softsign",
-        "Tanhshrink", "ELU", "CELU", "LeakyReLU", "PReLU", "GELU", "GLU", "Softplus", "Hardshrink", "Softshrink", "Hardtanh")],
+        "ReLU", "ReLU6", "SELU", "SiLU", "Mish", "Hardswish", "Hardsigmoid", "Sigmoid", "Tanh", "LogSigmoid",
+        "Softsign",
+        "Tanhshrink", "ELU", "CELU", "LeakyReLU", "PReLU", "GELU", "GLU", "Softplus", "Hardshrink", "Softshrink",
+        "Hardtanh")],
     ("GELU", ("tanh",), {}, [(3, 4)]),
     ("Threshold", (0.1, 0.5), {}, [(3, 4)]),
     ("RReLU", (), {"eval": True}, [(3, 4)]),
@@ -125,7 +128,8 @@ LAYERS = [
     ("TransformerDecoderLayer", (8, 2, 16, 0.0), {}, [(5, 2, 8), (4, 2, 8)]),
     ("Transformer", (8, 2, 1, 1, 16, 0.0), {}, [(4, 2, 8), (5, 2, 8)]),
     ("MultiheadAttention", (8, 2), {}, [(5, 2, 8), (4, 2, 8), (4, 2, 8)]),
-    ("MultiheadAttention", (8, 2), {"kdim": 6, "vdim": 4, "add_bias_kv": True, "add_zero_attn": True, "batch_first": True},
+    ("MultiheadAttention", (8, 2), {"kdim": 6, "vdim": 4, "add_bias_kv": True, "add_zero_attn": True,
+                                    "batch_first": True},
      [(2, 5, 8), (2, 4, 6), (2, 4, 4)]),
 ]
 
@@ -142,7 +146,8 @@ def test_layer(case):
         mine.eval()
     assert repr(mine) == repr(theirs)
     assert list(mine.state_dict()) == list(theirs.state_dict())
-    assert [tuple(v.shape) for v in mine.state_dict().values()] == [tuple(v.shape) for v in theirs.state_dict().values()]
+    for key, value in theirs.state_dict().items():
+        assert tuple(mine.state_dict()[key].shape) == tuple(value.shape), key
     _shared(theirs, mine)
     rng = np.random.default_rng(1)
     arrays = [_array(rng, s) for s in shapes]
@@ -250,7 +255,8 @@ def test_packed_sequences():
     assert sizes.tolist() == expected_sizes.tolist()
 
 
-GRIDS = [(m, p, a) for m in ("bilinear", "nearest", "bicubic") for p in ("zeros", "border", "reflection") for a in (False, True)]
+GRIDS = [(m, p, a) for m in ("bilinear", "nearest", "bicubic") for p in ("zeros", "border",
+                                                                         "reflection") for a in (False, True)]
 
 
 @pytest.mark.parametrize("mode,padding,align", GRIDS)
@@ -258,12 +264,14 @@ def test_grid_sample(mode, padding, align):
     rng = np.random.default_rng(5)
     x, g = rng.standard_normal((2, 3, 4, 5)).astype(np.float32), rng.uniform(-1.4, 1.4, (2, 3, 2, 2)).astype(np.float32)
     out = nn.functional.grid_sample(flambeau.from_numpy(x), flambeau.from_numpy(g), mode, padding, align)
-    _close(out, tnn.functional.grid_sample(torch.from_numpy(x), torch.from_numpy(g), mode, padding, align), "values", 1e-4)
+    _close(out, tnn.functional.grid_sample(torch.from_numpy(x), torch.from_numpy(g), mode, padding, align), "values",
+           1e-4)
 
 
 def test_grid_sample_of_volumes_and_affine_grid():
     rng = np.random.default_rng(6)
-    x, theta = rng.standard_normal((2, 3, 4, 5, 3)).astype(np.float32), rng.standard_normal((2, 3, 4)).astype(np.float32) / 2
+    x, theta = rng.standard_normal((2, 3, 4, 5, 3)).astype(np.float32), rng.standard_normal((2, 3,
+                                                                                             4)).astype(np.float32) / 2
     grid = nn.functional.affine_grid(flambeau.from_numpy(theta), (2, 3, 3, 4, 2), align_corners=False)
     expected = tnn.functional.affine_grid(torch.from_numpy(theta), (2, 3, 3, 4, 2), align_corners=False)
     _close(grid, expected, "grid")
@@ -286,5 +294,6 @@ def test_functions_with_other_arguments():
     _close(F.normalize(a, p=1, dim=0), TF.normalize(b, p=1, dim=0), "normalize")
     _close(F.one_hot(flambeau.tensor([[0, 2], [1, 2]]), 4), TF.one_hot(torch.tensor([[0, 2], [1, 2]]), 4), "one_hot")
     pooled, where = tnn.functional.max_pool2d(b.reshape(1, 1, 5, 4), 2, return_indices=True)
-    _close(F.max_unpool2d(flambeau.from_numpy(pooled.numpy()), flambeau.from_numpy(where.numpy()), 2, output_size=(5, 4)),
+    _close(F.max_unpool2d(flambeau.from_numpy(pooled.numpy()), flambeau.from_numpy(where.numpy()), 2,
+                          output_size=(5, 4)),
            TF.max_unpool2d(pooled, where, 2, output_size=(5, 4)), "max_unpool2d")

@@ -114,7 +114,8 @@ SCHEDULES = {
     "lambda": lambda s, o: s.LambdaLR(o, lambda e: 0.9**e),
     "multiplicative": lambda s, o: s.MultiplicativeLR(o, lambda e: 0.9),
     "one cycle": lambda s, o: s.OneCycleLR(o, 1.0, total_steps=25),
-    "one cycle, three phases": lambda s, o: s.OneCycleLR(o, 1.0, total_steps=25, three_phase=True, anneal_strategy="linear"),
+    "one cycle, three phases": lambda s, o: s.OneCycleLR(o, 1.0, total_steps=25, three_phase=True,
+                                                         anneal_strategy="linear"),
     "linear": lambda s, o: s.LinearLR(o),
     "constant": lambda s, o: s.ConstantLR(o),
     "polynomial": lambda s, o: s.PolynomialLR(o, power=2),
@@ -122,8 +123,8 @@ SCHEDULES = {
     "cyclic 2": lambda s, o: s.CyclicLR(o, 0.1, 1.0, 3, mode="triangular2"),
     "cyclic exp": lambda s, o: s.CyclicLR(o, 0.1, 1.0, 3, mode="exp_range", gamma=0.9),
     "plateau": lambda s, o: s.ReduceLROnPlateau(o, patience=2, cooldown=1),
-    "sequential": lambda s, o: s.SequentialLR(o, [s.ConstantLR(o, 0.1, 3), s.ExponentialLR(o, 0.9), s.CosineAnnealingLR(o, 5)],
-                                              [4, 9]),
+    "sequential": lambda s, o: s.SequentialLR(
+        o, [s.ConstantLR(o, 0.1, 3), s.ExponentialLR(o, 0.9), s.CosineAnnealingLR(o, 5)], [4, 9]),
     "chained": lambda s, o: s.ChainedScheduler([s.ConstantLR(o, 0.1, 3), s.ExponentialLR(o, 0.9)]),
 }
 

@@ -70,8 +70,8 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
                            f"{list(input2.shape[:-1])}")
     k, i, j = weight.shape
     if input1.shape[-1] != i or input2.shape[-1] != j:
-        raise RuntimeError(f"bilinear(): the last dimensions of input1 and input2 must be {i} and {j}, as those of weight, got "
-                           f"{input1.shape[-1]} and {input2.shape[-1]}")
+        raise RuntimeError(f"bilinear(): the last dimensions of input1 and input2 must be {i} and {j}, as those of "
+                           f"weight, got {input1.shape[-1]} and {input2.shape[-1]}")
     lead = input1.shape[:-1]
     left = input1.reshape(-1, i).matmul(weight.permute(1, 0, 2).reshape(i, k * j)).reshape(-1, k, j)
     out = (left * input2.reshape(-1, 1, j)).sum(-1).reshape(*lead, k)

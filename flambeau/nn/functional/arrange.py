@@ -58,8 +58,8 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: float | None = None
     if len(amounts) % 2:
         raise RuntimeError(f"Padding length must be divisible by 2, got {len(amounts)}")
     if len(amounts) // 2 > input.dim():
-        raise RuntimeError(f"Padding length should be less than or equal to two times the input dimension but got padding "
-                           f"length {len(amounts)} and input of dimension {input.dim()}")
+        raise RuntimeError(f"Padding length should be less than or equal to two times the input dimension but got "
+                           f"padding length {len(amounts)} and input of dimension {input.dim()}")
     n = input.dim()
     before, after = [0] * n, [0] * n
     for i in range(len(amounts) // 2):
@@ -68,8 +68,8 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: float | None = None
         starts = [max(-b, 0) for b in before]
         sizes = [s - max(-b, 0) - max(-a, 0) for s, b, a in zip(input.shape, before, after)]
         if any(s < 0 for s in sizes):
-            raise RuntimeError(f"The input size {list(input.shape)}, plus negative padding {amounts} resulted in a negative "
-                               "output size, which is invalid.")
+            raise RuntimeError(f"The input size {list(input.shape)}, plus negative padding {amounts} resulted in a "
+                               "negative output size, which is invalid.")
         cropped = _narrowed(input, starts, sizes)
         before, after = [max(b, 0) for b in before], [max(a, 0) for a in after]
         if not any(before) and not any(after):
@@ -89,8 +89,8 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: float | None = None
         if b == 0 and a == 0:
             continue
         if mode == "reflect" and (b >= size or a >= size):
-            raise RuntimeError(f"Argument #4: Padding size should be less than the corresponding input dimension, but got: "
-                               f"padding ({b}, {a}) at dimension {d} of input {list(input.shape)}")
+            raise RuntimeError(f"Argument #4: Padding size should be less than the corresponding input dimension, but "
+                               f"got: padding ({b}, {a}) at dimension {d} of input {list(input.shape)}")
         if mode == "circular" and (b > size or a > size):
             raise RuntimeError("Padding value causes wrapping around more than once.")
         if size == 0:
@@ -107,7 +107,8 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: float | None = None
 
 
 def one_hot(tensor: Any, num_classes: int = -1) -> Any:
-    """int64 codes of shape (*, num_classes): 1 at each index, 0 elsewhere. -1 classes: one more than the largest index."""
+    """int64 codes of shape (*, num_classes): 1 at each index, 0 elsewhere. -1 classes: one more than the largest
+    index."""
     if tensor.dtype is not dtypes.int64:
         raise RuntimeError(f"one_hot is only applicable to index tensor of type LongTensor, got {tensor.dtype}")
     if tensor.numel() == 0:
@@ -129,8 +130,8 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Any:
 def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
     """(..., C r², H, W) to (..., C, H r, W r)."""
     if input.dim() < 3:
-        raise RuntimeError(f"pixel_shuffle expects input to have at least 3 dimensions, but got input with {input.dim()} "
-                           "dimension(s)")
+        raise RuntimeError(f"pixel_shuffle expects input to have at least 3 dimensions, but got input with "
+                           f"{input.dim()} dimension(s)")
     r = upscale_factor
     if r <= 0:
         raise RuntimeError(f"pixel_shuffle expects a positive upscale_factor, but got {r}")
@@ -173,7 +174,8 @@ def channel_shuffle(input: Any, groups: int) -> Any:
     return input.reshape(n, groups, c // groups, *rest).transpose(1, 2).reshape(n, c, *rest)
 
 
-# -- sliding blocks ------------------------------------------------------------------------------------------------------
+# -- sliding blocks
+# ------------------------------------------------------------------------------------------------------
 
 
 def _blocks(size: tuple[int, ...], kernel: tuple[int, ...], dilation: tuple[int, ...], padding: tuple[int, ...],
@@ -241,15 +243,15 @@ class _Fold(Function):
 def unfold(input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
     """Sliding blocks of (N, C, H, W) or (C, H, W) as columns: (N, C kh kw, L), L blocks in row order."""
     if input.dim() not in (3, 4):
-        raise RuntimeError(f"Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions "
-                           f"for input, but got: {list(input.shape)}")
+        raise RuntimeError(f"Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero "
+                           f"dimensions for input, but got: {list(input.shape)}")
     geometry = tuple(ntuple(v, 2) for v in (kernel_size, dilation, padding, stride))
     x = input if input.dim() == 4 else input.unsqueeze(0)
     counts = _blocks(tuple(x.shape[2:]), *geometry)
     if min(counts) < 1:
         raise RuntimeError(f"Given input with spatial size {tuple(x.shape[2:])}, kernel_size={geometry[0]}, "
-                           f"dilation={geometry[1]}, padding={geometry[2]}, stride={geometry[3]}, calculated shape of the "
-                           f"array of sliding blocks as {tuple(counts)}, but its components must be at least one.")
+                           f"dilation={geometry[1]}, padding={geometry[2]}, stride={geometry[3]}, calculated shape of "
+                           f"the array of sliding blocks as {tuple(counts)}, but its components must be at least one.")
     out = _Unfold.apply(x, geometry)
     return out if input.dim() == 4 else out.squeeze(0)
 
@@ -264,14 +266,14 @@ def fold(input: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padd
     cols = input if input.dim() == 3 else input.unsqueeze(0)
     block = math.prod(geometry[0])
     if cols.shape[1] % block:
-        raise RuntimeError(f"Expected size of input's dimension 1 to be divisible by the product of kernel_size, but got "
-                           f"input.size(1)={cols.shape[1]} and kernel_size={geometry[0]}.")
+        raise RuntimeError(f"Expected size of input's dimension 1 to be divisible by the product of kernel_size, but "
+                           f"got input.size(1)={cols.shape[1]} and kernel_size={geometry[0]}.")
     counts = _blocks(size, *geometry)
     if min(counts) < 1 or math.prod(counts) != cols.shape[2]:
         raise RuntimeError(f"Given output_size={size}, kernel_size={geometry[0]}, dilation={geometry[1]}, "
-                           f"padding={geometry[2]}, stride={geometry[3]}, expected size of input's dimension 2 to match the "
-                           f"calculated number of sliding blocks {' * '.join(map(str, counts))} = {math.prod(counts)}, but "
-                           f"got input.size(2)={cols.shape[2]}.")
+                           f"padding={geometry[2]}, stride={geometry[3]}, expected size of input's dimension 2 to "
+                           f"match the calculated number of sliding blocks {' * '.join(map(str, counts))} = "
+                           f"{math.prod(counts)}, but got input.size(2)={cols.shape[2]}.")
     out = _Fold.apply(cols, size, geometry)
     return out if input.dim() == 3 else out.squeeze(0)
 
@@ -298,8 +300,8 @@ def max_unpool(input: Any, indices: Any, kernel_size: Any, stride: Any, padding:
                 raise ValueError(f"invalid output_size {size} (dim {d} must be between {default[d] - steps[d]} and "
                                  f"{default[d] + steps[d]})")
     if input.shape != indices.shape:
-        raise RuntimeError(f"Expected shape of indices to be same as that of the input tensor ({list(input.shape)}) but got "
-                           f"indices tensor with shape: {list(indices.shape)}")
+        raise RuntimeError(f"Expected shape of indices to be same as that of the input tensor ({list(input.shape)}) "
+                           f"but got indices tensor with shape: {list(indices.shape)}")
     if indices.dtype is not dtypes.int64:
         raise RuntimeError(f"elements in indices should be type int64 but got: {indices.dtype}")
     lead = tuple(input.shape[:-dims])

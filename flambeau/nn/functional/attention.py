@@ -67,8 +67,8 @@ def multi_head_attention_forward(
         raise AssertionError(f"query should be unbatched 2D or batched 3D tensor but received {query.dim()}-D query "
                              "tensor")
     if key.dim() != query.dim() or value.dim() != query.dim():
-        raise AssertionError(f"For {'batched' if batched else 'unbatched'} ({query.dim()}-D) `query`, expected `key` and "
-                             f"`value` to be {query.dim()}-D but found {key.dim()}-D and {value.dim()}-D tensors "
+        raise AssertionError(f"For {'batched' if batched else 'unbatched'} ({query.dim()}-D) `query`, expected `key` "
+                             f"and `value` to be {query.dim()}-D but found {key.dim()}-D and {value.dim()}-D tensors "
                              "respectively")
     if is_causal and attn_mask is None:
         raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
@@ -87,7 +87,8 @@ def multi_head_attention_forward(
         raise AssertionError(f"embed_dim {embed} not divisible by num_heads {num_heads}")
     if use_separate_proj_weight:
         if key.shape[:2] != value.shape[:2]:
-            raise AssertionError(f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}")
+            raise AssertionError(f"key's sequence and batch dims {key.shape[:2]} do not match value's "
+                                 f"{value.shape[:2]}")
         b = (None, None, None) if in_proj_bias is None else in_proj_bias.chunk(3)
         q = F.linear(query, q_proj_weight, b[0])
         k = F.linear(key, k_proj_weight, b[1])

@@ -12,7 +12,9 @@ _NEVER = -1e30
 
 
 def _lengths(value: Any) -> list[int]:
-    return [int(n) for n in (value.tolist() if isinstance(value, Tensor) else value)] if not isinstance(value, int) else [value]
+    if isinstance(value, int):
+        return [value]
+    return [int(n) for n in (value.tolist() if isinstance(value, Tensor) else value)]
 
 
 def _rows(targets: Any, lengths: list[int]) -> list[list[int]]:
@@ -51,7 +53,8 @@ def ctc_loss(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: A
     rows = _rows(targets.reshape(1, -1) if single and targets.dim() == 1 else targets, outs)
     longest = max(outs, default=0)
     width = 2 * longest + 1
-    # Between, before and after the labels stand blanks; a step stays, goes on by one, or jumps a blank between different
+    # Between, before and after the labels stand blanks; a step stays, goes on by one, or jumps a blank between
+    # different
     # labels.
     spelled = [[blank] * width for _ in rows]
     jump = [[False] * width for _ in rows]

@@ -32,8 +32,8 @@ def _batch_dims(name: str, input: Any, spatial: int) -> int:
         warnings.warn(f"{name}: Received a {input.dim()}-D input to {name}, which is deprecated and will result in an "
                       f"error in a future release. To retain the behavior and silence this warning, please use dropout "
                       f"instead. Note that {name} exists to provide channel-wise dropout on inputs with {spatial} "
-                      f"spatial dimensions, a channel dimension, and an optional batch dimension (i.e. {spatial + 1}D or "
-                      f"{spatial + 2}D inputs).", stacklevel=4)
+                      f"spatial dimensions, a channel dimension, and an optional batch dimension (i.e. {spatial + 1}D "
+                      f"or {spatial + 2}D inputs).", stacklevel=4)
         return min(2, input.dim())
     return input.dim() - spatial
 
@@ -42,9 +42,9 @@ def dropout1d(input: Any, p: float = 0.5, training: bool = True, inplace: bool =
     """Zeroes whole channels of (N, C, L) or (C, L) with probability p and scales the rest by 1/(1-p)."""
     _check(p)
     if input.dim() not in (2, 3):
-        raise RuntimeError(f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D input. Note that dropout1d "
-                           "exists to provide channel-wise dropout on inputs with 1 spatial dimension, a channel "
-                           "dimension, and an optional batch dimension (i.e. 2D or 3D inputs).")
+        raise RuntimeError(f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D input. Note that "
+                           "dropout1d exists to provide channel-wise dropout on inputs with 1 spatial dimension, a "
+                           "channel dimension, and an optional batch dimension (i.e. 2D or 3D inputs).")
     return _drop_channels(input, p, training, inplace, input.dim() - 1)
 
 

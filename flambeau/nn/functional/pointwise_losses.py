@@ -1,4 +1,5 @@
-"""Losses that are one formula an element, then a reduction: each runs as a single fused kernel, and so does its gradient."""
+"""Losses that are one formula an element, then a reduction: each runs as a single fused kernel, and so does its
+gradient."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from ...kernels import expr as E
 from ...ops.elementwise import Pointwise
 from .reduction import chosen, reduced
 
-# -- the formulas: x is the input, t the target --------------------------------------------------------------------------
+# -- the formulas: x is the input, t the target
+# --------------------------------------------------------------------------
 
 
 def _smooth_l1(x: Any, t: Any, beta: Any) -> Any:
@@ -130,12 +132,13 @@ def _warn_sizes(input: Any, target: Any) -> None:
         import warnings
 
         warnings.warn(f"Using a target size ({target.size()}) that is different to the input size ({input.size()}). "
-                      "This will likely lead to incorrect results due to broadcasting. Please ensure they have the same "
-                      "size.", stacklevel=3)
+                      "This will likely lead to incorrect results due to broadcasting. Please ensure they have the "
+                      "same size.", stacklevel=3)
 
 
 
-# -- the functions -------------------------------------------------------------------------------------------------------
+# -- the functions
+# -------------------------------------------------------------------------------------------------------
 
 
 def mse_loss(input: Any, target: Any, size_average: bool | None = None, reduce: bool | None = None,
@@ -200,8 +203,8 @@ def binary_cross_entropy(input: Any, target: Any, weight: Any = None, size_avera
     """
     reduction = chosen(reduction, size_average, reduce)
     if target.shape != input.shape:
-        raise ValueError(f"Using a target size ({target.size()}) that is different to the input size ({input.size()}) is "
-                         "deprecated. Please ensure they have the same size.")
+        raise ValueError(f"Using a target size ({target.size()}) that is different to the input size ({input.size()}) "
+                         "is deprecated. Please ensure they have the same size.")
     # On a GPU the check would wait for the device.
     if input.device.type == "cpu":
         with no_grad():

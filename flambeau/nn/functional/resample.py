@@ -68,7 +68,8 @@ def _resized(x: Any, dim: int, n_out: int, mode: str, scale: float | None, align
 
 
 def _antialiased(x: Any, dim: int, n_out: int, mode: str, scale: float | None, align: bool) -> Any:
-    """The dimension as a product with a matrix whose filter is widened by the reduction, so that no pixel is skipped."""
+    """The dimension as a product with a matrix whose filter is widened by the reduction, so that no pixel is
+    skipped."""
     n_in = x.shape[dim]
     if align:
         ratio = (n_in - 1) / (n_out - 1) if n_out > 1 else 0.0
@@ -105,22 +106,23 @@ def interpolate(input: Any, size: Any = None, scale_factor: Any = None, mode: st
 
     Modes: "nearest", "nearest-exact" and "area" for one to three spatial dimensions, "linear" (1), "bilinear" and
     "bicubic" (2), "trilinear" (3). `align_corners` makes the corner pixels' centres meet. `antialias` widens the filter
-    when shrinking ("bilinear" and "bicubic"). Raises ValueError or NotImplementedError for combinations that do not fit.
+    when shrinking ("bilinear" and "bicubic"). Raises ValueError or NotImplementedError for combinations that do not
+    fit.
     """
     interpolating = mode in ("linear", "bilinear", "bicubic", "trilinear")
     if not interpolating:
         if mode not in ("nearest", "nearest-exact", "area"):
-            raise NotImplementedError(f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {input.dim()}D) for the "
-                                      f"modes: nearest | linear | bilinear | bicubic | trilinear | area | nearest-exact "
-                                      f"(got {mode})")
+            raise NotImplementedError(f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {input.dim()}D) "
+                                      f"for the modes: nearest | linear | bilinear | bicubic | trilinear | area | "
+                                      f"nearest-exact (got {mode})")
         if align_corners is not None:
             raise ValueError("align_corners option can only be set with the interpolating modes: linear | bilinear | "
                              "bicubic | trilinear")
     dims = input.dim() - 2
     if dims not in (1, 2, 3):
-        raise NotImplementedError(f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {input.dim()}D) for the "
-                                  f"modes: nearest | linear | bilinear | bicubic | trilinear | area | nearest-exact (got "
-                                  f"{mode})")
+        raise NotImplementedError(f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {input.dim()}D) for "
+                                  f"the modes: nearest | linear | bilinear | bicubic | trilinear | area | "
+                                  f"nearest-exact (got {mode})")
     if (size is None) == (scale_factor is None):
         raise ValueError("only one of size or scale_factor should be defined" if size is not None else
                          "either size or scale_factor should be defined")
@@ -128,25 +130,28 @@ def interpolate(input: Any, size: Any = None, scale_factor: Any = None, mode: st
     if size is not None:
         target = [int(s) for s in size] if isinstance(size, tuple | list) else [int(size)] * dims
         if len(target) != dims:
-            raise ValueError(f"Input and output must have the same number of spatial dimensions, but got input with spatial "
-                             f"dimensions of {list(input.shape[2:])} and output size of {size}. Please provide input tensor "
-                             "in (N, C, d1, d2, ...,dK) format and output size in (o1, o2, ...,oK) format.")
+            raise ValueError(f"Input and output must have the same number of spatial dimensions, but got input with "
+                             f"spatial dimensions of {list(input.shape[2:])} and output size of {size}. Please "
+                             "provide input tensor in (N, C, d1, d2, ...,dK) format and output size in (o1, o2, "
+                             "...,oK) format.")
         if recompute_scale_factor:
             raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
     else:
         factors = [float(f) for f in scale_factor] if isinstance(scale_factor, tuple | list) else [
             float(scale_factor)] * dims
         if len(factors) != dims:
-            raise ValueError(f"Input and scale_factor must have the same number of spatial dimensions, but got input with "
-                             f"spatial dimensions of {list(input.shape[2:])} and scale_factor of shape {scale_factor}.")
+            raise ValueError(f"Input and scale_factor must have the same number of spatial dimensions, but got input "
+                             f"with spatial dimensions of {list(input.shape[2:])} and scale_factor of shape "
+                             f"{scale_factor}.")
         target = [math.floor(s * f) for s, f in zip(input.shape[2:], factors)]
         if not recompute_scale_factor:
             scales = list(factors)
     if min(target) < 1 or min(input.shape[2:]) < 1:
-        raise RuntimeError(f"Input and output sizes should be greater than 0, but got input {list(input.shape[2:])} and output "
-                           f"{target}")
+        raise RuntimeError(f"Input and output sizes should be greater than 0, but got input {list(input.shape[2:])} "
+                           f"and output {target}")
     if antialias and not (mode in ("bilinear", "bicubic") and input.dim() == 4):
-        raise ValueError("Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input")
+        raise ValueError("Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as "
+                         "input")
     if interpolating and _LINEAR.get(mode, 2) != dims:
         raise NotImplementedError(f"Got {input.dim()}D input, but {mode} mode needs {_LINEAR.get(mode, 2) + 2}D input")
     if mode == "area":
@@ -183,11 +188,13 @@ def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) ->
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
 
 
-# -- sampling at given places --------------------------------------------------------------------------------------------
+# -- sampling at given places
+# --------------------------------------------------------------------------------------------
 
 
 def affine_grid(theta: Any, size: Any, align_corners: bool | None = None) -> Any:
-    """The sampling grid (N, H, W, 2) or (N, D, H, W, 3) of affine maps `theta` (N, 2, 3) or (N, 3, 4), for `grid_sample`
+    """The sampling grid (N, H, W, 2) or (N, D, H, W, 3) of affine maps `theta` (N, 2, 3) or (N, 3, 4), for
+    `grid_sample`
     to an output of `size` (N, C, H, W) or (N, C, D, H, W)."""
     if not theta.is_floating_point():
         raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")
@@ -237,27 +244,27 @@ def grid_sample(input: Any, grid: Any, mode: str = "bilinear", padding_mode: str
     Modes "bilinear", "nearest" and, for images, "bicubic"; places outside are "zeros", the "border" or a "reflection".
     """
     if mode not in ("bilinear", "nearest", "bicubic"):
-        raise ValueError(f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: "
-                         f"'{mode}'")
+        raise ValueError(f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but "
+                         f"got: '{mode}'")
     if padding_mode not in ("zeros", "border", "reflection"):
-        raise ValueError(f"nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', but "
-                         f"got: '{padding_mode}'")
+        raise ValueError(f"nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or "
+                         f"'reflection', but got: '{padding_mode}'")
     if align_corners is None:
         import warnings
 
-        warnings.warn("Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please "
-                      "specify align_corners=True if the old behavior is desired.", stacklevel=2)
+        warnings.warn("Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. "
+                      "Please specify align_corners=True if the old behavior is desired.", stacklevel=2)
         align_corners = False
     dims = input.dim() - 2
     if dims not in (2, 3) or grid.dim() != input.dim():
-        raise RuntimeError(f"grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, but got input "
-                           f"with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}")
+        raise RuntimeError(f"grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, but got "
+                           f"input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}")
     if input.shape[0] != grid.shape[0]:
         raise RuntimeError(f"grid_sampler(): expected grid and input to have same batch size, but got input with sizes "
                            f"{list(input.shape)} and grid with sizes {list(grid.shape)}")
     if grid.shape[-1] != dims:
-        raise RuntimeError(f"grid_sampler(): expected grid to have size {dims} in last dimension, but got grid with sizes "
-                           f"{list(grid.shape)}")
+        raise RuntimeError(f"grid_sampler(): expected grid to have size {dims} in last dimension, but got grid with "
+                           f"sizes {list(grid.shape)}")
     if mode == "bicubic" and dims == 3:
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
     n, c, *size = input.shape

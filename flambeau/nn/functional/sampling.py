@@ -11,7 +11,8 @@ from ..sizes import ntuple
 
 
 def gumbel_softmax(logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Any:
-    """A draw from the Gumbel-softmax distribution (Jang et al., 2017); `hard` gives one-hot vectors whose gradient is the
+    """A draw from the Gumbel-softmax distribution (Jang et al., 2017); `hard` gives one-hot vectors whose gradient is
+    the
     soft ones'."""
     noise = -ops.empty_like(logits).exponential_().log()
     soft = F.softmax((logits + noise) / tau, dim)

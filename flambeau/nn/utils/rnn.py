@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class PackedSequence(namedtuple("PackedSequence_", ["data", "batch_sizes", "sorted_indices", "unsorted_indices"])):  # noqa: PYI024
     """Sequences laid out step by step, longest first: step t holds batch_sizes[t] elements.
 
-    `sorted_indices` says which sequence of the caller's each one is, `unsorted_indices` the other way round; both are None
-    if the caller's order is already by length.
+    `sorted_indices` says which sequence of the caller's each one is, `unsorted_indices` the other way round; both are
+    None if the caller's order is already by length.
     """
 
     __slots__ = ()
@@ -29,8 +29,8 @@ class PackedSequence(namedtuple("PackedSequence_", ["data", "batch_sizes", "sort
             # the old form: one argument, a pair
             data, batch_sizes = data
         elif batch_sizes.device.type != "cpu":
-            raise ValueError(f"batch_sizes should always be on CPU. Instances of PackedSequence should never be created "
-                             f"manually. They should be instantiated by functions like pack_sequence and "
+            raise ValueError(f"batch_sizes should always be on CPU. Instances of PackedSequence should never be "
+                             f"created manually. They should be instantiated by functions like pack_sequence and "
                              f"pack_padded_sequences in nn.utils.rnn. It is on {batch_sizes.device}")
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
@@ -94,8 +94,8 @@ def pack_padded_sequence(input: Any, lengths: Any, batch_first: bool = False,
                          enforce_sorted: bool = True) -> PackedSequence:
     """Packs a padded batch (L, N, *), or (N, L, *) with `batch_first`, of sequences with these lengths.
 
-    The lengths must fall if `enforce_sorted`, else the sequences are sorted. Raises RuntimeError for lengths below 1, out
-    of order or of the wrong number.
+    The lengths must fall if `enforce_sorted`, else the sequences are sorted. Raises RuntimeError for lengths below 1,
+    out of order or of the wrong number.
     """
     if not isinstance(lengths, Tensor):
         lengths = ops.tensor(list(lengths), dtype=dtypes.int64)
@@ -110,11 +110,12 @@ def pack_padded_sequence(input: Any, lengths: Any, batch_first: bool = False,
         raise RuntimeError(f"Expected `len(lengths)` to be equal to batch_size, but got {len(counts)} (batch_size="
                            f"{steps.shape[1]})")
     if not counts or min(counts) <= 0:
-        raise RuntimeError("Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0")
+        raise RuntimeError("Length of all samples has to be greater than 0, but found an element in 'lengths' that is "
+                           "<= 0")
     if any(a < b for a, b in zip(counts, counts[1:])):
-        raise RuntimeError("`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass "
-                           "`enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to sidestep this requirement "
-                           "if you do not need ONNX exportability.")
+        raise RuntimeError("`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can "
+                           "pass `enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to sidestep this "
+                           "requirement if you do not need ONNX exportability.")
     if counts[0] > steps.shape[0]:
         raise RuntimeError(f"Expected the longest of `lengths` ({counts[0]}) to be at most the padded length "
                            f"({steps.shape[0]})")
