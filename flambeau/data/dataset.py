@@ -124,7 +124,8 @@ class ChainDataset(IterableDataset[Any]):
             yield from d
 
     def __len__(self) -> int:
-        return sum(len(d) for d in self.datasets)  # type: ignore[arg-type]
+        lengths: list[int] = [len(d) for d in self.datasets]  # type: ignore[arg-type]
+        return sum(lengths)
 
 
 class Subset(Dataset[Any]):

@@ -190,7 +190,7 @@ class DistributedSampler(Sampler[int]):
 def _process_group() -> tuple[int, int]:
     """The number of processes and this one's rank."""
     try:
-        from ..distributed import get_rank, get_world_size
+        from ..distributed import get_rank, get_world_size  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         raise RuntimeError("Requires distributed package to be available: give DistributedSampler num_replicas and "
                            "rank") from None

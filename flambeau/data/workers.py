@@ -51,7 +51,7 @@ class _Failure:
         try:
             again = type(error)(text)
         except Exception:  # an exception that wants other arguments
-            again = RuntimeError(text)  # type: ignore[assignment]
+            again = RuntimeError(text)
         raise again from error
 
 

@@ -109,12 +109,12 @@ def _load(stream: IO[bytes], available: int | None, where: str, map_location: An
         if found is None:
             found = placed[key] = place(tensors[name], location)
         else:
-            found = found.detach()  # type: ignore[attr-defined]
+            found = found.detach()
         if j.get("parameter") is True:
             from ..nn.parameter import Parameter
 
             return Parameter(found, requires_grad=j.get("grad") is True)
-        return found.requires_grad_() if j.get("grad") is True else found  # type: ignore[attr-defined]
+        return found.requires_grad_() if j.get("grad") is True else found
 
     return Builder(tensor, where).build(described["object"])
 

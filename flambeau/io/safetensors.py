@@ -59,14 +59,14 @@ class Entry:
 
 def _bytes_of(tensor: Tensor) -> Any:
     """The tensor's elements in row order, as bytes on the host."""
-    flat: Any = tensor.detach().cpu().contiguous().reshape(-1)  # type: ignore[attr-defined]
+    flat: Any = tensor.detach().cpu().contiguous().reshape(-1)
     return memoryview(flat.view(dtypes.uint8).numpy())
 
 
 def write(stream: IO[bytes], tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
     """Writes a file to `stream`. Names must be strings other than "__metadata__"."""
     # Big elements first, so that every tensor begins at a multiple of its element's size.
-    order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))  # type: ignore[attr-defined]
+    order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
     header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
     place = 0
     for name in order:
@@ -209,7 +209,7 @@ def load_file(filename: str | os.PathLike[str], device: Any = "cpu") -> dict[str
     with open(filename, "rb") as stream:
         size = os.fstat(stream.fileno()).st_size
         entries, _ = read_header(stream, size, where)
-        return {name: t.to(device) for name, t in read_tensors(stream, entries, where)}  # type: ignore[attr-defined]
+        return {name: t.to(device) for name, t in read_tensors(stream, entries, where)}
 
 
 def save_file(tensors: dict[str, Tensor], filename: str | os.PathLike[str],

@@ -15,10 +15,10 @@ from .parameter import Parameter
 
 
 def _absolute(index: Any, length: int) -> int:
-    index = operator.index(index)
-    if not -length <= index < length:
-        raise IndexError(f"index {index} is out of range")
-    return index % length
+    i: int = operator.index(index)
+    if not -length <= i < length:
+        raise IndexError(f"index {i} is out of range")
+    return i % length
 
 
 class Sequential(Module):

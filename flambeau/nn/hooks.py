@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from ..autograd import Function
+from ..autograd.function import Function
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
@@ -93,7 +93,8 @@ class _Step(Function):
     def forward(ctx: Any, callback: Callable[[Grads], Grads], *tensors: Tensor) -> Any:
         ctx.callback = callback
         ctx.set_materialize_grads(False)
-        out = tuple(t.view_as(t) for t in tensors)
+        given: tuple[Any, ...] = tensors
+        out = tuple(t.view_as(t) for t in given)
         ctx.mark_non_differentiable(*(o for o, t in zip(out, tensors) if not t.requires_grad))
         return out
 
@@ -106,11 +107,11 @@ def _replace(old: Grads, new: Any, what: str) -> Grads:
     """The gradients after a hook that answered `new` to `old`."""
     if new is None:
         return old
-    new = new if isinstance(new, tuple) else (new,)
-    if len(new) != len(old):
-        raise RuntimeError(f"Backward hook returned an invalid number of {what}, got {len(new)}, but expected "
+    grads: Grads = new if isinstance(new, tuple) else (new,)
+    if len(grads) != len(old):
+        raise RuntimeError(f"Backward hook returned an invalid number of {what}, got {len(grads)}, but expected "
                            f"{len(old)}")
-    return new
+    return grads
 
 
 class BackwardHooks:

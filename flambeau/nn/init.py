@@ -110,11 +110,12 @@ def eye_(tensor: Tensor) -> Tensor:
         raise ValueError("Only tensors with 2 dimensions are supported")
     with no_grad():
         tensor.zero_()
-        tensor.diagonal().fill_(1)
+        diagonal: Any = tensor
+        diagonal.diagonal().fill_(1)
     return tensor
 
 
-def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
+def dirac_(tensor: Any, groups: int = 1) -> Tensor:
     """A convolution weight of 3 to 5 dimensions that hands its input channels through, group by group."""
     dims = tensor.dim()
     if dims not in (3, 4, 5):
@@ -122,13 +123,14 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     if tensor.shape[0] % groups:
         raise ValueError("dim 0 must be divisible by groups")
     each = tensor.shape[0] // groups
+    filled: Tensor = tensor
     centre = tuple(k // 2 for k in tensor.shape[2:])
     with no_grad():
         tensor.zero_()
         for g in range(groups):
             for d in range(min(each, tensor.shape[1])):
                 tensor[(g * each + d, d, *centre)] = 1
-    return tensor
+    return filled
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
@@ -186,7 +188,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     return tensor
 
 
-def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
+def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
     """A 2-D tensor, normal but for the fraction `sparsity` of each column, which is zero (Martens, 2010)."""
     if tensor.dim() != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
@@ -196,7 +198,8 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
         tensor.normal_(0, std, generator=generator)
         for col in range(cols):
             tensor[ops.randperm(rows)[:zeros].to(tensor.device), col] = 0
-    return tensor
+    filled: Tensor = tensor
+    return filled
 
 
 def _old_name(new: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -162,7 +162,7 @@ class Module(Stateful):
     def _one_device(self) -> Device:
         where = {t.device for t in [*self.parameters(), *self.buffers()]} if "_parameters" in self.__dict__ else set()
         if len(where) == 1:
-            return where.pop()  # type: ignore[no-any-return]
+            return where.pop()
         found = " and ".join(sorted(str(d) for d in where)) or "no device, as it has no parameters or buffers"
         raise AttributeError(f"'{type(self).__name__}' object has no attribute 'device': it is on {found}")
 
@@ -219,7 +219,7 @@ class Module(Stateful):
     def __delattr__(self, name: str) -> None:
         for table in (self._parameters, self._buffers, self._modules):
             if name in table:
-                del table[name]  # type: ignore[attr-defined]
+                del table[name]
                 self._non_persistent_buffers_set.discard(name)
                 return
         object.__delattr__(self, name)
@@ -461,8 +461,8 @@ class Module(Stateful):
         def convert(t: Tensor) -> Tensor:
             kind = dtype if t.is_floating_point() or t.is_complex() else None
             if memory_format is not None and t.dim() in (4, 5):
-                return t.to(device, kind, non_blocking, memory_format=memory_format)  # type: ignore[no-any-return]
-            return t.to(device, kind, non_blocking)  # type: ignore[no-any-return]
+                return t.to(device, kind, non_blocking, memory_format=memory_format)
+            return t.to(device, kind, non_blocking)
 
         return self._apply(convert)
 

@@ -43,6 +43,10 @@ def apply_to_tensors(parameters: dict[str, Parameter | None], buffers: dict[str,
             buffers[name] = fn(buffer)
 
 
+def _is_dtype(value: Any) -> bool:
+    return isinstance(value, Dtype)
+
+
 def parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Dtype | None, bool, Any]:
     """The device, dtype, non_blocking and memory_format that the arguments of `Module.to` mean."""
     unknown = set(kwargs) - {"device", "dtype", "non_blocking", "memory_format", "tensor", "copy"}
@@ -52,17 +56,17 @@ def parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Dtype | None, bool, Any]:
     device = kwargs.get("device")
     dtype = kwargs.get("dtype")
     non_blocking = bool(kwargs.get("non_blocking", False))
-    rest = list(args)
-    tensor = kwargs.get("tensor")
+    rest: list[Any] = list(args)
+    tensor: Any = kwargs.get("tensor")
     if rest and isinstance(rest[0], Tensor):
         tensor = rest.pop(0)
     if tensor is not None:
         device, dtype = tensor.device, tensor.dtype
-    elif rest and isinstance(rest[0], Dtype):
+    elif rest and _is_dtype(rest[0]):
         dtype = rest.pop(0)
     elif rest and (rest[0] is None or isinstance(rest[0], Device | str | int)) and not isinstance(rest[0], bool):
         device = rest.pop(0)
-        if rest and (rest[0] is None or isinstance(rest[0], Dtype)):
+        if rest and (rest[0] is None or _is_dtype(rest[0])):
             dtype = rest.pop(0)
     elif rest and not isinstance(rest[0], bool):
         raise TypeError(f"to() received an invalid first argument of type {type(rest[0]).__name__}; it accepts a "

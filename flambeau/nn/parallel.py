@@ -10,7 +10,8 @@ import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import ops
-from ..autograd import Function, is_grad_enabled, set_grad_enabled
+from ..autograd import is_grad_enabled, set_grad_enabled
+from ..autograd.function import Function
 from ..runtime.device import device as Device
 from ..tensor import Tensor
 from .module import Module
@@ -186,7 +187,7 @@ def replicate(network: M, devices: Sequence[Any], detach: bool = False) -> list[
             tensors[id(p)] = copied[n * len(parameters) + i] if copied is not None else p.detach().to(where)
         for b in buffers:
             tensors[id(b)] = b if b.device == where else b.detach().to(where)
-        copies = []
+        copies: list[Any] = []
         for module in modules:
             copy = module.__new__(type(module))
             copy.__dict__.update(module.__dict__)
@@ -198,8 +199,8 @@ def replicate(network: M, devices: Sequence[Any], detach: bool = False) -> list[
             slots["_buffers"] = {k: None if b is None else tensors[id(b)] for k, b in module._buffers.items()}
             # Not Parameters any more, but results: so the copy holds them as plain attributes by the same names.
             slots["_parameters"] = {}
-            for name, p in module._parameters.items():
-                value = None if p is None else tensors[id(p)]
+            for name, own in module._parameters.items():
+                value = None if own is None else tensors[id(own)]
                 slots[name] = value
                 slots["_former_parameters"][name] = value
         made.append(copies[0])

@@ -41,7 +41,7 @@ class _Table(Module):
         init.normal_(self.weight)
         if self.padding_idx is not None:
             with no_grad():
-                self.weight[self.padding_idx].fill_(0)
+                self.weight.select(0, self.padding_idx).fill_(0)
 
 
 class Embedding(_Table):

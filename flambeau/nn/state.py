@@ -108,13 +108,14 @@ class Stateful:
         for name, value in itertools.chain(self._parameters.items(), self._buffers.items()):
             if value is not None and name not in self._non_persistent_buffers_set:
                 own[name] = value
+        mine: Any
         for name, mine in own.items():
             key = prefix + name
             if key not in state_dict:
                 if strict:
                     missing_keys.append(key)
                 continue
-            given = state_dict[key]
+            given: Any = state_dict[key]
             if not isinstance(given, Tensor):
                 error_msgs.append(f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like '
                                   f"object from checkpoint but received {type(given)}")
@@ -122,7 +123,7 @@ class Stateful:
             if is_lazy(mine):
                 if not is_lazy(given):
                     with no_grad():
-                        mine.materialize(given.shape)  # type: ignore[attr-defined]
+                        mine.materialize(given.shape)
                 else:
                     continue
             # Files of the first PyTorch versions hold numbers as vectors of one element.

@@ -105,6 +105,13 @@ class Optimizer:
     Raises TypeError or ValueError for parameters that are no leaf tensors, an empty list, or one given twice.
     """
 
+    _optimizer_step_pre_hooks: dict[int, Any]
+    _optimizer_step_post_hooks: dict[int, Any]
+    _optimizer_state_dict_pre_hooks: dict[int, Any]
+    _optimizer_state_dict_post_hooks: dict[int, Any]
+    _optimizer_load_state_dict_pre_hooks: dict[int, Any]
+    _optimizer_load_state_dict_post_hooks: dict[int, Any]
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         step = cls.__dict__.get("step")
@@ -281,34 +288,34 @@ class Optimizer:
         if isinstance(value, dict):
             return {k: self._adapted(p, v, k) for k, v in value.items()}
         if isinstance(value, tuple | list):
-            return type(value)(self._adapted(p, v) for v in value)  # type: ignore[arg-type]
+            return type(value)(self._adapted(p, v) for v in value)
         return float(value) if key == "step" and type(value) is int else deepcopy(value)
 
     # -- hooks -------------------------------------------------------------------------------------------------------
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> _Handle:
         """Calls ``hook(optimizer, args, kwargs)`` before each step; it may return new (args, kwargs)."""
-        return _Handle(self._optimizer_step_pre_hooks, hook)  # type: ignore[attr-defined]
+        return _Handle(self._optimizer_step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook: Callable[..., Any]) -> _Handle:
         """Calls ``hook(optimizer, args, kwargs)`` after each step."""
-        return _Handle(self._optimizer_step_post_hooks, hook)  # type: ignore[attr-defined]
+        return _Handle(self._optimizer_step_post_hooks, hook)
 
     def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> _Handle:
         """Calls ``hook(optimizer)`` before `state_dict`."""
-        return _Handle(self._optimizer_state_dict_pre_hooks, hook, prepend)  # type: ignore[attr-defined]
+        return _Handle(self._optimizer_state_dict_pre_hooks, hook, prepend)
 
     def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> _Handle:
         """Calls ``hook(optimizer, state_dict)`` after `state_dict`; what it returns, if not None, is given instead."""
-        return _Handle(self._optimizer_state_dict_post_hooks, hook, prepend)  # type: ignore[attr-defined]
+        return _Handle(self._optimizer_state_dict_post_hooks, hook, prepend)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> _Handle:
         """Calls ``hook(optimizer, state_dict)`` before loading; what it returns, if not None, is loaded instead."""
-        return _Handle(self._optimizer_load_state_dict_pre_hooks, hook, prepend)  # type: ignore[attr-defined]
+        return _Handle(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> _Handle:
         """Calls ``hook(optimizer)`` after loading."""
-        return _Handle(self._optimizer_load_state_dict_post_hooks, hook, prepend)  # type: ignore[attr-defined]
+        return _Handle(self._optimizer_load_state_dict_post_hooks, hook, prepend)
 
 
 class FormulaOptimizer(Optimizer):

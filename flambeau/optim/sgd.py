@@ -57,7 +57,7 @@ class SGD(FormulaOptimizer):
         if mu == 0.0:
             write(_sgd, (p,), (grad,), (lr, decay), flags)
             return
-        buf = state.get("momentum_buffer")
+        buf: Any = state.get("momentum_buffer")
         first = buf is None
         if first:
             buf = state["momentum_buffer"] = zeros_for(p)

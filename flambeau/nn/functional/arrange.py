@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes, ops
-from ...autograd import Function, no_grad
+from ...autograd import no_grad
+from ...autograd.function import Function
 from ..sizes import ntuple
 
 

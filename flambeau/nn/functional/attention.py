@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ... import dtypes, ops
-from .. import functional as F
+from .late import F
 
 
 def _as_float_mask(mask: Any, name: str, like: Any) -> Any:

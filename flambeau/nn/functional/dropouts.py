@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ... import ops
-from .. import functional as F
+from .late import F
 
 
 def _check(p: float) -> None:
@@ -34,8 +34,8 @@ def _batch_dims(name: str, input: Any, spatial: int) -> int:
                       f"instead. Note that {name} exists to provide channel-wise dropout on inputs with {spatial} "
                       f"spatial dimensions, a channel dimension, and an optional batch dimension (i.e. {spatial + 1}D "
                       f"or {spatial + 2}D inputs).", stacklevel=4)
-        return min(2, input.dim())
-    return input.dim() - spatial
+        return min(2, int(input.dim()))
+    return int(input.dim()) - spatial
 
 
 def dropout1d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:

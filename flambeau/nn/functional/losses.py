@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ... import dtypes, ops
-from .. import functional as F
+from .late import F
 from .reduction import chosen, reduced
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ... import ops
 from ...kernels import expr as E
 from ...ops.elementwise import Pointwise
-from .. import functional as F
+from .late import F
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes, ops
-from .. import functional as F
+from .late import F
 
 Array = np.ndarray[Any, Any]
 _LINEAR = {"linear": 1, "bilinear": 2, "trilinear": 3}
@@ -278,8 +278,8 @@ def grid_sample(input: Any, grid: Any, mode: str = "bilinear", padding_mode: str
     flat = input.reshape(n, c, -1)
 
     def fetch(index: list[Any], bound: bool) -> Any:
-        inside = None
-        where = None
+        inside: Any = None
+        where: Any = None
         for d in range(dims):
             x, s = index[d], size[d]
             if bound:
@@ -296,7 +296,8 @@ def grid_sample(input: Any, grid: Any, mode: str = "bilinear", padding_mode: str
         return fetch([p.detach().round() for p in places], False).reshape(n, c, *out_size)
     base = [p.detach().floor() for p in places]
     part = [p - b for p, b in zip(places, base)]
-    total = None
+    total: Any = None
+    w: Any
     if mode == "bicubic":
         a = -0.75
 
@@ -311,12 +312,13 @@ def grid_sample(input: Any, grid: Any, mode: str = "bilinear", padding_mode: str
                 total = term if total is None else total + term
     else:
         for corner in range(1 << dims):
-            index, w = [], None
+            index: list[Any] = []
+            w = None
             for d in range(dims):
                 up = corner >> d & 1
                 index.append(base[d] + up)
                 one = part[d] if up else 1 - part[d]
                 w = one if w is None else w * one
-            term = fetch(index, False) * w.reshape(n, 1, -1)  # type: ignore[union-attr]
+            term = fetch(index, False) * w.reshape(n, 1, -1)
             total = term if total is None else total + term
-    return total.reshape(n, c, *out_size)  # type: ignore[union-attr]
+    return total.reshape(n, c, *out_size)

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ... import ops
-from .. import functional as F
+from .late import F
 from ..sizes import ntuple
 
 

@@ -27,7 +27,7 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     start = 0
     for p in parts:
         count = p.numel()
-        p.data = vec[start:start + count].view_as(p).data
+        p.data = vec.narrow(0, start, count).reshape(p.shape).data
         start += count
 
 

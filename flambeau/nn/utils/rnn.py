@@ -163,7 +163,8 @@ def pad_sequence(sequences: Any, batch_first: bool = False, padding_value: float
                  padding_side: str = "right") -> Any:
     """Stacks sequences (L_i, *) into (max L, N, *), or (N, max L, *) with `batch_first`, padding on the given side."""
     if isinstance(sequences, Tensor):
-        sequences = sequences.unbind(0)
+        rows: Any = sequences
+        sequences = rows.unbind(0)
     elif not hasattr(sequences, "__iter__"):
         raise RuntimeError("pad_sequence: Expected iterable for input sequences, but got arg of type: "
                            f"{type(sequences)}")
