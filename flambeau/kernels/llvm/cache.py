@@ -19,7 +19,7 @@ _CHECK_EVERY = 64  # stores between two looks at the folder's size
 _TOUCH_AFTER = 86400.0  # a day: how stale an entry's time of last use may be
 
 _stores = 0
-_unusable: str | None = None  # the folder that was found unusable
+_usable: dict[str, bool] = {}  # folders looked at, and whether they may be used
 
 
 def folder() -> str:
@@ -41,7 +41,10 @@ def key(*parts: str) -> str:
 
 def load(name: str) -> bytes | None:
     """The bytes stored under `name`, or None if there are none or they are damaged."""
-    path = os.path.join(folder(), name)
+    where = folder()
+    if not _may_use(where):
+        return None
+    path = os.path.join(where, name)
     try:
         with open(path, "rb") as f:
             data = f.read()
@@ -63,21 +66,17 @@ def load(name: str) -> bytes | None:
 
 def store(name: str, body: bytes) -> bool:
     """Keeps `body` under `name`; False where the folder cannot be used."""
-    global _stores, _unusable
+    global _stores
     where = folder()
-    if where == _unusable:
+    if not _may_use(where):
         return False
     aside = os.path.join(where, f"{name}.{os.getpid()}.{time.monotonic_ns()}.tmp")
     try:
-        if not _ours(where):
-            _unusable = where
-            return False
         with open(aside, "wb") as f:
             f.write(FORMAT + _digest(name, body) + body)
         os.replace(aside, os.path.join(where, name))
     except OSError:
         _remove(aside)
-        _unusable = where
         return False
     if _stores % _CHECK_EVERY == 0:
         trim()
@@ -116,13 +115,18 @@ def _digest(name: str, body: bytes) -> bytes:
     return hashlib.blake2b(name.encode() + b"\n" + body, digest_size=_DIGEST).digest()
 
 
-def _ours(where: str) -> bool:
-    # code is loaded from here: a folder that someone else owns or may write to is not to be trusted
-    os.makedirs(where, mode=0o700, exist_ok=True)
-    if not hasattr(os, "geteuid"):
-        return True
-    s = os.stat(where)
-    return s.st_uid == os.geteuid() and not s.st_mode & 0o022
+def _may_use(where: str) -> bool:
+    """Whether the folder is there (it is made if need be) and nobody else can put code into it."""
+    known = _usable.get(where)
+    if known is None:
+        try:
+            os.makedirs(where, mode=0o700, exist_ok=True)
+            s = os.stat(where)
+            known = not hasattr(os, "geteuid") or (s.st_uid == os.geteuid() and not s.st_mode & 0o022)
+        except OSError:
+            known = False
+        _usable[where] = known
+    return known
 
 
 def _remove(path: str) -> None:

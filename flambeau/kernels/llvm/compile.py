@@ -23,6 +23,11 @@ _keep: list[Any] = []  # code is never unloaded
 _fingerprint: str | None = None
 _target: Any = None
 _orc: Any = None
+if hasattr(os, "register_at_fork"):
+    def _new_lock() -> None:
+        global _lock
+        _lock = threading.Lock()  # another thread of the parent may have held the old one
+    os.register_at_fork(after_in_child=_new_lock)
 compiled = 0  # how many modules this process has compiled, for tests and reports
 
 
@@ -111,13 +116,14 @@ def is_x86() -> bool:
 def has_masks() -> bool:
     """Whether the CPU compiled for has masked loads and stores of every element size (AVX-512 BW and VL)."""
     if os.environ.get("FLAMBEAU_CPU"):
-        return os.environ["FLAMBEAU_CPU"] in ("x86-64-v4", "skylake-avx512", "icelake-server", "sapphirerapids", "znver4", "znver5")
+        return os.environ["FLAMBEAU_CPU"] in ("x86-64-v4", "skylake-avx512", "icelake-server", "sapphirerapids", "znver4",
+                                              "znver5")
     import llvmlite.binding as llvm
     features = llvm.get_host_cpu_features()
     return is_x86() and bool(features.get("avx512bw")) and bool(features.get("avx512vl"))
 
 
-# The attributes of every function: 512-bit registers are to be used where the CPU has them, which LLVM avoids by default.
+# The attributes of every function: LLVM by default avoids 512-bit registers even where the CPU has them.
 _TAIL = """
 attributes #0 = { nounwind "prefer-vector-width"="512" "no-trapping-math"="true" }
 !0 = !{i32 1}
