@@ -1,0 +1,148 @@
+"""What a GPU driver must offer.  Everything above (allocator, streams, events, copies) is written once, against this.
+
+Devices are numbered 0, 1, ... in the driver's own (physical) order.  Stream and event handles are opaque.  Addresses are
+Python ints, unique over the host and all devices of a driver, so that an address tells where it lies.  Every call may
+come from any thread.  Work on one stream runs in order; streams run beside each other.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..kernels.programs import Prepared
+
+
+class Properties:
+    """What a device is.  Sizes in bytes, clocks in kHz."""
+
+    __slots__ = ("name", "major", "minor", "total_memory", "multi_processor_count", "L2_cache_size", "uuid", "warp_size",
+                 "max_threads_per_multi_processor", "regs_per_multiprocessor", "shared_memory_per_block",
+                 "shared_memory_per_multiprocessor", "shared_memory_per_block_optin", "is_integrated", "is_multi_gpu_board",
+                 "simulated", "pci_bus_id", "pci_device_id", "pci_domain_id")
+    name: str
+    major: int
+    minor: int
+    total_memory: int
+    multi_processor_count: int
+    uuid: str
+    simulated: bool
+
+    def __init__(self, **values: Any) -> None:
+        for name in self.__slots__:
+            setattr(self, name, values.pop(name))
+        if values:
+            raise TypeError(f"unknown device properties: {sorted(values)}")
+
+    def __repr__(self) -> str:
+        return (f"_CudaDeviceProperties(name='{self.name}', major={self.major}, minor={self.minor}, "
+                f"total_memory={self.total_memory // (1 << 20)}MB, multi_processor_count={self.multi_processor_count}, "
+                f"uuid={self.uuid})")
+
+
+class Driver(ABC):
+    """A set of GPUs.  `simulated` says whether they are played by the CPU."""
+
+    simulated: bool = False
+
+    # ------------------------------------------------------------------------------------------------------- devices
+    @abstractmethod
+    def device_count(self) -> int:
+        """How many devices there are, before any rule of visibility."""
+
+    @abstractmethod
+    def properties(self, device: int) -> Properties:
+        """What a device is."""
+
+    @abstractmethod
+    def memory_info(self, device: int) -> tuple[int, int]:
+        """(free, total) bytes of a device."""
+
+    @abstractmethod
+    def can_access_peer(self, device: int, peer: int) -> bool:
+        """Whether kernels and copies of `device` can reach the memory of `peer` directly."""
+
+    @abstractmethod
+    def enable_peer(self, device: int, peer: int) -> None:
+        """Lets `device` reach the memory of `peer`.  Raises RuntimeError where it cannot."""
+
+    @abstractmethod
+    def synchronize(self, device: int) -> None:
+        """Waits for everything queued on a device; raises AcceleratorError for what went wrong there."""
+
+    # -------------------------------------------------------------------------------------------------------- memory
+    @abstractmethod
+    def alloc(self, device: int, nbytes: int) -> int:
+        """The address of `nbytes` > 0 bytes of a device, or 0 when there is no room.  At least 512-byte aligned."""
+
+    @abstractmethod
+    def free(self, device: int, address: int) -> None:
+        """Gives back what `alloc` gave.  No work that uses it may be queued any more."""
+
+    @abstractmethod
+    def host_alloc(self, nbytes: int) -> int:
+        """The address of page-locked host memory, which copies read and write without the host waiting; 0: no room."""
+
+    @abstractmethod
+    def host_free(self, address: int) -> None:
+        """Gives back what `host_alloc` gave."""
+
+    @abstractmethod
+    def is_pinned(self, address: int) -> bool:
+        """Whether a host address lies in page-locked memory."""
+
+    # ------------------------------------------------------------------------------------------------------- streams
+    @abstractmethod
+    def stream_create(self, device: int, priority: int = 0) -> Any:
+        """A new stream of a device."""
+
+    @abstractmethod
+    def stream_destroy(self, stream: Any) -> None:
+        """Forgets a stream once its work is done."""
+
+    @abstractmethod
+    def stream_query(self, stream: Any) -> bool:
+        """Whether everything queued so far is done."""
+
+    @abstractmethod
+    def stream_synchronize(self, stream: Any) -> None:
+        """Waits for everything queued so far; raises AcceleratorError for what went wrong on its device."""
+
+    @abstractmethod
+    def launch(self, stream: Any, prepared: Prepared, args: tuple[Any, ...]) -> None:
+        """Queues ``prepared.entry(*args)``.  Returns at once; an error shows at a later synchronisation."""
+
+    @abstractmethod
+    def memcpy(self, stream: Any, dst: int, src: int, nbytes: int, keep: Any = None) -> None:
+        """Queues a copy between any two addresses (host or any device).  `keep` lives until it is done.  Memory of a
+        device without peer access is reached through the host."""
+
+    # -------------------------------------------------------------------------------------------------------- events
+    @abstractmethod
+    def event_create(self, timing: bool = False) -> Any:
+        """A new event, not recorded yet: it counts as done."""
+
+    @abstractmethod
+    def event_record(self, event: Any, stream: Any) -> None:
+        """The event is done when everything queued on the stream so far is."""
+
+    @abstractmethod
+    def stream_wait_event(self, stream: Any, event: Any) -> None:
+        """Later work of the stream waits for the event as it is recorded now; the host does not wait."""
+
+    @abstractmethod
+    def event_query(self, event: Any) -> bool:
+        """Whether the event is done."""
+
+    @abstractmethod
+    def event_synchronize(self, event: Any) -> None:
+        """Waits until the event is done."""
+
+    @abstractmethod
+    def event_elapsed(self, start: Any, end: Any) -> float:
+        """Milliseconds between two recorded events."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Finishes what is queued and ends the driver's threads.  Memory stays valid while the driver is referenced."""

@@ -1,0 +1,301 @@
+"""The driver of simulated GPUs: the CPU's kernels on separate memory, with a stream's order, errors and predicted times."""
+
+from __future__ import annotations
+
+import random
+import threading
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Any
+
+from ...errors import AcceleratorError
+from ..interface import Driver, Properties
+from ..pages import map_pages, unmap_pages
+from . import clock
+from .arena import Arena
+from .models import Model, model
+from .queues import MODES, Launch, Move, Queue, Wait, advance
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...kernels.programs import Prepared
+
+_PAGE = 4096
+
+
+class _Event:
+    """A place in a queue; `queue` None: never recorded.  `time` is its moment on the virtual clock."""
+
+    __slots__ = ("queue", "ticket", "time")
+
+    def __init__(self) -> None:
+        self.queue: Queue | None = None
+        self.ticket = 0
+        self.time = 0.0
+
+
+class _Device:
+    __slots__ = ("index", "model", "memory", "queues", "error", "dead", "peers")
+
+    def __init__(self, index: int, what: Model, capacity: int) -> None:
+        self.index, self.model, self.memory = index, what, Arena(capacity)
+        self.queues: list[Queue] = []
+        self.error: tuple[str, BaseException] | None = None
+        self.dead = False  # memory that is not its own was touched: nothing works any more, as on hardware
+        self.peers = {index}
+
+
+class SimulatedDriver(Driver):
+    """`models`: one name a GPU.  `memory`: bytes of each, in place of the model's.  `queue`: "eager" (work runs as it comes,
+    a thread a stream), "lazy" (work runs when something waits for it) or "random" (bits of work run by `seed`).
+    """
+
+    simulated = True
+
+    def __init__(self, models: Sequence[str], memory: int | None = None, queue: str = "eager", seed: int = 0) -> None:
+        if queue not in MODES:
+            raise ValueError(f"queue: expected one of {', '.join(map(repr, MODES))}, got {queue!r}")
+        found = [model(name) for name in models]
+        self.queue_mode = queue
+        self._eager = queue == "eager"
+        self._random = random.Random(seed) if queue == "random" else None
+        self._gate = threading.RLock()  # queueing and the virtual clock, both in the host's order
+        self._host = 0.0
+        self._devices = [_Device(i, m, memory or m.memory_mib << 20) for i, m in enumerate(found)]
+        self._pinned: list[tuple[int, int]] = []  # (start, end) of page-locked blocks, sorted
+        self._closed = False
+
+    # ------------------------------------------------------------------------------------------------------- devices
+    def device_count(self) -> int:
+        return len(self._devices)
+
+    def properties(self, device: int) -> Properties:
+        d = self._devices[device]
+        m = d.model
+        return Properties(
+            name=m.full_name, major=m.capability[0], minor=m.capability[1], total_memory=d.memory.capacity,
+            multi_processor_count=m.processors, L2_cache_size=m.l2_mib << 20, uuid=uuid_of(device), warp_size=32,
+            max_threads_per_multi_processor=m.threads, regs_per_multiprocessor=65536, shared_memory_per_block=48 << 10,
+            shared_memory_per_multiprocessor=m.shared_kib << 10, shared_memory_per_block_optin=(m.shared_kib - 1) << 10,
+            is_integrated=False, is_multi_gpu_board=False, simulated=True, pci_bus_id=device + 1, pci_device_id=0,
+            pci_domain_id=0)
+
+    def memory_info(self, device: int) -> tuple[int, int]:
+        a = self._devices[device].memory
+        return a.capacity - a.used, a.capacity
+
+    def can_access_peer(self, device: int, peer: int) -> bool:
+        return device != peer and self._devices[device].model.peer and self._devices[peer].model.peer
+
+    def enable_peer(self, device: int, peer: int) -> None:
+        if not self.can_access_peer(device, peer):
+            raise RuntimeError(f"peer access is not supported between GPU {device} ({self._devices[device].model.full_name}) "
+                               f"and GPU {peer} ({self._devices[peer].model.full_name})")
+        self._devices[device].peers.add(peer)
+
+    def synchronize(self, device: int) -> None:
+        d = self._devices[device]
+        for q in list(d.queues):
+            advance(q, q.submitted)
+            self._host = max(self._host, q.ready)
+        self._report(d)
+
+    # -------------------------------------------------------------------------------------------------------- memory
+    def alloc(self, device: int, nbytes: int) -> int:
+        return self._devices[device].memory.alloc(nbytes)
+
+    def free(self, device: int, address: int) -> None:
+        self._devices[device].memory.free(address)
+
+    def host_alloc(self, nbytes: int) -> int:
+        size = (nbytes + _PAGE - 1) & -_PAGE
+        address = map_pages(size)
+        if address:
+            with self._gate:
+                self._pinned.insert(bisect_right(self._pinned, (address, 0)), (address, address + size))
+        return address
+
+    def host_free(self, address: int) -> None:
+        with self._gate:
+            i = bisect_right(self._pinned, (address, 0))
+            if i == len(self._pinned) or self._pinned[i][0] != address:
+                raise ValueError(f"host_free: {address:#x} is not the start of page-locked memory")
+            start, end = self._pinned.pop(i)
+        unmap_pages(start, end - start)
+
+    def is_pinned(self, address: int) -> bool:
+        with self._gate:
+            i = bisect_right(self._pinned, (address, 1 << 64))
+            return i > 0 and address < self._pinned[i - 1][1]
+
+    def _owner(self, address: int) -> _Device | None:
+        """The device an address lies on; None: the host."""
+        for d in self._devices:
+            if address in d.memory:
+                return d
+        return None
+
+    # ------------------------------------------------------------------------------------------------------- streams
+    def stream_create(self, device: int, priority: int = 0) -> Queue:
+        q = Queue(device, priority, self._carry_out)
+        self._devices[device].queues.append(q)
+        return q
+
+    def stream_destroy(self, stream: Queue) -> None:
+        advance(stream, stream.submitted)
+        stream.close()
+        self._devices[stream.device].queues.remove(stream)
+
+    def stream_query(self, stream: Queue) -> bool:
+        self._perhaps_run()
+        return stream.done >= stream.submitted
+
+    def stream_synchronize(self, stream: Queue) -> None:
+        until = stream.ready
+        advance(stream, stream.submitted)
+        self._host = max(self._host, until)
+        self._report(self._devices[stream.device])
+
+    def launch(self, stream: Queue, prepared: Prepared, args: tuple[Any, ...]) -> None:
+        self._submit(stream, Launch(prepared, args), clock.kernel_seconds(self._devices[stream.device].model, prepared))
+
+    def memcpy(self, stream: Queue, dst: int, src: int, nbytes: int, keep: Any = None) -> None:
+        path, cost = self._price(stream, dst, src, nbytes)
+        self._submit(stream, Move(dst, src, nbytes, keep, f"copy {path}"), cost)
+
+    def _price(self, stream: Queue, dst: int, src: int, nbytes: int) -> tuple[str, float]:
+        to, here = self._owner(dst), self._owner(src)
+        own = self._devices[stream.device].model
+        if to is None or here is None:
+            path = "h2d" if to is not None else "d2h" if here is not None else "h2h"
+            pinned = path != "h2h" and self.is_pinned(src if here is None else dst)
+            return path, clock.copy_seconds(own, "h2d" if path == "h2h" else path, nbytes, pinned)
+        if to is here:
+            return "d2d", clock.copy_seconds(own, "d2d", nbytes, True)
+        path = "peer" if here.index in to.peers or to.index in here.peers else "host"
+        return path, clock.copy_seconds(here.model, path, nbytes, True, to.model)
+
+    def _submit(self, stream: Queue, item: Any, cost: float) -> None:
+        with self._gate:
+            if self._closed:
+                raise RuntimeError("this simulated GPU is gone: its simulate() block has ended; move its tensors to the CPU "
+                                   "inside the block")
+            self._host += clock.LAUNCH
+            start = stream.ready if stream.ready > self._host else self._host
+            stream.ready = start + cost
+            stream.submit(item, self._eager)
+        self._perhaps_run()
+
+    def _perhaps_run(self) -> None:
+        """In random order: some of the work that is queued anywhere, as the seed has it."""
+        if self._random is None:
+            return
+        busy = [q for d in self._devices for q in d.queues if q.items]
+        while busy and self._random.random() < 0.5:
+            q = self._random.choice(busy)
+            q.step()
+            if not q.items:
+                busy.remove(q)
+
+    def _carry_out(self, device: int, item: Any) -> None:
+        """Runs one item.  What it raises is kept for the next synchronisation; work after it is dropped until then."""
+        d = self._devices[device]
+        if d.error is not None or d.dead:
+            return
+        try:
+            if type(item) is Launch:
+                self._check(d, item)
+            item.run()
+        except BaseException as error:  # an interrupt, too, belongs to whoever waits
+            if d.error is None:
+                d.error = (item.name, error)
+
+    def _check(self, d: _Device, item: Launch) -> None:
+        """Raises for an operand that is not on the device: on hardware, an illegal memory access."""
+        prepared = item.prepared
+        known = prepared.outputs if prepared.program is None else prepared.outputs + len(prepared.program.inputs)
+        low, high = d.memory.low, d.memory.high
+        for k, a in enumerate(item.args):
+            if type(a) is not int or low <= a < high:
+                continue
+            owner = self._owner(a)
+            if owner is None:
+                if k >= known or self.is_pinned(a):
+                    continue
+                where = "host memory that is not pinned"
+            elif owner.index in d.peers:
+                continue
+            else:
+                where = f"GPU {owner.index}, which it has no peer access to"
+            d.dead = True
+            raise AcceleratorError(f"an illegal memory access was encountered: argument {k} ({a:#x}) lies in {where}")
+
+    def _report(self, d: _Device) -> None:
+        """Raises what went wrong on a device since it was last asked."""
+        if d.error is None:
+            return
+        name, error = d.error
+        if d.dead:
+            raise AcceleratorError(f"CUDA error on GPU {d.index} in launch '{name}': {error}. The device is unusable until the "
+                                   "process (or its simulate() block) ends") from error
+        d.error = None
+        raise AcceleratorError(f"CUDA error on GPU {d.index}: launch '{name}' failed with {type(error).__name__}: {error}. It "
+                               "ran after its call had returned; work queued behind it was dropped") from error
+
+    # -------------------------------------------------------------------------------------------------------- events
+    def event_create(self, timing: bool = False) -> _Event:
+        return _Event()
+
+    def event_record(self, event: _Event, stream: Queue) -> None:
+        with self._gate:
+            self._host += clock.LAUNCH
+            event.queue, event.ticket = stream, stream.submitted
+            # work that only waits takes no time of its own, but the moment is never before the call
+            event.time = stream.ready = max(stream.ready, self._host)
+
+    def stream_wait_event(self, stream: Queue, event: _Event) -> None:
+        with self._gate:
+            source = event.queue
+            if source is None:
+                return
+            stream.ready = max(stream.ready, event.time)
+            if source is not stream and source.done < event.ticket:
+                stream.submit(Wait(source, event.ticket), self._eager)
+
+    def event_query(self, event: _Event) -> bool:
+        self._perhaps_run()
+        return event.queue is None or event.queue.done >= event.ticket
+
+    def event_synchronize(self, event: _Event) -> None:
+        q = event.queue
+        if q is not None:
+            advance(q, event.ticket)
+            self._host = max(self._host, event.time)
+            self._report(self._devices[q.device])
+
+    def event_elapsed(self, start: _Event, end: _Event) -> float:
+        return (end.time - start.time) * 1e3
+
+    # --------------------------------------------------------------------------------------------------------- clock
+    def host_time(self) -> float:
+        """Seconds on the virtual clock, as the host has it: its calls, and what it waited for."""
+        return self._host
+
+    def device_time(self, device: int) -> float:
+        """Seconds on the virtual clock when the work queued on a device so far will be done."""
+        return max((q.ready for q in self._devices[device].queues), default=0.0)
+
+    def close(self) -> None:
+        for d in self._devices:
+            for q in list(d.queues):
+                advance(q, q.submitted)
+        with self._gate:
+            self._closed = True
+        for d in self._devices:
+            for q in list(d.queues):
+                q.close()
+
+
+def uuid_of(device: int) -> str:
+    """The identity of a simulated GPU, without the "GPU-" in front: the same in every process."""
+    return f"{0x5f1a3bea + device:08x}-51a0-4f6e-9d2c-{device:012x}"

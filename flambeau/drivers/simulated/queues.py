@@ -1,0 +1,143 @@
+"""Streams of simulated GPUs: first-in, first-out queues of work, and who runs it when.
+
+Whoever waits for a stream runs its work itself, unless somebody is at it already (`advance`).  That is all there is in a
+*lazy* queue, so that a missing wait shows as a wrong result every time.  An *eager* queue also has a thread that runs work
+as it comes, as hardware does.  A *random* one runs bits of any stream, by a seed, whenever something is queued: the
+interleavings of hardware, repeatable.
+
+An event is a place in a queue: the number of items that must be done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...kernels.programs import Prepared
+
+MODES = ("eager", "lazy", "random")
+
+
+class Launch:
+    """A queued launch."""
+
+    __slots__ = ("prepared", "args")
+    queue: Queue | None = None
+
+    def __init__(self, prepared: Prepared, args: tuple[Any, ...]) -> None:
+        self.prepared, self.args = prepared, args
+
+    @property
+    def name(self) -> str:
+        return self.prepared.name
+
+    def run(self) -> None:
+        self.prepared.entry(*self.args)
+
+
+class Move:
+    """A queued copy of bytes; `keep` holds the memory's owners until it is done."""
+
+    __slots__ = ("dst", "src", "nbytes", "keep", "name")
+    queue: Queue | None = None
+
+    def __init__(self, dst: int, src: int, nbytes: int, keep: Any, name: str) -> None:
+        self.dst, self.src, self.nbytes, self.keep, self.name = dst, src, nbytes, keep, name
+
+    def run(self) -> None:
+        ctypes.memmove(self.dst, self.src, self.nbytes)
+
+
+class Wait:
+    """Later items wait until `ticket` items of `queue` are done."""
+
+    __slots__ = ("queue", "ticket")
+    name = "wait"
+
+    def __init__(self, queue: Queue, ticket: int) -> None:
+        self.queue, self.ticket = queue, ticket
+
+    def run(self) -> None:
+        pass
+
+
+class Queue:
+    """One stream.  `submitted` and `done` count items; `ready` is when its last item ends on the virtual clock."""
+
+    __slots__ = ("device", "priority", "items", "submitted", "done", "ready", "turn", "carry_out", "_wake", "_thread",
+                 "closed")
+
+    def __init__(self, device: int, priority: int, carry_out: Callable[[int, Any], None]) -> None:
+        self.device, self.priority = device, priority
+        self.items: deque[Any] = deque()
+        self.submitted = self.done = 0
+        self.ready = 0.0
+        self.turn = threading.Lock()  # held while an item runs: items run one at a time, in order
+        self.carry_out = carry_out
+        self._wake: Any = None
+        self._thread: threading.Thread | None = None
+        self.closed = False
+
+    def submit(self, item: Any, eager: bool) -> None:
+        """Adds an item.  The caller holds the driver's gate, so that counts and items agree."""
+        self.items.append(item)
+        self.submitted += 1
+        if eager:
+            if self._thread is None:
+                self._start()
+            # a binary semaphore: released at most once until the thread has taken it
+            if self._wake.locked():
+                self._wake.release()
+
+    def _start(self) -> None:
+        self._wake = threading.Lock()
+        self._wake.acquire()
+        self._thread = threading.Thread(target=self._work, name=f"simulated-gpu-{self.device}", daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        while True:
+            self._wake.acquire()
+            advance(self, self.submitted)
+            if self.closed:
+                return
+
+    def close(self) -> None:
+        """Ends the thread, once what is queued is done."""
+        self.closed = True
+        if self._thread is not None and self._thread is not threading.current_thread():
+            with contextlib.suppress(RuntimeError):  # it is awake already
+                self._wake.release()
+            self._thread.join(timeout=10.0)
+
+    def step(self) -> Wait | None:
+        """Runs the next item, if there is one; gives the wait that it must sit out first, if any."""
+        with self.turn:
+            if not self.items:
+                return None
+            item = self.items[0]
+            if item.queue is not None and item.queue.done < item.ticket:
+                return item  # type: ignore[no-any-return]
+            self.carry_out(self.device, item)
+            self.items.popleft()
+            self.done += 1
+            return None
+
+
+def advance(queue: Queue, ticket: int) -> None:
+    """Returns when `ticket` items of `queue` are done, running them, and what they wait for, in this thread."""
+    path = [(queue, ticket)]  # a stack, not recursion: waits may form long chains
+    while path:
+        q, n = path[-1]
+        if q.done >= n:
+            path.pop()
+            continue
+        blocked = q.step()
+        if blocked is not None:
+            path.append((blocked.queue, blocked.ticket))
