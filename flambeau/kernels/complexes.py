@@ -1,8 +1,8 @@
 """Complex programs as programs over real numbers, which are all that renderers know.
 
 Every complex operand becomes two real ones over the same memory: the real parts, and one element further the imaginary
-parts, each with doubled strides.  Branch cuts are those of C99; the formulas are the textbook ones, with Smith's for the
-quotient (R. L. Smith, "Algorithm 116: Complex division", Communications of the ACM 5(8), 1962).
+parts, each with doubled strides.  Branch cuts are those of C99; the formulas are the textbook ones, with Smith's for
+the quotient (R. L. Smith, "Algorithm 116: Complex division", Communications of the ACM 5(8), 1962).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Split:
     """A program over real numbers in place of a complex one.
 
     places: for each operand of `program` (operand of the complex program, bytes to add to its address).
-    numbers: for each scalar of `program` (scalar of the complex program, part), part "real", "imag" or "" for a real one.
+    numbers: for each scalar of `program` (scalar of the complex program, part); part is "real", "imag" or, if real, "".
     """
 
     __slots__ = ("program", "places", "numbers", "widened")
@@ -54,7 +54,8 @@ def split(program: Program) -> Split:
         places.extend(((k, 0), (k, d.itemsize // 2)) if d.is_complex else ((k, 0),))
     inputs, input_at = _numbering(program.inputs)
     scalars, scalar_at = _numbering(program.scalars)
-    numbers = [(k, part) for k, d in enumerate(program.scalars) for part in (("real", "imag") if d.is_complex else ("",))]
+    numbers = [(k, part) for k, d in enumerate(program.scalars)
+               for part in (("real", "imag") if d.is_complex else ("",))]
     widened = [d.is_complex for d in program.out_types + program.inputs]
     work = _Work(input_at, scalar_at)
     made: Program

@@ -159,11 +159,12 @@ print(compiler.compiled, "llvmlite" in sys.modules)
 
 def test_processes_share_it_and_a_warm_one_does_not_import_llvm(place) -> None:
     env = dict(os.environ)
-    cold = [subprocess.Popen([sys.executable, "-c", SCRIPT], env=env, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    run = [sys.executable, "-c", SCRIPT]
+    cold = [subprocess.Popen(run, env=env, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     for p in cold:
         out, _ = p.communicate(timeout=60)
         assert p.returncode == 0, out
-    warm = subprocess.run([sys.executable, "-c", SCRIPT], env=env, capture_output=True, text=True, timeout=60, check=True)
+    warm = subprocess.run(run, env=env, capture_output=True, text=True, timeout=60, check=True)
     if sys.platform == "linux" and os.uname().machine == "x86_64":
         assert warm.stdout.split() == ["0", "False"]
     else:
@@ -183,7 +184,8 @@ def test_llvms_own_linker_serves_where_ours_does_not() -> None:
         "  store double %y, ptr %p\n  ret void"))
     import ctypes
     import math
-    for found in (compiler._load_by_orc(data, ("flambeau_test",), "orc"), compiler.load(data, ("flambeau_test",), "own")):
+    name = ("flambeau_test",)
+    for found in (compiler._load_by_orc(data, name, "orc"), compiler.load(data, name, "own")):
         value = ctypes.c_double(0.5)
         args = (ctypes.c_void_p * 1)(ctypes.addressof(value))
         ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(

@@ -13,7 +13,7 @@ import pytest
 from flambeau.kernels import native
 from flambeau.kernels.llvm import compile as compiler
 
-# copies `count` argument slots (block[0]) to the address in slot 0; `add`: *(slot 0) += end - begin + block[1], atomically
+# slots: copies block[0] argument slots to the address in slot 0; count: *(slot 0) += end - begin + block[1], atomically
 IR = """
 define void @flambeau_slots(i64 %begin, i64 %end, ptr %args, ptr %block) #0 {
 entry:

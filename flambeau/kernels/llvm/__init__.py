@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..programs import Program
     from .layouts import Plan
 
-_splits: dict[tuple[Any, ...], Any] = {}
+_splits: dict[tuple[Any, ...], Split | None] = {}
 _codes: dict[tuple[Any, ...], dict[str, int]] = {}
 
 
@@ -33,13 +33,16 @@ def prepare(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int,
     outs = len(program.out_types)
     if program.kind == "map" and size_of(domain) == 0:
         return Prepared("map", _nothing, outputs=outs, program=program, domain=domain, strides=strides)
-    split = _split(program)
-    if split is None:
-        real = program
-        renderer, plan = _plan(real, domain, strides)
-    else:
-        real = split.program
-        renderer, plan = _plan(real, domain, split.strides(strides))
+    try:
+        if size_of(domain) == 0:
+            raise NotImplementedError("a reduction of nothing")
+        split = _split(program)
+        real = program if split is None else split.program
+        renderer, plan = _plan(real, domain, strides if split is None else split.strides(strides))
+    except NotImplementedError:
+        # rare enough to leave to NumPy: reductions of nothing, products and scans of complex numbers
+        from .. import interpret
+        return interpret.prepare(program, domain, strides)
     code = _codes.get((program.key, plan.key))
     if code is None:
         from . import compile as compiler
@@ -63,18 +66,19 @@ def prepare(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int,
 
 
 def _plan(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> tuple[Any, Plan]:
-    renderer = importlib.import_module("." + program.kind, __name__)
+    try:
+        renderer = importlib.import_module("." + program.kind, __name__)
+    except ModuleNotFoundError:
+        raise NotImplementedError(program.kind) from None
     return renderer, renderer.plan(program, domain, strides)
 
 
 def _split(program: Program) -> Split | None:
     """The program over real numbers in place of a complex one; None for a real one."""
-    found = _splits.get(program.key, False)
-    if found is False:
+    if program.key not in _splits:
         from .. import complexes
-        found = complexes.split(program) if complexes.is_complex(program) else None
-        _splits[program.key] = found
-    return found
+        _splits[program.key] = complexes.split(program) if complexes.is_complex(program) else None
+    return _splits[program.key]
 
 
 def _adapters(split: Split, plan: Plan) -> str:

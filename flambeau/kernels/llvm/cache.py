@@ -85,7 +85,7 @@ def store(name: str, body: bytes) -> bool:
 
 
 def trim(limit: int | None = None) -> int:
-    """Removes the entries used longest ago until three quarters of `limit` (MAX_BYTES) are left; gives the bytes left."""
+    """Removes the entries used longest ago until 3/4 of `limit` (MAX_BYTES) are left; gives the bytes left."""
     limit = MAX_BYTES if limit is None else limit
     entries = []
     try:

@@ -113,11 +113,13 @@ def is_x86() -> bool:
     return platform.machine().lower() in ("x86_64", "amd64")
 
 
+_MASKED = frozenset(("x86-64-v4", "skylake-avx512", "icelake-server", "sapphirerapids", "znver4", "znver5"))
+
+
 def has_masks() -> bool:
     """Whether the CPU compiled for has masked loads and stores of every element size (AVX-512 BW and VL)."""
     if os.environ.get("FLAMBEAU_CPU"):
-        return os.environ["FLAMBEAU_CPU"] in ("x86-64-v4", "skylake-avx512", "icelake-server", "sapphirerapids", "znver4",
-                                              "znver5")
+        return os.environ["FLAMBEAU_CPU"] in _MASKED
     import llvmlite.binding as llvm
     features = llvm.get_host_cpu_features()
     return is_x86() and bool(features.get("avx512bw")) and bool(features.get("avx512vl"))
@@ -131,7 +133,7 @@ attributes #0 = { nounwind "prefer-vector-width"="512" "no-trapping-math"="true"
 
 
 def to_object(ir: str) -> bytes:
-    """An object file of IR text whose functions have the attributes #0.  No optimiser passes: the text is vectorised."""
+    """An object file of IR text whose functions have the attributes #0.  No optimiser passes: it is vectorised."""
     return bytes(_machine().emit_object(_parse(ir)))
 
 

@@ -1,4 +1,4 @@
-"""A loader for the object files our compiler makes on Linux x86-64, so that a cached kernel runs without importing LLVM.
+"""A loader for the object files our compiler makes on Linux x86-64: cached kernels run without importing LLVM.
 
 It lays the sections into fresh pages (code, then constants and data), applies the relocations position-independent code
 has, and reaches outside functions through a table of addresses.  Anything it does not know raises `Unsupported`; the
@@ -87,7 +87,8 @@ def load(data: bytes, resolve: Callable[[str], int]) -> tuple[dict[str, int], mm
                 raise Unsupported(f"relocation type {kind}")
     if code_end:
         _make_executable(base, code_end)
-    found = {n: base + places[where] + value for n, where, value, binding in symbols if where in places and binding == 1}
+    found = {n: base + places[where] + value for n, where, value, binding in symbols
+             if where in places and binding == 1}
     return found, memory
 
 

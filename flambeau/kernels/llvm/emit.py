@@ -176,7 +176,8 @@ class Emitter:
         return self.op(f"phi {t} " + ", ".join(f"[ {v}, %{b} ]" for v, b in incoming))
 
     @contextmanager
-    def loop(self, begin: str, end: str, step: str = "1", carried: list[tuple[str, str]] | None = None) -> Iterator[Loop]:
+    def loop(self, begin: str, end: str, step: str = "1", carried: list[tuple[str, str]] | None = None
+             ) -> Iterator[Loop]:
         """``for i = begin; i < end; i += step`` (signed) with `carried` values as (type, initial value)."""
         carried = carried or []
         head, body, done = self.label("head"), self.label("body"), self.label("done")
@@ -302,7 +303,7 @@ class Emitter:
 
     def store(self, d: dtype, lanes: int, value: str, address: str, mask: str | None = None,
               streaming: bool = False) -> None:
-        """Neighbouring elements to `address`; streaming: past the caches (the address must be aligned to the vector)."""
+        """Neighbouring elements to `address`; streaming: past the caches (the address is aligned to the vector)."""
         element, v = base_memory(d), self.to_memory(value, d, lanes)
         t = vec(element, lanes)
         if mask is not None:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 _COMPARE = {"lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
 _PLAIN = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}
-_BOOL = {"add": "or", "mul": "and", "sub": "xor", "maximum": "or", "minimum": "and", "and": "and", "or": "or", "xor": "xor",
-         "floordiv": "and", "truncdiv": "and"}
+_BOOL = {"add": "or", "mul": "and", "sub": "xor", "maximum": "or", "minimum": "and", "and": "and", "or": "or",
+         "xor": "xor", "floordiv": "and", "truncdiv": "and"}
 
 
 def integer(em: Emitter, op: str, d: dtype, lanes: int, args: list[str]) -> str:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-# What work costs, for deciding on threads: nanoseconds a byte, an operation and a transcendental function of an element.
+# What work costs, for deciding on threads: nanoseconds a byte, an element's operation, an element's function.
 NS_BYTE, NS_OPERATION, NS_FUNCTION = 0.08, 0.03, 0.4
 PARALLEL_NS = 20_000.0  # below this, handing over costs more than it gains
 CHUNK_NS = 8_000.0
-FUNCTIONS = frozenset("""exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf
- erfc lgamma pow atan2 hypot fmod rem floordiv truncdiv""".split())
+FUNCTIONS = frozenset("""exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh
+ erf erfc lgamma pow atan2 hypot fmod rem floordiv truncdiv""".split())
 
 
 class Axis:
@@ -45,7 +45,7 @@ class Plan:
 
 def walk_axes(domain: Sequence[int], strides: Sequence[Sequence[int]], itemsizes: Sequence[int],
               fixed: Collection[int] = (), reorder: bool = True) -> list[Axis]:
-    """The axes to walk, outermost first: sizes of 1 dropped, sorted by the first operands' strides, merged where possible.
+    """The axes to walk, outermost first: without those of size 1, sorted by the first operands' strides, and merged.
 
     strides: for each operand over the domain, in elements; outputs first.
     fixed: axes whose coordinate the program asks for; they are never merged.

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 # our name -> C's (for double; float adds an f)
 NAMES = {"maximum": "fmax", "minimum": "fmin"} | {n: n for n in (
-    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc lgamma pow atan2 "
-    "hypot nextafter fmod").split()}
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc lgamma "
+    "pow atan2 hypot nextafter fmod").split()}
 
 
 def emit(op: str, d: dtype, lanes: int, em: Emitter, args: list[str]) -> str:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 LEAVES = frozenset(("input", "scalar", "coord", "acc", "gather"))
 _FLOAT_COMPARE = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
 _FLOAT_BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
-_FLOAT_INTRINSIC = {"abs": "fabs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round": "roundeven", "trunc": "trunc",
-                    "copysign": "copysign"}
+_FLOAT_INTRINSIC = {"abs": "fabs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round": "roundeven",
+                    "trunc": "trunc", "copysign": "copysign"}
 
 
 def lower(em: Emitter, roots: tuple[Expr, ...], lanes: int, leaf: Leaf,

@@ -299,8 +299,8 @@ class _Kernel:
         return lower(self.em, self.program.roots(), lanes,
                      lambda e, args: self.leaf(e, args, at, steps, i, places, lanes, mask), known)
 
-    def leaf(self, e: Expr, args: list[str], at: list[str], steps: list[str], i: str, places: dict[int, str], lanes: int,
-             mask: str | None) -> str:
+    def leaf(self, e: Expr, args: list[str], at: list[str], steps: list[str], i: str, places: dict[int, str],
+             lanes: int, mask: str | None) -> str:
         em = self.em
         if e.op == "input":
             k = self.outs + e.value
@@ -319,7 +319,8 @@ class _Kernel:
                 return em.broadcast("0", "i64", lanes)
             return em.ramp(i, lanes) if place == 0 else em.broadcast(places[place], "i64", lanes)
         if e.op == "gather":
-            return em.load_each(e.dtype, lanes, self.pointers[self.outs + e.value], self._bytes(args[0], e, lanes), mask)
+            start = self.pointers[self.outs + e.value]
+            return em.load_each(e.dtype, lanes, start, self._bytes(args[0], e, lanes), mask)
         raise ValueError(f"a map has no {e.op}")
 
     def _bytes(self, offset: str, e: Expr, lanes: int) -> str:
@@ -328,7 +329,7 @@ class _Kernel:
 
     def put(self, at: list[str], steps: list[str], i: str, values: list[str], lanes: int, mask: str | None,
             streaming: bool) -> None:
-        em, offsets = self.em, iter(values[self.outs:])
+        offsets = iter(values[self.outs:])
         for k, e in enumerate(self.program.outs):
             target = self.program.targets[k]
             if target is not None:

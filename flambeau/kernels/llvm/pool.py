@@ -214,10 +214,10 @@ define internal void @init_sleep() #0 {{
 
 # The wakener cannot be forced off the waker's CPU by any hint but affinity: without it the kernel likes to queue the
 # worker behind the very thread that is about to compute.
-_AFFINITY = f"""
+_AFFINITY = """
 declare i32 @sched_getcpu()
 declare i32 @sched_setaffinity(i32, i64, ptr)
-define internal void @stay_away() #0 {{
+define internal void @stay_away() #0 {
 entry:
   %set = alloca [16 x i64], align 8
   %spare = load i64, ptr @spare
@@ -257,7 +257,7 @@ each:
   br label %loop
 out:
   ret void
-}}
+}
 """
 
 _CONDITION_SLEEP = """
@@ -300,7 +300,8 @@ define internal void @init_sleep() #0 {
 _NO_AFFINITY = "\ndefine internal void @stay_away() #0 {\n  ret void\n}\n"
 
 # how a CPU is told that a thread is spinning
-_RELAX = {name: f"declare void @{call.split('(')[0]}({types})\ndefine internal void @relax() #0 {{\n  call void @{call}\n  ret void\n}}\n"
+_RELAX = {name: f"declare void @{call.split('(')[0]}({types})\n"
+                f"define internal void @relax() #0 {{\n  call void @{call}\n  ret void\n}}\n"
           for names, call, types in ((("x86_64", "amd64"), "llvm.x86.sse2.pause()", ""),
                                      (("aarch64", "arm64"), "llvm.aarch64.hint(i32 1)", "i32"))
           for name in names}

@@ -23,7 +23,7 @@ NAME = "flambeau_map"
 BAND = 64
 MOST_NODES = 24  # every square holds the whole formula T times
 STREAM_BYTES = 16 << 20
-WORD_I, WORD_J, WORD_BANDS, WORD_OUTER, WORD_STRIDES = 0, 1, 2, 3, 4  # then strides along i and along j, then outer axes
+WORD_I, WORD_J, WORD_BANDS, WORD_OUTER, WORD_STRIDES = 0, 1, 2, 3, 4  # strides along i, along j, outer axes
 
 
 def side(program: Map) -> int:
@@ -33,11 +33,13 @@ def side(program: Map) -> int:
 
 
 def plan(program: Map, axes: list[Axis], sizes: list[int], ns: float) -> Plan | None:
-    """The launch by squares, or None where the ordinary walk is better.  axes: outermost first, at least one element."""
+    """The launch by squares, or None where the ordinary walk is better.  axes: outermost first."""
     outs, t = len(program.outs), side(program)
     if len(axes) < 2 or axes[-1].size < t or sum(1 for e in walk(program.roots()) if e.args) > MOST_NODES:
         return None
-    if any(s != b for s, b in zip(axes[-1].strides[:outs], sizes)) or any(e.op == "gather" for e in walk(program.roots())):
+    if any(s != b for s, b in zip(axes[-1].strides[:outs], sizes)):
+        return None
+    if any(e.op == "gather" for e in walk(program.roots())):
         return None
     inner = axes[-1]
     j = next((a for a in reversed(axes[:-1]) if a.size >= t and any(
