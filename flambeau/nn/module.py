@@ -146,15 +146,19 @@ class Module(Stateful):
     # -- attributes --------------------------------------------------------------------------------------------------
 
     def __getattr__(self, name: str) -> Any:
-        # Only called for what is neither in __dict__ nor on the class.
+        # Only called for what is neither in __dict__ nor on the class; written out, as every use of a parameter comes
+        # here.
         slots = self.__dict__
-        try:
-            for table in ("_parameters", "_buffers", "_modules"):
-                values = slots[table]
-                if name in values:
-                    return values[name]
-        except KeyError:
-            pass  # before Module.__init__()
+        if "_parameters" in slots:
+            values = slots["_parameters"]
+            if name in values:
+                return values[name]
+            values = slots["_buffers"]
+            if name in values:
+                return values[name]
+            values = slots["_modules"]
+            if name in values:
+                return values[name]
         if name == "device":
             return self._one_device()
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")

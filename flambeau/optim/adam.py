@@ -101,7 +101,7 @@ class _Moments(FormulaOptimizer):
             state["step"] = 0.0
             state["exp_avg"] = zeros_for(p)
             state[self.second] = zeros_for(p)
-        elif state["exp_avg"].device is not p.device:
+        elif state["exp_avg"].m.device is not p.m.device:
             follow(p, state)
         state["step"] = step = float(state["step"]) + 1.0
         return step
@@ -125,20 +125,26 @@ class Adam(_Moments):
             "foreach": foreach, "capturable": capturable, "differentiable": differentiable, "fused": fused,
             "decoupled_weight_decay": decoupled_weight_decay})
 
-    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Any]) -> None:
+    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Any],
+                memo: dict[Any, Any]) -> None:
         step = self._begin(p, state)
-        beta1, beta2 = float(group["betas"][0]), float(group["betas"][1])
-        lr = float(group["lr"])
-        numbers = (lr, float(group["weight_decay"]), 1.0 - beta1, 1.0 - beta2, group["eps"], lr / (1.0 - beta1**step),
-                   math.sqrt(1.0 - beta2**step))
-        flags = (("maximize", group["maximize"]), ("decoupled", _decoupled(group)))
-        if group["amsgrad"]:
+        shared = memo.get(step)
+        if shared is None:
+            beta1, beta2 = float(group["betas"][0]), float(group["betas"][1])
+            lr = float(group["lr"])
+            shared = memo[step] = (
+                (lr, float(group["weight_decay"]), 1.0 - beta1, 1.0 - beta2, float(group["eps"]),
+                 lr / (1.0 - beta1**step),
+                 math.sqrt(1.0 - beta2**step)),
+                (("maximize", group["maximize"]), ("decoupled", _decoupled(group))), group["amsgrad"])
+        numbers, flags, amsgrad = shared
+        if amsgrad:
             if "max_exp_avg_sq" not in state:
                 state["max_exp_avg_sq"] = zeros_for(p)
-            write(_amsgrad_formula, (p, state["exp_avg"], state["exp_avg_sq"], state["max_exp_avg_sq"]), (grad,),
+            write(_amsgrad_formula, (p, state["exp_avg"], state["exp_avg_sq"], state["max_exp_avg_sq"]), grad,
                   numbers, flags)
         else:
-            write(_adam_formula, (p, state["exp_avg"], state["exp_avg_sq"]), (grad,), numbers, flags)
+            write(_adam_formula, (p, state["exp_avg"], state["exp_avg_sq"]), grad, numbers, flags)
 
 
 class AdamW(Adam):
@@ -172,12 +178,14 @@ class Adamax(_Moments):
             "maximize": maximize,
             "differentiable": differentiable, "capturable": capturable})
 
-    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Any]) -> None:
+    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Any],
+                memo: dict[Any, Any]) -> None:
         step = self._begin(p, state)
         beta1, beta2 = group["betas"]
         lr = float(group["lr"])
-        write(_adamax_formula, (p, state["exp_avg"], state["exp_inf"]), (grad,),
-              (lr, float(group["weight_decay"]), 1.0 - beta1, float(beta2), group["eps"], lr / (1.0 - beta1**step)),
+        write(_adamax_formula, (p, state["exp_avg"], state["exp_inf"]), grad,
+              (lr, float(group["weight_decay"]), 1.0 - beta1, float(beta2), float(group["eps"]),
+               lr / (1.0 - beta1**step)),
               (("maximize", group["maximize"]), ("decoupled", _decoupled(group))))
 
 
@@ -195,7 +203,8 @@ class NAdam(_Moments):
             "decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize, "foreach": foreach,
             "capturable": capturable, "differentiable": differentiable})
 
-    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Any]) -> None:
+    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Any],
+                memo: dict[Any, Any]) -> None:
         if not state:
             state["mu_product"] = 1.0
             state.update(step=0.0, exp_avg=zeros_for(p), exp_avg_sq=zeros_for(p))
@@ -205,8 +214,8 @@ class NAdam(_Moments):
         mu = beta1 * (1.0 - 0.5 * 0.96 ** (step * decay))
         after = beta1 * (1.0 - 0.5 * 0.96 ** ((step + 1) * decay))
         state["mu_product"] = product = float(state["mu_product"]) * mu
-        write(_nadam_formula, (p, state["exp_avg"], state["exp_avg_sq"]), (grad,),
-              (lr, float(group["weight_decay"]), 1.0 - beta1, 1.0 - beta2, group["eps"], 1.0 - beta2**step,
+        write(_nadam_formula, (p, state["exp_avg"], state["exp_avg_sq"]), grad,
+              (lr, float(group["weight_decay"]), 1.0 - beta1, 1.0 - beta2, float(group["eps"]), 1.0 - beta2**step,
                lr * (1.0 - mu) / (1.0 - product), lr * after / (1.0 - product * after)),
               (("maximize", group["maximize"]), ("decoupled", _decoupled(group))))
 
@@ -231,7 +240,8 @@ class RAdam(_Moments):
             "capturable": capturable, "decoupled_weight_decay": decoupled_weight_decay,
             "differentiable": differentiable})
 
-    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Any]) -> None:
+    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Any],
+                memo: dict[Any, Any]) -> None:
         step = self._begin(p, state)
         beta1, beta2 = group["betas"]
         lr = float(group["lr"])
@@ -243,7 +253,8 @@ class RAdam(_Moments):
         if adaptive:
             ratio = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
             rectified = math.sqrt(ratio * bias2)
-        write(_radam_formula, (p, state["exp_avg"], state["exp_avg_sq"]), (grad,),
-              (lr, float(group["weight_decay"]), 1.0 - beta1, 1.0 - beta2, group["eps"], lr / (1.0 - beta1**step),
+        write(_radam_formula, (p, state["exp_avg"], state["exp_avg_sq"]), grad,
+              (lr, float(group["weight_decay"]), 1.0 - beta1, 1.0 - beta2, float(group["eps"]),
+               lr / (1.0 - beta1**step),
                rectified),
               (("maximize", group["maximize"]), ("decoupled", _decoupled(group)), ("adaptive", adaptive)))

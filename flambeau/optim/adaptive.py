@@ -69,7 +69,8 @@ class RMSprop(FormulaOptimizer):
             "weight_decay": weight_decay, "capturable": capturable, "foreach": foreach, "maximize": maximize,
             "differentiable": differentiable})
 
-    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Any]) -> None:
+    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Any],
+                memo: dict[Any, Any]) -> None:
         mu, centered = float(group["momentum"]), group["centered"]
         if not state:
             state["step"] = 0.0
@@ -78,7 +79,7 @@ class RMSprop(FormulaOptimizer):
                 state["momentum_buffer"] = zeros_for(p)
             if centered:
                 state["grad_avg"] = zeros_for(p)
-        elif state["square_avg"].device is not p.device:
+        elif state["square_avg"].m.device is not p.m.device:
             follow(p, state)
         state["step"] = float(state["step"]) + 1.0
         outs = [p, state["square_avg"]]
@@ -87,8 +88,8 @@ class RMSprop(FormulaOptimizer):
         if mu > 0:
             outs.append(state["momentum_buffer"])
         decay, alpha = float(group["weight_decay"]), float(group["alpha"])
-        write(_rms[centered, mu > 0], tuple(outs), (grad,),
-              (float(group["lr"]), decay, alpha, 1.0 - alpha, group["eps"], mu),
+        write(_rms[centered, mu > 0], tuple(outs), grad,
+              (float(group["lr"]), decay, alpha, 1.0 - alpha, float(group["eps"]), mu),
               (("maximize", group["maximize"]), ("decayed", decay != 0.0)))
 
 
@@ -130,15 +131,16 @@ class Adagrad(FormulaOptimizer):
         for state in self.state.values():
             state["sum"].share_memory_()
 
-    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Any]) -> None:
+    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Any],
+                memo: dict[Any, Any]) -> None:
         if not state:  # a group added later
             self._start(group, p, state)
-        elif state["sum"].device is not p.device:
+        elif state["sum"].m.device is not p.m.device:
             follow(p, state)
         state["step"] = step = float(state["step"]) + 1.0
         decay = float(group["weight_decay"])
         rate = float(group["lr"]) / (1.0 + (step - 1.0) * group["lr_decay"])
-        write(_adagrad_formula, (p, state["sum"]), (grad,), (rate, decay, group["eps"]),
+        write(_adagrad_formula, (p, state["sum"]), grad, (rate, decay, float(group["eps"])),
               (("maximize", group["maximize"]), ("decayed", decay != 0.0)))
 
 
@@ -165,15 +167,16 @@ class Adadelta(FormulaOptimizer):
             "lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
             "capturable": capturable, "foreach": foreach, "differentiable": differentiable})
 
-    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Any]) -> None:
+    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Any],
+                memo: dict[Any, Any]) -> None:
         if not state:
             state.update(step=0.0, square_avg=zeros_for(p), acc_delta=zeros_for(p))
-        elif state["square_avg"].device is not p.device:
+        elif state["square_avg"].m.device is not p.m.device:
             follow(p, state)
         state["step"] = float(state["step"]) + 1.0
         decay, rho = float(group["weight_decay"]), float(group["rho"])
-        write(_adadelta_formula, (p, state["square_avg"], state["acc_delta"]), (grad,),
-              (float(group["lr"]), decay, rho, 1.0 - rho, group["eps"]),
+        write(_adadelta_formula, (p, state["square_avg"], state["acc_delta"]), grad,
+              (float(group["lr"]), decay, rho, 1.0 - rho, float(group["eps"])),
               (("maximize", group["maximize"]), ("decayed", decay != 0.0)))
 
 
@@ -205,12 +208,13 @@ class Rprop(FormulaOptimizer):
             "lr": lr, "etas": etas, "step_sizes": step_sizes, "foreach": foreach, "maximize": maximize,
             "differentiable": differentiable, "capturable": capturable})
 
-    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Any]) -> None:
+    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Any],
+                memo: dict[Any, Any]) -> None:
         if not state:
             state.update(step=0.0, prev=zeros_for(p), step_size=ops.full_like(p, float(group["lr"])).detach())
-        elif state["prev"].device is not p.device:
+        elif state["prev"].m.device is not p.m.device:
             follow(p, state)
         state["step"] = float(state["step"]) + 1.0
         (down, up), (low, high) = group["etas"], group["step_sizes"]
-        write(_rprop_formula, (p, state["prev"], state["step_size"]), (grad,),
+        write(_rprop_formula, (p, state["prev"], state["step_size"]), grad,
               (float(down), float(up), float(low), float(high)), (("maximize", group["maximize"]),))

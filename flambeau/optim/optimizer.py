@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import ops
 from ..autograd import enable_grad, no_grad
-from ..tensor import Tensor
+from ..tensor import Tensor, on_forget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -330,20 +330,25 @@ class FormulaOptimizer(Optimizer):
         states = self.state
         update = self._update
         for group in self.param_groups:
+            memo: dict[Any, Any] = {}
             for p in group["params"]:
-                grad = p.grad
+                node = p.n
+                # a leaf's gradient lies on its node; the attribute is for the other cases
+                grad = node[1] if node is not None and node[0] == 0 else p.grad
                 if grad is not None:
                     state = states.get(p)
                     if state is None:
                         state = {}
-                        update(group, p, grad, state)
+                        update(group, p, grad, state, memo)
                         if state:  # plain SGD has none
                             states[p] = state
                     else:
-                        update(group, p, grad, state)
+                        update(group, p, grad, state, memo)
         return loss
 
-    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Any]) -> None:
+    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Any],
+                memo: dict[Any, Any]) -> None:
+        """Updates one parameter. `memo` lasts for one step of one group: what all its parameters share goes there."""
         raise NotImplementedError
 
 
@@ -362,14 +367,29 @@ def follow(p: Tensor, state: dict[str, Any]) -> None:
                 state[key] = value.to(p.device)
 
 
-def write(formula: Pointwise, outs: tuple[Tensor, ...], ins: tuple[Tensor, ...], numbers: tuple[float, ...],
+# Launches by formula, flags and layouts, so that a step of a small model is little more than its kernels.
+_launches: dict[Any, Callable[..., Any]] = {}
+on_forget(_launches.clear)
+
+
+def write(formula: Pointwise, outs: tuple[Tensor, ...], grad: Tensor, numbers: tuple[float, ...],
           consts: tuple[tuple[str, Any], ...] = ()) -> None:
-    """Runs ``outs = formula(*outs, *ins, *numbers)`` in place as one kernel, outside the tape; complex numbers are
+    """Runs ``outs = formula(*outs, grad, *numbers)`` in place as one kernel, outside the tape; complex numbers are
     updated as pairs of real ones."""
+    key = (formula, consts, grad.m, *[o.m for o in outs])
+    launch = _launches.get(key)
+    if launch is not None and grad.s is not outs[0].s:
+        places = [o.p for o in outs]
+        launch(*places, *places, grad.p, *numbers)
+        for o in outs:
+            o.s.v += 1
+        return
     if outs[0].is_complex():
-        outs = tuple(ops.view_as_real(t) for t in (o.detach() for o in outs))
-        ins = tuple(ops.view_as_real(t) for t in (i.detach() for i in ins))
-    formula.write(outs, (*outs, *ins), numbers, consts)
+        pairs = tuple(ops.view_as_real(o.detach()) for o in outs)
+        formula.write(pairs, (*pairs, ops.view_as_real(grad.detach())), numbers, consts)
+        return
+    formula.write(outs, (*outs, grad), numbers, consts)
+    _launches[key] = formula.plan((*outs, grad), numbers, consts, tuple(o.m for o in outs)).launch
 
 
 def check_options(options: Iterable[tuple[str, Any, bool]]) -> None:

@@ -51,21 +51,26 @@ class SGD(FormulaOptimizer):
             "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay, "nesterov": nesterov,
             "maximize": maximize, "foreach": foreach, "differentiable": differentiable, "fused": fused})
 
-    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Any]) -> None:
-        lr, decay, mu = float(group["lr"]), float(group["weight_decay"]), float(group["momentum"])
-        flags = (("decayed", decay != 0.0), ("maximize", group["maximize"]))
-        if mu == 0.0:
-            write(_sgd, (p,), (grad,), (lr, decay), flags)
+    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Any],
+                memo: dict[Any, Any]) -> None:
+        if not memo:
+            lr, decay, mu = float(group["lr"]), float(group["weight_decay"]), float(group["momentum"])
+            flags = (("decayed", decay != 0.0), ("maximize", group["maximize"]))
+            memo["numbers"] = (lr, decay) if mu == 0.0 else (lr, decay, mu, 1.0 - float(group["dampening"]))
+            for first in (False, True):
+                memo[first] = flags if mu == 0.0 else (*flags, ("nesterov", group["nesterov"]), ("first", first))
+        numbers = memo["numbers"]
+        if len(numbers) == 2:
+            write(_sgd, (p,), grad, numbers, memo[False])
             return
         buf: Any = state.get("momentum_buffer")
         first = buf is None
         if first:
             buf = state["momentum_buffer"] = zeros_for(p)
-        elif buf.device is not p.device:
+        elif buf.m.device is not p.m.device:
             follow(p, state)
             buf = state["momentum_buffer"]
-        write(_sgd_momentum, (p, buf), (grad,), (lr, decay, mu, 1.0 - group["dampening"]),
-              (*flags, ("nesterov", group["nesterov"]), ("first", first)))
+        write(_sgd_momentum, (p, buf), grad, numbers, memo[first])
 
 
 def _averaged(p: Any, ax: Any, g: Any, lr: Any, decay: Any, lambd: Any, mu: Any, *, maximize: bool) -> Any:
@@ -90,15 +95,16 @@ class ASGD(FormulaOptimizer):
             "lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay, "foreach": foreach,
             "maximize": maximize, "differentiable": differentiable, "capturable": capturable})
 
-    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Any]) -> None:
+    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Any],
+                memo: dict[Any, Any]) -> None:
         lr = float(group["lr"])
         if not state:
             state.update(step=0.0, eta=lr, mu=1.0, ax=zeros_for(p))
-        elif state["ax"].device is not p.device:
+        elif state["ax"].m.device is not p.m.device:
             follow(p, state)
         state["step"] = step = state["step"] + 1.0
         eta, mu = float(state["eta"]), float(state["mu"])
-        write(_asgd, (p, state["ax"]), (grad,), (eta, float(group["weight_decay"]), float(group["lambd"]), mu),
+        write(_asgd, (p, state["ax"]), grad, (eta, float(group["weight_decay"]), float(group["lambd"]), mu),
               (("maximize", group["maximize"]),))
         state["eta"] = lr / (1.0 + group["lambd"] * lr * step) ** group["alpha"]
         state["mu"] = 1.0 / max(1.0, step - group["t0"])

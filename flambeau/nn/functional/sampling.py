@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from ... import ops
-from .late import F
 from ..sizes import ntuple
+from .late import F
 
 
 def gumbel_softmax(logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Any:
