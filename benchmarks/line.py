@@ -1,0 +1,22 @@
+"""What a line of the benchmark is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+Work = Callable[[], Any]
+
+
+class Line(NamedTuple):
+    """One row of the table: the same work by both sides.
+
+    setup: given the library's module (torch or flambeau), makes the inputs and gives the work to time.
+    target: how many times torch's speed Flambeau's must at least be.
+    ours: Flambeau's own setup, where the work is said in another way there.
+    """
+
+    name: str
+    target: float
+    setup: Callable[[Any], Work]
+    ours: Callable[[Any], Work] | None = None
