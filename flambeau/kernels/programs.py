@@ -182,5 +182,11 @@ def price(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, .
         for size, step in zip(domain, st, strict=False):
             n *= size if step else 1
         nbytes += n * d.itemsize
-    ops = sum(1 for e in walk(program.roots()) if e.args and e.op not in ("cast", "bitcast"))
+    ops = _operations.get(program.key)
+    if ops is None:
+        ops = sum(1 for e in walk(program.roots()) if e.args and e.op not in ("cast", "bitcast"))
+        _operations[program.key] = ops
     return nbytes, ops * size_of(domain)
+
+
+_operations: dict[tuple[Any, ...], int] = {}

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..expr import walk
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+
+    from ..programs import Program
 
 # What work costs, for deciding on threads: nanoseconds a byte, an element's operation, an element's function.
 NS_BYTE, NS_OPERATION, NS_FUNCTION = 0.08, 0.03, 0.4
@@ -41,6 +45,41 @@ class Plan:
                  params: list[int], workspace: int = 0, parallel: bool = False) -> None:
         self.key, self.names, self.stages, self.params = key, names, stages, params
         self.workspace, self.parallel = workspace, parallel
+
+
+class Facts:
+    """What planning needs to know of a program, found once.
+
+    operations: its primitives; functions: how many of them are transcendental; coords: the axes whose coordinate it
+    asks for (as written); read: for each input whether it is read at the element's own place; gathers: whether any is
+    read elsewhere.
+    """
+
+    __slots__ = ("operations", "functions", "coords", "read", "gathers")
+
+    def __init__(self, program: Program) -> None:
+        nodes = list(walk(program.roots()))
+        operations = [e.op for e in nodes if e.args]
+        self.operations = len(operations)
+        self.functions = sum(op in FUNCTIONS for op in operations)
+        self.coords = tuple(e.value for e in nodes if e.op == "coord")
+        inputs = {e.value for e in nodes if e.op == "input"}
+        self.read = tuple(k in inputs for k in range(len(program.inputs)))
+        self.gathers = any(e.op == "gather" for e in nodes)
+
+    def cost(self, nbytes: int, elements: int) -> float:
+        """Nanoseconds one thread takes, roughly."""
+        return nbytes * NS_BYTE + elements * (self.operations * NS_OPERATION + self.functions * NS_FUNCTION)
+
+
+_facts: dict[tuple[Any, ...], Facts] = {}
+
+
+def facts(program: Program) -> Facts:
+    found = _facts.get(program.key)
+    if found is None:
+        found = _facts[program.key] = Facts(program)
+    return found
 
 
 def walk_axes(domain: Sequence[int], strides: Sequence[Sequence[int]], itemsizes: Sequence[int],
@@ -84,12 +123,6 @@ def inner_classes(axes: Sequence[Axis], itemsizes: Sequence[int]) -> tuple[str, 
     if not axes:
         return ("1",) * len(itemsizes)
     return tuple("0" if s == 0 else "1" if s == b else "s" for s, b in zip(axes[-1].strides, itemsizes))
-
-
-def cost(nbytes: int, elements: int, operations: Sequence[str]) -> float:
-    """Nanoseconds one thread takes, roughly."""
-    functions = sum(op in FUNCTIONS for op in operations)
-    return nbytes * NS_BYTE + elements * (len(operations) * NS_OPERATION + functions * NS_FUNCTION)
 
 
 def chunk_of(total: int, nanoseconds: float, multiple: int = 1) -> int:

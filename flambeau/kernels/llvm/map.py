@@ -31,14 +31,15 @@ def plan(program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], 
     """How `program` is launched over `domain`; the domain has elements."""
     types = program.out_types + program.inputs
     sizes = [d.itemsize for d in types]
-    coords = sorted({_axis(e.value, len(domain)) for e in walk(program.roots()) if e.op == "coord"})
+    facts = layouts.facts(program)
+    coords = sorted({_axis(d, len(domain)) for d in facts.coords})
     ordered = any(t is not None for t in program.targets)
-    seen = [_walked(program, k) for k in range(len(types))]
-    stepping = tuple(tuple(s) if seen[k] else (0,) * len(domain) for k, s in enumerate(strides))
+    still = (0,) * len(domain)
+    stepping = tuple(s if _walked(program, k) else still for k, s in enumerate(strides))
     axes = layouts.walk_axes(domain, stepping, sizes, coords, reorder=not ordered)
     elements = size_of(domain)
     nbytes, _ = price(program, domain, stepping)
-    ns = layouts.cost(nbytes, elements, [e.op for e in walk(program.roots()) if e.args])
+    ns = facts.cost(nbytes, elements)
     parallel = ns > layouts.PARALLEL_NS
     where = tuple((d, next((k for k, a in enumerate(reversed(axes)) if a.source == d), None)) for d in coords)
     if not ordered and not coords:
@@ -78,7 +79,7 @@ def _walked(program: Map, operand: int) -> bool:
     outs = len(program.outs)
     if operand < outs:
         return program.targets[operand] is None
-    return any(e.op == "input" and e.value == operand - outs for e in walk(program.roots()))
+    return layouts.facts(program).read[operand - outs]
 
 
 # ------------------------------------------------------------------------------------------------------------- writing

@@ -34,12 +34,11 @@ def side(program: Map) -> int:
 
 def plan(program: Map, axes: list[Axis], sizes: list[int], ns: float) -> Plan | None:
     """The launch by squares, or None where the ordinary walk is better.  axes: outermost first."""
-    outs, t = len(program.outs), side(program)
-    if len(axes) < 2 or axes[-1].size < t or sum(1 for e in walk(program.roots()) if e.args) > MOST_NODES:
+    outs, facts = len(program.outs), layouts.facts(program)
+    if len(axes) < 2 or facts.operations > MOST_NODES or facts.gathers or not _turned(axes, sizes, outs):
         return None
-    if any(s != b for s, b in zip(axes[-1].strides[:outs], sizes)):
-        return None
-    if any(e.op == "gather" for e in walk(program.roots())):
+    t = side(program)
+    if axes[-1].size < t or any(s != b for s, b in zip(axes[-1].strides[:outs], sizes)):
         return None
     inner = axes[-1]
     j = next((a for a in reversed(axes[:-1]) if a.size >= t and any(
@@ -60,6 +59,11 @@ def plan(program: Map, axes: list[Axis], sizes: list[int], ns: float) -> Plan | 
         elements * b >= STREAM_BYTES for b in sizes[:outs])
     return Plan(("tiles", classes, streams), (NAME,), [(NAME, total, layouts.chunk_of(total, 2 * ns))], params,
                 parallel=2 * ns > layouts.PARALLEL_NS)
+
+
+def _turned(axes: list[Axis], sizes: list[int], outs: int) -> bool:
+    """Whether some input steps neither by 0 nor by one element along the innermost axis."""
+    return any(s not in (0, b) for s, b in zip(axes[-1].strides[outs:], sizes[outs:]))
 
 
 def write(program: Map, key: tuple[Any, ...], module: Module) -> None:

@@ -1,0 +1,292 @@
+"""The loops reductions, rows and scans share: units of work, where their operands lie, vectors along one axis.
+
+Every such kernel has a *vector axis*, along which its vectors lie, and may have a *line axis*, which it steps along
+within a unit.  The remaining axes of the walk are the *outer* ones, counted like an odometer from unit to unit, and
+(for reductions) the *middle* ones, counted within a unit.  With the vector axis among the outer ones a unit is a tile
+of it.
+
+A kernel's parameter block, in 64-bit words: the header (`WORDS`), each operand's step along the vector axis, its step
+along the line axis, then a table of the outer and one of the middle axes, innermost first: size, each operand's step.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ..expr import walk
+from .layouts import Axis
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from ...dtypes import dtype
+    from ..expr import Expr
+    from .emit import Emitter
+
+# next: bytes from this block to the next stage's; tiles: units a step of the outer axes; width: elements a tile;
+# vector, line: the axes' sizes; outer, middle: how many such axes; split: elements of the split axis a chunk;
+# split_size: all its elements; passes: how often the innermost reduced axis is walked a unit of the split axis
+WORDS = ("next", "tiles", "width", "vector", "line", "outer", "middle", "split", "split_size", "passes")
+HEADER = len(WORDS)
+
+
+class Walk:
+    """The axes of one stage, and its parameter block."""
+
+    __slots__ = ("vector", "line", "outer", "middle", "width")
+
+    def __init__(self, operands: int, vector: Axis | None, line: Axis | None, outer: list[Axis],
+                 middle: Sequence[Axis] = (), width: int = 0) -> None:
+        none = (0,) * operands
+        self.vector, self.line = vector or Axis(1, none, None), line or Axis(1, none, None)
+        self.outer, self.middle, self.width = outer, list(middle), width or self.vector.size
+
+    @property
+    def tiles(self) -> int:
+        return -(-self.vector.size // self.width)
+
+    def units(self) -> int:
+        n = self.tiles
+        for a in self.outer:
+            n *= a.size
+        return n
+
+    def classes(self, itemsizes: Sequence[int]) -> tuple[str, ...]:
+        """For each operand: how it steps along the vector axis ("0", "1" or "s") and whether along the line ("." or "l")."""
+        return tuple(("0" if v == 0 else "1" if v == b else "s") + ("l" if s else ".")
+                     for v, s, b in zip(self.vector.strides, self.line.strides, itemsizes))
+
+    def places(self, coords: Collection[int]) -> tuple[tuple[int, str, int], ...]:
+        """For each domain axis whose coordinate is asked for: which kind of axis of the walk it is, and its number."""
+        found = []
+        for d in sorted(coords):
+            where = ("none", 0)
+            for kind, axes in (("vector", [self.vector]), ("line", [self.line]), ("outer", self.outer[::-1]),
+                               ("middle", self.middle[::-1])):
+                where = next(((kind, k) for k, a in enumerate(axes) if a.source == d), where)
+            found.append((d, *where))
+        return tuple(found)
+
+    def block(self, split: int = 0, split_size: int = 0, passes: int = 1) -> list[int]:
+        words = [0, self.tiles, self.width, self.vector.size, self.line.size, len(self.outer), len(self.middle), split,
+                 split_size, passes, *self.vector.strides, *self.line.strides]
+        for axes in (self.outer, self.middle):
+            for a in reversed(axes):
+                words += [a.size, *a.strides]
+        words[0] = 8 * len(words)
+        return words
+
+
+def coordinates(roots: tuple[Expr, ...], rank: int) -> set[int]:
+    """The domain axes whose coordinates the expressions ask for."""
+    return {axis(e.value, rank) for e in walk(roots) if e.op == "coord"}
+
+
+def axis(value: int, rank: int) -> int:
+    return value + rank if value < 0 else value
+
+
+def lanes_of(roots: tuple[Expr, ...]) -> int:
+    """How many elements fill a 512-bit register in the widest type of the expressions."""
+    return 64 // max(1, min(max(e.dtype.itemsize for e in walk(roots)), 8))
+
+
+def nodes_of(roots: tuple[Expr, ...]) -> int:
+    return sum(1 for e in walk(roots) if e.args)
+
+
+class Odometer:
+    """Counts along a table of axes, innermost first, and keeps every operand's offset."""
+
+    def __init__(self, em: Emitter, table: str, axes: str, operands: int) -> None:
+        self.em, self.table, self.axes, self.operands = em, table, axes, operands
+        self.counter = em.op(f"alloca i64, i64 {axes}, align 8", "a")
+        self.offsets = em.op(f"alloca [{max(operands, 1)} x i64], align 8", "a")
+
+    def set(self, index: str) -> None:
+        """Puts it at the step `index`; "0" is the start."""
+        em, n = self.em, self.operands
+        with em.loop("0", self.axes, carried=[("i64", index)] + [("i64", "0")] * n) as loop:
+            row = em.at(self.table, em.mul(loop.i, str(8 * (n + 1))))
+            size = em.word(row, 0)
+            rest = em.op(f"sdiv i64 {loop.vars[0]}, {size}")
+            digit = em.sub(loop.vars[0], em.mul(rest, size))
+            em.line(f"store i64 {digit}, ptr {em.at(self.counter, em.mul(loop.i, '8'))}, align 8")
+            loop.next = [rest] + [em.add(loop.vars[1 + k], em.mul(digit, em.word(row, 1 + k))) for k in range(n)]
+        for k in range(n):
+            em.line(f"store i64 {loop.vars[1 + k]}, ptr {em.at(self.offsets, str(8 * k))}, align 8")
+
+    def advance(self) -> None:
+        """Counts one step on; from the last step back to the start."""
+        em, n = self.em, self.operands
+        with em.loop("0", self.axes, carried=[("i64", "1")]) as loop:
+            with em.only_if(em.op(f"icmp ne i64 {loop.vars[0]}, 0")):
+                row = em.at(self.table, em.mul(loop.i, str(8 * (n + 1))))
+                cell = em.at(self.counter, em.mul(loop.i, "8"))
+                up = em.add(em.op(f"load i64, ptr {cell}, align 8"), "1")
+                full = em.op(f"icmp eq i64 {up}, {em.word(row, 0)}")
+                em.line(f"store i64 {em.op(f'select i1 {full}, i64 0, i64 {up}')}, ptr {cell}, align 8")
+                # on a full turn the operand goes back by all the steps but the last, which it did not take
+                turns = em.op(f"select i1 {full}, i64 {em.sub('1', up)}, i64 1")
+                for k in range(n):
+                    place = em.at(self.offsets, str(8 * k))
+                    moved = em.add(em.op(f"load i64, ptr {place}, align 8"), em.mul(turns, em.word(row, 1 + k)))
+                    em.line(f"store i64 {moved}, ptr {place}, align 8")
+            cell = em.at(self.counter, em.mul(loop.i, "8"))
+            zero = em.op(f"icmp eq i64 {em.op(f'load i64, ptr {cell}, align 8')}, 0")
+            carry = em.op(f"select i1 {zero}, i64 {loop.vars[0]}, i64 0")
+            loop.next = [carry]
+
+    def offset(self, k: int) -> str:
+        return self.em.word(self.offsets, k)
+
+    def digit(self, axis: int) -> str:
+        return self.em.word(self.counter, axis)
+
+
+class Unit:
+    """One unit of work: each operand's address, the outer coordinates, the tile's range of the vector axis, its number."""
+
+    __slots__ = ("at", "places", "begin", "end", "odometer")
+
+    def __init__(self, at: list[str], places: dict[int, str], begin: str, end: str, odometer: Odometer | None) -> None:
+        self.at, self.places, self.begin, self.end, self.odometer = at, places, begin, end, odometer
+
+
+class Frame:
+    """A kernel being written: its operands, its units, and the values of leaves.
+
+    types: the operands' types; classes, places: see `Walk`; first_number: the slot of the first Python number;
+    outs: how many operands come before the inputs; rank: the domain's.
+    """
+
+    def __init__(self, em: Emitter, types: Sequence[dtype], pointers: list[str], classes: tuple[str, ...],
+                 places: tuple[tuple[int, str, int], ...], outs: int, first_number: int, rank: int, block: str,
+                 one_step: bool = False) -> None:
+        self.em, self.types, self.pointers, self.classes = em, types, pointers, classes
+        self.places, self.outs, self.first_number, self.rank = places, outs, first_number, rank
+        self.block, n = block, len(types)
+        self.vector_steps = [{"0": "0", "1": str(d.itemsize)}.get(c[0]) or em.word(block, HEADER + k)
+                             for k, (c, d) in enumerate(zip(classes, types, strict=True))]
+        self.line_steps = ["0" if c[1] == "." else em.word(block, HEADER + n + k) for k, c in enumerate(classes)]
+        self.tables = em.at(block, str(8 * (HEADER + 2 * n)))
+        self.one_step = one_step  # the launch has a single outer step
+        self.numbers: dict[tuple[int, int], str] = {}
+
+    def word(self, name: str) -> str:
+        return self.em.word(self.block, WORDS.index(name))
+
+    def read_numbers(self, roots: tuple[Expr, ...], lanes: int) -> None:
+        """Reads the Python numbers the expressions use, for vectors and for single elements."""
+        for e in walk(roots):
+            if e.op == "scalar":
+                for n in {1, lanes}:
+                    if (e.value, n) not in self.numbers:
+                        self.numbers[e.value, n] = self.em.parameter(e.dtype, "%args", self.first_number + e.value, n)
+
+    def middle(self) -> Odometer:
+        """The odometer of the middle axes; call it before any loop."""
+        em, n = self.em, len(self.types)
+        skip = em.mul(self.word("outer"), str(8 * (n + 1)))
+        return Odometer(em, em.at(self.tables, skip), self.word("middle"), n)
+
+    @contextmanager
+    def units(self) -> Iterator[Unit]:
+        """The loop over the units %begin .. %end; call it before any other loop."""
+        em, n = self.em, len(self.types)
+        tiles, width, size = self.word("tiles"), self.word("width"), self.word("vector")
+        outer = self.word("outer")
+        odometer = Odometer(em, self.tables, outer, n)
+        step = em.op(f"sdiv i64 %begin, {tiles}")
+        tile = em.sub("%begin", em.mul(step, tiles))
+        odometer.set(step)
+        with em.loop("%begin", "%end", carried=[("i64", tile)]) as loop:
+            begin = em.mul(loop.vars[0], width)
+            end = em.smaller(em.add(begin, width), size)
+            at = [em.at(p, odometer.offset(k)) for k, p in enumerate(self.pointers)]
+            places = {d: odometer.digit(k) for d, kind, k in self.places if kind == "outer"}
+            yield Unit(at, places, begin, end, odometer)
+            after = em.add(loop.vars[0], "1")
+            turn = em.op(f"icmp eq i64 {after}, {tiles}")
+            with em.only_if(turn):
+                odometer.advance()
+            loop.next = [em.op(f"select i1 {turn}, i64 0, i64 {after}")]
+
+    # values -----------------------------------------------------------------------------------------------------------
+    def leaf(self, e: Expr, args: list[str], at: list[str], i: str, places: dict[int, str], lanes: int,
+             mask: str | None, accs: Sequence[str] = ()) -> str:
+        """The value of a leaf for `lanes` elements from place `i` of the vector axis; `at`: the operands' addresses at
+        its place 0; places: the other coordinates; accs: finished accumulators, of this many lanes."""
+        em = self.em
+        if e.op == "input":
+            return self.load(self.outs + e.value, at, i, lanes, mask)
+        if e.op == "scalar":
+            return self.numbers[e.value, lanes]
+        if e.op == "acc":
+            return accs[e.value]
+        if e.op == "coord":
+            d = axis(e.value, self.rank)
+            kind = next((kind for x, kind, _ in self.places if x == d), "none")
+            if kind == "vector":
+                return em.ramp(i, lanes)
+            return em.broadcast(places.get(d, "0"), "i64", lanes)
+        if e.op == "gather":
+            from .emit import splat, vec
+            offset = em.op(f"mul {vec('i64', lanes)} {args[0]}, {splat(str(e.dtype.itemsize), 'i64', lanes)}")
+            return em.load_each(e.dtype, lanes, self.pointers[self.outs + e.value], offset, mask)
+        raise ValueError(f"no leaf {e.op}")
+
+    def load(self, k: int, at: list[str], i: str, lanes: int, mask: str | None) -> str:
+        em, d = self.em, self.types[k]
+        from .emit import base
+        kind = self.classes[k][0]
+        if kind == "0":
+            return em.broadcast(em.load(d, 1, at[k]), base(d), lanes)
+        here = em.at(at[k], em.mul(i, self.vector_steps[k]))
+        if kind == "1":
+            return em.load(d, lanes, here, mask)
+        return em.load_each(d, lanes, here, em.ramp("0", lanes, self.vector_steps[k]), mask)
+
+    def store(self, k: int, value: str, at: list[str], i: str, lanes: int, mask: str | None,
+              streaming: bool = False) -> None:
+        """Elements to operand `k`; along a vector axis it does not step along, the first lane's."""
+        em, d = self.em, self.types[k]
+        here = em.at(at[k], em.mul(i, self.vector_steps[k]))
+        if self.classes[k][0] == "1":
+            em.store(d, lanes, value, here, mask, streaming)
+        elif self.classes[k][0] == "0" and lanes > 1:
+            from .emit import ty
+            em.store(d, 1, em.op(f"extractelement {ty(d, lanes)} {value}, i64 0"), here)
+        else:
+            em.store_each(d, lanes, value, here, em.ramp("0", lanes, self.vector_steps[k]), mask)
+
+    def invariants(self, roots: tuple[Expr, ...], along: str, lanes: int,
+                   leaf: Callable[[Expr, list[str]], str]) -> dict[Expr, str]:
+        """The values within `roots` that do not change along an axis ("vector" or "line"), made here and now."""
+        from .lower import lower
+        moving, letter = {d for d, kind, _ in self.places if kind == along}, 0 if along == "vector" else 1
+        fixed: set[Expr] = set()
+        for e in walk(roots):
+            if e.op == "coord":
+                still = axis(e.value, self.rank) not in moving
+            elif e.op == "input":
+                still = self.classes[self.outs + e.value][letter] in "0."
+            elif e.op == "gather":
+                still = False
+            else:
+                still = all(a in fixed for a in e.args)
+            if still:
+                fixed.add(e)
+        known: dict[Expr, str] = {}
+        if fixed:
+            lower(self.em, tuple(sorted(fixed, key=lambda e: e.id)), lanes, leaf, known)
+        return known
+
+
+def price_of(program: Any, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...], roots: tuple[Expr, ...]) -> float:
+    """Nanoseconds one thread takes, roughly."""
+    from ..programs import price, size_of
+    from .layouts import cost
+    nbytes, _ = price(program, domain, strides)
+    return cost(nbytes, size_of(domain), [e.op for e in walk(roots) if e.args])
