@@ -147,13 +147,15 @@ from .upsampling import Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
 
 
 def __getattr__(name: str) -> Any:
-    # Threads and devices come with `parallel`, which few programs need.
-    if name in ("parallel", "DataParallel"):
+    # What few programs need is loaded when it is asked for.
+    if name in ("parallel", "DataParallel", "modules"):
         import importlib
 
-        parallel = importlib.import_module(f"{__name__}.parallel")
-        globals()["DataParallel"] = parallel.DataParallel
-        return globals()[name] if name == "DataParallel" else parallel
+        module = importlib.import_module(f"{__name__}.{'modules' if name == 'modules' else 'parallel'}")
+        if name != "DataParallel":
+            return module
+        globals()[name] = module.DataParallel
+        return module.DataParallel
     raise AttributeError(f"module 'flambeau.nn' has no attribute {name!r}")
 
 

@@ -94,7 +94,7 @@ class _Step(Function):
         ctx.callback = callback
         ctx.set_materialize_grads(False)
         given: tuple[Any, ...] = tensors
-        out = tuple(t.view_as(t) for t in given)
+        out = tuple(t.view(t.shape) for t in given)
         ctx.mark_non_differentiable(*(o for o, t in zip(out, tensors) if not t.requires_grad))
         return out
 

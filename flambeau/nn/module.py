@@ -13,7 +13,14 @@ from .. import ops
 from ..runtime.device import device as Device
 from ..tensor import Tensor
 from . import hooks as _hooks
-from .hooks import BackwardHooks, RemovableHandle
+from .hooks import (
+    BackwardHooks,
+    RemovableHandle,
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+    register_module_full_backward_hook,
+    register_module_full_backward_pre_hook,
+)
 from .moves import apply_to_tensors, parse_to
 from .parameter import Buffer, Parameter
 from .state import Stateful
@@ -566,3 +573,7 @@ class Module(Stateful):
         if not lines and not children:
             return f"{self._get_name()}()"
         return f"{self._get_name()}(\n  " + "\n  ".join(lines + children) + "\n)"
+
+
+__all__ = ["Module", "register_module_forward_hook", "register_module_forward_pre_hook",
+           "register_module_full_backward_hook", "register_module_full_backward_pre_hook"]

@@ -98,7 +98,7 @@ class Broadcast(Function):
             where = _device(target)
             for i in inputs:
                 moved = i.to(where, non_blocking=True)
-                out.append(moved if moved is not i else i.view_as(i))
+                out.append(moved if moved is not i else i.view(i.shape))
         ctx.mark_non_differentiable(*(o for n, o in enumerate(out) if not inputs[n % len(inputs)].requires_grad))
         return tuple(out)
 

@@ -14,8 +14,10 @@ _LATER = ("weight_norm", "remove_weight_norm", "spectral_norm", "remove_spectral
 
 def __getattr__(name: str) -> Any:
     if name in _LATER:
-        from . import weight_norm as module
+        import importlib
 
+        # not "from . import", which would ask here again
+        module = importlib.import_module(f"{__name__}.weight_norm")
         for each in _LATER:
             globals()[each] = getattr(module, each)
         return globals()[name]
