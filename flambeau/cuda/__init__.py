@@ -1,0 +1,200 @@
+"""GPUs, real or simulated (torch.cuda): which there are, which is current, their memory, streams and events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..errors import AcceleratorError, OutOfMemoryError
+from ..runtime import gpus as _gpus
+from ..runtime.device import device as _device
+from ..runtime.streams import Event, Stream
+from .memory import (
+    caching_allocator_alloc,
+    caching_allocator_delete,
+    empty_cache,
+    max_memory_allocated,
+    max_memory_reserved,
+    mem_get_info,
+    memory_allocated,
+    memory_reserved,
+    memory_stats,
+    memory_summary,
+    reset_accumulated_memory_stats,
+    reset_max_memory_allocated,
+    reset_peak_memory_stats,
+    set_per_process_memory_fraction,
+)
+from .random import (
+    get_rng_state,
+    get_rng_state_all,
+    initial_seed,
+    manual_seed,
+    manual_seed_all,
+    seed,
+    seed_all,
+    set_rng_state,
+    set_rng_state_all,
+)
+
+if TYPE_CHECKING:
+    from ..drivers.interface import Properties
+
+
+# ------------------------------------------------------------------------------------------------------------- devices
+def is_available() -> bool:
+    """Whether there is a GPU to use, real or simulated.  Looking does not count as use."""
+    return _gpus.count() > 0
+
+
+def device_count() -> int:
+    """How many GPUs are visible.  Looking does not count as use."""
+    return _gpus.count()
+
+
+def is_initialized() -> bool:
+    """Whether a GPU has been used."""
+    s = _gpus._system
+    return s is not None and s.started and not _gpus._forked
+
+
+def init() -> None:
+    """Makes the GPUs ready now rather than at first use.  Raises RuntimeError when there are none."""
+    _gpus.started()
+
+
+def is_simulated(device: Any = None) -> bool:
+    """Whether a GPU (the current one by default) is simulated."""
+    return _gpus.gpu(device).driver.simulated
+
+
+def current_device() -> int:
+    """The index of this thread's current GPU."""
+    return _gpus.current_index()
+
+
+def set_device(device: Any) -> None:
+    """Makes a GPU current in this thread; a negative index changes nothing."""
+    if type(device) is int and device < 0:
+        return
+    if not isinstance(device, int):
+        named = device if isinstance(device, _device) else _device(device)
+        if named.index is None and named.type == "cuda":
+            raise ValueError(f"set_device: expected a device with an index, such as 'cuda:0', got {named}")
+    _gpus.set_current(_gpus.gpu(device).index)
+
+
+class device:
+    """A ``with`` block in which a GPU is current: an index, a device or a string; None or a negative index: no change."""
+
+    def __init__(self, device: Any) -> None:
+        none = device is None or (type(device) is int and device < 0)
+        self.idx = -1 if none else _gpus.gpu(device).index
+        self.prev_idx = -1
+
+    def __enter__(self) -> None:
+        if self.idx >= 0:
+            self.prev_idx = _gpus.set_current(self.idx)
+
+    def __exit__(self, *exc: object) -> None:
+        if self.prev_idx >= 0:
+            _gpus._thread.index = self.prev_idx
+
+
+class device_of(device):
+    """A ``with`` block in which the GPU of a tensor is current; no change for a tensor on the CPU."""
+
+    def __init__(self, obj: Any) -> None:
+        where = obj.device
+        super().__init__(where if where.type == "cuda" else None)
+
+
+def get_device_properties(device: Any = None) -> Properties:
+    """Name, capability, sizes and identity of a GPU."""
+    return _gpus.gpu(device).properties
+
+
+def get_device_name(device: Any = None) -> str:
+    """The name of a GPU; that of its model when it is simulated."""
+    return _gpus.gpu(device).properties.name
+
+
+def get_device_capability(device: Any = None) -> tuple[int, int]:
+    """(major, minor) of a GPU's architecture."""
+    p = _gpus.gpu(device).properties
+    return p.major, p.minor
+
+
+def get_arch_list() -> list[str]:
+    """The architectures of the GPUs there are; kernels are made for them when first used."""
+    if not is_available():
+        return []
+    return sorted({f"sm_{g.properties.major}{g.properties.minor}" for g in _gpus.started().gpus})
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Whether the current GPU computes in bfloat16; before architecture 8 it does so by conversion."""
+    return is_available() and (including_emulation or _gpus.gpu().properties.major >= 8)
+
+
+def can_device_access_peer(device: Any, peer_device: Any) -> bool:
+    """Whether a GPU reaches another's memory directly."""
+    a, b = _gpus.gpu(device), _gpus.gpu(peer_device)
+    return a.driver.can_access_peer(a.physical, b.physical)
+
+
+def synchronize(device: Any = None) -> None:
+    """Waits for all work of a GPU (the current one by default).  Raises AcceleratorError when something of it failed."""
+    _gpus.synchronize(device)
+
+
+def ipc_collect() -> None:
+    """Memory is not shared between processes here, so there is nothing to collect."""
+
+
+# ------------------------------------------------------------------------------------------------------------- streams
+class stream:
+    """A ``with`` block in which a stream is current (and its GPU); None: no change.  `stream(s)` is `s` as a block."""
+
+    def __init__(self, stream: Stream | None) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        if self.stream is not None:
+            self.stream.__enter__()
+
+    def __exit__(self, *exc: object) -> None:
+        if self.stream is not None:
+            self.stream.__exit__()
+
+
+StreamContext = stream
+
+
+def current_stream(device: Any = None) -> Stream:
+    """This thread's current stream of a GPU (the current one by default)."""
+    return _gpus.current_stream(device)
+
+
+def default_stream(device: Any = None) -> Stream:
+    """The stream a GPU's work goes to when no other was chosen."""
+    return _gpus.gpu(device).default
+
+
+def set_stream(stream: Stream | None) -> None:
+    """Makes a stream current in this thread, and its GPU; None changes nothing."""
+    if stream is not None:
+        _gpus.set_current(stream.device_index)
+        _gpus.set_stream(stream)
+
+
+__all__ = [
+    "AcceleratorError", "Event", "OutOfMemoryError", "Stream", "StreamContext", "caching_allocator_alloc",
+    "caching_allocator_delete", "can_device_access_peer", "current_device", "current_stream", "default_stream", "device",
+    "device_count", "device_of", "empty_cache", "get_arch_list", "get_device_capability", "get_device_name",
+    "get_device_properties", "get_rng_state", "get_rng_state_all", "init", "initial_seed", "ipc_collect", "is_available",
+    "is_bf16_supported", "is_initialized", "is_simulated", "manual_seed", "manual_seed_all", "max_memory_allocated",
+    "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "memory_summary",
+    "reset_accumulated_memory_stats", "reset_max_memory_allocated", "reset_peak_memory_stats", "seed", "seed_all",
+    "set_device", "set_per_process_memory_fraction", "set_rng_state", "set_rng_state_all", "set_stream", "stream",
+    "synchronize",
+]

@@ -1,0 +1,118 @@
+"""Memory of GPUs (torch.cuda.memory): sizes are in bytes, `device` is the current GPU by default."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import OutOfMemoryError, size
+from ..runtime import gpus as _gpus
+
+
+def memory_allocated(device: Any = None) -> int:
+    """What living tensors hold, each in steps of 512 bytes."""
+    return _gpus.gpu(device).pool.current("allocated_bytes") if _in_use() else 0
+
+
+def max_memory_allocated(device: Any = None) -> int:
+    """The most that tensors have held at once since the start or `reset_peak_memory_stats`."""
+    return _gpus.gpu(device).pool.peak("allocated_bytes") if _in_use() else 0
+
+
+def memory_reserved(device: Any = None) -> int:
+    """What the allocator holds: tensors, and blocks kept for reuse."""
+    return _gpus.gpu(device).pool.current("reserved_bytes") if _in_use() else 0
+
+
+def max_memory_reserved(device: Any = None) -> int:
+    """The most that the allocator has held at once."""
+    return _gpus.gpu(device).pool.peak("reserved_bytes") if _in_use() else 0
+
+
+def _in_use() -> bool:
+    """Whether a GPU was ever used: asking for sizes must not be the first use."""
+    return _gpus._system is not None and _gpus._system.started
+
+
+def reset_peak_memory_stats(device: Any = None) -> None:
+    """The peaks start again from what is held now."""
+    _gpus.gpu(device).pool.reset_peaks()
+
+
+reset_max_memory_allocated = reset_peak_memory_stats
+
+
+def reset_accumulated_memory_stats(device: Any = None) -> None:
+    """The totals (allocated, freed, retries) start again from zero."""
+    _gpus.gpu(device).pool.reset_totals()
+
+
+def memory_stats(device: Any = None) -> dict[str, int]:
+    """Every statistic by name: "allocated_bytes.all.current", ".peak", ".allocated", ".freed", "num_ooms", ..."""
+    return _gpus.gpu(device).pool.stats() if _in_use() else {}
+
+
+def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
+    """The statistics as a table to read."""
+    g = _gpus.gpu(device)
+    stats = g.pool.stats()
+    free, total = g.driver.memory_info(g.physical)
+    lines = [f"{g.device} ({g.pool.name}): {size(free)} free of {size(total)}; {stats['num_alloc_retries']} retries, "
+             f"{stats['num_ooms']} out-of-memory errors",
+             f"{'':16}{'now':>14}{'peak':>14}" + ("" if abbreviated else f"{'allocated':>14}{'freed':>14}")]
+    for name, label, plain in (("allocated_bytes", "tensors", False), ("reserved_bytes", "reserved", False),
+                               ("allocation", "blocks", True), ("segment", "segments", True)):
+        columns = ("current", "peak") if abbreviated else ("current", "peak", "allocated", "freed")
+        values = [stats[f"{name}.all.{c}"] for c in columns]
+        lines.append(f"{label:16}" + "".join(f"{v if plain else size(v):>14}" for v in values))
+    return "\n".join(lines)
+
+
+def mem_get_info(device: Any = None) -> tuple[int, int]:
+    """(free, total) of a GPU, as its driver has it: what the allocator keeps for reuse is not free."""
+    g = _gpus.gpu(device)
+    return g.driver.memory_info(g.physical)
+
+
+def empty_cache() -> None:
+    """Gives what the allocators of all GPUs keep for reuse back to the driver."""
+    if _in_use():
+        for g in _gpus.started().gpus:
+            g.pool.empty_cache()
+
+
+def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:
+    """Limits what the allocator reserves to a part (0 to 1) of the GPU's memory.  Raises TypeError, ValueError."""
+    if not isinstance(fraction, float):
+        raise TypeError(f"set_per_process_memory_fraction: fraction must be a float, got {type(fraction).__name__}")
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"set_per_process_memory_fraction: fraction must lie in 0 to 1, got {fraction}")
+    g = _gpus.gpu(device)
+    g.pool.limit = int(g.properties.total_memory * fraction)
+
+
+_raw: dict[int, Any] = {}
+
+
+def caching_allocator_alloc(size: int, device: Any = None, stream: Any = None) -> int:
+    """The address of `size` bytes from the allocator, for other libraries' use; see `caching_allocator_delete`."""
+    g = _gpus.gpu(device)
+    s = _gpus.current_stream(g.device) if stream is None else stream
+    address, free = g.pool.take(s._handle, size)
+    _raw[address] = free
+    return address
+
+
+def caching_allocator_delete(mem_ptr: int) -> None:
+    """Gives back what `caching_allocator_alloc` gave.  Raises ValueError for another address."""
+    free = _raw.pop(mem_ptr, None)
+    if free is None:
+        raise ValueError(f"caching_allocator_delete: {mem_ptr:#x} did not come from caching_allocator_alloc")
+    free.append(mem_ptr)
+
+
+__all__ = [
+    "OutOfMemoryError", "caching_allocator_alloc", "caching_allocator_delete", "empty_cache", "max_memory_allocated",
+    "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "memory_summary",
+    "reset_accumulated_memory_stats", "reset_max_memory_allocated", "reset_peak_memory_stats",
+    "set_per_process_memory_fraction",
+]

@@ -1,0 +1,290 @@
+"""The caching allocator of one GPU.
+
+Memory comes from the driver in segments: small blocks (up to 1 MiB) are carved from 2 MiB ones, larger blocks have their
+own.  A block belongs to the stream that was current when it was made.  Given back, it serves the same stream again at once,
+since that stream's work runs in order; another stream gets it only behind an event.
+
+Blocks come back in finalizers, in any thread at any moment, so giving back only adds to `inbox`; the next request, and
+every question about sizes, settles it.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+from bisect import bisect_right
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from .. import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..drivers.interface import Driver
+
+SMALL = 1 << 20
+SEGMENT = 2 << 20
+_GRAIN = 512  # what sizes are counted in, as in PyTorch
+_MOST_BINS = 4096
+
+
+def rounded(nbytes: int) -> int:
+    """What a request counts as: at least 512 bytes, in steps of 512."""
+    return max(_GRAIN, (nbytes + _GRAIN - 1) & -_GRAIN)
+
+
+def block_size(nbytes: int) -> int:
+    """The size of the block that serves a request: four steps to a doubling up to 1 MiB, then eight, in whole 2 MiB."""
+    n = rounded(nbytes)
+    if n <= SMALL:
+        step = max(_GRAIN, 1 << ((n - 1).bit_length() - 3))
+    else:
+        step = max(SEGMENT, 1 << ((n - 1).bit_length() - 4))
+    return -(-n // step) * step
+
+
+class Bin:
+    """Where blocks that serve one rounded size on one stream go back to: ``append(address)``."""
+
+    __slots__ = ("pool", "stream", "size", "counted", "free")
+
+    def __init__(self, pool: Pool, stream: Any, size: int, counted: int, free: list[int]) -> None:
+        self.pool, self.stream, self.size, self.counted, self.free = pool, stream, size, counted, free
+
+    def append(self, address: int) -> None:
+        self.pool.inbox.append((self, address))
+
+
+class _Meter:
+    """One statistic: now, its peak, and all that was ever added and taken away."""
+
+    __slots__ = ("current", "peak", "allocated", "freed")
+
+    def __init__(self) -> None:
+        self.current = self.peak = self.allocated = self.freed = 0
+
+    def add(self, n: int) -> None:
+        self.current += n
+        self.allocated += n
+        if self.current > self.peak:
+            self.peak = self.current
+
+    def take(self, n: int) -> None:
+        self.current -= n
+        self.freed += n
+
+
+METERS = ("allocation", "allocated_bytes", "segment", "reserved_bytes")
+
+
+class Pool:
+    """All blocks of one GPU.  `stream` arguments are the driver's handles."""
+
+    def __init__(self, driver: Driver, physical: int, index: int, name: str) -> None:
+        self.driver, self.physical, self.index, self.name = driver, physical, index, name
+        self.inbox: deque[tuple[Bin, int]] = deque()
+        self.lock = threading.RLock()  # re-entrant: a finalizer that allocates may interrupt this thread in here
+        self.shelves: dict[tuple[Any, int], list[int]] = {}  # (stream, block size) -> free blocks
+        self.bins: dict[Any, dict[int, Bin]] = {}
+        self.segments: dict[int, tuple[int, int]] = {}  # address -> (bytes, block size), of all the driver gave
+        self.used_by: dict[int, list[Any]] = {}  # living block -> other streams that use it
+        self.pending: deque[tuple[list[Any], Bin, int]] = deque()  # (events, bin, address): back, still in use
+        self.meters = {name: _Meter() for name in METERS}
+        self.retries = self.ooms = 0
+        self.limit: int | None = None
+
+    # ------------------------------------------------------------------------------------------------------- requests
+    def take(self, stream: Any, nbytes: int) -> tuple[int, Bin]:
+        """A block for `nbytes` on `stream`, and its bin.  Raises OutOfMemoryError when nothing helps."""
+        with self.lock:
+            self._settle()
+            bins = self.bins.get(stream)
+            if bins is None:
+                bins = self.bins[stream] = {}
+            b = bins.get(nbytes)
+            if b is None:
+                b = self._bin(bins, stream, nbytes)
+            address = b.free.pop() if b.free else self._grow(b, nbytes)
+            self.meters["allocated_bytes"].add(b.counted)
+            self.meters["allocation"].add(1)
+            return address, b
+
+    def _bin(self, bins: dict[int, Bin], stream: Any, nbytes: int) -> Bin:
+        size = block_size(nbytes)
+        shelf = self.shelves.setdefault((stream, size), [])
+        if len(bins) > _MOST_BINS:
+            bins.clear()
+        b = bins[nbytes] = Bin(self, stream, size, rounded(nbytes), shelf)
+        return b
+
+    def _settle(self) -> None:
+        """Puts back what was given back, and what other streams have finished with."""
+        inbox = self.inbox
+        while inbox:
+            b, address = inbox.popleft()
+            self.meters["allocated_bytes"].take(b.counted)
+            self.meters["allocation"].take(1)
+            streams = self.used_by.pop(address, None)
+            if streams is None:
+                b.free.append(address)
+            else:
+                self.pending.append(([self._mark(s) for s in streams], b, address))
+        if self.pending:
+            for _ in range(len(self.pending)):
+                events, b, address = self.pending.popleft()
+                if all(self.driver.event_query(e) for e in events):
+                    b.free.append(address)
+                else:
+                    self.pending.append((events, b, address))
+
+    def _mark(self, stream: Any) -> Any:
+        event = self.driver.event_create()
+        self.driver.event_record(event, stream)
+        return event
+
+    # ------------------------------------------------------------------------------- the ladder when a shelf is empty
+    def _grow(self, b: Bin, nbytes: int) -> int:
+        """A block for an empty bin, from the gentlest step to the harshest."""
+        steps: tuple[Callable[[Bin], int], ...] = (
+            self._new, self._from_other_stream, self._after_pending, self._after_release, self._after_collection)
+        for i, step in enumerate(steps):
+            if i == 3:
+                self.retries += 1
+            address = step(b)
+            if address:
+                return address
+        self.ooms += 1
+        raise self._error(nbytes)
+
+    def _new(self, b: Bin) -> int:
+        """From the driver."""
+        if b.size > SMALL:
+            return self._segment(b.size, b.size)
+        address = self._segment(SEGMENT, b.size)
+        if address:
+            blocks = SEGMENT // b.size
+            b.free.extend(range(address + (blocks - 1) * b.size, address, -b.size))
+        return address
+
+    def _segment(self, size: int, block: int) -> int:
+        if self.limit is not None and self.meters["reserved_bytes"].current + size > self.limit:
+            return 0
+        address = self.driver.alloc(self.physical, size)
+        if address:
+            self.segments[address] = size, block
+            self.meters["reserved_bytes"].add(size)
+            self.meters["segment"].add(1)
+        return address
+
+    def _from_other_stream(self, b: Bin) -> int:
+        """A block another stream has free: this stream waits for what that stream was still to do with it."""
+        for (stream, size), shelf in self.shelves.items():
+            if size == b.size and stream is not b.stream and shelf:
+                address = shelf.pop()
+                self.driver.stream_wait_event(b.stream, self._mark(stream))
+                return address
+        return 0
+
+    def _after_pending(self, b: Bin) -> int:
+        """A block that waited for other streams to finish with it."""
+        if not self.pending:
+            return 0
+        for events, _, _ in self.pending:
+            for e in events:
+                self.driver.event_synchronize(e)
+        self._settle()
+        return b.free.pop() if b.free else self._from_other_stream(b)
+
+    def _after_release(self, b: Bin) -> int:
+        """From the driver, after giving it back every segment that is wholly free."""
+        self._release()
+        return self._new(b)
+
+    def _after_collection(self, b: Bin) -> int:
+        """The same, after collecting garbage: tensors in reference cycles hold blocks."""
+        gc.collect()
+        self._settle()
+        if b.free:
+            return b.free.pop()
+        return self._from_other_stream(b) or self._after_pending(b) or self._after_release(b)
+
+    def _release(self) -> int:
+        """Gives wholly free segments back to the driver; how many bytes that was."""
+        bases = sorted(self.segments)
+        free: dict[int, int] = {}
+        for (_, size), shelf in self.shelves.items():
+            for address in shelf:
+                base = bases[bisect_right(bases, address) - 1]
+                free[base] = free.get(base, 0) + size
+        # blocks may leave a rest at the end of their segment
+        empty = set()
+        for base, n in free.items():
+            size, block = self.segments[base]
+            if n == size // block * block:
+                empty.add(base)
+        if not empty:
+            return 0
+        self.driver.synchronize(self.physical)  # work on these blocks may still be queued
+        for shelf in self.shelves.values():
+            shelf[:] = [a for a in shelf if bases[bisect_right(bases, a) - 1] not in empty]
+        for base in empty:
+            size, _ = self.segments.pop(base)
+            self.driver.free(self.physical, base)
+            self.meters["reserved_bytes"].take(size)
+            self.meters["segment"].take(1)
+        return len(empty)
+
+    def _error(self, nbytes: int) -> errors.OutOfMemoryError:
+        free, total = self.driver.memory_info(self.physical)
+        return errors.out_of_memory(
+            nbytes, name=self.name, index=self.index, total=total, free=free,
+            allocated=self.meters["allocated_bytes"].current, reserved=self.meters["reserved_bytes"].current,
+            largest=max((size for (_, size), shelf in self.shelves.items() if shelf), default=0))
+
+    # ------------------------------------------------------------------------------------------------ what users ask
+    def record_stream(self, address: int, stream: Any) -> None:
+        """The living block at `address` is used on `stream` too: given back, it waits for what that stream does then."""
+        with self.lock:
+            streams = self.used_by.setdefault(address, [])
+            if stream not in streams:
+                streams.append(stream)
+
+    def empty_cache(self) -> None:
+        """Gives what nobody uses back to the driver."""
+        with self.lock:
+            self._settle()
+            self._release()
+
+    def current(self, name: str) -> int:
+        with self.lock:
+            self._settle()
+            return self.meters[name].current
+
+    def peak(self, name: str) -> int:
+        with self.lock:
+            self._settle()
+            return self.meters[name].peak
+
+    def reset_peaks(self) -> None:
+        with self.lock:
+            self._settle()
+            for m in self.meters.values():
+                m.peak = m.current
+
+    def reset_totals(self) -> None:
+        with self.lock:
+            self._settle()
+            self.retries = self.ooms = 0
+            for m in self.meters.values():
+                m.allocated = m.freed = 0
+
+    def stats(self) -> dict[str, int]:
+        """PyTorch's names: "allocated_bytes.all.current" and the like."""
+        with self.lock:
+            self._settle()
+            found = {f"{name}.all.{what}": getattr(m, what) for name, m in self.meters.items()
+                     for what in ("current", "peak", "allocated", "freed")}
+            found["num_alloc_retries"], found["num_ooms"] = self.retries, self.ooms
+            found["pending_bytes.all.current"] = sum(b.size for _, b, _ in self.pending)
+            return dict(sorted(found.items()))

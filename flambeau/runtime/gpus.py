@@ -1,0 +1,371 @@
+"""The GPUs of this process: which there are, which is current, and what the door asks of them.
+
+Nothing happens until a GPU is used.  A *system* is a driver with the GPUs that are visible; `simulate()` puts another in
+its place, so everything here asks for the system of the moment.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import threading
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from .. import errors
+from . import device as devices
+from . import door, visible
+from .gpu_memory import Pool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..drivers.interface import Driver, Properties
+    from ..kernels.programs import Prepared
+    from .device import device
+    from .streams import Stream
+
+_STAGED = 64 << 10  # pageable copies up to this size are buffered, so that an asynchronous one need not wait
+
+
+class Gpu:
+    """One visible GPU: its `index` here, its `physical` number in the driver, its `pool` and its default stream."""
+
+    __slots__ = ("driver", "index", "physical", "device", "properties", "pool", "default", "default_handle")
+
+    def __init__(self, driver: Driver, index: int, physical: int) -> None:
+        from .streams import Stream
+        self.driver, self.index, self.physical = driver, index, physical
+        self.device = devices.of("cuda", index)
+        self.properties: Properties = driver.properties(physical)
+        self.pool = Pool(driver, physical, index, self.properties.name + (", simulated" if driver.simulated else ""))
+        self.default_handle = driver.stream_create(physical)
+        self.default: Stream = Stream._of(self, self.default_handle, 0, 0)
+
+
+class System:
+    """A driver and its visible GPUs.  `setting` is CUDA_VISIBLE_DEVICES as it was then."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.setting = visible.setting()
+        count = driver.device_count()
+        uuids = [driver.properties(i).uuid for i in range(count)]
+        self.physical = visible.visible(uuids, self.setting)
+        self.hidden = count - len(self.physical)
+        self.gpus: list[Gpu] = []
+        self.started = False
+        self.warned = False
+        self.peers: set[tuple[int, int]] = set()
+
+    def start(self) -> None:
+        """Makes the GPUs ready: the first use of any."""
+        if not self.started:
+            self.gpus = [Gpu(self.driver, i, p) for i, p in enumerate(self.physical)]
+            self.started = True
+
+    def what(self) -> str:
+        names = sorted({self.driver.properties(p).name for p in self.physical})
+        hidden = f"; {self.hidden} hidden by {visible.VARIABLE}={self.setting!r}" if self.hidden else ""
+        return ("simulated " if self.driver.simulated else "") + ", ".join(names) + hidden
+
+
+_lock = threading.RLock()
+_system: System | None = None
+_searched = False
+_why_none = ""
+_forked = False
+
+
+class _Thread(threading.local):
+    """What each thread has of its own: the current GPU and the current streams."""
+
+    def __init__(self) -> None:
+        self.index = 0
+        self.streams: dict[Gpu, Stream] = {}
+
+
+_thread = _Thread()
+
+
+# ------------------------------------------------------------------------------------------------------- the system now
+def system() -> System | None:
+    """The system of the moment, made from the environment when first asked for; None: there is no GPU."""
+    global _system, _searched
+    if _system is None and not _searched:
+        with _lock:
+            if _system is None and not _searched:
+                _system = _from_environment()
+                _searched = True
+    found = _system
+    if found is not None and not found.warned and visible.setting() != found.setting:
+        found.warned = True
+        warnings.warn(f"{visible.VARIABLE} was {found.setting!r} when the GPUs were first looked for and is "
+                      f"{visible.setting()!r} now: too late to matter. Set it before the program starts", stacklevel=3)
+    return found
+
+
+def _from_environment() -> System | None:
+    global _why_none
+    text = os.environ.get("FLAMBEAU_SIM_GPUS")
+    if text is None or not text.strip():
+        _why_none = "no NVIDIA GPU is driven by this version, and none is simulated"
+        return None
+    if not text.strip().isdigit():
+        raise RuntimeError(f"FLAMBEAU_SIM_GPUS: expected a number of GPUs, got {text!r}")
+    if not int(text):
+        _why_none = "FLAMBEAU_SIM_GPUS is 0"
+        return None
+    return simulated_system(int(text), os.environ.get("FLAMBEAU_SIM_MODEL", "H200"), os.environ.get("FLAMBEAU_SIM_MEMORY"),
+                            os.environ.get("FLAMBEAU_SIM_QUEUE", "eager"), 0)
+
+
+def simulated_system(gpus: int, model: str | Sequence[str], memory: int | str | None, queue: str, seed: int) -> System:
+    """A system of simulated GPUs; the arguments are those of `flambeau.simulate`."""
+    from ..drivers.simulated.driver import SimulatedDriver
+    if type(gpus) is not int or gpus < 0:
+        raise ValueError(f"gpus: expected a number of GPUs (an int, 0 or more), got {gpus!r}")
+    names = [model] * gpus if isinstance(model, str) else list(model)
+    if len(names) != gpus:
+        raise ValueError(f"model: got {len(names)} names for {gpus} GPUs; pass one name for all, or one for each")
+    return System(SimulatedDriver(names, None if memory is None else parse_size(memory), queue, seed))
+
+
+def parse_size(memory: int | str) -> int:
+    """Bytes of an int, or of a string such as "8GiB" or "512 MiB".  Raises ValueError for anything else."""
+    if isinstance(memory, str):
+        text = memory.strip().lower().removesuffix("b").removesuffix("i")
+        factor = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}.get(text[-1:], 1)
+        try:
+            amount = float(text[:-1] if factor > 1 else text)
+        except ValueError:
+            amount = 0.0
+        size = int(amount * factor) if 0 < amount < 1e15 else 0
+    else:
+        size = memory if type(memory) is int else 0
+    if size < 1 << 20:
+        raise ValueError(f"memory: expected at least 1 MiB, as a number of bytes or a string like '8GiB', got {memory!r}")
+    return size
+
+
+def install(new: System | None, searched: bool = True) -> tuple[System | None, bool]:
+    """Puts a system in the place of the one there is; gives what `install` takes to put it back."""
+    global _system, _searched, _why_none
+    with _lock:
+        before = _system, _searched
+        _system, _searched = new, searched
+        if new is None and searched:
+            _why_none = "it was taken away"
+    door.changed()  # launches are bound to a system's streams
+    return before
+
+
+def started() -> System:
+    """The system, ready for use.  Raises RuntimeError that says what is there when there is no GPU to use."""
+    if _forked:
+        raise errors.forked()
+    found = system()
+    if found is None:
+        raise errors.no_gpu(_why_none)
+    if not found.physical:
+        raise errors.no_gpu(f"{found.hidden} GPUs are hidden by {visible.VARIABLE}={found.setting!r}"
+                            if found.hidden else "0 GPUs are simulated")
+    if not found.started:
+        with _lock:
+            found.start()
+    return found
+
+
+def count() -> int:
+    """How many GPUs are visible.  Looking does not count as use."""
+    found = system()
+    return 0 if found is None or _forked and found.started else len(found.physical)
+
+
+def gpu(like: Any = None) -> Gpu:
+    """The visible GPU of a device, an index or None (the current one).  Raises RuntimeError when it is not there,
+    ValueError for a device of another type."""
+    s = started()
+    if like is None:
+        index: Any = None
+    elif type(like) is int:
+        index = None if like == -1 else like
+    else:
+        d = like if isinstance(like, devices.device) else devices.device(like)
+        if d.type != "cuda":
+            raise ValueError(f"expected a cuda device, got {d}")
+        index = d.index
+    if index is None:
+        index = _thread.index if _thread.index < len(s.gpus) else 0
+    if not 0 <= index < len(s.gpus):
+        raise errors.no_such_gpu(index, len(s.gpus), s.what())
+    return s.gpus[index]
+
+
+def concrete(dev: device) -> device:
+    """The device with its index, once it is known to be there."""
+    return gpu(dev).device
+
+
+def set_current(index: int) -> int:
+    """Makes a GPU current in this thread; returns the one before."""
+    before, _thread.index = _thread.index, gpu(index).index
+    return before
+
+
+def current_index() -> int:
+    return gpu().index
+
+
+# ------------------------------------------------------------------------------------------------ what the door asks for
+def current_stream(dev: Any = None) -> Stream:
+    """This thread's current stream of a GPU."""
+    g = gpu(dev)
+    return _thread.streams.get(g) or g.default
+
+
+def set_stream(stream: Stream) -> None:
+    """Makes a stream current in this thread for its own GPU."""
+    _thread.streams[stream._gpu] = stream
+
+
+def launcher(dev: device, prepared: Prepared) -> Callable[..., None]:
+    """What queues `prepared` on the current stream of `dev` when called with its arguments."""
+    g = gpu(dev)
+    launch, default, thread = g.driver.launch, g.default_handle, _thread
+
+    def enqueue(*args: Any) -> None:
+        stream = thread.streams.get(g)
+        launch(default if stream is None else stream._handle, prepared, args)
+    return enqueue
+
+
+def block(dev: device, nbytes: int) -> tuple[int, Any]:
+    """Memory of a GPU for work of its current stream; see `memory.block`."""
+    g = gpu(dev)
+    stream = _thread.streams.get(g)
+    return g.pool.take(g.default_handle if stream is None else stream._handle, nbytes)
+
+
+def copy(to: device, dst: int, source: device, src: int, nbytes: int, blocking: bool, keep: Any) -> None:
+    """Copies bytes where at least one side is a GPU; see `door.copy`."""
+    if to.type == source.type:
+        _between(gpu(to), dst, gpu(source), src, nbytes, keep)
+        return
+    up = to.type == "cuda"
+    g = gpu(to if up else source)
+    stream = _thread.streams.get(g) or g.default
+    pinned = g.driver.is_pinned(src if up else dst)
+    if not blocking and not pinned:
+        if up and nbytes <= _STAGED:
+            keep = ctypes.create_string_buffer(nbytes)
+            ctypes.memmove(keep, src, nbytes)
+            src = ctypes.addressof(keep)
+        else:
+            blocking = True  # as on hardware: the driver moves pageable memory while the host waits
+    door.note(door.Copy("h2d" if up else "d2h", nbytes, blocking, pinned, source, to, stream))
+    g.driver.memcpy(stream._handle, dst, src, nbytes, keep)
+    if blocking:
+        stream.synchronize()
+
+
+def _between(to: Gpu, dst: int, source: Gpu, src: int, nbytes: int, keep: Any) -> None:
+    driver = source.driver
+    here = current_stream(source.device)
+    if to is source:
+        door.note(door.Copy("d2d", nbytes, False, False, source.device, to.device, here))
+        driver.memcpy(here._handle, dst, src, nbytes, keep)
+        return
+    enable_peer(to, source)
+    there = current_stream(to.device)
+    # the copy runs on the source's stream: after what the destination's was doing with that memory, before what it does next
+    _wait(driver, here, there)
+    door.note(door.Copy("peer", nbytes, False, False, source.device, to.device, here))
+    driver.memcpy(here._handle, dst, src, nbytes, keep)
+    _wait(driver, there, here)
+
+
+def _wait(driver: Driver, waits: Stream, for_: Stream) -> None:
+    event = driver.event_create()
+    driver.event_record(event, for_._handle)
+    driver.stream_wait_event(waits._handle, event)
+
+
+def enable_peer(a: Gpu, b: Gpu) -> None:
+    """Lets two GPUs reach each other directly, where they can."""
+    s = started()
+    if (a.index, b.index) in s.peers:
+        return
+    s.peers |= {(a.index, b.index), (b.index, a.index)}
+    if a.driver.can_access_peer(a.physical, b.physical):
+        a.driver.enable_peer(a.physical, b.physical)
+        a.driver.enable_peer(b.physical, a.physical)
+
+
+def synchronize(dev: Any = None) -> None:
+    """Waits for all work of a GPU."""
+    g = gpu(dev)
+    g.driver.synchronize(g.physical)
+
+
+# -------------------------------------------------------------------------------------------------------- pinned memory
+class _PinnedClass:
+    """Free page-locked blocks of one size: ``append(address)`` gives one back."""
+
+    __slots__ = ("driver", "free")
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver  # the memory lives as long as its driver
+        self.free: list[int] = []
+
+    def append(self, address: int) -> None:
+        self.free.append(address)
+
+
+_pinned: dict[tuple[int, int], _PinnedClass] = {}
+
+
+def pinned_block(nbytes: int) -> tuple[int, Any]:
+    """Page-locked host memory, which copies read and write asynchronously, and what gives it back.
+
+    Raises RuntimeError where there is no GPU to pin it for, or no memory.
+    """
+    driver = started().driver
+    size = max(4096, 1 << (nbytes - 1).bit_length()) if nbytes else 4096
+    key = (id(driver), size)
+    c = _pinned.get(key)
+    if c is None or c.driver is not driver:
+        c = _pinned[key] = _PinnedClass(driver)
+    try:
+        return c.free.pop(), c
+    except IndexError:
+        pass
+    address = driver.host_alloc(size)
+    if not address:
+        raise RuntimeError(f"cannot pin {errors.size(size)} of host memory: the system has none left")
+    return address, c
+
+
+def is_pinned(address: int) -> bool:
+    """Whether a host address lies in page-locked memory of the system there is."""
+    s = _system
+    return s is not None and s.started and not _forked and s.driver.is_pinned(address)
+
+
+# -------------------------------------------------------------------------------------------------- forks and endings
+def _in_child() -> None:
+    global _forked, _lock
+    _lock = threading.RLock()
+    if _system is not None and _system.started:
+        _forked = True
+        door.changed()
+
+
+def _at_exit() -> None:
+    if _system is not None and not _forked:
+        _system.driver.close()
+
+
+os.register_at_fork(after_in_child=_in_child)
+atexit.register(_at_exit)
