@@ -1,0 +1,98 @@
+"""Padding, shuffles, sliding blocks and one-hot codes against NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import flambeau
+from flambeau.autograd import gradcheck
+from flambeau.nn import functional as F
+
+
+def _random(*shape):
+    return np.random.default_rng(0).standard_normal(shape)
+
+
+@pytest.mark.parametrize("mode,name", [("constant", "constant"), ("reflect", "reflect"), ("replicate", "edge"),
+                                       ("circular", "wrap")])
+@pytest.mark.parametrize("shape,amounts", [((2, 3, 5), (2, 1)), ((2, 3, 4, 5), (1, 3, 2, 0)), ((3, 4, 3, 5),
+                                                                                               (0, 2, 1, 1))])
+def test_pad_against_numpy(mode, name, shape, amounts):
+    x = _random(*shape)
+    pairs = [(0, 0)] * len(shape)
+    for i in range(len(amounts) // 2):
+        pairs[-1 - i] = amounts[2 * i:2 * i + 2]
+    t = flambeau.from_numpy(x.copy()).requires_grad_()
+    np.testing.assert_array_equal(F.pad(t, amounts, mode).detach().numpy(), np.pad(x, pairs, name))
+    assert gradcheck(lambda v: F.pad(v, amounts, mode), (t,))
+
+
+def test_constant_padding_crops_too():
+    x = np.arange(12.0).reshape(3, 4)
+    out = F.pad(flambeau.from_numpy(x), (-1, 2, 1, -1), value=7.0)
+    expected = np.full((3, 5), 7.0)
+    expected[1:, :3] = x[:2, 1:]
+    np.testing.assert_array_equal(out.numpy(), expected)
+    same = F.pad(flambeau.from_numpy(x), (0, 0))
+    same.zero_()
+    assert x[0, 1] == 1.0
+
+
+@pytest.mark.parametrize("amounts,mode,error,text", [
+    ((1,), "constant", RuntimeError, "must be divisible by 2"),
+    ((0,) * 8, "constant", RuntimeError, "less than or equal to two times the input dimension"),
+    ((-3, -3), "constant", RuntimeError, "resulted in a negative output size"),
+    ((4, 0), "reflect", RuntimeError, "should be less than the corresponding input dimension"),
+    ((5, 0), "circular", RuntimeError, "wrapping around more than once"),
+    ((1, 1), "mirror", NotImplementedError, "Unrecognised padding mode mirror"),
+])
+def test_bad_padding(amounts, mode, error, text):
+    with pytest.raises(error, match=text):
+        F.pad(flambeau.zeros(2, 3, 4), amounts, mode)
+
+
+def test_one_hot():
+    np.testing.assert_array_equal(F.one_hot(flambeau.tensor([[0, 2], [1, 0]])).numpy(),
+                                  np.eye(3, dtype=np.int64)[[[0, 2], [1, 0]]])
+    assert F.one_hot(flambeau.zeros(0, dtype=flambeau.int64), 3).shape == (0, 3)
+    for t, n, text in ((flambeau.tensor([0.0]), 2, "only applicable to index tensor"),
+                       (flambeau.tensor([-1]), 2, "must be non-negative"),
+                       (flambeau.tensor([2]), 2, "must be smaller than num_classes"),
+                       (flambeau.zeros(0, dtype=flambeau.int64), -1, "Can not infer total number of classes")):
+        with pytest.raises(RuntimeError, match=text):
+            F.one_hot(t, n)
+
+
+def test_shuffles():
+    x = _random(2, 8, 3, 2)
+    t = flambeau.from_numpy(x)
+    shuffled = F.pixel_shuffle(t, 2)
+    expected = x.reshape(2, 2, 2, 2, 3, 2).transpose(0, 1, 4, 2, 5, 3).reshape(2, 2, 6, 4)
+    np.testing.assert_array_equal(shuffled.numpy(), expected)
+    np.testing.assert_array_equal(F.pixel_unshuffle(shuffled, 2).numpy(), x)
+    np.testing.assert_array_equal(F.channel_shuffle(t, 4).numpy()[:, [0, 1, 4]], x[:, [0, 2, 1]])
+    for call in (lambda: F.pixel_shuffle(t, 3), lambda: F.pixel_unshuffle(t, 2), lambda: F.channel_shuffle(t, 3),
+                 lambda: F.pixel_shuffle(t[0, 0], 2)):
+        with pytest.raises(RuntimeError):
+            call()
+
+
+def test_unfold_and_fold_are_transposes():
+    x = flambeau.from_numpy(_random(2, 3, 6, 5)).requires_grad_()
+    geometry = {"kernel_size": (2, 3), "dilation": (2, 1), "padding": (1, 0), "stride": (1, 2)}
+    cols = F.unfold(x, **geometry)
+    assert cols.shape == (2, 18, 12)
+    padded = np.pad(x.detach().numpy(), ((0, 0), (0, 0), (1, 1), (0, 0)))
+    block = padded[1, :, 2:5:2, 2:5]  # the block at row 2, column 1
+    np.testing.assert_array_equal(cols.detach().numpy()[1, :, 5], block.reshape(-1))
+    y = flambeau.from_numpy(_random(2, 18, 12)).requires_grad_()
+    folded = F.fold(y, (6, 5), **geometry)
+    left, right = (cols * y).sum().item(), (x * folded).sum().item()
+    assert left == pytest.approx(right, rel=1e-12)
+    assert gradcheck(lambda v: F.unfold(v, **geometry), (x,)) and gradcheck(lambda v: F.fold(v, (6, 5), **geometry),
+                                                                            (y,))
+    with pytest.raises(RuntimeError, match="number of sliding blocks"):
+        F.fold(flambeau.zeros(1, 18, 11), (6, 5), **geometry)
+    with pytest.raises(RuntimeError, match="components must be at least one"):
+        F.unfold(flambeau.zeros(1, 1, 2, 2), 3)

@@ -1,0 +1,75 @@
+"""Resizing against its definition, pixel by pixel."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import flambeau
+from flambeau.autograd import gradcheck
+from flambeau.nn import functional as F
+
+X = np.random.default_rng(0).standard_normal((1, 2, 4, 5))
+
+
+def _linear(line, n_out, align):
+    n_in = len(line)
+    out = np.empty(n_out)
+    for i in range(n_out):
+        p = i * (n_in - 1) / (n_out - 1) if align else max((i + 0.5) * n_in / n_out - 0.5, 0)
+        a = min(int(p), n_in - 1)
+        b = min(a + 1, n_in - 1)
+        out[i] = line[a] * (1 - (p - a)) + line[b] * (p - a)
+    return out
+
+
+@pytest.mark.parametrize("align", [False, True])
+@pytest.mark.parametrize("size", [(7, 3), (8, 10), (4, 5), (2, 9)])
+def test_bilinear(size, align):
+    rows = np.apply_along_axis(_linear, 2, X, size[0], align)
+    expected = np.apply_along_axis(_linear, 3, rows, size[1], align)
+    out = F.interpolate(flambeau.from_numpy(X), size, mode="bilinear", align_corners=align)
+    np.testing.assert_allclose(out.numpy(), expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [(8, 10), (7, 3), (4, 15)])
+def test_nearest(size):
+    rows, cols = (np.floor(np.arange(o) * (i / o)).astype(int) for o, i in zip(size, (4, 5)))
+    out = F.interpolate(flambeau.from_numpy(X), size)
+    np.testing.assert_array_equal(out.numpy(), X[:, :, rows][:, :, :, cols])
+
+
+@pytest.mark.parametrize("options", [{"scale_factor": 2}, {"size": 3, "mode": "nearest-exact"},
+                                     {"size": (5, 7), "mode": "bicubic"}, {"scale_factor": 1.5, "mode": "bilinear"}])
+def test_gradients(options):
+    assert gradcheck(lambda v: F.interpolate(v, **options), (flambeau.from_numpy(X.copy()).requires_grad_(),))
+
+
+def test_constants_stay_constant():
+    ones = flambeau.ones(1, 1, 5, 6)
+    for mode in ("nearest", "bilinear", "bicubic", "nearest-exact"):
+        np.testing.assert_allclose(F.interpolate(ones, (3, 11), mode=mode).numpy(), np.ones((1, 1, 3, 11)), rtol=1e-6)
+    for mode in ("bilinear", "bicubic"):
+        np.testing.assert_allclose(F.interpolate(ones, (2, 3), mode=mode, antialias=True).numpy(), 1.0, rtol=1e-6)
+
+
+@pytest.mark.parametrize("options,error", [
+    ({}, ValueError), ({"size": 3, "scale_factor": 2}, ValueError), ({"size": (3,)}, ValueError),
+    ({"size": 3, "align_corners": True}, ValueError), ({"size": 3, "mode": "linear"}, NotImplementedError),
+    ({"size": 3, "mode": "trilinear"}, NotImplementedError), ({"size": 3, "mode": "best"}, NotImplementedError),
+    ({"size": 0}, RuntimeError), ({"size": 3, "antialias": True}, ValueError),
+])
+def test_bad_arguments(options, error):
+    with pytest.raises(error):
+        F.interpolate(flambeau.zeros(1, 1, 4, 4), **options)
+
+
+def test_identity_grid_gives_the_image_back():
+    theta = flambeau.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]], dtype=flambeau.float64)
+    for align in (False, True):
+        grid = F.affine_grid(theta, (1, 2, 4, 5), align_corners=align)
+        for mode in ("bilinear", "nearest", "bicubic"):
+            out = F.grid_sample(flambeau.from_numpy(X), grid, mode, align_corners=align)
+            np.testing.assert_allclose(out.numpy(), X, atol=1e-9)
+    with pytest.raises(ValueError, match="expected mode to be"):
+        F.grid_sample(flambeau.from_numpy(X), grid, "linear")
