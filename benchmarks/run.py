@@ -3,8 +3,8 @@
     python benchmarks/run.py [--only PATTERN] [--rounds N] [--json FILE] [--no-install]
 
 Each line is measured by two processes, one a library, both at two threads, that take turns for many rounds; the
-ratio is of the medians: above 1, Flambeau is faster. A line that fails says why in the table. OPENBLAS_CORETYPE, which halves
-OpenBLAS where it is set to an older CPU, is unset for both.
+ratio is of the medians: above 1, Flambeau is faster. A line that fails says why in the table. OPENBLAS_CORETYPE,
+which halves OpenBLAS where it is set to an older CPU, is unset for both.
 """
 
 from __future__ import annotations

@@ -29,27 +29,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU here"))
 
 
-def simulated(**options: Any) -> None:
-    """Asks for simulated GPUs, two of them unless told otherwise; skips the test while the package has none."""
+@pytest.fixture
+def sim_gpus() -> Iterator[Any]:
+    """Two simulated GPUs, cuda:0 and cuda:1, while the test runs."""
     import flambeau
 
-    if util.find_spec("flambeau.simulated") is None:
-        pytest.skip("the simulated driver is not in this tree")
-    flambeau.simulate(**{"gpus": 2, **options})
+    with flambeau.simulate(gpus=2) as system:
+        yield system
 
 
-@pytest.fixture
-def sim_gpus() -> None:
-    """Two simulated GPUs, cuda:0 and cuda:1."""
-    simulated()
-
-
-@pytest.fixture(params=["cpu", "cuda:0", "cuda:1", pytest.param("real", marks=pytest.mark.gpu)])
+@pytest.fixture(params=["cpu", "eager", "lazy", pytest.param("real", marks=pytest.mark.gpu)])
 def device(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The name of each device in turn: the CPU, two simulated GPUs, and a real one where there is one."""
-    if request.param == "real":
-        yield "cuda:0"
+    """The name of each device in turn: the CPU, a simulated GPU whose work runs at once, one whose work runs only when
+    it is waited for (which shows a missing wait), and a real one where there is one."""
+    import flambeau
+
+    if request.param in ("cpu", "real"):
+        yield "cpu" if request.param == "cpu" else "cuda:0"
         return
-    if request.param != "cpu":
-        simulated()
-    yield request.param
+    with flambeau.simulate(gpus=2, queue=request.param):
+        yield "cuda:0"

@@ -69,7 +69,8 @@ def test_info_says_what_it_cannot_tell(monkeypatch: pytest.MonkeyPatch, capsys: 
 
 
 @pytest.mark.parametrize(
-    ("nbytes", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (141 << 30, "141.0 GiB"), (1 << 52, "4096.0 TiB")]
+    ("nbytes", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (141 << 30, "141.0 GiB"), (1 << 52, "4096.0 TiB")],
 )
 def test_sizes_for_people(nbytes: int, text: str) -> None:
     assert inventory.size(nbytes) == text

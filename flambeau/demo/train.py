@@ -28,10 +28,10 @@ def choose_device(wanted: str | None) -> tuple[torch.device, str]:
     if not torch.cuda.is_available():
         torch.simulate(gpus=1 if wanted is None else (torch.device(wanted).index or 0) + 1)
     device = torch.device(wanted or "cuda:0")
-    name = torch.cuda.get_device_name(device)
-    if torch.cuda.is_simulated(device):
-        return device, f"{device}, a simulated GPU ({name}): no NVIDIA GPU was found, so the CPU plays its part"
-    return device, f"{device}, a real GPU ({name})"
+    it = torch.cuda.get_device_properties(device)
+    if it.simulated:
+        return device, f"{device}, a simulated GPU ({it.name}): the CPU plays its part"
+    return device, f"{device}, a real GPU ({it.name})"
 
 
 def train(console: Console, learner: learn.Learner, data: digits.Digits, epochs: int) -> tuple[float, float]:

@@ -36,7 +36,8 @@ def test_no_image_is_in_both_parts_by_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "complaint"), [("1," * 64 + "1\n", "expected"), ("17," * 64 + "1\n", "pixels"), ("1," * 64 + "10\n", "labels")]
+    ("line", "complaint"),
+    [("1," * 64 + "1\n", "expected"), ("17," * 64 + "1\n", "pixels"), ("1," * 64 + "10\n", "labels")],
 )
 def test_a_file_that_is_not_the_digits_is_refused(tmp_path: Path, line: str, complaint: str) -> None:
     path = tmp_path / "other.csv.gz"
