@@ -6,7 +6,6 @@ None, booleans, strings, integers and finite floats stand for themselves. Everyt
 
 from __future__ import annotations
 
-import argparse
 import base64
 import math
 from collections import Counter, OrderedDict, defaultdict
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _SEQUENCES: dict[str, Any] = {"list": list, "tuple": tuple, "size": Size, "set": set, "frozenset": frozenset}
-_MAPPINGS: dict[str, Any] = {"dict": dict, "odict": OrderedDict, "counter": Counter, "namespace": argparse.Namespace}
+_MAPPINGS: dict[str, Any] = {"dict": dict, "odict": OrderedDict, "counter": Counter, "namespace": None}
 DEEPEST = 200
 
 
@@ -90,7 +89,7 @@ class Describer:
             if extra is not None:
                 out["m"] = self.describe(extra, below("_metadata"))
             return out
-        if kind is argparse.Namespace:
+        if kind.__module__ == "argparse" and kind.__qualname__ == "Namespace":
             return {"k": "namespace", "v": [[k, self.describe(v, below(k))] for k, v in vars(value).items()]}
         if isinstance(value, dtypes.dtype):
             return {"k": "dtype", "v": str(value).split(".")[-1]}
@@ -155,6 +154,8 @@ class Builder:
                 raise self.fail(f"{pair!r:.100} is no pair of key and value")
             pairs.append((self.build(pair[0], depth + 1), self.build(pair[1], depth + 1)))
         if kind == "namespace":
+            import argparse
+
             return argparse.Namespace(**dict(pairs))
         made = _MAPPINGS[kind](dict(pairs)) if kind == "counter" else _MAPPINGS[kind](pairs)
         if "m" in j and kind == "odict":

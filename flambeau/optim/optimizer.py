@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import ops
 from ..autograd import enable_grad, no_grad
+from ..runtime import door
 from ..tensor import Tensor, on_forget
 
 if TYPE_CHECKING:
@@ -367,9 +368,11 @@ def follow(p: Tensor, state: dict[str, Any]) -> None:
                 state[key] = value.to(p.device)
 
 
-# Launches by formula, flags and layouts, so that a step of a small model is little more than its kernels.
+# Launches by formula, flags and layouts, so that a step of a small model is little more than its kernels; void when
+# layouts are forgotten, and when devices or the door's observers change.
 _launches: dict[Any, Callable[..., Any]] = {}
 on_forget(_launches.clear)
+door.on_change(_launches.clear)
 
 
 def write(formula: Pointwise, outs: tuple[Tensor, ...], grad: Tensor, numbers: tuple[float, ...],
