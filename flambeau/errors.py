@@ -39,8 +39,8 @@ def no_gpu(reason: str) -> RuntimeError:
 def no_such_gpu(index: int, count: int, what: str) -> RuntimeError:
     """For an index past the GPUs there are."""
     there = "cuda:0" if count == 1 else f"cuda:0 to cuda:{count - 1}"
-    return RuntimeError(f"invalid device ordinal: cuda:{index} is not there; the devices here are cpu and {there} ({what}). "
-                        f"More can be simulated: {HOW_TO_SIMULATE}")
+    return RuntimeError(f"invalid device ordinal: cuda:{index} is not there; the devices here are cpu and {there} "
+                        f"({what}). More can be simulated: {HOW_TO_SIMULATE}")
 
 
 def forked() -> RuntimeError:
@@ -55,10 +55,10 @@ def out_of_memory(requested: int, *, name: str, index: int, total: int, free: in
                   largest: int) -> OutOfMemoryError:
     """The error of a request that found no room after everything unused was given back."""
     error = OutOfMemoryError(
-        f"CUDA out of memory. Tried to allocate {size(requested)}. GPU {index} ({name}) has {size(total)} in all, of which "
-        f"{size(free)} is free. Tensors hold {size(allocated)}; the allocator reserves {size(reserved)}, and its largest "
-        f"unused block is {size(largest)}. Unused blocks, other streams' blocks and garbage were given back first: keep "
-        f"fewer tensors, use smaller batches, or look at flambeau.cuda.memory_summary({index})")
+        f"CUDA out of memory. Tried to allocate {size(requested)}. GPU {index} ({name}) has {size(total)} in all, of "
+        f"which {size(free)} is free. Tensors hold {size(allocated)}; the allocator reserves {size(reserved)}, and its "
+        f"largest unused block is {size(largest)}. Unused blocks, other streams' blocks and garbage were given back "
+        f"first: keep fewer tensors, use smaller batches, or look at flambeau.cuda.memory_summary({index})")
     error.requested, error.total, error.free = requested, total, free
     error.allocated, error.reserved, error.largest = allocated, reserved, largest
     return error

@@ -17,10 +17,10 @@ _Before = gpus.install
 class simulate:
     """Gives this process simulated GPUs, from now on or for a ``with`` block, in place of those it has.
 
-    gpus: how many.  model: one of `models()` for all, or a sequence with one for each.  memory: bytes of each (or a string
-    such as "8GiB"), by default the model's.  queue: "eager" (work runs beside the host, as it comes), "lazy" (work runs only
-    when something waits for it, so that a missing synchronisation always shows) or "random" (streams interleave by `seed`).
-    CUDA_VISIBLE_DEVICES applies as on hardware.
+    gpus: how many.  model: one of `models()` for all, or a sequence with one for each.  memory: bytes of each (or a
+    string such as "8GiB"), by default the model's.  queue: "eager" (work runs beside the host, as it comes), "lazy"
+    (work runs only when something waits for it, so that a missing synchronisation always shows) or "random" (streams
+    interleave by `seed`). CUDA_VISIBLE_DEVICES applies as on hardware.
 
     Memory is separate from the host's and has a capacity; nothing is touched until it is used.  Raises ValueError for
     arguments it does not know.

@@ -84,7 +84,7 @@ def set_device(device: Any) -> None:
 
 
 class device:
-    """A ``with`` block in which a GPU is current: an index, a device or a string; None or a negative index: no change."""
+    """A ``with`` block in which a GPU (index, device or string) is current; None or a negative index: no change."""
 
     def __init__(self, device: Any) -> None:
         none = device is None or (type(device) is int and device < 0)
@@ -143,7 +143,7 @@ def can_device_access_peer(device: Any, peer_device: Any) -> bool:
 
 
 def synchronize(device: Any = None) -> None:
-    """Waits for all work of a GPU (the current one by default).  Raises AcceleratorError when something of it failed."""
+    """Waits for all work of a GPU (the current one by default).  Raises AcceleratorError when some of it failed."""
     _gpus.synchronize(device)
 
 
@@ -189,12 +189,12 @@ def set_stream(stream: Stream | None) -> None:
 
 __all__ = [
     "AcceleratorError", "Event", "OutOfMemoryError", "Stream", "StreamContext", "caching_allocator_alloc",
-    "caching_allocator_delete", "can_device_access_peer", "current_device", "current_stream", "default_stream", "device",
-    "device_count", "device_of", "empty_cache", "get_arch_list", "get_device_capability", "get_device_name",
-    "get_device_properties", "get_rng_state", "get_rng_state_all", "init", "initial_seed", "ipc_collect", "is_available",
-    "is_bf16_supported", "is_initialized", "is_simulated", "manual_seed", "manual_seed_all", "max_memory_allocated",
-    "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "memory_summary",
-    "reset_accumulated_memory_stats", "reset_max_memory_allocated", "reset_peak_memory_stats", "seed", "seed_all",
-    "set_device", "set_per_process_memory_fraction", "set_rng_state", "set_rng_state_all", "set_stream", "stream",
-    "synchronize",
+    "caching_allocator_delete", "can_device_access_peer", "current_device", "current_stream", "default_stream",
+    "device", "device_count", "device_of", "empty_cache", "get_arch_list", "get_device_capability",
+    "get_device_name", "get_device_properties", "get_rng_state", "get_rng_state_all", "init", "initial_seed",
+    "ipc_collect", "is_available", "is_bf16_supported", "is_initialized", "is_simulated", "manual_seed",
+    "manual_seed_all", "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated",
+    "memory_reserved", "memory_stats", "memory_summary", "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated", "reset_peak_memory_stats", "seed", "seed_all", "set_device",
+    "set_per_process_memory_fraction", "set_rng_state", "set_rng_state_all", "set_stream", "stream", "synchronize",
 ]

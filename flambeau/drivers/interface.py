@@ -1,8 +1,8 @@
 """What a GPU driver must offer.  Everything above (allocator, streams, events, copies) is written once, against this.
 
-Devices are numbered 0, 1, ... in the driver's own (physical) order.  Stream and event handles are opaque.  Addresses are
-Python ints, unique over the host and all devices of a driver, so that an address tells where it lies.  Every call may
-come from any thread.  Work on one stream runs in order; streams run beside each other.
+Devices are numbered 0, 1, ... in the driver's own (physical) order.  Stream and event handles are opaque.  Addresses
+are Python ints, unique over the host and all devices of a driver, so that an address tells where it lies.  Every call
+may come from any thread.  Work on one stream runs in order; streams run beside each other.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 class Properties:
     """What a device is.  Sizes in bytes, clocks in kHz."""
 
-    __slots__ = ("name", "major", "minor", "total_memory", "multi_processor_count", "L2_cache_size", "uuid", "warp_size",
-                 "max_threads_per_multi_processor", "regs_per_multiprocessor", "shared_memory_per_block",
-                 "shared_memory_per_multiprocessor", "shared_memory_per_block_optin", "is_integrated", "is_multi_gpu_board",
-                 "simulated", "pci_bus_id", "pci_device_id", "pci_domain_id")
+    __slots__ = ("name", "major", "minor", "total_memory", "multi_processor_count", "L2_cache_size", "uuid",
+                 "warp_size", "max_threads_per_multi_processor", "regs_per_multiprocessor", "shared_memory_per_block",
+                 "shared_memory_per_multiprocessor", "shared_memory_per_block_optin", "is_integrated",
+                 "is_multi_gpu_board", "simulated", "pci_bus_id", "pci_device_id", "pci_domain_id")
     name: str
     major: int
     minor: int

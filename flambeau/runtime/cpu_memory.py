@@ -1,9 +1,9 @@
 """The CPU's caching allocator.
 
 A fresh page costs far more than the arithmetic done on it, so memory comes from the system in big pieces and goes
-round in free lists.  Small blocks (up to `SMALL` bytes) have size classes whose free lists are plain Python lists: taking
-one is `free.pop()`, giving it back `free.append(address)`, both atomic.  Larger blocks are mapped one by one, on huge
-pages where the system has them, and kept for reuse up to a bound.
+round in free lists.  Small blocks (up to `SMALL` bytes) have size classes whose free lists are plain Python lists:
+taking one is `free.pop()`, giving it back `free.append(address)`, both atomic.  Larger blocks are mapped one by one,
+on huge pages where the system has them, and kept for reuse up to a bound.
 
 Blocks come back in finalizers, which may run in any thread at any moment, even inside this module: `append` therefore
 never waits for a lock.

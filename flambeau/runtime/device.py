@@ -40,7 +40,7 @@ class device:
     __delattr__ = __setattr__  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"device(type='{self.type}')" if self.index is None else f"device(type='{self.type}', index={self.index})"
+        return f"device(type='{self.type}'" + (")" if self.index is None else f", index={self.index})")
 
     def __str__(self) -> str:
         return self.type if self.index is None else f"{self.type}:{self.index}"
@@ -91,8 +91,8 @@ def _arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any,
                             f"string ({_FORMS}), a device or the int index of a GPU")
         given[name] = value
     if len(args) > 2 or "type" not in given:
-        raise TypeError(f"device() takes one or two arguments, got {len(args) + len(kwargs)}: (type, index=None), a string "
-                        f"({_FORMS}), a device or the int index of a GPU")
+        raise TypeError(f"device() takes one or two arguments, got {len(args) + len(kwargs)}: (type, index=None), a "
+                        f"string ({_FORMS}), a device or the int index of a GPU")
     return given["type"], given.get("index"), "index" in given
 
 
@@ -104,8 +104,8 @@ def _parse(kind: Any, index: Any, apart: bool) -> device:
             raise RuntimeError(f"device: the device index must not be negative, got {kind}")
         return of("cuda", kind)
     if not isinstance(kind, str):
-        raise TypeError(f"device(): argument 'type' must be a string ({_FORMS}), a device or the int index of a GPU, not "
-                        f"{type(kind).__name__}" + (" beside an index" if apart else ""))
+        raise TypeError(f"device(): argument 'type' must be a string ({_FORMS}), a device or the int index of a GPU, "
+                        f"not {type(kind).__name__}" + (" beside an index" if apart else ""))
     if apart and index is not None:
         if type(index) is not int:
             raise TypeError(f"device(): argument 'index' must be int or None, not {type(index).__name__}")
@@ -128,8 +128,8 @@ def _bad(text: str) -> NoReturn:
     name = text.partition(":")[0]
     if name in TYPES:
         raise RuntimeError(f"Invalid device string: {text!r}; expected {_FORMS}, with an index written in plain digits")
-    raise RuntimeError(f"Expected one of {', '.join(TYPES)} device type at start of device string: {text!r}; accepted forms "
-                       f"are {_FORMS}")
+    raise RuntimeError(f"Expected one of {', '.join(TYPES)} device type at start of device string: {text!r}; accepted "
+                       f"forms are {_FORMS}")
 
 
 CPU = of("cpu", None)

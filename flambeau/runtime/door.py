@@ -1,9 +1,9 @@
 """The launch door: everything a device is asked to do passes here.
 
-A *bound* launch is what callers keep and call with addresses and numbers.  On the CPU it is the kernel's own entry, so the
-door costs nothing; on a GPU it puts the launch on the current stream.  While somebody observes (a ledger, a trace, a
-recording of a step), bound launches go past the observers.  Callers keep bound launches in caches, so the door tells them
-when those are stale: `on_change` registers what empties such a cache.
+A *bound* launch is what callers keep and call with addresses and numbers.  On the CPU it is the kernel's own entry, so
+the door costs nothing; on a GPU it puts the launch on the current stream.  While somebody observes (a ledger, a trace,
+a recording of a step), bound launches go past the observers.  Callers keep bound launches in caches, so the door tells
+them when those are stale: `on_change` registers what empties such a cache.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from ..kernels.programs import Prepared
     from .device import device
@@ -41,7 +40,8 @@ def changed() -> None:
 
 class observe:
     """Calls `launches(device, stream, prepared, args)` before every launch on any device and thread, and
-    `copies(Copy)` before every copy through the door; a ``with`` block, or until `close()`.  `stream` is None on the CPU.
+    `copies(Copy)` before every copy through the door; a ``with`` block, or until `close()`.  There is no
+    `stream` (None) on the CPU.
     """
 
     def __init__(self, launches: LaunchObserver | None = None, copies: CopyObserver | None = None) -> None:
@@ -68,7 +68,7 @@ class observe:
     def __enter__(self) -> observe:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
 
@@ -154,9 +154,10 @@ def copy(dst_device: device, dst: int, src_device: device, src: int, nbytes: int
          keep: Any = None) -> None:
     """Copies `nbytes` bytes from address `src` on one device to `dst` on another (or the same).
 
-    blocking: return when the bytes have arrived.  Otherwise the copy is queued on the current stream of the GPU (of the
-    source, between two GPUs, with the destination's stream waiting for it), and only memory that is page-locked (pinned)
-    is read or written later: pageable host memory is free again when this returns.  `keep` lives until the copy is done.
+    blocking: return when the bytes have arrived.  Otherwise the copy is queued on the GPU's current stream, and only
+    page-locked (pinned) host memory is read or written later: pageable memory may be reused when this returns.  Between
+    GPUs the host never waits: the copy runs on the source's current stream, and the destination's waits for it.
+    `keep` lives until the copy is done.
     """
     if not nbytes:
         return

@@ -1,8 +1,8 @@
 """The caching allocator of one GPU.
 
-Memory comes from the driver in segments: small blocks (up to 1 MiB) are carved from 2 MiB ones, larger blocks have their
-own.  A block belongs to the stream that was current when it was made.  Given back, it serves the same stream again at once,
-since that stream's work runs in order; another stream gets it only behind an event.
+Memory comes from the driver in segments: small blocks (up to 1 MiB) are carved from 2 MiB ones, larger blocks have
+their own.  A block belongs to the stream that was current when it was made.  Given back, it serves the same stream
+again at once, since that stream's work runs in order; another stream gets it only behind an event.
 
 Blocks come back in finalizers, in any thread at any moment, so giving back only adds to `inbox`; the next request, and
 every question about sizes, settles it.
@@ -244,7 +244,7 @@ class Pool:
 
     # ------------------------------------------------------------------------------------------------ what users ask
     def record_stream(self, address: int, stream: Any) -> None:
-        """The living block at `address` is used on `stream` too: given back, it waits for what that stream does then."""
+        """The living block at `address` is used on `stream` too: given back, it waits for that stream."""
         with self.lock:
             streams = self.used_by.setdefault(address, [])
             if stream not in streams:

@@ -1,7 +1,7 @@
 """The GPUs of this process: which there are, which is current, and what the door asks of them.
 
-Nothing happens until a GPU is used.  A *system* is a driver with the GPUs that are visible; `simulate()` puts another in
-its place, so everything here asks for the system of the moment.
+Nothing happens until a GPU is used.  A *system* is a driver with the GPUs that are visible; `simulate()` puts another
+in its place, so everything here asks for the system of the moment.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class System:
         self.started = False
         self.warned = False
         self.peers: set[tuple[int, int]] = set()
+        self.pinned: dict[int, _PinnedClass] = {}
 
     def start(self) -> None:
         """Makes the GPUs ready: the first use of any."""
@@ -117,8 +118,9 @@ def _from_environment() -> System | None:
     if not int(text):
         _why_none = "FLAMBEAU_SIM_GPUS is 0"
         return None
-    return simulated_system(int(text), os.environ.get("FLAMBEAU_SIM_MODEL", "H200"), os.environ.get("FLAMBEAU_SIM_MEMORY"),
-                            os.environ.get("FLAMBEAU_SIM_QUEUE", "eager"), 0)
+    get = os.environ.get
+    return simulated_system(int(text), get("FLAMBEAU_SIM_MODEL", "H200"), get("FLAMBEAU_SIM_MEMORY"),
+                            get("FLAMBEAU_SIM_QUEUE", "eager"), 0)
 
 
 def simulated_system(gpus: int, model: str | Sequence[str], memory: int | str | None, queue: str, seed: int) -> System:
@@ -145,7 +147,8 @@ def parse_size(memory: int | str) -> int:
     else:
         size = memory if type(memory) is int else 0
     if size < 1 << 20:
-        raise ValueError(f"memory: expected at least 1 MiB, as a number of bytes or a string like '8GiB', got {memory!r}")
+        raise ValueError("memory: expected at least 1 MiB, as a number of bytes or a string like '8GiB', got "
+                         f"{memory!r}")
     return size
 
 
@@ -188,7 +191,7 @@ def gpu(like: Any = None) -> Gpu:
     ValueError for a device of another type."""
     s = started()
     if like is None:
-        index: Any = None
+        index: int | None = None
     elif type(like) is int:
         index = None if like == -1 else like
     else:
@@ -218,7 +221,7 @@ def current_index() -> int:
     return gpu().index
 
 
-# ------------------------------------------------------------------------------------------------ what the door asks for
+# ----------------------------------------------------------------------------------------------- what the door asks for
 def current_stream(dev: Any = None) -> Stream:
     """This thread's current stream of a GPU."""
     g = gpu(dev)
@@ -279,7 +282,7 @@ def _between(to: Gpu, dst: int, source: Gpu, src: int, nbytes: int, keep: Any) -
         return
     enable_peer(to, source)
     there = current_stream(to.device)
-    # the copy runs on the source's stream: after what the destination's was doing with that memory, before what it does next
+    # on the source's stream: after what the destination's did with that memory, before what it does next
     _wait(driver, here, there)
     door.note(door.Copy("peer", nbytes, False, False, source.device, to.device, here))
     driver.memcpy(here._handle, dst, src, nbytes, keep)
@@ -323,20 +326,15 @@ class _PinnedClass:
         self.free.append(address)
 
 
-_pinned: dict[tuple[int, int], _PinnedClass] = {}
-
-
 def pinned_block(nbytes: int) -> tuple[int, Any]:
     """Page-locked host memory, which copies read and write asynchronously, and what gives it back.
 
     Raises RuntimeError where there is no GPU to pin it for, or no memory.
     """
-    driver = started().driver
+    s = started()
+    driver = s.driver
     size = max(4096, 1 << (nbytes - 1).bit_length()) if nbytes else 4096
-    key = (id(driver), size)
-    c = _pinned.get(key)
-    if c is None or c.driver is not driver:
-        c = _pinned[key] = _PinnedClass(driver)
+    c = s.pinned.setdefault(size, _PinnedClass(driver))
     try:
         return c.free.pop(), c
     except IndexError:

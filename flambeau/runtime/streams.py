@@ -14,7 +14,7 @@ _next_id = [1]
 
 
 class Stream:
-    """A queue of work on one GPU: what is queued on it runs in order; streams run beside each other and beside the host.
+    """A queue of work on one GPU: its work runs in order, beside that of other streams and beside the host.
 
     device: the GPU (the current one by default).  priority: lower numbers are more urgent.
     As a ``with`` block it is the current stream of its GPU, and its GPU is current.
@@ -25,6 +25,7 @@ class Stream:
     _handle: Any
     stream_id: int
     priority: int
+    _before: list[tuple[int, Stream | None]]
 
     def __new__(cls, device: Any = None, priority: int = 0, **kwargs: Any) -> Stream:
         if kwargs:
@@ -86,7 +87,10 @@ class Stream:
     def __exit__(self, *exc: object) -> None:
         index, stream = self._before.pop()
         gpus._thread.index = index
-        gpus.set_stream(stream if stream is not None else self._gpu.default)
+        if stream is None:
+            gpus._thread.streams.pop(self._gpu, None)
+        else:
+            gpus.set_stream(stream)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Stream) and self._handle is other._handle
@@ -156,8 +160,9 @@ class Event:
         if self._gpu is None or end_event._gpu is None:
             raise ValueError("Both events must be recorded before calculating elapsed time.")
         if not self.query() or not end_event.query():
-            raise RuntimeError("Both events must be completed before calculating elapsed time: synchronize the later one")
+            raise RuntimeError("Both events must be completed before calculating elapsed time: synchronize the "
+                               "later one")
         return self._gpu.driver.event_elapsed(self._handle, end_event._handle)
 
     def __repr__(self) -> str:
-        return f"<torch.cuda.Event {self.cuda_event:#x}>" if self._gpu is not None else "<torch.cuda.Event uninitialized>"
+        return "<torch.cuda.Event uninitialized>" if self._gpu is None else f"<torch.cuda.Event {self.cuda_event:#x}>"

@@ -24,8 +24,8 @@ def visible(uuids: Sequence[str], text: str | None) -> list[int]:
     """The physical numbers of the visible GPUs, in the order in which they are numbered from 0.
 
     uuids: the identities of all GPUs, without "GPU-".  text: the variable's value.
-    Unset: all.  A list of numbers, or of identities ("GPU-" and enough of the start to be unique): those, in that order.
-    An entry that names no GPU (-1 among them) ends the list; a GPU named twice makes it empty.
+    Unset: all.  A list of numbers, or of identities ("GPU-" and enough of the start to be unique): those, in that
+    order. An entry that names no GPU (-1 among them) ends the list; a GPU named twice makes it empty.
     """
     if text is None:
         return list(range(len(uuids)))

@@ -1,11 +1,12 @@
 """A simulated GPU's memory: a range of host addresses of its own, with a capacity.
 
-The range is reserved once and filled as it is touched, so that an address tells which device it lies on.  It is twice the
-capacity: on hardware, too, addresses do not run out before memory does.
+The range is reserved once and filled as it is touched, so that an address tells which device it lies on.  It is twice
+the capacity: on hardware, too, addresses do not run out before memory does.
 """
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from bisect import bisect_left
@@ -25,6 +26,9 @@ class Arena:
         self.low = self.high = 0
         span = (2 * capacity + _HUGE - 1) & -_HUGE
         self.low = map_pages(span, reserve=False)
+        if not self.low:
+            gc.collect()  # an earlier simulation may be waiting for the collector
+            self.low = map_pages(span, reserve=False)
         if not self.low:
             raise RuntimeError(f"cannot reserve {span} bytes of addresses for a simulated GPU with {capacity} bytes of "
                                "memory; pass a smaller `memory` to simulate()")

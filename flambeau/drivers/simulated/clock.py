@@ -1,7 +1,8 @@
 """What work costs on a simulated GPU, in seconds.
 
-The roofline: a kernel takes the longer of moving its bytes and doing its arithmetic at the model's peak rates, and never
-less than a kernel's fixed time.  Streams do not slow each other down: kernels that overlap are predicted too fast.
+The roofline: a kernel takes the longer of moving its bytes and doing its arithmetic at the model's peak rates, and
+never less than a kernel's fixed time.  Streams do not slow each other down: kernels that overlap are predicted too
+fast.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ _DOUBLE = ("float64", "complex128", "f64", "double")
 
 
 def arithmetic_rate(model: Model, prepared: Prepared) -> float:
-    """Operations a second for the element type of a launch.  Library products of halves run on the tensor cores; float32
-    ones do not, as PyTorch leaves TF32 off by default."""
+    """Operations a second for the element type of a launch.  Library products of halves run on the tensor cores;
+    float32 ones do not, as PyTorch leaves TF32 off by default."""
     program = prepared.program
     words = prepared.name.lower().replace(".", "_").split("_")
     if program is not None:
@@ -46,7 +47,7 @@ def kernel_seconds(model: Model, prepared: Prepared) -> float:
 
 
 def copy_seconds(model: Model, path: str, nbytes: int, pinned: bool, peer: Model | None = None) -> float:
-    """The predicted time of a copy: "h2d", "d2h", "d2d", "peer" (a direct link) or "host" (two GPUs through the host)."""
+    """The predicted time of a copy; path: "h2d", "d2h", "d2d", "peer" (direct) or "host" (between GPUs by the host)."""
     if path == "d2d":
         return max(KERNEL, 2 * nbytes / (model.bandwidth * 1e9))
     if path in ("h2d", "d2h"):

@@ -1,4 +1,4 @@
-"""The driver of simulated GPUs: the CPU's kernels on separate memory, with a stream's order, errors and predicted times."""
+"""The driver of simulated GPUs: the CPU's kernels on separate memory, in streams, with predicted times."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class _Device:
 
 
 class SimulatedDriver(Driver):
-    """`models`: one name a GPU.  `memory`: bytes of each, in place of the model's.  `queue`: "eager" (work runs as it comes,
-    a thread a stream), "lazy" (work runs when something waits for it) or "random" (bits of work run by `seed`).
+    """`models`: one name a GPU.  `memory`: bytes of each, in place of the model's.  `queue`: "eager" (work runs as it
+    comes, a thread a stream), "lazy" (work runs when something waits for it) or "random" (bits of work run by `seed`).
     """
 
     simulated = True
@@ -89,8 +89,8 @@ class SimulatedDriver(Driver):
 
     def enable_peer(self, device: int, peer: int) -> None:
         if not self.can_access_peer(device, peer):
-            raise RuntimeError(f"peer access is not supported between GPU {device} ({self._devices[device].model.full_name}) "
-                               f"and GPU {peer} ({self._devices[peer].model.full_name})")
+            names = [f"GPU {i} ({self._devices[i].model.full_name})" for i in (device, peer)]
+            raise RuntimeError(f"peer access is not supported between {names[0]} and {names[1]}")
         self._devices[device].peers.add(peer)
 
     def synchronize(self, device: int) -> None:
@@ -178,8 +178,8 @@ class SimulatedDriver(Driver):
     def _submit(self, stream: Queue, item: Any, cost: float) -> None:
         with self._gate:
             if self._closed:
-                raise RuntimeError("this simulated GPU is gone: its simulate() block has ended; move its tensors to the CPU "
-                                   "inside the block")
+                raise RuntimeError("this simulated GPU is gone: its simulate() block has ended; move its tensors "
+                                   "to the CPU inside the block")
             self._host += clock.LAUNCH
             start = stream.ready if stream.ready > self._host else self._host
             stream.ready = start + cost
@@ -236,11 +236,11 @@ class SimulatedDriver(Driver):
             return
         name, error = d.error
         if d.dead:
-            raise AcceleratorError(f"CUDA error on GPU {d.index} in launch '{name}': {error}. The device is unusable until the "
-                                   "process (or its simulate() block) ends") from error
+            raise AcceleratorError(f"CUDA error on GPU {d.index} in launch '{name}': {error}. The device is unusable "
+                                   "until the process (or its simulate() block) ends") from error
         d.error = None
-        raise AcceleratorError(f"CUDA error on GPU {d.index}: launch '{name}' failed with {type(error).__name__}: {error}. It "
-                               "ran after its call had returned; work queued behind it was dropped") from error
+        raise AcceleratorError(f"CUDA error on GPU {d.index}: launch '{name}' failed with {type(error).__name__}: "
+                               f"{error}. It ran after its call had returned; work queued behind it was dropped") from error
 
     # -------------------------------------------------------------------------------------------------------- events
     def event_create(self, timing: bool = False) -> _Event:

@@ -1,9 +1,9 @@
 """Streams of simulated GPUs: first-in, first-out queues of work, and who runs it when.
 
-Whoever waits for a stream runs its work itself, unless somebody is at it already (`advance`).  That is all there is in a
-*lazy* queue, so that a missing wait shows as a wrong result every time.  An *eager* queue also has a thread that runs work
-as it comes, as hardware does.  A *random* one runs bits of any stream, by a seed, whenever something is queued: the
-interleavings of hardware, repeatable.
+Whoever waits for a stream runs its work itself, unless somebody is at it already (`advance`).  That is all there is in
+a *lazy* queue, so that a missing wait shows as a wrong result every time.  An *eager* queue also has a thread that
+runs work as it comes, as hardware does.  A *random* one runs bits of any stream, by a seed, whenever something is
+queued: the interleavings of hardware, repeatable.
 
 An event is a place in a queue: the number of items that must be done.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import threading
+import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +72,7 @@ class Queue:
     """One stream.  `submitted` and `done` count items; `ready` is when its last item ends on the virtual clock."""
 
     __slots__ = ("device", "priority", "items", "submitted", "done", "ready", "turn", "carry_out", "_wake", "_thread",
-                 "closed")
+                 "closed", "__weakref__")
 
     def __init__(self, device: int, priority: int, carry_out: Callable[[int, Any], None]) -> None:
         self.device, self.priority = device, priority
@@ -98,15 +99,9 @@ class Queue:
     def _start(self) -> None:
         self._wake = threading.Lock()
         self._wake.acquire()
-        self._thread = threading.Thread(target=self._work, name=f"simulated-gpu-{self.device}", daemon=True)
+        self._thread = threading.Thread(target=_work, args=(weakref.ref(self), self._wake), daemon=True,
+                                        name=f"simulated-gpu-{self.device}")
         self._thread.start()
-
-    def _work(self) -> None:
-        while True:
-            self._wake.acquire()
-            advance(self, self.submitted)
-            if self.closed:
-                return
 
     def close(self) -> None:
         """Ends the thread, once what is queued is done."""
@@ -115,6 +110,11 @@ class Queue:
             with contextlib.suppress(RuntimeError):  # it is awake already
                 self._wake.release()
             self._thread.join(timeout=10.0)
+
+    def __del__(self) -> None:
+        if self._wake is not None:
+            with contextlib.suppress(RuntimeError):
+                self._wake.release()
 
     def step(self) -> Wait | None:
         """Runs the next item, if there is one; gives the wait that it must sit out first, if any."""
@@ -128,6 +128,19 @@ class Queue:
             self.items.popleft()
             self.done += 1
             return None
+
+
+def _work(mine: weakref.ref[Queue], wake: Any) -> None:
+    """The thread of an eager queue.  It does not keep the queue alive: one that nobody has any more ends it."""
+    while True:
+        wake.acquire()
+        queue = mine()
+        if queue is None:
+            return
+        advance(queue, queue.submitted)
+        if queue.closed:
+            return
+        del queue
 
 
 def advance(queue: Queue, ticket: int) -> None:
