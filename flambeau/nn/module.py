@@ -514,7 +514,10 @@ class Module(Stateful):
 
     def share_memory(self: T) -> T:
         """Moves the tensors to memory that several processes share."""
-        return self._apply(lambda t: t.share_memory_())
+        def share(t: Any) -> Any:
+            return t.share_memory_()
+
+        return self._apply(share)
 
     # -- hooks -------------------------------------------------------------------------------------------------------
 

@@ -128,7 +128,7 @@ class Stateful:
                     continue
             # Files of the first PyTorch versions hold numbers as vectors of one element.
             if mine.dim() == 0 and given.dim() == 1 and given.shape[0] == 1:
-                given = given[0]
+                given = given.select(0, 0)
             if given.shape != mine.shape:
                 error_msgs.append(f"size mismatch for {key}: copying a param with shape {given.shape} from checkpoint, "
                                   f"the shape in current model is {mine.shape}.")

@@ -1,0 +1,95 @@
+"""Activation checkpointing: a part of a model keeps only its inputs, and runs again when its gradients are wanted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import ops
+from ..autograd import enable_grad, is_grad_enabled, no_grad
+from ..autograd.function import Function
+from ..autograd.functions import backward as run_backward
+from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+def _random_states() -> list[tuple[Any, Any]]:
+    from .. import cuda, random
+
+    states: list[tuple[Any, Any]] = [(random.set_rng_state, random.get_rng_state())]
+    for i in range(cuda.device_count() if cuda.is_initialized() else 0):
+        states.append((lambda state, i=i: cuda.set_rng_state(state, i), cuda.get_rng_state(i)))
+    return states
+
+
+class _Again(Function):
+    """Runs `function` without recording; backward runs it once more, recorded, and goes back through that."""
+
+    @staticmethod
+    def forward(ctx: Any, function: Callable[..., Any], kwargs: dict[str, Any], keep_random: bool, anchor: Any,
+                *args: Any) -> Any:
+        ctx.function, ctx.kwargs = function, kwargs
+        ctx.random = _random_states() if keep_random else []
+        ctx.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+        ctx.others = [None if isinstance(a, Tensor) else a for a in args]
+        ctx.save_for_backward(*(args[i] for i in ctx.places))
+        with no_grad():
+            out = function(*args, **kwargs)
+        ctx.single = not isinstance(out, tuple)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        args = list(ctx.others)
+        for i, t in zip(ctx.places, ctx.saved_tensors):
+            args[i] = t.detach().requires_grad_(t.requires_grad)
+        now = _random_states() if ctx.random else []
+        try:
+            for restore, state in ctx.random:
+                restore(state)
+            with enable_grad():
+                out = ctx.function(*args, **ctx.kwargs)
+        finally:
+            for restore, state in now:
+                restore(state)
+        outs = (out,) if ctx.single else out
+        pairs = [(o, g) for o, g in zip(outs, grads) if isinstance(o, Tensor) and o.requires_grad and g is not None]
+        if pairs:
+            run_backward([o for o, _ in pairs], [g for _, g in pairs])
+        return (None, None, None, None, *(a.grad if isinstance(a, Tensor) else None for a in args))
+
+
+def checkpoint(function: Callable[..., Any], *args: Any, use_reentrant: bool | None = None, context_fn: Any = None,
+               determinism_check: str = "default", debug: bool = False, preserve_rng_state: bool = True,
+               **kwargs: Any) -> Any:
+    """``function(*args, **kwargs)`` that keeps its arguments instead of its intermediate results.
+
+    The backward pass runs it again, with the random numbers of the first time if `preserve_rng_state`. Tensors among the
+    positional arguments, and parameters the function uses, get their gradients. The other options are accepted.
+    """
+    if not is_grad_enabled():
+        return function(*args, **kwargs)
+    # So that the result is recorded even if only the function's own parameters want gradients.
+    anchor = ops.zeros((), requires_grad=True)
+    return _Again.apply(function, kwargs, preserve_rng_state, anchor, *args)
+
+
+def checkpoint_sequential(functions: Any, segments: int, input: Any, use_reentrant: bool | None = None,
+                          **kwargs: Any) -> Any:
+    """Runs a `Sequential`, or a list of functions, cut into `segments` of which all but the last are checkpointed."""
+    steps: Sequence[Any] = list(functions.children()) if hasattr(functions, "children") else list(functions)
+
+    def run(part: Sequence[Any]) -> Callable[[Any], Any]:
+        def forward(x: Any) -> Any:
+            for step in part:
+                x = step(x)
+            return x
+        return forward
+
+    size = len(steps) // segments
+    end = 0
+    for start in range(0, size * (segments - 1), size or 1):
+        end = start + size
+        input = checkpoint(run(steps[start:end]), input, use_reentrant=use_reentrant, **kwargs)
+    return run(steps[end:])(input)
