@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..expr import walk
-from .layouts import Axis
+from ..programs import price, size_of
+from .layouts import Axis, facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -284,9 +285,7 @@ class Frame:
         return known
 
 
-def price_of(program: Any, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...], roots: tuple[Expr, ...]) -> float:
+def price_of(program: Any, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> float:
     """Nanoseconds one thread takes, roughly."""
-    from ..programs import price, size_of
-    from .layouts import cost
     nbytes, _ = price(program, domain, strides)
-    return cost(nbytes, size_of(domain), [e.op for e in walk(roots) if e.args])
+    return facts(program).cost(nbytes, size_of(domain))

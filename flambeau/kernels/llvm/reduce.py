@@ -1,0 +1,347 @@
+"""Reductions as vector code.
+
+Two forms.  "along": vectors lie along the innermost reduced axis; a unit is one output element.  "across": vectors lie
+along a kept axis; a unit is a tile of it, whose accumulators stay in the first cache while the reduced lines stream past.
+
+Long reductions, and those with too few units to share out, are cut into chunks whose partial results go to the
+workspace; a second stage joins them.  Where the cuts are depends on the domain alone, so results do too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..programs import size_of
+from . import layouts, strips
+from .layouts import Axis, Plan
+from .strips import Frame, Walk, lanes_of, nodes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ...dtypes import dtype
+    from ..programs import Reduce
+    from .emit import Emitter
+    from .partials import Partials
+    from .strips import Unit
+
+NAMES = ("flambeau_reduce", "flambeau_join")
+TILE_BYTES = 8192  # of accumulators in the first cache
+LONGEST = 1 << 17  # elements that one unit sums along: more are cut into chunks
+CHUNK = 1 << 16
+MOST_LINES = 1 << 14  # lines that one unit sums across
+CHUNK_LINES = 1 << 13
+WANTED_UNITS = 16  # so many can be shared out evenly
+LEAST_ELEMENTS = 1 << 15  # a chunk for the sake of sharing out
+
+
+# ------------------------------------------------------------------------------------------------------------ planning
+class _Axes:
+    """The walk of a reduction: kept and reduced axes, each outermost first, with strides by operand."""
+
+    def __init__(self, program: Reduce, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> None:
+        outs, kept = len(program.posts), len(strides[0])
+        self.types = program.out_types + program.inputs
+        sizes = [d.itemsize for d in self.types]
+        self.coords = strips.coordinates(program.elems, len(domain))
+        used = {e.value for e in strips.walk(program.roots()) if e.op == "input"}
+        ins = [tuple(s) if k in used else (0,) * len(domain) for k, s in enumerate(strides[outs:])]
+        ordered = any(how.startswith("arg") for how in program.combine)
+        # the inputs decide the order: they are bigger
+        kept_axes = layouts.walk_axes(domain[:kept], [*(s[:kept] for s in ins), *strides[:outs]], sizes[outs:] + sizes[:outs],
+                                      [d for d in self.coords if d < kept])
+        self.kept = [Axis(a.size, a.strides[len(ins):] + a.strides[:len(ins)], a.source) for a in kept_axes]
+        reduced = layouts.walk_axes(domain[kept:], [s[kept:] for s in ins], sizes[outs:],
+                                    [d - kept for d in self.coords if d >= kept], reorder=not ordered)
+        self.reduced = [Axis(a.size, (0,) * outs + a.strides, None if a.source is None else a.source + kept) for a in reduced]
+        self.sizes, self.outs = sizes, outs
+
+    def across(self, lanes: int) -> bool:
+        """Whether vectors lie along a kept axis."""
+        if not self.kept:
+            return False
+        if not self.reduced:
+            return True
+        kept, reduced = self._score(self.kept[-1]), self._score(self.reduced[-1])
+        if kept != reduced:
+            few = size_of(tuple(a.size for a in self.reduced)) < 2 * lanes and self.kept[-1].size >= lanes
+            return kept > reduced or few
+        return self.kept[-1].size >= self.reduced[-1].size
+
+    def _score(self, a: Axis) -> int:
+        pairs = list(zip(a.strides, self.sizes, strict=True))[self.outs:]
+        return sum(1 if s == b else -1 if s else 0 for s, b in pairs)
+
+
+def plan(program: Reduce, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Plan:
+    """How `program` is launched over `domain`; the domain has elements."""
+    from .partials import flat_types
+    axes = _Axes(program, domain, strides)
+    lanes, operands = _lanes(program), len(axes.types)
+    across = axes.across(lanes)
+    accs = flat_types(program.elems, program.combine)
+    width = _tile(accs, lanes)
+    ns = strips.price_of(program, domain, strides)
+    count = size_of(tuple(a.size for a in axes.kept))
+    length = size_of(tuple(a.size for a in axes.reduced))
+    if across:
+        vector, line = axes.kept[-1], axes.reduced[-1] if axes.reduced else None
+        outer, width = axes.kept[:-1], min(width, _even(vector.size, width, lanes))
+    else:
+        vector, line = axes.reduced[-1] if axes.reduced else None, None
+        outer, width = axes.kept, 0
+    walk = Walk(operands, vector, line, outer, axes.reduced[:-1], width)
+    first = axes.reduced[0].size if axes.reduced else 1
+    reduced_coords = any(a.source is not None for a in axes.reduced)
+    chunk = first if reduced_coords else _chunk(across, walk.units(), first, length, count, ns)
+    form, parallel = "across" if across else "along", ns > layouts.PARALLEL_NS
+    passes = length // first // (1 if walk.middle == [] else axes.reduced[-1].size)
+    middle = bool(walk.middle)
+    if chunk == first:
+        key: tuple[Any, ...] = (form, walk.classes(axes.sizes), walk.places(axes.coords), len(domain), middle, None)
+        total = walk.units()
+        return Plan(key, NAMES[:1], [(NAMES[0], total, layouts.chunk_of(total, ns))],
+                    walk.block(first, first, passes), parallel=parallel)
+    chunks = -(-first // chunk)
+    at, starts = 0, []
+    for d in accs:
+        starts.append(at)
+        at += -(-count * chunks * d.itemsize // 64) * 64
+    # the partial results are operands too: in the order of the kept axes, chunk by chunk
+    step = [d.itemsize for d in accs]
+    kept: list[Axis] = []
+    for a in reversed(axes.kept):
+        kept.insert(0, Axis(a.size, (*a.strides, *step), a.source))
+        step = [s * a.size for s in step]
+    none = (0,) * len(accs)
+    reduced = [Axis(a.size, (*a.strides, *none), a.source) for a in axes.reduced]
+    cut = Axis(chunks, (*(chunk * s for s in axes.reduced[0].strides), *step), None)
+    sizes = axes.sizes + [d.itemsize for d in accs]
+    if across:
+        first_walk = Walk(len(sizes), kept[-1], reduced[-1] if reduced else None, [cut, *kept[:-1]], reduced[:-1], width)
+    else:
+        first_walk = Walk(len(sizes), reduced[-1], None, [cut, *kept], reduced[:-1])
+    vector = kept[-1] if kept else None
+    join = Walk(len(sizes), vector, Axis(chunks, ((0,) * operands + tuple(step)), None), kept[:-1], (),
+                _even(vector.size, _tile(accs, lanes), lanes) if vector else 0)
+    key = (form, first_walk.classes(sizes), first_walk.places(axes.coords), len(domain), middle, join.classes(sizes))
+    total, joins = first_walk.units(), join.units()
+    return Plan(key, NAMES, [(NAMES[0], total, layouts.chunk_of(total, ns)),
+                             (NAMES[1], joins, layouts.chunk_of(joins, count * chunks * 0.5))],
+                [*starts, *first_walk.block(chunk, first, passes), *join.block(chunks, chunks)], max(at, 1), parallel)
+
+
+def _tile(accs: Sequence[dtype], lanes: int) -> int:
+    """How many elements of the vector axis a tile has at most."""
+    return max(TILE_BYTES // sum(d.itemsize for d in accs) // lanes, 1) * lanes
+
+
+def _even(size: int, width: int, lanes: int) -> int:
+    """A tile's width of at most `width` that cuts `size` evenly."""
+    tiles = -(-size // width)
+    return -(-(-(-size // tiles)) // lanes) * lanes
+
+
+def _chunk(across: bool, units: int, first: int, length: int, count: int, ns: float) -> int:
+    """How many elements of the outermost reduced axis a chunk has."""
+    longest, size = (MOST_LINES, CHUNK_LINES) if across else (LONGEST, CHUNK)
+    chunks = -(-length // size) if length >= longest else 1
+    if ns > layouts.PARALLEL_NS and units < WANTED_UNITS:
+        chunks = max(chunks, min(-(-WANTED_UNITS // units), count * length // (units * LEAST_ELEMENTS)))
+    return -(-first // max(1, min(chunks, first)))
+
+
+def _lanes(program: Reduce) -> int:
+    lanes = lanes_of(program.elems)
+    return min(lanes, 16) if any(how.startswith("arg") for how in program.combine) else lanes
+
+
+# ------------------------------------------------------------------------------------------------------------- writing
+def write(program: Reduce, key: tuple[Any, ...]) -> str:
+    """The IR text of the kernels for a plan's key."""
+    from .emit import Emitter, Module
+    from .partials import flat_types
+    module = Module()
+    accs = flat_types(program.elems, program.combine)
+    for stage, name in enumerate(NAMES[:1 if key[5] is None else 2]):
+        em = Emitter(module, f"void @{name}(i64 %begin, i64 %end, ptr %args, ptr %block)")
+        _Kernel(em, program, key, accs, stage).write()
+        em.line("ret void")
+        em.finish()
+    return module.text()
+
+
+class _Kernel:
+    def __init__(self, em: Emitter, program: Reduce, key: tuple[Any, ...], accs: Sequence[dtype], stage: int) -> None:
+        from .partials import Partials
+        form, classes, places, rank, middle, joins = key
+        self.em, self.program, self.accs = em, program, accs
+        self.join, self.cut = stage == 1, stage == 0 and joins is not None
+        types = program.out_types + program.inputs
+        self.operands, pointers = len(types), [em.pointer("%args", k) for k in range(len(types))]
+        block, numbers = "%block", len(types)
+        if joins is not None:
+            work = em.pointer("%args", len(types))
+            pointers += [em.at(work, em.word("%block", k)) for k in range(len(accs))]
+            types, numbers = types + tuple(accs), numbers + 1
+            block = em.at("%block", str(8 * len(accs)))
+        if self.join:
+            block, form, classes, middle = em.at(block, em.word(block, 0)), "across", joins, False
+        self.across, self.classes, self.middle = form == "across", classes, middle
+        self.lanes = _lanes(program)
+        self.frame = Frame(em, types, pointers, classes, places, len(program.posts), numbers, rank, block)
+        self.partials: Partials = Partials(em, program.elems, program.combine)
+        self.frame.read_numbers(program.roots(), self.lanes)
+        self.ordered = any(how.startswith("arg") for how in program.combine)
+        self.odometer = self.frame.middle() if middle else None
+        small = nodes_of(program.elems) <= 8 and len(accs) == 1
+        self.group = 2 if self.ordered else 8 if small or self.join else 4
+        self.unroll = 2 if self.ordered or nodes_of(program.elems) > 16 or len(accs) > 2 else 4
+        self.buffers: list[str] = []
+        if self.across:
+            from .emit import base_memory
+            width = _tile(accs, self.lanes)
+            self.buffers = [em.op(f"alloca [{width} x {base_memory(d)}], align 64", "a") for d in accs]
+
+    def write(self) -> None:
+        em, frame = self.em, self.frame
+        split, split_size, passes = frame.word("split"), frame.word("split_size"), frame.word("passes")
+        inner = frame.word("line" if self.across else "vector")
+        with frame.units() as unit:
+            start, length = "0", split_size
+            if self.cut:
+                assert unit.odometer is not None
+                last = em.sub(frame.word("outer"), "1")
+                start = em.mul(em.word(em.at(unit.odometer.counter, em.mul(last, "8")), 0), split)
+                length = em.smaller(split, em.sub(split_size, start))
+            if self.odometer is None:
+                unit_passes, end, place = "1", length, start
+            else:
+                unit_passes, end = em.mul(length, passes), inner
+                place = em.mul(em.mul(start, passes), inner)
+                self.odometer.set("0")
+            (self._across if self.across else self._along)(unit, unit_passes, end, inner, place)
+
+    # vectors along the reduced axis -------------------------------------------------------------------------------------
+    def _along(self, unit: Unit, passes: str, end: str, inner: str, place: str) -> None:
+        em, partials = self.em, self.partials
+        types = partials.types(self.lanes)
+        start = list(zip(types * self.unroll, partials.start(self.lanes) * self.unroll, strict=True))
+        block = self.lanes * self.unroll
+        main = em.op(f"and i64 {end}, {-block}")
+        n = len(types)
+
+        def span(at: list[str], place: str, places: dict[int, str], carried: list[str]) -> list[str]:
+            with em.loop("0", main, str(block), list(zip(types * self.unroll, carried, strict=True))) as loop:
+                new: list[str] = []
+                for u in range(self.unroll):
+                    i = em.add(loop.i, str(u * self.lanes))
+                    values = self._elements(at, i, places, None)
+                    new += partials.take(loop.vars[u * n:u * n + n], values, self._ramp(place, i), self.lanes)
+                loop.next = new
+            groups = loop.vars
+            with em.loop(main, end, str(self.lanes), list(zip(types, groups[:n], strict=True))) as tail:
+                mask = em.first_lanes(em.sub(end, tail.i), self.lanes)
+                values = partials.masked(self._elements(at, tail.i, places, mask), self.lanes, mask)
+                tail.next = partials.take(tail.vars, values, self._ramp(place, tail.i), self.lanes)
+            return tail.vars + groups[n:]
+
+        if self.odometer is None:
+            groups = span(unit.at, place, unit.places, [v for _, v in start])
+        else:
+            with em.loop("0", passes, carried=start) as loop:
+                at, places = self._in_middle(unit)
+                loop.next = span(at, em.add(place, em.mul(loop.i, inner)), places, loop.vars)
+                self.odometer.advance()
+            groups = loop.vars
+        total = partials.across(partials.tree([groups[u * n:u * n + n] for u in range(self.unroll)], self.lanes), self.lanes)
+        self._finish(unit, "0", total, 1, None)
+
+    def _ramp(self, place: str, i: str) -> str:
+        return self.em.ramp(self.em.add(place, i), self.lanes) if self.ordered else "0"
+
+    def _in_middle(self, unit: Unit) -> tuple[list[str], dict[int, str]]:
+        em = self.em
+        assert self.odometer is not None
+        at = [em.at(p, self.odometer.offset(k)) for k, p in enumerate(unit.at)]
+        return at, unit.places | {d: self.odometer.digit(k) for d, kind, k in self.frame.places if kind == "middle"}
+
+    def _elements(self, at: list[str], i: str, places: dict[int, str], mask: str | None) -> list[str]:
+        from .lower import lower
+        frame = self.frame
+        if self.join:
+            return [frame.load(self.operands + k, at, i, self.lanes, mask) for k in range(len(self.accs))]
+        return lower(self.em, self.program.elems, self.lanes,
+                     lambda e, args: frame.leaf(e, args, at, i, places, self.lanes, mask))
+
+    def _finish(self, unit: Unit, i: str, values: list[str], lanes: int, mask: str | None) -> None:
+        """Stores what became of place `i` of the vector axis: partial results, or the outputs."""
+        from .lower import lower
+        frame = self.frame
+        if self.cut:
+            for k, v in enumerate(values):
+                frame.store(self.operands + k, v, unit.at, i, lanes, mask)
+            return
+        values = self.partials.finish(values, lanes)
+        posts = lower(self.em, self.program.posts, lanes,
+                      lambda e, args: frame.leaf(e, args, unit.at, i, unit.places, lanes, mask, values))
+        for k, v in enumerate(posts):
+            frame.store(k, v, unit.at, i, lanes, mask)
+
+    # vectors along a kept axis ------------------------------------------------------------------------------------------
+    def _across(self, unit: Unit, passes: str, end: str, inner: str, place: str) -> None:
+        em, partials, lanes = self.em, self.partials, self.lanes
+
+        def fill(i: str, cell: list[str], mask: str | None) -> None:
+            for d, v, c in zip(self.accs, partials.start(lanes), cell, strict=True):
+                em.store(d, lanes, v, c)
+
+        def read(cell: list[str]) -> list[str]:
+            return [em.load(d, lanes, c) for d, c in zip(self.accs, cell, strict=True)]
+
+        def lines(at: list[str], places: dict[int, str], place: str) -> None:
+            grouped = em.op(f"and i64 {end}, {-self.group}")
+            for begin, stop, count in (("0", grouped, self.group), (grouped, end, 1)):
+                with em.loop(begin, stop, str(count)) as loop:
+                    rows = []
+                    for g in range(count):
+                        r = em.add(loop.i, str(g))
+                        here = [em.at(p, em.mul(r, s)) for p, s in zip(at, self.frame.line_steps, strict=True)]
+                        coords = places | {d: r for d, kind, _ in self.frame.places if kind == "line"}
+                        rows.append((here, coords, em.broadcast(em.add(place, r), "i64", lanes) if self.ordered else "0"))
+
+                    def add(i: str, cell: list[str], mask: str | None, rows: list[Any] = rows) -> None:
+                        values = [self._elements(here, i, coords, mask) for here, coords, _ in rows]
+                        accs = read(cell)
+                        if self.join:
+                            for v in values:
+                                accs = partials.join(accs, v, lanes)
+                        elif self.ordered:
+                            for (_, _, spot), v in zip(rows, values, strict=True):
+                                accs = partials.take(accs, v, spot, lanes)
+                        else:
+                            accs = partials.join(accs, partials.tree(values, lanes), lanes)
+                        for d, v, c in zip(self.accs, accs, cell, strict=True):
+                            em.store(d, lanes, v, c)
+                    self._tile_loop(unit, add)
+
+        self._tile_loop(unit, fill)
+        if self.odometer is None:
+            lines(unit.at, unit.places, place)
+        else:
+            with em.loop("0", passes) as loop:
+                at, places = self._in_middle(unit)
+                lines(at, places, em.add(place, em.mul(loop.i, inner)))
+                self.odometer.advance()
+        self._tile_loop(unit, lambda i, cell, mask: self._finish(unit, i, read(cell), lanes, mask))
+
+    def _tile_loop(self, unit: Unit, body: Callable[[str, list[str], str | None], None]) -> None:
+        """`body(place, cells of the buffers, mask)` for every vector of the tile."""
+        em, lanes = self.em, self.lanes
+        whole = em.add(unit.begin, em.op(f"and i64 {em.sub(unit.end, unit.begin)}, {-lanes}"))
+        for begin, stop, masked in ((unit.begin, whole, False), (whole, unit.end, True)):
+            with em.loop(begin, stop, str(lanes)) as loop:
+                mask = em.first_lanes(em.sub(stop, loop.i), lanes) if masked else None
+                spot = em.sub(loop.i, unit.begin)
+                cell = [em.at(b, em.mul(spot, str(d.itemsize))) for b, d in zip(self.buffers, self.accs, strict=True)]
+                body(loop.i, cell, mask)
