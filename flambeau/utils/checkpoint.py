@@ -65,7 +65,7 @@ def checkpoint(function: Callable[..., Any], *args: Any, use_reentrant: bool | N
                **kwargs: Any) -> Any:
     """``function(*args, **kwargs)`` that keeps its arguments instead of its intermediate results.
 
-    The backward pass runs it again, with the random numbers of the first time if `preserve_rng_state`. Tensors among the
+    The backward pass runs it again, with the first time's random numbers if `preserve_rng_state`. Tensors among the
     positional arguments, and parameters the function uses, get their gradients. The other options are accepted.
     """
     if not is_grad_enabled():

@@ -1,0 +1,108 @@
+"""Recurrent layers against their equations in NumPy, and their shapes and errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import flambeau
+from flambeau import nn
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((5, 2, 3))
+
+
+def _sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def _weights(net, suffix="_l0"):
+    return [getattr(net, n + suffix).detach().numpy() for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+
+
+def _lstm(x, weights, h, c):
+    w_ih, w_hh, b_ih, b_hh = weights
+    out = []
+    for step in x:
+        i, f, g, o = np.split(step @ w_ih.T + b_ih + h @ w_hh.T + b_hh, 4, -1)
+        c = _sigmoid(f) * c + _sigmoid(i) * np.tanh(g)
+        h = _sigmoid(o) * np.tanh(c)
+        out.append(h)
+    return np.stack(out), h, c
+
+
+def test_lstm():
+    net = nn.LSTM(3, 4).double()
+    h, c = RNG.standard_normal((1, 2, 4)), RNG.standard_normal((1, 2, 4))
+    out, (hn, cn) = net(flambeau.from_numpy(X), (flambeau.from_numpy(h), flambeau.from_numpy(c)))
+    expected = _lstm(X, _weights(net), h[0], c[0])
+    for mine, theirs in zip((out, hn[0], cn[0]), expected):
+        np.testing.assert_allclose(mine.detach().numpy(), theirs, rtol=1e-10)
+
+
+def test_gru_and_its_cell():
+    net, cell = nn.GRU(3, 4).double(), nn.GRUCell(3, 4).double()
+    w_ih, w_hh, b_ih, b_hh = weights = _weights(net)
+    for p, w in zip((cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh), weights):
+        p.data = flambeau.from_numpy(w.copy())
+    h = np.zeros((2, 4))
+    for step in X:
+        x_r, x_z, x_n = np.split(step @ w_ih.T + b_ih, 3, -1)
+        h_r, h_z, h_n = np.split(h @ w_hh.T + b_hh, 3, -1)
+        z, n = _sigmoid(x_z + h_z), np.tanh(x_n + _sigmoid(x_r + h_r) * h_n)
+        h = (1 - z) * n + z * h
+    out, last = net(flambeau.from_numpy(X))
+    np.testing.assert_allclose(last[0].detach().numpy(), h, rtol=1e-10)
+    state = None
+    for step in X:
+        state = cell(flambeau.from_numpy(step.copy()), state)
+    np.testing.assert_allclose(state.detach().numpy(), h, rtol=1e-10)
+    assert out.shape == (5, 2, 4)
+
+
+def test_the_reverse_direction_reads_backwards():
+    net = nn.LSTM(3, 4, bidirectional=True).double()
+    out, _ = net(flambeau.from_numpy(X))
+    zero = np.zeros((2, 4))
+    back, _, _ = _lstm(X[::-1], _weights(net, "_l0_reverse"), zero, zero)
+    np.testing.assert_allclose(out.detach().numpy()[:, :, 4:], back[::-1], rtol=1e-10)
+
+
+@pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU])
+def test_packed_sequences_end_where_they_end(kind):
+    net = kind(3, 4, num_layers=2, bidirectional=True).double()
+    lengths = [5, 2]
+    packed = nn.utils.rnn.pack_padded_sequence(flambeau.from_numpy(X), lengths)
+    out, last = net(packed)
+    padded, _ = nn.utils.rnn.pad_packed_sequence(out)
+    for i, n in enumerate(lengths):
+        alone, end = net(flambeau.from_numpy(X[:n, i:i + 1].copy()))
+        np.testing.assert_allclose(padded.detach().numpy()[:n, i], alone.detach().numpy()[:, 0], rtol=1e-10)
+        one, other = (last[0], end[0]) if kind is nn.LSTM else (last, end)
+        np.testing.assert_allclose(one.detach().numpy()[:, i], other.detach().numpy()[:, 0], rtol=1e-10)
+
+
+def test_shapes():
+    assert nn.RNN(3, 4, batch_first=True)(flambeau.zeros(2, 5, 3))[0].shape == (2, 5, 4)
+    out, h = nn.GRU(3, 4)(flambeau.zeros(5, 3))
+    assert out.shape == (5, 4) and h.shape == (1, 4)
+    out, (h, c) = nn.LSTM(3, 4, proj_size=2)(flambeau.zeros(5, 2, 3))
+    assert out.shape == (5, 2, 2) and h.shape == (1, 2, 2) and c.shape == (1, 2, 4)
+
+
+def test_errors():
+    net = nn.LSTM(3, 4)
+    with pytest.raises(RuntimeError, match=r"input.size\(-1\) must be equal to input_size. Expected 3, got 5"):
+        net(flambeau.zeros(2, 1, 5))
+    with pytest.raises(RuntimeError, match=r"Expected hidden\[0\] size \(1, 1, 4\), got \[1, 2, 4\]"):
+        net(flambeau.zeros(2, 1, 3), (flambeau.zeros(1, 2, 4), flambeau.zeros(1, 1, 4)))
+    with pytest.raises(ValueError, match="Expected input to be 2D or 3D, got 1D instead"):
+        net(flambeau.zeros(3))
+    with pytest.raises(ValueError, match="RNN input dtype"):
+        net(flambeau.zeros(2, 1, 3, dtype=flambeau.float64))
+    with pytest.raises(ValueError, match="hidden_size must be greater than zero"):
+        nn.LSTM(3, 0)
+    with pytest.raises(ValueError, match="Unknown nonlinearity 'sin'"):
+        nn.RNN(3, 4, nonlinearity="sin")
+    with pytest.warns(UserWarning, match="dropout option adds dropout after all but last recurrent layer"):
+        nn.GRU(3, 4, dropout=0.5)
