@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def block(dev: device, nbytes: int) -> tuple[int, Any]:
-    """The address of `nbytes` uninitialised bytes on a concrete device, and `free`: ``free.append(address)`` gives it back.
+    """The address of `nbytes` uninitialised bytes on a concrete device, and what takes it back by ``append(address)``.
 
     On a GPU the block belongs to this thread's current stream: given back, it is reused at once by later work of that
     stream.  Raises RuntimeError (on a GPU its subclass `OutOfMemoryError`) when there is no room.

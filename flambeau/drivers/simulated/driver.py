@@ -240,7 +240,7 @@ class SimulatedDriver(Driver):
                                    "until the process (or its simulate() block) ends") from error
         d.error = None
         raise AcceleratorError(f"CUDA error on GPU {d.index}: launch '{name}' failed with {type(error).__name__}: "
-                               f"{error}. It ran after its call had returned; work queued behind it was dropped") from error
+                               f"{error}. It ran after its call had returned; work behind it was dropped") from error
 
     # -------------------------------------------------------------------------------------------------------- events
     def event_create(self, timing: bool = False) -> _Event:
