@@ -239,6 +239,33 @@ class InstanceNorm3d(_InstanceNorm):
     dims = 3
 
 
+class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d):
+    """An `InstanceNorm1d` that learns `num_features` from its first input."""
+
+    becomes = InstanceNorm1d
+
+    def _channel_dim(self, input: Any) -> int:
+        return int(input.dim()) - 2
+
+
+class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d):
+    """An `InstanceNorm2d` that learns `num_features` from its first input."""
+
+    becomes = InstanceNorm2d
+
+    def _channel_dim(self, input: Any) -> int:
+        return int(input.dim()) - 3
+
+
+class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d):
+    """An `InstanceNorm3d` that learns `num_features` from its first input."""
+
+    becomes = InstanceNorm3d
+
+    def _channel_dim(self, input: Any) -> int:
+        return int(input.dim()) - 4
+
+
 class LayerNorm(Module):
     """Normalises over the trailing dimensions `normalized_shape`, then scales and shifts element by element."""
 

@@ -10,8 +10,7 @@ from flambeau import nn
 
 def test_embedding():
     table = nn.Embedding(5, 2, padding_idx=-2)
-    assert table.padding_idx == 3 and table.weight[3].tolist() == [0.0,
-                                                                   0.0]
+    assert table.padding_idx == 3 and table.weight[3].tolist() == [0.0, 0.0]
     assert repr(table) == "Embedding(5, 2, padding_idx=3)"
     where = flambeau.tensor([[1, 3], [4, 1]])
     out = table(where)
