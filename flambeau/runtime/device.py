@@ -37,7 +37,8 @@ class device:
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError(f"attribute {name!r} of 'torch.device' objects is not writable")
 
-    __delattr__ = __setattr__  # type: ignore[assignment]
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"attribute {name!r} of 'torch.device' objects is not writable")
 
     def __repr__(self) -> str:
         return f"device(type='{self.type}'" + (")" if self.index is None else f", index={self.index})")
