@@ -53,7 +53,8 @@ def test_the_current_device(gpus: None) -> None:
 
 
 @pytest.mark.parametrize(("use", "error"), [
-    (lambda: cuda.set_device(3), RuntimeError), (lambda: cuda.set_device("cpu"), ValueError), (lambda: cuda.set_device("cuda"), ValueError),
+    (lambda: cuda.set_device(3), RuntimeError), (lambda: cuda.set_device("cpu"), ValueError),
+    (lambda: cuda.set_device("cuda"), ValueError),
     (lambda: cuda.get_device_name("cpu"), ValueError), (lambda: cuda.get_device_name(7), RuntimeError),
     (lambda: cuda.synchronize("cuda:9"), RuntimeError), (lambda: cuda.device("tpu"), RuntimeError),
     (lambda: torch.ones(1, device="cuda:3"), RuntimeError),

@@ -16,8 +16,10 @@ from flambeau.runtime import cpu_memory as memory
 
 def test_classes_fit_tightly() -> None:
     sizes = [c.size for c in memory._small]
-    assert sizes == sorted(set(sizes)) and sizes[0] == 64 and sizes[-1] == memory.SMALL and all(s % 64 == 0 for s in sizes)
-    for n in (*range(20000), *range(memory.SMALL - 3000, memory.SMALL + 1), *(2 ** k + d for k in range(20) for d in (-1, 0, 1))):
+    assert sizes == sorted(set(sizes)) and sizes[0] == 64 and sizes[-1] == memory.SMALL
+    assert all(s % 64 == 0 for s in sizes)
+    for n in (*range(20000), *range(memory.SMALL - 3000, memory.SMALL + 1),
+              *(2 ** k + d for k in range(20) for d in (-1, 0, 1))):
         if n > memory.SMALL:
             continue
         got = memory.size_class(n).size

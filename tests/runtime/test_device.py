@@ -16,7 +16,8 @@ D = torch.device
 
 
 @pytest.mark.parametrize(("args", "text"), [
-    (("cpu",), "device(type='cpu')"), (("cpu:0",), "device(type='cpu', index=0)"), (("cpu", 0), "device(type='cpu', index=0)"),
+    (("cpu",), "device(type='cpu')"), (("cpu:0",), "device(type='cpu', index=0)"),
+    (("cpu", 0), "device(type='cpu', index=0)"),
     (("cuda",), "device(type='cuda')"), (("cuda", None), "device(type='cuda')"),
     (("cuda:1",), "device(type='cuda', index=1)"), (("cuda", 1), "device(type='cuda', index=1)"),
     ((1,), "device(type='cuda', index=1)"), ((D("cuda:1"),), "device(type='cuda', index=1)"),
@@ -40,7 +41,8 @@ def test_equality_is_identity() -> None:
     assert D("cpu") != D("cpu:0") and D("cpu") != "cpu"
 
 
-@pytest.mark.parametrize("text", ["", "foo", "CUDA", "cuda:", "cuda:-1", "cuda:01", "cuda:1 ", " cuda", "cpu:x", "cuda:1:2",
+@pytest.mark.parametrize("text", ["", "foo", "CUDA", "cuda:", "cuda:-1", "cuda:01", "cuda:1 ", " cuda", "cpu:x",
+                                  "cuda:1:2",
                                   "gpu:0", "cuda:\u0663"])
 def test_bad_strings_name_the_accepted_forms(text: str) -> None:
     with pytest.raises(RuntimeError, match=r"'cpu', 'cuda' or 'cuda:<index>'"):
@@ -72,7 +74,8 @@ def test_resolve() -> None:
         assert resolve("cuda") is D("cuda:0") and resolve(1) is D("cuda:1")
         with torch.cuda.device(1):
             assert resolve("cuda") is D("cuda:1")
-        with pytest.raises(RuntimeError, match="cuda:2 is not there.*cuda:0 to cuda:1.*simulated NVIDIA H200.*simulate"):
+        with pytest.raises(RuntimeError,
+                           match="cuda:2 is not there.*cuda:0 to cuda:1.*simulated NVIDIA H200.*simulate"):
             resolve("cuda:2")
 
 
@@ -99,5 +102,6 @@ def test_using_a_gpu_where_there_is_none_says_what_to_do() -> None:
     with torch.simulate(gpus=0):
         assert not torch.cuda.is_available() and torch.cuda.device_count() == 0
         for use in (lambda: torch.ones(2, device="cuda"), lambda: torch.ones(2).cuda(), torch.cuda.current_device):
-            with pytest.raises(RuntimeError, match=r"no CUDA GPU.*devices here are: cpu.*flambeau.simulate.*FLAMBEAU_SIM_GPUS"):
+            with pytest.raises(RuntimeError,
+                               match=r"no CUDA GPU.*devices here are: cpu.*flambeau.simulate.*FLAMBEAU_SIM_GPUS"):
                 use()

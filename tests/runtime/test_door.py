@@ -128,7 +128,8 @@ def test_simulations_nest_and_put_back() -> None:
 
 
 def test_arguments_of_simulate() -> None:
-    for wrong in ({"gpus": -1}, {"gpus": "two"}, {"model": "V9"}, {"queue": "slow"}, {"memory": 5}, {"memory": "lots"}, {"memory": "1 KiB"},
+    for wrong in ({"gpus": -1}, {"gpus": "two"}, {"model": "V9"}, {"queue": "slow"}, {"memory": 5},
+                  {"memory": "lots"}, {"memory": "1 KiB"},
                   {"gpus": 2, "model": ["T4"]}):
         with pytest.raises(ValueError):
             torch.simulate(**wrong)
@@ -175,6 +176,7 @@ if pid == 0:
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 assert (y + x).tolist() == [3.0] * 3
 """
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", script], env={"FLAMBEAU_SIM_GPUS": "2", "PATH": "/usr/bin:/bin"},
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", script], env={"FLAMBEAU_SIM_GPUS": "2",
+                                                                               "PATH": "/usr/bin:/bin"},
                           capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
