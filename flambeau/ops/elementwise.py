@@ -234,7 +234,12 @@ class Pointwise:
         made = self.program(operands, numbers, consts, common, None)[0].out_types[0]
         if not dtypes.can_cast(made, t.m.dtype):
             raise RuntimeError(f"result type {_type_name(made)} can't be cast to the desired output type {_type_name(t.m.dtype)}")
-        before = alias(t, t.m, t.p)
+        if recording and self._saves(t, operands, consts):
+            # the gradient needs what is about to be overwritten
+            from .copies import dense_of
+            before = dense_of(t)
+        else:
+            before = alias(t, t.m, t.p)
         before.n = t.n
         versions = t.s.v
         self.write((t,), operands, numbers, consts)
@@ -246,6 +251,12 @@ class Pointwise:
         return t
 
     # ------------------------------------------------------------------------------------------------------ recording
+    def _saves(self, t: Tensor, operands: tuple[Any, ...], consts: tuple[Any, ...]) -> bool:
+        """Whether the gradient of these operands is computed from the values of `t`."""
+        needs = tuple([isinstance(x, Tensor) and x.n is not None for x in operands])
+        info = self._info(needs, tuple([x.m if isinstance(x, Tensor) else None for x in operands]), consts)
+        return any(operands[i] is t for i in info.tape.saved)
+
     def _record(self, operands: tuple[Any, ...], numbers: tuple[Any, ...], consts: tuple[Any, ...], outs: list[Tensor],
                 version: int | None = None) -> None:
         needs = tuple([isinstance(x, Tensor) and x.n is not None for x in operands])
