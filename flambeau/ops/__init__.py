@@ -13,6 +13,7 @@ from . import (  # noqa: F401 (each import registers its family)
     copies,
     creation,
     legacy,
+    placement,
     pointwise,
     random,
     table,
