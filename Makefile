@@ -3,7 +3,7 @@
 #
 #   make demo     train a small network on handwritten digits and show what it learnt
 #   make test     the whole test suite (no PyTorch needed)
-#   make check    ruff, mypy and the order of the layers
+#   make check    ruff, mypy, the order of the layers, the stubs of generated names
 #   make parity   the same operations by PyTorch, compared (skipped where PyTorch cannot be had)
 #   make bench    how fast, against PyTorch in the same run
 #   make fix      let ruff mend what it can
@@ -54,10 +54,14 @@ demo: .venv/.package
 test: .venv/.dev
 	$(BIN)/python -m pytest -q -n $(JOBS) --ignore=tests/parity $(PYTEST)
 
+# All of it runs, even after a failure.
 check: .venv/.dev
-	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/python tools/import_order.py
+	@failed=; \
+	echo 'ruff check'; $(BIN)/ruff check --output-format concise . || failed="$$failed ruff"; \
+	echo 'mypy'; $(BIN)/mypy || failed="$$failed mypy"; \
+	$(BIN)/python tools/import_order.py || failed="$$failed import-order"; \
+	$(BIN)/python tools/stubs.py --check || failed="$$failed stubs"; \
+	test -z "$$failed" || { echo "check: failed:$$failed"; exit 1; }
 
 parity: .venv-parity/.made
 	@if [ "$$(cat .venv-parity/.made)" = yes ]; then \

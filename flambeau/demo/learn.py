@@ -37,7 +37,8 @@ class DigitsNet(nn.Module):
         self.classify = nn.Sequential(nn.Flatten(), nn.Dropout(0.25), nn.Linear(64 * 2 * 2, 10))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return self.classify(self.features(images))
+        scores: torch.Tensor = self.classify(self.features(images))
+        return scores
 
 
 class Learner:
@@ -86,14 +87,15 @@ class Learner:
             total += loss  # on the device: reading each loss would wait for each step
             if after_step is not None:
                 after_step()
-        return total.item() / self.batches
+        return float(total.item()) / self.batches
 
     def predict(self, images: torch.Tensor) -> torch.Tensor:
         """The digit that the network sees in each image: int64 (N,), on the CPU."""
         self.net.eval()
         with torch.no_grad():
-            return self.net(images.to(self.images.device)).argmax(dim=1).cpu()
+            scores: torch.Tensor = self.net(images.to(self.images.device))
+            return scores.argmax(dim=1).cpu()
 
     def accuracy(self, images: torch.Tensor, labels: torch.Tensor) -> float:
         """The share of images whose digit is seen rightly."""
-        return (self.predict(images) == labels).float().mean().item()
+        return float((self.predict(images) == labels).float().mean().item())
