@@ -43,6 +43,7 @@ def _lazy(module: str, names: str) -> None:
 _lazy("io", "save load")
 _lazy("runtime.provenance", "provenance")
 _lazy("simulated", "simulate")
+_lazy("errors", "AcceleratorError OutOfMemoryError")
 _lazy("ops.user", "pointwise")
 _lazy("ops.memory_format", "memory_format contiguous_format channels_last channels_last_3d preserve_format strided layout")
 _lazy("ops.legacy", """FloatTensor DoubleTensor HalfTensor BFloat16Tensor ByteTensor CharTensor ShortTensor IntTensor LongTensor
