@@ -59,20 +59,27 @@ class Bin:
 class _Meter:
     """One statistic: now, its peak, and all that was ever added and taken away."""
 
-    __slots__ = ("current", "peak", "allocated", "freed")
+    __slots__ = ("current", "peak", "freed", "before")
 
     def __init__(self) -> None:
-        self.current = self.peak = self.allocated = self.freed = 0
+        self.current = self.peak = self.freed = 0
+        self.before = 0  # what was there when the totals began
+
+    @property
+    def allocated(self) -> int:
+        return self.current + self.freed - self.before
 
     def add(self, n: int) -> None:
-        self.current += n
-        self.allocated += n
-        if self.current > self.peak:
-            self.peak = self.current
+        self.current = now = self.current + n
+        if now > self.peak:
+            self.peak = now
 
     def take(self, n: int) -> None:
         self.current -= n
         self.freed += n
+
+    def restart(self) -> None:
+        self.freed, self.before = 0, self.current
 
 
 METERS = ("allocation", "allocated_bytes", "segment", "reserved_bytes")
@@ -91,6 +98,7 @@ class Pool:
         self.used_by: dict[int, list[Any]] = {}  # living block -> other streams that use it
         self.pending: deque[tuple[list[Any], Bin, int]] = deque()  # (events, bin, address): back, still in use
         self.meters = {name: _Meter() for name in METERS}
+        self._bytes, self._blocks = self.meters["allocated_bytes"], self.meters["allocation"]
         self.retries = self.ooms = 0
         self.limit: int | None = None
 
@@ -98,7 +106,8 @@ class Pool:
     def take(self, stream: Any, nbytes: int) -> tuple[int, Bin]:
         """A block for `nbytes` on `stream`, and its bin.  Raises OutOfMemoryError when nothing helps."""
         with self.lock:
-            self._settle()
+            if self.inbox or self.pending:
+                self._settle()
             bins = self.bins.get(stream)
             if bins is None:
                 bins = self.bins[stream] = {}
@@ -106,8 +115,8 @@ class Pool:
             if b is None:
                 b = self._bin(bins, stream, nbytes)
             address = b.free.pop() if b.free else self._grow(b, nbytes)
-            self.meters["allocated_bytes"].add(b.counted)
-            self.meters["allocation"].add(1)
+            self._bytes.add(b.counted)
+            self._blocks.add(1)
             return address, b
 
     def _bin(self, bins: dict[int, Bin], stream: Any, nbytes: int) -> Bin:
@@ -123,9 +132,9 @@ class Pool:
         inbox = self.inbox
         while inbox:
             b, address = inbox.popleft()
-            self.meters["allocated_bytes"].take(b.counted)
-            self.meters["allocation"].take(1)
-            streams = self.used_by.pop(address, None)
+            self._bytes.take(b.counted)
+            self._blocks.take(1)
+            streams = self.used_by.pop(address, None) if self.used_by else None
             if streams is None:
                 b.free.append(address)
             else:
@@ -277,7 +286,7 @@ class Pool:
             self._settle()
             self.retries = self.ooms = 0
             for m in self.meters.values():
-                m.allocated = m.freed = 0
+                m.restart()
 
     def stats(self) -> dict[str, int]:
         """PyTorch's names: "allocated_bytes.all.current" and the like."""

@@ -26,13 +26,15 @@ if TYPE_CHECKING:
     from .device import device
     from .streams import Stream
 
+_MOST_STREAMS = 32
 _STAGED = 64 << 10  # pageable copies up to this size are buffered, so that an asynchronous one need not wait
 
 
 class Gpu:
     """One visible GPU: its `index` here, its `physical` number in the driver, its `pool` and its default stream."""
 
-    __slots__ = ("driver", "index", "physical", "device", "properties", "pool", "default", "default_handle")
+    __slots__ = ("driver", "index", "physical", "device", "properties", "pool", "default", "default_handle", "_streams",
+                 "_made")
 
     def __init__(self, driver: Driver, index: int, physical: int) -> None:
         from .streams import Stream
@@ -42,6 +44,20 @@ class Gpu:
         self.pool = Pool(driver, physical, index, self.properties.name + (", simulated" if driver.simulated else ""))
         self.default_handle = driver.stream_create(physical)
         self.default: Stream = Stream._of(self, self.default_handle, 0, 0)
+        self._streams: dict[int, list[tuple[Any, int]]] = {}
+        self._made = 0
+
+    def stream(self, priority: int) -> tuple[Any, int]:
+        """A stream's handle and number.  There are 32 of a priority, given in turns: as in PyTorch, so that a program
+        that makes one in each step does not pile up queues and their memory."""
+        with _lock:
+            those = self._streams.setdefault(priority, [])
+            if len(those) < _MOST_STREAMS:
+                self._made += 1
+                those.append((self.driver.stream_create(self.physical, priority), self._made))
+            else:
+                those.append(those.pop(0))
+            return those[-1]
 
 
 class System:
@@ -65,6 +81,7 @@ class System:
         if not self.started:
             self.gpus = [Gpu(self.driver, i, p) for i, p in enumerate(self.physical)]
             self.started = True
+            _ready.update({g.device: g for g in self.gpus})
 
     def what(self) -> str:
         names = sorted({self.driver.properties(p).name for p in self.physical})
@@ -73,6 +90,7 @@ class System:
 
 
 _lock = threading.RLock()
+_ready: dict[device, Gpu] = {}  # the GPUs of the system there is, once started: the short way from a concrete device
 _system: System | None = None
 _searched = False
 _why_none = ""
@@ -158,6 +176,9 @@ def install(new: System | None, searched: bool = True) -> tuple[System | None, b
     with _lock:
         before = _system, _searched
         _system, _searched = new, searched
+        _ready.clear()
+        if new is not None:
+            _ready.update({g.device: g for g in new.gpus})
         if new is None and searched:
             _why_none = "it was taken away"
     door.changed()  # launches are bound to a system's streams
@@ -246,7 +267,7 @@ def launcher(dev: device, prepared: Prepared) -> Callable[..., None]:
 
 def block(dev: device, nbytes: int) -> tuple[int, Any]:
     """Memory of a GPU for work of its current stream; see `memory.block`."""
-    g = gpu(dev)
+    g = _ready.get(dev) or gpu(dev)
     stream = _thread.streams.get(g)
     return g.pool.take(g.default_handle if stream is None else stream._handle, nbytes)
 
@@ -357,6 +378,7 @@ def _in_child() -> None:
     _lock = threading.RLock()
     if _system is not None and _system.started:
         _forked = True
+        _ready.clear()
         door.changed()
 
 

@@ -10,8 +10,6 @@ from .device import device
 if TYPE_CHECKING:
     from .gpus import Gpu
 
-_next_id = [1]
-
 
 class Stream:
     """A queue of work on one GPU: its work runs in order, beside that of other streams and beside the host.
@@ -31,9 +29,7 @@ class Stream:
         if kwargs:
             raise TypeError(f"Stream() got an unexpected keyword argument '{next(iter(kwargs))}'")
         g = gpus.gpu(device)
-        number = _next_id[0]
-        _next_id[0] = number + 1
-        return cls._of(g, g.driver.stream_create(g.physical, priority), number, priority)
+        return cls._of(g, *g.stream(priority), priority)
 
     @classmethod
     def _of(cls, g: Gpu, handle: Any, number: int, priority: int) -> Stream:

@@ -67,6 +67,18 @@ def test_without_the_wait_a_lazy_queue_is_wrong() -> None:
         assert x.tolist() == [1.0] * 8
 
 
+def test_streams_made_without_end_are_given_in_turns(gpu: str) -> None:
+    before = threading.active_count()
+    streams = [Stream() for _ in range(100)]
+    assert len(set(streams)) == 32 and streams[0] == streams[32] and streams[0] != torch.cuda.default_stream()
+    for s in streams:
+        with s:
+            torch.ones(10, device="cuda")
+    torch.cuda.synchronize()
+    assert threading.active_count() <= before + 32
+    assert Stream(priority=-1) not in streams
+
+
 def test_events(gpu: str) -> None:
     e = Event()
     assert e.query() and e.device is None

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ...kernels.programs import Prepared
 
 _PAGE = 4096
+_MOST_COSTS = 4096
 
 
 class _Event:
@@ -64,6 +65,7 @@ class SimulatedDriver(Driver):
         self._devices = [_Device(i, m, memory or m.memory_mib << 20) for i, m in enumerate(found)]
         self._pinned: list[tuple[int, int]] = []  # (start, end) of page-locked blocks, sorted
         self._closed = False
+        self._costs: dict[tuple[Prepared, Model], float] = {}
 
     # ------------------------------------------------------------------------------------------------------- devices
     def device_count(self) -> int:
@@ -157,7 +159,15 @@ class SimulatedDriver(Driver):
         self._report(self._devices[stream.device])
 
     def launch(self, stream: Queue, prepared: Prepared, args: tuple[Any, ...]) -> None:
-        self._submit(stream, Launch(prepared, args), clock.kernel_seconds(self._devices[stream.device].model, prepared))
+        what = self._devices[stream.device].model
+        cost = self._costs.get((prepared, what))
+        if cost is None:
+            cost = clock.kernel_seconds(what, prepared)
+            if prepared.program is not None:  # library routines are prepared afresh for each call
+                if len(self._costs) > _MOST_COSTS:
+                    self._costs.clear()
+                self._costs[prepared, what] = cost
+        self._submit(stream, Launch(prepared, args), cost)
 
     def memcpy(self, stream: Queue, dst: int, src: int, nbytes: int, keep: Any = None) -> None:
         path, cost = self._price(stream, dst, src, nbytes)
