@@ -29,3 +29,28 @@ def emit(op: str, d: dtype, lanes: int, em: Emitter, args: list[str]) -> str:
         parts = [(element, em.op(f"extractelement {t} {a}, i64 {k}")) for a in args]
         result = em.op(f"insertelement {t} {result}, {element} {em.call(name, element, *parts)}, i64 {k}")
     return result
+
+
+def emit_each(op: str, d: dtype, lanes: int, em: Emitter, arg: str) -> str:
+    """The function `op` of one argument as a call of a shared loop over the lanes: little code where it is rarely run."""
+    element, t = base(d), ty(d, lanes)
+    if lanes == 1:
+        return emit(op, d, lanes, em, [arg])
+    name = NAMES[op] + ("f" if d is float32 else "")
+    em.module.declare(name, f"{element} ({element})")
+    each = em.module.helper(f"flambeau.each.{name}.{lanes}", f"""define internal {t} @flambeau.each.{name}.{lanes}({t} %x) #0 {{
+entry:
+  br label %loop
+loop:
+  %k = phi i64 [ 0, %entry ], [ %k1, %loop ]
+  %r = phi {t} [ %x, %entry ], [ %r1, %loop ]
+  %a = extractelement {t} %r, i64 %k
+  %f = call {element} @{name}({element} %a)
+  %r1 = insertelement {t} %r, {element} %f, i64 %k
+  %k1 = add i64 %k, 1
+  %more = icmp slt i64 %k1, {lanes}
+  br i1 %more, label %loop, label %done
+done:
+  ret {t} %r1
+}}""")
+    return em.op(f"call {t} @{each}({t} {arg})")

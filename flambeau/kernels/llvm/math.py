@@ -1,5 +1,337 @@
-"""Transcendental functions as vector IR."""
+"""Transcendental functions as vector IR: argument reduction and polynomials (`coefficients`), no table and no call.
+
+float32 has all its functions so; those that are rarely hot are computed in double and rounded, which makes them nearly
+correctly rounded.  float64 has exp, exp2, expm1, log, log2, log10, log1p, tanh, erf, sin, cos and tan so; its others come
+from the C library, lane by lane (`libm`).  The reductions are the classical ones: Cody and Waite's with fused
+multiply-adds (J.-M. Muller, "Elementary Functions", 3rd ed., chapters 9 to 11), and fdlibm's form of the logarithm.
+"""
 
 from __future__ import annotations
 
-from .libm import emit as emit
+import math
+from typing import TYPE_CHECKING
+
+from ...dtypes import float32, float64
+from . import coefficients as table
+from . import libm
+from .values import Mask, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...dtypes import dtype
+    from .emit import Emitter
+
+
+class _Constants:
+    """What differs between the two types.
+
+    magic: adding it rounds to a whole number, found in the sum's low bits; *_hi + *_lo: a number in two parts, of which
+    the first has zeros enough at its end that its product with an exponent is exact; half_pi: three parts;
+    exp_range, exp2_range: outside, the function is 0 or overflows; whole: below it 1 + x is 1.
+    """
+
+    def __init__(self, double: bool) -> None:
+        self.magic = 1.5 * 2.0 ** (52 if double else 23)
+        self.magic_bits = 0x4338000000000000 if double else 0x4B400000
+        self.mantissa, self.bias = (52, 1023) if double else (23, 127)
+        self.least_normal = 2.0 ** (1 - self.bias)
+        self.root_half_bits = 0x3FE6A09E667F3BCD if double else 0x3F3504F3
+        self.exp_range = (-746.0, 710.0) if double else (-104.0, 89.0)
+        self.exp2_range = (-1076.0, 1025.0) if double else (-151.0, 129.0)
+        self.expm1_least = -40.0 if double else -20.0
+        self.whole = 2.0 ** -54 if double else 2.0 ** -25
+        self.tanh_most, self.erf_most = (20.0, 6.0) if double else (10.0, 4.0)
+        self.trig_most = 1e6 if double else 30000.0
+        if double:
+            self.ln2_hi, self.ln2_lo = 0.6931471805598903, 5.497923018708371e-14
+            self.log2e_lo, self.log10e_lo = 2.0355273740931033e-17, 6.649434773342547e-17
+            self.lg2_hi, self.lg2_lo = 0.30102999566395283, 2.8363394551044964e-14
+            self.half_pi = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
+        else:
+            self.ln2_hi, self.ln2_lo = 0.693145751953125, 1.428606765330187e-06
+            self.log2e_lo, self.log10e_lo = 1.925963033500011e-08, -1.0103049952192578e-08
+            self.lg2_hi, self.lg2_lo = 0.30103302001953125, -3.024355464731343e-06
+            self.half_pi = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
+
+
+_DOUBLE, _SINGLE = _Constants(True), _Constants(False)
+
+
+def _of(x: Value) -> _Constants:
+    return _DOUBLE if x.d is float64 else _SINGLE
+
+
+def _poly(x: Value, name: str) -> Value:
+    coefficients: tuple[float, ...] = getattr(table, f"{name}_{8 * x.d.itemsize}")
+    return x.polynomial(coefficients)
+
+
+def emit(op: str, d: dtype, lanes: int, em: Emitter, args: list[str]) -> str:
+    """The function `op` of values of type `d` (float32 or float64)."""
+    values = [Value(em, a, d, lanes) for a in args]
+    own = _BOTH.get(op)
+    if own is not None:
+        return own(*values).v
+    in_double = _SINGLE_ONLY.get(op)
+    if in_double is None or d is float64:
+        return libm.emit(op, d, lanes, em, args)
+    return in_double(*(v.to(float64) for v in values)).to(float32).v
+
+
+# ------------------------------------------------------------------------------------------------------- exponentials
+def _reduced(x: Value) -> tuple[Value, Value, Value]:
+    """n, its integer and r of x = n log(2) + r."""
+    k = _of(x)
+    t = x.fma(1 / math.log(2.0), k.magic)
+    n = t - k.magic
+    return n, t.bits() - k.magic_bits, n.fma(-k.ln2_lo, n.fma(-k.ln2_hi, x))
+
+
+def _exp(x: Value) -> Value:
+    low, high = _of(x).exp_range
+    n, bits, r = _reduced(x.at_least(low).at_most(high))
+    return ((r * r).fma(_poly(r, "EXP"), r) + 1.0).times_power(n, bits)
+
+
+def _exp2(x: Value) -> Value:
+    k = _of(x)
+    x = x.at_least(k.exp2_range[0]).at_most(k.exp2_range[1])
+    t = x + k.magic
+    n = t - k.magic
+    r = x - n
+    return r.fma(_poly(r, "EXP2"), 1.0).times_power(n, t.bits() - k.magic_bits)
+
+
+def _expm1(x: Value) -> Value:
+    k = _of(x)
+    n, bits, r = _reduced(x.at_least(k.expm1_least).at_most(k.exp_range[1]))
+    q = (r * r).fma(_poly(r, "EXPM1"), r)
+    # half of the result, as 2**n itself may be out of range
+    power = ((bits + (k.bias - 1)) << k.mantissa).floats()
+    result = q.fma(power, power - 0.5) * 2.0
+    return (abs(x) < k.whole).pick(x, result)
+
+
+def _tanh(x: Value) -> Value:
+    a, k = abs(x), _of(x)
+    z = a * a
+    near = (a * z).fma(_poly(z, "TANH"), a)
+    far = 1.0 - 2.0 / (_exp((a + a).at_most(2 * k.tanh_most)) + 1.0)
+    return (a < 0.625).pick(near, far).sign_of(x)
+
+
+def _sinh(x: Value) -> Value:
+    a = abs(x)
+    e, z = _exp(a), a * a
+    near = (a * z).fma(z.fma(1 / 120, 1 / 6), a)
+    return (a < 0.01).pick(near, (e - 1.0 / e) * 0.5).sign_of(x)
+
+
+def _cosh(x: Value) -> Value:
+    e = _exp(abs(x))
+    return (e + 1.0 / e) * 0.5
+
+
+# --------------------------------------------------------------------------------------------------------- logarithms
+def _log_parts(x: Value) -> tuple[Value, Value, Value]:
+    """k, f, y with log(x) = k log(2) + f + y, y being small against f; for positive finite x."""
+    c = _of(x)
+    small = x < c.least_normal
+    bits = small.pick(x * 2.0 ** c.mantissa, x).bits()
+    k = (bits - c.root_half_bits) >> c.mantissa
+    f = (bits - (k << c.mantissa)).floats() - 1.0
+    exponent = k.to(x.d) + small.pick(x.of(x.lift(-float(c.mantissa))), 0.0)
+    z = f * f
+    if x.d is float32:
+        return exponent, f, z.fma(-0.5, (z * f) * _poly(f, "LOG"))
+    s = f / (f + 2.0)
+    w, half = s * s, z * 0.5
+    return exponent, f, s * (half + w * _poly(w, "LOG_SYMMETRIC")) - half
+
+
+def _checked(x: Value, zero: float, result: Value) -> Value:
+    """A logarithm's result where x is beyond `zero` and finite; there -inf, below NaN, and x where it is inf or NaN."""
+    odd = x.equals(zero).pick(x.of(x.lift(-math.inf)), (x < zero).pick(x.of(x.lift(math.nan)), x))
+    return ((x > zero) & (x < math.inf)).pick(result, odd)
+
+
+def _log(x: Value) -> Value:
+    c = _of(x)
+    k, f, y = _log_parts(x)
+    return _checked(x, 0.0, k.fma(c.ln2_hi, f + k.fma(c.ln2_lo, y)))
+
+
+def _log1p(x: Value) -> Value:
+    c = _of(x)
+    u = x + 1.0
+    back = u - 1.0
+    lost = (1.0 - (u - back)) + (x - back)
+    k, f, y = _log_parts(u)
+    result = k.fma(c.ln2_hi, f + k.fma(c.ln2_lo, y + lost / u))
+    return (abs(x) < c.whole).pick(x, _checked(x, -1.0, result))
+
+
+def _in_base(x: Value, per_e: float, per_e_lo: float, per_2: float, per_2_lo: float) -> Value:
+    k, f, y = _log_parts(x)
+    r = f + y
+    rest = (f - r) + y
+    p = r * per_e
+    error = rest.fma(per_e, r.fma(per_e_lo, r.fma(per_e, -p)))
+    whole = k * per_2
+    total = whole + p
+    return _checked(x, 0.0, total + (((whole - total) + p) + k.fma(per_2_lo, error)))
+
+
+def _log2(x: Value) -> Value:
+    return _in_base(x, 1 / math.log(2.0), _of(x).log2e_lo, 1.0, 0.0)
+
+
+def _log10(x: Value) -> Value:
+    c = _of(x)
+    return _in_base(x, 1 / math.log(10.0), c.log10e_lo, c.lg2_hi, c.lg2_lo)
+
+
+def _asinh(x: Value) -> Value:
+    a = abs(x)
+    z = a * a
+    near = (a * z).fma(z.fma(3 / 40, -1 / 6), a)
+    return (a < 0.01).pick(near, _log(a + (z + 1.0).sqrt())).sign_of(x)
+
+
+def _acosh(x: Value) -> Value:
+    return (x < 1.0).pick(x.of(x.lift(math.nan)), _log(x + ((x - 1.0) * (x + 1.0)).sqrt()))
+
+
+def _atanh(x: Value) -> Value:
+    z = x * x
+    near = (x * z).fma(z.fma(1 / 5, 1 / 3), x)
+    return (abs(x) < 0.001).pick(near, _log((x + 1.0) / (1.0 - x)) * 0.5).sign_of(x)
+
+
+def _pow(x: Value, y: Value) -> Value:
+    # in double: y log2|x| has 53 bits, of which a float32 result needs 24 after at most 8 before the point
+    a = abs(x)
+    size = _exp2(y * _log2(a))
+    size = (a.equals(1.0) & y.equals(y)).pick(1.0, size)
+    whole = y.nearest().equals(y)
+    half = y * 0.5
+    odd = whole & half.nearest().differs(half)
+    signed = odd.pick(size.sign_of(x), size)
+    power = ((x < 0.0) & y.nearest().differs(y) & (a < math.inf)).pick(x.of(x.lift(math.nan)), signed)
+    return (y.equals(0.0) | x.equals(1.0)).pick(1.0, power)
+
+
+# ------------------------------------------------------------------------------------------------------ error function
+def _erf(x: Value) -> Value:
+    a = abs(x)
+    z = a * a
+    near = a.fma(_poly(z, "ERF"), a)
+    far = a.at_most(_of(x).erf_most)
+    tail = _erfc_far(far) if x.d is float64 else _exp(_poly(far, "LOG_ERFC"))
+    return (a < (1.0 if x.d is float64 else 0.93)).pick(near, 1.0 - tail).sign_of(x)
+
+
+def _erfc_far(a: Value) -> Value:
+    """erfc of a number in 0 .. 30; relatively, the exponential's argument costs a**2 units of the last place."""
+    t = (a - 4.0) / (a + 4.0)
+    return _poly(t, "SCALED_ERFC") / a.fma(2.0, 1.0) * _exp(-(a * a))
+
+
+def _erfc(x: Value) -> Value:
+    tail = _erfc_far(abs(x).at_most(30.0))
+    return (x < 0.0).pick(2.0 - tail, tail)
+
+
+# -------------------------------------------------------------------------------------------------------- trigonometry
+def _circle(x: Value) -> tuple[Value, Value, Value]:
+    """sin and cos of x less a multiple of pi/2, and the multiple's integer."""
+    k = _of(x)
+    t = x.fma(2 / math.pi, k.magic)
+    n = t - k.magic
+    r = x
+    for part in k.half_pi:
+        r = n.fma(-part, r)
+    z = r * r
+    sine = (r * z).fma(_poly(z, "SIN"), r)
+    return sine, (z * z).fma(_poly(z, "COS"), z.fma(-0.5, 1.0)), t.bits()
+
+
+def _turned(value: Value, quadrant: Value) -> Value:
+    """The value, with the other sign where bit 1 of the quadrant is set."""
+    return (value.bits() ^ ((quadrant & 2) << (8 * value.d.itemsize - 2))).floats()
+
+
+def _sin(x: Value) -> Value:
+    sine, cosine, quadrant = _circle(x)
+    value = _turned((quadrant & 1).equals(0).pick(sine, cosine), quadrant)
+    return _where_huge(x, "sin", x.equals(0.0).pick(x, value))  # the reduction loses the sign of -0
+
+
+def _cos(x: Value) -> Value:
+    sine, cosine, quadrant = _circle(x)
+    return _where_huge(x, "cos", _turned((quadrant & 1).equals(0).pick(cosine, sine), quadrant + 1))
+
+
+def _tan(x: Value) -> Value:
+    sine, cosine, quadrant = _circle(x)
+    even = (quadrant & 1).equals(0)
+    value = even.pick(sine, -cosine) / even.pick(cosine, sine)
+    return _where_huge(x, "tan", x.equals(0.0).pick(x, value))
+
+
+def _tan_single(x: Value) -> Value:
+    return _tan(x.to(float64)).to(float32) if x.d is float32 else _tan(x)
+
+
+def _where_huge(x: Value, name: str, fast: Value) -> Value:
+    """The C library's result in lanes whose argument is too far out for the reduction; rarely are there any."""
+    em, a = x.em, abs(x)
+    huge: Mask = (a > _of(x).trig_most) & (a < math.inf)
+    slow, on, before = em.label("huge"), em.label("on"), em.current
+    em.branch(huge.any(), slow, on)
+    em.start(slow)
+    exact = huge.pick(x.of(libm.emit_each(name, x.d, x.lanes, em, x.v)), fast)
+    after = em.current
+    em.jump(on)
+    em.start(on)
+    return x.of(em.phi(x.type, (fast.v, before), (exact.v, after)))
+
+
+def _atan2(y: Value, x: Value) -> Value:
+    # in double, for results in single: the polynomial is good to 2e-13
+    a, b = abs(y), abs(x)
+    steep = a > b
+    low, high = steep.pick(b, a), steep.pick(a, b)
+    q = low.equals(high).pick(high.equals(0.0).pick(0.0, x.of(x.lift(1.0))), low / high)
+    z = q * q
+    angle = (q * z).fma(_poly(z, "ATAN"), q)
+    angle = steep.pick(math.pi / 2 - angle, angle)
+    left = (x.bits() >> 63).differs(0)
+    return left.pick(math.pi - angle, angle).sign_of(y)
+
+
+def _atan(x: Value) -> Value:
+    return _atan2(x, x.of(x.lift(1.0)))
+
+
+def _asin(x: Value) -> Value:
+    return _atan2(x, ((1.0 - x) * (x + 1.0)).sqrt())
+
+
+def _acos(x: Value) -> Value:
+    return _atan2(((1.0 - x) * (x + 1.0)).sqrt(), x)
+
+
+def _hypot(x: Value, y: Value) -> Value:
+    a, b = abs(x), abs(y)
+    return (a.equals(math.inf) | b.equals(math.inf)).pick(math.inf, (a * a + b * b).sqrt())
+
+
+_BOTH: dict[str, Callable[..., Value]] = {
+    "exp": _exp, "exp2": _exp2, "expm1": _expm1, "log": _log, "log2": _log2, "log10": _log10, "log1p": _log1p, "tanh": _tanh,
+    "erf": _erf, "sin": _sin, "cos": _cos, "tan": _tan_single}
+# these get doubles that came from singles
+_SINGLE_ONLY: dict[str, Callable[..., Value]] = {
+    "sinh": _sinh, "cosh": _cosh, "asinh": _asinh, "acosh": _acosh, "atanh": _atanh, "pow": _pow, "erfc": _erfc,
+    "atan2": _atan2, "atan": _atan, "asin": _asin, "acos": _acos, "hypot": _hypot}
