@@ -1,0 +1,281 @@
+"""Row programs as vector code: softmax, norms, cross-entropy and their like.
+
+Two forms.  "along": vectors lie along the row; a unit is one row, which stays in the cache from stage to stage.
+"across": every lane has a row of its own, for rows shorter than a vector and for rows whose elements are far apart while
+their neighbours' are not (a softmax over channels); a unit is a tile of such rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..expr import walk
+from ..programs import size_of
+from . import layouts, strips
+from .layouts import Axis, Plan
+from .strips import Frame, Walk, lanes_of, nodes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..expr import Expr
+    from ..programs import Rows
+    from .emit import Emitter
+    from .partials import Partials
+    from .strips import Unit
+
+NAME = "flambeau_rows"
+STREAM_BYTES = 256 << 20  # outputs from this size on go past the caches
+TILE = 4  # vectors side by side where every lane has a row
+
+
+# ------------------------------------------------------------------------------------------------------------ planning
+def plan(program: Rows, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Plan:
+    """How `program` is launched over `domain`; the domain has elements."""
+    rank, outs = len(domain), len(program.out_types)
+    types = program.out_types + program.inputs
+    sizes = [d.itemsize for d in types]
+    coords = strips.coordinates(program.roots(), rank)
+    used = {e.value for e in walk(program.roots()) if e.op == "input"}
+    whole = [(*s, *(0,) * (rank - len(s))) if k < outs or k - outs in used else (0,) * rank for k, s in enumerate(strides)]
+    for kind, k, _ in program.stages:
+        if kind == "row":
+            whole[k] = (*whole[k][:rank - 1], 0)
+    order = whole[outs:] + whole[:outs]
+    found = layouts.walk_axes(domain[:-1], [s[:-1] for s in order], sizes[outs:] + sizes[:outs],
+                              [d for d in coords if d < rank - 1])
+    ins = len(types) - outs
+    outer = [Axis(a.size, a.strides[ins:] + a.strides[:ins], a.source) for a in found]
+    inner = Axis(domain[-1], tuple(s[-1] * b for s, b in zip(whole, sizes, strict=True)),
+                 rank - 1 if rank - 1 in coords else None)
+    lanes = lanes_of(program.roots())
+    nbytes, _ = strips.price(program, domain, tuple(whole))
+    ns = layouts.facts(program).cost(nbytes, size_of(domain))
+    if _across(outer, inner, sizes, lanes):
+        tiles = max(1, -(-outer[-1].size // (TILE * lanes)))
+        width = -(-(-(-outer[-1].size // tiles)) // lanes) * lanes
+        walked, form = Walk(len(types), outer[-1], inner, outer[:-1], width=width), "across"
+    else:
+        walked, form = Walk(len(types), inner, None, outer), "along"
+    streams = form == "along" and tuple(
+        k for k, d in enumerate(program.out_types)
+        if inner.strides[k] == d.itemsize and size_of(domain) * d.itemsize >= STREAM_BYTES and inner.size % lanes == 0
+        and all(a.strides[k] % 64 == 0 for a in outer))
+    key = (form, walked.classes(sizes), walked.places(coords), rank, streams or ())
+    total = walked.units()
+    return Plan(key, (NAME,), [(NAME, total, layouts.chunk_of(total, ns))], walked.block(), parallel=ns > layouts.PARALLEL_NS)
+
+
+def _across(outer: Sequence[Axis], inner: Axis, sizes: Sequence[int], lanes: int) -> bool:
+    """Whether every lane has a row of its own."""
+    if not outer or outer[-1].size < lanes:
+        return False
+
+    def score(a: Axis) -> int:
+        return sum(1 if s == b else -1 if s else 0 for s, b in zip(a.strides, sizes, strict=True))
+    along, across = score(inner), score(outer[-1])
+    return across > along or inner.size <= lanes
+
+
+# ------------------------------------------------------------------------------------------------------------- writing
+def write(program: Rows, key: tuple[Any, ...]) -> str:
+    """The IR text of the kernel for a plan's key."""
+    from .emit import Emitter, Module
+    module = Module()
+    em = Emitter(module, f"void @{NAME}(i64 %begin, i64 %end, ptr %args, ptr %block)")
+    _Kernel(em, program, key).write()
+    em.line("ret void")
+    em.finish()
+    return module.text()
+
+
+def groups_of(stages: Sequence[tuple[str, Any, Expr]]) -> list[tuple[str, list[tuple[Any, Expr]]]]:
+    """Stages that can share one pass over the row: reductions that do not need each other, and maps."""
+    groups: list[tuple[str, list[tuple[Any, Expr]]]] = []
+    accs = first = 0
+    for kind, what, e in stages:
+        if kind == "reduce":
+            needs = max((x.value for x in walk((e,)) if x.op == "acc"), default=-1)
+            if not groups or groups[-1][0] != "reduce" or needs >= first:
+                groups.append((kind, []))
+                first = accs
+            accs += 1
+        elif not groups or groups[-1][0] != kind:
+            groups.append((kind, []))
+        groups[-1][1].append((what, e))
+    return groups
+
+
+class _Kernel:
+    def __init__(self, em: Emitter, program: Rows, key: tuple[Any, ...]) -> None:
+        form, classes, places, rank, streams = key
+        types = program.out_types + program.inputs
+        self.em, self.program, self.streams = em, program, streams
+        self.across = form == "across"
+        self.lanes = lanes_of(program.roots())
+        pointers = [em.pointer("%args", k) for k in range(len(types))]
+        self.frame = Frame(em, types, pointers, classes, places, len(program.out_types), len(types), rank, "%block")
+        self.frame.read_numbers(program.roots(), self.lanes)
+        self.groups = groups_of(program.stages)
+        self.aligned = ""
+        if streams:
+            bits = "0"
+            for k in streams:
+                address = em.op(f"ptrtoint ptr {pointers[k]} to i64")
+                bits = address if bits == "0" else em.op(f"or i64 {bits}, {address}")
+            self.aligned = em.op(f"icmp eq i64 {em.op(f'and i64 {bits}, 63')}, 0")
+
+    def write(self) -> None:
+        em, frame, lanes = self.em, self.frame, self.lanes
+        vector, line = frame.word("vector"), frame.word("line")
+        block = TILE * lanes
+        with frame.units() as unit:
+            if self.across:
+                main = em.add(unit.begin, em.op(f"and i64 {em.sub(unit.end, unit.begin)}, {-block}"))
+                with em.loop(unit.begin, main, str(block)) as loop:
+                    self._across(unit, [em.add(loop.i, str(k * lanes)) for k in range(TILE)], None, line)
+                with em.loop(main, unit.end, str(lanes)) as loop:
+                    self._across(unit, [loop.i], em.first_lanes(em.sub(unit.end, loop.i), lanes), line)
+            else:
+                self._along(unit, vector)
+        if self.streams:
+            em.fence_streams()
+
+    def _unroll(self, roots: tuple[Expr, ...]) -> int:
+        nodes = nodes_of(roots)
+        return 4 if nodes <= 4 else 2 if nodes <= 40 else 1
+
+    # vectors along the row ----------------------------------------------------------------------------------------------
+    def _along(self, unit: Unit, size: str) -> None:
+        singles: list[str] = []  # the finished accumulators
+        for kind, members in self.groups:
+            roots = tuple(e for _, e in members)
+            if kind == "reduce":
+                singles += self._reduce_along(unit, size, roots, [how for how, _ in members], singles)
+            elif kind == "row":
+                for (k, _), v in zip(members, self._values(unit.at, unit.places, roots, "0", 1, None, singles, {}), strict=True):
+                    self.frame.store(k, v, unit.at, "0", 1, None)
+            else:
+                self._map_along(unit, size, members, singles)
+
+    def _values(self, at: list[str], places: dict[int, str], roots: tuple[Expr, ...], i: str, lanes: int, mask: str | None,
+                accs: Sequence[str], known: dict[Expr, str]) -> list[str]:
+        from .lower import lower
+        return lower(self.em, roots, lanes, lambda e, args: self.frame.leaf(e, args, at, i, places, lanes, mask, accs), known)
+
+    def _still(self, unit: Unit, roots: tuple[Expr, ...], singles: Sequence[str]) -> dict[Expr, str]:
+        """What does not change along the row, in every lane."""
+        frame, lanes = self.frame, self.lanes
+        wide = _Broadcasts(self.em, self.program, singles, lanes)
+        return frame.invariants(roots, "vector", lanes,
+                                lambda e, args: frame.leaf(e, args, unit.at, "0", unit.places, lanes, None, wide))
+
+    def _reduce_along(self, unit: Unit, size: str, roots: tuple[Expr, ...], how: list[str], singles: list[str]) -> list[str]:
+        from .partials import Partials
+        em, lanes = self.em, self.lanes
+        partials = Partials(em, roots, how)
+        types, unroll, n = partials.types(lanes), self._unroll(roots), len(roots)
+        still = self._still(unit, roots, singles)
+        main = em.op(f"and i64 {size}, {-lanes * unroll}")
+        start = list(zip(types * unroll, partials.start(lanes) * unroll, strict=True))
+        with em.loop("0", main, str(lanes * unroll), start) as loop:
+            new: list[str] = []
+            for u in range(unroll):
+                values = self._values(unit.at, unit.places, roots, em.add(loop.i, str(u * lanes)), lanes, None, (), dict(still))
+                new += partials.take(loop.vars[u * n:u * n + n], values, "0", lanes)
+            loop.next = new
+        with em.loop(main, size, str(lanes), list(zip(types, loop.vars[:n], strict=True))) as tail:
+            mask = em.first_lanes(em.sub(size, tail.i), lanes)
+            values = self._values(unit.at, unit.places, roots, tail.i, lanes, mask, (), dict(still))
+            tail.next = partials.take(tail.vars, partials.masked(values, lanes, mask), "0", lanes)
+        parts = [tail.vars] + [loop.vars[u * n:u * n + n] for u in range(1, unroll)]
+        return partials.across(partials.tree(parts, lanes), lanes)
+
+    def _map_along(self, unit: Unit, size: str, members: list[tuple[Any, Expr]], singles: list[str]) -> None:
+        em, lanes = self.em, self.lanes
+        roots = tuple(e for _, e in members)
+        still = self._still(unit, roots, singles)
+        unroll = self._unroll(roots)
+        block = lanes * unroll
+        main = em.op(f"and i64 {size}, {-block}")
+
+        def blocks(streaming: bool) -> None:
+            with em.loop("0", main, str(block)) as loop:
+                pending = []
+                for u in range(unroll):
+                    i = em.add(loop.i, str(u * lanes))
+                    pending.append((i, self._values(unit.at, unit.places, roots, i, lanes, None, (), dict(still))))
+                for i, values in pending:
+                    for (k, _), v in zip(members, values, strict=True):
+                        self.frame.store(k, v, unit.at, i, lanes, None, streaming and k in self.streams)
+
+        if self.streams:
+            yes, no, on = em.label("aligned"), em.label("anywhere"), em.label("on")
+            em.branch(self.aligned, yes, no)
+            for label, streaming in ((yes, True), (no, False)):
+                em.start(label)
+                blocks(streaming)
+                em.jump(on)
+            em.start(on)
+        else:
+            blocks(False)
+        with em.loop(main, size, str(lanes)) as loop:
+            mask = em.first_lanes(em.sub(size, loop.i), lanes)
+            values = self._values(unit.at, unit.places, roots, loop.i, lanes, mask, (), dict(still))
+            for (k, _), v in zip(members, values, strict=True):
+                self.frame.store(k, v, unit.at, loop.i, lanes, mask)
+
+    # a row in every lane ------------------------------------------------------------------------------------------------
+    def _across(self, unit: Unit, spots: list[str], mask: str | None, size: str) -> None:
+        """The rows at the vectors that begin at `spots` of the vector axis."""
+        from .partials import Partials
+        em, frame, lanes = self.em, self.frame, self.lanes
+        accs: list[list[str]] = [[] for _ in spots]
+        for kind, members in self.groups:
+            roots = tuple(e for _, e in members)
+            if kind == "row":
+                for i, own in zip(spots, accs, strict=True):
+                    values = self._values(unit.at, unit.places, roots, i, lanes, mask, own, {})
+                    for (k, _), v in zip(members, values, strict=True):
+                        frame.store(k, v, unit.at, i, lanes, mask)
+                continue
+            still = [self._still_across(unit, roots, i, mask, own) for i, own in zip(spots, accs, strict=True)]
+            partials: Partials | None = None
+            start: list[tuple[str, str]] = []
+            if kind == "reduce":
+                partials = Partials(em, roots, [how for how, _ in members])
+                start = list(zip(partials.types(lanes), partials.start(lanes), strict=True)) * len(spots)
+            with em.loop("0", size, "1", start) as loop:
+                at = [em.at(p, em.mul(loop.i, s)) for p, s in zip(unit.at, frame.line_steps, strict=True)]
+                places = unit.places | {d: loop.i for d, what, _ in frame.places if what == "line"}
+                new: list[str] = []
+                for u, i in enumerate(spots):
+                    values = self._values(at, places, roots, i, lanes, mask, (), dict(still[u]))
+                    if partials is not None:
+                        n = len(roots)
+                        new += partials.take(loop.vars[u * n:u * n + n], values, "0", lanes)
+                        continue
+                    for (k, _), v in zip(members, values, strict=True):
+                        frame.store(k, v, at, i, lanes, mask)
+                loop.next = new
+            if partials is not None:
+                for u in range(len(spots)):
+                    accs[u] += loop.vars[u * len(roots):(u + 1) * len(roots)]
+
+    def _still_across(self, unit: Unit, roots: tuple[Expr, ...], i: str, mask: str | None,
+                      accs: Sequence[str]) -> dict[Expr, str]:
+        frame, lanes = self.frame, self.lanes
+        return frame.invariants(roots, "line", lanes,
+                                lambda e, args: frame.leaf(e, args, unit.at, i, unit.places, lanes, mask, accs))
+
+
+class _Broadcasts:
+    """Finished accumulators in every lane, made when first asked for."""
+
+    def __init__(self, em: Emitter, program: Rows, singles: Sequence[str], lanes: int) -> None:
+        self.em, self.singles, self.lanes = em, singles, lanes
+        self.types = [e.dtype for kind, _, e in program.stages if kind == "reduce"]
+
+    def __getitem__(self, k: int) -> str:
+        from .emit import base
+        return self.em.broadcast(self.singles[k], base(self.types[k]), self.lanes)
