@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..expr import walk
+from ..expr import make, rebuild, walk
 from ..programs import size_of
 from . import layouts, strips
 from .layouts import Axis, Plan
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .strips import Unit
 
 NAME = "flambeau_rows"
-STREAM_BYTES = 256 << 20  # outputs from this size on go past the caches
+STREAM_BYTES = 32 << 20  # outputs from this size on go past the caches
 TILE = 4  # vectors side by side where every lane has a row
 
 
@@ -106,6 +106,40 @@ def groups_of(stages: Sequence[tuple[str, Any, Expr]]) -> list[tuple[str, list[t
     return groups
 
 
+def kept_value(groups: list[tuple[str, list[tuple[Any, Expr]]]], outs: int,
+               classes: Sequence[str]) -> tuple[int, int, Expr, Expr] | None:
+    """A costly value that a reduction needs and the final map needs again, to be kept in the map's output meanwhile.
+
+    Gives (the reduction's group, the output, the value, the map's expression over that output, read as the input number
+    output - outs).  None where there is no such value, or where the map needs other elements of the row besides: those
+    may share memory with the output.
+    """
+    if not groups or groups[-1][0] != "map" or len(groups[-1][1]) != 1:
+        return None
+    out, result = groups[-1][1][0]
+    if classes[out][0] != "1":
+        return None
+    costly: set[Expr] = set()
+    for e in walk((result,)):
+        if e.op in layouts.FUNCTIONS or any(a in costly for a in e.args):
+            costly.add(e)
+    for at in range(len(groups) - 2, -1, -1):
+        if groups[at][0] == "map":
+            return None
+        if groups[at][0] == "row":
+            if any(e.op in ("input", "gather") for e in walk(tuple(e for _, e in groups[at][1]))):
+                return None
+            continue
+        shared = [e for e in walk(tuple(e for _, e in groups[at][1])) if e in costly and e.dtype is result.dtype]
+        for value in reversed(shared):
+            spot = make("input", value.dtype, (), out - outs)
+            (rest,) = rebuild((result,), lambda e, value=value, spot=spot: spot if e is value else None)
+            if all(e is spot for e in walk((rest,)) if e.op in ("input", "gather")):
+                return at, out, value, rest
+        return None  # this reduction reads the row, which the kept values may have overwritten
+    return None
+
+
 class _Kernel:
     def __init__(self, em: Emitter, program: Rows, key: tuple[Any, ...]) -> None:
         form, classes, places, rank, streams = key
@@ -117,6 +151,11 @@ class _Kernel:
         self.frame = Frame(em, types, pointers, classes, places, len(program.out_types), len(types), rank, "%block")
         self.frame.read_numbers(program.roots(), self.lanes)
         self.groups = groups_of(program.stages)
+        self.keep: tuple[int, int, Expr] | None = None  # a group, and the value it leaves in an output
+        found = kept_value(self.groups, len(program.out_types), classes)
+        if found is not None:
+            at, out, value, rest = found
+            self.keep, self.groups[-1] = (at, out, value), ("map", [(out, rest)])
         self.aligned = ""
         if streams:
             bits = "0"
@@ -141,6 +180,10 @@ class _Kernel:
         if self.streams:
             em.fence_streams()
 
+    def _kept(self, group: int) -> tuple[int, Expr] | None:
+        """The output and the value the group `group` leaves in it."""
+        return None if self.keep is None or self.keep[0] != group else self.keep[1:]
+
     def _unroll(self, roots: tuple[Expr, ...]) -> int:
         nodes = nodes_of(roots)
         return 4 if nodes <= 4 else 2 if nodes <= 40 else 1
@@ -148,10 +191,10 @@ class _Kernel:
     # vectors along the row ----------------------------------------------------------------------------------------------
     def _along(self, unit: Unit, size: str) -> None:
         singles: list[str] = []  # the finished accumulators
-        for kind, members in self.groups:
+        for at, (kind, members) in enumerate(self.groups):
             roots = tuple(e for _, e in members)
             if kind == "reduce":
-                singles += self._reduce_along(unit, size, roots, [how for how, _ in members], singles)
+                singles += self._reduce_along(unit, size, roots, [how for how, _ in members], singles, self._kept(at))
             elif kind == "row":
                 for (k, _), v in zip(members, self._values(unit.at, unit.places, roots, "0", 1, None, singles, {}), strict=True):
                     self.frame.store(k, v, unit.at, "0", 1, None)
@@ -170,24 +213,31 @@ class _Kernel:
         return frame.invariants(roots, "vector", lanes,
                                 lambda e, args: frame.leaf(e, args, unit.at, "0", unit.places, lanes, None, wide))
 
-    def _reduce_along(self, unit: Unit, size: str, roots: tuple[Expr, ...], how: list[str], singles: list[str]) -> list[str]:
+    def _reduce_along(self, unit: Unit, size: str, roots: tuple[Expr, ...], how: list[str], singles: list[str],
+                      keep: tuple[int, Expr] | None) -> list[str]:
         from .partials import Partials
-        em, lanes = self.em, self.lanes
+        em, lanes, at, places = self.em, self.lanes, unit.at, unit.places
         partials = Partials(em, roots, how)
         types, unroll, n = partials.types(lanes), self._unroll(roots), len(roots)
         still = self._still(unit, roots, singles)
+        wanted = roots if keep is None else (*roots, keep[1])
         main = em.op(f"and i64 {size}, {-lanes * unroll}")
         start = list(zip(types * unroll, partials.start(lanes) * unroll, strict=True))
         with em.loop("0", main, str(lanes * unroll), start) as loop:
             new: list[str] = []
             for u in range(unroll):
-                values = self._values(unit.at, unit.places, roots, em.add(loop.i, str(u * lanes)), lanes, None, (), dict(still))
-                new += partials.take(loop.vars[u * n:u * n + n], values, "0", lanes)
+                i = em.add(loop.i, str(u * lanes))
+                values = self._values(at, places, wanted, i, lanes, None, (), dict(still))
+                new += partials.take(loop.vars[u * n:u * n + n], values[:n], "0", lanes)
+                if keep is not None:
+                    self.frame.store(keep[0], values[n], at, i, lanes, None)
             loop.next = new
         with em.loop(main, size, str(lanes), list(zip(types, loop.vars[:n], strict=True))) as tail:
             mask = em.first_lanes(em.sub(size, tail.i), lanes)
-            values = self._values(unit.at, unit.places, roots, tail.i, lanes, mask, (), dict(still))
-            tail.next = partials.take(tail.vars, partials.masked(values, lanes, mask), "0", lanes)
+            values = self._values(at, places, wanted, tail.i, lanes, mask, (), dict(still))
+            tail.next = partials.take(tail.vars, partials.masked(values[:n], lanes, mask), "0", lanes)
+            if keep is not None:
+                self.frame.store(keep[0], values[n], at, tail.i, lanes, mask)
         parts = [tail.vars] + [loop.vars[u * n:u * n + n] for u in range(1, unroll)]
         return partials.across(partials.tree(parts, lanes), lanes)
 
@@ -231,8 +281,9 @@ class _Kernel:
         from .partials import Partials
         em, frame, lanes = self.em, self.frame, self.lanes
         accs: list[list[str]] = [[] for _ in spots]
-        for kind, members in self.groups:
-            roots = tuple(e for _, e in members)
+        for group, (kind, members) in enumerate(self.groups):
+            roots, keep = tuple(e for _, e in members), self._kept(group)
+            wanted = roots if keep is None else (*roots, keep[1])
             if kind == "row":
                 for i, own in zip(spots, accs, strict=True):
                     values = self._values(unit.at, unit.places, roots, i, lanes, mask, own, {})
@@ -250,10 +301,12 @@ class _Kernel:
                 places = unit.places | {d: loop.i for d, what, _ in frame.places if what == "line"}
                 new: list[str] = []
                 for u, i in enumerate(spots):
-                    values = self._values(at, places, roots, i, lanes, mask, (), dict(still[u]))
+                    values = self._values(at, places, wanted, i, lanes, mask, (), dict(still[u]))
                     if partials is not None:
                         n = len(roots)
-                        new += partials.take(loop.vars[u * n:u * n + n], values, "0", lanes)
+                        new += partials.take(loop.vars[u * n:u * n + n], values[:n], "0", lanes)
+                        if keep is not None:
+                            frame.store(keep[0], values[n], at, i, lanes, mask)
                         continue
                     for (k, _), v in zip(members, values, strict=True):
                         frame.store(k, v, at, i, lanes, mask)
