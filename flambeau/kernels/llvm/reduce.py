@@ -29,8 +29,9 @@ NAMES = ("flambeau_reduce", "flambeau_join")
 TILE_BYTES = 8192  # of accumulators in the first cache
 LONGEST = 1 << 17  # elements that one unit sums along: more are cut into chunks
 CHUNK = 1 << 16
-MOST_LINES = 1 << 14  # lines that one unit sums across
-CHUNK_LINES = 1 << 13
+MOST_LINES = 1 << 12  # lines that one unit sums across
+CHUNK_LINES = 1 << 10  # so few that their rounding errors stay those of a pairwise sum
+RUN = 32  # vectors that are summed up before they join the total, for the same reason
 WANTED_UNITS = 16  # so many can be shared out evenly
 LEAST_ELEMENTS = 1 << 15  # a chunk for the sake of sharing out
 
@@ -193,10 +194,13 @@ class _Kernel:
         self.partials: Partials = Partials(em, program.elems, program.combine)
         self.frame.read_numbers(program.roots(), self.lanes)
         self.ordered = any(how.startswith("arg") for how in program.combine)
+        self.rounds = not self.ordered and any(how == "sum" and e.dtype.kind == "f"
+                                               for how, e in zip(program.combine, program.elems, strict=True))
         self.odometer = self.frame.middle() if middle else None
         small = nodes_of(program.elems) <= 8 and len(accs) == 1
         self.group = 2 if self.ordered else 8 if small or self.join else 4
-        self.unroll = 2 if self.ordered or nodes_of(program.elems) > 16 or len(accs) > 2 else 4
+        nodes = nodes_of(program.elems) * len(accs)
+        self.unroll = 2 if self.ordered or nodes > 16 or len(accs) > 2 else 8 if nodes <= 1 else 4
         self.buffers: list[str] = []
         if self.across:
             from .emit import base_memory
@@ -232,14 +236,25 @@ class _Kernel:
         n = len(types)
 
         def span(at: list[str], place: str, places: dict[int, str], carried: list[str]) -> list[str]:
-            with em.loop("0", main, str(block), list(zip(types * self.unroll, carried, strict=True))) as loop:
-                new: list[str] = []
-                for u in range(self.unroll):
-                    i = em.add(loop.i, str(u * self.lanes))
-                    values = self._elements(at, i, places, None)
-                    new += partials.take(loop.vars[u * n:u * n + n], values, self._ramp(place, i), self.lanes)
-                loop.next = new
-            groups = loop.vars
+            def blocks(begin: str, stop: str, first: list[str]) -> list[str]:
+                with em.loop(begin, stop, str(block), list(zip(types * self.unroll, first, strict=True))) as loop:
+                    new: list[str] = []
+                    for u in range(self.unroll):
+                        i = em.add(loop.i, str(u * self.lanes))
+                        values = self._elements(at, i, places, None)
+                        new += partials.take(loop.vars[u * n:u * n + n], values, self._ramp(place, i), self.lanes)
+                    loop.next = new
+                return loop.vars
+
+            if self.rounds:
+                with em.loop("0", main, str(block * RUN), list(zip(types * self.unroll, carried, strict=True))) as runs:
+                    stop = em.smaller(em.add(runs.i, str(block * RUN)), main)
+                    run = blocks(runs.i, stop, [v for _, v in start])
+                    runs.next = [v for u in range(self.unroll) for v in partials.join(
+                        runs.vars[u * n:u * n + n], run[u * n:u * n + n], self.lanes)]
+                groups = runs.vars
+            else:
+                groups = blocks("0", main, carried)
             with em.loop(main, end, str(self.lanes), list(zip(types, groups[:n], strict=True))) as tail:
                 mask = em.first_lanes(em.sub(end, tail.i), self.lanes)
                 values = partials.masked(self._elements(at, tail.i, places, mask), self.lanes, mask)
@@ -313,7 +328,7 @@ class _Kernel:
                     def add(i: str, cell: list[str], mask: str | None, rows: list[Any] = rows) -> None:
                         values = [self._elements(here, i, coords, mask) for here, coords, _ in rows]
                         accs = read(cell)
-                        if self.join:
+                        if self.ordered and self.join:
                             for v in values:
                                 accs = partials.join(accs, v, lanes)
                         elif self.ordered:
