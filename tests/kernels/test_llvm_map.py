@@ -342,6 +342,57 @@ def test_targets_apply_in_order(mode: str, d: dtype) -> None:
     np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize("width", [1, 5, 16, 64, 77])
+@pytest.mark.parametrize("d", [float32, bfloat16, int64, bool_], ids=str)
+def test_whole_rows_are_gathered_and_scattered(width: int, d: dtype) -> None:
+    table, rows = values(d, 9 * width, np.random.default_rng(21)).reshape(9, width), RNG.integers(0, 9, 30)
+    offset = E.input(1, int64) * width + E.coord(-1)
+    strides = ((width, 1), (0, 0), (1, 0))
+    out = np.zeros((30, width), d.np)
+    p = prepare(Map((E.gather(0, offset, d),), (d, int64)), (30, width), strides)
+    p.entry(out.ctypes.data, table.ctypes.data, rows.ctypes.data)
+    same(out, table[rows], d)
+    got = np.zeros((9, width), d.np)
+    p = prepare(Map((E.input(0, d),), (d, int64), (), (("set", offset),)), (30, width), ((0, 0), (width, 1), (1, 0)))
+    p.entry(got.ctypes.data, out.ctypes.data, rows.ctypes.data)
+    want = np.zeros_like(got)
+    for k, row in enumerate(rows):
+        want[row] = out[k]
+    same(got, want, d)
+    if d is int64:
+        program = Map((E.input(0, d),), (d, int64), (), (("add", offset),))
+        p = prepare(program, (30, width), ((0, 0), (width, 1), (1, 0)))
+        p.entry(got.ctypes.data, out.ctypes.data, rows.ctypes.data)
+        np.add.at(want, rows, out)
+        np.testing.assert_array_equal(got, want)
+
+
+def test_big_transposed_copies_go_past_the_caches() -> None:
+    a = np.arange(4099 * 1040, dtype=np.float32).reshape(4099, 1040)
+    wide = np.zeros((1040, 4112), np.float32)
+    for first in (0, 1):  # aligned rows, and rows that are not
+        start = -(wide.ctypes.data // 4) % 16 + first
+        out = wide.ravel()[start:start + 1039 * 4112 + 4099]
+        view = np.lib.stride_tricks.as_strided(out, (1040, 4099), (4112 * 4, 4))
+        run(prepare, Map((E.input(0, float32),), (float32,)), (1040, 4099), [view], [a.T])
+        np.testing.assert_array_equal(view, a.T)
+
+
+@pytest.mark.parametrize(("shape", "wide"), [((70, 65600), 65600), ((70, 65601), 65616), ((3, 1400, 1100), 1104)])
+def test_big_rows_go_past_the_caches(shape, wide) -> None:
+    a, b = np.arange(np.prod(shape), dtype=np.float32).reshape(shape), np.arange(shape[-1], dtype=np.float32)
+    room = np.zeros((*shape[:-1], wide + 32), np.float32)
+    for first in (0, 1):
+        start = -(room.ctypes.data // 4) % 16 + first
+        strides = [4 * wide]
+        for n in shape[-2:0:-1]:
+            strides.insert(0, strides[0] * n)
+        out = np.lib.stride_tricks.as_strided(room.ravel()[start:], shape, (*strides, 4))
+        run(prepare, Map((E.input(0, float32) + E.input(1, float32),), (float32,) * 2), shape, [out],
+            [a, np.broadcast_to(b, shape)])
+        np.testing.assert_array_equal(out, a + b)
+
+
 def test_several_outputs_of_several_types() -> None:
     x = values(float32, 1000, np.random.default_rng(20))
     e = E.input(0, float32)

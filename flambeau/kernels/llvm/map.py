@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...dtypes import int64
 from ..expr import walk
 from ..programs import price, size_of
 from . import layouts, tiles
@@ -36,6 +37,7 @@ def plan(program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], 
     ordered = any(t is not None for t in program.targets)
     still = (0,) * len(domain)
     stepping = tuple(s if _walked(program, k) else still for k, s in enumerate(strides))
+    outs = len(program.outs)
     axes = layouts.walk_axes(domain, stepping, sizes, coords, reorder=not ordered)
     elements = size_of(domain)
     nbytes, _ = price(program, domain, stepping)
@@ -52,16 +54,20 @@ def plan(program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], 
         inner = axes[0].strides if axes else (0,) * len(types)
         total = elements
         streams = not ordered and any(c == "1" and elements * types[k].itemsize >= STREAM_BYTES
-                                      for k, c in enumerate(classes[:len(program.outs)]))
+                                      for k, c in enumerate(classes[:outs]))
         key = ("flat", classes, streams, where, len(domain) if coords else 0)
         params = [total, 1, total, 0, *inner]
         chunk = layouts.chunk_of(total, ns, 64)
     else:
         outer = axes[-2::-1]
         segments = -(-axes[-1].size // SEGMENT)
-        length = -(-axes[-1].size // segments)
+        length = -(-axes[-1].size // (segments * 64)) * 64 if segments > 1 else axes[-1].size
+        segments = -(-axes[-1].size // length)
+        big = any(c == "1" and elements * d.itemsize >= STREAM_BYTES for c, d in zip(classes, program.out_types))
+        streams = big and not ordered and all(s % 64 == 0 for a in outer for s, c in zip(a.strides, classes[:outs])
+                                              if c == "1")
         total = elements // axes[-1].size * segments
-        key = ("row" if len(outer) == 1 else "rows", classes, False, where, len(domain) if coords else 0)
+        key = ("row" if len(outer) == 1 else "rows", classes, streams, where, len(domain) if coords else 0)
         params = [axes[-1].size, segments, length, len(outer), *axes[-1].strides]
         for a in outer:
             params.append(a.size)
@@ -114,7 +120,9 @@ class _Kernel:
         self.types = program.out_types + program.inputs
         self.outs = len(program.outs)
         self.ordered = any(t is not None for t in program.targets)
-        self.lanes = 1 if self.ordered else lanes_of(program)
+        # a row of targets next to one another cannot collide, so it may go by vectors
+        alone = self.ordered and not all(t is not None and self._slope(t[1]) == 1 for t in program.targets)
+        self.lanes = 1 if alone else lanes_of(program)
         nodes = sum(1 for e in walk(program.roots()) if e.args)
         self.unroll = 1 if self.ordered or nodes > 40 else 2
         self.pointers = [em.pointer("%args", k) for k in range(len(self.types))]
@@ -125,26 +133,35 @@ class _Kernel:
 
     # the two walks ---------------------------------------------------------------------------------------------------
     def flat(self) -> None:
-        em = self.em
-        steps = self._inner_strides()
+        self.either(self._aligned(), self.pointers, self._inner_strides(), "%begin", "%end", {})
+        if self.streams:
+            self.em.fence_streams()
+
+    def _aligned(self) -> str:
+        """Whether the outputs may be written past the caches (i1): units begin at multiples of 64 elements."""
+        em, bits = self.em, "0"
         if not self.streams:
-            self.span(self.pointers, steps, "%begin", "%end", {})
-            return
-        bits = "0"
+            return "false"
         for k in range(self.outs):
             if self.classes[k] == "1":
-                first = em.at(self.pointers[k], em.mul("%begin", str(self.types[k].itemsize)))
-                address = em.op(f"ptrtoint ptr {first} to i64")
+                address = em.op(f"ptrtoint ptr {self.pointers[k]} to i64")
                 bits = address if bits == "0" else em.op(f"or i64 {bits}, {address}")
-        aligned = em.op(f"icmp eq i64 {em.op(f'and i64 {bits}, 63')}, 0")
+        return em.op(f"icmp eq i64 {em.op(f'and i64 {bits}, 63')}, 0")
+
+    def either(self, aligned: str, at: list[str], steps: list[str], begin: str, end: str,
+               places: dict[int, str]) -> None:
+        """A span, past the caches if they may be."""
+        em = self.em
+        if not self.streams:
+            self.span(at, steps, begin, end, places)
+            return
         yes, no, done = em.label("aligned"), em.label("anywhere"), em.label("joined")
         em.branch(aligned, yes, no)
         em.start(yes)
-        self.span(self.pointers, steps, "%begin", "%end", {}, streaming=True)
-        em.fence_streams()
+        self.span(at, steps, begin, end, places, streaming=True)
         em.jump(done)
         em.start(no)
-        self.span(self.pointers, steps, "%begin", "%end", {})
+        self.span(at, steps, begin, end, places)
         em.jump(done)
         em.start(done)
 
@@ -154,6 +171,7 @@ class _Kernel:
         inner, segments = em.word("%block", WORD_INNER), em.word("%block", WORD_SEGMENTS)
         length, outer = em.word("%block", WORD_LENGTH), em.word("%block", WORD_OUTER)
         tables = em.at("%block", str(8 * (WORD_STRIDES + n)))
+        aligned = self._aligned()
         row = em.op(f"sdiv i64 %begin, {segments}")
         segment = em.sub("%begin", em.mul(row, segments))
         if odometer:
@@ -171,7 +189,7 @@ class _Kernel:
                 at = [em.at(p, em.mul(r, outer_steps[k])) for k, p in enumerate(self.pointers)]
                 places = {k: r for _, k in self.coords if k}
             first = em.mul(s, length)
-            self.span(at, steps, first, em.smaller(em.add(first, length), inner), places)
+            self.either(aligned, at, steps, first, em.smaller(em.add(first, length), inner), places)
             following = em.add(s, "1")
             ends = em.op(f"icmp eq i64 {following}, {segments}")
             if odometer:
@@ -179,6 +197,8 @@ class _Kernel:
                     self._advance(counter, offsets, tables, outer)
             loop.next = [em.add(r, em.op(f"zext i1 {ends} to i64")),
                          em.op(f"select i1 {ends}, i64 0, i64 {following}")]
+        if self.streams:
+            em.fence_streams()
 
     def _inner_strides(self) -> list[str]:
         em = self.em
@@ -321,6 +341,8 @@ class _Kernel:
             return em.ramp(i, lanes) if place == 0 else em.broadcast(places[place], "i64", lanes)
         if e.op == "gather":
             start = self.pointers[self.outs + e.value]
+            if lanes > 1 and self._slope(e.args[0]) == 1:
+                return em.load(e.dtype, lanes, self._first(start, args[0], e, lanes), mask)
             return em.load_each(e.dtype, lanes, start, self._bytes(args[0], e, lanes), mask)
         raise ValueError(f"a map has no {e.op}")
 
@@ -328,13 +350,39 @@ class _Kernel:
         from .emit import splat, vec
         return self.em.op(f"mul {vec('i64', lanes)} {offset}, {splat(str(e.dtype.itemsize), 'i64', lanes)}")
 
+    def _first(self, start: str, offsets: str, e: Expr, lanes: int) -> str:
+        """The address of the first lane's element."""
+        em = self.em
+        offset = offsets if lanes == 1 else em.op(f"extractelement <{lanes} x i64> {offsets}, i64 0")
+        return em.at(start, em.mul(offset, str(e.dtype.itemsize)))
+
+    def _slope(self, offset: Expr) -> int | None:
+        """By how much an offset grows along the innermost axis: a number where that is plain to see, else None."""
+        slopes: dict[Expr, int | None] = {}
+        for e in walk((offset,)):
+            parts = [slopes[a] for a in e.args]
+            if e.op == "coord":
+                slopes[e] = int(dict(self.coords)[_axis(e.value, self.rank)] == 0)
+            elif e.op == "input":
+                slopes[e] = 0 if self.classes[self.outs + e.value] == "0" else None
+            elif e.op == "gather":
+                slopes[e] = None
+            elif all(p == 0 for p in parts):
+                slopes[e] = 0
+            elif e.op in ("add", "sub") and parts[0] is not None and parts[1] is not None and e.dtype is int64:
+                slopes[e] = parts[0] + parts[1] if e.op == "add" else parts[0] - parts[1]
+            else:
+                slopes[e] = None
+        return slopes[offset]
+
     def put(self, at: list[str], steps: list[str], i: str, values: list[str], lanes: int, mask: str | None,
             streaming: bool) -> None:
         offsets = iter(values[self.outs:])
         for k, e in enumerate(self.program.outs):
             target = self.program.targets[k]
             if target is not None:
-                self.scatter(e, target[0], self.pointers[k], self._bytes(next(offsets), e, 1), values[k])
+                here = self._first(self.pointers[k], next(offsets), e, lanes)
+                self.scatter(e, target[0], here, values[k], lanes, mask)
                 continue
             self.put_one(at, steps, k, i, values[k], lanes, mask, streaming and self.classes[k] == "1")
 
@@ -347,14 +395,13 @@ class _Kernel:
         else:
             em.store_each(d, lanes, value, here, em.ramp("0", lanes, steps[k]), mask)
 
-    def scatter(self, e: Expr, mode: str, pointer: str, offset: str, value: str) -> None:
+    def scatter(self, e: Expr, mode: str, here: str, value: str, lanes: int, mask: str | None) -> None:
         em = self.em
-        here = em.at(pointer, offset)
         if mode != "set":
             from .lower import apply
             op = {"max": "maximum", "min": "minimum"}.get(mode, mode)
-            value = apply(em, op, e.dtype, 1, [em.load(e.dtype, 1, here), value])
-        em.store(e.dtype, 1, value, here)
+            value = apply(em, op, e.dtype, lanes, [em.load(e.dtype, lanes, here, mask), value])
+        em.store(e.dtype, lanes, value, here, mask)
 
     def _invariants(self, at: list[str], steps: list[str], places: dict[int, str], lanes: int) -> dict[Expr, str]:
         """Values that do not change along the row, made before its loop."""
