@@ -1,0 +1,179 @@
+"""Running sums, products, extremes and log-sum-exps along an axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import layout
+from ..autograd import tape
+from ..dtypes import dtype as dtype_class
+from ..dtypes import int64
+from ..kernels import expr as E
+from ..kernels.programs import Scan
+from ..tensor import Tensor, alias, empty
+from . import launch
+from .casts import to_dtype
+from .elementwise import saved_tensor
+from .results import named
+from .table import op
+
+_programs: dict[Any, Scan] = {}
+_RESULTS = {n: named(n, "values indices") for n in ("cummax", "cummin")}
+
+
+def _scan(t: Tensor, axis: int, how: str, result: dtype_class, reverse: bool = False) -> list[Tensor]:
+    """One Scan program along `axis`; max and min give positions too."""
+    wide = result.opmath
+    key = (t.m.dtype, how, result, reverse)
+    program = _programs.get(key)
+    if program is None:
+        e = E.cast(E.input(0, t.m.dtype), wide)
+        posts: tuple[E.Expr, ...] = (E.cast(E.acc(0, wide), result),)
+        if how in ("max", "min"):
+            posts += (E.acc(1, int64),)
+        program = _programs[key] = Scan(e, how, posts, (t.m.dtype,), (), reverse)
+    outs = [empty(t.m.shape, d, t.m.device) for d in program.out_types]
+    if not t.m.numel:
+        return outs
+    order = [i for i in range(len(t.m.shape)) if i != axis] + ([axis] if t.m.shape else [])
+    domain = tuple(t.m.shape[i] for i in order) if order else (1,)
+
+    def over(x: Tensor) -> tuple[int, ...]:
+        return tuple(x.m.strides[i] for i in order) if order else (1,)
+    launch.run(program, domain, outs, [t], [over(x) for x in (*outs, t)], name=f"cum{how}")
+    return outs
+
+
+def _axis(t: Tensor, dim: int) -> int:
+    return layout.wrap_dim(dim, len(t.m.shape))
+
+
+def _result(t: Tensor, dtype: Any) -> dtype_class:
+    found: dtype_class = dtype if dtype is not None else int64 if t.m.dtype.kind in "bui" else t.m.dtype
+    return found
+
+
+def _by_parts(t: Tensor, dim: int) -> Tensor:
+    """A complex running sum is that of its parts."""
+    from .complexes import complex_, imag, real
+    made: Tensor = complex_(cumsum(real(t), dim), cumsum(imag(t), dim))
+    return made
+
+
+@op(inplace=True, out=True)
+def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:  # noqa: A002
+    """The running sum along `dim`; integers in int64."""
+    axis, result = _axis(input, dim), _result(input, dtype)
+    if result.is_complex:
+        return _by_parts(to_dtype(input, result), axis)
+    out = _scan(input, axis, "sum", result)[0]
+    return tape.record(out, _cumsum_back, (input,), (axis, input.m.dtype, False), "CumsumBackward0")
+
+
+@tape.keeps_nothing
+def _cumsum_back(node: Any, g: Tensor) -> Any:
+    axis, d, reverse = node[tape.SAVED]
+    return (to_dtype(_running(g, axis, not reverse), d),)
+
+
+def _running(g: Tensor, axis: int, reverse: bool) -> Tensor:
+    """A running sum from either end.  Differentiable."""
+    if g.m.dtype.is_complex:
+        return cumsum(g.flip(axis), axis).flip(axis) if reverse else cumsum(g, axis)
+    out = _scan(g, axis, "sum", g.m.dtype, reverse)[0]
+    return tape.record(out, _cumsum_back, (g,), (axis, g.m.dtype, reverse), "CumsumBackward0")
+
+
+@op(inplace=True, out=True)
+def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:  # noqa: A002
+    """The running product along `dim`; integers in int64."""
+    axis, result = _axis(input, dim), _result(input, dtype)
+    x = to_dtype(input, result)
+    if result.is_complex:
+        return _complex_product(x, axis)
+    out = _scan(x, axis, "prod", result)[0]
+    return tape.record(out, _cumprod_back, (x,), (x, x.s.v, alias(out, out.m, out.p), axis), "CumprodBackward0")
+
+
+def _complex_product(x: Tensor, axis: int) -> Tensor:
+    from ..ops import stack
+    if not x.m.shape or not x.m.numel:
+        return x.clone()
+    parts = [x.select(axis, 0)]
+    for i in range(1, x.m.shape[axis]):
+        parts.append(parts[-1] * x.select(axis, i))
+    made: Tensor = stack(parts, axis)
+    return made
+
+
+def _cumprod_back(node: Any, g: Tensor) -> Any:
+    x, version, own, axis = node[tape.SAVED]
+    saved_tensor(x, version, node)
+    if not x.m.shape or not x.m.numel:
+        return (g,)
+    own = alias(own, own.m, own.p)
+    own.n = node
+    if not bool((x == 0).any()):
+        return (_running(g * own, axis, True) / x,)
+    # with zeros: the products that leave element k out, one k at a time
+    from ..ops import cat, stack
+    parts = []
+    n = x.m.shape[axis]
+    for k in range(n):
+        one = x.select(axis, 0) * 0 + 1
+        before = x.narrow(axis, 0, k).prod(axis) if k else one
+        after = cat([one.unsqueeze(axis), x.narrow(axis, k + 1, n - k - 1).cumprod(axis)], axis) if k + 1 < n else one.unsqueeze(axis)
+        parts.append((g.narrow(axis, k, n - k) * after).sum(axis) * before)
+    made: Tensor = stack(parts, axis)
+    return (made,)
+
+
+def _extreme(name: str) -> Any:
+    how = name[3:]
+
+    def function(input: Tensor, dim: int) -> Any:  # noqa: A002
+        axis = _axis(input, dim)
+        values, at = _scan(input, axis, how, input.m.dtype)
+        tape.record(values, _extreme_back, (input,), (axis, at), f"{name.capitalize()}Backward0")
+        return _RESULTS[name](values, at)
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"The running {how}imum along `dim` and its latest position."
+    return op(out=True)(function)
+
+
+def _extreme_back(node: Any, g: Tensor) -> Any:
+    axis, at = node[tape.SAVED]
+    if not g.m.shape:
+        return (g,)
+    return ((g * 0).scatter_add(axis, at, g),)
+
+
+cummax, cummin = _extreme("cummax"), _extreme("cummin")
+
+
+@op(out=True)
+def logcumsumexp(input: Tensor, dim: int) -> Tensor:  # noqa: A002
+    """log of the running sum of exp along `dim`, without overflow."""
+    if input.m.dtype.kind not in "fc":
+        raise NotImplementedError(f'"logcumsumexp_out_cpu" not implemented for \'{input.m.dtype.name.capitalize()}\'')
+    axis = _axis(input, dim)
+    if input.m.dtype.is_complex:
+        return cumsum(input.exp(), axis).log()
+    out = _scan(input, axis, "logsumexp", input.m.dtype)[0]
+    return tape.record(out, _lcse_back, (input,), (input, input.s.v, alias(out, out.m, out.p), axis), "LogcumsumexpBackward0")
+
+
+def _lcse_back(node: Any, g: Tensor) -> Any:
+    """sum over j >= i of g_j exp(x_i - out_j), each sign of g in the log domain so that nothing overflows."""
+    x, version, own, axis = node[tape.SAVED]
+    saved_tensor(x, version, node)
+    own = alias(own, own.m, own.p)
+    own.n = node
+
+    def part(h: Tensor) -> Tensor:
+        logs = logcumsumexp((h.log() - own).flip(axis) if h.m.shape else h.log() - own, axis)
+        return ((logs.flip(axis) if h.m.shape else logs) + x).exp()
+    zero = g * 0.0
+    return (part(g.clamp(min=0.0) + zero) - part((-g).clamp(min=0.0) + zero),)
+
+

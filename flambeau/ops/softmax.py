@@ -1,0 +1,126 @@
+"""Softmax and its logarithm: one pass over a row for the maximum, one for the sum, one for the result, in one kernel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import layout
+from ..autograd import tape
+from ..kernels import expr as E
+from ..kernels.programs import Rows
+from ..tensor import Tensor, alias, new, meta
+from . import launch
+from .casts import to_dtype
+from .table import op
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_programs: dict[Any, Rows] = {}
+
+
+def rows_over(t: Tensor, axis: int) -> tuple[tuple[int, ...], list[int]]:
+    """The domain with `axis` innermost, and the order of axes that gives it."""
+    order = [i for i in range(len(t.m.shape)) if i != axis] + [axis]
+    return tuple(t.m.shape[i] for i in order), order
+
+
+def run_rows(program: Rows, axis: int, outs: Sequence[Tensor], ins: Sequence[Tensor], name: str, numbers: Sequence[Any] = ()) -> None:
+    """A Rows program along `axis` of tensors of one shape."""
+    t = ins[0]
+    if not t.m.numel:
+        return
+    if not t.m.shape:
+        launch.run(program, (1,), outs, ins, [(1,)] * (len(outs) + len(ins)), numbers, name)
+        return
+    domain, order = rows_over(t, axis)
+    launch.run(program, domain, outs, ins, [tuple(x.m.strides[i] for i in order) for x in (*outs, *ins)], numbers, name)
+
+
+def _like(t: Tensor) -> Tensor:
+    return new(meta(t.m.shape, layout.dense_like(tuple(t.m.shape), t.m.strides), t.m.dtype, t.m.device))
+
+
+def _forward(t: Tensor, axis: int, log: bool) -> Tensor:
+    d, wide = t.m.dtype, t.m.dtype.opmath
+    program = _programs.get((d, log))
+    if program is None:
+        x = E.cast(E.input(0, d), wide)
+        top, total = E.acc(0, wide), E.acc(1, wide)
+        out = x - top - E.log(total) if log else E.exp(x - top) / total
+        program = _programs[d, log] = Rows((("reduce", "max", x), ("reduce", "sum", E.exp(x - top)), ("map", 0, E.cast(out, d))), (d,))
+    made = _like(t)
+    run_rows(program, axis, [made], [t], "log_softmax" if log else "softmax")
+    return made
+
+
+def _prepared(input: Tensor, dtype: Any, name: str) -> Tensor:  # noqa: A002
+    t = input if dtype is None else to_dtype(input, dtype)
+    if t.m.dtype.kind != "f":
+        raise NotImplementedError(f'"{name}_lastdim_kernel_impl" not implemented for \'{t.m.dtype.name.capitalize()}\'')
+    return t
+
+
+def _default_dim(t: Tensor) -> int:
+    return 0 if len(t.m.shape) in (0, 1, 3) else 1
+
+
+@op(spaces=("torch", "nn.functional", "special"), out=True)
+def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:  # noqa: A002
+    """exp(input) / sum(exp(input)) along `dim`, computed from input - max(input)."""
+    t = _prepared(input, dtype, "softmax")
+    axis = layout.wrap_dim(_default_dim(t) if dim is None else dim, len(t.m.shape))
+    out = _forward(t, axis, False)
+    return tape.record(out, _softmax_back, (t,), (alias(out, out.m, out.p), out.s.v, axis), "SoftmaxBackward0")
+
+
+@op(spaces=("torch", "nn.functional", "special"), out=True)
+def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:  # noqa: A002
+    """The logarithm of softmax, computed without its rounding."""
+    t = _prepared(input, dtype, "log_softmax")
+    axis = layout.wrap_dim(_default_dim(t) if dim is None else dim, len(t.m.shape))
+    out = _forward(t, axis, True)
+    return tape.record(out, _log_softmax_back, (t,), (alias(out, out.m, out.p), out.s.v, axis), "LogSoftmaxBackward0")
+
+
+@op(method=False, spaces=("nn.functional",))
+def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:  # noqa: A002
+    """softmax of -input."""
+    return softmax(-input, dim, dtype=dtype)
+
+
+def _saved_output(node: Any) -> tuple[Tensor, int]:
+    y, version, axis = node[tape.SAVED]
+    if y.s.v != version:
+        tape.changed(y, version, node)
+    y = alias(y, y.m, y.p)
+    y.n = node
+    return y, axis
+
+
+def _softmax_back(node: Any, g: Tensor) -> Any:
+    y, axis = _saved_output(node)
+    if tape.recording(g, y):
+        return (y * (g - (g * y).sum(axis, True)),) if y.m.shape else (g * 0,)
+    return (_backward(g, y, axis, False),)
+
+
+def _log_softmax_back(node: Any, g: Tensor) -> Any:
+    y, axis = _saved_output(node)
+    if tape.recording(g, y):
+        return (g - y.exp() * g.sum(axis, True),) if y.m.shape else (g * 0,)
+    return (_backward(g, y, axis, True),)
+
+
+def _backward(g: Tensor, y: Tensor, axis: int, log: bool) -> Tensor:
+    """The gradient in one kernel: a sum along the row, then the row."""
+    d, wide = y.m.dtype, y.m.dtype.opmath
+    program = _programs.get(("back", d, log))
+    if program is None:
+        gx, yx = E.cast(E.input(0, d), wide), E.cast(E.input(1, d), wide)
+        total = E.acc(0, wide)
+        out = gx - E.exp(yx) * total if log else yx * (gx - total)
+        program = _programs["back", d, log] = Rows((("reduce", "sum", gx if log else gx * yx), ("map", 0, E.cast(out, d))), (d, d))
+    made = _like(y)
+    run_rows(program, axis, [made], [g, y], "softmax_backward")
+    return made
