@@ -1,7 +1,8 @@
 """The thread pool's machine code: chunks of one loop at a time, handed over in well under a microsecond.
 
-A ticket holds the job's generation and the next chunk; whoever takes a chunk runs it, and the job is done when as many
-chunks are done as there are.  So the caller, who takes part, never waits for a worker that has not started.  Workers
+A ticket holds the job's generation and how many chunks were taken from either end: the caller takes from the front,
+workers from the back, so that launch after launch a thread finds its part of the data in its own cache.  The job is done
+when as many chunks are done as there are; so the caller, who takes part, never waits for a worker that has not started.  Workers
 spin briefly between jobs, then sleep (futex on Linux, a condition variable elsewhere).  A second caller, while a job is
 running, runs its own loop by itself.
 
@@ -40,9 +41,10 @@ _STATE = """
 
 # take chunks of the job `generation` until there are none
 _WORK = """
-define internal void @work(i32 %generation) #0 {
+define internal void @work(i32 %generation, i1 %back) #0 {
 entry:
   %g = zext i32 %generation to i64
+  %one = select i1 %back, i64 65536, i64 1
   br label %again
 again:
   %t0 = load atomic i64, ptr @ticket acquire, align 8
@@ -53,12 +55,15 @@ try:
   %mine = icmp eq i64 %tg, %g
   br i1 %mine, label %current, label %out
 current:
-  %k = and i64 %t, 4294967295
+  %front = and i64 %t, 65535
+  %rest = lshr i64 %t, 16
+  %behind = and i64 %rest, 65535
+  %taken = add i64 %front, %behind
   %n = load atomic i64, ptr @job_chunks monotonic, align 8
-  %left = icmp ult i64 %k, %n
+  %left = icmp ult i64 %taken, %n
   br i1 %left, label %claim, label %out
 claim:
-  %next = add i64 %t, 1
+  %next = add i64 %t, %one
   %pair = cmpxchg ptr @ticket, i64 %t, i64 %next acq_rel acquire
   %seen = extractvalue { i64, i1 } %pair, 0
   %won = extractvalue { i64, i1 } %pair, 1
@@ -66,6 +71,9 @@ claim:
 failed:
   br label %try
 run:
+  %n1 = sub i64 %n, 1
+  %from_end = sub i64 %n1, %behind
+  %k = select i1 %back, i64 %from_end, i64 %front
   %chunk = load i64, ptr @job_chunk
   %total = load i64, ptr @job_total
   %begin = mul i64 %k, %chunk
@@ -111,10 +119,15 @@ share:
   store ptr %args, ptr @job_args
   store ptr %block, ptr @job_block
   store i64 %total, ptr @job_total
-  store i64 %chunk, ptr @job_chunk
-  %up = add i64 %total, %chunk
+  ; each end of the ticket counts in 16 bits
+  %least = udiv i64 %total, 65535
+  %enough = add i64 %least, 1
+  %coarse = icmp slt i64 %chunk, %enough
+  %size = select i1 %coarse, i64 %enough, i64 %chunk
+  store i64 %size, ptr @job_chunk
+  %up = add i64 %total, %size
   %up1 = sub i64 %up, 1
-  %chunks = sdiv i64 %up1, %chunk
+  %chunks = sdiv i64 %up1, %size
   store atomic i64 %chunks, ptr @job_chunks monotonic, align 8
   store atomic i64 0, ptr @done monotonic, align 8
   store atomic i64 %high, ptr @ticket release, align 8
@@ -127,7 +140,7 @@ call:
   call void @wake_all()
   br label %join
 join:
-  call void @work(i32 %g)
+  call void @work(i32 %g, i1 false)
   br label %wait
 wait:
   %spins = phi i32 [ 0, %join ], [ %spins1, %idle ], [ 0, %yield ]
@@ -181,7 +194,7 @@ go:
   %wanted = icmp slt i64 %index, %most
   br i1 %wanted, label %do, label %did
 do:
-  call void @work(i32 %g)
+  call void @work(i32 %g, i1 true)
   br label %did
 did:
   br label %next
