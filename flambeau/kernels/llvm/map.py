@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 NAME = "flambeau_map"
 HEAD = f"void @{NAME}(i64 %begin, i64 %end, ptr %args, ptr %block)"
 STREAM_BYTES = 16 << 20  # outputs from this size on go past the caches
+AHEAD = 2048  # bytes: costly formulas fill the CPU's window, so that it does not look ahead in memory by itself
 SEGMENT = 1 << 15  # the longest stretch of a row in one unit
 WORD_INNER, WORD_SEGMENTS, WORD_LENGTH, WORD_OUTER, WORD_STRIDES = 0, 1, 2, 3, 4
 
@@ -284,6 +285,13 @@ class _Kernel:
                  streaming: bool) -> None:
         """Several vectors at once: all are computed before any is stored, so that their work overlaps."""
         em, pending = self.em, []
+        if streaming:
+            for k in range(self.outs, len(self.types)):
+                if self.classes[k] == "1":
+                    ahead = em.at(at[k], em.mul(em.add(i, str(AHEAD // self.types[k].itemsize)), steps[k]))
+                    for line in range(0, self.unroll * self.lanes * self.types[k].itemsize, 64):
+                        em.call("llvm.prefetch.p0", "void", ("ptr", em.at(ahead, str(line))), ("i32 immarg", "0"),
+                                ("i32 immarg", "3"), ("i32 immarg", "1"))
         for k in range(self.unroll):
             here = em.add(i, str(k * self.lanes)) if k else i
             pending.append((here, self.values(at, steps, here, places, self.lanes, dict(known), None)))
