@@ -63,7 +63,8 @@ def mark():
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8])
-@pytest.mark.parametrize(("total", "chunk"), [(1, 1), (7, 3), (1000, 1), (1000, 999), (1000, 1000), (4096, 64), (200_000, 1)])
+@pytest.mark.parametrize(("total", "chunk"), [(1, 1), (7, 3), (1000, 1), (1000, 999), (1000, 1000), (4096, 64),
+                                              (200_000, 1)])
 def test_every_unit_once(mark, count, total, chunk) -> None:
     native.set_num_threads(count)
     seen = np.zeros(total + 1, np.int64)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 NAME = "flambeau_map"
 HEAD = f"void @{NAME}(i64 %begin, i64 %end, ptr %args, ptr %block)"
 STREAM_BYTES = 16 << 20  # outputs from this size on go past the caches
-AHEAD = 2048  # bytes: costly formulas fill the CPU's window, so that it does not look ahead in memory by itself
+AHEAD = 2048  # bytes: costly formulas fill the window in which the CPU looks ahead in memory by itself
 SEGMENT = 1 << 15  # the longest stretch of a row in one unit
 WORD_INNER, WORD_SEGMENTS, WORD_LENGTH, WORD_OUTER, WORD_STRIDES = 0, 1, 2, 3, 4
 

@@ -1,8 +1,9 @@
 """The thread pool's machine code: chunks of one loop at a time, handed over in well under a microsecond.
 
 A ticket holds the job's generation and how many chunks were taken from either end: the caller takes from the front,
-workers from the back, so that launch after launch a thread finds its part of the data in its own cache.  The job is done
-when as many chunks are done as there are; so the caller, who takes part, never waits for a worker that has not started.  Workers
+workers from the back, so that launch after launch a thread finds its part of the data in its own cache.  The job is
+done when as many chunks are done as there are, so the caller, who takes part, never waits for a worker that has not
+started.  Workers
 spin briefly between jobs, then sleep (futex on Linux, a condition variable elsewhere).  A second caller, while a job is
 running, runs its own loop by itself.
 
