@@ -214,7 +214,6 @@ class _Kernel:
         with frame.units() as unit:
             start, length = "0", split_size
             if self.cut:
-                assert unit.odometer is not None
                 last = em.sub(frame.word("outer"), "1")
                 start = em.mul(em.word(em.at(unit.odometer.counter, em.mul(last, "8")), 0), split)
                 length = em.smaller(split, em.sub(split_size, start))

@@ -51,7 +51,7 @@ def plan(program: Rows, domain: tuple[int, ...], strides: tuple[tuple[int, ...],
     lanes = lanes_of(program.roots())
     nbytes, _ = strips.price(program, domain, tuple(whole))
     ns = layouts.facts(program).cost(nbytes, size_of(domain))
-    if _across(outer, inner, sizes, lanes):
+    if strips.rows_in_lanes(outer, inner, sizes, lanes):
         tiles = max(1, -(-outer[-1].size // (TILE * lanes)))
         width = -(-(-(-outer[-1].size // tiles)) // lanes) * lanes
         walked, form = Walk(len(types), outer[-1], inner, outer[:-1], width=width), "across"
@@ -64,17 +64,6 @@ def plan(program: Rows, domain: tuple[int, ...], strides: tuple[tuple[int, ...],
     key = (form, walked.classes(sizes), walked.places(coords), rank, streams or ())
     total = walked.units()
     return Plan(key, (NAME,), [(NAME, total, layouts.chunk_of(total, ns))], walked.block(), parallel=ns > layouts.PARALLEL_NS)
-
-
-def _across(outer: Sequence[Axis], inner: Axis, sizes: Sequence[int], lanes: int) -> bool:
-    """Whether every lane has a row of its own."""
-    if not outer or outer[-1].size < lanes:
-        return False
-
-    def score(a: Axis) -> int:
-        return sum(1 if s == b else -1 if s else 0 for s, b in zip(a.strides, sizes, strict=True))
-    along, across = score(inner), score(outer[-1])
-    return across > along or inner.size <= lanes
 
 
 # ------------------------------------------------------------------------------------------------------------- writing

@@ -97,6 +97,17 @@ def nodes_of(roots: tuple[Expr, ...]) -> int:
     return sum(1 for e in walk(roots) if e.args)
 
 
+def rows_in_lanes(outer: Sequence[Axis], inner: Axis, sizes: Sequence[int], lanes: int) -> bool:
+    """Whether every lane should have a row of its own: for short rows, and where neighbours in memory lie across rows."""
+    if not outer or outer[-1].size < lanes:
+        return False
+
+    def score(a: Axis) -> int:
+        return sum(1 if s == b else -1 if s else 0 for s, b in zip(a.strides, sizes, strict=True))
+    along, across = score(inner), score(outer[-1])
+    return across > along or inner.size <= lanes
+
+
 class Odometer:
     """Counts along a table of axes, innermost first, and keeps every operand's offset."""
 
@@ -149,10 +160,10 @@ class Odometer:
 class Unit:
     """One unit of work: each operand's address, the outer coordinates, the tile's range of the vector axis, its number."""
 
-    __slots__ = ("at", "places", "begin", "end", "odometer")
+    __slots__ = ("at", "places", "begin", "end", "odometer", "number")
 
-    def __init__(self, at: list[str], places: dict[int, str], begin: str, end: str, odometer: Odometer | None) -> None:
-        self.at, self.places, self.begin, self.end, self.odometer = at, places, begin, end, odometer
+    def __init__(self, at: list[str], places: dict[int, str], begin: str, end: str, odometer: Odometer, number: str) -> None:
+        self.at, self.places, self.begin, self.end, self.odometer, self.number = at, places, begin, end, odometer, number
 
 
 class Frame:
@@ -163,8 +174,7 @@ class Frame:
     """
 
     def __init__(self, em: Emitter, types: Sequence[dtype], pointers: list[str], classes: tuple[str, ...],
-                 places: tuple[tuple[int, str, int], ...], outs: int, first_number: int, rank: int, block: str,
-                 one_step: bool = False) -> None:
+                 places: tuple[tuple[int, str, int], ...], outs: int, first_number: int, rank: int, block: str) -> None:
         self.em, self.types, self.pointers, self.classes = em, types, pointers, classes
         self.places, self.outs, self.first_number, self.rank = places, outs, first_number, rank
         self.block, n = block, len(types)
@@ -172,7 +182,6 @@ class Frame:
                              for k, (c, d) in enumerate(zip(classes, types, strict=True))]
         self.line_steps = ["0" if c[1] == "." else em.word(block, HEADER + n + k) for k, c in enumerate(classes)]
         self.tables = em.at(block, str(8 * (HEADER + 2 * n)))
-        self.one_step = one_step  # the launch has a single outer step
         self.numbers: dict[tuple[int, int], str] = {}
 
     def word(self, name: str) -> str:
@@ -207,7 +216,7 @@ class Frame:
             end = em.smaller(em.add(begin, width), size)
             at = [em.at(p, odometer.offset(k)) for k, p in enumerate(self.pointers)]
             places = {d: odometer.digit(k) for d, kind, k in self.places if kind == "outer"}
-            yield Unit(at, places, begin, end, odometer)
+            yield Unit(at, places, begin, end, odometer, loop.i)
             after = em.add(loop.vars[0], "1")
             turn = em.op(f"icmp eq i64 {after}, {tiles}")
             with em.only_if(turn):
