@@ -1,0 +1,694 @@
+"""Matrix products.  Two-dimensional and batched products are launches of the CPU's library; everything else is built from them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import dtypes, layout
+from ..autograd import tape
+from ..autograd.mode import _grad
+from ..kernels import expr as E
+from ..kernels.programs import Prepared, Reduce
+from ..runtime import door
+from ..tensor import Storage, Tensor, alias, empty, meta, new, on_forget, storage
+from . import launch
+from .casts import to_dtype
+from .checks import same_device
+from .copies import contiguous
+from .elementwise import fit
+from .table import op
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_plans: dict[Any, Any] = {}
+_quick: dict[Any, dict[Any, Any]] = {}
+_BLAS = frozenset(("float32", "float64", "complex64", "complex128"))
+
+
+def _forget() -> None:
+    _plans.clear()
+    _quick.clear()
+
+
+on_forget(_forget)
+door.on_change(_forget)
+
+
+def _orient(rows: int, cols: int, row_step: int, col_step: int) -> tuple[bool, int] | None:
+    """(transposed, leading dimension) for a matrix of these strides, or None when the library cannot read it."""
+    if (cols == 1 or col_step == 1) and (rows == 1 or row_step >= max(1, cols)):
+        return False, max(row_step if rows > 1 else cols, cols, 1)
+    if (rows == 1 or row_step == 1) and (cols == 1 or col_step >= max(1, rows)):
+        return True, max(col_step if cols > 1 else rows, rows, 1)
+    return None
+
+
+def _product(c: Tensor, a: Tensor, b: Tensor, alpha: complex = 1.0, beta: complex = 0.0) -> None:
+    """c = alpha a b + beta c for (m, k) (k, n) or batches of them with equal leading axes of size 1 at most 3 axes; outside
+    the tape.  c is contiguous, all of one type."""
+    if not c.m.numel:
+        return
+    key = (c.m, a.m, b.m, alpha, beta)
+    call = _plans.get(key)
+    if call is None:
+        *lead, m, k = a.m.shape
+        n = b.m.shape[-1]
+        d = a.m.dtype
+        name = f"matmul_{d.name}"
+        if d.name not in _BLAS or k == 0:
+            _by_kernel(c, a, b, alpha, beta)
+            return
+        at, bt = _orient(m, k, *a.m.strides[-2:]), _orient(k, n, *b.m.strides[-2:])
+        if at is None or bt is None:
+            _product(c, a if at is not None else contiguous(a), b if bt is not None else contiguous(b), alpha, beta)
+            return
+        from ..drivers.cpu import blas
+        batch = lead[0] if lead else 1
+        entry = blas.gemm(d.name, m, n, k, (*at, a.m.strides[0] if lead else 0), (*bt, b.m.strides[0] if lead else 0),
+                          (n, m * n), batch, alpha, beta)
+        prepared = Prepared(name, entry, nbytes=a.m.nbytes + b.m.nbytes + c.m.nbytes, flops=2 * batch * m * n * k)
+        call = door.bind(c.m.device, prepared)
+        if len(_plans) > 1 << 14:
+            _plans.clear()
+        _plans[key] = call
+    call(c.p, a.p, b.p)
+
+
+_kernels: dict[Any, Reduce] = {}
+
+
+def _by_kernel(c: Tensor, a: Tensor, b: Tensor, alpha: complex, beta: complex) -> None:
+    """Integers and half types by a generated reduction over k (half types accumulate in float32)."""
+    d = a.m.dtype
+    *lead, m, k = a.m.shape
+    n = b.m.shape[-1]
+    if d.kind == "f" and d.itemsize == 2:
+        wide = empty(c.m.shape, dtypes.float32, c.m.device)
+        if beta:
+            from .copies import copy_into
+            copy_into(wide, c)
+        with _off():
+            _product(wide, to_dtype(a, dtypes.float32), to_dtype(b, dtypes.float32), alpha, beta)
+            from .copies import copy_into
+            copy_into(c, wide)
+        return
+    program = _kernels.get(d)
+    if program is None:
+        x, y = E.input(0, d), E.input(1, d)
+        total = E.acc(0, d)
+        # 0 has no gradient here and no NaN: integers only, or empty sums
+        program = _kernels[d] = Reduce((x * y if d.kind != "b" else x & y,), ("sum" if d.kind != "b" else "or",), (total,), (d, d))
+    domain = (*lead, m, n, k)
+    made = c if not beta and alpha == 1 else empty(c.m.shape, d, c.m.device)
+    a_lead, b_lead = a.m.strides[:-2], b.m.strides[:-2]
+    launch.run(program, domain, [made], [a, b], [layout.contiguous_strides((*lead, m, n)), (*a_lead, a.m.strides[-2], 0, a.m.strides[-1]),
+                                                 (*b_lead, 0, b.m.strides[-1], b.m.strides[-2])], name="matmul")
+    if made is not c:
+        from .copies import copy_into
+        with _off():
+            copy_into(c, made * alpha + (c * beta if beta else 0))
+
+
+def _off() -> Any:
+    from .table import no_recording
+    return no_recording()
+
+
+def _type_name(t: Tensor) -> str:
+    return {"float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int64": "long", "int32": "int",
+            "complex64": "c10::complex<float>", "complex128": "c10::complex<double>"}.get(t.m.dtype.name, t.m.dtype.name)
+
+
+def _check_types(name: str, *ts: Tensor) -> None:
+    for t in ts:
+        if not isinstance(t, Tensor):
+            raise TypeError(f"{name}(): argument must be Tensor, not {type(t).__name__}")
+    same_device(name, *ts)
+    if ts[0].m.dtype is not ts[1].m.dtype:
+        raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {_type_name(ts[0])} != {_type_name(ts[1])}")
+
+
+def adjoint(t: Tensor) -> Tensor:
+    """The conjugate transpose of the last two axes."""
+    x = t.transpose(-2, -1)
+    return x.conj() if t.m.dtype.is_complex else x
+
+
+def _mm_back(node: Any, g: Tensor) -> Any:
+    a, va, b, vb = node[4]
+    ea, eb = node[3]
+    if a.s.v != va:
+        tape.changed(a, va, node)
+    if b.s.v != vb:
+        tape.changed(b, vb, node)
+    return (_mm(g, adjoint(b)) if ea is not None else None, _mm(adjoint(a), g) if eb is not None else None)
+
+
+_mm_back.grad_name = "MmBackward0"  # type: ignore[attr-defined]
+
+
+def _mm(a: Tensor, b: Tensor) -> Tensor:
+    """(m, k) @ (k, n), recorded; the fast path of small products."""
+    try:
+        om, sizes, call = _quick[a.m][b.m]
+    except (KeyError, AttributeError):
+        return _first_mm(a, b)
+    if sizes is not None:
+        s = Storage()
+        s.v = 0
+        s.m = om
+        free = s.free = sizes.free
+        try:
+            s.p = free.pop()
+        except IndexError:
+            s.p = sizes.grow()
+    else:
+        s = storage(om)
+    r = _new(Tensor)
+    r.m = om
+    r.s = s
+    r.p = s.p
+    r.n = None
+    call(s.p, a.p, b.p)
+    if (a.n is not None or b.n is not None) and _grad.get():
+        r.n = [tape.next_seq(), None, _mm_back, (a.n, b.n), (a, a.s.v, b, b.s.v), None]
+        if tape.anomaly.on:
+            tape.anomaly.note(r.n)
+    return r
+
+
+_new = object.__new__
+
+
+def _first_mm(a: Tensor, b: Tensor) -> Tensor:
+    _check_types("mm", a, b)
+    if len(a.m.shape) != 2 or len(b.m.shape) != 2:
+        raise RuntimeError(f"{'self' if len(a.m.shape) != 2 else 'mat2'} must be a matrix")
+    if a.m.shape[1] != b.m.shape[0]:
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({a.m.shape[0]}x{a.m.shape[1]} and {b.m.shape[0]}x{b.m.shape[1]})")
+    out = empty((a.m.shape[0], b.m.shape[1]), a.m.dtype, a.m.device)
+    _product(out, a, b)
+    call = _plans.get((out.m, a.m, b.m, 1.0, 0.0))
+    if call is not None:
+        _quick.setdefault(a.m, {})[b.m] = (out.m, out.m.sizes, call)
+    if tape.recording(a, b):
+        out.n = [tape.next_seq(), None, _mm_back, (a.n, b.n), (a, a.s.v, b, b.s.v), None]
+    return out
+
+
+def _bmm_back(node: Any, g: Tensor) -> Any:
+    a, va, b, vb = node[4]
+    if a.s.v != va:
+        tape.changed(a, va, node)
+    if b.s.v != vb:
+        tape.changed(b, vb, node)
+    return (_bmm(g, adjoint(b)) if node[3][0] is not None else None, _bmm(adjoint(a), g) if node[3][1] is not None else None)
+
+
+_bmm_back.grad_name = "BmmBackward0"  # type: ignore[attr-defined]
+
+
+def _bmm(a: Tensor, b: Tensor) -> Tensor:
+    """(p, m, k) @ (p, k, n), recorded."""
+    out = empty((a.m.shape[0], a.m.shape[1], b.m.shape[2]), a.m.dtype, a.m.device)
+    _product(out, a, b)
+    if tape.recording(a, b):
+        out.n = [tape.next_seq(), None, _bmm_back, (a.n, b.n), (a, a.s.v, b, b.s.v), None]
+    return out
+
+
+# --------------------------------------------------------------------------------------------------------------- products
+@op(out=True)
+def mm(input: Tensor, mat2: Tensor) -> Tensor:  # noqa: A002
+    """The product of matrices (n, m) and (m, p)."""
+    return _mm(input, mat2)
+
+
+@op(out=True)
+def bmm(input: Tensor, mat2: Tensor) -> Tensor:  # noqa: A002
+    """The products of batches (b, n, m) and (b, m, p)."""
+    _check_types("bmm", input, mat2)
+    if len(input.m.shape) != 3 or len(mat2.m.shape) != 3:
+        raise RuntimeError("batch1 must be a 3D tensor" if len(input.m.shape) != 3 else "batch2 must be a 3D tensor")
+    b, n, m = input.m.shape
+    if mat2.m.shape[:2] != (b, m):
+        raise RuntimeError(f"Expected size for first two dimensions of batch2 tensor to be: [{b}, {m}] but got: [{mat2.m.shape[0]}, "
+                           f"{mat2.m.shape[1]}].")
+    return _bmm(input, mat2)
+
+
+@op(out=True, aliases=("linalg.matmul",))
+def matmul(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
+    """The matrix product, batch axes broadcast; vectors are rows on the left and columns on the right."""
+    if isinstance(input, Tensor) and isinstance(other, Tensor) and len(input.m.shape) == 2 and len(other.m.shape) == 2:
+        return _mm(input, other)
+    _check_types("matmul", input, other)
+    a, b = input, other
+    na, nb = len(a.m.shape), len(b.m.shape)
+    if na == 0 or nb == 0:
+        raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {na}D and {nb}D")
+    if na == 1 and nb == 1:
+        return dot(a, b)
+    if na == 1:
+        return matmul(a.unsqueeze(0), b).squeeze(-2)
+    if nb == 1:
+        return matmul(a, b.unsqueeze(1)).squeeze(-1)
+    m, k, n = a.m.shape[-2], a.m.shape[-1], b.m.shape[-1]
+    if k != b.m.shape[-2]:
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({layout.numel(a.m.shape[:-1])}x{k} and {b.m.shape[-2]}x{n})")
+    if nb == 2:  # one matrix for the whole batch: one product of all rows
+        return _mm(a.reshape(layout.numel(a.m.shape[:-1]), k), b).reshape(*a.m.shape[:-1], n)
+    lead = layout.broadcast_shapes(a.m.shape[:-2], b.m.shape[:-2])
+    p = layout.numel(lead)
+    a3 = a.expand(*lead, m, k).reshape(p, m, k)
+    b3 = b.expand(*lead, k, n).reshape(p, k, n)
+    return _bmm(a3, b3).reshape(*lead, m, n)
+
+
+def _vector_back(node: Any, g: Tensor) -> Any:
+    a, va, b, vb = node[4]
+    for t, v in ((a, va), (b, vb)):
+        if t.s.v != v:
+            tape.changed(t, v, node)
+    return (g * b.conj(), g * a.conj())
+
+
+@op(out=True)
+def dot(input: Tensor, tensor: Tensor) -> Tensor:  # noqa: A002
+    """The sum of products of two vectors."""
+    a, b = input, tensor
+    same_device("dot", a, b)
+    if len(a.m.shape) != 1 or len(b.m.shape) != 1:
+        raise RuntimeError(f"1D tensors expected, but got {len(a.m.shape)}D and {len(b.m.shape)}D tensors")
+    if a.m.dtype is not b.m.dtype:
+        raise RuntimeError(f"dot : expected both vectors to have same dtype, but found {_type_name(a).capitalize()} and "
+                           f"{_type_name(b).capitalize()}")
+    if a.m.shape != b.m.shape:
+        raise RuntimeError(f"inconsistent tensor size, expected tensor [{a.m.shape[0]}] and src [{b.m.shape[0]}] to have the same number "
+                           f"of elements, but got {a.m.shape[0]} and {b.m.shape[0]} elements respectively")
+    out = empty((1, 1), a.m.dtype, a.m.device)
+    row, column = _shaped(a, (1, a.m.shape[0]), (a.m.shape[0] * a.m.strides[0], a.m.strides[0])), _shaped(
+        b, (b.m.shape[0], 1), (b.m.strides[0], 1))
+    _product(out, row, column)
+    if not a.m.numel:
+        launch.fill(out, 0)
+    r = alias(out, meta((), None, a.m.dtype, a.m.device), out.p)
+    return tape.record(r, _vector_back, (a, b), (a, a.s.v, b, b.s.v), "DotBackward0")
+
+
+def _shaped(t: Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
+    return alias(t, meta(shape, strides, t.m.dtype, t.m.device), t.p)
+
+
+@op(out=True)
+def vdot(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
+    """The dot product with the first vector conjugated."""
+    return dot(input.conj(), other)
+
+
+@op(out=True)
+def mv(input: Tensor, vec: Tensor) -> Tensor:  # noqa: A002
+    """A matrix times a vector."""
+    if len(input.m.shape) != 2 or len(vec.m.shape) != 1:
+        raise RuntimeError(f"vector + matrix @ vector expected, got {len(vec.m.shape)}, {len(input.m.shape)}, {len(vec.m.shape)}")
+    if input.m.shape[1] != vec.m.shape[0]:
+        raise RuntimeError(f"size mismatch, got input ({input.m.shape[0]}), mat ({input.m.shape[0]}x{input.m.shape[1]}), vec "
+                           f"({vec.m.shape[0]})")
+    return _mm(input, vec.unsqueeze(1)).squeeze(1)
+
+
+@op(out=True, aliases=("ger",))
+def outer(input: Tensor, vec2: Tensor) -> Tensor:  # noqa: A002
+    """The matrix of products of two vectors' elements."""
+    if len(input.m.shape) != 1 or len(vec2.m.shape) != 1:
+        raise RuntimeError(f"outer: Expected 1-D argument {'self' if len(input.m.shape) != 1 else 'vec2'}, but got "
+                           f"{len(input.m.shape) if len(input.m.shape) != 1 else len(vec2.m.shape)}-D")
+    return input.unsqueeze(1) * vec2
+
+
+@op(out=True)
+def inner(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
+    """The sum of products over the last axes."""
+    if not input.m.shape or not other.m.shape:
+        return input * other
+    if input.m.shape[-1] != other.m.shape[-1]:
+        raise RuntimeError(f"inner() the last dimension must match on both input tensors but got shapes {list(input.m.shape)} and "
+                           f"{list(other.m.shape)}")
+    return tensordot(input, other, ([-1], [-1]))
+
+
+# ------------------------------------------------------------------------------------------------------- sums of products
+def _added(name: str, product: Callable[[Tensor, Tensor], Tensor]) -> Any:
+    def inplace(self: Tensor, first: Tensor, second: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+        from .copies import assign
+        return assign(self, compute(self, first, second, beta, alpha))
+
+    def compute(base: Tensor, first: Tensor, second: Tensor, beta: Any, alpha: Any) -> Tensor:
+        same_device(name, base, first, second)
+        made = product(first, second)
+        if base.m.dtype is not made.m.dtype:
+            raise RuntimeError(f"expected {name} operands to have the same dtype, but got: {_type_name(base)} != {_type_name(made)}")
+        if layout.broadcast_shapes(base.m.shape, made.m.shape) != tuple(made.m.shape):
+            raise RuntimeError(f"The expanded size of the tensor ({list(made.m.shape)}) must match the existing size "
+                               f"({list(base.m.shape)})")
+        if alpha != 1:
+            made = made * alpha
+        if beta == 0:  # NaN and infinities of the base do not count then
+            return made
+        return made + (base if beta == 1 else base * beta)
+    inplace.__name__ = name + "_"
+    return compute, inplace
+
+
+_addmm, _addmm_ = _added("addmm", _mm)
+_baddbmm, _baddbmm_ = _added("baddbmm", lambda a, b: bmm(a, b))
+_addmv, _addmv_ = _added("addmv", lambda a, b: mv(a, b))
+_addr, _addr_ = _added("addr", lambda a, b: outer(a, b))
+_addbmm, _addbmm_ = _added("addbmm", lambda a, b: bmm(a, b).sum(0))
+
+
+@op(out=True, inplace=_addmm_)
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: A002
+    """beta input + alpha mat1 @ mat2."""
+    made: Tensor = _addmm(input, mat1, mat2, beta, alpha)
+    return made
+
+
+@op(out=True, inplace=_baddbmm_)
+def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: A002
+    """beta input + alpha batch1 @ batch2, batch by batch."""
+    made: Tensor = _baddbmm(input, batch1, batch2, beta, alpha)
+    return made
+
+
+@op(out=True, inplace=_addmv_)
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: A002
+    """beta input + alpha mat @ vec."""
+    made: Tensor = _addmv(input, mat, vec, beta, alpha)
+    return made
+
+
+@op(out=True, inplace=_addr_)
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: A002
+    """beta input + alpha outer(vec1, vec2)."""
+    made: Tensor = _addr(input, vec1, vec2, beta, alpha)
+    return made
+
+
+@op(out=True, inplace=_addbmm_)
+def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: A002
+    """beta input + alpha times the sum of batch1 @ batch2 over the batch."""
+    made: Tensor = _addbmm(input, batch1, batch2, beta, alpha)
+    return made
+
+
+def _linear_back(node: Any, g: Tensor) -> Any:
+    x, vx, w, vw, bias = node[4]
+    if x.s.v != vx:
+        tape.changed(x, vx, node)
+    if w.s.v != vw:
+        tape.changed(w, vw, node)
+    ex, ew, eb = node[3]
+    return (_mm(g, w if not w.m.dtype.is_complex else w.conj()) if ex is not None else None,
+            _mm(g.transpose(0, 1), x if not x.m.dtype.is_complex else x.conj()) if ew is not None else None,
+            fit(g, bias) if eb is not None else None)
+
+
+_linear_back.grad_name = "AddmmBackward0"  # type: ignore[attr-defined]
+_linear_plans: dict[Any, Any] = {}
+on_forget(_linear_plans.clear)
+door.on_change(_linear_plans.clear)
+
+
+def _linear_plan(x: Tensor, w: Tensor, bias: Tensor) -> Any:
+    """The launches of x w^T + bias: rows of bias, then the product added to them."""
+    from .copies import cast_program
+    from ..kernels import target
+    m, k = x.m.shape
+    n = w.m.shape[0]
+    om = meta((m, n), None, x.m.dtype, x.m.device)
+    at, bt = _orient(m, k, *x.m.strides), _orient(k, n, w.m.strides[1], w.m.strides[0])
+    if at is None or bt is None or x.m.dtype.name not in _BLAS or not om.numel or not k:
+        return None
+    from ..drivers.cpu import blas
+    rows = target.prepare(cast_program(bias.m.dtype, om.dtype), (m, n), ((n, 1), (0, bias.m.strides[0])))
+    rows.name = "bias"
+    entry = blas.gemm(om.dtype.name, m, n, k, (*at, 0), (*bt, 0), (n, 0), 1, 1.0, 1.0)
+    product = Prepared(f"matmul_{om.dtype.name}", entry, nbytes=x.m.nbytes + w.m.nbytes + om.nbytes, flops=2 * m * n * k)
+    return om, door.bind(om.device, rows), door.bind(om.device, product)
+
+
+@op(method=False, spaces=("nn.functional",))
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:  # noqa: A002
+    """input @ weight.T + bias for input (..., in), weight (out, in) or (in,), bias (out,)."""
+    if bias is not None and len(input.m.shape) == 2 and len(weight.m.shape) == 2:
+        key = (input.m, weight.m, bias.m)
+        plan = _linear_plans.get(key)
+        if plan is None:
+            _check_types("linear", input, weight)
+            same_device("linear", input, weight, bias)
+            if input.m.shape[1] != weight.m.shape[1]:
+                raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({input.m.shape[0]}x{input.m.shape[1]} and "
+                                   f"{weight.m.shape[1]}x{weight.m.shape[0]})")
+            if bias.m.dtype is input.m.dtype and tuple(bias.m.shape) == (weight.m.shape[0],):
+                plan = _linear_plan(input, weight, bias)
+            if plan is not None:
+                _linear_plans[key] = plan
+        if plan is not None:
+            om, rows, product = plan
+            r = new(om)
+            rows(r.p, bias.p)
+            product(r.p, input.p, weight.p)
+            if (input.n is not None or weight.n is not None or bias.n is not None) and _grad.get():
+                r.n = [tape.next_seq(), None, _linear_back, (input.n, weight.n, bias.n),
+                       (input, input.s.v, weight, weight.s.v, bias.m), None]
+                if tape.anomaly.on:
+                    tape.anomaly.note(r.n)
+            return r
+    if len(weight.m.shape) == 1:
+        out = matmul(input, weight)
+    else:
+        if input.m.shape and input.m.shape[-1] != weight.m.shape[-1]:
+            raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({layout.numel(input.m.shape[:-1])}x{input.m.shape[-1]} and "
+                               f"{weight.m.shape[1]}x{weight.m.shape[0]})")
+        out = matmul(input, weight.t())
+    return out if bias is None else out + bias
+
+
+@op(method=False, spaces=("nn.functional",))
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x1^T W_k x2 + b_k for each output k: input1 (..., in1), input2 (..., in2), weight (out, in1, in2)."""
+    out = einsum("...i,kij,...j->...k", input1, weight, input2)
+    return out if bias is None else out + bias
+
+
+# ------------------------------------------------------------------------------------------------------------ tensordot
+@op(method=False, out=True)
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
+    """Sums of products over pairs of axes: the last `dims` of a with the first of b, or the two lists given."""
+    if isinstance(dims, Tensor):
+        dims = dims.tolist()
+    if isinstance(dims, int):
+        if dims < 0:
+            raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
+        if dims > min(len(a.m.shape), len(b.m.shape)):
+            raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}")
+        left, right = list(range(len(a.m.shape) - dims, len(a.m.shape))), list(range(dims))
+    else:
+        left, right = [[d] if isinstance(d, int) else list(d) for d in dims]
+    left = [layout.wrap_dim(d, len(a.m.shape)) for d in left]
+    right = [layout.wrap_dim(d, len(b.m.shape)) for d in right]
+    if len(left) != len(right):
+        raise RuntimeError("both dimension lists should have same length")
+    for x, y in zip(left, right, strict=True):
+        if a.m.shape[x] != b.m.shape[y]:
+            raise RuntimeError(f"contracted dimensions need to match, but first has size {a.m.shape[x]} in dim {x} and second has size "
+                               f"{b.m.shape[y]} in dim {y}")
+    keep_a = [i for i in range(len(a.m.shape)) if i not in left]
+    keep_b = [i for i in range(len(b.m.shape)) if i not in right]
+    k = layout.numel([a.m.shape[d] for d in left])
+    shape = [a.m.shape[i] for i in keep_a] + [b.m.shape[i] for i in keep_b]
+    x = a.permute(keep_a + left).reshape(layout.numel([a.m.shape[i] for i in keep_a]), k)
+    y = b.permute(right + keep_b).reshape(k, layout.numel([b.m.shape[i] for i in keep_b]))
+    _check_types("tensordot", x, y)
+    return _mm(x, y).reshape(shape)
+
+
+@op(out=True)
+def kron(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
+    """The Kronecker product."""
+    n = max(len(input.m.shape), len(other.m.shape))
+    a = (1,) * (n - len(input.m.shape)) + tuple(input.m.shape)
+    b = (1,) * (n - len(other.m.shape)) + tuple(other.m.shape)
+    left = [d for pair in zip(a, (1,) * n, strict=True) for d in pair]
+    right = [d for pair in zip((1,) * n, b, strict=True) for d in pair]
+    return (input.reshape(left) * other.reshape(right)).reshape([x * y for x, y in zip(a, b, strict=True)])
+
+
+@op(method=False, out=True, spaces=("linalg",))
+def multi_dot(tensors: Any) -> Tensor:
+    """The product of several matrices in the cheapest order (the first and last may be vectors).
+
+    The order is found by the dynamic programme of T. H. Cormen et al., "Introduction to Algorithms", 15.2.
+    """
+    ts = list(tensors)
+    if len(ts) < 2:
+        raise RuntimeError("multi_dot(): expected at least 2 tensors but got " + str(len(ts)))
+    first, last = len(ts[0].m.shape) == 1, len(ts[-1].m.shape) == 1
+    if first:
+        ts[0] = ts[0].unsqueeze(0)
+    if last:
+        ts[-1] = ts[-1].unsqueeze(1)
+    for t in ts:
+        if len(t.m.shape) != 2:
+            raise RuntimeError(f"multi_dot(): the tensors must be matrices, but got one of {len(t.m.shape)} dimensions")
+    n = len(ts)
+    p = [t.m.shape[0] for t in ts] + [ts[-1].m.shape[1]]
+    cost = [[0.0] * n for _ in range(n)]
+    cut = [[0] * n for _ in range(n)]
+    for span in range(1, n):
+        for i in range(n - span):
+            j = i + span
+            cost[i][j], cut[i][j] = min((cost[i][k] + cost[k + 1][j] + p[i] * p[k + 1] * p[j + 1], k) for k in range(i, j))
+
+    def product(i: int, j: int) -> Tensor:
+        return ts[i] if i == j else mm(product(i, cut[i][j]), product(cut[i][j] + 1, j))
+    out = product(0, n - 1)
+    if first:
+        out = out.squeeze(0)
+    return out.squeeze(-1) if last else out
+
+
+@op(method=False)
+def chain_matmul(*matrices: Tensor) -> Tensor:
+    """The product of several matrices in the cheapest order."""
+    return multi_dot(matrices) if len(matrices) > 1 else matrices[0]
+
+
+# ---------------------------------------------------------------------------------------------------------------- einsum
+@op(method=False)
+def einsum(equation: Any, *operands: Any) -> Tensor:
+    """Sums of products by Einstein's convention: "ij,jk->ik", with ... for further axes; or operands each followed by a list
+    of axis numbers."""
+    if not isinstance(equation, str):
+        equation, operands = _from_lists((equation, *operands))
+    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+        operands = tuple(operands[0])
+    terms, target, sizes = _parse(equation.replace(" ", ""), operands)
+    out, names = _diagonals(operands[0], terms[0])
+    rest = list(zip(operands[1:], terms[1:], strict=True))
+    later = [set(target).union(*[set(t) for _, t in rest[i:]]) for i in range(len(rest) + 1)]
+    out, names = _sum_out(out, names, later[0])
+    for i, (x, term) in enumerate(rest):
+        y, other = _diagonals(x, term)
+        y, other = _sum_out(y, other, later[i + 1] | set(names))
+        out, names = _contract(out, names, y, other, later[i + 1], sizes)
+    out, names = _sum_out(out, names, set(target))
+    return out.permute([names.index(c) for c in target]) if names != target else out
+
+
+def _from_lists(args: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+    """The sublist form as an equation."""
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+    tensors, terms = [], []
+    i = 0
+    while i + 1 < len(args) and isinstance(args[i], Tensor):
+        tensors.append(args[i])
+        terms.append("".join("..." if a is Ellipsis else letters[a] for a in args[i + 1]))
+        i += 2
+    target = "->" + "".join("..." if a is Ellipsis else letters[a] for a in args[i]) if i < len(args) else ""
+    return ",".join(terms) + target, tuple(tensors)
+
+
+def _parse(equation: str, operands: tuple[Any, ...]) -> tuple[list[list[str]], list[str], dict[str, int]]:
+    """Axis names of each operand and of the result; ellipsis axes are named by their place from the right."""
+    left, arrow, right = equation.partition("->")
+    parts = left.split(",")
+    if len(parts) != len(operands):
+        how = "more" if len(operands) > len(parts) else "fewer"
+        raise RuntimeError(f"einsum(): {how} operands were provided than specified in the equation")
+    terms, sizes, most = [], {}, 0
+    for part, t in zip(parts, operands, strict=True):
+        named = part.replace("...", "")
+        for c in named:
+            if not c.isalpha():
+                raise RuntimeError(f"einsum(): invalid subscript given at index {equation.index(c)} in the equation string, subscripts must "
+                                   "be in [a-zA-Z]")
+        extra = len(t.m.shape) - len(named)
+        if extra < 0 or (extra and "..." not in part):
+            raise RuntimeError(f"einsum(): the number of subscripts in the equation ({len(named)}) {'is more than' if extra < 0 else 'does not match'} "
+                               f"the number of dimensions ({len(t.m.shape)}) for operand {len(terms)}")
+        dots = [f".{i}" for i in range(extra - 1, -1, -1)]
+        most = max(most, extra)
+        at = part.find("...")
+        term = [*part[:at], *dots, *part[at + 3:]] if at >= 0 else list(part)
+        for c, d in zip(term, t.m.shape, strict=True):
+            if sizes.get(c, 1) == 1:
+                sizes[c] = d
+            elif d not in (1, sizes[c]):
+                raise RuntimeError(f"einsum(): operands do not broadcast with remapped shapes [original->remapped]: subscript {c} has size "
+                                   f"{d}, which does not match {sizes[c]}")
+        terms.append(term)
+    dots = [f".{i}" for i in range(most - 1, -1, -1)]
+    if arrow:
+        at = right.find("...")
+        target = [*right[:at], *dots, *right[at + 3:]] if at >= 0 else list(right)
+        for c in target:
+            if c not in sizes:
+                raise RuntimeError(f"einsum(): output subscript {c} does not appear in the equation for any input operand")
+            if target.count(c) > 1:
+                raise RuntimeError(f"einsum(): output subscript {c} appears more than once in the output")
+    else:
+        flat = [c for term in terms for c in term if not c.startswith(".")]
+        target = dots + sorted(c for c in set(flat) if flat.count(c) == 1)
+    return terms, target, sizes
+
+
+def _diagonals(t: Tensor, term: list[str]) -> tuple[Tensor, list[str]]:
+    """An axis named twice becomes the diagonal."""
+    names = list(term)
+    for c in list(dict.fromkeys(names)):
+        while names.count(c) > 1:
+            i = names.index(c)
+            j = names.index(c, i + 1)
+            t = t.diagonal(0, i, j)
+            names = [x for k, x in enumerate(names) if k not in (i, j)] + [c]
+    return t, names
+
+
+def _sum_out(t: Tensor, names: list[str], keep: set[str]) -> tuple[Tensor, list[str]]:
+    gone = [i for i, c in enumerate(names) if c not in keep]
+    return (t.sum(gone), [c for c in names if c in keep]) if gone else (t, names)
+
+
+def _contract(a: Tensor, an: list[str], b: Tensor, bn: list[str], keep: set[str], sizes: dict[str, int]) -> tuple[Tensor, list[str]]:
+    """Two operands into one, by a batched product over the axes both have."""
+    both = [c for c in an if c in bn]
+    # an axis of size 1 on one side only is broadcast, not summed as a product
+    lone = [c for c in both if c not in keep and (a.m.shape[an.index(c)] != b.m.shape[bn.index(c)])]
+    for c in lone:
+        if a.m.shape[an.index(c)] == 1:
+            b, bn = b.sum(bn.index(c)), [x for x in bn if x != c]
+            a, an = a.squeeze(an.index(c)), [x for x in an if x != c]
+        else:
+            a, an = a.sum(an.index(c)), [x for x in an if x != c]
+            b, bn = b.squeeze(bn.index(c)), [x for x in bn if x != c]
+    both = [c for c in an if c in bn]
+    batch, inner = [c for c in both if c in keep], [c for c in both if c not in keep]
+    left, right = [c for c in an if c not in both], [c for c in bn if c not in both]
+    shape = [max(a.m.shape[an.index(c)], b.m.shape[bn.index(c)]) if 0 not in (a.m.shape[an.index(c)], b.m.shape[bn.index(c)]) else 0
+             for c in batch]
+
+    def arranged(t: Tensor, names: list[str], first: list[str], second: list[str]) -> Tensor:
+        x = t.permute([names.index(c) for c in (*batch, *first, *second)])
+        f, s = [t.m.shape[names.index(c)] for c in first], [t.m.shape[names.index(c)] for c in second]
+        return x.expand(*shape, *f, *s).reshape(layout.numel(shape), layout.numel(f), layout.numel(s))
+    x, y = arranged(a, an, left, inner), arranged(b, bn, inner, right)
+    d = dtypes.promote_types(x.m.dtype, y.m.dtype)
+    made = _bmm(to_dtype(x, d), to_dtype(y, d))
+    return made.reshape([*shape, *[a.m.shape[an.index(c)] for c in left], *[b.m.shape[bn.index(c)] for c in right]]), batch + left + right
+
+
+Tensor.__matmul__ = matmul  # type: ignore[attr-defined]
+Tensor.__rmatmul__ = lambda self, other: matmul(other, self)  # type: ignore[attr-defined]
