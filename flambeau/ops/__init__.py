@@ -14,6 +14,8 @@ from . import (  # noqa: F401 (each import registers its family)
     creation,
     extremes,
     fft,
+    indexing,
+    joining,
     legacy,
     matmul,
     placement,
@@ -22,6 +24,7 @@ from . import (  # noqa: F401 (each import registers its family)
     reductions,
     scans,
     softmax,
+    splitting,
     table,
     views,
 )

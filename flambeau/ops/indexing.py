@@ -1,0 +1,464 @@
+"""Indexing: `x[...]` to read and write, and the operations that take positions.
+
+Basic indices (ints, slices, None, ...) make one view by arithmetic.  Tensors of positions become one generated kernel: a Map
+whose input (or output) is addressed by offsets computed from the positions.  Colliding writes are applied in order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import layout
+from ..autograd import inplace, tape
+from ..autograd.mode import _grad
+from ..dtypes import bool_, int64, uint8
+from ..kernels import expr as E
+from ..kernels.programs import Map
+from ..tensor import Tensor, empty, meta
+from . import launch
+from .casts import to_dtype
+from .checks import may_write, mismatch, overlap
+from .table import op
+from .views import placed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..dtypes import dtype as dtype_class
+
+_programs: dict[Any, Map] = {}
+
+
+# ----------------------------------------------------------------------------------------------------------- basic indices
+def _too_many(t: Tensor) -> IndexError:
+    return IndexError(f"too many indices for tensor of dimension {len(t.m.shape)}")
+
+
+def _normal(index: Any) -> list[Any]:
+    """The index as a list, nested lists and arrays as tensors."""
+    from .creation import tensor
+    items = list(index) if isinstance(index, tuple) else [index]
+    out: list[Any] = []
+    for x in items:
+        if isinstance(x, (list, range)):
+            x = tensor(list(x)) if len(x) else tensor([], dtype=int64)
+        elif isinstance(x, np.ndarray):
+            x = tensor(x)
+        elif isinstance(x, np.bool_):
+            x = bool(x)
+        elif isinstance(x, np.integer):
+            x = int(x)
+        if isinstance(x, Tensor) and x.m.dtype.kind not in "bui":
+            raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+        out.append(x)
+    return out
+
+
+def _consumes(x: Any) -> int:
+    """How many axes of the tensor an index uses up."""
+    if x is None or isinstance(x, bool):
+        return 0
+    if isinstance(x, Tensor) and x.m.dtype in (bool_, uint8):
+        return len(x.m.shape)
+    return 1
+
+
+def _basic(t: Tensor, items: list[Any]) -> tuple[Tensor, list[Any]]:
+    """The view that ints, slices, None and ... make, and for each of its axes the tensor of positions still to apply."""
+    used = 0
+    for x in items:
+        if x is not Ellipsis:
+            used += _consumes(x)
+    ndim = len(t.m.shape)
+    if used > ndim:
+        raise _too_many(t)
+    if sum(1 for x in items if x is Ellipsis) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    if not any(x is Ellipsis for x in items):
+        items = [*items, Ellipsis]
+    shape: list[int] = []
+    strides: list[int] = []
+    pending: list[Any] = []
+    offset, axis = 0, 0
+    sizes, steps = t.m.shape, t.m.strides
+    for x in items:
+        if x is Ellipsis:
+            for _ in range(ndim - used):
+                shape.append(sizes[axis])
+                strides.append(steps[axis])
+                pending.append(None)
+                axis += 1
+        elif x is None:
+            shape.append(1)
+            strides.append(0)
+            pending.append(None)
+        elif isinstance(x, bool):
+            shape.append(1)
+            strides.append(0)
+            pending.append(x)
+        elif isinstance(x, slice):
+            start, stop, step = _slice(x, sizes[axis])
+            count = max(0, -(-(stop - start) // step))
+            offset += start * steps[axis] if count else 0
+            shape.append(count)
+            strides.append(steps[axis] * step)
+            pending.append(None)
+            axis += 1
+        elif isinstance(x, Tensor) and (x.m.shape or x.m.dtype in (bool_, uint8)):
+            k = _consumes(x)
+            for i in range(k):
+                shape.append(sizes[axis])
+                strides.append(steps[axis])
+                pending.append(x if i == 0 else "with the one before")
+                axis += 1
+            if k == 0:
+                shape.append(1)
+                strides.append(0)
+                pending.append(x)
+        else:
+            i = _position(x)
+            n = sizes[axis]
+            if not -n <= i < n:
+                raise IndexError(f"index {i} is out of bounds for dimension {axis} with size {n}")
+            offset += (i + n if i < 0 else i) * steps[axis]
+            axis += 1
+    region = _region([slice(None) if isinstance(x, Tensor) else None if isinstance(x, bool) else x for x in items], items)
+    out = placed(t, shape, tuple(strides), t.p + offset * t.m.dtype.itemsize, region, "SliceBackward0" if len(items) else "AliasBackward0")
+    return out, pending
+
+
+def _region(basic: list[Any], items: list[Any]) -> Any:
+    """The same view of another tensor: positions stand for whole axes."""
+    expanded: list[Any] = []
+    for b, x in zip(basic, items, strict=True):
+        if isinstance(x, Tensor) and (x.m.shape or x.m.dtype in (bool_, uint8)):
+            expanded += [slice(None)] * _consumes(x) if _consumes(x) else [None]
+        elif isinstance(x, Tensor):
+            expanded.append(_position(x))
+        else:
+            expanded.append(b)
+    return lambda z: _basic(z, expanded)[0]
+
+
+def _position(x: Any) -> int:
+    if isinstance(x, Tensor):
+        return int(x.item())
+    if isinstance(x, (float, str)) or not hasattr(x, "__index__"):
+        raise TypeError(f"only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got "
+                        f"{type(x).__name__})")
+    return int(x.__index__())
+
+
+def _slice(x: slice, n: int) -> tuple[int, int, int]:
+    parts = [None if p is None else _position(p) for p in (x.start, x.stop, x.step)]
+    if parts[2] is not None and parts[2] <= 0:
+        raise ValueError("slice step must be positive" if parts[2] else "step must be greater than zero")
+    return slice(*parts).indices(n)
+
+
+# ------------------------------------------------------------------------------------------------------ positions as tensors
+def _expanded(x: Tensor, pending: list[Any]) -> tuple[Tensor, list[Tensor | None]]:
+    """Masks as positions; positions in int64 on x's device.  Bool scalars become an axis of size 1 or 0."""
+    out: list[Tensor | None] = []
+    i = 0
+    while i < len(pending):
+        p = pending[i]
+        if p is None:
+            out.append(None)
+        elif isinstance(p, bool) or (isinstance(p, Tensor) and not p.m.shape and p.m.dtype in (bool_, uint8)):
+            from .creation import zeros
+            out.append(zeros((1 if bool(p) else 0,), dtype=int64, device=x.m.device))
+        elif p.m.dtype in (bool_, uint8):
+            for k, (a, b) in enumerate(zip(p.m.shape, x.m.shape[i:], strict=False)):
+                if a != b:
+                    raise IndexError(f"The shape of the mask {list(p.m.shape)} at index {k} does not match the shape of the indexed tensor "
+                                     f"{list(x.m.shape)} at index {i + k}")
+            out += list(_nonzero_parts(p, x.m.device))
+            i += len(p.m.shape) - 1
+        else:
+            out.append(_placed_index(p, x))
+        i += 1
+    return x, out
+
+
+def _placed_index(p: Tensor, x: Tensor) -> Tensor:
+    if p.m.device is not x.m.device:
+        if p.m.device.type != "cpu" or (p.m.shape and x.m.device.type == "cpu"):
+            raise RuntimeError(f"indices should be either on cpu or on the same device as the indexed tensor ({x.m.device})")
+        from .transfer import to_device
+        p = to_device(p, x.m.device)
+    return to_dtype(p, int64)
+
+
+def _nonzero_parts(mask: Tensor, dev: Any) -> tuple[Tensor, ...]:
+    found = _nonzero_host(mask)
+    from .creation import from_host
+    return tuple(from_host(np.ascontiguousarray(a, np.int64), int64, dev) for a in found)
+
+
+def _nonzero_host(t: Tensor) -> tuple[Any, ...]:
+    """NumPy's nonzero of the values, which come to the host."""
+    from .attributes import values
+    v = values(t.detach() if t.n is not None else t)
+    return tuple(np.nonzero(v)) if t.m.shape else tuple(np.nonzero(v.reshape(1)))[:0] or ()
+
+
+def _checked(idx: Sequence[Tensor], sizes: Sequence[int], axes: Sequence[int]) -> None:
+    """Raises IndexError for positions outside an axis: at once on the CPU, from the queue on a GPU."""
+    from ..kernels.interpret import memory
+    for p, n, axis in zip(idx, sizes, axes, strict=True):
+        if not p.m.numel:
+            continue
+        shape, strides = tuple(p.m.shape), p.m.strides
+
+        def check(address: int, n: int = n, axis: int = axis, shape: Any = shape, strides: Any = strides) -> None:
+            v = memory(address, shape, strides, int64)
+            low, high = int(v.min()), int(v.max())
+            if low < -n or high >= n:
+                bad = low if low < -n else high
+                raise IndexError(f"index {bad} is out of bounds for dimension {axis} with size {n}")
+        launch.routine(p.m.device, "index check", check, (p.p,))
+
+
+class _Where:
+    """Where an advanced index reads or writes: the result's domain and the offset of each of its elements in `x`."""
+
+    __slots__ = ("domain", "idx", "strides", "numbers", "key", "offset")
+
+    def __init__(self, x: Tensor, indices: Sequence[Tensor | None]) -> None:
+        axes = [i for i, p in enumerate(indices) if p is not None]
+        given: list[Tensor] = [p for p in indices if p is not None]
+        try:
+            shape = layout.broadcast_shapes(*[p.m.shape for p in given])
+        except RuntimeError:
+            raise IndexError("shape mismatch: indexing tensors could not be broadcast together with shapes " +
+                             ", ".join(str(list(p.m.shape)) for p in given)) from None
+        # an index that stands alone or whose tensors are adjacent keeps its place; separated ones go first
+        at = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
+        rest = [i for i in range(len(x.m.shape)) if indices[i] is None] if len(indices) == len(x.m.shape) else [
+            i for i in range(len(x.m.shape)) if i >= len(indices) or indices[i] is None]
+        before = [i for i in rest if i < at] if at else []
+        after = [i for i in rest if i not in before]
+        self.domain = (*[x.m.shape[i] for i in before], *shape, *[x.m.shape[i] for i in after])
+        _checked(given, [x.m.shape[a] for a in axes], axes)
+        lead, tail = len(before), len(after)
+        self.idx = given
+        self.strides = [(0,) * lead + layout.expand_strides(p.m.shape, p.m.strides, shape) + (0,) * tail for p in given]
+        self.numbers = (*[x.m.shape[a] for a in axes], *[x.m.strides[a] for a in axes], *[x.m.strides[i] for i in (*before, *after)])
+        self.key = (len(given), lead, len(shape), tail)
+        k, places = len(given), [*range(lead), *range(lead + len(shape), lead + len(shape) + tail)]
+
+        def offset(first: int) -> E.Expr:
+            """The element offset; the positions are inputs first, first + 1, ..."""
+            total: E.Expr = E.const(0, int64)
+            for j in range(k):
+                p, n = E.input(first + j, int64), E.scalar(j, int64)
+                p = E.where(p < 0, p + n, p)
+                # a wrong position on a GPU is reported by the check; meanwhile it must not leave the tensor
+                p = E.where((p >= 0) & (p < n), p, E.const(0, int64))
+                total = total + p * E.scalar(k + j, int64)
+            for j, place in enumerate(places):
+                total = total + E.coord(place) * E.scalar(2 * k + j, int64)
+            return total
+        self.offset = offset
+
+
+def _scalars(w: _Where) -> tuple[dtype_class, ...]:
+    return (int64,) * len(w.numbers)
+
+
+def _take(x: Tensor, w: _Where) -> Tensor:
+    """The elements of x at w, contiguous; outside the tape."""
+    out = empty(w.domain, x.m.dtype, x.m.device)
+    if not out.m.numel:
+        return out
+    key = ("take", x.m.dtype, w.key)
+    program = _programs.get(key)
+    if program is None:
+        program = _programs[key] = Map((E.gather(0, w.offset(1), x.m.dtype),), (x.m.dtype, *[int64] * len(w.idx)), _scalars(w))
+    n = len(w.domain)
+    launch.run(program, w.domain, [out], [x, *w.idx], [out.m.strides, (0,) * n, *w.strides], w.numbers, "index")
+    return out
+
+
+def _put(x: Tensor, w: _Where, values: Tensor, mode: str) -> None:
+    """x at w takes (or adds) values, broadcast; outside the tape."""
+    if not layout.numel(w.domain):
+        return
+    key = ("put", mode, x.m.dtype, w.key)
+    program = _programs.get(key)
+    if program is None:
+        program = _programs[key] = Map((E.input(0, x.m.dtype),), (x.m.dtype, *[int64] * len(w.idx)), _scalars(w), ((mode, w.offset(1)),))
+    n = len(w.domain)
+    launch.run(program, w.domain, [x], [values, *w.idx],
+               [(0,) * n, layout.expand_strides(values.m.shape, values.m.strides, w.domain), *w.strides], w.numbers, "index_put")
+
+
+def _index_back(node: Any, g: Tensor) -> Any:
+    shape, indices = node[tape.SAVED]
+    return (_accumulated(g, shape, indices),)
+
+
+def _accumulated(g: Tensor, shape: Sequence[int], indices: Any) -> Tensor:
+    """Zeros with g added at the positions.  Differentiable."""
+    from .creation import zeros_meta
+    out = zeros_meta(meta(shape, None, g.m.dtype, g.m.device))
+    _put(out, _Where(out, indices), g, "add")
+    return tape.record(out, lambda node, gg: (take_at(gg, node[tape.SAVED]),), (g,), indices, "IndexPutBackward0")
+
+
+def take_at(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    """x[indices] for tensors of positions (None: the whole axis), recorded."""
+    out = _take(x, _Where(x, indices))
+    return tape.record(out, _index_back, (x,), (tuple(x.m.shape), tuple(indices)), "IndexBackward0")
+
+
+# ---------------------------------------------------------------------------------------------------------- x[...] itself
+def _get(self: Tensor, index: Any) -> Tensor:
+    if type(index) is int:
+        from .views import select
+        if not self.m.shape:
+            raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a "
+                             "0-dim tensor to a number")
+        n = self.m.shape[0]
+        if not -n <= index < n:
+            raise IndexError(f"index {index} is out of bounds for dimension 0 with size {n}")
+        picked: Tensor = select(self, 0, index)
+        return picked
+    view, pending = _basic(self, _normal(index))
+    if all(p is None for p in pending):
+        return view
+    x, indices = _expanded(view, pending)
+    return take_at(x, indices)
+
+
+def _set(self: Tensor, index: Any, value: Any) -> None:
+    from .creation import tensor
+    view, pending = _basic(self, _normal(index))
+    if not isinstance(value, Tensor):
+        if isinstance(value, (list, tuple, np.ndarray)):
+            value = tensor(value, dtype=self.m.dtype, device=self.m.device)
+        elif all(p is None for p in pending):
+            view.fill_(value if not isinstance(value, np.generic) else value.item())
+            return
+        else:
+            value = tensor(value, dtype=self.m.dtype, device=self.m.device)
+    elif value.m.device is not self.m.device and value.m.shape:
+        raise mismatch("index_put_", [self, value])
+    if all(p is None for p in pending):
+        shape = tuple(value.m.shape)
+        while len(shape) > len(view.m.shape) and shape[0] == 1:
+            shape = shape[1:]
+        try:
+            view.copy_(value.reshape(shape) if shape != tuple(value.m.shape) else value)
+        except RuntimeError as error:
+            if "must match" in str(error) or "broadcast" in str(error):
+                raise RuntimeError(f"The expanded size of the tensor ({view.m.shape[-1] if view.m.shape else 1}) must match the existing size "
+                                   f"({shape[-1] if shape else 1}) at non-singleton dimension {len(view.m.shape) - 1}.  Target sizes: "
+                                   f"{list(view.m.shape)}.  Tensor sizes: {list(value.m.shape)}") from None
+            raise
+        return
+    x, indices = _expanded(view, pending)
+    put_at(x, indices, value, False)
+
+
+def put_at(x: Tensor, indices: Sequence[Tensor | None], value: Tensor, accumulate: bool) -> Tensor:
+    """Writes (or adds) values at positions, in place, recorded."""
+    recording = _grad.get() and inplace.check(x, (x, value))
+    may_write(x)
+    if value.m.device is not x.m.device:
+        from .transfer import to_device
+        value = to_device(value, x.m.device)
+    if value.m.dtype is not x.m.dtype:
+        if accumulate or value.m.shape:
+            if value.m.dtype.kind in "fc" and x.m.dtype.kind in "bui" or value.m.dtype is not x.m.dtype and accumulate:
+                raise RuntimeError(f"Index put requires the source and destination dtypes match, got {x.m.dtype} for the destination and "
+                                   f"{value.m.dtype} for the source.")
+        value = to_dtype(value, x.m.dtype)
+    w = _Where(x, indices)
+    shape = tuple(value.m.shape)
+    while len(shape) > len(w.domain) and shape[0] == 1:
+        shape = shape[1:]
+    if layout.broadcast_shapes(shape, w.domain) != w.domain:
+        raise RuntimeError(f"shape mismatch: value tensor of shape {list(value.m.shape)} cannot be broadcast to indexing result of shape "
+                           f"{list(w.domain)}")
+    value = value.reshape(shape)
+    source = value.detach() if not overlap(x, value) and value.s is not x.s else value.detach().clone()
+    _put(x, w, source, "add" if accumulate else "set")
+    x.s.v += 1
+    if recording:
+        inplace.rebase(x, [tape.next_seq(), None, _put_at_back, (x.n, value.n), (tuple(indices), accumulate, value.m),
+                           {"name": "IndexPutBackward0"}])
+    return x
+
+
+def _put_at_back(node: Any, g: Tensor) -> Any:
+    from .elementwise import fit
+    indices, accumulate, m = node[tape.SAVED]
+    ex, ev = node[tape.EDGES]
+    gx = None
+    if ex is not None:
+        gx = g
+        if not accumulate:
+            gx = g.clone()
+            put_at(gx, indices, g.new_zeros(()), False)
+    return gx, (fit(take_at(g, indices), m) if ev is not None else None)
+
+
+Tensor.__getitem__ = _get  # type: ignore[attr-defined]
+Tensor.__setitem__ = _set  # type: ignore[attr-defined]
+
+
+@op(name="index_put_")
+def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
+    """Writes values at positions (one tensor an axis), or adds them."""
+    x, found = _expanded(self, [*indices, *[None] * (len(self.m.shape) - len(indices))]) if not any(
+        isinstance(i, Tensor) and i.m.dtype is bool_ for i in indices) else _expanded(*_basic(self, list(indices)))
+    return put_at(x, found, values, accumulate)
+
+
+@op()
+def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:  # noqa: A002
+    """A copy with values written (or added) at positions."""
+    return index_put_(input.clone(), indices, values, accumulate)
+
+
+# ------------------------------------------------------------------------------------------------------------------ masks
+@op()
+def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = None) -> Any:  # noqa: A002
+    """The positions of the elements that are not 0, (count, ndim) int64, or one vector an axis.  The host waits for the values."""
+    from .creation import from_host
+    if not input.m.shape and as_tuple:
+        return nonzero(input.unsqueeze(0), as_tuple=True)
+    found = _nonzero_host(input)
+    if as_tuple:
+        return tuple(from_host(np.ascontiguousarray(a, np.int64), int64, input.m.device) for a in found)
+    if input.m.shape:
+        made = from_host(np.ascontiguousarray(np.stack(found, 1) if found else np.zeros((0, 0)), np.int64), int64, input.m.device)
+    else:
+        made = empty((int(bool(input.item())), 0), int64, input.m.device)
+    if out is not None:
+        from .table import into
+        return into(out, made)
+    return made
+
+
+@op()
+def argwhere(input: Tensor) -> Tensor:  # noqa: A002
+    """The positions of the elements that are not 0, one a row."""
+    found: Tensor = nonzero(input)
+    return found
+
+
+@op(out=True)
+def masked_select(input: Tensor, mask: Tensor) -> Tensor:  # noqa: A002
+    """The elements where the mask is true, as a vector."""
+    if mask.m.dtype is not bool_:
+        raise RuntimeError("masked_select: expected BoolTensor for mask")
+    shape = layout.broadcast_shapes(input.m.shape, mask.m.shape)
+    picked: Tensor = input.expand(shape)[mask.expand(shape)]
+    return picked.reshape(-1)
+
+

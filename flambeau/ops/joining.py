@@ -1,0 +1,217 @@
+"""Joining tensors: along an axis, along a new one, in blocks and grids."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import dtypes, layout
+from ..autograd import tape
+from ..tensor import Tensor, empty, meta, new
+from . import launch
+from .checks import same_device
+from .copies import cast_program
+from .elementwise import fit
+from .table import op
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def _cat_back(node: Any, g: Tensor) -> Any:
+    axis, metas = node[tape.SAVED]
+    out, at = [], 0
+    for e, m in zip(node[tape.EDGES], metas, strict=True):
+        if m is None:  # an empty one-axis tensor that took no part
+            out.append(None)
+            continue
+        n = m.shape[axis]
+        out.append(None if e is None else fit(g.narrow(axis, at, n), m))
+        at += n
+    return out
+
+
+tape.keeps_nothing(_cat_back)
+
+
+@op(method=False, out=True, aliases=("concat", "concatenate"))
+def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
+    """The tensors one after another along an existing axis; their other sizes must be equal."""
+    ts = list(tensors)
+    dim = dim if axis is None else axis
+    if not ts:
+        raise ValueError("torch.cat(): expected a non-empty list of Tensors")
+    for i, t in enumerate(ts):
+        if not isinstance(t, Tensor):
+            raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(t).__name__}")
+    same_device("cat", *ts)
+    for i, t in enumerate(ts):
+        if not t.m.shape:
+            raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
+    parts = [t for t in ts if tuple(t.m.shape) != (0,)]
+    d = ts[0].m.dtype
+    for t in ts[1:]:
+        d = dtypes.promote_types(d, t.m.dtype)
+    if not parts:
+        return empty((0,), d, ts[0].m.device)
+    first = parts[0]
+    at = layout.wrap_dim(dim, len(first.m.shape))
+    total = 0
+    for i, t in enumerate(ts):
+        if tuple(t.m.shape) == (0,):
+            continue
+        if len(t.m.shape) != len(first.m.shape):
+            raise RuntimeError(f"Tensors must have same number of dimensions: got {len(first.m.shape)} and {len(t.m.shape)}")
+        for k, (a, b) in enumerate(zip(first.m.shape, t.m.shape, strict=True)):
+            if k != at and a != b:
+                raise RuntimeError(f"Sizes of tensors must match except in dimension {at}. Expected size {a} but got size {b} for tensor "
+                                   f"number {i} in the list.")
+        total += t.m.shape[at]
+    shape = (*first.m.shape[:at], total, *first.m.shape[at + 1:])
+    strides = None
+    if all(layout.is_channels_last(t.m.shape, t.m.strides) and not t.m.contiguous for t in parts):
+        strides = layout.channels_last_strides(shape)
+    out = new(meta(shape, strides, d, first.m.device))
+    start = 0
+    for t in parts:
+        n = t.m.shape[at]
+        if t.m.numel:
+            place = _window(out, at, start, n)
+            launch.run(cast_program(t.m.dtype, d), tuple(t.m.shape), [place], [t], name="cat")
+        start += n
+    return tape.record(out, _cat_back, ts, (at, [None if tuple(t.m.shape) == (0,) else t.m for t in ts]), "CatBackward0")
+
+
+def _window(out: Tensor, axis: int, start: int, n: int) -> Tensor:
+    from ..tensor import alias
+    m = out.m
+    return alias(out, meta((*m.shape[:axis], n, *m.shape[axis + 1:]), m.strides, m.dtype, m.device),
+                 out.p + start * m.strides[axis] * m.dtype.itemsize)
+
+
+@op(method=False, out=True)
+def stack(tensors: Any, dim: int = 0) -> Tensor:
+    """Tensors of one shape along a new axis."""
+    ts = list(tensors)
+    if not ts:
+        raise RuntimeError("stack expects a non-empty TensorList")
+    at = layout.wrap_dim(dim, len(ts[0].m.shape) + 1)
+    for i, t in enumerate(ts):
+        if t.m.shape != ts[0].m.shape:
+            raise RuntimeError(f"stack expects each tensor to be equal size, but got {list(ts[0].m.shape)} at entry 0 and "
+                               f"{list(t.m.shape)} at entry {i}")
+    # new axes of size 1, also for the empty tensors that cat would skip
+    return cat([t.unsqueeze(at) for t in ts], at)
+
+
+def _least(n: int, tensors: Any) -> list[Tensor]:
+    from .table import TABLE
+    grow = TABLE[f"atleast_{n}d"].function
+    if not list(tensors):
+        raise RuntimeError("stack expects a non-empty TensorList")
+    return [grow(t) for t in tensors]
+
+
+@op(method=False, out=True)
+def hstack(tensors: Any) -> Tensor:
+    """Joined along the second axis (the first for vectors)."""
+    ts = _least(1, tensors)
+    return cat(ts, 0 if len(ts[0].m.shape) == 1 else 1)
+
+
+@op(method=False, out=True, aliases=("row_stack",))
+def vstack(tensors: Any) -> Tensor:
+    """Joined along the first axis, vectors as rows."""
+    return cat(_least(2, tensors), 0)
+
+
+@op(method=False, out=True)
+def dstack(tensors: Any) -> Tensor:
+    """Joined along the third axis."""
+    return cat(_least(3, tensors), 2)
+
+
+@op(method=False, out=True)
+def column_stack(tensors: Any) -> Tensor:
+    """Joined along the second axis, vectors as columns."""
+    return hstack([t.reshape(-1, 1) if len(t.m.shape) <= 1 else t for t in tensors])
+
+
+@op(method=False)
+def block_diag(*tensors: Tensor) -> Tensor:
+    """Matrices along the diagonal of a larger one, zeros elsewhere."""
+    blocks = []
+    for i, t in enumerate(tensors):
+        if len(t.m.shape) > 2:
+            raise RuntimeError(f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {len(t.m.shape)} dimensions")
+        blocks.append(t.reshape(1, -1) if len(t.m.shape) < 2 else t)
+    if not blocks:
+        return empty((1, 0), dtypes.get_default_dtype(), _cpu())
+    width = 0
+    for b in blocks:
+        width += b.m.shape[1]
+    d = blocks[0].m.dtype
+    for b in blocks[1:]:
+        d = dtypes.promote_types(d, b.m.dtype)
+    rows, at = [], 0
+    for b in blocks:
+        n, m = b.m.shape
+        rows.append(cat([b.new_zeros((n, at), dtype=d), b, b.new_zeros((n, width - at - m), dtype=d)], 1))
+        at += m
+    return cat(rows, 0)
+
+
+def _cpu() -> Any:
+    from ..runtime.device import resolve
+    return resolve("cpu")
+
+
+@op(method=False)
+def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
+    """Views of vectors over the grid they span: "ij" (matrix order, the default) or "xy"."""
+    ts = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else list(tensors)
+    if not ts:
+        raise RuntimeError("meshgrid expects a non-empty TensorList")
+    indexing = indexing or "ij"
+    if indexing not in ("ij", "xy"):
+        raise RuntimeError(f"torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but received: {indexing}")
+    for t in ts:
+        if len(t.m.shape) > 1:
+            raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {t!r}")
+        if t.m.dtype is not ts[0].m.dtype:
+            raise RuntimeError("torch.meshgrid expects all tensors to have the same dtype")
+    swap = indexing == "xy" and len(ts) >= 2
+    if swap:
+        ts[0], ts[1] = ts[1], ts[0]
+    shape = [t.m.numel for t in ts]
+    grids = [t.reshape([-1 if i == k else 1 for i in range(len(ts))]).expand(shape) for k, t in enumerate(ts)]
+    if swap:
+        grids = [g.transpose(0, 1) for g in grids]
+        grids[0], grids[1] = grids[1], grids[0]
+    return tuple(grids)
+
+
+@op(method=False)
+def cartesian_prod(*tensors: Tensor) -> Tensor:
+    """All combinations of the vectors' elements, one a row."""
+    ts: Sequence[Tensor] = tensors
+    if len(ts) == 1:
+        return ts[0]
+    return stack([g.reshape(-1) for g in meshgrid(*ts)], 1)
+
+
+@op()
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:  # noqa: A002
+    """The r-element combinations of a vector's elements, one a row."""
+    import itertools
+    if len(input.m.shape) != 1:
+        raise RuntimeError("Expect a 1D vector, but got shape " + str(list(input.m.shape)))
+    if r < 0:
+        raise RuntimeError(f"Expect a non-negative number, but got {r}")
+    if r == 0:
+        return empty((0,), input.m.dtype, input.m.device)
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    rows = list(choose(range(input.m.shape[0]), r))
+    from .creation import tensor
+    from ..dtypes import int64
+    at = tensor(rows, dtype=int64, device=input.m.device).reshape(-1, r)
+    return input[at]
