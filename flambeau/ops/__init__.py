@@ -6,6 +6,7 @@ from typing import Any
 
 from ..tensor import Tensor
 from . import (  # noqa: F401 (each import registers its family)
+    arranging,
     attributes,
     binary,
     casts,
@@ -20,6 +21,7 @@ from . import (  # noqa: F401 (each import registers its family)
     matmul,
     placement,
     pointwise,
+    positions,
     random,
     reductions,
     scans,

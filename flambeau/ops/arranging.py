@@ -1,0 +1,285 @@
+"""Rearrangements that copy: triangles, flips, rolls, repeats, diagonals put in place, parts replaced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import layout
+from ..autograd import tape
+from ..dtypes import int64
+from ..kernels import expr as E
+from ..kernels.programs import Map
+from ..runtime.device import resolve
+from ..tensor import Tensor, empty
+from . import launch
+from .copies import cast_program
+from .table import op
+from .views import as_strided, select, sizes_of, slice_axis
+
+_programs: dict[Any, Map] = {}
+
+
+# ---------------------------------------------------------------------------------------------------------------- triangles
+def _triangle(name: str, keep: Any) -> None:
+    def function(input: Tensor, diagonal: int = 0) -> Tensor:  # noqa: A002
+        m = input.m
+        if len(m.shape) < 2:
+            raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
+        program = _programs.get((name, m.dtype))
+        if program is None:
+            inside = keep(E.coord(-1) - E.coord(-2), E.scalar(0, int64))
+            program = _programs[name, m.dtype] = Map((E.where(inside, E.input(0, m.dtype), E.const(0, m.dtype)),), (m.dtype,), (int64,))
+        out = empty(m.shape, m.dtype, m.device)
+        if m.numel:
+            launch.run(program, tuple(m.shape), [out], [input], numbers=(int(diagonal),), name=name)
+        return tape.record(out, tape.keeps_nothing(lambda node, g: (function(g, node[tape.SAVED]),)), (input,), diagonal,
+                           f"{name.capitalize()}Backward0")
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = (f"The elements on and {'below' if name == 'tril' else 'above'} a diagonal of the last two axes; 0 elsewhere.")
+    op(inplace=True, out=True)(function)
+
+
+_triangle("tril", lambda gap, k: gap <= k)
+_triangle("triu", lambda gap, k: gap >= k)
+
+
+def _triangle_indices(name: str) -> None:
+    def function(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None) -> Tensor:
+        import numpy as np
+
+        from .creation import from_host
+        r, c = (np.tril_indices if name == "tril_indices" else np.triu_indices)(row, offset, col)
+        made = from_host(np.ascontiguousarray(np.stack([r, c])), int64, resolve(device))
+        return made.to(dtype) if dtype is not None else made
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = "The row and column positions of a triangle, (2, count)."
+    op(method=False)(function)
+
+
+_triangle_indices("tril_indices")
+_triangle_indices("triu_indices")
+
+
+# ---------------------------------------------------------------------------------------------------------------- diagonals
+@op()
+def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:  # noqa: A002
+    """The last axis along a diagonal of two new axes, zeros elsewhere."""
+    n = len(input.m.shape) + 1
+    a, b = layout.wrap_dim(dim1, n), layout.wrap_dim(dim2, n)
+    if a == b:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    side = input.m.shape[-1] + abs(offset)
+    shape = list(input.m.shape[:-1])
+    for axis in sorted((a, b)):
+        shape.insert(axis, side)
+    from .views import put
+    return put(input, shape, lambda z: z.diagonal(offset, a, b))
+
+
+@op(out=True)
+def diag(input: Tensor, diagonal: int = 0) -> Tensor:  # noqa: A002
+    """A vector as a diagonal matrix, or a matrix's diagonal (copied)."""
+    if len(input.m.shape) == 1:
+        return diag_embed(input, diagonal)
+    if len(input.m.shape) == 2:
+        return input.diagonal(diagonal).clone()
+    raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {len(input.m.shape)}D")
+
+
+@op()
+def diagflat(input: Tensor, offset: int = 0) -> Tensor:  # noqa: A002
+    """All elements along a diagonal of a matrix."""
+    return diag_embed(input.reshape(-1), offset)
+
+
+# ---------------------------------------------------------------------------------------------------------- flips and rolls
+def _moved(t: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], p: int) -> Tensor:
+    """A copy read through any strides (negative ones too) from address p; outside the tape."""
+    from ..tensor import alias, meta
+    out = empty(shape, t.m.dtype, t.m.device)
+    if out.m.numel:
+        source = alias(t, meta(t.m.shape, t.m.strides, t.m.dtype, t.m.device), p)
+        launch.run(cast_program(t.m.dtype, t.m.dtype), shape, [out], [source], [out.m.strides, strides], name="copy")
+    return out
+
+
+@op()
+def flip(input: Tensor, *dims: Any) -> Tensor:  # noqa: A002
+    """A copy with axes reversed."""
+    given = dims[0] if len(dims) == 1 and isinstance(dims[0], (tuple, list)) else dims
+    axes = tuple(layout.wrap_dim(d, len(input.m.shape)) for d in given)
+    if len(set(axes)) != len(axes):
+        raise RuntimeError(f"dim {axes[0]} appears multiple times in the list of dims")
+    m = input.m
+    if not m.shape:
+        return input.clone()
+    p, strides = input.p, list(m.strides)
+    for a in axes:
+        p += (m.shape[a] - 1) * m.strides[a] * m.dtype.itemsize if m.numel else 0
+        strides[a] = -strides[a]
+    out = _moved(input, tuple(m.shape), tuple(strides), p)
+    return tape.record(out, _flip_back, (input,), axes, "FlipBackward0")
+
+
+@tape.keeps_nothing
+def _flip_back(node: Any, g: Tensor) -> Any:
+    return (flip(g, node[tape.SAVED]),)
+
+
+@op()
+def fliplr(input: Tensor) -> Tensor:  # noqa: A002
+    """The second axis reversed."""
+    if len(input.m.shape) < 2:
+        raise RuntimeError("Input must be >= 2-d.")
+    return flip(input, 1)
+
+
+@op()
+def flipud(input: Tensor) -> Tensor:  # noqa: A002
+    """The first axis reversed."""
+    if not input.m.shape:
+        raise RuntimeError("Input must be >= 1-d.")
+    return flip(input, 0)
+
+
+@op()
+def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:  # noqa: A002
+    """Elements moved along axes, those pushed out coming back at the other end; of the flattened tensor without dims."""
+    from .joining import cat
+    moves = [shifts] if isinstance(shifts, int) else list(shifts)
+    axes = [] if dims is None or dims == () else [dims] if isinstance(dims, int) else list(dims)
+    if not axes:
+        if len(moves) != 1:
+            raise RuntimeError(f"shifts and dimensions must align. shifts: {len(moves)}, dims:0")
+        return roll(input.reshape(-1), moves[0], 0).reshape(tuple(input.m.shape))
+    if not moves:
+        raise RuntimeError("`shifts` required")
+    if len(moves) != len(axes):
+        raise RuntimeError(f"shifts and dimensions must align. shifts: {len(moves)}, dims:{len(axes)}")
+    out = input
+    for s, d in zip(moves, axes, strict=True):
+        axis = layout.wrap_dim(d, len(input.m.shape))
+        n = input.m.shape[axis] if input.m.shape else 1
+        cut = (n - s % n) % n if n else 0
+        out = cat([slice_axis(out, axis, cut, n), slice_axis(out, axis, 0, cut)], axis) if cut and input.m.shape else out
+    return out if out is not input else input.clone()
+
+
+@op()
+def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:  # noqa: A002
+    """k quarter turns in the plane of two axes."""
+    dims = tuple(dims)
+    if len(dims) != 2:
+        raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
+    if len(input.m.shape) < 2:
+        raise RuntimeError(f"expected total dims >= 2, but got total dims = {len(input.m.shape)}")
+    if dims[0] == dims[1] or abs(dims[0] - dims[1]) == len(input.m.shape):
+        raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}")
+    k %= 4
+    if k == 1:
+        return flip(input, dims[1]).transpose(dims[0], dims[1]).clone(memory_format=_rows())
+    if k == 2:
+        return flip(input, dims)
+    return flip(input, dims[0]).transpose(dims[0], dims[1]).clone(memory_format=_rows()) if k == 3 else input.clone()
+
+
+def _rows() -> Any:
+    from .memory_format import contiguous_format
+    return contiguous_format
+
+
+# ----------------------------------------------------------------------------------------------------------------- repeats
+@op(spaces=())
+def repeat(self: Tensor, *sizes: Any) -> Tensor:
+    """A copy repeated along each axis (new leading axes where there are more sizes than axes)."""
+    times = sizes_of("repeat", sizes)
+    n = len(self.m.shape)
+    if len(times) < n:
+        raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
+    if any(r < 0 for r in times):
+        raise RuntimeError(f"Trying to create tensor with negative dimension: {list(times)}")
+    shape = (1,) * (len(times) - n) + tuple(self.m.shape)
+    split = [d for pair in zip((1,) * len(shape), shape, strict=True) for d in pair]
+    wide = [d for pair in zip(times, shape, strict=True) for d in pair]
+    return self.reshape(split).expand(wide).clone(memory_format=_rows()).reshape([r * d for r, d in zip(times, shape, strict=True)])
+
+
+@op()
+def tile(input: Tensor, *dims: Any) -> Tensor:  # noqa: A002
+    """`repeat`, with missing leading counts taken as 1."""
+    times = sizes_of("tile", dims)
+    return repeat(input, (1,) * (len(input.m.shape) - len(times)) + times)
+
+
+# ----------------------------------------------------------------------------------------------------------- parts replaced
+@op()
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:  # noqa: A002
+    """A copy with src at one position of an axis."""
+    return _replaced("select_scatter", input, src, lambda z: select(z, dim, index))
+
+
+@op()
+def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:  # noqa: A002
+    """A copy with src at a slice of an axis."""
+    axis = layout.wrap_dim(dim, len(input.m.shape))
+    first, stop, step = slice(start, end, step).indices(input.m.shape[axis])
+    return _replaced("slice_scatter", input, src, lambda z: slice_axis(z, axis, first, stop, step))
+
+
+@op()
+def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:  # noqa: A002
+    """A copy with src along a diagonal."""
+    return _replaced("diagonal_scatter", input, src, lambda z: z.diagonal(offset, dim1, dim2))
+
+
+@op()
+def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:  # noqa: A002
+    """A copy with src at the elements as_strided shows."""
+    return _replaced("as_strided_scatter", input, src, lambda z: as_strided(z, size, stride, storage_offset))
+
+
+def _replaced(name: str, t: Tensor, src: Tensor, region: Any) -> Tensor:
+    out = t.clone()
+    place = region(out)
+    if place.m.shape != src.m.shape:
+        raise RuntimeError(f"{name}: expected src to have a size equal to the slice of self. src size = {list(src.m.shape)}, slice size = "
+                           f"{list(place.m.shape)}")
+    place.copy_(src)
+    return out
+
+
+@op(method=False)
+def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
+    """The coordinates, in a tensor of `shape`, of positions in the flattened tensor."""
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    if indices.m.dtype.kind not in "ui":
+        raise ValueError("expected 'indices' to be integer dtype, but got torch." + indices.m.dtype.name)
+    if any(s < 0 for s in sizes):
+        raise ValueError(f"'shape' cannot have negative values, but got {sizes}")
+    out = []
+    step = layout.numel(sizes)
+    for n in sizes:
+        step = step // n if n else 0
+        out.append(indices.div(step, rounding_mode="floor") % n if step else indices)
+    return tuple(out)
+
+
+def _copies() -> None:
+    """`x_copy` for views: the same values in memory of their own."""
+    from .table import TABLE
+    for name in ("alias", "as_strided", "detach", "diagonal", "expand", "narrow", "permute", "select", "squeeze", "t", "transpose", "unbind",
+                 "unfold", "unsqueeze", "view", "split", "split_with_sizes", "view_as_complex", "view_as_real"):
+        row = TABLE.get(name)
+        view = row.function if row is not None else (lambda input: input.view(tuple(input.m.shape))) if name == "alias" else None
+        if view is None:
+            continue
+
+        def function(*args: Any, _view: Any = view, **kwargs: Any) -> Any:
+            made = _view(*args, **kwargs)
+            return tuple(x.clone(memory_format=_rows()) for x in made) if isinstance(made, tuple) else made.clone(memory_format=_rows())
+        function.__name__ = function.__qualname__ = name + "_copy"
+        function.__doc__ = f"`{name}`, copied."
+        op(method=name == "narrow", out=True)(function)
+
+
+_copies()

@@ -1,0 +1,514 @@
+"""Operations that take positions along an axis: gather and scatter, index_select and its like, embedding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import layout
+from ..autograd import tape
+from ..dtypes import bool_, int64
+from ..kernels import expr as E
+from ..kernels.programs import Map
+from ..tensor import Tensor, empty
+from . import launch
+from .casts import to_dtype
+from .checks import same_device, to_one_device
+from .elementwise import Pointwise
+from .indexing import put_at, take_at
+from .table import op
+
+_programs: dict[Any, Map] = {}
+
+
+def _axis_offset(ndim: int, axis: int, position: E.Expr) -> E.Expr:
+    """Offset of the element with `position` along `axis` and the domain's coordinates elsewhere: scalar 0 is the axis's size,
+    scalars 1.. the strides."""
+    p = E.where(position < 0, position + E.scalar(0, int64), position)
+    p = E.where((p >= 0) & (p < E.scalar(0, int64)), p, E.const(0, int64))
+    total: E.Expr = E.const(0, int64)
+    for i in range(ndim):
+        total = total + (p if i == axis else E.coord(i)) * E.scalar(1 + i, int64)
+    return total
+
+
+def _numbers(t: Tensor, axis: int) -> tuple[int, ...]:
+    return (t.m.shape[axis] if t.m.shape else 1, *t.m.strides)
+
+
+def _prepare(name: str, t: Tensor, dim: int, index: Tensor, source: Tensor | None) -> int:
+    axis = layout.wrap_dim(dim, len(t.m.shape))
+    if index.m.dtype.name not in ("int64", "int32"):
+        raise RuntimeError(f"{name}(): Expected dtype int64 for index")
+    same_device(name, t, index, source)
+    if index.m.numel == 0:
+        return axis
+    if max(len(index.m.shape), 1) != max(len(t.m.shape), 1):
+        raise RuntimeError("Index tensor must have the same number of dimensions as " + ("input tensor" if name == "gather" else
+                                                                                         "self tensor"))
+    for i, n in enumerate(index.m.shape):
+        if i != axis and n > (t.m.shape[i] if t.m.shape else 1):
+            raise RuntimeError(f"Size does not match at dimension {i} expected index {list(index.m.shape)} to be no larger than self "
+                               f"{list(t.m.shape)} apart from dimension {axis}")
+        if source is not None and n > (source.m.shape[i] if source.m.shape else 1):
+            raise RuntimeError(f"Expected index {list(index.m.shape)} to be no larger than self {list(t.m.shape)} apart from dimension "
+                               f"{axis} and to be no larger size than src {list(source.m.shape)}")
+    return axis
+
+
+def _checked_along(name: str, index: Tensor, t: Tensor, axis: int) -> Tensor:
+    index = to_dtype(index, int64)
+    from ..kernels.interpret import memory
+    n = t.m.shape[axis] if t.m.shape else 1
+    shape, strides = tuple(index.m.shape), index.m.strides
+
+    def check(address: int) -> None:
+        v = memory(address, shape, strides, int64)
+        low, high = int(v.min()), int(v.max())
+        if low < 0 or high >= n:
+            raise RuntimeError(f"index {low if low < 0 else high} is out of bounds for dimension {axis} with size {n}")
+    if index.m.numel:
+        launch.routine(index.m.device, f"{name} check", check, (index.p,))
+    return index
+
+
+def _as_axes(t: Tensor, like: Tensor) -> Tensor:
+    """Zero-dim tensors as vectors of one element, so that both have axes."""
+    return t.reshape(1) if not t.m.shape else t
+
+
+@op(out=True)
+def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:  # noqa: A002
+    """out[i][j] = input[index[i][j]][j] (for dim 0): the shape of index."""
+    axis = _prepare("gather", input, dim, index, None)
+    if not index.m.numel:
+        return empty(index.m.shape, input.m.dtype, input.m.device)
+    if not input.m.shape or not index.m.shape:
+        return gather(_as_axes(input, index), 0, _as_axes(index, input)).reshape(tuple(index.m.shape))
+    index = _checked_along("gather", index, input, axis)
+    out = empty(index.m.shape, input.m.dtype, input.m.device)
+    n = len(input.m.shape)
+    key = ("gather", input.m.dtype, n, axis)
+    program = _programs.get(key)
+    if program is None:
+        program = _programs[key] = Map((E.gather(0, _axis_offset(n, axis, E.input(1, int64)), input.m.dtype),), (input.m.dtype, int64),
+                                       (int64,) * (n + 1))
+    launch.run(program, tuple(index.m.shape), [out], [input, index], [out.m.strides, (0,) * n, index.m.strides], _numbers(input, axis),
+               "gather")
+    return tape.record(out, _gather_back, (input,), (tuple(input.m.shape), axis, index), "GatherBackward0")
+
+
+def _gather_back(node: Any, g: Tensor) -> Any:
+    shape, axis, index = node[tape.SAVED]
+    return (scatter_add(g.new_zeros(shape), axis, index, g),)
+
+
+def _scatter_into(out: Tensor, axis: int, index: Tensor, source: Tensor, mode: str) -> None:
+    n = len(out.m.shape)
+    key = ("scatter", mode, out.m.dtype, n, axis)
+    program = _programs.get(key)
+    if program is None:
+        program = _programs[key] = Map((E.input(0, out.m.dtype),), (out.m.dtype, int64), (int64,) * (n + 1),
+                                       ((mode, _axis_offset(n, axis, E.input(1, int64))),))
+    launch.run(program, tuple(index.m.shape), [out], [source, index], [(0,) * n, source.m.strides, index.m.strides], _numbers(out, axis),
+               "scatter")
+
+
+def _scatter(name: str, self: Tensor, dim: int, index: Tensor, src: Any, mode: str) -> Tensor:
+    """self with src written, added, ... at index; differentiable for "set" and "add"."""
+    from .creation import full
+    if not isinstance(src, Tensor):
+        value = src
+        src = full(tuple(index.m.shape), src, dtype=self.m.dtype, device=self.m.device)
+        fixed = True
+        del value
+    else:
+        fixed = False
+        if src.m.dtype is not self.m.dtype:
+            raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype")
+    axis = _prepare(name, self, dim, index, src)
+    out = self.detach().clone()
+    if index.m.numel:
+        if not self.m.shape or not index.m.shape:
+            return _scatter(name, _as_axes(self, index), 0, _as_axes(index, self), _as_axes(src, self), mode).reshape(tuple(self.m.shape))
+        index = _checked_along(name, index, self, axis)
+        window = src if fixed else _window(src, index)
+        _scatter_into(out, axis, index, window.detach(), mode)
+    return tape.record(out, _scatter_back, (self, None if fixed else src), (axis, index, mode, tuple(src.m.shape)),
+                       "ScatterAddBackward0" if mode == "add" else "ScatterBackward0")
+
+
+def _window(src: Tensor, index: Tensor) -> Tensor:
+    """The part of src that index covers."""
+    for i, n in enumerate(index.m.shape):
+        if src.m.shape[i] != n:
+            src = src.narrow(i, 0, n)
+    return src
+
+
+def _scatter_back(node: Any, g: Tensor) -> Any:
+    axis, index, mode, shape = node[tape.SAVED]
+    ex, es = node[tape.EDGES]
+    if not index.m.numel:
+        return g, g.new_zeros(shape) if es is not None else None
+    gx = g if mode == "add" or ex is None else _scatter("scatter", g, axis, index, 0, "set")
+    gs = None
+    if es is not None:
+        gs = gather(g, axis, index)
+        if tuple(gs.m.shape) != shape:
+            from .views import put
+            gs = put(gs, shape, lambda z: _window(z, index))
+    return gx, gs
+
+
+@op(inplace=True, out=True)
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:  # noqa: A002
+    """input with src added at index along dim; colliding positions add up in order."""
+    return _scatter("scatter_add", input, dim, index, src, "add")
+
+
+@op(inplace=True, out=True)
+def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Tensor:  # noqa: A002
+    """input with src (a tensor or a number) written at index along dim; reduce "add" or "multiply" combines instead."""
+    source = value if src is None else src
+    if source is None:
+        raise TypeError("scatter() missing 1 required positional arguments: \"src\" or \"value\"")
+    if reduce is None:
+        return _scatter("scatter", input, dim, index, source, "set")
+    if reduce not in ("add", "multiply"):
+        raise RuntimeError("reduce argument must be either add or multiply.")
+    return _scatter("scatter", input, dim, index, source, "add" if reduce == "add" else "mul")
+
+
+@op(inplace=True, out=True)
+def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:  # noqa: A002
+    """input with src reduced into it at index along dim: "sum", "prod", "mean", "amax" or "amin"."""
+    return _reduced("scatter_reduce", input, dim, index, src, reduce, include_self)
+
+
+_IDENTITY = {"sum": 0.0, "mean": 0.0, "prod": 1.0}
+
+
+def _reduced(name: str, self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include: bool) -> Tensor:
+    if reduce not in ("sum", "prod", "mean", "amax", "amin"):
+        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
+    if src.m.dtype is not self.m.dtype:
+        raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype")
+    axis = _prepare(name, self, dim, index, src)
+    if not self.m.shape or not index.m.shape:
+        if not index.m.numel:
+            return self.clone()
+        return _reduced(name, _as_axes(self, index), 0, _as_axes(index, self), _as_axes(src, self), reduce, include).reshape(
+            tuple(self.m.shape))
+    src = _window(src, index) if index.m.numel else src
+    hit = scatter_add(self.detach().new_zeros(tuple(self.m.shape), dtype=int64), axis, index, index * 0 + 1)
+    if reduce in ("sum", "mean"):
+        base = self if include else self.masked_fill(hit > 0, 0)
+        total = scatter_add(base, axis, index, src)
+        if reduce == "sum":
+            return total
+        count = (hit + (1 if include else 0)).clamp(min=1)
+        return total / count if self.m.dtype.kind in "fc" else total.div(count, rounding_mode="floor")
+    if reduce == "prod":
+        base = self if include else self.masked_fill(hit > 0, 1)
+        with_value = _scatter("scatter", base.detach(), axis, index, src.detach(), "mul")
+        return _prod_recorded(with_value, base, src, axis, index)
+    from ..dtypes import finfo, iinfo
+    d = self.m.dtype
+    worst: Any = (-float("inf") if reduce == "amax" else float("inf")) if d.kind == "f" else bool(reduce == "amin") if d is bool_ else (
+        iinfo(d).min if reduce == "amax" else iinfo(d).max)
+    del finfo
+    base = self if include else self.masked_fill(hit > 0, worst)
+    made = _scatter("scatter", base.detach(), axis, index, src.detach(), "max" if reduce == "amax" else "min")
+    return _extreme_recorded(made, base, src, axis, index)
+
+
+def _prod_recorded(made: Tensor, base: Tensor, src: Tensor, axis: int, index: Tensor) -> Tensor:
+    def back(node: Any, g: Tensor) -> Any:
+        return g * made / base, gather(g * made, axis, index) / src
+    return tape.record(made, back, (base, src), (base, src), "ScatterReduceBackward0")
+
+
+def _extreme_recorded(made: Tensor, base: Tensor, src: Tensor, axis: int, index: Tensor) -> Tensor:
+    """The gradient is shared equally among the elements that attain the extreme."""
+    out = made.detach()
+
+    def back(node: Any, g: Tensor) -> Any:
+        mine, theirs = (base == out), (src == gather(out, axis, index))
+        count = scatter_add(mine.to(g.m.dtype), axis, index, theirs.to(g.m.dtype))
+        share = g / count
+        return mine * share, theirs * gather(share, axis, index)
+    return tape.record(made, back, (base, src), (base, src), "ScatterReduceBackward0")
+
+
+@op(out=True)
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:  # noqa: A002
+    """`gather` with the other axes broadcast; of the flattened tensor when dim is None."""
+    if dim is None:
+        return gather(input.reshape(-1), 0, indices.reshape(-1))
+    axis = layout.wrap_dim(dim, len(input.m.shape))
+    if len(input.m.shape) != len(indices.m.shape):
+        raise RuntimeError(f"torch.take_along_dim(): input and indices should have the same number of dimensions, but got "
+                           f"{len(input.m.shape)} dimensions for input, and {len(indices.m.shape)} dimensions for indices")
+    a, b = list(input.m.shape), list(indices.m.shape)
+    a[axis] = b[axis] = 1
+    lead = list(layout.broadcast_shapes(a, b))
+    left, right = list(lead), list(lead)
+    left[axis], right[axis] = input.m.shape[axis], indices.m.shape[axis]
+    return gather(input.expand(left), axis, indices.expand(right))
+
+
+# ------------------------------------------------------------------------------------------------------------ index_*
+def _vector(name: str, index: Tensor) -> Tensor:
+    if index.m.dtype.name not in ("int64", "int32"):
+        raise RuntimeError(f"{name}(): Expected dtype int32 or int64 for index")
+    if len(index.m.shape) > 1:
+        raise IndexError(f"{name}(): Index is supposed to be a vector, but got dim: {len(index.m.shape)} with type: Long and size: "
+                         f"{list(index.m.shape)}")
+    return to_dtype(index.reshape(-1), int64)
+
+
+def _at(ndim: int, axis: int, index: Tensor) -> list[Tensor | None]:
+    return [index if i == axis else None for i in range(ndim)]
+
+
+@op(out=True)
+def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:  # noqa: A002
+    """The positions `index` (a vector) of an axis."""
+    axis = layout.wrap_dim(dim, len(input.m.shape))
+    same_device("index_select", input, index)
+    at = _vector("index_select", index)
+    if not input.m.shape:
+        return take_at(input.reshape(1), [at]).reshape(()) if at.m.numel == 1 else take_at(input.reshape(1), [at])
+    return take_at(input, _at(len(input.m.shape), axis, at))
+
+
+def _index_op(name: str, accumulate: bool) -> None:
+    def inplace_form(self: Tensor, dim: int, index: Tensor, source: Any, *, alpha: Any = 1) -> Tensor:
+        axis = layout.wrap_dim(dim, len(self.m.shape))
+        same_device(name, self, index, source)
+        at = _vector(name, index)
+        if source.m.dtype is not self.m.dtype:
+            raise RuntimeError(f"{name}(): self ({self.m.dtype}) and source ({source.m.dtype}) must have the same scalar type")
+        if source.m.shape and at.m.numel != (source.m.shape[axis] if axis < len(source.m.shape) else 1):
+            raise RuntimeError(f"{name}(): Number of indices ({at.m.numel}) should be equal to source.size(dim) "
+                               f"({source.m.shape[axis]})")
+        if alpha != 1:
+            source = source * alpha
+        if not self.m.shape:
+            target = self.view(1)
+            put_at(target, [at], source.reshape(-1), accumulate)
+            return self
+        return put_at(self, _at(len(self.m.shape), axis, at), source, accumulate)
+
+    def function(input: Tensor, dim: int, index: Tensor, source: Any, *, alpha: Any = 1) -> Tensor:  # noqa: A002
+        return inplace_form(input.clone(), dim, index, source, alpha=alpha)
+    if not accumulate:
+        def copy(input: Tensor, dim: int, index: Tensor, source: Any) -> Tensor:  # noqa: A002
+            return inplace_form(input.clone(), dim, index, source)
+        function = copy
+    function.__name__ = function.__qualname__ = name
+    inplace_form.__name__ = name + "_"
+    function.__doc__ = f"input with the rows of source {'added' if accumulate else 'written'} at positions of an axis."
+    op(inplace=inplace_form, out=True)(function)
+
+
+_index_op("index_add", True)
+_index_op("index_copy", False)
+
+
+def _index_fill_(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    axis = layout.wrap_dim(dim, len(self.m.shape))
+    if isinstance(value, Tensor) and value.m.shape:
+        raise RuntimeError(f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {len(value.m.shape)} dimension(s).")
+    if not isinstance(value, Tensor):
+        if isinstance(value, complex) and not self.m.dtype.is_complex:
+            raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported")
+        from .creation import full
+        value = full((), value, dtype=self.m.dtype, device=self.m.device)
+    at = _vector("index_fill_", index)
+    if not self.m.shape:
+        put_at(self.view(1), [at], value, False)
+        return self
+    return put_at(self, _at(len(self.m.shape), axis, at), value, False)
+
+
+@op(inplace=_index_fill_)
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:  # noqa: A002
+    """input with one value written at positions of an axis."""
+    return _index_fill_(input.clone(), dim, index, value)
+
+
+@op(inplace=True, out=True)
+def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:  # noqa: A002
+    """input with the rows of source reduced into it at positions of an axis: "prod", "mean", "amax" or "amin"."""
+    axis = layout.wrap_dim(dim, len(input.m.shape))
+    at = _vector("index_reduce", index)
+    if not input.m.shape:
+        return index_reduce(input.reshape(1), 0, at, source.reshape(-1), reduce, include_self=include_self).reshape(())
+    spread = at.reshape([-1 if i == axis else 1 for i in range(len(input.m.shape))]).expand(tuple(source.m.shape))
+    return _reduced("index_reduce", input, axis, spread, source, reduce, include_self)
+
+
+@op(out=True)
+def take(input: Tensor, index: Tensor) -> Tensor:  # noqa: A002
+    """Elements of the flattened input at positions: the shape of index."""
+    if index.m.dtype is not int64:
+        raise RuntimeError("take(): Expected a long tensor for index, but got " + index.m.dtype.name.capitalize())
+    return take_at(input.reshape(-1), [index])
+
+
+@op(name="put_")
+def put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """Writes (or adds) elements at positions of the flattened tensor."""
+    from .copies import assign
+    return assign(self, put(self, index, source, accumulate))
+
+
+@op()
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:  # noqa: A002
+    """A copy with elements written (or added) at positions of the flattened tensor."""
+    if index.m.dtype is not int64:
+        raise RuntimeError("put_(): Expected a long tensor for index, but got " + index.m.dtype.name.capitalize())
+    if source.m.dtype is not input.m.dtype:
+        raise RuntimeError(f"put_(): self and source expected to have the same dtype, but got self.dtype = {input.m.dtype} and source.dtype "
+                           f"= {source.m.dtype}")
+    flat = input.clone(memory_format=_row_major()).reshape(-1)
+    return put_at(flat, [index.reshape(-1)], source.reshape(-1), accumulate).reshape(tuple(input.m.shape))
+
+
+def _row_major() -> Any:
+    from .memory_format import contiguous_format
+    return contiguous_format
+
+
+# ------------------------------------------------------------------------------------------------------------------ masks
+
+MASKED_FILL = Pointwise("masked_fill", lambda x, m, v: E.where(E.to_bool(m), v, x), 3, apart=(1,))
+
+
+def _fill_operands(t: Tensor, mask: Tensor, value: Any) -> tuple[Any, ...]:
+    if mask.m.dtype is not bool_:
+        raise RuntimeError("masked_fill_ only supports boolean masks, but got mask with dtype " + mask.m.dtype.name)
+    if isinstance(value, Tensor):
+        if value.m.shape:
+            raise RuntimeError(f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {len(value.m.shape)} "
+                               "dimension(s).")
+        value = to_dtype(value, t.m.dtype)
+    elif isinstance(value, float) and t.m.dtype.kind in "bui":
+        value = bool(value) if t.m.dtype is bool_ else int(value)
+    elif isinstance(value, complex) and not t.m.dtype.is_complex:
+        raise RuntimeError("value cannot be converted to type " + t.m.dtype.name + " without overflow")
+    return to_one_device("masked_fill", (t, mask, value))
+
+
+def _masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
+    return MASKED_FILL.inplace(self, _fill_operands(self, mask, value))
+
+
+@op(inplace=_masked_fill_)
+def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:  # noqa: A002
+    """input with `value` where the mask is true."""
+    result: Tensor = MASKED_FILL(_fill_operands(input, mask, value))
+    return result
+
+
+@op(inplace=True)
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:  # noqa: A002
+    """input with the elements of source, in order, where the mask is true."""
+    if input.m.dtype is not source.m.dtype:
+        raise RuntimeError(f"masked_scatter: expected self and source to have same dtypes but got {input.m.dtype} and {source.m.dtype}")
+    if mask.m.dtype is not bool_:
+        raise RuntimeError("masked_scatter_ only supports boolean masks, but got mask with dtype " + mask.m.dtype.name)
+    shape = layout.broadcast_shapes(input.m.shape, mask.m.shape)
+    x, m = input.expand(shape).clone(memory_format=_row_major()), mask.expand(shape)
+    if x.m.numel == 0:
+        return x
+    at = (m.reshape(-1).cumsum(0) - 1).clamp(min=0)
+    if source.m.numel == 0:
+        return x
+    need = int(m.sum().item())
+    if need > source.m.numel:
+        raise RuntimeError("masked_scatter: expected self and source to have same number of elements where mask is true")
+    picked = take_at(source.reshape(-1), [at.clamp(max=source.m.numel - 1)]).reshape(shape)
+    from .binary import where_
+    made: Tensor = where_(m, picked, x)
+    return made
+
+
+# --------------------------------------------------------------------------------------------------------------- embedding
+@op(method=False, spaces=("nn.functional",))
+def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None, norm_type: float = 2.0,  # noqa: A002
+              scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:
+    """Rows of weight (num, dim) at the positions in input (any shape): (*input.shape, dim).  The row padding_idx gets no
+    gradient; max_norm rescales the rows used, in place; scale_grad_by_freq divides gradients by how often a row is used."""
+    if input.m.dtype.name not in ("int64", "int32"):
+        raise RuntimeError(f"Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got "
+                           f"{input.m.dtype.name.capitalize()} instead (while checking arguments for embedding)")
+    if len(weight.m.shape) != 2:
+        raise RuntimeError("'weight' must be 2-D")
+    same_device("embedding", input, weight)
+    if padding_idx is not None:
+        n = weight.m.shape[0]
+        if not -n <= padding_idx < n:
+            raise AssertionError("Padding_idx must be within num_embeddings")
+        padding_idx %= n
+    if max_norm is not None:
+        _renormalise(weight, input, max_norm, norm_type)
+    at = to_dtype(input, int64)
+    out = take_at(weight.detach(), [at, None])
+    return tape.record(out, _embedding_back, (weight,), (tuple(weight.m.shape), at, padding_idx, scale_grad_by_freq), "EmbeddingBackward0")
+
+
+def _embedding_back(node: Any, g: Tensor) -> Any:
+    from .indexing import _accumulated
+    shape, at, padding, scale = node[tape.SAVED]
+    if scale:
+        count = scatter_add(at.new_zeros((shape[0],)), 0, at.reshape(-1), at.reshape(-1) * 0 + 1)
+        g = g / take_at(count, [at]).unsqueeze(-1)
+    if padding is not None:
+        g = g.masked_fill((at == padding).unsqueeze(-1), 0.0)
+    return (_accumulated(g, shape, (at, None)),)
+
+
+def _renormalise(weight: Tensor, index: Tensor, max_norm: float, p: float) -> None:
+    """The rows used, scaled down to max_norm where longer, in place and off the tape."""
+    from .table import no_recording
+    with no_recording():
+        w = weight.detach()
+        used = scatter_add(w.new_zeros((w.m.shape[0],)), 0, to_dtype(index.reshape(-1), int64), w.new_ones((index.m.numel,))) > 0
+        size = w.norm(p, 1)
+        scale = (max_norm / (size + 1e-7)).masked_fill(~(used & (size > max_norm)), 1.0)
+        w.mul_(scale.unsqueeze(1))
+
+
+@op(method=False)
+def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None) -> Tensor:  # noqa: A002
+    """Each position of an axis (of the flattened tensor by default) repeated, all alike or each its own number of times."""
+    from .creation import arange, tensor
+    if repeats is None:
+        input, repeats, dim = arange(input.m.shape[0], device=input.m.device), input, 0
+    x = input.reshape(-1) if dim is None else input
+    axis = 0 if dim is None else layout.wrap_dim(dim, len(x.m.shape))
+    if not x.m.shape:
+        x = x.reshape(1)
+    n = x.m.shape[axis]
+    if isinstance(repeats, int):
+        if repeats < 0:
+            raise RuntimeError("Repeats must be non-negative")
+        at = arange(n * repeats, device=x.m.device).div(max(repeats, 1), rounding_mode="floor")
+    else:
+        r = repeats if isinstance(repeats, Tensor) else tensor(repeats)
+        import numpy as np
+
+        from .attributes import values
+        from .creation import from_host
+        counts = np.broadcast_to(values(r).reshape(-1), (n,)) if r.m.numel in (1, n) else None
+        if counts is None:
+            raise RuntimeError("repeats must have the same size as input along dim")
+        if (counts < 0).any():
+            raise RuntimeError("repeats can not be negative")
+        at = from_host(np.repeat(np.arange(n), counts), int64, x.m.device)
+    return take_at(x, _at(len(x.m.shape), axis, at))
+
+
+Tensor.repeat_interleave = repeat_interleave  # type: ignore[attr-defined, method-assign]
