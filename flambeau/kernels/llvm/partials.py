@@ -81,8 +81,8 @@ class Partials:
     def join(self, a: Sequence[str], b: Sequence[str], lanes: int) -> list[str]:
         """Two partial results as one; of equal elements the earlier place counts."""
         from .lower import combine
-        em, out, mask = self.em, [], vec("i1", lanes)
-        out = []
+        em, mask = self.em, vec("i1", lanes)
+        out: list[str] = []
         for how, d in self.parts:
             k = len(out)
             if not how.startswith("arg"):
@@ -128,7 +128,8 @@ class Partials:
         em = self.em
         while lanes > 1:
             half = lanes // 2
-            low, high = [], []
+            low: list[str] = []
+            high: list[str] = []
             for v, d in zip(values, self.dtypes, strict=True):
                 t = ty(d, lanes)
                 for out, first in ((low, 0), (high, half)):

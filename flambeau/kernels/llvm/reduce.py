@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..expr import walk
 from ..programs import size_of
 from . import layouts, strips
 from .layouts import Axis, Plan
@@ -45,7 +46,7 @@ class _Axes:
         self.types = program.out_types + program.inputs
         sizes = [d.itemsize for d in self.types]
         self.coords = strips.coordinates(program.elems, len(domain))
-        used = {e.value for e in strips.walk(program.roots()) if e.op == "input"}
+        used = {e.value for e in walk(program.roots()) if e.op == "input"}
         ins = [tuple(s) if k in used else (0,) * len(domain) for k, s in enumerate(strides[outs:])]
         ordered = any(how.startswith("arg") for how in program.combine)
         # the inputs decide the order: they are bigger
@@ -85,29 +86,31 @@ def plan(program: Reduce, domain: tuple[int, ...], strides: tuple[tuple[int, ...
     ns = strips.price_of(program, domain, strides)
     count = size_of(tuple(a.size for a in axes.kept))
     length = size_of(tuple(a.size for a in axes.reduced))
+    vector: Axis | None
+    line: Axis | None
     if across:
         vector, line = axes.kept[-1], axes.reduced[-1] if axes.reduced else None
-        outer, width = axes.kept[:-1], min(width, _even(vector.size, width, lanes))
+        outer, width = axes.kept[:-1], strips.even_width(axes.kept[-1].size, width, lanes)
     else:
         vector, line = axes.reduced[-1] if axes.reduced else None, None
         outer, width = axes.kept, 0
-    walk = Walk(operands, vector, line, outer, axes.reduced[:-1], width)
+    walked = Walk(operands, vector, line, outer, axes.reduced[:-1], width)
     first = axes.reduced[0].size if axes.reduced else 1
     reduced_coords = any(a.source is not None for a in axes.reduced)
-    chunk = first if reduced_coords else _chunk(across, walk.units(), first, length, count, ns)
+    chunk = first if reduced_coords else _chunk(across, walked.units(), first, length, count, ns)
     form, parallel = "across" if across else "along", ns > layouts.PARALLEL_NS
-    passes = length // first // (1 if walk.middle == [] else axes.reduced[-1].size)
-    middle = bool(walk.middle)
+    passes = length // first // (1 if walked.middle == [] else axes.reduced[-1].size)
+    middle = bool(walked.middle)
     if chunk == first:
-        key: tuple[Any, ...] = (form, walk.classes(axes.sizes), walk.places(axes.coords), len(domain), middle, None)
-        total = walk.units()
+        key: tuple[Any, ...] = (form, walked.classes(axes.sizes), walked.places(axes.coords), len(domain), middle, None)
+        total = walked.units()
         return Plan(key, NAMES[:1], [(NAMES[0], total, layouts.chunk_of(total, ns))],
-                    walk.block(first, first, passes), parallel=parallel)
+                    walked.block(first, first, passes), parallel=parallel)
     chunks = -(-first // chunk)
     at, starts = 0, []
     for d in accs:
         starts.append(at)
-        at += -(-count * chunks * d.itemsize // 64) * 64
+        at += strips.round_up(count * chunks * d.itemsize, 64)
     # the partial results are operands too: in the order of the kept axes, chunk by chunk
     step = [d.itemsize for d in accs]
     kept: list[Axis] = []
@@ -124,7 +127,7 @@ def plan(program: Reduce, domain: tuple[int, ...], strides: tuple[tuple[int, ...
         first_walk = Walk(len(sizes), reduced[-1], None, [cut, *kept], reduced[:-1])
     vector = kept[-1] if kept else None
     join = Walk(len(sizes), vector, Axis(chunks, ((0,) * operands + tuple(step)), None), kept[:-1], (),
-                _even(vector.size, _tile(accs, lanes), lanes) if vector else 0)
+                strips.even_width(vector.size, _tile(accs, lanes), lanes) if vector else 0)
     key = (form, first_walk.classes(sizes), first_walk.places(axes.coords), len(domain), middle, join.classes(sizes))
     total, joins = first_walk.units(), join.units()
     return Plan(key, NAMES, [(NAMES[0], total, layouts.chunk_of(total, ns)),
@@ -135,12 +138,6 @@ def plan(program: Reduce, domain: tuple[int, ...], strides: tuple[tuple[int, ...
 def _tile(accs: Sequence[dtype], lanes: int) -> int:
     """How many elements of the vector axis a tile has at most."""
     return max(TILE_BYTES // sum(d.itemsize for d in accs) // lanes, 1) * lanes
-
-
-def _even(size: int, width: int, lanes: int) -> int:
-    """A tile's width of at most `width` that cuts `size` evenly."""
-    tiles = -(-size // width)
-    return -(-(-(-size // tiles)) // lanes) * lanes
 
 
 def _chunk(across: bool, units: int, first: int, length: int, count: int, ns: float) -> int:
@@ -335,8 +332,8 @@ class _Kernel:
                                 accs = partials.take(accs, v, spot, lanes)
                         else:
                             accs = partials.join(accs, partials.tree(values, lanes), lanes)
-                        for d, v, c in zip(self.accs, accs, cell, strict=True):
-                            em.store(d, lanes, v, c)
+                        for d, total, c in zip(self.accs, accs, cell, strict=True):
+                            em.store(d, lanes, total, c)
                     self._tile_loop(unit, add)
 
         self._tile_loop(unit, fill)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..expr import make, rebuild, walk
-from ..programs import size_of
+from ..programs import price, size_of
 from . import layouts, strips
 from .layouts import Axis, Plan
 from .strips import Frame, Walk, lanes_of, nodes_of
@@ -49,11 +49,10 @@ def plan(program: Rows, domain: tuple[int, ...], strides: tuple[tuple[int, ...],
     inner = Axis(domain[-1], tuple(s[-1] * b for s, b in zip(whole, sizes, strict=True)),
                  rank - 1 if rank - 1 in coords else None)
     lanes = lanes_of(program.roots())
-    nbytes, _ = strips.price(program, domain, tuple(whole))
+    nbytes, _ = price(program, domain, tuple(whole))
     ns = layouts.facts(program).cost(nbytes, size_of(domain))
     if strips.rows_in_lanes(outer, inner, sizes, lanes):
-        tiles = max(1, -(-outer[-1].size // (TILE * lanes)))
-        width = -(-(-(-outer[-1].size // tiles)) // lanes) * lanes
+        width = strips.even_width(outer[-1].size, TILE * lanes, lanes)
         walked, form = Walk(len(types), outer[-1], inner, outer[:-1], width=width), "across"
     else:
         walked, form = Walk(len(types), inner, None, outer), "along"
@@ -122,7 +121,7 @@ def kept_value(groups: list[tuple[str, list[tuple[Any, Expr]]]], outs: int,
         shared = [e for e in walk(tuple(e for _, e in groups[at][1])) if e in costly and e.dtype is result.dtype]
         for value in reversed(shared):
             spot = make("input", value.dtype, (), out - outs)
-            (rest,) = rebuild((result,), lambda e, value=value, spot=spot: spot if e is value else None)
+            (rest,) = rebuild((result,), {value: spot}.get)
             if all(e is spot for e in walk((rest,)) if e.op in ("input", "gather")):
                 return at, out, value, rest
         return None  # this reduction reads the row, which the kept values may have overwritten

@@ -57,8 +57,7 @@ def plan(program: Scan, domain: tuple[int, ...], strides: tuple[tuple[int, ...],
     ns = layouts.facts(program).cost(nbytes, size_of(domain)) + size_of(domain)
     parallel = ns > layouts.PARALLEL_NS
     if strips.rows_in_lanes(outer, inner, sizes, lanes):
-        tiles = max(1, -(-outer[-1].size // (TILE * lanes)))
-        width = -(-(-(-outer[-1].size // tiles)) // lanes) * lanes
+        width = strips.even_width(outer[-1].size, TILE * lanes, lanes)
         walked = Walk(len(types), outer[-1], inner, outer[:-1], width=width)
         form = "across"
     else:
@@ -76,7 +75,7 @@ def plan(program: Scan, domain: tuple[int, ...], strides: tuple[tuple[int, ...],
     at, offsets = 0, []
     for d in _state_types(program):
         offsets.append(at)
-        at += -(-total * d.itemsize // 64) * 64
+        at += strips.round_up(total * d.itemsize, 64)
     params = [*offsets, pieces.tiles, *pieces.block()]
     chunk = layouts.chunk_of(total, ns)
     return Plan(key, NAMES, [(NAMES[0], total, chunk), (NAMES[1], rows, rows), (NAMES[2], total, chunk)], params, at, parallel)

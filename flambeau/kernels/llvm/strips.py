@@ -20,10 +20,16 @@ from .layouts import Axis, facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
+    from typing import Protocol
 
     from ...dtypes import dtype
     from ..expr import Expr
     from .emit import Emitter
+
+    class Accumulators(Protocol):
+        """Finished accumulators by number."""
+
+        def __getitem__(self, k: int, /) -> str: ...
 
 # next: bytes from this block to the next stage's; tiles: units a step of the outer axes; width: elements a tile;
 # vector, line: the axes' sizes; outer, middle: how many such axes; split: elements of the split axis a chunk;
@@ -77,6 +83,16 @@ class Walk:
                 words += [a.size, *a.strides]
         words[0] = 8 * len(words)
         return words
+
+
+def round_up(n: int, multiple: int) -> int:
+    return -(-n // multiple) * multiple
+
+
+def even_width(size: int, most: int, lanes: int) -> int:
+    """The width of tiles that cut `size` evenly, in whole vectors, where a tile has at most `most` elements."""
+    tiles = -(-size // most)
+    return round_up(-(-size // tiles), lanes)
 
 
 def coordinates(roots: tuple[Expr, ...], rank: int) -> set[int]:
@@ -225,7 +241,7 @@ class Frame:
 
     # values -----------------------------------------------------------------------------------------------------------
     def leaf(self, e: Expr, args: list[str], at: list[str], i: str, places: dict[int, str], lanes: int,
-             mask: str | None, accs: Sequence[str] = ()) -> str:
+             mask: str | None, accs: Accumulators = ()) -> str:
         """The value of a leaf for `lanes` elements from place `i` of the vector axis; `at`: the operands' addresses at
         its place 0; places: the other coordinates; accs: finished accumulators, of this many lanes."""
         em = self.em
