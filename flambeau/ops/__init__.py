@@ -18,6 +18,7 @@ from . import (  # noqa: F401 (each import registers its family)
     indexing,
     joining,
     legacy,
+    losses,
     matmul,
     placement,
     pointwise,

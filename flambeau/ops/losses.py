@@ -1,0 +1,202 @@
+"""Losses over classes: negative log-likelihood and cross-entropy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import layout
+from ..autograd import tape
+from ..dtypes import int64
+from ..kernels import expr as E
+from ..kernels.programs import Map
+from ..tensor import Tensor, empty
+from . import launch
+from .casts import to_dtype
+from .checks import same_device
+from .softmax import log_softmax
+from .table import op
+
+_programs: dict[Any, Map] = {}
+
+
+def reduction_of(size_average: Any, reduce: Any, reduction: str) -> str:
+    """PyTorch's older flags as a reduction.  Raises ValueError for a name that is none."""
+    if size_average is not None or reduce is not None:
+        if reduce is False:
+            return "none"
+        return "sum" if size_average is False else "mean"
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    return reduction
+
+
+def _check(name: str, x: Tensor, target: Tensor, weight: Tensor | None) -> None:
+    same_device(name, x, target, weight)
+    if len(x.m.shape) < 1:
+        raise RuntimeError("input tensor should be 1D or 2D")
+    batch = x.m.shape[:1] + x.m.shape[2:] if len(x.m.shape) > 1 else ()
+    if tuple(target.m.shape) != tuple(batch):
+        if len(x.m.shape) > 1 and target.m.shape[:1] != x.m.shape[:1]:
+            raise ValueError(f"Expected input batch_size ({x.m.shape[0]}) to match target batch_size "
+                             f"({target.m.shape[0] if target.m.shape else 0}).")
+        raise RuntimeError(f"Expected target size {list(batch)}, got {list(target.m.shape)}")
+    if target.m.dtype.kind not in "ui":
+        raise RuntimeError(f"expected scalar type Long but found {target.m.dtype.name.capitalize()}")
+    classes = x.m.shape[1] if len(x.m.shape) > 1 else x.m.shape[0]
+    if weight is not None and tuple(weight.m.shape) != (classes,):
+        raise RuntimeError(f"weight tensor should be defined either for all {classes} classes or no classes but got weight tensor of shape: "
+                           f"{list(weight.m.shape)}")
+
+
+def _checked_classes(target: Tensor, classes: int, ignore: int) -> None:
+    from ..kernels.interpret import memory
+    shape, strides = tuple(target.m.shape), target.m.strides
+
+    def check(address: int) -> None:
+        v = memory(address, shape, strides, int64)
+        bad = v[(v != ignore) & ((v < 0) | (v >= classes))] if ((v < 0) | (v >= classes)).any() else ()
+        if len(bad):
+            raise IndexError(f"Target {int(bad[0])} is out of bounds.")
+    if target.m.numel:
+        launch.routine(target.m.device, "target check", check, (target.p,))
+
+
+def _picked(x: Tensor, target: Tensor, ignore: int) -> Tensor:
+    """-x at each target's class, 0 where it is ignored; x is (N, C, ...), target (N, ...).  Recorded."""
+    out = empty(target.m.shape, x.m.dtype, x.m.device)
+    n = len(target.m.shape)
+    key = ("pick", x.m.dtype, n)
+    program = _programs.get(key)
+    if program is None:
+        t = E.input(1, int64)
+        ok = (t != E.scalar(0, int64)) & (t >= 0) & (t < E.scalar(1, int64))
+        offset = E.where(ok, t, E.const(0, int64)) * E.scalar(2, int64)
+        for i in range(n):
+            offset = offset + E.coord(i) * E.scalar(3 + i, int64)
+        value = -E.gather(0, offset, x.m.dtype)
+        program = _programs[key] = Map((E.where(ok, value, E.const(0, x.m.dtype)),), (x.m.dtype, int64), (int64,) * (3 + n))
+    if out.m.numel:
+        steps = (x.m.strides[0], *x.m.strides[2:])
+        launch.run(program, tuple(target.m.shape), [out], [x, target], [out.m.strides, (0,) * n, target.m.strides],
+                   (ignore, x.m.shape[1], x.m.strides[1], *steps), "nll_loss")
+    return tape.record(out, _picked_back, (x,), (tuple(x.m.shape), target, ignore), "NllLossBackward0")
+
+
+def _picked_back(node: Any, g: Tensor) -> Any:
+    shape, target, ignore = node[tape.SAVED]
+    return (_spread(g, shape, target, ignore),)
+
+
+def _spread(g: Tensor, shape: tuple[int, ...], target: Tensor, ignore: int) -> Tensor:
+    """-g at each target's class, 0 elsewhere, in one pass over (N, C, ...).  Recorded."""
+    out = empty(shape, g.m.dtype, g.m.device)
+    key = ("spread", g.m.dtype)
+    program = _programs.get(key)
+    if program is None:
+        t = E.input(1, int64)
+        hit = (t == E.input(2, int64)) & (t != E.scalar(0, int64))
+        program = _programs[key] = Map((E.where(hit, -E.input(0, g.m.dtype), E.const(0, g.m.dtype)),), (g.m.dtype, int64, int64), (int64,))
+    if out.m.numel:
+        from .creation import arange
+        classes = arange(shape[1], device=g.m.device)
+        over = [out.m.strides, _with_classes(g.m.strides), _with_classes(target.m.strides), (0, 1) + (0,) * (len(shape) - 2)]
+        launch.run(program, shape, [out], [g, target, classes], over, (ignore,), "nll_loss_backward")
+    return tape.record(out, lambda node, gg: (_picked(gg, *node[tape.SAVED]),), (g,), (target, ignore), "NllLossBackwardBackward0")
+
+
+def _with_classes(strides: tuple[int, ...]) -> tuple[int, ...]:
+    return (strides[0], 0, *strides[1:])
+
+
+@op(method=False, spaces=("nn.functional",))
+def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None, ignore_index: int = -100,  # noqa: A002
+             reduce: Any = None, reduction: str = "mean") -> Tensor:
+    """-weight[target] * input[target] for log-probabilities (N, C, ...) or (C,); "mean" divides by the weights used."""
+    reduction = reduction_of(size_average, reduce, reduction)
+    _check("nll_loss", input, target, weight)
+    if len(input.m.shape) == 1:
+        out = nll_loss(input.unsqueeze(0), target.reshape(1), weight, ignore_index=ignore_index, reduction=reduction)
+        return out.reshape(()) if reduction == "none" else out
+    target = to_dtype(target, int64)
+    _checked_classes(target, input.m.shape[1], ignore_index)
+    losses = _picked(input, target, ignore_index)
+    if weight is None:
+        if reduction == "none":
+            return losses
+        if reduction == "sum":
+            return losses.sum()
+        if _uses_all(target, ignore_index):
+            return losses.mean()
+        return losses.sum() / (target != ignore_index).sum()
+    used = target != ignore_index
+    w = weight[to_dtype(target.masked_fill(~used, 0), int64)] * used
+    losses = losses * w
+    if reduction == "none":
+        return losses
+    return losses.sum() if reduction == "sum" else losses.sum() / w.sum()
+
+
+def _uses_all(target: Tensor, ignore: int) -> bool:
+    """Whether surely no target is ignored: a negative mark can only be told from the values, which the CPU has at hand."""
+    if target.m.device.type != "cpu" or not target.m.numel:
+        return False
+    from .attributes import host_array
+    return not bool((host_array(target) == ignore).any())
+
+
+@op(method=False, spaces=("nn.functional",))
+def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None, ignore_index: int = -100,  # noqa: A002
+                  reduce: Any = None, reduction: str = "mean", label_smoothing: float = 0.0) -> Tensor:
+    """The cross-entropy of logits (N, C, ...) or (C,) with class indices (N, ...) or class probabilities (the input's shape).
+
+    label_smoothing mixes the targets with the uniform distribution (C. Szegedy et al., "Rethinking the Inception
+    architecture", 2015).
+    """
+    reduction = reduction_of(size_average, reduce, reduction)
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    axis = 0 if len(input.m.shape) == 1 else 1
+    if target.m.shape == input.m.shape and target.m.dtype.is_floating_point:
+        return _with_probabilities(input, target, weight, reduction, label_smoothing, axis)
+    _check("cross_entropy", input, target, weight)
+    logs = log_softmax(input, axis)
+    if not label_smoothing:
+        return nll_loss(logs, target, weight, ignore_index=ignore_index, reduction=reduction)  # type: ignore[no-any-return]
+    return _smoothed(logs, to_dtype(target, int64), weight, ignore_index, reduction, label_smoothing, axis)
+
+
+def _smoothed(logs: Tensor, target: Tensor, weight: Tensor | None, ignore: int, reduction: str, smoothing: float, axis: int) -> Tensor:
+    hard = nll_loss(logs, target, weight, ignore_index=ignore, reduction="none")
+    used = target != ignore
+    classes = logs.m.shape[axis]
+    if weight is None:
+        even = -logs.sum(axis)
+    else:
+        even = -(logs * weight.reshape([-1 if i == axis else 1 for i in range(len(logs.m.shape))])).sum(axis)
+    even = even * used
+    losses = hard * (1.0 - smoothing) + even * (smoothing / classes)
+    if reduction == "none":
+        return losses
+    if reduction == "sum":
+        return losses.sum()
+    if weight is None:
+        return losses.sum() / used.sum()
+    return losses.sum() / (weight[target.masked_fill(~used, 0)] * used).sum()
+
+
+def _with_probabilities(x: Tensor, target: Tensor, weight: Tensor | None, reduction: str, smoothing: float, axis: int) -> Tensor:
+    same_device("cross_entropy", x, target, weight)
+    classes = x.m.shape[axis]
+    if smoothing:
+        target = target * (1.0 - smoothing) + smoothing / classes
+    products = log_softmax(x, axis) * target
+    if weight is not None:
+        products = products * weight.reshape([-1 if i == axis else 1 for i in range(len(x.m.shape))])
+    losses = -products.sum(axis)
+    if reduction == "none":
+        return losses
+    if reduction == "sum":
+        return losses.sum()
+    return losses.sum() / max(1, layout.numel(x.m.shape) // max(classes, 1))
+
+
