@@ -11,6 +11,7 @@ from . import (  # noqa: F401 (each import registers its family)
     binary,
     casts,
     complexes,
+    convolution,
     copies,
     creation,
     extremes,
