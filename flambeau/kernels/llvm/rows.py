@@ -144,10 +144,11 @@ class _Kernel:
         if found is not None:
             at, out, value, rest = found
             self.keep, self.groups[-1] = (at, out, value), ("map", [(out, rest)])
+            self.streams = ()  # its lines are in the cache already, where streaming stores are slow
         self.aligned = ""
-        if streams:
+        if self.streams:
             bits = "0"
-            for k in streams:
+            for k in self.streams:
                 address = em.op(f"ptrtoint ptr {pointers[k]} to i64")
                 bits = address if bits == "0" else em.op(f"or i64 {bits}, {address}")
             self.aligned = em.op(f"icmp eq i64 {em.op(f'and i64 {bits}, 63')}, 0")
