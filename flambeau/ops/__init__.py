@@ -7,6 +7,7 @@ from typing import Any
 from ..tensor import Tensor
 from . import (  # noqa: F401 (each import registers its family)
     arranging,
+    attention,
     attributes,
     binary,
     casts,
