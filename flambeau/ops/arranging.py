@@ -14,6 +14,7 @@ from ..tensor import Tensor, empty
 from . import launch
 from .copies import cast_program
 from .table import op
+from . import splitting  # noqa: F401 (the views copied here must be in the table)
 from .views import as_strided, select, sizes_of, slice_axis
 
 _programs: dict[Any, Map] = {}
@@ -104,8 +105,9 @@ def _moved(t: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], p: int) 
 
 
 @op()
-def flip(input: Tensor, *dims: Any) -> Tensor:  # noqa: A002
+def flip(input: Tensor, *given_dims: Any, dims: Any = None) -> Tensor:  # noqa: A002
     """A copy with axes reversed."""
+    dims = given_dims if dims is None else (dims,)
     given = dims[0] if len(dims) == 1 and isinstance(dims[0], (tuple, list)) else dims
     axes = tuple(layout.wrap_dim(d, len(input.m.shape)) for d in given)
     if len(set(axes)) != len(axes):

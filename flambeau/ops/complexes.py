@@ -115,3 +115,49 @@ def polar(abs: Tensor, angle: Tensor) -> Any:  # noqa: A002
     """Complex numbers from absolute values and angles."""
     _same_types("polar", abs, angle)
     return _POLAR((abs, angle))
+
+
+def _set_part(which: int) -> Any:
+    def assign(t: Tensor, value: Any) -> None:
+        part = _part(t, which) if t.m.dtype.is_complex else t
+        part.copy_(value) if isinstance(value, Tensor) else part.fill_(value)
+    return assign
+
+
+Tensor.real = property(real, _set_part(0))
+Tensor.imag = property(imag, _set_part(1))
+
+
+@op()
+def view_as_real(input: Tensor) -> Tensor:  # noqa: A002
+    """A view (..., 2) of the parts of a complex tensor."""
+    from ..autograd import tape
+    from .views import view_of
+    m = input.m
+    if not m.dtype.is_complex:
+        raise RuntimeError("view_as_real is only supported for complex tensors")
+    r = view_of(input, (*m.shape, 2), (*[s * 2 for s in m.strides], 1), input.p, None, None, "ViewAsRealBackward0")
+    r.m = meta(r.m.shape, r.m.strides, m.dtype.to_real(), m.device)
+    return tape.record(r, tape.keeps_nothing(lambda node, g: (view_as_complex(g.contiguous()),)), (input,), None, "ViewAsRealBackward0")
+
+
+@op()
+def view_as_complex(input: Tensor) -> Tensor:  # noqa: A002
+    """A complex view of a real tensor (..., 2).  Raises RuntimeError for layouts that are not pairs side by side."""
+    from ..autograd import tape
+    from .views import view_of
+    m = input.m
+    if m.dtype.name not in ("float16", "float32", "float64"):
+        raise RuntimeError(f"view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: "
+                           f"{m.dtype.name}")
+    if not m.shape or m.shape[-1] != 2:
+        raise RuntimeError("Tensor must have a last dimension of size 2")
+    if m.strides[-1] != 1:
+        raise RuntimeError("Tensor must have a last dimension with stride 1")
+    if any(s % 2 for s, d in zip(m.strides[:-1], m.shape[:-1], strict=True) if d != 1):
+        raise RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension")
+    if m.dtype.itemsize == 2:
+        raise RuntimeError("view_as_complex: half precision complex numbers are not supported")
+    r = view_of(input, tuple(m.shape[:-1]), tuple(s // 2 for s in m.strides[:-1]), input.p, None, None, "ViewAsComplexBackward0")
+    r.m = meta(r.m.shape, r.m.strides, m.dtype.to_complex(), m.device)
+    return tape.record(r, tape.keeps_nothing(lambda node, g: (view_as_real(g),)), (input,), None, "ViewAsComplexBackward0")

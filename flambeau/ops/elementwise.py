@@ -282,14 +282,16 @@ class Pointwise:
             tape.anomaly.note(out.n)
 
     def _info(self, needs: tuple[bool, ...], metas: tuple[Meta | None, ...], consts: tuple[Any, ...]) -> Info:
-        return Info(self, self.tape(needs, (True,), consts), metas, consts)
+        kinds = tuple([m is not None and m.dtype.is_complex for m in metas])
+        return Info(self, self.tape(needs, (True,), consts, kinds), metas, consts)
 
-    def tape(self, needs: tuple[bool, ...], given: tuple[bool, ...], consts: tuple[Any, ...]) -> Tape:
-        """How to differentiate for the operands in `needs`, from the gradients of the outputs in `given`."""
-        key = (needs, given, consts)
+    def tape(self, needs: tuple[bool, ...], given: tuple[bool, ...], consts: tuple[Any, ...], kinds: tuple[bool, ...]) -> Tape:
+        """How to differentiate for the operands in `needs`, from the gradients of the outputs in `given`; kinds: which operands
+        are complex."""
+        key = (needs, given, consts, kinds)
         found = self.tapes.get(key)
         if found is None:
-            found = self.tapes[key] = self._derive(needs, given, consts)
+            found = self.tapes[key] = self._derive(needs, given, consts, kinds)
         return found
 
     def _gradient_exprs(self, gs: Sequence[Expr | None], xs: Sequence[Expr], numbers: Sequence[Expr], consts: dict[str, Any],
@@ -315,13 +317,15 @@ class Pointwise:
             found = [None if e is None else next(swapped) for e in found]
         return [e if n else None for e, n in zip(found, needs, strict=True)]
 
-    def _derive(self, needs: tuple[bool, ...], given: tuple[bool, ...], consts: tuple[Any, ...]) -> Tape:
-        f32 = dtypes.float32
+    def _derive(self, needs: tuple[bool, ...], given: tuple[bool, ...], consts: tuple[Any, ...], kinds: tuple[bool, ...]) -> Tape:
         kw = dict(consts)
-        xs = [hole(f32) for _ in range(self.arity)]
-        numbers = [hole(f32) for _ in range(_numbers_of(self, kw))]
-        gs = [hole(f32) if here else None for here in given]
-        y = hole(f32)
+        types = [dtypes.complex64 if k else dtypes.float32 for k in kinds]
+        xs = [hole(d) for d in types]
+        numbers = [hole(dtypes.complex64 if True in kinds else dtypes.float32) for _ in range(_numbers_of(self, kw))]
+        made = self.formula(*xs, *numbers, **kw)
+        ys = made if isinstance(made, tuple) else (made,)
+        gs = [hole(e.dtype) if here else None for e, here in zip(ys, given, strict=True)]
+        y = hole(ys[0].dtype)
         best: tuple[list[Expr | None], tuple[int, ...], bool] | None = None
         tries = (None,) if len(given) > 1 else (y,) if self.grad is not None else (None, y)
         for out in tries:
@@ -348,7 +352,7 @@ class Pointwise:
         which = tuple(i for i, gr in enumerate(grads) if isinstance(gr, int))
         op = None
         if which:
-            op = Pointwise(self.name + "_backward", _Derived(self, needs, given, saved, uses_out, which),
+            op = Pointwise(self.name + "_backward", _Derived(self, needs, given, saved, uses_out, which, kinds),
                            sum(given) + len(saved) + uses_out)
             op.grad_name = self.grad_name.replace("Backward", "BackwardBackward", 1)
         return Tape(op, tuple(grads), saved, uses_out, tuple(i for i, here in enumerate(given) if here))
@@ -357,19 +361,22 @@ class Pointwise:
 class _Derived:
     """The formula of a gradient: from (gradients given, operands saved, output if saved, numbers) to the gradients."""
 
-    __slots__ = ("op", "needs", "given", "saved", "out", "which")
+    __slots__ = ("op", "needs", "given", "saved", "out", "which", "kinds")
 
     def __init__(self, op: Pointwise, needs: tuple[bool, ...], given: tuple[bool, ...], saved: tuple[int, ...], out: bool,
-                 which: tuple[int, ...]) -> None:
+                 which: tuple[int, ...], kinds: tuple[bool, ...]) -> None:
         self.op, self.needs, self.given, self.saved, self.out, self.which = op, needs, given, saved, out, which
+        self.kinds = kinds
 
     def __call__(self, *args: Expr, **consts: Any) -> tuple[Expr, ...] | Expr:
         rest = list(args)
         gs = [rest.pop(0) if here else None for here in self.given]
         compute = args[0].dtype
-        xs: list[Expr] = [hole(compute) for _ in range(self.op.arity)]
+        xs: list[Expr] = [hole(compute.to_complex() if k else compute.to_real()) for k in self.kinds]
         for i in self.saved:
-            xs[i] = rest.pop(0)
+            x = rest.pop(0)
+            # promotion beside a complex gradient made a real operand complex
+            xs[i] = x if self.kinds[i] else E.real(x)
         out = rest.pop(0) if self.out else None
         exprs = self.op._gradient_exprs(gs, xs, rest, consts, self.needs, out)
         found = []
@@ -452,7 +459,7 @@ def _backward_linear(node: tape.Node, g: Tensor) -> list[Tensor | None]:
 def _backward_many(node: tape.Node, gs: list[Tensor | None]) -> list[Tensor | None]:
     op, operands, versions, numbers, consts, needs = node[4]
     given = tuple(g is not None for g in gs)
-    t = op.tape(needs, given, consts)
+    t = op.tape(needs, given, consts, tuple(isinstance(x, Tensor) and x.m.dtype.is_complex for x in operands))
     args: list[Any] = [g for g in gs if g is not None]
     for i in t.saved:
         args.append(saved_tensor(operands[i], versions[i], node))

@@ -37,9 +37,9 @@ def _numbers(t: Tensor, axis: int) -> tuple[int, ...]:
 
 def _prepare(name: str, t: Tensor, dim: int, index: Tensor, source: Tensor | None) -> int:
     axis = layout.wrap_dim(dim, len(t.m.shape))
-    if index.m.dtype.name not in ("int64", "int32"):
-        raise RuntimeError(f"{name}(): Expected dtype int64 for index")
     same_device(name, t, index, source)
+    if index.m.numel and index.m.dtype.name not in ("int64", "int32"):
+        raise RuntimeError(f"{name}(): Expected dtype int64 for index")
     if index.m.numel == 0:
         return axis
     if max(len(index.m.shape), 1) != max(len(t.m.shape), 1):
@@ -223,8 +223,16 @@ def _reduced(name: str, self: Tensor, dim: int, index: Tensor, src: Tensor, redu
 
 
 def _prod_recorded(made: Tensor, base: Tensor, src: Tensor, axis: int, index: Tensor) -> Tensor:
+    # the product of the others: exact where an element is 0 and all its companions are not
     def back(node: Any, g: Tensor) -> Any:
-        return g * made / base, gather(g * made, axis, index) / src
+        zeros = scatter_add((base == 0).to(int64), axis, index, (src == 0).to(int64))
+        whole = _scatter("scatter", base.detach().masked_fill(base == 0, 1), axis, index, src.detach().masked_fill(src == 0, 1), "mul")
+
+        def others(t: Tensor, z: Tensor, w: Tensor, m: Tensor) -> Tensor:
+            alone = ((t == 0) & (z == 1)).to(g.m.dtype)
+            return alone * w + (m / t.masked_fill(t == 0, 1)).masked_fill(t == 0, 0)
+        return (g * others(base, zeros, whole, made.detach()),
+                gather(g, axis, index) * others(src, gather(zeros, axis, index), gather(whole, axis, index), gather(made.detach(), axis, index)))
     return tape.record(made, back, (base, src), (base, src), "ScatterReduceBackward0")
 
 
@@ -254,6 +262,9 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     lead = list(layout.broadcast_shapes(a, b))
     left, right = list(lead), list(lead)
     left[axis], right[axis] = input.m.shape[axis], indices.m.shape[axis]
+    n = input.m.shape[axis]
+    if indices.m.dtype.kind == "i" and indices.m.numel:
+        indices = indices.where(indices >= 0, indices + n)
     return gather(input.expand(left), axis, indices.expand(right))
 
 

@@ -399,7 +399,7 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:  # noqa: A002
 
 
 # ------------------------------------------------------------------------------------------------------------- logsumexp
-@op(out=True)
+@op(out=True, aliases=("special.logsumexp",))
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:  # noqa: A002
     """log(sum(exp(input))) over `dim`, without overflow: the maximum first, then the sum of what is left."""
     if input.m.dtype.kind in "bui":

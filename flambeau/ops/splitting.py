@@ -170,7 +170,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:  # noqa: A0
     return permute(input, order) if n else view_of(input, (), (), input.p, lambda node, g: (g,), None, "ViewBackward0")
 
 
-@op(inplace=False, aliases=("linalg.diagonal_",))
+@op(inplace=False, aliases=())
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:  # noqa: A002
     """A view of a diagonal of two axes, as the last axis."""
     m = input.m
@@ -297,8 +297,8 @@ for _n in (1, 2, 3):
 # ---------------------------------------------------------------------------------------- the layout of a tensor, in place
 def _relayout(name: str, make: Any) -> None:
     """`name_`: the tensor itself takes the layout of a view of it."""
-    def function(self: Tensor, *args: Any) -> Tensor:
-        made = make(self, *args)
+    def function(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        made = make(self, *args, **kwargs)
         node = made.n
         self.m, self.p = made.m, made.p
         self.s.v += 1
@@ -311,7 +311,7 @@ def _relayout(name: str, make: Any) -> None:
 
 
 for _name in ("squeeze", "unsqueeze", "transpose", "t", "as_strided"):
-    _relayout(_name + "_", lambda x, *a, _f=_name: getattr(x, _f)(*a))
+    _relayout(_name + "_", lambda x, *a, _f=_name, **k: getattr(x, _f)(*a, **k))
 _relayout("swapaxes_", transpose)
 _relayout("swapdims_", transpose)
 
