@@ -32,13 +32,14 @@ def emit(op: str, d: dtype, lanes: int, em: Emitter, args: list[str]) -> str:
 
 
 def emit_each(op: str, d: dtype, lanes: int, em: Emitter, arg: str) -> str:
-    """The function `op` of one argument as a call of a shared loop over the lanes: little code where it is rarely run."""
+    """The function `op` of one argument by a shared loop over the lanes: little code, for where it is rarely run."""
     element, t = base(d), ty(d, lanes)
     if lanes == 1:
         return emit(op, d, lanes, em, [arg])
     name = NAMES[op] + ("f" if d is float32 else "")
     em.module.declare(name, f"{element} ({element})")
-    each = em.module.helper(f"flambeau.each.{name}.{lanes}", f"""define internal {t} @flambeau.each.{name}.{lanes}({t} %x) #0 {{
+    each = f"flambeau.each.{name}.{lanes}"
+    em.module.helper(each, f"""define internal {t} @{each}({t} %x) #0 {{
 entry:
   br label %loop
 loop:

@@ -1,9 +1,11 @@
 """Transcendental functions as vector IR: argument reduction and polynomials (`coefficients`), no table and no call.
 
-float32 has all its functions so; those that are rarely hot are computed in double and rounded, which makes them nearly
-correctly rounded.  float64 has exp, exp2, expm1, log, log2, log10, log1p, tanh, erf, sin, cos and tan so; its others come
-from the C library, lane by lane (`libm`).  The reductions are the classical ones: Cody and Waite's with fused
-multiply-adds (J.-M. Muller, "Elementary Functions", 3rd ed., chapters 9 to 11), and fdlibm's form of the logarithm.
+float32 has its functions so; those that are rarely hot are computed in double and rounded, which makes them nearly
+correctly rounded.  float64 has exp, exp2, expm1, log, log2, log10, log1p, tanh, erf, sin, cos and tan so.  What is left
+(float64's others, lgamma, fmod, nextafter) comes from the C library, lane by lane (`libm`).
+
+The reductions are the classical ones: Cody and Waite's with fused multiply-adds (J.-M. Muller, "Elementary Functions",
+3rd ed., chapters 9 to 11), and for the logarithm in double the symmetric form in f / (2 + f).
 """
 
 from __future__ import annotations
@@ -329,8 +331,8 @@ def _hypot(x: Value, y: Value) -> Value:
 
 
 _BOTH: dict[str, Callable[..., Value]] = {
-    "exp": _exp, "exp2": _exp2, "expm1": _expm1, "log": _log, "log2": _log2, "log10": _log10, "log1p": _log1p, "tanh": _tanh,
-    "erf": _erf, "sin": _sin, "cos": _cos, "tan": _tan_single}
+    "exp": _exp, "exp2": _exp2, "expm1": _expm1, "log": _log, "log2": _log2, "log10": _log10, "log1p": _log1p,
+    "tanh": _tanh, "erf": _erf, "sin": _sin, "cos": _cos, "tan": _tan_single}
 # these get doubles that came from singles
 _SINGLE_ONLY: dict[str, Callable[..., Value]] = {
     "sinh": _sinh, "cosh": _cosh, "asinh": _asinh, "acosh": _acosh, "atanh": _atanh, "pow": _pow, "erfc": _erfc,

@@ -62,8 +62,11 @@ class Partials:
         """Elements with the starting value in the lanes outside `mask`."""
         if mask is None:
             return list(elems)
-        return [self.em.op(f"select {vec('i1', lanes)} {mask}, {ty(d, lanes)} {v}, {ty(d, lanes)} "
-                           f"{constant(start_of(how, d), d, lanes)}") for (how, d), v in zip(self.parts, elems, strict=True)]
+        out = []
+        for (how, d), v in zip(self.parts, elems, strict=True):
+            t, start = ty(d, lanes), constant(start_of(how, d), d, lanes)
+            out.append(self.em.op(f"select {vec('i1', lanes)} {mask}, {t} {v}, {t} {start}"))
+        return out
 
     def take(self, accs: Sequence[str], elems: Sequence[str], place: str, lanes: int) -> list[str]:
         """The accumulators after elements at a place that comes after all that they hold."""

@@ -1,7 +1,8 @@
 """Reductions as vector code.
 
 Two forms.  "along": vectors lie along the innermost reduced axis; a unit is one output element.  "across": vectors lie
-along a kept axis; a unit is a tile of it, whose accumulators stay in the first cache while the reduced lines stream past.
+along a kept axis; a unit is a tile of it, whose accumulators stay in the first cache while the reduced lines stream
+past.
 
 Long reductions, and those with too few units to share out, are cut into chunks whose partial results go to the
 workspace; a second stage joins them.  Where the cuts are depends on the domain alone, so results do too.
@@ -11,7 +12,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..expr import walk
 from ..programs import size_of
 from . import layouts, strips
 from .layouts import Axis, Plan
@@ -45,17 +45,17 @@ class _Axes:
         outs, kept = len(program.posts), len(strides[0])
         self.types = program.out_types + program.inputs
         sizes = [d.itemsize for d in self.types]
-        self.coords = strips.coordinates(program.elems, len(domain))
-        used = {e.value for e in walk(program.roots()) if e.op == "input"}
-        ins = [tuple(s) if k in used else (0,) * len(domain) for k, s in enumerate(strides[outs:])]
+        self.coords, read = strips.coordinates(program, len(domain)), layouts.facts(program).read
+        ins = [tuple(s) if used else (0,) * len(domain) for used, s in zip(read, strides[outs:], strict=True)]
         ordered = any(how.startswith("arg") for how in program.combine)
         # the inputs decide the order: they are bigger
-        kept_axes = layouts.walk_axes(domain[:kept], [*(s[:kept] for s in ins), *strides[:outs]], sizes[outs:] + sizes[:outs],
-                                      [d for d in self.coords if d < kept])
+        kept_axes = layouts.walk_axes(domain[:kept], [*(s[:kept] for s in ins), *strides[:outs]],
+                                      sizes[outs:] + sizes[:outs], [d for d in self.coords if d < kept])
         self.kept = [Axis(a.size, a.strides[len(ins):] + a.strides[:len(ins)], a.source) for a in kept_axes]
         reduced = layouts.walk_axes(domain[kept:], [s[kept:] for s in ins], sizes[outs:],
                                     [d - kept for d in self.coords if d >= kept], reorder=not ordered)
-        self.reduced = [Axis(a.size, (0,) * outs + a.strides, None if a.source is None else a.source + kept) for a in reduced]
+        self.reduced = [Axis(a.size, (0,) * outs + a.strides, None if a.source is None else a.source + kept)
+                        for a in reduced]
         self.sizes, self.outs = sizes, outs
 
     def across(self, lanes: int) -> bool:
@@ -122,7 +122,8 @@ def plan(program: Reduce, domain: tuple[int, ...], strides: tuple[tuple[int, ...
     cut = Axis(chunks, (*(chunk * s for s in axes.reduced[0].strides), *step), None)
     sizes = axes.sizes + [d.itemsize for d in accs]
     if across:
-        first_walk = Walk(len(sizes), kept[-1], reduced[-1] if reduced else None, [cut, *kept[:-1]], reduced[:-1], width)
+        line = reduced[-1] if reduced else None
+        first_walk = Walk(len(sizes), kept[-1], line, [cut, *kept[:-1]], reduced[:-1], width)
     else:
         first_walk = Walk(len(sizes), reduced[-1], None, [cut, *kept], reduced[:-1])
     vector = kept[-1] if kept else None
@@ -222,7 +223,7 @@ class _Kernel:
                 self.odometer.set("0")
             (self._across if self.across else self._along)(unit, unit_passes, end, inner, place)
 
-    # vectors along the reduced axis -------------------------------------------------------------------------------------
+    # vectors along the reduced axis --------------------------------------------------------------------------------
     def _along(self, unit: Unit, passes: str, end: str, inner: str, place: str) -> None:
         em, partials = self.em, self.partials
         types = partials.types(self.lanes)
@@ -265,7 +266,8 @@ class _Kernel:
                 loop.next = span(at, em.add(place, em.mul(loop.i, inner)), places, loop.vars)
                 self.odometer.advance()
             groups = loop.vars
-        total = partials.across(partials.tree([groups[u * n:u * n + n] for u in range(self.unroll)], self.lanes), self.lanes)
+        lanes = partials.tree([groups[u * n:u * n + n] for u in range(self.unroll)], self.lanes)
+        total = partials.across(lanes, self.lanes)
         self._finish(unit, "0", total, 1, None)
 
     def _ramp(self, place: str, i: str) -> str:
@@ -299,7 +301,7 @@ class _Kernel:
         for k, v in enumerate(posts):
             frame.store(k, v, unit.at, i, lanes, mask)
 
-    # vectors along a kept axis ------------------------------------------------------------------------------------------
+    # vectors along a kept axis -------------------------------------------------------------------------------------
     def _across(self, unit: Unit, passes: str, end: str, inner: str, place: str) -> None:
         em, partials, lanes = self.em, self.partials, self.lanes
 
@@ -319,7 +321,8 @@ class _Kernel:
                         r = em.add(loop.i, str(g))
                         here = [em.at(p, em.mul(r, s)) for p, s in zip(at, self.frame.line_steps, strict=True)]
                         coords = places | {d: r for d, kind, _ in self.frame.places if kind == "line"}
-                        rows.append((here, coords, em.broadcast(em.add(place, r), "i64", lanes) if self.ordered else "0"))
+                        spot = em.broadcast(em.add(place, r), "i64", lanes) if self.ordered else "0"
+                        rows.append((here, coords, spot))
 
                     def add(i: str, cell: list[str], mask: str | None, rows: list[Any] = rows) -> None:
                         values = [self._elements(here, i, coords, mask) for here, coords, _ in rows]

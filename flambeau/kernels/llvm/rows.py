@@ -1,8 +1,8 @@
 """Row programs as vector code: softmax, norms, cross-entropy and their like.
 
 Two forms.  "along": vectors lie along the row; a unit is one row, which stays in the cache from stage to stage.
-"across": every lane has a row of its own, for rows shorter than a vector and for rows whose elements are far apart while
-their neighbours' are not (a softmax over channels); a unit is a tile of such rows.
+"across": every lane has a row of its own, for rows shorter than a vector and for rows whose elements are far apart
+while their neighbours' are not (a softmax over channels); a unit is a tile of such rows.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def plan(program: Rows, domain: tuple[int, ...], strides: tuple[tuple[int, ...],
     rank, outs = len(domain), len(program.out_types)
     types = program.out_types + program.inputs
     sizes = [d.itemsize for d in types]
-    coords = strips.coordinates(program.roots(), rank)
-    used = {e.value for e in walk(program.roots()) if e.op == "input"}
-    whole = [(*s, *(0,) * (rank - len(s))) if k < outs or k - outs in used else (0,) * rank for k, s in enumerate(strides)]
+    coords, read = strips.coordinates(program, rank), layouts.facts(program).read
+    none = (0,) * rank
+    whole = [(*s, *none[len(s):]) if k < outs or read[k - outs] else none for k, s in enumerate(strides)]
     for kind, k, _ in program.stages:
         if kind == "row":
             whole[k] = (*whole[k][:rank - 1], 0)
@@ -62,7 +62,8 @@ def plan(program: Rows, domain: tuple[int, ...], strides: tuple[tuple[int, ...],
         and all(a.strides[k] % 64 == 0 for a in outer))
     key = (form, walked.classes(sizes), walked.places(coords), rank, streams or ())
     total = walked.units()
-    return Plan(key, (NAME,), [(NAME, total, layouts.chunk_of(total, ns))], walked.block(), parallel=ns > layouts.PARALLEL_NS)
+    stages = [(NAME, total, layouts.chunk_of(total, ns))]
+    return Plan(key, (NAME,), stages, walked.block(), parallel=ns > layouts.PARALLEL_NS)
 
 
 # ------------------------------------------------------------------------------------------------------------- writing
@@ -177,7 +178,7 @@ class _Kernel:
         nodes = nodes_of(roots)
         return 4 if nodes <= 4 else 2 if nodes <= 40 else 1
 
-    # vectors along the row ----------------------------------------------------------------------------------------------
+    # vectors along the row -----------------------------------------------------------------------------------------
     def _along(self, unit: Unit, size: str) -> None:
         singles: list[str] = []  # the finished accumulators
         for at, (kind, members) in enumerate(self.groups):
@@ -185,15 +186,19 @@ class _Kernel:
             if kind == "reduce":
                 singles += self._reduce_along(unit, size, roots, [how for how, _ in members], singles, self._kept(at))
             elif kind == "row":
-                for (k, _), v in zip(members, self._values(unit.at, unit.places, roots, "0", 1, None, singles, {}), strict=True):
+                values = self._values(unit.at, unit.places, roots, "0", 1, None, singles, {})
+                for (k, _), v in zip(members, values, strict=True):
                     self.frame.store(k, v, unit.at, "0", 1, None)
             else:
                 self._map_along(unit, size, members, singles)
 
-    def _values(self, at: list[str], places: dict[int, str], roots: tuple[Expr, ...], i: str, lanes: int, mask: str | None,
-                accs: Sequence[str], known: dict[Expr, str]) -> list[str]:
+    def _values(self, at: list[str], places: dict[int, str], roots: tuple[Expr, ...], i: str, lanes: int,
+                mask: str | None, accs: Sequence[str], known: dict[Expr, str]) -> list[str]:
         from .lower import lower
-        return lower(self.em, roots, lanes, lambda e, args: self.frame.leaf(e, args, at, i, places, lanes, mask, accs), known)
+
+        def leaf(e: Expr, args: list[str]) -> str:
+            return self.frame.leaf(e, args, at, i, places, lanes, mask, accs)
+        return lower(self.em, roots, lanes, leaf, known)
 
     def _still(self, unit: Unit, roots: tuple[Expr, ...], singles: Sequence[str]) -> dict[Expr, str]:
         """What does not change along the row, in every lane."""
@@ -264,7 +269,7 @@ class _Kernel:
             for (k, _), v in zip(members, values, strict=True):
                 self.frame.store(k, v, unit.at, loop.i, lanes, mask)
 
-    # a row in every lane ------------------------------------------------------------------------------------------------
+    # a row in every lane -------------------------------------------------------------------------------------------
     def _across(self, unit: Unit, spots: list[str], mask: str | None, size: str) -> None:
         """The rows at the vectors that begin at `spots` of the vector axis."""
         from .partials import Partials

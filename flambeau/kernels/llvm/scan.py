@@ -1,7 +1,7 @@
 """Scans as vector code.
 
-Two forms.  "along": vectors lie along the scanned axis; each is scanned in its register, by doubling steps, and joined to
-what came before.  "across": every lane has a row of its own.
+Two forms.  "along": vectors lie along the scanned axis; each is scanned in its register, by doubling steps, and joined
+to what came before.  "across": every lane has a row of its own.
 
 Few long rows are cut into pieces: one stage finds each piece's total, a second what comes before each piece, a third
 scans the pieces.  Where the cuts are depends on the domain alone.
@@ -13,7 +13,6 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ...dtypes import int64
-from ..expr import walk
 from ..programs import price, size_of
 from . import layouts, strips
 from .layouts import Axis, Plan
@@ -43,9 +42,8 @@ def plan(program: Scan, domain: tuple[int, ...], strides: tuple[tuple[int, ...],
     rank = len(domain)
     types = program.out_types + program.inputs
     sizes = [d.itemsize for d in types]
-    coords = strips.coordinates(program.roots(), rank)
-    used = {e.value for e in walk(program.roots()) if e.op == "input"}
-    whole = [tuple(s) if k < outs or k - outs in used else (0,) * rank for k, s in enumerate(strides)]
+    coords, read = strips.coordinates(program, rank), layouts.facts(program).read
+    whole = [tuple(s) if k < outs or read[k - outs] else (0,) * rank for k, s in enumerate(strides)]
     order, ins = whole[outs:] + whole[:outs], len(types) - outs
     found = layouts.walk_axes(domain[:-1], [s[:-1] for s in order], sizes[outs:] + sizes[:outs],
                               [d for d in coords if d < rank - 1])
@@ -78,7 +76,8 @@ def plan(program: Scan, domain: tuple[int, ...], strides: tuple[tuple[int, ...],
         at += strips.round_up(total * d.itemsize, 64)
     params = [*offsets, pieces.tiles, *pieces.block()]
     chunk = layouts.chunk_of(total, ns)
-    return Plan(key, NAMES, [(NAMES[0], total, chunk), (NAMES[1], rows, rows), (NAMES[2], total, chunk)], params, at, parallel)
+    stages = [(NAMES[0], total, chunk), (NAMES[1], rows, rows), (NAMES[2], total, chunk)]
+    return Plan(key, NAMES, stages, params, at, parallel)
 
 
 def _lanes(program: Scan) -> int:
@@ -138,7 +137,7 @@ class _Kernel:
             else:
                 self._along(unit)
 
-    # the running value --------------------------------------------------------------------------------------------------
+    # the running value ---------------------------------------------------------------------------------------------
     def _start(self, lanes: int) -> list[str]:
         """The state before the first element: joined to a value it changes nothing, not even the sign of a zero."""
         from .emit import constant, splat
@@ -197,7 +196,7 @@ class _Kernel:
         order = ", ".join(f"i32 {p}" for p in picks)
         return self.em.op(f"shufflevector {t} {v}, {t} {other}, <{self.lanes} x i32> <{order}>")
 
-    # vectors along the scanned axis -------------------------------------------------------------------------------------
+    # vectors along the scanned axis --------------------------------------------------------------------------------
     def _along(self, unit: Unit) -> None:
         em, lanes, reverse = self.em, self.lanes, self.program.reverse
         from .emit import base, ty
@@ -270,13 +269,14 @@ class _Kernel:
             from .emit import base
             start = list(zip([base(d) for d in self.state], self._start(1), strict=True))
             with em.loop("0", self.each, carried=start) as loop:
-                at = [em.at(w, em.mul(em.add(first, loop.i), str(d.itemsize))) for d, w in zip(self.state, self.work, strict=True)]
+                spot = em.add(first, loop.i)
+                at = [em.at(w, em.mul(spot, str(d.itemsize))) for d, w in zip(self.state, self.work, strict=True)]
                 own = [em.load(d, 1, p) for d, p in zip(self.state, at, strict=True)]
                 loop.next = self._join(loop.vars, own, 1)
                 for d, p, v in zip(self.state, at, loop.vars, strict=True):
                     em.store(d, 1, v, p)
 
-    # a row in every lane ------------------------------------------------------------------------------------------------
+    # a row in every lane -------------------------------------------------------------------------------------------
     def _across(self, unit: Unit, spots: list[str], mask: str | None, size: str) -> None:
         from .emit import ty
         em, lanes, frame = self.em, self.lanes, self.frame

@@ -12,7 +12,7 @@ along the line axis, then a table of the outer and one of the middle axes, inner
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..expr import walk
 from ..programs import price, size_of
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from ...dtypes import dtype
     from ..expr import Expr
+    from ..programs import Program
     from .emit import Emitter
 
     class Accumulators(Protocol):
@@ -60,7 +61,7 @@ class Walk:
         return n
 
     def classes(self, itemsizes: Sequence[int]) -> tuple[str, ...]:
-        """For each operand: how it steps along the vector axis ("0", "1" or "s") and whether along the line ("." or "l")."""
+        """For each operand how it steps along the vector axis ("0", "1" or "s") and whether along the line ("." or "l")."""
         return tuple(("0" if v == 0 else "1" if v == b else "s") + ("l" if s else ".")
                      for v, s, b in zip(self.vector.strides, self.line.strides, itemsizes))
 
@@ -95,18 +96,24 @@ def even_width(size: int, most: int, lanes: int) -> int:
     return round_up(-(-size // tiles), lanes)
 
 
-def coordinates(roots: tuple[Expr, ...], rank: int) -> set[int]:
-    """The domain axes whose coordinates the expressions ask for."""
-    return {axis(e.value, rank) for e in walk(roots) if e.op == "coord"}
+def coordinates(program: Program, rank: int) -> set[int]:
+    """The domain axes whose coordinates the program asks for."""
+    return {axis(v, rank) for v in facts(program).coords}
 
 
 def axis(value: int, rank: int) -> int:
     return value + rank if value < 0 else value
 
 
+_lanes: dict[tuple[Expr, ...], int] = {}
+
+
 def lanes_of(roots: tuple[Expr, ...]) -> int:
     """How many elements fill a 512-bit register in the widest type of the expressions."""
-    return 64 // max(1, min(max(e.dtype.itemsize for e in walk(roots)), 8))
+    found = _lanes.get(roots)
+    if found is None:
+        found = _lanes[roots] = 64 // max(1, min(max(e.dtype.itemsize for e in walk(roots)), 8))
+    return found
 
 
 def nodes_of(roots: tuple[Expr, ...]) -> int:
@@ -114,7 +121,7 @@ def nodes_of(roots: tuple[Expr, ...]) -> int:
 
 
 def rows_in_lanes(outer: Sequence[Axis], inner: Axis, sizes: Sequence[int], lanes: int) -> bool:
-    """Whether every lane should have a row of its own: for short rows, and where neighbours in memory lie across rows."""
+    """Whether every lane should have a row of its own: for short rows, and where memory's neighbours lie across rows."""
     if not outer or outer[-1].size < lanes:
         return False
 
@@ -174,12 +181,14 @@ class Odometer:
 
 
 class Unit:
-    """One unit of work: each operand's address, the outer coordinates, the tile's range of the vector axis, its number."""
+    """One unit of work: the operands' addresses, the outer coordinates, its range of the vector axis, its number."""
 
     __slots__ = ("at", "places", "begin", "end", "odometer", "number")
 
-    def __init__(self, at: list[str], places: dict[int, str], begin: str, end: str, odometer: Odometer, number: str) -> None:
-        self.at, self.places, self.begin, self.end, self.odometer, self.number = at, places, begin, end, odometer, number
+    def __init__(self, at: list[str], places: dict[int, str], begin: str, end: str, odometer: Odometer,
+                 number: str) -> None:
+        self.at, self.places, self.begin, self.end = at, places, begin, end
+        self.odometer, self.number = odometer, number
 
 
 class Frame:
@@ -239,7 +248,7 @@ class Frame:
                 odometer.advance()
             loop.next = [em.op(f"select i1 {turn}, i64 0, i64 {after}")]
 
-    # values -----------------------------------------------------------------------------------------------------------
+    # values --------------------------------------------------------------------------------------------------------
     def leaf(self, e: Expr, args: list[str], at: list[str], i: str, places: dict[int, str], lanes: int,
              mask: str | None, accs: Accumulators = ()) -> str:
         """The value of a leaf for `lanes` elements from place `i` of the vector axis; `at`: the operands' addresses at
@@ -310,7 +319,7 @@ class Frame:
         return known
 
 
-def price_of(program: Any, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> float:
+def price_of(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> float:
     """Nanoseconds one thread takes, roughly."""
     nbytes, _ = price(program, domain, strides)
     return facts(program).cost(nbytes, size_of(domain))
