@@ -29,6 +29,7 @@ from . import (  # noqa: F401 (each import registers its family)
     reductions,
     scans,
     softmax,
+    sorting,
     splitting,
     table,
     views,

@@ -170,6 +170,10 @@ def _lcse_back(node: Any, g: Tensor) -> Any:
     own = alias(own, own.m, own.p)
     own.n = node
 
+    if tape.recording(g, x):  # logarithms of the signs would have no second derivative at 0
+        top = x.detach().amax(axis, True) if x.m.shape else x.detach()
+        return (_running(g * (top - own).exp(), axis, True) * (x - top).exp(),) if x.m.shape else (g,)
+
     def part(h: Tensor) -> Tensor:
         logs = logcumsumexp((h.log() - own).flip(axis) if h.m.shape else h.log() - own, axis)
         return ((logs.flip(axis) if h.m.shape else logs) + x).exp()
