@@ -1,0 +1,270 @@
+"""Sorting and order statistics along an axis: sort, topk, kthvalue, median, mode, quantiles.
+
+The positions come from a host routine over rows (`ordering`) on the device's queue; the gradient puts what arrives at
+the positions the values came from.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import layout
+from ..autograd import tape
+from ..dtypes import bool_, int64
+from ..kernels.interpret import memory
+from ..tensor import Tensor, alias, empty
+from . import launch, ordering
+from .elementwise import saved_tensor
+from .positions import gather, scatter
+from .results import named
+from .table import op
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_RESULTS = {n: named(n, "values indices") for n in ("sort", "topk", "kthvalue", "median", "nanmedian", "mode")}
+
+
+def _real(name: str, t: Tensor) -> None:
+    if t.m.dtype.is_complex:
+        raise RuntimeError(f"{name}(): complex numbers have no order, got {t.m.dtype}")
+
+
+def _picked(name: str, t: Tensor, axis: int, width: int | None, f: Callable[[Any], Any], keepdim: bool = True,
+            keep_layout: bool = False) -> tuple[Tensor, Tensor]:
+    """Elements of each row along `axis` and their positions: f gives positions (rows, width) of rows (rows, n).
+
+    width None: one a row, whose axis disappears unless `keepdim`.  keep_layout: results laid out as t is.
+    """
+    m = t.m
+    shape = tuple(m.shape) or (1,)
+    strides = m.strides or (1,)
+    wide = 1 if width is None else width
+    to = (*shape[:axis], wide, *shape[axis + 1:])
+    out_shape = to if m.shape and (width is not None or keepdim) else () if not m.shape else (*shape[:axis], *shape[axis + 1:])
+    out_strides = layout.dense_like(tuple(m.shape), m.strides) if keep_layout else None
+    values = empty(out_shape, m.dtype, m.device, out_strides)
+    at = empty(out_shape, int64, m.device, out_strides)
+    d = m.dtype
+    steps = values.m.strides if len(out_shape) == len(to) else layout.contiguous_strides(to)
+
+    def entry(out_values: int, out_at: int, source: int) -> None:
+        x = np.moveaxis(memory(source, shape, strides, d), axis, -1)
+        rows = x.reshape(-1, shape[axis])
+        found = ordering.over_rows(rows, wide, f)
+        moved = (*x.shape[:-1], wide)
+        np.moveaxis(memory(out_at, to, steps, int64), axis, -1)[...] = found.reshape(moved)
+        np.moveaxis(memory(out_values, to, steps, d), axis, -1)[...] = np.take_along_axis(rows, found, -1).reshape(moved)
+    if values.m.numel:
+        launch.routine(m.device, name, entry, (values.p, at.p, t.p), outputs=2, nbytes=m.nbytes + values.m.nbytes + at.m.nbytes)
+    backward_name = f"{name.capitalize()}Backward0"
+    tape.record(values, _placed_back, (t,), (tuple(m.shape), axis, width is None and not keepdim, at), backward_name)
+    return values, at
+
+
+def _placed_back(node: Any, g: Tensor) -> Any:
+    shape, axis, gone, at = node[tape.SAVED]
+    if not shape:
+        return (g.reshape(()),)
+    if gone:
+        g, at = g.unsqueeze(axis), at.unsqueeze(axis)
+    return (scatter(g.new_zeros(shape), axis, at, g),)
+
+
+# ------------------------------------------------------------------------------------------------------------------- sort
+def _axis(t: Tensor, dim: int) -> int:
+    return layout.wrap_dim(dim, len(t.m.shape))
+
+
+def _length(t: Tensor, axis: int) -> int:
+    return t.m.shape[axis] if t.m.shape else 1
+
+
+def _sorted(t: Tensor, dim: int, descending: bool) -> tuple[Tensor, Tensor]:
+    _real("sort", t)
+    axis, d = _axis(t, dim), t.m.dtype
+    return _picked("sort", t, axis, _length(t, axis), lambda rows: ordering.order(rows, d, descending), keep_layout=True)
+
+
+@op(out=True)
+def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:  # noqa: A002
+    """The elements along `dim` in order, and the positions they came from (int64).  NaN counts as the greatest value; equal
+    elements keep their order whether `stable` or not.  Gradients flow to the positions.  Raises RuntimeError for complex types.
+    """
+    return _RESULTS["sort"](*_sorted(input, dim, bool(descending)))
+
+
+@op()
+def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:  # noqa: A002
+    """The positions (int64) that sort `dim`."""
+    return _sorted(input.detach(), dim, bool(descending))[1]
+
+
+@op(out=True)
+def msort(input: Tensor) -> Tensor:  # noqa: A002
+    """The elements in order along the first axis."""
+    return _sorted(input, 0, False)[0]
+
+
+@op(out=True)
+def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:  # noqa: A002
+    """The k largest (smallest) elements along `dim` and their positions, in order when `sorted`.
+
+    NaN counts as the greatest value.  Raises RuntimeError for k outside 0..size.
+    """
+    _real("topk", input)
+    axis, d, k = _axis(input, dim), input.m.dtype, k.__index__() if not isinstance(k, Tensor) else int(k.item())  # type: ignore[attr-defined]
+    if d is bool_:
+        raise NotImplementedError("\"topk\" not implemented for 'Bool'")
+    if not 0 <= k <= _length(input, axis):
+        raise RuntimeError(f"selected index k out of range: k is {k}, the size of dimension {axis} is {_length(input, axis)}")
+    if not input.m.shape and k == 0:
+        return _RESULTS["topk"](empty((0,), d, input.m.device), empty((0,), int64, input.m.device))
+    return _RESULTS["topk"](*_picked("topk", input, axis, k, lambda rows: ordering.first(rows, d, k, bool(largest), bool(sorted))))
+
+
+# -------------------------------------------------------------------------------------------------------- one element a row
+@op(out=True)
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:  # noqa: A002
+    """The k-th smallest element (from 1) along `dim` and its position.  Raises RuntimeError for k outside 1..size."""
+    _real("kthvalue", input)
+    axis, d = _axis(input, dim), input.m.dtype
+    if input.m.shape and not input.m.shape[axis]:
+        raise IndexError(f"kthvalue(): Expected reduction dim {axis} to have non-zero size.")
+    if not 1 <= k <= _length(input, axis):
+        raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {axis}: k is {k}, the size is {_length(input, axis)}")
+    return _RESULTS["kthvalue"](*_picked("kthvalue", input, axis, None, lambda rows: ordering.kth(rows, d, k - 1), keepdim))
+
+
+def _median(name: str, skip_nan: bool) -> Any:
+    def function(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Any = None) -> Any:  # noqa: A002
+        d = input.m.dtype
+        if d.is_complex or d is bool_:
+            raise NotImplementedError(f"\"{name}\" not implemented for '{d.name}'")
+        if dim is None:
+            made = _median_of_all(name, input, skip_nan)
+            return made if out is None else _written(name, input, made, out)
+        axis = _axis(input, dim)
+        if input.m.shape and not input.m.shape[axis]:
+            raise IndexError(f"{name}(): Expected reduction dim {axis} to have non-zero size.")
+        made = _RESULTS[name](*_picked(name, input, axis, None, lambda rows: ordering.middle(rows, d, skip_nan), keepdim))
+        return made if out is None else _written(name, input, made, out)
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = ("The lower median of all elements, or, along `dim`, the medians and their positions"
+                        + (", NaN left out." if skip_nan else "; NaN where there is one.") +
+                        "  The gradient of the median of all is shared among elements equal to it.")
+    return op(out=None)(function)
+
+
+def _written(name: str, t: Tensor, made: Any, out: Any) -> Any:
+    from .table import into
+    if tape.recording(t):
+        raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
+                           "requires grad.")
+    return into(out, made) if isinstance(made, Tensor) else type(made)(*[into(o, r) for o, r in zip(out, made, strict=True)])
+
+
+def _median_of_all(name: str, t: Tensor, skip_nan: bool) -> Tensor:
+    d = t.m.dtype
+    if not t.m.numel:
+        if d.kind != "f":
+            raise RuntimeError(f"{name}(): the median of no elements is NaN, which {d} does not have")
+        return t.new_full((), float("nan")) if not tape.recording(t) else t.sum() * float("nan")
+    flat = t.detach().reshape(-1)
+    value = _picked(name, flat, 0, None, lambda rows: ordering.middle(rows, d, skip_nan), False)[0]
+    return tape.record(value, _shared_back, (t,), (t, t.s.v, alias(value, value.m, value.p)), f"{name.capitalize()}Backward0")
+
+
+def _shared_back(node: Any, g: Tensor) -> Any:
+    x, version, value = node[tape.SAVED]
+    saved_tensor(x, version, node)
+    x = x.detach()
+    hit = ((x == value) | ((x != x) & (value != value))).to(g.m.dtype)
+    return (hit * (g / hit.sum()),)
+
+
+median, nanmedian = _median("median", False), _median("nanmedian", True)
+
+
+@op(out=True)
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:  # noqa: A002
+    """The most frequent element along `dim` (the smallest of several) and its last position."""
+    _real("mode", input)
+    axis, d = _axis(input, dim), input.m.dtype
+    if input.m.shape and not input.m.shape[axis]:
+        raise IndexError(f"mode(): Expected reduction dim {axis} to have non-zero size.")
+    return _RESULTS["mode"](*_picked("mode", input, axis, None, lambda rows: ordering.commonest(rows, d), keepdim))
+
+
+# --------------------------------------------------------------------------------------------------------------- quantiles
+def _quantile(name: str, skip_nan: bool) -> Any:
+    def function(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear") -> Tensor:  # noqa: A002
+        if input.m.numel == 0:
+            raise RuntimeError(f"{name}() input tensor must be non-empty")
+        if input.m.dtype.name not in ("float32", "float64"):
+            raise RuntimeError(f"{name}() input tensor must be either float or double dtype")
+        if interpolation not in ("linear", "lower", "higher", "midpoint", "nearest"):
+            raise RuntimeError(f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}")
+        if not isinstance(q, Tensor):
+            if not 0 <= q <= 1:
+                raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {q}")
+            q = input.new_full((), q)
+        elif len(q.m.shape) > 1:
+            raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
+        if q.m.dtype is not input.m.dtype:
+            raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
+        if q.m.device is not input.m.device:
+            raise RuntimeError(f"{name}() q tensor must be on the same device as the input tensor")
+        if q.m.device.type == "cpu" and not bool(((q >= 0) & (q <= 1)).all()):
+            raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
+        return _quantiles(input, q, dim, keepdim, interpolation, skip_nan)
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = ("The q-th quantiles along `dim` (of all elements by default)" + (", NaN left out." if skip_nan else "; NaN where "
+                        "there is one.") + "\n\n    q: a number or a vector in [0, 1], of input's type; several give a new first axis.  "
+                        "The element at rank q (n - 1), counted from 0, is interpolated as `interpolation` says.")
+    return op(out=True)(function)
+
+
+def _quantiles(t: Tensor, q: Tensor, dim: int | None, keepdim: bool, how: str, skip_nan: bool) -> Tensor:
+    axis = 0 if dim is None else _axis(t, dim)
+    x = t.reshape(-1) if dim is None or not t.m.shape else t.movedim(axis, -1)
+    ordered = _sorted(x, -1, False)[0]
+    n = x.m.shape[-1]
+    lead = len(x.m.shape) - 1
+    # ranks: one row of them a quantile, in front of the other axes; float64 so that long rows keep exact positions
+    rank = q.to(dtype=_float64()).reshape([-1, *[1] * (lead + 1)])
+    bad = x.isnan()
+    if skip_nan:
+        rank = rank * ((~bad).sum(-1, keepdim=True) - 1).clamp(min=0)
+    else:
+        rank = rank * (n - 1)
+        rank = rank.masked_fill(bad.any(-1, keepdim=True), n - 1)  # a row with NaN gives its last element, which is one
+    if how == "lower":
+        rank = rank.floor()
+    elif how == "higher":
+        rank = rank.ceil()
+    elif how == "nearest":
+        rank = rank.round()
+    below = rank.floor()
+    at = below.to(int64)
+    full = (rank.m.shape[0], *x.m.shape[:-1], rank.m.shape[-1])
+    rows = ordered.unsqueeze(0).expand((full[0], *x.m.shape))
+    made = gather(rows, -1, at.expand(full))
+    if how in ("linear", "midpoint"):
+        above = gather(rows, -1, rank.ceil().to(int64).expand(full))
+        weight = (rank - below).to(t.m.dtype) if how == "linear" else (rank != below).to(t.m.dtype) * 0.5
+        made = made.lerp(above, weight.expand(full))
+    made = made.squeeze(-1)
+    if keepdim and t.m.shape:
+        made = made.reshape((full[0], *[1] * len(t.m.shape))) if dim is None else made.unsqueeze(-1).movedim(-1, axis + 1)
+    return made if q.m.shape else made.squeeze(0)
+
+
+def _float64() -> Any:
+    from ..dtypes import float64
+    return float64
+
+
+quantile, nanquantile = _quantile("quantile", False), _quantile("nanquantile", True)
