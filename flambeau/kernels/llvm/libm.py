@@ -31,22 +31,24 @@ def emit(op: str, d: dtype, lanes: int, em: Emitter, args: list[str]) -> str:
     return result
 
 
-def emit_each(op: str, d: dtype, lanes: int, em: Emitter, arg: str) -> str:
-    """The function `op` of one argument by a shared loop over the lanes: little code, for where it is rarely run."""
+def emit_each(op: str, d: dtype, lanes: int, em: Emitter, args: list[str]) -> str:
+    """The same by a shared loop over the lanes: little code, for where it is rarely run."""
     element, t = base(d), ty(d, lanes)
     if lanes == 1:
-        return emit(op, d, lanes, em, [arg])
+        return emit(op, d, lanes, em, args)
     name = NAMES[op] + ("f" if d is float32 else "")
-    em.module.declare(name, f"{element} ({element})")
-    each = f"flambeau.each.{name}.{lanes}"
-    em.module.helper(each, f"""define internal {t} @{each}({t} %x) #0 {{
+    em.module.declare(name, f"{element} ({', '.join([element] * len(args))})")
+    each, names = f"flambeau.each.{name}.{lanes}", [f"%x{k}" for k in range(len(args))]
+    taken = "\n".join(f"  %a{k} = extractelement {t} {x}, i64 %k" for k, x in enumerate(names))
+    given = ", ".join(f"{element} %a{k}" for k in range(len(args)))
+    em.module.helper(each, f"""define internal {t} @{each}({', '.join(f"{t} {x}" for x in names)}) #0 {{
 entry:
   br label %loop
 loop:
   %k = phi i64 [ 0, %entry ], [ %k1, %loop ]
-  %r = phi {t} [ %x, %entry ], [ %r1, %loop ]
-  %a = extractelement {t} %r, i64 %k
-  %f = call {element} @{name}({element} %a)
+  %r = phi {t} [ zeroinitializer, %entry ], [ %r1, %loop ]
+{taken}
+  %f = call {element} @{name}({given})
   %r1 = insertelement {t} %r, {element} %f, i64 %k
   %k1 = add i64 %k, 1
   %more = icmp slt i64 %k1, {lanes}
@@ -54,4 +56,4 @@ loop:
 done:
   ret {t} %r1
 }}""")
-    return em.op(f"call {t} @{each}({t} {arg})")
+    return em.op(f"call {t} @{each}({', '.join(f'{t} {a}' for a in args)})")

@@ -2,7 +2,7 @@
 
 float32 has its functions so; those that are rarely hot are computed in double and rounded, which makes them nearly
 correctly rounded.  float64 has exp, exp2, expm1, log, log2, log10, log1p, tanh, erf, sin, cos and tan so.  What is left
-(float64's others, lgamma, fmod, nextafter) comes from the C library, lane by lane (`libm`).
+(float64's others, lgamma, nextafter) comes from the C library, lane by lane (`libm`).
 
 The reductions are the classical ones: Cody and Waite's with fused multiply-adds (J.-M. Muller, "Elementary Functions",
 3rd ed., chapters 9 to 11), and for the logarithm in double the symmetric form in f / (2 + f).
@@ -267,33 +267,38 @@ def _turned(value: Value, quadrant: Value) -> Value:
 def _sin(x: Value) -> Value:
     sine, cosine, quadrant = _circle(x)
     value = _turned((quadrant & 1).equals(0).pick(sine, cosine), quadrant)
-    return _where_huge(x, "sin", x.equals(0.0).pick(x, value))  # the reduction loses the sign of -0
+    return _unless_huge(x, "sin", x.equals(0.0).pick(x, value))  # the reduction loses the sign of -0
 
 
 def _cos(x: Value) -> Value:
     sine, cosine, quadrant = _circle(x)
-    return _where_huge(x, "cos", _turned((quadrant & 1).equals(0).pick(cosine, sine), quadrant + 1))
+    return _unless_huge(x, "cos", _turned((quadrant & 1).equals(0).pick(cosine, sine), quadrant + 1))
 
 
 def _tan(x: Value) -> Value:
     sine, cosine, quadrant = _circle(x)
     even = (quadrant & 1).equals(0)
     value = even.pick(sine, -cosine) / even.pick(cosine, sine)
-    return _where_huge(x, "tan", x.equals(0.0).pick(x, value))
+    return _unless_huge(x, "tan", x.equals(0.0).pick(x, value))
 
 
 def _tan_single(x: Value) -> Value:
     return _tan(x.to(float64)).to(float32) if x.d is float32 else _tan(x)
 
 
-def _where_huge(x: Value, name: str, fast: Value) -> Value:
-    """The C library's result in lanes whose argument is too far out for the reduction; rarely are there any."""
-    em, a = x.em, abs(x)
-    huge: Mask = (a > _of(x).trig_most) & (a < math.inf)
+def _unless_huge(x: Value, name: str, fast: Value) -> Value:
+    """The C library's result in lanes whose argument is too far out for the reduction."""
+    a = abs(x)
+    return _rescued((a > _of(x).trig_most) & (a < math.inf), name, [x], fast)
+
+
+def _rescued(huge: Mask, name: str, args: list[Value], fast: Value) -> Value:
+    """`fast`, but the C library's result in the lanes of `huge`, of which there rarely are any."""
+    em, x = huge.em, args[0]
     slow, on, before = em.label("huge"), em.label("on"), em.current
     em.branch(huge.any(), slow, on)
     em.start(slow)
-    exact = huge.pick(x.of(libm.emit_each(name, x.d, x.lanes, em, x.v)), fast)
+    exact = huge.pick(x.of(libm.emit_each(name, x.d, x.lanes, em, [a.v for a in args])), fast)
     after = em.current
     em.jump(on)
     em.start(on)
@@ -330,9 +335,21 @@ def _hypot(x: Value, y: Value) -> Value:
     return (a.equals(math.inf) | b.equals(math.inf)).pick(math.inf, (a * a + b * b).sqrt())
 
 
+def _fmod(x: Value, y: Value) -> Value:
+    # the quotient, rounded and cut, is at most one too big; the remainder of either is a number of the type, so that the
+    # fused product is exact
+    a, b = abs(x), abs(y)
+    q = a / b
+    whole = q.trunc()
+    r = (-whole).fma(b, a)
+    r = (r < 0.0).pick(r + b, r)
+    r = (a < b).pick(a, r).sign_of(x)
+    return _rescued((q >= 2.0 ** (52 if x.d is float64 else 23)) & (a < math.inf) & (b > 0.0), "fmod", [x, y], r)
+
+
 _BOTH: dict[str, Callable[..., Value]] = {
     "exp": _exp, "exp2": _exp2, "expm1": _expm1, "log": _log, "log2": _log2, "log10": _log10, "log1p": _log1p,
-    "tanh": _tanh, "erf": _erf, "sin": _sin, "cos": _cos, "tan": _tan_single}
+    "tanh": _tanh, "fmod": _fmod, "erf": _erf, "sin": _sin, "cos": _cos, "tan": _tan_single}
 # these get doubles that came from singles
 _SINGLE_ONLY: dict[str, Callable[..., Value]] = {
     "sinh": _sinh, "cosh": _cosh, "asinh": _asinh, "acosh": _acosh, "atanh": _atanh, "pow": _pow, "erfc": _erfc,

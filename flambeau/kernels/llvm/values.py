@@ -107,6 +107,7 @@ class Value:
     def __abs__(self) -> Value: return self._intrinsic("fabs", self)
     def sqrt(self) -> Value: return self._intrinsic("sqrt", self)
     def nearest(self) -> Value: return self._intrinsic("roundeven", self)
+    def trunc(self) -> Value: return self._intrinsic("trunc", self)
     def sign_of(self, o: Value) -> Value: return self._intrinsic("copysign", self, o)
 
     def fma(self, b: Value | float, c: Value | float) -> Value:
