@@ -214,6 +214,23 @@ def test_coordinates_and_gathers() -> None:
                     np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize("shape", [(3, 150_000), (5, 2, 70_000), (3, 20_000, 2)], ids=str)
+def test_coordinates_of_kept_axes_in_chunks(shape: tuple[int, ...]) -> None:
+    e = E.input(0, float32) * E.cast(E.coord(0) + 1, float32)
+    program = Reduce((e,), ("sum",), (E.acc(0, float32),), (float32,))
+    a = np.random.default_rng(7).integers(0, 3, shape).astype(np.float32)
+    for y in (a, placed_last(a)):
+        out, want = np.zeros(shape[:1], np.float32), np.zeros(shape[:1], np.float32)
+        launch(prepare, program, shape, [out], [y])
+        launch(interpret.prepare, program, shape, [want], [y])
+        np.testing.assert_array_equal(out, want)
+
+
+def placed_last(a: np.ndarray) -> np.ndarray:
+    """The same numbers, neighbours along the first axis side by side in memory."""
+    return np.moveaxis(np.ascontiguousarray(np.moveaxis(a, 0, -1)), -1, 0)
+
+
 @pytest.mark.parametrize("how", COMBINE)
 def test_nothing_to_reduce(how: str) -> None:
     d = bool_ if how in ("and", "or") else float32
