@@ -281,6 +281,10 @@ def _send(e: Node, g: Any, heap: list[Node], pending: dict[int, Any], create: bo
         pending[i] = old + g
 
 
+# references to a gradient nobody else holds: in _run, _send, _to_leaf, and getrefcount's own
+_HELD = 4
+
+
 def _to_leaf(e: Node, g: Any, create: bool, capture: Capture | None, leaves: set[int] | None) -> None:
     i = id(e)
     extra = e[5]
@@ -296,7 +300,7 @@ def _to_leaf(e: Node, g: Any, create: bool, capture: Capture | None, leaves: set
     old = e[1]
     if old is None:
         # take the gradient over when nobody else holds it or its memory (2: argument and local), else copy
-        if not create and not (getrefcount(g) <= 5 and getrefcount(g.s) == 2 and g.m.contiguous and g.n is None):
+        if not create and not (getrefcount(g) <= _HELD and getrefcount(g.s) == 2 and g.m.contiguous and g.n is None):
             g = g.detach().clone()
         e[1] = g
     elif create or old.n is not None:

@@ -8,15 +8,16 @@ from .. import layout
 from ..autograd import tape
 from ..dtypes import int64
 from ..kernels import expr as E
-from ..kernels.programs import Map
+from ..kernels.programs import Map, Rows
 from ..tensor import Tensor, empty
 from . import launch
 from .casts import to_dtype
 from .checks import same_device
+from .elementwise import saved_tensor
 from .softmax import log_softmax
 from .table import op
 
-_programs: dict[Any, Map] = {}
+_programs: dict[Any, Any] = {}
 
 
 def reduction_of(size_average: Any, reduce: Any, reduction: str) -> str:
@@ -49,6 +50,10 @@ def _check(name: str, x: Tensor, target: Tensor, weight: Tensor | None) -> None:
 
 
 def _checked_classes(target: Tensor, classes: int, ignore: int) -> None:
+    seen = target.__dict__.get("_classes")
+    if seen == (target.s.v, classes, ignore):  # the same targets again: they were in range
+        return
+    target.__dict__["_classes"] = (target.s.v, classes, ignore)
     from ..kernels.interpret import memory
     shape, strides = tuple(target.m.shape), target.m.strides
 
@@ -140,8 +145,11 @@ def _uses_all(target: Tensor, ignore: int) -> bool:
     """Whether surely no target is ignored: a negative mark can only be told from the values, which the CPU has at hand."""
     if target.m.device.type != "cpu" or not target.m.numel:
         return False
-    from .attributes import host_array
-    return not bool((host_array(target) == ignore).any())
+    seen = target.__dict__.get("_used")
+    if seen is None or seen[:2] != (target.s.v, ignore):
+        from .attributes import host_array
+        seen = target.__dict__["_used"] = (target.s.v, ignore, not bool((host_array(target) == ignore).any()))
+    return bool(seen[2])
 
 
 @op(method=False, spaces=("nn.functional",))
@@ -159,10 +167,64 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, s
     if target.m.shape == input.m.shape and target.m.dtype.is_floating_point:
         return _with_probabilities(input, target, weight, reduction, label_smoothing, axis)
     _check("cross_entropy", input, target, weight)
+    if (len(input.m.shape) == 2 and weight is None and not label_smoothing and input.m.dtype.kind == "f" and input.m.numel
+            and not (input.n is not None and tape.anomaly.on)):
+        return _fused(input, to_dtype(target, int64), ignore_index, reduction)
     logs = log_softmax(input, axis)
     if not label_smoothing:
         return nll_loss(logs, target, weight, ignore_index=ignore_index, reduction=reduction)  # type: ignore[no-any-return]
     return _smoothed(logs, to_dtype(target, int64), weight, ignore_index, reduction, label_smoothing, axis)
+
+
+def _fused(x: Tensor, target: Tensor, ignore: int, reduction: str) -> Tensor:
+    """Logits (N, C) in one kernel: each row's loss and log-sum-exp; the gradient in another."""
+    _checked_classes(target, x.m.shape[1], ignore)
+    n = x.m.shape[0]
+    d, wide = x.m.dtype, x.m.dtype.opmath
+    program = _programs.get(("rows", d))
+    if program is None:
+        v, t = E.cast(E.input(0, d), wide), E.input(1, int64)
+        top, total, own = (E.acc(i, wide) for i in range(3))
+        zero = E.const(0, wide)
+        lse = E.log(total) + top
+        program = _programs["rows", d] = Rows((
+            ("reduce", "max", v), ("reduce", "sum", E.exp(v - top)), ("reduce", "sum", E.where(E.coord(-1) == t, v, zero)),
+            ("row", 0, E.cast(E.where(t == E.scalar(0, int64), zero, lse - own), d)), ("row", 1, lse)), (d, int64), (int64,))
+    losses, lse = empty((n,), d, x.m.device), empty((n,), wide, x.m.device)
+    launch.run(program, tuple(x.m.shape), [losses, lse], [x, target], [(1, 0), (1, 0), x.m.strides, (target.m.strides[0], 0)], (ignore,),
+               "cross_entropy")
+    tape.record(losses, _fused_back, (x,), (x, x.s.v, target, lse, ignore), "CrossEntropyBackward0")
+    if reduction == "none":
+        return losses
+    if reduction == "sum":
+        return losses.sum()
+    return losses.mean() if _uses_all(target, ignore) else losses.sum() / (target != ignore).sum()
+
+
+def _fused_back(node: Any, g: Tensor) -> Any:
+    x, version, target, lse, ignore = node[tape.SAVED]
+    saved_tensor(x, version, node)
+    if tape.recording(g, x):
+        hot = (target.unsqueeze(1) == _classes(x)) & (target != ignore).unsqueeze(1)
+        return ((x.softmax(1) - hot) * (g * (target != ignore)).unsqueeze(1),)
+    d, wide = x.m.dtype, x.m.dtype.opmath
+    program = _programs.get(("rows back", d))
+    if program is None:
+        v, t, s = E.cast(E.input(0, d), wide), E.input(1, int64), E.input(2, wide)
+        hit = E.where(E.coord(-1) == t, E.const(1, wide), E.const(0, wide))
+        slope = (E.exp(v - s) - hit) * E.cast(E.input(3, d), wide)
+        program = _programs["rows back", d] = Map((E.cast(E.where(t == E.scalar(0, int64), E.const(0, wide), slope), d),),
+                                                  (d, int64, wide, d), (int64,))
+    out = empty(x.m.shape, d, x.m.device)
+    launch.run(program, tuple(x.m.shape), [out], [x, target, lse, g], [out.m.strides, x.m.strides, (target.m.strides[0], 0), (1, 0),
+                                                                      (g.m.strides[0], 0)], (ignore,), "cross_entropy_backward")
+    return (out,)
+
+
+def _classes(x: Tensor) -> Tensor:
+    from .creation import arange
+    made: Tensor = arange(x.m.shape[1], device=x.m.device)
+    return made
 
 
 def _smoothed(logs: Tensor, target: Tensor, weight: Tensor | None, ignore: int, reduction: str, smoothing: float, axis: int) -> Tensor:

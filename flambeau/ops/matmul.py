@@ -10,7 +10,7 @@ from ..autograd.mode import _grad
 from ..kernels import expr as E
 from ..kernels.programs import Prepared, Reduce
 from ..runtime import door
-from ..tensor import Storage, Tensor, alias, empty, meta, new, on_forget, storage
+from ..tensor import Meta, Storage, Tensor, alias, empty, meta, new, on_forget, storage
 from . import launch
 from .casts import to_dtype
 from .checks import same_device
@@ -135,6 +135,21 @@ def adjoint(t: Tensor) -> Tensor:
     return x.conj() if t.m.dtype.is_complex else x
 
 
+_swapped: dict[Meta, Meta] = {}
+on_forget(_swapped.clear)
+
+
+def _turned(t: Tensor) -> Tensor:
+    """The conjugate transpose of a matrix; outside the tape a bare alias will do."""
+    if _grad.get() or t.m.dtype.is_complex:
+        return adjoint(t)
+    m = t.m
+    found = _swapped.get(m)
+    if found is None:
+        found = _swapped[m] = meta((m.shape[1], m.shape[0]), (m.strides[1], m.strides[0]), m.dtype, m.device)
+    return alias(t, found, t.p)
+
+
 def _mm_back(node: Any, g: Tensor) -> Any:
     a, va, b, vb = node[4]
     ea, eb = node[3]
@@ -142,7 +157,7 @@ def _mm_back(node: Any, g: Tensor) -> Any:
         tape.changed(a, va, node)
     if b.s.v != vb:
         tape.changed(b, vb, node)
-    return (_mm(g, adjoint(b)) if ea is not None else None, _mm(adjoint(a), g) if eb is not None else None)
+    return (_mm(g, _turned(b)) if ea is not None else None, _mm(_turned(a), g) if eb is not None else None)
 
 
 _mm_back.grad_name = "MmBackward0"  # type: ignore[attr-defined]
@@ -411,7 +426,7 @@ def _linear_back(node: Any, g: Tensor) -> Any:
         tape.changed(w, vw, node)
     ex, ew, eb = node[3]
     return (_mm(g, w if not w.m.dtype.is_complex else w.conj()) if ex is not None else None,
-            _mm(g.transpose(0, 1), x if not x.m.dtype.is_complex else x.conj()) if ew is not None else None,
+            _mm(_turned(g).conj() if g.m.dtype.is_complex else _turned(g), x if not x.m.dtype.is_complex else x.conj()) if ew is not None else None,
             fit(g, bias) if eb is not None else None)
 
 

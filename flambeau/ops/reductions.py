@@ -11,7 +11,8 @@ from ..dtypes import bool_, int64
 from ..dtypes import dtype as dtype_class
 from ..kernels import expr as E
 from ..kernels.programs import Reduce
-from ..tensor import Tensor, alias, empty
+from ..runtime import door
+from ..tensor import Tensor, alias, empty, meta, new, on_forget
 from . import launch
 from .casts import to_dtype
 from .elementwise import Pointwise, saved_tensor
@@ -112,14 +113,47 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
 
 def sum_to(g: Tensor, shape: Sequence[int]) -> Tensor:
     """`g` summed over the axes along which `shape` was broadcast to it.  Differentiable."""
+    if not tape.recording(g):
+        plan = _to_shape.get((g.m, shape))
+        if plan is not None:
+            om, call = plan
+            r = new(om)
+            call(r.p, g.p)
+            return r
     have = tuple(g.m.shape)
-    shape = tuple(shape)
+    wanted, shape = shape, tuple(shape)
     if have == shape:
         return g
     pad = len(have) - len(shape)
     axes = tuple(i for i, d in enumerate(have) if i < pad or (shape[i - pad] == 1 and d != 1))
+    if not tape.recording(g) and g.m.numel and axes:
+        plan = _plan_to_shape(g, shape, axes)
+        if plan is not None:
+            _to_shape[g.m, wanted] = plan
+            return sum_to(g, wanted)
     out: Tensor = sum(g, axes, True) if axes else g
     return out.reshape(shape) if tuple(out.m.shape) != shape else out
+
+
+_to_shape: dict[Any, Any] = {}
+on_forget(_to_shape.clear)
+door.on_change(_to_shape.clear)
+
+
+def _plan_to_shape(g: Tensor, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
+    """The launch of a small sum of this kind, ready to call; None when it needs workspace."""
+    from ..kernels import target
+    m = g.m
+    d = m.dtype
+    if d.kind not in "fc":
+        return None
+    domain, strides, kept = split_domain(g, axes)
+    flat = layout.contiguous_strides(tuple(m.shape[i] for i in kept))
+    prepared = target.prepare(simple("sum", d, d.opmath, d, "sum"), domain, (flat, strides))
+    prepared.name = "sum"
+    if prepared.workspace or len(_to_shape) > 4096:
+        return None
+    return meta(shape, None, d, m.device), door.bind(m.device, prepared)
 
 
 @op()
