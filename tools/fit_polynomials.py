@@ -128,6 +128,8 @@ TABLES: list[tuple[str, str, Any, Any, Any, Any, int | None, int | None]] = [
      mp.mpf("4.01"), 6, None),
     ("SCALED_ERFC", "erfc(x) exp(x^2) (1 + 2 x) = p(t), t = (x - 4) / (x + 4), x >= 0", _scaled_erfc,
      lambda t: 1 / _scaled_erfc(t), mp.mpf(-1), mp.mpf("0.77"), None, 22),
+    ("SHORT_ERFC", "the same for results in single, x <= 10.5", _scaled_erfc, lambda t: 1 / _scaled_erfc(t), mp.mpf(-1),
+     mp.mpf("0.45"), None, 11),
     ("SIN", "sin(r) = r + r z p(z), z = r^2, |r| <= pi / 4", safe(lambda z: (mp.sin(root(z)) / root(z) - 1) / z, mp.mpf(-1) / 6),
      lambda z: z + TINY, mp.mpf(0), QUARTER_PI ** 2, 2, 6),
     ("COS", "cos(r) = 1 - z/2 + z^2 p(z), z = r^2, |r| <= pi / 4",

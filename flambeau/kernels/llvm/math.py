@@ -234,14 +234,15 @@ def _erf(x: Value) -> Value:
     return (a < (1.0 if x.d is float64 else 0.93)).pick(near, 1.0 - tail).sign_of(x)
 
 
-def _erfc_far(a: Value) -> Value:
-    """erfc of a number in 0 .. 30; relatively, the exponential's argument costs a**2 units of the last place."""
+def _erfc_far(a: Value, name: str = "SCALED_ERFC") -> Value:
+    """erfc of a number that is not negative; relatively, the exponential's argument costs a**2 units of the last place."""
     t = (a - 4.0) / (a + 4.0)
-    return _poly(t, "SCALED_ERFC") / a.fma(2.0, 1.0) * _exp(-(a * a))
+    return _poly(t, name) / a.fma(2.0, 1.0) * _exp(-(a * a))
 
 
 def _erfc(x: Value) -> Value:
-    tail = _erfc_far(abs(x).at_most(30.0))
+    # in double, for results in single: those are 0 from 10.2 on
+    tail = _erfc_far(abs(x).at_most(10.5), "SHORT_ERFC")
     return (x < 0.0).pick(2.0 - tail, tail)
 
 
