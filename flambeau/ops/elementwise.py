@@ -56,11 +56,13 @@ class Tape:
     None when it is zero everywhere.
     """
 
-    __slots__ = ("op", "grads", "saved", "save_out", "given")
+    __slots__ = ("op", "grads", "saved", "save_out", "given", "quick")
 
     def __init__(self, op: Pointwise | None, grads: tuple[Any, ...], saved: tuple[int, ...], save_out: bool,
                  given: tuple[int, ...]) -> None:
         self.op, self.grads, self.saved, self.save_out, self.given = op, grads, saved, save_out, given
+        # the gradient of a formula that saves one tensor is a two-operand call
+        self.quick = fast_binary(op, lambda a, b: op((a, b))) if op is not None and op.arity == 2 else None
 
 
 class Info:
@@ -437,7 +439,10 @@ def _backward(node: tape.Node, g: Tensor) -> list[Tensor | None]:
                 y = alias(y, y.m, y.p)
                 y.n = node
             args.append(y)
-        made = t.op(tuple(args), numbers, info.consts)
+        if t.quick is not None and not numbers and not info.consts:
+            made = t.quick(*args)
+        else:
+            made = t.op(tuple(args), numbers, info.consts)
         if type(made) is Tensor:
             made = (made,)
     found = []

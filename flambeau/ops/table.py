@@ -265,6 +265,15 @@ def _forms(made: Pointwise, name: str, names: tuple[str, ...], params: tuple[Any
         def unary(input: Any, *, out: Any = None) -> Any:  # noqa: A002 (PyTorch's name)
             return quick(input) if out is None else with_out(out, (input,), {})
         return unary, inplace
+    if len(names) == 1 and not params and flag:
+        speedy = fast_unary(made, general)
+
+        def activation(input: Any, inplace: bool = False, *, out: Any = None) -> Any:  # noqa: A002
+            if inplace:
+                return in_place(input)
+            return speedy(input) if out is None else with_out(out, (input,), {})
+        in_place = inplace
+        return activation, inplace
     if len(names) == 2 and not params and not flag:
         fast = fast_binary(made, general)
 
