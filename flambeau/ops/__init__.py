@@ -23,6 +23,7 @@ from . import (  # noqa: F401 (each import registers its family)
     legacy,
     losses,
     matmul,
+    normalization,
     placement,
     pointwise,
     positions,
