@@ -26,6 +26,7 @@ from . import (  # noqa: F401 (each import registers its family)
     normalization,
     placement,
     pointwise,
+    pooling,
     positions,
     random,
     reductions,

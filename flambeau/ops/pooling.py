@@ -1,0 +1,335 @@
+"""Pooling: greatest and mean elements over windows of one, two or three axes, fixed or adapted to an output size."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes, layout
+from ..autograd import tape
+from ..dtypes import int64
+from ..kernels import expr as E
+from ..kernels.programs import Map, Reduce
+from ..tensor import Tensor, empty, meta, new
+from . import launch
+from .convolution import Geometry, Sizes, _copy, _raw, _windows
+from .copies import contiguous
+from .creation import zeros_meta
+from .table import op
+
+_programs: dict[Any, Any] = {}
+
+
+def _many(name: str, value: Any, n: int) -> Sizes:
+    if isinstance(value, int):
+        return (value,) * n
+    out = tuple(int(v) for v in value)
+    if len(out) == 1:
+        return out * n
+    if len(out) != n:
+        raise RuntimeError(f"{name} must either be a single int, or a tuple of {n} ints, but got {list(out)}")
+    return out
+
+
+class Pool:
+    """The numbers of one pooling: kernel, stride, padding, dilation, the image's and the result's sizes."""
+
+    __slots__ = ("kernel", "stride", "padding", "dilation", "image", "out")
+
+    def __init__(self, name: str, image: Sizes, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool) -> None:
+        n = len(image)
+        self.kernel = _many("kernel_size", kernel, n)
+        self.stride = self.kernel if stride is None or stride == () or stride == [] else _many("stride", stride, n)
+        self.padding, self.dilation, self.image = _many("padding", padding, n), _many("dilation", dilation, n), image
+        for label, sizes in (("kernel size", self.kernel), ("stride", self.stride), ("dilation", self.dilation)):
+            if any(s <= 0 for s in sizes):
+                raise RuntimeError(f"{name}: {label} should be greater than zero, but got {list(sizes)}")
+        for p, k in zip(self.padding, self.kernel, strict=True):
+            if p < 0 or 2 * p > k:
+                raise RuntimeError(f"pad should be at most half of effective kernel size, but got pad={p}, kernel_size={k} and dilation=1" if p >= 0
+                                   else f"pad must be non-negative, but got pad: {p}")
+        out = []
+        for i, k, s, p, d in zip(image, self.kernel, self.stride, self.padding, self.dilation, strict=True):
+            span = i + 2 * p - d * (k - 1) - 1
+            o = (-(-span // s) if ceil else span // s) + 1
+            if ceil and (o - 1) * s >= i + p:  # the last window must begin inside the image or its left border
+                o -= 1
+            if o <= 0:
+                raise RuntimeError(f"Given input size: ({'x'.join(map(str, image))}). Calculated output size: ({o}). Output size is too small")
+            out.append(o)
+        self.out = tuple(out)
+
+    def reach(self) -> Sizes:
+        """Sizes of the padded image that all windows fit into."""
+        return tuple(max((o - 1) * s + d * (k - 1) + 1, i + p)
+                     for o, s, d, k, i, p in zip(self.out, self.stride, self.dilation, self.kernel, self.image, self.padding, strict=True))
+
+    def geometry(self) -> Geometry:
+        return Geometry(self.stride, self.padding, self.dilation, 1, self.image, self.kernel, self.out)
+
+
+def _prepared(name: str, x: Tensor, n: int) -> tuple[Tensor, bool]:
+    single = len(x.m.shape) == n + 1
+    if not single and len(x.m.shape) != n + 2:
+        raise RuntimeError(f"{name}(): Expected {n + 1}D or {n + 2}D input, but got {len(x.m.shape)}D: {list(x.m.shape)}")
+    if any(d == 0 for d in x.m.shape[1 + (not single):]) or (not single and x.m.shape[1] == 0):
+        raise RuntimeError(f"{name}(): Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim batch size for input, but got: "
+                           f"{list(x.m.shape)}")
+    return (x.unsqueeze(0) if single else x), single
+
+
+def _bordered(x: Tensor, p: Pool, value: Any) -> Tensor:
+    """x in a border of `value` that all windows fit into, contiguous; outside the tape."""
+    x = x.detach()
+    reach = p.reach()
+    if not any(p.padding) and reach == p.image:
+        return contiguous(x)
+    out = new(meta((*x.m.shape[:2], *reach), None, x.m.dtype, x.m.device))
+    launch.fill(out, value)
+    offset = 0
+    for pad, s in zip(p.padding, out.m.strides[2:], strict=True):
+        offset += pad * s
+    _copy(_raw(out, x.m.shape, out.m.strides, offset), x)
+    return out
+
+
+# -------------------------------------------------------------------------------------------------------------------- max
+def _lowest(d: Any) -> Any:
+    return -math.inf if d.kind == "f" else dtypes.iinfo(d).min if d.kind != "b" else False
+
+
+def _max_raw(x: Tensor, p: Pool) -> tuple[Tensor, Tensor]:
+    """The greatest of each window and its position in the flattened image."""
+    d = x.m.dtype
+    n, k = len(p.image), len(p.image)
+    shape = (*x.m.shape[:2], *p.out)
+    values, at, flat = empty(shape, d, x.m.device), empty(shape, int64, x.m.device), empty(shape, int64, x.m.device)
+    if not values.m.numel:
+        return values, flat
+    program = _programs.get(("max", d))
+    if program is None:
+        v = E.cast(E.input(0, d), d.opmath)
+        program = _programs["max", d] = Reduce((v,), ("argmax",), (E.cast(E.acc(0, d.opmath), d), E.acc(1, int64)), (d,))
+    view = _windows(_bordered(x, p, _lowest(d)), p.geometry())
+    st = view.m.strides
+    strides = (st[0], st[1], *st[2 + n:], *st[2:2 + n])
+    launch.run(program, (*shape, *p.kernel), [values, at], [view], [values.m.strides, at.m.strides, strides], name="max_pool")
+    place = _programs.get(("place", n))
+    if place is None:
+        rest, total = E.input(0, int64), E.const(0, int64)
+        kernel, stride, pad, dil, image = ([E.scalar(j * k + i, int64) for i in range(k)] for j in range(5))
+        parts = []
+        for i in reversed(range(k)):
+            parts.append(E.rem(rest, kernel[i]))
+            rest = E.floordiv(rest, kernel[i])
+        parts.reverse()
+        for i in range(k):
+            where = E.coord(2 + i) * stride[i] + parts[i] * dil[i] - pad[i]
+            total = total * image[i] + E.minimum(E.maximum(where, E.const(0, int64)), image[i] - 1)
+        place = _programs["place", n] = Map((total,), (int64,), (int64,) * (5 * k))
+    launch.run(place, shape, [flat], [at], numbers=(*p.kernel, *p.stride, *p.padding, *p.dilation, *p.image), name="max_pool_index")
+    return values, flat
+
+
+def _max(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool) -> tuple[Tensor, Tensor]:
+    if x.m.dtype.is_complex or x.m.dtype.kind == "b":
+        raise NotImplementedError(f'"{name}" not implemented for \'{x.m.dtype.name.capitalize()}\'')
+    x, single = _prepared(name, x, n)
+    p = Pool(name, tuple(x.m.shape[2:]), kernel, stride, padding, dilation, ceil)
+    values, at = _max_raw(x, p)
+    tape.record(values, _max_back, (x,), (tuple(x.m.shape), at), f"MaxPool{n}DWithIndicesBackward0")
+    return (values.squeeze(0), at.squeeze(0)) if single else (values, at)
+
+
+@tape.keeps_nothing
+def _max_back(node: Any, g: Tensor) -> Any:
+    shape, at = node[tape.SAVED]
+    rows = shape[0] * shape[1]
+    if not rows:
+        return (g.new_zeros(shape),)
+    flat = g.new_zeros((rows, layout.numel(shape[2:])))
+    return (flat.scatter_add(1, at.reshape(rows, -1), g.reshape(rows, -1)).reshape(shape),)
+
+
+# ------------------------------------------------------------------------------------------------------------------- mean
+def _sum_windows(x: Tensor, p: Pool) -> Tensor:
+    """The sum of each window, zeros beyond the image.  Recorded."""
+    d = x.m.dtype
+    n = len(p.image)
+    shape = (*x.m.shape[:2], *p.out)
+    out = empty(shape, d, x.m.device)
+    if out.m.numel:
+        program = _programs.get(("sum", d))
+        if program is None:
+            program = _programs["sum", d] = Reduce((E.cast(E.input(0, d), d.opmath),), ("sum",), (E.cast(E.acc(0, d.opmath), d),), (d,))
+        view = _windows(_bordered(x, p, 0), p.geometry())
+        st = view.m.strides
+        launch.run(program, (*shape, *p.kernel), [out], [view], [out.m.strides, (st[0], st[1], *st[2 + n:], *st[2:2 + n])], name="avg_pool")
+    return tape.record(out, _sum_back, (x,), (tuple(x.m.shape), p), f"AvgPool{n}DBackward0")
+
+
+@tape.keeps_nothing
+def _sum_back(node: Any, g: Tensor) -> Any:
+    shape, p = node[tape.SAVED]
+    return (_spread_windows(g, shape, p),)
+
+
+def _spread_windows(g: Tensor, shape: Sizes, p: Pool) -> Tensor:
+    """Each window's gradient added to all its elements.  Recorded."""
+    whole = zeros_meta(meta((*shape[:2], *p.reach()), None, g.m.dtype, g.m.device))
+    source = contiguous(g.detach())
+    st = whole.m.strides
+    if source.m.numel:
+        for at in itertools.product(*map(range, p.kernel)):
+            offset = 0
+            for a, d, s in zip(at, p.dilation, st[2:], strict=True):
+                offset += a * d * s
+            _raw(whole, source.m.shape, (st[0], st[1], *[s * t for s, t in zip(st[2:], p.stride, strict=True)]), offset).add_(source)
+    offset = 0
+    for pad, s in zip(p.padding, st[2:], strict=True):
+        offset += pad * s
+    out = contiguous(_raw(whole, shape, st, offset))
+    return tape.record(out, lambda node, gg: (_sum_windows(gg, node[tape.SAVED]),), (g,), p, "AvgPoolBackwardBackward0")
+
+
+def _divisors(p: Pool, include_pad: bool, override: int | None, like: Tensor) -> Any:
+    """What each window's sum is divided by: one number, or a tensor where windows differ."""
+    if override is not None:
+        if override == 0:
+            raise RuntimeError("divisor must be not zero")
+        return override
+    sides = []
+    for o, s, k, pad, i in zip(p.out, p.stride, p.kernel, p.padding, p.image, strict=True):
+        start = np.arange(o) * s - pad
+        stop = np.minimum(start + k, i + pad)
+        if not include_pad:
+            start, stop = np.maximum(start, 0), np.minimum(stop, i)
+        sides.append(stop - start)
+    if all((s == s[0]).all() for s in sides):
+        return int(math.prod(int(s[0]) for s in sides))
+    from .creation import tensor
+    made = sides[0]
+    for s in sides[1:]:
+        made = made[..., None] * s
+    return tensor(made, dtype=like.m.dtype if like.m.dtype.is_floating_point else int64, device=like.m.device)
+
+
+def _mean(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, ceil: bool, include: bool, override: int | None) -> Tensor:
+    x, single = _prepared(name, x, n)
+    p = Pool(name, tuple(x.m.shape[2:]), kernel, stride, padding, 1, ceil)
+    total = _sum_windows(x, p)
+    by = _divisors(p, include, override, x)
+    out = total / by if x.m.dtype.is_floating_point else total.div(by, rounding_mode="trunc")
+    return out.squeeze(0) if single else out
+
+
+# --------------------------------------------------------------------------------------------------------------- adapted
+def _targets(name: str, x: Tensor, size: Any, n: int) -> Sizes:
+    sizes = (size,) * n if isinstance(size, int) or size is None else tuple(size)
+    if len(sizes) == 1 and n > 1:
+        sizes = tuple(sizes) * n
+    if len(sizes) != n:
+        raise RuntimeError(f"{name}(): internal error: output_size.size() must be {n}")
+    out = tuple(int(x.m.shape[2 + i] if s is None else s) for i, s in enumerate(sizes))
+    if any(s < 0 for s in out):
+        raise RuntimeError(f"{name}(): elements of output_size must be greater than or equal to 0 but received {list(out)}")
+    return out
+
+
+def _bounds(i: int, o: int) -> list[tuple[int, int]]:
+    return [(a * i // o, -(-(a + 1) * i // o)) for a in range(o)]
+
+
+def _adaptive_mean(name: str, n: int, x: Tensor, size: Any) -> Tensor:
+    x, single = _prepared(name, x, n)
+    out = _targets(name, x, size, n)
+    image = tuple(x.m.shape[2:])
+    if 0 not in out and all(i % o == 0 for i, o in zip(image, out, strict=True)):
+        kernel = tuple(i // o for i, o in zip(image, out, strict=True))
+        made = _mean(name, n, x, kernel, None, 0, False, True, None)
+    else:
+        from .creation import tensor
+        made = x
+        for axis, (i, o) in enumerate(zip(image, out, strict=True)):
+            weights = np.zeros((i, o))
+            for a, (lo, hi) in enumerate(_bounds(i, o)):
+                weights[lo:hi, a] = 1.0 / (hi - lo)
+            matrix = tensor(weights, dtype=x.m.dtype, device=x.m.device)
+            made = (made.movedim(2 + axis, -1) @ matrix).movedim(-1, 2 + axis)
+        made = contiguous(made)
+    return made.squeeze(0) if single else made
+
+
+def _adaptive_max(name: str, n: int, x: Tensor, size: Any) -> tuple[Tensor, Tensor]:
+    x, single = _prepared(name, x, n)
+    out = _targets(name, x, size, n)
+    image = tuple(x.m.shape[2:])
+    if 0 not in out and all(i % o == 0 for i, o in zip(image, out, strict=True)):
+        kernel = tuple(i // o for i, o in zip(image, out, strict=True))
+        values, at = _max(name, n, x, kernel, None, 0, 1, False)
+    else:
+        values, at = _by_cells(x, image, out)
+    return (values.squeeze(0), at.squeeze(0)) if single else (values, at)
+
+
+def _by_cells(x: Tensor, image: Sizes, out: Sizes) -> tuple[Tensor, Tensor]:
+    """Windows of unequal size, one at a time."""
+    from .creation import arange
+    from .joining import stack
+    where = arange(layout.numel(image), device=x.m.device).reshape(image)
+    picked = []
+    for cell in itertools.product(*[_bounds(i, o) for i, o in zip(image, out, strict=True)]):
+        place = (slice(None), slice(None), *[slice(lo, hi) for lo, hi in cell])
+        flat = x[place].reshape(*x.m.shape[:2], -1)
+        best = flat.detach().argmax(-1)
+        picked.append(where[place[2:]].reshape(-1)[best])
+    if not picked:
+        return x.new_zeros((*x.m.shape[:2], *out)), x.new_zeros((*x.m.shape[:2], *out), dtype=int64)
+    at = stack(picked, -1)
+    values = x.reshape(*x.m.shape[:2], -1).gather(2, at)
+    return values.reshape(*x.m.shape[:2], *out), at.reshape(*x.m.shape[:2], *out)
+
+
+def _define(n: int) -> None:
+    max_name, avg_name = f"max_pool{n}d", f"avg_pool{n}d"
+    functional = ("torch", "nn.functional")
+
+    def with_indices(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,  # noqa: A002
+                     return_indices: bool = False) -> tuple[Tensor, Tensor]:
+        return _max(max_name, n, input, kernel_size, stride, padding, dilation, ceil_mode)
+
+    def max_pool(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,  # noqa: A002
+                 return_indices: bool = False) -> Any:
+        made = _max(max_name, n, input, kernel_size, stride, padding, dilation, ceil_mode)
+        return made if return_indices else made[0]
+
+    def avg_pool(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,  # noqa: A002
+                 divisor_override: int | None = None) -> Tensor:
+        return _mean(avg_name, n, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+    def avg_pool_1(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True) -> Tensor:  # noqa: A002, E501
+        return _mean(avg_name, n, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+
+    def adaptive_avg(input: Tensor, output_size: Any) -> Tensor:  # noqa: A002
+        return _adaptive_mean(f"adaptive_avg_pool{n}d", n, input, output_size)
+
+    def adaptive_max(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:  # noqa: A002
+        made = _adaptive_max(f"adaptive_max_pool{n}d", n, input, output_size)
+        return made if return_indices else made[0]
+    shape = "(N, C, " + ", ".join("DHW"[3 - n:]) + ")"
+    for f, name, doc, spaces in (
+            (max_pool, max_name, f"The greatest of each window of {shape}; positions in the flattened image with return_indices.", functional),
+            (with_indices, max_name + "_with_indices", "`max_pool` with positions.", functional),
+            (avg_pool if n > 1 else avg_pool_1, avg_name, f"The mean of each window of {shape}.", functional if n == 1 else ("nn.functional",)),
+            (adaptive_avg, f"adaptive_avg_pool{n}d", "The mean over windows that give the output size.", functional if n == 1 else ("nn.functional",)),
+            (adaptive_max, f"adaptive_max_pool{n}d", "The greatest over windows that give the output size.", functional if n == 1 else ("nn.functional",))):
+        f.__name__ = f.__qualname__ = name
+        f.__doc__ = doc
+        op(method=False, spaces=spaces)(f)
+
+
+for _n in (1, 2, 3):
+    _define(_n)
