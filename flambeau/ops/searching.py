@@ -1,0 +1,154 @@
+"""Searching: where values belong in sorted sequences, which are members of a set, where non-zero elements are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..dtypes import bool_, int32, int64
+from ..kernels.interpret import load, memory
+from ..tensor import Tensor, empty
+from . import launch, ordering
+from .checks import same_device
+from .table import op
+
+
+def _operand(value: Any, like: Tensor) -> Tensor:
+    """A number as a zero-dim tensor beside `like`, of the type Python gives it."""
+    from .creation import full
+    if isinstance(value, Tensor):
+        return value
+    kind = dtypes.of_scalar(value)
+    d = like.m.dtype if "buifc".index(kind.kind) <= "buifc".index(like.m.dtype.kind) else kind
+    return full((), value, dtype=d, device=like.m.device)
+
+
+def _find(rows: Any, wanted: Any, right: bool) -> Any:
+    """Positions in each row of `rows` (r, n) for the values of each row of `wanted` (r, k), NaN the greatest."""
+    if len(rows) <= 16:
+        return np.stack([np.searchsorted(row, w, "right" if right else "left") for row, w in zip(rows, wanted, strict=True)])
+    common = np.result_type(rows, wanted)
+    d = dtypes.from_numpy(common)
+    sorted_keys, key = ordering.keys(rows.astype(common), d), ordering.keys(wanted.astype(common), d)
+    # binary search in all rows at once
+    n = rows.shape[-1]
+    low, high = np.zeros(key.shape, np.int64), np.full(key.shape, n, np.int64)
+    for _ in range(n.bit_length()):
+        mid = (low + high) >> 1
+        at = np.take_along_axis(sorted_keys, np.minimum(mid, n - 1), -1)
+        further = ((at <= key) if right else (at < key)) & (low < high)
+        low, high = np.where(further, mid + 1, low), np.where(further, high, mid)
+    return low
+
+
+@op(out=True)
+def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None,  # noqa: A002
+                 sorter: Tensor | None = None) -> Tensor:
+    """Where each value would go in the sorted last axis of `sorted_sequence` to keep it sorted: int64 (int32 on demand).
+
+    sorted_sequence: a vector, or leading axes equal to input's.  right (side="right"): after equal elements, not before.
+    sorter: positions that sort sorted_sequence.  Raises RuntimeError for shapes that do not fit.
+    """
+    seq = sorted_sequence
+    values = _operand(input, seq)
+    _check_search(seq, values, isinstance(input, Tensor), right, side, sorter)
+    right = right or side == "right"
+    if sorter is not None:
+        if sorter.m.device.type == "cpu" and sorter.m.numel and (int(sorter.min().item()) < 0 or  # type: ignore[attr-defined]
+                                                                 int(sorter.max().item()) >= seq.m.shape[-1]):  # type: ignore[attr-defined]
+            raise RuntimeError("torch.searchsorted(): sorter index out of range")
+        seq = seq.detach().gather(-1, sorter)  # type: ignore[attr-defined]
+    out = empty(values.m.shape, int32 if out_int32 else int64, values.m.device)
+    a, b = seq.m, values.m
+    result = out.m.dtype
+
+    def entry(target: int, where: int, what: int) -> None:
+        rows, wanted = load(memory(where, tuple(a.shape), a.strides, a.dtype), a.dtype), load(memory(what, tuple(b.shape), b.strides, b.dtype), b.dtype)
+        if len(a.shape) == 1:
+            found = np.searchsorted(rows, wanted, "right" if right else "left")
+        else:
+            found = _find(rows.reshape(-1, a.shape[-1]), wanted.reshape(-1, b.shape[-1]), right).reshape(tuple(b.shape))
+        memory(target, tuple(b.shape), out_strides, result)[...] = found
+    out_strides = out.m.strides
+    if out.m.numel:
+        launch.routine(b.device, "searchsorted", entry, (out.p, seq.p, values.p), nbytes=a.nbytes + b.nbytes + out.m.nbytes)
+    return out
+
+
+def _check_search(seq: Tensor, values: Tensor, given: bool, right: bool, side: str | None, sorter: Tensor | None) -> None:
+    same_device("searchsorted", seq, values, sorter)
+    if side not in (None, "left", "right"):
+        raise RuntimeError(f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}")
+    if side == "left" and right:
+        raise RuntimeError("torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True")
+    if not seq.m.shape:
+        raise RuntimeError("torch.searchsorted(): boundaries tensor should have positive dimension, but got 0 dimension")
+    if len(seq.m.shape) > 1:
+        if not given or not values.m.shape:
+            raise RuntimeError("torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1, but we got boundaries "
+                               f"tensor dim({len(seq.m.shape)}) and input value's dim(0) numel(1)")
+        if tuple(seq.m.shape[:-1]) != tuple(values.m.shape[:-1]):
+            raise RuntimeError("torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and "
+                               f"input value tensor must match, but we got boundaries tensor {list(seq.m.shape)} and input value tensor "
+                               f"{list(values.m.shape)}")
+    if sorter is not None:
+        if sorter.m.shape != seq.m.shape:
+            raise RuntimeError("torch.searchsorted(): boundary and sorter must have the same size, but got boundary tensor "
+                               f"{list(seq.m.shape)} and got sorter tensor {list(sorter.m.shape)}")
+        if sorter.m.dtype is not int64:
+            raise RuntimeError(f"torch.searchsorted(): sorter must be a tensor of long dtype but got dtype {sorter.m.dtype}")
+
+
+@op(out=True)
+def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:  # noqa: A002
+    """The interval between increasing `boundaries` (a vector) that each value falls into: boundaries[i-1] < x <= boundaries[i], or,
+    with right, boundaries[i-1] <= x < boundaries[i]."""
+    if len(boundaries.m.shape) != 1:
+        raise RuntimeError(f"bucketize(): boundaries tensor must be 1 dimension, but got dim({len(boundaries.m.shape)})")
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right)
+
+
+@op(method=False, out=True)
+def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+    """Whether each element is one of `test_elements` (with invert: is none of them).  One of the two may be a number."""
+    if not isinstance(elements, Tensor) and not isinstance(test_elements, Tensor):
+        raise TypeError("isin(): elements or test_elements must be a Tensor")
+    x = _operand(elements, test_elements)
+    among = _operand(test_elements, x)
+    same_device("isin", x, among)
+    for t in (x, among):
+        if t.m.dtype is bool_ or t.m.dtype.is_complex:
+            raise RuntimeError(f"Unsupported input type encountered for isin(): {t.m.dtype.name}")
+    out = empty(x.m.shape, bool_, x.m.device)
+    a, b = x.m, among.m
+
+    def entry(target: int, what: int, those: int) -> None:
+        found = np.isin(load(memory(what, tuple(a.shape), a.strides, a.dtype), a.dtype),
+                        load(memory(those, tuple(b.shape), b.strides, b.dtype), b.dtype), assume_unique=assume_unique, invert=invert)
+        memory(target, tuple(a.shape), strides, bool_)[...] = found
+    strides = out.m.strides
+    if out.m.numel:
+        launch.routine(a.device, "isin", entry, (out.p, x.p, among.p), nbytes=a.nbytes + b.nbytes + out.m.nbytes)
+    return out
+
+
+@op(out=True)
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:  # noqa: A002
+    """The positions of the first `size` elements that are not 0, (size, ndim) int64, filled up with fill_value.  The host does not
+    wait for the values."""
+    if size < 0:
+        raise RuntimeError(f"nonzero_static: 'size' must be an non-negative integer, got {size}")
+    m = input.m
+    out = empty((size, len(m.shape)), int64, m.device)
+
+    def entry(target: int, source: int) -> None:
+        found = np.argwhere(load(memory(source, tuple(m.shape), m.strides, m.dtype), m.dtype))[:size]
+        to = memory(target, tuple(out_shape), out_strides, int64)
+        to[:len(found)] = found
+        to[len(found):] = fill_value
+    out_shape, out_strides = out.m.shape, out.m.strides
+    if out.m.numel:
+        launch.routine(m.device, "nonzero_static", entry, (out.p, input.p), nbytes=m.nbytes + out.m.nbytes)
+    return out
