@@ -26,7 +26,7 @@ from .tensor import Tensor
 __version__ = "0.1.0"
 inf, nan, pi, e, newaxis = math.inf, math.nan, math.pi, math.e, None
 
-globals().update({name: d for name, d in _dtypes.BY_NAME.items()})
+globals().update(_dtypes.BY_NAME)
 globals().update(_dtypes.ALIASES)
 globals().update(_table.namespace("torch"))
 

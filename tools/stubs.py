@@ -148,6 +148,8 @@ def tensor_stub() -> str:
                 out.append("    def __float__(self) -> builtins.float: ...\n")
             elif name == "__complex__":
                 out.append("    def __complex__(self) -> builtins.complex: ...\n")
+            elif name == "__reduce_ex__":
+                out.append("    def __reduce_ex__(self, protocol: Any) -> Any: ...\n")
             elif name in ("__repr__", "__format__"):
                 out.append(f"    def {name}(self{', spec: str' if name == '__format__' else ''}) -> str: ...\n")
             else:

@@ -37,7 +37,7 @@ def _start(tensors: Sequence[Tensor], grads: Sequence[Any], create: bool) -> lis
                 raise RuntimeError(f"Mismatch in shape: grad_output[0] has a shape of {g.m.shape} and output[0] has a shape of "
                                    f"{t.m.shape}.")
             if not create:
-                g = g.detach()  # type: ignore[attr-defined]
+                g = g.detach()
         out.append(g)
     return out
 
@@ -53,7 +53,7 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
     roots = _listed(tensors)
     given = _listed(grad_tensors) if grad_tensors is not None else [None] * len(roots)
     if len(given) != len(roots):
-        raise RuntimeError("got %d tensors and %d gradients" % (len(roots), len(given)))
+        raise RuntimeError(f"got {len(roots)} tensors and {len(given)} gradients")
     only = None
     if inputs is not None:
         only = _listed(inputs)
@@ -68,7 +68,7 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
         found = grad(roots, only, grads, retain_graph=retain, create_graph=create_graph, allow_unused=True)
         for t, g in zip(only, found, strict=True):
             if g is not None:
-                t.grad = g if t.grad is None else t.grad + g  # type: ignore[attr-defined]
+                t.grad = g if t.grad is None else t.grad + g
         return
     tape.backward([t.n for t in roots], grads, retain, create_graph, leaves=None if only is None else [t.n for t in only])
 
@@ -83,10 +83,10 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
     roots, wanted = _listed(outputs), _listed(inputs)
     given = _listed(grad_outputs) if grad_outputs is not None else [None] * len(roots)
     if is_grads_batched:
-        rows = [grad(outputs, inputs, [g[i] for g in given], True, create_graph, True, True, False, True)
-                for i in range(given[0].shape[0])]
+        rows = [grad(outputs, inputs, [g[i] for g in given], True, create_graph, True, True, False, True)  # type: ignore[index]
+                for i in range(given[0].shape[0])]  # type: ignore[union-attr]
         from ..ops import stack
-        return tuple(stack(list(column)) for column in zip(*rows, strict=True))
+        return tuple(stack(list(column)) for column in zip(*rows, strict=True))  # type: ignore[misc]
     for t in wanted:
         if t.n is None:
             raise RuntimeError("One of the differentiated Tensors does not require grad")

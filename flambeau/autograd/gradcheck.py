@@ -19,7 +19,7 @@ def _tuple(x: Any) -> tuple[Any, ...]:
 
 
 def _array(t: Tensor) -> Any:
-    return np.array(t.detach().cpu().tolist(), np.complex128 if t.m.dtype.is_complex else np.float64).reshape(tuple(t.m.shape))  # type: ignore[attr-defined]
+    return np.array(t.detach().cpu().tolist(), np.complex128 if t.m.dtype.is_complex else np.float64).reshape(tuple(t.m.shape))
 
 
 def _numerical(f: Any, inputs: tuple[Any, ...], which: int, eps: float, outs: int) -> list[Any]:
@@ -112,7 +112,7 @@ def gradgradcheck(func: Any, inputs: Any, grad_outputs: Any = None, *, eps: floa
         for i in where:
             if xs[i].n is None:
                 xs[i] = xs[i].requires_grad_()
-        outs = [o for o in _differentiable(func(*xs))]
+        outs = _differentiable(func(*xs))
         kept = [(o, g) for o, g in zip(outs, gs, strict=True) if o.n is not None]
         found = grad([o for o, _ in kept], [xs[i] for i in where], [g for _, g in kept], create_graph=True, allow_unused=True,
                      materialize_grads=True)

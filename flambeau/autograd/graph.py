@@ -30,7 +30,7 @@ class GradFn:
         saved = self.node[tape.SAVED]
         if saved is None:
             tape.freed(self.node, None)
-        return tuple(x for x in saved if isinstance(x, tape.Tensor)) if isinstance(saved, (tuple, list)) else ()
+        return tuple(x for x in saved if isinstance(x, tape.Tensor)) if isinstance(saved, (tuple, list)) else ()  # type: ignore[attr-defined]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, GradFn) and other.node is self.node

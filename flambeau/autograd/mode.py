@@ -43,7 +43,7 @@ class _Mode:
 
     def __call__(self, function: Any) -> Any:
         if inspect.isclass(function):
-            function.__init__ = self(function.__init__)
+            function.__init__ = self(function.__init__)  # type: ignore[method-assign]
             return function
         if inspect.isgeneratorfunction(function):
             @functools.wraps(function)

@@ -18,4 +18,4 @@ class Variable(metaclass=_VariableType):
     def __new__(cls, data: Any, requires_grad: bool = False, volatile: bool = False) -> Any:
         if not isinstance(data, Tensor):
             raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
-        return data.detach().requires_grad_(True) if requires_grad else data  # type: ignore[attr-defined]
+        return data.detach().requires_grad_(True) if requires_grad else data

@@ -93,7 +93,7 @@ def default_collate(batch: Any) -> Any:
 def pin(data: Any, device: Any = None) -> Any:
     """The same structure with its tensors in pinned memory; objects with a `pin_memory` method of their own use it."""
     if isinstance(data, Tensor):
-        return data.pin_memory()  # type: ignore[attr-defined]
+        return data.pin_memory()
     if hasattr(data, "pin_memory"):
         return data.pin_memory()
     if isinstance(data, str | bytes):

@@ -237,9 +237,9 @@ def sub(a: Any, b: Any) -> Expr:
 def mul(a: Any, b: Any) -> Expr:
     a, b = _pair(a, b)
     if is_const(a, 1):
-        return b
+        return b  # type: ignore[no-any-return]
     if is_const(b, 1):
-        return a
+        return a  # type: ignore[no-any-return]
     return make("mul", a.dtype, (a, b))
 
 
@@ -253,9 +253,9 @@ def pow_(a: Any, b: Any) -> Expr:
     if isinstance(b, (int, float)) and isinstance(a, Expr) and b == int(b) if _finite(b) else False:
         n = int(b)
         if n == 1:
-            return a
+            return a  # type: ignore[no-any-return]
         if n in (2, 3) and a.dtype.kind in "fuic":
-            return a * a if n == 2 else a * a * a
+            return a * a if n == 2 else a * a * a  # type: ignore[no-any-return]
     return binary("pow", a, b)
 
 
@@ -271,9 +271,9 @@ def where(c: Any, a: Any, b: Any) -> Expr:
     a, b = _pair(a, b)
     c = to_bool(c)
     if a is b:
-        return a
+        return a  # type: ignore[no-any-return]
     if c.op == "const":
-        return a if c.value else b
+        return a if c.value else b  # type: ignore[no-any-return]
     return make("where", a.dtype, (c, a, b))
 
 

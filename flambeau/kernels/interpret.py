@@ -195,7 +195,7 @@ def apply(e: Expr, args: Sequence[Array]) -> Array:
         return np.where(args[0], args[1], args[2])
     if op in _FLOAT_DIV:
         table = _FLOAT_DIV if e.args[0].dtype.kind in "fc" else _INT_DIV
-        out = table[op](*args)
+        out = table[op](*args)  # type: ignore[operator]
     elif op == "sub" and d.kind == "b":
         out = np.logical_xor(*args)
     elif op in _UNARY:

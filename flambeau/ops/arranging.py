@@ -11,10 +11,12 @@ from ..kernels import expr as E
 from ..kernels.programs import Map
 from ..runtime.device import resolve
 from ..tensor import Tensor, empty
-from . import launch
+from . import (
+    launch,
+    splitting,  # noqa: F401 (the views copied here must be in the table)
+)
 from .copies import cast_program
 from .table import op
-from . import splitting  # noqa: F401 (the views copied here must be in the table)
 from .views import as_strided, select, sizes_of, slice_axis
 
 _programs: dict[Any, Map] = {}

@@ -216,7 +216,7 @@ def numpy(self: Tensor, *, force: bool = False) -> Any:
     Raises TypeError for a GPU tensor or bfloat16, RuntimeError for one that requires grad; `force` detaches and copies.
     """
     if force:
-        return numpy(self.detach().cpu())  # type: ignore[attr-defined]
+        return numpy(self.detach().cpu())
     if self.m.device.type != "cpu":
         raise TypeError(f"can't convert {self.m.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
                         "memory first.")
@@ -261,19 +261,19 @@ def _index(self: Tensor) -> int:
 def _len(self: Tensor) -> int:
     if not self.m.shape:
         raise TypeError("len() of a 0-d tensor")
-    return self.m.shape[0]
+    return self.m.shape[0]  # type: ignore[no-any-return]
 
 
 def _iter(self: Tensor) -> Iterator[Any]:
     if not self.m.shape:
         raise TypeError("iteration over a 0-d tensor")
-    return iter(self.unbind(0))  # type: ignore[attr-defined]
+    return iter(self.unbind(0))
 
 
 def _contains(self: Tensor, element: Any) -> bool:
     if not isinstance(element, (Tensor, int, float, complex, bool)):
         raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
-    return bool((self == element).any())  # type: ignore[union-attr, attr-defined]
+    return bool((self == element).any())
 
 
 def _format(self: Tensor, spec: str) -> str:
@@ -357,7 +357,7 @@ def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     if self.n is not None and self.n[0]:
         raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. "
                            "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage.")
-    fresh = alias(self, self.m, self.p).clone()  # type: ignore[attr-defined]
+    fresh = alias(self, self.m, self.p).clone()
     out = _new(type(self))
     out.m, out.s, out.p, out.n = fresh.m, fresh.s, fresh.p, None
     memo[id(self)] = out
@@ -368,7 +368,7 @@ def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     for k, v in self.__dict__.items():
         if not k.startswith("_"):
             out.__dict__[k] = _copy.deepcopy(v, memo)
-    return out
+    return out  # type: ignore[no-any-return]
 
 
 def _rebuild(kind: type, raw: bytes, shape: tuple[int, ...], d: dtypes.dtype, dev: str, requires_grad: bool,
@@ -379,7 +379,7 @@ def _rebuild(kind: type, raw: bytes, shape: tuple[int, ...], d: dtypes.dtype, de
     out = _new(kind)
     out.m, out.s, out.p, out.n = t.m, t.s, t.p, (tape.leaf() if requires_grad else None)
     out.__dict__.update(extra)
-    return out
+    return out  # type: ignore[no-any-return]
 
 
 def _reduce(self: Tensor, protocol: int) -> Any:
@@ -407,7 +407,7 @@ def install(target: type) -> None:
         setattr(target, name, property(read))
     for name, (get, put) in {"requires_grad": (_SIMPLE["requires_grad"], _set_requires_grad), "grad": (_get_grad, _set_grad),
                              "data": (_get_data, _set_data)}.items():
-        setattr(target, name, property(get, put))
+        setattr(target, name, property(get, put))  # type: ignore[arg-type]
     for name, get in (("grad_fn", _grad_fn), ("_base", _base)):
         setattr(target, name, property(get))
     methods: dict[str, Any] = {

@@ -199,7 +199,7 @@ def pow(input: Any, exponent: Any, *, out: Any = None) -> Any:  # noqa: A001, A0
     return made(operands, (), consts) if out is None else write_out(made, out, operands, (), consts)
 
 
-@op(inplace=lambda self, exponent: self.copy_(float_power(self, exponent)), out=True)
+@op(inplace=lambda self, exponent: self.copy_(float_power(self, exponent)), out=True)  # type: ignore[has-type]
 def float_power(input: Any, exponent: Any) -> Any:  # noqa: A002
     """`pow` in float64 (complex128 for complex operands)."""
     from .casts import to_dtype
@@ -389,7 +389,7 @@ WHERE.grad_name = "WhereBackward0"
 def where_(condition: Tensor, input: Any = None, other: Any = None, *, out: Any = None) -> Any:  # noqa: A002
     """input where condition, else other, broadcast; with the condition alone, the indices where it is true."""
     if input is None and other is None:
-        return condition.nonzero(as_tuple=True)  # type: ignore[attr-defined]
+        return condition.nonzero(as_tuple=True)
     if not isinstance(condition, (Tensor, Expr)):
         raise TypeError(f"where(): argument 'condition' (position 1) must be Tensor, not {type(condition).__name__}")
     if isinstance(condition, Tensor) and condition.m.dtype not in (bool_, dtypes.uint8):
@@ -451,10 +451,10 @@ def operators(target: type, functions: dict[str, Any]) -> None:
                "lshift": "bitwise_left_shift_", "rshift": "bitwise_right_shift_"}
     for name, method in inplace.items():
         setattr(target, f"__i{name}__", functions[method])
-    target.__neg__ = functions["neg"]  # type: ignore[attr-defined]
-    target.__pos__ = functions["positive"]  # type: ignore[attr-defined]
+    target.__neg__ = functions["neg"]  # type: ignore[operator]
+    target.__pos__ = functions["positive"]  # type: ignore[operator]
     target.__abs__ = functions["abs"]  # type: ignore[attr-defined]
-    target.__invert__ = functions["bitwise_not"]  # type: ignore[attr-defined]
+    target.__invert__ = functions["bitwise_not"]  # type: ignore[operator]
     target.__hash__ = object.__hash__  # type: ignore[assignment]
     target.where = _where_method  # type: ignore[attr-defined]
 

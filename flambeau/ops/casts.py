@@ -77,7 +77,7 @@ def parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[device | No
         d = rest.pop(0)
     elif rest and (rest[0] is None or isinstance(rest[0], (str, device)) or type(rest[0]) is int):
         dev = rest.pop(0)
-        if rest and (rest[0] is None or isinstance(rest[0], dtype)):
+        if rest and (rest[0] is None or isinstance(rest[0], dtype)):  # type: ignore[unreachable]
             d = rest.pop(0)
     elif rest:
         raise TypeError(f"to() received an invalid combination of arguments: got ({type(rest[0]).__name__}); expected a device "
@@ -85,12 +85,12 @@ def parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[device | No
     for name, value in zip(("non_blocking", "copy"), rest, strict=False):
         if not isinstance(value, (bool, int)):
             raise TypeError(f"to(): argument '{name}' must be bool, not {type(value).__name__}")
-        flags[name] = bool(value)
+        flags[name] = bool(value)  # type: ignore[index]
     if other is not None:
         dev, d = other.m.device, other.m.dtype
     if d is not None and not isinstance(d, dtype):
         raise TypeError(f"to(): argument 'dtype' must be torch.dtype, not {type(d).__name__}")
-    return (None if dev is None else resolve(dev)), d, flags
+    return (None if dev is None else resolve(dev)), d, flags  # type: ignore[return-value]
 
 
 def _shorthand(name: str, d: dtype) -> None:

@@ -27,7 +27,7 @@ def _part(t: Tensor, which: int) -> Tensor:
     if t.n is not None and _grad.get():
         made = _REAL_BACK if which == 0 else _IMAG_BACK
         r.n = [tape.next_seq(), None, lambda node, g: (made((g,)),), (t.n,), None, {"name": "RealBackward0" if which == 0 else IMAG_BACK}]
-    return r
+    return r  # type: ignore[no-any-return]
 
 
 _REAL_BACK = Pointwise("real_backward", lambda g: E.complex_(g, E.const(0, g.dtype)), 1)
@@ -124,8 +124,8 @@ def _set_part(which: int) -> Any:
     return assign
 
 
-Tensor.real = property(real, _set_part(0))
-Tensor.imag = property(imag, _set_part(1))
+Tensor.real = property(real, _set_part(0))  # type: ignore[assignment, method-assign]
+Tensor.imag = property(imag, _set_part(1))  # type: ignore[assignment, method-assign]
 
 
 @op()

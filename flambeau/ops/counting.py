@@ -169,7 +169,7 @@ def _edges(name: str, bins: Any, x: Any, limits: tuple[Any, Any] | None, d: dtyp
         return load(host_array(bins.detach()), bins.m.dtype)
     if bins <= 0:
         raise RuntimeError(f"torch.{name}(): bins must be > 0, but got {bins}")
-    low, high = _range(name, *(limits if limits is not None else (x.min(), x.max()) if x.size else (0.0, 1.0)), 0.5)
+    low, high = _range(name, *(limits if limits is not None else (x.min(), x.max()) if x.size else (0.0, 1.0)), 0.5)  # type: ignore[call-arg]
     return np.linspace(low, high, bins + 1, dtype=np.float64).astype(x.dtype)
 
 

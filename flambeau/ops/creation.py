@@ -53,7 +53,7 @@ def _shape(name: str, size: tuple[Any, ...]) -> tuple[int, ...]:
 
 def _finish(t: Tensor, requires_grad: bool) -> Tensor:
     if requires_grad:
-        t.requires_grad_(True)  # type: ignore[attr-defined]
+        t.requires_grad_(True)
     return t
 
 
@@ -84,7 +84,7 @@ def _factory(name: str, value: Any) -> Any:
         else:
             d, dev = _options(dtype, device)
         t = _make(_shape(name, size), value, d, dev, out, requires_grad, memory_format)
-        return t.pin_memory() if pin_memory else t  # type: ignore[attr-defined, no-any-return]
+        return t.pin_memory() if pin_memory else t
 
     def accept(*args: Any, **kwargs: Any) -> Tensor:
         size = kwargs.pop("size", None)
@@ -104,7 +104,7 @@ def full(size: Any, fill_value: Any, *, out: Tensor | None = None, dtype: Any = 
          requires_grad: bool = False, pin_memory: bool = False, names: Any = None) -> Tensor:
     """A tensor of `size` filled with a number; its type is the number's own by default."""
     if isinstance(fill_value, Tensor):
-        fill_value = fill_value.item()  # type: ignore[attr-defined]
+        fill_value = fill_value.item()
     elif isinstance(fill_value, np.generic):
         fill_value = fill_value.item()
     d = dtype if dtype is not None else out.m.dtype if out is not None else dtypes.of_scalar(fill_value)
@@ -166,7 +166,7 @@ def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, layout: Any 
     """A tensor like `input`, filled with a number."""
     out = empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
     if out.m.numel:
-        launch.fill(out, fill_value.item() if isinstance(fill_value, Tensor) else fill_value)  # type: ignore[attr-defined]
+        launch.fill(out, fill_value.item() if isinstance(fill_value, Tensor) else fill_value)
     return _finish(out, requires_grad)
 
 
@@ -286,7 +286,7 @@ def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, out: Tenso
     from .table import into
     d, dev = _options(dtype or (out.m.dtype if out is not None else None), device)
     exponents = linspace(start, end, steps, dtype=dtypes.complex128 if d.is_complex else dtypes.float64, device=dev)
-    result = (base ** exponents).to(d)  # type: ignore[operator]
+    result = (base ** exponents).to(d)
     return _finish(result if out is None else into(out, result), requires_grad)
 
 
@@ -339,7 +339,7 @@ def _to_storage(array: Any, d: dtype_class) -> Any:
 def _leaves(data: Any) -> Any:
     """Nested sequences of numbers with tensors among them, as plain nested lists."""
     if isinstance(data, Tensor):
-        return data.tolist()  # type: ignore[attr-defined]
+        return data.tolist()
     if isinstance(data, (list, tuple)):
         return [_leaves(x) for x in data]
     return data
@@ -390,7 +390,7 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
         warnings.warn("To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
                       "sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).", UserWarning,
                       stacklevel=2)
-        copied = data.detach().to(device=data.m.device if device is None else device, dtype=dtype or data.m.dtype,  # type: ignore[attr-defined]
+        copied = data.detach().to(device=data.m.device if device is None else device, dtype=dtype or data.m.dtype,
                                   copy=True)
         return _finish(copied, requires_grad)
     if hasattr(data, "__array__") and not isinstance(data, (np.ndarray, np.generic)):
@@ -399,7 +399,7 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
     d, dev = _options(dtype if dtype is not None else inferred, device)
     t = from_host(_to_storage(array, d), d, dev)
     if pin_memory:
-        t = t.pin_memory()  # type: ignore[attr-defined]
+        t = t.pin_memory()
     return _finish(t, requires_grad)
 
 
@@ -439,10 +439,10 @@ def from_numpy(ndarray: Any) -> Tensor:
 def as_tensor(data: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Tensor:
     """`data` as a tensor, sharing memory where type and device allow: a tensor as it is, a NumPy array through `from_numpy`."""
     if isinstance(data, Tensor):
-        moved: Tensor = data.to(device=data.m.device if device is None else device, dtype=dtype or data.m.dtype)  # type: ignore[attr-defined]
+        moved: Tensor = data.to(device=data.m.device if device is None else device, dtype=dtype or data.m.dtype)
         return moved
     if isinstance(data, np.ndarray) and data.dtype.isnative and data.flags.writeable and all(s >= 0 for s in data.strides):
-        found: Tensor = from_numpy(data).to(device=resolve(device), dtype=dtype or dtypes.from_numpy(data.dtype))  # type: ignore[attr-defined]
+        found: Tensor = from_numpy(data).to(device=resolve(device), dtype=dtype or dtypes.from_numpy(data.dtype))
         return found
     return tensor(data, dtype=dtype, device=device)
 
@@ -485,7 +485,7 @@ def fill_(self: Tensor, value: Any) -> Tensor:
     if isinstance(value, Tensor):
         if value.m.shape:
             raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {len(value.m.shape)} dimensions.")
-        return self.copy_(value)  # type: ignore[attr-defined, no-any-return]
+        return self.copy_(value)
     recorded = _grad.get() and inplace.check(self, (self,))
     may_write(self)
     if self.m.numel:
@@ -505,7 +505,7 @@ def zero_(self: Tensor) -> Tensor:
 @op()
 def fill(input: Tensor, value: Any) -> Tensor:  # noqa: A002
     """A copy of `input` with every element `value`."""
-    out: Tensor = input.clone()  # type: ignore[attr-defined]
+    out: Tensor = input.clone()
     return fill_(out, value)
 
 

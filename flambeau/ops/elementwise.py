@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from .. import dtypes, layout
+from .. import dtypes, layout  # type: ignore[no-redef]
 from ..autograd import tape
 from ..autograd.mode import _grad
 from ..kernels import derive, target
@@ -445,7 +445,7 @@ def _backward(node: tape.Node, g: Tensor) -> list[Tensor | None]:
             made = t.op(tuple(args), numbers, info.consts)
         if type(made) is Tensor:
             made = (made,)
-    found = []
+    found = []  # type: ignore[var-annotated]
     for gr, m in zip(t.grads, info.metas):  # noqa: B905 (equal lengths by construction; this is the hot path)
         if gr is None or m is None:
             found.append(None)

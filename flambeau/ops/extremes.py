@@ -102,7 +102,7 @@ def _full(name: str, how: str) -> Any:
         from .table import into
         if isinstance(made, Tensor):
             return into(out, made)
-        if input.n is not None and tape.recording(input):
+        if input.n is not None and tape.recording(input):  # type: ignore[unreachable]
             raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
                                "arguments requires grad.")
         return _RESULTS[name](into(out[0], made[0]), into(out[1], made[1]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import sqrt
 from typing import Any
 
-from .. import dtypes, layout
+from .. import dtypes, layout  # type: ignore[no-redef]
 from ..autograd import tape
 from ..tensor import Tensor, empty
 from . import launch
@@ -84,7 +84,7 @@ def _fit(t: Tensor, dims: tuple[int, ...], lengths: tuple[int, ...]) -> Tensor:
         elif n > have:
             pad = list(t.m.shape)
             pad[d] = n - have
-            t = cat([t, t.new_zeros(pad)], d)
+            t = cat([t, t.new_zeros(pad)], d)  # type: ignore[misc]
     return t
 
 
@@ -133,7 +133,7 @@ def _c2r(t: Tensor, s: Any, dim: Any, norm: str | None, default: int | None, inv
     axis = dims[-1]
     # after the other axes, the last one alone: its mirror image needs no other axis
     mirrored = x.narrow(axis, 1, (last - 1) // 2).flip(axis)
-    whole = cat([_real_ends(x, axis, last), conj(mirrored)], axis)
+    whole = cat([_real_ends(x, axis, last), conj(mirrored)], axis)  # type: ignore[misc]
     return real(_transform(whole, (axis,), inverse, _scale(norm, inverse, count)))
 
 
@@ -147,7 +147,7 @@ def _real_ends(x: Tensor, axis: int, last: int) -> Tensor:
         parts.append(x.narrow(axis, 1, stop - 1))
     if stop < n:
         parts.append(_only_real(x.narrow(axis, n - 1, 1)))
-    return cat(parts, axis) if len(parts) > 1 else parts[0]
+    return cat(parts, axis) if len(parts) > 1 else parts[0]  # type: ignore[misc]
 
 
 def _only_real(x: Tensor) -> Tensor:
@@ -157,13 +157,13 @@ def _only_real(x: Tensor) -> Tensor:
 
 def _one(name: str, call: Any, doc: str) -> None:
     def one(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:  # noqa: A002
-        return call(input, n, dim, norm, 1)
+        return call(input, n, dim, norm, 1)  # type: ignore[no-any-return]
 
     def two(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:  # noqa: A002
-        return call(input, s, dim, norm, 2)
+        return call(input, s, dim, norm, 2)  # type: ignore[no-any-return]
 
     def many(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:  # noqa: A002
-        return call(input, s, dim, norm, None)
+        return call(input, s, dim, norm, None)  # type: ignore[no-any-return]
     for f, suffix, where in ((one, "", "one axis, `dim`, of length `n`"), (two, "2", "two axes"), (many, "n", "several axes (all by default)")):
         f.__name__ = f.__qualname__ = name + suffix
         f.__doc__ = f"{doc}, over {where}; cut or padded with zeros to the lengths given.  norm: \"backward\", \"ortho\", \"forward\"."
@@ -189,7 +189,7 @@ def _shift(name: str, amount: Any) -> None:
         dims = tuple(range(len(input.m.shape))) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
         if not dims:
             return input.clone()
-        rolled: Tensor = roll(input, tuple(amount(input.m.shape[d]) for d in dims), dims)
+        rolled: Tensor = roll(input, tuple(amount(input.m.shape[d]) for d in dims), dims)  # type: ignore[misc]
         return rolled
     shift.__name__ = shift.__qualname__ = name
     shift.__doc__ = f"{'Moves' if name == 'fftshift' else 'Undoes moving'} frequency zero to the middle of each axis."

@@ -407,8 +407,8 @@ def _put_at_back(node: Any, g: Tensor) -> Any:
     return gx, (fit(take_at(g, indices), m) if ev is not None else None)
 
 
-Tensor.__getitem__ = _get  # type: ignore[attr-defined]
-Tensor.__setitem__ = _set  # type: ignore[attr-defined]
+Tensor.__getitem__ = _get  # type: ignore[method-assign]
+Tensor.__setitem__ = _set  # type: ignore[method-assign]
 
 
 @op(name="index_put_")

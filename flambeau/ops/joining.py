@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def _cat_back(node: Any, g: Tensor) -> Any:
     axis, metas = node[tape.SAVED]
-    out, at = [], 0
+    out, at = [], 0  # type: ignore[var-annotated]
     for e, m in zip(node[tape.EDGES], metas, strict=True):
         if m is None:  # an empty one-axis tensor that took no part
             out.append(None)
@@ -211,7 +211,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
         return empty((0,), input.m.dtype, input.m.device)
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = list(choose(range(input.m.shape[0]), r))
-    from .creation import tensor
     from ..dtypes import int64
+    from .creation import tensor
     at = tensor(rows, dtype=int64, device=input.m.device).reshape(-1, r)
     return input[at]

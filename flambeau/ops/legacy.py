@@ -43,7 +43,7 @@ def construct(args: tuple[Any, ...], d: dtype_class, dev: device_class) -> Tenso
     if len(args) == 1:
         (data,) = args
         if isinstance(data, Tensor):
-            return convert(data.detach(), dev, d)  # type: ignore[attr-defined]
+            return convert(data.detach(), dev, d)
         if not isinstance(data, int):
             from ..layout import Size
             if isinstance(data, Size):
@@ -113,4 +113,4 @@ def _construct(cls: type, *args: Any, dtype: Any = None, device: Any = None, **k
     return t  # type: ignore[no-any-return]
 
 
-Tensor.__new__ = _construct  # type: ignore[assignment, method-assign]
+Tensor.__new__ = _construct  # type: ignore[method-assign]

@@ -61,7 +61,7 @@ def _checked_classes(target: Tensor, classes: int, ignore: int) -> None:
         v = memory(address, shape, strides, int64)
         bad = v[(v != ignore) & ((v < 0) | (v >= classes))] if ((v < 0) | (v >= classes)).any() else ()
         if len(bad):
-            raise IndexError(f"Target {int(bad[0])} is out of bounds.")
+            raise IndexError(f"Target {int(bad[0])} is out of bounds.")  # type: ignore[misc]
     if target.m.numel:
         launch.routine(target.m.device, "target check", check, (target.p,))
 
@@ -172,7 +172,7 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, s
         return _fused(input, to_dtype(target, int64), ignore_index, reduction)
     logs = log_softmax(input, axis)
     if not label_smoothing:
-        return nll_loss(logs, target, weight, ignore_index=ignore_index, reduction=reduction)  # type: ignore[no-any-return]
+        return nll_loss(logs, target, weight, ignore_index=ignore_index, reduction=reduction)
     return _smoothed(logs, to_dtype(target, int64), weight, ignore_index, reduction, label_smoothing, axis)
 
 
@@ -190,8 +190,8 @@ def _fused(x: Tensor, target: Tensor, ignore: int, reduction: str) -> Tensor:
         program = _programs["rows", d] = Rows((
             ("reduce", "max", v), ("reduce", "sum", E.exp(v - top)), ("reduce", "sum", E.where(E.coord(-1) == t, v, zero)),
             ("row", 0, E.cast(E.where(t == E.scalar(0, int64), zero, lse - own), d)), ("row", 1, lse)), (d, int64), (int64,))
-    losses, lse = empty((n,), d, x.m.device), empty((n,), wide, x.m.device)
-    launch.run(program, tuple(x.m.shape), [losses, lse], [x, target], [(1, 0), (1, 0), x.m.strides, (target.m.strides[0], 0)], (ignore,),
+    losses, lse = empty((n,), d, x.m.device), empty((n,), wide, x.m.device)  # type: ignore[assignment]
+    launch.run(program, tuple(x.m.shape), [losses, lse], [x, target], [(1, 0), (1, 0), x.m.strides, (target.m.strides[0], 0)], (ignore,),  # type: ignore[list-item]
                "cross_entropy")
     tape.record(losses, _fused_back, (x,), (x, x.s.v, target, lse, ignore), "CrossEntropyBackward0")
     if reduction == "none":
@@ -238,12 +238,12 @@ def _smoothed(logs: Tensor, target: Tensor, weight: Tensor | None, ignore: int, 
     even = even * used
     losses = hard * (1.0 - smoothing) + even * (smoothing / classes)
     if reduction == "none":
-        return losses
+        return losses  # type: ignore[no-any-return]
     if reduction == "sum":
-        return losses.sum()
+        return losses.sum()  # type: ignore[no-any-return]
     if weight is None:
-        return losses.sum() / used.sum()
-    return losses.sum() / (weight[target.masked_fill(~used, 0)] * used).sum()
+        return losses.sum() / used.sum()  # type: ignore[no-any-return]
+    return losses.sum() / (weight[target.masked_fill(~used, 0)] * used).sum()  # type: ignore[no-any-return]
 
 
 def _with_probabilities(x: Tensor, target: Tensor, weight: Tensor | None, reduction: str, smoothing: float, axis: int) -> Tensor:
@@ -259,6 +259,6 @@ def _with_probabilities(x: Tensor, target: Tensor, weight: Tensor | None, reduct
         return losses
     if reduction == "sum":
         return losses.sum()
-    return losses.sum() / max(1, layout.numel(x.m.shape) // max(classes, 1))
+    return losses.sum() / max(1, layout.numel(x.m.shape) // max(classes, 1))  # type: ignore[no-any-return]
 
 

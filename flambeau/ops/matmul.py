@@ -438,8 +438,8 @@ door.on_change(_linear_plans.clear)
 
 def _linear_plan(x: Tensor, w: Tensor, bias: Tensor) -> Any:
     """The launches of x w^T + bias: rows of bias, then the product added to them."""
-    from .copies import cast_program
     from ..kernels import target
+    from .copies import cast_program
     m, k = x.m.shape
     n = w.m.shape[0]
     om = meta((m, n), None, x.m.dtype, x.m.device)
@@ -524,10 +524,10 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     keep_b = [i for i in range(len(b.m.shape)) if i not in right]
     k = layout.numel([a.m.shape[d] for d in left])
     shape = [a.m.shape[i] for i in keep_a] + [b.m.shape[i] for i in keep_b]
-    x = a.permute(keep_a + left).reshape(layout.numel([a.m.shape[i] for i in keep_a]), k)
-    y = b.permute(right + keep_b).reshape(k, layout.numel([b.m.shape[i] for i in keep_b]))
-    _check_types("tensordot", x, y)
-    return _mm(x, y).reshape(shape)
+    x = a.permute(keep_a + left).reshape(layout.numel([a.m.shape[i] for i in keep_a]), k)  # type: ignore[assignment]
+    y = b.permute(right + keep_b).reshape(k, layout.numel([b.m.shape[i] for i in keep_b]))  # type: ignore[assignment]
+    _check_types("tensordot", x, y)  # type: ignore[arg-type]
+    return _mm(x, y).reshape(shape)  # type: ignore[arg-type]
 
 
 @op(out=True)
@@ -623,7 +623,7 @@ def _parse(equation: str, operands: tuple[Any, ...]) -> tuple[list[list[str]], l
     if len(parts) != len(operands):
         how = "more" if len(operands) > len(parts) else "fewer"
         raise RuntimeError(f"einsum(): {how} operands were provided than specified in the equation")
-    terms, sizes, most = [], {}, 0
+    terms, sizes, most = [], {}, 0  # type: ignore[var-annotated]
     for part, t in zip(parts, operands, strict=True):
         named = part.replace("...", "")
         for c in named:
@@ -705,5 +705,5 @@ def _contract(a: Tensor, an: list[str], b: Tensor, bn: list[str], keep: set[str]
     return made.reshape([*shape, *[a.m.shape[an.index(c)] for c in left], *[b.m.shape[bn.index(c)] for c in right]]), batch + left + right
 
 
-Tensor.__matmul__ = matmul  # type: ignore[attr-defined]
-Tensor.__rmatmul__ = lambda self, other: matmul(other, self)  # type: ignore[attr-defined]
+Tensor.__matmul__ = matmul  # type: ignore[method-assign]
+Tensor.__rmatmul__ = lambda self, other: matmul(other, self)  # type: ignore[method-assign]

@@ -52,7 +52,7 @@ def _row_program(d: dtype_class, rms: bool) -> Rows:
             stages = (("reduce", "sum", x), ("reduce", "sum", (x - mean) * (x - mean)), ("row", 1, mean), ("row", 2, rstd),
                       ("map", 0, E.cast((x - mean) * rstd * w + b, d)))
         found = _programs["rows", d, rms] = Rows(stages, (d, d, d), (wide, wide))
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _row_back_program(d: dtype_class, rms: bool) -> Rows:
@@ -70,7 +70,7 @@ def _row_back_program(d: dtype_class, rms: bool) -> Rows:
             out = rstd * (gw - E.acc(0, wide) / n - hat * (E.acc(1, wide) / n))
             stages = (("reduce", "sum", gw), ("reduce", "sum", gw * hat), ("map", 0, E.cast(out, d)))
         found = _programs["back", d, rms] = Rows(stages, (d, d, d, wide, wide), (wide,))
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _affine_program(d: dtype_class) -> Reduce:
@@ -81,7 +81,7 @@ def _affine_program(d: dtype_class) -> Reduce:
         g, x, mean, rstd = E.cast(E.input(0, d), wide), E.cast(E.input(1, d), wide), E.input(2, wide), E.input(3, wide)
         found = _programs["affine", d] = Reduce((g * ((x - mean) * rstd), g), ("sum", "sum"),
                                                 (E.cast(E.acc(0, wide), d), E.cast(E.acc(1, wide), d)), (d, d, wide, wide))
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _rows_forward(x: Tensor, rows: int, cols: int, w: Tensor | None, b: Tensor | None, eps: float, rms: bool) -> tuple[Tensor, Tensor, Tensor]:

@@ -62,7 +62,7 @@ def _sort_long(p: Array) -> None:
         p.sort(axis=-1)
         return
     cuts = np.linspace(0, p.shape[-1], parts + 1).astype(int)
-    together([lambda a=a, b=b: p[a:b].sort() for a, b in zip(cuts, cuts[1:], strict=False)])
+    together([lambda a=a, b=b: p[a:b].sort() for a, b in zip(cuts, cuts[1:], strict=False)])  # type: ignore[misc]
     p.sort(kind="stable")  # recognises the sorted runs and merges them
 
 
@@ -172,5 +172,5 @@ def over_rows(a: Array, width: int, f: Callable[[Array], Array]) -> Array:
             out[i:j] = f(a[i:j]).reshape(j - i, width)
     parts = min(_threads(), rows // step) if a.size >= _WIDE else 1
     cuts = [rows * i // parts for i in range(parts + 1)]
-    together([lambda b=b, e=e: part(b, e) for b, e in zip(cuts, cuts[1:], strict=False)])
+    together([lambda b=b, e=e: part(b, e) for b, e in zip(cuts, cuts[1:], strict=False)])  # type: ignore[misc]
     return out

@@ -212,7 +212,7 @@ def _divisors(p: Pool, include_pad: bool, override: int | None, like: Tensor) ->
         return int(math.prod(int(s[0]) for s in sides))
     from .creation import tensor
     made = sides[0]
-    for s in sides[1:]:
+    for s in sides[1:]:  # type: ignore[assignment]
         made = made[..., None] * s
     return tensor(made, dtype=like.m.dtype if like.m.dtype.is_floating_point else int64, device=like.m.device)
 
@@ -223,7 +223,7 @@ def _mean(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, 
     total = _sum_windows(x, p)
     by = _divisors(p, include, override, x)
     out = total / by if x.m.dtype.is_floating_point else total.div(by, rounding_mode="trunc")
-    return out.squeeze(0) if single else out
+    return out.squeeze(0) if single else out  # type: ignore[no-any-return]
 
 
 # --------------------------------------------------------------------------------------------------------------- adapted

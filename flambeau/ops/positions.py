@@ -207,7 +207,7 @@ def _reduced(name: str, self: Tensor, dim: int, index: Tensor, src: Tensor, redu
         if reduce == "sum":
             return total
         count = (hit + (1 if include else 0)).clamp(min=1)
-        return total / count if self.m.dtype.kind in "fc" else total.div(count, rounding_mode="floor")
+        return total / count if self.m.dtype.kind in "fc" else total.div(count, rounding_mode="floor")  # type: ignore[no-any-return]
     if reduce == "prod":
         base = self if include else self.masked_fill(hit > 0, 1)
         with_value = _scatter("scatter", base.detach(), axis, index, src.detach(), "mul")
@@ -316,7 +316,7 @@ def _index_op(name: str, accumulate: bool) -> None:
     if not accumulate:
         def copy(input: Tensor, dim: int, index: Tensor, source: Any) -> Tensor:  # noqa: A002
             return inplace_form(input.clone(), dim, index, source)
-        function = copy
+        function = copy  # type: ignore[assignment]
     function.__name__ = function.__qualname__ = name
     inplace_form.__name__ = name + "_"
     function.__doc__ = f"input with the rows of source {'added' if accumulate else 'written'} at positions of an axis."
@@ -522,4 +522,4 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None
     return take_at(x, _at(len(x.m.shape), axis, at))
 
 
-Tensor.repeat_interleave = repeat_interleave  # type: ignore[attr-defined, method-assign]
+Tensor.repeat_interleave = repeat_interleave  # type: ignore[assignment, method-assign]

@@ -18,7 +18,7 @@ def set_printoptions(precision: int | None = None, threshold: int | None = None,
     """Sets how tensors print.  profile: "default", "short" or "full" sets several at once."""
     if profile is not None:
         _options.update(_DEFAULTS)
-        _options.update({"default": {}, "short": {"precision": 2, "edgeitems": 2}, "full": {"threshold": math.inf}}[profile])
+        _options.update({"default": {}, "short": {"precision": 2, "edgeitems": 2}, "full": {"threshold": math.inf}}[profile])  # type: ignore[call-overload]
     for name, value in (("precision", precision), ("threshold", threshold), ("edgeitems", edgeitems), ("linewidth", linewidth)):
         if value is not None:
             _options[name] = value
@@ -105,7 +105,7 @@ def _rows(array: Any, indent: int, show: Any, width: int, summarize: bool) -> st
             _rows(array[i], indent + 1, show, width, summarize) for i in range(n - edge, n)]
     else:
         parts = [_rows(array[i], indent + 1, show, width, summarize) for i in range(n)]
-    return "[" + ("," + "\n" * (array.ndim - 1) + " " * (indent + 1)).join(parts) + "]"
+    return "[" + ("," + "\n" * (array.ndim - 1) + " " * (indent + 1)).join(parts) + "]"  # type: ignore[no-any-return]
 
 
 def _shown(array: Any) -> Any:

@@ -44,7 +44,7 @@ def numel(input: Tensor) -> int:  # noqa: A002
 def typename(obj: Any) -> str:
     """`torch.FloatTensor` and its like for tensors, the qualified class name for anything else."""
     if isinstance(obj, Tensor):
-        return str(obj.type())  # type: ignore[attr-defined]
+        return str(obj.type())
     return f"{type(obj).__module__}.{type(obj).__qualname__}"
 
 
@@ -98,7 +98,7 @@ def set_num_threads(int: int) -> None:  # noqa: A002 (PyTorch's name)
 def get_num_threads() -> int:
     from ..kernels import native
     count: Any = native.get_num_threads()
-    return count if isinstance(count, type(0)) else len(os.sched_getaffinity(0))
+    return count if isinstance(count, int) else len(os.sched_getaffinity(0))
 
 
 def set_num_interop_threads(int: int) -> None:  # noqa: A002

@@ -367,9 +367,9 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     if not training or p == 0:
         return input
     if p == 1:
-        return input.mul_(0.0) if inplace else input * 0.0  # type: ignore[attr-defined]
+        return input.mul_(0.0) if inplace else input * 0.0
     mask = draw(empty(input.m.shape, input.m.dtype, input.m.device), "dropout", _kept, (p,))
-    return input.mul_(mask) if inplace else input * mask  # type: ignore[attr-defined]
+    return input.mul_(mask) if inplace else input * mask
 
 
 @op(method=False, name="dropout_")
@@ -383,9 +383,9 @@ def native_dropout(input: Tensor, p: float, train: bool | None = True) -> tuple[
     """The dropped-out input and the mask of what was kept."""
     if train is False or p == 0:
         from .creation import ones_like
-        return input * 1, ones_like(input, dtype=dtypes.bool_)  # type: ignore[operator]
+        return input * 1, ones_like(input, dtype=dtypes.bool_)
     mask = draw(empty(input.m.shape, dtypes.bool_, input.m.device), "bernoulli", _chance, (1.0 - p,))
-    return input * mask * (1.0 / (1.0 - p) if p < 1 else 0.0), mask  # type: ignore[operator]
+    return input * mask * (1.0 / (1.0 - p) if p < 1 else 0.0), mask
 
 
 # --------------------------------------------------------------------------------------------------- permutations, choices
@@ -431,7 +431,7 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
         raise RuntimeError("cannot sample n_sample <= 0 samples")
     if not replacement and num_samples > shape[-1]:
         raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
-    x = input.detach().double()  # type: ignore[attr-defined]
+    x = input.detach().double()
     if bool(((x < 0) | ~x.isfinite()).any()):
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
     if x.m.numel and bool((x.sum(-1) <= 0).any()):
@@ -440,8 +440,8 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
         total = x.cumsum(-1)
         u = rand(*shape[:-1], num_samples, generator=generator, dtype=float64, device=x.m.device) * total[..., -1:]
         from . import searchsorted
-        found: Tensor = searchsorted(total, u, right=True)
-        return found.clamp_(max=shape[-1] - 1)  # type: ignore[attr-defined, no-any-return]
+        found: Tensor = searchsorted(total, u, right=True)  # type: ignore[misc]
+        return found.clamp_(max=shape[-1] - 1)
     if not replacement and bool(((x > 0).sum(-1) < num_samples).any()):
         raise RuntimeError("invalid multinomial distribution (with replacement=False, not enough non-negative category to sample)")
     race = draw(empty(shape, float64, x.m.device), "exponential_", _exponential, (1.0,), generator)
@@ -483,7 +483,7 @@ def poisson(input: Tensor, generator: Any = None) -> Tensor:  # noqa: A002
 @op(method=False)
 def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     """Binomial numbers of `count` trials with probability `prob`."""
-    return _binomial(empty((count + prob).m.shape, prob.m.dtype, prob.m.device), [count, prob], generator)  # type: ignore[operator]
+    return _binomial(empty((count + prob).m.shape, prob.m.dtype, prob.m.device), [count, prob], generator)
 
 
 @op(method=False, name="_standard_gamma")

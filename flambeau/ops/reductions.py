@@ -246,7 +246,7 @@ def _prod_back(node: Any, g: Tensor) -> Any:
 
 def _joined(parts: list[Tensor]) -> Tensor:
     from ..ops import cat
-    made: Tensor = cat(parts, -1)
+    made: Tensor = cat(parts, -1)  # type: ignore[misc]
     return made
 
 
@@ -417,7 +417,7 @@ def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, 
     if p == "nuc":
         from ..ops import linalg_svdvals
         dims = (-2, -1) if dim is None else dim
-        values: Tensor = linalg_svdvals(input.movedim(dims, (-2, -1))).sum(-1)
+        values: Tensor = linalg_svdvals(input.movedim(dims, (-2, -1))).sum(-1)  # type: ignore[misc]
         return values
     if dtype is not None:
         input = to_dtype(input, dtype)

@@ -8,9 +8,9 @@ from typing import Any
 
 def named(name: str, fields: str) -> Any:
     """A tuple class with these fields that prints as PyTorch's does."""
-    made: Any = namedtuple(name, fields)  # noqa: PYI024 (made at run time)
+    made: Any = namedtuple(name, fields)  # type: ignore[misc]  # noqa: PYI024 (made at run time)
 
     def show(self: Any) -> str:
         return f"torch.return_types.{name}(\n" + ",\n".join(f"{f}={getattr(self, f)!r}" for f in self._fields) + ")"
-    made.__repr__ = show
+    made.__repr__ = show  # type: ignore[method-assign]
     return made

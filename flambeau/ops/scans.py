@@ -102,7 +102,7 @@ def _complex_product(x: Tensor, axis: int) -> Tensor:
     parts = [x.select(axis, 0)]
     for i in range(1, x.m.shape[axis]):
         parts.append(parts[-1] * x.select(axis, i))
-    made: Tensor = stack(parts, axis)
+    made: Tensor = stack(parts, axis)  # type: ignore[misc]
     return made
 
 
@@ -122,9 +122,9 @@ def _cumprod_back(node: Any, g: Tensor) -> Any:
     for k in range(n):
         one = x.select(axis, 0) * 0 + 1
         before = x.narrow(axis, 0, k).prod(axis) if k else one
-        after = cat([one.unsqueeze(axis), x.narrow(axis, k + 1, n - k - 1).cumprod(axis)], axis) if k + 1 < n else one.unsqueeze(axis)
+        after = cat([one.unsqueeze(axis), x.narrow(axis, k + 1, n - k - 1).cumprod(axis)], axis) if k + 1 < n else one.unsqueeze(axis)  # type: ignore[misc]
         parts.append((g.narrow(axis, k, n - k) * after).sum(axis) * before)
-    made: Tensor = stack(parts, axis)
+    made: Tensor = stack(parts, axis)  # type: ignore[misc]
     return (made,)
 
 
@@ -176,7 +176,7 @@ def _lcse_back(node: Any, g: Tensor) -> Any:
 
     def part(h: Tensor) -> Tensor:
         logs = logcumsumexp((h.log() - own).flip(axis) if h.m.shape else h.log() - own, axis)
-        return ((logs.flip(axis) if h.m.shape else logs) + x).exp()
+        return ((logs.flip(axis) if h.m.shape else logs) + x).exp()  # type: ignore[no-any-return]
     zero = g * 0.0
     return (part(g.clamp(min=0.0) + zero) - part((-g).clamp(min=0.0) + zero),)
 

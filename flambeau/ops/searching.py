@@ -56,10 +56,10 @@ def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False
     _check_search(seq, values, isinstance(input, Tensor), right, side, sorter)
     right = right or side == "right"
     if sorter is not None:
-        if sorter.m.device.type == "cpu" and sorter.m.numel and (int(sorter.min().item()) < 0 or  # type: ignore[attr-defined]
-                                                                 int(sorter.max().item()) >= seq.m.shape[-1]):  # type: ignore[attr-defined]
+        if sorter.m.device.type == "cpu" and sorter.m.numel and (int(sorter.min().item()) < 0 or
+                                                                 int(sorter.max().item()) >= seq.m.shape[-1]):
             raise RuntimeError("torch.searchsorted(): sorter index out of range")
-        seq = seq.detach().gather(-1, sorter)  # type: ignore[attr-defined]
+        seq = seq.detach().gather(-1, sorter)
     out = empty(values.m.shape, int32 if out_int32 else int64, values.m.device)
     a, b = seq.m, values.m
     result = out.m.dtype

@@ -8,7 +8,7 @@ from .. import layout
 from ..autograd import tape
 from ..kernels import expr as E
 from ..kernels.programs import Rows
-from ..tensor import Tensor, alias, new, meta
+from ..tensor import Tensor, alias, meta, new
 from . import launch
 from .casts import to_dtype
 from .table import op

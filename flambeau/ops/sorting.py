@@ -115,7 +115,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     NaN counts as the greatest value.  Raises RuntimeError for k outside 0..size.
     """
     _real("topk", input)
-    axis, d, k = _axis(input, dim), input.m.dtype, k.__index__() if not isinstance(k, Tensor) else int(k.item())  # type: ignore[attr-defined]
+    axis, d, k = _axis(input, dim), input.m.dtype, k.__index__() if not isinstance(k, Tensor) else int(k.item())  # type: ignore[unreachable]
     if d is bool_:
         raise NotImplementedError("\"topk\" not implemented for 'Bool'")
     if not 0 <= k <= _length(input, axis):

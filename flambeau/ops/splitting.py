@@ -339,7 +339,7 @@ def set_(self: Tensor, source: Any = None, *args: Any) -> Tensor:
     return self
 
 
-Tensor.T = property(lambda t: t.permute(tuple(reversed(range(len(t.m.shape))))) if t.m.shape else t)  # type: ignore[method-assign, misc, attr-defined]
-Tensor.mT = property(lambda t: transpose(t, -2, -1))  # type: ignore[misc, attr-defined]
-Tensor.H = property(lambda t: adjoint(t) if len(t.m.shape) == 2 else t)  # type: ignore[misc, attr-defined]
-Tensor.mH = property(adjoint)  # type: ignore[misc, attr-defined]
+Tensor.T = property(lambda t: t.permute(tuple(reversed(range(len(t.m.shape))))) if t.m.shape else t)  # type: ignore[assignment, method-assign]
+Tensor.mT = property(lambda t: transpose(t, -2, -1))  # type: ignore[assignment, method-assign]
+Tensor.H = property(lambda t: adjoint(t) if len(t.m.shape) == 2 else t)  # type: ignore[assignment, method-assign]
+Tensor.mH = property(adjoint)  # type: ignore[assignment, method-assign]

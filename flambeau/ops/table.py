@@ -7,7 +7,7 @@ A pointwise operation is one call of `pointwise` (a formula); any other operatio
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import dtypes
 from ..autograd.mode import _grad
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 Function = Any
+F = TypeVar("F", bound=Any)
 REQUIRED = object()
 
 
@@ -45,16 +46,16 @@ def _register(row: Row) -> None:
 
 # ----------------------------------------------------------------------------------------------------------- general ops
 def op(*, method: bool = True, inplace: Any = False, out: bool | None = False, spaces: tuple[str, ...] = ("torch",),
-       aliases: tuple[str, ...] = (), name: str | None = None) -> Callable[[Function], Function]:
+       aliases: tuple[str, ...] = (), name: str | None = None) -> Callable[[F], F]:
     """Registers a function as an operation.
 
     method: also a Tensor method of the same name.  inplace: also `name_`, which writes the result into `input` (a general
     form that computes and copies; a function given here is used instead).  out: takes `out=` (a tensor, or a
-    tuple for several results), resized to fit; None means that the function handles `out=` itself.  spaces: where the function is exported: "torch", "nn.functional",
-    "special", "linalg", "fft".  aliases: other names of the same thing, "special.x" for another namespace.
+    tuple for several results), resized to fit; None means that the function handles `out=` itself.  spaces: where the
+    function is exported: "torch", "nn.functional", "special", "linalg", "fft".  aliases: other names of the same thing, "special.x" for another namespace.
     """
-    def register(function: Function) -> Function:
-        final = _with_out(function) if out is True else function
+    def register(function: F) -> F:
+        final: F = _with_out(function) if out is True else function
         made = inplace if callable(inplace) else _inplace_of(function) if inplace else None
         import inspect
         _register(Row(name or function.__name__, final, method, made, out is not False, spaces, aliases,
@@ -180,7 +181,7 @@ def pointwise(name: str, operands: str, formula: Callable[..., Any], *, promote:
     for f, suffix in ((run, ""), (run_inplace, "_")):
         f.__name__ = f.__qualname__ = name + suffix
         f.__doc__ = text if not suffix else f"`{name}`, in place."
-    listed = [n for n in names] + [f"{n}={d!r}" if d is not REQUIRED else n for n, d, _ in params if n not in keyword]
+    listed = list(names) + [f"{n}={d!r}" if d is not REQUIRED else n for n, d, _ in params if n not in keyword]
     rest = [f"{n}={d!r}" for n, d, _ in params if n in keyword] + (["out=None"] if out else [])
     if flag:
         listed.append("inplace=False")
@@ -228,7 +229,7 @@ def _binder(name: str, names: tuple[str, ...], params: tuple[tuple[str, Any, boo
         for n in number_names:
             v = got[n]
             if isinstance(v, Tensor):
-                v = v.item()  # type: ignore[attr-defined]
+                v = v.item()
             if not isinstance(v, (int, float, complex)) and not isinstance(v, Expr):
                 v = _number(name, n, v)
             nums.append(v)
@@ -310,7 +311,7 @@ def write_out(made: Pointwise, out: Any, operands: tuple[Any, ...], numbers: tup
     (result,) = made.program(operands, numbers, consts, made.common(operands), None)[0].out_types
     if not dtypes.can_cast(result, out.m.dtype):
         raise RuntimeError(f"result type {_type_name(result)} can't be cast to the desired output type {_type_name(out.m.dtype)}")
-    resize_output(out, tuple(layout.broadcast_shapes(*[x.m.shape for x in tensors])))
+    resize_output(out, tuple(layout.broadcast_shapes(*[x.m.shape for x in tensors])))  # type: ignore[attr-defined]
     made.write((out,), operands, numbers, consts)
     return out
 

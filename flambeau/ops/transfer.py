@@ -43,8 +43,8 @@ def _back(node: Any, g: Tensor) -> Any:
 
 def copy_across(out: Tensor, source: Tensor) -> None:
     """out = source, from another device; outside the tape.  A change of type is made on the narrower side."""
-    from .copies import cast_program
     from . import launch
+    from .copies import cast_program
     if source.m.dtype is not out.m.dtype and out.m.dtype.itemsize <= source.m.dtype.itemsize:
         cast = empty(source.m.shape, out.m.dtype, source.m.device)
         launch.run(cast_program(source.m.dtype, out.m.dtype), tuple(source.m.shape), [cast], [source], name="cast")

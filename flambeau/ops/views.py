@@ -33,7 +33,7 @@ def view_of(t: Tensor, shape: Sequence[int], strides: tuple[int, ...], p: int,
         r.n = [tape.next_seq(), None, backward, (t.n,), saved, {"name": name}]
         if tape.anomaly.on:
             tape.anomaly.note(r.n)
-    return r
+    return r  # type: ignore[no-any-return]
 
 
 def placed(t: Tensor, shape: Sequence[int], strides: tuple[int, ...], p: int, region: Callable[[Tensor], Tensor],
@@ -138,7 +138,7 @@ def view_as_type(self: Tensor, d: Any) -> Tensor:
     r = _new(Tensor)
     r.m, r.s, r.p, r.n = meta(shape, tuple(strides), d, m.device), self.s, self.p, None
     inplace.note_view(getattr(self, "b", self), r)
-    return r
+    return r  # type: ignore[no-any-return]
 
 
 @op()
@@ -263,7 +263,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:  # noqa: A002
     if not m.shape:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
     at = layout.wrap_dim(dim, len(m.shape))
-    index = index.__index__() if not isinstance(index, Tensor) else int(index.item())  # type: ignore[attr-defined]
+    index = index.__index__() if not isinstance(index, Tensor) else int(index.item())  # type: ignore[unreachable]
     if not -m.shape[at] <= index < m.shape[at]:
         raise IndexError(f"select(): index {index} out of range for tensor of size {list(m.shape)} at dimension {at}")
     i = index + m.shape[at] if index < 0 else index
@@ -290,7 +290,7 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:  # noqa:
     if not m.shape:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
     at = layout.wrap_dim(dim, len(m.shape))
-    start = int(start.item()) if isinstance(start, Tensor) else start.__index__()  # type: ignore[attr-defined]
+    start = int(start.item()) if isinstance(start, Tensor) else start.__index__()
     n = m.shape[at]
     if length < 0:
         raise RuntimeError("narrow(): length must be non-negative.")
@@ -342,7 +342,7 @@ def _strided_back(node: Any, g: Tensor) -> Any:
     first, last = min(low, low2 + here), max(high, high2 + here)
     flat = zeros_meta(meta((last - first + 1,), None, g.m.dtype, g.m.device))
     if g.m.numel:
-        offset: Any = E.const(here - first, E.int64)
+        offset: Any = E.const(here - first, E.int64)  # type: ignore[attr-defined]
         for axis, step in enumerate(stride):
             offset = offset + E.coord(axis) * step
         program = Map((E.input(0, g.m.dtype),), (g.m.dtype,), targets=(("add", offset),))
@@ -351,7 +351,7 @@ def _strided_back(node: Any, g: Tensor) -> Any:
     if layout.overlaps_itself(m.shape, m.strides):
         counts = zeros_meta(flat.m)
         ones = full((), 1, dtype=g.m.dtype, device=g.m.device)
-        offset = E.const(-first, E.int64)
+        offset = E.const(-first, E.int64)  # type: ignore[attr-defined]
         for axis, step in enumerate(m.strides):
             offset = offset + E.coord(axis) * step
         program = Map((E.input(0, g.m.dtype),), (g.m.dtype,), targets=(("add", offset),))

@@ -50,7 +50,8 @@ def test_big_products_run_on_several_threads():
 
 
 @pytest.mark.parametrize("equation,shapes", [("ij,jk->ik", [(3, 4), (4, 5)]), ("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)]), ("ii->i", [(4, 4)]), ("ij->", [(3, 4)]),
-                                             ("i,j->ij", [(3,), (4,)]), ("...ij,...jk->...ik", [(2, 3, 4), (2, 4, 5)]), ("ijk,jil,kl->i", [(2, 3, 4), (3, 2, 5), (4, 5)]),
+                                             ("i,j->ij", [(3,), (4,)]), ("...ij,...jk->...ik", [(2, 3, 4), (2, 4, 5)]),
+                                             ("ijk,jil,kl->i", [(2, 3, 4), (3, 2, 5), (4, 5)]),
                                              ("ij,ji", [(3, 4), (4, 3)]), ("bhid,bhjd->bhij", [(2, 3, 4, 5), (2, 3, 6, 5)])])
 def test_einsum(equation, shapes):
     arrays = [random(s, seed=i) for i, s in enumerate(shapes)]

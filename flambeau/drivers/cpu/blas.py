@@ -150,7 +150,7 @@ def _bits(v: complex, letter: str) -> tuple[int, int]:
         packed = struct.pack("<ff", v.real, v.imag) + b"\0" * 8
     else:
         packed = struct.pack("<dd", v.real, v.imag)
-    return struct.unpack("<qq", packed)  # type: ignore[return-value]
+    return struct.unpack("<qq", packed)
 
 
 def _tiling(m: int, n: int, batch: int, threads: int, flops: int) -> tuple[int, bool]:
