@@ -152,17 +152,17 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:  # noqa: A002
     from .joining import cat
     moves = [shifts] if isinstance(shifts, int) else list(shifts)
     axes = [] if dims is None or dims == () else [dims] if isinstance(dims, int) else list(dims)
+    if not moves:
+        raise RuntimeError("`shifts` required")
     if not axes:
         if len(moves) != 1:
             raise RuntimeError(f"shifts and dimensions must align. shifts: {len(moves)}, dims:0")
         return roll(input.reshape(-1), moves[0], 0).reshape(tuple(input.m.shape))
-    if not moves:
-        raise RuntimeError("`shifts` required")
     if len(moves) != len(axes):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(moves)}, dims:{len(axes)}")
     out = input
     for s, d in zip(moves, axes, strict=True):
-        axis = layout.wrap_dim(d, len(input.m.shape))
+        axis = layout.wrap_dim(d, len(input.m.shape), False)
         n = input.m.shape[axis] if input.m.shape else 1
         cut = (n - s % n) % n if n else 0
         out = cat([slice_axis(out, axis, cut, n), slice_axis(out, axis, 0, cut)], axis) if cut and input.m.shape else out
@@ -216,13 +216,13 @@ def tile(input: Tensor, *dims: Any) -> Tensor:  # noqa: A002
 
 
 # ----------------------------------------------------------------------------------------------------------- parts replaced
-@op()
+@op(out=True)
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:  # noqa: A002
     """A copy with src at one position of an axis."""
     return _replaced("select_scatter", input, src, lambda z: select(z, dim, index))
 
 
-@op()
+@op(out=True)
 def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:  # noqa: A002
     """A copy with src at a slice of an axis."""
     axis = layout.wrap_dim(dim, len(input.m.shape))
@@ -230,13 +230,13 @@ def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int | None = 
     return _replaced("slice_scatter", input, src, lambda z: slice_axis(z, axis, first, stop, step))
 
 
-@op()
+@op(out=True)
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:  # noqa: A002
     """A copy with src along a diagonal."""
     return _replaced("diagonal_scatter", input, src, lambda z: z.diagonal(offset, dim1, dim2))
 
 
-@op()
+@op(out=True)
 def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:  # noqa: A002
     """A copy with src at the elements as_strided shows."""
     return _replaced("as_strided_scatter", input, src, lambda z: as_strided(z, size, stride, storage_offset))

@@ -90,13 +90,9 @@ def _basic(t: Tensor, items: list[Any]) -> tuple[Tensor, list[Any]]:
                 strides.append(steps[axis])
                 pending.append(None)
                 axis += 1
-        elif x is None:
+        elif x is None or isinstance(x, bool):
             shape.append(1)
-            strides.append(0)
-            pending.append(None)
-        elif isinstance(x, bool):
-            shape.append(1)
-            strides.append(0)
+            strides.append(sizes[axis] * steps[axis] if axis < ndim else 1)
             pending.append(x)
         elif isinstance(x, slice):
             start, stop, step = _slice(x, sizes[axis])
@@ -118,12 +114,17 @@ def _basic(t: Tensor, items: list[Any]) -> tuple[Tensor, list[Any]]:
                 strides.append(0)
                 pending.append(x)
         else:
+            if isinstance(x, (float, str)) or not hasattr(x, "__index__"):
+                raise IndexError(f"only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got "
+                                 f"{type(x).__name__})")
             i = _position(x)
             n = sizes[axis]
             if not -n <= i < n:
                 raise IndexError(f"index {i} is out of bounds for dimension {axis} with size {n}")
             offset += (i + n if i < 0 else i) * steps[axis]
             axis += 1
+    if shape == list(sizes) and strides == list(steps) and any(p is not None for p in pending):
+        return t, pending
     region = _region([slice(None) if isinstance(x, Tensor) else None if isinstance(x, bool) else x for x in items], items)
     out = placed(t, shape, tuple(strides), t.p + offset * t.m.dtype.itemsize, region, "SliceBackward0" if len(items) else "AliasBackward0")
     return out, pending
@@ -154,7 +155,7 @@ def _position(x: Any) -> int:
 def _slice(x: slice, n: int) -> tuple[int, int, int]:
     parts = [None if p is None else _position(p) for p in (x.start, x.stop, x.step)]
     if parts[2] is not None and parts[2] <= 0:
-        raise ValueError("slice step must be positive" if parts[2] else "step must be greater than zero")
+        raise ValueError("step must be greater than zero")
     return slice(*parts).indices(n)
 
 
@@ -364,6 +365,10 @@ def _set(self: Tensor, index: Any, value: Any) -> None:
     put_at(x, indices, value, False)
 
 
+def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    return len(shape) <= len(to) and all(a in (1, b) for a, b in zip(reversed(shape), reversed(to), strict=False))
+
+
 def put_at(x: Tensor, indices: Sequence[Tensor | None], value: Tensor, accumulate: bool) -> Tensor:
     """Writes (or adds) values at positions, in place, recorded."""
     recording = _grad.get() and inplace.check(x, (x, value))
@@ -381,7 +386,7 @@ def put_at(x: Tensor, indices: Sequence[Tensor | None], value: Tensor, accumulat
     shape = tuple(value.m.shape)
     while len(shape) > len(w.domain) and shape[0] == 1:
         shape = shape[1:]
-    if layout.broadcast_shapes(shape, w.domain) != w.domain:
+    if not _broadcasts(shape, w.domain):
         raise RuntimeError(f"shape mismatch: value tensor of shape {list(value.m.shape)} cannot be broadcast to indexing result of shape "
                            f"{list(w.domain)}")
     value = value.reshape(shape)

@@ -22,7 +22,7 @@ def _cat_back(node: Any, g: Tensor) -> Any:
     out, at = [], 0  # type: ignore[var-annotated]
     for e, m in zip(node[tape.EDGES], metas, strict=True):
         if m is None:  # an empty one-axis tensor that took no part
-            out.append(None)
+            out.append(None if e is None else g.new_zeros((0,)))
             continue
         n = m.shape[axis]
         out.append(None if e is None else fit(g.narrow(axis, at, n), m))
@@ -52,7 +52,7 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
     for t in ts[1:]:
         d = dtypes.promote_types(d, t.m.dtype)
     if not parts:
-        return empty((0,), d, ts[0].m.device)
+        return tape.record(empty((0,), d, ts[0].m.device), _cat_back, ts, (0, [t.m for t in ts]), "CatBackward0")
     first = parts[0]
     at = layout.wrap_dim(dim, len(first.m.shape))
     total = 0
@@ -186,7 +186,6 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     grids = [t.reshape([-1 if i == k else 1 for i in range(len(ts))]).expand(shape) for k, t in enumerate(ts)]
     if swap:
         grids[0], grids[1] = grids[1], grids[0]
-        grids = [g.transpose(0, 1) for g in grids]
     return tuple(grids)
 
 

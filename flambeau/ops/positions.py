@@ -81,7 +81,8 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     """out[i][j] = input[index[i][j]][j] (for dim 0): the shape of index."""
     axis = _prepare("gather", input, dim, index, None)
     if not index.m.numel:
-        return empty(index.m.shape, input.m.dtype, input.m.device)
+        none = empty(index.m.shape, input.m.dtype, input.m.device)
+        return tape.record(none, _gather_back, (input,), (tuple(input.m.shape), axis, index), "GatherBackward0")
     if not input.m.shape or not index.m.shape:
         return gather(_as_axes(input, index), 0, _as_axes(index, input)).reshape(tuple(index.m.shape))
     index = _checked_along("gather", index, input, axis)
@@ -99,6 +100,8 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
 
 def _gather_back(node: Any, g: Tensor) -> Any:
     shape, axis, index = node[tape.SAVED]
+    if not index.m.numel:
+        return (g.new_zeros(shape),)
     return (scatter_add(g.new_zeros(shape), axis, index, g),)
 
 
@@ -293,6 +296,32 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:  # noqa: A00
     return take_at(input, _at(len(input.m.shape), axis, at))
 
 
+def _check_added(name: str, t: Tensor, axis: int, at: Tensor, source: Tensor) -> None:
+    a, b = list(t.m.shape), list(source.m.shape)
+    if len(a) != len(b) or a[:axis] + a[axis + 1:] != b[:axis] + b[axis + 1:]:
+        raise RuntimeError("source tensor shape must match self tensor shape, excluding the specified dimension. Got "
+                           f"self.shape = {a} source.shape = {b}")
+    if b[axis] != at.m.numel:
+        raise RuntimeError(f"{name}(): Number of indices ({at.m.numel}) should be equal to source.size(dim): ({b[axis]}), for dim: {axis}")
+
+
+def _check_copied(name: str, t: Tensor, axis: int, at: Tensor, source: Tensor) -> None:
+    a, b = list(t.m.shape), list(source.m.shape)
+    if not b:
+        if at.m.numel != 1:
+            raise IndexError(f"{name}(): When source is scalar, index should have one element (got {at.m.numel})")
+        return
+    if len(a) != len(b):
+        raise IndexError(f"{name}(): When source and destination are not scalars, their dimensionality must match. Source dimensionality "
+                         f"({len(b)}), destination dimensionality ({len(a)})")
+    for i, (m, n) in enumerate(zip(a, b, strict=True)):
+        if m != n and i != axis:
+            raise RuntimeError(f"{name}(): Source/destination tensor must have same slice shapes. Destination slice shape: {m} at dimension {i} "
+                               f"and source slice shape: {n} at dimension {i}.")
+    if b[axis] != at.m.numel:
+        raise IndexError(f"{name}(): Number of indices ({at.m.numel}) should be equal to source.size(dim) ({b[axis]})")
+
+
 def _index_op(name: str, accumulate: bool) -> None:
     def inplace_form(self: Tensor, dim: int, index: Tensor, source: Any, *, alpha: Any = 1) -> Tensor:
         axis = layout.wrap_dim(dim, len(self.m.shape))
@@ -300,9 +329,8 @@ def _index_op(name: str, accumulate: bool) -> None:
         at = _vector(name, index)
         if source.m.dtype is not self.m.dtype:
             raise RuntimeError(f"{name}(): self ({self.m.dtype}) and source ({source.m.dtype}) must have the same scalar type")
-        if source.m.shape and at.m.numel != (source.m.shape[axis] if axis < len(source.m.shape) else 1):
-            raise RuntimeError(f"{name}(): Number of indices ({at.m.numel}) should be equal to source.size(dim) "
-                               f"({source.m.shape[axis]})")
+        if self.m.shape:
+            (_check_added if accumulate else _check_copied)(name + "_", self, axis, at, source)
         if alpha != 1:
             source = source * alpha
         if not self.m.shape:
@@ -405,11 +433,18 @@ def _fill_operands(t: Tensor, mask: Tensor, value: Any) -> tuple[Any, ...]:
             raise RuntimeError(f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {len(value.m.shape)} "
                                "dimension(s).")
         value = to_dtype(value, t.m.dtype)
+    elif not isinstance(value, complex) and t.m.dtype.kind in "ui" and not _fits(value, t.m.dtype):
+        raise RuntimeError(f"value cannot be converted to type {t.m.dtype.name}_t without overflow")
     elif isinstance(value, float) and t.m.dtype.kind in "bui":
         value = bool(value) if t.m.dtype is bool_ else int(value)
     elif isinstance(value, complex) and not t.m.dtype.is_complex:
         raise RuntimeError("value cannot be converted to type " + t.m.dtype.name + " without overflow")
     return to_one_device("masked_fill", (t, mask, value))
+
+
+def _fits(value: Any, d: Any) -> bool:
+    from ..dtypes import iinfo
+    return bool(iinfo(d).min - (1 if d.kind == "i" else 0) < value < iinfo(d).max + 1) if value == value else False
 
 
 def _masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:

@@ -7,6 +7,7 @@ from typing import Any
 from .. import layout
 from ..autograd import tape
 from ..tensor import Tensor
+from .copies import contiguous
 from .table import op
 from .views import expand, permute, placed, reshape, select, sizes_of, slice_axis, transpose, view, view_of
 
@@ -147,8 +148,8 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:  # noqa: A002
 
 @op()
 def ravel(input: Tensor) -> Tensor:  # noqa: A002
-    """All elements along one axis: a view where possible."""
-    return reshape(input, -1)
+    """All elements along one axis: a view of a contiguous tensor, else a copy."""
+    return view(contiguous(input), -1)
 
 
 @op(aliases=("moveaxis",))

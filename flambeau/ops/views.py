@@ -290,6 +290,8 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:  # noqa:
     if not m.shape:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
     at = layout.wrap_dim(dim, len(m.shape))
+    if isinstance(start, Tensor) and (start.m.shape or start.m.dtype.kind not in "ui"):
+        raise RuntimeError("start must be an 0-dim integral Tensor.")
     start = int(start.item()) if isinstance(start, Tensor) else start.__index__()
     n = m.shape[at]
     if length < 0:
