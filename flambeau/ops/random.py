@@ -43,6 +43,22 @@ def _generator(dev: device_class, given: Any) -> generators.Generator:
     return found
 
 
+def _get_state(self: generators.Generator) -> Tensor:
+    """The state as a uint8 CPU tensor."""
+    from .creation import from_bytes
+    return from_bytes(self.state_bytes(), (16,), dtypes.uint8, "cpu")
+
+
+def _set_state(self: generators.Generator, state: Tensor) -> generators.Generator:
+    """Restores what `get_state` gave."""
+    self.set_state_bytes(bytes(state.tolist()))
+    return self
+
+
+generators.Generator.get_state = _get_state
+generators.Generator.set_state = _set_state
+
+
 def draw(t: Tensor, name: str, formula: Callable[..., Expr], numbers: tuple[Any, ...] = (), generator: Any = None,
          inputs: tuple[Tensor, ...] = (), number_type: dtype_class | None = None) -> Tensor:
     """Fills `t` with `formula(words, compute type, *numbers, *inputs)`, element i (row-major) from counter i of the draw.
