@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def _cat_back(node: Any, g: Tensor) -> Any:
     axis, metas = node[tape.SAVED]
-    out, at = [], 0  # type: ignore[var-annotated]
+    out, at = [], 0
     for e, m in zip(node[tape.EDGES], metas, strict=True):
         if m is None:  # an empty one-axis tensor that took no part
             out.append(None if e is None else g.new_zeros((0,)))
