@@ -435,7 +435,7 @@ def from_numpy(ndarray: Any) -> Tensor:
     return wrap(ndarray.__array_interface__["data"][0], m, ndarray)
 
 
-@op(method=False, aliases=("asarray",))
+@op(method=False)
 def as_tensor(data: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Tensor:
     """`data` as a tensor, sharing memory where type and device allow: a tensor as it is, a NumPy array through `from_numpy`."""
     if isinstance(data, Tensor):
@@ -445,6 +445,44 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -
         found: Tensor = from_numpy(data).to(device=resolve(device), dtype=dtype or dtypes.from_numpy(data.dtype))
         return found
     return tensor(data, dtype=dtype, device=device)
+
+
+@op(method=False)
+def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False) -> Tensor:
+    """`obj` as a tensor: shared where that is possible, always copied with copy=True.  Raises ValueError when copy=False and a copy
+    is needed."""
+    if copy:
+        made = tensor(obj.detach() if isinstance(obj, Tensor) else obj, dtype=dtype, device=device) if not isinstance(obj, Tensor) else (
+            obj.detach().to(device=obj.m.device if device is None else device, dtype=dtype or obj.m.dtype, copy=True))
+        return _finish(made, requires_grad)
+    made = as_tensor(obj, dtype, device)
+    if copy is False:
+        shares = made is obj if isinstance(obj, Tensor) else isinstance(obj, np.ndarray) and made.s.p == obj.__array_interface__["data"][0]
+        if not shares:
+            raise ValueError("can't alias tensor with a different type or device, or an object that is no array")
+    return _finish(made, requires_grad) if requires_grad else made
+
+
+@op(method=False)
+def from_dlpack(ext_tensor: Any) -> Tensor:
+    """A CPU tensor that shares the memory of any object with `__dlpack__` on the CPU."""
+    if isinstance(ext_tensor, Tensor):
+        shared: Tensor = ext_tensor.detach()
+        return shared
+    return from_numpy(np.from_dlpack(ext_tensor))
+
+
+def _dlpack(self: Tensor, **options: Any) -> Any:
+    """The tensor for other libraries (CPU only; it must not require grad)."""
+    return self.numpy().__dlpack__(**{k: v for k, v in options.items() if k in ("max_version", "copy")})
+
+
+def _dlpack_device(self: Tensor) -> tuple[int, int]:
+    return (1, 0) if self.m.device.type == "cpu" else (2, self.m.device.index or 0)
+
+
+setattr(Tensor, "__dlpack__", _dlpack)  # noqa: B010 (the class is closed to mypy by its stub)
+setattr(Tensor, "__dlpack_device__", _dlpack_device)  # noqa: B010
 
 
 @op(method=False)
