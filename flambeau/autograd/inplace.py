@@ -18,20 +18,52 @@ def check(t: Tensor, operands: Sequence[Any]) -> bool:
     n = t.n
     if n is not None:
         base = getattr(t, "b", None)
-        if base is not None and base.n is not None and base.n[0] == 0:
-            raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
+        if base is not None:
+            if base.n is not None and base.n[0] == 0:
+                raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
+            _may_rebase(t)
         if n[0] == 0:
             raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
         return True
     if t.m.dtype.kind not in "fc":
         return False
-    return any(isinstance(x, Tensor) and x.n is not None for x in operands)
+    recorded = any(isinstance(x, Tensor) and x.n is not None for x in operands)
+    base = getattr(t, "b", None)
+    if base is not None and (recorded or base.n is not None):
+        _may_rebase(t)
+    return recorded
+
+
+_WHY = {
+    "several": "This view is the output of a function that returns multiple views. Such functions do not allow the output views to be "
+               "modified inplace. You should replace the inplace operation by an out-of-place one.",
+    "no_grad": "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Make both the view and the "
+               "write inside the no_grad block (so that the write is not recorded) or both outside (so that it is).",
+}
+
+
+def _may_rebase(view: Tensor) -> None:
+    """Raises RuntimeError for views whose history a recorded write could not mend."""
+    made = view.__dict__.get("_made")
+    if made is not None:
+        kind, place, name = made
+        what = f"Output {place} of {name} is a view and is being modified inplace. " if kind == "several" else ""
+        raise RuntimeError(what + _WHY[kind])
+
+
+def one_of_several(views: Sequence[Tensor], name: str) -> None:
+    """Marks the outputs of a function that returns several views: recorded writes to them are errors."""
+    for i, view in enumerate(views):
+        view.__dict__["_made"] = ("several", i, name)
 
 
 def note_view(base: Tensor, view: Tensor) -> None:
     """Remembers a view, so that a later recorded write can refresh its history."""
     view.b = base
-    if _grad.get() and (base.n is None or base.n[0] != 0) and base.m.dtype.kind in "fc":
+    if not _grad.get():
+        if base.n is not None:
+            view.__dict__["_made"] = ("no_grad", 0, tape.name_of(base.n))
+    elif (base.n is None or base.n[0] != 0) and base.m.dtype.kind in "fc":
         views = base.__dict__.setdefault("_views", [])
         if len(views) > 16:
             views[:] = [r for r in views if r() is not None]

@@ -192,6 +192,45 @@ def _rows() -> Any:
     return contiguous_format
 
 
+# ----------------------------------------------------------------------------------------------------------------- padding
+@op(method=False)
+def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:  # noqa: A002
+    """`input` inside a larger tensor of one value: `pad` is (before, after) of the last axis, then of the one before it, and so on;
+    negative amounts crop.  Channels-last tensors stay so.  Raises RuntimeError for amounts that do not fit."""
+    m, amounts = input.m, [int(p) for p in pad]
+    n = len(m.shape)
+    if len(amounts) % 2:
+        raise RuntimeError(f"Length of pad must be even but instead it equals {len(amounts)}")
+    if len(amounts) > 2 * n:
+        raise RuntimeError("Length of pad should be no more than twice the number of dimensions of the input. Pad length is "
+                           f"{len(amounts)} while the input has {n} dimensions.")
+    shape, source, start = list(m.shape), input, [0] * n
+    for k in range(len(amounts) // 2):
+        axis, before, after = n - 1 - k, amounts[2 * k], amounts[2 * k + 1]
+        size = m.shape[axis]
+        shape[axis] = size + before + after
+        if shape[axis] < 0:
+            raise RuntimeError(f"The input size {size}, plus negative padding {before} and {after} resulted in a negative output size, which is "
+                               f"invalid. Check dimension {axis} of your input.")
+        start[axis] = max(before, 0)
+        if min(before, after) < 0:
+            source = slice_axis(source, axis, max(-before, 0), max(size - max(-after, 0), 0))
+    strides = layout.channels_last_strides(shape) if layout.is_channels_last(m.shape, m.strides) and not m.contiguous else None
+    out = empty(shape, m.dtype, m.device, strides)
+    launch.fill(out, value)
+    here = out
+    for axis, at in enumerate(start):
+        here = slice_axis(here, axis, at, at + source.m.shape[axis])
+    if source.m.numel:
+        launch.run(cast_program(m.dtype, m.dtype), tuple(here.m.shape), [here], [source], name="pad")
+    return tape.record(out, _pad_back, (input,), [-a for a in amounts], "ConstantPadNdBackward0")
+
+
+@tape.keeps_nothing
+def _pad_back(node: Any, g: Tensor) -> Any:
+    return (constant_pad_nd(g, node[tape.SAVED]),)
+
+
 # ----------------------------------------------------------------------------------------------------------------- repeats
 @op(spaces=())
 def repeat(self: Tensor, *sizes: Any) -> Tensor:

@@ -10,7 +10,7 @@ from .. import dtypes, layout
 from ..autograd import tape
 from ..autograd.mode import _grad
 from ..runtime.device import device as device_class
-from ..tensor import Tensor, _new, alias
+from ..tensor import NO_FREE, Storage, Tensor, _new, alias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,7 +102,11 @@ def _set_grad(t: Tensor, g: Tensor | None) -> None:
 
 
 def _get_data(t: Tensor) -> Tensor:
-    return alias(t, t.m, t.p)
+    """The same memory outside the tape, with a version of its own: writes through it go unnoticed."""
+    r = alias(t, t.m, t.p)
+    r.s = s = Storage()
+    s.p, s.v, s.m, s.free, s.keep = t.s.p, 0, t.s.m, NO_FREE, t.s
+    return r
 
 
 def _set_data(t: Tensor, new: Tensor) -> None:
@@ -230,7 +234,8 @@ def numpy(self: Tensor, *, force: bool = False) -> Any:
 def _array(self: Tensor, dtype: Any = None, copy: Any = None) -> Any:
     import numpy as np
     array = numpy(self)
-    return array if dtype is None else np.asarray(array).astype(dtype, copy=False)
+    made = array if dtype is None else array.astype(dtype, copy=False)
+    return np.array(made) if copy and made is array else made
 
 
 def _bool(self: Tensor) -> bool:
@@ -413,7 +418,7 @@ def install(target: type) -> None:
     methods: dict[str, Any] = {
         "requires_grad_": requires_grad_, "size": size, "stride": stride, "numel": numel, "nelement": numel, "dim": dim,
         "ndimension": dim, "is_contiguous": is_contiguous, "get_device": get_device, "data_ptr": data_ptr,
-        "storage_offset": storage_offset, "untyped_storage": UntypedStorage, "item": item, "tolist": tolist,
+        "storage_offset": storage_offset, "untyped_storage": lambda self: UntypedStorage(self), "item": item, "tolist": tolist,
         "numpy": numpy, "__array__": _array, "__bool__": _bool, "__float__": _scalar(float), "__int__": _scalar(int),
         "__complex__": _scalar(complex), "__index__": _index, "__len__": _len, "__iter__": _iter, "__contains__": _contains,
         "__format__": _format, "__repr__": _dir_name, "__deepcopy__": _deepcopy, "__reduce_ex__": _reduce, "backward": backward,

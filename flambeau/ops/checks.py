@@ -70,7 +70,7 @@ def may_write(t: Tensor) -> None:
 
 def overlap(out: Tensor, x: Tensor) -> bool:
     """Whether `x` shares some memory with `out` without being the very same elements."""
-    if x.s is not out.s or (x.p == out.p and x.m.strides == out.m.strides and x.m.shape == out.m.shape):
+    if x.s.p != out.s.p or (x.p == out.p and x.m.strides == out.m.strides and x.m.shape == out.m.shape):
         return False
     a, b = layout.extent(out.m.shape, out.m.strides), layout.extent(x.m.shape, x.m.strides)
     size_a, size_b = out.m.dtype.itemsize, x.m.dtype.itemsize
@@ -80,7 +80,7 @@ def overlap(out: Tensor, x: Tensor) -> bool:
 def apart_from(out: Tensor, operands: tuple[Any, ...]) -> tuple[Any, ...]:
     """The operands, which may share all or none of `out`'s memory.  Raises RuntimeError where they share some."""
     for x in operands:
-        if isinstance(x, Tensor) and x.s is out.s and overlap(out, x) and _interleaved(out, x):
+        if isinstance(x, Tensor) and x.s.p == out.s.p and overlap(out, x) and _interleaved(out, x):
             raise RuntimeError("unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
                                "single memory location. Please clone() the tensor before performing the operation.")
     return operands

@@ -390,7 +390,7 @@ def put_at(x: Tensor, indices: Sequence[Tensor | None], value: Tensor, accumulat
         raise RuntimeError(f"shape mismatch: value tensor of shape {list(value.m.shape)} cannot be broadcast to indexing result of shape "
                            f"{list(w.domain)}")
     value = value.reshape(shape)
-    source = value.detach() if not overlap(x, value) and value.s is not x.s else value.detach().clone()
+    source = value.detach() if value.s.p != x.s.p else value.detach().clone()
     _put(x, w, source, "add" if accumulate else "set")
     x.s.v += 1
     if recording:

@@ -364,11 +364,17 @@ def _index_fill_(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
             raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported")
         from .creation import full
         value = full((), value, dtype=self.m.dtype, device=self.m.device)
+    same_device("index_fill_", self, index)
+    return MASKED_FILL.inplace(self, _index_fill_operands(self, axis, index, value))
+
+
+def _index_fill_operands(t: Tensor, axis: int, index: Tensor, value: Any) -> tuple[Any, ...]:
+    """A fill where a mask is true: a position given twice counts once, in the gradient too."""
+    from .creation import zeros
     at = _vector("index_fill_", index)
-    if not self.m.shape:
-        put_at(self.view(1), [at], value, False)
-        return self
-    return put_at(self, _at(len(self.m.shape), axis, at), value, False)
+    hit = zeros((t.m.shape[axis] if t.m.shape else 1,), dtype=bool_, device=t.m.device)
+    put_at(hit, [at], zeros((), dtype=bool_, device=t.m.device).logical_not(), False)
+    return _fill_operands(t, hit.reshape([-1 if i == axis else 1 for i in range(len(t.m.shape))]), value)
 
 
 @op(inplace=_index_fill_)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import layout
-from ..autograd import tape
+from ..autograd import inplace, tape
 from ..tensor import Tensor
 from .copies import contiguous
 from .table import op
@@ -32,17 +32,29 @@ def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Ten
     for s in sizes:
         out.append(slice_axis(input, axis, at, at + s))
         at += s
+    inplace.one_of_several(out, "SplitWithSizesBackward0")
     return tuple(out)
 
 
-@op(aliases=("unsafe_split",))
+@op()
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of consecutive parts: of one size (the last may be smaller), or of the sizes listed."""
     if isinstance(split_size_or_sections, (list, tuple)):
         return split_with_sizes(tensor, split_size_or_sections, dim)
     if not tensor.m.shape:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
-    size = int(split_size_or_sections)
+    out = _equal_parts(tensor, int(split_size_or_sections), dim)
+    inplace.one_of_several(out, "SplitBackward0")
+    return out
+
+
+@op()
+def unsafe_split(tensor: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """`split` into equal parts whose results may be written to, at the caller's risk, while recording."""
+    return _equal_parts(tensor, split_size, dim)
+
+
+def _equal_parts(tensor: Tensor, size: int, dim: int) -> tuple[Tensor, ...]:
     axis = layout.wrap_dim(dim, len(tensor.m.shape))
     n = tensor.m.shape[axis]
     if size < 0:
@@ -54,7 +66,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
     return tuple(slice_axis(tensor, axis, i, i + size) for i in range(0, max(n, 1), size))
 
 
-@op(aliases=("unsafe_chunk",))
+@op()
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:  # noqa: A002
     """At most `chunks` views of equal size (the last may be smaller)."""
     if chunks <= 0:
@@ -64,6 +76,15 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:  # no
     n = input.m.shape[layout.wrap_dim(dim, len(input.m.shape))]
     size = -(-n // chunks)
     return split(input, size, dim) if size else split_with_sizes(input, [0] * chunks, dim)
+
+
+@op()
+def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:  # noqa: A002
+    """`chunk` whose results may be written to, at the caller's risk, while recording."""
+    out = chunk(input, chunks, dim)
+    for part in out:
+        del part.__dict__["_made"]
+    return out
 
 
 @op()
@@ -82,7 +103,7 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
         k = indices_or_sections
         if k <= 0:
             raise RuntimeError(f"number of sections must be larger than 0, got {k}")
-        return split_with_sizes(input, [n // k + (i < n % k) for i in range(k)], axis)
+        indices_or_sections = [i * (n // k) + min(i, n % k) for i in range(1, k)]
     cuts = [0, *indices_or_sections, n]
     return tuple(slice_axis(input, axis, a, b if i + 2 < len(cuts) else n) for i, (a, b) in enumerate(zip(cuts, cuts[1:], strict=False)))
 
@@ -114,7 +135,9 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:  # noqa: A002
     if not input.m.shape:
         raise RuntimeError("Dimension specified as 0 but tensor has no dimensions")
     axis = layout.wrap_dim(dim, len(input.m.shape))
-    return tuple(select(input, axis, i) for i in range(input.m.shape[axis]))
+    out = tuple(select(input, axis, i) for i in range(input.m.shape[axis]))
+    inplace.one_of_several(out, "UnbindBackward0")
+    return out
 
 
 @op()
@@ -330,6 +353,12 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
 def resize_as_(self: Tensor, other: Tensor, memory_format: Any = None) -> Tensor:
     """`resize_` to other's shape."""
     return resize_(self, tuple(other.m.shape))
+
+
+@op(spaces=())
+def is_set_to(self: Tensor, tensor: Tensor) -> bool:
+    """Whether both are the same elements of one storage in the same layout."""
+    return self.s is tensor.s and self.p == tensor.p and self.m is tensor.m
 
 
 @op(spaces=())

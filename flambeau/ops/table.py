@@ -108,15 +108,16 @@ def _forbid_recording(name: str, args: Sequence[Any], out: Any) -> None:
 
 def into(out: Tensor, result: Tensor) -> Tensor:
     """Copies a result into `out`, resizing it.  Raises RuntimeError for a type or device that does not fit."""
+    from .checks import may_write, mismatch
     if not isinstance(out, Tensor):
         raise TypeError(f"argument 'out' must be Tensor, not {type(out).__name__}")
     if not dtypes.can_cast(result.m.dtype, out.m.dtype):
         raise RuntimeError(f"result type {_type_name(result.m.dtype)} can't be cast to the desired output type "
                            f"{_type_name(out.m.dtype)}")
     if out.m.device is not result.m.device:
-        from .checks import mismatch
         raise mismatch("out=", [out, result])
     resize_output(out, tuple(result.m.shape))
+    may_write(out)
     from .copies import copy_into
     copy_into(out, result)
     return out

@@ -28,7 +28,13 @@ def view_of(t: Tensor, shape: Sequence[int], strides: tuple[int, ...], p: int,
     r.s = t.s
     r.p = p
     r.n = None
-    inplace.note_view(getattr(t, "b", t), r)
+    base = getattr(t, "b", None)
+    if base is None:
+        inplace.note_view(t, r)
+    else:
+        inplace.note_view(base, r)
+        if "_made" in t.__dict__:
+            r.__dict__["_made"] = t.__dict__["_made"]
     if t.n is not None and backward is not None and _grad.get():
         r.n = [tape.next_seq(), None, backward, (t.n,), saved, {"name": name}]
         if tape.anomaly.on:
@@ -364,10 +370,8 @@ def _strided_back(node: Any, g: Tensor) -> Any:
 
 @op()
 def detach(input: Tensor) -> Tensor:  # noqa: A002
-    """A view outside the tape: it requires no grad and shares the storage and its version."""
-    r = alias(input, input.m, input.p)
-    r.b = getattr(input, "b", input)
-    return r
+    """The same elements outside the tape: it requires no grad and shares the storage and its version."""
+    return alias(input, input.m, input.p)
 
 
 def fresh(shape: Sequence[int], like: Tensor) -> Tensor:
