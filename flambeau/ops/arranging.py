@@ -181,10 +181,17 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:  # noqa: A00
         raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}")
     k %= 4
     if k == 1:
-        return flip(input, dims[1]).transpose(dims[0], dims[1]).clone(memory_format=_rows())
+        return _turned(flip(input, dims[1]), dims)
     if k == 2:
         return flip(input, dims)
-    return flip(input, dims[0]).transpose(dims[0], dims[1]).clone(memory_format=_rows()) if k == 3 else input.clone()
+    return _turned(flip(input, dims[0]), dims) if k == 3 else input.clone()
+
+
+def _turned(copy: Tensor, dims: Any) -> Tensor:
+    """A fresh tensor with two axes exchanged; nobody else sees its memory, so it need not be known as a view."""
+    made: Tensor = copy.transpose(*dims)
+    del made.b
+    return made
 
 
 def _rows() -> Any:

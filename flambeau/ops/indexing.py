@@ -16,10 +16,10 @@ from ..autograd.mode import _grad
 from ..dtypes import bool_, int64, uint8
 from ..kernels import expr as E
 from ..kernels.programs import Map
-from ..tensor import Tensor, empty, meta
+from ..tensor import Tensor, alias, empty, meta
 from . import launch
 from .casts import to_dtype
-from .checks import may_write, mismatch, overlap
+from .checks import may_write, mismatch
 from .table import op
 from .views import placed
 
@@ -441,7 +441,9 @@ def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = None) -> Any:  
     if as_tuple:
         return tuple(from_host(np.ascontiguousarray(a, np.int64), int64, input.m.device) for a in found)
     if input.m.shape:
-        made = from_host(np.ascontiguousarray(np.stack(found, 1) if found else np.zeros((0, 0)), np.int64), int64, input.m.device)
+        columns = from_host(np.ascontiguousarray(np.stack(found), np.int64), int64, input.m.device)
+        n = columns.m.shape[1]  # PyTorch's layout: each axis's positions lie together
+        made = alias(columns, meta((n, len(found)), (1, n), int64, input.m.device), columns.p) if n else columns.reshape(0, len(found))
     else:
         made = empty((int(bool(input.item())), 0), int64, input.m.device)
     if out is not None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import layout
 from ..autograd import tape
-from ..dtypes import bool_, int64
+from ..dtypes import bool_, int64, uint8
 from ..kernels import expr as E
 from ..kernels.programs import Map
 from ..tensor import Tensor, empty
@@ -196,6 +196,9 @@ def _reduced(name: str, self: Tensor, dim: int, index: Tensor, src: Tensor, redu
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
     if src.m.dtype is not self.m.dtype:
         raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype")
+    if self.m.dtype is bool_:  # sums and products of truths are or and and
+        how = {"sum": "amax", "prod": "amin"}.get(reduce, reduce)
+        return to_dtype(_reduced(name, to_dtype(self, uint8), dim, index, to_dtype(src, uint8), how, include), bool_)
     axis = _prepare(name, self, dim, index, src)
     if not self.m.shape or not index.m.shape:
         if not index.m.numel:
@@ -439,10 +442,12 @@ def _fill_operands(t: Tensor, mask: Tensor, value: Any) -> tuple[Any, ...]:
             raise RuntimeError(f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {len(value.m.shape)} "
                                "dimension(s).")
         value = to_dtype(value, t.m.dtype)
+    elif t.m.dtype is bool_ and not isinstance(value, complex):
+        value = bool(value)
     elif not isinstance(value, complex) and t.m.dtype.kind in "ui" and not _fits(value, t.m.dtype):
         raise RuntimeError(f"value cannot be converted to type {t.m.dtype.name}_t without overflow")
-    elif isinstance(value, float) and t.m.dtype.kind in "bui":
-        value = bool(value) if t.m.dtype is bool_ else int(value)
+    elif isinstance(value, float) and t.m.dtype.kind in "ui":
+        value = int(value)
     elif isinstance(value, complex) and not t.m.dtype.is_complex:
         raise RuntimeError("value cannot be converted to type " + t.m.dtype.name + " without overflow")
     return to_one_device("masked_fill", (t, mask, value))
