@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..tensor import Tensor
+from ..runtime import door
+from ..tensor import Tensor, alias, on_forget
 from . import tape
 
 if TYPE_CHECKING:
@@ -28,8 +29,7 @@ def _start(tensors: Sequence[Tensor], grads: Sequence[Any], create: bool) -> lis
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
             if t.m.dtype.is_complex:
                 raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {t.m.dtype}")
-            from ..ops.creation import full
-            g = full(t.m.shape, 1, dtype=t.m.dtype, device=t.m.device)
+            g = _one(t)
         else:
             if not isinstance(g, Tensor):
                 raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
@@ -40,6 +40,22 @@ def _start(tensors: Sequence[Tensor], grads: Sequence[Any], create: bool) -> lis
                 g = g.detach()
         out.append(g)
     return out
+
+
+_ones: dict[Any, Tensor] = {}
+on_forget(_ones.clear)
+door.on_change(_ones.clear)
+
+
+def _one(t: Tensor) -> Tensor:
+    """The 1 a scalar's pass starts with; kept, unless somebody wrote to it."""
+    one = _ones.get(t.m)
+    if one is None or one.s.v or one.n is not None:
+        from ..ops.creation import full
+        one = full(t.m.shape, 1, dtype=t.m.dtype, device=t.m.device)
+        if t.m.device.type == "cpu":  # on a GPU it would be written on one stream and read on another
+            _ones[t.m] = one
+    return alias(one, one.m, one.p)
 
 
 def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None, create_graph: bool = False,

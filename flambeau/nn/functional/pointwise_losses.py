@@ -10,7 +10,7 @@ from ... import ops
 from ...autograd import no_grad
 from ...kernels import expr as E
 from ...ops.elementwise import Pointwise
-from .reduction import chosen, reduced
+from .reduction import chosen, folded, reduced
 
 # -- the formulas: x is the input, t the target
 # --------------------------------------------------------------------------
@@ -104,7 +104,8 @@ def _margin_ranking(a: Any, b: Any, t: Any, margin: Any) -> Any:
 def _hinge(x: Any, t: Any, margin: Any) -> Any:
     below = margin - x
     zero = 0.0 * x
-    return E.where(t == 1.0, x, E.where(t == -1.0, E.where(below > 0.0, below, zero), zero))
+    # a target that is neither counts as both
+    return E.where(t == -1.0, zero, x) + E.where(t == 1.0, zero, E.where(below > 0.0, below, zero))
 
 
 _mse = Pointwise("mse_loss", lambda x, t: (x - t) * (x - t), 2)
@@ -147,7 +148,7 @@ def mse_loss(input: Any, target: Any, size_average: bool | None = None, reduce: 
     reduction = chosen(reduction, size_average, reduce)
     _warn_sizes(input, target)
     if weight is None:
-        return reduced(_mse((input, target)), reduction)
+        return folded(_mse, (input, target), reduction)
     if weight.shape != input.shape:
         raise ValueError("Inputs and weight must have the same size.")
     loss = _weighted_mse((input, target, weight))
@@ -160,7 +161,10 @@ def l1_loss(input: Any, target: Any, size_average: bool | None = None, reduce: b
     reduction = chosen(reduction, size_average, reduce)
     _warn_sizes(input, target)
     # |z| of complex numbers is no formula of z alone (its gradient needs the conjugate), so those go by the op.
-    loss = (input - target).abs() if input.is_complex() or target.is_complex() else _l1((input, target))
+    plain = not (input.is_complex() or target.is_complex())
+    if weight is None and plain:
+        return folded(_l1, (input, target), reduction)
+    loss = _l1((input, target)) if plain else (input - target).abs()
     if weight is None:
         return reduced(loss, reduction)
     if weight.shape != input.shape:
@@ -177,8 +181,8 @@ def smooth_l1_loss(input: Any, target: Any, size_average: bool | None = None, re
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     if beta == 0:
-        return reduced(_l1((input, target)), reduction)
-    return reduced(_smooth((input, target), (float(beta),)), reduction)
+        return folded(_l1, (input, target), reduction)
+    return folded(_smooth, (input, target), reduction, (float(beta),))
 
 
 def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 1.0, weight: Any = None) -> Any:
@@ -186,9 +190,9 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
     _warn_sizes(input, target)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
-    loss = _hub((input, target), (float(delta),))
     if weight is None:
-        return reduced(loss, reduction)
+        return folded(_hub, (input, target), reduction, (float(delta),))
+    loss = _hub((input, target), (float(delta),))
     if weight.shape != input.shape:
         raise ValueError("Inputs and weight must have the same size.")
     loss = weight * loss
@@ -210,10 +214,9 @@ def binary_cross_entropy(input: Any, target: Any, weight: Any = None, size_avera
         with no_grad():
             if not bool(((input >= 0) & (input <= 1)).all()):
                 raise RuntimeError("all elements of input should be between 0 and 1")
-    loss = _binary((input, target))
-    if weight is not None:
-        loss = loss * weight
-    return reduced(loss, reduction)
+    if weight is None:
+        return folded(_binary, (input, target), reduction)
+    return reduced(_binary((input, target)) * weight, reduction)
 
 
 def binary_cross_entropy_with_logits(input: Any, target: Any, weight: Any = None, size_average: bool | None = None,
@@ -223,10 +226,10 @@ def binary_cross_entropy_with_logits(input: Any, target: Any, weight: Any = None
     reduction = chosen(reduction, size_average, reduce)
     if target.shape != input.shape:
         raise ValueError(f"Target size ({target.size()}) must be the same as input size ({input.size()})")
-    loss = _logits((input, target)) if pos_weight is None else _logits_weighted((input, target, pos_weight))
-    if weight is not None:
-        loss = loss * weight
-    return reduced(loss, reduction)
+    op, operands = (_logits, (input, target)) if pos_weight is None else (_logits_weighted, (input, target, pos_weight))
+    if weight is None:
+        return folded(op, operands, reduction)
+    return reduced(op(operands) * weight, reduction)
 
 
 def kl_div(input: Any, target: Any, size_average: bool | None = None, reduce: bool | None = None,
@@ -295,7 +298,7 @@ def gaussian_nll_loss(input: Any, target: Any, var: Any, full: bool = False, eps
 def soft_margin_loss(input: Any, target: Any, size_average: bool | None = None, reduce: bool | None = None,
                      reduction: str = "mean") -> Any:
     """log(1 + exp(-target * input)), targets 1 or -1."""
-    return reduced(_soft((input, target)), chosen(reduction, size_average, reduce))
+    return folded(_soft, (input, target), chosen(reduction, size_average, reduce))
 
 
 def margin_ranking_loss(input1: Any, input2: Any, target: Any, margin: float = 0, size_average: bool | None = None,
@@ -305,10 +308,10 @@ def margin_ranking_loss(input1: Any, input2: Any, target: Any, margin: float = 0
     if not input1.dim() == input2.dim() == target.dim():
         raise RuntimeError(f"margin_ranking_loss : All input tensors should have same dimension but got sizes: input1: "
                            f"{input1.size()}, input2: {input2.size()}, target: {target.size()} ")
-    return reduced(_ranking((input1, input2, target), (float(margin),)), reduction)
+    return folded(_ranking, (input1, input2, target), reduction, (float(margin),))
 
 
 def hinge_embedding_loss(input: Any, target: Any, margin: float = 1.0, size_average: bool | None = None,
                          reduce: bool | None = None, reduction: str = "mean") -> Any:
-    """input where target is 1, max(0, margin - input) where it is -1."""
-    return reduced(_hinged((input, target), (float(margin),)), chosen(reduction, size_average, reduce))
+    """input where target is 1, max(0, margin - input) where it is -1; both where it is neither."""
+    return folded(_hinged, (input, target), chosen(reduction, size_average, reduce), (float(margin),))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...ops.folds import fold
+
 
 def legacy_reduction(size_average: bool | None, reduce: bool | None) -> str:
     """The `reduction` that the two old arguments mean."""
@@ -33,3 +35,10 @@ def reduced(loss: Any, reduction: str) -> Any:
     if reduction == "none":
         return loss
     raise ValueError(f"{reduction} is not a valid value for reduction; it must be 'none', 'mean' or 'sum'")
+
+
+def folded(op: Any, operands: tuple[Any, ...], reduction: str, numbers: tuple[float, ...] = ()) -> Any:
+    """`reduced` of a pointwise formula, in one kernel."""
+    if reduction == "mean" or reduction == "sum":
+        return fold(op, operands, reduction, numbers)
+    return reduced(op(operands, numbers), reduction)
