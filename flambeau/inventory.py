@@ -74,8 +74,18 @@ def libraries() -> dict[str, str]:
     """Which library serves what."""
     served = {"pointwise, reductions, rows, random": _kernels()}
     served["float matmul, linear algebra"] = _openblas()
-    served["integer and 16-bit matmul"] = "generated kernels"
+    served["16-bit matmul"] = _onednn()
+    served["integer matmul"] = "generated kernels"
     return served
+
+
+def _onednn() -> str:
+    from flambeau.drivers.cpu import onednn
+
+    found = onednn.library()
+    if found is not None:
+        return f"oneDNN {found.version} where this CPU has such instructions, else widened for OpenBLAS"
+    return f"widened to float32 for OpenBLAS (oneDNN: {onednn.why()})"
 
 
 def _kernels() -> str:

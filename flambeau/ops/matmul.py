@@ -84,6 +84,8 @@ def _by_kernel(c: Tensor, a: Tensor, b: Tensor, alpha: complex, beta: complex) -
     *lead, m, k = a.m.shape
     n = b.m.shape[-1]
     if d.kind == "f" and d.itemsize == 2:
+        if alpha == 1 and not beta and _by_onednn(c, a, b):
+            return
         wide = empty(c.m.shape, dtypes.float32, c.m.device)
         if beta:
             from .copies import copy_into
@@ -108,6 +110,26 @@ def _by_kernel(c: Tensor, a: Tensor, b: Tensor, alpha: complex, beta: complex) -
         from .copies import copy_into
         with _off():
             copy_into(c, made * alpha + (c * beta if beta else 0))
+
+
+def _by_onednn(c: Tensor, a: Tensor, b: Tensor) -> bool:
+    """A 16-bit product by oneDNN; False where it is absent or has none of this kind."""
+    from ..drivers.cpu import onednn
+    if onednn.library() is None:
+        return False
+    *lead, m, k = a.m.shape
+    n, d = b.m.shape[-1], a.m.dtype
+    batch = lead[0] if lead else 1
+    steps = [(t.m.strides[0] if lead else 0, *t.m.strides[-2:]) for t in (a, b, c)]
+    if any(s[1] != 1 and s[2] != 1 for s in steps):
+        return False
+    entry = onednn.matmul(d.name, batch, m, n, k, *steps)
+    if entry is None:
+        return False
+    prepared = Prepared(f"matmul_{d.name}", entry, nbytes=a.m.nbytes + b.m.nbytes + c.m.nbytes, flops=2 * batch * m * n * k)
+    call = _plans[c.m, a.m, b.m, 1.0, 0.0] = door.bind(c.m.device, prepared)
+    call(c.p, a.p, b.p)
+    return True
 
 
 def _off() -> Any:
