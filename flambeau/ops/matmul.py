@@ -120,10 +120,10 @@ def _by_onednn(c: Tensor, a: Tensor, b: Tensor) -> bool:
     *lead, m, k = a.m.shape
     n, d = b.m.shape[-1], a.m.dtype
     batch = lead[0] if lead else 1
-    steps = [(t.m.strides[0] if lead else 0, *t.m.strides[-2:]) for t in (a, b, c)]
-    if any(s[1] != 1 and s[2] != 1 for s in steps):
+    x, y, z = [(t.m.strides[0] if lead else 0, t.m.strides[-2], t.m.strides[-1]) for t in (a, b, c)]
+    if (x[1] != 1 and x[2] != 1) or (y[1] != 1 and y[2] != 1):
         return False
-    entry = onednn.matmul(d.name, batch, m, n, k, *steps)
+    entry = onednn.matmul(d.name, batch, m, n, k, x, y, z)
     if entry is None:
         return False
     prepared = Prepared(f"matmul_{d.name}", entry, nbytes=a.m.nbytes + b.m.nbytes + c.m.nbytes, flops=2 * batch * m * n * k)
