@@ -190,7 +190,8 @@ def result_of(dims: Iterable[dtype], zero_dims: Iterable[dtype], scalars: Iterab
         if result is None:
             result = _default_of_kind(here) if wrapped else here
         elif _KIND_LEVEL[here.kind] > _KIND_LEVEL[result.kind]:
-            result = promote_types(_default_of_kind(here), result) if wrapped or here.is_complex else here
+            # a dimensioned float tensor keeps its precision beside a complex number or zero-dim tensor
+            result = result.to_complex() if here.is_complex and result.is_floating_point else _default_of_kind(here) if wrapped else here
     if result is None:
         raise ValueError("result_type needs at least one argument")
     return result
