@@ -3,19 +3,28 @@
 import builtins
 from typing import Any
 
+from . import accelerator as accelerator
 from . import autograd as autograd
+from . import backends as backends
 from . import cli as cli
+from . import compiler as compiler
+from . import cpu as cpu
 from . import cuda as cuda
 from . import data as data
+from . import distributed as distributed
 from . import fft as fft
+from . import hub as hub
 from . import io as io
+from . import jit as jit
 from . import linalg as linalg
 from . import nn as nn
 from . import optim as optim
 from . import random as random
 from . import simulated as simulated
 from . import special as special
+from . import testing as testing
 from . import utils as utils
+from . import version as version
 from .autograd.mode import (
     enable_grad as enable_grad,
     inference_mode as inference_mode,

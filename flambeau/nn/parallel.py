@@ -14,6 +14,7 @@ from ..autograd import is_grad_enabled, set_grad_enabled
 from ..autograd.function import Function
 from ..runtime.device import device as Device
 from ..tensor import Tensor
+from .distributed import DistributedDataParallel
 from .module import Module
 
 if TYPE_CHECKING:
@@ -348,4 +349,4 @@ def data_parallel(module: Module, inputs: Any, device_ids: Sequence[Any] | None 
     return made(*args, **(module_kwargs or {}))
 
 
-__all__ = ["DataParallel", "data_parallel", "gather", "parallel_apply", "replicate", "scatter", "scatter_kwargs"]
+__all__ = ["DataParallel", "DistributedDataParallel", "data_parallel", "gather", "parallel_apply", "replicate", "scatter", "scatter_kwargs"]

@@ -1,0 +1,94 @@
+"""Switches of GPU arithmetic (torch.backends.cuda)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+
+class _Matmul:
+    """Whether float32 products may use TF32, and 16-bit ones may accumulate in 16 bits: off and remembered."""
+
+    def __init__(self) -> None:
+        self.allow_fp16_reduced_precision_reduction = True
+        self.allow_bf16_reduced_precision_reduction = True
+        self.allow_fp16_accumulation = False
+        self.fp32_precision = "none"
+
+    @property
+    def allow_tf32(self) -> bool:
+        from ..ops.queries import get_float32_matmul_precision
+        return get_float32_matmul_precision() != "highest"
+
+    @allow_tf32.setter
+    def allow_tf32(self, value: bool) -> None:
+        from ..ops.queries import set_float32_matmul_precision
+        set_float32_matmul_precision("high" if value else "highest")
+
+
+matmul = _Matmul()
+_attention = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
+
+
+def is_built() -> bool:
+    """Whether this package can drive NVIDIA GPUs; whether there is one is `cuda.is_available()`."""
+    return True
+
+
+def flash_sdp_enabled() -> bool:
+    return _attention["flash"]
+
+
+def mem_efficient_sdp_enabled() -> bool:
+    return _attention["mem_efficient"]
+
+
+def math_sdp_enabled() -> bool:
+    return _attention["math"]
+
+
+def cudnn_sdp_enabled() -> bool:
+    return _attention["cudnn"]
+
+
+def enable_flash_sdp(enabled: bool) -> None:
+    """Remembered: there is one attention here, in row blocks."""
+    _attention["flash"] = bool(enabled)
+
+
+def enable_mem_efficient_sdp(enabled: bool) -> None:
+    """Remembered: there is one attention here, in row blocks."""
+    _attention["mem_efficient"] = bool(enabled)
+
+
+def enable_math_sdp(enabled: bool) -> None:
+    """Remembered: there is one attention here, in row blocks."""
+    _attention["math"] = bool(enabled)
+
+
+def enable_cudnn_sdp(enabled: bool) -> None:
+    """Remembered: there is one attention here, in row blocks."""
+    _attention["cudnn"] = bool(enabled)
+
+
+@contextlib.contextmanager
+def sdp_kernel(enable_flash: bool = True, enable_math: bool = True, enable_mem_efficient: bool = True,
+               enable_cudnn: bool = True) -> Iterator[None]:
+    """Sets the attention switches for a block."""
+    before = dict(_attention)
+    _attention.update(flash=enable_flash, math=enable_math, mem_efficient=enable_mem_efficient, cudnn=enable_cudnn)
+    try:
+        yield
+    finally:
+        _attention.update(before)
+
+
+def preferred_linalg_library(backend: Any = None) -> str:
+    """The library of decompositions; there is one a device."""
+    return "default"
+
+
+__all__ = ["cudnn_sdp_enabled", "enable_cudnn_sdp", "enable_flash_sdp", "enable_math_sdp", "enable_mem_efficient_sdp",
+           "flash_sdp_enabled", "is_built", "math_sdp_enabled", "matmul", "mem_efficient_sdp_enabled",
+           "preferred_linalg_library", "sdp_kernel"]

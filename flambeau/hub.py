@@ -1,0 +1,118 @@
+"""Files from the network, when a program asks for them by name (torch.hub)."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import sys
+import tempfile
+from typing import Any
+from urllib.parse import urlparse
+
+_folder: str | None = None
+_HASH = re.compile(r"-([a-f0-9]*)\.")
+
+
+def get_dir() -> str:
+    """Where downloads are kept: what `set_dir` chose, else TORCH_HOME/hub, else XDG_CACHE_HOME/torch/hub (~/.cache)."""
+    if _folder is not None:
+        return _folder
+    cache = os.environ.get("XDG_CACHE_HOME", os.path.join("~", ".cache"))
+    return os.path.expanduser(os.path.join(os.environ.get("TORCH_HOME", os.path.join(cache, "torch")), "hub"))
+
+
+def set_dir(d: str | os.PathLike[str]) -> None:
+    """Chooses the folder."""
+    global _folder
+    _folder = os.path.expanduser(d)
+
+
+def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, progress: bool = True) -> None:
+    """Fetches a URL into a file, which appears only when it is whole and, with `hash_prefix`, its SHA-256 begins so.
+
+    Raises RuntimeError for another hash, urllib.error.URLError when it cannot be fetched; nothing is left behind then.
+    """
+    from urllib.request import Request, urlopen
+    dst = os.path.expanduser(dst)
+    digest = hashlib.sha256()
+    handle, name = tempfile.mkstemp(dir=os.path.dirname(dst) or ".", prefix=os.path.basename(dst) + ".")
+    try:
+        with os.fdopen(handle, "wb") as file, urlopen(Request(url, headers={"User-Agent": "flambeau"})) as source:
+            size = int(source.headers.get("Content-Length") or 0)
+            _copy(source, file, digest, size, progress)
+            file.flush()
+            os.fsync(file.fileno())
+        if hash_prefix is not None and not digest.hexdigest().startswith(hash_prefix):
+            raise RuntimeError(f'invalid hash value (expected "{hash_prefix}", got "{digest.hexdigest()}")')
+        os.replace(name, dst)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.remove(name)
+        raise
+
+
+def _copy(source: Any, file: Any, digest: Any, size: int, progress: bool) -> None:
+    def blocks() -> Any:
+        while block := source.read(1 << 17):
+            yield block
+
+    if not progress or not sys.stderr.isatty():
+        for block in blocks():
+            file.write(block)
+            digest.update(block)
+        return
+    from rich.progress import Progress
+    with Progress() as bar:
+        task = bar.add_task("download", total=size or None)
+        for block in blocks():
+            file.write(block)
+            digest.update(block)
+            bar.update(task, advance=len(block))
+
+
+def load_state_dict_from_url(url: str, model_dir: str | None = None, map_location: Any = None, progress: bool = True,
+                             check_hash: bool = False, file_name: str | None = None, weights_only: bool = True) -> dict[str, Any]:
+    """The state dict in a file of the network, fetched once into `model_dir` (default: get_dir()/checkpoints).
+
+    check_hash: the file's name ends in "-<first digits of its SHA-256>.ext", and they are checked.
+    """
+    folder = model_dir or os.path.join(get_dir(), "checkpoints")
+    os.makedirs(folder, exist_ok=True)
+    name = file_name or os.path.basename(urlparse(url).path)
+    path = os.path.join(folder, name)
+    if not os.path.exists(path):
+        found = _HASH.search(name) if check_hash else None
+        sys.stderr.write(f'Downloading: "{url}" to {path}\n')
+        download_url_to_file(url, path, found.group(1) if found else None, progress)
+    from .io import load as read
+    loaded: dict[str, Any] = read(path, map_location=map_location, weights_only=weights_only)
+    return loaded
+
+
+def load(repo_or_dir: str, model: str, *args: Any, source: str = "github", **kwargs: Any) -> Any:
+    """`model(*args, **kwargs)` of the file hubconf.py in a folder, with source="local".
+
+    Raises NotImplementedError for source="github": no code is fetched from the network and run.
+    """
+    if source != "local":
+        raise NotImplementedError("hub.load: code from the network is not fetched and run here; clone the repository and pass its "
+                                  "folder with source='local'")
+    import importlib.util
+    path = os.path.join(repo_or_dir, "hubconf.py")
+    spec = importlib.util.spec_from_file_location("hubconf", path)
+    if spec is None or spec.loader is None or not os.path.exists(path):
+        raise FileNotFoundError(f"hub.load: there is no {path}")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, os.fspath(repo_or_dir))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(os.fspath(repo_or_dir))
+    if not callable(getattr(module, model, None)):
+        raise RuntimeError(f"Cannot find callable {model} in hubconf")
+    return getattr(module, model)(*args, **kwargs)
+
+
+__all__ = ["download_url_to_file", "get_dir", "load", "load_state_dict_from_url", "set_dir"]

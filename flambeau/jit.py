@@ -1,0 +1,153 @@
+"""torch.jit, which Flambeau leaves out: its decorators give the function or module back, with one warning.
+
+What would save or load a scripted program raises NotImplementedError.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from .nn.module import Module
+
+_warned = False
+
+
+def _once(name: str) -> None:
+    global _warned
+    if not _warned:
+        _warned = True
+        warnings.warn(f"jit.{name}: there is no TorchScript in Flambeau; the code runs as the Python it is", stacklevel=3)
+
+
+def script(obj: Any = None, *args: Any, **options: Any) -> Any:
+    """The function, class or module unchanged."""
+    _once("script")
+    return (lambda o: o) if obj is None else obj
+
+
+def trace(func: Any = None, example_inputs: Any = None, *args: Any, **options: Any) -> Any:
+    """The function or module unchanged; it is not run."""
+    _once("trace")
+    return (lambda f: f) if func is None else func
+
+
+def trace_module(mod: Any, inputs: Any, *args: Any, **options: Any) -> Any:
+    """The module unchanged."""
+    _once("trace_module")
+    return mod
+
+
+def ignore(drop: Any = False, **options: Any) -> Any:
+    """The function unchanged; also a decorator with arguments."""
+    return drop if callable(drop) else lambda f: f
+
+
+def unused(fn: Any) -> Any:
+    """The function unchanged."""
+    return fn
+
+
+def export(fn: Any) -> Any:
+    """The function unchanged."""
+    return fn
+
+
+def interface(obj: Any) -> Any:
+    """The class unchanged."""
+    return obj
+
+
+def script_if_tracing(fn: Any) -> Any:
+    """The function unchanged."""
+    return fn
+
+
+def script_method(fn: Any) -> Any:
+    """The method unchanged."""
+    return fn
+
+
+def is_scripting() -> bool:
+    return False
+
+
+def is_tracing() -> bool:
+    return False
+
+
+def annotate(the_type: Any, the_value: Any) -> Any:
+    """The value."""
+    return the_value
+
+
+def isinstance(obj: Any, target_type: Any) -> bool:  # noqa: A001 (PyTorch's name)
+    """Python's own, for classes and tuples of them."""
+    import builtins
+    return builtins.isinstance(obj, target_type)
+
+
+def freeze(mod: Any, *args: Any, **options: Any) -> Any:
+    """The module unchanged."""
+    return mod
+
+
+def optimize_for_inference(mod: Any, *args: Any, **options: Any) -> Any:
+    """The module unchanged."""
+    return mod
+
+
+def fork(func: Any, *args: Any, **kwargs: Any) -> Any:
+    """What the function gives: it runs at once."""
+    return func(*args, **kwargs)
+
+
+def wait(future: Any) -> Any:
+    """What `fork` gave."""
+    return future
+
+
+@contextlib.contextmanager
+def optimized_execution(should_optimize: bool) -> Iterator[None]:
+    """A block that changes nothing."""
+    yield
+
+
+@contextlib.contextmanager
+def fuser(name: str) -> Iterator[None]:
+    """A block that changes nothing."""
+    yield
+
+
+def _left_out(name: str) -> Any:
+    raise NotImplementedError(f"jit.{name}: there is no TorchScript in Flambeau; save the state dict with flambeau.save and make the "
+                              "module from its Python code")
+
+
+def save(m: Any, f: Any, **options: Any) -> Any:
+    """Raises NotImplementedError."""
+    return _left_out("save")
+
+
+def load(f: Any, map_location: Any = None, **options: Any) -> Any:
+    """Raises NotImplementedError."""
+    return _left_out("load")
+
+
+class ScriptModule(Module):
+    """A Module, so that code that inherits from it runs."""
+
+
+class ScriptFunction:
+    """No function is one: for ``isinstance``."""
+
+
+RecursiveScriptModule = ScriptModule
+Final = Any
+Attribute = annotate
+
+__all__ = ["Attribute", "Final", "RecursiveScriptModule", "ScriptFunction", "ScriptModule", "annotate", "export", "fork", "freeze",
+           "fuser", "ignore", "interface", "is_scripting", "is_tracing", "isinstance", "load", "optimize_for_inference",
+           "optimized_execution", "save", "script", "script_if_tracing", "script_method", "trace", "trace_module", "unused", "wait"]

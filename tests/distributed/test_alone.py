@@ -1,0 +1,68 @@
+"""A world of one process."""
+
+from __future__ import annotations
+
+import pytest
+
+import flambeau as torch
+from flambeau import distributed as dist
+from flambeau import nn
+
+
+@pytest.fixture
+def world():
+    dist.init_process_group("gloo")
+    yield
+    dist.destroy_process_group()
+
+
+def test_before_a_group_there_is_no_rank() -> None:
+    assert dist.is_available() and not dist.is_initialized()
+    for f in (dist.get_rank, dist.get_world_size, dist.barrier):
+        with pytest.raises(ValueError, match="has not been initialized"):
+            f()
+    with pytest.raises(ValueError, match="has not been initialized"):
+        nn.parallel.DistributedDataParallel(nn.Linear(2, 2))
+
+
+def test_a_larger_world_is_refused() -> None:
+    with pytest.raises(NotImplementedError, match="a world of 4 processes"):
+        dist.init_process_group("nccl", world_size=4, rank=0)
+    assert not dist.is_initialized()
+
+
+def test_rank_and_collectives(world, device: str) -> None:
+    assert (dist.get_rank(), dist.get_world_size(), dist.get_backend()) == (0, 1, "gloo")
+    with pytest.raises(ValueError, match="twice"):
+        dist.init_process_group("gloo")
+    t = torch.arange(3.0, device=device)
+    for f in (dist.all_reduce, dist.broadcast, dist.reduce):
+        assert f(t) is None and t.tolist() == [0.0, 1.0, 2.0]
+    assert dist.all_reduce(t, op=dist.ReduceOp.MAX, async_op=True).wait()
+    out = [torch.empty(3, device=device)]
+    dist.all_gather(out, t)
+    assert out[0].tolist() == [0.0, 1.0, 2.0]
+    flat = torch.empty(3, device=device)
+    dist.all_gather_into_tensor(flat, t)
+    dist.reduce_scatter_tensor(flat, t + 1)
+    assert flat.tolist() == [1.0, 2.0, 3.0]
+    objects = [None]
+    dist.all_gather_object(objects, {"a": 1})
+    assert objects == [{"a": 1}]
+    with pytest.raises(RuntimeError, match="alone"):
+        dist.send(t, 1)
+    with pytest.raises(TypeError, match="tensor"):
+        dist.all_reduce([1.0])
+
+
+def test_ddp_trains_as_its_module(world, device: str) -> None:
+    torch.manual_seed(0)
+    net = nn.Linear(3, 2).to(device)
+    wrapped = nn.parallel.DistributedDataParallel(net)
+    x = torch.randn(4, 3, device=device)
+    with wrapped.no_sync():
+        wrapped(x).sum().backward()
+    assert torch.allclose(net.weight.grad, x.sum(0).expand(2, 3))
+    assert list(wrapped.state_dict()) == ["module.weight", "module.bias"]
+    with pytest.raises(RuntimeError, match="not needed"):
+        nn.parallel.DistributedDataParallel(nn.ReLU())
