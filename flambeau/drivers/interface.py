@@ -11,6 +11,8 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..kernels.programs import Prepared
 
 
@@ -117,6 +119,12 @@ class Driver(ABC):
     def memcpy(self, stream: Any, dst: int, src: int, nbytes: int, keep: Any = None) -> None:
         """Queues a copy between any two addresses (host or any device).  `keep` lives until it is done.  Memory of a
         device without peer access is reached through the host."""
+
+    def peek(self, stream: Any, dst: int, src: int, nbytes: int, keep: Any) -> Callable[[], None]:
+        """Queues a small copy to the host on behalf of an onlooker (a trace), not of the program; `keep` lives until
+        it is done.  Gives what waits for it."""
+        self.memcpy(stream, dst, src, nbytes, keep)
+        return lambda: self.stream_synchronize(stream)
 
     # -------------------------------------------------------------------------------------------------------- events
     @abstractmethod

@@ -1,15 +1,19 @@
-"""What work costs on a simulated GPU, in seconds.
+"""What work costs on a simulated GPU, in seconds, and when each engine of it is free.
 
 The roofline: a kernel takes the longer of moving its bytes and doing its arithmetic at the model's peak rates, and
-never less than a kernel's fixed time.  Streams do not slow each other down: kernels that overlap are predicted too
-fast.
+never less than a kernel's fixed time.  Kernels of all streams share one compute engine: those that fill it queue behind
+each other, while small ones, which take their fixed time but little of the engine, overlap.  Two copy engines, one a
+direction, work beside it.  The figures are predictions, not calibrated on hardware.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...kernels.programs import Prepared
     from .models import Model
 
@@ -17,33 +21,43 @@ LAUNCH = 4e-6  # the host's time for one call that queues work: a few microsecon
 KERNEL = 2e-6  # an empty kernel, from start to end, on data-centre GPUs
 COPY = 8e-6  # set-up of a copy over a link
 PAGEABLE = 8e9  # bytes a second through the driver's own staging buffer, reported for H100 hosts; pinned gets the link
-_LIBRARY = ("matmul", "mm", "linear", "conv", "attention", "gemm", "dot")
+_LIBRARY = ("matmul", "mm", "bmm", "addmm", "linear", "conv", "attention", "gemm", "dot")
 _HALF = ("float16", "bfloat16", "f16", "bf16", "half")
 _DOUBLE = ("float64", "complex128", "f64", "double")
+_MOST_INTERVALS = 512
 
 
+# ------------------------------------------------------------------------------------------------------------- prices
 def arithmetic_rate(model: Model, prepared: Prepared) -> float:
-    """Operations a second for the element type of a launch.  Library products of halves run on the tensor cores;
-    float32 ones do not, as PyTorch leaves TF32 off by default."""
+    """Operations a second for the element type of a launch.  Library products of halves and doubles run on the tensor
+    cores where the model has them for that type; float32 ones do not, as PyTorch leaves TF32 off by default."""
     program = prepared.program
-    words = prepared.name.lower().replace(".", "_").split("_")
     if program is not None:
         types = program.inputs or program.out_types
         if any(d.name in _DOUBLE for d in types):
             return model.float64 * 1e12
         return model.float32 * 1e12  # pointwise arithmetic on halves is done in float32
+    words = prepared.name.lower().replace(".", "_").split("_")
+    product = any(w.startswith(_LIBRARY) for w in words)
     if any(w in _DOUBLE for w in words):
-        return model.float64 * 1e12
-    if any(w in _HALF for w in words) and any(w.startswith(_LIBRARY) for w in words):
-        return model.half * 1e12
+        return (model.double_products if product else model.float64) * 1e12
+    if product and any(w in _HALF for w in words):
+        brain = "bfloat16" in words or "bf16" in words
+        if not brain or model.capability >= (8, 0):  # tensor cores know bfloat16 from Ampere on
+            return model.half * 1e12
     return model.float32 * 1e12
 
 
-def kernel_seconds(model: Model, prepared: Prepared) -> float:
-    """The predicted time of one launch."""
+def kernel_busy(model: Model, prepared: Prepared) -> float:
+    """How long one launch keeps the compute engine from others."""
     moving = prepared.nbytes / (model.bandwidth * 1e9)
     computing = prepared.flops / arithmetic_rate(model, prepared) if prepared.flops else 0.0
-    return max(moving, computing, KERNEL)
+    return max(moving, computing)
+
+
+def kernel_seconds(model: Model, prepared: Prepared) -> float:
+    """The predicted time of one launch, from its start to its end."""
+    return max(kernel_busy(model, prepared), KERNEL)
 
 
 def copy_seconds(model: Model, path: str, nbytes: int, pinned: bool, peer: Model | None = None) -> float:
@@ -58,3 +72,65 @@ def copy_seconds(model: Model, path: str, nbytes: int, pinned: bool, peer: Model
         link = min(model.nvlink, other.nvlink) or min(model.pcie, other.pcie)
         return COPY + nbytes / (link * 1e9)
     return 2 * COPY + nbytes / (model.pcie * 1e9) + nbytes / (other.pcie * 1e9)
+
+
+# ------------------------------------------------------------------------------------------------------------- engines
+class Engine:
+    """One thing that does one piece of work at a time: the intervals in which it is taken, in order.
+
+    Work takes the first gap it fits into, so that work queued early which waits for something does not hold up work
+    queued later which is ready.
+    """
+
+    __slots__ = ("name", "_starts", "_ends", "_floor")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._starts: list[float] = []
+        self._ends: list[float] = []
+        self._floor = 0.0  # what was before is forgotten: nothing starts earlier
+
+    def gap(self, ready: float, busy: float) -> float:
+        """The earliest moment from `ready` on at which it is free for `busy` seconds."""
+        ends = self._ends
+        if not ends or ready >= ends[-1]:
+            return ready
+        start = max(ready, self._floor)
+        for i in range(bisect_right(ends, start), len(ends)):
+            if start + busy <= self._starts[i]:
+                return start
+            start = ends[i]
+        return start
+
+    def take(self, start: float, busy: float) -> None:
+        """Takes it for `busy` seconds from a `start` that `gap` gave."""
+        starts, ends = self._starts, self._ends
+        end = start + busy
+        i = len(ends) if not ends or start >= ends[-1] else bisect_right(starts, start)
+        if i and ends[i - 1] == start:
+            ends[i - 1] = end
+        else:
+            starts.insert(i, start)
+            ends.insert(i, end)
+            if len(ends) > _MOST_INTERVALS:
+                half = _MOST_INTERVALS // 2
+                self._floor = ends[half - 1]
+                del starts[:half], ends[:half]
+
+
+def schedule(engines: Sequence[Engine], ready: float, busy: float) -> float:
+    """Takes all of `engines` together for `busy` seconds, as early as can be; gives the start."""
+    if not busy:
+        return ready
+    start = ready
+    while True:
+        for engine in engines:
+            free = engine.gap(start, busy)
+            if free != start:
+                start = free
+                break
+        else:
+            break
+    for engine in engines:
+        engine.take(start, busy)
+    return start

@@ -16,7 +16,7 @@ from .models import Model, model
 from .queues import MODES, Launch, Move, Queue, Wait, advance
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ...kernels.programs import Prepared
 
@@ -36,7 +36,7 @@ class _Event:
 
 
 class _Device:
-    __slots__ = ("index", "model", "memory", "queues", "error", "dead", "peers")
+    __slots__ = ("index", "model", "memory", "queues", "error", "dead", "peers", "compute", "incoming", "outgoing")
 
     def __init__(self, index: int, what: Model, capacity: int) -> None:
         self.index, self.model, self.memory = index, what, Arena(capacity)
@@ -44,6 +44,8 @@ class _Device:
         self.error: tuple[str, BaseException] | None = None
         self.dead = False  # memory that is not its own was touched: nothing works any more, as on hardware
         self.peers = {index}
+        self.compute = (clock.Engine("compute"),)
+        self.incoming, self.outgoing = (clock.Engine("copy in"),), (clock.Engine("copy out"),)
 
 
 class SimulatedDriver(Driver):
@@ -65,7 +67,8 @@ class SimulatedDriver(Driver):
         self._devices = [_Device(i, m, memory or m.memory_mib << 20) for i, m in enumerate(found)]
         self._pinned: list[tuple[int, int]] = []  # (start, end) of page-locked blocks, sorted
         self._closed = False
-        self._costs: dict[tuple[Prepared, Model], float] = {}
+        self._costs: dict[tuple[Prepared, Model], tuple[float, float]] = {}
+        self._watchers: tuple[Any, ...] = ()
 
     # ------------------------------------------------------------------------------------------------------- devices
     def device_count(self) -> int:
@@ -159,42 +162,56 @@ class SimulatedDriver(Driver):
         self._report(self._devices[stream.device])
 
     def launch(self, stream: Queue, prepared: Prepared, args: tuple[Any, ...]) -> None:
-        what = self._devices[stream.device].model
-        cost = self._costs.get((prepared, what))
-        if cost is None:
-            cost = clock.kernel_seconds(what, prepared)
+        d = self._devices[stream.device]
+        what = d.model
+        price = self._costs.get((prepared, what))
+        if price is None:
+            price = clock.kernel_seconds(what, prepared), clock.kernel_busy(what, prepared)
             if prepared.program is not None:  # library routines are prepared afresh for each call
                 if len(self._costs) > _MOST_COSTS:
                     self._costs.clear()
-                self._costs[prepared, what] = cost
-        self._submit(stream, Launch(prepared, args), cost)
+                self._costs[prepared, what] = price
+        self._submit(stream, Launch(prepared, args), *price, d.compute)
 
     def memcpy(self, stream: Queue, dst: int, src: int, nbytes: int, keep: Any = None) -> None:
-        path, cost = self._price(stream, dst, src, nbytes)
-        self._submit(stream, Move(dst, src, nbytes, keep, f"copy {path}"), cost)
+        path, cost, engines = self._price(stream, dst, src, nbytes)
+        self._submit(stream, Move(dst, src, nbytes, keep, f"copy {path}"), cost, cost, engines)
 
-    def _price(self, stream: Queue, dst: int, src: int, nbytes: int) -> tuple[str, float]:
+    def _price(self, stream: Queue, dst: int, src: int, nbytes: int) -> tuple[str, float, tuple[clock.Engine, ...]]:
+        """The path of a copy, its seconds and the engines it takes."""
         to, here = self._owner(dst), self._owner(src)
-        own = self._devices[stream.device].model
+        own = self._devices[stream.device]
         if to is None or here is None:
             path = "h2d" if to is not None else "d2h" if here is not None else "h2h"
             pinned = path != "h2h" and self.is_pinned(src if here is None else dst)
-            return path, clock.copy_seconds(own, "h2d" if path == "h2h" else path, nbytes, pinned)
+            engines = (here or own).outgoing if path == "d2h" else (to or own).incoming
+            return path, clock.copy_seconds(own.model, "h2d" if path == "h2h" else path, nbytes, pinned), engines
         if to is here:
-            return "d2d", clock.copy_seconds(own, "d2d", nbytes, True)
+            return "d2d", clock.copy_seconds(own.model, "d2d", nbytes, True), own.compute
         path = "peer" if here.index in to.peers or to.index in here.peers else "host"
-        return path, clock.copy_seconds(here.model, path, nbytes, True, to.model)
+        return path, clock.copy_seconds(here.model, path, nbytes, True, to.model), here.outgoing + to.incoming
 
-    def _submit(self, stream: Queue, item: Any, cost: float) -> None:
+    def _submit(self, stream: Queue, item: Any, cost: float, busy: float, engines: tuple[clock.Engine, ...]) -> None:
+        """Queues an item that takes `cost` seconds, for `busy` of which it has `engines` to itself."""
         with self._gate:
             if self._closed:
                 raise RuntimeError("this simulated GPU is gone: its simulate() block has ended; move its tensors "
                                    "to the CPU inside the block")
             self._host += clock.LAUNCH
             start = stream.ready if stream.ready > self._host else self._host
+            start = clock.schedule(engines, start, busy)
             stream.ready = start + cost
             stream.submit(item, self._eager)
+            for watcher in self._watchers:
+                watcher(stream, item, engines[0].name, start, start + cost)
         self._perhaps_run()
+
+    def peek(self, stream: Queue, dst: int, src: int, nbytes: int, keep: Any) -> Callable[[], None]:
+        """Queues a copy that neither the virtual clock nor a watcher notices; what is given waits for it."""
+        with self._gate:
+            stream.submit(Move(dst, src, nbytes, keep, "peek"), self._eager)
+            ticket = stream.submitted
+        return lambda: advance(stream, ticket)
 
     def _perhaps_run(self) -> None:
         """In random order: some of the work that is queued anywhere, as the seed has it."""
@@ -294,6 +311,22 @@ class SimulatedDriver(Driver):
     def device_time(self, device: int) -> float:
         """Seconds on the virtual clock when the work queued on a device so far will be done."""
         return max((q.ready for q in self._devices[device].queues), default=0.0)
+
+    def host_spent(self, seconds: float) -> None:
+        """The host did something else for so long: work queued from now on starts no earlier."""
+        with self._gate:
+            self._host += seconds
+
+    def watch(self, watcher: Callable[[Queue, Any, str, float, float], None]) -> Callable[[], None]:
+        """Calls `watcher(stream, item, engine, start, end)` for whatever is queued, with its predicted moments on the
+        virtual clock, in the thread that queues it.  What is given ends that."""
+        with self._gate:
+            self._watchers += (watcher,)
+
+        def end() -> None:
+            with self._gate:
+                self._watchers = tuple([w for w in self._watchers if w is not watcher])
+        return end
 
     def close(self) -> None:
         for d in self._devices:

@@ -1,14 +1,16 @@
 """The GPUs that can be simulated: one row each.
 
-Sources: memory as `nvidia-smi` reports it (MiB); bandwidth, peak rates (dense, no sparsity), links and cache from
-NVIDIA's data sheets and architecture papers:
-  T4        NVIDIA T4 Tensor Core GPU data sheet; Turing architecture paper (TU104)
-  A100      NVIDIA A100 Tensor Core GPU data sheet (SXM4, 80 GB)
-  RTX 4090  NVIDIA Ada GPU architecture paper, table of the GeForce RTX 4090 (half precision with float32 accumulation)
-  L4        NVIDIA L4 Tensor Core GPU data sheet (figures with sparsity halved)
-  H100      NVIDIA H100 Tensor Core GPU data sheet (SXM5, 80 GB; figures with sparsity halved)
-  H200      NVIDIA H200 Tensor Core GPU data sheet (SXM; figures with sparsity halved)
-Links are one direction: half of NVLink's quoted total; PCIe's quoted rate of sixteen lanes.
+Memory is what `nvidia-smi` reports (MiB).  Every other figure is NVIDIA's own, of these documents; where they quote a
+rate with sparsity, half of it stands here:
+  T4        "NVIDIA T4 Tensor Core GPU" data sheet (320 GB/s, 8.1 and 65 TFLOP/s); Turing (TU102/104/106) whitepaper:
+            float64 at 1/32 of float32
+  A100      "NVIDIA A100 80GB" data sheet, SXM column (2,039 GB/s; 9.7, 19.5 by tensor cores, 19.5, 156, 312 TFLOP/s)
+  RTX 4090  "NVIDIA Ada GPU Architecture" whitepaper, table of the GeForce RTX 4090 (half with float32 accumulation);
+            float64 at 1/64 of float32
+  L4        "NVIDIA L4 Tensor Core GPU" data sheet (300 GB/s; 30.3, 120 and 242 TFLOP/s with sparsity); float64 as above
+  H100      "NVIDIA H100 Tensor Core GPU" data sheet, SXM column (3.35 TB/s; 34, 67, 67, 989 and 1,979 TFLOP/s)
+  H200      "NVIDIA H200 Tensor Core GPU" data sheet, SXM column (4.8 TB/s; rates as the H100)
+Links are one direction: half of NVLink's quoted total; PCIe's rate of sixteen lanes (3.0, 4.0 and 5.0 in turn).
 """
 
 from __future__ import annotations
@@ -17,14 +19,15 @@ from __future__ import annotations
 class Model:
     """Figures of one GPU: memory in MiB, rates in GB/s and TFLOP/s, caches in MiB, shared memory in KiB."""
 
-    __slots__ = ("name", "full_name", "capability", "memory_mib", "bandwidth", "float64", "float32", "tf32", "half",
-                 "processors", "l2_mib", "shared_kib", "threads", "pcie", "nvlink", "peer")
+    __slots__ = ("name", "full_name", "capability", "memory_mib", "bandwidth", "float64", "double_products",
+                 "float32", "tf32", "half", "processors", "l2_mib", "shared_kib", "threads", "pcie", "nvlink", "peer")
 
     def __init__(self, name: str, full_name: str, capability: tuple[int, int], memory_mib: int, bandwidth: float,
-                 float64: float, float32: float, tf32: float, half: float, processors: int, l2_mib: int,
-                 shared_kib: int, threads: int, pcie: float, nvlink: float, peer: bool) -> None:
+                 float64: float, double_products: float, float32: float, tf32: float, half: float, processors: int,
+                 l2_mib: int, shared_kib: int, threads: int, pcie: float, nvlink: float, peer: bool) -> None:
         self.name, self.full_name, self.capability, self.memory_mib = name, full_name, capability, memory_mib
-        self.bandwidth, self.float64, self.float32, self.tf32, self.half = bandwidth, float64, float32, tf32, half
+        self.bandwidth, self.float64, self.double_products = bandwidth, float64, double_products
+        self.float32, self.tf32, self.half = float32, tf32, half
         self.processors, self.l2_mib, self.shared_kib, self.threads = processors, l2_mib, shared_kib, threads
         self.pcie, self.nvlink, self.peer = pcie, nvlink, peer
 
@@ -32,20 +35,20 @@ class Model:
 # fmt: off
 _ROWS = (
     # name, full name, capability,
-    #   MiB, GB/s, float64, float32, tf32, half (TFLOP/s), processors,
+    #   MiB, GB/s, float64, float64 by tensor cores, float32, tf32, half (TFLOP/s), processors,
     #   L2, shared, threads, PCIe, NVLink (GB/s), peer access
     ("T4", "Tesla T4", (7, 5),
-        15360, 320.0, 0.254, 8.1, 8.1, 65.0, 40, 4, 64, 1024, 15.75, 0, True),
+        15360, 320.0, 0.253, 0.253, 8.1, 8.1, 65.0, 40, 4, 64, 1024, 15.75, 0, True),
     ("A100", "NVIDIA A100-SXM4-80GB", (8, 0),
-        81920, 2039.0, 9.7, 19.5, 156.0, 312.0, 108, 40, 164, 2048, 31.5, 300, True),
+        81920, 2039.0, 9.7, 19.5, 19.5, 156.0, 312.0, 108, 40, 164, 2048, 31.5, 300, True),
     ("RTX 4090", "NVIDIA GeForce RTX 4090", (8, 9),
-        24564, 1008.0, 1.29, 82.6, 82.6, 165.2, 128, 72, 100, 1536, 31.5, 0, False),
+        24564, 1008.0, 1.29, 1.29, 82.6, 82.6, 165.2, 128, 72, 100, 1536, 31.5, 0, False),
     ("L4", "NVIDIA L4", (8, 9),
-        23034, 300.0, 0.473, 30.3, 60.0, 121.0, 58, 48, 100, 1536, 31.5, 0, True),
+        23034, 300.0, 0.473, 0.473, 30.3, 60.0, 121.0, 58, 48, 100, 1536, 31.5, 0, True),
     ("H100", "NVIDIA H100 80GB HBM3", (9, 0),
-        81559, 3350.0, 34.0, 67.0, 494.5, 989.5, 132, 50, 228, 2048, 63.0, 450, True),
+        81559, 3350.0, 34.0, 67.0, 67.0, 494.5, 989.5, 132, 50, 228, 2048, 63.0, 450, True),
     ("H200", "NVIDIA H200", (9, 0),
-        143771, 4800.0, 34.0, 67.0, 494.5, 989.5, 132, 50, 228, 2048, 63.0, 450, True),
+        143771, 4800.0, 34.0, 67.0, 67.0, 494.5, 989.5, 132, 50, 228, 2048, 63.0, 450, True),
 )
 # fmt: on
 MODELS: dict[str, Model] = {row[0]: Model(*row) for row in _ROWS}
