@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .ahead import prefetch
 from .collate import default_collate, default_convert
 from .dataset import (
     ChainDataset,
@@ -28,5 +29,6 @@ from .workers import WorkerInfo, get_worker_info
 __all__ = [
     "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "DistributedSampler", "IterableDataset",
     "RandomSampler", "Sampler", "SequentialSampler", "StackDataset", "Subset", "SubsetRandomSampler", "TensorDataset",
-    "WeightedRandomSampler", "WorkerInfo", "default_collate", "default_convert", "get_worker_info", "random_split",
+    "WeightedRandomSampler", "WorkerInfo", "default_collate", "default_convert", "get_worker_info", "prefetch",
+    "random_split",
 ]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, MutableSequence, Sequence
+import ctypes
+from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .. import dtypes, ops
-from ..tensor import Tensor
+from ..runtime.device import device
+from ..tensor import Tensor, meta, new
 
 
 def default_convert(data: Any) -> Any:
@@ -53,22 +56,66 @@ def _like(sample: Any, content: Any) -> Any:
         return content
 
 
-def default_collate(batch: Any) -> Any:
-    """Samples of one structure as one structure of batches: tensors and arrays are stacked along a new dimension 0,
-    numbers become tensors (float64, int64), strings stay lists, and mappings, sequences and named tuples are gone
-    into.
+_shared_empty: Any = None  # in a worker: an empty tensor in memory that the loader's process sees
 
-    Raises TypeError for other types and RuntimeError for sequences of different lengths.
-    """
+
+def use(shared_empty: Any) -> None:
+    """In a worker: batches are made in this function's tensors."""
+    global _shared_empty
+    _shared_empty = shared_empty
+
+
+def stack(samples: list[Tensor]) -> Any:
+    """`ops.stack(samples)`, in shared memory in a worker, and without a launch for each sample."""
+    first = samples[0].m
+    for t in samples:
+        if t.m is not first or t.n is not None or type(t) is not Tensor:
+            return ops.stack(samples, 0)
+    if first.device.type != "cpu" or not first.contiguous:
+        return ops.stack(samples, 0)
+    m = meta((len(samples), *first.shape), None, first.dtype, first.device)
+    out = new(m) if _shared_empty is None else _shared_empty(m)
+    size = first.numel * first.dtype.itemsize
+    if size:
+        move, at = ctypes.memmove, out.p
+        for t in samples:
+            move(at, t.p, size)
+            at += size
+    return out
+
+
+def _stack_arrays(arrays: list[Any]) -> Any:
+    first = arrays[0]
+    d = dtypes.from_numpy(first.dtype)
+    if _shared_empty is None or any(type(a) is not np.ndarray or a.dtype != first.dtype or a.shape != first.shape for a in arrays):
+        return stack([ops.as_tensor(a) for a in arrays])
+    out = _shared_empty(meta((len(arrays), *first.shape), None, d, device("cpu")))
+    np.stack(arrays, out=out.numpy())
+    return out
+
+
+def collate(batch: Any, *, collate_fn_map: Mapping[Any, Callable[..., Any]] | None = None) -> Any:
+    """`default_collate` with functions of one's own for some types: ``collate_fn_map`` maps a type, or a tuple of types, to
+    ``function(batch, *, collate_fn_map)``."""
     first = batch[0]
+    kind = type(first)
+    again: Callable[[Any], Any] = default_collate
+    if collate_fn_map is not None:
+        found = collate_fn_map.get(kind)
+        if found is None:
+            found = next((f for key, f in collate_fn_map.items() if isinstance(first, key)), None)
+        if found is not None:
+            return found(batch, collate_fn_map=collate_fn_map)
+        again = partial(collate, collate_fn_map=collate_fn_map)
+
     if isinstance(first, Tensor):
-        return ops.stack(list(batch), 0)
+        return stack(list(batch))
     if isinstance(first, np.ndarray | np.generic):
         if first.dtype.kind in "SUO":
             raise TypeError(f"default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; "
                             f"found {first.dtype}")
         if isinstance(first, np.ndarray):
-            return ops.from_numpy(np.stack(batch))
+            return _stack_arrays(list(batch))
         return ops.from_numpy(np.array(batch))
     if isinstance(first, float):
         return ops.tensor(list(batch), dtype=dtypes.float64)
@@ -77,33 +124,41 @@ def default_collate(batch: Any) -> Any:
     if isinstance(first, str | bytes):
         return batch
     if isinstance(first, Mapping):
-        return _like(first, {k: default_collate([d[k] for d in batch]) for k in first})
+        return _like(first, {k: again([d[k] for d in batch]) for k in first})
     if isinstance(first, tuple) and hasattr(first, "_fields"):
-        return type(first)(*(default_collate(list(values)) for values in zip(*batch)))
+        return type(first)(*(again(list(values)) for values in zip(*batch, strict=True)))
     if isinstance(first, Sequence):
         size = len(first)
         if any(len(sample) != size for sample in batch):
             raise RuntimeError("each element in list of batch should be of equal size")
-        columns = [default_collate(list(values)) for values in zip(*batch)]
+        columns = [again(list(values)) for values in zip(*batch, strict=True)]
         return columns if isinstance(first, tuple) else _like(first, columns)
     raise TypeError(f"default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found "
                     f"{type(first)}")
 
 
-def pin(data: Any, device: Any = None) -> Any:
-    """The same structure with its tensors in pinned memory; objects with a `pin_memory` method of their own use it."""
-    if isinstance(data, Tensor):
-        return data.pin_memory()
-    if hasattr(data, "pin_memory"):
-        return data.pin_memory()
+def default_collate(batch: Any) -> Any:
+    """Samples of one structure as one structure of batches: tensors and arrays are stacked along a new dimension 0,
+    numbers become tensors (float64, int64), strings stay lists, and mappings, sequences and named tuples are gone
+    into.
+
+    Raises TypeError for other types and RuntimeError for sequences of different lengths.
+    """
+    return collate(batch)
+
+
+def each(data: Any, function: Callable[[Any], Any], method: str) -> Any:
+    """The same structure with `function` applied to its tensors and to objects that have a method of this name."""
+    if isinstance(data, Tensor) or hasattr(data, method):
+        return function(data)
     if isinstance(data, str | bytes):
         return data
     if isinstance(data, Mapping):
-        return _like(data, {k: pin(v) for k, v in data.items()})
+        return _like(data, {k: each(v, function, method) for k, v in data.items()})
     if isinstance(data, tuple) and hasattr(data, "_fields"):
-        return type(data)(*(pin(v) for v in data))
+        return type(data)(*(each(v, function, method) for v in data))
     if isinstance(data, tuple):
-        return [pin(v) for v in data]
+        return [each(v, function, method) for v in data]
     if isinstance(data, Sequence):
-        return _like(data, [pin(v) for v in data])
+        return _like(data, [each(v, function, method) for v in data])
     return data

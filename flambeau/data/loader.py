@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
+import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from typing import Any, Generic, TypeVar
 
-from .. import dtypes, ops
-from .collate import default_collate, default_convert, pin
-from .dataset import Dataset, IterableDataset, Subset, TensorDataset
+from .collate import default_collate, default_convert
+from .dataset import Dataset, IterableDataset
+from .fetch import fetcher
+from .iterators import FromWorkers, Here
+from .pool import context_of
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
-from .workers import Pool
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -33,24 +35,30 @@ class DataLoader(Generic[T_co]):
         dataset: a `Dataset` with `__getitem__`, or an `IterableDataset`.
         batch_size: samples a batch; None gives single samples, not collated.
         shuffle: a new random order each epoch. `sampler` or `batch_sampler` choose an order of one's own instead.
-        num_workers: threads that fetch ahead; 0 fetches when a batch is asked for. See `data.workers` for how they
-        differ
-            from processes; `multiprocessing_context` is accepted and makes no difference.
+        num_workers: processes that make batches ahead; 0 makes them here, when they are asked for.
         collate_fn: from a list of samples to a batch; `default_collate` if None.
-        pin_memory: put batches into pinned memory, from which copies to a GPU are asynchronous, if there is a GPU.
+        pin_memory: put batches into pinned memory, from which copies to a GPU are asynchronous, if there is a GPU; with workers, a
+            thread does it. `pin_memory_device` is accepted, and the memory is good for every GPU.
         drop_last: leave out a last batch that is too short.
-        timeout: seconds to wait for a worker's batch; 0 waits for ever.
-        worker_init_fn: called as ``worker_init_fn(worker_id)`` in each worker before it starts.
-        generator: for the random order.
+        timeout: seconds to wait for a worker's batch; 0 waits as long as the workers live.
+        worker_init_fn: called as ``worker_init_fn(worker_id)`` in each worker before it starts, when it has its seeds (of `random`,
+            NumPy and Flambeau) and `get_worker_info()`.
+        multiprocessing_context: "fork", "spawn", "forkserver" or a context of `multiprocessing`; see `pool.context_of`.
+        generator: for the random order and the workers' seeds, which do not depend on the number of workers.
         prefetch_factor: batches each worker keeps ahead; 2 if None.
         persistent_workers: keep the workers, and what they did to their data sets, after an epoch.
-        in_order: give batches in the sampler's order; they always are.
+        in_order: give batches in the sampler's order; False gives each as soon as it is made.
 
-    Raises ValueError for options that do not go together.
+    A worker's exception is raised here with its traceback, as the same type; a worker that dies is a RuntimeError. Batches come through
+    shared memory that has no name and goes with the last tensor on it. Workers end when the iterator is dropped or exhausted (with
+    persistent_workers, when the loader is dropped), and at once if this process dies.
+
+    Raises ValueError for options that do not go together, TypeError for a `multiprocessing_context` that is none.
     """
 
     _initialized = False
-    _pool: Pool | None = None
+    _iterator: FromWorkers | None = None  # the persistent workers'
+    _said: int | None = None  # the length that a stream's loader was asked for and gave
 
     def __init__(self, dataset: Dataset[T_co], batch_size: int | None = 1, shuffle: bool | None = None,
                  sampler: Iterable[Any] | None = None, batch_sampler: Iterable[Any] | None = None, num_workers: int = 0,
@@ -72,6 +80,9 @@ class DataLoader(Generic[T_co]):
         if multiprocessing_context is not None and num_workers == 0:
             raise ValueError(f"multiprocessing_context can only be used with multi-process loading (num_workers > 0), "
                              f"but got num_workers={num_workers}")
+        if multiprocessing_context is not None:
+            context_of(multiprocessing_context)
+        _warn_of_many(num_workers)
         self.dataset = dataset
         self.num_workers = num_workers
         self.prefetch_factor = 2 if num_workers > 0 and prefetch_factor is None else prefetch_factor
@@ -133,100 +144,36 @@ class DataLoader(Generic[T_co]):
         if not self._streams:
             return len(self._index_sampler())
         n = len(self.dataset)  # type: ignore[arg-type]
-        if self.batch_size is None:
-            return n
-        return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
+        if self.batch_size is not None:
+            n = n // self.batch_size if self.drop_last else -(-n // self.batch_size)
+        self._said = n
+        return n
 
     def _index_sampler(self) -> Any:
         return self.batch_sampler if self.batch_sampler is not None else self.sampler
 
-    # -- fetching ----------------------------------------------------------------------------------------------------
-
-    def _make_fetch(self) -> Callable[[Any], Callable[[Any], Any]]:
+    def _make_fetch(self) -> Callable[..., Callable[[Any], Any]]:
         """From a data set to its fetching function. It holds on to no loader: workers must not keep theirs alive."""
         return functools.partial(fetcher, collate=self.collate_fn, batched=self.batch_sampler is not None,
                                  least=(self.batch_size or 0) if self._streams and self.drop_last else 1)
 
     def __iter__(self) -> Iterator[Any]:
-        entries = iter(self._index_sampler())
         if self.num_workers == 0:
-            batches = self._here(entries)
+            return Here(self)
+        if not self.persistent_workers:
+            return FromWorkers(self)
+        kept = self._iterator
+        if kept is not None and kept.usable():
+            kept.restart(self)
         else:
-            batches = self._from_workers(entries)
-        return self._pinned(batches) if self.pin_memory and _has_gpu() else batches
-
-    def _here(self, entries: Iterator[Any]) -> Iterator[Any]:
-        fetch = self._make_fetch()(self.dataset)
-        for entry in entries:
-            try:
-                batch = fetch(entry)
-            except StopIteration:
-                if self._streams:
-                    return
-                raise RuntimeError("the data set's __getitem__ raised StopIteration") from None
-            yield batch
-
-    def _from_workers(self, entries: Iterator[Any]) -> Iterator[Any]:
-        pool = self._pool
-        if pool is None:
-            seed = int(ops.randint(0, 2**62, (), dtype=dtypes.int64, generator=self.generator))
-            pool = Pool(self.dataset, self._make_fetch(), self.num_workers, seed, self.worker_init_fn)
-            if self.persistent_workers:
-                self._pool = pool
-        try:
-            yield from pool.batches(entries, max(self.prefetch_factor or 0, 1), self.timeout)
-        finally:
-            if not self.persistent_workers:
-                pool.stop()
-
-    @staticmethod
-    def _pinned(batches: Iterator[Any]) -> Iterator[Any]:
-        for batch in batches:
-            yield pin(batch)
+            kept = self._iterator = FromWorkers(self)
+        return kept
 
 
-def fetcher(dataset: Any, collate: Callable[[Any], Any], batched: bool, least: int) -> Callable[[Any], Any]:
-    """A function from an entry of the sampler to a batch. Of a stream, it raises StopIteration when fewer than `least`
-    samples are left."""
-    if isinstance(dataset, IterableDataset):
-        stream = iter(dataset)
-        if not batched:
-            return lambda _: collate(next(stream))
-
-        def take(entries: Any) -> Any:
-            samples = list(islice(stream, len(entries)))
-            if len(samples) < least:
-                raise StopIteration
-            return collate(samples)
-
-        return take
-    if not batched:
-        return lambda i: collate(dataset[i])
-    if collate is default_collate:
-        whole = gatherer(dataset)
-        if whole is not None:
-            return whole
-    fetch = getattr(dataset, "__getitems__", None)
-    if fetch is not None:
-        return lambda indices: collate(fetch(indices))
-    return lambda indices: collate([dataset[i] for i in indices])
-
-
-def gatherer(dataset: Any) -> Callable[[list[int]], Any] | None:
-    """For a `TensorDataset`, or a `Subset` of one, a function that gathers a batch by indexing each tensor once: the
-    same
-    values as collating the samples, without making them. None for any other data set."""
-    if type(dataset) is TensorDataset:
-        return dataset._batch
-    if type(dataset) is Subset:
-        inner = gatherer(dataset.dataset)
-        if inner is not None:
-            places = dataset.indices
-            return lambda indices: inner([places[i] for i in indices])
-    return None
-
-
-def _has_gpu() -> bool:
-    from .. import cuda
-
-    return bool(cuda.is_available())
+def _warn_of_many(workers: int) -> None:
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    if cpus is not None and workers > cpus:
+        warnings.warn(f"This DataLoader will create {workers} worker processes in total. Our suggested max number of worker in current "
+                      f"system is {cpus}, which is smaller than what this DataLoader is going to create. Please be aware that excessive "
+                      "worker creation might get DataLoader running slow or even freeze, lower the worker number to avoid potential "
+                      "slowness/freeze if necessary.", stacklevel=3)

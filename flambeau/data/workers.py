@@ -1,22 +1,20 @@
-"""Workers of a loader: threads that fetch batches ahead.
-
-Threads, not processes: kernels, file reads and decoders let go of the interpreter's lock, nothing has to be pickled or
-sent, and a device that has been used stays usable. Each worker has a shallow copy of the data set, so that what
-`worker_init_fn` sets on it is the worker's own.
-"""
+"""What runs in a loader's worker process."""
 
 from __future__ import annotations
 
-import copy
+import gc
+import os
 import queue
+import select
 import threading
-import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    import socket
+    from collections.abc import Callable
 
-_local = threading.local()
+BATCH, END, ERROR = 0, 1, 2
+_info: WorkerInfo | None = None
 
 
 class WorkerInfo:
@@ -33,138 +31,143 @@ class WorkerInfo:
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """Which worker of a loader this is; None outside workers."""
-    return getattr(_local, "info", None)
+    """Which worker of a loader this process is; None outside workers."""
+    return _info
 
 
-class _Failure:
-    """An exception on its way from a worker to the reader."""
+class Job(NamedTuple):
+    """What a worker is started with."""
 
-    def __init__(self, error: BaseException, worker: int) -> None:
-        self.error = error
-        self.worker = worker
-
-    def throw(self) -> None:
-        """Raises the exception again, its message saying which worker it came from."""
-        error = self.error
-        text = f"Caught {type(error).__name__} in DataLoader worker {self.worker}: {error}"
-        try:
-            again = type(error)(text)
-        except Exception:  # an exception that wants other arguments
-            again = RuntimeError(text)
-        raise again from error
+    id: int
+    workers: int
+    base_seed: int
+    dataset: Any
+    make_fetch: Callable[..., Callable[[Any], Any]]
+    init: Callable[[int], Any] | None
+    parent: int
 
 
-_END = object()
+class _Inbox:
+    """Reads the loader's messages in a thread of its own, so that the loader never waits for this worker to read, and that its
+    death is noticed while a sample is being made."""
+
+    def __init__(self, channel: Any, parent: int) -> None:
+        self.channel = channel
+        self.tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.epoch = 0
+        self.stopped = False
+        self._watched = [channel.fileno()]
+        if hasattr(os, "pidfd_open"):
+            try:
+                self._watched.append(os.pidfd_open(parent))
+            except OSError:  # no such call in this kernel, or the loader's process is gone: its socket tells
+                pass
+        threading.Thread(target=self._read, name="flambeau-loader-inbox", daemon=True).start()
+
+    def _read(self) -> None:
+        import pickle
+
+        poll = select.poll()
+        for descriptor in self._watched:
+            poll.register(descriptor, select.POLLIN)
+        while True:
+            ready = [descriptor for descriptor, _ in poll.poll()]
+            if self._watched[0] not in ready:
+                break
+            received = self.channel.receive()
+            if received is None:
+                break
+            message = pickle.loads(received[0])
+            if message is None:
+                self.stopped = True
+            elif message[1] is None:
+                self.epoch = message[0]
+            self.tasks.put(message)
+        # The loader's process died, or dropped this worker without a word: nobody is left to finish anything for.
+        if not self.stopped:
+            os._exit(1)
+
+    def check(self) -> None:
+        """Raises `Stopped` when the loader has closed."""
+        if self.stopped:
+            from .fetch import Stopped
+
+            raise Stopped
 
 
-def _work(info: WorkerInfo, make_fetch: Callable[[Any], Callable[[Any], Any]], tasks: queue.Queue[Any],
-          results: queue.Queue[Any], init: Callable[[int], Any] | None) -> None:
-    _local.info = info
-    failure = None
+def _seed(seed: int, worker: int, base: int) -> None:
+    import random
+
+    import numpy as np
+
+    from ..random import manual_seed
+
+    random.seed(seed)
+    manual_seed(seed)
+    np.random.seed(np.random.SeedSequence([base & 0xFFFFFFFF, base >> 32 & 0xFFFFFFFF, worker]).generate_state(4))
+
+
+def main(end: socket.socket, job: Job) -> None:
+    """A worker's whole life: batches for tasks until the loader says stop or is gone."""
+    gc.freeze()  # what was there at the fork stays shared: the collector need not touch it
     try:
-        if init is not None:
-            init(info.id)
+        _serve(end, job)
+    except (KeyboardInterrupt, BrokenPipeError, ConnectionResetError):
+        pass  # the loader's process gets the interrupt too; or it is gone
+
+
+def _serve(end: socket.socket, job: Job) -> None:
+    global _info
+    from ..kernels.native import set_num_threads
+    from . import collate
+    from .channel import Channel
+    from .failure import Failure
+    from .fetch import Stopped
+    from .parcels import Packer
+
+    channel = Channel(end)
+    inbox = _Inbox(channel, job.parent)
+    packer = Packer(channel)
+    set_num_threads(1)  # the workers are the parallelism
+    seed = job.base_seed + job.id
+    _seed(seed, job.id, job.base_seed)
+    _info = WorkerInfo(job.id, job.workers, seed, job.dataset)
+    where = f"in DataLoader worker process {job.id}"
+    failure: Any = None
+    fetch: Any = None
+    try:
+        if job.init is not None:
+            job.init(job.id)
     except Exception as error:
-        failure = _Failure(error, info.id)
-    fetch = None
-    while True:
-        task = tasks.get()
-        if task is None:
-            return
-        epoch, number, index = task
+        failure = Failure(error, where)
+    collate.use(packer.shared_empty)
+    while (message := inbox.tasks.get()) is not None:
+        epoch, number, entry, returned = message
+        packer.store.returned(returned)
+        if number is None:
+            fetch = None
+            continue
+        if epoch != inbox.epoch:
+            continue
+        kind, content = BATCH, None
         try:
             if failure is not None:
-                value: Any = failure
+                kind, content = ERROR, failure
             else:
-                if fetch is None or number < 0:
-                    fetch = make_fetch(info.dataset)
-                if number < 0:  # only a new iteration
-                    continue
-                value = fetch(index)
+                if fetch is None:
+                    fetch = job.make_fetch(job.dataset, check=inbox.check)
+                content = fetch(entry)
+        except Stopped:
+            break
         except StopIteration:
-            value = _END
+            kind = END
         except Exception as error:
-            value = _Failure(error, info.id)
-        results.put((epoch, number, info.id, value))
-        del value, task, index
-
-
-class Pool:
-    """`count` workers and the queues between them and the reader."""
-
-    def __init__(self, dataset: Any, make_fetch: Callable[[Any], Callable[[Any], Any]], count: int, seed: int,
-                 init: Callable[[int], Any] | None) -> None:
-        self.count = count
-        self.epoch = 0
-        self.results: queue.Queue[Any] = queue.Queue()
-        self.tasks: list[queue.Queue[Any]] = [queue.Queue() for _ in range(count)]
-        for i in range(count):
-            info = WorkerInfo(i, count, seed + i, copy.copy(dataset))
-            threading.Thread(target=_work, args=(info, make_fetch, self.tasks[i], self.results, init), daemon=True,
-                             name=f"loader-{i}").start()
-        # A loader dropped in mid-epoch ends its workers; they hold the queues, not the pool.
-        self._end = weakref.finalize(self, _stop, self.tasks)
-
-    def stop(self) -> None:
-        """Ends the workers once they have done what they are doing."""
-        self._end()
-
-    def batches(self, indices: Iterator[Any], ahead: int, timeout: float) -> Iterator[Any]:
-        """The batches of `indices` in order, with at most `ahead` for each worker under way."""
-        self.epoch += 1
-        epoch = self.epoch
-        for tasks in self.tasks:
-            tasks.put((epoch, -1, None))
-        live = list(range(self.count))
-        owner: dict[int, int] = {}
-        ready: dict[int, Any] = {}
-        sent = 0
-        turn = 0
-        wanted = 0
-
-        def send() -> None:
-            nonlocal sent, turn
-            if not live:
-                return
-            try:
-                index = next(indices)
-            except StopIteration:
-                return
-            worker = live[turn % len(live)]
-            turn += 1
-            self.tasks[worker].put((epoch, sent, index))
-            owner[sent] = worker
-            sent += 1
-
-        for _ in range(ahead * self.count):
-            send()
-        while wanted < sent:
-            if wanted in ready:
-                value = ready.pop(wanted)
-                owner.pop(wanted, None)
-                wanted += 1
-                if value is _END:
-                    continue
-                if isinstance(value, _Failure):
-                    value.throw()
-                send()
-                yield value
-                continue
-            try:
-                got, number, worker, value = self.results.get(timeout=timeout if timeout > 0 else None)
-            except queue.Empty:
-                raise RuntimeError(f"DataLoader timed out after {timeout} seconds waiting for batch {wanted} of worker "
-                                   f"{owner.get(wanted)}") from None
-            if got != epoch:  # left over from an iteration that was given up
-                continue
-            ready[number] = value
-            if value is _END and worker in live:
-                # This worker's stream is over; the others take its turns.
-                live.remove(worker)
-                send()
-
-
-def _stop(tasks: list[queue.Queue[Any]]) -> None:
-    for one in tasks:
-        one.put(None)
+            kind, content = ERROR, Failure(error, where)
+        try:
+            packer.send((kind, epoch, number), content)
+        except (BrokenPipeError, ConnectionResetError):
+            break
+        except Exception as error:
+            packer.send((ERROR, epoch, number), Failure(error, f"sending a batch from DataLoader worker process {job.id}"))
+        del message, entry, content
+    collate.use(None)

@@ -48,3 +48,16 @@ def unmap_pages(address: int, nbytes: int) -> None:
 def drop_pages(address: int, nbytes: int) -> None:
     """Lets the system take the contents of whole pages; they read as zeros when next touched."""
     _libc.madvise(address, nbytes, mmap.MADV_DONTNEED)
+
+
+def map_file(descriptor: int, nbytes: int) -> int:
+    """The address of the first `nbytes` of an open file, shared with all who map it; raises OSError when that fails.
+
+    The pages are there from the start where the system can do that: no faults at first touch.
+    """
+    flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
+    start = _libc.mmap(None, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, flags, descriptor, 0)
+    if start is None or start == ctypes.c_void_p(-1).value:
+        code = ctypes.get_errno()
+        raise OSError(code, f"cannot map {nbytes} bytes of shared memory: {os.strerror(code)}")
+    return int(start)

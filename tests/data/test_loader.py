@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gc
-import threading
+import multiprocessing
+import os
 import time
 from collections import namedtuple
 
@@ -90,18 +90,40 @@ def test_an_error_reaches_the_reader(workers):
         assert "in DataLoader worker" in str(caught.value)
 
 
+class Whoami(Dataset):
+    """What each worker says of itself, and the first random numbers it draws."""
+
+    limit = 100
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, i):
+        import random
+
+        info = get_worker_info()
+        assert info.dataset is self
+        numbers = (random.random(), float(np.random.rand()), float(flambeau.rand(())))
+        return info.id, info.num_workers, info.seed, self.limit, flambeau.get_num_threads(), numbers
+
+
+def _name_limits(worker):
+    get_worker_info().dataset.limit = 3 + worker
+
+
 def test_workers_know_who_they_are_and_own_their_dataset():
-    info = []
+    data = Whoami()
 
-    def init(worker):
-        mine = get_worker_info()
-        mine.dataset.n = 3 + worker
-        info.append((mine.id, mine.num_workers, mine.seed - worker))
+    def said():
+        loader = DataLoader(data, batch_size=None, num_workers=2, worker_init_fn=_name_limits, collate_fn=lambda x: x,
+                            generator=flambeau.Generator().manual_seed(5))
+        return list(loader)
 
-    data = Stream(100)
-    seen = [int(b) for b in DataLoader(data, batch_size=None, num_workers=2, worker_init_fn=init)]
-    assert sorted(seen) == [0, 1, 2, 3] and data.n == 100
-    assert sorted(i[:2] for i in info) == [(0, 2), (1, 2)] and len({i[2] for i in info}) == 1
+    seen = said()
+    assert [s[0] for s in seen] == [0, 1, 0, 1, 0, 1] and all(s[1] == 2 and s[3] == 3 + s[0] and s[4] == 1 for s in seen)
+    assert len({s[2] - s[0] for s in seen}) == 1 and data.limit == 100
+    assert len({n for s in seen for n in s[5]}) == 18  # no worker draws what another drew
+    assert said() == seen
     assert get_worker_info() is None
 
 
@@ -118,27 +140,19 @@ def test_a_slow_batch_times_out():
         list(DataLoader(Items(3, slow=0.5), num_workers=1, timeout=0.05))
 
 
-def _loader_threads():
-    return {t for t in threading.enumerate() if t.name.startswith("loader-")}
-
-
 @pytest.mark.parametrize("persistent", [False, True])
 def test_workers_end_with_their_loader(persistent):
-    others = _loader_threads()
     loader = DataLoader(Items(20), num_workers=2, persistent_workers=persistent)
     it = iter(loader)
     next(it)
-    mine = _loader_threads() - others
+    mine = multiprocessing.active_children()
     assert len(mine) == 2
-    it.close()
     if persistent:
         assert len(list(loader)) == 20  # without what the last iteration left over
-        assert _loader_threads() - others == mine
+        assert multiprocessing.active_children() == mine
+    pids = [process.pid for process in mine]
     del it, loader
-    gc.collect()
-    for thread in mine:
-        thread.join(5)
-        assert not thread.is_alive()
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
 
 
 def test_tensors_are_gathered_whole():

@@ -1,0 +1,191 @@
+"""What `iter(DataLoader)` gives: batches made here, or by workers."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from .. import dtypes, ops
+from . import pinning
+from .pool import DEAD, Event, Pool, context_of
+from .workers import END, ERROR
+
+if TYPE_CHECKING:
+    from .loader import DataLoader
+
+
+def _snapshot(loader: DataLoader[Any]) -> DataLoader[Any]:
+    """The loader's settings, without the loader: its workers end when it is dropped, so they must not keep it."""
+    settings = object.__new__(type(loader))
+    settings.__dict__.update(loader.__dict__)
+    settings.__dict__["_iterator"] = None
+    return settings
+
+
+class _Batches(Iterator[Any]):
+    """The order of the samples, and the warning of a stream that is longer than it said."""
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        self._loader = _snapshot(loader)
+        self._pin = loader.pin_memory and pinning.useful()
+        self._begin()
+
+    def _begin(self) -> None:
+        loader = self._loader
+        self._entries = iter(loader._index_sampler())
+        # Drawn each time, with workers or without, so that what the generator gives next does not depend on their number.
+        self._base_seed = int(ops.randint(0, (1 << 63) - 1, (), dtype=dtypes.int64, generator=loader.generator))
+        self._given = 0
+        self._warned: int | None = None
+
+    def __iter__(self) -> _Batches:
+        return self
+
+    def __len__(self) -> int:
+        return len(self._loader._index_sampler())
+
+    def __next__(self) -> Any:
+        batch = self._next()
+        self._given += 1
+        said = self._loader._said
+        if said is not None and self._given > said:
+            text = (f"Length of IterableDataset {self._loader.dataset} was reported to be {said} (when accessing len(dataloader)), but "
+                    f"{self._given} samples have been fetched. ")
+            if self._loader.num_workers:
+                text += ("For multiprocessing data-loading, this could be caused by not properly configuring the IterableDataset replica "
+                         "at each worker.")
+            warnings.warn(text, stacklevel=2)
+        return batch
+
+    def _next(self) -> Any:
+        raise NotImplementedError
+
+
+class Here(_Batches):
+    """Batches made by the process that asks for them, when it asks."""
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._fetch = self._loader._make_fetch()(self._loader.dataset)
+
+    def _next(self) -> Any:
+        batch = self._fetch(next(self._entries))
+        return pinning.pin(batch) if self._pin else batch
+
+
+class FromWorkers(_Batches):
+    """Batches made ahead by worker processes.
+
+    Each batch has a number; `_owner` knows who makes those under way, `_ready` those that came before their turn.
+    """
+
+    _pool: Pool
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._epoch = 0
+        loader = self._loader
+        self._pool = Pool(context_of(loader.multiprocessing_context), loader.dataset, loader._make_fetch(), loader.num_workers,
+                          self._base_seed, loader.worker_init_fn)
+        self._close = weakref.finalize(self, self._pool.close)
+        self._source: Any = pinning.Pinner(self._pool) if self._pin else self._pool
+        self._start()
+
+    def usable(self) -> bool:
+        """Whether its workers can serve another epoch in this process."""
+        return not self._pool.closed
+
+    def restart(self, loader: DataLoader[Any]) -> None:
+        """Another epoch by the same workers; what they still make of the last one is thrown away."""
+        self._loader = _snapshot(loader)
+        super()._begin()
+        self._start()
+
+    def _start(self) -> None:
+        self._epoch += 1
+        self._owner: dict[int, int] = {}
+        self._ready: dict[int, Event] = {}
+        self._load = [0] * self._loader.num_workers
+        self._over: set[int] = set()  # workers whose stream has ended
+        self._sent = self._turn = self._wanted = 0
+        self._died: str | None = None
+        for worker in range(self._loader.num_workers):
+            self._pool.put(worker, self._epoch, None, None)
+        for _ in range(max(self._loader.prefetch_factor or 1, 1) * self._loader.num_workers):
+            self._send()
+
+    def _send(self) -> None:
+        """Gives the next entry of the sampler to a worker: to each in turn, or to the least busy when order does not matter."""
+        count = self._loader.num_workers
+        if len(self._over) == count:
+            return
+        try:
+            entry = next(self._entries)
+        except StopIteration:
+            return
+        turns = [(self._turn + k) % count for k in range(count)]
+        free = [w for w in turns if w not in self._over]
+        worker = free[0] if self._loader.in_order else min(free, key=self._load.__getitem__)
+        self._turn = worker + 1
+        self._load[worker] += 1
+        self._owner[self._sent] = worker
+        self._sent += 1
+        self._pool.put(worker, self._epoch, self._sent - 1, entry)
+
+    def _next(self) -> Any:
+        if self._died is not None:
+            raise RuntimeError(self._died)
+        if self._pool.closed:
+            raise StopIteration
+        while self._owner:
+            event = self._take() if self._ready else None
+            if event is None:
+                event = self._receive()
+                if event.epoch != self._epoch:
+                    continue
+                self._load[event.worker] -= 1
+                if event.kind == END and event.worker not in self._over:
+                    self._over.add(event.worker)
+                    self._send()  # to another, in its place
+                self._ready[event.number] = event
+                continue
+            if event.kind == END:
+                continue
+            self._send()
+            if event.kind == ERROR:
+                event.content.throw()
+            return event.content
+        if not self._loader.persistent_workers:
+            self._close()
+        raise StopIteration
+
+    def _take(self) -> Event | None:
+        """A batch whose turn it is."""
+        number = self._wanted if self._loader.in_order else next(iter(self._ready))
+        event = self._ready.pop(number, None)
+        if event is not None:
+            self._wanted += 1
+            del self._owner[number]
+        return event
+
+    def _receive(self) -> Event:
+        timeout = self._loader.timeout
+        try:
+            event: Event | None = self._source.receive(timeout if timeout > 0 else None)
+        except TimeoutError:
+            self._fail(f"DataLoader timed out after {timeout} seconds")
+        except RuntimeError as error:
+            self._fail(str(error))
+        if event is None:
+            self._fail("DataLoader was closed while a batch was waited for")
+        if event.kind == DEAD:
+            self._fail(event.content)
+        return event
+
+    def _fail(self, text: str) -> NoReturn:
+        """Nothing can go on: ends everything and says why, also to those who ask again."""
+        self._died = text
+        self._close()
+        raise RuntimeError(text)
