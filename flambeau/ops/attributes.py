@@ -428,7 +428,7 @@ def install(target: type) -> None:
         "is_complex": lambda self: self.m.dtype.is_complex, "is_signed": lambda self: self.m.dtype.is_signed,
         "is_same_size": lambda self, other: self.m.shape == other.m.shape,
         "is_inference": lambda self: False, "is_conj": lambda self: False, "is_neg": lambda self: False,
-        "has_names": lambda self: False,
+        "has_names": lambda self: False, "_is_view": lambda self: getattr(self, "b", None) is not None,
     }
     for name, method in methods.items():
         if getattr(method, "__name__", "") == "<lambda>":

@@ -134,13 +134,15 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     if src is not self:
         copy_into(self, src)
     if recording:
-        node = [tape.next_seq(), None, _copied, (src.n,), src.m, {"name": "CopyBackwards"}]
+        node = [tape.next_seq(), None, _copied, (self.n, src.n), src.m, {"name": "CopyBackwards"}]
         inplace.rebase(self, node)
     return self
 
 
 def _copied(node: Any, g: Tensor) -> Any:
-    return (fit(g, node[tape.SAVED]) if node[tape.EDGES][0] is not None else None,)
+    from .creation import zeros_like
+    before, source = node[tape.EDGES]  # what was overwritten has a gradient too: 0
+    return (None if before is None else zeros_like(g)), (None if source is None else fit(g, node[tape.SAVED]))
 
 
 def resize(t: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import layout
 from ..autograd import inplace, tape
+from ..autograd.mode import _grad
 from ..tensor import Tensor
 from .copies import contiguous
 from .table import op
@@ -98,6 +99,9 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
         if len(indices_or_sections.m.shape) > 1:
             raise RuntimeError(f"tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, but got "
                                f"a tensor with {len(indices_or_sections.m.shape)} dims")
+        if indices_or_sections.m.device.type != "cpu":
+            raise RuntimeError("tensor_split expected tensor_indices_or_sections to be on cpu, but it's on "
+                               f"{indices_or_sections.m.device}; pass indices.cpu() or a list")
         indices_or_sections = indices_or_sections.tolist()
     if isinstance(indices_or_sections, int):
         k = indices_or_sections
@@ -322,6 +326,8 @@ for _n in (1, 2, 3):
 def _relayout(name: str, make: Any) -> None:
     """`name_`: the tensor itself takes the layout of a view of it."""
     def function(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if self.n is not None and _grad.get():
+            inplace.check(self, (self,))
         made = make(self, *args, **kwargs)
         node = made.n
         self.m, self.p = made.m, made.p

@@ -342,6 +342,8 @@ def _strided_back(node: Any, g: Tensor) -> Any:
     """The general case: every element of the input gets the sum of what arrived at its place in memory, shared equally
     between the input's own elements at that place."""
     m, size, stride, here = node[tape.SAVED]
+    if tape.recording(g):
+        return (_strided_back_recorded(g, m, size, stride, here),)
     from ..kernels import expr as E
     from ..kernels.programs import Map
     from .creation import full, zeros_meta
@@ -366,6 +368,24 @@ def _strided_back(node: Any, g: Tensor) -> Any:
         launch.run(program, tuple(m.shape), [counts], [ones], [(0,) * len(m.shape), (0,) * len(m.shape)], name="count")
         out = out / as_strided(counts, m.shape, m.strides, -first)
     return (out,)
+
+
+def _strided_back_recorded(g: Tensor, m: Meta, size: tuple[int, ...], stride: tuple[int, ...], here: int) -> Tensor:
+    """`_strided_back` in operations that are differentiable themselves."""
+    import numpy as np
+
+    from .creation import full, tensor
+    places, own = np.full(size, here), np.zeros(tuple(m.shape), np.int64)
+    for into, sizes, steps in ((places, size, stride), (own, m.shape, m.strides)):
+        for axis, step in enumerate(steps):
+            into += (np.arange(sizes[axis]) * step).reshape((-1,) + (1,) * (len(sizes) - axis - 1))
+    first = int(min(places.min(initial=0), own.min(initial=0)))
+    count = int(max(places.max(initial=0), own.max(initial=0))) - first + 1
+    at, mine = (tensor(x.reshape(-1) - first, device=m.device) for x in (places, own))
+    flat = full((count,), 0, dtype=g.m.dtype, device=m.device).index_add(0, at, reshape(g, -1))
+    shares = full((count,), 0, dtype=g.m.dtype, device=m.device).index_add(0, mine, full((m.numel,), 1, dtype=g.m.dtype, device=m.device))
+    out: Tensor = reshape(flat.index_select(0, mine) / shares.index_select(0, mine), tuple(m.shape))
+    return out
 
 
 @op()
