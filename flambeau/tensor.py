@@ -7,18 +7,20 @@ table (`ops.table.attach`) and from `ops.methods`.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from . import layout
 from .dtypes import dtype
 from .layout import Size, contiguous_strides
-from .runtime import cpu_memory, memory
+from .runtime import cpu_memory, memory, provenance
 from .runtime.device import device
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_new = object.__new__
+_plain = object.__new__
+_new: Any = _plain  # makes every Tensor object but those of the kept plans' short ways
 
 
 class Meta:
@@ -166,3 +168,23 @@ def wrap(address: int, m: Meta, keep: Any) -> Tensor:
     t = _new(Tensor)
     t.m, t.s, t.p, t.n = m, s, address, None
     return t
+
+
+def _noted(kind: type) -> Any:
+    t = _plain(kind)
+    provenance.note(t)
+    return t
+
+
+def _remember_lines(on: bool) -> None:
+    """Puts the maker that notes the user's line, or the plain one, in this module and in those that took it from here: a
+    switch costs a walk over the modules, so that without it nothing is paid for each tensor."""
+    package = __name__.rpartition(".")[0]
+    made = _noted if on else _plain
+    for name, module in list(sys.modules.items()):
+        if name.startswith(package + ".") and getattr(module, "_new", None) in (_plain, _noted):
+            module._new = made  # type: ignore[attr-defined]
+
+
+provenance.on_switch(_remember_lines)
+provenance.from_environment()

@@ -18,7 +18,7 @@ def _listed(x: Any) -> list[Any]:
 
 def _start(tensors: Sequence[Tensor], grads: Sequence[Any], create: bool) -> list[Tensor]:
     """The gradient each root starts with: ones for a scalar.  Raises RuntimeError as PyTorch does."""
-    out = []
+    out: list[Tensor] = []
     for t, g in zip(tensors, grads, strict=True):
         if not isinstance(t, Tensor):
             raise TypeError(f"element 0 of tensors must be a Tensor, got {type(t).__name__}")
@@ -36,6 +36,14 @@ def _start(tensors: Sequence[Tensor], grads: Sequence[Any], create: bool) -> lis
             if g.m.shape != t.m.shape:
                 raise RuntimeError(f"Mismatch in shape: grad_output[0] has a shape of {g.m.shape} and output[0] has a shape of "
                                    f"{t.m.shape}.")
+            if g.m.device is not t.m.device:
+                if g.m.shape or g.m.device.type != "cpu":
+                    from ..ops.mismatch import mismatch
+                    raise mismatch("backward", [t, g], [t], labels=("output", "gradient"), begins=(
+                        f"invalid gradient at index {len(out)} - expected device {t.m.device} but got {g.m.device}"))
+                g = g.to(t.m.device)
+            if g.m.dtype is not t.m.dtype:
+                g = g.to(t.m.dtype)
             if not create:
                 g = g.detach()
         out.append(g)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import ops
-from ..tensor import Tensor
+from ..tensor import Tensor, _new
 
 if TYPE_CHECKING:
     from ..dtypes import dtype as Dtype
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def on_storage(cls: type[Tensor], data: Tensor, requires_grad: bool) -> Any:
     """A leaf of class `cls` that shares the storage of `data`."""
-    made: Any = object.__new__(cls)
+    made: Any = _new(cls)
     made.m, made.s, made.p, made.n = data.m, data.s, data.p, None
     if requires_grad:
         made.requires_grad_(True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes, layout
 from ..autograd import tape
 from ..autograd.mode import _grad
+from ..runtime import provenance
 from ..runtime.device import device as device_class
 from ..tensor import NO_FREE, Storage, Tensor, _new, alias
 
@@ -114,6 +115,7 @@ def _set_data(t: Tensor, new: Tensor) -> None:
     if not isinstance(new, Tensor):
         raise TypeError(f"Variable data has to be a tensor, but got {type(new).__name__}")
     t.m, t.s, t.p = new.m, new.s, new.p
+    provenance.note(t)
 
 
 def size(self: Tensor, dim: int | None = None) -> Any:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, layout
 from ..tensor import Tensor
+from .mismatch import mismatch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 def to_one_device(name: str, operands: tuple[Any, ...], outs: Sequence[Tensor] = ()) -> tuple[Any, ...]:
     """The operands on one device: zero-dim CPU tensors follow the others; anything else mixed is an error.
 
-    Raises RuntimeError in PyTorch's words, then names the operation, each argument and the cure.
+    Raises RuntimeError; see `mismatch`.
     """
     tensors = [x for x in operands if isinstance(x, Tensor)]
     devices = {x.m.device for x in (*tensors, *outs)}
@@ -25,29 +26,13 @@ def to_one_device(name: str, operands: tuple[Any, ...], outs: Sequence[Tensor] =
         from .transfer import to_device
         (to,) = anchors
         return tuple(to_device(x, to) if isinstance(x, Tensor) and x.m.device is not to else x for x in operands)
-    raise mismatch(name, [*outs, *tensors])
+    raise mismatch(name, [*outs, *tensors], outs, operands)
 
 
-def mismatch(name: str, tensors: Sequence[Tensor]) -> RuntimeError:
-    """The error for tensors on different devices in one operation."""
-    from ..runtime import provenance
-    seen = list(dict.fromkeys(str(t.m.device) for t in tensors))
-    lines = []
-    for i, t in enumerate(tensors):
-        came = provenance.of(t)
-        lines.append(f"  argument {i + 1}: {t.m.dtype} {list(t.m.shape)} on {t.m.device}" + (f", from {came}" if came else ""))
-    wanted = next((d for d in seen if d != "cpu"), seen[0])
-    odd = next((i + 1 for i, t in enumerate(tensors) if str(t.m.device) != wanted), 1)
-    return RuntimeError(
-        f"Expected all tensors to be on the same device, but found at least two devices, {seen[0]} and {seen[1]}! "
-        f"(in {name})\n" + "\n".join(lines) +
-        f"\nMove argument {odd} with .to('{wanted}')" +
-        ("" if provenance.enabled() else "; flambeau.provenance(True) makes tensors remember the line they came from") + ".")
-
-
-def same_device(name: str, *tensors: Tensor | None) -> None:
-    """Raises the mismatch error unless all tensors are on one device (no exception for zero-dim ones)."""
-    present = [t for t in tensors if t is not None]
+def same_device(name: str, *tensors: Any) -> None:
+    """Raises the mismatch error unless all tensors are on one device (no exception for zero-dim ones); what is no tensor does
+    not matter."""
+    present = [t for t in tensors if isinstance(t, Tensor)]
     if any(t.m.device is not present[0].m.device for t in present):
         raise mismatch(name, present)
 

@@ -17,11 +17,11 @@ from ..kernels import expr as E
 from ..kernels.programs import Reduce
 from ..tensor import Tensor, alias, empty, meta
 from . import launch
-from .checks import mismatch
 from .copies import cast_program, contiguous
 from .creation import zeros_meta
 from .elementwise import saved_tensor
 from .matmul import _product, _type_name
+from .mismatch import mismatch
 from .table import op
 
 Sizes = tuple[int, ...]

@@ -16,6 +16,7 @@ from ..kernels.interpret import load, memory, store
 from ..tensor import Tensor, empty
 from . import launch, ordering
 from .attributes import host_array
+from .checks import same_device
 from .creation import from_host
 from .results import named
 from .table import op
@@ -122,6 +123,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         return from_host(np.bincount(a.astype(np.int64), minlength=minlength).astype(np.int64), int64, input.m.device)
     if weights.m.shape != input.m.shape:
         raise RuntimeError("weights should be 1-d and have the same length as input")
+    same_device("bincount", input, weights)
     d = weights.m.dtype if weights.m.dtype.name == "float32" else float64
     w = load(host_array(weights.detach()), weights.m.dtype).astype(np.float64)
     return from_host(np.bincount(a.astype(np.int64), w, minlength).astype(d.np), d, input.m.device)
@@ -219,6 +221,7 @@ def histogram(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | N
     each element counts.  density: divided by the total and the intervals' lengths.  The host waits for the values.
     """
     d = input.m.dtype
+    same_device("histogram", input, weight, bins)
     w = _histogram_input("histogram", input, weight, tuple(input.m.shape))
     x = host_array(input.detach()).reshape(-1)
     edges = _edges("histogram", bins, x, range, d)

@@ -19,7 +19,8 @@ from ..kernels.programs import Map
 from ..tensor import Tensor, alias, empty, meta
 from . import launch
 from .casts import to_dtype
-from .checks import may_write, mismatch
+from .checks import may_write, same_device
+from .mismatch import mismatch
 from .table import op
 from .views import placed
 
@@ -187,7 +188,8 @@ def _expanded(x: Tensor, pending: list[Any]) -> tuple[Tensor, list[Tensor | None
 def _placed_index(p: Tensor, x: Tensor) -> Tensor:
     if p.m.device is not x.m.device:
         if p.m.device.type != "cpu" or (p.m.shape and x.m.device.type == "cpu"):
-            raise RuntimeError(f"indices should be either on cpu or on the same device as the indexed tensor ({x.m.device})")
+            raise mismatch("index", [x, p], [x], begins=f"indices should be either on cpu or on the same device as the indexed tensor ({x.m.device})",
+                           labels=("input", "index"))
         from .transfer import to_device
         p = to_device(p, x.m.device)
     return to_dtype(p, int64)
@@ -347,7 +349,7 @@ def _set(self: Tensor, index: Any, value: Any) -> None:
         else:
             value = tensor(value, dtype=self.m.dtype, device=self.m.device)
     elif value.m.device is not self.m.device and value.m.shape:
-        raise mismatch("index_put_", [self, value])
+        raise mismatch("index_put_", [self, value], [self], (self, None, value))
     if all(p is None for p in pending):
         shape = tuple(value.m.shape)
         while len(shape) > len(view.m.shape) and shape[0] == 1:
@@ -374,6 +376,8 @@ def put_at(x: Tensor, indices: Sequence[Tensor | None], value: Tensor, accumulat
     recording = _grad.get() and inplace.check(x, (x, value))
     may_write(x)
     if value.m.device is not x.m.device:
+        if value.m.shape or value.m.device.type != "cpu":
+            raise mismatch("index_put_", [x, value], [x], labels=("self", "values"))
         from .transfer import to_device
         value = to_device(value, x.m.device)
     if value.m.dtype is not x.m.dtype:
@@ -464,6 +468,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:  # noqa: A002
     """The elements where the mask is true, as a vector."""
     if mask.m.dtype is not bool_:
         raise RuntimeError("masked_select: expected BoolTensor for mask")
+    same_device("masked_select", input, mask)
     shape = layout.broadcast_shapes(input.m.shape, mask.m.shape)
     picked: Tensor = input.expand(shape)[mask.expand(shape)]
     return picked.reshape(-1)

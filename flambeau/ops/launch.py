@@ -42,6 +42,10 @@ def run(program: Program, domain: tuple[int, ...], outs: Sequence[Tensor], ins: 
     key = (program.key, domain, tuple([t.m for t in outs]), tuple([t.m for t in ins]), strides and tuple(strides))
     found = _bound.get(key)
     if found is None:
+        if any(t.m.device is not outs[0].m.device for t in (*outs, *ins)):
+            # the last line: an operation that did not look itself
+            from .mismatch import mismatch
+            raise mismatch(name or program.__class__.__name__.lower(), [*outs, *ins])
         if strides is None:
             strides = [layout.expand_strides(t.m.shape, t.m.strides, domain) for t in (*outs, *ins)]
         prepared = target.prepare(program, domain, tuple(strides))

@@ -10,7 +10,7 @@ from ..autograd.mode import _grad
 from ..kernels import expr as E
 from ..kernels.programs import Prepared, Reduce
 from ..runtime import door
-from ..tensor import Meta, Storage, Tensor, alias, empty, meta, new, on_forget, storage
+from ..tensor import Meta, Storage, Tensor, _new, alias, empty, meta, new, on_forget, storage
 from . import launch
 from .casts import to_dtype
 from .checks import same_device
@@ -52,6 +52,7 @@ def _product(c: Tensor, a: Tensor, b: Tensor, alpha: complex = 1.0, beta: comple
     key = (c.m, a.m, b.m, alpha, beta)
     call = _plans.get(key)
     if call is None:
+        same_device("matmul", a, b, c)
         *lead, m, k = a.m.shape
         n = b.m.shape[-1]
         d = a.m.dtype
@@ -202,7 +203,7 @@ def _mm(a: Tensor, b: Tensor) -> Tensor:
             s.p = sizes.grow()
     else:
         s = storage(om)
-    r = _new(Tensor)
+    r: Tensor = _new(Tensor)
     r.m = om
     r.s = s
     r.p = s.p
@@ -213,9 +214,6 @@ def _mm(a: Tensor, b: Tensor) -> Tensor:
         if tape.anomaly.on:
             tape.anomaly.note(r.n)
     return r
-
-
-_new = object.__new__
 
 
 def _first_mm(a: Tensor, b: Tensor) -> Tensor:
@@ -612,6 +610,7 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
         equation, operands = _from_lists((equation, *operands))
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
+    same_device("einsum", *operands)
     terms, target, sizes = _parse(equation.replace(" ", ""), operands)
     out, names = _diagonals(operands[0], terms[0])
     rest = list(zip(operands[1:], terms[1:], strict=True))

@@ -8,7 +8,7 @@ from typing import Any
 from .. import layout
 from ..autograd import tape
 from ..runtime import gpus
-from ..tensor import Storage, Tensor, meta
+from ..tensor import Storage, Tensor, _new, meta
 from .table import op
 
 
@@ -48,7 +48,7 @@ def pinned_empty(m: Any) -> Tensor:
     address, free = gpus.pinned_block(m.nbytes)
     s = Storage()
     s.p, s.v, s.m, s.free = address, 0, m, free
-    t: Tensor = object.__new__(Tensor)
+    t: Tensor = _new(Tensor)
     t.m, t.s, t.p, t.n = m, s, s.p, None
     return t
 

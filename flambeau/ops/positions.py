@@ -402,6 +402,7 @@ def take(input: Tensor, index: Tensor) -> Tensor:  # noqa: A002
     """Elements of the flattened input at positions: the shape of index."""
     if index.m.dtype is not int64:
         raise RuntimeError("take(): Expected a long tensor for index, but got " + index.m.dtype.name.capitalize())
+    same_device("take", input, index)
     return take_at(input.reshape(-1), [index])
 
 
@@ -420,6 +421,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     if source.m.dtype is not input.m.dtype:
         raise RuntimeError(f"put_(): self and source expected to have the same dtype, but got self.dtype = {input.m.dtype} and source.dtype "
                            f"= {source.m.dtype}")
+    same_device("put", input, index, source)
     flat = input.clone(memory_format=_row_major()).reshape(-1)
     return put_at(flat, [index.reshape(-1)], source.reshape(-1), accumulate).reshape(tuple(input.m.shape))
 
@@ -476,6 +478,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:  # no
         raise RuntimeError(f"masked_scatter: expected self and source to have same dtypes but got {input.m.dtype} and {source.m.dtype}")
     if mask.m.dtype is not bool_:
         raise RuntimeError("masked_scatter_ only supports boolean masks, but got mask with dtype " + mask.m.dtype.name)
+    same_device("masked_scatter", input, mask, source)
     shape = layout.broadcast_shapes(input.m.shape, mask.m.shape)
     x, m = input.expand(shape).clone(memory_format=_row_major()), mask.expand(shape)
     if x.m.numel == 0:
@@ -555,6 +558,8 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None
         at = arange(n * repeats, device=x.m.device).div(max(repeats, 1), rounding_mode="floor")
     else:
         r = repeats if isinstance(repeats, Tensor) else tensor(repeats)
+        if isinstance(repeats, Tensor) and repeats.m.shape:
+            same_device("repeat_interleave", x, r)
         import numpy as np
 
         from .attributes import values

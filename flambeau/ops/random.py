@@ -20,7 +20,7 @@ from ..runtime import generators
 from ..runtime.device import resolve
 from ..tensor import Tensor, alias, empty, meta
 from . import launch
-from .checks import may_write
+from .checks import may_write, same_device
 from .copies import copy_into, strides_for
 from .creation import _finish, _options, _shape
 from .table import op
@@ -65,6 +65,8 @@ def draw(t: Tensor, name: str, formula: Callable[..., Expr], numbers: tuple[Any,
 
     inputs: tensors broadcast to t's shape.  Nothing is recorded; t's version goes up.
     """
+    if inputs:
+        same_device(name.removesuffix("_tensor"), t, *inputs)
     m = t.m
     n = m.numel
     seed, offset = _generator(m.device, generator).take(n)

@@ -16,6 +16,7 @@ from ..dtypes import bool_, int64
 from ..kernels.interpret import memory
 from ..tensor import Tensor, alias, empty
 from . import launch, ordering
+from .checks import same_device
 from .elementwise import saved_tensor
 from .positions import gather, scatter
 from .results import named
@@ -215,8 +216,7 @@ def _quantile(name: str, skip_nan: bool) -> Any:
             raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
         if q.m.dtype is not input.m.dtype:
             raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
-        if q.m.device is not input.m.device:
-            raise RuntimeError(f"{name}() q tensor must be on the same device as the input tensor")
+        same_device(name, input, q)
         if q.m.device.type == "cpu" and not bool(((q >= 0) & (q <= 1)).all()):
             raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
         return _quantiles(input, q, dim, keepdim, interpolation, skip_nan)

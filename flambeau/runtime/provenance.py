@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+VARIABLE = "FLAMBEAU_PROVENANCE"
+_KEY = "_provenance"
 _on = False
 _package = __name__.rsplit(".", 2)[0]
+_switched: list[Callable[[bool], None]] = []
 
 
 class provenance:
     """Turns the memory of source lines on or off: a call, or a `with` block that puts it back.
 
-    While it is on every tensor made by an operation or a factory remembers the user's line, and errors about tensors on
-    different devices name it.  While it is off nothing is done.
+    While it is on, every tensor remembers the user's line that made or moved it, and errors about tensors on different
+    devices name those lines; operations take their slow path.  While it is off nothing is done or paid for.  The
+    environment variable FLAMBEAU_PROVENANCE=1 turns it on from the start.
     """
 
     def __init__(self, mode: bool = True) -> None:
@@ -26,14 +34,37 @@ class provenance:
     def __exit__(self, *exc: object) -> None:
         _set(self._before)
 
+    @staticmethod
+    def enabled() -> bool:
+        """Whether lines are being remembered."""
+        return _on
+
+    @staticmethod
+    def of(t: Any) -> str | None:
+        """The line `t` came from, as `file:line`; None when it was not remembered."""
+        return of(t)
+
 
 def _set(mode: bool) -> None:
     global _on
-    changed = mode is not _on
+    if mode is _on:
+        return
     _on = mode
-    if changed:
-        from . import door
-        door.changed()
+    for tell in _switched:
+        tell(mode)
+    from . import door
+    door.changed()  # the short ways through kept plans make tensors of their own: no plan is kept while this is on
+
+
+def on_switch(tell: Callable[[bool], None]) -> None:
+    """Registers what to call, with the new mode, when the switch is turned."""
+    _switched.append(tell)
+
+
+def from_environment() -> None:
+    """Turns the switch on where the environment says so."""
+    if os.environ.get(VARIABLE, "").strip() not in ("", "0"):
+        _set(True)
 
 
 def enabled() -> bool:
@@ -43,7 +74,7 @@ def enabled() -> bool:
 
 def of(t: Any) -> str | None:
     """The line a tensor came from, as `file:line`, when it was remembered."""
-    found: str | None = getattr(t, "__dict__", {}).get("_provenance")
+    found: str | None = getattr(t, "__dict__", {}).get(_KEY)
     return found
 
 
@@ -63,4 +94,4 @@ def note(t: Any) -> None:
     if _on:
         line = caller()
         if line is not None:
-            t.__dict__["_provenance"] = line
+            t.__dict__[_KEY] = line

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import dtypes, ops
+from ...ops.checks import same_device
 from ...tensor import Tensor
 
 # Stands for log 0: far below any sum of log-probabilities, and with differences that are not NaN.
@@ -40,6 +41,7 @@ def ctc_loss(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: A
     """
     if not log_probs.is_floating_point():
         raise RuntimeError(f"ctc_loss: log_probs must be of a floating type, got {log_probs.dtype}")
+    same_device("ctc_loss", log_probs, targets)
     single = log_probs.dim() == 2
     lp = log_probs.unsqueeze(1) if single else log_probs
     steps, batch, classes = lp.shape
