@@ -3,6 +3,7 @@
 RuntimeError
   AcceleratorError      a GPU failed: a queued launch raised, or touched memory that is not its own
   OutOfMemoryError      a GPU has no room for a request
+  LinAlgError           a matrix has no such factorization, or an iteration did not converge
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ class OutOfMemoryError(RuntimeError):
     allocator), `largest` (the biggest block that is reserved but unused)."""
 
     requested = total = free = allocated = reserved = largest = 0
+
+
+class LinAlgError(RuntimeError):
+    """A matrix is singular, not positive-definite, ..., or an iteration did not converge."""
 
 
 def size(nbytes: int) -> str:

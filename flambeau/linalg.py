@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from .errors import LinAlgError
 from .ops import table
 
 globals().update(table.namespace("linalg"))
-__all__ = sorted(table.namespace("linalg"))  # noqa: PLE0605 (filled from the table)
+__all__ = ["LinAlgError", *sorted(table.namespace("linalg"))]  # noqa: PLE0605 (filled from the table)

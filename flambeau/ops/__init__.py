@@ -21,6 +21,7 @@ from . import (  # noqa: F401 (each import registers its family)
     indexing,
     joining,
     legacy,
+    linalg,
     losses,
     matmul,
     normalization,

@@ -415,9 +415,9 @@ def _norm_back(node: Any, g: Tensor) -> Any:
 def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A002
     """The p-norm over `dim`; "fro" is the 2-norm, "nuc" the sum of singular values."""
     if p == "nuc":
-        from ..ops import linalg_svdvals
+        from .linalg.singular import values_of
         dims = (-2, -1) if dim is None else dim
-        values: Tensor = linalg_svdvals(input.movedim(dims, (-2, -1))).sum(-1)  # type: ignore[misc]
+        values: Tensor = values_of("linalg.svd", input.movedim(dims, (-2, -1))).sum(-1)
         return values
     if dtype is not None:
         input = to_dtype(input, dtype)

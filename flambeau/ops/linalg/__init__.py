@@ -1,0 +1,11 @@
+"""Linear algebra: factorizations, equations, eigenvalues, norms, and what is built from them.
+
+`lapack` calls the library; `matrices` holds what the operations share; the other modules are the families.
+"""
+
+from __future__ import annotations
+
+from . import cholesky, determinants, eigen, functions, householder, indefinite, lu, norms, products, pseudoinverse, singular, solving
+
+__all__ = ["cholesky", "determinants", "eigen", "functions", "householder", "indefinite", "lu", "norms", "products", "pseudoinverse", "singular",
+           "solving"]

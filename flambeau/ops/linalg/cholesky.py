@@ -1,0 +1,125 @@
+"""Cholesky's factorization and what it solves.
+
+Gradient: Murray, "Differentiation of the Cholesky decomposition" (2016), eq. 10, symmetrized.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import dtypes
+from ...autograd import tape
+from ...tensor import Tensor, alias, empty
+from ..table import no_recording, op
+from . import matrices
+from .matrices import adjoint
+from .solving import broadcast, solve_triangular
+
+
+def _factor(a: Tensor) -> tuple[Tensor, Tensor]:
+    """L with A = L L^H from the lower triangle, recorded, and info."""
+    n, batch, letter = a.m.shape[-1], matrices.batch_of(a), matrices.letter_of(a)
+    out = matrices.columns(a)
+    info = empty(tuple(a.m.shape[:-2]), dtypes.int32, a.m.device)
+    d = a.m.dtype
+
+    def entry(to: int, failed: int) -> None:
+        import numpy as np
+
+        from ...kernels.interpret import memory
+        from . import lapack
+        codes = np.zeros(batch, np.int64)
+        if n:
+            lapack.potrf(letter, batch, n, to, codes)
+            memory(to, (batch, n, n), (n * n, 1, n), d)[:, *np.triu_indices(n, 1)] = 0
+        memory(failed, (batch,), (1,), dtypes.int32)[...] = codes
+    if batch:
+        matrices.enqueue("cholesky", a, entry, out, info, flops=batch * n ** 3 // 3)
+    return tape.record(out, _factor_back, (a,), matrices.keep_outputs(out), "LinalgCholeskyExBackward0"), info
+
+
+def _factor_back(node: Any, g: Tensor) -> Any:
+    (l,) = matrices.kept_outputs(node, node[tape.SAVED])
+    inner = matrices.half_diagonal((adjoint(l) @ g).tril())
+    left = solve_triangular(adjoint(l), inner, upper=True)
+    return (solve_triangular(l, left, upper=False, left=False) * 0.5,)
+
+
+def _side(a: Tensor, upper: bool) -> tuple[Tensor, Tensor]:
+    if not upper:
+        return _factor(a)
+    l, info = _factor(adjoint(a))
+    return adjoint(l), info
+
+
+@op(method=False, out=True, spaces=("linalg",))
+def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
+    """`cholesky` with `info` (int32, one a matrix): 0, or the order of the first leading minor that is not positive.
+
+    Nothing is raised unless `check_errors`, and the device is not waited for.
+    """
+    matrices.square("linalg.cholesky_ex", A)
+    l, info = _side(A, upper)
+    if check_errors:
+        matrices.require("linalg.cholesky_ex", "cholesky", info)
+    return matrices.result("linalg_cholesky_ex", "L info", l, info)
+
+
+@op(method=False, out=True, spaces=("linalg",), name="cholesky")
+def linalg_cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
+    """L with A = L L^H for Hermitian positive-definite A (..., n, n), or U = L^H when `upper`.
+
+    Only one triangle is read (the upper one when `upper`).  Raises LinAlgError when a matrix is not positive-definite.
+    """
+    matrices.square("linalg.cholesky", A)
+    l, info = _side(A, upper)
+    matrices.require("linalg.cholesky", "cholesky", info)
+    return l
+
+
+@op(out=True)
+def cholesky(input: Tensor, upper: bool = False) -> Tensor:  # noqa: A002 (PyTorch's name)
+    """`linalg.cholesky` under its older name."""
+    matrices.square("cholesky", input)
+    l, info = _side(input, upper)
+    matrices.require("cholesky", "cholesky", info)
+    return l
+
+
+@op(out=True)
+def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor:  # noqa: A002
+    """X of A X = B for B = `input` (..., n, k), where A = L L^H (U^H U when `upper`); batch axes broadcast."""
+    matrices.matrix("cholesky_solve", input, "b")
+    matrices.square("cholesky_solve", L, "A")
+    matrices.compatible("cholesky_solve", L, input)
+    matrices.alike("cholesky_solve", input, L, "b", "A")
+    l, b = broadcast(L, input)
+    return _solved(l, b, upper)
+
+
+def _solved(l: Tensor, b: Tensor, upper: bool) -> Tensor:
+    with no_recording():
+        first, second = (adjoint(l), l) if upper else (l, adjoint(l))
+        x = solve_triangular(second, solve_triangular(first, b, upper=False), upper=True)
+    x = alias(x, x.m, x.p)
+    return tape.record(x, _solved_back, (l, b), (matrices.keep(l), matrices.keep_outputs(x), upper), "CholeskySolveBackward0")
+
+
+def _solved_back(node: Any, g: Tensor) -> Any:
+    inputs, outputs, upper = node[tape.SAVED]
+    (l,), (x,) = matrices.kept(node, inputs), matrices.kept_outputs(node, outputs)
+    l = l.triu() if upper else l.tril()
+    to_b = _solved(l, g, upper)
+    if node[tape.EDGES][0] is None:
+        return (None, to_b)
+    both = to_b @ adjoint(x)
+    both = both + adjoint(both)
+    # the gradient of L L^H, all of it, as PyTorch has it: the other triangle of a factor is zero, not unread
+    return (-(l @ both) if upper else -(both @ l), to_b)
+
+
+@op(out=True)
+def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:  # noqa: A002
+    """The inverse of A = L L^H (U^H U when `upper`) from its factor (..., n, n)."""
+    matrices.square("cholesky_inverse", input, "A")
+    return cholesky_solve(matrices.identity(input, input.m.shape[-1]), input, upper)
