@@ -44,6 +44,9 @@ _lazy("io", "save load")
 _lazy("runtime.provenance", "provenance")
 _lazy("simulated", "simulate")
 _lazy("errors", "AcceleratorError OutOfMemoryError")
+_lazy("amp", """autocast is_autocast_enabled is_autocast_available get_autocast_dtype set_autocast_dtype set_autocast_enabled
+ get_autocast_gpu_dtype get_autocast_cpu_dtype set_autocast_gpu_dtype set_autocast_cpu_dtype is_autocast_cpu_enabled
+ is_autocast_cache_enabled set_autocast_cache_enabled clear_autocast_cache autocast_increment_nesting autocast_decrement_nesting""")
 _lazy("ops.user", "pointwise")
 _lazy("ops.memory_format", "memory_format contiguous_format channels_last channels_last_3d preserve_format strided layout")
 _lazy("ops.legacy", """FloatTensor DoubleTensor HalfTensor BFloat16Tensor ByteTensor CharTensor ShortTensor IntTensor LongTensor

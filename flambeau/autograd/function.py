@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import layout
 from ..tensor import Tensor, alias
 from . import tape
 from .mode import _grad, no_grad
@@ -100,7 +101,8 @@ class Function:
         tracked = [t for t in outs if isinstance(t, Tensor) and id(t) not in ctx._non_differentiable and t.m.dtype.kind in "fc"]
         edges = tuple(a.n if isinstance(a, Tensor) else None for a in args)
         node: tape.Node = [tape.next_seq(), None, _run_backward, edges, (cls, ctx, [t.m for t in tracked], len(outs), [
-            i for i, t in enumerate(outs) if any(t is x for x in tracked)]), {"name": cls.__name__ + "Backward",
+            i for i, t in enumerate(outs) if any(t is x for x in tracked)],
+            [a.m if isinstance(a, Tensor) else None for a in args]), {"name": cls.__name__ + "Backward",
                                                                              "outputs": len(tracked)}]
         if tape.anomaly.on:
             tape.anomaly.note(node)
@@ -122,7 +124,7 @@ class Function:
 
 
 def _run_backward(node: tape.Node, gs: list[Any]) -> Any:
-    cls, ctx, metas, count, at = node[tape.SAVED]
+    cls, ctx, metas, count, at, wanted = node[tape.SAVED]
     full: list[Any] = [None] * count
     for i, g, m in zip(at, gs, metas, strict=True):
         if g is None and ctx._materialize:
@@ -137,4 +139,26 @@ def _run_backward(node: tape.Node, gs: list[Any]) -> Any:
     if len(found) != len(edges):
         raise RuntimeError(f"function {cls.__name__}Backward returned an incorrect number of gradients (expected {len(edges)}, got "
                            f"{len(found)})")
-    return [g if e is not None else None for g, e in zip(found, edges, strict=True)]
+    return [_fitted(cls, i, g, m) if e is not None else None for i, (g, e, m) in enumerate(zip(found, edges, wanted, strict=True))]
+
+
+def _fitted(cls: Any, i: int, g: Any, m: Any) -> Any:
+    """A user's gradient in its input's type, summed over axes the input was broadcast along."""
+    if g is None or g.m is m:
+        return g
+    if not isinstance(g, Tensor):
+        raise TypeError(f"function {cls.__name__}Backward returned {type(g).__name__} as gradient {i}; expected a Tensor or None")
+    if g.m.device is not m.device:
+        raise RuntimeError(f"Function {cls.__name__}Backward returned an invalid gradient at index {i} - expected device {m.device} but got "
+                           f"{g.m.device}")
+    try:
+        fits = tuple(layout.broadcast_shapes(g.m.shape, m.shape)) == tuple(g.m.shape)
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise RuntimeError(f"Function {cls.__name__}Backward returned an invalid gradient at index {i} - got {list(g.m.shape)} but expected "
+                           f"shape compatible with {list(m.shape)}")
+    if g.m.shape == m.shape and g.m.dtype is m.dtype:
+        return g  # of other strides
+    from ..ops.elementwise import fit
+    return fit(g, m)

@@ -187,6 +187,13 @@ def set_stream(stream: Stream | None) -> None:
         _gpus.set_stream(stream)
 
 
+def __getattr__(name: str) -> Any:
+    if name == "amp":
+        import importlib
+        return importlib.import_module(".amp", __name__)
+    raise AttributeError(f"module 'flambeau.cuda' has no attribute {name!r}")
+
+
 __all__ = [
     "AcceleratorError", "Event", "OutOfMemoryError", "Stream", "StreamContext", "caching_allocator_alloc",
     "caching_allocator_delete", "can_device_access_peer", "current_device", "current_stream", "default_stream",

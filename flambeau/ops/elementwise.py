@@ -17,9 +17,9 @@ from ..kernels import derive, target
 from ..kernels import expr as E
 from ..kernels.expr import Expr
 from ..kernels.programs import Map
-from ..runtime import door
+from ..runtime import door, provenance
 from ..tensor import Meta, Storage, Tensor, alias, meta, new, on_forget, storage
-from . import checks
+from . import autocast, checks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -86,7 +86,7 @@ class Pointwise:
     """
 
     __slots__ = ("name", "grad_name", "formula", "arity", "promote", "apart", "grad", "accept", "plans", "into", "tapes",
-                 "programs")
+                 "programs", "heeds")
 
     def __init__(self, name: str, formula: Callable[..., Any], arity: int, promote: str = "default",
                  apart: tuple[int, ...] = (), grad: Callable[..., Any] | None = None, accept: str = "buifc") -> None:
@@ -97,11 +97,19 @@ class Pointwise:
         self.into: dict[Any, Plan] = {}
         self.tapes: dict[Any, Tape] = {}
         self.programs: dict[Any, tuple[Map, tuple[Any, ...]]] = {}
+        self.heeds = autocast.named(name)  # whether `autocast` has a say in its types
         _all.append(self)
+
+    def heeded(self, x: Tensor) -> bool:
+        """Whether a call on `x` must look for an autocast region, so that no quick plan may skip that."""
+        d = x.m.dtype
+        return self.heeds and (d.opmath is not d or autocast.lowers(self.name))
 
     # -------------------------------------------------------------------------------------------------------- running
     def __call__(self, operands: tuple[Any, ...], numbers: tuple[Any, ...] = (), consts: tuple[Any, ...] = ()) -> Any:
         """The operation on tensors and numbers: one tensor, or a tuple where the formula gives several."""
+        if self.heeds and autocast.regions[0] and autocast.current.get():
+            return autocast.under(self.name, lambda *xs: self(xs, numbers, consts), operands, {})
         key = (*[x.m if isinstance(x, Tensor) else type(x) for x in operands], *[type(x) for x in numbers], consts)
         plan = self.plans.get(key)
         if plan is None:
@@ -595,7 +603,7 @@ def fast_binary(op: Pointwise, general: Callable[[Any, Any], Any]) -> Callable[[
 
     def first(a: Any, b: Any) -> Any:
         result = general(a, b)
-        if isinstance(a, Tensor) and type(result) is Tensor:
+        if isinstance(a, Tensor) and type(result) is Tensor and not provenance.enabled() and not op.heeded(a):
             key = type(b) if type(b) in (float, int) else b.m if isinstance(b, Tensor) else None
             plan = op.plans.get((a.m, key, ()))
             # numbers reach a float computation as floats; the others go the general way
@@ -652,7 +660,7 @@ def fast_unary(op: Pointwise, general: Callable[[Any], Any]) -> Callable[[Any], 
 
     def first(a: Any) -> Any:
         result = general(a)
-        if isinstance(a, Tensor) and type(result) is Tensor:
+        if isinstance(a, Tensor) and type(result) is Tensor and not provenance.enabled() and not op.heeded(a):
             plan = op.plans.get((a.m, ()))
             if plan is not None:
                 plans[a.m] = (plan.outs[0], plan.outs[0].sizes, plan.launch, [None])

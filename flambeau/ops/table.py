@@ -13,6 +13,7 @@ from .. import dtypes
 from ..autograd.mode import _grad
 from ..kernels.expr import Expr
 from ..tensor import Tensor
+from . import autocast
 from .elementwise import Pointwise, _type_name, fast_binary, fast_unary
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def op(*, method: bool = True, inplace: Any = False, out: bool | None = False, s
     """
     def register(function: F) -> F:
         final: F = _with_out(function) if out is True else function
+        final = autocast.guarded(name or function.__name__, final)
         made = inplace if callable(inplace) else _inplace_of(function) if inplace else None
         import inspect
         _register(Row(name or function.__name__, final, method, made, out is not False, spaces, aliases,
@@ -79,10 +81,10 @@ def _with_out(function: Function) -> Function:
             if not isinstance(out, (tuple, list)) or len(out) != len(result):
                 raise TypeError(f"{function.__name__}(): argument 'out' must be a tuple of {len(result)} tensors")
             for o, r in zip(out, result, strict=True):
-                into(o, r)
+                into(o, r, function.__name__)
             return type(result)(out) if type(result) is not tuple and hasattr(result, "_fields") is False else (
                 type(result)(*out) if hasattr(result, "_fields") else tuple(out))
-        return into(out, result)
+        return into(out, result, function.__name__)
     return call
 
 
@@ -106,16 +108,17 @@ def _forbid_recording(name: str, args: Sequence[Any], out: Any) -> None:
                                "of the arguments requires grad.")
 
 
-def into(out: Tensor, result: Tensor) -> Tensor:
-    """Copies a result into `out`, resizing it.  Raises RuntimeError for a type or device that does not fit."""
-    from .checks import may_write, mismatch
+def into(out: Tensor, result: Tensor, name: str = "out=") -> Tensor:
+    """Copies the result of operation `name` into `out`, resizing it.  Raises RuntimeError for a type or device that does not fit."""
+    from .checks import may_write
+    from .mismatch import mismatch
     if not isinstance(out, Tensor):
         raise TypeError(f"argument 'out' must be Tensor, not {type(out).__name__}")
     if not dtypes.can_cast(result.m.dtype, out.m.dtype):
         raise RuntimeError(f"result type {_type_name(result.m.dtype)} can't be cast to the desired output type "
                            f"{_type_name(out.m.dtype)}")
     if out.m.device is not result.m.device:
-        raise mismatch("out=", [out, result])
+        raise mismatch(name, [out, result], [out], labels=("out", "result"))
     resize_output(out, tuple(result.m.shape))
     may_write(out)
     from .copies import copy_into
@@ -303,12 +306,13 @@ def write_out(made: Pointwise, out: Any, operands: tuple[Any, ...], numbers: tup
     if _grad.get():
         _forbid_recording(made.name, operands, out)
     from .. import layout
-    from .checks import mismatch, to_one_device
+    from .checks import to_one_device
+    from .mismatch import mismatch
     tensors = [x for x in operands if isinstance(x, Tensor)]
     operands = to_one_device(made.name, operands)
     anchor = next((x for x in operands if isinstance(x, Tensor)), out)
     if anchor.m.device is not out.m.device:
-        raise mismatch(made.name, [out, *tensors])
+        raise mismatch(made.name, [out, *tensors], [out], operands)
     (result,) = made.program(operands, numbers, consts, made.common(operands), None)[0].out_types
     if not dtypes.can_cast(result, out.m.dtype):
         raise RuntimeError(f"result type {_type_name(result)} can't be cast to the desired output type {_type_name(out.m.dtype)}")

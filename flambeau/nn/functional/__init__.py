@@ -52,6 +52,19 @@ from .resample import affine_grid, grid_sample, interpolate, upsample, upsample_
 from .sampling import gumbel_softmax, local_response_norm, lp_pool1d, lp_pool2d, lp_pool3d
 
 
+def _heed_autocast() -> None:
+    """The functions written here that autocast's lists name get the guard that operations get in the table."""
+    from ...ops import autocast
+
+    here = globals()
+    for name in list(here):
+        if callable(here[name]) and autocast.named(name):
+            here[name] = autocast.guarded(name, here[name])
+
+
+_heed_autocast()
+
+
 def __getattr__(name: str) -> Any:
     """An operation of the table, by its name here; it becomes an ordinary attribute, so this runs once for each."""
     from ...ops import table

@@ -1,0 +1,186 @@
+"""`GradScaler`: a loss made large enough that float16 gradients do not vanish (torch.amp.grad_scaler).
+
+Micikevicius et al., "Mixed Precision Training" (2018).  The scale grows while gradients are finite and is cut when some
+are not; a step with infinite or NaN gradients is left out.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import defaultdict
+from enum import Enum
+from typing import Any
+
+from .. import ops
+from ..autograd import no_grad
+from ..tensor import Tensor
+
+_ops: Any = ops
+
+
+class OptState(Enum):
+    """Where an optimizer is between two updates."""
+
+    READY = 0
+    UNSCALED = 1
+    STEPPED = 2
+
+
+def _fresh() -> dict[str, Any]:
+    return {"stage": OptState.READY, "found": None}
+
+
+class GradScaler:
+    """Multiplies losses by a scale, divides gradients by it before a step, and adapts it.
+
+    device: where the losses are.  init_scale: the first scale.  growth_factor: what it is multiplied by after
+    growth_interval steps in a row with finite gradients; backoff_factor: after one without.  enabled=False: every
+    method does the plain thing.
+    """
+
+    def __init__(self, device: str = "cuda", init_scale: float = 2.0**16, growth_factor: float = 2.0, backoff_factor: float = 0.5,
+                 growth_interval: int = 2000, enabled: bool = True) -> None:
+        self._device = device
+        self._enabled = enabled
+        if device == "cuda" and enabled:
+            from .. import cuda
+            if not cuda.is_available():
+                warnings.warn("torch.cuda.amp.GradScaler is enabled, but CUDA is not available.  Disabling.", stacklevel=2)
+                self._enabled = False
+        if self._enabled:
+            if growth_factor <= 1.0:
+                raise AssertionError("The growth factor must be > 1.0.")
+            if backoff_factor >= 1.0:
+                raise AssertionError("The backoff factor must be < 1.0.")
+        self._scale = float(init_scale)
+        self._growth_factor, self._backoff_factor = growth_factor, backoff_factor
+        self._growth_interval, self._growth_tracker = growth_interval, 0
+        self._states: dict[int, dict[str, Any]] = defaultdict(_fresh)
+
+    def scale(self, outputs: Any) -> Any:
+        """A loss, or a nest of them in lists and tuples, times the scale."""
+        if not self._enabled:
+            return outputs
+        if isinstance(outputs, Tensor):
+            # in float32, which holds the scale; the product promotes nothing narrower
+            return outputs * self._scale if outputs.m.dtype.itemsize >= 4 else outputs.float() * self._scale
+        if isinstance(outputs, (list, tuple)):
+            return type(outputs)([self.scale(x) for x in outputs])
+        raise ValueError("outputs must be a Tensor or an iterable of Tensors")
+
+    def unscale_(self, optimizer: Any) -> None:
+        """Divides the gradients of an optimizer's parameters by the scale, in place, and looks whether they are finite.
+
+        Raises RuntimeError when done twice between updates, or after `step`.
+        """
+        if not self._enabled:
+            return
+        state = self._states[id(optimizer)]
+        if state["stage"] is OptState.UNSCALED:
+            raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
+        if state["stage"] is OptState.STEPPED:
+            raise RuntimeError("unscale_() is being called after step().")
+        state["found"] = self._unscale(optimizer, refuse_half=True)
+        state["stage"] = OptState.UNSCALED
+
+    def _unscale(self, optimizer: Any, refuse_half: bool) -> list[Tensor]:
+        """Per device, a 0-dim truth: whether a gradient is not finite."""
+        found: dict[Any, Tensor] = {}
+        inverse = 1.0 / self._scale
+        with no_grad():
+            for group in optimizer.param_groups:
+                for p in group["params"]:
+                    g = p.grad
+                    if g is None:
+                        continue
+                    if refuse_half and g.m.dtype.name == "float16":
+                        raise ValueError("Attempting to unscale FP16 gradients.")
+                    g.mul_(inverse)
+                    bad = ~_ops.isfinite(g).all()
+                    old = found.get(g.m.device)
+                    found[g.m.device] = bad if old is None else old | bad
+        return list(found.values())
+
+    def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        """`optimizer.step(...)`, unless a gradient is not finite; unscales first when `unscale_` was not called."""
+        if not self._enabled:
+            return optimizer.step(*args, **kwargs)
+        if "closure" in kwargs:
+            raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
+        state = self._states[id(optimizer)]
+        if state["stage"] is OptState.STEPPED:
+            raise RuntimeError("step() has already been called since the last update().")
+        if state["stage"] is OptState.READY:
+            self.unscale_(optimizer)
+        if not state["found"]:
+            raise AssertionError("No inf checks were recorded for this optimizer.")
+        state["found"] = [bool(x) for x in state["found"]]
+        result = None if any(state["found"]) else optimizer.step(*args, **kwargs)
+        state["stage"] = OptState.STEPPED
+        return result
+
+    def update(self, new_scale: Any = None) -> None:
+        """Sets the scale for the next step: `new_scale`, or by what the last gradients were."""
+        if not self._enabled:
+            return
+        if new_scale is not None:
+            self._scale = float(new_scale)
+        else:
+            found = [x for state in self._states.values() if state["found"] is not None for x in state["found"]]
+            if not found:
+                raise AssertionError("No inf checks were recorded prior to update.")
+            if any(bool(x) for x in found):
+                self._scale *= self._backoff_factor
+                self._growth_tracker = 0
+            else:
+                self._growth_tracker += 1
+                if self._growth_tracker == self._growth_interval:
+                    grown = self._scale * self._growth_factor
+                    self._scale = grown if grown < 3.4e38 else self._scale
+                    self._growth_tracker = 0
+        self._states.clear()
+
+    def get_scale(self) -> float:
+        """The scale; 1 when disabled."""
+        return self._scale if self._enabled else 1.0
+
+    def get_growth_factor(self) -> float:
+        return self._growth_factor
+
+    def set_growth_factor(self, new_factor: float) -> None:
+        self._growth_factor = new_factor
+
+    def get_backoff_factor(self) -> float:
+        return self._backoff_factor
+
+    def set_backoff_factor(self, new_factor: float) -> None:
+        self._backoff_factor = new_factor
+
+    def get_growth_interval(self) -> int:
+        return self._growth_interval
+
+    def set_growth_interval(self, new_interval: int) -> None:
+        self._growth_interval = new_interval
+
+    def is_enabled(self) -> bool:
+        return self._enabled
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint needs; empty when disabled."""
+        if not self._enabled:
+            return {}
+        return {"scale": self._scale, "growth_factor": self._growth_factor, "backoff_factor": self._backoff_factor,
+                "growth_interval": self._growth_interval, "_growth_tracker": self._growth_tracker}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restores what `state_dict` gave.  Raises RuntimeError for an empty one."""
+        if not self._enabled:
+            return
+        if not state_dict:
+            raise RuntimeError("The source state dict is empty, possibly because it was saved from a disabled instance of GradScaler.")
+        self._scale = float(state_dict["scale"])
+        self._growth_factor, self._backoff_factor = state_dict["growth_factor"], state_dict["backoff_factor"]
+        self._growth_interval, self._growth_tracker = state_dict["growth_interval"], state_dict["_growth_tracker"]
+
+
+__all__ = ["GradScaler", "OptState"]

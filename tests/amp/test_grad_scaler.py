@@ -1,0 +1,90 @@
+"""GradScaler: scaling, skipped steps, growth and backoff, its state."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+import flambeau as torch
+from flambeau import nn, optim
+
+
+def made(device: str, **options):
+    return torch.amp.GradScaler(device.split(":")[0], **options)
+
+
+def test_a_scaled_step_is_the_plain_step(device: str) -> None:
+    results = []
+    for scaled in (False, True):
+        torch.manual_seed(0)
+        net = nn.Linear(4, 2).to(device)
+        x = torch.ones(3, 4, device=device)
+        o = optim.SGD(net.parameters(), lr=0.1)
+        scaler = made(device, enabled=scaled, init_scale=1024.0)
+        loss = net(x).square().mean()
+        scaler.scale(loss).backward()
+        scaler.step(o)
+        scaler.update()
+        results.append(net.weight.detach().cpu())
+    assert torch.allclose(*results, rtol=1e-6)
+
+
+def test_infinite_gradients_skip_and_back_off(device: str) -> None:
+    p = nn.Parameter(torch.ones(3, device=device))
+    o = optim.SGD([p], lr=1.0)
+    scaler = made(device, init_scale=8.0, growth_interval=2)
+    for bad in (float("inf"), float("nan")):
+        p.grad = torch.tensor([1.0, bad, 0.0], device=device)
+        before = scaler.get_scale()
+        assert scaler.step(o) is None and p.detach().cpu().tolist() == [1.0] * 3
+        scaler.update()
+        assert scaler.get_scale() == before / 2
+    for i in range(2):
+        p.grad = torch.zeros(3, device=device)
+        scaler.step(o)
+        scaler.update()
+        assert scaler.get_scale() == (2.0, 4.0)[i]
+
+
+def test_unscale_then_clip_and_misuse(device: str) -> None:
+    p = nn.Parameter(torch.zeros(2, device=device))
+    o = optim.SGD([p], lr=1.0)
+    scaler = made(device, init_scale=4.0)
+    scaler.scale((p * torch.tensor([3.0, 4.0], device=device)).sum()).backward()
+    scaler.unscale_(o)
+    assert p.grad.cpu().tolist() == [3.0, 4.0]
+    with pytest.raises(RuntimeError, match="already been called"):
+        scaler.unscale_(o)
+    nn.utils.clip_grad_norm_([p], 1.0)
+    scaler.step(o)
+    with pytest.raises(RuntimeError, match="step\\(\\) has already"):
+        scaler.step(o)
+    scaler.update()
+    assert torch.allclose(p.detach().cpu(), torch.tensor([-0.6, -0.8]), atol=1e-5)
+    with pytest.raises(AssertionError, match="No inf checks"):
+        scaler.update()
+    p.grad = None
+    with pytest.raises(AssertionError, match="No inf checks"):
+        scaler.step(o)
+
+
+def test_state_and_settings(device: str) -> None:
+    scaler = made(device, init_scale=16.0)
+    scaler.update(2.0)
+    other = made(device)
+    other.load_state_dict(scaler.state_dict())
+    assert other.get_scale() == 2.0 and other.get_growth_interval() == 2000
+    with pytest.raises(RuntimeError, match="empty"):
+        other.load_state_dict({})
+    with pytest.raises(ValueError, match="Tensor or an iterable"):
+        scaler.scale(3)
+    assert [x.item() for x in scaler.scale([torch.ones((), device=device)] * 2)] == [2.0, 2.0]
+    assert made(device, enabled=False).state_dict() == {} and made(device, enabled=False).get_scale() == 1.0
+
+
+def test_without_a_gpu_it_is_off() -> None:
+    with torch.simulate(gpus=0), warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        assert not torch.cuda.amp.GradScaler().is_enabled()
+    assert any("not available" in str(w.message) for w in seen)
