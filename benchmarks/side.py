@@ -16,10 +16,11 @@ import time
 from typing import Any
 
 from lines_heavy import LINES as HEAVY
+from lines_loader import LINES as LOADER
 from lines_memory import LINES as MEMORY
 from lines_small import LINES as SMALL
 
-LINES = [*SMALL, *MEMORY, *HEAVY]
+LINES = [*SMALL, *MEMORY, *HEAVY, *LOADER]
 SAMPLE_SECONDS = 0.004
 THREADS = 2
 

@@ -83,6 +83,21 @@ class _Worker:
             numbers.append(home.popleft())
         return numbers
 
+    def wait(self, seconds: float) -> int | None:
+        """Its exit code, once it has ended; None after so many seconds.
+
+        `Process.join` would wait for an inherited pipe, which a grandchild may hold.
+        """
+        if self.pidfd is None:
+            self.process.join(seconds)
+            return self.process.exitcode  # type: ignore[no-any-return]
+        if not _readable(self.pidfd, seconds):
+            return None
+        end = time.monotonic() + 1.0
+        while self.process.exitcode is None and time.monotonic() < end:  # a fork server tells a little later
+            time.sleep(0.001)
+        return self.process.exitcode  # type: ignore[no-any-return]
+
     def close(self) -> None:
         self.channel.close()
         if self.pidfd is not None:
@@ -92,8 +107,7 @@ class _Worker:
 
     def obituary(self) -> str:
         """How it ended."""
-        self.process.join(1)
-        code = self.process.exitcode
+        code = self.wait(1.0)
         if code is None:
             return f"DataLoader worker (pid(s) {self.pid}) exited unexpectedly: it closed its connection"
         if code >= 0:
@@ -179,7 +193,7 @@ class Pool:
                 channel = worker.channel.fileno()
                 if descriptor != channel and channel in self._ready:
                     self._ready.remove(channel)  # what it had to say before it died comes now
-                if descriptor == channel or _readable(worker.channel):
+                if descriptor == channel or _readable(channel):
                     received = worker.channel.receive()
                     if received is not None:
                         opened = worker.unpacker.open(*received)
@@ -214,13 +228,13 @@ class Pool:
             w.tell(None)
         end = time.monotonic() + _GRACE
         for w in self.workers:
-            w.process.join(max(end - time.monotonic(), 0))
+            w.wait(max(end - time.monotonic(), 0))
         for stop in ("terminate", "kill"):
-            late = [w.process for w in self.workers if w.process.is_alive()]
-            for process in late:
-                getattr(process, stop)()
-            for process in late:
-                process.join(1)
+            late = [w for w in self.workers if w.process.is_alive()]
+            for w in late:
+                getattr(w.process, stop)()
+            for w in late:
+                w.wait(1.0)
         self._clapper.close()  # rings
         if self.helper is not None and self.helper is not threading.current_thread():
             self.helper.join(_GRACE)
@@ -240,10 +254,10 @@ class Pool:
         self._clapper.close()
 
 
-def _readable(channel: Channel) -> bool:
+def _readable(descriptor: int, seconds: float = 0.0) -> bool:
     poll = select.poll()
-    poll.register(channel.fileno(), select.POLLIN)
-    return bool(poll.poll(0))
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
 
 
 def _in_child() -> None:
