@@ -8,6 +8,7 @@ from .. import dtypes, layout
 from ..autograd import tape
 from ..autograd.mode import _grad
 from ..kernels import expr as E
+from ..kernels import routines
 from ..kernels.programs import Prepared, Reduce
 from ..runtime import door
 from ..tensor import Meta, Storage, Tensor, _new, alias, empty, meta, new, on_forget, storage
@@ -60,15 +61,20 @@ def _product(c: Tensor, a: Tensor, b: Tensor, alpha: complex = 1.0, beta: comple
         if d.name not in _BLAS or k == 0:
             _by_kernel(c, a, b, alpha, beta)
             return
-        at, bt = _orient(m, k, *a.m.strides[-2:]), _orient(k, n, *b.m.strides[-2:])
-        if at is None or bt is None:
-            _product(c, a if at is not None else contiguous(a), b if bt is not None else contiguous(b), alpha, beta)
-            return
-        from ..drivers.cpu import blas
         batch = lead[0] if lead else 1
-        entry = blas.gemm(d.name, m, n, k, (*at, a.m.strides[0] if lead else 0), (*bt, b.m.strides[0] if lead else 0),
-                          (n, m * n), batch, alpha, beta)
-        prepared = Prepared(name, entry, nbytes=a.m.nbytes + b.m.nbytes + c.m.nbytes, flops=2 * batch * m * n * k)
+        prepared = None
+        if alpha == 1 and beta in (0, 1):
+            x, y, z = [(t.m.strides[-2], t.m.strides[-1], t.m.strides[0] if lead else 0) for t in (a, b, c)]
+            prepared = routines.product(d, m, n, k, x, y, (n, 1, z[2]), batch, beta == 1)
+        if prepared is None:
+            at, bt = _orient(m, k, *a.m.strides[-2:]), _orient(k, n, *b.m.strides[-2:])
+            if at is None or bt is None:
+                _product(c, a if at is not None else contiguous(a), b if bt is not None else contiguous(b), alpha, beta)
+                return
+            from ..drivers.cpu import blas
+            entry = blas.gemm(d.name, m, n, k, (*at, a.m.strides[0] if lead else 0), (*bt, b.m.strides[0] if lead else 0),
+                              (n, m * n), batch, alpha, beta)
+            prepared = Prepared(name, entry, nbytes=a.m.nbytes + b.m.nbytes + c.m.nbytes, flops=2 * batch * m * n * k)
         call = door.bind(c.m.device, prepared)
         if len(_plans) > 1 << 14:
             _plans.clear()
@@ -463,14 +469,19 @@ def _linear_plan(x: Tensor, w: Tensor, bias: Tensor) -> Any:
     m, k = x.m.shape
     n = w.m.shape[0]
     om = meta((m, n), None, x.m.dtype, x.m.device)
-    at, bt = _orient(m, k, *x.m.strides), _orient(k, n, w.m.strides[1], w.m.strides[0])
-    if at is None or bt is None or x.m.dtype.name not in _BLAS or not om.numel or not k:
+    if x.m.dtype.name not in _BLAS or not om.numel or not k:
         return None
-    from ..drivers.cpu import blas
-    rows = target.prepare(cast_program(bias.m.dtype, om.dtype), (m, n), ((n, 1), (0, bias.m.strides[0])))
+    d = om.dtype
+    rows = target.prepare(cast_program(bias.m.dtype, d), (m, n), ((n, 1), (0, bias.m.strides[0])))
     rows.name = "bias"
-    entry = blas.gemm(om.dtype.name, m, n, k, (*at, 0), (*bt, 0), (n, 0), 1, 1.0, 1.0)
-    product = Prepared(f"matmul_{om.dtype.name}", entry, nbytes=x.m.nbytes + w.m.nbytes + om.nbytes, flops=2 * m * n * k)
+    product = routines.product(d, m, n, k, (x.m.strides[0], x.m.strides[1], 0), (w.m.strides[1], w.m.strides[0], 0), (n, 1, 0), add=True)
+    if product is None:
+        at, bt = _orient(m, k, *x.m.strides), _orient(k, n, w.m.strides[1], w.m.strides[0])
+        if at is None or bt is None:
+            return None
+        from ..drivers.cpu import blas
+        entry = blas.gemm(d.name, m, n, k, (*at, 0), (*bt, 0), (n, 0), 1, 1.0, 1.0)
+        product = Prepared(f"matmul_{d.name}", entry, nbytes=x.m.nbytes + w.m.nbytes + om.nbytes, flops=2 * m * n * k)
     return om, door.bind(om.device, rows), door.bind(om.device, product)
 
 

@@ -1,0 +1,38 @@
+"""Library routines by name and shape, whatever carries them out: what operations call that is no loop program.
+
+Each function gives a `Prepared` launch for the kernels of the CPU, or None where the caller should use its own library
+(other types, kernels by interpreter).  Strides are in elements, and any are taken.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from .programs import Prepared
+
+if TYPE_CHECKING:
+    from ..dtypes import dtype
+
+Strides = tuple[int, int, int]
+_generated: bool | None = None
+
+
+def generated() -> bool:
+    """Whether routines of our own making are to be used."""
+    global _generated
+    if _generated is None:
+        _generated = os.environ.get("FLAMBEAU_KERNELS", "llvm") == "llvm"
+    return _generated
+
+
+def product(d: dtype, m: int, n: int, k: int, a: Strides, b: Strides, c: Strides, batch: int = 1, add: bool = False) -> Prepared | None:
+    """``entry(C, A, B)``: C = A B, or C += A B where `add`, for `batch` matrices; sizes are not zero.
+
+    a, b, c: (from row to row, from column to column, from matrix to matrix).  C's columns are neighbours.
+    """
+    if d.name not in ("float32", "float64") or not generated() or c[1] != 1 or min(m, n) < 8 or m * n * k < 1 << 15:
+        return None
+    from .llvm import gemm
+    entry = gemm.gemm(d, m, n, k, a, b, (c[0], c[2]), batch, add)
+    return Prepared(f"matmul_{d.name}", entry, nbytes=(m * k + k * n + m * n) * batch * d.itemsize, flops=2 * m * n * k * batch)

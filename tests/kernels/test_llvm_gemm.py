@@ -1,0 +1,97 @@
+"""Generated matrix products against NumPy in double precision."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flambeau import dtypes
+from flambeau.kernels import native, routines
+from flambeau.kernels.llvm import gemm
+
+TYPES = {"float32": np.float32, "float64": np.float64}
+EPS = {"float32": 6e-8, "float64": 1.2e-16}
+
+
+def laid(values, layout):
+    """The same matrix (or batch) in another layout: 0 rows, 1 columns, 2 with gaps, 3 backwards."""
+    if layout == 1:
+        return np.ascontiguousarray(np.swapaxes(values, -1, -2)).swapaxes(-1, -2)
+    if layout == 2:
+        wide = np.full((*values.shape[:-2], 2 * values.shape[-2], 3 * values.shape[-1]), np.nan, values.dtype)
+        wide[..., ::2, ::3] = values
+        return wide[..., ::2, ::3]
+    if layout == 3:
+        return np.ascontiguousarray(values[..., ::-1, ::-1])[..., ::-1, ::-1]
+    return values
+
+
+def steps(x):
+    item = x.itemsize
+    return x.strides[-2] // item, x.strides[-1] // item, x.strides[0] // item if x.ndim == 3 else 0
+
+
+def run(a, b, c, add=False):
+    batch = a.shape[0] if a.ndim == 3 else 1
+    entry = gemm.gemm(getattr(dtypes, a.dtype.name), a.shape[-2], b.shape[-1], a.shape[-1], steps(a), steps(b), (steps(c)[0], steps(c)[2]), batch, add)
+    entry(c.ctypes.data, a.ctypes.data, b.ctypes.data)
+
+
+def close(got, a, b, base=0.0):
+    """|got - a b| within the bound of a sum of k products in any order (Higham, "Accuracy and Stability", 3.5)."""
+    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+    k = a.shape[-1]
+    bound = 2 * (k + 2) * EPS[a.dtype.name] * (np.abs(wide_a) @ np.abs(wide_b) + np.abs(base)) + 1e-300
+    assert (np.abs(got - (wide_a @ wide_b + base)) <= bound).all()
+
+
+@pytest.mark.parametrize("name", TYPES)
+@given(st.integers(1, 70), st.integers(1, 100), st.integers(1, 90), st.integers(0, 3), st.integers(0, 3), st.booleans(), st.integers(1, 3))
+@settings(max_examples=60, deadline=None)
+def test_any_size_and_layout(name, m, n, k, la, lb, add, batch):
+    rng = np.random.default_rng(m * 7919 + n * 31 + k)
+    a, b = laid(rng.normal(size=(batch, m, k)).astype(TYPES[name]), la), laid(rng.normal(size=(batch, k, n)).astype(TYPES[name]), lb)
+    room = np.full((batch, m, n + 5), 7.0, TYPES[name])
+    run(a, b, room[..., :n], add)
+    close(room[..., :n], a, b, 7.0 if add else 0.0)
+    assert (room[..., n:] == 7).all()
+
+
+@pytest.mark.parametrize("m,n,k", [(500, 900, 700), (3, 2000, 1300), (2100, 33, 400), (64, 64, 5000)])
+@pytest.mark.parametrize("layout", [0, 1])
+def test_several_blocks_and_the_same_bits_on_any_threads(m, n, k, layout):
+    rng = np.random.default_rng(0)
+    a, b = laid(rng.normal(size=(m, k)).astype(np.float32), layout), laid(rng.normal(size=(k, n)).astype(np.float32), layout)
+    before, results = native.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            native.set_num_threads(threads)
+            c = np.empty((m, n), np.float32)
+            run(a, b, c)
+            results.append(c)
+    finally:
+        native.set_num_threads(before)
+    close(results[0], a, b)
+    assert all((r == results[0]).all() for r in results)
+
+
+def test_nan_and_infinities_stay_in_their_rows_and_columns():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(20, 40)).astype(np.float32), rng.normal(size=(40, 37)).astype(np.float32)
+    a[3, 5], b[7, 36], b[:, 2] = np.inf, np.nan, 0
+    c = np.empty((20, 37), np.float32)
+    run(a, b, c)
+    with np.errstate(invalid="ignore"):
+        want = a.astype(np.float64) @ b.astype(np.float64)
+    np.testing.assert_array_equal(np.isnan(c), np.isnan(want))
+    assert np.isnan(c[3, 2]) and np.isinf(c[3, :2]).all()  # infinity times 0
+    np.testing.assert_allclose(c, want.astype(np.float32), rtol=1e-4, atol=1e-4)
+
+
+def test_a_routine_for_some_types_only():
+    strides = (64, 1, 0)
+    assert routines.product(dtypes.complex64, 64, 64, 64, strides, strides, strides) is None
+    made = routines.product(dtypes.float32, 64, 64, 64, strides, strides, strides)
+    assert made is not None and made.flops == 2 * 64 ** 3 and made.nbytes == 3 * 64 * 64 * 4
