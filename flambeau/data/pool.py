@@ -149,6 +149,8 @@ class Pool:
 
     def __init__(self, context: Any, dataset: Any, make_fetch: Callable[..., Any], count: int, seed: int,
                  init: Callable[[int], Any] | None) -> None:
+        import numpy.random  # noqa: F401, ICN001  the workers seed it, and would each import it after a fork
+
         self.owner = os.getpid()
         self.closed = False
         self.workers: list[_Worker] = []

@@ -9,6 +9,7 @@ them when those are stale: `on_change` registers what empties such a cache.
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -181,3 +182,11 @@ def wait_ready_for_host(dev: device) -> None:
     if dev.type != "cpu":
         from . import gpus
         gpus.current_stream(dev).synchronize()
+
+
+def _in_child() -> None:
+    global _lock
+    _lock = threading.Lock()  # another thread of the parent may have held the old one
+
+
+os.register_at_fork(after_in_child=_in_child)

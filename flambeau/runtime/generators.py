@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _DEFAULT_SEED = 67280421310721  # PyTorch's
 _MASK = (1 << 64) - 1
+_lock = threading.Lock()  # of all generators: held for an addition, and one to renew when another thread held it at a fork
 
 
 class Generator:
@@ -22,20 +23,19 @@ class Generator:
     Generators of equal seed and position give the same numbers on every device.
     """
 
-    __slots__ = ("device", "_seed", "_offset", "_lock", "__weakref__")
+    __slots__ = ("device", "_seed", "_offset", "__weakref__")
 
     def __init__(self, device: Any = "cpu") -> None:
         self.device: device_class = resolve(device)
         self._seed = _DEFAULT_SEED
         self._offset = 0
-        self._lock = threading.Lock()
 
     def manual_seed(self, seed: int) -> Generator:
         """Starts the stream of `seed` (any integer of 64 bits) from its beginning."""
         seed = int(seed)
         if not -(1 << 63) <= seed <= _MASK:
             raise RuntimeError("Overflow when unpacking long long")
-        with self._lock:
+        with _lock:
             self._seed, self._offset = seed & _MASK, 0
         return self
 
@@ -50,7 +50,7 @@ class Generator:
 
     def take(self, count: int) -> tuple[int, int]:
         """The seed and the first of `count` positions, which are used up."""
-        with self._lock:
+        with _lock:
             start = self._offset
             self._offset = (start + max(count, 1)) & _MASK
             return self._seed, start
@@ -62,14 +62,14 @@ class Generator:
         self._offset = int(offset)
 
     def state_bytes(self) -> bytes:
-        with self._lock:
+        with _lock:
             return self._seed.to_bytes(8, "little") + self._offset.to_bytes(8, "little")
 
     def set_state_bytes(self, raw: bytes) -> None:
         """Raises RuntimeError unless `raw` is a state this class gave."""
         if len(raw) != 16:
             raise RuntimeError(f"RNG state is wrong size: expected 16 bytes, got {len(raw)}")
-        with self._lock:
+        with _lock:
             self._seed, self._offset = int.from_bytes(raw[:8], "little"), int.from_bytes(raw[8:], "little")
 
     # tensors lie above this layer: ops.random gives these two their bodies
@@ -124,3 +124,11 @@ def seed_cuda(seed: int, dev: device_class | None = None) -> None:
     for d, g in list(_defaults.items()):
         if d.type == "cuda":
             g.manual_seed(seed)
+
+
+def _in_child() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_in_child)

@@ -187,3 +187,11 @@ def gemm(d: str, m: int, n: int, k: int, a: tuple[bool, int, int], b: tuple[bool
     total = count * batch
     return native.make_entry([(_tile_function(letter), total, max(1, total // (8 * max(native.get_num_threads(), 1))))], params, 3,
                              parallel=flops > 1 << 18)
+
+
+def _in_child() -> None:
+    global _lock
+    _lock = threading.Lock()  # another thread of the parent may have held the old one
+
+
+os.register_at_fork(after_in_child=_in_child)
