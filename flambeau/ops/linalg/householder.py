@@ -51,7 +51,8 @@ def _factored(a: Tensor, mode: str) -> tuple[Tensor, Tensor]:
     return q, r
 
 
-def _qr(a: Tensor, mode: str) -> tuple[Tensor, Tensor]:
+def factors(a: Tensor, mode: str) -> tuple[Tensor, Tensor]:
+    """Q and R, recorded."""
     q, r = _factored(a, mode)
     tape.record_many((q, r), _qr_back, (a,), (matrices.keep_outputs(q, r), mode), "LinalgQrBackward0")
     return q, r
@@ -96,14 +97,14 @@ def linalg_qr(A: Tensor, mode: str = "reduced") -> Any:
     matrices.matrix("linalg.qr", A)
     if mode not in ("reduced", "complete", "r"):
         raise RuntimeError(f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'")
-    return matrices.result("linalg_qr", "Q R", *_qr(A, mode))
+    return matrices.result("linalg_qr", "Q R", *factors(A, mode))
 
 
 @op(out=True)
 def qr(input: Tensor, some: bool = True) -> Any:  # noqa: A002 (PyTorch's name)
     """`linalg.qr` under its older name: reduced when `some`, else complete."""
     matrices.matrix("linalg.qr", input)
-    return matrices.result("qr", "Q R", *_qr(input, "reduced" if some else "complete"))
+    return matrices.result("qr", "Q R", *factors(input, "reduced" if some else "complete"))
 
 
 @op(out=True)

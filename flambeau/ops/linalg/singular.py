@@ -143,36 +143,28 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:  # no
 
 
 # ------------------------------------------------------------------------------------------------------ low rank
-def _range_of(a: Tensor, q: int, iterations: int, mean: Tensor | None) -> Tensor:
-    """An orthonormal basis near the range of A - M: Halko, Martinsson and Tropp (2011), algorithm 4.4."""
+def _range_of(a: Tensor, q: int, iterations: int) -> Tensor:
+    """An orthonormal basis near the range of A: Halko, Martinsson and Tropp (2011), algorithm 4.4."""
     from ..random import randn
-    from .householder import _qr
-
-    def times(x: Tensor) -> Tensor:
-        made: Tensor = a @ x if mean is None else a @ x - mean @ x
-        return made
-
-    def back(x: Tensor) -> Tensor:
-        made: Tensor = adjoint(a) @ x if mean is None else adjoint(a) @ x - adjoint(mean) @ x
-        return made
+    from .householder import factors
     start = randn(a.m.shape[-1], q, dtype=a.m.dtype, device=a.m.device)
-    basis = _qr(times(start), "reduced")[0]
+    turned = adjoint(a)
+    basis = factors(a @ start, "reduced")[0]
     for _ in range(iterations):
-        basis = _qr(back(basis), "reduced")[0]
-        basis = _qr(times(basis), "reduced")[0]
+        basis = factors(turned @ basis, "reduced")[0]
+        basis = factors(a @ basis, "reduced")[0]
     return basis
 
 
-def _low_rank(a: Tensor, q: int, iterations: int, mean: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+def _low_rank(a: Tensor, q: int, iterations: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The same paper's algorithm 5.1, on the side where the smaller matrix is decomposed."""
     m, n = a.m.shape[-2:]
-    if mean is not None:
-        mean = mean.expand(*a.m.shape)
-    if m < n:
-        v, s, u = _low_rank(adjoint(a), q, iterations, None if mean is None else adjoint(mean))
-        return u, s, v
-    basis = _range_of(a, q, iterations, mean)
-    small = adjoint(basis) @ (a if mean is None else a - mean)
-    u, s, vh = recorded("linalg.svd", small, False)
+    if m < n or n > q:
+        basis = _range_of(adjoint(a), q, iterations)
+        u, s, vh = recorded("linalg.svd", a @ basis, False)
+        return u, s, basis @ adjoint(vh)
+    basis = _range_of(a, q, iterations)
+    u, s, vh = recorded("linalg.svd", adjoint(basis) @ a, False)
     return basis @ u, s, adjoint(vh)
 
 
@@ -180,7 +172,7 @@ def _low_rank(a: Tensor, q: int, iterations: int, mean: Tensor | None) -> tuple[
 def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """U, S, V of a random rank-q approximation of A - M (..., m, n), by `niter` subspace iterations."""
     matrices.matrix("svd_lowrank", A)
-    return _low_rank(A, 6 if q is None else q, 2 if niter is None else niter, M)
+    return _low_rank(A if M is None else A - M, 6 if q is None else q, 2 if niter is None else niter)
 
 
 @op(method=False)
@@ -194,4 +186,4 @@ def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int
     if niter < 0:
         raise ValueError(f"niter(={niter}) must be non-negative integer")
     a = A - A.mean(-2, keepdim=True) if center else A
-    return _low_rank(a, q, niter, None)
+    return _low_rank(a, q, niter)

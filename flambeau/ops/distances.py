@@ -1,0 +1,86 @@
+"""Distances of points, and slices brought to a norm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..autograd import tape
+from ..layout import broadcast_shapes, wrap_dim
+from ..tensor import Tensor, alias
+from .elementwise import fit, saved_tensor
+from .linalg.matrices import keep_outputs, kept_outputs, type_name
+from .reductions import vector_norm
+from .table import no_recording, op
+
+_MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
+
+
+@op(method=False)
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
+    """The p-norms of the differences of all points of x1 (..., n, d) and x2 (..., m, d): (..., n, m).  Batch axes broadcast.
+
+    compute_mode: whether p = 2 may go by one matrix product, which is fast and rounds more: when n or m is above 25 (default), always
+    ("use_mm_for_euclid_dist") or never ("donot_use_mm_for_euclid_dist").
+    """
+    for i, x in enumerate((x1, x2)):
+        if x.m.dtype.kind != "f":
+            raise RuntimeError(f"cdist only supports floating-point dtypes, X{i + 1} got: {type_name(x)}")
+    for i, x in enumerate((x1, x2)):
+        if len(x.m.shape) < 2:
+            raise RuntimeError(f"cdist only supports at least 2D tensors, X{i + 1} got: {len(x.m.shape)}D")
+    if x1.m.shape[-1] != x2.m.shape[-1]:
+        raise RuntimeError(f"X1 and X2 must have the same number of columns. X1: {x1.m.shape[-1]} X2: {x2.m.shape[-1]}")
+    if p < 0:
+        raise RuntimeError("cdist only supports non-negative p values")
+    if compute_mode is not None and compute_mode not in _MODES:
+        raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
+    n, m = x1.m.shape[-2], x2.m.shape[-2]
+    by_product = p == 2 and (compute_mode == _MODES[1] or (compute_mode in (None, _MODES[0]) and (n > 25 or m > 25)))
+    if by_product and x1.m.dtype is x2.m.dtype and x1.m.dtype.itemsize > 2:
+        lead = broadcast_shapes(x1.m.shape[:-2], x2.m.shape[:-2])
+        return _euclidean(x1.expand(*lead, *x1.m.shape[-2:]), x2.expand(*lead, *x2.m.shape[-2:]))
+    if not x1.m.shape[-1]:
+        return x1.new_zeros((*broadcast_shapes(x1.m.shape[:-2], x2.m.shape[:-2]), n, m))
+    return vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
+
+
+def _euclidean(a: Tensor, b: Tensor) -> Tensor:
+    """sqrt(|a|^2 - 2 a b + |b|^2) by one matrix product."""
+    from .joining import cat
+    with no_recording():
+        def squares(t: Tensor) -> Tensor:
+            made: Tensor = t.square().sum(-1, keepdim=True)
+            return made
+        ones_a, ones_b = squares(a).mul(0).add(1), squares(b).mul(0).add(1)
+        left, right = cat([a * -2, squares(a), ones_a], -1), cat([b, ones_b, squares(b)], -1)
+        out = (left @ right.transpose(-2, -1)).clamp_min(0).sqrt()
+    out = alias(out, out.m, out.p)
+    return tape.record(out, _euclidean_back, (a, b), (a, a.s.v, b, b.s.v, keep_outputs(out)), "EuclideanDistBackward0")
+
+
+def _euclidean_back(node: Any, g: Tensor) -> Any:
+    a, va, b, vb, outputs = node[tape.SAVED]
+    saved_tensor(a, va, node)
+    saved_tensor(b, vb, node)
+    (out,) = kept_outputs(node, outputs)
+    ratio = (g / out).masked_fill(out == 0, 0.0)
+    turned = ratio.transpose(-2, -1)
+    return (fit(a * ratio.sum(-1, keepdim=True) - ratio @ b, a.m), fit(b * turned.sum(-1, keepdim=True) - turned @ a, b.m))
+
+
+@op(inplace=True, out=True)
+def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:  # noqa: A002
+    """`input` with each slice across `dim` whose p-norm is above `maxnorm` scaled down to it."""
+    if not p > 0:
+        raise RuntimeError("renorm: non-positive-norm not supported")
+    if maxnorm < 0:
+        raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
+    ndim = len(input.m.shape)
+    if ndim < 2:
+        raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {ndim} dimensions")
+    at = wrap_dim(dim, ndim)
+    norms = vector_norm(input, p, [i for i in range(ndim) if i != at], True)
+    # the small number keeps the quotient finite
+    scale = (maxnorm / (norms + 1e-7)).where(norms > maxnorm, norms * 0 + 1)
+    made: Tensor = input * scale.to(input.m.dtype)
+    return made
