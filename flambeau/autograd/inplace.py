@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from .. import layout
 from ..tensor import Tensor, alias, meta
 from . import tape
 from .mode import _grad
@@ -94,36 +95,60 @@ def _view_node(base: Tensor, view: Tensor) -> Any:
     return [tape.next_seq(), None, _as_strided, (base.n,), (base.m, view.m, view.p - base.p), {"name": "AsStridedBackward0"}]
 
 
-def _part(whole: Tensor, like: Any, part: Any, offset: int) -> Tensor:
-    """The elements of `whole` (contiguous, of the shape of `like`) at a view's place."""
-    from ..ops.views import at_same_place
-    return at_same_place(whole, like, part, offset)
-
-
 def _replaced(node: Any, g: Tensor) -> Any:
-    like, part, offset = node[tape.SAVED]
-    from ..ops.views import dense_copy
-    rest = dense_copy(g, like)
-    here = _part(rest, like, part, offset)
-    mine = here.clone()
-    if rest.n is not None:
-        rest = rest.clone()
-        here = _part(rest, like, part, offset)
-    here.zero_()
-    return rest, mine
+    return _cleared(g, node[tape.SAVED]), _taken(g, node[tape.SAVED])
 
 
 def _as_strided(node: Any, g: Tensor) -> Any:
-    like, part, offset = node[tape.SAVED]
+    return (_put(g, node[tape.SAVED]),)
+
+
+# Linear maps between a base and the part of it that a view shows; a place is (the base's meta, the view's meta, bytes
+# between their first elements).  Each is recorded with its adjoint, so gradients of gradients pass through view writes.
+def _dense(g: Tensor, place: Any) -> tuple[Tensor, Tensor]:
+    """A copy of `g` laid out like the base, and the view's elements of it; outside the tape."""
+    from ..ops.views import dense_copy
+    like, part, offset = place
+    whole = dense_copy(alias(g, g.m, g.p), like)
+    return whole, _at(whole, like, part, offset)
+
+
+def _at(whole: Tensor, like: Any, part: Any, offset: int) -> Tensor:
+    """The elements of `whole`, laid out like `like`, at a view's place.  A view may show the parts of complex numbers."""
+    d = whole.m.dtype if part.dtype is like.dtype else part.dtype
+    return alias(whole, meta(part.shape, part.strides, d, whole.m.device), whole.p + offset)
+
+
+def _cleared(g: Tensor, place: Any) -> Tensor:
+    """`g` with 0 at the place."""
+    whole, here = _dense(g, place)
+    here.zero_()
+    return tape.record(whole, lambda node, gg: (_cleared(gg, node[tape.SAVED]),), (g,), place, "CopySlicesBackward0")
+
+
+def _taken(g: Tensor, place: Any) -> Tensor:
+    """The elements of `g` at the place."""
+    out = _dense(g, place)[1].clone()
+    return tape.record(out, lambda node, gg: (_put(gg, node[tape.SAVED]),), (g,), place, "AsStridedBackward0")
+
+
+def _put(g: Tensor, place: Any) -> Tensor:
+    """Zeros like the base with `g` at the place; elements shown more than once get the sum."""
     from ..ops.creation import zeros_meta
-    whole = zeros_meta(meta(like.shape, like.strides, g.m.dtype, g.m.device))
-    here = _part(whole, like, part, offset)
-    for axis, (d, s) in enumerate(zip(part.shape, part.strides, strict=True)):
-        if s == 0 and d > 1:  # an expanded axis: its elements are one
-            g = g.sum(axis, keepdim=True)
-            here = here.narrow(axis, 0, 1)
-    here.add_(g)
-    return (whole,)
+    from ..ops.views import strided_sum
+    like, part, offset = place
+    given = alias(g, g.m, g.p)
+    d = g.m.dtype if part.dtype is like.dtype else like.dtype
+    whole = zeros_meta(meta(like.shape, like.strides, d, g.m.device))
+    here = _at(whole, like, part, offset)
+    for axis, (n, step) in enumerate(zip(part.shape, part.strides, strict=True)):
+        if step == 0 and n > 1:  # an expanded axis: its elements are one
+            given, here = given.sum(axis, keepdim=True), here.narrow(axis, 0, 1)
+    if layout.overlaps_itself(here.m.shape, here.m.strides):
+        whole = strided_sum(given, like, tuple(here.m.shape), here.m.strides, offset // g.m.dtype.itemsize)
+    else:
+        here.add_(given)
+    return tape.record(whole, lambda node, gg: (_taken(gg, node[tape.SAVED]),), (g,), place, "AsStridedBackward0")
 
 
 __all__ = ["alias", "check", "note_view", "rebase"]

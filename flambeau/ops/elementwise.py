@@ -229,6 +229,8 @@ class Pointwise:
                    *[type(x) for x in numbers], consts)
             operands = tuple(checks.scalar_tensor(x, outs[0]) if isinstance(x, complex) else x for x in operands)
             plan = self.into[key] = self.plan(operands, numbers, consts, tuple(o.m for o in outs))
+        elif complex in key:
+            operands = tuple(checks.scalar_tensor(x, outs[0]) if isinstance(x, complex) else x for x in operands)
         if len(outs) == 1:
             operands = checks.apart_from(outs[0], operands)
         plan.launch(*[o.p for o in outs], *self._arguments(plan, operands, numbers))
@@ -254,7 +256,7 @@ class Pointwise:
         versions = t.s.v
         self.write((t,), operands, numbers, consts)
         if recording:
-            seen = tuple(before if x is t else x for x in operands)
+            seen = tuple(before if x is t else checks.scalar_tensor(x, t) if isinstance(x, complex) else x for x in operands)
             holder = alias(t, t.m, t.p)
             self._record(seen, numbers, consts, [holder], versions)
             inplace.rebase(t, holder.n)

@@ -70,11 +70,6 @@ def _off() -> Any:
     return no_recording()
 
 
-def at_same_place(whole: Tensor, like: Meta, part: Meta, offset: int) -> Tensor:
-    """The elements of `whole`, laid out like `like`, that `part` shows at byte `offset`; outside the tape."""
-    return alias(whole, meta(part.shape, part.strides, whole.m.dtype, whole.m.device), whole.p + offset)
-
-
 def dense_copy(g: Tensor, like: Meta) -> Tensor:
     """A copy of `g` laid out exactly like `like`.  Differentiable."""
     out = new(meta(like.shape, like.strides, g.m.dtype, g.m.device))
@@ -341,9 +336,14 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
 def _strided_back(node: Any, g: Tensor) -> Any:
     """The general case: every element of the input gets the sum of what arrived at its place in memory, shared equally
     between the input's own elements at that place."""
-    m, size, stride, here = node[tape.SAVED]
     if tape.recording(g):
-        return (_strided_back_recorded(g, m, size, stride, here),)
+        return (_strided_sum_recorded(g, *node[tape.SAVED]),)
+    return (strided_sum(g, *node[tape.SAVED]),)
+
+
+def strided_sum(g: Tensor, m: Meta, size: tuple[int, ...], stride: tuple[int, ...], here: int) -> Tensor:
+    """`g`, shown with these sizes and strides from element `here` of a tensor like `m` on, summed where it lies; outside
+    the tape."""
     from ..kernels import expr as E
     from ..kernels.programs import Map
     from .creation import full, zeros_meta
@@ -367,11 +367,11 @@ def _strided_back(node: Any, g: Tensor) -> Any:
         program = Map((E.input(0, g.m.dtype),), (g.m.dtype,), targets=(("add", offset),))
         launch.run(program, tuple(m.shape), [counts], [ones], [(0,) * len(m.shape), (0,) * len(m.shape)], name="count")
         out = out / as_strided(counts, m.shape, m.strides, -first)
-    return (out,)
+    return out
 
 
-def _strided_back_recorded(g: Tensor, m: Meta, size: tuple[int, ...], stride: tuple[int, ...], here: int) -> Tensor:
-    """`_strided_back` in operations that are differentiable themselves."""
+def _strided_sum_recorded(g: Tensor, m: Meta, size: tuple[int, ...], stride: tuple[int, ...], here: int) -> Tensor:
+    """`strided_sum` in operations that are differentiable themselves."""
     import numpy as np
 
     from .creation import full, tensor

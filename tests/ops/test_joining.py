@@ -1,0 +1,127 @@
+"""Joining tensors against NumPy, with promotion, empties, layouts and errors."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import flambeau as fb
+from flambeau.autograd import gradcheck, gradgradcheck
+
+TYPES = [fb.bool, fb.uint8, fb.int32, fb.int64, fb.float16, fb.float32, fb.float64, fb.complex64]
+
+
+@st.composite
+def parts(draw):
+    axis = draw(st.integers(0, 2))
+    base = draw(st.lists(st.integers(0, 3), min_size=3, max_size=3))
+    out = []
+    for k in range(draw(st.integers(1, 4))):
+        shape = list(base)
+        shape[axis] = draw(st.integers(0, 3))
+        d = draw(st.sampled_from(TYPES))
+        a = (np.arange(np.prod(shape)) + k).reshape(shape).astype(d.np)
+        order = draw(st.permutations(range(3)))  # laid out in any order of its axes
+        out.append(a.transpose(np.argsort(order)).copy().transpose(order))
+    return axis, out
+
+
+@settings(max_examples=60, deadline=None)
+@given(parts())
+def test_cat_is_numpys_in_the_promoted_type(case):
+    axis, arrays = case
+    ts = [fb.from_numpy(a) for a in arrays]
+    got = fb.cat(ts, axis - 3)
+    d = ts[0].dtype
+    for t in ts[1:]:
+        d = fb.promote_types(d, t.dtype)
+    assert got.dtype is d
+    np.testing.assert_array_equal(got.numpy(), np.concatenate(arrays, axis).astype(d.np))
+    out = fb.empty(0, dtype=d)
+    assert fb.cat(ts, axis, out=out) is out and out.shape == got.shape
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 3), max_size=2), st.integers(1, 3), st.integers(-1, 2))
+def test_stack_is_numpys(shape, count, axis):
+    axis = min(axis, len(shape))
+    arrays = [np.full(shape, float(i)) for i in range(count)]
+    np.testing.assert_array_equal(fb.stack([fb.tensor(a) for a in arrays], axis).numpy(), np.stack(arrays, axis))
+
+
+@pytest.mark.parametrize("name", ["hstack", "vstack", "dstack", "column_stack"])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (2, 3, 4)])
+def test_named_stacks_are_numpys(name, shape):
+    if name == "column_stack" and len(shape) == 0:
+        arrays = [np.array(1.0), np.array(2.0)]
+        assert fb.column_stack([fb.tensor(a) for a in arrays]).tolist() == [[1.0, 2.0]]
+        return
+    arrays = [np.arange(np.prod(shape)).reshape(shape) + k for k in (0, 10)]
+    np.testing.assert_array_equal(getattr(fb, name)([fb.tensor(a) for a in arrays]).numpy(), getattr(np, name)(arrays))
+
+
+@pytest.mark.parametrize("call,error,message", [
+    (lambda: fb.cat([]), ValueError, "non-empty"), (lambda: fb.cat([fb.zeros(2), 3]), TypeError, "element 1"),
+    (lambda: fb.cat([fb.zeros(2), fb.zeros(())]), RuntimeError, "zero-dimensional tensor \\(at position 1\\)"),
+    (lambda: fb.cat([fb.zeros(2, 3), fb.zeros(3, 3)], 1), RuntimeError, "Expected size 2 but got size 3 for tensor number 1"),
+    (lambda: fb.cat([fb.zeros(2), fb.zeros(2, 3)]), RuntimeError, "same number of dimensions"), (lambda: fb.cat([fb.zeros(2)], 1), IndexError, "out of range"),
+    (lambda: fb.stack([fb.zeros(2), fb.zeros(3)]), RuntimeError, r"got \[2\] at entry 0 and \[3\] at entry 1"),
+    (lambda: fb.stack([]), RuntimeError, "non-empty"), (lambda: fb.combinations(fb.zeros(2), -1), RuntimeError, "non-negative"),
+    (lambda: fb.meshgrid(fb.zeros(2), indexing="ik"), RuntimeError, "indexing"),
+    (lambda: fb.block_diag(fb.zeros(1, 1, 1)), RuntimeError, "2 or fewer dimensions")])
+def test_errors_say_which_tensor(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_empty_vectors_take_no_part_and_channels_last_is_kept():
+    assert fb.cat([fb.zeros(0), fb.ones(2, 3)], 1).shape == (2, 3) and fb.cat([fb.zeros(0), fb.zeros(0)]).shape == (0,)
+    x = fb.zeros(2, 3, 4, 5).to(memory_format=fb.channels_last)
+    assert fb.cat([x, x], 1).is_contiguous(memory_format=fb.channels_last)
+
+
+def test_grids_and_combinations():
+    a, b = np.arange(3), np.arange(4) * 10
+    for indexing in ("ij", "xy"):
+        got = fb.meshgrid(fb.tensor(a), fb.tensor(b), indexing=indexing)
+        for g, w in zip(got, np.meshgrid(a, b, indexing=indexing), strict=True):
+            np.testing.assert_array_equal(g.numpy(), w)
+    assert fb.meshgrid([fb.tensor(a), fb.tensor(b)])[0].stride() == (1, 0)  # views
+    assert fb.cartesian_prod(fb.tensor(a), fb.tensor(b)).tolist() == [list(p) for p in itertools.product(a.tolist(), b.tolist())]
+    assert fb.combinations(fb.tensor(b), 2).tolist() == [list(p) for p in itertools.combinations(b.tolist(), 2)]
+    assert fb.combinations(fb.tensor(a), 2, with_replacement=True).tolist() == [list(p) for p in itertools.combinations_with_replacement(a.tolist(), 2)]
+    from scipy.linalg import block_diag
+    blocks = [np.ones((2, 1)), np.full((1, 3), 2.0), np.array(5.0)]
+    np.testing.assert_array_equal(fb.block_diag(*[fb.tensor(x) for x in blocks]).numpy(), block_diag(*blocks))
+
+
+FORMS = {"cat": lambda a, b: fb.cat([a, b, a * b], 0), "stack": lambda a, b: fb.stack([a * a, b], 1), "hstack": lambda a, b: fb.hstack([a * b, b]),
+         "mixed": lambda a, b: fb.cat([a.t(), (b * a).t()], 1), "block_diag": lambda a, b: fb.block_diag(a * a, b),
+         "cartesian_prod": lambda a, b: fb.cartesian_prod(a[0] ** 2, b[0])}
+
+
+@pytest.mark.parametrize("name", sorted(FORMS))
+def test_gradients_match_finite_differences(name):
+    rng = np.random.default_rng(0)
+    xs = tuple(fb.tensor(rng.normal(size=(2, 3)), requires_grad=True) for _ in range(2))
+    assert gradcheck(FORMS[name], xs) and gradgradcheck(FORMS[name], xs)
+
+
+def test_gradients_come_back_in_each_parts_type():
+    a, b = fb.ones(2, dtype=fb.float16, requires_grad=True), fb.ones(3, requires_grad=True)
+    fb.cat([a, b]).mul(2).sum().backward()
+    assert a.grad.dtype is fb.float16 and a.grad.tolist() == [2, 2] and b.grad.tolist() == [2, 2, 2]
+
+
+def test_joins_on_every_device(device):
+    a, b = np.arange(6.0).reshape(2, 3), np.ones((2, 3))
+    got = fb.cat([fb.tensor(a).to(device), fb.tensor(b).to(device).t().t()], 1)
+    assert str(got.device) == device
+    np.testing.assert_array_equal(got.cpu().numpy(), np.concatenate([a, b], 1))
+    if device != "cpu":
+        with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+            fb.cat([fb.tensor(a).to(device), fb.tensor(b)])
