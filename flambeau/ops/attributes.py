@@ -12,6 +12,7 @@ from ..autograd.mode import _grad
 from ..runtime import provenance
 from ..runtime.device import device as device_class
 from ..tensor import NO_FREE, Storage, Tensor, _new, alias
+from .memory_format import strided
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +38,7 @@ _SIMPLE: dict[str, Any] = {
     "is_leaf": lambda t: t.n is None or t.n[0] == 0,
     "output_nr": lambda t: t.n[4] if t.n is not None and t.n[2] is tape.to_output else 0,
     "_version": lambda t: t.s.v,
+    "layout": lambda t: strided,
     "names": lambda t: (None,) * len(t.m.shape),
     "retains_grad": lambda t: bool(t.n is not None and t.n[0] and t.n[5] and "retain" in t.n[5]),
 }
