@@ -69,7 +69,7 @@ def stack(samples: list[Tensor]) -> Any:
     """`ops.stack(samples)`, in shared memory in a worker, and without a launch for each sample."""
     first = samples[0].m
     for t in samples:
-        if t.m is not first or t.n is not None or type(t) is not Tensor:
+        if type(t) is not Tensor or t.m is not first or t.n is not None:
             return ops.stack(samples, 0)
     if first.device.type != "cpu" or not first.contiguous:
         return ops.stack(samples, 0)
@@ -126,12 +126,12 @@ def collate(batch: Any, *, collate_fn_map: Mapping[Any, Callable[..., Any]] | No
     if isinstance(first, Mapping):
         return _like(first, {k: again([d[k] for d in batch]) for k in first})
     if isinstance(first, tuple) and hasattr(first, "_fields"):
-        return type(first)(*(again(list(values)) for values in zip(*batch, strict=True)))
+        return type(first)(*(again(values) for values in zip(*batch, strict=True)))
     if isinstance(first, Sequence):
         size = len(first)
         if any(len(sample) != size for sample in batch):
             raise RuntimeError("each element in list of batch should be of equal size")
-        columns = [again(list(values)) for values in zip(*batch, strict=True)]
+        columns = [again(values) for values in zip(*batch, strict=True)]
         return columns if isinstance(first, tuple) else _like(first, columns)
     raise TypeError(f"default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found "
                     f"{type(first)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import math
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Generic, TypeVar
@@ -78,8 +79,25 @@ class StackDataset(Dataset[Any]):
             return {k: d[index] for k, d in self.datasets.items()}
         return tuple(d[index] for d in self.datasets)
 
+    def __getitems__(self, indices: list[Any]) -> list[Any]:
+        named = isinstance(self.datasets, dict)
+        columns = [_samples(d, indices) for d in (self.datasets.values() if named else self.datasets)]
+        rows = list(zip(*columns, strict=True))
+        return [dict(zip(self.datasets, row, strict=True)) for row in rows] if named else rows
+
     def __len__(self) -> int:
         return self._length
+
+
+def _samples(dataset: Any, indices: list[Any]) -> list[Any]:
+    """The samples at `indices`, by the data set's own way to fetch several if it has one."""
+    fetch = getattr(dataset, "__getitems__", None)
+    if not callable(fetch):
+        return [dataset[i] for i in indices]
+    found: list[Any] = fetch(indices)
+    if len(found) != len(indices):
+        raise ValueError(f"Nested dataset's output size mismatch. Expected {len(indices)}, got {len(found)}")
+    return found
 
 
 class ConcatDataset(Dataset[Any]):
@@ -171,6 +189,8 @@ def random_split(dataset: Any, lengths: Sequence[int | float], generator: Any = 
                               "dataset.", stacklevel=2)
     if sum(lengths) != total:
         raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
+    for size in lengths:
+        operator.index(size)  # TypeError for numbers of samples that are no integers
     order = ops.randperm(total, generator=generator).tolist()
     ends = list(accumulate(int(n) for n in lengths))
     return [Subset(dataset, order[end - int(size):end]) for end, size in zip(ends, lengths)]

@@ -47,12 +47,11 @@ class RandomSampler(Sampler[int]):
                  generator: Any = None) -> None:
         if not isinstance(replacement, bool):
             raise TypeError(f"replacement should be a boolean value, but got replacement={replacement}")
-        if num_samples is not None:
-            _count("num_samples", num_samples)
         self.data_source = data_source
         self.replacement = replacement
         self._num_samples = num_samples
         self.generator = generator
+        _count("num_samples", self.num_samples)
 
     @property
     def num_samples(self) -> int:
