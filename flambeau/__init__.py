@@ -32,7 +32,7 @@ globals().update(_table.namespace("torch"))
 
 # loaded at their first use: most programs need few of them
 _MODULES = frozenset("""autograd nn optim cuda utils linalg fft special random backends amp io data distributions simulated cli trace
- testing multiprocessing hub version types func sparse profiler accelerator return_types cpu distributed compiler jit""".split())
+ testing multiprocessing hub version types func sparse profiler accelerator return_types cpu distributed compiler jit signal masked""".split())
 _LAZY: dict[str, str] = {}
 
 
