@@ -1,0 +1,157 @@
+"""Running sums, products, extremes and log-sum-exps against NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import flambeau as fb
+from flambeau.autograd import gradcheck, gradgradcheck
+
+TYPES = [fb.bool, fb.uint8, fb.int32, fb.int64, fb.float16, fb.bfloat16, fb.float32, fb.float64]
+
+
+@st.composite
+def cases(draw):
+    shape = draw(st.lists(st.sampled_from([1, 2, 3, 17, 40]), min_size=1, max_size=3))
+    if draw(st.integers(0, 9)) == 0:
+        shape[draw(st.integers(0, len(shape) - 1))] = 0
+    d = draw(st.sampled_from(TYPES))
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    a = rng.integers(-3, 4, shape) if d.is_signed else rng.integers(0, 3, shape)
+    axis = draw(st.integers(-len(shape), len(shape) - 1))
+    t = fb.tensor(a).to(d)
+    if draw(st.booleans()):
+        t = t.movedim(0, -1).contiguous().movedim(-1, 0)
+    return t, a.astype(bool) if d is fb.bool else a, axis, d
+
+
+def plain(t):
+    return t.double().numpy() if t.dtype.is_floating_point else t.numpy()
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases())
+def test_sums_and_products_are_numpys(case):
+    t, a, axis, d = case
+    a = a.astype(np.int64)
+    for ours, numpys in ((fb.cumsum, np.cumsum), (fb.cumprod, np.cumprod)):
+        got = ours(t, axis)
+        assert got.dtype is (d if d.is_floating_point else fb.int64) and got.shape == t.shape
+        want = numpys(a if not d.is_floating_point else a.astype(float), axis)
+        if d is fb.float64 or not d.is_floating_point:
+            np.testing.assert_array_equal(plain(got), want)
+        elif ours is fb.cumsum:
+            np.testing.assert_allclose(plain(got), want, rtol={fb.float16: 2e-3, fb.bfloat16: 1e-2}.get(d, 1e-6))
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases())
+def test_extremes_are_numpys_with_the_latest_position(case):
+    t, a, axis, d = case
+    for ours, numpys in ((fb.cummax, np.maximum), (fb.cummin, np.minimum)):
+        values, at = ours(t, axis)
+        want = numpys.accumulate(a, axis)
+        assert values.dtype is d and at.dtype is fb.int64
+        np.testing.assert_array_equal(plain(values), want)
+        if a.size:
+            np.testing.assert_array_equal(np.take_along_axis(a, at.numpy(), axis), want)
+            position = np.arange(a.shape[axis]).reshape([-1 if i == axis % a.ndim else 1 for i in range(a.ndim)])
+            hit = np.where(np.broadcast_to(a == want, a.shape), position, -1)
+            np.testing.assert_array_equal(at.numpy(), np.maximum.accumulate(hit, axis))
+
+
+@pytest.mark.parametrize("d", [fb.float32, fb.float64, fb.float16], ids=str)
+def test_nan_and_infinity_go_on_along_the_axis(d):
+    nan, inf = float("nan"), float("inf")
+    a = np.array([[1, nan, 2, 3], [inf, 1, -inf, 1], [-inf, -inf, 0, 1], [5, 4, nan, 9]])
+    t = fb.tensor(a, dtype=d)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(t.cumsum(1).double().numpy(), np.cumsum(a, 1))
+        np.testing.assert_array_equal(t.cumprod(1).double().numpy(), np.cumprod(a, 1))
+        np.testing.assert_array_equal(t.cummax(1)[0].double().numpy(), np.maximum.accumulate(a, 1))
+        np.testing.assert_array_equal(t.cummin(1)[0].double().numpy(), np.minimum.accumulate(a, 1))
+        want = np.array([[1, nan, nan, nan], [inf, inf, inf, inf], [-inf, -inf, 0, np.log1p(np.e)], [5, np.logaddexp(5, 4), nan, nan]])
+        np.testing.assert_allclose(t.logcumsumexp(1).double().numpy(), want, rtol=2e-3 if d is fb.float16 else 1e-6)
+    assert t.cummax(1)[1].tolist()[0] == [0, 1, 1, 1] and t.cummax(1)[1].tolist()[3] == [0, 0, 2, 2]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 200), st.floats(-1000, 1000), st.integers(0, 9))
+def test_logcumsumexp_neither_overflows_nor_loses_digits(n, shift, seed):
+    a = np.random.default_rng(seed).normal(size=(2, n)) * 20 + shift
+    np.testing.assert_allclose(fb.logcumsumexp(fb.tensor(a), 1).numpy(), np.logaddexp.accumulate(a, 1), rtol=1e-12)
+    np.testing.assert_allclose(fb.logcumsumexp(fb.tensor(a.T, dtype=fb.float32), 0).numpy(), np.logaddexp.accumulate(a.T, 0), rtol=3e-6)
+
+
+def test_long_rows_and_complex_numbers():
+    a = np.random.default_rng(0).normal(size=300_001)
+    np.testing.assert_allclose(fb.tensor(a).cumsum(0).numpy(), np.cumsum(a), rtol=1e-9, atol=1e-9)
+    i = np.random.default_rng(0).integers(-9, 9, (3, 100_001))
+    np.testing.assert_array_equal(fb.tensor(i).cumsum(1).numpy(), np.cumsum(i, 1))
+    z = a[:60].reshape(3, 20) + 1j * a[60:120].reshape(3, 20)
+    np.testing.assert_allclose(fb.tensor(z).cumsum(1).numpy(), np.cumsum(z, 1))
+    np.testing.assert_allclose(fb.tensor(z).cumprod(0).numpy(), np.cumprod(z, 0))
+
+
+def test_types_scalars_out_and_errors():
+    t = fb.tensor([[1, 2], [3, 4]], dtype=fb.uint8)
+    assert t.cumsum(0).dtype is fb.int64 and t.cumsum(0, dtype=fb.float32).dtype is fb.float32
+    assert fb.tensor([200, 100], dtype=fb.uint8).cumsum(0).tolist() == [200, 300]
+    assert fb.tensor(3.0).cumsum(0).item() == 3 and fb.tensor(3.0).cummax(-1)[1].item() == 0 and fb.tensor(2.0).logcumsumexp(0).item() == 2
+    out = fb.empty(0)
+    assert fb.cumsum(fb.ones(3), 0, out=out) is out and out.tolist() == [1, 2, 3]
+    x = fb.ones(3)
+    assert x.cumsum_(0) is x and x.tolist() == [1, 2, 3] and x.cumprod_(0).tolist() == [1, 2, 6]
+    found = fb.cummax(fb.tensor([1.0, 3.0, 2.0]), 0)
+    assert found.values.tolist() == [1, 3, 3] and found.indices.tolist() == [0, 1, 1] and repr(found).startswith("torch.return_types.cummax(\nvalues=")
+    with pytest.raises(IndexError, match="Dimension out of range"):
+        t.cumsum(2)
+    with pytest.raises(NotImplementedError):
+        t.logcumsumexp(0)
+
+
+FORMS = {"cumsum": lambda x: x.cumsum(1) ** 2, "cumsum dtype": lambda x: x.cumsum(0, dtype=fb.complex128) * 1j, "cumprod": lambda x: x.cumprod(1),
+         "cummax": lambda x: x.cummax(0)[0] ** 2,
+         "cummin": lambda x: x.cummin(1)[0] ** 2, "logcumsumexp": lambda x: x.logcumsumexp(1), "transposed": lambda x: x.t().cumprod(1) + x.t().cumsum(0)}
+
+
+@pytest.mark.parametrize("name", sorted(FORMS))
+def test_gradients_match_finite_differences(name):
+    x = fb.tensor(np.random.default_rng(2).normal(size=(3, 4)), requires_grad=True)
+    assert gradcheck(FORMS[name], (x,)) and gradgradcheck(FORMS[name], (x,))
+
+
+def test_gradients_of_products_with_zeros():
+    for values in ([[0.0, 2, 3], [1, 0, 4], [0, 0, 5], [1, 2, 0]],):
+        x = fb.tensor(values, dtype=fb.float64, requires_grad=True)
+        assert gradcheck(lambda t: t.cumprod(1), (x,)) and gradgradcheck(lambda t: t.cumprod(1), (x,))
+
+
+def test_gradient_of_ties_goes_to_the_position_given():
+    x = fb.tensor([1.0, 1.0, 0.0], requires_grad=True)
+    values, at = x.cummax(0)
+    values.sum().backward()
+    want = [0.0, 0.0, 0.0]
+    for i in at.tolist():
+        want[i] += 1
+    assert x.grad.tolist() == want
+
+
+def test_gradient_of_logcumsumexp_stays_finite_far_out():
+    x = fb.tensor([800.0, -800.0, 790.0], dtype=fb.float64, requires_grad=True)
+    x.logcumsumexp(0).sum().backward()
+    p = np.exp(-np.logaddexp(0, -10.0))
+    np.testing.assert_allclose(x.grad.numpy(), [2 + p, 0, 1 - p], atol=1e-12)
+
+
+def test_on_every_device(device):
+    a = np.random.default_rng(0).normal(size=(5, 300))
+    t = fb.tensor(a).to(device)
+    np.testing.assert_allclose(t.cumsum(1).cpu().numpy(), np.cumsum(a, 1))
+    np.testing.assert_allclose(t.cumprod(0).cpu().numpy(), np.cumprod(a, 0))
+    np.testing.assert_array_equal(t.cummin(1).values.cpu().numpy(), np.minimum.accumulate(a, 1))
+    np.testing.assert_allclose(t.logcumsumexp(1).cpu().numpy(), np.logaddexp.accumulate(a, 1))
+    assert str(t.cummax(0).indices.device) == device
