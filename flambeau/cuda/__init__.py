@@ -191,6 +191,10 @@ def __getattr__(name: str) -> Any:
     if name == "amp":
         import importlib
         return importlib.import_module(".amp", __name__)
+    if name.endswith("Tensor"):
+        from ..ops.legacy import CUDA_TYPES
+        if name in CUDA_TYPES:
+            return CUDA_TYPES[name]
     raise AttributeError(f"module 'flambeau.cuda' has no attribute {name!r}")
 
 

@@ -55,7 +55,7 @@ class TensorDataset(Dataset[Any]):
     def _batch(self, indices: list[int]) -> list[Any]:
         """What collating the samples at `indices` would give, by one gather a tensor."""
         n = len(self)
-        chosen = ops.tensor([int(i) if i >= 0 else n + int(i) for i in indices], dtype=dtypes.int64)
+        chosen = ops.tensor([int(i) if i >= 0 else n + int(i) for i in indices], dtype=dtypes.int64, device="cpu")
         return [t.index_select(0, chosen.to(t.device)) for t in self.tensors]
 
 
@@ -191,6 +191,6 @@ def random_split(dataset: Any, lengths: Sequence[int | float], generator: Any = 
         raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
     for size in lengths:
         operator.index(size)  # TypeError for numbers of samples that are no integers
-    order = ops.randperm(total, generator=generator).tolist()
+    order = ops.randperm(total, generator=generator, device="cpu" if generator is None else generator.device).tolist()
     ends = list(accumulate(int(n) for n in lengths))
     return [Subset(dataset, order[end - int(size):end]) for end, size in zip(ends, lengths)]

@@ -27,6 +27,11 @@ def _count(name: str, value: Any) -> None:
         raise ValueError(f"{name} should be a positive integer value, but got {name}={value}")
 
 
+def _home(generator: Any) -> Any:
+    """Where random orders are drawn: beside their generator, whatever the default device is."""
+    return "cpu" if generator is None else generator.device
+
+
 class SequentialSampler(Sampler[int]):
     """0, 1, 2, ..."""
 
@@ -63,10 +68,10 @@ class RandomSampler(Sampler[int]):
         if self.replacement:
             for start in range(0, wanted, 1024):
                 size = min(1024, wanted - start)
-                yield from ops.randint(0, n, (size,), dtype=dtypes.int64, generator=self.generator).tolist()
+                yield from ops.randint(0, n, (size,), dtype=dtypes.int64, generator=self.generator, device=_home(self.generator)).tolist()
             return
         while wanted > 0:
-            order = ops.randperm(n, generator=self.generator).tolist()
+            order = ops.randperm(n, generator=self.generator, device=_home(self.generator)).tolist()
             yield from order[:wanted]
             wanted -= n
 
@@ -82,7 +87,7 @@ class SubsetRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        for i in ops.randperm(len(self.indices), generator=self.generator).tolist():
+        for i in ops.randperm(len(self.indices), generator=self.generator, device=_home(self.generator)).tolist():
             yield self.indices[i]
 
     def __len__(self) -> int:
@@ -97,7 +102,7 @@ class WeightedRandomSampler(Sampler[int]):
         _count("num_samples", num_samples)
         if not isinstance(replacement, bool):
             raise ValueError(f"replacement should be a boolean value, but got replacement={replacement}")
-        as_tensor = ops.as_tensor(weights, dtype=dtypes.float64)
+        as_tensor = ops.as_tensor(weights, dtype=dtypes.float64, device=getattr(weights, "device", "cpu"))
         if as_tensor.dim() != 1:
             raise ValueError(f"weights should be a 1d sequence but given weights have shape {tuple(as_tensor.shape)}")
         self.weights = as_tensor

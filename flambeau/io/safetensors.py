@@ -181,7 +181,7 @@ def _foreign(start: bytes) -> str | None:
 def read_tensors(stream: IO[bytes], entries: list[Entry], where: str) -> Iterator[tuple[str, Tensor]]:
     """The tensors, on the CPU, in the order of their bytes."""
     for e in entries:
-        flat = ops.empty(math.prod(e.shape), dtype=e.dtype)
+        flat = ops.empty(math.prod(e.shape), dtype=e.dtype, device="cpu")
         if e.end > e.begin:
             space = memoryview(flat.view(dtypes.uint8).numpy())
             filled = 0

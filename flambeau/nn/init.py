@@ -178,8 +178,9 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     rows = tensor.shape[0]
     cols = tensor.numel() // rows
     with no_grad():
-        flat = ops.empty((rows, cols), dtype=dtypes.float32).normal_(0, 1, generator=generator)
-        matrix = flat.numpy().astype(np.float64)
+        home = "cpu" if generator is None else generator.device
+        flat = ops.empty((rows, cols), dtype=dtypes.float32, device=home).normal_(0, 1, generator=generator)
+        matrix = flat.cpu().numpy().astype(np.float64)
         q, r = np.linalg.qr(matrix.T if rows < cols else matrix)
         # QR leaves the signs open; a positive diagonal of R makes Q uniformly distributed.
         q = q * np.sign(np.diag(r))

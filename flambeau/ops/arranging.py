@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import layout
 from ..autograd import tape
-from ..dtypes import int64
+from ..dtypes import float64, int32, int64
 from ..kernels import expr as E
 from ..kernels.programs import Map
 from ..runtime.device import resolve
@@ -46,14 +46,53 @@ _triangle("tril", lambda gap, k: gap <= k)
 _triangle("triu", lambda gap, k: gap >= k)
 
 
-def _triangle_indices(name: str) -> None:
-    def function(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None) -> Tensor:
-        import numpy as np
+def _place(i: E.Expr, lower: E.Expr, last: E.Expr, top: E.Expr, first: E.Expr, steps: E.Expr, width: E.Expr, height: E.Expr) -> E.Expr:
+    """Row (at coordinate 0) or column of element i of a triangle, counted row by row.
 
-        from .creation import from_host
-        r, c = (np.tril_indices if name == "tril_indices" else np.triu_indices)(row, offset, col)
-        made = from_host(np.ascontiguousarray(np.stack([r, c])), int64, resolve(device))
-        return made.to(dtype) if dtype is not None else made
+    A lower triangle is `steps` rows of first, first + 1, ... elements from row `top` on, then rows of `width`; an upper one
+    is a lower one turned round, so that its element i is the other's element last - i.
+    """
+    k = E.where(lower != 0, i, last - i)
+    before = steps * first + steps * (steps - 1) // 2
+
+    def start(row: E.Expr) -> E.Expr:
+        return row * first + row * (row - 1) // 2
+    b = E.cast(2 * first - 1, float64)
+    j = E.cast((E.sqrt(b * b + 8.0 * E.cast(k, float64)) - b) * 0.5, int64)
+    j = E.where(start(j) > k, j - 1, j)  # the root may be rounded over a whole number
+    j = E.where(start(j + 1) <= k, j + 1, j)
+    rest = k - before
+    row = E.where(k < before, top + j, top + steps + rest // width)
+    column = E.where(k < before, k - start(j), rest % width)
+    place = E.where(E.coord(-2) == 0, row, column)
+    size = E.where(E.coord(-2) == 0, height, width)
+    return E.where(lower != 0, place, size - 1 - place)
+
+
+def _triangle_indices(name: str) -> None:
+    def function(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None,
+                 pin_memory: bool = False) -> Tensor:
+        for what, size in (("row", row), ("col", col)):
+            if size < 0:
+                raise RuntimeError(f"{what} must be non-negative, got {size}")
+        d = int64 if dtype is None else dtype
+        if d not in (int32, int64):
+            raise RuntimeError(f"\"{name}\" not implemented for '{d.name}': int32 or int64 is expected")
+        lower = name == "tril_indices"
+        k = offset if lower else col - row - offset
+        top = max(0, -k)
+        first = min(max(k + 1, 1), col)
+        steps = max(min(row - top, col - first), 0)
+        full = max(row - top - steps, 0)
+        count = steps * first + steps * (steps - 1) // 2 + full * col
+        out = empty((2, count), d, resolve(device))
+        if count:
+            program = _programs.get((name, d))
+            if program is None:
+                numbers = [E.scalar(i, int64) for i in range(7)]
+                program = _programs[name, d] = Map((E.cast(_place(E.coord(-1), *numbers), d),), (), (int64,) * 7)
+            launch.run(program, (2, count), [out], [], numbers=(int(lower), count - 1, top, first, steps, col, row), name=name)
+        return out
     function.__name__ = function.__qualname__ = name
     function.__doc__ = "The row and column positions of a triangle, (2, count)."
     op(method=False)(function)

@@ -397,6 +397,9 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
         data = np.asarray(data)
     array, inferred = _infer(data)
     d, dev = _options(dtype if dtype is not None else inferred, device)
+    if dev.type != "cpu" and array.ndim == 0 and type(data) in (int, float, bool):
+        # a number rides along with the launch: no copy, and the host does not wait
+        return full((), data, dtype=d, device=dev, requires_grad=requires_grad)
     t = from_host(_to_storage(array, d), d, dev)
     if pin_memory:
         t = t.pin_memory()

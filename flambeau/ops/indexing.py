@@ -44,9 +44,9 @@ def _normal(index: Any) -> list[Any]:
     out: list[Any] = []
     for x in items:
         if isinstance(x, (list, range)):
-            x = tensor(list(x)) if len(x) else tensor([], dtype=int64)
+            x = tensor(list(x), device="cpu") if len(x) else tensor([], dtype=int64, device="cpu")
         elif isinstance(x, np.ndarray):
-            x = tensor(x)
+            x = tensor(x, device="cpu")
         elif isinstance(x, np.bool_):
             x = bool(x)
         elif isinstance(x, np.integer):

@@ -557,7 +557,7 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None
             raise RuntimeError("Repeats must be non-negative")
         at = arange(n * repeats, device=x.m.device).div(max(repeats, 1), rounding_mode="floor")
     else:
-        r = repeats if isinstance(repeats, Tensor) else tensor(repeats)
+        r = repeats if isinstance(repeats, Tensor) else tensor(repeats, device="cpu")
         if isinstance(repeats, Tensor) and repeats.m.shape:
             same_device("repeat_interleave", x, r)
         import numpy as np

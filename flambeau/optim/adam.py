@@ -224,7 +224,7 @@ class NAdam(_Moments):
 
         state = super()._saved(state)
         product = state.get("mu_product")
-        return {**state, "mu_product": ops.tensor(product)} if isinstance(product, float) else state
+        return {**state, "mu_product": ops.tensor(product, device="cpu")} if isinstance(product, float) else state
 
 
 class RAdam(_Moments):

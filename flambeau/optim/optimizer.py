@@ -242,7 +242,7 @@ class Optimizer:
     def _saved(self, state: Any) -> Any:
         """A parameter's state as it is saved: the step, a number here, is a 0-dim tensor there, as PyTorch has it."""
         if isinstance(state, dict) and isinstance(state.get("step"), float):
-            return {k: ops.tensor(v) if k == "step" else v for k, v in state.items()}
+            return {k: ops.tensor(v, device="cpu") if k == "step" else v for k, v in state.items()}
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

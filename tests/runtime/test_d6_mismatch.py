@@ -134,7 +134,8 @@ def test_the_whole_text(gpus: None) -> None:
 def test_operators_and_methods_name_their_arguments(gpus: None) -> None:
     a, b = torch.ones(3), torch.ones(3, device="cuda")
     for call in (lambda: a + b, lambda: b - a, lambda: a * b, lambda: a.mul(b), lambda: a < b, lambda: a / b, lambda: a // b, lambda: a ** b):
-        with pytest.raises(RuntimeError, match=r"\n  input: .* on (cpu|cuda:0)\n  (other|exponent): .* on (cpu|cuda:0)\nTo mend it: (input|other|exponent)\.to\('cuda:0'\)"):
+        with pytest.raises(RuntimeError, match=r"\n  input: .* on (cpu|cuda:0)\n  (other|exponent): .* on (cpu|cuda:0)\n"
+                                               r"To mend it: (input|other|exponent)\.to\('cuda:0'\)"):
             call()
 
 

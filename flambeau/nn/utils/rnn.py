@@ -98,7 +98,7 @@ def pack_padded_sequence(input: Any, lengths: Any, batch_first: bool = False,
     out of order or of the wrong number.
     """
     if not isinstance(lengths, Tensor):
-        lengths = ops.tensor(list(lengths), dtype=dtypes.int64)
+        lengths = ops.tensor(list(lengths), dtype=dtypes.int64, device="cpu")
     sorted_indices = None
     if not enforce_sorted:
         lengths, sorted_indices = lengths.sort(descending=True)
@@ -128,7 +128,7 @@ def pack_padded_sequence(input: Any, lengths: Any, batch_first: bool = False,
             block = steps[start:t, :sizes[start]]
             blocks.append(block.reshape((t - start) * sizes[start], *steps.shape[2:]))
             start = t
-    return PackedSequence(ops.cat(blocks), ops.tensor(sizes, dtype=dtypes.int64), sorted_indices, None)
+    return PackedSequence(ops.cat(blocks), ops.tensor(sizes, dtype=dtypes.int64, device="cpu"), sorted_indices, None)
 
 
 def pad_packed_sequence(sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0,
@@ -152,7 +152,7 @@ def pad_packed_sequence(sequence: PackedSequence, batch_first: bool = False, pad
     fill = ops.full((1, *data.shape[1:]), padding_value, dtype=data.dtype, device=data.device)
     where = ops.tensor(rows, dtype=dtypes.int64, device=data.device).reshape(-1)
     padded = ops.cat([data, fill]).index_select(0, where).reshape(steps, sizes[0], *data.shape[1:])
-    lengths = ops.tensor([sum(s > n for s in sizes) for n in range(sizes[0])], dtype=dtypes.int64)
+    lengths = ops.tensor([sum(s > n for s in sizes) for n in range(sizes[0])], dtype=dtypes.int64, device="cpu")
     if sequence.unsorted_indices is not None:
         padded = padded.index_select(1, sequence.unsorted_indices)
         lengths = lengths[sequence.unsorted_indices.cpu()]
@@ -193,7 +193,7 @@ def unpad_sequence(padded_sequences: Any, lengths: Any, batch_first: bool = Fals
 def pack_sequence(sequences: Iterable[Any], enforce_sorted: bool = True) -> PackedSequence:
     """Packs a list of sequences (L_i, *)."""
     sequences = list(sequences)
-    lengths = ops.tensor([s.shape[0] for s in sequences], dtype=dtypes.int64)
+    lengths = ops.tensor([s.shape[0] for s in sequences], dtype=dtypes.int64, device="cpu")
     return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
 
 
