@@ -55,12 +55,15 @@ def test_depth_is_how_far_it_reads_ahead(sim_gpus, depth):
         assert data.made == list(range(n + depth))
 
 
-def test_memory_is_not_reused_under_a_kernel_of_another_stream():
+def test_memory_is_not_reused_under_a_kernel_of_another_stream(monkeypatch):
     with flambeau.simulate(gpus=1, queue="lazy"):
         data = [flambeau.full((1000,), float(i)).pin_memory() for i in range(20)]
-        sums, other = [], flambeau.cuda.Stream()
+        sums, other, made = [], flambeau.cuda.Stream(), []
+        real = flambeau.cuda.Stream
+        monkeypatch.setattr(flambeau.cuda, "Stream", lambda *a: made.append(real(*a)) or made[-1])
         with flambeau.cuda.stream(other):
             for x in prefetch(data, "cuda", depth=2):
+                made[0].synchronize()  # the copies hurry ahead of the kernels, which nothing has asked for yet
                 sums.append(x.sum())
                 del x
         other.synchronize()

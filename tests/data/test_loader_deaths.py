@@ -146,15 +146,15 @@ class TestMatrix:
         with Clean() as clean:
             loader = loader_of(Items(), workers, pin, persistent)
 
-            def loop():
+            def loop(loader):
                 for _ in clean.saw(iter(loader)):
                     raise ArithmeticError("a bad step")
 
             with pytest.raises(ArithmeticError, match="a bad step"):
-                loop()
+                loop(loader)
             assert read(clean, loader, most=2) == ALL[:2]
             assert read(clean, loader) == ALL
-            del loader, loop
+            del loader
 
     def test_loader_killed(self, workers, pin, persistent, tmp_path):
         dead_loader(workers, pin, persistent, "fork", tmp_path)
@@ -175,9 +175,10 @@ class TestMatrix:
                 assert [b[1].tolist() for b in it] == ALL[3:]
             del it, loader
 
-    def test_worker_killed(self, workers, pin, persistent):
-        if not workers:
-            pytest.skip("there is none: the process that reads makes the batches, and its death is the test before")
+    def test_worker_killed(self, workers, pin, persistent, tmp_path):
+        if not workers:  # what makes the batches is the process that reads
+            dead_loader(workers, pin, persistent, None, tmp_path, "kill")
+            return
         with Clean() as clean:
             loader = loader_of(Items("kill"), workers, pin, persistent)
             text = caught(RuntimeError, clean, loader)
@@ -223,22 +224,24 @@ import flambeau
 from test_loader_deaths import Items, loader_of
 if __name__ == "__main__":
     with flambeau.simulate(gpus=1):
-        loader = loader_of(Items(), {workers}, {pin}, {persistent}, multiprocessing_context={context!r})
+        loader = loader_of(Items({plan!r}, at=2), {workers}, {pin}, {persistent}, multiprocessing_context={context!r})
         it = iter(loader)
         batch = next(it)
         print([w.pid for w in it._pool.workers] if {workers} else [], flush=True)
+        if {plan!r}:
+            next(it)
         os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def dead_loader(workers, pin, persistent, context, tmp_path):
+def dead_loader(workers, pin, persistent, context, tmp_path, plan=""):
     """The process that reads is killed: its workers end by themselves, and take the memory with them."""
     script = tmp_path / "parent.py"
     script.write_text(PARENT.format(tests=os.path.dirname(__file__), workers=workers, pin=pin, persistent=persistent,
-                                    context=context if workers else None))
+                                    context=context if workers else None, plan=plan))
     before = shared_memory()
     env = os.environ | {"PYTHONPATH": os.path.dirname(os.path.dirname(flambeau.__file__))}
-    done = subprocess.run([sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=30, env=env)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=30, env=env)
     assert done.returncode == -signal.SIGKILL, done.stderr
     pids = [int(pid) for pid in done.stdout.strip("[]\n").split(",") if pid]
     assert len(pids) == workers
