@@ -31,7 +31,7 @@ def product(d: dtype, m: int, n: int, k: int, a: Strides, b: Strides, c: Strides
 
     a, b, c: (from row to row, from column to column, from matrix to matrix).  C's columns are neighbours.
     """
-    if d.name not in ("float32", "float64") or not generated() or c[1] != 1 or min(m, n) < 8 or m * n * k < 1 << 15:
+    if d.name not in ("float32", "float64") or not generated() or c[1] != 1 or min(m, n) < 32 or m * n * k < 1 << 19:
         return None
     from .llvm import gemm
     entry = gemm.gemm(d, m, n, k, a, b, (c[0], c[2]), batch, add)

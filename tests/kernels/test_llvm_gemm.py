@@ -90,8 +90,9 @@ def test_nan_and_infinities_stay_in_their_rows_and_columns():
     np.testing.assert_allclose(c, want.astype(np.float32), rtol=1e-4, atol=1e-4)
 
 
-def test_a_routine_for_some_types_only():
-    strides = (64, 1, 0)
-    assert routines.product(dtypes.complex64, 64, 64, 64, strides, strides, strides) is None
-    made = routines.product(dtypes.float32, 64, 64, 64, strides, strides, strides)
-    assert made is not None and made.flops == 2 * 64 ** 3 and made.nbytes == 3 * 64 * 64 * 4
+def test_a_routine_for_some_types_and_sizes_only():
+    strides = (128, 1, 0)
+    assert routines.product(dtypes.complex64, 128, 128, 128, strides, strides, strides) is None
+    assert routines.product(dtypes.float32, 8, 128, 128, strides, strides, strides) is None
+    made = routines.product(dtypes.float32, 128, 128, 128, strides, strides, strides)
+    assert made is not None and made.flops == 2 * 128 ** 3 and made.nbytes == 3 * 128 * 128 * 4

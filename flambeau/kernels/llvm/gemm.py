@@ -15,7 +15,7 @@ from ...dtypes import float32, float64
 from .. import native
 from . import scratch
 from .emit import Emitter, Module
-from .gemm_tile import Tile, panel_elements, write_packer, write_tiles
+from .gemm_tile import Tile, call_tile, panel_elements, prefetch, tile_rows, write_packer, write_tiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 NAME = "flambeau_gemm"
 TYPES = (float32, float64)
-# sizes of blocks: multiples of the tiles of every CPU (rows 6 and 14; columns up to 32)
-ROWS_STEP, COLUMNS_STEP = 42, 32
+COLUMNS_STEP = 32  # a multiple of every tile's
 DEPTH_BYTES = 1280  # of K in a block: a panel of B of 32 columns takes 40 KB
-BLOCK_BYTES = 1 << 19  # of a task's packed columns of B
+BLOCK_BYTES = 3 << 18  # of a task's packed columns of B
 MOST_ROWS = 2016  # of a task
+MOST_BARE = 1 << 18  # bytes of a matrix read without packing it
 FEW = 8  # rows of B packed at a time where they are neighbours in memory
 
 # the parameter block; strides in bytes
-M, N, K, ROWS, COLUMNS, DEPTH, ROW_BLOCKS, COLUMN_BLOCKS, ADD, LDC, C_STEP, A_ROW, A_COL, A_STEP, B_ROW, B_COL, B_STEP = range(17)
+M, N, K, ROWS, COLUMNS, DEPTH, ROW_BLOCKS, COLUMN_BLOCKS, ADD, LDC, C_STEP, A_ROW, A_COL, A_STEP, B_ROW, B_COL, B_STEP, BARE_A, BARE_B = range(19)
 
 
 def gemm(d: dtype, m: int, n: int, k: int, a: tuple[int, int, int], b: tuple[int, int, int], c: tuple[int, int], batch: int = 1,
@@ -47,29 +47,39 @@ def gemm(d: dtype, m: int, n: int, k: int, a: tuple[int, int, int], b: tuple[int
     blocks = -(-k // (DEPTH_BYTES // item))
     depth = -(-k // blocks)
     depth = -(-depth // 16) * 16
-    rows, columns = _task(m, n, depth * item, batch, threads)
+    bare_a, bare_b = bare(m, k, a[0] * item, a[1] * item, item, m), bare(k, n, b[0] * item, b[1] * item, item, 64)
+    rows, columns = _task(m, n, depth * item, batch, threads, bare_b)
     row_blocks, column_blocks = -(-m // rows), -(-n // columns)
     total = row_blocks * column_blocks * batch
     params = [m, n, k, rows, columns, depth, row_blocks, column_blocks, int(add), c[0] * item, c[1] * item,
-              *(s * item for s in a), *(s * item for s in b)]
+              *(s * item for s in a), *(s * item for s in b), int(bare_a), int(bare_b)]
     flops = 2 * m * n * k * batch
     return native.make_entry([(_function(d), total, max(1, total // (8 * threads)))], params, 3, parallel=flops > 1 << 20)
 
 
-def _task(m: int, n: int, depth_bytes: int, batch: int, threads: int) -> tuple[int, int]:
+def _task(m: int, n: int, depth_bytes: int, batch: int, threads: int, unpacked: bool) -> tuple[int, int]:
     """Rows and columns of a task's block of C: enough tasks for the threads, panels of B as many as the cache holds."""
+    high = tile_rows()
     most = max(1, BLOCK_BYTES // depth_bytes // COLUMNS_STEP) * COLUMNS_STEP
-    rows, columns = _even(m, MOST_ROWS, ROWS_STEP), _even(n, most, COLUMNS_STEP)
+    rows, columns = _even(m, MOST_ROWS, high), _even(n, most, COLUMNS_STEP)
     if threads == 1:
         return rows, columns
-    have, wanted = -(-m // rows) * -(-n // columns) * batch, 3 * threads
+    have, wanted = -(-m // rows) * -(-n // columns) * batch, (8 if unpacked else 3) * threads
     if have < wanted:
         need = -(-wanted // have)
-        if m >= columns:
-            rows = max(ROWS_STEP, _even(m, -(-rows // need), ROWS_STEP))
+        if m >= columns or unpacked:
+            rows = max(high, _even(m, -(-rows // need), high))
         else:
             columns = max(2 * COLUMNS_STEP, _even(n, -(-columns // need), COLUMNS_STEP))
     return rows, columns
+
+
+def bare(rows: int, columns: int, row: int, column: int, item: int, most_alike: int) -> bool:
+    """Whether a matrix is read where it is: small, and its rows do not fall on the same few lines of the nearest cache.
+
+    row, column: steps in bytes.  most_alike: how many rows may lie a multiple of 512 bytes apart.
+    """
+    return column == item and row > 0 and rows * columns * item <= MOST_BARE and row % 4096 > 0 and (row % 512 > 0 or rows <= most_alike)
 
 
 def _even(size: int, most: int, step: int) -> int:
@@ -103,14 +113,17 @@ def text(d: dtype) -> str:
 def _write(module: Module, tile: Tile) -> None:
     em = Emitter(module, f"void @{NAME}(i64 %begin, i64 %end, ptr %args, ptr %block)")
     c, a, b = (em.pointer("%args", k) for k in range(3))
-    word = [em.word("%block", k) for k in range(B_STEP + 1)]
+    word = [em.word("%block", k) for k in range(BARE_B + 1)]
     # a panel of B takes this much, all of them together that much
     wide = panel_bytes(em, tile, tile.width, word[DEPTH])
     room = em.mul(em.op(f"sdiv i64 {em.add(word[COLUMNS], str(tile.width - 1))}, {tile.width}"), wide)
     memory, index = scratch.take(em, em.add(room, panel_bytes(em, tile, tile.rows, word[DEPTH])))
     packed_a = em.at(memory, room)
     per_matrix = em.mul(word[ROW_BLOCKS], word[COLUMN_BLOCKS])
-    along = em.op(f"icmp eq i64 {word[B_COL]}, {tile.item}")
+    bare_b = em.op(f"icmp ne i64 {word[BARE_B]}, 0")
+    pack_a = em.op(f"icmp eq i64 {word[BARE_A]}, 0")
+    a_row = em.op(f"select i1 {pack_a}, i64 {tile.item}, i64 {word[A_ROW]}")
+    a_k = em.op(f"select i1 {pack_a}, i64 {tile.rows * tile.item}, i64 {word[A_COL]}")
     with em.loop("%begin", "%end") as task:
         matrix = em.op(f"sdiv i64 {task.i}, {per_matrix}")
         rest = em.sub(task.i, em.mul(matrix, per_matrix))
@@ -127,27 +140,82 @@ def _write(module: Module, tile: Tile) -> None:
             first = em.op(f"icmp eq i64 {k.i}, 0")
             add = em.op(f"select i1 {first}, i64 {word[ADD]}, i64 1")
             a2, b2 = em.at(a1, em.mul(k.i, word[A_COL])), em.at(b1, em.mul(k.i, word[B_ROW]))
-            # rows of B that are neighbours in memory are read whole, a few at a time
-            few = em.op(f"select i1 {along}, i64 {FEW}, i64 {depth}")
-            with em.loop("0", depth, few) as part:
-                here = em.smaller(few, em.sub(depth, part.i))
-                source, target = em.at(b2, em.mul(part.i, word[B_ROW])), em.at(memory, em.mul(part.i, str(tile.width * tile.item)))
-                with em.loop("0", columns, str(tile.width), [("ptr", source), ("ptr", target)]) as j:
-                    count = em.smaller(str(tile.width), em.sub(columns, j.i))
-                    em.line(f"call void @pack_columns(ptr {j.vars[0]}, i64 {word[B_COL]}, i64 {word[B_ROW]}, i64 {count}, i64 {here}, ptr {j.vars[1]})")
-                    j.next = [em.at(j.vars[0], em.mul(word[B_COL], str(tile.width))), em.at(j.vars[1], wide)]
-            with em.loop("0", rows, str(tile.rows), [("ptr", a2), ("ptr", c1)]) as i:
+            _pack_b(em, tile, word, b2, depth, columns, memory, wide)
+            panels = em.op(f"sdiv i64 {em.add(columns, str(tile.width - 1))}, {tile.width}")
+            pack_b = em.op(f"icmp eq i64 {word[BARE_B]}, 0")
+            heights = em.op(f"sdiv i64 {em.add(rows, str(tile.rows - 1))}, {tile.rows}")
+            # the next block of K; where nothing is packed, the next matrix
+            lower = em.op(f"select i1 {pack_b}, i64 {em.mul(depth, word[B_ROW])}, i64 {word[B_STEP]}")
+            wanted = em.op(f"icmp ne i64 {lower}, 0")
+            below = _Ahead(em, tile, em.at(b2, lower), columns, word[B_COL], depth, word[B_ROW], wanted, heights)
+            with em.loop("0", rows, str(tile.rows), [("ptr", a2), ("ptr", c1), ("i64", "0")]) as i:
                 high = em.smaller(str(tile.rows), em.sub(rows, i.i))
-                em.line(f"call void @pack_rows(ptr {i.vars[0]}, i64 {word[A_ROW]}, i64 {word[A_COL]}, i64 {high}, i64 {depth}, ptr {packed_a})")
-                with em.loop("0", columns, str(tile.width), [("ptr", memory), ("ptr", i.vars[1])]) as j:
+                with em.only_if(pack_a):
+                    em.line(f"call void @pack_rows(ptr {i.vars[0]}, i64 {word[A_ROW]}, i64 {word[A_COL]}, i64 {high}, i64 {depth}, ptr {packed_a})")
+                left = em.op(f"select i1 {pack_a}, ptr {packed_a}, ptr {i.vars[0]}")
+                following = em.at(i.vars[0], em.mul(word[A_ROW], str(tile.rows)))
+                ahead = _Ahead(em, tile, following, str(tile.rows), word[A_ROW], depth, word[A_COL], wanted, panels)
+                below.write(i.vars[2])
+                with em.loop("0", columns, str(tile.width), [("ptr", memory), ("ptr", b2), ("ptr", i.vars[1]), ("i64", "0")]) as j:
+                    ahead.write(j.vars[3])
                     count = em.smaller(str(tile.width), em.sub(columns, j.i))
-                    em.line(f"call void @tile(i64 {high}, i64 {count}, i64 {depth}, ptr {packed_a}, ptr {j.vars[0]}, ptr {j.vars[1]}, "
-                            f"i64 {word[LDC]}, i64 {add})")
-                    j.next = [em.at(j.vars[0], wide), em.at(j.vars[1], str(tile.width * tile.item))]
-                i.next = [em.at(i.vars[0], em.mul(word[A_ROW], str(tile.rows))), em.at(i.vars[1], em.mul(word[LDC], str(tile.rows)))]
+                    whole = em.op(f"icmp eq i64 {count}, {tile.width}")
+                    there = em.op(f"and i1 {bare_b}, {whole}")
+                    right = em.op(f"select i1 {there}, ptr {j.vars[1]}, ptr {j.vars[0]}")
+                    b_k = em.op(f"select i1 {there}, i64 {word[B_ROW]}, i64 {tile.width * tile.item}")
+                    call_tile(em, high, count, depth, (left, a_row, a_k), (right, b_k), (j.vars[2], word[LDC]), add)
+                    j.next = [em.at(j.vars[0], wide), em.at(j.vars[1], str(tile.width * tile.item)), em.at(j.vars[2], str(tile.width * tile.item)),
+                              em.add(j.vars[3], "1")]
+                i.next = [em.at(i.vars[0], em.mul(word[A_ROW], str(tile.rows))), em.at(i.vars[1], em.mul(word[LDC], str(tile.rows))),
+                          em.add(i.vars[2], "1")]
     scratch.give(em, index)
     em.line("ret void")
     em.finish()
+
+
+class _Ahead:
+    """Fetches the lines of what is to be packed next while tiles are computed, in so many shares: packing would wait for
+    each line else.
+
+    A block of `lanes` by `depth` elements: steps in bytes between neighbours along each; whichever are neighbours in
+    memory make a run.
+    """
+
+    def __init__(self, em: Emitter, tile: Tile, source: str, lanes: str, lane_step: str, depth: str, k_step: str, wanted: str, shares: str) -> None:
+        self.em, self.source = em, source
+        along = em.op(f"icmp eq i64 {lane_step}, {tile.item}")
+
+        def either(a: str, b: str) -> str:
+            return em.op(f"select i1 {along}, i64 {a}, i64 {b}")
+        self.runs, self.step, self.length = either(depth, lanes), either(k_step, lane_step), em.mul(either(lanes, depth), str(tile.item))
+        self.runs = em.op(f"select i1 {wanted}, i64 {self.runs}, i64 0")
+        self.share = em.op(f"sdiv i64 {em.sub(em.add(self.runs, shares), '1')}, {shares}")
+
+    def write(self, index: str) -> None:
+        em = self.em
+        first = em.mul(index, self.share)
+        with em.loop(first, em.smaller(em.add(first, self.share), self.runs)) as run:
+            start = em.at(self.source, em.mul(run.i, self.step))
+            with em.loop("0", self.length, "64") as line:
+                prefetch(em, em.at(start, line.i), near=2)
+
+
+def _pack_b(em: Emitter, tile: Tile, word: list[str], source: str, depth: str, columns: str, memory: str, wide: str) -> None:
+    """The panels of a task's columns; where B is read in place, only the last, incomplete one."""
+    bare = em.op(f"icmp ne i64 {word[BARE_B]}, 0")
+    start = em.op(f"select i1 {bare}, i64 {em.mul(em.op(f'sdiv i64 {columns}, {tile.width}'), str(tile.width))}, i64 0")
+    source = em.at(source, em.mul(start, word[B_COL]))
+    memory = em.at(memory, em.mul(em.op(f"sdiv i64 {start}, {tile.width}"), wide))
+    # rows of B that are neighbours in memory are read whole, a few at a time
+    along = em.op(f"icmp eq i64 {word[B_COL]}, {tile.item}")
+    few = em.op(f"select i1 {along}, i64 {FEW}, i64 {depth}")
+    with em.loop("0", depth, few) as part:
+        here = em.smaller(few, em.sub(depth, part.i))
+        first, target = em.at(source, em.mul(part.i, word[B_ROW])), em.at(memory, em.mul(part.i, str(tile.width * tile.item)))
+        with em.loop(start, columns, str(tile.width), [("ptr", first), ("ptr", target)]) as j:
+            count = em.smaller(str(tile.width), em.sub(columns, j.i))
+            em.line(f"call void @pack_columns(ptr {j.vars[0]}, i64 {word[B_COL]}, i64 {word[B_ROW]}, i64 {count}, i64 {here}, ptr {j.vars[1]})")
+            j.next = [em.at(j.vars[0], em.mul(word[B_COL], str(tile.width))), em.at(j.vars[1], wide)]
 
 
 def panel_bytes(em: Emitter, tile: Tile, rows: int, k: str) -> str:

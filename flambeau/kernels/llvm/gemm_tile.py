@@ -34,17 +34,30 @@ class Tile:
         self.width = VECTORS * self.lanes
 
 
+_rows = 0
+
+
+def tile_rows() -> int:
+    """A tile's rows as well as can be told without LLVM, for sizes of blocks that they divide."""
+    global _rows
+    if not _rows:
+        from .compile import cpu_description, is_x86
+        _rows = 12 if not is_x86() else 14 if "avx512vl" in cpu_description() else 6
+    return _rows
+
+
 def panel_elements(rows: int, k: int) -> int:
     """What a packed panel takes, with what packing may write past its end."""
     return rows * (k + 15 & ~15) + 64
 
 
+_SIGNATURE = "i64 %k, ptr %a, i64 %a_row, i64 %a_k, ptr %b, i64 %b_k, ptr %c, i64 %ldc, i64 %cols, i64 %add"
+
+
 def write_tiles(module: Module, tile: Tile) -> None:
-    """Adds @tile(rows, columns, k, a, b, c, ldc, add): C (rows x columns) = A B, plus C where `add` is not 0."""
-    head = "internal void @tile(i64 %rows, i64 %cols, i64 %k, ptr %a, ptr %b, ptr %c, i64 %ldc, i64 %add)"
-    em = Emitter(module, head)
+    """Adds @tile: C (rows x columns) = A B, plus C where `add` is not 0; `call_tile` calls it."""
+    em = Emitter(module, f"internal void @tile(i64 %rows, {_SIGNATURE})")
     full, part = em.label("full"), em.label("part")
-    passed = "i64 %k, ptr %a, ptr %b, ptr %c, i64 %ldc, i64 %cols, i64 %add"
     em.branch(em.op(f"icmp sgt i64 %cols, {tile.lanes}"), full, part)
     for vectors, label in ((2, full), (1, part)):
         em.start(label)
@@ -53,12 +66,19 @@ def write_tiles(module: Module, tile: Tile) -> None:
             f"i64 {r + 1}, label %{names[r]}" for r in range(tile.rows - 1)) + " ]")
         for r in range(1, tile.rows + 1):
             em.start(names[r - 1])
-            em.line(f"call void @tile_{r}_{vectors}({passed})")
+            em.line(f"call void @tile_{r}_{vectors}({_SIGNATURE})")
             em.line("ret void")
     em.finish()
     for vectors in (1, 2):
         for r in range(1, tile.rows + 1):
             _write_tile(module, tile, r, vectors)
+
+
+def call_tile(em: Emitter, rows: str, columns: str, k: str, a: tuple[str, str, str], b: tuple[str, str], c: tuple[str, str], add: str) -> None:
+    """a: (address, bytes from row to row, bytes from k to k); b: (address, bytes from k to k); c: (address, bytes from row
+    to row).  Whole vectors of B are read, so their last lanes must be readable."""
+    em.line(f"call void @tile(i64 {rows}, i64 {k}, ptr {a[0]}, i64 {a[1]}, i64 {a[2]}, ptr {b[0]}, i64 {b[1]}, ptr {c[0]}, i64 {c[1]}, "
+            f"i64 {columns}, i64 {add})")
 
 
 def prefetch(em: Emitter, address: str, write: bool = False, near: int = 3) -> None:
@@ -70,7 +90,7 @@ def prefetch(em: Emitter, address: str, write: bool = False, near: int = 3) -> N
 def _write_tile(module: Module, tile: Tile, rows: int, vectors: int) -> None:
     d, lanes, item = tile.d, tile.lanes, tile.item
     t = ty(d, lanes)
-    em = Emitter(module, f"internal void @tile_{rows}_{vectors}(i64 %k, ptr %a, ptr %b, ptr %c, i64 %ldc, i64 %cols, i64 %add)")
+    em = Emitter(module, f"internal void @tile_{rows}_{vectors}({_SIGNATURE})")
     count = rows * vectors
     row = "%c"
     for r in range(rows):  # C's lines are on their way while K goes by
@@ -78,17 +98,26 @@ def _write_tile(module: Module, tile: Tile, rows: int, vectors: int) -> None:
             prefetch(em, em.at(row, str(v * lanes * item)), write=True, near=2)
         if r + 1 < rows:
             row = em.at(row, "%ldc")
-    start = [("ptr", "%a"), ("ptr", "%b")] + [(t, "zeroinitializer")] * count
+    # every third row has a pointer of its own; the two after it are one and two steps from there
+    bases = ["%a"]
+    for _ in range(3, rows, 3):
+        bases.append(em.at(bases[-1], em.mul("%a_row", "3")))
+    # else LLVM finds that all are sums of one pointer, and makes of them a chain as long as the tile takes
+    bases = [em.op(f'call ptr asm "", "=r,0"(ptr {p})') for p in bases]
+    start = [("ptr", p) for p in ("%b", *bases)] + [(t, "zeroinitializer")] * count
     with em.loop("0", "%k", carried=start) as k:
-        a, b = k.vars[:2]
+        b, at, before = k.vars[0], k.vars[1:1 + len(bases)], k.vars[1 + len(bases):]
         right = [em.load(d, lanes, em.at(b, str(v * lanes * item))) for v in range(vectors)]
         sums = []
         for r in range(rows):
-            left = em.broadcast(em.load(d, 1, em.at(a, str(r * item))), ty(d, 1), lanes)
+            place = at[r // 3]
+            if r % 3:
+                place = em.op(f"getelementptr i{8 * (r % 3)}, ptr {place}, i64 %a_row", "p")
+            left = em.broadcast(em.load(d, 1, place), ty(d, 1), lanes)
             for v in range(vectors):
-                sums.append(em.intrinsic("fma", d, lanes, left, right[v], k.vars[2 + r * vectors + v]))
-        k.next = [em.at(a, str(tile.rows * item)), em.at(b, str(tile.width * item)), *sums]
-    sums = k.vars[2:]
+                sums.append(em.intrinsic("fma", d, lanes, left, right[v], before[r * vectors + v]))
+        k.next = [em.at(b, "%b_k"), *[em.at(p, "%a_k") for p in at], *sums]
+    sums = k.vars[1 + len(bases):]
     if not module.masks:
         whole, edge = em.label("whole"), em.label("edge")
         em.branch(em.op(f"icmp eq i64 %cols, {vectors * lanes}"), whole, edge)
