@@ -24,10 +24,20 @@ _fingerprint: str | None = None
 _target: Any = None
 _orc: Any = None
 if hasattr(os, "register_at_fork"):
+    # Nobody may be inside LLVM, which has locks of its own, at a fork: the child would wait for them for ever.
+    _forking = threading.local()
+
+    def _before_fork() -> None:
+        _forking.held = _lock.acquire(timeout=5)
+
+    def _after_fork() -> None:
+        if _forking.held:
+            _lock.release()
+
     def _new_lock() -> None:
         global _lock
-        _lock = threading.Lock()  # another thread of the parent may have held the old one
-    os.register_at_fork(after_in_child=_new_lock)
+        _lock = threading.Lock()
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_new_lock)
 compiled = 0  # how many modules this process has compiled, for tests and reports
 
 
