@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..kernels.programs import Prepared
     from .device import device
 
-    LaunchObserver = Callable[[device, Any, Prepared, tuple[Any, ...]], None]
+    LaunchObserver = Callable[[device, Any, Prepared, tuple[Any, ...]], Callable[[], None] | None]
     CopyObserver = Callable[["Copy"], None]
 
 _launch_observers: tuple[Any, ...] = ()
@@ -41,8 +41,8 @@ def changed() -> None:
 
 class observe:
     """Calls `launches(device, stream, prepared, args)` before every launch on any device and thread, and
-    `copies(Copy)` before every copy through the door; a ``with`` block, or until `close()`.  There is no
-    `stream` (None) on the CPU.
+    `copies(Copy)` before every copy through the door; a ``with`` block, or until `close()`.  On the CPU there is no
+    `stream` (None), and what `launches` gives, if anything, is called when the launch is done.
     """
 
     def __init__(self, launches: LaunchObserver | None = None, copies: CopyObserver | None = None) -> None:
@@ -92,9 +92,12 @@ def bind(dev: device, prepared: Prepared) -> Callable[..., Any]:
         entry = prepared.entry
 
         def observed(*args: Any) -> Any:
-            for callback in _launch_observers:
-                callback(dev, None, prepared, args)
-            return entry(*args)
+            after = [callback(dev, None, prepared, args) for callback in _launch_observers]
+            result = entry(*args)
+            for done in after:
+                if done is not None:
+                    done()
+            return result
         return observed
     from . import gpus
     launch = gpus.launcher(dev, prepared)
