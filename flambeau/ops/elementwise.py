@@ -311,6 +311,10 @@ class Pointwise:
         """Gradients of the needed operands, with `out` standing for the first output where it occurs (None: not)."""
         made = self.formula(*xs, *numbers, **consts)
         ys = made if isinstance(made, tuple) else (made,)
+        # promotion beside a complex operand made what belongs to a real output complex
+        gs = [E.real(g) if g is not None and g.dtype.is_complex and not y.dtype.is_complex else g for g, y in zip(gs, ys)]
+        if out is not None and out.dtype.is_complex and not ys[0].dtype.is_complex:
+            out = E.real(out)
         if self.grad is not None:
             found = self.grad(gs[0], *xs, out if out is not None else ys[0], *numbers, **consts)
             found = list(found) if isinstance(found, tuple) else [found]

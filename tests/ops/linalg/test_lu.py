@@ -1,0 +1,97 @@
+"""LU factorization against its definition and SciPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.linalg import lu_factor
+
+import flambeau as fb
+from flambeau.linalg import LinAlgError
+
+TYPES = (np.float32, np.float64, np.complex64, np.complex128)
+SHAPES = [(1, 1), (4, 4), (3, 5), (5, 3), (2, 3, 4, 2), (0, 0), (3, 0), (0, 3), (0, 2, 2)]
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_parts_multiply_to_the_matrix(dtype, shape, make, close):
+    a = make(shape, dtype)
+    p, l, u = fb.linalg.lu(fb.tensor(a))
+    k = min(shape[-2:])
+    assert p.shape == (*shape[:-1], shape[-2]) and l.shape == (*shape[:-1], k) and u.shape == (*shape[:-2], k, shape[-1])
+    close(p @ l @ u, a)
+    np.testing.assert_array_equal(l.numpy(), np.tril(l.numpy(), -1) + np.eye(shape[-2], k, dtype=dtype))
+    np.testing.assert_array_equal(u.numpy(), np.triu(u.numpy()))
+    assert (abs(l.numpy()) <= 1 + 1e-5).all() or np.dtype(dtype).kind == "c"
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (3, 5), (5, 3)])
+def test_packed_form(shape, make, close):
+    a = make(shape)
+    want, pivots = lu_factor(a)
+    got = fb.linalg.lu_factor(fb.tensor(a))
+    close(got.LU, want)
+    assert got.pivots.tolist() == (pivots + 1).tolist() and got.pivots.dtype is fb.int32
+    lu, p = fb.lu(fb.tensor(a))
+    close(lu, want)
+    assert p.tolist() == got.pivots.tolist() and fb.lu(fb.tensor(a), get_infos=True)[2].item() == 0
+
+
+def test_failures():
+    with pytest.raises(LinAlgError, match=r"torch.linalg.lu_factor: U\[1,1\] is zero"):
+        fb.linalg.lu_factor(fb.zeros(2, 2))
+    assert fb.linalg.lu_factor_ex(fb.zeros(2, 2)).info.item() == 1
+    assert fb.lu(fb.zeros(2, 2))[1].tolist() == [1, 2]
+    with pytest.raises(RuntimeError, match="LU without pivoting is not implemented on the CPU"):
+        fb.linalg.lu(fb.ones(2, 2), pivot=False)
+
+
+def test_without_exchanges_on_a_gpu(sim_gpus, regular, close):
+    a = regular((2, 4, 4))
+    p, l, u = fb.linalg.lu(fb.tensor(a).cuda(), pivot=False)
+    close(p, np.broadcast_to(np.eye(4), (2, 4, 4)))
+    close(l @ u, a)
+
+
+def test_unpacking_in_part(make):
+    lu, pivots = fb.linalg.lu_factor(fb.tensor(make((4, 3))))
+    p, l, u = fb.lu_unpack(lu, pivots, unpack_data=False)
+    assert p.shape == (4, 4) and l.numel() == 0 and u.numel() == 0
+    p, l, u = fb.lu_unpack(lu, pivots, unpack_pivots=False)
+    assert p.numel() == 0 and l.shape == (4, 3) and u.shape == (3, 3)
+    with pytest.raises(RuntimeError, match="int32"):
+        fb.lu_unpack(lu, pivots.long())
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("adjoint", [True, False])
+def test_solving(dtype, left, adjoint, regular, make, close):
+    a, b = regular((2, 4, 4), dtype), make((4, 3) if left else (3, 4), dtype, 1)
+    lu, pivots = fb.linalg.lu_factor(fb.tensor(a))
+    inverse = np.linalg.inv(a.conj().swapaxes(-1, -2) if adjoint else a)
+    want = (inverse @ b if left else b @ inverse).astype(dtype)
+    close(fb.linalg.lu_solve(lu, pivots, fb.tensor(b), left=left, adjoint=adjoint), want)
+    if left and not adjoint:
+        close(fb.lu_solve(fb.tensor(b), lu, pivots), want)
+        close(fb.tensor(b).lu_solve(lu, pivots), want)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+@pytest.mark.parametrize("shape", [(3, 3), (2, 4), (4, 2), (2, 2, 3)])
+def test_gradients_of_the_factors(dtype, shape, make, differentiable):
+    a = make(shape, dtype, 5)
+    differentiable(lambda x: fb.linalg.lu(x)[1:], a)
+    differentiable(lambda x: fb.linalg.lu_factor(x)[0], a)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+@pytest.mark.parametrize("adjoint", [True, False])
+@pytest.mark.parametrize("left", [True, False])
+def test_gradients_of_solving(dtype, adjoint, left, regular, make, differentiable):
+    a, b = regular((2, 3, 3), dtype), make((2, 3, 2) if left else (2, 2, 3), dtype, 1)
+
+    def f(x, y):
+        return fb.linalg.lu_solve(*fb.linalg.lu_factor(x), y, left=left, adjoint=adjoint)
+    differentiable(f, a, b)
