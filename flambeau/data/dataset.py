@@ -189,8 +189,8 @@ def random_split(dataset: Any, lengths: Sequence[int | float], generator: Any = 
                               "dataset.", stacklevel=2)
     if sum(lengths) != total:
         raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
-    for size in lengths:
-        operator.index(size)  # TypeError for numbers of samples that are no integers
+    for length in lengths:
+        operator.index(length)  # type: ignore[arg-type]  # TypeError for numbers of samples that are no integers
     order = ops.randperm(total, generator=generator, device="cpu" if generator is None else generator.device).tolist()
     ends = list(accumulate(int(n) for n in lengths))
     return [Subset(dataset, order[end - int(size):end]) for end, size in zip(ends, lengths)]

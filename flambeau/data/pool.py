@@ -199,7 +199,11 @@ class Pool:
                 if descriptor == channel or _readable(channel):
                     received = worker.channel.receive()
                     if received is not None:
-                        opened = worker.unpacker.open(*received)
+                        try:
+                            opened = worker.unpacker.open(*received)
+                        except Exception as error:  # no room for another mapping, say
+                            text = f"DataLoader cannot take what worker {worker.id} (pid(s) {worker.pid}) sent: {error!r}"
+                            return Event(DEAD, worker.id, 0, 0, text)
                         if opened is None:
                             continue
                         (kind, epoch, number), content = opened
