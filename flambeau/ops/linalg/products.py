@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import dtypes
-from ...layout import broadcast_shapes, numel, wrap_dim
+from ...layout import numel, wrap_dim
 from ...tensor import Tensor
 from ..table import op
 from . import matrices
@@ -15,8 +15,7 @@ from .solving import inv, solve
 def _cross(name: str, a: Tensor, b: Tensor, dim: int) -> Tensor:
     if len(a.m.shape) != len(b.m.shape):
         raise RuntimeError(f"{name}: inputs must have the same number of dimensions.")
-    shape = broadcast_shapes(a.m.shape, b.m.shape)
-    at = wrap_dim(dim, len(shape))
+    at = wrap_dim(dim, len(a.m.shape))
     if a.m.shape[at] != 3 or b.m.shape[at] != 3:
         raise RuntimeError(f"{name}: inputs dimension {dim} must have length 3. Got {a.m.shape[at]} and {b.m.shape[at]}")
     a1, a2, a3 = (a.narrow(at, i, 1) for i in range(3))

@@ -179,7 +179,7 @@ def _solved(a: Tensor, b: Tensor, driver: str, rcond: float) -> tuple[Tensor, Te
         if least and k:
             lapack.least_squares(letter, driver, batch, m, n, k, at_a, to, found, values, rcond, codes)
         elif tall * k:
-            memory(to, (batch, tall, k), (tall * k, 1, tall), d)[...] = 0
+            memory(to, (batch, tall, k), (tall * k, 1, tall), d)[:, :n] = 0
         memory(to_rank, (batch,), (1,), dtypes.int64)[...] = found
         memory(failed, (batch,), (1,), dtypes.int32)[...] = codes
     if batch:

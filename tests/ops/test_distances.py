@@ -1,0 +1,66 @@
+"""Distances against SciPy, and slices brought to a norm."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist, pdist
+
+import flambeau as fb
+from flambeau.autograd import gradcheck, gradgradcheck
+
+
+def points(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+@pytest.mark.parametrize("p", [0.5, 1, 2, 3.5, float("inf")])
+@pytest.mark.parametrize("n, m", [(4, 3), (40, 30)])
+def test_cdist(p, n, m):
+    a, b = points(n, 5), points(m, 5, seed=1)
+    want = cdist(a, b, "chebyshev") if np.isinf(p) else cdist(a, b, "minkowski", p=p)
+    np.testing.assert_allclose(fb.cdist(fb.tensor(a), fb.tensor(b), p).numpy(), want, rtol=1e-6, atol=1e-6)
+    for mode in ("use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"):
+        np.testing.assert_allclose(fb.cdist(fb.tensor(a), fb.tensor(b), p, mode).numpy(), want, rtol=1e-6, atol=1e-6)
+
+
+def test_cdist_counts_broadcasts_and_nothing():
+    a, b = fb.tensor([[1.0, 2, 3]]), fb.tensor([[1.0, 0, 0], [1, 2, 3]])
+    assert fb.cdist(a, b, 0).tolist() == [[2.0, 0.0]]
+    assert fb.cdist(fb.ones(2, 1, 4, 3), fb.ones(5, 6, 3)).shape == (2, 5, 4, 6)
+    assert fb.cdist(fb.ones(0, 3), fb.ones(2, 3)).shape == (0, 2)
+    assert fb.cdist(fb.ones(2, 0), fb.ones(3, 0)).tolist() == [[0.0] * 3] * 2
+    np.testing.assert_allclose(fb.pdist(fb.tensor(points(5, 3))).numpy(), pdist(points(5, 3)))
+
+
+@pytest.mark.parametrize("call, text", [(lambda: fb.cdist(fb.ones(3), fb.ones(3, 3)), "at least 2D tensors, X1 got: 1D"),
+                                        (lambda: fb.cdist(fb.ones(3, 2), fb.ones(3, 3)), "same number of columns. X1: 2 X2: 3"),
+                                        (lambda: fb.cdist(fb.ones(3, 2), fb.ones(3, 2), -1), "non-negative p values"),
+                                        (lambda: fb.renorm(fb.ones(3), 1, 0, 1), "at least 2 dimensions, got 1"),
+                                        (lambda: fb.renorm(fb.ones(3, 3), -1, 0, 1), "non-positive-norm not supported")])
+def test_failures(call, text):
+    with pytest.raises(RuntimeError, match=text):
+        call()
+
+
+def test_gradients():
+    a, b = (fb.tensor(points(2, n, 3, seed=n), requires_grad=True) for n in (4, 3))
+    for p in (1, 2, 3):
+        assert gradcheck(lambda x, y, p=p: fb.cdist(x, y, p), (a, b))
+    product = "use_mm_for_euclid_dist"
+    assert gradcheck(lambda x, y: fb.cdist(x, y, 2.0, product), (a, b))
+    assert gradgradcheck(lambda x, y: fb.cdist(x, y, 2.0, product), (a, b), atol=1e-4)
+    same = fb.tensor(points(3, 2), requires_grad=True)
+    fb.cdist(same, same, 2.0, product).sum().backward()
+    assert np.isfinite(same.grad.numpy()).all()
+
+
+def test_renorm():
+    a = points(4, 3) * 3
+    norms = np.linalg.norm(a, axis=0)
+    want = a * np.where(norms > 2, 2 / (norms + 1e-7), 1)
+    np.testing.assert_allclose(fb.renorm(fb.tensor(a), 2, 1, 2).numpy(), want)
+    t = fb.tensor(a)
+    assert t.renorm_(2, 1, 2) is t
+    np.testing.assert_allclose(t.numpy(), want)
+    assert gradcheck(lambda x: fb.renorm(x, 3, 0, 1.5), (fb.tensor(a, requires_grad=True),))
