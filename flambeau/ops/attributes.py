@@ -83,7 +83,12 @@ def _get_grad(t: Tensor) -> Tensor | None:
     if n is not None and n[0] == 0:
         found: Tensor | None = n[1]
         return found
-    return t.__dict__.get("_grad")
+    kept: Tensor | None = t.__dict__.get("_grad")
+    if kept is None and n is not None and not (n[5] and "retain" in n[5]):
+        import warnings
+        warnings.warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed: backward() does not fill it. Call "
+                      ".retain_grad() on the tensor before, or look at the leaf it was computed from.", UserWarning, stacklevel=2)
+    return kept
 
 
 def _set_grad(t: Tensor, g: Tensor | None) -> None:

@@ -170,12 +170,13 @@ def parse_size(memory: int | str) -> int:
     return size
 
 
-def install(new: System | None, searched: bool = True) -> tuple[System | None, bool]:
-    """Puts a system in the place of the one there is; gives what `install` takes to put it back."""
+def install(new: System | None, searched: bool = True, current: int = 0) -> tuple[System | None, bool, int]:
+    """Puts a system in the place of the one there is, with this thread's current GPU; gives what `install` takes to put it
+    back."""
     global _system, _searched, _why_none
     with _lock:
-        before = _system, _searched
-        _system, _searched = new, searched
+        before = _system, _searched, _thread.index
+        _system, _searched, _thread.index = new, searched, current
         _ready.clear()
         if new is not None:
             _ready.update({g.device: g for g in new.gpus})
@@ -185,8 +186,8 @@ def install(new: System | None, searched: bool = True) -> tuple[System | None, b
     return before
 
 
-def started() -> System:
-    """The system, ready for use.  Raises RuntimeError that says what is there when there is no GPU to use."""
+def there() -> System:
+    """The system, which has a GPU.  Raises RuntimeError that says what is there when there is no GPU to use."""
     if _forked:
         raise errors.forked()
     found = system()
@@ -195,6 +196,12 @@ def started() -> System:
     if not found.physical:
         raise errors.no_gpu(f"{found.hidden} GPUs are hidden by {visible.VARIABLE}={found.setting!r}"
                             if found.hidden else "0 GPUs are simulated")
+    return found
+
+
+def started() -> System:
+    """The system, ready for use.  Raises RuntimeError that says what is there when there is no GPU to use."""
+    found = there()
     if not found.started:
         with _lock:
             found.start()
@@ -211,6 +218,16 @@ def gpu(like: Any = None) -> Gpu:
     """The visible GPU of a device, an index or None (the current one).  Raises RuntimeError when it is not there,
     ValueError for a device of another type."""
     s = started()
+    return s.gpus[_number(like, s)]
+
+
+def named(like: Any = None) -> device:
+    """The device of a GPU, as `gpu` takes it.  Naming one is not using it: nothing is started."""
+    return devices.of("cuda", _number(like, there()))
+
+
+def _number(like: Any, s: System) -> int:
+    count = len(s.physical)
     if like is None:
         index: int | None = None
     elif type(like) is int:
@@ -221,15 +238,15 @@ def gpu(like: Any = None) -> Gpu:
             raise ValueError(f"expected a cuda device, got {d}")
         index = d.index
     if index is None:
-        index = _thread.index if _thread.index < len(s.gpus) else 0
-    if not 0 <= index < len(s.gpus):
-        raise errors.no_such_gpu(index, len(s.gpus), s.what())
-    return s.gpus[index]
+        index = _thread.index if _thread.index < count else 0
+    if not 0 <= index < count:
+        raise errors.no_such_gpu(index, count, s.what())
+    return index
 
 
 def concrete(dev: device) -> device:
     """The device with its index, once it is known to be there."""
-    return gpu(dev).device
+    return dev if dev in _ready else named(dev)
 
 
 def set_current(index: int) -> int:
