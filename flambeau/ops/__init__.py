@@ -38,6 +38,7 @@ from . import (  # noqa: F401 (each import registers its family)
     searching,
     softmax,
     sorting,
+    special,
     spectra,
     splitting,
     table,

@@ -1,0 +1,126 @@
+"""Special functions against SciPy, in both precisions; gradients against finite differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.special as sp
+
+import flambeau as torch
+
+X = np.concatenate([np.linspace(-30, 30, 241), [0.0, 1e-3, -1e-3, 100.0, -100.0, np.inf, -np.inf, np.nan]])
+POSITIVE = np.concatenate([np.geomspace(1e-6, 600, 200), [0.0, np.inf, -1.0, np.nan]])
+FINITE, NOT_INFINITE = X[np.isfinite(X)], POSITIVE[~np.isinf(POSITIVE)]
+ROWS = [("i0", sp.i0, X), ("i0e", sp.i0e, X), ("i1", sp.i1, X), ("i1e", sp.i1e, X), ("bessel_j0", sp.j0, FINITE), ("bessel_j1", sp.j1, FINITE),
+        ("bessel_y0", sp.y0, NOT_INFINITE), ("bessel_y1", sp.y1, NOT_INFINITE), ("modified_bessel_i0", sp.i0, X), ("modified_bessel_i1", sp.i1, X),
+        ("modified_bessel_k0", sp.k0, POSITIVE), ("modified_bessel_k1", sp.k1, POSITIVE), ("scaled_modified_bessel_k0", sp.k0e, POSITIVE),
+        ("scaled_modified_bessel_k1", sp.k1e, POSITIVE), ("spherical_bessel_j0", lambda x: np.sinc(x / np.pi), X[:-3]),
+        ("airy_ai", lambda x: sp.airy(x)[0], X[:-5]), ("erfcx", sp.erfcx, X[X > -20]), ("ndtr", sp.ndtr, X), ("log_ndtr", sp.log_ndtr, X),
+        ("ndtri", sp.ndtri, np.concatenate([np.linspace(0, 1, 101), np.geomspace(1e-30, 0.4, 50), [-0.1, 1.1, np.nan]])), ("entr", sp.entr, POSITIVE)]
+
+
+@pytest.mark.parametrize(("name", "oracle", "xs"), ROWS, ids=[r[0] for r in ROWS])
+def test_one_operand(device: str, name: str, oracle, xs: np.ndarray) -> None:
+    f = getattr(torch.special, name)
+    with np.errstate(all="ignore"):
+        want = oracle(xs)
+    got = f(torch.tensor(xs, device=device)).cpu().numpy()
+    np.testing.assert_allclose(got, want, rtol=2e-12, atol=1e-13)
+    single = xs.astype(np.float32)
+    with np.errstate(all="ignore"):
+        want = oracle(single.astype(np.float64))
+        fits = np.abs(want) < 3e38
+    got = f(torch.tensor(single, device=device)).cpu().numpy()
+    np.testing.assert_allclose(got[fits | np.isnan(want)], want[fits | np.isnan(want)], rtol=1e-4 if name in ("i0", "i1", "modified_bessel_i0",
+                               "modified_bessel_i1", "erfcx") else 2e-5, atol=3e-6)
+
+
+def test_at_infinity() -> None:
+    ends = torch.tensor([float("inf"), -float("inf")])
+    for name in ("bessel_j0", "bessel_j1", "airy_ai", "spherical_bessel_j0"):
+        assert getattr(torch.special, name)(ends).tolist() == [0.0, 0.0]
+    assert torch.special.bessel_y0(ends)[0].item() == 0.0 and torch.special.bessel_y1(ends)[1].isnan()
+
+
+@pytest.mark.parametrize("name", ["i0", "i0e", "i1", "i1e", "ndtr", "log_ndtr", "erfcx", "bessel_j0", "bessel_j1", "spherical_bessel_j0"])
+def test_gradients(name: str) -> None:
+    x = torch.tensor([-3.1, -0.4, 0.3, 1.7, 9.5], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(getattr(torch.special, name), (x,))
+    assert torch.autograd.gradgradcheck(getattr(torch.special, name), (x,), atol=1e-4)
+
+
+def test_gradients_on_their_domains() -> None:
+    p = torch.tensor([0.01, 0.3, 0.6, 0.99], dtype=torch.float64, requires_grad=True)
+    q = torch.tensor([0.4, 1.5, 7.0], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(torch.special.ndtri, (p,))
+    assert torch.autograd.gradcheck(torch.special.entr, (q,))
+    assert torch.autograd.gradcheck(lambda q: torch.special.zeta(torch.full_like(q, 3.0), q), (q,))
+    assert torch.autograd.gradcheck(lambda q: torch.polygamma(2, q), (q,))
+    assert torch.autograd.gradcheck(lambda q: torch.mvlgamma(q + 2, 3), (q,))
+    assert torch.autograd.gradcheck(lambda q: torch.igamma(torch.full_like(q, 2.5), q), (q,))
+    assert torch.autograd.gradcheck(lambda q: torch.igammac(torch.full_like(q, 2.5), q), (q,))
+    assert torch.autograd.gradcheck(lambda q: torch.frexp(q).mantissa, (q,))
+    with pytest.raises(NotImplementedError, match="'input'"):
+        torch.igamma(q, q).sum().backward()
+
+
+def test_zeta_and_polygamma(device: str) -> None:
+    q = np.concatenate([np.linspace(0.1, 30, 60), [0.0, -1.0]])
+    for s in (1.0, 0.5, 1.5, 2.0, 3.7, 12.0):
+        got = torch.special.zeta(s, torch.tensor(q, device=device)).cpu().numpy()
+        np.testing.assert_allclose(got, sp.zeta(s, q) if s > 1 else np.full(q.shape, np.inf if s == 1 else np.nan), rtol=1e-12)
+    x = np.linspace(0.2, 20, 50)
+    for n in range(5):
+        t = torch.tensor(x, device=device)
+        np.testing.assert_allclose(torch.polygamma(n, t).cpu().numpy(), sp.polygamma(n, x), rtol=1e-9)
+        np.testing.assert_allclose(t.polygamma(n).cpu().numpy(), sp.polygamma(n, x), rtol=1e-9)
+        assert torch.equal(t.clone().polygamma_(n), torch.special.polygamma(n, t))
+    with pytest.raises(RuntimeError, match="negative n"):
+        torch.polygamma(-1, torch.ones(1))
+    want = [sp.multigammaln(v, 4) for v in x + 3]
+    np.testing.assert_allclose(torch.mvlgamma(torch.tensor(x + 3, device=device), 4).cpu().numpy(), want, rtol=1e-12)
+
+
+def test_incomplete_gamma(device: str) -> None:
+    a, x = (v.ravel() for v in np.meshgrid([0.0, 0.1, 1.0, 3.3, 20.0, 150.0, 450.0, 2000.0], [0.0, 0.05, 1.0, 4.0, 19.0, 160.0, 440.0, 2050.0, np.inf]))
+    for f, oracle in ((torch.igamma, sp.gammainc), (torch.igammac, sp.gammaincc)):
+        got = f(torch.tensor(a, device=device), torch.tensor(x, device=device)).cpu().numpy()
+        defined = ~((a == 0) & (x == 0))
+        np.testing.assert_allclose(got[defined], oracle(a, x)[defined], rtol=1e-7, atol=1e-12)
+    assert np.isnan(torch.igamma(torch.tensor([-1.0, 1.0]), torch.tensor([1.0, -1.0])).numpy()).all()
+    with pytest.raises(TypeError, match="'other'"):
+        torch.igamma(torch.ones(2), 1.0)
+
+
+@pytest.mark.parametrize(("name", "oracle"), [("chebyshev_polynomial_t", sp.eval_chebyt), ("chebyshev_polynomial_u", sp.eval_chebyu),
+                                              ("hermite_polynomial_h", sp.eval_hermite), ("hermite_polynomial_he", sp.eval_hermitenorm),
+                                              ("laguerre_polynomial_l", sp.eval_laguerre), ("legendre_polynomial_p", sp.eval_legendre),
+                                              ("shifted_chebyshev_polynomial_t", sp.eval_sh_chebyt), ("shifted_chebyshev_polynomial_u", sp.eval_sh_chebyu)])
+def test_polynomials(device: str, name: str, oracle) -> None:
+    x, n = np.meshgrid(np.linspace(-1.6, 1.6, 33), [0, 1, 2, 3, 5, 7, 12, 23, 30])
+    got = getattr(torch.special, name)(torch.tensor(x, device=device), torch.tensor(n.astype(float), device=device)).cpu().numpy()
+    np.testing.assert_allclose(got, oracle(n, x), rtol=1e-8, atol=1e-8)
+    assert getattr(torch.special, name)(torch.ones(2), -1).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("kind", ["v", "w"])
+def test_third_and_fourth_kind(kind: str) -> None:
+    theta = np.linspace(0.1, 3.0, 20)
+    for n in (0, 1, 4, 9, 40):
+        top = np.cos if kind == "v" else np.sin
+        got = getattr(torch.special, f"chebyshev_polynomial_{kind}")(torch.tensor(np.cos(theta)), n).numpy()
+        np.testing.assert_allclose(got, top((n + 0.5) * theta) / top(theta / 2), rtol=1e-8, atol=1e-9)
+
+
+def test_integers_and_parts(device: str) -> None:
+    a, b = np.array([12, -18, 0, 7, 0]), np.array([18, 24, 5, 13, 0])
+    x, y = torch.tensor(a, device=device), torch.tensor(b, device=device)
+    assert torch.gcd(x, y).tolist() == np.gcd(a, b).tolist() and torch.lcm(x, y).tolist() == np.lcm(a, b).tolist()
+    assert torch.gcd(x[:, None], y).shape == (5, 5) and x.clone().gcd_(y).tolist() == np.gcd(a, b).tolist()
+    with pytest.raises(NotImplementedError, match="gcd"):
+        torch.gcd(x.float(), y.float())
+    v = np.array([0.0, 1.0, -3.5, 1e-40, 6e30])
+    m, e = torch.frexp(torch.tensor(v, device=device))
+    assert e.dtype is torch.int32 and np.array_equal(m.cpu().numpy(), np.frexp(v)[0]) and np.array_equal(e.cpu().numpy(), np.frexp(v)[1])
+    with pytest.raises(RuntimeError, match="floating-point"):
+        torch.frexp(x)
