@@ -24,7 +24,7 @@ def _snapshot(loader: DataLoader[Any]) -> DataLoader[Any]:
     return settings
 
 
-class _Batches(Iterator[Any]):
+class Batches(Iterator[Any]):
     """The order of the samples, and the warning of a stream that is longer than it said."""
 
     def __init__(self, loader: DataLoader[Any]) -> None:
@@ -39,9 +39,8 @@ class _Batches(Iterator[Any]):
         self._base_seed = int(ops.randint(0, (1 << 63) - 1, (), dtype=dtypes.int64, generator=loader.generator,
                                                device="cpu" if loader.generator is None else loader.generator.device))
         self._given = 0
-        self._warned: int | None = None
 
-    def __iter__(self) -> _Batches:
+    def __iter__(self) -> Batches:
         return self
 
     def __len__(self) -> int:
@@ -64,7 +63,7 @@ class _Batches(Iterator[Any]):
         raise NotImplementedError
 
 
-class Here(_Batches):
+class Here(Batches):
     """Batches made by the process that asks for them, when it asks."""
 
     def _begin(self) -> None:
@@ -76,7 +75,7 @@ class Here(_Batches):
         return pinning.pin(batch) if self._pin else batch
 
 
-class FromWorkers(_Batches):
+class FromWorkers(Batches):
     """Batches made ahead by worker processes.
 
     Each batch has a number; `_owner` knows who makes those under way, `_ready` those that came before their turn.

@@ -94,6 +94,9 @@ def stack(tensors: Any, dim: int = 0) -> Tensor:
     ts = list(tensors)
     if not ts:
         raise RuntimeError("stack expects a non-empty TensorList")
+    for i, t in enumerate(ts):
+        if not isinstance(t, Tensor):
+            raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(t).__name__}")
     at = layout.wrap_dim(dim, len(ts[0].m.shape) + 1)
     for i, t in enumerate(ts):
         if t.m.shape != ts[0].m.shape:
