@@ -360,15 +360,13 @@ def _infer(data: Any) -> Any:
         raise ValueError(f"expected sequence of equal length at every dimension: {error}") from None
     if array.dtype.kind == "O":
         flat = [type(x).__name__ for x in array.reshape(-1)[:1]] or ["object"]
-        try:
-            wide = array.astype(np.float64)  # Python ints beyond int64 mixed with floats
-            return wide, dtypes.get_default_dtype()
-        except (TypeError, ValueError, OverflowError):
-            pass
+        if isinstance(data, np.ndarray):
+            dtypes.from_numpy(array.dtype)  # which says that it has no counterpart
+        held = {type(x) for x in array.reshape(-1)}
+        if held <= {int, float, bool}:  # integers beyond 64 bits, for floating types only
+            return array.astype(np.float64), dtypes.get_default_dtype() if float in held else None
         if flat[0] in ("list", "tuple"):
             raise ValueError("expected sequence of equal length at every dimension")
-        if flat[0] == "int":
-            raise RuntimeError("Overflow when unpacking long long")
         raise RuntimeError(f"Could not infer dtype of {flat[0]}")
     if array.dtype.kind in "US":
         raise TypeError(f"new(): invalid data type '{type(array.reshape(-1)[0].item()).__name__}'")
@@ -377,6 +375,8 @@ def _infer(data: Any) -> Any:
     if array.size == 0 and python:
         return array, dtypes.get_default_dtype()
     d = dtypes.from_numpy(array.dtype)
+    if python and d is dtypes.uint64:
+        return array, None
     if python:
         d = {"b": dtypes.bool_, "f": dtypes.get_default_dtype(), "c": dtypes.default_complex()}.get(d.kind, dtypes.int64)
     return array, d
@@ -396,6 +396,8 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
     if hasattr(data, "__array__") and not isinstance(data, (np.ndarray, np.generic)):
         data = np.asarray(data)
     array, inferred = _infer(data)
+    if dtype is None and inferred is None:
+        raise ValueError("Overflow when unpacking long long: an integer in the data is beyond 64 bits; give dtype=torch.float64")
     d, dev = _options(dtype if dtype is not None else inferred, device)
     if dev.type != "cpu" and array.ndim == 0 and type(data) in (int, float, bool):
         # a number rides along with the launch: no copy, and the host does not wait

@@ -81,6 +81,8 @@ def dense_copy(g: Tensor, like: Meta) -> Tensor:
 def sizes_of(name: str, sizes: tuple[Any, ...]) -> tuple[int, ...]:
     """Sizes given one by one or as one sequence.  Raises TypeError for anything that is no integer."""
     if len(sizes) == 1 and not isinstance(sizes[0], int) and not hasattr(sizes[0], "__index__"):
+        if not hasattr(sizes[0], "__iter__"):
+            raise TypeError(f"{name}(): argument 'size' (position 1) must be tuple of ints, not {type(sizes[0]).__name__}")
         sizes = tuple(sizes[0])
     elif len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
         sizes = tuple(sizes[0])
