@@ -59,8 +59,20 @@ def once_differentiable(backward: Any) -> Any:
     """Marks a backward that cannot itself be differentiated."""
     def run(ctx: Any, *grads: Any) -> Any:
         with no_grad():
-            return backward(ctx, *grads)
+            found = backward(ctx, *grads)
+        if tape.recording(*[g for g in grads if isinstance(g, Tensor)]):
+            several = isinstance(found, (tuple, list))
+            found = tuple(alias(t, t.m, t.p) if isinstance(t, Tensor) else t for t in (found if several else (found,)))
+            for t in found:
+                if isinstance(t, Tensor):
+                    tape.record(t, _twice, [g for g in grads if isinstance(g, Tensor)], (), "Error")
+            return found if several else found[0]
+        return found
     return run
+
+
+def _twice(node: Any, g: Tensor) -> Any:
+    raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
 
 
 class Function:

@@ -39,8 +39,8 @@ class _Formatter:
             return
         flat = flat.astype(np.float64)
         finite = flat[np.isfinite(flat) & (flat != 0)]
-        if finite.size == 0:
-            self._special(flat)
+        if finite.size == 0:  # infinities and NaN never widen a column
+            self.ints = True
             return
         size = np.abs(finite)
         low, high = float(size.min()), float(size.max())
@@ -57,14 +57,6 @@ class _Formatter:
             self.width = max(1, *(len(f"{v:.{precision}e}" if self.sci else f"{v:.{precision}f}") for v in finite.tolist()))
         if _options["sci_mode"] is not None and self.ints:
             self.width = max(1, *(len(f"{v:.{precision}e}" if self.sci else f"{v:.0f}.") for v in finite.tolist()))
-        self._special(flat)
-
-    def _special(self, flat: Any) -> None:
-        import numpy as np
-        if flat.size and not np.isfinite(flat).all():
-            self.width = max(self.width, *(len(f"{v}") for v in flat[~np.isfinite(flat)].tolist()))
-        elif flat.size and (flat == 0).all():
-            self.ints, self.width = True, max(self.width, 2)
 
     def one(self, v: Any) -> str:
         if self.floating:
@@ -122,7 +114,7 @@ def _shown(array: Any) -> Any:
 def body(t: Tensor, indent: int) -> str:
     """The values between `tensor(` and the suffixes."""
     from .attributes import values
-    array = values(t)
+    array = values(t, "print")
     d = t.m.dtype
     summarize = t.m.numel > _options["threshold"]
     corner = _shown(array) if summarize else array
