@@ -19,9 +19,10 @@ import numpy as np
 from .. import dtypes, layout
 from ..kernels.interpret import memory
 from ..runtime.device import device
+from ..runtime.shared_memory import Mapping
 from ..tensor import Tensor, meta, new, wrap
 from .channel import MOST_FILES
-from .segments import Loan, Mapping, Store, aligned
+from .segments import Loan, Store, aligned
 
 if TYPE_CHECKING:
     from .channel import Channel

@@ -11,12 +11,11 @@ tensor on it dies there, and is then written again, with its pages already in pl
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from ..drivers.pages import map_file, unmap_pages
+from ..runtime.shared_memory import Mapping, nameless
 
 if TYPE_CHECKING:
     from collections import deque
@@ -26,36 +25,6 @@ _PAGE = 4096
 _ALIGN = 64
 _MOST_IDLE_BYTES = 256 << 20
 _MOST_IDLE = 256
-
-
-class Mapping:
-    """A piece of shared memory in this process: unmapped when the last who knows it is gone."""
-
-    __slots__ = ("address", "size", "number", "__weakref__")
-
-    def __init__(self, descriptor: int, size: int, number: int) -> None:
-        self.size, self.number = size, number
-        self.address = 0
-        self.address = map_file(descriptor, size)
-
-    def __del__(self, unmap: Any = unmap_pages) -> None:
-        if self.address:
-            unmap(self.address, self.size)
-
-
-def _nameless(size: int) -> int:
-    """The descriptor of a new file of `size` zero bytes in memory, which no folder lists."""
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("flambeau-loader", os.MFD_CLOEXEC)
-    else:
-        with tempfile.TemporaryFile(prefix="flambeau-loader-") as file:
-            descriptor = os.dup(file.fileno())
-    try:
-        os.ftruncate(descriptor, size)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
 
 
 def _rounded(nbytes: int) -> int:
@@ -116,7 +85,7 @@ class Store:
             return lease
 
     def _make(self, size: int) -> Segment:
-        descriptor = _nameless(size)
+        descriptor = nameless(size)
         try:
             mapping = Mapping(descriptor, size, self._made)
         except OSError:

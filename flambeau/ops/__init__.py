@@ -36,6 +36,7 @@ from . import (  # noqa: F401 (each import registers its family)
     reductions,
     scans,
     searching,
+    sharing,
     softmax,
     sorting,
     special,

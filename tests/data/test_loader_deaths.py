@@ -53,7 +53,7 @@ def running(pid):
 
 def shared_memory():
     with open("/proc/self/maps") as f:
-        mapped = sum("flambeau-loader" in line for line in f)
+        mapped = sum("flambeau-shared" in line for line in f)
     return mapped, {name for name in os.listdir("/dev/shm") if "flambeau" in name}
 
 

@@ -1,0 +1,52 @@
+"""How tensors go through `multiprocessing`'s queues, pipes and process arguments: as a descriptor of shared memory."""
+
+from __future__ import annotations
+
+import os
+from multiprocessing.reduction import DupFd, ForkingPickler
+from typing import Any
+
+from .. import dtypes
+from ..nn.parameter import Parameter
+from ..ops import sharing
+from ..runtime.device import device
+from ..runtime.shared_memory import Shared
+from ..tensor import Tensor, meta, wrap
+
+
+def reduce_tensor(t: Tensor) -> Any:
+    """Raises RuntimeError for a tensor with a history, which ends at the process."""
+    m = t.m
+    if m.device.type != "cpu" or m.numel == 0 or type(t) is not Tensor or (t.requires_grad and not t.is_leaf):
+        return t.__reduce_ex__(2)  # by value, or the error that says why not
+    block = sharing.block_of(t)
+    if block is None:
+        if getattr(t, "b", None) is not None:  # its base stays where it is
+            t = sharing.shared_like(t).requires_grad_(t.requires_grad)
+        else:
+            sharing.share_memory_(t)
+        block = sharing.block_of(t)
+        assert block is not None
+        m = t.m
+    place = (block.size, t.p - block.address)
+    return _rebuild, (DupFd(block.descriptor), place, tuple(m.shape), m.strides, m.dtype.name, bool(t.requires_grad))
+
+
+def _rebuild(descriptor: Any, place: tuple[int, int], shape: tuple[int, ...], strides: tuple[int, ...], name: str, grad: bool) -> Tensor:
+    size, offset = place
+    block = Shared(os.dup(number := descriptor.detach()), size)
+    os.close(number)
+    t = wrap(block.address + offset, meta(shape, strides, dtypes.BY_NAME[name], device("cpu")), block)
+    return t.requires_grad_() if grad else t
+
+
+def _reduce_parameter(p: Parameter) -> Any:
+    if p.m.device.type == "cpu" and p.m.numel:
+        sharing.share_memory_(p)
+    return p.__reduce_ex__(2)
+
+
+def init_reductions() -> None:
+    """Teaches `multiprocessing` about tensors; importing `flambeau.multiprocessing` does it."""
+    ForkingPickler.register(Tensor, reduce_tensor)
+    ForkingPickler.register(Parameter, _reduce_parameter)
