@@ -51,14 +51,21 @@ class _Mode:
                 # only the generator's own steps run in the mode, not its consumer's
                 with self._clone():
                     steps = function(*args, **kwargs)
-                send: Any = None
+                step, given = steps.send, None
                 while True:
                     try:
                         with self._clone():
-                            value = steps.send(send)
+                            value = step(given)
                     except StopIteration as stop:
                         return stop.value
-                    send = yield value
+                    try:
+                        step, given = steps.send, (yield value)
+                    except GeneratorExit:
+                        with self._clone():
+                            steps.close()
+                        raise
+                    except BaseException as error:
+                        step, given = steps.throw, error
             return generate
 
         @functools.wraps(function)

@@ -345,9 +345,12 @@ def _run_checked(node: Node, g: Any) -> Any:
         gs = node[2](node, g)
     except RuntimeError as error:
         raise RuntimeError(f"{error}\nThe forward operation was recorded at {line}") from error
+    except Exception as error:  # another kind keeps its type, which may not be built from a text
+        error.add_note(f"The forward operation was recorded at {line}")
+        raise
     if anomaly.check_nan:
         for k, ge in enumerate(gs):
-            if isinstance(ge, Tensor) and ge.m.dtype.kind == "f" and bool((ge != ge).any()):
+            if isinstance(ge, Tensor) and ge.m.dtype.kind in "fc" and bool((ge != ge).any()):
                 raise RuntimeError(f"Function '{name_of(node)}' returned nan values in its {k}th output. "
                                    f"The forward operation was recorded at {line}")
     return gs

@@ -103,7 +103,10 @@ def stack(tensors: Any, dim: int = 0) -> Tensor:
             raise RuntimeError(f"stack expects each tensor to be equal size, but got {list(ts[0].m.shape)} at entry 0 and "
                                f"{list(t.m.shape)} at entry {i}")
     # new axes of size 1, also for the empty tensors that cat would skip
-    return cat([t.unsqueeze(at) for t in ts], at)
+    out = cat([t.unsqueeze(at) for t in ts], at)
+    if out.n is not None:
+        out.n[tape.EXTRA] = {**(out.n[tape.EXTRA] or {}), "name": "StackBackward0"}
+    return out
 
 
 def _least(n: int, tensors: Any) -> list[Tensor]:

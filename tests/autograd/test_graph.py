@@ -1,0 +1,244 @@
+"""The graph seen from outside: grad_fn, hooks and their removal, retained gradients, leaves, lifetimes, long chains."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import threading
+import time
+import weakref
+
+import pytest
+
+import flambeau as fb
+from flambeau import autograd
+
+
+def leaf(*values):
+    return fb.tensor(values if len(values) != 1 else values[0], dtype=fb.float64, requires_grad=True)
+
+
+@pytest.mark.parametrize("make,name", [
+    (lambda x: x + 1, "AddBackward0"), (lambda x: x - x, "SubBackward0"), (lambda x: x * 2, "MulBackward0"), (lambda x: x / 2, "DivBackward0"),
+    (lambda x: -x, "NegBackward0"),
+    (lambda x: x ** 2, "PowBackward0"), (lambda x: x.exp(), "ExpBackward0"), (lambda x: x.sum(), "SumBackward0"), (lambda x: x.mean(), "MeanBackward0"),
+    (lambda x: x.relu(), "ReluBackward0"), (lambda x: x.view(2, 2), "ViewBackward0"), (lambda x: x[0], "SelectBackward0"), (lambda x: x.clone(),
+    "CloneBackward0"),
+    (lambda x: x[1:], "SliceBackward0"), (lambda x: fb.cat([x, x]), "CatBackward0"), (lambda x: fb.stack([x, x]), "StackBackward0"), (lambda x: x.tanh(),
+    "TanhBackward0")])
+def test_operations_are_named_as_pytorch_names_them(make, name):
+    y = make(leaf(1.0, 2.0, 3.0, 4.0))
+    assert y.grad_fn.name() == name and f"<{name} object at 0x" in repr(y.grad_fn)
+    assert not y.is_leaf and y.requires_grad
+
+
+def test_grad_fn_leads_back_to_the_leaves():
+    x, w = leaf(1.0), leaf(2.0)
+    y = x * w + 3
+    (first, _), *rest = y.grad_fn.next_functions
+    assert first.name() == "MulBackward0" and all(f is None for f, _ in rest)
+    leaves = [f for f, _ in first.next_functions]
+    assert [f.name() for f in leaves] == ["AccumulateGrad"] * 2
+    assert x.grad_fn is None and y.grad_fn == y.grad_fn and hash(y.grad_fn) == hash(y.grad_fn)
+
+
+def test_leaves():
+    x = leaf(1.0)
+    assert x.is_leaf and fb.ones(1).is_leaf and (fb.ones(1) * 2).is_leaf and not (x * 2).is_leaf and x.detach().is_leaf
+    y = fb.ones(2)
+    assert y.requires_grad_() is y and y.requires_grad
+    y.requires_grad = False
+    assert not y.requires_grad
+    with pytest.raises(RuntimeError, match="only Tensors of floating point and complex dtype can require gradients"):
+        fb.ones(2, dtype=fb.int64).requires_grad_()
+    with pytest.raises(RuntimeError, match="you can only change requires_grad flags of leaf variables"):
+        (x * 2).requires_grad = False
+    d = (x * 2).detach_()
+    assert d.is_leaf and not d.requires_grad
+    with pytest.raises(RuntimeError, match="Can't detach views in-place"):
+        (x * fb.ones(2, dtype=fb.float64))[0].detach_()
+
+
+def test_hooks_of_leaves_and_of_results_and_their_removal():
+    x = leaf(1.0)
+    seen = []
+    first = x.register_hook(lambda g: seen.append(("x", g.item())))
+    y = x * 2
+    second = y.register_hook(lambda g: g * 10)
+    third = y.register_hook(lambda g: seen.append(("y", g.item())))
+    y.backward(retain_graph=True)
+    assert seen == [("y", 10.0), ("x", 20.0)] and x.grad.item() == 20
+    second.remove()
+    second.remove()  # twice does no harm
+    y.backward(retain_graph=True)
+    assert seen[2:] == [("y", 1.0), ("x", 2.0)]
+    first.remove()
+    third.remove()
+    y.backward(retain_graph=True)
+    assert len(seen) == 4
+    with y.register_hook(lambda g: seen.append("with")):
+        y.backward(retain_graph=True)
+    y.backward()
+    assert seen[4:] == ["with"]
+
+
+def test_hooks_see_the_whole_gradient_once():
+    x, seen = leaf(1.0), []
+    y = x * 1
+    for t, name in ((x, "x"), (y, "y")):
+        t.register_hook(lambda g, name=name: seen.append((name, g.item())))
+    (y * 2 + y * 3 + x * 4).backward()
+    assert seen == [("y", 5.0), ("x", 9.0)]
+    with pytest.raises(RuntimeError, match="doesn't require gradient"):
+        fb.ones(1).register_hook(print)
+    z = x * 1
+    z.register_hook(lambda g: "wrong")
+    with pytest.raises(TypeError, match="hook should return a Tensor or None"):
+        z.backward()
+
+
+def test_hooks_take_part_in_second_derivatives_and_in_grad():
+    x = leaf(3.0)
+    y = x * x
+    y.register_hook(lambda g: g * y.detach())
+    (g,) = autograd.grad(y, x, create_graph=True)
+    assert g.item() == 54
+    x.register_hook(lambda g: g * 2)
+    (g,) = autograd.grad(x * x, x)
+    assert g.item() == 12
+
+
+def test_hooks_after_accumulation():
+    x, seen = leaf(1.0), []
+    handle = x.register_post_accumulate_grad_hook(lambda t: seen.append((t is x, t.grad.item())))
+    (x * 3).backward()
+    (x * 3).backward()
+    assert seen == [(True, 3.0), (True, 6.0)]
+    handle.remove()
+    (x * 3).backward()
+    assert len(seen) == 2
+    with pytest.raises(RuntimeError, match="non-leaf"):
+        (x * 2).register_post_accumulate_grad_hook(print)
+
+
+def test_retained_gradients():
+    x = leaf(2.0)
+    y = x * x
+    assert not y.retains_grad
+    y.retain_grad()
+    y.retain_grad()
+    assert y.retains_grad
+    (y * 3).backward(retain_graph=True)
+    assert y.grad.item() == 3 and x.grad.item() == 12
+    (y * 1).backward()
+    assert y.grad.item() == 4
+    x.retain_grad()  # a leaf keeps its own anyway
+    with pytest.raises(RuntimeError, match="retain_grad on Tensor that has requires_grad=False"):
+        fb.ones(1).retain_grad()
+
+
+def test_assigned_gradients_fit():
+    x = leaf(1.0, 2.0)
+    x.grad = fb.ones(2, dtype=fb.float64)
+    (x * 2).sum().backward()
+    assert x.grad.tolist() == [3, 3]
+    x.grad = None
+    assert x.grad is None
+    for wrong, error in ((fb.ones(3, dtype=fb.float64), RuntimeError), (fb.ones(2), RuntimeError), ([1.0, 1.0], TypeError)):
+        with pytest.raises(error, match="assigned grad"):
+            x.grad = wrong
+
+
+def test_copies_of_leaves_and_of_results():
+    x = leaf(1.0, 2.0)
+    (x * x).sum().backward()
+    y = copy.deepcopy(x)
+    assert y.is_leaf and y.requires_grad and y.grad.tolist() == [2, 4] and y.grad is not x.grad and y.data_ptr() != x.data_ptr()
+    with pytest.raises(RuntimeError, match="graph leaves"):
+        copy.deepcopy(x * 2)
+    with pytest.raises(RuntimeError, match="non-leaf"):
+        import pickle
+        pickle.dumps(x * 2)
+
+
+def storage(t):
+    return weakref.ref(t.untyped_storage()._storage)
+
+
+def test_a_graph_lives_as_long_as_its_result_and_no_cycle_keeps_it():
+    gc.collect()
+    gc.disable()
+    try:
+        x = leaf(*range(2000))
+        h = (x * 2).exp()
+        kept = storage(h)
+        y = (h * h).sum()
+        del h
+        assert kept() is not None
+        del y
+        assert kept() is None  # without the garbage collector
+        h = (x * 2).exp()
+        kept = storage(h)
+        y = (h * h).sum()
+        del h
+        y.backward()
+        assert kept() is None  # backward has freed what was saved
+        p = x.exp()
+        p.retain_grad()
+        p.register_hook(lambda g: None)
+        kept = storage(p)
+        p.sum().backward()
+        del p
+        assert kept() is None
+    finally:
+        gc.enable()
+
+
+def test_a_chain_of_a_hundred_thousand_runs_and_ends_without_recursion():
+    x = leaf(1.0)
+    y = x
+    begin = time.perf_counter()
+    for _ in range(100_000):
+        y = y + 1.0
+    y.backward()
+    assert x.grad.item() == 1
+    y = x
+    for _ in range(100_000):
+        y = y * 1.0
+    del y  # freed without running
+    y = x
+    for _ in range(500):
+        y = y.sin()
+    (g,) = autograd.grad(y, x, create_graph=True)
+    g.backward()
+    assert time.perf_counter() - begin < 30
+
+
+def test_a_chain_may_be_dropped_in_a_thread_with_a_small_stack():
+    y = leaf(1.0)
+    for _ in range(50_000):
+        y = y + 1.0
+    box = [y]
+    del y
+    before = threading.stack_size(256 * 1024)
+    try:
+        t = threading.Thread(target=box.clear)
+        t.start()
+        t.join(20)
+    finally:
+        threading.stack_size(before)
+    assert not box
+
+
+def test_a_wide_graph():
+    x = leaf(1.0)
+    y = sum(x * float(i) for i in range(2000))
+    y.backward()
+    assert x.grad.item() == sum(range(2000))
+
+
+def test_hooks_on_every_device(device):
+    x, seen = fb.ones(2).to(device).requires_grad_(), []
+    x.register_hook(lambda g: seen.append(str(g.device)) or g * 3)
+    (x * 2).sum().backward()
+    assert seen == [device] and x.grad.tolist() == [6, 6]
