@@ -24,8 +24,13 @@ def _exponential(values: Any, bound: float) -> Any:
     """The exponentials of NumPy matrices (b, n, n)."""
     import numpy as np
     norms = np.abs(values).sum(-2).max(-1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        halvings = np.where(np.isfinite(norms) & (norms > bound), np.ceil(np.log2(norms / bound)), 0).astype(np.int64)
+    with np.errstate(all="ignore"):
+        return _series(values, norms, bound)
+
+
+def _series(values: Any, norms: Any, bound: float) -> Any:
+    import numpy as np
+    halvings = np.where(np.isfinite(norms) & (norms > bound), np.ceil(np.log2(norms / bound)), 0).astype(np.int64)
     x = values * np.exp2(-halvings.astype(norms.dtype))[:, None, None]
     unit = np.eye(x.shape[-1], dtype=x.dtype)
     powers = [np.broadcast_to(unit, x.shape), x]

@@ -3,8 +3,9 @@
 The library is the CPU's OpenBLAS (64-bit integers); its routines take every argument by address and matrices column by
 column.  Each function here runs one routine over a batch: matrices lie one after another, packed (leading dimension =
 rows), at the address given; `pivots` and `info` are NumPy arrays of int64.  They run on a device's queue, never touch a
-tensor, and release the interpreter lock inside the library.  Large batches are shared out over threads; each thread has its
-own workspace.
+tensor, and release the interpreter lock inside the library.  A batch is one call of a small generated function that goes
+through it; batches of large matrices are shared out over threads, each with its own workspace; one very large matrix is
+left to the library's own threads.
 """
 
 from __future__ import annotations
@@ -19,28 +20,29 @@ from ...drivers.cpu import blas
 from ...kernels import native
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 LETTER = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 REAL = {"s": np.float32, "d": np.float64, "c": np.float32, "z": np.float64}
 TYPE: dict[str, Any] = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex128}
 SIZE = {"s": 4, "d": 8, "c": 8, "z": 16}
-_SHARED = 1 << 17  # operations in one matrix from which a batch is worth several threads
-_functions: dict[tuple[str, int], Any] = {}
+_SHARED = 1 << 20  # operations in a batch from which it is worth several threads
+_LARGE = 1 << 27  # operations in one matrix from which the library's own threads are worth waking
+_MOST = 16  # arguments a routine here has at most, lengths of its letters included
+_functions: dict[str, Any] = {}
+_letters: dict[bytes, Any] = {}
+_through: Any = None
+_alone = threading.Lock()
 
 
-def function(name: str, count: int) -> Any:
-    """The library's routine `name` of `count` arguments, callable with addresses, bytes and boxed numbers."""
-    found = _functions.get((name, count))
+def function(name: str) -> Any:
+    """The library's routine `name`, callable with addresses.  It is called with more arguments than it has: C's calling
+    conventions leave those to the caller."""
+    found = _functions.get(name)
     if found is None:
-        kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * count)
-        found = _functions[name, count] = kind(blas.address(name + "_"))
+        kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * _MOST)
+        found = _functions[name] = kind(blas.address(name + "_"))
     return found
-
-
-def box(value: int) -> Any:
-    """A number as an argument."""
-    return ctypes.byref(ctypes.c_int64(value))
 
 
 def at(array: Any) -> int:
@@ -49,11 +51,91 @@ def at(array: Any) -> int:
     return where
 
 
-def share(batch: int, flops: float, some: Callable[[int, int], None]) -> None:
-    """Runs `some(first, last)` over the batch, on several threads when one matrix takes `flops` operations and that is much.
-    An exception of any part is raised here."""
-    threads = min(native.get_num_threads(), batch)
-    if threads <= 1 or flops < _SHARED:
+def _loop() -> Any:
+    """A function that calls a routine for matrices begin ... end of a batch: block holds the routine, then for each argument its
+    address for the first matrix and the bytes from matrix to matrix."""
+    global _through
+    if _through is None:
+        from ...kernels.llvm import compile as compiler
+        lines = ["define void @lapack_each(i64 %begin, i64 %end, ptr %args, ptr %block) #0 {", "entry:", "  %fn = load ptr, ptr %block"]
+        for k in range(_MOST):
+            for part, word in (("base", 2 * k + 1), ("step", 2 * k + 2)):
+                lines += [f"  %{part}{k}.p = getelementptr i64, ptr %block, i64 {word}", f"  %{part}{k} = load i64, ptr %{part}{k}.p"]
+        lines += ["  %some = icmp slt i64 %begin, %end", "  br i1 %some, label %loop, label %done", "loop:",
+                  "  %i = phi i64 [ %begin, %entry ], [ %next, %loop ]"]
+        for k in range(_MOST):
+            lines += [f"  %far{k} = mul i64 %i, %step{k}", f"  %sum{k} = add i64 %base{k}, %far{k}", f"  %a{k} = inttoptr i64 %sum{k} to ptr"]
+        lines += [f"  call void %fn({', '.join(f'ptr %a{k}' for k in range(_MOST))})", "  %next = add i64 %i, 1",
+                  "  %more = icmp slt i64 %next, %end", "  br i1 %more, label %loop, label %done", "done:", "  ret void", "}"]
+        text = "\n".join(lines) + "\n"
+        found = compiler.functions(("lapack loop", text), ("lapack_each",), lambda: text)["lapack_each"]
+        _through = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(found)
+    return _through
+
+
+def _addresses(args: Sequence[Any]) -> tuple[list[int], list[int]]:
+    """Where each argument is for the first matrix, and how far on for the next.  An argument is an address, (address, bytes from
+    matrix to matrix), a letter, a boxed number or an array."""
+    bases, steps = [0] * _MOST, [0] * _MOST
+    for k, x in enumerate(args):
+        kind = type(x)
+        if kind is tuple:
+            bases[k], steps[k] = x
+        elif kind is int:
+            bases[k] = x
+        elif kind is bytes:
+            letter = _letters.get(x)
+            if letter is None:
+                letter = _letters.setdefault(x, ctypes.create_string_buffer(x))
+            bases[k] = ctypes.addressof(letter)
+        else:
+            bases[k] = ctypes.addressof(x) if kind is box else at(x)
+    return bases, steps
+
+
+box = ctypes.c_int64
+
+
+def call(name: str, *args: Any) -> None:
+    """One call, for the first matrix."""
+    function(name)(*_addresses(args)[0])
+
+
+def sweep(name: str, batch: int, flops: float, build: Callable[[], Sequence[Any]]) -> None:
+    """Calls a routine for each matrix of a batch, which takes `flops` operations; `build` gives arguments, with a workspace of its
+    own for each thread that asks."""
+    threads = native.get_num_threads()
+    if batch == 1:
+        args = build()
+        if threads > 1 and flops > _LARGE:
+            with _alone:  # the setting is the library's, not the thread's
+                count = blas.library().scipy_openblas_set_num_threads64_
+                count(threads)
+                try:
+                    call(name, *args)
+                finally:
+                    count(1)
+        else:
+            call(name, *args)
+        return
+    if batch * flops < _SHARED:
+        threads = 1
+    share(batch, threads, lambda first, last: _part(name, first, last, build()))
+
+
+def _part(name: str, first: int, last: int, args: Sequence[Any]) -> None:
+    bases, steps = _addresses(args)
+    words = [blas.address(name + "_")]
+    for base, step in zip(bases, steps, strict=True):
+        words += (base, step)
+    block = (ctypes.c_int64 * len(words))(*words)
+    _loop()(first, last, 0, ctypes.addressof(block))
+
+
+def share(batch: int, threads: int, some: Callable[[int, int], None]) -> None:
+    """Runs `some(first, last)` over a batch on several threads.  An exception of any part is raised here."""
+    threads = min(threads, batch)
+    if threads <= 1:
         some(0, batch)
         return
     errors: list[BaseException] = []
@@ -73,121 +155,86 @@ def share(batch: int, flops: float, some: Callable[[int, int], None]) -> None:
         raise errors[0]
 
 
-def _scalar(letter: str, value: float) -> Any:
-    return np.array([value], TYPE[letter])
+def _asked(letter: str, ask: Callable[[Any, Any], None]) -> int:
+    """The workspace a routine asks for when called with length -1."""
+    answer = np.zeros(1, TYPE[letter])
+    ask(answer, box(-1))
+    # float32 cannot hold every length: a little more than it says
+    return max(1, int(answer[0].real * (1 + 1e-6)) + 1)
 
 
 # ------------------------------------------------------------------------------------------------------------ LU, solving
 def getrf(letter: str, batch: int, m: int, n: int, a: int, pivots: Any, info: Any) -> None:
     """A = P L U in place; pivots (batch, min(m, n)) from 1; info > 0: U has a zero on its diagonal there."""
-    run, rows, cols, lead = function(letter + "getrf", 6), box(m), box(n), box(max(m, 1))
-    step, p, k, i0 = m * n * SIZE[letter], at(pivots), min(m, n) * 8, at(info)
-
-    def some(first: int, last: int) -> None:
-        for i in range(first, last):
-            run(rows, cols, a + i * step, lead, p + i * k, i0 + i * 8)
-    share(batch, m * n * min(m, n), some)
+    args = (box(m), box(n), (a, m * n * SIZE[letter]), box(max(m, 1)), (at(pivots), min(m, n) * 8), (at(info), 8))
+    sweep(letter + "getrf", batch, m * n * min(m, n), lambda: args)
 
 
 def getrs(letter: str, batch: int, n: int, columns: int, lu: int, pivots: Any, b: int, adjoint: bool = False) -> None:
     """X of A X = B (or A^H X = B) over B (n, columns), from getrf's results."""
-    run, order, rhs, lead, info = function(letter + "getrs", 10), box(n), box(columns), box(max(n, 1)), np.zeros(1, np.int64)
-    step, p, b_step, i0 = n * n * SIZE[letter], at(pivots), n * columns * SIZE[letter], at(info)
-    how = b"C" if adjoint else b"N"
+    args = (b"C" if adjoint else b"N", box(n), box(columns), (lu, n * n * SIZE[letter]), box(max(n, 1)), (at(pivots), n * 8),
+            (b, n * columns * SIZE[letter]), box(max(n, 1)), np.zeros(1, np.int64), 1)
+    sweep(letter + "getrs", batch, 2 * n * n * columns, lambda: args)
 
-    def some(first: int, last: int) -> None:
-        for i in range(first, last):
-            run(how, order, rhs, lu + i * step, lead, p + i * n * 8, b + i * b_step, lead, i0, 1)
-    share(batch, 2 * n * n * columns, some)
+
+def getri(letter: str, batch: int, n: int, lu: int, pivots: Any, info: Any) -> None:
+    """The inverse over getrf's result; info as there."""
+    def build(work: Any, length: Any) -> Sequence[Any]:
+        return (box(n), (lu, n * n * SIZE[letter]), box(max(n, 1)), (at(pivots), n * 8), work, length, (at(info), 8))
+    _with_work(letter, "getri", batch, 4 * n * n * n / 3, build)
+
+
+def _with_work(letter: str, name: str, batch: int, flops: float, build: Callable[[Any, Any], Sequence[Any]]) -> None:
+    """`sweep` for a routine whose only workspace is `work` of the length it asks for."""
+    size = _asked(letter, lambda work, length: call(letter + name, *build(work, length)))
+    sweep(letter + name, batch, flops, lambda: build(np.empty(size, TYPE[letter]), box(size)))
 
 
 def trsm(letter: str, batch: int, n: int, columns: int, a: int, b: int, upper: bool, unit: bool) -> None:
     """X of A X = B over B (n, columns), with one triangle of A."""
-    one = _scalar(letter, 1)
-    run, order, rhs, lead, alpha = function(letter + "trsm", 15), box(n), box(columns), box(max(n, 1)), at(one)
-    step, b_step = n * n * SIZE[letter], n * columns * SIZE[letter]
-    which, diagonal = b"U" if upper else b"L", b"U" if unit else b"N"
-
-    def some(first: int, last: int) -> None:
-        for i in range(first, last):
-            run(b"L", which, b"N", diagonal, order, rhs, alpha, a + i * step, lead, b + i * b_step, lead, 1, 1, 1, 1)
-    share(batch, n * n * columns, some)
+    item = SIZE[letter]
+    args = (b"L", b"U" if upper else b"L", b"N", b"U" if unit else b"N", box(n), box(columns), np.ones(1, TYPE[letter]), (a, n * n * item),
+            box(max(n, 1)), (b, n * columns * item), box(max(n, 1)), 1, 1, 1, 1)
+    sweep(letter + "trsm", batch, n * n * columns, lambda: args)
 
 
 def potrf(letter: str, batch: int, n: int, a: int, info: Any) -> None:
     """A = L L^H over the lower triangle; info > 0: the leading minor of that order is not positive."""
-    run, order, lead = function(letter + "potrf", 6), box(n), box(max(n, 1))
-    step, i0 = n * n * SIZE[letter], at(info)
-
-    def some(first: int, last: int) -> None:
-        for i in range(first, last):
-            run(b"L", order, a + i * step, lead, i0 + i * 8, 1)
-    share(batch, n * n * n / 3, some)
+    args = (b"L", box(n), (a, n * n * SIZE[letter]), box(max(n, 1)), (at(info), 8), 1)
+    sweep(letter + "potrf", batch, n * n * n / 3, lambda: args)
 
 
 def sytrf(letter: str, batch: int, n: int, a: int, pivots: Any, info: Any, hermitian: bool) -> None:
     """A = L D L^T (L D L^H when hermitian) over the lower triangle, D in blocks of 1 and 2 (Bunch and Kaufman)."""
-    name = letter + ("hetrf" if hermitian and letter in "cz" else "sytrf")
-    run, order, lead = function(name, 9), box(n), box(max(n, 1))
-    step, p, i0 = n * n * SIZE[letter], at(pivots), at(info)
-    size = _asked(letter, lambda w, none: run(b"L", order, a, lead, p, w, none, i0, 1))
-
-    def some(first: int, last: int) -> None:
-        work = np.empty(size, TYPE[letter])
-        w, length = at(work), box(size)
-        for i in range(first, last):
-            run(b"L", order, a + i * step, lead, p + i * n * 8, w, length, i0 + i * 8, 1)
-    share(batch, n * n * n / 3, some)
+    def build(work: Any, length: Any) -> Sequence[Any]:
+        return (b"L", box(n), (a, n * n * SIZE[letter]), box(max(n, 1)), (at(pivots), n * 8), work, length, (at(info), 8), 1)
+    _with_work(letter, "hetrf" if hermitian and letter in "cz" else "sytrf", batch, n * n * n / 3, build)
 
 
 def sytrs(letter: str, batch: int, n: int, columns: int, ld: int, pivots: Any, b: int, hermitian: bool) -> None:
     """X of A X = B over B (n, columns), from sytrf's results."""
-    run = function(letter + ("hetrs" if hermitian and letter in "cz" else "sytrs"), 10)
-    order, rhs, lead, info = box(n), box(columns), box(max(n, 1)), np.zeros(1, np.int64)
-    step, b_step, p, i0 = n * n * SIZE[letter], n * columns * SIZE[letter], at(pivots), at(info)
-
-    def some(first: int, last: int) -> None:
-        for i in range(first, last):
-            run(b"L", order, rhs, ld + i * step, lead, p + i * n * 8, b + i * b_step, lead, i0, 1)
-    share(batch, 2 * n * n * columns, some)
-
-
-def _asked(letter: str, ask: Callable[[int, Any], None]) -> int:
-    """The workspace a routine asks for when called with length -1."""
-    answer = np.zeros(1, TYPE[letter])
-    ask(at(answer), box(-1))
-    # float32 cannot hold every length: a little more than it says
-    return max(1, int(answer[0].real * (1 + 1e-6)) + 1)
+    args = (b"L", box(n), box(columns), (ld, n * n * SIZE[letter]), box(max(n, 1)), (at(pivots), n * 8), (b, n * columns * SIZE[letter]),
+            box(max(n, 1)), np.zeros(1, np.int64), 1)
+    sweep(letter + ("hetrs" if hermitian and letter in "cz" else "sytrs"), batch, 2 * n * n * columns, lambda: args)
 
 
 # --------------------------------------------------------------------------------------------------------- orthogonal
 def geqrf(letter: str, batch: int, m: int, n: int, a: int, tau: int) -> None:
     """Householder's A = Q R in place: R above, the reflectors below the diagonal, their factors in tau (min(m, n))."""
-    run, rows, cols, lead, info = function(letter + "geqrf", 8), box(m), box(n), box(max(m, 1)), np.zeros(1, np.int64)
-    step, t_step, i0 = m * n * SIZE[letter], min(m, n) * SIZE[letter], at(info)
-    size = _asked(letter, lambda w, none: run(rows, cols, a, lead, tau, w, none, i0))
+    item = SIZE[letter]
 
-    def some(first: int, last: int) -> None:
-        work = np.empty(size, TYPE[letter])
-        w, length = at(work), box(size)
-        for i in range(first, last):
-            run(rows, cols, a + i * step, lead, tau + i * t_step, w, length, i0)
-    share(batch, 2 * m * n * min(m, n), some)
+    def build(work: Any, length: Any) -> Sequence[Any]:
+        return (box(m), box(n), (a, m * n * item), box(max(m, 1)), (tau, min(m, n) * item), work, length, np.zeros(1, np.int64))
+    _with_work(letter, "geqrf", batch, 2 * m * n * min(m, n), build)
 
 
 def orgqr(letter: str, batch: int, m: int, n: int, k: int, a: int, tau: int, tau_step: int) -> None:
     """The first n columns of the product of k reflectors, over them; tau_step: elements from one tau to the next."""
-    run = function(letter + ("ungqr" if letter in "cz" else "orgqr"), 9)
-    rows, cols, count, lead, info = box(m), box(n), box(k), box(max(m, 1)), np.zeros(1, np.int64)
-    step, t_step, i0 = m * n * SIZE[letter], tau_step * SIZE[letter], at(info)
-    size = _asked(letter, lambda w, none: run(rows, cols, count, a, lead, tau, w, none, i0))
+    item = SIZE[letter]
 
-    def some(first: int, last: int) -> None:
-        work = np.empty(size, TYPE[letter])
-        w, length = at(work), box(size)
-        for i in range(first, last):
-            run(rows, cols, count, a + i * step, lead, tau + i * t_step, w, length, i0)
-    share(batch, 4 * m * n * k, some)
+    def build(work: Any, length: Any) -> Sequence[Any]:
+        return (box(m), box(n), box(k), (a, m * n * item), box(max(m, 1)), (tau, tau_step * item), work, length, np.zeros(1, np.int64))
+    _with_work(letter, "ungqr" if letter in "cz" else "orgqr", batch, 4 * m * n * k, build)
 
 
 # ------------------------------------------------------------------------------------------------ eigenvalues, SVD
@@ -195,59 +242,37 @@ def syevd(letter: str, batch: int, n: int, vectors: bool, lower: bool, a: int, w
     """Eigenvalues, rising, of Hermitian matrices into w (real); eigenvectors over A when asked for."""
     is_complex = letter in "cz"
     real: Any = REAL[letter]
-    run, order, lead = function(letter + ("heevd" if is_complex else "syevd"), 15 if is_complex else 13), box(n), box(max(n, 1))
-    step, w_step, i0 = n * n * SIZE[letter], n * np.dtype(real).itemsize, at(info)
-    job, which = b"V" if vectors else b"N", b"L" if lower else b"U"
     # the least sizes the routine documents, and room for its blocked form
-    block = 64
     if is_complex:
         size, real_size = (2 * n + n * n, 1 + 5 * n + 2 * n * n) if vectors else (n + 1, n + 1)
     else:
         size, real_size = (1 + 6 * n + 2 * n * n if vectors else 2 * n + 1), 0
-    size, whole = size + block * n, 3 + 5 * n if vectors else 1
+    size, whole = size + 64 * n, 3 + 5 * n if vectors else 1
 
-    def some(first: int, last: int) -> None:
-        work, real_work, int_work = np.empty(size, TYPE[letter]), np.empty(real_size, real), np.empty(whole, np.int64)
-        p, length, q, real_length, r, whole_length = at(work), box(size), at(real_work), box(real_size), at(int_work), box(whole)
-        for i in range(first, last):
-            if is_complex:
-                run(job, which, order, a + i * step, lead, w + i * w_step, p, length, q, real_length, r, whole_length, i0 + i * 8, 1, 1)
-            else:
-                run(job, which, order, a + i * step, lead, w + i * w_step, p, length, r, whole_length, i0 + i * 8, 1, 1)
-    share(batch, 4 * n * n * n, some)
+    def build() -> Sequence[Any]:
+        more = (np.empty(real_size, real), box(real_size)) if is_complex else ()
+        return (b"V" if vectors else b"N", b"L" if lower else b"U", box(n), (a, n * n * SIZE[letter]), box(max(n, 1)),
+                (w, n * np.dtype(real).itemsize), np.empty(size, TYPE[letter]), box(size), *more, np.empty(whole, np.int64), box(whole),
+                (at(info), 8), 1, 1)
+    sweep(letter + ("heevd" if is_complex else "syevd"), batch, 4 * n * n * n, build)
 
 
 def geev(letter: str, batch: int, n: int, vectors: bool, a: int, values: Any, right: Any, info: Any) -> None:
     """Eigenvalues (batch, n) and right eigenvectors (batch, n, n; column by column in memory: [b, j] is vector j), both
     complex arrays; A is overwritten."""
-    is_complex = letter in "cz"
-    run, order, lead, one = function(letter + "geev", 16), box(n), box(max(n, 1)), box(1)
-    step, i0, job = n * n * SIZE[letter], at(info), b"V" if vectors else b"N"
-    kind, real = TYPE[letter], REAL[letter]
+    is_complex, item, kind = letter in "cz", SIZE[letter], TYPE[letter]
     if is_complex:
-        w, v, real_work0 = values, right, np.empty(2 * n + 1, real)
-
-        def ask(p: int, none: Any) -> None:
-            run(b"N", job, order, a, lead, at(w), 0, one, at(v), lead, p, none, at(real_work0), i0, 1, 1)
+        w, v = values, right
+        places: tuple[Any, ...] = ((at(w), n * item),)
     else:
         w, v = np.empty((2, batch, n), kind), np.empty((batch, n, n) if vectors else (1,), kind)
+        places = ((at(w), n * item), (at(w) + batch * n * item, n * item))
 
-        def ask(p: int, none: Any) -> None:
-            run(b"N", job, order, a, lead, at(w), at(w), 0, one, at(v), lead, p, none, i0, 1, 1)
-    size = _asked(letter, ask)
-    wp, vp, item = at(w), at(v), SIZE[letter]
-
-    def some(first: int, last: int) -> None:
-        work, real_work = np.empty(size, kind), np.empty(2 * n + 1, real)
-        p, length, q = at(work), box(size), at(real_work)
-        for i in range(first, last):
-            at_v = vp + i * n * n * item if vectors else vp
-            if is_complex:
-                run(b"N", job, order, a + i * step, lead, wp + i * n * item, 0, one, at_v, lead, p, length, q, i0 + i * 8, 1, 1)
-            else:
-                run(b"N", job, order, a + i * step, lead, wp + i * n * item, wp + (batch + i) * n * item, 0, one, at_v, lead, p, length,
-                    i0 + i * 8, 1, 1)
-    share(batch, 10 * n * n * n, some)
+    def build(work: Any, length: Any) -> Sequence[Any]:
+        more = (np.empty(2 * n + 1, REAL[letter]),) if is_complex else ()
+        return (b"N", b"V" if vectors else b"N", box(n), (a, n * n * item), box(max(n, 1)), *places, 0, box(1),
+                (at(v), n * n * item if vectors else 0), box(max(n, 1)), work, length, *more, (at(info), 8), 1, 1)
+    _with_work(letter, "geev", batch, 10 * n * n * n, build)
     if not is_complex:
         values.real, values.imag = w[0], w[1]
         if vectors:
@@ -264,31 +289,17 @@ def _pairs(v: Any, imaginary: Any, right: Any) -> None:
 
 def gesdd(letter: str, batch: int, m: int, n: int, job: str, a: int, s: int, u: int, vt: int, info: Any) -> None:
     """A = U diag(S) V^H, A overwritten.  job: "N" S only, "S" the thin U (m, k) and V^H (k, n), "A" all of them."""
-    is_complex, k = letter in "cz", min(m, n)
+    is_complex, k, item = letter in "cz", min(m, n), SIZE[letter]
     real: Any = REAL[letter]
-    run = function(letter + "gesdd", 16 if is_complex else 15)
     columns, rows = (m, n) if job == "A" else (k, k)
-    how, m_, n_, lead, lead_v = job.encode(), box(m), box(n), box(max(m, 1)), box(max(rows, 1))
-    item = SIZE[letter]
-    step, s_step, u_step, v_step, i0 = m * n * item, k * np.dtype(real).itemsize, m * columns * item, rows * n * item, at(info)
     big = max(m, n)
-    real_size = (max(5 * k * k + 5 * k, 2 * big * k + 2 * k * k + k) if job != "N" else 7 * k) if is_complex else 0
-    whole0 = np.empty(8 * k, np.int64)
-    real0 = np.empty(real_size, real)
+    real_size = max(5 * k * k + 5 * k, 2 * big * k + 2 * k * k + k) if job != "N" else 7 * k
 
-    def call(at_a: int, at_s: int, at_u: int, at_v: int, p: int, length: Any, q: int, r: int, at_info: int) -> None:
-        if is_complex:
-            run(how, m_, n_, at_a, lead, at_s, at_u, lead, at_v, lead_v, p, length, q, r, at_info, 1)
-        else:
-            run(how, m_, n_, at_a, lead, at_s, at_u, lead, at_v, lead_v, p, length, r, at_info, 1)
-    size = _asked(letter, lambda w, none: call(a, s, u, vt, w, none, at(real0), at(whole0), i0))
-
-    def some(first: int, last: int) -> None:
-        work, real_work, int_work = np.empty(size, TYPE[letter]), np.empty(real_size, real), np.empty(8 * k, np.int64)
-        p, length, q, r = at(work), box(size), at(real_work), at(int_work)
-        for i in range(first, last):
-            call(a + i * step, s + i * s_step, u + i * u_step, vt + i * v_step, p, length, q, r, i0 + i * 8)
-    share(batch, 8 * m * n * k, some)
+    def build(work: Any, length: Any) -> Sequence[Any]:
+        more = (np.empty(real_size, real),) if is_complex else ()
+        return (job.encode(), box(m), box(n), (a, m * n * item), box(max(m, 1)), (s, k * np.dtype(real).itemsize), (u, m * columns * item),
+                box(max(m, 1)), (vt, rows * n * item), box(max(rows, 1)), work, length, *more, np.empty(8 * k, np.int64), (at(info), 8), 1)
+    _with_work(letter, "gesdd", batch, 8 * m * n * k, build)
 
 
 # ------------------------------------------------------------------------------------------------------- least squares
@@ -300,35 +311,21 @@ def least_squares(letter: str, driver: str, batch: int, m: int, n: int, columns:
     """
     is_complex, k, tall = letter in "cz", min(m, n), max(m, n, 1)
     real: Any = REAL[letter]
-    kind, item = TYPE[letter], SIZE[letter]
+    item = SIZE[letter]
     tolerance = np.array([rcond], real)
-    m_, n_, rhs, lead, lead_b = box(m), box(n), box(columns), box(max(m, 1)), box(tall)
-    step, b_step, i0, r0, c = m * n * item, tall * columns * item, at(info), at(rank), at(tolerance)
-    s0, s_step = at(s), k * np.dtype(real).itemsize
-    count = {"gels": 12, "gelsy": 13 + is_complex, "gelss": 13 + is_complex, "gelsd": 14 + is_complex}[driver]
-    run = function(letter + driver, count)
     levels = max(0, int(np.log2(max(k, 1) / 26)) + 1)
     real_size = max(1, 10 * tall + 2 * tall * 25 + 8 * tall * (levels + 1) + 3 * 25 * columns + max(26 * 26, tall * (1 + columns) + 2 * columns))
     whole = max(1, 3 * k * levels + 11 * k)
+    # columns a pivoted QR may move: all, which zeros say
+    free = np.zeros((batch, max(n, 1)), np.int64)
 
-    def call(i: int, p: int, length: Any, q: int, r: int, pivots: Any) -> None:
-        at_a, at_b, at_rank, at_info = a + i * step, b + i * b_step, r0 + i * 8, i0 + i * 8
+    def build(work: Any, length: Any) -> Sequence[Any]:
+        system = (box(m), box(n), box(columns), (a, m * n * item), box(max(m, 1)), (b, tall * columns * item), box(tall))
         if driver == "gels":
-            run(b"N", m_, n_, rhs, at_a, lead, at_b, lead_b, p, length, at_info, 1)
-        elif driver == "gelsy":
-            pivots[...] = 0
-            extra = (q,) if is_complex else ()
-            run(m_, n_, rhs, at_a, lead, at_b, lead_b, at(pivots), c, at_rank, p, length, *extra, at_info)
-        else:
-            extra = (q,) if is_complex else ()
-            last = (r,) if driver == "gelsd" else ()
-            run(m_, n_, rhs, at_a, lead, at_b, lead_b, s0 + i * s_step, c, at_rank, p, length, *extra, *last, at_info)
-    real0, whole0, pivots0 = np.empty(real_size, real), np.empty(whole, np.int64), np.zeros(max(n, 1), np.int64)
-    size = _asked(letter, lambda w, none: call(0, w, none, at(real0), at(whole0), pivots0))
-
-    def some(first: int, last: int) -> None:
-        work, real_work, int_work, pivots = np.empty(size, kind), np.empty(real_size, real), np.empty(whole, np.int64), np.zeros(max(n, 1), np.int64)
-        p, length, q, r = at(work), box(size), at(real_work), at(int_work)
-        for i in range(first, last):
-            call(i, p, length, q, r, pivots)
-    share(batch, 4 * m * n * k, some)
+            return (b"N", *system, work, length, (at(info), 8), 1)
+        extra = (np.empty(real_size, real),) if is_complex else ()
+        if driver == "gelsy":
+            return (*system, (at(free), max(n, 1) * 8), tolerance, (at(rank), 8), work, length, *extra, (at(info), 8))
+        last = (np.empty(whole, np.int64),) if driver == "gelsd" else ()
+        return (*system, (at(s), k * np.dtype(real).itemsize), tolerance, (at(rank), 8), work, length, *extra, *last, (at(info), 8))
+    _with_work(letter, driver, batch, 4 * m * n * k, build)

@@ -6,7 +6,7 @@ copied into that order (`columns`) and results have it.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ... import dtypes, layout
@@ -79,7 +79,8 @@ def compatible(name: str, a: Tensor, b: Tensor, left: bool = True) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------- memory
-def column_strides(shape: Sequence[int]) -> tuple[int, ...]:
+@lru_cache(4096)
+def column_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Strides of packed matrices whose columns lie one after another."""
     *lead, m, n = shape
     swapped = layout.contiguous_strides((*lead, n, m))
@@ -88,7 +89,7 @@ def column_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 def fresh(shape: Sequence[int], d: dtype, dev: device) -> Tensor:
     """An uninitialised tensor of matrices, column by column."""
-    return empty(tuple(shape), d, dev, column_strides(shape))
+    return empty(tuple(shape), d, dev, column_strides(tuple(shape)))
 
 
 def columns(t: Tensor, rows: int | None = None) -> Tensor:
@@ -151,13 +152,16 @@ _REASONS = {
 
 def require(name: str, reason: str, info: Tensor) -> None:
     """Waits for `info` (int32, one a matrix) and raises LinAlgError for the first that is not zero."""
-    codes: list[int] = info.reshape(-1).tolist()
-    for i, code in enumerate(codes):
-        if code:
-            where = f"{name}: " + (f"(Batch element {i}): " if info.m.shape else "")
-            if code < 0:
-                raise LinAlgError(f"{where}The algorithm failed to converge because the input matrix contained non-finite values.")
-            raise LinAlgError(where + _REASONS[reason].format(info=code))
+    from ..attributes import values
+    codes = values(info)
+    if not codes.any():
+        return
+    place = int(codes.reshape(-1).nonzero()[0][0])
+    code = int(codes.reshape(-1)[place])
+    where = f"{name}: " + (f"(Batch element {place}): " if info.m.shape else "")
+    if code < 0:
+        raise LinAlgError(f"{where}The algorithm failed to converge because the input matrix contained non-finite values.")
+    raise LinAlgError(where + _REASONS[reason].format(info=code))
 
 
 # ------------------------------------------------------------------------------------------------------------- results

@@ -155,22 +155,23 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
 def inverted(a: Tensor) -> tuple[Tensor, Tensor]:
     """The inverse, recorded, and info."""
     n, batch, letter = a.m.shape[-1], matrices.batch_of(a), matrices.letter_of(a)
-    out, lu = matrices.fresh(a.m.shape, a.m.dtype, a.m.device), matrices.columns(a)
+    out = matrices.columns(a)
     info, d = empty(tuple(a.m.shape[:-2]), dtypes.int32, a.m.device), a.m.dtype
 
-    def entry(to: int, at_lu: int, failed: int) -> None:
+    def entry(to: int, failed: int) -> None:
         import numpy as np
 
         from ...kernels.interpret import memory
         from . import lapack
-        codes, order = np.zeros(batch, np.int64), np.zeros((batch, n), np.int64)
+        codes, order = np.zeros(batch, np.int64), np.empty((batch, n), np.int64)
         if n:
-            memory(to, (batch, n, n), (n * n, 1, n), d)[...] = np.eye(n, dtype=d.np)
-            lapack.getrf(letter, batch, n, n, at_lu, order, codes)
-            lapack.getrs(letter, batch, n, n, at_lu, order, to)
+            lapack.getrf(letter, batch, n, n, to, order, codes)
+            lapack.getri(letter, batch, n, to, order, np.zeros(batch, np.int64))
+            if codes.any():  # there the routine leaves LU
+                memory(to, (batch, n, n), (n * n, 1, n), d)[codes > 0] = np.inf
         memory(failed, (batch,), (1,), dtypes.int32)[...] = codes
     if batch:
-        matrices.enqueue("inv", a, entry, out, lu, info, flops=batch * 8 * n ** 3 // 3)
+        matrices.enqueue("inv", a, entry, out, info, flops=2 * batch * n ** 3)
     return tape.record(out, _inverse_back, (a,), matrices.keep_outputs(out), "LinalgInvExBackward0"), info
 
 
