@@ -13,16 +13,19 @@ from typing import Any
 
 from .. import layout
 from ..autograd import tape
+from ..dtypes import uint8
 from ..kernels import expr as E
+from ..kernels import routines
 from ..kernels.programs import Reduce
-from ..tensor import Tensor, alias, empty, meta
+from ..runtime import door
+from ..tensor import Tensor, alias, empty, meta, on_forget
 from . import launch
 from .copies import cast_program, contiguous
 from .creation import zeros_meta
 from .elementwise import saved_tensor
 from .matmul import _product, _type_name
 from .mismatch import mismatch
-from .table import op
+from .table import no_recording, op
 
 Sizes = tuple[int, ...]
 _programs: dict[Any, Reduce] = {}
@@ -94,10 +97,56 @@ def _step(c: int, g: Geometry, item: int, n: int) -> int:
     return max(1, min(n, (1 << 20) // max(size, 1)))
 
 
-def _forward_raw(x: Tensor, w: Tensor, g: Geometry) -> Tensor:
+_launches: dict[Any, Any] = {}
+
+
+def _forget() -> None:
+    _launches.clear()
+
+
+on_forget(_forget)
+door.on_change(_forget)
+
+
+def _by_windows(out: Tensor, x: Tensor, w: Tensor, bias: Tensor | None, g: Geometry, turned: bool = False) -> bool:
+    """The convolution by the target's own routine; False where it has none.  turned: with the kernels of `w` turned round and
+    its channels changing places, as for the gradient of images."""
+    if g.groups > 1 or not out.m.numel or not x.m.numel or _is_plain(g):
+        return False
+    x, w = x if x.m.strides[-1] == 1 else contiguous(x.detach()), contiguous(w.detach())
+    key = (out.m, x.m, w.m, None if bias is None else bias.m, g.stride, g.padding, g.dilation, turned)
+    found = _launches.get(key)
+    if found is None:
+        n, c = x.m.shape[:2]
+        taps = math.prod(g.kernel)
+        a = (taps, w.m.shape[1] * taps, -1, taps - 1) if turned else (c * taps, taps, 1, 0)
+        prepared = routines.convolution(x.m.dtype, n, c, out.m.shape[1], (g.image, g.out, g.kernel, g.stride, g.padding, g.dilation),
+                                        tuple(x.m.strides), a, bias is not None)
+        if prepared is None:
+            return False
+        found = _launches[key] = (door.bind(out.m.device, prepared), prepared.workspace)
+    call, workspace = found
+    scratch = empty((workspace,), uint8, out.m.device)
+    if bias is None:
+        call(out.p, x.p, w.p, scratch.p)
+    else:
+        call(out.p, x.p, w.p, contiguous(bias.detach()).p, scratch.p)
+    return True
+
+
+def _forward_raw(x: Tensor, w: Tensor, bias: Tensor | None, g: Geometry) -> Tensor:
+    out = empty((x.m.shape[0], w.m.shape[0], *g.out), x.m.dtype, x.m.device)
+    if not _by_windows(out, x, w, bias, g):
+        _by_columns(out, x, w, g)
+        if bias is not None:
+            with no_recording():
+                out.add_(bias.detach().reshape((-1,) + (1,) * len(g.kernel)))
+    return out
+
+
+def _by_columns(out: Tensor, x: Tensor, w: Tensor, g: Geometry) -> Tensor:
     n, c = x.m.shape[:2]
     o = w.m.shape[0]
-    out = empty((n, o, *g.out), x.m.dtype, x.m.device)
     if not out.m.numel:
         return out
     if g.groups > 1 or x.m.dtype.name not in ("float32", "float64", "complex64", "complex128") or c == 0:
@@ -152,7 +201,10 @@ def _to_input_raw(gy: Tensor, w: Tensor, g: Geometry) -> Tensor:
         # stride 1: a plain convolution of g with the kernel turned round
         turned = Geometry(g.stride, tuple(d * (s - 1) - p for p, d, s in zip(g.padding, g.dilation, g.kernel, strict=True)), g.dilation, 1,
                           g.out, g.kernel, g.image)
-        return _forward_raw(gy, w.detach().flip(tuple(range(2, 2 + k))).transpose(0, 1), turned)
+        out = empty(shape, gy.m.dtype, gy.m.device)
+        if not _by_windows(out, gy, w, None, turned, True):
+            _by_columns(out, gy, w.detach().flip(tuple(range(2, 2 + k))).transpose(0, 1), turned)
+        return out
     d = gy.m.dtype
     gy, w = contiguous(gy.detach()), contiguous(w.detach())
     rows, cols, og = cg * math.prod(g.kernel), math.prod(g.out), o // g.groups
@@ -221,16 +273,18 @@ def _c(t: Tensor) -> Tensor:
     return t.conj() if t.m.dtype.is_complex else t
 
 
-def _forward(x: Tensor, w: Tensor, g: Geometry) -> Tensor:
-    return tape.record(_forward_raw(x, w, g), _forward_back, (x, w), (x, x.s.v, w, w.s.v, g), "ConvolutionBackward0")
+def _forward(x: Tensor, w: Tensor, g: Geometry, bias: Tensor | None = None) -> Tensor:
+    return tape.record(_forward_raw(x, w, bias, g), _forward_back, (x, w) if bias is None else (x, w, bias), (x, x.s.v, w, w.s.v, g),
+                       "ConvolutionBackward0")
 
 
 def _forward_back(node: Any, gy: Tensor) -> Any:
     x, vx, w, vw, g = node[tape.SAVED]
     saved_tensor(x, vx, node)
     saved_tensor(w, vw, node)
-    ex, ew = node[tape.EDGES]
-    return _to_input(gy, _c(w), g) if ex is not None else None, _to_weight(gy, _c(x), g) if ew is not None else None
+    ex, ew, *eb = node[tape.EDGES]
+    made = (_to_input(gy, _c(w), g) if ex is not None else None, _to_weight(gy, _c(x), g) if ew is not None else None)
+    return (*made, gy.sum((0, *range(2, 2 + len(g.kernel)))) if eb[0] is not None else None) if eb else made
 
 
 def _to_input(gy: Tensor, w: Tensor, g: Geometry) -> Tensor:
@@ -310,14 +364,6 @@ def _positive(stride: Sizes, dilation: Sizes, padding: Sizes) -> None:
         raise RuntimeError("negative padding is not supported")
 
 
-def _with_bias(y: Tensor, bias: Tensor | None, n: int, single: bool) -> Tensor:
-    if bias is not None:
-        column = bias.reshape((-1,) + (1,) * n)
-        # the fresh result takes the bias in its own memory; both keep their gradients
-        y = y.add_(column)
-    return y.squeeze(0) if single else y
-
-
 def _convolve(name: str, n: int, x: Tensor, w: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int) -> Tensor:
     x, single = _checked(name, x, w, bias, n, groups, False)
     stride, dilation = _many("stride", stride, n), _many("dilation", dilation, n)
@@ -339,7 +385,8 @@ def _convolve(name: str, n: int, x: Tensor, w: Tensor, bias: Tensor | None, stri
         raise RuntimeError(f"Calculated padded input size per channel: ({' x '.join(str(i + 2 * p) for i, p in zip(image, padding, strict=True))}). "
                            f"Kernel size: ({' x '.join(str(d * (k - 1) + 1) for d, k in zip(dilation, kernel, strict=True))}). Kernel size can't be "
                            "greater than actual input size")
-    return _with_bias(_forward(x, w, Geometry(stride, padding, dilation, groups, image, kernel, out)), bias, n, single)
+    y = _forward(x, w, Geometry(stride, padding, dilation, groups, image, kernel, out), bias)
+    return y.squeeze(0) if single else y
 
 
 def _padded_far(x: Tensor, far: list[int]) -> Tensor:
@@ -368,7 +415,11 @@ def _transposed(name: str, n: int, x: Tensor, w: Tensor, bias: Tensor | None, st
     if any(i <= 0 for i in image):
         raise RuntimeError(f"Given input size per channel: ({' x '.join(map(str, x.m.shape[2:]))}). Calculated output size per channel: "
                            f"({' x '.join(map(str, image))}). Output size is too small")
-    return _with_bias(_to_input(x, w, Geometry(stride, padding, dilation, groups, image, kernel, tuple(x.m.shape[2:]))), bias, n, single)
+    y = _to_input(x, w, Geometry(stride, padding, dilation, groups, image, kernel, tuple(x.m.shape[2:])))
+    if bias is not None:
+        # the fresh result takes the bias in its own memory; both keep their gradients
+        y = y.add_(bias.reshape((-1,) + (1,) * n))
+    return y.squeeze(0) if single else y
 
 
 def _define(n: int) -> None:

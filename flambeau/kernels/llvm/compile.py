@@ -126,13 +126,31 @@ def is_x86() -> bool:
 _MASKED = frozenset(("x86-64-v4", "skylake-avx512", "icelake-server", "sapphirerapids", "znver4", "znver5"))
 
 
+_masks: dict[str, bool] = {}
+
+
 def has_masks() -> bool:
-    """Whether the CPU compiled for has masked loads and stores of every element size (AVX-512 BW and VL)."""
-    if os.environ.get("FLAMBEAU_CPU"):
-        return os.environ["FLAMBEAU_CPU"] in _MASKED
+    """Whether the CPU compiled for has masked loads and stores of every element size (AVX-512 BW and VL).
+
+    Plans ask this before anything is compiled, so LLVM is only loaded where the system does not say.
+    """
+    chosen = os.environ.get("FLAMBEAU_CPU", "")
+    found = _masks.get(chosen)
+    if found is None:
+        found = _masks[chosen] = chosen in _MASKED if chosen else is_x86() and {"avx512bw", "avx512vl"} <= _features()
+    return found
+
+
+def _features() -> set[str]:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as f:
+            for line in f:
+                if line.startswith("flags"):
+                    return set(line.split())
+    except OSError:
+        pass
     import llvmlite.binding as llvm
-    features = llvm.get_host_cpu_features()
-    return is_x86() and bool(features.get("avx512bw")) and bool(features.get("avx512vl"))
+    return {name for name, on in llvm.get_host_cpu_features().items() if on}
 
 
 # The attributes of every function: LLVM by default avoids 512-bit registers even where the CPU has them.

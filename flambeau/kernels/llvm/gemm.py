@@ -15,7 +15,7 @@ from ...dtypes import float32, float64
 from .. import native
 from . import scratch
 from .emit import Emitter, Module
-from .gemm_tile import Tile, call_tile, panel_elements, prefetch, tile_rows, write_packer, write_tiles
+from .gemm_tile import Tile, call_tile, panel_elements, prefetch, sizes, write_packer, write_tiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +59,7 @@ def gemm(d: dtype, m: int, n: int, k: int, a: tuple[int, int, int], b: tuple[int
 
 def _task(m: int, n: int, depth_bytes: int, batch: int, threads: int, unpacked: bool) -> tuple[int, int]:
     """Rows and columns of a task's block of C: enough tasks for the threads, panels of B as many as the cache holds."""
-    high = tile_rows()
+    high = sizes(4)[0]
     most = max(1, BLOCK_BYTES // depth_bytes // COLUMNS_STEP) * COLUMNS_STEP
     rows, columns = _even(m, MOST_ROWS, high), _even(n, most, COLUMNS_STEP)
     if threads == 1:
@@ -85,7 +85,8 @@ def bare(rows: int, columns: int, row: int, column: int, item: int, most_alike: 
 def _even(size: int, most: int, step: int) -> int:
     """The length of equal pieces of `size`, each at most `most` where that is a multiple of `step`."""
     pieces = -(-size // most)
-    return -(-(-(-size // pieces)) // step) * step
+    length = -(-size // pieces)
+    return -(-length // step) * step
 
 
 _functions: dict[str, int] = {}
@@ -102,7 +103,7 @@ def _function(d: dtype) -> int:
 def text(d: dtype) -> str:
     """The IR of the products of one element type."""
     module = Module()
-    tile = Tile(module, d)
+    tile = Tile(d)
     write_tiles(module, tile)
     write_packer(module, tile, "pack_rows", tile.rows)
     write_packer(module, tile, "pack_columns", tile.width)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .compile import has_masks, is_x86
 from .emit import Emitter, Module, ty
 
 if TYPE_CHECKING:
@@ -21,29 +22,21 @@ if TYPE_CHECKING:
 VECTORS = 2  # of C in a row of the tile
 
 
+def sizes(item: int) -> tuple[int, int, int]:
+    """(rows, lanes of a vector, columns) of a tile of elements of `item` bytes on the CPU compiled for."""
+    # 32 registers of 64 bytes, 16 of 32 (x86), or 32 of 16 (Arm)
+    rows, nbytes = (14, 64) if has_masks() else (6, 32) if is_x86() else (12, 16)
+    return rows, nbytes // item, VECTORS * nbytes // item
+
+
 class Tile:
-    """The sizes of a tile for an element type on the CPU compiled for."""
+    """The sizes of a tile for an element type."""
 
-    __slots__ = ("d", "lanes", "rows", "width", "item")
+    __slots__ = ("d", "rows", "lanes", "width", "item")
 
-    def __init__(self, module: Module, d: dtype) -> None:
-        # 32 registers of 64 bytes, 16 of 32 (x86), or 32 of 16 (Arm)
-        size, self.rows = (64, 14) if module.masks else (32, 6) if module.x86 else (16, 12)
+    def __init__(self, d: dtype) -> None:
         self.d, self.item = d, d.itemsize
-        self.lanes = size // d.itemsize
-        self.width = VECTORS * self.lanes
-
-
-_rows = 0
-
-
-def tile_rows() -> int:
-    """A tile's rows as well as can be told without LLVM, for sizes of blocks that they divide."""
-    global _rows
-    if not _rows:
-        from .compile import cpu_description, is_x86
-        _rows = 12 if not is_x86() else 14 if "avx512vl" in cpu_description() else 6
-    return _rows
+        self.rows, self.lanes, self.width = sizes(d.itemsize)
 
 
 def panel_elements(rows: int, k: int) -> int:
@@ -51,11 +44,11 @@ def panel_elements(rows: int, k: int) -> int:
     return rows * (k + 15 & ~15) + 64
 
 
-_SIGNATURE = "i64 %k, ptr %a, i64 %a_row, i64 %a_k, ptr %b, i64 %b_k, ptr %c, i64 %ldc, i64 %cols, i64 %add"
+_SIGNATURE = "i64 %k, ptr %a, i64 %a_row, i64 %a_k, ptr %b, i64 %b_k, ptr %c, i64 %ldc, i64 %cols, i64 %mode, ptr %bias"
 
 
 def write_tiles(module: Module, tile: Tile) -> None:
-    """Adds @tile: C (rows x columns) = A B, plus C where `add` is not 0; `call_tile` calls it."""
+    """Adds @tile: C (rows x columns) = A B, or what more its mode says; `call_tile` calls it."""
     em = Emitter(module, f"internal void @tile(i64 %rows, {_SIGNATURE})")
     full, part = em.label("full"), em.label("part")
     em.branch(em.op(f"icmp sgt i64 %cols, {tile.lanes}"), full, part)
@@ -74,11 +67,14 @@ def write_tiles(module: Module, tile: Tile) -> None:
             _write_tile(module, tile, r, vectors)
 
 
-def call_tile(em: Emitter, rows: str, columns: str, k: str, a: tuple[str, str, str], b: tuple[str, str], c: tuple[str, str], add: str) -> None:
-    """a: (address, bytes from row to row, bytes from k to k); b: (address, bytes from k to k); c: (address, bytes from row
+def call_tile(em: Emitter, rows: str, columns: str, k: str, a: tuple[str, str, str], b: tuple[str, str], c: tuple[str, str], mode: str,
+              bias: str = "null") -> None:
+    """mode: 0 C = A B, 1 C += A B, 2 C = A B + a number for each row from `bias`.
+
+    a: (address, bytes from row to row, bytes from k to k); b: (address, bytes from k to k); c: (address, bytes from row
     to row).  Whole vectors of B are read, so their last lanes must be readable."""
     em.line(f"call void @tile(i64 {rows}, i64 {k}, ptr {a[0]}, i64 {a[1]}, i64 {a[2]}, ptr {b[0]}, i64 {b[1]}, ptr {c[0]}, i64 {c[1]}, "
-            f"i64 {columns}, i64 {add})")
+            f"i64 {columns}, i64 {mode}, ptr {bias})")
 
 
 def prefetch(em: Emitter, address: str, write: bool = False, near: int = 3) -> None:
@@ -133,17 +129,19 @@ def _write_tile(module: Module, tile: Tile, rows: int, vectors: int) -> None:
 
 def _store(em: Emitter, tile: Tile, rows: int, vectors: int, sums: list[str], masks: list[str | None]) -> None:
     d, lanes, item = tile.d, tile.lanes, tile.item
-    adds, plain, end = em.label("add"), em.label("plain"), em.label("end")
-    em.branch(em.op("icmp ne i64 %add, 0"), adds, plain)
-    for adding, label in ((True, adds), (False, plain)):
+    kinds = {0: em.label("plain"), 1: em.label("add"), 2: em.label("biased")}
+    end, t = em.label("end"), ty(d, lanes)
+    em.line(f"switch i64 %mode, label %{kinds[0]} [ i64 1, label %{kinds[1]} i64 2, label %{kinds[2]} ]")
+    for kind, label in kinds.items():
         em.start(label)
         row = "%c"
         for r in range(rows):
+            base = em.broadcast(em.load(d, 1, em.at("%bias", str(r * item))), ty(d, 1), lanes) if kind == 2 else ""
             for v in range(vectors):
                 place = em.at(row, str(v * lanes * item))
                 value = sums[r * vectors + v]
-                if adding:
-                    value = em.op(f"fadd {ty(d, lanes)} {em.load(d, lanes, place, masks[v])}, {value}")
+                if kind:
+                    value = em.op(f"fadd {t} {base or em.load(d, lanes, place, masks[v])}, {value}")
                 em.store(d, lanes, value, place, masks[v])
             if r + 1 < rows:
                 row = em.at(row, "%ldc")

@@ -1,0 +1,243 @@
+"""Convolutions as products whose right operand is never made: panels of it are read from the images as they are wanted.
+
+y (N, M, out) = A (M, C K) by windows (C K, out) of each image of x (N, C, image): a forward convolution with its kernels
+as A, or, at stride 1, the gradient of the images, with the kernels turned round.  A first stage packs A for all; then
+each task packs panels of windows for some places of the output, borders as zeros, and runs the tiles of `gemm_tile`.
+K is cut into blocks of channels; the order of a sum depends on the sizes alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .. import native
+from . import gemm_tile, scratch
+from .emit import Emitter, Module, vec
+from .gemm import DEPTH_BYTES, panel_bytes
+from .gemm_tile import Tile, call_tile, panel_elements, write_packer, write_tiles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...dtypes import dtype
+
+NAMES = ("flambeau_windows_a", "flambeau_windows")
+GROUP = 16  # panels of windows packed together, for the second-level cache
+ENTRY = 16  # bytes of a panel's entry in a task's table: place in y, columns
+
+# the parameter block; steps in bytes.  Threes are for depth, height, width
+(M, P, CHANNELS, BLOCK, TAPS, PANELS, A_PANELS, A_ROW, A_CHANNEL, A_TAP, A_FIRST, X_IMAGE, X_CHANNEL, Y_IMAGE, MODE) = range(15)
+SIZE, OUT, KERNEL, STRIDE, PADDING, DILATION, X_STEP = (15 + 3 * k for k in range(7))
+WORDS = 15 + 21
+
+
+def convolution(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int, ...], ...], x: tuple[int, ...], a: tuple[int, int, int, int],
+                bias: bool) -> tuple[Callable[..., None], int]:
+    """A native launch ``entry(Y, X, A, [bias,] workspace)`` and the bytes of its workspace.
+
+    sizes: image, out, kernel, stride, padding, dilation, three numbers each.  x: elements from image to image, channel to
+    channel, and along depth and height (neighbours along width are neighbours).  a: elements of A from row to row, from
+    channel to channel, from tap to tap, and to the first.  Y is contiguous.  Nothing is empty.
+    """
+    item = d.itemsize
+    image, out, kernel, stride, padding, dilation = sizes
+    p, taps = out[0] * out[1] * out[2], kernel[0] * kernel[1] * kernel[2]
+    block = max(1, min(c, DEPTH_BYTES // item // taps))
+    block = -(-c // -(-c // block))
+    high, _, width = gemm_tile.sizes(item)
+    panels, a_panels = -(-p // width), -(-m // high)
+    params = [m, p, c, block, taps, panels, a_panels, a[0] * item, a[1] * item, a[2] * item, a[3] * item, x[0] * item, x[1] * item,
+              m * p * item, 2 if bias else 0, *image, *out, *kernel, *stride, *padding, *dilation, x[2] * item, x[3] * item, item]
+    depth = -(-block * taps // 16) * 16
+    workspace = -(-c // block) * a_panels * panel_elements(high, depth) * item
+    threads = native.get_num_threads()
+    total, packs = n * panels, -(-c // block) * a_panels
+    group = max(1, min(GROUP, -(-total // (4 * threads))))
+    code = _functions(d)
+    entry = native.make_entry([(code[NAMES[0]], packs, max(1, packs // (2 * threads))), (code[NAMES[1]], total, group)], params,
+                              5 if bias else 4, parallel=2 * n * p * m * c * taps > 1 << 20)
+    return entry, workspace
+
+
+_loaded: dict[str, dict[str, int]] = {}
+
+
+def _functions(d: dtype) -> dict[str, int]:
+    found = _loaded.get(d.name)
+    if found is None:
+        from . import compile as compiler
+        found = _loaded[d.name] = compiler.functions(("windows", d.name), NAMES, lambda: text(d))
+    return found
+
+
+def text(d: dtype) -> str:
+    """The IR of convolutions of one element type."""
+    module = Module()
+    tile = Tile(d)
+    write_tiles(module, tile)
+    write_packer(module, tile, "pack_rows", tile.rows)
+    _write_windows(module, tile)
+    _write_a(module, tile)
+    _write(module, tile)
+    return module.text()
+
+
+def _depth(em: Emitter, block: str, taps: str) -> str:
+    """The k of a block of channels, up to a multiple of 16."""
+    return em.op(f"and i64 {em.add(em.mul(block, taps), '15')}, -16")
+
+
+def _write_a(module: Module, tile: Tile) -> None:
+    """Packs panels of A into the workspace: block after block of channels, in each panel after panel."""
+    em = Emitter(module, f"void @{NAMES[0]}(i64 %begin, i64 %end, ptr %args, ptr %block)")
+    word = [em.word("%block", k) for k in range(WORDS)]
+    a = em.at(em.pointer("%args", 2), word[A_FIRST])
+    biased = em.op(f"icmp eq i64 {word[MODE]}, 2")
+    target = _workspace(em, biased)
+    tall = panel_bytes(em, tile, tile.rows, _depth(em, word[BLOCK], word[TAPS]))
+    one = em.op(f"icmp eq i64 {word[A_CHANNEL]}, {em.mul(word[A_TAP], word[TAPS])}")
+    with em.loop("%begin", "%end") as unit:
+        part = em.op(f"sdiv i64 {unit.i}, {word[A_PANELS]}")
+        row = em.mul(em.sub(unit.i, em.mul(part, word[A_PANELS])), str(tile.rows))
+        first = em.mul(part, word[BLOCK])
+        channels = em.smaller(word[BLOCK], em.sub(word[CHANNELS], first))
+        source = em.at(em.at(a, em.mul(row, word[A_ROW])), em.mul(first, word[A_CHANNEL]))
+        high = em.smaller(str(tile.rows), em.sub(word[M], row))
+        panel = em.at(target, em.mul(unit.i, tall))
+        # channels that follow each other without a gap are one long run of taps
+        rounds = em.op(f"select i1 {one}, i64 1, i64 {channels}")
+        taps = em.op(f"select i1 {one}, i64 {em.mul(channels, word[TAPS])}, i64 {word[TAPS]}")
+        with em.loop("0", rounds, carried=[("ptr", source), ("ptr", panel)]) as c:
+            em.line(f"call void @pack_rows(ptr {c.vars[0]}, i64 {word[A_ROW]}, i64 {word[A_TAP]}, i64 {high}, i64 {taps}, ptr {c.vars[1]})")
+            c.next = [em.at(c.vars[0], word[A_CHANNEL]), em.at(c.vars[1], em.mul(taps, str(tile.rows * tile.item)))]
+    em.line("ret void")
+    em.finish()
+
+
+def _workspace(em: Emitter, biased: str) -> str:
+    """The workspace is the last argument."""
+    place = em.op(f"select i1 {biased}, i64 32, i64 24")
+    return em.op(f"load ptr, ptr {em.at('%args', place)}, align 8", "p")
+
+
+def _write_windows(module: Module, tile: Tile) -> None:
+    """Adds @pack_windows(x, place, count, channels, dst, block): the windows at `count` places of the output from `place` on.
+
+    x is the first channel's image.  The panel holds width places a row, rows (channel, tap).  Where fewer places are left,
+    zeros fill the vectors that the tile reads.
+    """
+    em = Emitter(module, "internal void @pack_windows(ptr %x, i64 %place, i64 %count, i64 %channels, ptr %dst, ptr %block)")
+    word = [em.word("%block", k) for k in range(WORDS)]
+    item, lanes = tile.item, tile.lanes
+    line = tile.width * item
+    step = em.mul(word[TAPS], str(line))
+    wide = em.op(f"icmp sgt i64 %count, {lanes}")
+    need = em.op(f"select i1 {wide}, i64 {tile.width}, i64 {lanes}")
+    first = em.op(f"sdiv i64 %place, {word[OUT + 2]}")
+    last = em.op(f"sdiv i64 {em.sub(em.add('%place', '%count'), '1')}, {word[OUT + 2]}")
+    past = em.add("%place", "%count")
+    unit = em.op(f"icmp eq i64 {word[STRIDE + 2]}, 1")
+    lane_bytes = em.mul(word[STRIDE + 2], str(item))
+    offsets = em.ramp("0", lanes, lane_bytes)
+    small = em.op(f"trunc i64 {word[STRIDE + 2]} to i32")
+    numbers = "<" + ", ".join(f"i32 {k}" for k in range(lanes)) + ">"
+    steps = em.op(f"mul {vec('i32', lanes)} {numbers}, {em.broadcast(small, 'i32', lanes)}")
+    with em.loop(first, em.add(last, "1")) as row:
+        start = em.mul(row.i, word[OUT + 2])
+        from_ = em.op(f"call i64 @llvm.smax.i64(i64 0, i64 {em.sub('%place', start)})")
+        to = em.smaller(word[OUT + 2], em.sub(past, start))
+        od = em.op(f"sdiv i64 {row.i}, {word[OUT + 1]}")
+        oh = em.sub(row.i, em.mul(od, word[OUT + 1]))
+        d0 = em.sub(em.mul(od, word[STRIDE]), word[PADDING])
+        h0 = em.sub(em.mul(oh, word[STRIDE + 1]), word[PADDING + 1])
+        with em.loop(from_, to, str(lanes)) as run:
+            length = em.smaller(str(lanes), em.sub(to, run.i))
+            lane = em.sub(em.add(start, run.i), "%place")
+            target = em.at("%dst", em.mul(lane, str(item)))
+            kept = em.first_lanes(length, lanes)
+            w0 = em.sub(em.mul(run.i, word[STRIDE + 2]), word[PADDING + 2])
+            with em.loop("0", word[KERNEL], carried=[("i64", d0), ("ptr", target)]) as kd:
+                with em.loop("0", word[KERNEL + 1], carried=[("i64", h0), ("ptr", kd.vars[1])]) as kh:
+                    inside = em.op(f"and i1 {em.op(f'icmp ult i64 {kd.vars[0]}, {word[SIZE]}')}, {em.op(f'icmp ult i64 {kh.vars[0]}, {word[SIZE + 1]}')}")
+                    width = em.op(f"trunc i64 {em.op(f'select i1 {inside}, i64 {word[SIZE + 2]}, i64 0')} to i32")
+                    limit = em.broadcast(width, "i32", lanes)
+                    line_at = em.at(em.at("%x", em.mul(kd.vars[0], word[X_STEP])), em.mul(kh.vars[0], word[X_STEP + 1]))
+                    with em.loop("0", word[KERNEL + 2], carried=[("i64", w0), ("ptr", kh.vars[1])]) as kw:
+                        w = em.broadcast(em.op(f"trunc i64 {kw.vars[0]} to i32"), "i32", lanes)
+                        places = em.op(f"add {vec('i32', lanes)} {w}, {steps}")
+                        seen = em.op(f"icmp ult {vec('i32', lanes)} {places}, {limit}")
+                        mask = em.op(f"and {vec('i1', lanes)} {seen}, {kept}")
+                        source = em.at(line_at, em.mul(kw.vars[0], str(item)))
+                        _copy_channels(em, tile, source, kw.vars[1], step, word[X_CHANNEL], unit, offsets, mask, kept)
+                        kw.next = [em.add(kw.vars[0], word[DILATION + 2]), em.at(kw.vars[1], str(line))]
+                    kh.next = [em.add(kh.vars[0], word[DILATION + 1]), kw.vars[1]]
+                kd.next = [em.add(kd.vars[0], word[DILATION]), kh.vars[1]]
+    rows = em.mul("%channels", word[TAPS])
+    with em.loop("%count", need, str(lanes)) as rest:
+        mask = em.first_lanes(em.sub(need, rest.i), lanes)
+        with em.loop("0", rows, carried=[("ptr", em.at("%dst", em.mul(rest.i, str(item))))]) as k:
+            em.store(tile.d, lanes, "zeroinitializer", k.vars[0], mask)
+            k.next = [em.at(k.vars[0], str(line))]
+    em.module.declare("llvm.smax.i64", "i64 (i64, i64)")
+    em.line("ret void")
+    em.finish()
+
+
+def _copy_channels(em: Emitter, tile: Tile, source: str, target: str, step: str, x_step: str, unit: str, offsets: str, mask: str, kept: str) -> None:
+    """One tap of one run for all channels: neighbours by a masked load, strided ones by a gather."""
+    near, far, done = em.label("near"), em.label("far"), em.label("copied")
+    em.branch(unit, near, far)
+    for label in (near, far):
+        em.start(label)
+        with em.loop("0", "%channels", carried=[("ptr", source), ("ptr", target)]) as c:
+            x, y = c.vars
+            value = em.load(tile.d, tile.lanes, x, mask) if label == near else em.load_each(tile.d, tile.lanes, x, offsets, mask)
+            em.store(tile.d, tile.lanes, value, y, kept)
+            c.next = [em.at(x, x_step), em.at(y, step)]
+        em.jump(done)
+    em.start(done)
+
+
+def _write(module: Module, tile: Tile) -> None:
+    em = Emitter(module, f"void @{NAMES[1]}(i64 %begin, i64 %end, ptr %args, ptr %block)")
+    word = [em.word("%block", k) for k in range(WORDS)]
+    biased = em.op(f"icmp eq i64 {word[MODE]}, 2")
+    y, x, a, bias = em.pointer("%args", 0), em.pointer("%args", 1), _workspace(em, biased), em.pointer("%args", 3)
+    depth = _depth(em, word[BLOCK], word[TAPS])
+    wide, tall = panel_bytes(em, tile, tile.width, depth), panel_bytes(em, tile, tile.rows, depth)
+    memory, index = scratch.take(em, em.mul(str(GROUP), em.add(wide, str(ENTRY))))
+    panels = em.at(memory, str(-(-GROUP * ENTRY // 64) * 64))
+    ldc = em.mul(word[P], str(tile.item))
+    with em.loop("%begin", "%end", str(GROUP)) as group:
+        count = em.smaller(str(GROUP), em.sub("%end", group.i))
+        with em.loop("0", word[CHANNELS], word[BLOCK], [("ptr", a)]) as part:
+            channels = em.smaller(word[BLOCK], em.sub(word[CHANNELS], part.i))
+            k = em.mul(channels, word[TAPS])
+            begun = em.op(f"icmp sgt i64 {part.i}, 0")
+            mode = em.op(f"select i1 {begun}, i64 1, i64 {word[MODE]}")
+            from_ = em.at(x, em.mul(part.i, word[X_CHANNEL]))
+            with em.loop("0", count, carried=[("ptr", memory), ("ptr", panels)]) as q:
+                number = em.add(group.i, q.i)
+                image = em.op(f"sdiv i64 {number}, {word[PANELS]}")
+                place = em.mul(em.sub(number, em.mul(image, word[PANELS])), str(tile.width))
+                columns = em.smaller(str(tile.width), em.sub(word[P], place))
+                em.line(f"call void @pack_windows(ptr {em.at(from_, em.mul(image, word[X_IMAGE]))}, i64 {place}, i64 {columns}, "
+                        f"i64 {channels}, ptr {q.vars[1]}, ptr %block)")
+                target = em.at(em.at(y, em.mul(image, word[Y_IMAGE])), em.mul(place, str(tile.item)))
+                em.line(f"store ptr {target}, ptr {q.vars[0]}, align 8")
+                em.line(f"store i64 {columns}, ptr {em.at(q.vars[0], '8')}, align 8")
+                q.next = [em.at(q.vars[0], str(ENTRY)), em.at(q.vars[1], wide)]
+            with em.loop("0", word[M], str(tile.rows), [("ptr", part.vars[0])]) as i:
+                high = em.smaller(str(tile.rows), em.sub(word[M], i.i))
+                below, own = em.mul(i.i, ldc), em.at(bias, em.mul(i.i, str(tile.item)))
+                with em.loop("0", count, carried=[("ptr", memory), ("ptr", panels)]) as q:
+                    target = em.at(em.op(f"load ptr, ptr {q.vars[0]}, align 8"), below)
+                    columns = em.word(q.vars[0], 1)
+                    call_tile(em, high, columns, k, (i.vars[0], str(tile.item), str(tile.rows * tile.item)), (q.vars[1], str(tile.width * tile.item)),
+                              (target, ldc), mode, own)
+                    q.next = [em.at(q.vars[0], str(ENTRY)), em.at(q.vars[1], wide)]
+                i.next = [em.at(i.vars[0], tall)]
+            part.next = [i.vars[0]]
+    scratch.give(em, index)
+    em.line("ret void")
+    em.finish()
