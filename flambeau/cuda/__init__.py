@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AcceleratorError, OutOfMemoryError
+from ..ops.pending import host_reads_wait
 from ..runtime import gpus as _gpus
 from ..runtime.device import device as _device
 from ..runtime.streams import Event, Stream
@@ -12,6 +13,8 @@ from .memory import (
     caching_allocator_alloc,
     caching_allocator_delete,
     empty_cache,
+    empty_host_cache,
+    host_memory_stats,
     max_memory_allocated,
     max_memory_reserved,
     mem_get_info,
@@ -19,9 +22,12 @@ from .memory import (
     memory_reserved,
     memory_stats,
     memory_summary,
+    reset_accumulated_host_memory_stats,
     reset_accumulated_memory_stats,
     reset_max_memory_allocated,
+    reset_peak_host_memory_stats,
     reset_peak_memory_stats,
+    set_host_cache_bound,
     set_per_process_memory_fraction,
 )
 from .random import (
@@ -201,11 +207,13 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "AcceleratorError", "Event", "OutOfMemoryError", "Stream", "StreamContext", "caching_allocator_alloc",
     "caching_allocator_delete", "can_device_access_peer", "current_device", "current_stream", "default_stream",
-    "device", "device_count", "device_of", "empty_cache", "get_arch_list", "get_device_capability",
-    "get_device_name", "get_device_properties", "get_rng_state", "get_rng_state_all", "init", "initial_seed",
-    "ipc_collect", "is_available", "is_bf16_supported", "is_initialized", "is_simulated", "manual_seed",
-    "manual_seed_all", "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated",
-    "memory_reserved", "memory_stats", "memory_summary", "reset_accumulated_memory_stats",
-    "reset_max_memory_allocated", "reset_peak_memory_stats", "seed", "seed_all", "set_device",
-    "set_per_process_memory_fraction", "set_rng_state", "set_rng_state_all", "set_stream", "stream", "synchronize",
+    "device", "device_count", "device_of", "empty_cache", "empty_host_cache", "get_arch_list",
+    "get_device_capability", "get_device_name", "get_device_properties", "get_rng_state", "get_rng_state_all",
+    "host_memory_stats", "host_reads_wait", "init", "initial_seed", "ipc_collect", "is_available",
+    "is_bf16_supported", "is_initialized", "is_simulated", "manual_seed", "manual_seed_all", "max_memory_allocated",
+    "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "memory_summary",
+    "reset_accumulated_host_memory_stats", "reset_accumulated_memory_stats", "reset_max_memory_allocated",
+    "reset_peak_host_memory_stats", "reset_peak_memory_stats", "seed", "seed_all", "set_device",
+    "set_host_cache_bound", "set_per_process_memory_fraction", "set_rng_state", "set_rng_state_all", "set_stream",
+    "stream", "synchronize",
 ]

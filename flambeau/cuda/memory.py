@@ -80,6 +80,40 @@ def empty_cache() -> None:
             g.pool.empty_cache()
 
 
+def host_memory_stats() -> dict[str, Any]:
+    """Every statistic of pinned host memory by name: "allocated_bytes.current" (all that the pool holds), "active_bytes.peak"
+    (with the program or its copies), "num_host_alloc", "host_alloc_time.total" (microseconds), ...; {} before first use."""
+    return _gpus.started().host.stats() if _in_use() else {}
+
+
+def reset_peak_host_memory_stats() -> None:
+    """The peaks of pinned host memory start again from what is held now."""
+    if _in_use():
+        _gpus.started().host.reset_peaks()
+
+
+def reset_accumulated_host_memory_stats() -> None:
+    """The totals of pinned host memory ("allocated" and "freed") start again from zero."""
+    if _in_use():
+        _gpus.started().host.reset_totals()
+
+
+def empty_host_cache() -> None:
+    """Gives the pinned host memory that nobody uses back to the system; the staging buffers stay."""
+    if _in_use():
+        _gpus.started().host.empty_cache()
+
+
+def set_host_cache_bound(nbytes: int) -> int:
+    """Keeps at most `nbytes` of unused pinned host memory (at first an eighth of the machine's); gives the bound before."""
+    if type(nbytes) is not int or nbytes < 0:
+        raise ValueError(f"set_host_cache_bound: expected a number of bytes, 0 or more, got {nbytes!r}")
+    pool = _gpus.started().host
+    before, pool.bound = pool.bound, nbytes
+    pool.settle()
+    return before
+
+
 def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:
     """Limits what the allocator reserves to a part (0 to 1) of the GPU's memory.  Raises TypeError, ValueError."""
     if not isinstance(fraction, float):
@@ -111,8 +145,9 @@ def caching_allocator_delete(mem_ptr: int) -> None:
 
 
 __all__ = [
-    "OutOfMemoryError", "caching_allocator_alloc", "caching_allocator_delete", "empty_cache", "max_memory_allocated",
-    "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "memory_summary",
-    "reset_accumulated_memory_stats", "reset_max_memory_allocated", "reset_peak_memory_stats",
-    "set_per_process_memory_fraction",
+    "OutOfMemoryError", "caching_allocator_alloc", "caching_allocator_delete", "empty_cache", "empty_host_cache",
+    "host_memory_stats", "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated",
+    "memory_reserved", "memory_stats", "memory_summary", "reset_accumulated_host_memory_stats",
+    "reset_accumulated_memory_stats", "reset_max_memory_allocated", "reset_peak_host_memory_stats",
+    "reset_peak_memory_stats", "set_host_cache_bound", "set_per_process_memory_fraction",
 ]

@@ -120,6 +120,11 @@ class Driver(ABC):
         """Queues a copy between any two addresses (host or any device).  `keep` lives until it is done.  Memory of a
         device without peer access is reached through the host."""
 
+    def host_moved(self, nbytes: int) -> float:
+        """The host's threads copied so many bytes to or from page-locked memory; gives the seconds that a predicted clock
+        went on for it."""
+        return 0.0
+
     def peek(self, stream: Any, dst: int, src: int, nbytes: int, keep: Any) -> Callable[[], None]:
         """Queues a small copy to the host on behalf of an onlooker (a trace), not of the program; `keep` lives until
         it is done.  Gives what waits for it."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes, layout
 from ..autograd import tape
 from ..autograd.mode import _grad
-from ..runtime import provenance
+from ..runtime import door, provenance
 from ..runtime.device import device as device_class
 from ..tensor import NO_FREE, Storage, Tensor, _new, alias
 from .memory_format import strided
@@ -191,11 +191,13 @@ class UntypedStorage:
 
 
 # ------------------------------------------------------------------------------------------------------- values on the host
-def host_array(t: Tensor) -> Any:
-    """The elements as a NumPy array in host memory: shared for a CPU tensor, copied from a GPU.  bfloat16 as uint16."""
+def host_array(t: Tensor, reason: str = "numpy") -> Any:
+    """The elements as a NumPy array in host memory: shared for a CPU tensor, copied from a GPU, for which the host waits
+    because of `reason`.  bfloat16 as uint16."""
     from ..kernels.interpret import memory
     if t.m.device.type != "cpu":
         from .transfer import to_device
+        door.note_wait(t.m.device, reason)
         token = _grad.set(False)
         try:
             t = to_device(t, device_class("cpu"))
@@ -205,22 +207,26 @@ def host_array(t: Tensor) -> Any:
     return array
 
 
-def values(t: Tensor) -> Any:
-    """The elements as NumPy values (bfloat16 widened to float32)."""
+def values(t: Tensor, reason: str = "numpy") -> Any:
+    """The elements as NumPy values (bfloat16 widened to float32); `reason` as for `host_array`."""
     from ..kernels.interpret import load
-    return load(host_array(t), t.m.dtype)
+    return load(host_array(t, reason), t.m.dtype)
 
 
 def item(self: Tensor) -> Any:
     """The one element as a Python number; waits for the device.  Raises RuntimeError for any other number of elements."""
+    return _item(self, "item")
+
+
+def _item(self: Tensor, reason: str) -> Any:
     if self.m.numel != 1:
         raise RuntimeError(f"a Tensor with {self.m.numel} elements cannot be converted to Scalar")
-    return values(self).reshape(()).item()
+    return values(self, reason).reshape(()).item()
 
 
 def tolist(self: Tensor) -> Any:
     """The elements as nested lists of Python numbers (a number for a zero-dim tensor)."""
-    return values(self).tolist()
+    return values(self, "tolist").tolist()
 
 
 def numpy(self: Tensor, *, force: bool = False) -> Any:
@@ -229,6 +235,7 @@ def numpy(self: Tensor, *, force: bool = False) -> Any:
     Raises TypeError for a GPU tensor or bfloat16, RuntimeError for one that requires grad; `force` detaches and copies.
     """
     if force:
+        door.note_wait(self.m.device, "numpy")
         return numpy(self.detach().cpu())
     if self.m.device.type != "cpu":
         raise TypeError(f"can't convert {self.m.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
@@ -252,7 +259,7 @@ def _bool(self: Tensor) -> bool:
         if self.m.numel == 0:
             raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
         raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
-    return bool(item(self))
+    return bool(_item(self, "bool"))
 
 
 def _scalar(convert: Any) -> Any:
@@ -402,7 +409,8 @@ def _reduce(self: Tensor, protocol: int) -> Any:
                            "crossing process boundaries.  If you just want to transfer the data, call detach() on the tensor "
                            "before serializing (e.g., putting it on the queue).")
     extra = {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
-    return _rebuild, (type(self), host_array(self).tobytes(), tuple(self.m.shape), self.m.dtype, str(self.m.device),
+    raw = host_array(self, "pickle").tobytes()  # a tensor still being filled takes another class until then
+    return _rebuild, (type(self), raw, tuple(self.m.shape), self.m.dtype, str(self.m.device),
                       self.n is not None, extra)
 
 

@@ -33,17 +33,15 @@ def to_dtype(t: Tensor, d: dtype) -> Tensor:
 
 def convert(t: Tensor, dev: device | None, d: dtype | None, non_blocking: bool = False, copy: bool = False,
             memory_format: Any = None) -> Tensor:
-    """The one path of every conversion: cast on the side where fewer bytes cross, then move.  `t` itself when nothing
-    changes and `copy` is False."""
+    """The one path of every conversion.  `t` itself when nothing changes and `copy` is False."""
     dev = t.m.device if dev is None else resolve(dev)
     d = t.m.dtype if d is None else d
     moves = dev is not t.m.device
     out = t
-    if d is not t.m.dtype and not (moves and d.itemsize > t.m.dtype.itemsize):
-        out = to_dtype(out, d)
     if moves:
         strides = None if memory_format is None else strides_for(out.m.shape, out.m.strides, memory_format)
-        out = to_device(out, dev, non_blocking, strides)
+        out = to_device(out, dev, non_blocking, strides, d)
+    elif d is not t.m.dtype:
         out = to_dtype(out, d)
     if out is t and copy:
         return clone(t, memory_format=memory_format)

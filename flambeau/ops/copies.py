@@ -30,11 +30,11 @@ def cast_program(source: dtype, target: dtype) -> Map:
     return found
 
 
-def copy_into(out: Tensor, source: Tensor) -> None:
+def copy_into(out: Tensor, source: Tensor, non_blocking: bool = False) -> None:
     """out = source (broadcast, cast, moved as needed), outside the tape; out's version goes up."""
     if source.m.device is not out.m.device:
         from .transfer import copy_across
-        copy_across(out, source)
+        copy_across(out, source, non_blocking)
     else:
         if checks.overlap(out, source):
             source = dense_of(source)
@@ -123,7 +123,10 @@ def contiguous(input: Tensor, *, memory_format: Any = None) -> Tensor:  # noqa: 
 
 @op(name="copy_")
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
-    """Writes `src` (broadcast; any type and device) into `self`.  Recorded: gradients flow to `src`."""
+    """Writes `src` (broadcast; any type and device) into `self`.  Recorded: gradients flow to `src`.
+
+    non_blocking: between pinned host memory and a GPU the copy is queued; the first to read it on the host waits.
+    """
     if not isinstance(src, Tensor):
         raise TypeError(f"copy_(): argument 'other' must be Tensor, not {type(src).__name__}")
     recording = _grad.get() and inplace.check(self, (self, src))
@@ -132,7 +135,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
         raise RuntimeError(f"output with shape {list(self.m.shape)} doesn't match the broadcast shape "
                            f"{list(layout.broadcast_shapes(self.m.shape, src.m.shape))}")
     if src is not self:
-        copy_into(self, src)
+        copy_into(self, src, non_blocking)
     if recording:
         node = [tape.next_seq(), None, _copied, (self.n, src.n), src.m, {"name": "CopyBackwards"}]
         inplace.rebase(self, node)

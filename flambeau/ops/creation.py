@@ -12,7 +12,7 @@ from ..autograd import tape
 from ..dtypes import dtype as dtype_class
 from ..kernels import expr as E
 from ..kernels.programs import Map
-from ..runtime import door
+from ..runtime import door, gpus
 from ..runtime.device import device as device_class
 from ..runtime.device import resolve
 from ..tensor import Meta, Tensor, meta, new, wrap
@@ -51,14 +51,23 @@ def _shape(name: str, size: tuple[Any, ...]) -> tuple[int, ...]:
     return shape
 
 
-def _finish(t: Tensor, requires_grad: bool) -> Tensor:
+def _finish(t: Tensor, requires_grad: bool, pin: bool = False) -> Tensor:
+    if pin:
+        t = t.pin_memory()
     if requires_grad:
         t.requires_grad_(True)
     return t
 
 
+def _fresh(m: Meta, pin: bool) -> Tensor:
+    if not pin:
+        return new(m)
+    from .placement import pinned_empty
+    return pinned_empty(m)
+
+
 def _make(shape: tuple[int, ...], value: Any, d: dtype_class, dev: device_class, out: Tensor | None, requires_grad: bool,
-          memory_format: Any = None) -> Tensor:
+          memory_format: Any = None, pin: bool = False) -> Tensor:
     if out is not None:
         from .copies import resize
         if out.m.dtype is not d:
@@ -67,8 +76,8 @@ def _make(shape: tuple[int, ...], value: Any, d: dtype_class, dev: device_class,
         t = out
         t.s.v += 1
     else:
-        t = new(meta(shape, None if memory_format is None else strides_for(shape, layout.contiguous_strides(shape), memory_format),
-                     d, dev))
+        t = _fresh(meta(shape, None if memory_format is None else strides_for(shape, layout.contiguous_strides(shape), memory_format),
+                        d, dev), pin)
     if value is not None and t.m.numel:
         launch.fill(t, value)
     return _finish(t, requires_grad)
@@ -83,8 +92,7 @@ def _factory(name: str, value: Any) -> Any:
             d, dev = dtype or out.m.dtype, out.m.device
         else:
             d, dev = _options(dtype, device)
-        t = _make(_shape(name, size), value, d, dev, out, requires_grad, memory_format)
-        return t.pin_memory() if pin_memory else t
+        return _make(_shape(name, size), value, d, dev, out, requires_grad, memory_format, pin_memory)
 
     def accept(*args: Any, **kwargs: Any) -> Tensor:
         size = kwargs.pop("size", None)
@@ -109,7 +117,7 @@ def full(size: Any, fill_value: Any, *, out: Tensor | None = None, dtype: Any = 
         fill_value = fill_value.item()
     d = dtype if dtype is not None else out.m.dtype if out is not None else dtypes.of_scalar(fill_value)
     d, dev = _options(d, device)
-    return _make(_shape("full", (size,)), fill_value, d, dev, out, requires_grad)
+    return _make(_shape("full", (size,)), fill_value, d, dev, out, requires_grad, pin=pin_memory)
 
 
 @op(method=False)
@@ -117,7 +125,7 @@ def empty_strided(size: Any, stride: Any, *, dtype: Any = None, layout: Any = No
                   requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """An uninitialised tensor of these sizes and strides."""
     d, dev = _options(dtype, device)
-    return _finish(new(meta(_shape("empty_strided", (size,)), tuple(stride), d, dev)), requires_grad)
+    return _finish(_fresh(meta(_shape("empty_strided", (size,)), tuple(stride), d, dev), pin_memory), requires_grad)
 
 
 @op(method=False)
@@ -129,7 +137,7 @@ def empty_permuted(size: Any, physical_layout: Any, *, dtype: Any = None, layout
         strides[axis] = step
         step *= max(shape[axis], 1)
     d, dev = _options(dtype, device)
-    return _finish(new(meta(shape, tuple(strides), d, dev)), requires_grad)
+    return _finish(_fresh(meta(shape, tuple(strides), d, dev), pin_memory), requires_grad)
 
 
 # ---------------------------------------------------------------------------------------------------------- like and new
@@ -138,7 +146,7 @@ def _like(name: str, value: Any) -> Any:
              pin_memory: bool = False, memory_format: Any = None) -> Tensor:
         m = input.m
         d, dev = dtype or m.dtype, m.device if device is None else resolve(device)
-        t = new(meta(m.shape, strides_for(m.shape, m.strides, memory_format), d, dev))
+        t = _fresh(meta(m.shape, strides_for(m.shape, m.strides, memory_format), d, dev), pin_memory)
         if value is not None and m.numel:
             launch.fill(t, value)
         return _finish(t, requires_grad)
@@ -150,7 +158,7 @@ def _like(name: str, value: Any) -> Any:
                 pin_memory: bool = False, **kwargs: Any) -> Tensor:
         size = (kwargs["size"],) if "size" in kwargs else size
         d, dev = dtype or self.m.dtype, self.m.device if device is None else resolve(device)
-        return _make(_shape(name, size), value, d, dev, None, requires_grad)
+        return _make(_shape(name, size), value, d, dev, None, requires_grad, pin=pin_memory)
     new_one.__name__ = new_one.__qualname__ = "new_" + name.split("_")[0]
     new_one.__doc__ = f"`{name.split('_')[0]}` of a size, with this tensor's type and device unless given."
     op(spaces=())(new_one)
@@ -164,7 +172,7 @@ empty_like, zeros_like, ones_like = _like("empty_like", None), _like("zeros_like
 def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,  # noqa: A002
               requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None) -> Tensor:
     """A tensor like `input`, filled with a number."""
-    out = empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
+    out = empty_like(input, dtype=dtype, device=device, memory_format=memory_format, pin_memory=pin_memory)
     if out.m.numel:
         launch.fill(out, fill_value.item() if isinstance(fill_value, Tensor) else fill_value)
     return _finish(out, requires_grad)
@@ -175,7 +183,7 @@ def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, lay
              requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """A filled tensor with this one's type and device unless given."""
     return full(size, fill_value, dtype=dtype or self.m.dtype, device=self.m.device if device is None else device,
-                requires_grad=requires_grad)
+                requires_grad=requires_grad, pin_memory=pin_memory)
 
 
 @op(spaces=())
@@ -183,7 +191,7 @@ def new_empty_strided(self: Tensor, size: Any, stride: Any, *, dtype: Any = None
                       requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """An uninitialised strided tensor with this one's type and device unless given."""
     return empty_strided(size, stride, dtype=dtype or self.m.dtype, device=self.m.device if device is None else device,
-                         requires_grad=requires_grad)
+                         requires_grad=requires_grad, pin_memory=pin_memory)
 
 
 @op(spaces=())
@@ -236,7 +244,7 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None
         wide = dtypes.float64
     if d.kind in "bui" and not whole:
         start, step = int(start), int(step)
-    return _finish(ramp(int(count), d, dev, lambda i, a, s: a + E.cast(i, a.dtype) * s, out, (start, step), wide), requires_grad)
+    return _finish(ramp(int(count), d, dev, lambda i, a, s: a + E.cast(i, a.dtype) * s, out, (start, step), wide), requires_grad, pin_memory)
 
 
 @op(method=False, name="range")
@@ -271,12 +279,12 @@ def linspace(start: Any, end: Any, steps: int, *, out: Tensor | None = None, dty
         im = linspace(complex(start).imag, complex(end).imag, steps, dtype=d.to_real(), device=dev)
         from .complexes import complex_
         made: Tensor = complex_(re, im)
-        return _finish(made, requires_grad)
+        return _finish(made, requires_grad, pin_memory)
     if d.kind in "bui":
         start, end = int(start), int(end)
     step = (end - start) / (steps - 1) if steps > 1 else 0.0
     return _finish(ramp(steps, d, dev, lambda i, a, b, s, half, last: _spaced(a, s, b, half, E.cast(i, a.dtype), last), out,
-                        (start, end, step, (steps + 1) // 2, steps - 1), dtypes.float64), requires_grad)
+                        (start, end, step, (steps + 1) // 2, steps - 1), dtypes.float64), requires_grad, pin_memory)
 
 
 @op(method=False)
@@ -317,7 +325,9 @@ def from_host(array: Any, d: dtype_class, dev: device_class) -> Tensor:
             from ..kernels.interpret import memory
             memory(out.p, tuple(m.shape), m.strides, d)[...] = array
         else:
-            door.copy(dev, out.p, device_class("cpu"), array.ctypes.data, array.nbytes, True, keep=array)
+            # pageable memory has been read when this returns: the host need not wait for the GPU
+            p = array.ctypes.data
+            door.copy(dev, out.p, device_class("cpu"), p, array.nbytes, blocking=gpus.is_pinned(p), owners=(None, out.s))
     return out
 
 
@@ -392,27 +402,24 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
                       stacklevel=2)
         copied = data.detach().to(device=data.m.device if device is None else device, dtype=dtype or data.m.dtype,
                                   copy=True)
-        return _finish(copied, requires_grad)
+        return _finish(copied, requires_grad, pin_memory)
     if hasattr(data, "__array__") and not isinstance(data, (np.ndarray, np.generic)):
         data = np.asarray(data)
     array, inferred = _infer(data)
     if dtype is None and inferred is None:
         raise ValueError("Overflow when unpacking long long: an integer in the data is beyond 64 bits; give dtype=torch.float64")
     d, dev = _options(dtype if dtype is not None else inferred, device)
-    if dev.type != "cpu" and array.ndim == 0 and type(data) in (int, float, bool):
+    if dev.type != "cpu" and array.ndim == 0 and type(data) in (int, float, bool) and not pin_memory:
         # a number rides along with the launch: no copy, and the host does not wait
         return full((), data, dtype=d, device=dev, requires_grad=requires_grad)
-    t = from_host(_to_storage(array, d), d, dev)
-    if pin_memory:
-        t = t.pin_memory()
-    return _finish(t, requires_grad)
+    return _finish(from_host(_to_storage(array, d), d, dev), requires_grad, pin_memory)
 
 
 @op(method=False)
 def scalar_tensor(s: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: bool = False,
                   requires_grad: bool = False) -> Tensor:
     """A zero-dim tensor of the default type holding one number."""
-    return _finish(full((), s, dtype=dtype or dtypes.get_default_dtype(), device=device), requires_grad)
+    return full((), s, dtype=dtype or dtypes.get_default_dtype(), device=device, requires_grad=requires_grad, pin_memory=pin_memory)
 
 
 @op(method=False)

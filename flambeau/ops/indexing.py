@@ -204,7 +204,7 @@ def _nonzero_parts(mask: Tensor, dev: Any) -> tuple[Tensor, ...]:
 def _nonzero_host(t: Tensor) -> tuple[Any, ...]:
     """NumPy's nonzero of the values, which come to the host."""
     from .attributes import values
-    v = values(t.detach() if t.n is not None else t)
+    v = values(t.detach() if t.n is not None else t, "nonzero")
     return tuple(np.nonzero(v)) if t.m.shape else tuple(np.nonzero(v.reshape(1)))[:0] or ()
 
 

@@ -15,7 +15,7 @@ from .table import op
 @op(spaces=())
 def is_pinned(self: Tensor, device: Any = None) -> bool:
     """Whether `self` lies in page-locked host memory, which copies to and from GPUs read and write asynchronously."""
-    return self.m.device.type == "cpu" and gpus.is_pinned(self.p)
+    return self.m.device.type == "cpu" and gpus.is_pinned(self.s.p)
 
 
 @op(spaces=())
@@ -44,7 +44,10 @@ def _back(node: Any, g: Tensor) -> Any:
 
 
 def pinned_empty(m: Any) -> Tensor:
-    """An uninitialised CPU tensor of this layout in page-locked memory."""
+    """An uninitialised CPU tensor of this layout in page-locked memory.  Raises RuntimeError for another device, and where
+    there is no GPU."""
+    if m.device.type != "cpu":
+        raise RuntimeError(f"cannot pin '{m.device}' memory: only dense CPU tensors can be pinned")
     address, free = gpus.pinned_block(m.nbytes)
     s = Storage()
     s.p, s.v, s.m, s.free = address, 0, m, free

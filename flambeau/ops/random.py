@@ -178,7 +178,7 @@ def _sized(name: str, fill: Callable[[Tensor, Any], Tensor]) -> Any:
             t = empty(_shape(name, size), d, dev)
         if t.m.dtype.kind not in "fc":
             raise NotImplementedError(f"\"{name}\" not implemented for '{t.m.dtype.name.capitalize()}'")
-        return _finish(fill(t, generator), requires_grad)
+        return _finish(fill(t, generator), requires_grad, pin_memory)
     make.__name__ = make.__qualname__ = name
     make.__doc__ = f"A tensor of a size with {'uniform numbers in [0, 1)' if name == 'rand' else 'standard normal numbers'}."
     op(method=False)(make)
@@ -188,7 +188,7 @@ def _sized(name: str, fill: Callable[[Tensor, Any], Tensor]) -> Any:
         m = input.m
         t = empty(m.shape, dtype or m.dtype, m.device if device is None else resolve(device),
                   strides_for(m.shape, m.strides, memory_format))
-        return _finish(fill(t, generator), requires_grad)
+        return _finish(fill(t, generator), requires_grad, pin_memory)
     like.__name__ = like.__qualname__ = name + "_like"
     like.__doc__ = f"`{name}` with the shape, type and device of `input`."
     op(method=False)(like)
@@ -244,7 +244,7 @@ def randint(low: int, high: Any = None, size: Any = None, *, generator: Any = No
     d, dev = _options(dtype or (out.m.dtype if out is not None else dtypes.int64), device)
     from .copies import resize
     t = resize(out, _shape("randint", (size,))) if out is not None else empty(_shape("randint", (size,)), d, dev)
-    return _finish(_fill_integers(t, low, high, generator), requires_grad)
+    return _finish(_fill_integers(t, low, high, generator), requires_grad, pin_memory)
 
 
 @op(method=False)
@@ -253,7 +253,7 @@ def randint_like(input: Tensor, low: int, high: int | None = None, *, generator:
     """`randint` with the shape, type and device of `input`."""
     low, high = (0, low) if high is None else (low, high)
     return randint(low, high, tuple(input.m.shape), generator=generator, dtype=dtype or input.m.dtype,
-                   device=input.m.device if device is None else device, requires_grad=requires_grad)
+                   device=input.m.device if device is None else device, requires_grad=requires_grad, pin_memory=pin_memory)
 
 
 @op(method=False)
@@ -274,7 +274,7 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any 
     made = randn(size, generator=generator, out=out, dtype=dtype, device=device)
     if mean != 0.0 or std != 1.0:
         made = made.mul_(std).add_(mean)
-    return _finish(made, requires_grad)
+    return _finish(made, requires_grad, pin_memory)
 
 
 # -------------------------------------------------------------------------------------------------------------- in place
@@ -425,7 +425,7 @@ def randperm(n: int, *, generator: Any = None, out: Tensor | None = None, dtype:
     if out is not None:
         from .table import into
         return into(out, made)
-    return _finish(made, requires_grad)
+    return _finish(made, requires_grad, pin_memory)
 
 
 def _argsort_entry(n: int) -> Callable[[int, int], None]:

@@ -1,4 +1,8 @@
-"""Moving tensors between devices, recorded on the tape: the gradient travels back the same way."""
+"""Moving tensors between devices, recorded on the tape: the gradient travels back the same way.
+
+What crosses is dense, in the narrower of the two types.  On a GPU a kernel packs or unpacks it; in host memory that is
+part of staging, in the same pass (`runtime.staging`).
+"""
 
 from __future__ import annotations
 
@@ -6,59 +10,156 @@ from typing import TYPE_CHECKING, Any
 
 from .. import layout
 from ..autograd import tape
-from ..runtime import door
-from ..tensor import Tensor, empty, meta, new
+from ..runtime import gpus, staging, transfers
+from ..tensor import Tensor, alias, meta, new
+from . import launch
+from .pending import address, arrival_of, fill_later
 
 if TYPE_CHECKING:
+    from ..dtypes import dtype
     from ..runtime.device import device
+    from ..tensor import Meta
 
 
-def to_device(t: Tensor, dev: device, non_blocking: bool = False, strides: tuple[int, ...] | None = None) -> Tensor:
-    """A copy of `t` on `dev` (a concrete device), with the same dense layout or `strides`.  Differentiable."""
+def to_device(t: Tensor, dev: device, non_blocking: bool = False, strides: tuple[int, ...] | None = None,
+              d: dtype | None = None) -> Tensor:
+    """A copy of `t` on `dev` (a concrete device), in type `d` if given, with the same dense layout or `strides`.
+
+    Differentiable.  non_blocking: a copy to the host arrives in pinned memory, later; the first to read it waits.
+    """
     m = t.m
+    d = m.dtype if d is None else d
     if strides is None:
         strides = layout.dense_like(tuple(m.shape), m.strides)
-    source = t
-    if m.strides != strides and not layout.is_contiguous(m.shape, m.strides):
-        source = _packed(t, strides)
-    elif m.strides != strides and layout.contiguous_strides(m.shape) != strides:
-        source = _packed(t, strides)
-    out = new(meta(m.shape, strides, m.dtype, dev))
-    if m.numel:
-        door.copy(dev, out.p, m.device, source.p, m.numel * m.dtype.itemsize, not non_blocking, keep=source.s)
-    return tape.record(out, _back, (t,), m.device, "ToCopyBackward0")
-
-
-def _packed(t: Tensor, strides: tuple[int, ...]) -> Tensor:
-    from . import launch
-    from .copies import cast_program
-    out = new(meta(t.m.shape, strides, t.m.dtype, t.m.device))
-    launch.run(cast_program(t.m.dtype, t.m.dtype), tuple(t.m.shape), [out], [t], name="pack")
-    return out
+    made = meta(m.shape, strides, d, dev)
+    if non_blocking and dev.type == "cpu" and m.device.type != "cpu":
+        from .placement import pinned_empty
+        out = pinned_empty(made)
+    else:
+        out = new(made)
+    move(out, t, non_blocking)
+    return tape.record(out, _back, (t,), m, "ToCopyBackward0") if d.kind in "fc" else out
 
 
 def _back(node: Any, g: Tensor) -> Any:
-    return (to_device(g, node[tape.SAVED]),)
+    m = node[tape.SAVED]
+    if m.dtype is g.m.dtype:
+        return (to_device(g, m.device),)
+    from .casts import convert
+    return (convert(g, m.device, m.dtype),)
 
 
-def copy_across(out: Tensor, source: Tensor) -> None:
-    """out = source, from another device; outside the tape.  A change of type is made on the narrower side."""
-    from . import launch
-    from .copies import cast_program
-    if source.m.dtype is not out.m.dtype and out.m.dtype.itemsize <= source.m.dtype.itemsize:
-        cast = empty(source.m.shape, out.m.dtype, source.m.device)
-        launch.run(cast_program(source.m.dtype, out.m.dtype), tuple(source.m.shape), [cast], [source], name="cast")
-        source = cast
-    if (source.m.dtype is out.m.dtype and source.m.shape == out.m.shape and source.m.contiguous and out.m.contiguous):
-        if source.m.numel:
-            door.copy(out.m.device, out.p, source.m.device, source.p, out.m.numel * out.m.dtype.itemsize, True, keep=source.s)
+def copy_across(out: Tensor, source: Tensor, non_blocking: bool = False) -> None:
+    """out = source (broadcast), from another device; outside the tape."""
+    move(out, source, non_blocking)
+
+
+def move(out: Tensor, source: Tensor, non_blocking: bool = False) -> None:
+    """Carries the elements of `source` to `out` on another device: cast, broadcast and laid out anew as needed."""
+    if not out.m.numel:
         return
-    from ..autograd.mode import _grad
-    token = _grad.set(False)
-    try:
-        here = to_device(source, out.m.device)
-    finally:
-        _grad.reset(token)
+    if out.m.device.type == "cpu":
+        _down(out, source, non_blocking)
+    elif source.m.device.type == "cpu":
+        _up(out, source, not non_blocking)
+    else:
+        _between(out, source)
+
+
+def _narrower(out: Meta, source: Meta) -> dtype:
+    return out.dtype if out.dtype.itemsize <= source.dtype.itemsize else source.dtype
+
+
+def _wire(out: Meta, source: Meta, d: dtype, dev: device) -> Meta:
+    """What crosses, as a tensor on `dev`: all of the source once, in the order that `out` has in memory where it can."""
+    strides = out.strides if out.shape == source.shape and layout.is_dense(out.shape, out.strides) else None
+    return meta(source.shape, strides, d, dev)
+
+
+def _same(a: Meta, b: Meta) -> bool:
+    """Whether the bytes of one are those of the other."""
+    return a.dtype is b.dtype and a.shape == b.shape and (a.strides == b.strides or a.contiguous and b.contiguous)
+
+
+def _kernel(out: Tensor, source: Tensor, name: str) -> None:
+    """out = source (broadcast, cast) on one device."""
+    from .copies import cast_program
     shape = tuple(out.m.shape)
-    strides = [out.m.strides, layout.expand_strides(here.m.shape, here.m.strides, shape)]
-    launch.run(cast_program(here.m.dtype, out.m.dtype), shape, [out], [here], strides, name="copy")
+    strides = [out.m.strides, layout.expand_strides(source.m.shape, source.m.strides, shape)]
+    launch.run(cast_program(source.m.dtype, out.m.dtype), shape, [out], [source], strides, name=name)
+
+
+def _in_order(wire: Meta, strides: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shape and other strides over it with the axes in the order they have in memory in `wire`."""
+    axes = sorted(range(len(wire.shape)), key=lambda i: (-wire.strides[i], i))
+    return tuple([wire.shape[i] for i in axes]), tuple([strides[i] for i in axes])
+
+
+def _up(out: Tensor, source: Tensor, blocking: bool) -> None:
+    from .copies import cast_program
+    dev, host = out.m.device, source.m.device
+    arrival = arrival_of(source)
+    wire = _wire(out.m, source.m, _narrower(out.m, source.m), dev)
+    there = alias(out, wire, out.p) if _same(out.m, wire) else new(wire)
+    nbytes, owners = wire.numel * wire.dtype.itemsize, (source.s, out.s)
+    if _same(source.m, wire):
+        p = address(source)
+        if arrival is not None and gpus.is_pinned(p):
+            # the source is being filled by a GPU: this copy waits for that one, the host does not
+            for wait in arrival.waits:
+                wait(gpus.current_stream(dev))
+        else:
+            p = source.p
+        transfers.up(dev, there.p, host, nbytes, blocking, p, owners=owners)
+    else:
+        program = cast_program(source.m.dtype, wire.dtype)
+        shape, strides = _in_order(wire, source.m.strides)
+        p = source.p
+        transfers.up(dev, there.p, host, nbytes, blocking, owners=owners,
+                     parts=lambda most: staging.elements_out(program, shape, p, strides, most))
+    if not _same(out.m, wire):
+        _kernel(out, there, "unpack")
+
+
+def _down(out: Tensor, source: Tensor, non_blocking: bool) -> None:
+    from .copies import cast_program
+    dev, host = source.m.device, out.m.device
+    d = _narrower(out.m, source.m)
+    later = non_blocking and gpus.is_pinned(out.s.p)
+    if later and d is not out.m.dtype and _same(out.m, _wire(out.m, source.m, out.m.dtype, host)):
+        d = out.m.dtype  # widened on the GPU, as otherwise the host would have to wait and do it
+    wire = _wire(out.m, source.m, d, dev)
+    here = source
+    if not _same(source.m, wire):
+        here = new(wire)
+        _kernel(here, source, "pack")
+    nbytes = wire.numel * d.itemsize
+    if _same(out.m, wire):
+        p = address(out) if later else out.p
+        wait = transfers.down(host, p, dev, here.p, nbytes, not later, owners=(source.s, out.s))
+        if wait is not None:
+            fill_later(out, wait)
+    elif out.m.shape == wire.shape:
+        program = cast_program(d, out.m.dtype)
+        shape, strides = _in_order(wire, out.m.strides)
+        p = out.p
+        transfers.down(host, p, dev, here.p, nbytes, True, owners=(source.s, out.s),
+                       parts=lambda most: staging.elements_in(program, shape, p, strides, most))
+    else:
+        landed = new(meta(wire.shape, wire.strides, d, host))
+        transfers.down(host, landed.p, dev, here.p, nbytes, True, owners=(source.s, out.s))
+        _kernel(out, landed, "copy")
+
+
+def _between(out: Tensor, source: Tensor) -> None:
+    wire = _wire(out.m, source.m, _narrower(out.m, source.m), source.m.device)
+    here = source
+    if not _same(source.m, wire):
+        here = new(wire)
+        _kernel(here, source, "pack")
+    landed = meta(wire.shape, wire.strides, wire.dtype, out.m.device)
+    there = alias(out, landed, out.p) if _same(out.m, landed) else new(landed)
+    transfers.between(out.m.device, there.p, source.m.device, here.p, wire.numel * wire.dtype.itemsize, here.s,
+                      (source.s, out.s))
+    if not _same(out.m, landed):
+        _kernel(out, there, "unpack")

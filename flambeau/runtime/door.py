@@ -11,6 +11,8 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+import time
+import weakref
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,9 +23,11 @@ if TYPE_CHECKING:
 
     LaunchObserver = Callable[[device, Any, Prepared, tuple[Any, ...]], Callable[[], None] | None]
     CopyObserver = Callable[["Copy"], None]
+    WaitObserver = Callable[["Wait"], None]
 
 _launch_observers: tuple[Any, ...] = ()
 _copy_observers: tuple[Any, ...] = ()
+_wait_observers: tuple[Any, ...] = ()
 _clearers: list[Callable[[], None]] = []
 _lock = threading.Lock()
 
@@ -40,29 +44,36 @@ def changed() -> None:
 
 
 class observe:
-    """Calls `launches(device, stream, prepared, args)` before every launch on any device and thread, and
-    `copies(Copy)` before every copy through the door; a ``with`` block, or until `close()`.  On the CPU there is no
-    `stream` (None), and what `launches` gives, if anything, is called when the launch is done.
+    """Calls `launches(device, stream, prepared, args)` before every launch on any device and thread, `copies(Copy)`
+    before every copy through the door, and `waits(Wait)` before the host waits for a device because the program read a
+    value there; a ``with`` block, or until `close()`.  They are called in the thread that asked, below the user's line
+    on the stack.  On the CPU there is no `stream` (None), and what `launches` gives, if anything, is called when the
+    launch is done.
     """
 
-    def __init__(self, launches: LaunchObserver | None = None, copies: CopyObserver | None = None) -> None:
-        global _launch_observers, _copy_observers
-        self._launches, self._copies = launches, copies
+    def __init__(self, launches: LaunchObserver | None = None, copies: CopyObserver | None = None,
+                 waits: WaitObserver | None = None) -> None:
+        global _launch_observers, _copy_observers, _wait_observers
+        self._launches, self._copies, self._waits = launches, copies, waits
         with _lock:
             if launches is not None:
                 _launch_observers += (launches,)
             if copies is not None:
                 _copy_observers += (copies,)
+            if waits is not None:
+                _wait_observers += (waits,)
         if launches is not None:
             changed()
 
     def close(self) -> None:
         """Stops observing.  Doing it again does nothing."""
-        global _launch_observers, _copy_observers
-        launches, copies, self._launches, self._copies = self._launches, self._copies, None, None
+        global _launch_observers, _copy_observers, _wait_observers
+        launches, copies, waits = self._launches, self._copies, self._waits
+        self._launches = self._copies = self._waits = None
         with _lock:
             _launch_observers = _without(_launch_observers, launches)
             _copy_observers = _without(_copy_observers, copies)
+            _wait_observers = _without(_wait_observers, waits)
         if launches is not None:
             changed()
 
@@ -113,23 +124,84 @@ def bind(dev: device, prepared: Prepared) -> Callable[..., Any]:
 
 
 class Copy:
-    """One copy of bytes: `path` ("h2d", "d2h", "d2d", "peer", "h2h"), `nbytes`, `blocking` (the host waited), `pinned`
-    (the host's side is page-locked), `source` and `target` devices, `stream` (None for h2h)."""
+    """One copy of bytes through the door.
 
-    __slots__ = ("path", "nbytes", "blocking", "pinned", "source", "target", "stream")
+    direction: "h2d", "d2h", "d2d" (within one GPU), "peer" (between GPUs) or "h2h".
+    path: "pinned" (straight from or to page-locked memory), "staged" (pageable memory through pinned buffers, packing and
+        changing the type on the way), "pageable" (straight; small copies for which the host waits anyway), "peer" (GPU to
+        GPU directly), "host" (GPU to GPU, or within the host, through the host) or "d2d".
+    nbytes: what crossed, in the narrower type where the type changes.
+    blocking: the host waits until it is done.
+    source, target: devices.  stream: the one it is queued on; None for h2h.
+    owners: (storage read, storage written), each None where the bytes are not a tensor's, or once it is gone.  A
+        storage's `v` counts its writes, so that an unchanged one is known.
+    seconds: how long the call kept the host; None until it has returned.
+    """
 
-    def __init__(self, path: str, nbytes: int, blocking: bool, pinned: bool, source: device, target: device,
-                 stream: Any) -> None:
-        self.path, self.nbytes, self.blocking, self.pinned = path, nbytes, blocking, pinned
+    __slots__ = ("direction", "path", "nbytes", "blocking", "source", "target", "stream", "_owners", "seconds")
+
+    def __init__(self, direction: str, path: str, nbytes: int, blocking: bool, source: device, target: device,
+                 stream: Any, owners: tuple[Any, Any] = (None, None)) -> None:
+        self.direction, self.path, self.nbytes, self.blocking = direction, path, nbytes, blocking
         self.source, self.target, self.stream = source, target, stream
+        # weakly: an observer that keeps records keeps no memory
+        self._owners = tuple([None if o is None else weakref.ref(o) for o in owners]) if _copy_observers else (None, None)
+        self.seconds: float | None = None
+
+    @property
+    def owners(self) -> tuple[Any, Any]:
+        read, written = self._owners
+        return read and read(), written and written()
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the program's own host memory is page-locked."""
+        return self.path == "pinned"
 
     def __repr__(self) -> str:
-        return (f"Copy({self.path}, {self.nbytes} bytes, {self.source} to {self.target}, "
-                f"{'blocking' if self.blocking else 'asynchronous'}, {'pinned' if self.pinned else 'pageable'})")
+        return (f"Copy({self.direction}, {self.path}, {self.nbytes} bytes, {self.source} to {self.target}, "
+                f"{'blocking' if self.blocking else 'asynchronous'})")
+
+
+class Passing:
+    """A copy on its way through the door, as a ``with`` block around what carries it out; arguments as for `Copy`."""
+
+    __slots__ = ("record", "_since")
+
+    def __init__(self, direction: str, path: str, nbytes: int, blocking: bool, source: device, target: device,
+                 stream: Any, owners: tuple[Any, Any] = (None, None)) -> None:
+        self.record = Copy(direction, path, nbytes, blocking, source, target, stream, owners)
+
+    def __enter__(self) -> None:
+        note(self.record)
+        self._since = time.perf_counter()
+
+    def __exit__(self, *exc: object) -> None:
+        self.record.seconds = time.perf_counter() - self._since
+
+
+class Wait:
+    """The host is about to wait for a GPU because the program asks for a value: `device`, and the `reason`: "item",
+    "tolist", "numpy", "print", "bool", "nonzero" or another operation's name.  The copy that brings the value follows."""
+
+    __slots__ = ("device", "reason")
+
+    def __init__(self, device: device, reason: str) -> None:
+        self.device, self.reason = device, reason
+
+    def __repr__(self) -> str:
+        return f"Wait({self.device}, {self.reason})"
+
+
+def note_wait(dev: device, reason: str) -> None:
+    """Tells the observers of a synchronisation that the program's text does not show.  Nothing for the CPU."""
+    if _wait_observers and dev.type != "cpu":
+        for callback in _wait_observers:
+            callback(Wait(dev, reason))
 
 
 class Total:
-    """What copies of one path came to: `count`, `nbytes`, and how many made the host wait, `waits`."""
+    """What copies of one direction came to: `count`, `nbytes`, and how many made the host wait, `waits`."""
 
     __slots__ = ("count", "nbytes", "waits")
 
@@ -140,13 +212,13 @@ class Total:
         return f"Total(count={self.count}, nbytes={self.nbytes}, waits={self.waits})"
 
 
-totals: dict[str, Total] = {path: Total() for path in ("h2d", "d2h", "d2d", "peer", "h2h")}
+totals: dict[str, Total] = {direction: Total() for direction in ("h2d", "d2h", "d2d", "peer", "h2h")}
 
 
 def note(record: Copy) -> None:
     """Counts a copy and shows it to the observers."""
     with _lock:
-        total = totals[record.path]
+        total = totals[record.direction]
         total.count += 1
         total.nbytes += record.nbytes
         total.waits += record.blocking
@@ -155,22 +227,22 @@ def note(record: Copy) -> None:
 
 
 def copy(dst_device: device, dst: int, src_device: device, src: int, nbytes: int, blocking: bool = True,
-         keep: Any = None) -> None:
+         keep: Any = None, owners: tuple[Any, Any] = (None, None)) -> None:
     """Copies `nbytes` bytes from address `src` on one device to `dst` on another (or the same).
 
     blocking: return when the bytes have arrived.  Otherwise the copy is queued on the GPU's current stream, and only
     page-locked (pinned) host memory is read or written later: pageable memory may be reused when this returns.  Between
     GPUs the host never waits: the copy runs on the source's current stream, and the destination's waits for it.
-    `keep` lives until the copy is done.
+    `keep` lives until the copy is done.  `owners` are the storages read and written, for observers.
     """
     if not nbytes:
         return
     if dst_device.type == src_device.type == "cpu":
-        note(Copy("h2h", nbytes, True, False, src_device, dst_device, None))
-        ctypes.memmove(dst, src, nbytes)
+        with Passing("h2h", "host", nbytes, True, src_device, dst_device, None, owners):
+            ctypes.memmove(dst, src, nbytes)
         return
-    from . import gpus
-    gpus.copy(dst_device, dst, src_device, src, nbytes, blocking, keep)
+    from . import transfers
+    transfers.copy(dst_device, dst, src_device, src, nbytes, blocking, keep, owners)
 
 
 def synchronize(dev: device) -> None:
@@ -178,13 +250,6 @@ def synchronize(dev: device) -> None:
     if dev.type != "cpu":
         from . import gpus
         gpus.synchronize(dev)
-
-
-def wait_ready_for_host(dev: device) -> None:
-    """Waits until the current stream's work on `dev` is done, so that the host may read what it wrote."""
-    if dev.type != "cpu":
-        from . import gpus
-        gpus.current_stream(dev).synchronize()
 
 
 def _in_child() -> None:

@@ -27,6 +27,7 @@ SMALL = 1 << 20
 SEGMENT = 2 << 20
 _GRAIN = 512  # what sizes are counted in, as in PyTorch
 _MOST_BINS = 4096
+_LOOKS = 16  # a few a request, in turn: a long list of blocks in use must not slow every request down
 
 
 def rounded(nbytes: int) -> int:
@@ -127,8 +128,8 @@ class Pool:
         b = bins[nbytes] = Bin(self, stream, size, rounded(nbytes), shelf)
         return b
 
-    def _settle(self) -> None:
-        """Puts back what was given back, and what other streams have finished with."""
+    def _settle(self, looks: int = _LOOKS) -> None:
+        """Puts back what was given back, and, of the first `looks` that wait for other streams, those that may go."""
         inbox = self.inbox
         while inbox:
             b, address = inbox.popleft()
@@ -136,16 +137,19 @@ class Pool:
             self._blocks.take(1)
             streams = self.used_by.pop(address, None) if self.used_by else None
             if streams is None:
-                b.free.append(address)
+                self._idle(b, address)
             else:
                 self.pending.append(([self._mark(s) for s in streams], b, address))
-        if self.pending:
-            for _ in range(len(self.pending)):
-                events, b, address = self.pending.popleft()
-                if all(self.driver.event_query(e) for e in events):
-                    b.free.append(address)
-                else:
-                    self.pending.append((events, b, address))
+        for _ in range(min(len(self.pending), looks)):
+            events, b, address = self.pending.popleft()
+            if all(self.driver.event_query(e) for e in events):
+                self._idle(b, address)
+            else:
+                self.pending.append((events, b, address))
+
+    def _idle(self, b: Bin, address: int) -> None:
+        """A block that nobody uses any more, on any stream."""
+        b.free.append(address)
 
     def _mark(self, stream: Any) -> Any:
         event = self.driver.event_create()
@@ -179,12 +183,24 @@ class Pool:
     def _segment(self, size: int, block: int) -> int:
         if self.limit is not None and self.meters["reserved_bytes"].current + size > self.limit:
             return 0
-        address = self.driver.alloc(self.physical, size)
+        address = self._reserve(size)
         if address:
             self.segments[address] = size, block
             self.meters["reserved_bytes"].add(size)
             self.meters["segment"].add(1)
         return address
+
+    def _reserve(self, size: int) -> int:
+        """Memory of the driver's, or 0."""
+        return self.driver.alloc(self.physical, size)
+
+    def _unreserve(self, base: int) -> None:
+        """A segment goes back to the driver."""
+        self.driver.free(self.physical, base)
+
+    def _quiet(self) -> None:
+        """Returns when nothing that is queued uses free blocks."""
+        self.driver.synchronize(self.physical)
 
     def _from_other_stream(self, b: Bin) -> int:
         """A block another stream has free: this stream waits for what that stream was still to do with it."""
@@ -199,10 +215,13 @@ class Pool:
         """A block that waited for other streams to finish with it."""
         if not self.pending:
             return 0
-        for events, _, _ in self.pending:
-            for e in events:
-                self.driver.event_synchronize(e)
-        self._settle()
+        while self.pending:
+            events, c, address = self.pending.popleft()
+            try:
+                for e in events:
+                    self.driver.event_synchronize(e)
+            finally:  # work that failed is done too
+                self._idle(c, address)
         return b.free.pop() if b.free else self._from_other_stream(b)
 
     def _after_release(self, b: Bin) -> int:
@@ -218,8 +237,8 @@ class Pool:
             return b.free.pop()
         return self._from_other_stream(b) or self._after_pending(b) or self._after_release(b)
 
-    def _release(self) -> int:
-        """Gives wholly free segments back to the driver; how many bytes that was."""
+    def _release(self) -> None:
+        """Gives wholly free segments back to the driver."""
         bases = sorted(self.segments)
         free: dict[int, int] = {}
         for (_, size), shelf in self.shelves.items():
@@ -232,17 +251,21 @@ class Pool:
             size, block = self.segments[base]
             if n == size // block * block:
                 empty.add(base)
+        empty = self._chosen(empty)
         if not empty:
-            return 0
-        self.driver.synchronize(self.physical)  # work on these blocks may still be queued
+            return
+        self._quiet()
         for shelf in self.shelves.values():
             shelf[:] = [a for a in shelf if bases[bisect_right(bases, a) - 1] not in empty]
         for base in empty:
             size, _ = self.segments.pop(base)
-            self.driver.free(self.physical, base)
             self.meters["reserved_bytes"].take(size)
             self.meters["segment"].take(1)
-        return len(empty)
+            self._unreserve(base)
+
+    def _chosen(self, empty: set[int]) -> set[int]:
+        """Which of the wholly free segments to give back."""
+        return empty
 
     def _error(self, nbytes: int) -> errors.OutOfMemoryError:
         free, total = self.driver.memory_info(self.physical)
@@ -262,7 +285,7 @@ class Pool:
     def empty_cache(self) -> None:
         """Gives what nobody uses back to the driver."""
         with self.lock:
-            self._settle()
+            self._settle(len(self.inbox) + len(self.pending))
             self._release()
 
     def current(self, name: str) -> int:
@@ -291,7 +314,7 @@ class Pool:
     def stats(self) -> dict[str, int]:
         """PyTorch's names: "allocated_bytes.all.current" and the like."""
         with self.lock:
-            self._settle()
+            self._settle(len(self.inbox) + len(self.pending))
             found = {f"{name}.all.{what}": getattr(m, what) for name, m in self.meters.items()
                      for what in ("current", "peak", "allocated", "freed")}
             found["num_alloc_retries"], found["num_ooms"] = self.retries, self.ooms

@@ -7,7 +7,6 @@ in its place, so everything here asks for the system of the moment.
 from __future__ import annotations
 
 import atexit
-import ctypes
 import os
 import threading
 import warnings
@@ -17,6 +16,7 @@ from .. import errors
 from . import device as devices
 from . import door, visible
 from .gpu_memory import Pool
+from .pinned_memory import HostPool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from ..drivers.interface import Driver, Properties
     from ..kernels.programs import Prepared
     from .device import device
+    from .staging import Ring
     from .streams import Stream
 
 _MOST_STREAMS = 32
-_STAGED = 64 << 10  # pageable copies up to this size are buffered, so that an asynchronous one need not wait
 
 
 class Gpu:
@@ -73,8 +73,19 @@ class System:
         self.gpus: list[Gpu] = []
         self.started = False
         self.warned = False
-        self.peers: set[tuple[int, int]] = set()
-        self.pinned: dict[int, _PinnedClass] = {}
+        self.peers: dict[tuple[int, int], bool] = {}  # whether two reach each other, once asked
+        self.host = HostPool(driver)
+        self._ring: Ring | None = None
+
+    @property
+    def ring(self) -> Ring:
+        """The staging slots, made at first use."""
+        if self._ring is None:
+            from .staging import Ring
+            with _lock:
+                if self._ring is None:
+                    self._ring = Ring(self.driver)
+        return self._ring
 
     def start(self) -> None:
         """Makes the GPUs ready: the first use of any."""
@@ -289,59 +300,17 @@ def block(dev: device, nbytes: int) -> tuple[int, Any]:
     return g.pool.take(g.default_handle if stream is None else stream._handle, nbytes)
 
 
-def copy(to: device, dst: int, source: device, src: int, nbytes: int, blocking: bool, keep: Any) -> None:
-    """Copies bytes where at least one side is a GPU; see `door.copy`."""
-    if to.type == source.type:
-        _between(gpu(to), dst, gpu(source), src, nbytes, keep)
-        return
-    up = to.type == "cuda"
-    g = gpu(to if up else source)
-    stream = _thread.streams.get(g) or g.default
-    pinned = g.driver.is_pinned(src if up else dst)
-    if not blocking and not pinned:
-        if up and nbytes <= _STAGED:
-            keep = ctypes.create_string_buffer(nbytes)
-            ctypes.memmove(keep, src, nbytes)
-            src = ctypes.addressof(keep)
-        else:
-            blocking = True  # as on hardware: the driver moves pageable memory while the host waits
-    door.note(door.Copy("h2d" if up else "d2h", nbytes, blocking, pinned, source, to, stream))
-    g.driver.memcpy(stream._handle, dst, src, nbytes, keep)
-    if blocking:
-        stream.synchronize()
-
-
-def _between(to: Gpu, dst: int, source: Gpu, src: int, nbytes: int, keep: Any) -> None:
-    driver = source.driver
-    here = current_stream(source.device)
-    if to is source:
-        door.note(door.Copy("d2d", nbytes, False, False, source.device, to.device, here))
-        driver.memcpy(here._handle, dst, src, nbytes, keep)
-        return
-    enable_peer(to, source)
-    there = current_stream(to.device)
-    # on the source's stream: after what the destination's did with that memory, before what it does next
-    _wait(driver, here, there)
-    door.note(door.Copy("peer", nbytes, False, False, source.device, to.device, here))
-    driver.memcpy(here._handle, dst, src, nbytes, keep)
-    _wait(driver, there, here)
-
-
-def _wait(driver: Driver, waits: Stream, for_: Stream) -> None:
-    event = driver.event_create()
-    driver.event_record(event, for_._handle)
-    driver.stream_wait_event(waits._handle, event)
-
-
-def enable_peer(a: Gpu, b: Gpu) -> None:
-    """Lets two GPUs reach each other directly, where they can."""
+def enable_peer(a: Gpu, b: Gpu) -> bool:
+    """Lets two GPUs reach each other directly, where they can; whether they can."""
     s = started()
-    if (a.index, b.index) in s.peers:
-        return
-    s.peers |= {(a.index, b.index), (b.index, a.index)}
-    if a.driver.can_access_peer(a.physical, b.physical):
-        a.driver.enable_peer(a.physical, b.physical)
-        a.driver.enable_peer(b.physical, a.physical)
+    found = s.peers.get((a.index, b.index))
+    if found is None:
+        found = a.driver.can_access_peer(a.physical, b.physical)
+        if found:
+            a.driver.enable_peer(a.physical, b.physical)
+            a.driver.enable_peer(b.physical, a.physical)
+        s.peers[a.index, b.index] = s.peers[b.index, a.index] = found
+    return found
 
 
 def synchronize(dev: Any = None) -> None:
@@ -351,36 +320,12 @@ def synchronize(dev: Any = None) -> None:
 
 
 # -------------------------------------------------------------------------------------------------------- pinned memory
-class _PinnedClass:
-    """Free page-locked blocks of one size: ``append(address)`` gives one back."""
-
-    __slots__ = ("driver", "free")
-
-    def __init__(self, driver: Driver) -> None:
-        self.driver = driver  # the memory lives as long as its driver
-        self.free: list[int] = []
-
-    def append(self, address: int) -> None:
-        self.free.append(address)
-
-
 def pinned_block(nbytes: int) -> tuple[int, Any]:
     """Page-locked host memory, which copies read and write asynchronously, and what gives it back.
 
     Raises RuntimeError where there is no GPU to pin it for, or no memory.
     """
-    s = started()
-    driver = s.driver
-    size = max(4096, 1 << (nbytes - 1).bit_length()) if nbytes else 4096
-    c = s.pinned.setdefault(size, _PinnedClass(driver))
-    try:
-        return c.free.pop(), c
-    except IndexError:
-        pass
-    address = driver.host_alloc(size)
-    if not address:
-        raise RuntimeError(f"cannot pin {errors.size(size)} of host memory: the system has none left")
-    return address, c
+    return started().host.block(nbytes)
 
 
 def is_pinned(address: int) -> bool:

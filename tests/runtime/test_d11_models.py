@@ -101,7 +101,7 @@ class TestD11ModulesMoveInPlace:
         net = Tied()
         with door.observe(copies=copies.append):
             net.cuda()
-        assert len([c for c in copies if c.path == "h2d" and c.nbytes == 5 * 4 * 4]) == 1
+        assert len([c for c in copies if c.direction == "h2d" and c.nbytes == 5 * 4 * 4]) == 1
         assert len(copies) == len(list(net.parameters())) + len(list(net.buffers()))
 
     def test_the_old_memory_is_given_back(self, gpus: None) -> None:

@@ -142,7 +142,7 @@ class TestD2Factories:
             copies: list[Any] = []
             with door.observe(copies=copies.append):
                 assert make().device == GPU0
-            assert [(c.path, c.nbytes) for c in copies] == [("h2d", nbytes)]
+            assert [(c.direction, c.nbytes) for c in copies] == [("h2d", nbytes)]
 
     @pytest.mark.parametrize("name", ["tril_indices", "triu_indices"])
     def test_triangles_are_computed_where_they_live(self, gpus: None, name: str) -> None:
@@ -169,7 +169,7 @@ class TestD2Factories:
             copies: list[Any] = []
             with door.observe(copies=copies.append):
                 net = make(device="cuda:1", dtype=torch.float64)
-            assert not [c for c in copies if c.path != "d2d"], copies
+            assert not [c for c in copies if c.direction != "d2d"], copies
             assert {(t.device, t.dtype) for t in net.parameters()} == {(GPU1, torch.float64)}
 
     @pytest.mark.parametrize("name", [*FACTORIES, *FLOATING])

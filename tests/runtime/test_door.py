@@ -51,8 +51,9 @@ def test_observers_see_streams_and_copies() -> None:
                 x = x + x
             x.to("cuda:1").cpu()
         assert launches[-1][:2] == (resolve("cuda:0"), s)
-        assert [(c.path, c.nbytes, c.blocking) for c in copies] == [("peer", 20, False), ("d2h", 20, True)]
-        assert "20 bytes, cuda:1 to cpu, blocking, pageable" in repr(copies[-1])
+        assert [(c.direction, c.path, c.nbytes, c.blocking) for c in copies] == [
+            ("peer", "peer", 20, False), ("d2h", "pageable", 20, True)]
+        assert repr(copies[-1]) == "Copy(d2h, pageable, 20 bytes, cuda:1 to cpu, blocking)"
 
 
 @pytest.mark.parametrize("queue", ["eager", "lazy", "random"])

@@ -21,6 +21,7 @@ LAUNCH = 4e-6  # the host's time for one call that queues work: a few microsecon
 KERNEL = 2e-6  # an empty kernel, from start to end, on data-centre GPUs
 COPY = 8e-6  # set-up of a copy over a link
 PAGEABLE = 8e9  # bytes a second through the driver's own staging buffer, reported for H100 hosts; pinned gets the link
+HOST = 25e9  # bytes a second that several threads of a server copy within host memory
 _LIBRARY = ("matmul", "mm", "bmm", "addmm", "linear", "conv", "attention", "gemm", "dot")
 _HALF = ("float16", "bfloat16", "f16", "bf16", "half")
 _DOUBLE = ("float64", "complex128", "f64", "double")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
@@ -206,6 +207,11 @@ class SimulatedDriver(Driver):
                 watcher(stream, item, engines[0].name, start, start + cost)
         self._perhaps_run()
 
+    def host_moved(self, nbytes: int) -> float:
+        seconds = nbytes / clock.HOST
+        self.host_spent(seconds)
+        return seconds
+
     def peek(self, stream: Queue, dst: int, src: int, nbytes: int, keep: Any) -> Callable[[], None]:
         """Queues a copy that neither the virtual clock nor a watcher notices; what is given waits for it."""
         with self._gate:
@@ -327,6 +333,12 @@ class SimulatedDriver(Driver):
             with self._gate:
                 self._watchers = tuple([w for w in self._watchers if w is not watcher])
         return end
+
+    def __del__(self) -> None:
+        # at the interpreter's end a stream's thread may still be copying
+        if not sys.is_finalizing():
+            for start, end in getattr(self, "_pinned", ()):
+                unmap_pages(start, end - start)
 
     def close(self) -> None:
         for d in self._devices:
