@@ -414,3 +414,44 @@ def test_a_forked_child_leaves_the_workers_alone():
         assert os.waitpid(child, 0)[1] == 0
         assert len(list(it)) == 5
         del it, loader
+
+
+ENDING = """
+import os, sys, time
+sys.path.insert(0, {tests!r})
+import flambeau
+from test_loader_deaths import Items, loader_of
+if __name__ == "__main__":
+    with flambeau.simulate(gpus=1):
+        kept, left = loader_of(Items(), 1, True, True), loader_of(Items(), 1, False, False)
+        one, two = iter(kept), iter(left)
+        next(one), next(two)
+        print([w.pid for it in (one, two) for w in it._pool.workers], flush=True)
+        if {how!r} == "raises":
+            raise ValueError("the program's own")
+        if {how!r} != "ends":
+            next(iter(loader_of(Items("hang", at=0), 1, True, False)))
+"""
+
+
+@pytest.mark.parametrize("how,code,words", [("ends", 0, ""), ("raises", 1, "the program's own"),
+                                            ("SIGINT", -signal.SIGINT, "KeyboardInterrupt"), ("SIGTERM", -signal.SIGTERM, "")])
+def test_a_program_ends_with_loaders_open(how, code, words, tmp_path):
+    """However it ends: no worker stays, and nothing is said but what the program says itself."""
+    script = tmp_path / "program.py"
+    script.write_text(ENDING.format(tests=os.path.dirname(__file__), how=how))
+    env = os.environ | {"PYTHONPATH": os.path.dirname(os.path.dirname(flambeau.__file__))}
+    p = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,
+                         start_new_session=True)
+    pids = [int(pid) for pid in p.stdout.readline().strip("[]\n").split(",")]
+    if how.startswith("SIG"):
+        time.sleep(0.2)
+        (os.killpg if how == "SIGINT" else os.kill)(p.pid, getattr(signal, how))
+    start = time.monotonic()
+    _, said = p.communicate(timeout=30)
+    assert p.returncode == code and time.monotonic() - start < 4
+    assert words in said and said.count("Traceback") == (1 if words else 0)
+    end = time.monotonic() + 5
+    while any(running(pid) for pid in pids):
+        assert time.monotonic() < end, "workers outlive the program"
+        time.sleep(0.01)

@@ -291,3 +291,11 @@ def test_two_loaders_side_by_side_and_one_left_half_read():
     for (x, _, i), (y, _, j) in zip(one, two, strict=True):
         assert i.tolist() == j.tolist() and (x == y).all()
         next(iter(DataLoader(Squares(), num_workers=1)))
+
+
+def test_tasks_and_answers_larger_than_the_channel_do_not_lock_up():
+    """The loader sends while the workers send: neither may wait for the other to read first."""
+    entries = [[n] * 200_000 for n in range(24)]
+    loader = DataLoader(range(24), batch_sampler=entries, num_workers=2, prefetch_factor=12, timeout=20,
+                        collate_fn=lambda samples: (samples[0], [str(k) * 3 for k in range(500)]))
+    assert [first for first, _ in loader] == list(range(24))
