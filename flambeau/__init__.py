@@ -43,7 +43,9 @@ def _lazy(module: str, names: str) -> None:
 _lazy("io", "save load")
 _lazy("runtime.provenance", "provenance")
 _lazy("simulated", "simulate")
-_lazy("errors", "AcceleratorError OutOfMemoryError")
+_lazy("runtime.ledger", "transfers")
+_lazy("runtime.guard", "transfer_guard")
+_lazy("errors", "AcceleratorError OutOfMemoryError TransferError")
 _lazy("amp", """autocast is_autocast_enabled is_autocast_available get_autocast_dtype set_autocast_dtype set_autocast_enabled
  get_autocast_gpu_dtype get_autocast_cpu_dtype set_autocast_gpu_dtype set_autocast_cpu_dtype is_autocast_cpu_enabled
  is_autocast_cache_enabled set_autocast_cache_enabled clear_autocast_cache autocast_increment_nesting autocast_decrement_nesting""")

@@ -67,6 +67,7 @@ from .amp import set_autocast_enabled as set_autocast_enabled
 from .amp import set_autocast_gpu_dtype as set_autocast_gpu_dtype
 from .errors import AcceleratorError as AcceleratorError
 from .errors import OutOfMemoryError as OutOfMemoryError
+from .errors import TransferError as TransferError
 from .io import load as load
 from .io import save as save
 from .nn.functional import cosine_similarity as cosine_similarity
@@ -121,6 +122,8 @@ from .random import seed as seed
 from .random import set_rng_state as set_rng_state
 from .runtime.defaults import get_default_device as get_default_device
 from .runtime.defaults import set_default_device as set_default_device
+from .runtime.guard import transfer_guard as transfer_guard
+from .runtime.ledger import transfers as transfers
 from .runtime.provenance import provenance as provenance
 from .simulated import simulate as simulate
 

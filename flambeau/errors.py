@@ -32,6 +32,10 @@ def size(nbytes: int) -> str:
     return f"{nbytes} bytes"
 
 
+class TransferError(RuntimeError):
+    """A copy between devices where a `transfer_guard` forbids it; nothing was copied."""
+
+
 HOW_TO_SIMULATE = 'flambeau.simulate(gpus=4, model="H200") or the environment variable FLAMBEAU_SIM_GPUS=4'
 
 

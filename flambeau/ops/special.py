@@ -60,7 +60,7 @@ def _entr(x: Expr) -> Expr:
 pointwise("entr", "input", _entr, promote="float", accept="buif", spaces=("special",), method=False, inplace=False,
           grad=lambda g, x, y: g * (-1.0 - E.log(x)), doc="-x log(x); 0 at 0, -inf below.")
 pointwise("zeta", "input other", lambda s, q: _b().zeta(s, q), promote="float", accept="buif", spaces=("special",), method=False, inplace=False,
-          tensor_first=False, grad=lambda g, s, q, y: (E.const(math.nan, s.dtype) * g, -g * s * _b().zeta(s + 1.0, q)),
+          tensors=0, grad=lambda g, s, q, y: (E.const(math.nan, s.dtype) * g, -g * s * _b().zeta(s + 1.0, q)),
           doc="Hurwitz's zeta function, the sum over k >= 0 of (k + other) ** -input.")
 
 
@@ -98,8 +98,9 @@ def polygamma(n: Any, input: Any) -> Tensor:  # noqa: A002
     return made
 
 
-Tensor.polygamma = lambda self, n: polygamma(n, self)  # type: ignore[attr-defined]
-Tensor.polygamma_ = _polygamma_  # type: ignore[attr-defined]
+_methods: Any = Tensor  # the methods take their arguments in the other order than the function
+_methods.polygamma = lambda self, n: polygamma(n, self)
+_methods.polygamma_ = _polygamma_
 
 
 @op(out=True, inplace=True, aliases=("special.multigammaln",))
@@ -279,9 +280,9 @@ def _chebyshev(kind: str) -> Any:
 for _kind in "tuvw":
     _shape = _chebyshev(_kind)
     pointwise(f"chebyshev_polynomial_{_kind}", "input n", _shape, promote="float", accept="buif", spaces=("special",), method=False,
-              inplace=False, tensor_first=False, doc=f"The Chebyshev polynomial {_kind.upper()} of degree n at input; 0 for a negative n.")
+              inplace=False, tensors=0, doc=f"The Chebyshev polynomial {_kind.upper()} of degree n at input; 0 for a negative n.")
     pointwise(f"shifted_chebyshev_polynomial_{_kind}", "input n", lambda x, n, f=_shape: f(x + x - 1.0, n), promote="float", accept="buif",
-              spaces=("special",), method=False, inplace=False, tensor_first=False,
+              spaces=("special",), method=False, inplace=False, tensors=0,
               doc=f"The Chebyshev polynomial {_kind.upper()} of degree n at 2 input - 1.")
 
 

@@ -93,6 +93,8 @@ class System:
             self.gpus = [Gpu(self.driver, i, p) for i, p in enumerate(self.physical)]
             self.started = True
             _ready.update({g.device: g for g in self.gpus})
+            from . import ledger
+            ledger.start()
 
     def what(self) -> str:
         names = sorted({self.driver.properties(p).name for p in self.physical})

@@ -1,0 +1,184 @@
+"""The ledger: what each line moved, and the pitfalls every GPU tutorial names, each found on its line with its cure."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+
+import pytest
+from rich.console import Console
+
+import flambeau as torch
+
+
+@pytest.fixture(params=["eager", "lazy"])
+def gpus(request):
+    with torch.simulate(gpus=2, model="H200", queue=request.param):
+        yield
+
+
+def here(offset: int = 0) -> str:
+    return f"{__file__}:{sys._getframe(1).f_lineno + offset}"
+
+
+def kinds(t) -> dict[str, str]:
+    return {f.kind: f.line for f in t.findings}
+
+
+def test_rows_count_bytes_paths_and_lines(gpus) -> None:
+    a = torch.ones(1000)
+    with torch.transfers(show=False) as t:
+        b = a.to("cuda:0"); up = here()  # noqa: E702
+        c = b.to("cuda:1"); over = here()  # noqa: E702
+        for _ in range(3):
+            c.add(1).cpu(); down = here()  # noqa: E702
+    rows = {r["line"]: r for r in t.rows}
+    assert set(rows) == {up, over, down}
+    assert (rows[up]["count"], rows[up]["nbytes"], rows[up]["direction"]) == (1, 4000, "h2d")
+    assert (rows[over]["direction"], rows[over]["source"], rows[over]["target"]) == ("peer", "cuda:0", "cuda:1")
+    assert (rows[down]["count"], rows[down]["nbytes"], rows[down]["blocking"]) == (3, 12000, 3)
+    assert rows[down]["seconds"] > 0 and rows[up]["path"] in ("pageable", "staged")
+
+
+def test_pinned_copies_are_told_apart(gpus) -> None:
+    a = torch.ones(1 << 18).pin_memory()
+    with torch.transfers(show=False) as t:
+        a.to("cuda", non_blocking=True)
+    (row,) = t.rows
+    assert row["path"] == "pinned" and row["blocking"] == 0 and not t.findings
+
+
+def test_ping_pong(gpus) -> None:
+    x = torch.ones(256)
+    with torch.transfers(show=False) as t:
+        y = x.to("cuda")
+        for _ in range(2):
+            y.to("cpu"); line = here()  # noqa: E702
+    (f,) = [f for f in t.findings if f.kind == "ping-pong"]
+    assert f.line == line and f.count == 2 and "keep the tensor you had" in f.cure
+    with torch.transfers(show=False) as t:
+        y = x.to("cuda")
+        y.add_(1)
+        y.to("cpu")
+    assert "ping-pong" not in kinds(t)
+
+
+def test_moving_inside_a_tight_loop(gpus) -> None:
+    w = torch.ones(100, 100)
+    with torch.transfers(show=False) as t:
+        total = torch.zeros((), device="cuda")
+        for _ in range(4):
+            total = total + w.to("cuda").sum(); line = here()  # noqa: E702
+    assert kinds(t)["hoist"] == line
+    assert "out of the loop" in next(f for f in t.findings if f.kind == "hoist").cure
+
+
+def test_batch_there_and_back_each_step(gpus) -> None:
+    net = torch.nn.Linear(8, 8).to("cuda")
+    with torch.transfers(show=False) as t:
+        for _ in range(3):
+            batch = torch.randn(4, 8)
+            batch = batch.to("cuda")
+            out = batch.to("cpu"); back = here()  # noqa: E702
+            net(batch)
+    assert kinds(t)["ping-pong"] == back and out.shape == (4, 8)
+
+
+def test_the_same_tensor_from_two_lines(gpus) -> None:
+    x = torch.ones(64)
+    with torch.transfers(show=False) as t:
+        a = x.cuda()
+        b = x.cuda(); line = here()  # noqa: E702
+    assert kinds(t)["sent again"] == line and torch.equal(a, b)
+    with torch.transfers(show=False) as t:
+        x.cuda()
+        x.add_(1)
+        x.cuda()
+    assert not t.findings
+
+
+def test_many_small_copies(gpus) -> None:
+    with torch.transfers(show=False) as t:
+        for i in range(25):
+            torch.tensor([float(i)]).to("cuda"); line = here()  # noqa: E702
+    assert kinds(t)["small copies"] == line
+
+
+@pytest.mark.parametrize("read", [lambda x: x.sum().item(), lambda x: x.tolist(), lambda x: bool(x[0] > 0), lambda x: repr(x), lambda x: x.nonzero(),
+                                  lambda x: float(x[0])], ids=["item", "tolist", "bool", "print", "nonzero", "float"])
+def test_hidden_synchronisation(gpus, read) -> None:
+    x = torch.ones(5, device="cuda")
+    with torch.transfers(show=False) as t:
+        for _ in range(3):
+            x = x + 1
+            read(x)
+    found = [f for f in t.findings if f.kind == "hidden synchronisation"]
+    assert found and all(f.line.startswith(__file__) and f.count == 3 for f in found)
+
+
+def test_pageable_copies_worth_pinning(gpus) -> None:
+    with torch.transfers(show=False) as t:
+        for _ in range(3):
+            torch.ones(1 << 18).to("cuda", non_blocking=True); line = here()  # noqa: E702
+    f = next(f for f in t.findings if f.kind == "pin")
+    assert f.line == line and "pin_memory" in f.cure and f.nbytes == 3 << 20
+
+
+def test_work_not_worth_the_way(gpus) -> None:
+    with torch.transfers(show=False) as t:
+        for i in range(3):
+            x = torch.full((4,), float(i)).to("cuda"); line = here()  # noqa: E702
+            (x + 1).cpu()
+    assert kinds(t)["not worth the way"] == line
+    with torch.transfers(show=False) as t:
+        a = torch.randn(700, 700).to("cuda")
+        for _ in range(20):
+            a = (a @ a) / 700
+        a.cpu()
+    assert "not worth the way" not in kinds(t)
+
+
+def test_the_table_prints_at_any_width_and_as_a_decorator(gpus, capsys) -> None:
+    x = torch.ones(64)
+
+    @torch.transfers()
+    def f():
+        x.cuda()
+        return x.cuda()
+
+    f()
+    out = capsys.readouterr().out
+    assert "transfers of f" in out and "sent again" in out and "Cure" in out
+    with torch.transfers(show=False) as t:
+        x.cuda()
+    for width in (50, 80, 140):
+        stream = io.StringIO()
+        t.print(Console(file=stream, width=width))
+        assert all(len(line) <= width for line in stream.getvalue().splitlines()) and "256 B" in stream.getvalue()
+    with torch.transfers() as t:
+        pass
+    assert "nothing was moved" in capsys.readouterr().out
+
+
+def test_the_process_ledger_is_always_kept(gpus) -> None:
+    before = sum(r["count"] for r in torch.transfers.so_far().table())
+    torch.ones(3).cuda()
+    assert sum(r["count"] for r in torch.transfers.so_far().table()) == before + 1
+
+
+def test_the_environment_prints_it_at_the_end() -> None:
+    code = "import flambeau as t\nx = t.ones(10)\nx.cuda()\nx.cuda()\n"
+    made = subprocess.run([sys.executable, "-c", code], env={**os.environ, "FLAMBEAU_LEDGER": "1", "FLAMBEAU_SIM_GPUS": "1"}, capture_output=True,
+                          text=True, check=True)
+    assert "sent again" in made.stderr and "<string>:4" in made.stderr and made.stdout == ""
+
+
+def test_storages_are_not_kept_alive(gpus) -> None:
+    import gc
+    with torch.transfers(show=False) as t:
+        for _ in range(10):
+            torch.ones(100).cuda()
+        gc.collect()
+        assert len(t.ledger._travels) <= 2
