@@ -97,7 +97,7 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:  # noqa: A002
     return sub(other, input, alpha=alpha)
 
 
-MUL = pointwise("mul", "input other", lambda x, y: x & y if x.dtype is bool_ else x * y, aliases=("multiply",), tensor_first=False,
+MUL = pointwise("mul", "input other", lambda x, y: x & y if x.dtype is bool_ else x * y, aliases=("multiply",), tensors=0,
                 doc="input * other, broadcast.")
 
 # ---------------------------------------------------------------------------------------------------------------- division
@@ -152,7 +152,7 @@ def floor_divide(input: Any, other: Any, *, out: Any = None) -> Any:  # noqa: A0
     return div(input, other, rounding_mode="floor", out=out)
 
 
-pointwise("remainder", "input other", lambda x, y: E.rem(x, y), accept="uif", tensor_first=False, doc="Python's modulus: the sign of other.")
+pointwise("remainder", "input other", lambda x, y: E.rem(x, y), accept="uif", tensors=0, doc="Python's modulus: the sign of other.")
 pointwise("fmod", "input other", lambda x, y: E.fmod(x, y), accept="uif", doc="C's fmod: the sign of input.")
 
 # ------------------------------------------------------------------------------------------------------------------- power
@@ -199,7 +199,16 @@ def pow(input: Any, exponent: Any, *, out: Any = None) -> Any:  # noqa: A001, A0
     return made(operands, (), consts) if out is None else write_out(made, out, operands, (), consts)
 
 
-@op(inplace=lambda self, exponent: self.copy_(float_power(self, exponent)), out=True)  # type: ignore[has-type]
+def _float_power_inplace(self: Tensor, exponent: Any) -> Tensor:
+    result = float_power(self, exponent)
+    if result.m.dtype is not self.m.dtype:
+        raise RuntimeError(f"the base given to float_power_ has dtype {self.m.dtype} but the operation's result requires dtype "
+                           f"{result.m.dtype}")
+    from .copies import assign
+    return assign(self, result)
+
+
+@op(inplace=_float_power_inplace, out=True)
 def float_power(input: Any, exponent: Any) -> Any:  # noqa: A002
     """`pow` in float64 (complex128 for complex operands)."""
     from .casts import to_dtype
@@ -228,6 +237,9 @@ pointwise("ne", "input other", lambda x, y: ~_eq(x, y) if x.dtype.is_complex els
 
 
 def _isclose(x: Expr, y: Expr, rtol: float, atol: float, equal_nan: bool) -> Expr:
+    for what, bound in (("rtol", rtol), ("atol", atol)):
+        if bound < 0:
+            raise RuntimeError(f"{what} must be greater than or equal to zero, but got {bound}")
     close = _eq(x, y)
     if equal_nan and x.dtype.kind in "fc":
         close = close | (E.isnan(E.real(x)) & E.isnan(E.real(y)))
@@ -239,21 +251,21 @@ def _isclose(x: Expr, y: Expr, rtol: float, atol: float, equal_nan: bool) -> Exp
     return close | ((gap <= atol + rtol * size) & (gap < math.inf))
 
 
-pointwise("isclose", "input other", _isclose, consts={"rtol": 1e-05, "atol": 1e-08, "equal_nan": False}, inplace=False, out=False,
+pointwise("isclose", "input other", _isclose, consts={"rtol": 1e-05, "atol": 1e-08, "equal_nan": False}, inplace=False, out=False, tensors=2,
           doc="|input - other| <= atol + rtol * |other|, element by element.")
 
 # ------------------------------------------------------------------------------------------------------- logical, bitwise
 for _name, _f in (("and", lambda x, y: E.to_bool(x) & E.to_bool(y)), ("or", lambda x, y: E.to_bool(x) | E.to_bool(y)),
                   ("xor", lambda x, y: E.to_bool(x) ^ E.to_bool(y))):
-    pointwise(f"logical_{_name}", "input other", _f)
+    pointwise(f"logical_{_name}", "input other", _f, tensors=2)
 for _name, _g in (("and", lambda x, y: x & y), ("or", lambda x, y: x | y), ("xor", lambda x, y: x ^ y)):
-    pointwise(f"bitwise_{_name}", "input other", _g, accept=INTEGRAL, tensor_first=False)
-pointwise("bitwise_left_shift", "input other", lambda x, y: E.shl(x, y), accept="ui", tensor_first=False)
-pointwise("bitwise_right_shift", "input other", lambda x, y: E.shr(x, y), accept="ui", tensor_first=False)
+    pointwise(f"bitwise_{_name}", "input other", _g, accept=INTEGRAL, tensors=0)
+pointwise("bitwise_left_shift", "input other", lambda x, y: E.shl(x, y), accept="ui", tensors=0)
+pointwise("bitwise_right_shift", "input other", lambda x, y: E.shr(x, y), accept="ui", tensors=0)
 
 # ------------------------------------------------------------------------------------------------------------- extremes
-pointwise("maximum", "input other", E.maximum, accept="buif", inplace=False, doc="The greater of two; NaN where either is NaN.")
-pointwise("minimum", "input other", E.minimum, accept="buif", inplace=False, doc="The lesser of two; NaN where either is NaN.")
+pointwise("maximum", "input other", E.maximum, accept="buif", inplace=False, tensors=2, doc="The greater of two; NaN where either is NaN.")
+pointwise("minimum", "input other", E.minimum, accept="buif", inplace=False, tensors=2, doc="The lesser of two; NaN where either is NaN.")
 
 
 def _prefer(pick: Any) -> Any:
@@ -270,9 +282,9 @@ def _prefer_grad(first: str) -> Any:
     return grad
 
 
-pointwise("fmax", "input other", _prefer(E.maximum), accept="buif", inplace=False, grad=_prefer_grad("ge"),
+pointwise("fmax", "input other", _prefer(E.maximum), accept="buif", inplace=False, tensors=2, grad=_prefer_grad("ge"),
           doc="The greater of two, ignoring NaN where the other is a number.")
-pointwise("fmin", "input other", _prefer(E.minimum), accept="buif", inplace=False, grad=_prefer_grad("le"),
+pointwise("fmin", "input other", _prefer(E.minimum), accept="buif", inplace=False, tensors=2, grad=_prefer_grad("le"),
           doc="The lesser of two, ignoring NaN where the other is a number.")
 
 
@@ -332,13 +344,14 @@ def clamp_max(input: Any, max: Any, *, out: Any = None) -> Any:  # noqa: A002
 
 
 # ---------------------------------------------------------------------------------------------------- floating of two
-pointwise("atan2", "input other", E.atan2, promote="float", accept="f", aliases=("arctan2",))
-pointwise("hypot", "input other", E.hypot, accept="f")
+pointwise("atan2", "input other", E.atan2, promote="float", accept="f", tensors=2, aliases=("arctan2",))
+pointwise("hypot", "input other", E.hypot, accept="f", tensors=2)
 pointwise("copysign", "input other", E.copysign, promote="float", accept="f")
-pointwise("nextafter", "input other", E.nextafter, accept="f")
+pointwise("nextafter", "input other", E.nextafter, accept="f", tensors=2,
+          grad=lambda g, x, y, out: (where(x == y, E.const(0, g.dtype), g), E.const(0, g.dtype)))
 pointwise("heaviside", "input values", lambda x, v: where(x == 0, v, where(x < 0, E.const(0, x.dtype), where(
-    E.isnan(x), x, E.const(1, x.dtype)))), accept="buif")
-pointwise("ldexp", "input other", lambda x, y: x * E.exp2(y), promote="float", doc="input * 2**other.")
+    E.isnan(x), x, E.const(1, x.dtype)))), accept="buif", tensors=2)
+pointwise("ldexp", "input other", lambda x, y: x * E.exp2(y), promote="float", tensors=2, doc="input * 2**other.")
 
 
 def _logaddexp(exp: Any, log1p: Any) -> Any:
@@ -355,10 +368,10 @@ def _soft_share(exp: Any) -> Any:
     return grad
 
 
-pointwise("logaddexp", "input other", _logaddexp(E.exp, E.log1p), accept="f", grad=_soft_share(E.exp), inplace=False,
+pointwise("logaddexp", "input other", _logaddexp(E.exp, E.log1p), accept="f", grad=_soft_share(E.exp), inplace=False, tensors=2,
           doc="log(exp(input) + exp(other)), without overflow.")
 pointwise("logaddexp2", "input other", _logaddexp(E.exp2, lambda x: E.log1p(x) * (1 / math.log(2.0))), accept="f",
-          grad=_soft_share(E.exp2), inplace=False)
+          grad=_soft_share(E.exp2), inplace=False, tensors=2)
 
 
 def _xlog(log: Any) -> Any:
@@ -367,18 +380,18 @@ def _xlog(log: Any) -> Any:
     return formula
 
 
-pointwise("xlogy", "input other", _xlog(E.log), promote="float", accept="f", tensor_first=False, aliases=("special.xlogy",),
+pointwise("xlogy", "input other", _xlog(E.log), promote="float", accept="f", tensors=0, aliases=("special.xlogy",),
           grad=lambda g, x, y, out: (where((x == 0.0) & (y <= 0.0), E.const(0, g.dtype), g * E.log(y)), g * (x / y)),
           doc="input * log(other), 0 where input is 0.")
-pointwise("xlog1py", "input other", _xlog(E.log1p), promote="float", accept="f", tensor_first=False, spaces=("special",), method=False, inplace=False,
+pointwise("xlog1py", "input other", _xlog(E.log1p), promote="float", accept="f", tensors=0, spaces=("special",), method=False, inplace=False,
           grad=lambda g, x, y, out: (where((x == 0.0) & (y <= -1.0), E.const(0, g.dtype), g * E.log1p(y)), g * (x / (y + 1.0))))
 
 # ------------------------------------------------------------------------------------------------------------ three operands
-pointwise("lerp", "input end weight", lambda a, b, w: where(abs(w) < 0.5, a + w * (b - a), b - (b - a) * (1.0 - w)), accept="fc",
+pointwise("lerp", "input end weight", lambda a, b, w: where(abs(w) < 0.5, a + w * (b - a), b - (b - a) * (1.0 - w)), accept="fc", tensors=2,
           grad=lambda g, a, b, w, y: (g * (1.0 - w), g * w, g * (b - a)), doc="input + weight * (end - input).")
-pointwise("addcmul", "input tensor1 tensor2", lambda x, a, b, value: x + value * a * b, numbers={"value": 1}, keyword=("value",),
+pointwise("addcmul", "input tensor1 tensor2", lambda x, a, b, value: x + value * a * b, numbers={"value": 1}, keyword=("value",), tensors=3,
           doc="input + value * tensor1 * tensor2.")
-pointwise("addcdiv", "input tensor1 tensor2", lambda x, a, b, value: x + value * a / b, numbers={"value": 1}, keyword=("value",),
+pointwise("addcdiv", "input tensor1 tensor2", lambda x, a, b, value: x + value * a / b, numbers={"value": 1}, keyword=("value",), tensors=3,
           accept="fc", doc="input + value * tensor1 / tensor2.")
 
 WHERE = Pointwise("where", lambda c, x, y: where(c, x, y), 3, apart=(0,))

@@ -251,6 +251,6 @@ def _threshold(x: Expr, threshold: Expr, value: Expr) -> Expr:
 
 _activation("threshold", _threshold, lambda g, x, y, threshold, value: where(x <= threshold, _zero(g), g),
             {"threshold": REQUIRED, "value": REQUIRED}, spaces=("torch", "nn.functional"), accept="uif")
-pointwise("prelu", "input weight", lambda x, w: where(x > 0.0, x, w * x), spaces=(), method=False, accept="f",
+pointwise("prelu", "input weight", lambda x, w: where(x > 0.0, x, w * x), spaces=(), method=False, accept="f", tensors=2,
           grad=lambda g, x, w, y: (where(x > 0.0, g, w * g), where(x > 0.0, _zero(g), x * g)))
 

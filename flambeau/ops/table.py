@@ -166,20 +166,20 @@ def _inplace_of(function: Function) -> Function:
 def pointwise(name: str, operands: str, formula: Callable[..., Any], *, promote: str = "default", apart: tuple[int, ...] = (),
               grad: Callable[..., Any] | None = None, accept: str = "buifc", numbers: dict[str, Any] | None = None,
               consts: dict[str, Any] | None = None, keyword: tuple[str, ...] = (), method: bool = True, inplace: bool = True,
-              out: bool = True, spaces: tuple[str, ...] = ("torch",), aliases: tuple[str, ...] = (), flag: bool = False, tensor_first: bool = True,
+              out: bool = True, spaces: tuple[str, ...] = ("torch",), aliases: tuple[str, ...] = (), flag: bool = False, tensors: int = 1,
               doc: str = "") -> Pointwise:
     """One row: a pointwise operation from its formula, with function, method, `name_`, `out=` and gradients of any order.
 
     operands: names of the tensor parameters.  formula: ``(*operands, *numbers, **consts)`` of expressions.  numbers:
     parameters passed at launch, name to default (`REQUIRED` for none).  consts: parameters fixed in the kernel.  keyword:
     those of them that are keyword-only.  flag: the function takes ``inplace=False``, as nn.functional's do.
-    tensor_first: whether the first operand must be a tensor.
+    tensors: how many of the operands, from the first, must be tensors; the others may be numbers.
     See `elementwise.Pointwise` for promote, apart and grad.
     """
     names = tuple(operands.split())
     made = Pointwise(name, formula, len(names), promote, apart, grad, accept)
     params = (*[(n, d, True) for n, d in (numbers or {}).items()], *[(n, d, False) for n, d in (consts or {}).items()])
-    bind = _binder(name, names, params, keyword, tensor_first)
+    bind = _binder(name, names, params, keyword, tensors)
     run, run_inplace = _forms(made, name, names, params, bind, flag)
     text = f"{doc or name + ', element by element.'}"
     for f, suffix in ((run, ""), (run_inplace, "_")):
@@ -195,8 +195,8 @@ def pointwise(name: str, operands: str, formula: Callable[..., Any], *, promote:
 
 
 def _binder(name: str, names: tuple[str, ...], params: tuple[tuple[str, Any, bool], ...], keyword: tuple[str, ...],
-            tensor_first: bool = False) -> Any:
-    """From a call's arguments to (operands, numbers, consts).  tensor_first: the first operand may not be a number."""
+            tensors: int = 0) -> Any:
+    """From a call's arguments to (operands, numbers, consts).  tensors: so many operands may not be numbers."""
     positional = [*names, *[p[0] for p in params if p[0] not in keyword]]
     defaults = {n: d for n, d, _ in params}
     number_names = [n for n, _, is_number in params if is_number]
@@ -220,8 +220,11 @@ def _binder(name: str, names: tuple[str, ...], params: tuple[tuple[str, Any, boo
             v = got[n]
             if not isinstance(v, (Tensor, int, float, complex, Expr)):
                 v = got[n] = _number(name, n, v)
-        if tensor_first and not isinstance(got[names[0]], (Tensor, Expr)):
-            raise TypeError(f"{name}(): argument '{names[0]}' (position 1) must be Tensor, not {type(got[names[0]]).__name__}")
+        for place, n in enumerate(names[:tensors]):
+            v = got[n]
+            # inside a formula of the user's a number is as good as an expression
+            if not isinstance(v, (Tensor, Expr)) and not (place and any(isinstance(got[x], Expr) for x in names)):
+                raise TypeError(f"{name}(): argument '{n}' (position {place + 1}) must be Tensor, not {type(v).__name__}")
         if not any(isinstance(got[n], (Tensor, Expr)) for n in names):
             raise TypeError(f"{name}(): argument '{names[0]}' must be Tensor, not {type(got[names[0]]).__name__}")
         for n, d in defaults.items():
