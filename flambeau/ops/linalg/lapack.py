@@ -31,6 +31,7 @@ _LARGE = 1 << 27  # operations in one matrix from which the library's own thread
 _MOST = 16  # arguments a routine here has at most, lengths of its letters included
 _functions: dict[str, Any] = {}
 _letters: dict[bytes, Any] = {}
+_sizes: dict[Any, int] = {}
 _through: Any = None
 _alone = threading.Lock()
 
@@ -181,12 +182,16 @@ def getri(letter: str, batch: int, n: int, lu: int, pivots: Any, info: Any) -> N
     """The inverse over getrf's result; info as there."""
     def build(work: Any, length: Any) -> Sequence[Any]:
         return (box(n), (lu, n * n * SIZE[letter]), box(max(n, 1)), (at(pivots), n * 8), work, length, (at(info), 8))
-    _with_work(letter, "getri", batch, 4 * n * n * n / 3, build)
+    _with_work(letter, "getri", (n,), batch, 4 * n * n * n / 3, build)
 
 
-def _with_work(letter: str, name: str, batch: int, flops: float, build: Callable[[Any, Any], Sequence[Any]]) -> None:
-    """`sweep` for a routine whose only workspace is `work` of the length it asks for."""
-    size = _asked(letter, lambda work, length: call(letter + name, *build(work, length)))
+def _with_work(letter: str, name: str, dims: tuple[Any, ...], batch: int, flops: float, build: Callable[[Any, Any], Sequence[Any]]) -> None:
+    """`sweep` for a routine whose workspace `work` has the length it asks for, which depends on `dims`."""
+    size = _sizes.get((letter, name, dims))
+    if size is None:
+        if len(_sizes) > 1 << 12:
+            _sizes.clear()
+        size = _sizes[letter, name, dims] = _asked(letter, lambda work, length: call(letter + name, *build(work, length)))
     sweep(letter + name, batch, flops, lambda: build(np.empty(size, TYPE[letter]), box(size)))
 
 
@@ -208,7 +213,7 @@ def sytrf(letter: str, batch: int, n: int, a: int, pivots: Any, info: Any, hermi
     """A = L D L^T (L D L^H when hermitian) over the lower triangle, D in blocks of 1 and 2 (Bunch and Kaufman)."""
     def build(work: Any, length: Any) -> Sequence[Any]:
         return (b"L", box(n), (a, n * n * SIZE[letter]), box(max(n, 1)), (at(pivots), n * 8), work, length, (at(info), 8), 1)
-    _with_work(letter, "hetrf" if hermitian and letter in "cz" else "sytrf", batch, n * n * n / 3, build)
+    _with_work(letter, "hetrf" if hermitian and letter in "cz" else "sytrf", (n,), batch, n * n * n / 3, build)
 
 
 def sytrs(letter: str, batch: int, n: int, columns: int, ld: int, pivots: Any, b: int, hermitian: bool) -> None:
@@ -225,7 +230,7 @@ def geqrf(letter: str, batch: int, m: int, n: int, a: int, tau: int) -> None:
 
     def build(work: Any, length: Any) -> Sequence[Any]:
         return (box(m), box(n), (a, m * n * item), box(max(m, 1)), (tau, min(m, n) * item), work, length, np.zeros(1, np.int64))
-    _with_work(letter, "geqrf", batch, 2 * m * n * min(m, n), build)
+    _with_work(letter, "geqrf", (m, n), batch, 2 * m * n * min(m, n), build)
 
 
 def orgqr(letter: str, batch: int, m: int, n: int, k: int, a: int, tau: int, tau_step: int) -> None:
@@ -234,7 +239,7 @@ def orgqr(letter: str, batch: int, m: int, n: int, k: int, a: int, tau: int, tau
 
     def build(work: Any, length: Any) -> Sequence[Any]:
         return (box(m), box(n), box(k), (a, m * n * item), box(max(m, 1)), (tau, tau_step * item), work, length, np.zeros(1, np.int64))
-    _with_work(letter, "ungqr" if letter in "cz" else "orgqr", batch, 4 * m * n * k, build)
+    _with_work(letter, "ungqr" if letter in "cz" else "orgqr", (m, n, k), batch, 4 * m * n * k, build)
 
 
 # ------------------------------------------------------------------------------------------------ eigenvalues, SVD
@@ -272,7 +277,7 @@ def geev(letter: str, batch: int, n: int, vectors: bool, a: int, values: Any, ri
         more = (np.empty(2 * n + 1, REAL[letter]),) if is_complex else ()
         return (b"N", b"V" if vectors else b"N", box(n), (a, n * n * item), box(max(n, 1)), *places, 0, box(1),
                 (at(v), n * n * item if vectors else 0), box(max(n, 1)), work, length, *more, (at(info), 8), 1, 1)
-    _with_work(letter, "geev", batch, 10 * n * n * n, build)
+    _with_work(letter, "geev", (n, vectors), batch, 10 * n * n * n, build)
     if not is_complex:
         values.real, values.imag = w[0], w[1]
         if vectors:
@@ -299,7 +304,7 @@ def gesdd(letter: str, batch: int, m: int, n: int, job: str, a: int, s: int, u: 
         more = (np.empty(real_size, real),) if is_complex else ()
         return (job.encode(), box(m), box(n), (a, m * n * item), box(max(m, 1)), (s, k * np.dtype(real).itemsize), (u, m * columns * item),
                 box(max(m, 1)), (vt, rows * n * item), box(max(rows, 1)), work, length, *more, np.empty(8 * k, np.int64), (at(info), 8), 1)
-    _with_work(letter, "gesdd", batch, 8 * m * n * k, build)
+    _with_work(letter, "gesdd", (m, n, job), batch, 8 * m * n * k, build)
 
 
 # ------------------------------------------------------------------------------------------------------- least squares
@@ -328,4 +333,4 @@ def least_squares(letter: str, driver: str, batch: int, m: int, n: int, columns:
             return (*system, (at(free), max(n, 1) * 8), tolerance, (at(rank), 8), work, length, *extra, (at(info), 8))
         last = (np.empty(whole, np.int64),) if driver == "gelsd" else ()
         return (*system, (at(s), k * np.dtype(real).itemsize), tolerance, (at(rank), 8), work, length, *extra, *last, (at(info), 8))
-    _with_work(letter, driver, batch, 4 * m * n * k, build)
+    _with_work(letter, driver, (m, n, columns), batch, 4 * m * n * k, build)
