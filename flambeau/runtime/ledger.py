@@ -147,9 +147,15 @@ class Ledger:
         if travel is None or travel.ref() is not storage:
             if len(self._travels) >= _MOST_STORAGES:
                 self._travels.pop(next(iter(self._travels)))
-            travels = self._travels
-            travel = travels[i] = Travel(storage, lambda _, i=i: travels.pop(i, None))
+            travel = self._travels[i] = Travel(storage, self._forget(i))
         return travel
+
+    def _forget(self, i: int) -> Callable[[Any], None]:
+        travels = self._travels
+
+        def forget(_: Any) -> None:
+            travels.pop(i, None)
+        return forget
 
     def _visit(self, record: door.Copy, line: str) -> None:
         """From a copy in to the next copy out is a visit to a GPU; what was computed there is set against the way."""
