@@ -66,7 +66,8 @@ def note_view(base: Tensor, view: Tensor) -> None:
             view.__dict__["_made"] = ("no_grad", 0, tape.name_of(base.n))
     elif (base.n is None or base.n[0] != 0) and base.m.dtype.kind in "fc":
         views = base.__dict__.setdefault("_views", [])
-        if len(views) > 16:
+        count = len(views)
+        if count > 16 and count & count - 1 == 0:  # at powers of two, so that many living views are not looked through each time
             views[:] = [r for r in views if r() is not None]
         views.append(weakref.ref(view))
 

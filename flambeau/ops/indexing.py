@@ -16,7 +16,7 @@ from ..autograd.mode import _grad
 from ..dtypes import bool_, int64, uint8
 from ..kernels import expr as E
 from ..kernels.programs import Map
-from ..tensor import Tensor, alias, empty, meta
+from ..tensor import Meta, Tensor, _new, alias, empty, meta, on_forget
 from . import launch
 from .casts import to_dtype
 from .checks import may_write, same_device
@@ -319,8 +319,38 @@ def take_at(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------------------------------- x[...] itself
+_rows: dict[Meta, tuple[Meta, int, int]] = {}  # of a tensor: what a row is, how many, how many bytes from one to the next
+on_forget(_rows.clear)
+
+
+def _row(t: Tensor, index: int) -> Tensor | None:
+    """`t[index]` for a tensor without a history, the common case of reading samples; None out of range."""
+    found = _rows.get(t.m)
+    if found is None:
+        m = t.m
+        if not m.shape:
+            return None
+        found = _rows[m] = meta(m.shape[1:], m.strides[1:], m.dtype, m.device), m.shape[0], m.strides[0] * m.dtype.itemsize
+    m, n, step = found
+    if index < 0:
+        index += n
+    if not 0 <= index < n:
+        return None
+    r: Tensor = _new(Tensor)
+    r.m, r.s, r.p, r.n = m, t.s, t.p + index * step, None
+    base = getattr(t, "b", None)
+    inplace.note_view(t if base is None else base, r)
+    if base is not None and "_made" in t.__dict__:
+        r.__dict__["_made"] = t.__dict__["_made"]
+    return r
+
+
 def _get(self: Tensor, index: Any) -> Tensor:
     if type(index) is int:
+        if self.n is None:
+            row = _row(self, index)
+            if row is not None:
+                return row
         from .views import select
         if not self.m.shape:
             raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a "
