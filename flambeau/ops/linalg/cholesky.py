@@ -53,26 +53,26 @@ def _side(a: Tensor, upper: bool) -> tuple[Tensor, Tensor]:
 
 
 @op(method=False, out=True, spaces=("linalg",))
-def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
+def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:  # noqa: A002
     """`cholesky` with `info` (int32, one a matrix): 0, or the order of the first leading minor that is not positive.
 
     Nothing is raised unless `check_errors`, and the device is not waited for.
     """
-    matrices.square("linalg.cholesky_ex", A)
-    l, info = _side(A, upper)
+    matrices.square("linalg.cholesky_ex", input)
+    l, info = _side(input, upper)
     if check_errors:
         matrices.require("linalg.cholesky_ex", "cholesky", info)
     return matrices.result("linalg_cholesky_ex", "L info", l, info)
 
 
 @op(method=False, out=True, spaces=("linalg",), name="cholesky")
-def linalg_cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
-    """L with A = L L^H for Hermitian positive-definite A (..., n, n), or U = L^H when `upper`.
+def linalg_cholesky(input: Tensor, *, upper: bool = False) -> Tensor:  # noqa: A002
+    """L with A = L L^H for Hermitian positive-definite A = `input` (..., n, n), or U = L^H when `upper`.
 
     Only one triangle is read (the upper one when `upper`).  Raises LinAlgError when a matrix is not positive-definite.
     """
-    matrices.square("linalg.cholesky", A)
-    l, info = _side(A, upper)
+    matrices.square("linalg.cholesky", input)
+    l, info = _side(input, upper)
     matrices.require("linalg.cholesky", "cholesky", info)
     return l
 
@@ -87,13 +87,13 @@ def cholesky(input: Tensor, upper: bool = False) -> Tensor:  # noqa: A002 (PyTor
 
 
 @op(out=True)
-def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor:  # noqa: A002
+def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor:  # noqa: A002
     """X of A X = B for B = `input` (..., n, k), where A = L L^H (U^H U when `upper`); batch axes broadcast."""
     matrices.matrix("cholesky_solve", input, "b")
-    matrices.square("cholesky_solve", L, "A")
-    matrices.compatible("cholesky_solve", L, input)
-    matrices.alike("cholesky_solve", input, L, "b", "A")
-    l, b = broadcast(L, input)
+    matrices.square("cholesky_solve", input2, "A")
+    matrices.compatible("cholesky_solve", input2, input)
+    matrices.alike("cholesky_solve", input, input2, "b", "A")
+    l, b = broadcast(input2, input)
     return _solved(l, b, upper)
 
 

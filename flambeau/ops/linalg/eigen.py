@@ -75,20 +75,20 @@ def _lower(name: str, UPLO: str) -> bool:
 
 
 @op(method=False, out=True, spaces=("linalg",))
-def eigh(A: Tensor, UPLO: str = "L") -> Any:
-    """Eigenvalues (real, rising) and orthonormal eigenvectors, as columns, of Hermitian A (..., n, n); one triangle is read.
+def eigh(input: Tensor, UPLO: str = "L") -> Any:  # noqa: A002
+    """Eigenvalues (real, rising) and orthonormal eigenvectors, as columns, of Hermitian A = `input` (..., n, n); one triangle is read.
 
     Gradients of the eigenvectors need distinct eigenvalues.  Raises LinAlgError where the iteration does not converge.
     """
-    matrices.square("linalg.eigh", A)
-    return matrices.result("linalg_eigh", "eigenvalues eigenvectors", *hermitian_factors("linalg.eigh", A, _lower("linalg.eigh", UPLO)))
+    matrices.square("linalg.eigh", input)
+    return matrices.result("linalg_eigh", "eigenvalues eigenvectors", *hermitian_factors("linalg.eigh", input, _lower("linalg.eigh", UPLO)))
 
 
 @op(method=False, out=True, spaces=("linalg",))
-def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
-    """The eigenvalues, real and rising, of Hermitian A (..., n, n); one triangle is read."""
-    matrices.square("linalg.eigvalsh", A)
-    return hermitian_values("linalg.eigvalsh", A, _lower("linalg.eigvalsh", UPLO))
+def eigvalsh(input: Tensor, UPLO: str = "L") -> Tensor:  # noqa: A002
+    """The eigenvalues, real and rising, of Hermitian A = `input` (..., n, n); one triangle is read."""
+    matrices.square("linalg.eigvalsh", input)
+    return hermitian_values("linalg.eigvalsh", input, _lower("linalg.eigvalsh", UPLO))
 
 
 def hermitian_values(name: str, a: Tensor, lower: bool = True) -> Tensor:
@@ -160,17 +160,17 @@ def _general_back(node: Any, gs: Any) -> Any:
 
 
 @op(method=False, out=True, spaces=("linalg",))
-def eig(A: Tensor) -> Any:
-    """Eigenvalues and eigenvectors (columns of length 1) of square A (..., n, n), complex also for real A.
+def eig(input: Tensor) -> Any:  # noqa: A002
+    """Eigenvalues and eigenvectors (columns of length 1) of square A = `input` (..., n, n), complex also for real A.
 
     Gradients need distinct eigenvalues.  Raises LinAlgError for NaN or infinities, or where the iteration does not converge.
     """
-    matrices.square("linalg.eig", A)
-    return matrices.result("linalg_eig", "eigenvalues eigenvectors", *_general_recorded("linalg.eig", A))
+    matrices.square("linalg.eig", input)
+    return matrices.result("linalg_eig", "eigenvalues eigenvectors", *_general_recorded("linalg.eig", input))
 
 
 @op(method=False, out=True, spaces=("linalg",))
-def eigvals(A: Tensor) -> Tensor:
-    """The eigenvalues of square A (..., n, n), complex, in no order."""
-    matrices.square("linalg.eigvals", A)
-    return (_general_recorded if tape.recording(A) else lambda name, a: _general(name, a, False))("linalg.eigvals", A)[0]
+def eigvals(input: Tensor) -> Tensor:  # noqa: A002
+    """The eigenvalues of square A = `input` (..., n, n), complex, in no order."""
+    matrices.square("linalg.eigvals", input)
+    return (_general_recorded if tape.recording(input) else lambda name, a: _general(name, a, False))("linalg.eigvals", input)[0]

@@ -85,9 +85,9 @@ def _matrix_exp(name: str, a: Tensor) -> Tensor:
 
 
 @op(method=False, spaces=("linalg",), name="matrix_exp")
-def linalg_matrix_exp(A: Tensor) -> Tensor:
-    """The sum of A^k / k! for square A (..., n, n)."""
-    return _matrix_exp("linalg.matrix_exp", A)
+def linalg_matrix_exp(input: Tensor) -> Tensor:  # noqa: A002
+    """The sum of A^k / k! for square A = `input` (..., n, n)."""
+    return _matrix_exp("linalg.matrix_exp", input)
 
 
 @op()
@@ -127,10 +127,10 @@ def _power(name: str, a: Tensor, n: int) -> Tensor:
 
 
 @op(method=False, out=True, spaces=("linalg",), name="matrix_power")
-def linalg_matrix_power(A: Tensor, n: int) -> Tensor:
-    """A to the integer power n, for square A (..., k, k): negative powers are those of the inverse.  Raises LinAlgError for a negative
+def linalg_matrix_power(input: Tensor, n: int) -> Tensor:  # noqa: A002
+    """A to the integer power n, for square A = `input` (..., k, k): negative powers are those of the inverse.  Raises LinAlgError for a negative
     power of a singular matrix."""
-    return _power("linalg.matrix_power", A, n)
+    return _power("linalg.matrix_power", input, n)
 
 
 @op(out=True)

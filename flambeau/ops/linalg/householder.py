@@ -157,13 +157,13 @@ def _check_product(name: str, A: Tensor, tau: Tensor) -> None:
 
 
 @op(method=False, out=True, spaces=("linalg",))
-def householder_product(A: Tensor, tau: Tensor) -> Tensor:
-    """The first n columns of the product of k reflectors: A (..., m, n) holds their vectors below its diagonal, tau (..., k) their factors."""
-    _check_product("linalg.householder_product", A, tau)
-    v, t = _compact(A, tau)
-    m, n = A.m.shape[-2:]
+def householder_product(input: Tensor, tau: Tensor) -> Tensor:  # noqa: A002
+    """The first n columns of the product of k reflectors: A = `input` (..., m, n) holds their vectors below its diagonal, tau (..., k) their factors."""
+    _check_product("linalg.householder_product", input, tau)
+    v, t = _compact(input, tau)
+    m, n = input.m.shape[-2:]
     from ..creation import eye
-    made: Tensor = eye(m, n, dtype=A.m.dtype, device=A.m.device) - v @ (t @ adjoint(v.narrow(-2, 0, n)))
+    made: Tensor = eye(m, n, dtype=input.m.dtype, device=input.m.device) - v @ (t @ adjoint(v.narrow(-2, 0, n)))
     return made
 
 

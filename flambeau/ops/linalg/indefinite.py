@@ -38,21 +38,21 @@ def _no_gradient(node: Any, g: Tensor) -> Any:
 
 
 @op(method=False, out=True, spaces=("linalg",))
-def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> Any:
+def ldl_factor_ex(input: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> Any:  # noqa: A002
     """`ldl_factor` with `info` (int32, one a matrix): 0, or the place of a zero block of D.  Nothing is raised unless `check_errors`."""
-    matrices.square("torch.linalg.ldl_factor_ex", A)
-    ld, pivots, info = _factored(A, hermitian)
+    matrices.square("torch.linalg.ldl_factor_ex", input)
+    ld, pivots, info = _factored(input, hermitian)
     if check_errors:
         matrices.require("torch.linalg.ldl_factor_ex", "ldl", info)
     return matrices.result("linalg_ldl_factor_ex", "LD pivots info", ld, pivots, info)
 
 
 @op(method=False, out=True, spaces=("linalg",))
-def ldl_factor(A: Tensor, *, hermitian: bool = False) -> Any:
+def ldl_factor(input: Tensor, *, hermitian: bool = False) -> Any:  # noqa: A002
     """L and D with A = L D L^T (L D L^H when `hermitian`) in one matrix, and pivots as LAPACK's sytrf gives them (int32; negative for
     blocks of 2).  Raises LinAlgError when D is singular."""
-    matrices.square("torch.linalg.ldl_factor", A)
-    ld, pivots, info = _factored(A, hermitian)
+    matrices.square("torch.linalg.ldl_factor", input)
+    ld, pivots, info = _factored(input, hermitian)
     matrices.require("torch.linalg.ldl_factor", "ldl", info)
     return matrices.result("linalg_ldl_factor", "LD pivots", ld, pivots)
 

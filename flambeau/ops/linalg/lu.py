@@ -254,6 +254,6 @@ def _lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, left: bool, flipped: bool) 
 
 
 @op(out=True)
-def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
+def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:  # noqa: A002
     """`linalg.lu_solve` in its older order of arguments."""
-    return linalg_lu_solve(LU_data, LU_pivots, b)
+    return linalg_lu_solve(LU_data, LU_pivots, input)

@@ -45,20 +45,20 @@ def _spread(t: Tensor, axes: tuple[int, int], keepdim: bool) -> Tensor:
 
 
 @op(method=False, out=True, spaces=("linalg",))
-def matrix_norm(A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A002
+def matrix_norm(input: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A002
     """The norm of the matrices along two axes: "fro" (root of the sum of squares), "nuc" (sum of the singular values), 2 and -2
     (largest and smallest singular value), 1 and -1 (of the columns' sums), inf and -inf (of the rows' sums)."""
     name = "linalg.matrix_norm"
-    matrices.numeric(name, A, low=True)
-    if len(A.m.shape) < 2:
+    matrices.numeric(name, input, low=True)
+    if len(input.m.shape) < 2:
         raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
-    axes = _two(name, dim, len(A.m.shape))
+    axes = _two(name, dim, len(input.m.shape))
     if isinstance(ord, str):
         if ord not in ("fro", "nuc"):
             raise RuntimeError(f"{name}: Order {ord} not supported.")
     elif abs(ord) not in (1, 2, _INF):
         raise RuntimeError(f"{name}: Order {ord} not supported.")
-    x = _typed(name, A, dtype)
+    x = _typed(name, input, dtype)
     if ord == "fro" or not x.m.numel:  # of an empty matrix every norm is 0
         return vector_norm(x, 2, list(axes), keepdim)
     if ord == "nuc" or abs(ord) == 2:
@@ -76,47 +76,47 @@ def matrix_norm(A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool 
 
 
 @op(method=False, out=True, spaces=("linalg",), name="norm")
-def linalg_norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A002
+def linalg_norm(input: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A002
     """`vector_norm` or `matrix_norm`, by what is asked: of all elements when neither `ord` nor `dim` is given, of matrices when `ord` is
     a word or `dim` (or, without it, the tensor) has two axes, else of vectors."""
     name = "linalg.norm"
-    matrices.numeric(name, A, low=True)
+    matrices.numeric(name, input, low=True)
     if dim is not None:
         axes = list(dim) if isinstance(dim, (tuple, list)) else [dim]
         if len(axes) not in (1, 2):
             raise RuntimeError(f"{name}: If dim is specified, it must be of length 1 or 2. Got {axes}")
-    elif ord is not None and len(A.m.shape) not in (1, 2):
-        raise RuntimeError(f"{name}: If dim is not specified but ord is, the input must be 1D or 2D. Got {len(A.m.shape)}D.")
+    elif ord is not None and len(input.m.shape) not in (1, 2):
+        raise RuntimeError(f"{name}: If dim is not specified but ord is, the input must be 1D or 2D. Got {len(input.m.shape)}D.")
     else:
-        axes = list(range(len(A.m.shape)))
+        axes = list(range(len(input.m.shape)))
     if isinstance(ord, str) or (ord is not None and len(axes) == 2):
-        return matrix_norm(A, ord, axes if dim is not None else (-2, -1), keepdim, dtype=dtype)
-    x = _typed(name, A, dtype)
+        return matrix_norm(input, ord, axes if dim is not None else (-2, -1), keepdim, dtype=dtype)
+    x = _typed(name, input, dtype)
     if dim is None and ord is None:
         return vector_norm(x, 2, None, keepdim)
     return vector_norm(x, 2 if ord is None else ord, axes, keepdim)
 
 
 @op(method=False, out=True, spaces=("linalg",))
-def cond(A: Tensor, p: Any = None) -> Tensor:
-    """The condition number of A (..., m, n) in a matrix norm: the ratio of the extreme singular values by default (p None or 2; -2 turns
+def cond(input: Tensor, p: Any = None) -> Tensor:  # noqa: A002
+    """The condition number of A = `input` (..., m, n) in a matrix norm: the ratio of the extreme singular values by default (p None or 2; -2 turns
     it over), else |A| |A^-1| for square A; a singular matrix has inf."""
     name = "linalg.cond"
-    matrices.matrix(name, A)
+    matrices.matrix(name, input)
     if p is None or (not isinstance(p, str) and abs(p) == 2):
-        s = values_of(name, A)
+        s = values_of(name, input)
         if not s.m.shape[-1]:
             nothing: Tensor = s.sum(-1)
             return nothing
         large, small = s.select(-1, 0), s.select(-1, s.m.shape[-1] - 1)
         ratio: Tensor = small / large if p is not None and p < 0 else large / small
         return ratio
-    matrices.square(name, A)
+    matrices.square(name, input)
     if isinstance(p, str) and p not in ("fro", "nuc") or not isinstance(p, str) and abs(p) not in (1, _INF):
         raise RuntimeError(f"{name} got an invalid norm type: {p}")
-    if not A.m.numel:
-        return vector_norm(A, 2, [-2, -1])
-    inverse, info = inverted(A)
-    found: Tensor = matrix_norm(A, p) * matrix_norm(inverse, p)
+    if not input.m.numel:
+        return vector_norm(input, 2, [-2, -1])
+    inverse, info = inverted(input)
+    found: Tensor = matrix_norm(input, p) * matrix_norm(inverse, p)
     made: Tensor = found.masked_fill(info != 0, _INF)
     return made

@@ -88,32 +88,32 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
 
 
 @op(method=False, out=True, spaces=("linalg",))
-def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
+def tensorinv(input: Tensor, ind: int = 2) -> Tensor:  # noqa: A002
     """The tensor B with tensordot(A, B, ind) the identity: A's first `ind` axes have as many elements as the others.  Raises LinAlgError
     when there is none."""
     if ind <= 0:
         raise RuntimeError("Expected a strictly positive integer for 'ind'")
-    shape = tuple(A.m.shape)
+    shape = tuple(input.m.shape)
     first, last = shape[:ind], shape[ind:]
     rows, cols = numel(first), numel(last)
     if rows != cols:
         raise RuntimeError(f"Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind]), but got {cols} != {rows}")
-    made: Tensor = inv(A.reshape(rows, cols)).reshape(*last, *first)
+    made: Tensor = inv(input.reshape(rows, cols)).reshape(*last, *first)
     return made
 
 
 @op(method=False, out=True, spaces=("linalg",))
-def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:
+def tensorsolve(input: Tensor, other: Tensor, dims: Any = None) -> Tensor:  # noqa: A002
     """The tensor X with tensordot(A, X, X.ndim) = B; `dims` are axes of A to be moved to its end first.  Raises LinAlgError when there is
     none."""
-    a = A
+    a = input
     if dims is not None:
         axes = [wrap_dim(d, len(a.m.shape)) for d in dims]
         a = a.permute([i for i in range(len(a.m.shape)) if i not in axes] + axes)
-    rest = tuple(a.m.shape[len(B.m.shape):])
+    rest = tuple(a.m.shape[len(other.m.shape):])
     count = numel(rest)
-    if count != numel(B.m.shape):
+    if count != numel(other.m.shape):
         raise RuntimeError(f"Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]), but got "
-                           f"{count} != {numel(B.m.shape)}")
-    made: Tensor = solve(a.reshape(count, count), B.reshape(count)).reshape(*rest)
+                           f"{count} != {numel(other.m.shape)}")
+    made: Tensor = solve(a.reshape(count, count), other.reshape(count)).reshape(*rest)
     return made

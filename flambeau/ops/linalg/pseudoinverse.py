@@ -92,14 +92,14 @@ def through_pinv(a: Tensor, p: Tensor, g: Tensor) -> Tensor:
 
 
 @op(method=False, out=True, spaces=("linalg",))
-def pinv(A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:
-    """The pseudoinverse (..., n, m) of A (..., m, n) (Moore and Penrose).
+def pinv(input: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:  # noqa: A002
+    """The pseudoinverse (..., n, m) of A = `input` (..., m, n) (Moore and Penrose).
 
     Singular values up to max(atol, rtol * the largest) count as zero; rtol is max(m, n) times the type's eps by default, 0 when
     atol > 0 is given; `rcond` is rtol's older name.  hermitian: A is taken to be, and eigenvalues are used.  Differentiable where
     the rank does not change.
     """
-    return _pinv("linalg.pinv", A, atol, rtol if rcond is None else rcond, hermitian)
+    return _pinv("linalg.pinv", input, atol, rtol if rcond is None else rcond, hermitian)
 
 
 @op()
@@ -109,20 +109,20 @@ def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:  # noqa: A002 (PyTo
 
 
 @op(method=False, out=True, spaces=("linalg",))
-def matrix_rank(A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:
-    """How many singular values of A (..., m, n) are above max(atol, rtol * the largest) (int64); defaults as `pinv`'s; `tol` is an
+def matrix_rank(input: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:  # noqa: A002
+    """How many singular values of A = `input` (..., m, n) are above max(atol, rtol * the largest) (int64); defaults as `pinv`'s; `tol` is an
     absolute limit."""
-    matrices.matrix("linalg.matrix_rank", A)
+    matrices.matrix("linalg.matrix_rank", input)
     if tol is not None:
         atol, rtol = tol, 0.0
     if hermitian:
-        matrices.square("linalg.matrix_rank", A)
-    lead = tuple(A.m.shape[:-2])
+        matrices.square("linalg.matrix_rank", input)
+    lead = tuple(input.m.shape[:-2])
     with no_recording():
-        if not A.m.numel:
-            return A.new_zeros(lead, dtype=dtypes.int64)
-        s = hermitian_values("linalg.matrix_rank", A).abs() if hermitian else values_of("linalg.matrix_rank", A)
-        return _kept("linalg.matrix_rank", A, s, atol, rtol).sum(-1)
+        if not input.m.numel:
+            return input.new_zeros(lead, dtype=dtypes.int64)
+        s = hermitian_values("linalg.matrix_rank", input).abs() if hermitian else values_of("linalg.matrix_rank", input)
+        return _kept("linalg.matrix_rank", input, s, atol, rtol).sum(-1)
 
 
 # ------------------------------------------------------------------------------------------------------- least squares
@@ -130,8 +130,8 @@ _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 
 @op(method=False, out=True, spaces=("linalg",))
-def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
-    """The X that makes |A X - B| least for A (..., m, n) and B (..., m, k), or (..., m): (solution, residuals, rank, singular_values).
+def lstsq(input: Tensor, b: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:  # noqa: A002
+    """The X that makes |A X - B| least for A = `input` (..., m, n) and B (..., m, k), or (..., m): (solution, residuals, rank, singular_values).
 
     driver: "gelsy" (default on the CPU; rank from a pivoted QR), "gelsd", "gelss" (from the SVD) or "gels" (full rank; the only one on
     GPUs).  residuals: squared, (..., k), when m > n, the rank is full and the driver is not gelsy, else empty.  rank: empty for
@@ -139,18 +139,18 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     Gradients are those of the full-rank case.
     """
     name = "torch.linalg.lstsq"
-    matrices.matrix(name, A, "input")
-    matrices.alike(name, A, B, "input", "other")
-    driver = driver or ("gelsy" if A.m.device.type == "cpu" else "gels")
-    if A.m.device.type == "cpu" and driver not in _DRIVERS:
+    matrices.matrix(name, input, "input")
+    matrices.alike(name, input, b, "input", "other")
+    driver = driver or ("gelsy" if input.m.device.type == "cpu" else "gels")
+    if input.m.device.type == "cpu" and driver not in _DRIVERS:
         raise RuntimeError(f"{name}: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
-    if A.m.device.type != "cpu" and driver != "gels":
+    if input.m.device.type != "cpu" and driver != "gels":
         raise RuntimeError(f"{name}: `driver` other than `gels` is not supported on CUDA")
-    vector = len(B.m.shape) == len(A.m.shape) - 1 and tuple(B.m.shape) == tuple(A.m.shape[:-1])
-    b = B.unsqueeze(-1) if vector else B
-    if len(b.m.shape) < 2 or b.m.shape[-2] != A.m.shape[-2]:
+    vector = len(b.m.shape) == len(input.m.shape) - 1 and tuple(b.m.shape) == tuple(input.m.shape[:-1])
+    b = b.unsqueeze(-1) if vector else b
+    if len(b.m.shape) < 2 or b.m.shape[-2] != input.m.shape[-2]:
         raise RuntimeError(f"{name}: input.size(-2) should match other.size({'-1' if vector else '-2'})")
-    a, b = broadcast(A, b)
+    a, b = broadcast(input, b)
     if rcond is None:
         rcond = dtypes.finfo(a.m.dtype).eps * max(a.m.shape[-2:])
     x, residuals, rank, s = _solved(a, b, driver, rcond)

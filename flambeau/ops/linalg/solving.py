@@ -50,16 +50,16 @@ def _triangular_back(node: Any, g: Tensor) -> Any:
 
 
 @op(method=False, out=True, spaces=("linalg",))
-def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
-    """X of A X = B (X A = B when not `left`), reading one triangle of A (..., n, n), its diagonal taken as ones when `unitriangular`.
+def solve_triangular(input: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:  # noqa: A002
+    """X of A X = B (X A = B when not `left`), reading one triangle of A = `input` (..., n, n), its diagonal taken as ones when `unitriangular`.
 
     B is (..., n, k) ((..., k, n) when not `left`); batch axes broadcast.  A singular A gives infinities and NaN.
     """
-    matrices.square("linalg.solve_triangular", A)
+    matrices.square("linalg.solve_triangular", input)
     matrices.matrix("linalg.solve_triangular", B, "B")
-    matrices.alike("linalg.solve_triangular", A, B)
-    matrices.compatible("linalg.solve_triangular", A, B, left)
-    a, b = broadcast(A, B)
+    matrices.alike("linalg.solve_triangular", input, B)
+    matrices.compatible("linalg.solve_triangular", input, B, left)
+    a, b = broadcast(input, B)
     if left:
         return _triangular(a, b, bool(upper), bool(unitriangular))
     return _triangular(a.transpose(-2, -1), b.transpose(-2, -1), not upper, bool(unitriangular)).transpose(-2, -1)
