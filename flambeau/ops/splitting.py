@@ -213,7 +213,7 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
                   input.p + start * m.dtype.itemsize, lambda z: diagonal(z, offset, a, b), "DiagonalBackward0")
 
 
-@op(method=False, spaces=("linalg",), name="linalg_diagonal", aliases=("linalg.diagonal",))
+@op(method=False, spaces=("linalg",), name="diagonal")
 def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """A view of a diagonal of the last two axes."""
     return diagonal(A, offset, dim1, dim2)
