@@ -87,9 +87,10 @@ def stack(samples: list[Tensor]) -> Any:
 def _stack_arrays(arrays: list[Any]) -> Any:
     first = arrays[0]
     d = dtypes.from_numpy(first.dtype)
-    if _shared_empty is None or any(type(a) is not np.ndarray or a.dtype != first.dtype or a.shape != first.shape for a in arrays):
+    if not first.dtype.isnative or any(a.dtype != first.dtype or a.shape != first.shape for a in arrays):
         return stack([ops.as_tensor(a) for a in arrays])
-    out = _shared_empty(meta((len(arrays), *first.shape), None, d, device("cpu")))
+    m = meta((len(arrays), *first.shape), None, d, device("cpu"))
+    out = new(m) if _shared_empty is None else _shared_empty(m)
     np.stack(arrays, out=out.numpy())
     return out
 
@@ -118,8 +119,14 @@ def collate(batch: Any, *, collate_fn_map: Mapping[Any, Callable[..., Any]] | No
             return _stack_arrays(list(batch))
         return ops.from_numpy(np.array(batch))
     if isinstance(first, float):
+        if all(type(x) is float for x in batch):
+            return ops.from_numpy(np.array(batch))
         return ops.tensor(list(batch), dtype=dtypes.float64)
     if isinstance(first, int):
+        if kind in (int, bool) and all(type(x) is kind for x in batch):
+            numbers = np.array(batch)
+            if numbers.dtype.kind in "ib":  # not too large for int64
+                return ops.from_numpy(numbers)
         return ops.tensor(list(batch))
     if isinstance(first, str | bytes):
         return batch
