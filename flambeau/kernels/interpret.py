@@ -408,7 +408,8 @@ def run(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...
     """Carries out one launch on memory: addresses of outputs and inputs, then numbers."""
     if size_of(domain) == 0 and program.kind in ("map", "scan"):
         return
-    _RUN[program.kind](program, domain, strides, args)
+    with np.errstate(all="ignore"):
+        _RUN[program.kind](program, domain, strides, args)
 
 
 def prepare(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Prepared:
