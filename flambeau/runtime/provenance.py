@@ -78,13 +78,23 @@ def of(t: Any) -> str | None:
     return found
 
 
+_inside: dict[Any, bool] = {}  # by code object: whether it is this package's
+
+
 def caller() -> str | None:
     """The innermost line outside this package, as `file:line`."""
     frame: Any = sys._getframe(1)
     while frame is not None:
-        name = frame.f_globals.get("__name__", "")
-        if name != _package and not name.startswith(_package + "."):
-            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        code = frame.f_code
+        ours = _inside.get(code)
+        if ours is None:
+            name = frame.f_globals.get("__name__", "")
+            ours = name == _package or name.startswith(_package + ".")
+            if len(_inside) > 1 << 14:
+                _inside.clear()  # code made by exec at every step
+            _inside[code] = ours
+        if not ours:
+            return f"{code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back
     return None
 
