@@ -45,14 +45,33 @@ def test_failures(call, text):
 
 def test_gradients():
     a, b = (fb.tensor(points(2, n, 3, seed=n), requires_grad=True) for n in (4, 3))
-    for p in (1, 2, 3):
+    for p in (0.5, 1, 2, 3, float("inf")):
         assert gradcheck(lambda x, y, p=p: fb.cdist(x, y, p), (a, b))
+        assert gradgradcheck(lambda x, y, p=p: fb.cdist(x, y, p), (a, b), atol=1e-4)
+        fb.cdist(a, b[0], p).sum().backward()  # broadcast, without a second derivative
+        shared = fb.autograd.grad(fb.cdist(a, b[0], p).sum(), b)[0]
+        each = fb.autograd.grad(fb.cdist(a, b[:1], p).sum(), b, create_graph=True)[0]
+        np.testing.assert_allclose(shared.numpy(), each.detach().numpy(), atol=1e-10)
     product = "use_mm_for_euclid_dist"
     assert gradcheck(lambda x, y: fb.cdist(x, y, 2.0, product), (a, b))
     assert gradgradcheck(lambda x, y: fb.cdist(x, y, 2.0, product), (a, b), atol=1e-4)
     same = fb.tensor(points(3, 2), requires_grad=True)
     fb.cdist(same, same, 2.0, product).sum().backward()
     assert np.isfinite(same.grad.numpy()).all()
+
+
+def test_points_at_no_distance_have_no_gradient():
+    for p in (0.5, 1, 2, 3, float("inf")):
+        x = fb.tensor(points(3, 2), requires_grad=True)
+        fb.cdist(x, x, p).sum().backward()
+        assert np.isfinite(x.grad.numpy()).all()
+
+
+def test_half_types_and_views():
+    a, b = points(6, 8), points(5, 8, seed=1)
+    got = fb.cdist(fb.tensor(a)[::2, ::2], fb.tensor(b.T.copy()).t()[:, 1::2], 3)
+    np.testing.assert_allclose(got.numpy(), cdist(a[::2, ::2], b[:, 1::2], "minkowski", p=3))
+    np.testing.assert_allclose(fb.cdist(fb.tensor(a).half(), fb.tensor(b).half()).float().numpy(), cdist(a, b), rtol=5e-3)
 
 
 def test_renorm():
