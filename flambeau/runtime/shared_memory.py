@@ -6,8 +6,8 @@ process that maps it or holds its descriptor open. No limit on /dev/shm applies.
 
 from __future__ import annotations
 
+import importlib
 import os
-import tempfile
 from typing import Any
 
 from ..drivers.pages import map_file, unmap_pages
@@ -32,9 +32,11 @@ def nameless(size: int) -> int:
     """The descriptor of a new file of `size` zero bytes in memory, which no folder lists."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("flambeau-shared", os.MFD_CLOEXEC)
-    else:
-        with tempfile.TemporaryFile(prefix="flambeau-shared-") as file:
-            descriptor = os.dup(file.fileno())
+    else:  # POSIX wants a name, for a moment
+        posix: Any = importlib.import_module("_posixshmem")  # what multiprocessing.shared_memory stands on
+        name = f"/flambeau-shared-{os.getpid() & 0xFFFF:x}{os.urandom(3).hex()}"  # macOS allows 31 characters
+        descriptor = posix.shm_open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode=0o600)
+        posix.shm_unlink(name)
     try:
         os.ftruncate(descriptor, size)
     except OSError:

@@ -455,3 +455,15 @@ def test_a_program_ends_with_loaders_open(how, code, words, tmp_path):
     while any(running(pid) for pid in pids):
         assert time.monotonic() < end, "workers outlive the program"
         time.sleep(0.01)
+
+
+def test_systems_without_descriptors_of_processes(monkeypatch):
+    """Where the channel and Python's own pipes are all that tells of a death."""
+    monkeypatch.delattr(os, "pidfd_open")
+    with Clean() as clean:
+        for pin in (False, True):
+            loader = loader_of(Items(), 2, pin, True)
+            assert read(clean, loader) == ALL == read(clean, loader)
+            loader = loader_of(Items("kill"), 2, pin, False)
+            assert "SIGKILL" in caught(RuntimeError, clean, loader)
+            del loader
