@@ -6,6 +6,7 @@ Each function gives a `Prepared` launch for the kernels of the CPU, or None wher
 
 from __future__ import annotations
 
+import math
 import os
 from typing import TYPE_CHECKING
 
@@ -50,11 +51,36 @@ def convolution(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int, ...], 
     if d.name not in ("float32", "float64") or not generated() or x[-1] != 1:
         return None
     from .llvm import windows
-    axes = len(sizes[0])
-    image, out, kernel, stride, padding, dilation = (
-        (fill,) * (3 - axes) + tuple(s) for s, fill in zip(sizes, (1, 1, 1, 1, 0, 1), strict=True))
-    steps = (*x[:2], *((0, 0, *x[2:])[axes - 1:]))
-    entry, workspace = windows.convolution(d, n, c, m, (image, out, kernel, stride, padding, dilation), steps, a, bias)
-    p, taps = out[0] * out[1] * out[2], kernel[0] * kernel[1] * kernel[2]
-    return Prepared(f"convolution_{d.name}", entry, workspace=workspace, flops=2 * n * m * c * taps * p,
-                    nbytes=(n * c * image[0] * image[1] * image[2] + m * c * taps + n * m * p) * d.itemsize)
+    entry, workspace = windows.convolution(d, n, c, m, _three(sizes), _steps(x), a, bias)
+    nbytes, flops = _price(d, n, c, m, sizes)
+    return Prepared(f"convolution_{d.name}", entry, workspace=workspace, nbytes=nbytes, flops=flops)
+
+
+def convolution_weights(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int, ...], ...], x: tuple[int, ...]) -> Prepared | None:
+    """``entry(GW, G, X, workspace)``: contiguous gw (M, C, kernel) = the sum of contiguous g (N, M, out) by the windows of x
+    (N, C, image).  sizes and x as for `convolution`.
+    """
+    if d.name not in ("float32", "float64") or not generated() or x[-1] != 1:
+        return None
+    from .llvm import window_weights
+    made = window_weights.weights(d, n, c, m, _three(sizes), _steps(x))
+    if made is None:
+        return None
+    nbytes, flops = _price(d, n, c, m, sizes)
+    return Prepared(f"convolution_weights_{d.name}", made[0], workspace=made[1], nbytes=nbytes, flops=flops)
+
+
+def _three(sizes: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
+    """The sizes of a convolution over three axes: the first ones of length 1."""
+    return tuple((fill,) * (3 - len(s)) + tuple(s) for s, fill in zip(sizes, (1, 1, 1, 1, 0, 1), strict=True))
+
+
+def _steps(x: tuple[int, ...]) -> tuple[int, ...]:
+    """From image to image, channel to channel, and along depth and height."""
+    return (*x[:2], *(0, 0, *x[2:])[-3:-1])
+
+
+def _price(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int, ...], ...]) -> tuple[int, int]:
+    """Bytes and operations."""
+    image, out, taps = (math.prod(s) for s in sizes[:3])
+    return (n * c * image + m * c * taps + n * m * out) * d.itemsize, 2 * n * m * c * taps * out

@@ -242,6 +242,25 @@ def _scatter_columns(padded: Tensor, columns: Tensor, first: int, cg: int, g: Ge
         target.add_(_raw(columns, (n, cg, *g.out), (flat[0], flat[1], *flat[2 + k:]), source))
 
 
+def _weights_by_windows(out: Tensor, gy: Tensor, x: Tensor, g: Geometry) -> bool:
+    """The kernel's gradient by the target's own routine; False where it has none."""
+    if g.groups > 1:
+        return False
+    x = x if x.m.strides[-1] == 1 else contiguous(x.detach())
+    key = (out.m, gy.m, x.m, g.stride, g.padding, g.dilation)
+    found = _launches.get(key)
+    if found is None:
+        n, c = x.m.shape[:2]
+        prepared = routines.convolution_weights(x.m.dtype, n, c, out.m.shape[0], (g.image, g.out, g.kernel, g.stride, g.padding, g.dilation),
+                                                tuple(x.m.strides))
+        if prepared is None:
+            return False
+        found = _launches[key] = (door.bind(out.m.device, prepared), prepared.workspace)
+    call, workspace = found
+    call(out.p, gy.p, x.p, empty((workspace,), uint8, out.m.device).p)
+    return True
+
+
 def _to_weight_raw(gy: Tensor, x: Tensor, g: Geometry) -> Tensor:
     """The gradient of the kernel: g columns^T, summed over the images."""
     n, c = x.m.shape[:2]
@@ -249,10 +268,14 @@ def _to_weight_raw(gy: Tensor, x: Tensor, g: Geometry) -> Tensor:
     og = o // g.groups
     rows, cols = cg * math.prod(g.kernel), math.prod(g.out)
     d = x.m.dtype
-    out = zeros_meta(meta((o, cg, *g.kernel), None, d, x.m.device))
+    out = empty((o, cg, *g.kernel), d, x.m.device)
     if not (gy.m.numel and x.m.numel and out.m.numel):
+        launch.fill(out, 0)
         return out
     gy = contiguous(gy.detach())
+    if _weights_by_windows(out, gy, x, g):
+        return out
+    launch.fill(out, 0)
     xp = _pad(x, g)
     view = _windows(xp, g)
     flat = _raw(out, (o, rows), (rows, 1))
