@@ -11,6 +11,7 @@ left to the library's own threads.
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,16 @@ _letters: dict[bytes, Any] = {}
 _sizes: dict[Any, int] = {}
 _through: Any = None
 _alone = threading.Lock()
+
+
+def _after_fork() -> None:
+    """The thread that held the lock is not in the child."""
+    global _alone
+    _alone = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def function(name: str) -> Any:

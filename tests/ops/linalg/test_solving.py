@@ -142,3 +142,20 @@ def test_simulated_gpu(sim_gpus, regular, make, close):
     close(x.grad, want)
     with pytest.raises(RuntimeError, match="same device"):
         fb.linalg.solve(x, fb.tensor(b))
+
+
+def test_one_very_large_matrix(regular, close):
+    a = regular((700, 700), np.float32)
+    got = fb.linalg.inv(fb.tensor(a)).numpy()
+    np.testing.assert_allclose(a @ got, np.eye(700), atol=2e-2)
+    from flambeau.drivers.cpu import blas
+    assert blas.library().scipy_openblas_get_num_threads64_() == 1
+
+
+def test_many_threads_at_once(regular):
+    from concurrent.futures import ThreadPoolExecutor
+    a = [regular((40 + i, 40 + i), seed=i) for i in range(24)]
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(lambda x: fb.linalg.solve(fb.tensor(x), fb.tensor(x)).numpy(), a))
+    for x in found:
+        np.testing.assert_allclose(x, np.eye(len(x)), atol=1e-8)
