@@ -31,9 +31,10 @@ class Ready(Images):
         return self.images[i], self.classes[i]
 
 
-def epoch(dataset: Any) -> Any:
+def epoch(dataset: Any, workers: int = WORKERS) -> Any:
     def setup(lib: Any) -> Work:
-        loader = lib.utils.data.DataLoader(dataset(lib), batch_size=BATCH, shuffle=True, num_workers=WORKERS, persistent_workers=True)
+        loader = lib.utils.data.DataLoader(dataset(lib), batch_size=BATCH, shuffle=True, num_workers=workers,
+                                           persistent_workers=workers > 0)  # fmt: skip
 
         def work() -> None:
             for images, classes in loader:
@@ -56,5 +57,6 @@ def start(lib: Any) -> Work:
 LINES = [
     Line("loader, 2 workers, 2,048 images of 3x64x64, batches of 64", 1.0, epoch(Ready)),
     Line("loader, 2 workers, the same, normalised by the workers", 1.0, epoch(Images)),
+    Line("loader, no workers, the same images", 1.0, epoch(Ready, workers=0)),
     Line("loader, 2 workers started, first batch, ended", 1.0, start),
 ]  # fmt: skip
