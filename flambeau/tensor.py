@@ -66,8 +66,12 @@ def _make_meta(shape: Size, strides: tuple[int, ...], d: dtype, dev: device) -> 
     m = Meta()
     m.shape, m.strides, m.dtype, m.device = shape, strides, d, dev
     m.numel = layout.numel(shape)
+    if m.numel >> 63:
+        raise RuntimeError(f"numel: integer multiplication overflow: sizes {list(shape)} come to {m.numel} elements")
     m.contiguous = layout.is_contiguous(shape, strides)
     m.nbytes = (layout.extent(shape, strides)[1] + 1) * d.itemsize
+    if m.nbytes >> 63:
+        raise RuntimeError(f"Storage size calculation overflowed with sizes={list(shape)} and strides={list(strides)}")
     m.sizes = cpu_memory.size_class(m.nbytes) if dev.type == "cpu" and m.nbytes <= cpu_memory.SMALL else None
     return m
 

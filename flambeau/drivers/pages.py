@@ -7,6 +7,7 @@ import mmap
 import os
 
 _HUGE = 2 << 20
+_MOST = 1 << 57  # no address space is larger
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -22,6 +23,8 @@ def map_pages(nbytes: int, reserve: bool = True) -> int:
 
     reserve False asks for addresses only: memory is taken as it is touched, and the total may exceed what there is.
     """
+    if nbytes >= _MOST:
+        return 0  # the C call would take a size modulo 2**64
     extra = _HUGE if nbytes >= _HUGE else 0
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | (0 if reserve else _NO_RESERVE)
     start = _libc.mmap(None, nbytes + extra, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)

@@ -264,6 +264,8 @@ def _bool(self: Tensor) -> bool:
 
 def _scalar(convert: Any) -> Any:
     def call(self: Tensor) -> Any:
+        if self.m.numel != 1:
+            raise ValueError(f"only one element tensors can be converted to Python scalars; this one has shape {list(self.m.shape)}")
         value = item(self)
         if self.m.dtype.is_complex and convert is not complex:
             if value.imag != 0:

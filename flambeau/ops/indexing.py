@@ -116,8 +116,9 @@ def _basic(t: Tensor, items: list[Any]) -> tuple[Tensor, list[Any]]:
                 pending.append(x)
         else:
             if isinstance(x, (float, str)) or not hasattr(x, "__index__"):
-                raise IndexError(f"only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got "
-                                 f"{type(x).__name__})")
+                kind: type[Exception] = TypeError if isinstance(x, str) else IndexError
+                raise kind("only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got "
+                           f"{type(x).__name__})")
             i = _position(x)
             n = sizes[axis]
             if not -n <= i < n:

@@ -73,7 +73,14 @@ pointwise("logit", "input", _logit, promote="float", grad=_logit_grad, consts={"
           doc="log(p / (1 - p)), with the input clamped to [eps, 1 - eps] when eps is given.")
 
 # ------------------------------------------------------------------------------------------------------- signs and rounding
-_unary("neg", lambda x: -x, "negative", promote="default", accept="uifc")
+def _neg(x: Expr) -> Expr:
+    if x.dtype is bool_:
+        raise RuntimeError("Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the "
+                           "`~` or `logical_not()` operator instead.")
+    return -x
+
+
+_unary("neg", _neg, "negative", promote="default")
 
 
 @op()

@@ -356,8 +356,16 @@ _distribution("log_normal_", _log_normal, {"mean": 1.0, "std": 2.0}, lambda m, s
 _distribution("geometric_", _geometric, {"p": 0.5}, lambda p: f"expects p to be in (0, 1), but got p={p}" if not 0 < p < 1 else None)
 
 
+def _check_chances(p: Tensor) -> None:
+    """Raises RuntimeError for probabilities outside [0, 1].  On a GPU the host would have to wait for them: there they count as
+    the nearest of 0 and 1."""
+    if p.m.device.type == "cpu" and not bool(((p >= 0) & (p <= 1)).all()):
+        raise RuntimeError("bernoulli: Expected p_in >= 0 && p_in <= 1 to be true, but some probability lies outside [0, 1] or is NaN")
+
+
 def _bernoulli_inplace(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     if isinstance(p, Tensor):
+        _check_chances(p)
         return _inplace(self, "BernoulliBackward0", lambda t: draw(t, "bernoulli_tensor", _chance, (), generator, (p,)))
     if not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
@@ -370,6 +378,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None) -
     t = empty(input.m.shape, input.m.dtype, input.m.device)
     if p is not None:
         return _bernoulli_inplace(t, p, generator=generator)
+    _check_chances(input)
     return draw(t, "bernoulli_tensor", _chance, (), generator, (input,))
 
 

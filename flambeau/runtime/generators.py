@@ -34,7 +34,7 @@ class Generator:
         """Starts the stream of `seed` (any integer of 64 bits) from its beginning."""
         seed = int(seed)
         if not -(1 << 63) <= seed <= _MASK:
-            raise RuntimeError("Overflow when unpacking long long")
+            raise ValueError(f"Overflow when unpacking long long: a seed has 64 bits, got {seed}")
         with _lock:
             self._seed, self._offset = seed & _MASK, 0
         return self
