@@ -13,7 +13,7 @@ from ..tensor import Tensor, empty
 from . import launch
 from .casts import to_dtype
 from .checks import same_device, to_one_device
-from .elementwise import Pointwise
+from .elementwise import Pointwise, saved_tensor
 from .indexing import put_at, take_at
 from .table import op
 
@@ -216,8 +216,7 @@ def _reduced(name: str, self: Tensor, dim: int, index: Tensor, src: Tensor, redu
         return total / count if self.m.dtype.kind in "fc" else total.div(count, rounding_mode="floor")  # type: ignore[no-any-return]
     if reduce == "prod":
         base = self if include else self.masked_fill(hit > 0, 1)
-        with_value = _scatter("scatter", base.detach(), axis, index, src.detach(), "mul")
-        return _prod_recorded(with_value, base, src, axis, index)
+        return _product(base, src, axis, index)
     from ..dtypes import finfo, iinfo
     d = self.m.dtype
     worst: Any = (-float("inf") if reduce == "amax" else float("inf")) if d.kind == "f" else bool(reduce == "amin") if d is bool_ else (
@@ -228,18 +227,28 @@ def _reduced(name: str, self: Tensor, dim: int, index: Tensor, src: Tensor, redu
     return _extreme_recorded(made, base, src, axis, index)
 
 
-def _prod_recorded(made: Tensor, base: Tensor, src: Tensor, axis: int, index: Tensor) -> Tensor:
-    # the product of the others: exact where an element is 0 and all its companions are not
-    def back(node: Any, g: Tensor) -> Any:
-        zeros = scatter_add((base == 0).to(int64), axis, index, (src == 0).to(int64))
-        whole = _scatter("scatter", base.detach().masked_fill(base == 0, 1), axis, index, src.detach().masked_fill(src == 0, 1), "mul")
+def _product(base: Tensor, src: Tensor, axis: int, index: Tensor) -> Tensor:
+    """base with src multiplied in at index."""
+    made = _scatter("scatter", base.detach(), axis, index, src.detach(), "mul")
+    return tape.record(made, _product_back, (base, src), (base, base.s.v, src, src.s.v, axis, index), "ScatterReduceBackward0")
 
-        def others(t: Tensor, z: Tensor, w: Tensor, m: Tensor) -> Tensor:
-            alone = ((t == 0) & (z == 1)).to(g.m.dtype)
-            return alone * w + (m / t.masked_fill(t == 0, 1)).masked_fill(t == 0, 0)
-        return (g * others(base, zeros, whole, made.detach()),
-                gather(g, axis, index) * others(src, gather(zeros, axis, index), gather(whole, axis, index), gather(made.detach(), axis, index)))
-    return tape.record(made, back, (base, src), (base, src), "ScatterReduceBackward0")
+
+def _product_back(node: Any, g: Tensor) -> Any:
+    """Each element gets the product of the others: exact where it is 0 and all its companions are not."""
+    base, base_version, src, src_version, axis, index = node[tape.SAVED]
+    saved_tensor(base, base_version, node)
+    saved_tensor(src, src_version, node)
+    made = _product(base, src, axis, index)  # again, with a history when this pass is recorded
+    whole = _product(base.masked_fill(base == 0, 1), src.masked_fill(src == 0, 1), axis, index)
+    zeros = scatter_add((base == 0).to(int64), axis, index, (src == 0).to(int64))
+    if tape.recording(g, base, src) and bool((zeros > 1).any()):
+        raise RuntimeError("scatter_reduce(): the second derivative of a product is not supported where more than one factor is 0")
+
+    def others(t: Tensor, z: Tensor, w: Tensor, m: Tensor) -> Tensor:
+        alone = ((t == 0) & (z == 1)).to(g.m.dtype)
+        return alone * w + (m / t.masked_fill(t == 0, 1)).masked_fill(t == 0, 0)
+    return (g * others(base, zeros, whole, made),
+            gather(g, axis, index) * others(src, gather(zeros, axis, index), gather(whole, axis, index), gather(made, axis, index)))
 
 
 def _extreme_recorded(made: Tensor, base: Tensor, src: Tensor, axis: int, index: Tensor) -> Tensor:

@@ -1,0 +1,239 @@
+"""Operations of two and three operands: values against NumPy, broadcasting, operators, types, alpha, rounding modes, errors."""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import flambeau as fb
+from flambeau.autograd import gradcheck, gradgradcheck
+
+FLOATS = st.floats(-100, 100, width=32).map(lambda v: v if abs(v) > 1e-3 else 0.0)
+ODD = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5, -2.5, 3.0])
+
+
+@st.composite
+def pairs(draw, elements=FLOATS, d=np.float64):
+    shapes = draw(hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=3, max_side=4, min_side=0)).input_shapes
+    return tuple(draw(hnp.arrays(d, s, elements=elements)) for s in shapes)
+
+
+ARITHMETIC = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "maximum": np.maximum, "minimum": np.minimum,
+              "fmax": np.fmax, "fmin": np.fmin,
+              "atan2": np.arctan2, "hypot": np.hypot, "copysign": np.copysign, "fmod": np.fmod, "remainder": np.remainder, "floor_divide": np.floor_divide,
+              "logaddexp": np.logaddexp, "logaddexp2": np.logaddexp2, "heaviside": np.heaviside, "nextafter": np.nextafter, "eq": np.equal,
+              "ne": np.not_equal, "lt": np.less,
+              "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "logical_and": np.logical_and, "logical_or": np.logical_or,
+              "logical_xor": np.logical_xor}
+
+
+@pytest.mark.parametrize("name", sorted(ARITHMETIC))
+@settings(max_examples=25, deadline=None)
+@given(case=pairs())
+def test_values_broadcast_as_numpys(name, case):
+    a, b = case
+    with np.errstate(all="ignore"):
+        want = ARITHMETIC[name](a, b)
+    got = getattr(fb, name)(fb.tensor(a), fb.tensor(b))
+    assert tuple(got.shape) == want.shape
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", sorted(set(ARITHMETIC) - {"floor_divide", "remainder"}))
+def test_odd_values_are_numpys(name):
+    a, b = (x.reshape(-1) for x in np.meshgrid(ODD, ODD))
+    with np.errstate(all="ignore"):
+        want = ARITHMETIC[name](a, b)
+    got = getattr(fb, name)(fb.tensor(a), fb.tensor(b)).numpy()
+    np.testing.assert_allclose(got, want, rtol=1e-12, equal_nan=True)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from([fb.int8, fb.uint8, fb.int32, fb.int64]),
+       st.lists(st.tuples(st.integers(-100, 100), st.integers(-9, 9).filter(bool)), min_size=1, max_size=20))
+def test_integer_arithmetic_is_numpys(d, values):
+    a, b = (np.array(v).astype(d.np) for v in zip(*values, strict=True))
+    b[b == 0] = 1
+    x, y = fb.tensor(a), fb.tensor(b)
+    with np.errstate(all="ignore"):
+        for f, g in ((operator.add, np.add), (operator.sub, np.subtract), (operator.mul, np.multiply), (operator.floordiv, np.floor_divide),
+                (operator.mod, np.mod),
+                     (operator.and_, np.bitwise_and), (operator.or_, np.bitwise_or), (operator.xor, np.bitwise_xor), (fb.maximum, np.maximum),
+                     (fb.fmod, np.fmod)):
+            got = f(x, y)
+            assert got.dtype is d
+            np.testing.assert_array_equal(got.numpy(), g(a, b))
+        np.testing.assert_array_equal(fb.div(x, y, rounding_mode="trunc").numpy(), np.trunc(a / b).astype(d.np))
+        assert (x / y).dtype is fb.float32
+        np.testing.assert_allclose((x / y).numpy(), a / b, rtol=1e-6)
+        small = fb.tensor(np.abs(b).astype(d.np) % 4)
+        np.testing.assert_array_equal((x << small).numpy(), a << small.numpy())
+        np.testing.assert_array_equal((x >> small).numpy(), a >> small.numpy())
+        np.testing.assert_array_equal((x ** small).numpy(), a ** small.numpy())
+
+
+def test_python_operators_with_numbers_on_either_side():
+    x = fb.tensor([1.0, 2.0, -3.0], dtype=fb.float64)
+    a = x.numpy()
+    for f in (operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow):
+        np.testing.assert_allclose(f(x, 2).numpy(), f(a, 2))
+        with np.errstate(all="ignore"):
+            np.testing.assert_allclose(f(2, x).numpy(), f(2, a))
+        np.testing.assert_allclose(f(x, np.float64(1.5)).numpy()[:2], f(a[:2], 1.5))
+    for f in (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne):
+        np.testing.assert_array_equal(f(x, 1).numpy(), f(a, 1))
+        np.testing.assert_array_equal(f(1, x).numpy(), f(1, a))
+    assert isinstance(a + x, fb.Tensor) and (np.float64(2) * x).tolist() == [2, 4, -6] and (x == None) is False and x != "text"  # noqa: E711
+    assert (-x).tolist() == [-1, -2, 3] and abs(x).tolist() == [1, 2, 3] and (+x).tolist() == x.tolist() and (~fb.tensor([True])).item() is False
+    t = x.clone()
+    t += 1
+    t *= 2
+    t -= fb.tensor(1.0)
+    t /= 3
+    assert t.tolist() == pytest.approx([1, 5 / 3, -5 / 3]) and t._version == 4
+    for wrong in (lambda: x + "1", lambda: x * None, lambda: [1] - x):
+        with pytest.raises(TypeError):
+            wrong()
+
+
+def test_alpha_scales_the_second_operand():
+    x, y = fb.tensor([1, 2]), fb.tensor([10, 20])
+    assert fb.add(x, y, alpha=3).tolist() == [31, 62] and fb.sub(x, y, alpha=2).tolist() == [-19, -38] and fb.rsub(x, y).tolist() == [9, 18]
+    assert x.add(y, alpha=-1).tolist() == [-9, -18] and fb.add(x.float(), 2, alpha=0.5).tolist() == [2, 3]
+    assert x.clone().add_(y, alpha=2).tolist() == [21, 42]
+    for call, message in ((lambda: fb.add(x, y, alpha=1.5), "floating point"), (lambda: fb.add(x > 0, y > 0, alpha=2), "Boolean alpha"),
+                          (lambda: (x > 0) - (y > 0), "two bool tensors is not supported")):
+        with pytest.raises(RuntimeError, match=message):
+            call()
+    assert ((x > 0) + (y > 0)).dtype is fb.bool and ((x > 0) * (y > 0)).dtype is fb.bool
+
+
+def test_division_and_its_rounding_modes():
+    a, b = np.array([7.0, -7.0, 7.0, -7.0, 1.0, 0.0]), np.array([2.0, 2.0, -2.0, -2.0, 0.0, 0.0])
+    x, y = fb.tensor(a), fb.tensor(b)
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(fb.div(x, y, rounding_mode="floor").numpy(), np.floor(a / b))
+        np.testing.assert_array_equal(fb.div(x, y, rounding_mode="trunc").numpy(), np.trunc(a / b))
+    with pytest.raises(RuntimeError, match="rounding_mode to be one of None, 'trunc', or 'floor' but found 'round'"):
+        fb.div(x, y, rounding_mode="round")
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        fb.tensor([1, 2]) // 0
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        fb.tensor([1, 2]).div_(2)
+    assert fb.tensor([7]).floor_divide_(2).item() == 3 and fb.true_divide(fb.tensor(3), fb.tensor(2)).item() == 1.5
+
+
+@pytest.mark.parametrize("exponent", [0, 1, 2, 3, 4, 5, -1, -2, 0.5, -0.5, 1.7, 2.0, -3])
+def test_powers(exponent):
+    a = np.array([0.0, 0.5, 1.0, 2.0, 3.5, np.inf, np.nan])
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose((fb.tensor(a) ** exponent).numpy(), a ** exponent, rtol=1e-12)
+        np.testing.assert_allclose(fb.pow(exponent, fb.tensor(a[1:5])).numpy(), float(exponent) ** a[1:5], rtol=1e-12)
+    i = fb.tensor([-2, 0, 1, 3])
+    if isinstance(exponent, int) and exponent < 0:
+        with pytest.raises(RuntimeError, match="Integers to negative integer powers are not allowed"):
+            i ** exponent
+    elif isinstance(exponent, int):
+        assert (i ** exponent).tolist() == (i.numpy() ** exponent).tolist() and (i ** exponent).dtype is fb.int64
+    assert fb.float_power(i, 2).dtype is fb.float64
+
+
+def test_clamps_with_numbers_tensors_and_nan():
+    a = np.array([-2.0, -0.5, 0.5, 2.0, np.nan])
+    x = fb.tensor(a)
+    np.testing.assert_array_equal(x.clamp(-1, 1).numpy(), np.clip(a, -1, 1))
+    np.testing.assert_array_equal(x.clamp(min=0).numpy(), np.maximum(a, 0))
+    np.testing.assert_array_equal(x.clamp(max=fb.tensor([0.0, -1, 0, 1, 1])).numpy(), np.minimum(a, [0, -1, 0, 1, 1]))
+    assert x.clamp(1, -1)[:4].tolist() == [-1] * 4 and fb.tensor([1, 9]).clamp(2, 5).dtype is fb.int64 and fb.tensor([1, 9]).clamp(2.5).dtype is fb.float32
+    assert x.clone().clamp_(0, 1)[:4].tolist() == [0, 0, 0.5, 1] and fb.clip(x, 0, 1)[3].item() == 1
+    with pytest.raises(RuntimeError, match="At least one of 'min' or 'max' must not be None"):
+        x.clamp()
+
+
+def test_where_chooses_promotes_and_finds():
+    c = fb.tensor([True, False, True])
+    assert fb.where(c, fb.tensor([1, 2, 3]), 0.5).tolist() == [1, 0.5, 3] and fb.where(c, 1, 2).dtype is fb.int64
+    assert fb.where(c, 1.0, 2.0).dtype is fb.float32
+    assert fb.where(c, fb.tensor([1], dtype=fb.int8), fb.tensor([[2], [3]])).shape == (2, 3) and fb.tensor([1, 2, 3]).where(c, 0).tolist() == [1, 0, 3]
+    assert fb.where(c)[0].tolist() == [0, 2]
+    with pytest.raises(RuntimeError, match="boolean tensor"):
+        fb.where(fb.tensor([1.0]), 1, 2)
+    x = fb.tensor([1.0, float("nan")], requires_grad=True)
+    fb.where(fb.tensor([True, False]), x, 0.0).sum().backward()
+    assert x.grad.tolist() == [1, 0]
+
+
+@settings(max_examples=40, deadline=None)
+@given(pairs(), st.sampled_from([1e-8, 1e-2]), st.booleans())
+def test_closeness_is_numpys(case, tolerance, equal_nan):
+    a, b = case
+    want = np.isclose(a, b, tolerance, tolerance, equal_nan)
+    np.testing.assert_array_equal(fb.isclose(fb.tensor(a), fb.tensor(b), tolerance, tolerance, equal_nan).numpy(), want)
+    assert fb.allclose(fb.tensor(a), fb.tensor(a)) and fb.equal(fb.tensor(a), fb.tensor(a)) and not fb.equal(fb.tensor(a), fb.zeros(7, 7))
+
+
+def test_results_in_out_and_their_resizing():
+    x, y, out = fb.ones(2, 3), fb.ones(3), fb.empty(0)
+    for f in (fb.add, fb.sub, fb.mul, fb.div, fb.maximum, fb.pow, fb.atan2, fb.fmod, fb.lt, fb.logical_and):
+        d = fb.bool if f in (fb.lt, fb.logical_and) else fb.float32
+        out = fb.empty(0, dtype=d)
+        assert f(x, y, out=out) is out and out.shape == (2, 3) and fb.equal(out, f(x, y))
+    with pytest.warns(UserWarning, match="An output with one or more elements was resized"):
+        fb.add(x, y, out=fb.zeros(5))
+    with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+        fb.add(fb.ones(1, requires_grad=True), 1, out=fb.empty(1))
+
+
+def test_shapes_and_devices_that_do_not_fit(sim_gpus):
+    with pytest.raises(RuntimeError, match=r"The size of tensor a \(2\) must match the size of tensor b \(3\) at non-singleton dimension 0"):
+        fb.zeros(2) + fb.zeros(3)
+    a, b = fb.zeros(2, device="cuda:0"), fb.zeros(2, device="cuda:1")
+    for wrong in (lambda: a + b, lambda: a * fb.zeros(2), lambda: fb.where(a > 0, a, b), lambda: a.add_(b)):
+        with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device, but found at least two devices"):
+            wrong()
+    assert str((a + fb.tensor(1.0)).device) == "cuda:0" and str((fb.tensor(1.0) + b).device) == "cuda:1"
+
+
+FORMS = {"lerp": lambda x, y: fb.lerp(x, y, 0.3), "lerp weight": lambda x, y: fb.lerp(x, y, x.sigmoid()),
+         "addcmul": lambda x, y: fb.addcmul(x, x, y, value=0.5),
+         "addcdiv": lambda x, y: fb.addcdiv(x, x, y, value=2), "clamp": lambda x, y: x.clamp(-0.4 * y, 0.6 * y),
+         "where": lambda x, y: fb.where(x > 0, x * y, y ** 2),
+         "pow": lambda x, y: y ** x, "rpow": lambda x, y: 2.5 ** x, "rsub": lambda x, y: 3 - x * y, "rdiv": lambda x, y: 2 / y,
+         "remainder": lambda x, y: (x * 3) % y,
+         "floor": lambda x, y: x * fb.div(x, y, rounding_mode="floor"), "alpha": lambda x, y: fb.sub(x * x, y, alpha=3), "ldexp": lambda x, y: fb.ldexp(x, y),
+         "logaddexp": lambda x, y: fb.logaddexp(x, y), "xlogy": lambda x, y: fb.xlogy(x, y), "hypot": lambda x, y: fb.hypot(x, y),
+         "atan2": lambda x, y: fb.atan2(x, y)}
+
+
+@pytest.mark.parametrize("name", sorted(FORMS))
+def test_gradients_match_finite_differences(name):
+    rng = np.random.default_rng(3)
+    x = fb.tensor(rng.normal(size=(2, 3)), requires_grad=True)
+    y = fb.tensor(rng.uniform(0.5, 2, size=(3,)), requires_grad=True)
+    assert gradcheck(FORMS[name], (x, y)) and gradgradcheck(FORMS[name], (x, y))
+
+
+def test_gradients_of_ties_and_choices():
+    x, y = fb.tensor([1.0, 2.0], requires_grad=True), fb.tensor([1.0, 1.0], requires_grad=True)
+    fb.maximum(x, y).sum().backward()
+    assert x.grad.tolist() == [0.5, 1] and y.grad.tolist() == [0.5, 0]
+    x.grad = None
+    fb.fmax(x, fb.tensor([float("nan"), 5.0])).sum().backward()
+    assert x.grad.tolist() == [1, 0]
+    x.grad = None
+    x.clamp(1, 1.5).sum().backward()
+    assert x.grad.tolist() == [1, 0]
+
+
+def test_on_every_device(device):
+    a, b = np.arange(6.0).reshape(2, 3), np.array([1.0, -2.0, 0.5])
+    x, y = fb.tensor(a).to(device), fb.tensor(b).to(device)
+    for got, want in ((x + y, a + b), (x * 2 - y, a * 2 - b), (x / y, a / b), (x.t() % 3, a.T % 3), (fb.where(x > y, x, y), np.maximum(a, b)),
+            (1 - x, 1 - a), (x.pow(3), a ** 3)):
+        assert str(got.device) == device
+        np.testing.assert_allclose(got.cpu().numpy(), want)
