@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 from . import dtypes as _dtypes
@@ -29,10 +30,12 @@ inf, nan, pi, e, newaxis = math.inf, math.nan, math.pi, math.e, None
 globals().update(_dtypes.BY_NAME)
 globals().update(_dtypes.ALIASES)
 globals().update(_table.namespace("torch"))
+del globals()["trace"]  # the package of this name answers for it: of a tensor, the sum of its diagonal
 
 # loaded at their first use: most programs need few of them
 _MODULES = frozenset("""autograd nn optim cuda utils linalg fft special random backends amp io data distributions simulated cli trace
  testing multiprocessing hub version types func sparse profiler accelerator return_types cpu distributed compiler jit signal masked""".split())
+_LEFT_OUT = frozenset("onnx fx quantization ao export package".split())
 _LAZY: dict[str, str] = {}
 
 
@@ -43,6 +46,7 @@ def _lazy(module: str, names: str) -> None:
 _lazy("io", "save load")
 _lazy("runtime.provenance", "provenance")
 _lazy("simulated", "simulate")
+_lazy("trace", "trace_model Progress")
 _lazy("runtime.ledger", "transfers")
 _lazy("runtime.guard", "transfer_guard")
 _lazy("errors", "AcceleratorError OutOfMemoryError TransferError")
@@ -71,6 +75,10 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("." + name, __name__)
     if name == "long":
         return _dtypes.int64
+    if name in _LEFT_OUT:
+        from .left_out import module
+        found = globals()[name] = sys.modules[f"{__name__}.{name}"] = module(name)
+        return found
     raise AttributeError(f"module 'flambeau' has no attribute {name!r}")
 
 

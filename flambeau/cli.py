@@ -1,4 +1,4 @@
-"""The command line: `flambeau info` and `flambeau demo` (also as `python -m flambeau`)."""
+"""The command line: `flambeau info`, `flambeau demo` and `flambeau run` (also as `python -m flambeau`)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,21 @@ def parser() -> argparse.ArgumentParser:
     )
     demo.add_argument("--epochs", type=_positive, help="times through the training images (default: 10)")
     demo.add_argument("--seed", type=int, default=0, help="of the weights and the order of the images (default: 0)")
+
+    run = commands.add_parser("run", help="run a PyTorch script, unmodified, on Flambeau")
+    run.add_argument("--sim-gpus", type=_count, metavar="N", help="let it see N simulated GPUs")
+    run.add_argument("--report", metavar="PAGE.html", help="write a page of what ran where")
+    run.add_argument("--ledger", action="store_true", help="print what moved between devices, by line")
+    run.add_argument("-m", dest="module", action="store_true", help="the script is a module's name")
+    run.add_argument("script", help="a Python file that says `import torch`")
+    run.add_argument("arguments", nargs=argparse.REMAINDER, help="its own arguments")
     return top
+
+
+def _count(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
+    return int(text)
 
 
 def _positive(text: str) -> int:
@@ -48,6 +62,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.command is None:
         top.print_help()
         return EXIT_USAGE
+    if chosen.command == "run":  # what the script raises is the script's own
+        from flambeau.script import command
+
+        return command.run(chosen.script, chosen.arguments, module=chosen.module, sim_gpus=chosen.sim_gpus, report=chosen.report,
+                           ledger=chosen.ledger)
     try:
         if chosen.command == "info":
             from flambeau import inventory

@@ -1,0 +1,35 @@
+"""Parts of PyTorch that Flambeau leaves out on purpose: importable, so that scripts which only name them run; any use says
+what to do instead."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+INSTEAD = {
+    "onnx": "save the state dict with flambeau.save and export it with PyTorch, which loads the same file",
+    "fx": "modules run as the Python they are; flambeau.trace_model follows an input through one",
+    "quantization": "use flambeau.autocast or .to(flambeau.bfloat16) for a smaller type",
+    "ao": "use flambeau.autocast or .to(flambeau.bfloat16) for a smaller type",
+    "export": "save the state dict and keep the module's Python code",
+    "package": "save the state dict and keep the module's Python code",
+}
+
+
+class LeftOut(AttributeError, NotImplementedError):
+    """A use of what Flambeau leaves out."""
+
+
+class _Module(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise LeftOut(f"torch.{self.__name__.partition('.')[2]}.{name}: Flambeau leaves torch.{self.__name__.partition('.')[2]} out; "
+                      f"{INSTEAD[self.__name__.split('.')[1]]}")
+
+
+def module(name: str) -> ModuleType:
+    """The stand-in for `flambeau.<name>`."""
+    made = _Module(f"flambeau.{name}", f"Left out: {INSTEAD[name]}.")
+    made.__path__ = []
+    return made

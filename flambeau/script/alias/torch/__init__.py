@@ -1,0 +1,9 @@
+"""What a child process that starts anew (multiprocessing's spawn) finds as `torch`: Flambeau again."""
+
+import sys
+
+from flambeau.script import importer
+
+del sys.modules["torch"]
+importer.install()
+importer.find("torch")

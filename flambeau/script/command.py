@@ -1,0 +1,56 @@
+"""The command `flambeau run script.py args...`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import runpy
+import sys
+from typing import Any
+
+from . import importer
+from .missing import explain
+
+
+def run(script: str, arguments: list[str], *, module: bool = False, sim_gpus: int | None = None, report: str | None = None,
+        ledger: bool = False) -> int:
+    """Runs a script (or, with `module`, a module by its name) as `__main__`; returns its exit status.
+
+    sim_gpus: how many simulated GPUs it sees.  report: where to write the page of what ran.  ledger: print what moved
+    between devices at the end.  What the script raises is raised here.
+    """
+    if not module and not os.path.isfile(script):
+        print(f"flambeau run: there is no file {script!r}", file=sys.stderr)
+        return 2
+    if sim_gpus is not None:
+        os.environ["FLAMBEAU_SIM_GPUS"] = str(sim_gpus)
+        if sim_gpus == 0:
+            del os.environ["FLAMBEAU_SIM_GPUS"]
+    importer.install()
+    before = sys.argv, sys.path[:]
+    sys.argv = [script, *arguments]
+    sys.path[0] = os.getcwd() if module else os.path.dirname(os.path.abspath(script))
+    with contextlib.ExitStack() as watching:
+        if ledger:
+            from ..runtime.ledger import transfers
+            watching.enter_context(transfers(title=f"transfers of {os.path.basename(script)}"))
+        traced: Any = None
+        if report is not None:
+            import flambeau
+            traced = watching.enter_context(flambeau.trace())
+        try:
+            if module:
+                runpy.run_module(script, run_name="__main__", alter_sys=True)
+            else:
+                runpy.run_path(script, run_name="__main__")
+        except ImportError as error:
+            more = explain(error)
+            if more:
+                error.add_note(more)
+            raise
+        finally:
+            sys.argv, sys.path[:] = before
+            if traced is not None and report is not None:
+                traced.save(report)
+                print(f"flambeau run: the page is {os.path.abspath(report)}", file=sys.stderr)
+    return 0

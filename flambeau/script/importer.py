@@ -1,0 +1,166 @@
+"""`torch` and its submodules as other names of Flambeau's, for one process.
+
+A finder in front of all others answers for `torch`, `torch.*` and, where there is none, `torchvision`.  `torch` itself
+is a module of its own in front of `flambeau`, so that it can have PyTorch's version; submodules are Flambeau's very own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+VERSION = "2.13.0+flambeau"  # what scripts that ask for a version are told: that of the API
+_ALIAS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "alias")
+_PLACES = {"torch": "flambeau", "torchvision": "flambeau.vision"}
+# PyTorch's inner paths that scripts import by name, and where the same thing is here
+_MOVED = {
+    "torch.utils.data.dataset": "flambeau.data.dataset", "torch.utils.data.sampler": "flambeau.data.sampler",
+    "torch.utils.data.dataloader": "flambeau.data.loader", "torch.nn.parameter": "flambeau.nn.parameter",
+    "torch.optim.optimizer": "flambeau.optim.optimizer", "torch._six": "flambeau.script.six",
+}
+
+
+def _target(name: str) -> str:
+    moved = _MOVED.get(name)
+    if moved is not None:
+        return moved
+    top, _, rest = name.partition(".")
+    return _PLACES[top] + ("." + rest if rest else "")
+
+
+class _Loader:
+    """Gives the module of another name."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self.kept: dict[str, Any] = {}
+
+    def create_module(self, spec: Any) -> ModuleType:
+        if spec.name == "torch":
+            return _front()
+        found = sys.modules.get(self.target) or importlib.import_module(self.target)
+        # the import system writes these on a module it loads; they are put back below
+        self.kept = {k: getattr(found, k, None) for k in ("__spec__", "__loader__", "__package__", "__path__")}
+        return found
+
+    def exec_module(self, module: ModuleType) -> None:
+        for k, v in self.kept.items():
+            if v is not None:
+                setattr(module, k, v)
+
+
+class Finder:
+    """The entry of `sys.meta_path`."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
+        top = name.partition(".")[0]
+        if top not in _PLACES or (top == "torchvision" and _real_torchvision()):
+            return None
+        to = _target(name)
+        if name != "torch" and not _exists(to):
+            from .missing import no_module
+            raise no_module(name)
+        spec = importlib.machinery.ModuleSpec(name, _Loader(to), origin="flambeau", is_package=True)  # type: ignore[arg-type]
+        return spec
+
+
+_finder = Finder()
+_looking = False
+
+
+def _real_torchvision() -> bool:
+    global _looking
+    if _looking:
+        return True
+    _looking = True
+    try:
+        # one made for the real torch cannot work on this one; an installed one is used only if it is told to
+        return os.environ.get("FLAMBEAU_TORCHVISION") == "installed" and importlib.util.find_spec("torchvision") is not None
+    finally:
+        _looking = False
+
+
+def _exists(module: str) -> bool:
+    flambeau: Any = importlib.import_module("flambeau")
+    first = module.split(".")[1] if "." in module else ""
+    if first in flambeau._LEFT_OUT and module.count(".") == 1:
+        return getattr(flambeau, first) is not None  # in sys.modules from now on
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+class _Front(ModuleType):
+    """`torch`: what is set on it stays its own, all else is Flambeau's."""
+
+    def __getattr__(self, name: str) -> Any:
+        import flambeau
+        try:
+            return getattr(flambeau, name)
+        except AttributeError:
+            if name.startswith("__"):
+                raise
+        from .missing import no_attribute
+        raise no_attribute("torch", name, dir(flambeau))
+
+    def __dir__(self) -> list[str]:
+        import flambeau
+        return sorted({*super().__dir__(), *dir(flambeau)})
+
+
+def _front() -> ModuleType:
+    import flambeau
+    made = _Front("torch", flambeau.__doc__)
+    made.__path__ = list(flambeau.__path__)
+    made.__file__ = flambeau.__file__
+    made.__version__ = VERSION  # type: ignore[attr-defined]
+    made.__all__ = list(flambeau.__all__)  # type: ignore[attr-defined]
+    return made
+
+
+def find(name: str) -> ModuleType:
+    """The module a script gets for a name."""
+    return importlib.import_module(name)
+
+
+def install() -> None:
+    """Makes `import torch` mean Flambeau from now on, in this process and in those it starts.
+
+    Raises RuntimeError when the real torch was imported already.
+    """
+    if _finder in sys.meta_path:
+        return
+    there = sys.modules.get("torch")
+    if there is not None and not isinstance(there, _Front):
+        raise RuntimeError("torch was imported before: Flambeau cannot take its name any more")
+    sys.meta_path.insert(0, _finder)
+    before = os.environ.get("PYTHONPATH")
+    if _ALIAS not in (before or "").split(os.pathsep):
+        os.environ["PYTHONPATH"] = _ALIAS + (os.pathsep + before if before else "")
+
+
+def uninstall() -> None:
+    """Gives the names back; modules already imported stay with those who hold them."""
+    if _finder in sys.meta_path:
+        sys.meta_path.remove(_finder)
+    for name in [n for n in sys.modules if n.partition(".")[0] in _PLACES]:
+        del sys.modules[name]
+    parts = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and p != _ALIAS]
+    if parts:
+        os.environ["PYTHONPATH"] = os.pathsep.join(parts)
+    else:
+        os.environ.pop("PYTHONPATH", None)
+
+
+def installed() -> bool:
+    """Whether `torch` means Flambeau in this process."""
+    return _finder in sys.meta_path

@@ -1,0 +1,68 @@
+"""What a script is told about a name that Flambeau does not have."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class MissingAttribute(AttributeError):
+    """A name of PyTorch's that is not here, at the line that uses it."""
+
+
+def _line() -> str:
+    """The innermost line outside Flambeau and the import system."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module.split(".")[0] not in ("flambeau", "importlib", "_frozen_importlib", "_frozen_importlib_external", "runpy"):
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back
+    return "an unknown line"
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """What to try instead, as the end of a message."""
+    close = difflib.get_close_matches(name, [n for n in names if not n.startswith("_")], 3, 0.7)
+    return f"; the nearest that exists: {', '.join(close)}" if close else ""
+
+
+def no_attribute(module: str, name: str, names: Iterable[str]) -> MissingAttribute:
+    """For an attribute a module lacks."""
+    return MissingAttribute(f"module '{module}' has no attribute '{name}': Flambeau does not have {module}.{name}{nearest(name, names)} "
+                            f"({_line()})")
+
+
+def no_module(name: str) -> ModuleNotFoundError:
+    """For a submodule that is not here."""
+    import importlib
+    import pkgutil
+    parent, _, last = name.rpartition(".")
+    names: list[str] = []
+    try:
+        package = importlib.import_module(parent) if parent else None
+        names = [m.name for m in pkgutil.iter_modules(getattr(package, "__path__", []))]
+    except ImportError:
+        pass
+    return ModuleNotFoundError(f"No module named '{name}': Flambeau does not have it{nearest(last, names)} ({_line()})", name=name)
+
+
+def explain(error: BaseException) -> str | None:
+    """For an ImportError of `from torch... import name`: a sentence with the nearest names; None for any other error."""
+    if not isinstance(error, ImportError) or isinstance(error, ModuleNotFoundError):
+        return None
+    import importlib
+    import re
+    name, found = error.name or "", re.match(r"cannot import name '(\w+)'", str(error))
+    wanted = found.group(1) if found else None
+    if wanted is None or name.split(".")[0] not in ("torch", "torchvision", "flambeau"):
+        return None
+    try:
+        names = dir(importlib.import_module(name))
+    except ImportError:
+        return None
+    return f"Flambeau's {name.replace('flambeau', 'torch', 1)} does not have '{wanted}'{nearest(wanted, names)}"

@@ -1,0 +1,117 @@
+"""`flambeau run`: scripts that say `import torch`, as a user runs them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def environment() -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("FLAMBEAU_SIM")}
+    return {**kept, "PYTHONPATH": os.pathsep.join([ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])}
+
+
+def run(tmp_path, code: str, *options: str, arguments: tuple[str, ...] = (), check: bool = True) -> subprocess.CompletedProcess:
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(code))
+    return subprocess.run([sys.executable, "-m", "flambeau", "run", *options, str(script), *arguments], env=environment(), capture_output=True,
+                          text=True, check=check, timeout=120)
+
+
+def test_imports_arguments_and_version(tmp_path) -> None:
+    (tmp_path / "helper.py").write_text("import torch\nx = torch.ones(2)\n")
+    made = run(tmp_path, """
+        import sys
+        import torch, torch.nn as nn, torch.nn.functional as F, torch.optim as optim
+        import torch.backends.cudnn as cudnn
+        import torch.utils.data
+        from torch.optim.lr_scheduler import StepLR
+        from torch.utils.data.sampler import Sampler
+        from torch.nn.parameter import Parameter
+        from torch.nn.modules.module import Module
+        from torch import Tensor
+        import helper
+        assert __name__ == "__main__" and sys.argv[1:] == ["--lr", "0.1", "--ledger"], sys.argv
+        assert isinstance(helper.x, torch.Tensor) and isinstance(nn.Linear(1, 1), Module)
+        assert int(torch.__version__.split(".")[0]) >= 2 and torch.__name__ == "torch"
+        assert not hasattr(torch, "no_such_name") and not torch.cuda.is_available()
+        assert nn.Linear is torch.nn.Linear and torch.nn.functional is F and optim.SGD
+        torch.own = 3
+        print(torch.own, torch.float32, torch.device("cpu"))
+    """, arguments=("--lr", "0.1", "--ledger"))
+    assert made.stdout.split() == ["3", "torch.float32", "cpu"]
+
+
+def test_missing_names_say_what_is_near_and_where(tmp_path) -> None:
+    made = run(tmp_path, "import torch\n\ntorch.zeroes(3)\n", check=False)
+    assert made.returncode == 1
+    assert "Flambeau does not have torch.zeroes" in made.stderr and "zeros" in made.stderr and "script.py:3" in made.stderr
+    made = run(tmp_path, "from torch import onse\n", check=False)
+    assert made.returncode == 1 and "ones" in made.stderr.splitlines()[-1]
+    made = run(tmp_path, "import torch.optm\n", check=False)
+    assert "No module named 'torch.optm'" in made.stderr and "optim" in made.stderr
+    made = run(tmp_path, "import torch.onnx\nprint('named')\ntorch.onnx.export()\n", check=False)
+    assert made.stdout == "named\n" and "leaves torch.onnx out" in made.stderr
+
+
+def test_exit_status_and_a_missing_file(tmp_path) -> None:
+    assert run(tmp_path, "import sys; sys.exit(7)", check=False).returncode == 7
+    made = subprocess.run([sys.executable, "-m", "flambeau", "run", str(tmp_path / "none.py")], env=environment(), capture_output=True, text=True, check=False)
+    assert made.returncode == 2 and "none.py" in made.stderr
+
+
+def test_simulated_gpus_and_the_ledger(tmp_path) -> None:
+    code = """
+        import torch
+        print(torch.cuda.device_count(), torch.accelerator.is_available())
+        if torch.cuda.is_available():
+            x = torch.ones(4)
+            for _ in range(3):
+                x.to("cuda")
+    """
+    assert run(tmp_path, code).stdout.split()[:2] == ["0", "False"]
+    made = run(tmp_path, code, "--sim-gpus", "3", "--ledger")
+    assert made.stdout.startswith("3 True") and "transfers of script.py" in made.stdout and "hoist" in made.stdout
+    assert run(tmp_path, code, "--sim-gpus", "x", check=False).returncode == 2
+
+
+def test_a_module_by_its_name(tmp_path) -> None:
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "__init__.py").write_text("")
+    (tmp_path / "pack" / "main.py").write_text("import sys, torch\nfrom . import __name__ as n\nprint(n, torch.ones(2).sum().item(), sys.argv[1])\n")
+    made = subprocess.run([sys.executable, "-m", "flambeau", "run", "-m", "pack.main", "arg"], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True)
+    assert made.stdout.split() == ["pack", "2.0", "arg"]
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_children_find_the_same_torch(tmp_path, method: str) -> None:
+    made = run(tmp_path, f"""
+        import multiprocessing
+        import torch
+
+        def work(q):
+            q.put((torch.__version__, torch.arange(3).sum().item()))
+
+        if __name__ == "__main__":
+            context = multiprocessing.get_context("{method}")
+            q = context.Queue()
+            p = context.Process(target=work, args=(q,))
+            p.start()
+            print(*q.get(timeout=60))
+            p.join()
+    """)
+    assert made.stdout.split() == ["2.13.0+flambeau", "3"]
+
+
+def test_names_are_given_back() -> None:
+    code = ("from flambeau import script\nscript.install()\nimport torch, torch.nn\nassert script.installed()\nscript.uninstall()\n"
+            "import sys\nassert 'torch' not in sys.modules and 'torch.nn' not in sys.modules\nimport flambeau.nn\n"
+            "assert flambeau.nn.__spec__.name == 'flambeau.nn'\nprint('ok')")
+    assert subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True).stdout == "ok\n"
