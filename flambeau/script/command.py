@@ -26,8 +26,8 @@ def run(script: str, arguments: list[str], *, module: bool = False, sim_gpus: in
         os.environ["FLAMBEAU_SIM_GPUS"] = str(sim_gpus)
         if sim_gpus == 0:
             del os.environ["FLAMBEAU_SIM_GPUS"]
-    importer.install()
     before = sys.argv, sys.path[:]
+    importer.install()
     sys.argv = [script, *arguments]
     sys.path[0] = os.getcwd() if module else os.path.dirname(os.path.abspath(script))
     with contextlib.ExitStack() as watching:

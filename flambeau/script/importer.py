@@ -143,6 +143,7 @@ def install() -> None:
     if there is not None and not isinstance(there, _Front):
         raise RuntimeError("torch was imported before: Flambeau cannot take its name any more")
     sys.meta_path.insert(0, _finder)
+    sys.path.insert(1, _ALIAS)  # spawned children are given this path
     before = os.environ.get("PYTHONPATH")
     if _ALIAS not in (before or "").split(os.pathsep):
         os.environ["PYTHONPATH"] = _ALIAS + (os.pathsep + before if before else "")
@@ -152,6 +153,7 @@ def uninstall() -> None:
     """Gives the names back; modules already imported stay with those who hold them."""
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
+    sys.path[:] = [p for p in sys.path if p != _ALIAS]
     for name in [n for n in sys.modules if n.partition(".")[0] in _PLACES]:
         del sys.modules[name]
     parts = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and p != _ALIAS]

@@ -9,7 +9,6 @@ import textwrap
 
 import pytest
 
-
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
@@ -86,7 +85,8 @@ def test_a_module_by_its_name(tmp_path) -> None:
     (tmp_path / "pack").mkdir()
     (tmp_path / "pack" / "__init__.py").write_text("")
     (tmp_path / "pack" / "main.py").write_text("import sys, torch\nfrom . import __name__ as n\nprint(n, torch.ones(2).sum().item(), sys.argv[1])\n")
-    made = subprocess.run([sys.executable, "-m", "flambeau", "run", "-m", "pack.main", "arg"], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True)
+    command = [sys.executable, "-m", "flambeau", "run", "-m", "pack.main", "arg"]
+    made = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True)
     assert made.stdout.split() == ["pack", "2.0", "arg"]
 
 
