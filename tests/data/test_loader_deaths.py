@@ -324,7 +324,7 @@ class Unsendable(IterableDataset):
         yield 3
 
 
-@pytest.mark.parametrize("thing,text", [("lambda", "pickle"), ("grad", "detach")])
+@pytest.mark.parametrize("thing,text", [("lambda", "local object"), ("grad", "detach")])
 def test_a_batch_that_cannot_be_sent_is_an_error_not_a_hang(thing, text):
     with Clean() as clean:
         it = clean.saw(iter(DataLoader(Unsendable(thing), batch_size=None, num_workers=1)))
@@ -367,6 +367,12 @@ class UsesGpu(Dataset):
 def test_a_gpu_in_a_forked_worker_is_a_clear_error():
     with pytest.raises(RuntimeError, match="Cannot re-initialize CUDA in forked subprocess"):
         list(DataLoader(UsesGpu(), num_workers=1))
+
+
+def test_a_gpu_tensor_cannot_be_sent(monkeypatch):
+    monkeypatch.setenv("FLAMBEAU_SIM_GPUS", "1")  # the worker starts from nothing and has a GPU of its own
+    with pytest.raises(RuntimeError, match="a DataLoader worker cannot send a tensor on cuda:0: return CPU tensors, and move the batch"):
+        list(DataLoader(UsesGpu(), num_workers=1, multiprocessing_context="spawn"))
 
 
 def test_batches_outlive_their_workers():
