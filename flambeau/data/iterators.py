@@ -34,7 +34,7 @@ class Batches(Iterator[Any]):
 
     def _begin(self) -> None:
         loader = self._loader
-        self._entries = iter(loader._index_sampler())
+        self._entries = iter(loader._index_sampler)
         # Drawn each time, with workers or without, so that what the generator gives next does not depend on their number.
         self._base_seed = int(ops.randint(0, (1 << 63) - 1, (), dtype=dtypes.int64, generator=loader.generator,
                                                device="cpu" if loader.generator is None else loader.generator.device))
@@ -44,7 +44,7 @@ class Batches(Iterator[Any]):
         return self
 
     def __len__(self) -> int:
-        return len(self._loader._index_sampler())
+        return len(self._loader._index_sampler)
 
     def __next__(self) -> Any:
         batch = self._next()

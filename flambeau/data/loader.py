@@ -77,12 +77,6 @@ class DataLoader(Generic[T_co]):
             raise ValueError("prefetch_factor option should be non-negative")
         if persistent_workers and num_workers == 0:
             raise ValueError("persistent_workers option needs num_workers > 0")
-        if multiprocessing_context is not None and num_workers == 0:
-            raise ValueError(f"multiprocessing_context can only be used with multi-process loading (num_workers > 0), "
-                             f"but got num_workers={num_workers}")
-        if multiprocessing_context is not None:
-            context_of(multiprocessing_context)
-        _warn_of_many(num_workers)
         self.dataset = dataset
         self.num_workers = num_workers
         self.prefetch_factor = 2 if num_workers > 0 and prefetch_factor is None else prefetch_factor
@@ -133,22 +127,33 @@ class DataLoader(Generic[T_co]):
             default_collate if batch_sampler is not None else default_convert)
         self.persistent_workers = persistent_workers
         self._initialized = True
+        self.check_worker_number_rationality()
 
     def __setattr__(self, name: str, value: Any) -> None:
         if self._initialized and name in _FIXED:
             raise ValueError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
+        if name == "multiprocessing_context" and value is not None:
+            if self.num_workers == 0:
+                raise ValueError(f"multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
+                                 f"num_workers={self.num_workers}")
+            context_of(value)
         super().__setattr__(name, value)
 
     def __len__(self) -> int:
         """Batches an epoch, as far as it is known."""
         if not self._streams:
-            return len(self._index_sampler())
+            return len(self._index_sampler)
         n = len(self.dataset)  # type: ignore[arg-type]
         if self.batch_size is not None:
             n = n // self.batch_size if self.drop_last else -(-n // self.batch_size)
         self._said = n
         return n
 
+    @property
+    def _auto_collation(self) -> bool:
+        return self.batch_sampler is not None
+
+    @property
     def _index_sampler(self) -> Any:
         return self.batch_sampler if self.batch_sampler is not None else self.sampler
 
@@ -169,11 +174,12 @@ class DataLoader(Generic[T_co]):
             kept = self._iterator = FromWorkers(self)
         return kept
 
-
-def _warn_of_many(workers: int) -> None:
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    if cpus is not None and workers > cpus:
-        warnings.warn(f"This DataLoader will create {workers} worker processes in total. Our suggested max number of worker in current "
-                      f"system is {cpus}, which is smaller than what this DataLoader is going to create. Please be aware that excessive "
-                      "worker creation might get DataLoader running slow or even freeze, lower the worker number to avoid potential "
-                      "slowness/freeze if necessary.", stacklevel=3)
+    def check_worker_number_rationality(self) -> None:
+        """Warns of more workers than there are processors for this process."""
+        workers = self.num_workers
+        cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        if cpus is not None and workers > cpus:
+            warnings.warn(f"This DataLoader will create {workers} worker processes in total. Our suggested max number of worker in current "
+                          f"system is {cpus}, which is smaller than what this DataLoader is going to create. Please be aware that "
+                          "excessive worker creation might get DataLoader running slow or even freeze, lower the worker number to avoid "
+                          "potential slowness/freeze if necessary.", stacklevel=3)
