@@ -167,14 +167,15 @@ def tensor_stub() -> str:
 
 
 def package_stub() -> str:
-    out = [HEADER, "import builtins\nfrom typing import Any\n\n"]
-    modules = sorted(m for m in PACKAGE._MODULES if (ROOT / "flambeau" / m).exists() or (ROOT / "flambeau" / f"{m}.py").exists())
+    out = [HEADER, "import builtins\nfrom typing import Any, overload\n\n"]
+    modules = sorted(m for m in PACKAGE._MODULES - {"trace"} if (ROOT / "flambeau" / m).exists() or (ROOT / "flambeau" / f"{m}.py").exists())
     out.append("".join(f"from . import {m} as {m}\n" for m in modules))
     out.append("from .autograd.mode import (\n" + "".join(f"    {n} as {n},\n" for n in (
         "enable_grad", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled", "no_grad", "set_grad_enabled")) + ")\n")
     out.append("from .dtypes import (\n" + "".join(f"    {n} as {n},\n" for n in (
         "can_cast", "dtype", "finfo", "get_default_dtype", "iinfo", "promote_types", "set_default_dtype")) + ")\n")
-    out.append("from .layout import Size as Size\nfrom .runtime.device import device as device\nfrom .tensor import Tensor as Tensor\n")
+    out.append("from .layout import Size as Size\nfrom .runtime.device import device as device\nfrom .tensor import Tensor as Tensor\n"
+               "from .trace.record import Trace as _Trace\n")
     for name, module in sorted(PACKAGE._LAZY.items(), key=lambda x: (x[1], x[0])):
         if (ROOT / "flambeau" / (module.replace(".", "/") + ".py")).exists() or (ROOT / "flambeau" / module.replace(".", "/")).is_dir():
             out.append(f"from .{module} import {name} as {name}\n")
@@ -191,6 +192,9 @@ def package_stub() -> str:
             if row.inplace is not None:
                 base = parameters(row.function, row, False)
                 functions[name + "_"] = f"def {name}_({re.sub(r', (?:[*], )?out: Any = ...', '', base)}) -> Tensor: ...\n"
+    # a package that can be called: without a tensor it makes a Trace
+    functions["trace"] = ("@overload\n" + functions["trace"]
+                          + "@overload\ndef trace(title: str = ..., values: builtins.bool = ..., limit: builtins.int = ...) -> _Trace: ...\n")
     out += [functions[n] for n in sorted(functions)]
     return "".join(out)
 

@@ -1,0 +1,382 @@
+"""The recorder: `with flambeau.trace() as t:` notes the stages of what runs inside, on all threads."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from ..ops import interpose
+from ..runtime import door, gpus
+from ..runtime.provenance import caller
+from ..tensor import Tensor
+from .stages import Group, Stage, Work
+from .values import Sample
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from ..drivers.simulated.driver import SimulatedDriver
+    from ..kernels.programs import Prepared
+    from ..runtime.device import device
+
+_GROUPS = frozenset(("backward", "grad"))
+_UNFILLED = frozenset(("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"))  # no values yet
+
+
+class _Local(threading.local):
+    """What each thread is at: its open stage, its open groups, and the work that was queued last."""
+
+    def __init__(self) -> None:
+        self.stage: Stage | None = None
+        self.groups: list[Group] = []
+        self.last: Work | None = None
+        self.quiet = 0
+
+
+class Trace:
+    """Records what runs in a ``with`` block, stage by stage; shows it with `print()` and `save()`.
+
+    title: what the page is called.  values: whether first values are kept.  limit: stages beyond it are counted
+    (`dropped`), not kept.
+
+    Time on simulated GPUs is predicted, from the virtual clock; on the CPU it is measured.  The trace's clock is the virtual
+    clock where GPUs are simulated (time that Python spends between operations is left out, measured CPU work counts),
+    else this machine's.  `findings` is a list of remarks for the page: each a text, or anything with `title`, `line` and
+    `cure`.  Raises RuntimeError when entered twice.
+    """
+
+    def __init__(self, title: str = "", values: bool = True, limit: int = 20000) -> None:
+        self.title, self.limit = title, limit
+        self.stages: list[Stage] = []
+        self.groups: list[Group] = []
+        self.findings: list[Any] = []
+        self.training: list[Any] = []  # what Progress adds: tables and charts of the page
+        self.models: list[Any] = []  # what trace_model adds
+        self.devices: dict[str, str] = {"cpu": f"CPU, {os.cpu_count()} cores"}
+        self.dropped = 0
+        self._values = values
+        self._local = _Local()
+        self._lock = threading.Lock()
+        self._open: list[Callable[[], None]] = []
+        self._threads: dict[int, int] = {}
+        self._system: Any = None
+        self._driver: SimulatedDriver | None = None
+        self._base = self._began = 0.0
+        self._entered = False
+
+    # ---------------------------------------------------------------------------------------------------------- block
+    def __enter__(self) -> Trace:
+        if self._entered:
+            raise RuntimeError("this trace has been used: make another with flambeau.trace()")
+        self._entered = True
+        from ..nn import hooks
+        from ..optim import optimizer
+        self._began = time.perf_counter()
+        self._attach()
+        self._open = [
+            door.observe(self._launched, self._copied).close, interpose.wrap(self._called).close,
+            hooks.register_module_forward_pre_hook(self._module_begins).remove,
+            hooks.register_module_forward_hook(self._module_ends).remove,
+            optimizer.register_optimizer_step_pre_hook(self._step_begins).remove,
+            optimizer.register_optimizer_step_post_hook(self._step_ends).remove,
+        ]
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stops recording.  Doing it again does nothing."""
+        for end in reversed(self._open):
+            end()
+        self._open = []
+        self._detach()
+        while self._local.groups:
+            self._end_group(self._local.groups[-1].key)
+        self.groups.sort(key=lambda g: (g.start, -g.end))
+
+    # ---------------------------------------------------------------------------------------------------------- clock
+    def now(self) -> float:
+        """Seconds since the trace began, as the host has it."""
+        if gpus._system is not self._system:
+            self._attach()
+        if self._driver is not None:
+            return self._base + self._driver.host_time()
+        return self._base + time.perf_counter() - self._began
+
+    def _attach(self) -> None:
+        """Takes the GPUs of the moment: their clock goes on where the one before stopped."""
+        here = self._base + (self._driver.host_time() if self._driver is not None else time.perf_counter() - self._began)
+        self._detach()
+        system = gpus.system()
+        self._system = gpus._system
+        if system is None:
+            self._began, self._base = time.perf_counter(), here
+            return
+        for index, physical in enumerate(system.physical):
+            p = system.driver.properties(physical)
+            self.devices[f"cuda:{index}"] = p.name + (", simulated" if p.simulated else "")
+        if system.driver.simulated:
+            driver: Any = system.driver
+            self._driver = driver
+            self._base = here - driver.host_time()
+            self._unwatch = driver.watch(self._queued)
+        else:
+            self._began, self._base = time.perf_counter(), here
+
+    def _detach(self) -> None:
+        if self._driver is not None:
+            self._unwatch()
+            self._driver = None
+
+    def _spent(self, seconds: float) -> None:
+        """The CPU was at work: what it queues now starts later."""
+        if self._driver is not None:
+            self._driver.host_spent(seconds)
+
+    # ------------------------------------------------------------------------------------------------------ operations
+    def _called(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        local = self._local
+        if local.stage is not None or local.quiet:
+            return function(*args, **kwargs)
+        if name in _GROUPS:
+            if any(g.name == name for g in local.groups):
+                return function(*args, **kwargs)
+            key = object()
+            self._begin_group(name, key)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._end_group(key)
+        stage = local.stage = self._stage(name, _readable_call(name, args, kwargs))
+        ins = list(_tensors((*args, *kwargs.values())))
+        stage.inputs = [_described(t) for t in ins]
+        begun = time.perf_counter()
+        try:
+            result = function(*args, **kwargs)
+        except BaseException as error:
+            stage.error = f"{type(error).__name__}: {error}"
+            stage.host = time.perf_counter() - begun
+            local.stage, local.last = None, None
+            stage.end = self.now()
+            self._keep(stage)
+            raise
+        stage.host = time.perf_counter() - begun
+        local.stage, local.last = None, None
+        outs = list(_tensors((result,)))
+        if not stage.works:
+            known = {id(t.s) for t in ins}
+            if not any(id(t.s) not in known for t in outs):
+                return result  # a view, or a question: nothing was done
+            self._spent(stage.host)
+        stage.outputs = [_described(t) for t in outs]
+        stage.end = self.now()
+        if isinstance(result, (bool, int, float, complex)):
+            stage.result = f"{result:.6g}" if isinstance(result, float) else str(result)
+        if self._values and name not in _UNFILLED:
+            local.quiet += 1
+            try:
+                stage.samples = [Sample(t, _filled_by(stage, t)) for t in outs[:4]]
+            finally:
+                local.quiet -= 1
+        self._keep(stage)
+        return result
+
+    def _stage(self, name: str, call: str) -> Stage:
+        groups = tuple([g.name for g in self._local.groups])
+        return Stage(name, call, caller(), self._thread(), groups, self.now())
+
+    def _thread(self) -> int:
+        me = threading.get_ident()
+        found = self._threads.get(me)
+        if found is None:
+            with self._lock:
+                found = self._threads.setdefault(me, len(self._threads))
+        return found
+
+    def _keep(self, stage: Stage) -> None:
+        with self._lock:
+            if len(self.stages) >= self.limit:
+                self.dropped += 1
+                return
+            stage.index = len(self.stages) + 1
+            self.stages.append(stage)
+
+    # ------------------------------------------------------------------------------------------------------------ door
+    def _work(self, work: Work) -> Stage | None:
+        """Puts work into the open stage, or into one of its own, which is given."""
+        local = self._local
+        local.last = work
+        if local.stage is not None:
+            local.stage.works.append(work)
+            return None
+        stage = self._stage(work.name, work.name)
+        stage.works.append(work)
+        self._keep(stage)
+        return stage
+
+    def _launched(self, dev: device, stream: Any, prepared: Prepared, args: tuple[Any, ...]) -> Callable[[], None] | None:
+        if self._local.quiet:
+            return None
+        self.now()  # looks for other GPUs
+        work = Work("kernel", prepared.name, (str(dev), 0 if stream is None else stream.stream_id), prepared.nbytes, prepared.flops)
+        own = self._work(work)
+        if own is not None:
+            _describe_launch(own, dev, prepared)
+        if stream is not None:
+            return None
+        work.start = self.now()
+        begun = time.perf_counter()
+
+        def done() -> None:
+            seconds = time.perf_counter() - begun
+            self._spent(seconds)
+            assert work.start is not None
+            work.end = work.start + seconds
+            if own is not None:
+                own.host, own.end = seconds, work.end
+        return done
+
+    def _copied(self, copy: door.Copy) -> None:
+        if self._local.quiet:
+            return
+        self.now()
+        stream = copy.stream
+        lane = ("cpu", 0) if stream is None else (str(stream.device), stream.stream_id)
+        work = Work("copy", f"copy {copy.path}", lane, copy.nbytes)
+        work.path, work.source, work.target = copy.path, str(copy.source), str(copy.target)
+        work.pinned, work.blocking = copy.pinned, copy.blocking
+        if stream is None:
+            work.start = work.end = self.now()
+        self._work(work)
+
+    def _queued(self, stream: Any, item: Any, engine: str, start: float, end: float) -> None:
+        """The simulated driver queued something, with its predicted moments."""
+        local = self._local
+        if local.quiet:
+            return
+        work = local.last
+        kind = "copy" if item.name.startswith("copy ") else "kernel"
+        if work is None or work.kind != kind or work.lane[0] == "cpu" or (kind == "kernel" and work.start is not None):
+            return  # not through the door
+        if work.start is None:
+            work.start = self._base + start
+        work.end = max(self._base + end, work.end or 0.0)  # a staged copy is queued in pieces
+        work.predicted, work.engine = True, engine
+        if local.stage is None and self.stages and self.stages[-1].works[-1:] == [work]:
+            self.stages[-1].end = max(self.stages[-1].end, self._base + (self._driver.host_time() if self._driver else 0.0))
+
+    # ---------------------------------------------------------------------------------------------------------- groups
+    def _begin_group(self, name: str, key: Any) -> None:
+        self._local.groups.append(Group(name, self._thread(), self.now(), key))
+
+    def _end_group(self, key: Any) -> None:
+        groups = self._local.groups
+        if not any(g.key is key for g in groups):
+            return
+        while groups:
+            g = groups.pop()
+            g.end = self.now()
+            with self._lock:
+                self.groups.append(g)
+            if g.key is key:
+                return
+
+    def _module_begins(self, module: Any, args: Any) -> None:
+        if self._local.stage is None:
+            self._begin_group(type(module).__name__, module)
+
+    def _module_ends(self, module: Any, args: Any, output: Any) -> None:
+        self._end_group(module)
+
+    def _step_begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        self._begin_group(f"{type(optimizer).__name__}.step", optimizer)
+
+    def _step_ends(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        self._end_group(optimizer)
+
+    # --------------------------------------------------------------------------------------------------------- results
+    def transfers(self) -> list[Work]:
+        """Every copy from one device to another."""
+        return [w for s in self.stages for w in s.works if w.crosses]
+
+    @property
+    def predicted(self) -> bool:
+        """Whether some of its times are predictions, for simulated GPUs."""
+        return any(s.predicted for s in self.stages)
+
+    def print(self, console: Any = None) -> None:
+        """Prints the table of stages: operation, device, shapes, type, first values, bytes moved, time."""
+        from .show import show
+        show(self, console)
+
+    def save(self, path: str | os.PathLike[str]) -> str:
+        """Writes a page (a name that ends in .html) or a file for Chrome's and Perfetto's viewers (.json); gives its path.
+
+        The page is one file that needs no network.  Raises ValueError for another ending, OSError when it cannot be written;
+        a file that was there stays whole until the new one is.
+        """
+        from .save import save
+        return save(self, path)
+
+    def __repr__(self) -> str:
+        return f"<flambeau.trace: {len(self.stages)} stages on {', '.join(sorted({s.lane[0] for s in self.stages})) or 'no device'}>"
+
+
+def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
+    for v in values:
+        if isinstance(v, Tensor):
+            yield v
+        elif isinstance(v, (list, tuple)):
+            yield from _tensors(v[:16])
+
+
+def _described(t: Tensor) -> tuple[tuple[int, ...], str, str]:
+    return tuple(t.m.shape), t.m.dtype.name, str(t.m.device)
+
+
+def _filled_by(stage: Stage, t: Tensor) -> Any:
+    """The stream that will fill a CPU tensor after the call has returned, if one will."""
+    if t.m.device.type == "cpu":
+        for w in reversed(stage.works):
+            if w.path == "d2h" and not w.blocking:
+                return gpus.current_stream(w.source)
+    return None
+
+
+def _describe_launch(stage: Stage, dev: device, prepared: Prepared) -> None:
+    """What is known of a launch that no operation stands for: the fused steps of a backward pass or an optimizer."""
+    program = prepared.program
+    if program is None:
+        return
+    where = str(dev)
+    stage.inputs = [(prepared.domain, d.name, where) for d in program.inputs]
+    if program.kind == "map":
+        stage.outputs = [(prepared.domain, d.name, where) for d in program.out_types]
+
+
+def _readable_call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """The operation with the arguments that are plain: `add(10)`, `to('cuda:0')`, `sum(dim=1)`."""
+    from ..dtypes import dtype
+    from ..runtime.device import device
+
+    def text(v: Any) -> str | None:
+        if v is None or v is False:
+            return None
+        if isinstance(v, (bool, int, float, complex)):
+            return repr(v)
+        if isinstance(v, str):
+            return repr(v) if len(v) <= 16 else None
+        if isinstance(v, dtype):
+            return v.name
+        if isinstance(v, device):
+            return f"'{v}'"
+        if isinstance(v, tuple) and len(v) <= 4 and all(isinstance(x, int) for x in v):
+            return repr(tuple(v))
+        return None
+    shown = [t for v in args if (t := text(v)) is not None]
+    shown += [f"{k}={t}" for k, v in kwargs.items() if v is not None and (t := text(v)) is not None]
+    whole = f"{name}({', '.join(shown)})"
+    return whole if shown and len(whole) <= 32 else name
