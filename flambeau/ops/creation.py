@@ -15,7 +15,7 @@ from ..kernels.programs import Map
 from ..runtime import door, gpus
 from ..runtime.device import device as device_class
 from ..runtime.device import resolve
-from ..tensor import Meta, Tensor, meta, new, wrap
+from ..tensor import Meta, Tensor, meta, new, on_forget, wrap
 from . import launch
 from .copies import strides_for
 from .table import op
@@ -422,12 +422,11 @@ def scalar_tensor(s: Any, *, dtype: Any = None, layout: Any = None, device: Any 
     return full((), s, dtype=dtype or dtypes.get_default_dtype(), device=device, requires_grad=requires_grad, pin_memory=pin_memory)
 
 
-@op(method=False)
-def from_numpy(ndarray: Any) -> Tensor:
-    """A CPU tensor that shares the memory of a NumPy array.  Raises TypeError for other objects and types, ValueError for
-    negative strides."""
-    if not isinstance(ndarray, np.ndarray):
-        raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
+_layouts: dict[Any, Meta] = {}  # of NumPy arrays by dtype, shape and strides, those that may be shared
+on_forget(_layouts.clear)
+
+
+def _shared_layout(ndarray: Any) -> Meta:
     d = dtypes.from_numpy(ndarray.dtype)
     if not ndarray.dtype.isnative:
         raise ValueError("given numpy array has byte order different from the native byte order. Conversion between byte orders is "
@@ -439,11 +438,24 @@ def from_numpy(ndarray: Any) -> Tensor:
     if any(s % d.itemsize for s in ndarray.strides):
         raise ValueError("given numpy array strides not a multiple of the element byte size. Copy the numpy array to reallocate the "
                          "memory.")
+    m = meta(ndarray.shape, tuple(s // d.itemsize for s in ndarray.strides), d, device_class("cpu"))
+    if len(_layouts) > 4096:
+        _layouts.clear()
+    _layouts[ndarray.dtype, ndarray.shape, ndarray.strides] = m
+    return m
+
+
+@op(method=False)
+def from_numpy(ndarray: Any) -> Tensor:
+    """A CPU tensor that shares the memory of a NumPy array.  Raises TypeError for other objects and types, ValueError for
+    negative strides."""
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
+    m = _layouts.get((ndarray.dtype, ndarray.shape, ndarray.strides)) or _shared_layout(ndarray)
     if not ndarray.flags.writeable:
         import warnings
         warnings.warn("The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means writing "
                       "to this tensor will result in undefined behavior.", UserWarning, stacklevel=2)
-    m = meta(ndarray.shape, tuple(s // d.itemsize for s in ndarray.strides), d, device_class("cpu"))
     return wrap(ndarray.__array_interface__["data"][0], m, ndarray)
 
 
@@ -454,7 +466,10 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -
         moved: Tensor = data.to(device=data.m.device if device is None else device, dtype=dtype or data.m.dtype)
         return moved
     if isinstance(data, np.ndarray) and data.dtype.isnative and data.flags.writeable and all(s >= 0 for s in data.strides):
-        found: Tensor = from_numpy(data).to(device=resolve(device), dtype=dtype or dtypes.from_numpy(data.dtype))
+        found: Tensor = from_numpy(data)
+        to = resolve(device)
+        if to is not found.m.device or dtype not in (None, found.m.dtype):
+            found = found.to(device=to, dtype=dtype or found.m.dtype)
         return found
     return tensor(data, dtype=dtype, device=device)
 
