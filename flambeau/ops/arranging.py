@@ -15,6 +15,7 @@ from . import (
     launch,
     splitting,  # noqa: F401 (the views copied here must be in the table)
 )
+from .checks import same_device
 from .copies import cast_program
 from .table import op
 from .views import as_strided, select, sizes_of, slice_axis
@@ -328,6 +329,7 @@ def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, stora
 
 
 def _replaced(name: str, t: Tensor, src: Tensor, region: Any) -> Tensor:
+    same_device(name, t, src)
     out = t.clone()
     place = region(out)
     if place.m.shape != src.m.shape:

@@ -238,6 +238,7 @@ def histogramdd(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor |
     if len(input.m.shape) < 2:
         raise RuntimeError(f"torch.histogramdd(): input tensor should have at least 2 dimensions, but got {len(input.m.shape)}")
     axes = input.m.shape[-1]
+    same_device("histogramdd", input, weight, *(bins if isinstance(bins, (list, tuple)) else ()))
     w = _histogram_input("histogramdd", input, weight, tuple(input.m.shape[:-1]))
     points = host_array(input.detach()).reshape(-1, axes)
     each = [bins] * axes if isinstance(bins, int) else list(bins)

@@ -69,7 +69,7 @@ def _cure(odd: list[tuple[str, Tensor]], wanted: str) -> str:
 def _from_stack() -> tuple[str, list[tuple[str, Tensor]]] | None:
     """The operation the user called and its tensor arguments: the outermost operation whose arguments disagree."""
     codes = _operations()
-    best = None
+    best = strict = None
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and _inside(frame):
         name = codes.get(frame.f_code) or _functional(frame)
@@ -77,8 +77,10 @@ def _from_stack() -> tuple[str, list[tuple[str, Tensor]]] | None:
             found = _arguments(frame)
             if len({t.m.device for _, t in found if t.m.shape or t.m.device.type != "cpu"}) > 1:
                 best = name, found
+            elif len({t.m.device for _, t in found}) > 1:
+                strict = name, found  # an operation in which zero-dim tensors are no exception
         frame = frame.f_back
-    return best
+    return best or strict
 
 
 def _inside(frame: FrameType) -> bool:

@@ -91,6 +91,11 @@ TABLE: list[Row] = [
     ("isin", "elements test_elements", torch.isin, (lambda: ints(3), lambda: ints(2))),
     ("bincount", "input weights", torch.bincount, (lambda: ints(3), lambda: floats(3))),
     ("complex", "real imag", torch.complex, (lambda: floats(3),) * 2),
+    ("select_scatter", "input src", lambda a, b: torch.select_scatter(a, b, 0, 1), (lambda: floats(3, 4), lambda: floats(4))),
+    ("diagonal_scatter", "input src", torch.diagonal_scatter, (lambda: floats(3, 3), lambda: floats(3))),
+    ("histogram", "input bins weight", lambda a, b, w: torch.histogram(a, b, weight=w), (lambda: floats(3), lambda: torch.arange(3.0), lambda: floats(3))),
+    ("lu_unpack", "LU_data LU_pivots", torch.lu_unpack, (lambda: floats(3, 3), lambda: torch.tensor([1, 2, 3], dtype=torch.int32))),
+    ("solve", "A B", torch.linalg.solve, (lambda: torch.eye(3), lambda: floats(3, 2))),
     ("meshgrid", "tensors[0] tensors[1]", lambda a, b: torch.meshgrid(a, b, indexing="ij"), (lambda: floats(2), lambda: floats(3))),
 ]
 

@@ -7,6 +7,7 @@ from typing import Any
 from ... import dtypes
 from ...autograd import tape
 from ...tensor import Tensor, empty
+from ..checks import same_device
 from ..table import op
 from . import matrices
 from .solving import broadcast
@@ -63,6 +64,7 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
     matrices.square("torch.linalg.ldl_solve", LD, "LD")
     matrices.matrix("torch.linalg.ldl_solve", B, "B")
     matrices.alike("torch.linalg.ldl_solve", LD, B, "LD", "B")
+    same_device("linalg.ldl_solve", LD, pivots, B)
     if pivots.m.dtype.kind not in "iu":
         raise RuntimeError(f"torch.linalg.ldl_solve: Expected pivots to be integers. Got {matrices.type_name(pivots)}")
     if tuple(pivots.m.shape) != tuple(LD.m.shape[:-1]):

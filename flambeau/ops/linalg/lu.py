@@ -11,6 +11,7 @@ from typing import Any
 from ... import dtypes
 from ...autograd import tape
 from ...tensor import Tensor, alias, empty
+from ..checks import same_device
 from ..table import op
 from . import matrices
 from .matrices import adjoint
@@ -179,6 +180,7 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
     if unpack_pivots and LU_pivots.m.dtype is not dtypes.int32:
         raise RuntimeError("torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype.\nNote: this function is "
                            "intended to be used with the output produced by torch.linalg.lu_factor")
+    same_device("lu_unpack", LU_data, LU_pivots)
     m, n = LU_data.m.shape[-2:]
     k = min(m, n)
     p = l = u = LU_data.new_empty((0,))
@@ -229,6 +231,7 @@ def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True,
     matrices.square("linalg.lu_solve", LU, "LU")
     matrices.matrix("linalg.lu_solve", B, "B")
     matrices.alike("linalg.lu_solve", LU, B, "LU", "B")
+    same_device("linalg.lu_solve", LU, pivots, B)
     if pivots.m.dtype is not dtypes.int32:
         raise RuntimeError("linalg.lu_solve: pivots should be a Tensor of scalar type torch.int32")
     if tuple(pivots.m.shape) != tuple(LU.m.shape[:-1]):

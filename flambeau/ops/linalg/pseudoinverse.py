@@ -11,6 +11,7 @@ from typing import Any
 from ... import dtypes
 from ...autograd import tape
 from ...tensor import Tensor, alias, empty
+from ..checks import same_device
 from ..table import no_recording, op
 from . import matrices
 from .eigen import hermitian_factors, hermitian_values
@@ -33,6 +34,8 @@ def _tolerances(name: str, a: Tensor, atol: Any, rtol: Any, like: Tensor) -> tup
         if isinstance(v, Tensor):
             if v.m.dtype.is_complex:
                 raise RuntimeError(f"{name}: {what} tensor of complex type is not supported. Got {what}.dtype = {v.m.dtype}")
+            if v.m.shape or v.m.device.type != "cpu":
+                same_device(name, a, v)
             v = v.to(device=like.m.device, dtype=like.m.dtype)
         ready.append(v)
     return ready[0], ready[1]
