@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from .. import native
 from . import gemm_tile, scratch
-from .emit import Emitter, Module, ty, vec
+from .emit import Emitter, Module, ty
 from .gemm_tile import VECTORS, Tile, transposed, write_packer
+from .padded import write_image
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,7 +114,7 @@ def text(d: dtype, kernel: tuple[int, ...], stride: int, dilation: int) -> str:
             _write_taps(module, tile, f"taps_{k}_{vectors}", taps, vectors, kernel, stride, dilation)
             if taps.channels > 1:
                 _write_taps(module, tile, f"single_{vectors}", Taps(1, 0, taps.rows, 0, taps.count), vectors, kernel, stride, dilation)
-    _write_image(module, tile, kernel)
+    write_image(module, tile, kernel[0], SIZE, X_CHANNEL, DILATION)
     _write(module, tile, shapes, kernel)
     _write_sum(module, tile)
     return module.text()
@@ -161,38 +162,6 @@ def _write_taps(module: Module, tile: Tile, name: str, taps: Taps, vectors: int,
                 for v in range(vectors):
                     at = em.at(place_at, str(v * lanes * item))
                     em.store(d, lanes, em.op(f"fadd {t} {em.load(d, lanes, at)}, {next(made)}"), at)
-    em.line("ret void")
-    em.finish()
-
-
-def _write_image(module: Module, tile: Tile, kernel: tuple[int, ...]) -> None:
-    """Adds @copy_image(x, channels, d, h, w, high, wide, dst, channel, block): the part of an image that a block's windows see, borders as zeros:
-    rows (channel, kernel slice, row) of `wide` elements, `channel` bytes from channel to channel.
-
-    d, h, w: where it begins; high: rows of each slice.
-    """
-    em = Emitter(module, "internal void @copy_image(ptr %x, i64 %channels, i64 %d, i64 %h, i64 %w, i64 %high, i64 %wide, ptr %dst, i64 %channel, ptr %block)")
-    size = [em.word("%block", SIZE + k) for k in range(3)]
-    x_channel, x_d, x_h = em.word("%block", X_CHANNEL), em.word("%block", X_D), em.word("%block", X_H)
-    lanes, item = tile.lanes, tile.item
-    numbers = "<" + ", ".join(f"i32 {k}" for k in range(lanes)) + ">"
-    with em.loop("0", "%channels", carried=[("ptr", "%x"), ("ptr", "%dst")]) as c:
-        with em.loop("0", str(kernel[0]), carried=[("i64", "%d"), ("ptr", c.vars[1])]) as kd:
-            with em.loop("0", "%high", carried=[("i64", "%h"), ("ptr", kd.vars[1])]) as r:
-                inside = em.op(f"and i1 {em.op(f'icmp ult i64 {kd.vars[0]}, {size[0]}')}, {em.op(f'icmp ult i64 {r.vars[0]}, {size[1]}')}")
-                width = em.op(f"trunc i64 {em.op(f'select i1 {inside}, i64 {size[2]}, i64 0')} to i32")
-                limit = em.broadcast(width, "i32", lanes)
-                line = em.at(em.at(em.at(c.vars[0], em.mul(kd.vars[0], x_d)), em.mul(r.vars[0], x_h)), em.mul("%w", str(item)))
-                with em.loop("0", "%wide", str(lanes)) as k:
-                    first = em.broadcast(em.op(f"trunc i64 {em.add(k.i, '%w')} to i32"), "i32", lanes)
-                    places = em.op(f"add {vec('i32', lanes)} {first}, {numbers}")
-                    mask = em.op(f"icmp ult {vec('i32', lanes)} {places}, {limit}")
-                    offset = em.mul(k.i, str(item))
-                    # past the row's end this reaches into the next, which is written after it
-                    em.store(tile.d, lanes, em.load(tile.d, lanes, em.at(line, offset), mask), em.at(r.vars[1], offset))
-                r.next = [em.add(r.vars[0], "1"), em.at(r.vars[1], em.mul("%wide", str(item)))]
-            kd.next = [em.add(kd.vars[0], em.word("%block", DILATION)), r.vars[1]]
-        c.next = [em.at(c.vars[0], x_channel), em.at(c.vars[1], "%channel")]
     em.line("ret void")
     em.finish()
 

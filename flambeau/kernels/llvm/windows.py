@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 from .. import native
 from . import gemm_tile, scratch
-from .emit import Emitter, Module, vec
+from .compile import has_masks
+from .emit import Emitter, Loop, Module, vec
 from .gemm import DEPTH_BYTES, panel_bytes
 from .gemm_tile import Tile, call_tile, panel_elements, write_packer, write_tiles
+from .padded import fits_flat, write_flat, write_image
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,9 +28,11 @@ GROUP = 16  # panels of windows packed together, for the second-level cache
 ENTRY = 16  # bytes of a panel's entry in a task's table: place in y, columns
 
 # the parameter block; steps in bytes.  Threes are for depth, height, width
-(M, P, CHANNELS, BLOCK, TAPS, PANELS, A_PANELS, A_ROW, A_CHANNEL, A_TAP, A_FIRST, X_IMAGE, X_CHANNEL, Y_IMAGE, MODE) = range(15)
-SIZE, OUT, KERNEL, STRIDE, PADDING, DILATION, X_STEP = (15 + 3 * k for k in range(7))
-WORDS = 15 + 21
+(M, P, CHANNELS, BLOCK, TAPS, PANELS, A_PANELS, A_ROW, A_CHANNEL, A_TAP, A_FIRST, X_IMAGE, Y_IMAGE, MODE, FLAT, ROW) = range(16)
+SIZE, OUT, KERNEL, STRIDE, PADDING, DILATION, X_CHANNEL = (16 + 3 * k for k in range(7))
+X_STEP = X_CHANNEL + 1  # along depth and height
+WORDS = 16 + 21
+WIDEST = 512  # the greatest width of an output of which padded copies are made
 
 
 def convolution(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int, ...], ...], x: tuple[int, ...], a: tuple[int, int, int, int],
@@ -46,8 +50,9 @@ def convolution(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int, ...], 
     block = -(-c // -(-c // block))
     high, _, width = gemm_tile.sizes(item)
     panels, a_panels = -(-p // width), -(-m // high)
-    params = [m, p, c, block, taps, panels, a_panels, a[0] * item, a[1] * item, a[2] * item, a[3] * item, x[0] * item, x[1] * item,
-              m * p * item, 2 if bias else 0, *image, *out, *kernel, *stride, *padding, *dilation, x[2] * item, x[3] * item, item]
+    params = [m, p, c, block, taps, panels, a_panels, a[0] * item, a[1] * item, a[2] * item, a[3] * item, x[0] * item,
+              m * p * item, 2 if bias else 0, _flat_bytes(sizes, block, width, item), out[2] + (kernel[2] - 1) * dilation[2], *image, *out, *kernel,
+              *stride, *padding, *dilation, x[1] * item, x[2] * item, x[3] * item]
     depth = -(-block * taps // 16) * 16
     workspace = -(-c // block) * a_panels * panel_elements(high, depth) * item
     threads = native.get_num_threads()
@@ -57,6 +62,17 @@ def convolution(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int, ...], 
     entry = native.make_entry([(code[NAMES[0]], packs, max(1, packs // (2 * threads))), (code[NAMES[1]], total, group)], params,
                               5 if bias else 4, parallel=2 * n * p * m * c * taps > 1 << 20)
     return entry, workspace
+
+
+def _flat_bytes(sizes: tuple[tuple[int, ...], ...], block: int, width: int, item: int) -> int:
+    """The room of a padded copy of what a group of panels sees of one image; 0 where windows are read from the image itself."""
+    image, out, kernel, stride, padding, dilation = sizes
+    row = out[2] + (kernel[2] - 1) * dilation[2]
+    plane = image[0] == out[0] == kernel[0] == 1 and not padding[0] and stride[1:] == (1, 1)
+    if not (plane and has_masks() and kernel[1] * kernel[2] > 1 and out[2] <= WIDEST and fits_flat(width // 2, out[2], row - out[2])):
+        return 0
+    rows = min(out[1], GROUP * width // out[2] + 2) + (kernel[1] - 1) * dilation[1]
+    return -(-block * (rows * row * item + 64) // 64) * 64 + 256
 
 
 _loaded: dict[str, dict[str, int]] = {}
@@ -77,6 +93,9 @@ def text(d: dtype) -> str:
     write_tiles(module, tile)
     write_packer(module, tile, "pack_rows", tile.rows)
     _write_windows(module, tile)
+    if module.masks:
+        write_image(module, tile, 1, SIZE, X_CHANNEL, DILATION)
+        write_flat(module, tile, KERNEL, DILATION)
     _write_a(module, tile)
     _write(module, tile)
     return module.text()
@@ -205,8 +224,10 @@ def _write(module: Module, tile: Tile) -> None:
     y, x, a, bias = em.pointer("%args", 0), em.pointer("%args", 1), _workspace(em, biased), em.pointer("%args", 3)
     depth = _depth(em, word[BLOCK], word[TAPS])
     wide, tall = panel_bytes(em, tile, tile.width, depth), panel_bytes(em, tile, tile.rows, depth)
-    memory, index = scratch.take(em, em.mul(str(GROUP), em.add(wide, str(ENTRY))))
+    memory, index = scratch.take(em, em.add(em.mul(str(GROUP), em.add(wide, str(ENTRY))), word[FLAT]))
     panels = em.at(memory, str(-(-GROUP * ENTRY // 64) * 64))
+    copy = em.at(panels, em.mul(wide, str(GROUP)))
+    flat = em.op(f"icmp sgt i64 {word[FLAT]}, 0")
     ldc = em.mul(word[P], str(tile.item))
     with em.loop("%begin", "%end", str(GROUP)) as group:
         count = em.smaller(str(GROUP), em.sub("%end", group.i))
@@ -221,8 +242,20 @@ def _write(module: Module, tile: Tile) -> None:
                 image = em.op(f"sdiv i64 {number}, {word[PANELS]}")
                 place = em.mul(em.sub(number, em.mul(image, word[PANELS])), str(tile.width))
                 columns = em.smaller(str(tile.width), em.sub(word[P], place))
-                em.line(f"call void @pack_windows(ptr {em.at(from_, em.mul(image, word[X_IMAGE]))}, i64 {place}, i64 {columns}, "
-                        f"i64 {channels}, ptr {q.vars[1]}, ptr %block)")
+                source = em.at(from_, em.mul(image, word[X_IMAGE]))
+                plain, done = em.label("plain"), em.label("packed")
+                if module.masks:
+                    padded = em.label("padded")
+                    em.branch(flat, padded, plain)
+                    em.start(padded)
+                    _from_copy(em, tile, word, source, image, place, columns, channels, q, group.i, count, copy)
+                    em.jump(done)
+                else:
+                    em.jump(plain)
+                em.start(plain)
+                em.line(f"call void @pack_windows(ptr {source}, i64 {place}, i64 {columns}, i64 {channels}, ptr {q.vars[1]}, ptr %block)")
+                em.jump(done)
+                em.start(done)
                 target = em.at(em.at(y, em.mul(image, word[Y_IMAGE])), em.mul(place, str(tile.item)))
                 em.line(f"store ptr {target}, ptr {q.vars[0]}, align 8")
                 em.line(f"store i64 {columns}, ptr {em.at(q.vars[0], '8')}, align 8")
@@ -241,3 +274,26 @@ def _write(module: Module, tile: Tile) -> None:
     scratch.give(em, index)
     em.line("ret void")
     em.finish()
+
+
+def _from_copy(em: Emitter, tile: Tile, word: list[str], source: str, image: str, place: str, columns: str, channels: str, q: Loop, first: str,
+               count: str, copy: str) -> None:
+    """One panel out of the padded copy of its image, which is made at the image's first panel in the group."""
+    fresh = em.op(f"or i1 {em.op(f'icmp eq i64 {place}, 0')}, {em.op(f'icmp eq i64 {q.i}, 0')}")
+    # the image's places in this group, and the rows that hold them
+    before = em.mul(image, word[PANELS])
+    begin = em.mul(em.op(f"call i64 @llvm.smax.i64(i64 0, i64 {em.sub(first, before)})"), str(tile.width))
+    end = em.smaller(em.mul(em.sub(em.add(first, count), before), str(tile.width)), word[P])
+    top = em.op(f"sdiv i64 {begin}, {word[OUT + 2]}")
+    bottom = em.op(f"sdiv i64 {em.sub(end, '1')}, {word[OUT + 2]}")
+    high = em.add(em.add(em.sub(bottom, top), "1"), em.mul(em.sub(word[KERNEL + 1], "1"), word[DILATION + 1]))
+    channel = em.add(em.mul(em.mul(high, word[ROW]), str(tile.item)), "64")
+    with em.only_if(fresh):
+        em.line(f"call void @copy_image(ptr {source}, i64 {channels}, i64 0, i64 {em.sub(top, word[PADDING + 1])}, i64 {em.sub('0', word[PADDING + 2])}, "
+                f"i64 {high}, i64 {word[ROW]}, ptr {copy}, i64 {channel}, ptr %block)")
+    row = em.op(f"sdiv i64 {place}, {word[OUT + 2]}")
+    start = em.sub(place, em.mul(row, word[OUT + 2]))
+    at = em.at(copy, em.mul(em.mul(em.sub(row, top), word[ROW]), str(tile.item)))
+    vectors = em.op(f"select i1 {em.op(f'icmp sgt i64 {columns}, {tile.lanes}')}, i64 2, i64 1")
+    em.line(f"call void @pack_flat(ptr {at}, i64 {word[ROW]}, i64 {start}, i64 {em.sub(word[ROW], word[OUT + 2])}, i64 {vectors}, i64 {channels}, "
+            f"i64 {channel}, ptr {q.vars[1]}, ptr %block)")
