@@ -1,0 +1,96 @@
+"""Fourier transforms against NumPy: every form, length, axis and norm, gradients, errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import flambeau as fb
+from flambeau.autograd import gradcheck, gradgradcheck
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(3, 4, 6))
+Z = X + 1j * RNG.normal(size=(3, 4, 6))
+NORMS = [None, "backward", "ortho", "forward"]
+
+
+def same(got, want, rtol=1e-10):
+    np.testing.assert_allclose(got.numpy(), want, rtol=rtol, atol=rtol)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("name", ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"])
+@pytest.mark.parametrize("n,dim", [(None, -1), (None, 0), (5, 1), (9, -1), (1, 0), (4, 2)])
+def test_one_axis(name, norm, n, dim):
+    a = X if name in ("rfft", "ihfft") else Z
+    if name in ("irfft", "hfft") and n == 1:
+        n = 3
+    same(getattr(fb.fft, name)(fb.tensor(a), n, dim, norm), getattr(np.fft, name)(a, n, dim, norm))
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("name", ["fft2", "ifft2", "rfft2", "irfft2", "fftn", "ifftn", "rfftn", "irfftn"])
+@pytest.mark.parametrize("s,dim", [(None, None), (None, (0, 2)), ((3, 5), (1, 2)), ((6, 4), (2, 0))])
+def test_several_axes(name, norm, s, dim):
+    a = X if name.startswith("rfft") else Z
+    two = name.endswith("2")
+    dim = (-2, -1) if two and dim is None else dim
+    same(getattr(fb.fft, name)(fb.tensor(a), s=s, dim=dim, norm=norm), getattr(np.fft, name)(a, s, dim if dim is not None else None, norm))
+
+
+def test_types_layouts_and_round_trips():
+    assert fb.fft.fft(fb.tensor(X).float()).dtype is fb.complex64 and fb.fft.fft(fb.arange(4)).dtype is fb.complex64
+    assert fb.fft.rfft(fb.tensor(X)).dtype is fb.complex128
+    same(fb.fft.fft(fb.tensor(X).float()), np.fft.fft(X), 1e-4)
+    same(fb.fft.fft(fb.tensor(Z).permute(2, 0, 1), dim=1), np.fft.fft(Z.transpose(2, 0, 1), axis=1))
+    same(fb.fft.ifftn(fb.fft.fftn(fb.tensor(Z))), Z)
+    same(fb.fft.irfft(fb.fft.rfft(fb.tensor(X)), 6), X)
+    same(fb.fft.irfft(fb.fft.rfft(fb.tensor(X[..., :5])), 5), X[..., :5])
+    out = fb.empty(0, dtype=fb.complex128)
+    assert fb.fft.fft(fb.tensor(Z), out=out) is out
+    assert fb.fft.fft(fb.zeros(0, 3)).shape == (0, 3)
+    power = (fb.fft.fft(fb.tensor(Z), norm="ortho").abs() ** 2).sum().item()
+    assert power == pytest.approx((np.abs(Z) ** 2).sum())
+
+
+def test_frequencies_and_shifts():
+    for n in (1, 4, 5):
+        same(fb.fft.fftfreq(n, 0.5, dtype=fb.float64), np.fft.fftfreq(n, 0.5))
+        same(fb.fft.rfftfreq(n, 0.5, dtype=fb.float64), np.fft.rfftfreq(n, 0.5))
+        for axes in (None, (0,), (0, 2)):
+            a = X[:, :, :n]
+            same(fb.fft.fftshift(fb.tensor(a), axes), np.fft.fftshift(a, axes))
+            same(fb.fft.ifftshift(fb.tensor(a), axes), np.fft.ifftshift(a, axes))
+
+
+@pytest.mark.parametrize("call,message", [
+    (lambda: fb.fft.fft(fb.tensor(Z), 0), "Invalid number of data points"), (lambda: fb.fft.fft(fb.tensor(Z), norm="unit"), "Invalid normalization mode"),
+    (lambda: fb.fft.rfft(fb.tensor(Z)), "floating point input"), (lambda: fb.fft.fftn(fb.tensor(Z), dim=(0, 0)), "unique"),
+    (lambda: fb.fft.fftn(fb.tensor(Z), s=(2,), dim=(0, 1)), "same length"), (lambda: fb.fft.fft(fb.tensor(Z), dim=3), "out of range"),
+    (lambda: fb.fft.fft(fb.zeros(4, dtype=fb.float16)), "Unsupported dtype")])
+def test_errors(call, message):
+    with pytest.raises((RuntimeError, IndexError), match=message):
+        call()
+
+
+FORMS = {"fft": lambda z: fb.fft.fft(z * z, 5), "ifft": lambda z: fb.fft.ifft(z * z, dim=0, norm="ortho"), "fftn": lambda z: fb.fft.fftn(z * z),
+         "irfft": lambda z: fb.fft.irfft(z * z, 4),
+         "irfft odd": lambda z: fb.fft.irfft(z, 5), "hfft": lambda z: fb.fft.hfft(z), "irfft2": lambda z: fb.fft.irfft2(z * z)}
+REAL = {"rfft": lambda x: fb.fft.rfft(x * x), "rfft odd": lambda x: fb.fft.rfft(x, 5), "ihfft": lambda x: fb.fft.ihfft(x),
+        "rfftn": lambda x: fb.fft.rfftn(x * x),
+        "real fft": lambda x: fb.fft.fft(x).abs() ** 2, "shift": lambda x: fb.fft.fftshift(x * x)}
+
+
+@pytest.mark.parametrize("name", [*FORMS, *REAL])
+def test_gradients_match_finite_differences(name):
+    t = fb.tensor(Z[:2, 0, :3] if name in FORMS else X[:2, 0, :4], requires_grad=True)
+    f = {**FORMS, **REAL}[name]
+    assert gradcheck(f, (t,)) and gradgradcheck(f, (t,))
+
+
+def test_on_every_device(device):
+    z = fb.tensor(Z).to(device)
+    got = fb.fft.fft2(z)
+    assert str(got.device) == device
+    same(got.cpu(), np.fft.fft2(Z))
+    same(fb.fft.irfft(fb.fft.rfft(fb.tensor(X).to(device)), 6).cpu(), X)
