@@ -138,6 +138,11 @@ class HostPool(Pool):
             f"cannot pin {errors.size(nbytes)} of host memory: the system gives no more. "
             f"{errors.size(self.meters['active_bytes'].current)} of pinned memory are in use")
 
+    def reset_totals(self) -> None:
+        with self.lock:
+            super().reset_totals()
+            self.alloc_time, self.free_time = _Spent(), _Spent()
+
     def stats(self) -> dict[str, Any]:
         """PyTorch's names; see `flambeau.cuda.host_memory_stats`."""
         with self.lock:

@@ -313,7 +313,7 @@ def test_threads_that_read_the_same_tensor(gpus: str) -> None:
         x, expected = late()
         y = x.to("cpu", non_blocking=True)
         found: list[Any] = []
-        threads = [threading.Thread(target=lambda y=y: found.append(y.tolist())) for _ in range(4)]
+        threads = [threading.Thread(target=lambda y=y, found=found: found.append(y.tolist())) for _ in range(4)]
         for t in threads:
             t.start()
         for t in threads:

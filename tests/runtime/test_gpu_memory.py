@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import random
 import threading
@@ -137,6 +138,74 @@ def test_record_stream_keeps_a_block_until_that_streams_work_is_done() -> None:
     back.append(other)
     pool.driver.stream_synchronize(b)
     assert {pool.take(a, 5 * MIB)[0], pool.take(a, 5 * MIB)[0]} == {address, other}
+
+
+@pytest.mark.parametrize("queue", ["eager", "lazy"])
+def test_threads_and_streams_to_the_limit(queue: str) -> None:
+    """A quarter of a million operations (as many in the other queue mode, and by `test_pinned_memory`): marks are written
+    and checked by work on the streams themselves, now and then on another stream than the block's own."""
+    limit = 48 * MIB
+    pool, *_ = make(limit, queue)
+    driver = pool.driver
+    wrong: list[str] = []
+    ooms = [0]
+
+    def write(address: int, n: int, mark: int) -> None:
+        ctypes.c_uint32.from_address(address).value = mark
+        ctypes.c_uint32.from_address(address + n - 4).value = mark
+
+    def check(address: int, n: int, mark: int) -> None:
+        if not ctypes.c_uint32.from_address(address).value == mark == ctypes.c_uint32.from_address(address + n - 4).value:
+            wrong.append("overwritten")
+    put, look = Prepared("write", write), Prepared("check", check)
+    side = driver.stream_create(0)
+
+    def work(seed: int) -> None:
+        rng = random.Random(seed)
+        stream = driver.stream_create(0)
+        held: list[tuple[int, int, int, Any]] = []
+        full = 0
+        for k in range(62_500):
+            if k % 2500 == 0:
+                full = 30 if full > 30 else 250
+            if held and (len(held) > full or rng.random() < 0.5):
+                address, n, mark, b = held.pop(rng.randrange(len(held)))
+                if k % 50 == 0:
+                    event = driver.event_create()
+                    driver.event_record(event, stream)
+                    driver.stream_wait_event(side, event)
+                    driver.launch(side, look, (address, n, mark))
+                    pool.record_stream(address, side)
+                elif k % 5 == 0:
+                    driver.launch(stream, look, (address, n, mark))
+                b.append(address)
+            else:
+                n = rng.choice((4, 100, 512, 3000, 20_000)) if k % 20 else rng.choice((MIB, 3 * MIB, 5 * MIB))
+                try:
+                    address, b = pool.take(stream, n)
+                except OutOfMemoryError:
+                    ooms[0] += 1
+                    full = len(held) // 2
+                    continue
+                mark = seed << 24 | k
+                driver.launch(stream, put, (address, n, mark))
+                held.append((address, n, mark, b))
+        for address, n, mark, b in held:
+            driver.launch(stream, look, (address, n, mark))
+            b.append(address)
+        driver.stream_synchronize(stream)
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(1, 5)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(120)
+    driver.synchronize(0)
+    assert not wrong and ooms[0] == pool.ooms > 0 and pool.meters["reserved_bytes"].peak > 0.9 * limit
+    stats = pool.stats()
+    assert stats["allocation.all.current"] == stats["allocated_bytes.all.current"] == stats["pending_bytes.all.current"] == 0
+    assert stats["allocation.all.allocated"] == stats["allocation.all.freed"] > 100_000
+    pool.empty_cache()
+    assert pool.current("reserved_bytes") == 0 == driver._devices[0].memory.used  # type: ignore[attr-defined]
 
 
 @pytest.fixture
