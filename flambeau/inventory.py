@@ -18,7 +18,7 @@ import flambeau
 PACKAGES = ("numpy", "llvmlite", "scipy-openblas64", "rich", "scipy", "onednn-cpu-gomp", "cuda-bindings")
 VARIABLES = (
     "CUDA_VISIBLE_DEVICES", "FLAMBEAU_SIM_GPUS", "FLAMBEAU_NUM_THREADS", "FLAMBEAU_KERNELS", "FLAMBEAU_CACHE_DIR",
-    "OMP_NUM_THREADS", "OPENBLAS_CORETYPE",
+    "FLAMBEAU_PROVENANCE", "OMP_NUM_THREADS", "OPENBLAS_CORETYPE",
 )  # fmt: skip
 
 
@@ -68,6 +68,35 @@ def gpus() -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def why_no_gpu() -> str:
+    """Why `cuda.is_available()` is False, with what this machine shows of NVIDIA hardware; empty when it is True."""
+    from flambeau.runtime import gpus as system
+
+    reason = system.why_none()
+    return f"{reason} ({hardware()})" if reason else ""
+
+
+def hardware(root: str = "/") -> str:
+    """What of an NVIDIA GPU the operating system shows: its device files, its kernel driver, its library."""
+    import glob
+    from ctypes.util import find_library
+
+    cards = sorted(p for p in glob.glob(os.path.join(root, "dev/nvidia[0-9]*")))
+    version = ""
+    try:
+        with open(os.path.join(root, "proc/driver/nvidia/version"), encoding="utf-8", errors="replace") as lines:
+            version = next((word for word in lines.readline().split() if word[:1].isdigit() and "." in word), "of unknown version")
+    except OSError:
+        pass
+    library = find_library("cuda") is not None
+    if not (cards or version or library):
+        return "no NVIDIA device, driver or libcuda on this machine"
+    return ", ".join((
+        f"{len(cards)} NVIDIA device files" if cards else "no /dev/nvidia* files: was the container started with GPUs?",
+        f"kernel driver {version}" if version else "no NVIDIA kernel driver loaded",
+        "libcuda found" if library else "libcuda.so.1 not found: the driver's user part is missing"))
 
 
 def libraries() -> dict[str, str]:
@@ -131,6 +160,7 @@ def collect() -> dict[str, Any]:
         "system": platform.platform(),
         "cpu": attempt(cpu),
         "gpus": attempt(gpus),
+        "why no gpu": attempt(why_no_gpu),
         "libraries": attempt(libraries),
         "packages": {package: _version(package) for package in PACKAGES},
         "kernel cache": attempt(kernel_cache),
@@ -166,7 +196,7 @@ def show(as_json: bool = False) -> None:
     for gpu in found if isinstance(found, list) else ():
         row(gpu["device"], f"{gpu['name']} ({gpu['kind']}), {size(gpu['memory'])}")
     if found == []:
-        row("cuda", "no GPU. For simulated ones: flambeau.simulate(gpus=1), or FLAMBEAU_SIM_GPUS=1 in the environment")
+        row("cuda", f"no GPU: {facts['why no gpu']}. For simulated ones: flambeau.simulate(gpus=1), or FLAMBEAU_SIM_GPUS=1 in the environment")
     served = facts["libraries"]
     for work, library in served.items() if isinstance(served, dict) else (("libraries", served),):
         row(work, library)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -89,3 +91,35 @@ def test_the_command_line_is_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(("environment", "reason"), [
+    ({}, "no NVIDIA GPU is driven by this version, and none is simulated"), ({"FLAMBEAU_SIM_GPUS": "0"}, "FLAMBEAU_SIM_GPUS is 0"),
+    ({"FLAMBEAU_SIM_GPUS": "2", "CUDA_VISIBLE_DEVICES": "-1"}, "2 GPUs are hidden by CUDA_VISIBLE_DEVICES='-1'"),
+    ({"FLAMBEAU_SIM_GPUS": "many"}, "cannot be told: RuntimeError: FLAMBEAU_SIM_GPUS: expected a number of GPUs, got 'many'"),
+])  # fmt: skip
+def test_info_says_why_there_is_no_gpu(environment: dict[str, str], reason: str) -> None:
+    if inventory.hardware() != "no NVIDIA device, driver or libcuda on this machine" and not environment:
+        pytest.skip("there is NVIDIA hardware here")
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, *arguments], env={**os.environ, **environment, "COLUMNS": "300"}, capture_output=True, text=True, timeout=100)
+
+    shown = run("-m", "flambeau", "info", "--json")
+    facts = json.loads(shown.stdout)
+    assert facts["why no gpu"].startswith(reason)
+    assert reason in run("-m", "flambeau", "info").stdout
+    use = run("-c", "import flambeau as t; t.ones(1).cuda()")
+    assert reason.removeprefix("cannot be told: RuntimeError: ") in use.stderr  # the error itself says it too
+
+
+def test_what_the_machine_shows_of_a_gpu(tmp_path: Path) -> None:
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev" / "nvidia0").write_text("")
+    (tmp_path / "dev" / "nvidiactl").write_text("")
+    assert inventory.hardware(str(tmp_path)).startswith("1 NVIDIA device files, no NVIDIA kernel driver loaded, ")
+    (tmp_path / "proc" / "driver" / "nvidia").mkdir(parents=True)
+    (tmp_path / "proc" / "driver" / "nvidia" / "version").write_text(
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Release Build\nGCC version: 12\n")
+    assert "kernel driver 580.65.06" in inventory.hardware(str(tmp_path))
+    (tmp_path / "dev" / "nvidia0").unlink()
+    assert inventory.hardware(str(tmp_path)).startswith("no /dev/nvidia* files: was the container started with GPUs?")

@@ -204,12 +204,19 @@ def there() -> System:
     if _forked:
         raise errors.forked()
     found = system()
-    if found is None:
-        raise errors.no_gpu(_why_none)
-    if not found.physical:
-        raise errors.no_gpu(f"{found.hidden} GPUs are hidden by {visible.VARIABLE}={found.setting!r}"
-                            if found.hidden else "0 GPUs are simulated")
+    if found is None or not found.physical:
+        raise errors.no_gpu(why_none())
     return found
+
+
+def why_none() -> str:
+    """Why there is no GPU to use; empty when there is one.  Looking does not count as use."""
+    found = system()
+    if found is None:
+        return _why_none
+    if found.physical:
+        return "a forked child cannot use the GPUs its parent had used" if _forked else ""
+    return (f"{found.hidden} GPUs are hidden by {visible.VARIABLE}={found.setting!r}" if found.hidden else "0 GPUs are simulated")
 
 
 def started() -> System:
