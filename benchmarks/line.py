@@ -14,9 +14,15 @@ class Line(NamedTuple):
     setup: given the library's module (torch or flambeau), makes the inputs and gives the work to time.
     target: how many times torch's speed Flambeau's must at least be.
     ours: Flambeau's own setup, where the work is said in another way there.
+    own: there is nothing of torch's to compare with: `setup` is Flambeau's plain way, run in place of torch's side.
+    clocked: the work gives its seconds itself (those of a simulated GPU's clock).
+    nbytes: what is moved; the table then says bytes a second too.
     """
 
     name: str
     target: float
     setup: Callable[[Any], Work]
     ours: Callable[[Any], Work] | None = None
+    own: bool = False
+    clocked: bool = False
+    nbytes: int = 0

@@ -81,10 +81,10 @@ class Pair:
             self.sides[name] = Side(name)
         return self.sides[name]
 
-    def measure(self, line: str, rounds: int) -> dict[str, Any]:
+    def measure(self, line: str, rounds: int, other: str = "torch") -> dict[str, Any]:
         """Median seconds a call of both sides, or the error of the one that failed."""
         try:
-            theirs, ours = self.side("torch"), self.side("flambeau")
+            theirs, ours = self.side(other), self.side("flambeau")
             theirs.ask(prepare=line)
             ours.ask(prepare=line)
             samples: list[tuple[float, float]] = []
@@ -97,7 +97,7 @@ class Pair:
                 time.sleep(REST)
                 samples.append((a, ours.ask(sample=True)["seconds"]))
             a, b = (statistics.median(column) for column in zip(*samples, strict=True))
-            return {"torch_s": a, "flambeau_s": b, "ratio": a / b, "rounds": len(samples)}
+            return {f"{other}_s": a, "flambeau_s": b, "ratio": a / b, "rounds": len(samples)}
         except Failed as error:
             return {"error": str(error)}
         finally:
@@ -110,7 +110,9 @@ class Pair:
             side.close()
 
 
-def duration(seconds: float) -> str:
+def duration(seconds: float, nbytes: int = 0) -> str:
+    if nbytes:
+        return f"{duration(seconds)}\n{nbytes / seconds / 1e9:.1f} GB/s"
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}"
@@ -165,13 +167,18 @@ def main() -> int:
     table.add_column("line", overflow="fold")
     for heading in ("torch", "flambeau", "ratio", "at least", ""):
         table.add_column(heading, justify="right")
-    pair, short = Pair(), 0
+    pair, short, own = Pair(), 0, False
     with console.status("") as status:
         for line in LINES:
             if not re.search(chosen.only, line.name, re.IGNORECASE):
                 continue
             status.update(line.name)
-            result = figures["lines"][line.name] = pair.measure(line.name, max(chosen.rounds, MIN_ROUNDS))
+            other = "plain" if line.own else "torch"
+            if line.own and not own:
+                own = True
+                table.add_section()
+                table.add_row("[bold]beside Flambeau's own plain way, in torch's column[/]")
+            result = figures["lines"][line.name] = pair.measure(line.name, max(chosen.rounds, MIN_ROUNDS), other)
             result["target"] = line.target
             target = f"{line.target:g}x"
             if "error" in result:
@@ -179,7 +186,7 @@ def main() -> int:
                 table.add_row(f"{line.name}\n[red]{result['error']}[/]", "", "", "error", target, mark(False))
                 continue
             short += result["ratio"] < line.target
-            table.add_row(line.name, duration(result["torch_s"]), duration(result["flambeau_s"]),
+            table.add_row(line.name, *[duration(result[f"{side}_s"], line.nbytes) for side in (other, "flambeau")],
                           f"{result['ratio']:.2f}x", target, mark(result["ratio"] >= line.target))  # fmt: skip
         pair.close()
         if not chosen.no_install:

@@ -1,4 +1,6 @@
-"""One side of the comparison, in a process of its own: `python side.py torch|flambeau`.
+"""One side of the comparison, in a process of its own: `python side.py torch|flambeau|plain`.
+
+The third is Flambeau too: its plain way, for lines that have nothing of torch's to be compared with.
 
 Reads one JSON order a line from standard input and answers each with one JSON line: {"prepare": NAME} makes a line's
 work and finds how often to repeat it for a sample that the clock can see; {"sample": true} times one sample (seconds
@@ -19,18 +21,18 @@ from lines_heavy import LINES as HEAVY
 from lines_loader import LINES as LOADER
 from lines_memory import LINES as MEMORY
 from lines_small import LINES as SMALL
+from lines_transfers import LINES as TRANSFERS
 
-LINES = [*SMALL, *MEMORY, *HEAVY, *LOADER]
+LINES = [*SMALL, *MEMORY, *HEAVY, *LOADER, *TRANSFERS]
 SAMPLE_SECONDS = 0.004
 THREADS = 2
 
 
 def main(side: str) -> None:
-    lib = importlib.import_module(side)
-    lib.set_num_threads(THREADS)
+    lib = importlib.import_module("flambeau" if side == "plain" else side)
     by_name = {line.name: line for line in LINES}
     work: Any = None
-    repeats = 1
+    repeats, clocked = 1, False
     answers = sys.stdout
     sys.stdout = sys.stderr  # what the work prints is no answer
     for order_text in sys.stdin:
@@ -39,12 +41,14 @@ def main(side: str) -> None:
         try:
             if "prepare" in order:
                 line = by_name[order["prepare"]]
+                lib.set_num_threads(THREADS)
+                clocked = line.clocked
                 setup = line.ours if side == "flambeau" and line.ours is not None else line.setup
                 work = setup(lib)
                 for _ in range(3):
                     work()
                 repeats = 1
-                while True:
+                while not clocked:
                     started = time.perf_counter()
                     for _ in range(repeats):
                         work()
@@ -56,8 +60,8 @@ def main(side: str) -> None:
                 gc.disable()
                 started = time.perf_counter()
                 for _ in range(repeats):
-                    work()
-                answer["seconds"] = (time.perf_counter() - started) / repeats
+                    result = work()
+                answer["seconds"] = result if clocked else (time.perf_counter() - started) / repeats
                 gc.enable()
             else:
                 work = None

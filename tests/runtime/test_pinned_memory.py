@@ -158,7 +158,7 @@ def test_every_factory_takes_pin_memory() -> None:
             with pytest.raises(RuntimeError, match="cannot pin 'cuda:0' memory"):
                 factory(pin_memory=True, device="cuda")
     with torch.simulate(gpus=0):
-        for name, factory in made.items():
+        for factory in made.values():
             with pytest.raises(RuntimeError, match="no CUDA GPU"):
                 factory(pin_memory=True)
 
@@ -183,8 +183,8 @@ def stamped(address: int, nbytes: int, mark: int) -> bool:
 
 @pytest.mark.parametrize("queue", ["eager", "lazy"])
 def test_threads_and_streams_to_the_limit(queue: str) -> None:
-    """A quarter of a million operations (as many in the other queue mode, and by `test_gpu_memory`): each block keeps its holder's mark, whoever else takes and gives meanwhile, and
-    a copy that was queued before its block went back brings what the block held then."""
+    """A quarter of a million operations (as many in the other queue mode, and by `test_gpu_memory`): each block keeps its
+    holder's mark, whoever else takes and gives meanwhile, and a copy that was queued before its block went back brings what the block held then."""
     pool, driver, _ = make(queue)
     limit = pool.limit = 48 * MIB
     wrong: list[str] = []
