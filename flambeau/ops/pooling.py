@@ -101,8 +101,78 @@ def _lowest(d: Any) -> Any:
     return -math.inf if d.kind == "f" else dtypes.iinfo(d).min if d.kind != "b" else False
 
 
+_FEW = 32  # taps of a window that one formula looks at
+
+
+def _max_small(x: Tensor, p: Pool) -> tuple[Tensor, Tensor]:
+    """The greatest of each small window and its position, in one pass over the results as they lie in memory."""
+    d = x.m.dtype
+    shape = (*x.m.shape[:2], *p.out)
+    values, flat = empty(shape, d, x.m.device), empty(shape, int64, x.m.device)
+    if not values.m.numel:
+        return values, flat
+    inside = not any(p.padding) and p.reach() == p.image
+    key = ("small", d, p.kernel, inside)
+    program = _programs.get(key)
+    if program is None:
+        program = _programs[key] = _small_program(d, p.kernel, inside)
+    steps = layout.contiguous_strides(p.image)
+    taps = [sum(a * t * s for a, t, s in zip(at, p.dilation, steps, strict=True)) for at in itertools.product(*map(range, p.kernel))]
+    numbers = (*map(float, p.out), layout.numel(p.image), -sum(a * s for a, s in zip(p.padding, steps, strict=True)),
+               *[a * s for a, s in zip(p.stride, steps, strict=True)], *taps)
+    if not inside:
+        numbers += (*p.stride, *p.padding, *p.dilation, *p.image)
+    launch.run(program, (values.m.numel,), [_raw(values, (values.m.numel,), (1,)), _raw(flat, (values.m.numel,), (1,))], [contiguous(x.detach())],
+               [(1,), (1,), (0,)], numbers, name="max_pool")
+    return values, flat
+
+
+def _small_program(d: Any, kernel: Sizes, inside: bool) -> Map:
+    """Numbers: output sizes (as floats), the image's size, the padding's offset, strides and taps as offsets; where windows
+    reach over the border also strides, paddings, dilations and image sizes."""
+    k, wide = len(kernel), dtypes.float64
+    count = math.prod(kernel)
+    at = k + 2
+    whole, pad = E.scalar(k, int64), E.scalar(k + 1, int64)
+    rest, place, own = E.coord(0), pad, [E.coord(0)] * k
+    for i in reversed(range(k)):
+        # a quotient in double, of a half more than a whole number, is exact where 64-bit division would be slow
+        size = E.scalar(i, wide)
+        above = E.cast(E.floor((E.cast(rest, wide) + 0.5) / size), int64)
+        own[i] = rest - above * E.cast(size, int64)
+        place, rest = place + own[i] * E.scalar(at + i, int64), above
+    base = rest * whole
+    at += k
+    fits = []  # for each axis and place in the kernel, whether it falls on the image
+    if not inside:
+        extra = [[E.scalar(at + count + j * k + i, int64) for i in range(k)] for j in range(4)]
+        for i in range(k):
+            first = own[i] * extra[0][i] - extra[1][i]
+            fits.append([(first + extra[2][i] * a >= 0) & (first + extra[2][i] * a < extra[3][i]) for a in range(kernel[i])])
+    best, where = E.const(_lowest(d), d.opmath), E.const(-1, int64)
+    for t, taps in enumerate(itertools.product(*map(range, kernel))):
+        offset = place + E.scalar(at + t, int64)
+        if inside:
+            v = E.cast(E.gather(0, base + offset, d), d.opmath)
+        else:
+            good = fits[0][taps[0]]
+            for i in range(1, k):
+                good = good & fits[i][taps[i]]
+            v = E.cast(E.gather(0, E.where(good, base + offset, base), d), d.opmath)
+        more = v > best
+        if d.kind == "f":
+            more = more | (E.isnan(v) & ~E.isnan(best))
+        if not inside:
+            more = (more | (where < 0)) & good
+        best, where = (v, offset) if inside and not t else (E.where(more, v, best), E.where(more, offset, where))
+    scalars = (wide,) * k + (int64,) * (2 + k + count + (0 if inside else 4 * k))
+    return Map((E.cast(best, d), where), (d,), scalars)
+
+
 def _max_raw(x: Tensor, p: Pool) -> tuple[Tensor, Tensor]:
     """The greatest of each window and its position in the flattened image."""
+    if math.prod(p.kernel) <= _FEW:
+        return _max_small(x, p)
     d = x.m.dtype
     n, k = len(p.image), len(p.image)
     shape = (*x.m.shape[:2], *p.out)
