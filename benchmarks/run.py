@@ -161,9 +161,7 @@ def main() -> int:
     figures: dict[str, Any] = {"machine": platform.machine(), "threads": THREADS, "lines": {}}
 
     versions = " beside ".join(f"{name} {_version(name)}" for name in ("flambeau", "torch"))
-    table = Table(
-        title=f"{versions}: both at {THREADS} threads, medians of interleaved runs, OPENBLAS_CORETYPE unset"
-    )
+    table = Table(title=f"{versions}: both at {THREADS} threads, medians of interleaved runs, OPENBLAS_CORETYPE unset")
     table.add_column("line", overflow="fold")
     for heading in ("torch", "flambeau", "ratio", "at least", ""):
         table.add_column(heading, justify="right")
