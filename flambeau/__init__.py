@@ -50,6 +50,7 @@ _lazy("trace", "trace_model Progress")
 _lazy("runtime.ledger", "transfers")
 _lazy("runtime.guard", "transfer_guard")
 _lazy("errors", "AcceleratorError OutOfMemoryError TransferError")
+_lazy("accelerator", "get_device_module")
 _lazy("amp", """autocast is_autocast_enabled is_autocast_available get_autocast_dtype set_autocast_dtype set_autocast_enabled
  get_autocast_gpu_dtype get_autocast_cpu_dtype set_autocast_gpu_dtype set_autocast_cpu_dtype is_autocast_cpu_enabled
  is_autocast_cache_enabled set_autocast_cache_enabled clear_autocast_cache autocast_increment_nesting autocast_decrement_nesting""")

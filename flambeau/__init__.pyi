@@ -50,6 +50,7 @@ from .layout import Size as Size
 from .runtime.device import device as device
 from .tensor import Tensor as Tensor
 from .trace.record import Trace as _Trace
+from .accelerator import get_device_module as get_device_module
 from .amp import autocast as autocast
 from .amp import autocast_decrement_nesting as autocast_decrement_nesting
 from .amp import autocast_increment_nesting as autocast_increment_nesting

@@ -26,6 +26,16 @@ def current_accelerator(check_available: bool = False) -> _device | None:
     return _device("cuda") if _gpus.count() else None
 
 
+def get_device_module(device: Any = None) -> Any:
+    """The module of a device's kind: `flambeau.cuda` or `flambeau.cpu`; by default the accelerator's, or the CPU's without one.
+
+    Raises RuntimeError for a string that names no device.
+    """
+    import importlib
+    kind = ("cuda" if _gpus.count() else "cpu") if device is None else _device(device).type
+    return importlib.import_module(f".{kind}", __package__)
+
+
 def _cuda() -> Any:
     from . import cuda
     return cuda

@@ -12,19 +12,24 @@ from ..runtime.streams import Event, Stream
 from .memory import (
     caching_allocator_alloc,
     caching_allocator_delete,
+    device_memory_used,
     empty_cache,
     empty_host_cache,
+    get_per_process_memory_fraction,
     host_memory_stats,
     max_memory_allocated,
+    max_memory_cached,
     max_memory_reserved,
     mem_get_info,
     memory_allocated,
+    memory_cached,
     memory_reserved,
     memory_stats,
     memory_summary,
     reset_accumulated_host_memory_stats,
     reset_accumulated_memory_stats,
     reset_max_memory_allocated,
+    reset_max_memory_cached,
     reset_peak_host_memory_stats,
     reset_peak_memory_stats,
     set_host_cache_bound,
@@ -148,6 +153,11 @@ def can_device_access_peer(device: Any, peer_device: Any) -> bool:
     return a.driver.can_access_peer(a.physical, b.physical)
 
 
+def is_current_stream_capturing() -> bool:
+    """Whether the current stream is being captured into a graph."""
+    return False
+
+
 def synchronize(device: Any = None) -> None:
     """Waits for all work of a GPU (the current one by default).  Raises AcceleratorError when some of it failed."""
     _gpus.synchronize(device)
@@ -194,9 +204,12 @@ def set_stream(stream: Stream | None) -> None:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "amp":
+    if name in ("amp", "nvtx", "streams"):
         import importlib
-        return importlib.import_module(".amp", __name__)
+        return importlib.import_module("." + name, __name__)
+    if name == "default_generators":
+        from ..runtime import generators
+        return tuple(generators.default(_gpus.named(i)) for i in range(_gpus.count()))
     if name.endswith("Tensor"):
         from ..ops.legacy import CUDA_TYPES
         if name in CUDA_TYPES:
@@ -207,12 +220,14 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "AcceleratorError", "Event", "OutOfMemoryError", "Stream", "StreamContext", "caching_allocator_alloc",
     "caching_allocator_delete", "can_device_access_peer", "current_device", "current_stream", "default_stream",
-    "device", "device_count", "device_of", "empty_cache", "empty_host_cache", "get_arch_list",
-    "get_device_capability", "get_device_name", "get_device_properties", "get_rng_state", "get_rng_state_all",
-    "host_memory_stats", "host_reads_wait", "init", "initial_seed", "ipc_collect", "is_available",
-    "is_bf16_supported", "is_initialized", "is_simulated", "manual_seed", "manual_seed_all", "max_memory_allocated",
-    "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "memory_summary",
-    "reset_accumulated_host_memory_stats", "reset_accumulated_memory_stats", "reset_max_memory_allocated",
+    "device", "device_count", "device_memory_used", "device_of", "empty_cache", "empty_host_cache",
+    "get_arch_list", "get_device_capability", "get_device_name", "get_device_properties",
+    "get_per_process_memory_fraction", "get_rng_state", "get_rng_state_all", "host_memory_stats",
+    "host_reads_wait", "init", "initial_seed", "ipc_collect", "is_available", "is_bf16_supported",
+    "is_current_stream_capturing", "is_initialized", "is_simulated", "manual_seed", "manual_seed_all",
+    "max_memory_allocated", "max_memory_cached", "max_memory_reserved", "mem_get_info", "memory_allocated",
+    "memory_cached", "memory_reserved", "memory_stats", "memory_summary", "reset_accumulated_host_memory_stats",
+    "reset_accumulated_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached",
     "reset_peak_host_memory_stats", "reset_peak_memory_stats", "seed", "seed_all", "set_device",
     "set_host_cache_bound", "set_per_process_memory_fraction", "set_rng_state", "set_rng_state_all", "set_stream",
     "stream", "synchronize",

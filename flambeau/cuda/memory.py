@@ -33,12 +33,21 @@ def _in_use() -> bool:
     return _gpus._system is not None and _gpus._system.started
 
 
+memory_cached, max_memory_cached = memory_reserved, max_memory_reserved  # their older names
+
+
+def device_memory_used(device: Any = None) -> int:
+    """What is not free of a GPU, whoever holds it."""
+    free, total = mem_get_info(device)
+    return total - free
+
+
 def reset_peak_memory_stats(device: Any = None) -> None:
     """The peaks start again from what is held now."""
     _gpus.gpu(device).pool.reset_peaks()
 
 
-reset_max_memory_allocated = reset_peak_memory_stats
+reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
 
 
 def reset_accumulated_memory_stats(device: Any = None) -> None:
@@ -124,6 +133,12 @@ def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None
     g.pool.limit = int(g.properties.total_memory * fraction)
 
 
+def get_per_process_memory_fraction(device: Any = None) -> float:
+    """The part of the GPU's memory that the allocator may reserve; 1 unless it was limited."""
+    g = _gpus.gpu(device)
+    return 1.0 if g.pool.limit is None else g.pool.limit / g.properties.total_memory
+
+
 _raw: dict[int, Any] = {}
 
 
@@ -145,9 +160,11 @@ def caching_allocator_delete(mem_ptr: int) -> None:
 
 
 __all__ = [
-    "OutOfMemoryError", "caching_allocator_alloc", "caching_allocator_delete", "empty_cache", "empty_host_cache",
-    "host_memory_stats", "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated",
-    "memory_reserved", "memory_stats", "memory_summary", "reset_accumulated_host_memory_stats",
-    "reset_accumulated_memory_stats", "reset_max_memory_allocated", "reset_peak_host_memory_stats",
-    "reset_peak_memory_stats", "set_host_cache_bound", "set_per_process_memory_fraction",
+    "OutOfMemoryError", "caching_allocator_alloc", "caching_allocator_delete", "device_memory_used",
+    "empty_cache", "empty_host_cache", "get_per_process_memory_fraction", "host_memory_stats",
+    "max_memory_allocated", "max_memory_cached", "max_memory_reserved", "mem_get_info", "memory_allocated",
+    "memory_cached", "memory_reserved", "memory_stats", "memory_summary", "reset_accumulated_host_memory_stats",
+    "reset_accumulated_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached",
+    "reset_peak_host_memory_stats", "reset_peak_memory_stats", "set_host_cache_bound",
+    "set_per_process_memory_fraction",
 ]

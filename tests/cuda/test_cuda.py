@@ -102,3 +102,30 @@ def test_without_a_gpu_nothing_breaks_that_need_not() -> None:
         cuda.empty_cache()
         with pytest.raises(RuntimeError, match="no CUDA GPU is available"):
             cuda.init()
+
+
+def test_older_and_rarer_names(gpus: None) -> None:
+    x = torch.ones(1000, device="cuda:1")
+    assert cuda.memory_cached(1) == cuda.memory_reserved(1) > 0 and cuda.max_memory_cached(1) == cuda.max_memory_reserved(1)
+    assert cuda.device_memory_used(1) >= x.numel() * 4 and cuda.get_per_process_memory_fraction(1) == 1.0
+    cuda.set_per_process_memory_fraction(0.5, 1)
+    assert cuda.get_per_process_memory_fraction("cuda:1") == 0.5 and cuda.get_per_process_memory_fraction(0) == 1.0
+    with pytest.raises(cuda.OutOfMemoryError):
+        torch.empty(40 << 20, dtype=torch.uint8, device="cuda:1")
+    assert not cuda.is_current_stream_capturing() and cuda.streams.Stream is cuda.Stream
+    assert [g.device.index for g in cuda.default_generators] == [0, 1, 2]
+    assert torch.get_device_module("cuda:1") is cuda is torch.get_device_module() and torch.get_device_module("cpu") is torch.cpu
+    with torch.simulate(gpus=0):
+        assert torch.get_device_module() is torch.cpu and cuda.default_generators == ()
+
+
+def test_named_ranges_nest() -> None:
+    nvtx = cuda.nvtx
+    assert (nvtx.range_push("a"), nvtx.range_push("b"), nvtx.range_pop(), nvtx.range_pop(), nvtx.range_pop()) == (0, 1, 1, 0, -1)
+    with nvtx.range("step {}", 3):
+        assert nvtx.range_push("inner") == 1 and nvtx.range_pop() == 1
+    assert nvtx.range("whole")(lambda: nvtx.range_push("x"))() == 1 and nvtx.range_pop() == 0 and nvtx.range_pop() == -1
+    nvtx.range_end(nvtx.range_start("other"))
+    nvtx.mark("here")
+    with pytest.raises(TypeError, match="msg must be a str"):
+        nvtx.range_push(3)

@@ -1,0 +1,7 @@
+"""Streams and events (torch.cuda.streams): the names of `flambeau.cuda` under their other address."""
+
+from __future__ import annotations
+
+from ..runtime.streams import Event, Stream
+
+__all__ = ["Event", "Stream"]
