@@ -120,6 +120,8 @@ def to_output(node: Node, g: Any) -> Any:
     return ((node[SAVED], g),)
 
 
+# types that may come first in SAVED: they have a `grad_name`, hold no tensors, and called as a BACKWARD raise `freed`'s error
+described: set[type] = set()
 # backward functions whose SAVED holds no tensors: their nodes may run again without retain_graph
 reusable: set[Any] = {to_output}
 
@@ -223,8 +225,10 @@ def _run(roots: Sequence[Node], grads: Sequence[Any], retain: bool, create: bool
             gs = node[2](node, g)
         g = None
         if not retain and node[4] is not None and node[2] not in reusable:
-            node[4] = None
-            node[2] = freed
+            saved = node[4]
+            # a description is callable and stands in for `freed`, so that a node keeps its name
+            node[2] = saved[0] if type(saved) is tuple and saved and type(saved[0]) in described else freed
+            node[4] = saved = None
         for k, e in enumerate(edges):
             if e is None:
                 continue

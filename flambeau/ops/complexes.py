@@ -37,12 +37,16 @@ _IMAG_BACK = Pointwise("imag_backward", lambda g: E.complex_(E.const(0, g.dtype)
 @op(method=False)
 def real(input: Tensor) -> Tensor:  # noqa: A002 (PyTorch's name)
     """The real parts, a view (a real tensor is its own)."""
+    if isinstance(input, Expr):  # type: ignore[unreachable]  # in a formula
+        return E.real(input)  # type: ignore[unreachable]
     return _part(input, 0) if input.m.dtype.is_complex else input
 
 
 @op(method=False)
 def imag(input: Tensor) -> Tensor:  # noqa: A002
     """The imaginary parts, a view.  Raises RuntimeError for a real tensor."""
+    if isinstance(input, Expr):  # type: ignore[unreachable]
+        return E.imag(input)  # type: ignore[unreachable]
     if not input.m.dtype.is_complex:
         raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
     return _part(input, 1)
@@ -55,6 +59,8 @@ _CONJ.grad_name = "ConjBackward0"
 @op()
 def conj(input: Tensor) -> Tensor:  # noqa: A002
     """The complex conjugate (a real tensor is its own)."""
+    if isinstance(input, Expr):  # type: ignore[unreachable]
+        return E.conj(input)  # type: ignore[unreachable]
     if not input.m.dtype.is_complex:
         return input
     result: Tensor = _CONJ((input,))

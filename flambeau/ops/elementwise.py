@@ -73,6 +73,12 @@ class Info:
     def __init__(self, op: Pointwise, t: Tape, metas: tuple[Meta | None, ...], consts: tuple[Any, ...]) -> None:
         self.op, self.tape, self.metas, self.consts, self.grad_name = op, t, metas, consts, op.grad_name
 
+    def __call__(self, node: Any, g: Any) -> Any:
+        return tape.freed(node, g)
+
+
+tape.described.add(Info)
+
 
 class Pointwise:
     """One formula as an operation.

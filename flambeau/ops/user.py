@@ -6,7 +6,7 @@ import functools
 import inspect
 from typing import Any
 
-from ..kernels.expr import Expr
+from ..kernels.expr import Expr, lift
 from ..tensor import Tensor
 from .elementwise import Pointwise
 
@@ -68,6 +68,9 @@ def pointwise(formula: Any = None, *, promote: str = "float") -> Any:
             operands.append(v)
         if not any(isinstance(x, (Tensor, Expr)) for x in operands):
             raise TypeError(f"{formula.__name__}(): at least one argument must be a Tensor")
+        like = next((x for x in operands if isinstance(x, Expr)), None)
+        if like is not None:  # called inside another formula, of which its numbers become constants
+            operands = [lift(x, like) for x in operands]
         return made(tuple(operands), (), consts)
     call.formula = formula  # type: ignore[attr-defined]
     return call

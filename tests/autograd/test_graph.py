@@ -242,3 +242,19 @@ def test_hooks_on_every_device(device):
     x.register_hook(lambda g: seen.append(str(g.device)) or g * 3)
     (x * 2).sum().backward()
     assert seen == [device] and x.grad.tolist() == [6, 6]
+
+
+def test_names_outlive_what_was_saved():
+    x = leaf(1.0, 2.0)
+    for make, name in ((lambda: (x * x).sum(), "SumBackward0"), (lambda: (x * x).exp()[0], "SelectBackward0"), (lambda: x.exp(), "ExpBackward0"),
+                       (lambda: fb.nn.functional.mse_loss(x, x.detach() * 2), "MseLossBackward0")):
+        y = make()
+        y.backward(fb.ones_like(y))
+        assert y.grad_fn.name() == name and f"grad_fn=<{name}>" in repr(y)
+    y = x.exp()
+    with autograd.detect_anomaly():
+        y = x.exp()
+        y.backward(fb.ones_like(y))
+    assert y.grad_fn.name() == "ExpBackward0"
+    with pytest.raises(RuntimeError, match="second time"):
+        y.backward(fb.ones_like(y))
