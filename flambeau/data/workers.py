@@ -119,6 +119,7 @@ def main(end: socket.socket, job: Job) -> None:
 def _serve(end: socket.socket, job: Job) -> None:
     global _info
     from ..kernels.native import set_num_threads
+    from ..runtime.device import set_default
     from . import collate
     from .channel import Channel
     from .failure import Failure
@@ -129,6 +130,7 @@ def _serve(end: socket.socket, job: Job) -> None:
     inbox = _Inbox(channel, job.parent)
     packer = Packer(channel)
     set_num_threads(1)  # the workers are the parallelism
+    set_default(None)  # a GPU that is the default of the loader's process cannot be used in a fork of it
     seed = job.base_seed + job.id
     _seed(seed, job.id, job.base_seed)
     _info = WorkerInfo(job.id, job.workers, seed, job.dataset)

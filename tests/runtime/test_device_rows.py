@@ -404,6 +404,21 @@ class TestD5TypesAndDefaults:
         first, second = data.random_split(range(6), [4, 2])
         assert sorted([*first, *second]) == list(range(6))
 
+    def test_workers_build_on_the_cpu(self, gpus: None, defaults: None) -> None:
+        data = torch.utils.data
+
+        class Made(data.Dataset):  # type: ignore[misc,name-defined]
+            def __len__(self) -> int:
+                return 4
+
+            def __getitem__(self, i: int) -> Any:
+                return torch.full((2,), i), i
+
+        torch.set_default_device("cuda:1")
+        assert torch.ones(1).device == GPU1  # the GPU is in use: a forked worker could not touch it
+        batches = list(data.DataLoader(Made(), batch_size=2, num_workers=2))
+        assert [b.tolist() for b, _ in batches] == [[[0, 0], [1, 1]], [[2, 2], [3, 3]]] and {b.device for b, _ in batches} == {CPU}
+
     def test_a_default_device_costs_nothing_when_unset(self) -> None:
         # no function mode, no wrapper: factories ask one thread-local name, and looking at it starts no GPU
         script = ("import sys, flambeau as t\nfrom flambeau.ops import creation\nfrom flambeau.runtime import device\n"
