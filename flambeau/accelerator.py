@@ -127,6 +127,11 @@ def empty_cache() -> None:
     _cuda().empty_cache()
 
 
+def empty_host_cache() -> None:
+    """Gives the pinned host memory that nobody uses back to the system."""
+    _cuda().empty_host_cache()
+
+
 __all__ = ["current_accelerator", "current_device_idx", "current_device_index", "current_stream", "device_count", "device_index",
-           "empty_cache", "is_available", "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved",
+           "empty_cache", "empty_host_cache", "is_available", "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved",
            "memory_stats", "reset_peak_memory_stats", "set_device_idx", "set_device_index", "set_stream", "synchronize"]

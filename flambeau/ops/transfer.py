@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .. import layout
 from ..autograd import tape
 from ..runtime import gpus, staging, transfers
-from ..tensor import Tensor, alias, meta, new
+from ..tensor import Tensor, meta, new, on_forget
 from . import launch
 from .pending import address, arrival_of, fill_later
 
@@ -66,14 +66,35 @@ def move(out: Tensor, source: Tensor, non_blocking: bool = False) -> None:
         _between(out, source)
 
 
-def _narrower(out: Meta, source: Meta) -> dtype:
-    return out.dtype if out.dtype.itemsize <= source.dtype.itemsize else source.dtype
+class _Route:
+    """How one layout reaches another on a different device, worked out once: the type that crosses (the narrower), what
+    crosses as a tensor on the source's and on the target's device (all of the source once, in the order that the target
+    has in memory where it can), and whether either end's bytes are just that."""
+
+    __slots__ = ("dtype", "leaving", "landing", "nbytes", "plain_source", "plain_out")
+
+    def __init__(self, out: Meta, source: Meta, d: dtype) -> None:
+        strides = out.strides if out.shape == source.shape and layout.is_dense(out.shape, out.strides) else None
+        self.dtype = d
+        self.leaving, self.landing = meta(source.shape, strides, d, source.device), meta(source.shape, strides, d, out.device)
+        self.nbytes = self.leaving.numel * d.itemsize
+        self.plain_source, self.plain_out = _same(source, self.leaving), _same(out, self.landing)
 
 
-def _wire(out: Meta, source: Meta, d: dtype, dev: device) -> Meta:
-    """What crosses, as a tensor on `dev`: all of the source once, in the order that `out` has in memory where it can."""
-    strides = out.strides if out.shape == source.shape and layout.is_dense(out.shape, out.strides) else None
-    return meta(source.shape, strides, d, dev)
+_routes: dict[tuple[Meta, Meta, dtype], _Route] = {}
+_MOST_ROUTES = 1 << 12
+on_forget(_routes.clear)
+
+
+def _route(out: Meta, source: Meta, d: dtype | None = None) -> _Route:
+    if d is None:
+        d = out.dtype if out.dtype.itemsize <= source.dtype.itemsize else source.dtype
+    found = _routes.get((out, source, d))
+    if found is None:
+        if len(_routes) >= _MOST_ROUTES:
+            _routes.clear()
+        found = _routes[out, source, d] = _Route(out, source, d)
+    return found
 
 
 def _same(a: Meta, b: Meta) -> bool:
@@ -96,70 +117,69 @@ def _in_order(wire: Meta, strides: tuple[int, ...]) -> tuple[tuple[int, ...], tu
 
 
 def _up(out: Tensor, source: Tensor, blocking: bool) -> None:
-    from .copies import cast_program
     dev, host = out.m.device, source.m.device
-    arrival = arrival_of(source)
-    wire = _wire(out.m, source.m, _narrower(out.m, source.m), dev)
-    there = alias(out, wire, out.p) if _same(out.m, wire) else new(wire)
-    nbytes, owners = wire.numel * wire.dtype.itemsize, (source.s, out.s)
-    if _same(source.m, wire):
-        p = address(source)
-        if arrival is not None and gpus.is_pinned(p):
-            # the source is being filled by a GPU: this copy waits for that one, the host does not
-            for wait in arrival.waits:
-                wait(gpus.current_stream(dev))
-        else:
-            p = source.p
-        transfers.up(dev, there.p, host, nbytes, blocking, p, owners=owners)
+    route = _route(out.m, source.m)
+    there = out if route.plain_out else new(route.landing)
+    owners = source.s, out.s
+    if route.plain_source:
+        arrival = arrival_of(source)
+        p = source.p if arrival is None else address(source)
+        if arrival is not None:
+            if gpus.is_pinned(p):
+                # the source is being filled by a GPU: this copy waits for that one, the host does not
+                for wait in arrival.waits:
+                    wait(gpus.current_stream(dev))
+            else:
+                p = source.p
+        transfers.up(dev, there.p, host, route.nbytes, blocking, p, owners=owners)
     else:
-        program = cast_program(source.m.dtype, wire.dtype)
-        shape, strides = _in_order(wire, source.m.strides)
+        from .copies import cast_program
+        program = cast_program(source.m.dtype, route.dtype)
+        shape, strides = _in_order(route.landing, source.m.strides)
         p = source.p
-        transfers.up(dev, there.p, host, nbytes, blocking, owners=owners,
+        transfers.up(dev, there.p, host, route.nbytes, blocking, owners=owners,
                      parts=lambda most: staging.elements_out(program, shape, p, strides, most))
-    if not _same(out.m, wire):
+    if there is not out:
         _kernel(out, there, "unpack")
 
 
 def _down(out: Tensor, source: Tensor, non_blocking: bool) -> None:
-    from .copies import cast_program
     dev, host = source.m.device, out.m.device
-    d = _narrower(out.m, source.m)
     later = non_blocking and gpus.is_pinned(out.s.p)
-    if later and d is not out.m.dtype and _same(out.m, _wire(out.m, source.m, out.m.dtype, host)):
-        d = out.m.dtype  # widened on the GPU, as otherwise the host would have to wait and do it
-    wire = _wire(out.m, source.m, d, dev)
+    route = _route(out.m, source.m)
+    if later and not route.plain_out:
+        wide = _route(out.m, source.m, out.m.dtype)
+        if wide.plain_out:
+            route = wide  # widened on the GPU, as otherwise the host would have to wait and do it
     here = source
-    if not _same(source.m, wire):
-        here = new(wire)
+    if not route.plain_source:
+        here = new(route.leaving)
         _kernel(here, source, "pack")
-    nbytes = wire.numel * d.itemsize
-    if _same(out.m, wire):
+    if route.plain_out:
         p = address(out) if later else out.p
-        wait = transfers.down(host, p, dev, here.p, nbytes, not later, owners=(source.s, out.s))
+        wait = transfers.down(host, p, dev, here.p, route.nbytes, not later, owners=(source.s, out.s))
         if wait is not None:
             fill_later(out, wait)
-    elif out.m.shape == wire.shape:
-        program = cast_program(d, out.m.dtype)
-        shape, strides = _in_order(wire, out.m.strides)
+    elif out.m.shape == route.landing.shape:
+        from .copies import cast_program
+        program = cast_program(route.dtype, out.m.dtype)
+        shape, strides = _in_order(route.landing, out.m.strides)
         p = out.p
-        transfers.down(host, p, dev, here.p, nbytes, True, owners=(source.s, out.s),
+        transfers.down(host, p, dev, here.p, route.nbytes, True, owners=(source.s, out.s),
                        parts=lambda most: staging.elements_in(program, shape, p, strides, most))
     else:
-        landed = new(meta(wire.shape, wire.strides, d, host))
-        transfers.down(host, landed.p, dev, here.p, nbytes, True, owners=(source.s, out.s))
+        landed = new(route.landing)
+        transfers.down(host, landed.p, dev, here.p, route.nbytes, True, owners=(source.s, out.s))
         _kernel(out, landed, "copy")
 
 
 def _between(out: Tensor, source: Tensor) -> None:
-    wire = _wire(out.m, source.m, _narrower(out.m, source.m), source.m.device)
+    route = _route(out.m, source.m)
     here = source
-    if not _same(source.m, wire):
-        here = new(wire)
+    if not route.plain_source:
+        here = new(route.leaving)
         _kernel(here, source, "pack")
-    landed = meta(wire.shape, wire.strides, wire.dtype, out.m.device)
-    there = alias(out, landed, out.p) if _same(out.m, landed) else new(landed)
-    transfers.between(out.m.device, there.p, source.m.device, here.p, wire.numel * wire.dtype.itemsize, here.s,
-                      (source.s, out.s))
-    if not _same(out.m, landed):
+    there = out if route.plain_out else new(route.landing)
+    transfers.between(out.m.device, there.p, source.m.device, here.p, route.nbytes, here.s, (source.s, out.s))
+    if there is not out:
         _kernel(out, there, "unpack")

@@ -27,7 +27,8 @@ SMALL = 1 << 20
 SEGMENT = 2 << 20
 _GRAIN = 512  # what sizes are counted in, as in PyTorch
 _MOST_BINS = 4096
-_LOOKS = 16  # a few a request, in turn: a long list of blocks in use must not slow every request down
+_ALL = 1 << 60
+_LOOKS = 2  # blocks still in use that one request finds, in turn: a long list of them must not slow every request down
 
 
 def rounded(nbytes: int) -> int:
@@ -129,7 +130,8 @@ class Pool:
         return b
 
     def _settle(self, looks: int = _LOOKS) -> None:
-        """Puts back what was given back, and, of the first `looks` that wait for other streams, those that may go."""
+        """Puts back what was given back, and, of those that wait for other streams, those that may go, until `looks` may
+        not yet."""
         inbox = self.inbox
         while inbox:
             b, address = inbox.popleft()
@@ -140,12 +142,15 @@ class Pool:
                 self._idle(b, address)
             else:
                 self.pending.append(([self._mark(s) for s in streams], b, address))
-        for _ in range(min(len(self.pending), looks)):
+        for _ in range(len(self.pending)):
             events, b, address = self.pending.popleft()
             if all(self.driver.event_query(e) for e in events):
                 self._idle(b, address)
             else:
                 self.pending.append((events, b, address))
+                looks -= 1
+                if not looks:
+                    break
 
     def _idle(self, b: Bin, address: int) -> None:
         """A block that nobody uses any more, on any stream."""
@@ -285,7 +290,7 @@ class Pool:
     def empty_cache(self) -> None:
         """Gives what nobody uses back to the driver."""
         with self.lock:
-            self._settle(len(self.inbox) + len(self.pending))
+            self._settle(_ALL)
             self._release()
 
     def current(self, name: str) -> int:
@@ -314,7 +319,7 @@ class Pool:
     def stats(self) -> dict[str, int]:
         """PyTorch's names: "allocated_bytes.all.current" and the like."""
         with self.lock:
-            self._settle(len(self.inbox) + len(self.pending))
+            self._settle(_ALL)
             found = {f"{name}.all.{what}": getattr(m, what) for name, m in self.meters.items()
                      for what in ("current", "peak", "allocated", "freed")}
             found["num_alloc_retries"], found["num_ooms"] = self.retries, self.ooms

@@ -31,14 +31,15 @@ _MOST_STREAMS = 32
 
 
 class Gpu:
-    """One visible GPU: its `index` here, its `physical` number in the driver, its `pool` and its default stream."""
+    """One visible GPU: its `index` here, its `physical` number in the driver, its `pool`, the pinned memory of the `host`
+    and its default stream."""
 
-    __slots__ = ("driver", "index", "physical", "device", "properties", "pool", "default", "default_handle", "_streams",
-                 "_made")
+    __slots__ = ("driver", "index", "physical", "device", "properties", "pool", "host", "default", "default_handle",
+                 "_streams", "_made")
 
-    def __init__(self, driver: Driver, index: int, physical: int) -> None:
+    def __init__(self, driver: Driver, index: int, physical: int, host: HostPool) -> None:
         from .streams import Stream
-        self.driver, self.index, self.physical = driver, index, physical
+        self.driver, self.index, self.physical, self.host = driver, index, physical, host
         self.device = devices.of("cuda", index)
         self.properties: Properties = driver.properties(physical)
         self.pool = Pool(driver, physical, index, self.properties.name + (", simulated" if driver.simulated else ""))
@@ -90,7 +91,7 @@ class System:
     def start(self) -> None:
         """Makes the GPUs ready: the first use of any."""
         if not self.started:
-            self.gpus = [Gpu(self.driver, i, p) for i, p in enumerate(self.physical)]
+            self.gpus = [Gpu(self.driver, i, p, self.host) for i, p in enumerate(self.physical)]
             self.started = True
             _ready.update({g.device: g for g in self.gpus})
             from . import ledger
@@ -116,6 +117,7 @@ class _Thread(threading.local):
     def __init__(self) -> None:
         self.index = 0
         self.streams: dict[Gpu, Stream] = {}
+        self.before: list[tuple[int, Stream | None]] = []  # of the streams entered: what was current then
 
 
 _thread = _Thread()
@@ -300,6 +302,12 @@ def launcher(dev: device, prepared: Prepared) -> Callable[..., None]:
         stream = thread.streams.get(g)
         launch(default if stream is None else stream._handle, prepared, args)
     return enqueue
+
+
+def here(dev: device) -> tuple[Gpu, Stream]:
+    """The GPU of a concrete device, and this thread's current stream of it."""
+    g = _ready.get(dev) or gpu(dev)
+    return g, _thread.streams.get(g) or g.default
 
 
 def block(dev: device, nbytes: int) -> tuple[int, Any]:

@@ -14,7 +14,7 @@ from bisect import bisect_left, bisect_right, insort
 from typing import TYPE_CHECKING, Any
 
 from .. import errors
-from .gpu_memory import Bin, Pool, _Meter
+from .gpu_memory import _ALL, _LOOKS, Bin, Pool, _Meter
 
 if TYPE_CHECKING:
     from ..drivers.interface import Driver
@@ -87,7 +87,7 @@ class HostPool(Pool):
         self.count += 1
         self.touched[self.bases[bisect_right(self.bases, address) - 1]] = self.count
 
-    def _settle(self, looks: int = 16) -> None:
+    def _settle(self, looks: int = _LOOKS) -> None:
         super()._settle(looks)
         if self.unused() > self.bound:
             self._release(self.bound)
@@ -95,7 +95,7 @@ class HostPool(Pool):
     def settle(self) -> None:
         """Counts what came back, and keeps to the bound."""
         with self.lock:
-            self._settle(len(self.inbox) + len(self.pending))
+            self._settle(_ALL)
 
     def unused(self) -> int:
         """Bytes kept for reuse."""

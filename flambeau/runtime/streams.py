@@ -18,12 +18,11 @@ class Stream:
     As a ``with`` block it is the current stream of its GPU, and its GPU is current.
     """
 
-    __slots__ = ("_gpu", "_handle", "stream_id", "priority", "_before", "__weakref__")
+    __slots__ = ("_gpu", "_handle", "stream_id", "priority", "__weakref__")
     _gpu: Gpu
     _handle: Any
     stream_id: int
     priority: int
-    _before: list[tuple[int, Stream | None]]
 
     def __new__(cls, device: Any = None, priority: int = 0, **kwargs: Any) -> Stream:
         if kwargs:
@@ -35,7 +34,6 @@ class Stream:
     def _of(cls, g: Gpu, handle: Any, number: int, priority: int) -> Stream:
         s = object.__new__(cls)
         s._gpu, s._handle, s.stream_id, s.priority = g, handle, number, priority
-        s._before = []
         return s
 
     @property
@@ -75,13 +73,13 @@ class Stream:
         return event
 
     def __enter__(self) -> Stream:
-        self._before.append((gpus._thread.index, gpus._thread.streams.get(self._gpu)))
+        gpus._thread.before.append((gpus._thread.index, gpus._thread.streams.get(self._gpu)))
         gpus.set_current(self._gpu.index)
         gpus.set_stream(self)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        index, stream = self._before.pop()
+        index, stream = gpus._thread.before.pop()  # this thread's own: others may be inside the same stream
         gpus._thread.index = index
         if stream is None:
             gpus._thread.streams.pop(self._gpu, None)

@@ -42,8 +42,8 @@ def up(to: device, dst: int, source: device, nbytes: int, blocking: bool, src: i
        owners: tuple[Any, Any] = (None, None), keep: Any = None) -> None:
     """From the host: plain bytes at `src`, or `parts` that make them.  Pinned plain bytes are read later, unless
     `blocking`; anything else has been read when this returns."""
-    g = gpus.gpu(to)
-    driver, stream = g.driver, gpus.current_stream(to)
+    g, stream = gpus.here(to)
+    driver = g.driver
     pinned = parts is None and driver.is_pinned(src)
     path = "pinned" if pinned else "pageable" if blocking and nbytes <= SMALL and parts is None else "staged"
     with door.Passing("h2d", path, nbytes, blocking, source, to, stream, owners):
@@ -57,13 +57,13 @@ def up(to: device, dst: int, source: device, nbytes: int, blocking: bool, src: i
         else:
             driver.memcpy(stream._handle, dst, src, nbytes, keep)
             if pinned and not blocking:
-                gpus.started().host.used(src, stream._handle)
+                g.host.used(src, stream._handle)
         if blocking:
             stream.synchronize()
 
 
 def _send_small(g: Gpu, stream: Stream, dst: int, make: Parts) -> None:
-    pool = gpus.started().host
+    pool = g.host
     for nbytes, fill in make(SMALL):
         address, b = pool.block(nbytes)
         try:
@@ -79,8 +79,8 @@ def down(to: device, dst: int, source: device, src: int, nbytes: int, blocking: 
          owners: tuple[Any, Any] = (None, None), keep: Any = None) -> Callable[[], None] | None:
     """To the host: plain bytes to `dst`, or through `parts`.  Only a copy of plain bytes into pinned memory can be on
     its way when this returns: what is given then waits for it."""
-    g = gpus.gpu(source)
-    driver, stream = g.driver, gpus.current_stream(source)
+    g, stream = gpus.here(source)
+    driver = g.driver
     pinned = parts is None and driver.is_pinned(dst)
     blocking = blocking or not pinned
     path = "pinned" if pinned else "pageable" if nbytes <= SMALL and parts is None else "staged"
@@ -97,12 +97,12 @@ def down(to: device, dst: int, source: device, src: int, nbytes: int, blocking: 
         if blocking:
             stream.synchronize()
             return None
-        gpus.started().host.used(dst, stream._handle)
+        g.host.used(dst, stream._handle)
         return _arrival(driver, stream._handle)
 
 
 def _fetch_small(g: Gpu, stream: Stream, src: int, make: Parts) -> None:
-    pool = gpus.started().host
+    pool = g.host
     for nbytes, empty in make(SMALL):
         address, b = pool.block(nbytes)
         try:
@@ -130,15 +130,13 @@ def _arrival(driver: Driver, stream: Any) -> Callable[[], None]:
 def between(to: device, dst: int, source: device, src: int, nbytes: int, keep: Any, owners: tuple[Any, Any] = (None, None)) -> None:
     """Between GPUs, or within one: the host never waits.  The copy runs on the source's current stream, and the
     destination's waits for it.  `keep` lives until it is done."""
-    a, b = gpus.gpu(source), gpus.gpu(to)
+    (a, here), (b, there) = gpus.here(source), gpus.here(to)
     driver = a.driver
-    here = gpus.current_stream(source)
     if a is b:
         with door.Passing("d2d", "d2d", nbytes, False, source, to, here, owners):
             driver.memcpy(here._handle, dst, src, nbytes, keep)
         return
     peer = gpus.enable_peer(b, a)
-    there = gpus.current_stream(to)
     with door.Passing("peer", "peer" if peer else "host", nbytes, False, source, to, here, owners):
         # on the source's stream: after what the destination's did with that memory, before what it does next
         _wait(driver, here, there)

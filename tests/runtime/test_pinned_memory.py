@@ -114,7 +114,7 @@ def test_statistics_by_name() -> None:
         stats = torch.cuda.host_memory_stats()
         assert (stats["active_bytes.current"], stats["active_bytes.peak"]) == (0, 512 + 4 * MIB)
         assert stats["allocated_bytes.current"] == 6 * MIB
-        torch.cuda.empty_host_cache()
+        torch.accelerator.empty_host_cache()
         torch.cuda.reset_peak_host_memory_stats()
         stats = torch.cuda.host_memory_stats()
         assert stats["allocated_bytes.current"] == stats["active_bytes.peak"] == 0 and stats["num_host_free"] == 2

@@ -56,6 +56,33 @@ def test_work_of_two_streams_with_wait_stream(gpu: str) -> None:
     assert x.tolist() == [expected] * 1000
 
 
+def test_threads_inside_the_same_stream_leave_to_their_own(gpu: str) -> None:
+    s, own = Stream(), [Stream(), Stream()]
+    step = threading.Barrier(2)
+    left: list[bool] = []
+
+    def work(k: int) -> None:
+        with own[k]:
+            if k:
+                step.wait()
+            with s:
+                if not k:
+                    step.wait()
+                step.wait()
+                if k:
+                    step.wait()
+            left.append(torch.cuda.current_stream() is own[k])
+            if not k:
+                step.wait()
+        left.append(torch.cuda.current_stream() == torch.cuda.default_stream())
+    threads = [threading.Thread(target=work, args=(k,)) for k in (0, 1)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(10)
+    assert left == [True] * 4
+
+
 def test_without_the_wait_a_lazy_queue_is_wrong() -> None:
     with torch.simulate(gpus=1, memory="16MiB", queue="lazy"):
         x = torch.zeros(8, device="cuda")
