@@ -41,7 +41,7 @@ def events(trace: Trace) -> str:
                 continue
             details: dict[str, Any] = {"bytes": w.nbytes, "stage": s.index, "time": "predicted" if w.predicted else "measured"}
             if w.kind == "copy":
-                details |= {"path": w.path, "from": w.source, "to": w.target, "memory": "pinned" if w.pinned else "pageable"}
+                details |= {"direction": w.direction, "path": w.path, "from": w.source, "to": w.target, "blocking": w.blocking}
             elif w.flops:
                 details["operations"] = w.flops
             on_host = w.lane[0] == "cpu"

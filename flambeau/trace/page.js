@@ -4,7 +4,7 @@
   const tip = document.getElementById("tip");
   const root = document.documentElement;
   const NS = "http://www.w3.org/2000/svg";
-  const pretty = (s) => s.replaceAll("->", "→").replaceAll(" us", " µs").replaceAll("...", "…");
+  const pretty = (s) => s.replaceAll("->", "→").replace(/(\d) us\b/g, "$1 µs").replaceAll("...", "…");
 
   const look = document.getElementById("look");
   look.addEventListener("click", () => {
@@ -44,7 +44,7 @@
     row("values", stage.grid.length ? stage.grid.join("\n") : stage.more || stage.values, true);
     const w = work || stage.works.find((x) => x.path) || null;
     row("bytes", work ? work.bytes : stage.bytes);
-    if (w && w.path) row("path", `${w.path}, ${w.memory} host memory, ${w.waits ? "the host waits" : "asynchronous"}`);
+    if (w && w.path) row("path", `${w.path}; ${w.waits ? "the host waits" : "asynchronous"}`);
     row("time", `${work ? work.time : stage.time}, ${stage.how}`);
     row("line", stage.line, true);
   };
@@ -106,8 +106,10 @@
       const d = html("div", undefined, names);
       d.style.height = heights[i] + "px";
       d.dataset.lane = lane.label;
-      html("b", lane.label, d);
-      if (heights[i] > 44) html("small", lane.note, d);
+      d.title = `${lane.label}: ${lane.note}`;
+      html("b", lane.device, d);
+      if (lane.stream) html("em", lane.stream, d);
+      html("small", lane.note, d);
     });
     return { svg, tops };
   };
@@ -209,7 +211,7 @@
     });
   };
 
-  let view = data.stages.length > 80 ? "time" : "steps";
+  let view = ["#time", "#steps"].includes(location.hash) ? location.hash.slice(1) : data.stages.length > 80 ? "time" : "steps";
   const draw = () => {
     document.querySelectorAll("[data-view]").forEach((b) => b.setAttribute("aria-pressed", String(b.dataset.view === view)));
     document.querySelector(".zoom").style.visibility = view === "time" ? "visible" : "hidden";

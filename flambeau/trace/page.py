@@ -63,8 +63,9 @@ def _data(trace: Trace) -> dict[str, Any]:
     streams: dict[str, int] = {}
     for device, _ in order:
         streams[device] = streams.get(device, 0) + 1
-    lanes = [{"device": d, "label": d if streams[d] == 1 else f"{d} stream {n}" if n else f"{d} default stream",
-              "note": trace.devices.get(d, ""), "gpu": d != "cpu"} for d, n in order]
+    names = [("" if streams[d] == 1 else f"stream {n}" if n else "default stream") for d, n in order]
+    lanes = [{"device": d, "stream": name, "label": f"{d} {name}".strip(), "note": trace.devices.get(d, ""), "gpu": d != "cpu"}
+             for (d, _), name in zip(order, names, strict=True)]
     at = {key: i for i, key in enumerate(order)}
     return {"lanes": lanes, "stages": [_stage(s, at) for s in stages]}
 
@@ -97,7 +98,7 @@ def _work(w: Work, at: dict[tuple[str, int], int]) -> dict[str, Any]:
     if w.crosses:
         found |= {"from": at[w.lane] if w.source == w.lane[0] else _lane_of(w.source, at),
                   "to": at[w.lane] if w.target == w.lane[0] else _lane_of(w.target, at),
-                  "memory": "pinned" if w.pinned else "pageable", "path": w.path, "waits": w.blocking}
+                  "path": f"{w.direction}, {w.path}", "waits": w.blocking}
     return found
 
 
@@ -178,7 +179,7 @@ def _stages(trace: Trace) -> str:
         ins, outs = text.shapes(s.inputs), text.shapes(s.outputs)
         shown = s.samples[0] if s.samples else None
         grid = text.matrix(shown, 6, 60) if shown is not None else None
-        values = s.error or s.result or ("\n".join(grid) if grid else text.values(shown, 8) if shown is not None else "")
+        values = s.error or s.result or ("\n".join(grid) if grid else text.values(shown, 5) if shown is not None else "")
         cells = [str(s.index), s.call, s.device, f"{ins} -> {outs}" if ins and outs else outs or ins, text.types(s), values,
                  text.size(s.nbytes) if s.nbytes else "", text.seconds(s.seconds, s.predicted), text.place(s.line)]
         marked = [escape(_pretty(c)) for c in cells]
@@ -192,4 +193,4 @@ def _stages(trace: Trace) -> str:
 
 
 def _pretty(value: str) -> str:
-    return value.replace("->", "→").replace(" us", " µs").replace("...", "…")
+    return text.glyphs(value)

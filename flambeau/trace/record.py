@@ -245,9 +245,9 @@ class Trace:
         self.now()
         stream = copy.stream
         lane = ("cpu", 0) if stream is None else (str(stream.device), stream.stream_id)
-        work = Work("copy", f"copy {copy.path}", lane, copy.nbytes)
-        work.path, work.source, work.target = copy.path, str(copy.source), str(copy.target)
-        work.pinned, work.blocking = copy.pinned, copy.blocking
+        work = Work("copy", f"copy {copy.direction}", lane, copy.nbytes)
+        work.direction, work.path, work.blocking = copy.direction, copy.path, copy.blocking
+        work.source, work.target = str(copy.source), str(copy.target)
         if stream is None:
             work.start = work.end = self.now()
         self._work(work)
@@ -341,7 +341,7 @@ def _filled_by(stage: Stage, t: Tensor) -> Any:
     """The stream that will fill a CPU tensor after the call has returned, if one will."""
     if t.m.device.type == "cpu":
         for w in reversed(stage.works):
-            if w.path == "d2h" and not w.blocking:
+            if w.direction == "d2h" and not w.blocking:
                 return gpus.current_stream(w.source)
     return None
 

@@ -104,11 +104,7 @@ def _style(stage: Stage, column: int) -> str:
 
 
 def _glyphs(value: str, fancy: bool) -> str:
-    if not fancy:
-        return value
-    for plain, glyph in (("->", "→"), (" us", " µs"), ("...", "…"), (" x", " ×")):
-        value = value.replace(plain, glyph)
-    return value
+    return text.glyphs(value) if fancy else value
 
 
 def _in_out(stage: Stage) -> str:

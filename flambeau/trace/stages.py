@@ -15,19 +15,19 @@ class Work:
 
     kind: "kernel" or "copy".  lane: where it ran, as (device, stream number); the CPU has stream 0.  start and end: seconds
     on the trace's clock, None where they are not known; `predicted` says whether a model or a clock gave them.  nbytes:
-    copied, or read and written by a kernel.  path, source, target, pinned and blocking are a copy's.
+    copied, or read and written by a kernel.  direction, path, source, target and blocking are a copy's: see `door.Copy`.
     """
 
-    __slots__ = ("kind", "name", "lane", "start", "end", "predicted", "nbytes", "flops", "engine", "path", "source", "target",
-                 "pinned", "blocking")
+    __slots__ = ("kind", "name", "lane", "start", "end", "predicted", "nbytes", "flops", "engine", "direction", "path",
+                 "source", "target", "blocking")
 
     def __init__(self, kind: str, name: str, lane: tuple[str, int], nbytes: int = 0, flops: int = 0) -> None:
         self.kind, self.name, self.lane, self.nbytes, self.flops = kind, name, lane, nbytes, flops
         self.start: float | None = None
         self.end: float | None = None
         self.predicted = False
-        self.engine = self.path = self.source = self.target = ""
-        self.pinned = self.blocking = False
+        self.engine = self.direction = self.path = self.source = self.target = ""
+        self.blocking = False
 
     @property
     def seconds(self) -> float | None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .stages import Described, Stage
     from .values import Sample
 
+_GLYPHS = {"->": "→", "us": "\N{NO-BREAK SPACE}µs", "...": "…", "x": " ×"}
+_PLAIN = re.compile(r"->|(?<=\d) us\b|\.\.\.|(?<=[)r]) x(?=\d)")
 SHORT = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "complex64": "c64", "complex128": "c128",
          "int64": "i64", "int32": "i32", "int16": "i16", "int8": "i8", "uint8": "u8", "bool": "bool"}
 
@@ -36,6 +39,11 @@ def seconds(value: float | None, predicted: bool = False) -> str:
     amount = value * factor
     number = f"{amount:.0f}" if amount >= 99.95 else f"{amount:.3g}"
     return ("~" if predicted else "") + f"{number} {unit}"
+
+
+def glyphs(value: str) -> str:
+    """The same text with arrows, micro and ellipsis signs, for where Unicode can be shown."""
+    return _PLAIN.sub(lambda m: _GLYPHS[m.group(0).strip()], value)
 
 
 def shape(dims: tuple[int, ...]) -> str:
