@@ -29,6 +29,7 @@ from . import special as special
 from . import testing as testing
 from . import utils as utils
 from . import version as version
+from . import vision as vision
 from .autograd.mode import (
     enable_grad as enable_grad,
     inference_mode as inference_mode,

@@ -1,0 +1,52 @@
+"""Models: sizes, keys as torchvision's, a forward and backward of each kind, boxes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+from flambeau.vision import models, ops
+
+
+@pytest.mark.parametrize(("name", "count"), [("resnet18", 11689512), ("resnet34", 21797672), ("resnet50", 25557032), ("wide_resnet50_2", 68883240)])
+def test_sizes_are_torchvisions(name: str, count: int) -> None:
+    with torch.device("cpu"):
+        net = models.get_model(name)
+    assert sum(p.numel() for p in net.parameters()) == count
+
+
+def test_keys() -> None:
+    keys = list(models.resnet18(num_classes=3).state_dict())
+    assert keys[0] == "conv1.weight" and "layer1.0.bn2.running_var" in keys and "layer4.0.downsample.1.num_batches_tracked" in keys and keys[-1] == "fc.bias"
+    keys = list(models.VGG(models.vgg.make_layers((64, 0, 128, 0), True), num_classes=3, init_weights=False).state_dict())
+    assert keys[0] == "features.0.weight" and "features.1.running_mean" in keys and keys[-1] == "classifier.6.bias"
+
+
+def test_forward_and_backward(device: str) -> None:
+    torch.manual_seed(0)
+    net = models.ResNet(models.resnet.Bottleneck, [1, 1, 1, 1], num_classes=5).to(device)
+    x = torch.randn(2, 3, 32, 32, device=device)
+    out = net(x)
+    assert out.shape == (2, 5)
+    out.square().mean().backward()
+    assert all(p.grad is not None and bool(p.grad.isfinite().all()) for p in net.parameters())
+    again = models.ResNet(models.resnet.Bottleneck, [1, 1, 1, 1], num_classes=5)
+    again.load_state_dict({k: v.cpu() for k, v in net.state_dict().items()})
+    net.eval()
+    again.eval()
+    with torch.no_grad():
+        assert torch.allclose(net(x).cpu(), again(x.cpu()), atol=1e-5)
+
+
+def test_weights_are_the_users() -> None:
+    with pytest.raises(ValueError, match="no weights come with Flambeau"):
+        models.resnet18(weights="DEFAULT")
+    with pytest.raises(ValueError, match="Unknown model"):
+        models.get_model("resnet19")
+
+
+def test_boxes() -> None:
+    a = torch.tensor([[0.0, 0, 2, 2], [1, 1, 3, 3], [10, 10, 11, 11]])
+    np.testing.assert_allclose(ops.box_iou(a, a).numpy()[0], [1, 1 / 7, 0], rtol=1e-6)
+    assert ops.nms(a, torch.tensor([0.5, 0.9, 0.1]), 0.1).tolist() == [1, 2]
