@@ -29,10 +29,10 @@ DEPTH_BYTES = 1280  # of K in a block: a panel of B of 32 columns takes 40 KB
 BLOCK_BYTES = 3 << 18  # of a task's packed columns of B
 MOST_ROWS = 2016  # of a task
 MOST_BARE = 1 << 18  # bytes of a matrix read without packing it
-FEW = 8  # rows of B packed at a time where they are neighbours in memory
+FEW = 16  # rows of B packed at a time where they are neighbours in memory
 
 # the parameter block; strides in bytes
-M, N, K, ROWS, COLUMNS, DEPTH, ROW_BLOCKS, COLUMN_BLOCKS, ADD, LDC, C_STEP, A_ROW, A_COL, A_STEP, B_ROW, B_COL, B_STEP, BARE_A, BARE_B = range(19)
+M, N, K, ROWS, COLUMNS, DEPTH, ROW_BLOCKS, COLUMN_BLOCKS, ADD, LDC, C_STEP, A_ROW, A_COL, A_STEP, B_ROW, B_COL, B_STEP, BARE_B = range(18)
 
 
 def gemm(d: dtype, m: int, n: int, k: int, a: tuple[int, int, int], b: tuple[int, int, int], c: tuple[int, int], batch: int = 1,
@@ -47,12 +47,13 @@ def gemm(d: dtype, m: int, n: int, k: int, a: tuple[int, int, int], b: tuple[int
     blocks = -(-k // (DEPTH_BYTES // item))
     depth = -(-k // blocks)
     depth = -(-depth // 16) * 16
-    bare_a, bare_b = bare(m, k, a[0] * item, a[1] * item, item, m), bare(k, n, b[0] * item, b[1] * item, item, 64)
+    # of many matrices each is read for the first time, which goes better in order, as packing does
+    bare_b = bare(k, n, b[0] * item, b[1] * item, item, k if batch < 8 else 64)
     rows, columns = _task(m, n, depth * item, batch, threads, bare_b)
     row_blocks, column_blocks = -(-m // rows), -(-n // columns)
     total = row_blocks * column_blocks * batch
     params = [m, n, k, rows, columns, depth, row_blocks, column_blocks, int(add), c[0] * item, c[1] * item,
-              *(s * item for s in a), *(s * item for s in b), int(bare_a), int(bare_b)]
+              *(s * item for s in a), *(s * item for s in b), int(bare_b)]
     flops = 2 * m * n * k * batch
     return native.make_entry([(_function(d), total, max(1, total // (8 * threads)))], params, 3, parallel=flops > 1 << 20)
 
@@ -122,9 +123,6 @@ def _write(module: Module, tile: Tile) -> None:
     packed_a = em.at(memory, room)
     per_matrix = em.mul(word[ROW_BLOCKS], word[COLUMN_BLOCKS])
     bare_b = em.op(f"icmp ne i64 {word[BARE_B]}, 0")
-    pack_a = em.op(f"icmp eq i64 {word[BARE_A]}, 0")
-    a_row = em.op(f"select i1 {pack_a}, i64 {tile.item}, i64 {word[A_ROW]}")
-    a_k = em.op(f"select i1 {pack_a}, i64 {tile.rows * tile.item}, i64 {word[A_COL]}")
     with em.loop("%begin", "%end") as task:
         matrix = em.op(f"sdiv i64 {task.i}, {per_matrix}")
         rest = em.sub(task.i, em.mul(matrix, per_matrix))
@@ -151,11 +149,9 @@ def _write(module: Module, tile: Tile) -> None:
             below = _Ahead(em, tile, em.at(b2, lower), columns, word[B_COL], depth, word[B_ROW], wanted, heights)
             with em.loop("0", rows, str(tile.rows), [("ptr", a2), ("ptr", c1), ("i64", "0")]) as i:
                 high = em.smaller(str(tile.rows), em.sub(rows, i.i))
-                with em.only_if(pack_a):
-                    em.line(f"call void @pack_rows(ptr {i.vars[0]}, i64 {word[A_ROW]}, i64 {word[A_COL]}, i64 {high}, i64 {depth}, ptr {packed_a})")
-                left = em.op(f"select i1 {pack_a}, ptr {packed_a}, ptr {i.vars[0]}")
+                em.line(f"call void @pack_rows(ptr {i.vars[0]}, i64 {word[A_ROW]}, i64 {word[A_COL]}, i64 {high}, i64 {depth}, ptr {packed_a})")
                 following = em.at(i.vars[0], em.mul(word[A_ROW], str(tile.rows)))
-                ahead = _Ahead(em, tile, following, str(tile.rows), word[A_ROW], depth, word[A_COL], wanted, panels)
+                ahead = _Ahead(em, tile, following, str(tile.rows), word[A_ROW], depth, word[A_COL], "true", panels)
                 below.write(i.vars[2])
                 with em.loop("0", columns, str(tile.width), [("ptr", memory), ("ptr", b2), ("ptr", i.vars[1]), ("i64", "0")]) as j:
                     ahead.write(j.vars[3])
@@ -164,7 +160,7 @@ def _write(module: Module, tile: Tile) -> None:
                     there = em.op(f"and i1 {bare_b}, {whole}")
                     right = em.op(f"select i1 {there}, ptr {j.vars[1]}, ptr {j.vars[0]}")
                     b_k = em.op(f"select i1 {there}, i64 {word[B_ROW]}, i64 {tile.width * tile.item}")
-                    call_tile(em, high, count, depth, (left, a_row, a_k), (right, b_k), (j.vars[2], word[LDC]), add)
+                    call_tile(em, high, count, depth, packed_a, (right, b_k), (j.vars[2], word[LDC]), add)
                     j.next = [em.at(j.vars[0], wide), em.at(j.vars[1], str(tile.width * tile.item)), em.at(j.vars[2], str(tile.width * tile.item)),
                               em.add(j.vars[3], "1")]
                 i.next = [em.at(i.vars[0], em.mul(word[A_ROW], str(tile.rows))), em.at(i.vars[1], em.mul(word[LDC], str(tile.rows))),

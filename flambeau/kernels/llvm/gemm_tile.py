@@ -44,7 +44,7 @@ def panel_elements(rows: int, k: int) -> int:
     return rows * (k + 15 & ~15) + 64
 
 
-_SIGNATURE = "i64 %k, ptr %a, i64 %a_row, i64 %a_k, ptr %b, i64 %b_k, ptr %c, i64 %ldc, i64 %cols, i64 %mode, ptr %bias"
+_SIGNATURE = "i64 %k, ptr %a, ptr %b, i64 %b_k, ptr %c, i64 %ldc, i64 %cols, i64 %mode, ptr %bias"
 
 
 def write_tiles(module: Module, tile: Tile) -> None:
@@ -67,13 +67,12 @@ def write_tiles(module: Module, tile: Tile) -> None:
             _write_tile(module, tile, r, vectors)
 
 
-def call_tile(em: Emitter, rows: str, columns: str, k: str, a: tuple[str, str, str], b: tuple[str, str], c: tuple[str, str], mode: str,
-              bias: str = "null") -> None:
+def call_tile(em: Emitter, rows: str, columns: str, k: str, a: str, b: tuple[str, str], c: tuple[str, str], mode: str, bias: str = "null") -> None:
     """mode: 0 C = A B, 1 C += A B, 2 C = A B + a number for each row from `bias`.
 
-    a: (address, bytes from row to row, bytes from k to k); b: (address, bytes from k to k); c: (address, bytes from row
+    a: a packed panel; b: (address, bytes from k to k); c: (address, bytes from row
     to row).  Whole vectors of B are read, so their last lanes must be readable."""
-    em.line(f"call void @tile(i64 {rows}, i64 {k}, ptr {a[0]}, i64 {a[1]}, i64 {a[2]}, ptr {b[0]}, i64 {b[1]}, ptr {c[0]}, i64 {c[1]}, "
+    em.line(f"call void @tile(i64 {rows}, i64 {k}, ptr {a}, ptr {b[0]}, i64 {b[1]}, ptr {c[0]}, i64 {c[1]}, "
             f"i64 {columns}, i64 {mode}, ptr {bias})")
 
 
@@ -94,26 +93,16 @@ def _write_tile(module: Module, tile: Tile, rows: int, vectors: int) -> None:
             prefetch(em, em.at(row, str(v * lanes * item)), write=True, near=2)
         if r + 1 < rows:
             row = em.at(row, "%ldc")
-    # every third row has a pointer of its own; the two after it are one and two steps from there
-    bases = ["%a"]
-    for _ in range(3, rows, 3):
-        bases.append(em.at(bases[-1], em.mul("%a_row", "3")))
-    # else LLVM finds that all are sums of one pointer, and makes of them a chain as long as the tile takes
-    bases = [em.op(f'call ptr asm "", "=r,0"(ptr {p})') for p in bases]
-    start = [("ptr", p) for p in ("%b", *bases)] + [(t, "zeroinitializer")] * count
-    with em.loop("0", "%k", carried=start) as k:
-        b, at, before = k.vars[0], k.vars[1:1 + len(bases)], k.vars[1 + len(bases):]
+    with em.loop("0", "%k", carried=[("ptr", "%a"), ("ptr", "%b"), *[(t, "zeroinitializer")] * count]) as k:
+        a, b = k.vars[:2]
         right = [em.load(d, lanes, em.at(b, str(v * lanes * item))) for v in range(vectors)]
         sums = []
         for r in range(rows):
-            place = at[r // 3]
-            if r % 3:
-                place = em.op(f"getelementptr i{8 * (r % 3)}, ptr {place}, i64 %a_row", "p")
-            left = em.broadcast(em.load(d, 1, place), ty(d, 1), lanes)
+            left = em.broadcast(em.load(d, 1, em.at(a, str(r * item))), ty(d, 1), lanes)
             for v in range(vectors):
-                sums.append(em.intrinsic("fma", d, lanes, left, right[v], before[r * vectors + v]))
-        k.next = [em.at(b, "%b_k"), *[em.at(p, "%a_k") for p in at], *sums]
-    sums = k.vars[1 + len(bases):]
+                sums.append(em.intrinsic("fma", d, lanes, left, right[v], k.vars[2 + r * vectors + v]))
+        k.next = [em.at(a, str(tile.rows * item)), em.at(b, "%b_k"), *sums]
+    sums = k.vars[2:]
     if not module.masks:
         whole, edge = em.label("whole"), em.label("edge")
         em.branch(em.op(f"icmp eq i64 %cols, {vectors * lanes}"), whole, edge)

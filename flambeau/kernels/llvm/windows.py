@@ -266,7 +266,7 @@ def _write(module: Module, tile: Tile) -> None:
                 with em.loop("0", count, carried=[("ptr", memory), ("ptr", panels)]) as q:
                     target = em.at(em.op(f"load ptr, ptr {q.vars[0]}, align 8"), below)
                     columns = em.word(q.vars[0], 1)
-                    call_tile(em, high, columns, k, (i.vars[0], str(tile.item), str(tile.rows * tile.item)), (q.vars[1], str(tile.width * tile.item)),
+                    call_tile(em, high, columns, k, i.vars[0], (q.vars[1], str(tile.width * tile.item)),
                               (target, ldc), mode, own)
                     q.next = [em.at(q.vars[0], str(ENTRY)), em.at(q.vars[1], wide)]
                 i.next = [em.at(i.vars[0], tall)]
