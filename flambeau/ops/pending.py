@@ -12,7 +12,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from ..tensor import Tensor
+from ..tensor import Storage, Tensor, alias
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _KEY = "_arrival"
 _lock = threading.RLock()
 _kinds: dict[type, type] = {}
+_waiting: set[type] = set()  # the classes of tensors that wait
 _waits = True
 
 
@@ -99,17 +100,18 @@ def _kind(of: type) -> type:
     if found is None:
         found = _kinds[of] = type(of.__name__, (of,), {"__slots__": (), "__getattr__": _missing, "__module__": of.__module__,
                                                        "__qualname__": of.__qualname__})
+        _waiting.add(found)
     return found
 
 
 def arrival_of(t: Tensor) -> Arrival | None:
     """What `t` waits for, if anything."""
-    return t.__dict__.get(_KEY)
+    return t.__dict__.get(_KEY) if type(t) in _waiting else None
 
 
 def address(t: Tensor) -> int:
     """The address of the first element, without waiting."""
-    arrival = t.__dict__.get(_KEY)
+    arrival = arrival_of(t)
     if arrival is not None:
         for ref, _, p in arrival.tensors:
             if ref() is t:
@@ -134,9 +136,7 @@ def fill_later(t: Tensor, wait: Callable[..., None]) -> None:
     if not _waits:
         return
     if not _own:
-        from ..tensor import alias
         one = alias(t, t.m, 0)
-        from ..tensor import Storage
         one.s = Storage()
         one.s.p, one.s.free = 0, []
         _own = _owners(one)
@@ -150,7 +150,7 @@ def fill_later(t: Tensor, wait: Callable[..., None]) -> None:
     arrival.waits.append(wait)
     with _lock:
         for x in those.values():
-            before = x.__dict__.get(_KEY)
+            before = arrival_of(x)
             if before is None:
                 kind, p = type(x), x.p
                 x.__class__ = _kind(kind)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 from .. import layout
 from ..autograd import tape
-from ..runtime import gpus
+from ..runtime import gpus, staging
 from ..tensor import Storage, Tensor, _new, meta
 from .table import op
 
@@ -31,7 +30,7 @@ def pin_memory(self: Tensor, device: Any = None) -> Tensor:
         return self
     out = pinned_empty(meta(m.shape, layout.dense_like(tuple(m.shape), m.strides), m.dtype, m.device))
     if m.strides == out.m.strides:
-        ctypes.memmove(out.p, self.p, m.numel * m.dtype.itemsize)
+        staging.move(out.p, self.p, m.numel * m.dtype.itemsize)
     else:
         from . import launch
         from .copies import cast_program

@@ -10,6 +10,7 @@ import pytest
 
 import flambeau as torch
 from flambeau.cuda import Event, Stream
+from flambeau.simulated import clock
 
 
 @pytest.fixture(params=["eager", "lazy", "random"])
@@ -123,6 +124,39 @@ def test_events(gpu: str) -> None:
         e.record(torch.cuda.default_stream(1))
     with pytest.raises(RuntimeError, match="interprocess"):
         Event(interprocess=True)
+
+
+def test_copies_and_kernels_of_different_streams_overlap() -> None:
+    with torch.simulate(gpus=1, memory="1GiB", queue="lazy"):
+        x = torch.zeros(64 << 20 >> 2, pin_memory=True)
+        there, work = torch.empty_like(x, device="cuda"), torch.zeros(128 << 20 >> 2, device="cuda")
+        copies = Stream()
+
+        def kernels() -> None:
+            for _ in range(12):
+                work.add_(1)
+
+        def up() -> None:
+            there.copy_(x, non_blocking=True)
+
+        def down() -> None:
+            x.copy_(there, non_blocking=True)
+
+        def seconds(*parts: Any) -> float:
+            torch.cuda.synchronize()
+            before = clock()
+            for stream, part in parts:
+                with torch.cuda.stream(stream):
+                    part()
+            torch.cuda.synchronize()
+            return clock() - before
+        main = torch.cuda.default_stream()
+        one, other = seconds((main, kernels)), seconds((main, up))
+        assert one > 4e-4 and other > 4e-4
+        assert seconds((main, kernels), (main, up)) > 0.9 * (one + other)
+        assert seconds((main, kernels), (copies, up)) < 1.1 * max(one, other)
+        assert seconds((main, up), (copies, up)) > 1.9 * other  # one link in each direction
+        assert seconds((main, up), (copies, down)) < 1.1 * other
 
 
 def test_elapsed_time(gpu: str) -> None:
