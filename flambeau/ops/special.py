@@ -277,11 +277,15 @@ def _chebyshev(kind: str) -> Any:
     return formula
 
 
+def _shifted(formula: Any) -> Any:
+    return lambda x, n: formula(x + x - 1.0, n)
+
+
 for _kind in "tuvw":
     _shape = _chebyshev(_kind)
     pointwise(f"chebyshev_polynomial_{_kind}", "input n", _shape, promote="float", accept="buif", spaces=("special",), method=False,
               inplace=False, tensors=0, doc=f"The Chebyshev polynomial {_kind.upper()} of degree n at input; 0 for a negative n.")
-    pointwise(f"shifted_chebyshev_polynomial_{_kind}", "input n", lambda x, n, f=_shape: f(x + x - 1.0, n), promote="float", accept="buif",
+    pointwise(f"shifted_chebyshev_polynomial_{_kind}", "input n", _shifted(_shape), promote="float", accept="buif",
               spaces=("special",), method=False, inplace=False, tensors=0,
               doc=f"The Chebyshev polynomial {_kind.upper()} of degree n at 2 input - 1.")
 

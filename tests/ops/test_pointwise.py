@@ -16,10 +16,13 @@ ROWS = {name: row for name, row in TABLE.items() if row.pointwise is not None}
 DOMAIN = {"log": (0.2, 3), "log2": (0.2, 3), "log10": (0.2, 3), "sqrt": (0.2, 3), "rsqrt": (0.2, 3), "asin": (-0.8, 0.8), "acos": (-0.8, 0.8),
           "atanh": (-0.8, 0.8), "acosh": (1.3, 3), "erfinv": (-0.8, 0.8), "logit": (0.2, 0.8), "log1p": (-0.5, 3), "xlogy": (0.2, 3),
           "xlog1py": (0.2, 3), "lgamma": (0.6, 4), "digamma": (0.6, 4), "reciprocal": (0.3, 2), "hypot": (0.3, 2),
-          "threshold": (0.3, 2)}
+          "threshold": (0.3, 2), "entr": (0.2, 3), "ndtri": (0.1, 0.9), **dict.fromkeys((
+              "bessel_y0", "bessel_y1", "modified_bessel_k0", "modified_bessel_k1", "scaled_modified_bessel_k0", "scaled_modified_bessel_k1"), (0.3, 4)),
+          **dict.fromkeys(("shifted_chebyshev_polynomial_t", "shifted_chebyshev_polynomial_u", "shifted_chebyshev_polynomial_v",
+                           "shifted_chebyshev_polynomial_w"), (0.2, 0.8))}
 NUMBERS = {"threshold": (0.7, 0.25)}
 EXTREME = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-30, -1e30, 0.5, 2.5, -2.5, 1e-3, 87.0, -87.0]
-NO_SECOND = {"nextafter", "heaviside"}
+NO_SECOND = {"nextafter", "heaviside", "zeta"}  # zeta: none in its first operand
 
 
 def _numbers(row):
