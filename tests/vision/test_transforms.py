@@ -38,7 +38,8 @@ def test_conversions() -> None:
 def test_normalize() -> None:
     t = F.to_tensor(PIL)
     n = T.Normalize((0.1, 0.2, 0.3), (0.5, 0.6, 0.7))(t)
-    np.testing.assert_allclose(n.numpy(), (t.numpy() - np.array([0.1, 0.2, 0.3])[:, None, None]) / np.array([0.5, 0.6, 0.7])[:, None, None], rtol=1e-5, atol=1e-6)
+    mean, std = (np.array(v)[:, None, None] for v in ((0.1, 0.2, 0.3), (0.5, 0.6, 0.7)))
+    np.testing.assert_allclose(n.numpy(), (t.numpy() - mean) / std, rtol=1e-5, atol=1e-6)
     with pytest.raises(TypeError, match="float tensor"):
         F.normalize(TENSOR, 0, 1)
     with pytest.raises(ValueError, match="division by zero"):
