@@ -4,6 +4,7 @@ RuntimeError
   AcceleratorError      a GPU failed: a queued launch raised, or touched memory that is not its own
   OutOfMemoryError      a GPU has no room for a request
   LinAlgError           a matrix has no such factorization, or an iteration did not converge
+  FileFormatError       a file is corrupt, cut off, of another format, or asks for what is not allowed
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ class OutOfMemoryError(RuntimeError):
 
 class LinAlgError(RuntimeError):
     """A matrix is singular, not positive-definite, ..., or an iteration did not converge."""
+
+
+class FileFormatError(RuntimeError):
+    """A file that is read is corrupt, cut off, of another format, or asks for what is not allowed.  Nothing of it was run."""
 
 
 def size(nbytes: int) -> str:
