@@ -28,6 +28,7 @@ def parser() -> argparse.ArgumentParser:
     )
     demo.add_argument("--epochs", type=_positive, help="times through the training images (default: 10)")
     demo.add_argument("--seed", type=int, default=0, help="of the weights and the order of the images (default: 0)")
+    demo.add_argument("--no-page", action="store_true", help="write no page (default: flambeau-demo.html in this folder)")
 
     run = commands.add_parser("run", help="run a PyTorch script, unmodified, on Flambeau")
     run.add_argument("--sim-gpus", type=_count, metavar="N", help="let it see N simulated GPUs")
@@ -75,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         from flambeau.demo import learn, train
 
-        return train.run(chosen.device, chosen.epochs or learn.EPOCHS, chosen.seed)
+        return train.run(chosen.device, chosen.epochs or learn.EPOCHS, chosen.seed, page=not chosen.no_page)
     except KeyboardInterrupt:
         print("flambeau: stopped", file=sys.stderr)
         return 130

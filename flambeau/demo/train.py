@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import time
+import os
+import tempfile
 from typing import TYPE_CHECKING
 
 import flambeau as torch
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 GOAL = 0.98
 SHOWN = 8
 MISTAKES_SHOWN = 3
+FOLLOWED = 4
+PAGE = "flambeau-demo.html"
 
 
 def choose_device(wanted: str | None) -> tuple[torch.device, str]:
@@ -34,31 +37,36 @@ def choose_device(wanted: str | None) -> tuple[torch.device, str]:
     return device, f"{device}, a real GPU ({it.name})"
 
 
-def train(console: Console, learner: learn.Learner, data: digits.Digits, epochs: int) -> tuple[float, float]:
-    """Trains for `epochs` with a live progress bar and a table that grows; the last accuracy and the seconds taken."""
-    from rich.console import Group
-    from rich.live import Live
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2))
-    for heading in ("epoch", "loss", "test accuracy", "seconds"):
-        table.add_column(heading, justify="right")
-    bar = Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("batches"),
-        TimeRemainingColumn(), console=console,
-    )  # fmt: skip
-    work = bar.add_task("learning", total=epochs * learner.batches)
+def train(
+    console: Console, learner: learn.Learner, data: digits.Digits, epochs: int
+) -> tuple[float, torch.Progress]:
+    """Trains for `epochs` and shows it; the last accuracy, and the epochs."""
     test_images, test_labels = torch.from_numpy(data.test_images), torch.from_numpy(data.test_labels)
-    accuracy, started = 0.0, time.perf_counter()
-    with Live(Group(table, bar), console=console, refresh_per_second=8):
-        for epoch in range(1, epochs + 1):
-            begun = time.perf_counter()
-            loss = learner.epoch(after_step=lambda: bar.advance(work))
+    accuracy = 0.0
+    with torch.Progress(epochs, learner.batches, "Learning, epoch by epoch", console=console) as progress:
+        for _ in progress:
+            loss = learner.epoch(after_step=lambda: progress.advance(learn.BATCH))
             accuracy = learner.accuracy(test_images, test_labels)
-            seconds = time.perf_counter() - begun
-            table.add_row(str(epoch), f"{loss:.4f}", f"{accuracy:.2%}", f"{seconds:.2f}")
-    return accuracy, time.perf_counter() - started
+            progress.log(**{"loss": loss, "test accuracy": accuracy})
+    return accuracy, progress
+
+
+def write_page(learner: learn.Learner, data: digits.Digits, progress: torch.Progress) -> str:
+    """The page of a training: its epochs, and a few images followed to their answers. Gives its path.
+
+    It goes into the current folder, or into a temporary one where that cannot be written.
+    """
+    images = torch.from_numpy(data.test_images[:FOLLOWED])
+    learner.net.eval()
+    with torch.trace(f"Flambeau: {FOLLOWED} digits on their way through the network") as trace, torch.no_grad():
+        there = images.to(learner.images.device)
+        learner.net(there).argmax(dim=1).cpu()
+    trace.training.append(progress)
+    trace.models.append(torch.trace_model(learner.net, there, title="The network, layer by layer"))
+    try:
+        return os.path.abspath(trace.save(PAGE))
+    except OSError:
+        return trace.save(os.path.join(tempfile.mkdtemp(prefix="flambeau-"), PAGE))
 
 
 def examples(seen: NDArray[np.int64], truth: NDArray[np.int64]) -> list[int]:
@@ -68,8 +76,14 @@ def examples(seen: NDArray[np.int64], truth: NDArray[np.int64]) -> list[int]:
     return (spread[: SHOWN - len(wrong)] + wrong)[:SHOWN]
 
 
-def run(device: str | None = None, epochs: int = learn.EPOCHS, seed: int = 0, console: Console | None = None) -> int:
-    """The whole demo. Returns the exit status: 0, or 1 if a full training stays below 98 % on the held-out digits."""
+def run(
+    device: str | None = None,
+    epochs: int = learn.EPOCHS,
+    seed: int = 0,
+    console: Console | None = None,
+    page: bool = True,
+) -> int:
+    """The whole demo; `page`: write a page about it. Returns the exit status: 0, or 1 if a full training stays below 98 % on the held-out digits."""
     from rich.console import Console
 
     console = console or Console(highlight=False)
@@ -81,7 +95,7 @@ def run(device: str | None = None, epochs: int = learn.EPOCHS, seed: int = 0, co
     learner = learn.Learner(
         torch.from_numpy(data.train_images), torch.from_numpy(data.train_labels), epochs, chosen, seed
     )
-    accuracy, seconds = train(console, learner, data, epochs)
+    accuracy, progress = train(console, learner, data, epochs)
 
     seen = learner.predict(torch.from_numpy(data.test_images)).numpy()
     console.print("\nSome of the held-out images:\n")
@@ -98,7 +112,10 @@ def run(device: str | None = None, epochs: int = learn.EPOCHS, seed: int = 0, co
     )
     right = int((seen == data.test_labels).sum())
     console.print(f"Test accuracy {accuracy:.2%}: {right} of {len(seen)} digits it had never seen; "
-                  f"{epochs} epochs in {seconds:.1f} s on {chosen}.")  # fmt: skip
+                  f"{epochs} epochs in {progress.seconds:.1f} s on {chosen}.")  # fmt: skip
+    if page:
+        where = write_page(learner, data, progress)
+        console.print(f"A page with the epochs, the layers and the transfers: {where}", markup=False, soft_wrap=True)
     if epochs >= learn.EPOCHS and accuracy < GOAL:
         console.print(f"That is below {GOAL:.0%}, which this demo should reach: something is wrong.", style="bold red")
         return 1

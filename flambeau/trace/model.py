@@ -48,6 +48,11 @@ class Layer:
         self.predicted = False
         self._from = at
 
+    @property
+    def time(self) -> str:
+        """Its time for people; empty where it had nothing to do, as with views."""
+        return text.seconds(self.seconds, self.predicted) if self.seconds else ""
+
     def __repr__(self) -> str:
         return f"Layer({self.name or '(model)'}: {self.type} on {self.device}, {text.shapes(self.inputs)} -> {text.shapes(self.outputs)})"
 
@@ -103,7 +108,7 @@ class ModelTrace:
                 "in -> out": f"{text.shapes(layer.inputs)} -> {text.shapes(layer.outputs)}",
                 "parameters": f"{layer.parameters:,}" if layer.parameters else "",
                 "values": text.values(layer.sample) if layer.sample is not None and layer.leaf else "",
-                "time": text.seconds(layer.seconds, layer.predicted),
+                "time": layer.time,
             }
             if width < WIDE and cells["values"]:
                 cells["in -> out"] += "\n" + cells["values"]

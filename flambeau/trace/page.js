@@ -170,7 +170,7 @@
   const time = () => {
     const ends = data.stages.flatMap((s) => [s.end, ...s.works.map((w) => w.end)]);
     const last = Math.max(1e-3, ...ends), TOP = 26;
-    const heights = data.lanes.map((l, i) => 58 + (i === 0 ? TOP : 0));
+    const heights = data.lanes.map((l, i) => 66 + (i === 0 ? TOP : 0));
     const room = Math.max(240, scroll.clientWidth);
     const width = Math.min(60000, Math.max(room, room * zoom));
     const { svg, tops } = frame(width, heights);
@@ -183,7 +183,7 @@
       const label = t === 0 ? "0" : step >= 1e6 ? `${+(t / 1e6).toPrecision(4)} s` : step >= 1e3 ? `${+(t / 1e3).toPrecision(4)} ms` : `${+t.toPrecision(4)} µs`;
       make("text", { class: "tick", x: at(t) + (t === 0 ? 0 : 3), y: 13 }, svg, label);
     }
-    const top = (lane) => tops[lane] + (lane === 0 ? TOP : 0) + 9, H = 40;
+    const top = (lane) => tops[lane] + (lane === 0 ? TOP : 0) + 13, H = 40;
     const bar = (s, kind, work, lane, start, end, label) => {
       const x = at(start), w = Math.max(2.5, at(end) - x), g = group(svg, s, kind, work);
       make("rect", { class: "box", x, y: top(lane), width: w, height: H, rx: Math.min(5, w / 2) }, g);

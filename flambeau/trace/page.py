@@ -160,8 +160,8 @@ def _model(m: ModelTrace) -> str:
         title = f'<span style="padding-left:{layer.depth * 1.1:.1f}em">{escape(name + ": " if name else "")}<b>{escape(layer.type)}</b></span>'
         rows.append(([title, escape(layer.device), escape(_pretty(f"{text.shapes(layer.inputs)} -> {text.shapes(layer.outputs)}")),
                       f"{layer.parameters:,}" if layer.parameters else "",
-                      escape(text.values(layer.sample)) if layer.sample is not None and layer.leaf else "",
-                      escape(_pretty(text.seconds(layer.seconds, layer.predicted)))], "" if layer.leaf else ' class="group"'))
+                      escape(_pretty(text.values(layer.sample))) if layer.sample is not None and layer.leaf else "",
+                      escape(_pretty(layer.time))], "" if layer.leaf else ' class="group"'))
     columns = ["layer", "device", "in -> out", "parameters", "values", "time"]
     said = "".join(f"<p>{escape(r)}</p>" for r in m.remarks())
     return f'<section class="model"><h2>{escape(m.title)}</h2>{said}{_table(columns, rows, frozenset(("parameters", "time")))}</section>'
@@ -169,13 +169,13 @@ def _model(m: ModelTrace) -> str:
 
 def _stages(trace: Trace) -> str:
     rows: list[tuple[list[str], str]] = []
-    last: tuple[str, ...] = ()
+    last = ""
     columns = ["", "operation", "device", "in -> out", "type", "values", "bytes", "time", "line"]
     for s in trace.stages[:MOST]:
-        if s.groups != last:
-            last = s.groups
-            rows.append((["", f"<b>{escape(' / '.join(last))}</b>", *[""] * (len(columns) - 2)], ' class="group"') if last else
-                        ([""] * len(columns), ' class="group end"'))
+        outermost = s.groups[0] if s.groups else ""
+        if outermost and outermost != last:
+            rows.append((["", f"<b>{escape(outermost)}</b>", *[""] * (len(columns) - 2)], ' class="group"'))
+        last = outermost
         ins, outs = text.shapes(s.inputs), text.shapes(s.outputs)
         shown = s.samples[0] if s.samples else None
         grid = text.matrix(shown, 6, 60) if shown is not None else None
@@ -183,7 +183,7 @@ def _stages(trace: Trace) -> str:
         cells = [str(s.index), s.call, s.device, f"{ins} -> {outs}" if ins and outs else outs or ins, text.types(s), values,
                  text.size(s.nbytes) if s.nbytes else "", text.seconds(s.seconds, s.predicted), text.place(s.line)]
         marked = [escape(_pretty(c)) for c in cells]
-        marked[1] = f"<b>{marked[1]}</b>"
+        marked[1] = f"<b>{marked[1]}</b>" + (f"<small>{escape(' / '.join(s.groups[1:]))}</small>" if s.groups[1:] else "")
         marked[5] = f"<pre>{marked[5]}</pre>"
         kind = "bad" if s.error else "transfer" if s.moved else ""
         rows.append((marked, f' id="stage-{s.index}" data-stage="{s.index}" class="{kind}"'))

@@ -120,8 +120,8 @@ def place(line: str | None) -> str:
     path, _, number_ = line.rpartition(":")
     try:
         near = os.path.relpath(path)
-    except ValueError:  # another drive
-        near = path
+    except (ValueError, OSError):  # another drive, or a current folder that is gone
+        near = ".."
     return f"{os.path.basename(path) if near.startswith('..') else near}:{number_}"
 
 
