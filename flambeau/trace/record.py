@@ -33,6 +33,7 @@ class _Local(threading.local):
         self.groups: list[Group] = []
         self.last: Work | None = None
         self.quiet = 0
+        self.number: int | None = None
 
 
 class Trace:
@@ -60,7 +61,7 @@ class Trace:
         self._local = _Local()
         self._lock = threading.Lock()
         self._open: list[Callable[[], None]] = []
-        self._threads: dict[int, int] = {}
+        self._threads = 0
         self._system: Any = None
         self._driver: SimulatedDriver | None = None
         self._base = self._began = 0.0
@@ -189,11 +190,11 @@ class Trace:
         return Stage(name, call, caller(), self._thread(), groups, self.now())
 
     def _thread(self) -> int:
-        me = threading.get_ident()
-        found = self._threads.get(me)
+        found = self._local.number
         if found is None:
             with self._lock:
-                found = self._threads.setdefault(me, len(self._threads))
+                found = self._local.number = self._threads
+                self._threads += 1
         return found
 
     def _keep(self, stage: Stage) -> None:
