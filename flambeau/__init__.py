@@ -64,7 +64,8 @@ _lazy("random", "Generator manual_seed seed initial_seed get_rng_state set_rng_s
 _lazy("ops.printing", "set_printoptions")
 _lazy("ops.queries", """is_tensor is_floating_point is_complex is_storage numel result_type is_nonzero are_deterministic_algorithms_enabled
  use_deterministic_algorithms get_num_threads set_num_threads set_num_interop_threads get_num_interop_threads compile
- set_float32_matmul_precision get_float32_matmul_precision is_same_size broadcast_shapes typename""")
+ set_float32_matmul_precision get_float32_matmul_precision is_same_size broadcast_shapes typename is_signed is_conj is_neg is_inference
+ get_device is_anomaly_enabled is_anomaly_check_nan_enabled""")
 
 
 def __getattr__(name: str) -> Any:

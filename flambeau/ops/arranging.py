@@ -135,6 +135,24 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:  # noqa: A002
     return diag_embed(input.reshape(-1), offset)
 
 
+@op(spaces=(), name="fill_diagonal_")
+def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
+    """Writes a number along the main diagonal, in place: of a matrix (wrap: starting again below the square of a tall one), or of
+    a tensor with more axes, which must be equal.  Raises RuntimeError for fewer axes or unequal ones."""
+    shape = tuple(self.m.shape)
+    if len(shape) < 2:
+        raise RuntimeError("dimensions must larger than 1")
+    if len(shape) > 2:
+        if len(set(shape)) > 1:
+            raise RuntimeError("all dimensions of input must be of equal length")
+        as_strided(self, (shape[0],), (sum(self.m.strides),)).fill_(fill_value)
+        return self
+    rows, columns = shape
+    for start in range(0, rows if wrap else min(rows, 1), columns + 1):
+        slice_axis(self, 0, start, min(start + columns, rows)).diagonal().fill_(fill_value)
+    return self
+
+
 # ---------------------------------------------------------------------------------------------------------- flips and rolls
 def _moved(t: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], p: int) -> Tensor:
     """A copy read through any strides (negative ones too) from address p; outside the tape."""

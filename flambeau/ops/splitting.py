@@ -38,6 +38,15 @@ def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Ten
 
 
 @op()
+def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:  # noqa: A002
+    """`split_with_sizes` whose results may be written to, at the caller's risk, while recording."""
+    out = split_with_sizes(input, split_sizes, dim)
+    for part in out:
+        del part.__dict__["_made"]
+    return out
+
+
+@op()
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of consecutive parts: of one size (the last may be smaller), or of the sizes listed."""
     if isinstance(split_size_or_sections, (list, tuple)):

@@ -137,3 +137,29 @@ def test_on_every_device(device):
                        (fb.tril_indices(3, 3, device=device), np.stack(np.tril_indices(3)))):
         assert str(ours.device) == device
         np.testing.assert_array_equal(ours.cpu().numpy(), want)
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (7, 3), (3, 7), (8, 3), (1, 4), (0, 3), (3, 3, 3)])
+@pytest.mark.parametrize("wrap", [False, True])
+def test_a_diagonal_filled_in_place(shape, wrap):
+    if len(shape) == 3 and wrap or 0 in shape:
+        assert fb.ones(shape).fill_diagonal_(5, wrap).shape == shape
+        return
+    a = np.zeros(shape)
+    np.fill_diagonal(a, 5, wrap)
+    t = fb.zeros(shape, dtype=fb.float64)
+    assert t.fill_diagonal_(5, wrap) is t
+    np.testing.assert_array_equal(t.numpy(), a)
+    if len(shape) == 2:
+        np.testing.assert_array_equal(fb.zeros(shape[::-1], dtype=fb.float64).t().fill_diagonal_(5, wrap).numpy(), a)
+
+
+def test_which_diagonals_cannot_be_filled():
+    for wrong in (fb.zeros(3), fb.zeros(2, 3, 2)):
+        with pytest.raises(RuntimeError, match="dimensions"):
+            wrong.fill_diagonal_(1)
+    x = fb.ones(2, 2, requires_grad=True)
+    y = x * 3
+    y.fill_diagonal_(0)
+    y.sum().backward()
+    assert x.grad.tolist() == [[0, 3], [3, 0]]

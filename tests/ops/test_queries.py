@@ -78,3 +78,11 @@ def test_compile_gives_the_function_back():
     def g(x):
         return x * 2
     assert g(fb.ones(1)).item() == 2
+
+
+def test_flags_as_functions():
+    t = fb.zeros(2, dtype=fb.uint8)
+    assert not fb.is_signed(t) and fb.is_signed(t.int()) and not fb.is_conj(t) and not fb.is_neg(t) and not fb.is_inference(t) and fb.get_device(t) == -1
+    assert not fb.is_anomaly_enabled() and fb.is_anomaly_check_nan_enabled()
+    with fb.autograd.detect_anomaly(check_nan=False):
+        assert fb.is_anomaly_enabled() and not fb.is_anomaly_check_nan_enabled()
