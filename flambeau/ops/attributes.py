@@ -11,8 +11,9 @@ from ..autograd import tape
 from ..autograd.mode import _grad
 from ..runtime import door, provenance
 from ..runtime.device import device as device_class
-from ..tensor import NO_FREE, Storage, Tensor, _new, alias
+from ..tensor import NO_FREE, Storage, Tensor, _new, alias, meta
 from .memory_format import strided
+from .storages import TypedStorage, UntypedStorage, copied, tensor_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -168,28 +169,6 @@ def storage_offset(self: Tensor) -> int:
     return (self.p - self.s.p) // self.m.dtype.itemsize
 
 
-class UntypedStorage:
-    """The bytes under a tensor: `data_ptr()`, `nbytes()`, `size()`, `device`."""
-
-    def __init__(self, t: Tensor) -> None:
-        self._storage = t.s
-        self.device = t.m.device
-
-    def data_ptr(self) -> int:
-        return self._storage.p
-
-    def nbytes(self) -> int:
-        return self._storage.m.nbytes
-
-    size = __len__ = nbytes
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, UntypedStorage) and other._storage is self._storage
-
-    def __hash__(self) -> int:
-        return hash(id(self._storage))
-
-
 # ------------------------------------------------------------------------------------------------------- values on the host
 def host_array(t: Tensor, reason: str = "numpy") -> Any:
     """The elements as a NumPy array in host memory: shared for a CPU tensor, copied from a GPU, for which the host waits
@@ -252,6 +231,28 @@ def _array(self: Tensor, dtype: Any = None, copy: Any = None) -> Any:
     array = numpy(self)
     made = array if dtype is None else array.astype(dtype, copy=False)
     return np.array(made) if copy and made is array else made
+
+
+def apply_(self: Tensor, callable: Any) -> Tensor:  # noqa: A002 (PyTorch's name)
+    """Every element replaced by ``callable(element)``, one by one in Python.  Raises TypeError for a GPU tensor."""
+    return _by_python("apply_", self, callable)
+
+
+def map_(self: Tensor, tensor: Tensor, callable: Any) -> Tensor:  # noqa: A002
+    """Every element replaced by ``callable(element, element of tensor)``, one by one in Python."""
+    return _by_python("map_", self, callable, tensor.expand(tuple(self.m.shape)))
+
+
+def _by_python(name: str, t: Tensor, f: Any, *others: Tensor) -> Tensor:
+    if t.m.device.type != "cpu":
+        raise TypeError(f"{name} is only implemented on CPU tensors")
+    if t.n is not None:
+        raise RuntimeError(f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() instead.")
+    from .creation import tensor
+    columns = [x.detach().reshape(-1).tolist() for x in (t, *others)]
+    made: Tensor = tensor([f(*row) for row in zip(*columns, strict=True)], dtype=t.m.dtype).reshape(tuple(t.m.shape))
+    t.copy_(made)
+    return t
 
 
 def _bool(self: Tensor) -> bool:
@@ -380,9 +381,10 @@ def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     if self.n is not None and self.n[0]:
         raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. "
                            "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage.")
-    fresh = alias(self, self.m, self.p).clone()
+    at = self.p  # of a tensor still being filled, when it is there
+    fresh = copied(self.s, memo)
     out = _new(type(self))
-    out.m, out.s, out.p, out.n = fresh.m, fresh.s, fresh.p, None
+    out.m, out.s, out.p, out.n = self.m, fresh, fresh.p + (at - self.s.p), None
     memo[id(self)] = out
     if self.n is not None:
         out.n = tape.leaf()
@@ -394,15 +396,16 @@ def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     return out  # type: ignore[no-any-return]
 
 
-def _rebuild(kind: type, raw: bytes, shape: tuple[int, ...], d: dtypes.dtype, dev: str, requires_grad: bool,
+def _rebuild(kind: type, s: Storage, place: tuple[int, tuple[int, ...], tuple[int, ...]], d: dtypes.dtype, requires_grad: bool,
              extra: dict[str, Any]) -> Tensor:
-    """A pickled tensor again.  Raises ValueError when the bytes do not fill the shape."""
-    from .creation import from_bytes
-    t = from_bytes(raw, shape, d, dev)
-    out = _new(kind)
-    out.m, out.s, out.p, out.n = t.m, t.s, t.p, (tape.leaf() if requires_grad else None)
+    """A pickled tensor again: (bytes from the storage's start, shape, strides)."""
+    offset, shape, strides = place
+    out = tensor_on(s, meta(shape, strides, d, s.m.device), s.p + offset)
+    out.n = tape.leaf() if requires_grad else None
+    if kind is not Tensor:
+        out.__class__ = kind
     out.__dict__.update(extra)
-    return out  # type: ignore[no-any-return]
+    return out
 
 
 def _reduce(self: Tensor, protocol: int) -> Any:
@@ -411,9 +414,8 @@ def _reduce(self: Tensor, protocol: int) -> Any:
                            "crossing process boundaries.  If you just want to transfer the data, call detach() on the tensor "
                            "before serializing (e.g., putting it on the queue).")
     extra = {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
-    raw = host_array(self, "pickle").tobytes()  # a tensor still being filled takes another class until then
-    return _rebuild, (type(self), raw, tuple(self.m.shape), self.m.dtype, str(self.m.device),
-                      self.n is not None, extra)
+    at = self.p  # a tensor still being filled takes another class until then
+    return _rebuild, (type(self), self.s, (at - self.s.p, tuple(self.m.shape), self.m.strides), self.m.dtype, self.n is not None, extra)
 
 
 def _dir_name(self: Tensor) -> str:
@@ -437,7 +439,8 @@ def install(target: type) -> None:
     methods: dict[str, Any] = {
         "requires_grad_": requires_grad_, "size": size, "stride": stride, "numel": numel, "nelement": numel, "dim": dim,
         "ndimension": dim, "is_contiguous": is_contiguous, "get_device": get_device, "data_ptr": data_ptr,
-        "storage_offset": storage_offset, "untyped_storage": lambda self: UntypedStorage(self), "item": item, "tolist": tolist,
+        "storage_offset": storage_offset, "untyped_storage": lambda self: UntypedStorage(self),
+        "storage": lambda self: TypedStorage(wrap_storage=UntypedStorage(self), dtype=self.m.dtype), "item": item, "tolist": tolist,
         "numpy": numpy, "__array__": _array, "__bool__": _bool, "__float__": _scalar(float), "__int__": _scalar(int),
         "__complex__": _scalar(complex), "__index__": _index, "__len__": _len, "__iter__": _iter, "__contains__": _contains,
         "__format__": _format, "__repr__": _dir_name, "__deepcopy__": _deepcopy, "__reduce_ex__": _reduce, "backward": backward,
@@ -447,7 +450,8 @@ def install(target: type) -> None:
         "is_complex": lambda self: self.m.dtype.is_complex, "is_signed": lambda self: self.m.dtype.is_signed,
         "is_same_size": lambda self, other: self.m.shape == other.m.shape,
         "is_inference": lambda self: False, "is_conj": lambda self: False, "is_neg": lambda self: False,
-        "has_names": lambda self: False, "_is_view": lambda self: getattr(self, "b", None) is not None,
+        "has_names": lambda self: False, "is_nonzero": _bool, "apply_": apply_, "map_": map_,
+        "_is_view": lambda self: getattr(self, "b", None) is not None,
     }
     for name, method in methods.items():
         if getattr(method, "__name__", "") == "<lambda>":
