@@ -1,4 +1,4 @@
-"""Scaled dot-product attention."""
+"""Scaled dot-product attention: one kernel over blocks of queries and keys, or, where there is none, a softmax between products."""
 
 from __future__ import annotations
 
@@ -6,57 +6,255 @@ import math
 from typing import Any
 
 from .. import layout
-from ..dtypes import bool_
-from ..tensor import Tensor
+from ..autograd import tape
+from ..autograd.mode import _grad
+from ..dtypes import bool_, float32
+from ..kernels import routines
+from ..runtime import door
+from ..tensor import Meta, Tensor, alias, empty, meta, new, on_forget
+from .casts import to_dtype
 from .checks import same_device
+from .copies import contiguous
+from .elementwise import saved_tensor
+from .random import _kept, draw
 from .table import op
 
+_launches: dict[Any, Any] = {}
 
-def _bias(mask: Tensor, like: Tensor) -> Tensor:
-    """A mask as what is added to the scores: -inf where a bool mask is false."""
-    if mask.m.dtype is bool_:
-        return like.new_zeros(tuple(mask.m.shape)).masked_fill(~mask, -math.inf)
-    return mask
+
+def _forget() -> None:
+    _launches.clear()
+
+
+on_forget(_forget)
+door.on_change(_forget)
+
+
+class _Plan:
+    """One kind of attention: layouts, numbers, and where the random numbers of its dropout begin."""
+
+    __slots__ = ("key", "sizes", "mask_steps", "mask_type", "causal", "p", "scale", "seed", "offset")
+
+    def __init__(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, p: float, scale: float) -> None:
+        batch, heads, length, depth = q.m.shape
+        self.sizes = (batch, heads, heads // k.m.shape[1], length, k.m.shape[2], depth, v.m.shape[3])
+        self.mask_type = None if mask is None else mask.m.dtype
+        self.mask_steps = None if mask is None else tuple(mask.m.strides[:3])
+        self.causal, self.p, self.scale, self.seed, self.offset = causal, p, scale, 0, 0
+        self.key = (q.m, k.m, v.m, None if mask is None else mask.m, causal, p > 0.0, scale)
+        if p > 0.0:
+            from ..runtime import generators
+            self.seed, self.offset = generators.default(q.m.device).take(batch * heads * length * k.m.shape[2])
+
+    def numbers(self) -> tuple[Any, ...]:
+        return (self.seed, self.offset, self.p) if self.p > 0.0 else ()
+
+    def kept(self, like: Tensor) -> Tensor:
+        """What dropout multiplied the weights of (batch, heads, length, source) by."""
+        from ..runtime.generators import Generator
+        g = Generator(like.m.device).manual_seed(self.seed)
+        g.set_offset(self.offset)
+        batch, heads, _, length, source = self.sizes[:5]
+        return draw(empty((batch, heads, length, source), like.m.dtype, like.m.device), "dropout", _kept, (self.p,), g)
+
+
+def _ordered(shape: tuple[int, ...], like: Meta) -> tuple[int, ...]:
+    """Dense strides with axes in the order of `like`'s, columns neighbours."""
+    strides = tuple(layout.dense_like(shape, like.strides))
+    return strides if strides[-1] == 1 else tuple(layout.contiguous_strides(shape))
+
+
+# ----------------------------------------------------------------------------------------------------------------- composite
+def _weights(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
+    """softmax(q k^T scale + mask), zeros for a query that sees nothing."""
+    scores = (q * scale) @ k.transpose(-2, -1)
+    if causal:
+        from .creation import ones
+        scores = scores.masked_fill(~ones(*scores.m.shape[-2:], dtype=bool_, device=q.m.device).tril(), -math.inf)
+    if mask is None:
+        return scores.softmax(-1)
+    scores = scores.masked_fill(~mask, -math.inf) if mask.m.dtype is bool_ else scores + mask
+    unseen = (scores == -math.inf).all(-1, True)
+    return scores.masked_fill(unseen, 0.0).softmax(-1).masked_fill(unseen, 0.0)
+
+
+def _composite(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, p: float, scale: float) -> Tensor:
+    weights = _weights(q, k, mask, causal, scale)
+    if p > 0.0:
+        from .random import dropout
+        weights = dropout(weights, p)
+    made: Any = weights @ v
+    return made  # type: ignore[no-any-return]
+
+
+def _composite_back(plan: _Plan, g: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients by operations that have gradients themselves."""
+    batch, heads, group = plan.sizes[:3]
+    lead = (batch, heads // group, group)
+
+    def grouped(t: Tensor) -> Tensor:
+        return t.reshape(*lead, *t.m.shape[2:]) if t.m.shape[1] == heads else t.unsqueeze(2)
+    if mask is not None:
+        mask = grouped(mask.expand(batch, heads, *mask.m.shape[2:]))
+    q5, k5, v5, g5 = grouped(q), k.unsqueeze(2), v.unsqueeze(2), g.reshape(*lead, *g.m.shape[2:])
+    weights = _weights(q5, k5, mask, plan.causal, plan.scale)
+    slopes = g5 @ v5.transpose(-2, -1)
+    kept = weights
+    if plan.p > 0.0:
+        keep = plan.kept(q).reshape(*lead, *weights.m.shape[-2:])
+        kept, slopes = weights * keep, slopes * keep
+    slopes = weights * (slopes - (weights * slopes).sum(-1, True)) * plan.scale
+    dq = (slopes @ k5).reshape(q.m.shape)
+    dk = (slopes.transpose(-2, -1) @ q5).sum(2)
+    dv = (kept.transpose(-2, -1) @ g5).sum(2)
+    return dq, dk, dv
+
+
+# ----------------------------------------------------------------------------------------------------------------- one kernel
+def _fused(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, p: float, scale: float) -> Tensor | None:
+    """(batch, heads, length, depth) queries over (batch, key heads, source, depth) keys; None where there is no kernel."""
+    plan = _Plan(q, k, v, mask, causal, p, scale)
+    batch, heads, _, length, _, _, value_depth = plan.sizes
+    m, shape = q.m, (batch, heads, length, value_depth)
+    found = _launches.get(plan.key)
+    if found is None:
+        strides = _ordered(shape, m)
+        steps = {"q": tuple(m.strides), "k": tuple(k.m.strides), "v": tuple(v.m.strides), "o": strides[:3]}
+        if plan.mask_steps is not None:
+            steps["mask"] = plan.mask_steps
+        prepared = routines.attention(m.dtype, plan.mask_type, causal, p > 0.0, plan.sizes, scale, steps)
+        found = _launches[plan.key] = (None if prepared is None else door.bind(m.device, prepared), meta(shape, strides, m.dtype, m.device))
+    call, out_meta = found
+    if call is None:
+        return None
+    out, sums = new(out_meta), empty((batch, heads, length), m.dtype, m.device)
+    masks = () if mask is None else (mask.p,)
+    call(out.p, sums.p, q.p, k.p, v.p, *masks, *plan.numbers())
+    if tape.recording(q, k, v):
+        saved = (plan, [(t, 0 if t is None else t.s.v) for t in (q, k, v, mask, alias(out, out.m, out.p))], sums)
+        tape.record(out, _attention_back, (q, k, v), saved, "ScaledDotProductFlashAttentionForCpuBackward0")
+    return out
+
+
+def _attention_back(node: Any, g: Tensor) -> Any:
+    plan, saved, sums = node[tape.SAVED]
+    q, k, v, mask, out = [saved_tensor(t, version, node) for t, version in saved]
+    if _grad.get():
+        return _composite_back(plan, g, q, k, v, mask)
+    if g.m.strides[-1] != 1:
+        g = contiguous(g)
+    batch, heads, group, length = plan.sizes[:4]
+    parts = routines.attention_parts(batch, heads, length)
+    key = (plan.key, g.m)
+    found = _launches.get(key)
+    if found is None:
+        d, dev = q.m.dtype, q.m.device
+        alone = parts == 1 and group == 1
+        metas = [meta(tuple(q.m.shape), _ordered(tuple(q.m.shape), q.m), d, dev)]
+        for t in (k, v):
+            whole = (batch, heads, *t.m.shape[2:])
+            metas.append(meta(whole, _ordered(whole, t.m), d, dev) if alone else meta((parts, *whole), None, d, dev))
+        dk, dv = [(0, *m.strides[:3]) if alone else m.strides[:4] for m in metas[1:]]
+        steps = {"q": q.m.strides, "k": k.m.strides, "v": v.m.strides, "o": out.m.strides[:3], "g": g.m.strides[:3],
+                 "dq": metas[0].strides[:3], "dk": dk, "dv": dv}
+        if plan.mask_steps is not None:
+            steps["mask"] = plan.mask_steps
+        prepared = routines.attention_backward(d, plan.mask_type, plan.causal, plan.p > 0.0, plan.sizes, plan.scale, steps)
+        found = _launches[key] = (door.bind(dev, prepared), metas)
+    call, metas = found
+    made = [new(m) for m in metas]
+    masks = () if mask is None else (mask.p,)
+    call(*[t.p for t in made], g.p, out.p, sums.p, q.p, k.p, v.p, *masks, *plan.numbers())
+    for i in (1, 2):
+        if parts > 1:
+            made[i] = made[i].sum(0)
+        elif len(made[i].m.shape) == 5:
+            made[i] = made[i].squeeze(0)
+        if group > 1:
+            made[i] = made[i].unflatten(1, (heads // group, group)).sum(2)
+    return tuple(made)
+
+
+# --------------------------------------------------------------------------------------------------------------------- checks
+def _check(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, p: float) -> None:
+    same_device("scaled_dot_product_attention", query, key, value, mask)
+    types, dims = [t.m.dtype for t in (query, key, value)], [len(t.m.shape) for t in (query, key, value)]
+    if types[1] is not types[0] or types[2] is not types[0]:
+        raise RuntimeError(f"Expected query, key, and value to have the same dtype, but got query.dtype: {types[0]} key.dtype: {types[1]} and "
+                           f"value.dtype: {types[2]} instead.")
+    if min(dims) < 2:
+        raise RuntimeError("Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: "
+                           f"{dims[0]} key.dim: {dims[1]} and value.dim: {dims[2]} instead.")
+    if types[0].kind not in "fc":
+        raise RuntimeError(f"scaled_dot_product_attention takes query, key and value of floating point types, but got {types[0]}")
+    if mask is not None and mask.m.dtype is not bool_ and mask.m.dtype is not types[0] and mask.m.dtype is not float32:
+        raise RuntimeError("Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: "
+                           f"{mask.m.dtype} and  query.dtype: {types[0]} instead.")
+    if not 0.0 <= p <= 1.0:
+        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
+    if query.m.shape[-1] != key.m.shape[-1]:
+        raise RuntimeError(f"query and key must have the same size in their last dimension, but got query of shape {list(query.m.shape)} and key of "
+                           f"shape {list(key.m.shape)}")
+    if key.m.shape[-2] != value.m.shape[-2]:
+        raise RuntimeError(f"key and value must have the same length in dimension -2, but got key of shape {list(key.m.shape)} and value of shape "
+                           f"{list(value.m.shape)}")
+
+
+def _four(t: Tensor, lead: tuple[int, ...]) -> Tensor:
+    """(lead..., rows, columns) with the axes before the heads as one."""
+    if tuple(t.m.shape[:-2]) != lead:
+        t = t.expand(*lead, *t.m.shape[-2:])
+    if len(lead) == 2:
+        return t
+    return t.reshape(layout.numel(lead[:-1]), lead[-1] if lead else 1, *t.m.shape[-2:])
 
 
 @op(method=False, spaces=("nn.functional",))
 def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
                                  is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False) -> Tensor:
-    """softmax(query key^T * scale + mask) value, for query (..., L, E), key (..., S, E), value (..., S, Ev).
+    """softmax(query key^T * scale + mask) value, for query (..., L, E), key (..., S, E), value (..., S, Ev), of floating point types.
 
-    attn_mask: bool (True takes part) or added to the scores, broadcast to (..., L, S).  is_causal: position i sees 0..i.
-    scale: 1 / sqrt(E) by default.  enable_gqa: fewer key and value heads, each shared by a run of query heads.
+    attn_mask: bool (True takes part) or added to the scores, broadcast to (..., L, S).  is_causal: position i sees 0..i, of
+    those the mask lets it see.  A position that sees nothing gives zeros.  scale: 1 / sqrt(E) by default.  enable_gqa: fewer
+    key and value heads (axis -3), each shared by a run of query heads.  Raises RuntimeError for types or shapes that do not fit.
     A. Vaswani et al., "Attention is all you need", 2017.
     """
-    same_device("scaled_dot_product_attention", query, key, value, attn_mask)
-    for name, t in (("key", key), ("value", value)):
-        if t.m.dtype is not query.m.dtype:
-            raise RuntimeError(f"Expected query, key, and value to have the same dtype, but got query.dtype: {query.m.dtype} {name}.dtype: "
-                               f"{t.m.dtype} instead.")
-        if len(t.m.shape) < 2:
-            raise RuntimeError(f"Expected query, key, and value to all be  at least 2 dimensional, but got {name} of {len(t.m.shape)} "
-                               "dimensions")
-    if is_causal and attn_mask is not None:
-        raise RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
-    if enable_gqa and len(query.m.shape) > 2:
-        key = key.repeat_interleave(query.m.shape[-3] // key.m.shape[-3], -3)
-        value = value.repeat_interleave(query.m.shape[-3] // value.m.shape[-3], -3)
-    factor = 1.0 / math.sqrt(query.m.shape[-1]) if scale is None else scale
-    scores = (query * factor) @ key.transpose(-2, -1)
-    rows, cols = scores.m.shape[-2:]
-    if is_causal:
-        from .creation import ones
-        attn_mask = ones(rows, cols, dtype=bool_, device=query.m.device).tril()
-    if attn_mask is not None:
-        if layout.broadcast_shapes(attn_mask.m.shape, scores.m.shape) != tuple(scores.m.shape):
-            scores = scores.expand(layout.broadcast_shapes(attn_mask.m.shape, scores.m.shape))
-        scores = scores + _bias(attn_mask, scores)
-    weights = scores.softmax(-1)
-    if attn_mask is not None and attn_mask.m.dtype is bool_:
-        # a row that sees nothing gives zeros, not NaN
-        weights = weights.masked_fill(weights.isnan(), 0.0) if not is_causal else weights
-    if dropout_p > 0.0:
-        from .random import dropout
-        weights = dropout(weights, dropout_p)
-    made: Any = weights @ value
-    return made  # type: ignore[no-any-return]
+    _check(query, key, value, attn_mask, dropout_p)
+    d, factor = query.m.dtype, scale
+    if factor is None:
+        factor = 1.0 / math.sqrt(query.m.shape[-1]) if query.m.shape[-1] else 1.0
+    if d.kind == "f" and d.itemsize == 2:
+        wide = [to_dtype(t, float32) for t in (query, key, value)]
+        mask = attn_mask if attn_mask is None or attn_mask.m.dtype is bool_ else to_dtype(attn_mask, float32)
+        return to_dtype(scaled_dot_product_attention(wide[0], wide[1], wide[2], mask, dropout_p, is_causal, factor, enable_gqa), d)
+    if attn_mask is not None and attn_mask.m.dtype is not bool_:
+        attn_mask = to_dtype(attn_mask, d)
+    heads = query.m.shape[-3] if len(query.m.shape) > 2 else 1
+    few = [t for t in (key, value) if enable_gqa and len(t.m.shape) > 2]
+    for t in few:
+        if not t.m.shape[-3] or heads % t.m.shape[-3]:
+            raise RuntimeError(f"Number of heads in key and value must divide the number of heads in query, but got {t.m.shape[-3]} and {heads}")
+    if few and key.m.shape[-3] != value.m.shape[-3]:
+        key, value = [t.repeat_interleave(heads // t.m.shape[-3], -3) for t in (key, value)]
+    key_heads = key.m.shape[-3] if few else heads
+    lead = layout.broadcast_shapes(*[t.m.shape[:-3] if few else t.m.shape[:-2] for t in (query, key, value)])
+    leads = [(*lead, heads), (*lead, key_heads), (*lead, key_heads)] if few else [tuple(lead)] * 3
+    whole = (*leads[0], query.m.shape[-2], key.m.shape[-2])
+    causal, p = bool(is_causal), float(dropout_p)
+    q, k, v = [_four(t, to) for t, to in zip((query, key, value), leads, strict=True)]
+    mask, out = attn_mask, None
+    if mask is not None and tuple(layout.broadcast_shapes(mask.m.shape, whole)) != whole:
+        raise RuntimeError(f"attn_mask of shape {list(mask.m.shape)} does not broadcast to {list(whole)}, the shape of the scores")
+    if mask is not None:
+        if mask.m.shape and mask.m.shape[-1] == whole[-1] and mask.m.strides[-1] != 1:
+            mask = contiguous(mask)
+        elif not mask.m.shape or mask.m.shape[-1] != whole[-1]:
+            mask = contiguous(mask.expand(*mask.m.shape[:-1], whole[-1]))
+        mask = _four(mask.expand(whole), leads[0])
+    if layout.numel(whole) and v.m.numel and not tape.recording(mask):
+        out = _fused(q, k, v, mask, causal, p, factor)
+    if out is None:
+        if k.m.shape[1] != q.m.shape[1]:
+            k, v = [t.repeat_interleave(q.m.shape[1] // t.m.shape[1], 1) for t in (k, v)]
+        out = _composite(q, k, v, mask, causal, p, factor)
+    return out if len(leads[0]) == 2 else out.reshape(*leads[0], *out.m.shape[-2:])
