@@ -111,17 +111,17 @@ door.on_change(_forget)
 def _by_windows(out: Tensor, x: Tensor, w: Tensor, bias: Tensor | None, g: Geometry, turned: bool = False) -> bool:
     """The convolution by the target's own routine; False where it has none.  turned: with the kernels of `w` turned round and
     its channels changing places, as for the gradient of images."""
-    if g.groups > 1 or not out.m.numel or not x.m.numel or _is_plain(g):
+    if not out.m.numel or not x.m.numel or (_is_plain(g) and g.groups == 1):
         return False
     x, w = x if x.m.strides[-1] == 1 else contiguous(x.detach()), contiguous(w.detach())
-    key = (out.m, x.m, w.m, None if bias is None else bias.m, g.stride, g.padding, g.dilation, turned)
+    key = (out.m, x.m, w.m, None if bias is None else bias.m, g.stride, g.padding, g.dilation, g.groups, turned)
     found = _launches.get(key)
     if found is None:
-        n, c = x.m.shape[:2]
+        n, c = x.m.shape[0], x.m.shape[1] // g.groups
         taps = math.prod(g.kernel)
         a = (taps, w.m.shape[1] * taps, -1, taps - 1) if turned else (c * taps, taps, 1, 0)
-        prepared = routines.convolution(x.m.dtype, n, c, out.m.shape[1], (g.image, g.out, g.kernel, g.stride, g.padding, g.dilation),
-                                        tuple(x.m.strides), a, bias is not None)
+        prepared = routines.convolution(x.m.dtype, n, c, out.m.shape[1] // g.groups, (g.image, g.out, g.kernel, g.stride, g.padding, g.dilation),
+                                        tuple(x.m.strides), a, bias is not None, g.groups)
         if prepared is None:
             return False
         found = _launches[key] = (door.bind(out.m.device, prepared), prepared.workspace)
@@ -196,15 +196,16 @@ def _to_input_raw(gy: Tensor, w: Tensor, g: Geometry) -> Tensor:
     c = cg * g.groups
     shape = (n, c, *g.image)
     k = len(g.kernel)
-    if g.groups == 1 and all(s == 1 for s in g.stride) and all(
-            p <= d * (s - 1) for p, d, s in zip(g.padding, g.dilation, g.kernel, strict=True)) and not _is_plain(g) and o:
+    if all(s == 1 for s in g.stride) and all(p <= d * (s - 1) for p, d, s in zip(g.padding, g.dilation, g.kernel, strict=True)) and o and not (
+            g.groups == 1 and _is_plain(g)):
         # stride 1: a plain convolution of g with the kernel turned round
-        turned = Geometry(g.stride, tuple(d * (s - 1) - p for p, d, s in zip(g.padding, g.dilation, g.kernel, strict=True)), g.dilation, 1,
+        turned = Geometry(g.stride, tuple(d * (s - 1) - p for p, d, s in zip(g.padding, g.dilation, g.kernel, strict=True)), g.dilation, g.groups,
                           g.out, g.kernel, g.image)
         out = empty(shape, gy.m.dtype, gy.m.device)
-        if not _by_windows(out, gy, w, None, turned, True):
-            _by_columns(out, gy, w.detach().flip(tuple(range(2, 2 + k))).transpose(0, 1), turned)
-        return out
+        if _by_windows(out, gy, w, None, turned, True):
+            return out
+        if g.groups == 1:
+            return _by_columns(out, gy, w.detach().flip(tuple(range(2, 2 + k))).transpose(0, 1), turned)
     d = gy.m.dtype
     gy, w = contiguous(gy.detach()), contiguous(w.detach())
     rows, cols, og = cg * math.prod(g.kernel), math.prod(g.out), o // g.groups
@@ -244,15 +245,13 @@ def _scatter_columns(padded: Tensor, columns: Tensor, first: int, cg: int, g: Ge
 
 def _weights_by_windows(out: Tensor, gy: Tensor, x: Tensor, g: Geometry) -> bool:
     """The kernel's gradient by the target's own routine; False where it has none."""
-    if g.groups > 1:
-        return False
     x = x if x.m.strides[-1] == 1 else contiguous(x.detach())
-    key = (out.m, gy.m, x.m, g.stride, g.padding, g.dilation)
+    key = (out.m, gy.m, x.m, g.stride, g.padding, g.dilation, g.groups)
     found = _launches.get(key)
     if found is None:
-        n, c = x.m.shape[:2]
-        prepared = routines.convolution_weights(x.m.dtype, n, c, out.m.shape[0], (g.image, g.out, g.kernel, g.stride, g.padding, g.dilation),
-                                                tuple(x.m.strides))
+        n, c = x.m.shape[0], x.m.shape[1] // g.groups
+        prepared = routines.convolution_weights(x.m.dtype, n, c, out.m.shape[0] // g.groups, (g.image, g.out, g.kernel, g.stride, g.padding, g.dilation),
+                                                tuple(x.m.strides), g.groups)
         if prepared is None:
             return False
         found = _launches[key] = (door.bind(out.m.device, prepared), prepared.workspace)

@@ -94,6 +94,21 @@ def test_any_geometry_and_its_gradients(n, c, o, image, kernel, stride, padding,
     bounded(gb.numpy(), g.astype(np.float64).sum((0, 2, 3)), g[:, 0].size, dtype)
 
 
+@given(st.integers(1, 3), st.integers(2, 9), st.integers(1, 3), st.integers(1, 18), st.integers(1, 2), st.integers(0, 2), st.booleans())
+@settings(max_examples=30, deadline=None)
+def test_groups_are_convolutions_side_by_side(n, groups, c, o, stride, padding, pointwise):
+    k = 1 if pointwise else 3
+    x = fb.randn(n, groups * c, 9, 17, dtype=fb.float64, requires_grad=True)
+    w, b = (fb.randn(*s, dtype=fb.float64, requires_grad=True) for s in ((groups * o, c, k, k), (groups * o,)))
+    y = F.conv2d(x, w, b, stride, padding, 1, groups)
+    parts = zip(x.chunk(groups, 1), w.chunk(groups), b.chunk(groups), strict=True)
+    z = fb.cat([F.conv2d(*part, stride, padding) for part in parts], 1)
+    g = fb.randn_like(y)
+    np.testing.assert_allclose(y.detach().numpy(), z.detach().numpy(), atol=1e-12)
+    for a, e in zip(fb.autograd.grad(y, (x, w, b), g), fb.autograd.grad(z, (x, w, b), g), strict=True):
+        np.testing.assert_allclose(a.numpy(), e.numpy(), atol=1e-11)
+
+
 @pytest.mark.parametrize("shape,o,kernel", [((9, 20, 30, 31), 40, (3, 3)), ((40, 3, 7, 7), 17, (5, 3)), ((1, 70, 1, 900), 33, (1, 9))])
 def test_the_same_bits_on_any_threads(shape, o, kernel):
     x, w = fb.randn(*shape, requires_grad=True), fb.randn(o, shape[1], *kernel, requires_grad=True)

@@ -31,9 +31,9 @@ SLACK = 32  # vectors that packing may write past an end
 
 # the parameter block; steps in bytes.  IMAGES counts the slices along the output's depth; a block has IMAGES_B of them, ROWS_B
 # rows and COLUMNS_B columns
-(M, C, IMAGES, PER, CHANNELS, PARTS, IMAGES_B, ROWS_B, COLUMNS_B, X_IMAGE, X_CHANNEL, X_D, X_H, G_IMAGE, G_CHANNEL, TAPS, GROUPS) = range(17)
-SIZE, OUT, STRIDE, PADDING, DILATION = (17 + 3 * k for k in range(5))
-WORDS = 17 + 15
+(M, C, IMAGES, PER, CHANNELS, PARTS, IMAGES_B, ROWS_B, COLUMNS_B, X_IMAGE, X_CHANNEL, X_D, X_H, G_IMAGE, G_CHANNEL, TAPS, GROUPS, SIDE) = range(18)
+SIZE, OUT, STRIDE, PADDING, DILATION = (18 + 3 * k for k in range(5))
+WORDS = 18 + 15
 
 
 class Taps:
@@ -55,11 +55,13 @@ def tiles(kernel: tuple[int, ...], high: int) -> list[Taps]:
     return [Taps(1, r, min(together, lines - r), k, min(high, width - k)) for r in range(0, lines, together) for k in range(0, width, high)]
 
 
-def weights(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int, ...], ...], x: tuple[int, ...]) -> tuple[Callable[..., None], int] | None:
+def weights(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int, ...], ...], x: tuple[int, ...],
+            side: int = 1) -> tuple[Callable[..., None], int] | None:
     """A native launch ``entry(GW, G, X, workspace)`` and the bytes of its workspace; None for kernels too big.
 
     sizes: image, out, kernel, stride, padding, dilation, three numbers each.  x: elements from image to image, channel to
-    channel, and along depth and height (neighbours along width are neighbours).  GW and G are contiguous.  Nothing is empty.
+    channel, and along depth and height (neighbours along width are neighbours).  GW and G are contiguous.  Nothing is empty.  side: so many
+    groups of C channels and M of g, side by side.
     """
     item = d.itemsize
     image, out, kernel, stride, padding, dilation = sizes
@@ -73,22 +75,22 @@ def weights(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int, ...], ...]
     block = max(1, MOST_PLACES // (rows * columns)) if rows == out[1] and columns == out[2] else 1
     padded = -(-m // width) * width
     partial = c * taps * padded * item
-    groups = max(1, min(images, MOST_GROUPS, PARTIAL_BYTES // partial))
+    groups = max(1, min(images, MOST_GROUPS, PARTIAL_BYTES // (partial * side)))
     per = -(-images // groups)
     groups = -(-images // per)
     threads = native.get_num_threads()
-    parts = max(1, min(c // tiles(kernel, high)[0].channels, -(-3 * threads // groups))) if threads > 1 else 1
+    parts = max(1, min(c // tiles(kernel, high)[0].channels, -(-3 * threads // (groups * side)))) if threads > 1 else 1
     channels = -(-c // parts)
     parts = -(-c // channels)
     p = out[0] * out[1] * out[2]
-    params = [m, c, images, per, channels, parts, min(block, per), rows, columns, *(s * item for s in x), m * p * item, p * item, taps, groups,
+    params = [m, c, images, per, channels, parts, min(block, per), rows, columns, *(s * item for s in x), side * m * p * item, p * item, taps, groups, side,
               *image, *out, *stride, *padding, *dilation]
     code = _functions(d, kernel, stride[2], dilation[2])
     lanes = width // VECTORS
     blocks = (padded // lanes) * -(-c * taps // lanes)
-    entry = native.make_entry([(code[NAMES[0]], groups * parts, 1), (code[NAMES[1]], blocks, max(1, blocks // (4 * threads)))], params, 4,
-                              parallel=2 * n * m * c * taps * p > 1 << 20)
-    return entry, groups * partial
+    entry = native.make_entry([(code[NAMES[0]], side * groups * parts, 1), (code[NAMES[1]], side * blocks, max(1, side * blocks // (4 * threads)))], params, 4,
+                              parallel=2 * side * n * m * c * taps * p > 1 << 20)
+    return entry, side * groups * partial
 
 
 _loaded: dict[tuple[object, ...], dict[str, int]] = {}
@@ -193,15 +195,18 @@ def _write(module: Module, tile: Tile, shapes: list[Taps], kernel: tuple[int, ..
     next_row = em.mul(word[STRIDE + 1], line)
     whole = em.op(f"icmp eq i64 {word[COLUMNS_B]}, {word[OUT + 2]}")
     with em.loop("%begin", "%end") as task:
-        group = em.op(f"sdiv i64 {task.i}, {word[PARTS]}")
-        c0 = em.mul(em.sub(task.i, em.mul(group, word[PARTS])), word[CHANNELS])
+        all_groups = em.op(f"sdiv i64 {task.i}, {word[PARTS]}")
+        c0 = em.mul(em.sub(task.i, em.mul(all_groups, word[PARTS])), word[CHANNELS])
+        side = em.op(f"sdiv i64 {all_groups}, {word[GROUPS]}")
+        group = em.sub(all_groups, em.mul(side, word[GROUPS]))
         channels = em.smaller(word[CHANNELS], em.sub(word[C], c0))
-        own = em.at(partial, em.mul(em.mul(em.add(em.mul(group, word[C]), c0), word[TAPS]), step))
+        own = em.at(partial, em.mul(em.mul(em.add(em.mul(all_groups, word[C]), c0), word[TAPS]), step))
         with em.loop("0", em.mul(em.mul(channels, word[TAPS]), step), str(tile.lanes * item)) as k:
             em.store(tile.d, tile.lanes, "zeroinitializer", em.at(own, k.i))
         begin = em.mul(group, word[PER])
         end = em.smaller(em.add(begin, word[PER]), word[IMAGES])
-        x1 = em.at(x, em.mul(c0, word[X_CHANNEL]))
+        x1 = em.at(x, em.mul(em.add(em.mul(side, word[C]), c0), word[X_CHANNEL]))
+        g1 = em.at(g, em.mul(em.mul(side, word[M]), word[G_CHANNEL]))
         with em.loop(begin, end, word[IMAGES_B]) as i, em.loop("0", word[OUT + 1], word[ROWS_B]) as r, em.loop("0", word[OUT + 2], word[COLUMNS_B]) as k:
             images, rows = em.smaller(word[IMAGES_B], em.sub(end, i.i)), em.smaller(word[ROWS_B], em.sub(word[OUT + 1], r.i))
             columns = em.smaller(word[COLUMNS_B], em.sub(word[OUT + 2], k.i))
@@ -217,7 +222,7 @@ def _write(module: Module, tile: Tile, shapes: list[Taps], kernel: tuple[int, ..
                 em.line(f"call void @copy_image(ptr {em.at(x1, em.mul(n, word[X_IMAGE]))}, i64 {channels}, i64 {d0}, i64 {h}, i64 {w}, i64 {high}, "
                         f"i64 {wide}, ptr {one.vars[0]}, i64 {channel}, ptr %block)")
                 first = em.add(em.mul(em.add(em.mul(od, word[OUT + 1]), r.i), word[OUT + 2]), k.i)
-                source = em.at(em.at(g, em.mul(n, word[G_IMAGE])), em.mul(first, str(item)))
+                source = em.at(em.at(g1, em.mul(n, word[G_IMAGE])), em.mul(first, str(item)))
                 with em.loop("0", word[M], str(tile.width), [("ptr", one.vars[1])]) as o:
                     count = em.smaller(str(tile.width), em.sub(word[M], o.i))
                     above = em.at(source, em.mul(o.i, word[G_CHANNEL]))
@@ -268,10 +273,14 @@ def _write_sum(module: Module, tile: Tile) -> None:
     step = em.mul(padded, str(item))
     across = em.op(f"sdiv i64 {padded}, {lanes}")
     whole = em.mul(total, step)
+    blocks = em.mul(across, em.op(f"sdiv i64 {em.add(total, str(lanes - 1))}, {lanes}"))
     with em.loop("%begin", "%end") as unit:
-        j_block = em.op(f"sdiv i64 {unit.i}, {across}")
-        o, j = em.mul(em.sub(unit.i, em.mul(j_block, across)), str(lanes)), em.mul(j_block, str(lanes))
-        source = em.at(partial, em.mul(o, str(item)))
+        side = em.op(f"sdiv i64 {unit.i}, {blocks}")
+        number = em.sub(unit.i, em.mul(side, blocks))
+        j_block = em.op(f"sdiv i64 {number}, {across}")
+        o, j = em.mul(em.sub(number, em.mul(j_block, across)), str(lanes)), em.mul(j_block, str(lanes))
+        source = em.at(em.at(partial, em.mul(em.mul(side, groups), whole)), em.mul(o, str(item)))
+        first_row = em.mul(side, m)
         last = em.sub(total, "1")
         rows = [em.mul(em.smaller(em.add(j, str(r)), last), step) for r in range(lanes)]
         with em.loop("0", groups, carried=[("ptr", source), *[(t, "zeroinitializer")] * lanes]) as group:
@@ -282,6 +291,6 @@ def _write_sum(module: Module, tile: Tile) -> None:
         for k, line in enumerate(transposed(em, group.vars[1:], t, lanes)):
             row = em.add(o, str(k))
             with em.only_if(em.op(f"icmp slt i64 {row}, {m}")):
-                em.store(tile.d, lanes, line, em.at(target, em.mul(em.add(em.mul(row, total), j), str(item))), mask)
+                em.store(tile.d, lanes, line, em.at(target, em.mul(em.add(em.mul(em.add(first_row, row), total), j), str(item))), mask)
     em.line("ret void")
     em.finish()

@@ -25,23 +25,24 @@ if TYPE_CHECKING:
 
 NAMES = ("flambeau_windows_a", "flambeau_windows")
 GROUP = 16  # panels of windows packed together, for the second-level cache
-ENTRY = 16  # bytes of a panel's entry in a task's table: place in y, columns
+ENTRY = 32  # bytes of a panel's entry in a task's table: place in y, columns, bytes of A and of the bias before its group's
 
 # the parameter block; steps in bytes.  Threes are for depth, height, width
-(M, P, CHANNELS, BLOCK, TAPS, PANELS, A_PANELS, A_ROW, A_CHANNEL, A_TAP, A_FIRST, X_IMAGE, Y_IMAGE, MODE, FLAT, ROW) = range(16)
-SIZE, OUT, KERNEL, STRIDE, PADDING, DILATION, X_CHANNEL = (16 + 3 * k for k in range(7))
+(M, P, CHANNELS, BLOCK, TAPS, PANELS, A_PANELS, A_ROW, A_CHANNEL, A_TAP, A_FIRST, X_IMAGE, Y_IMAGE, MODE, FLAT, ROW, IMAGES, PARTS, A_GROUP) = range(19)
+SIZE, OUT, KERNEL, STRIDE, PADDING, DILATION, X_CHANNEL = (19 + 3 * k for k in range(7))
 X_STEP = X_CHANNEL + 1  # along depth and height
-WORDS = 16 + 21
+WORDS = 19 + 21
 WIDEST = 512  # the greatest width of an output of which padded copies are made
 
 
 def convolution(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int, ...], ...], x: tuple[int, ...], a: tuple[int, int, int, int],
-                bias: bool) -> tuple[Callable[..., None], int]:
+                bias: bool, groups: int = 1) -> tuple[Callable[..., None], int]:
     """A native launch ``entry(Y, X, A, [bias,] workspace)`` and the bytes of its workspace.
 
     sizes: image, out, kernel, stride, padding, dilation, three numbers each.  x: elements from image to image, channel to
     channel, and along depth and height (neighbours along width are neighbours).  a: elements of A from row to row, from
-    channel to channel, from tap to tap, and to the first.  Y is contiguous.  Nothing is empty.
+    channel to channel, from tap to tap, and to the first.  Y is contiguous.  Nothing is empty.  groups: so many convolutions
+    of C channels to M each, side by side in x and in Y, with A's rows of the next group after one's own.
     """
     item = d.itemsize
     image, out, kernel, stride, padding, dilation = sizes
@@ -50,17 +51,17 @@ def convolution(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int, ...], 
     block = -(-c // -(-c // block))
     high, _, width = gemm_tile.sizes(item)
     panels, a_panels = -(-p // width), -(-m // high)
-    params = [m, p, c, block, taps, panels, a_panels, a[0] * item, a[1] * item, a[2] * item, a[3] * item, x[0] * item,
-              m * p * item, 2 if bias else 0, _flat_bytes(sizes, block, width, item), out[2] + (kernel[2] - 1) * dilation[2], *image, *out, *kernel,
-              *stride, *padding, *dilation, x[1] * item, x[2] * item, x[3] * item]
+    params = [m, p, c, block, taps, panels, a_panels, *(s * item for s in a), x[0] * item, groups * m * p * item, 2 if bias else 0,
+              _flat_bytes(sizes, block, width, item), out[2] + (kernel[2] - 1) * dilation[2], n, -(-c // block), m * c * taps * item,
+              *image, *out, *kernel, *stride, *padding, *dilation, *(s * item for s in x[1:])]
     depth = -(-block * taps // 16) * 16
-    workspace = -(-c // block) * a_panels * panel_elements(high, depth) * item
+    workspace = groups * -(-c // block) * a_panels * panel_elements(high, depth) * item
     threads = native.get_num_threads()
-    total, packs = n * panels, -(-c // block) * a_panels
+    total, packs = groups * n * panels, groups * -(-c // block) * a_panels
     group = max(1, min(GROUP, -(-total // (4 * threads))))
     code = _functions(d)
     entry = native.make_entry([(code[NAMES[0]], packs, max(1, packs // (2 * threads))), (code[NAMES[1]], total, group)], params,
-                              5 if bias else 4, parallel=2 * n * p * m * c * taps > 1 << 20)
+                              5 if bias else 4, parallel=2 * groups * n * p * m * c * taps > 1 << 20)
     return entry, workspace
 
 
@@ -116,11 +117,13 @@ def _write_a(module: Module, tile: Tile) -> None:
     tall = panel_bytes(em, tile, tile.rows, _depth(em, word[BLOCK], word[TAPS]))
     one = em.op(f"icmp eq i64 {word[A_CHANNEL]}, {em.mul(word[A_TAP], word[TAPS])}")
     with em.loop("%begin", "%end") as unit:
-        part = em.op(f"sdiv i64 {unit.i}, {word[A_PANELS]}")
-        row = em.mul(em.sub(unit.i, em.mul(part, word[A_PANELS])), str(tile.rows))
+        all_parts = em.op(f"sdiv i64 {unit.i}, {word[A_PANELS]}")
+        row = em.mul(em.sub(unit.i, em.mul(all_parts, word[A_PANELS])), str(tile.rows))
+        group = em.op(f"sdiv i64 {all_parts}, {word[PARTS]}")
+        part = em.sub(all_parts, em.mul(group, word[PARTS]))
         first = em.mul(part, word[BLOCK])
         channels = em.smaller(word[BLOCK], em.sub(word[CHANNELS], first))
-        source = em.at(em.at(a, em.mul(row, word[A_ROW])), em.mul(first, word[A_CHANNEL]))
+        source = em.at(em.at(em.at(a, em.mul(group, word[A_GROUP])), em.mul(row, word[A_ROW])), em.mul(first, word[A_CHANNEL]))
         high = em.smaller(str(tile.rows), em.sub(word[M], row))
         panel = em.at(target, em.mul(unit.i, tall))
         # channels that follow each other without a gap are one long run of taps
@@ -229,6 +232,10 @@ def _write(module: Module, tile: Tile) -> None:
     copy = em.at(panels, em.mul(wide, str(GROUP)))
     flat = em.op(f"icmp sgt i64 {word[FLAT]}, 0")
     ldc = em.mul(word[P], str(tile.item))
+    a_panels = em.mul(tall, word[A_PANELS])
+    a_group = em.mul(a_panels, word[PARTS])
+    bias_group, y_group = em.mul(word[M], str(tile.item)), em.mul(word[M], ldc)
+    x_group = em.mul(word[CHANNELS], word[X_CHANNEL])
     with em.loop("%begin", "%end", str(GROUP)) as group:
         count = em.smaller(str(GROUP), em.sub("%end", group.i))
         with em.loop("0", word[CHANNELS], word[BLOCK], [("ptr", a)]) as part:
@@ -242,7 +249,9 @@ def _write(module: Module, tile: Tile) -> None:
                 image = em.op(f"sdiv i64 {number}, {word[PANELS]}")
                 place = em.mul(em.sub(number, em.mul(image, word[PANELS])), str(tile.width))
                 columns = em.smaller(str(tile.width), em.sub(word[P], place))
-                source = em.at(from_, em.mul(image, word[X_IMAGE]))
+                part_of = em.op(f"sdiv i64 {image}, {word[IMAGES]}")  # images of one group after those of another
+                n = em.sub(image, em.mul(part_of, word[IMAGES]))
+                source = em.at(em.at(from_, em.mul(n, word[X_IMAGE])), em.mul(part_of, x_group))
                 plain, done = em.label("plain"), em.label("packed")
                 if module.masks:
                     padded = em.label("padded")
@@ -256,9 +265,11 @@ def _write(module: Module, tile: Tile) -> None:
                 em.line(f"call void @pack_windows(ptr {source}, i64 {place}, i64 {columns}, i64 {channels}, ptr {q.vars[1]}, ptr %block)")
                 em.jump(done)
                 em.start(done)
-                target = em.at(em.at(y, em.mul(image, word[Y_IMAGE])), em.mul(place, str(tile.item)))
+                target = em.at(em.at(em.at(y, em.mul(n, word[Y_IMAGE])), em.mul(part_of, y_group)), em.mul(place, str(tile.item)))
                 em.line(f"store ptr {target}, ptr {q.vars[0]}, align 8")
                 em.line(f"store i64 {columns}, ptr {em.at(q.vars[0], '8')}, align 8")
+                em.line(f"store i64 {em.mul(part_of, a_group)}, ptr {em.at(q.vars[0], '16')}, align 8")
+                em.line(f"store i64 {em.mul(part_of, bias_group)}, ptr {em.at(q.vars[0], '24')}, align 8")
                 q.next = [em.at(q.vars[0], str(ENTRY)), em.at(q.vars[1], wide)]
             with em.loop("0", word[M], str(tile.rows), [("ptr", part.vars[0])]) as i:
                 high = em.smaller(str(tile.rows), em.sub(word[M], i.i))
@@ -266,11 +277,11 @@ def _write(module: Module, tile: Tile) -> None:
                 with em.loop("0", count, carried=[("ptr", memory), ("ptr", panels)]) as q:
                     target = em.at(em.op(f"load ptr, ptr {q.vars[0]}, align 8"), below)
                     columns = em.word(q.vars[0], 1)
-                    call_tile(em, high, columns, k, i.vars[0], (q.vars[1], str(tile.width * tile.item)),
-                              (target, ldc), mode, own)
+                    left, number = em.at(i.vars[0], em.word(q.vars[0], 2)), em.at(own, em.word(q.vars[0], 3))
+                    call_tile(em, high, columns, k, left, (q.vars[1], str(tile.width * tile.item)), (target, ldc), mode, number)
                     q.next = [em.at(q.vars[0], str(ENTRY)), em.at(q.vars[1], wide)]
                 i.next = [em.at(i.vars[0], tall)]
-            part.next = [i.vars[0]]
+            part.next = [em.at(part.vars[0], a_panels)]
     scratch.give(em, index)
     em.line("ret void")
     em.finish()
