@@ -13,6 +13,7 @@ from . import cpu as cpu
 from . import cuda as cuda
 from . import data as data
 from . import distributed as distributed
+from . import distributions as distributions
 from . import fft as fft
 from . import hub as hub
 from . import io as io
@@ -52,6 +53,7 @@ from .runtime.device import device as device
 from .tensor import Tensor as Tensor
 from .trace.record import Trace as _Trace
 from .accelerator import get_device_module as get_device_module
+from .amp import GradScaler as GradScaler
 from .amp import autocast as autocast
 from .amp import autocast_decrement_nesting as autocast_decrement_nesting
 from .amp import autocast_increment_nesting as autocast_increment_nesting
@@ -73,9 +75,30 @@ from .errors import OutOfMemoryError as OutOfMemoryError
 from .errors import TransferError as TransferError
 from .io import load as load
 from .io import save as save
+from .nn.functional import alpha_dropout as alpha_dropout
+from .nn.functional import batch_norm as batch_norm
+from .nn.functional import bilinear as bilinear
+from .nn.functional import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
+from .nn.functional import channel_shuffle as channel_shuffle
+from .nn.functional import cosine_embedding_loss as cosine_embedding_loss
 from .nn.functional import cosine_similarity as cosine_similarity
+from .nn.functional import ctc_loss as ctc_loss
+from .nn.functional import embedding as embedding
+from .nn.functional import feature_alpha_dropout as feature_alpha_dropout
+from .nn.functional import feature_dropout as feature_dropout
+from .nn.functional import hinge_embedding_loss as hinge_embedding_loss
+from .nn.functional import instance_norm as instance_norm
+from .nn.functional import kl_div as kl_div
+from .nn.functional import margin_ranking_loss as margin_ranking_loss
 from .nn.functional import pairwise_distance as pairwise_distance
 from .nn.functional import pdist as pdist
+from .nn.functional import pixel_shuffle as pixel_shuffle
+from .nn.functional import pixel_unshuffle as pixel_unshuffle
+from .nn.functional import poisson_nll_loss as poisson_nll_loss
+from .nn.functional import prelu as prelu
+from .nn.functional import rrelu as rrelu
+from .nn.functional import rrelu_ as rrelu_
+from .nn.functional import triplet_margin_loss as triplet_margin_loss
 from .ops.legacy import BFloat16Tensor as BFloat16Tensor
 from .ops.legacy import BoolTensor as BoolTensor
 from .ops.legacy import ByteTensor as ByteTensor
@@ -99,13 +122,20 @@ from .ops.printing import set_printoptions as set_printoptions
 from .ops.queries import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
 from .ops.queries import broadcast_shapes as broadcast_shapes
 from .ops.queries import compile as compile
+from .ops.queries import get_device as get_device
 from .ops.queries import get_float32_matmul_precision as get_float32_matmul_precision
 from .ops.queries import get_num_interop_threads as get_num_interop_threads
 from .ops.queries import get_num_threads as get_num_threads
+from .ops.queries import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
+from .ops.queries import is_anomaly_enabled as is_anomaly_enabled
 from .ops.queries import is_complex as is_complex
+from .ops.queries import is_conj as is_conj
 from .ops.queries import is_floating_point as is_floating_point
+from .ops.queries import is_inference as is_inference
+from .ops.queries import is_neg as is_neg
 from .ops.queries import is_nonzero as is_nonzero
 from .ops.queries import is_same_size as is_same_size
+from .ops.queries import is_signed as is_signed
 from .ops.queries import is_storage as is_storage
 from .ops.queries import is_tensor as is_tensor
 from .ops.queries import numel as numel
@@ -115,6 +145,22 @@ from .ops.queries import set_num_interop_threads as set_num_interop_threads
 from .ops.queries import set_num_threads as set_num_threads
 from .ops.queries import typename as typename
 from .ops.queries import use_deterministic_algorithms as use_deterministic_algorithms
+from .ops.questions import as_strided_ as as_strided_
+from .ops.questions import detach_ as detach_
+from .ops.questions import frobenius_norm as frobenius_norm
+from .ops.questions import get_deterministic_debug_mode as get_deterministic_debug_mode
+from .ops.questions import is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled
+from .ops.questions import is_distributed as is_distributed
+from .ops.questions import is_warn_always_enabled as is_warn_always_enabled
+from .ops.questions import nuclear_norm as nuclear_norm
+from .ops.questions import resize_as_ as resize_as_
+from .ops.questions import set_deterministic_debug_mode as set_deterministic_debug_mode
+from .ops.questions import set_flush_denormal as set_flush_denormal
+from .ops.questions import set_warn_always as set_warn_always
+from .ops.questions import slice_copy as slice_copy
+from .ops.questions import unsafe_split_with_sizes as unsafe_split_with_sizes
+from .ops.questions import view_as_complex_copy as view_as_complex_copy
+from .ops.questions import view_as_real_copy as view_as_real_copy
 from .ops.user import pointwise as pointwise
 from .random import Generator as Generator
 from .random import default_generator as default_generator
@@ -701,6 +747,7 @@ def unique_consecutive(input: Tensor, return_inverse: builtins.bool = ..., retur
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]: ...
 def unsafe_chunk(input: Tensor, chunks: builtins.int, dim: builtins.int = ...) -> tuple[Tensor, ...]: ...
 def unsafe_split(tensor: Tensor, split_size: builtins.int, dim: builtins.int = ...) -> tuple[Tensor, ...]: ...
+def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: builtins.int = ...) -> tuple[Tensor, ...]: ...
 def unsqueeze(input: Tensor, dim: builtins.int) -> Tensor: ...
 def unsqueeze_copy(*args: Any, _view: Any = ..., out: Any = ..., **kwargs: Any) -> Any: ...
 def vander(x: Tensor, N: builtins.int | None = ..., increasing: builtins.bool = ...) -> Tensor: ...
