@@ -543,16 +543,14 @@ def from_bytes(raw: bytes, shape: Sequence[int], d: dtype_class, dev: Any) -> Te
 # ---------------------------------------------------------------------------------------------------------- filling in place
 @op(inplace=False, name="fill_")
 def fill_(self: Tensor, value: Any) -> Tensor:
-    """Every element becomes `value`, a number or a zero-dim tensor."""
+    """Every element becomes `value`, a number or a zero-dim tensor.  A number may go into elements that share memory."""
     from ..autograd import inplace
     from ..autograd.mode import _grad
-    from .checks import may_write
     if isinstance(value, Tensor):
         if value.m.shape:
             raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {len(value.m.shape)} dimensions.")
         return self.copy_(value)
     recorded = _grad.get() and inplace.check(self, (self,))
-    may_write(self)
     if self.m.numel:
         launch.fill(self, value)
     self.s.v += 1

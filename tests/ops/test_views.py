@@ -214,7 +214,13 @@ def test_expand():
     with pytest.raises(RuntimeError, match="must be greater or equal to the number of dimensions"):
         fb.zeros(2, 3).expand(3)
     with pytest.raises(RuntimeError, match="single memory location"):
-        e.zero_()
+        e.mul_(2)
+    assert e.zero_().sum().item() == 0 and t.tolist() == [0, 0, 0]  # a number may be written as often as one likes
+    x = fb.ones(3, requires_grad=True)
+    y = x * 2
+    y[:1].expand(4).fill_(5.0)
+    y.sum().backward()
+    assert y.tolist() == [5, 2, 2] and x.grad.tolist() == [0, 2, 2]
     assert fb.broadcast_to(t, (2, 3)).stride() == (0, 1) and [b.shape for b in fb.broadcast_tensors(t, fb.zeros(2, 1))] == [(2, 3)] * 2
 
 
