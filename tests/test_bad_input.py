@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import flambeau as torch
@@ -236,6 +237,34 @@ def test_numbers_are_fine_where_pytorch_takes_them(where: Any) -> None:
     assert (torch.add(x, 2).tolist(), torch.mul(x, 2).tolist(), torch.fmod(x, 2).tolist(), torch.eq(x, 2).tolist()) == ([3, 4], [2, 4], [1, 0], [False, True])
     assert torch.pow(2.0, x).tolist() == [2, 4] and torch.remainder(5.0, x).tolist() == [0, 1] and torch.xlogy(2.0, x)[0].item() == 0
     assert torch.where(x > 1, x, 0.0).tolist() == [0, 2] and torch.lerp(x, x, 0.5).tolist() == [1, 2]
+
+
+NO_TENSORS: dict[str, Callable[[Any], Any]] = {
+    "sum": lambda x: torch.sum(x), "mean": lambda x: torch.mean(x, 0), "max": lambda x: torch.max(x), "softmax": lambda x: torch.softmax(x, 0),
+    "matmul": lambda x: torch.matmul(x, ones(2)), "reshape": lambda x: torch.reshape(x, (1,)), "transpose": lambda x: torch.transpose(x, 0, 1),
+    "sort": lambda x: torch.sort(x), "exp": lambda x: torch.exp(x), "clamp": lambda x: torch.clamp(x, 0), "unique": lambda x: torch.unique(x),
+    "zeros_like": lambda x: torch.zeros_like(x), "linear": lambda x: nn.Linear(2, 2)(x), "conv2d": lambda x: nn.Conv2d(1, 1, 1)(x),
+    "embedding": lambda x: nn.Embedding(2, 2)(x), "dropout": lambda x: F.dropout(x), "relu": lambda x: F.relu(x), "mse_loss": lambda x: F.mse_loss(x, ones(2)),
+    "cross_entropy": lambda x: F.cross_entropy(x, torch.tensor([0])), "norm": lambda x: torch.linalg.norm(x), "fft": lambda x: torch.fft.fft(x),
+    "roll": lambda x: torch.roll(x, 1), "layer_norm": lambda x: F.layer_norm(x, (2,)), "einsum": lambda x: torch.einsum("i", x),
+    "gather": lambda x: ones(2).gather(0, x), "index_select": lambda x: ones(2).index_select(0, x), "expand_as": lambda x: ones(2).expand_as(x),
+}
+
+
+@pytest.mark.parametrize("name", NO_TENSORS)
+def test_what_is_no_tensor_is_named(name: str) -> None:
+    for wrong in (3, [1.0, 2.0], np.ones(2), "text"):
+        if name == "einsum" and isinstance(wrong, list):  # a list of operands
+            continue
+        with pytest.raises(TypeError, match=rf"argument '\w+'.* must be Tensor, not {type(wrong).__name__}|operand 0 is {type(wrong).__name__}"):
+            NO_TENSORS[name](wrong)
+
+
+def test_errors_of_other_origin_stay_what_they_are() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        ones(2).nothing  # noqa: B018
+    with pytest.raises(IndexError, match="Dimension out of range"):
+        torch.sum(ones(2), 5)
 
 
 class TestAutograd:

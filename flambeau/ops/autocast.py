@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
 from ..tensor import Tensor
+from .arguments import STUMBLES, explained
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,9 +60,15 @@ def guarded(name: str, function: Any) -> Any:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if regions[0]:
-            return under(name, function, args, kwargs)
-        return function(*args, **kwargs)
+        try:
+            if regions[0]:
+                return under(name, function, args, kwargs)
+            return function(*args, **kwargs)
+        except STUMBLES:
+            error = explained(name, function, args, kwargs)
+            if error is None:
+                raise
+            raise error from None
     return call
 
 

@@ -310,6 +310,8 @@ CLAMP_MAX = Pointwise("clamp", lambda x, hi: E.minimum(x, hi), 2, grad=_clamp_hi
 
 
 def _clamping(x: Any, lo: Any, hi: Any) -> tuple[Pointwise, tuple[Any, ...]]:
+    if not isinstance(x, (Tensor, Expr)):
+        raise TypeError(f"clamp(): argument 'input' (position 1) must be Tensor, not {type(x).__name__}")
     if lo is None and hi is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
     if lo is None:

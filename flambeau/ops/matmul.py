@@ -150,9 +150,10 @@ def _type_name(t: Tensor) -> str:
 
 
 def _check_types(name: str, *ts: Tensor) -> None:
-    for t in ts:
+    for i, t in enumerate(ts):
         if not isinstance(t, Tensor):
-            raise TypeError(f"{name}(): argument must be Tensor, not {type(t).__name__}")
+            label = "input" if not i else "other" if name == "matmul" else "mat2"
+            raise TypeError(f"{name}(): argument '{label}' (position {i + 1}) must be Tensor, not {type(t).__name__}")
     same_device(name, *ts)
     if ts[0].m.dtype is not ts[1].m.dtype:
         raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {_type_name(ts[0])} != {_type_name(ts[1])}")
@@ -621,6 +622,9 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
         equation, operands = _from_lists((equation, *operands))
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
+    for i, x in enumerate(operands):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"einsum(): argument 'operands' must be tensors, but operand {i} is {type(x).__name__}")
     same_device("einsum", *operands)
     terms, target, sizes = _parse(equation.replace(" ", ""), operands)
     out, names = _diagonals(operands[0], terms[0])

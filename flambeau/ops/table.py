@@ -27,13 +27,25 @@ REQUIRED = object()
 class Row:
     """One operation: its function per namespace, and which forms it has."""
 
-    __slots__ = ("name", "function", "method", "inplace", "out", "spaces", "aliases", "doc", "signature", "pointwise")
+    __slots__ = ("name", "function", "method", "inplace", "out", "spaces", "aliases", "doc", "signature", "pointwise", "tensors", "_public")
 
     def __init__(self, name: str, function: Function, method: bool, inplace: Function | None, out: bool,
                  spaces: tuple[str, ...], aliases: tuple[str, ...], signature: str, pointwise: Pointwise | None) -> None:
         self.name, self.function, self.method, self.inplace, self.out = name, function, method, inplace, out
         self.spaces, self.aliases, self.signature, self.pointwise = spaces, aliases, signature, pointwise
         self.doc = function.__doc__ or ""
+        self.tensors = 0 if pointwise is not None else signature.count(": 'Tensor")  # parameters that must be tensors
+        self._public: Function | None = None
+
+    def public(self) -> Function:
+        """The function for users: one that says so when an argument should have been a tensor.  A pointwise operation and one
+        under autocast's guard do so themselves."""
+        if not self.tensors or autocast.named(self.name):
+            return self.function
+        if self._public is None:
+            from . import arguments
+            self._public = arguments.checked(self)
+        return self._public
 
 
 TABLE: dict[str, Row] = {}
@@ -214,11 +226,13 @@ def _binder(name: str, names: tuple[str, ...], params: tuple[tuple[str, Any, boo
             if k not in defaults and k not in names:
                 raise TypeError(f"{name}() got an unexpected keyword argument '{k}'")
             got[k] = v
-        for n in names:
+        for place, n in enumerate(names):
             if n not in got:
                 raise TypeError(f"{name}() missing 1 required positional arguments: \"{n}\"")
             v = got[n]
             if not isinstance(v, (Tensor, int, float, complex, Expr)):
+                if place < tensors:
+                    raise TypeError(f"{name}(): argument '{n}' (position {place + 1}) must be Tensor, not {type(v).__name__}")
                 v = got[n] = _number(name, n, v)
         for place, n in enumerate(names[:tensors]):
             v = got[n]
@@ -332,7 +346,7 @@ def attach(target: type) -> None:
             if "." in name or name.startswith("_") and not name.startswith("__"):
                 continue
             if row.method and name not in target.__dict__:
-                setattr(target, name, row.function)
+                setattr(target, name, row.public() if row.tensors > 1 else row.function)
             if row.inplace is not None and row.method and name + "_" not in target.__dict__:
                 setattr(target, name + "_", row.inplace)
 
@@ -344,10 +358,10 @@ def namespace(space: str) -> dict[str, Any]:
         if space in row.spaces:
             for name in (row.name, *row.aliases):
                 if "." not in name:
-                    found[name] = row.function
+                    found[name] = row.public()
                     if row.inplace is not None:
                         found[name + "_"] = row.inplace
         for name in row.aliases:
             if name.startswith(space + "."):
-                found[name[len(space) + 1:]] = row.function
+                found[name[len(space) + 1:]] = row.public()
     return found
