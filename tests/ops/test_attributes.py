@@ -151,3 +151,14 @@ def test_types_by_name():
     assert t.type() == "torch.FloatTensor" and t.long().type() == "torch.LongTensor" and t.type("torch.DoubleTensor").dtype is fb.float64
     assert t.type(fb.int8).dtype is fb.int8
     assert fb.typename(t) == "torch.FloatTensor"
+
+
+def test_elements_replaced_one_by_one_in_python(sim_gpus):
+    t = fb.tensor([[1.0, 2.0], [3.0, 4.0]]).t()
+    assert t.apply_(lambda v: v * 10) is t and t.tolist() == [[10, 30], [20, 40]] and t._version == 1
+    assert t.map_(fb.tensor([1.0, 2.0]), lambda a, b: a + b).tolist() == [[11, 32], [21, 42]]
+    assert fb.tensor([3]).is_nonzero() is True
+    with pytest.raises(TypeError, match="only implemented on CPU tensors"):
+        t.cuda().apply_(abs)
+    with pytest.raises(RuntimeError, match="requires grad"):
+        fb.ones(1, requires_grad=True).apply_(abs)
