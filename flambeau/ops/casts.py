@@ -54,7 +54,12 @@ def convert(t: Tensor, dev: device | None, d: dtype | None, non_blocking: bool =
 @op()
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """``to(dtype)``, ``to(device=None, dtype=None)`` or ``to(other)``, each with non_blocking=False, copy=False and
-    memory_format.  Gives `self` when nothing changes and copy is False."""
+    memory_format.  Gives `self` when nothing changes and copy is False.
+
+    non_blocking: a copy from pinned host memory is queued and may still read it when this returns, and one to the host
+    arrives in pinned memory, whose first reader waits for it (see `flambeau.cuda.host_reads_wait`).  Pageable memory has
+    been read when this returns, whatever the flag.  When type and device change, the narrower type is what crosses.
+    """
     dev, d, flags = parse_to(args, kwargs)
     return convert(self, dev, d, **flags)
 

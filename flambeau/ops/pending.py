@@ -143,7 +143,8 @@ def fill_later(t: Tensor, wait: Callable[..., None]) -> None:
     base = getattr(t, "b", None)
     base = t if base is None else base
     those = {id(x): x for x in (t, base, *(r() for r in base.__dict__.get("_views", ()))) if x is not None and x.s is t.s}
-    if _owners(t) - _own > len(those) - 1:
+    # a storage with an owner of its own is a second one on the same memory: of `.data`, of a NumPy array
+    if _owners(t) - _own > len(those) - 1 or getattr(t.s, "keep", None) is not None:
         wait()
         return
     arrival = Arrival()

@@ -278,6 +278,24 @@ def test_copy_into_a_pinned_buffer_waits_for_every_tensor_that_shows_it(lazy: No
     assert array[0, 1] == 3.0
 
 
+def test_memory_that_others_hold_is_filled_when_the_call_returns(lazy: None) -> None:
+    x, expected = late()
+    buffer = torch.zeros(1000, pin_memory=True)
+    ways: list[Callable[[], Any]] = [lambda: buffer.data, lambda: torch.from_numpy(buffer.numpy()), lambda: torch.asarray(buffer.numpy()),
+                                     lambda: buffer.detach()[:], lambda: buffer.view(10, 100).view(torch.int32).view(torch.float32)]
+    for k, way in enumerate(ways):
+        other = way()
+        other.copy_((x + k).view(other.shape), non_blocking=True)
+        assert buffer.tolist() == [v + k for v in expected], k
+        held = way(), buffer.view(500, 2)
+        buffer.copy_(x - k, non_blocking=True)
+        assert held[0].reshape(-1).tolist() == held[1].reshape(-1).tolist() == [v - k for v in expected], k
+    int_rows = list(torch.zeros(3, 100, dtype=torch.int64, pin_memory=True))
+    for k, row in enumerate(int_rows):
+        row.copy_(torch.full((100,), k, device="cuda"), non_blocking=True)
+    assert [r[7].item() for r in int_rows] == [0, 1, 2]
+
+
 def test_a_buffer_filled_again_and_again_is_not_waited_for_in_between(lazy: None) -> None:
     buffer = torch.zeros(1000, pin_memory=True)
     x, expected = late()

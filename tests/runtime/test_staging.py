@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import gc
+import os
 import random
 import threading
 from typing import Any
@@ -201,6 +203,31 @@ def test_filling_overlaps_the_link_on_the_clock() -> None:
         assert straight < staged < plain / 2
         back = seconds(lambda: there.cpu())
         assert straight < back < plain / 2
+
+
+def test_a_big_copy_takes_no_more_slots_than_there_may_be() -> None:
+    with torch.simulate(gpus=1, memory="256MiB", queue="lazy"):
+        x = torch.arange(20 << 20, dtype=torch.int32)
+        there = x.to("cuda", non_blocking=True)
+        r = gpus.started().ring
+        assert r.made * r.slot == 64 << 20 and r.pinned == r.made
+        back = there.cpu()
+        assert back.equal(x) and r.made * r.slot == 64 << 20 and len(r._free) == r.made
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="this system does not show its mappings")
+def test_a_simulation_gives_its_pinned_memory_back() -> None:
+    def maps() -> int:
+        gc.collect()
+        with open("/proc/self/maps") as f:
+            return sum(1 for _ in f)
+    x = torch.rand(1 << 20)
+    counts = []
+    for _ in range(6):
+        with torch.simulate(gpus=1, memory="16MiB", queue="lazy"):
+            assert x.pin_memory().to("cuda", non_blocking=True).to("cpu", non_blocking=True).equal(x.cuda().cpu())
+        counts.append(maps())
+    assert max(counts[3:]) <= counts[2] + 2
 
 
 def test_small_copies_skip_the_ring() -> None:
