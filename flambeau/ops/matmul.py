@@ -149,7 +149,7 @@ def _type_name(t: Tensor) -> str:
             "complex64": "c10::complex<float>", "complex128": "c10::complex<double>"}.get(t.m.dtype.name, t.m.dtype.name)
 
 
-def _check_types(name: str, *ts: Tensor) -> None:
+def _check_types(name: str, *ts: Any) -> None:
     for i, t in enumerate(ts):
         if not isinstance(t, Tensor):
             label = "input" if not i else "other" if name == "matmul" else "mat2"
