@@ -115,7 +115,7 @@ def address(t: Tensor) -> int:
     if arrival is not None:
         for ref, _, p in arrival.tensors:
             if ref() is t:
-                return p  # type: ignore[no-any-return]
+                return p
     return t.p
 
 
