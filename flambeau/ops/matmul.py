@@ -558,7 +558,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     shape = [a.m.shape[i] for i in keep_a] + [b.m.shape[i] for i in keep_b]
     x = a.permute(keep_a + left).reshape(layout.numel([a.m.shape[i] for i in keep_a]), k)  # type: ignore[assignment]
     y = b.permute(right + keep_b).reshape(k, layout.numel([b.m.shape[i] for i in keep_b]))  # type: ignore[assignment]
-    _check_types("tensordot", x, y)  # type: ignore[arg-type]
+    _check_types("tensordot", x, y)
     return _mm(x, y).reshape(shape)  # type: ignore[arg-type]
 
 
