@@ -109,7 +109,7 @@ def test_groups_are_convolutions_side_by_side(n, groups, c, o, stride, padding, 
         np.testing.assert_allclose(a.numpy(), e.numpy(), atol=1e-11)
 
 
-@pytest.mark.parametrize("shape,o,kernel", [((9, 20, 30, 31), 40, (3, 3)), ((40, 3, 7, 7), 17, (5, 3)), ((1, 70, 1, 900), 33, (1, 9))])
+@pytest.mark.parametrize("shape,o,kernel", [((9, 20, 30, 31), 40, (3, 3)), ((40, 3, 7, 7), 17, (5, 3)), ((1, 70, 1, 900), 33, (1, 9)), ((1, 200, 9, 9), 250, (3, 3))])
 def test_the_same_bits_on_any_threads(shape, o, kernel):
     x, w = fb.randn(*shape, requires_grad=True), fb.randn(o, shape[1], *kernel, requires_grad=True)
     before, results = fb.get_num_threads(), []
@@ -125,6 +125,13 @@ def test_the_same_bits_on_any_threads(shape, o, kernel):
     for other in results[1:]:
         for a, b in zip(results[0], other, strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+def test_many_channels_of_few_places():
+    x, w = fb.randn(2, 200, 9, 7), fb.randn(250, 200, 3, 3)
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x.numpy().astype(np.float64), [(0, 0), (0, 0), (1, 1), (1, 1)]), (3, 3), (2, 3))
+    want = np.einsum("nchwij,ocij->nohw", windows, w.numpy().astype(np.float64), optimize=True)
+    np.testing.assert_allclose(F.conv2d(x, w, padding=1).numpy(), want, atol=2e-3)
 
 
 def test_nan_and_infinities_reach_only_their_windows():

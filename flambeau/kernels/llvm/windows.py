@@ -28,10 +28,12 @@ GROUP = 16  # panels of windows packed together, for the second-level cache
 ENTRY = 32  # bytes of a panel's entry in a task's table: place in y, columns, bytes of A and of the bias before its group's
 
 # the parameter block; steps in bytes.  Threes are for depth, height, width
-(M, P, CHANNELS, BLOCK, TAPS, PANELS, A_PANELS, A_ROW, A_CHANNEL, A_TAP, A_FIRST, X_IMAGE, Y_IMAGE, MODE, FLAT, ROW, IMAGES, PARTS, A_GROUP) = range(19)
-SIZE, OUT, KERNEL, STRIDE, PADDING, DILATION, X_CHANNEL = (19 + 3 * k for k in range(7))
+(M, P, CHANNELS, BLOCK, TAPS, PANELS, A_PANELS, A_ROW, A_CHANNEL, A_TAP, A_FIRST, X_IMAGE, Y_IMAGE, MODE, FLAT, ROW, IMAGES, PARTS, A_GROUP, TOTAL,
+ STEP, STEPS, ROWS) = range(23)
+SIZE, OUT, KERNEL, STRIDE, PADDING, DILATION, X_CHANNEL = (23 + 3 * k for k in range(7))
 X_STEP = X_CHANNEL + 1  # along depth and height
-WORDS = 19 + 21
+WORDS = 23 + 21
+BIG_A = 1 << 20  # bytes of A that a task should not read for a few places only
 WIDEST = 512  # the greatest width of an output of which padded copies are made
 
 
@@ -51,18 +53,30 @@ def convolution(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int, ...], 
     block = -(-c // -(-c // block))
     high, _, width = gemm_tile.sizes(item)
     panels, a_panels = -(-p // width), -(-m // high)
-    params = [m, p, c, block, taps, panels, a_panels, *(s * item for s in a), x[0] * item, groups * m * p * item, 2 if bias else 0,
-              _flat_bytes(sizes, block, width, item), out[2] + (kernel[2] - 1) * dilation[2], n, -(-c // block), m * c * taps * item,
-              *image, *out, *kernel, *stride, *padding, *dilation, *(s * item for s in x[1:])]
-    depth = -(-block * taps // 16) * 16
-    workspace = groups * -(-c // block) * a_panels * panel_elements(high, depth) * item
     threads = native.get_num_threads()
     total, packs = groups * n * panels, groups * -(-c // block) * a_panels
-    group = max(1, min(GROUP, -(-total // (4 * threads))))
+    step, rows = _task(total, a_panels, m * c * taps * item, threads)
+    steps = -(-total // step)
+    params = [m, p, c, block, taps, panels, a_panels, *(s * item for s in a), x[0] * item, groups * m * p * item, 2 if bias else 0,
+              _flat_bytes(sizes, block, width, item), out[2] + (kernel[2] - 1) * dilation[2], n, -(-c // block), m * c * taps * item,
+              total, step, steps, rows * high, *image, *out, *kernel, *stride, *padding, *dilation, *(s * item for s in x[1:])]
+    depth = -(-block * taps // 16) * 16
+    workspace = groups * -(-c // block) * a_panels * panel_elements(high, depth) * item
     code = _functions(d)
-    entry = native.make_entry([(code[NAMES[0]], packs, max(1, packs // (2 * threads))), (code[NAMES[1]], total, group)], params,
+    entry = native.make_entry([(code[NAMES[0]], packs, max(1, packs // (2 * threads))), (code[NAMES[1]], steps * -(-a_panels // rows), 1)], params,
                               5 if bias else 4, parallel=2 * groups * n * p * m * c * taps > 1 << 20)
     return entry, workspace
+
+
+def _task(total: int, a_panels: int, a_bytes: int, threads: int) -> tuple[int, int]:
+    """How many panels of windows and of A a task takes, so that there are enough tasks: where A is big, tasks share out its
+    rows rather than the places, or each would read all of it for few places."""
+    steps, wanted = -(-total // GROUP), 4 * threads
+    if steps >= wanted:
+        return GROUP, a_panels
+    if a_bytes > BIG_A:
+        return -(-total // steps), max(min(4, a_panels), -(-a_panels // -(-wanted // steps)))
+    return max(1, -(-total // wanted)), a_panels
 
 
 def _flat_bytes(sizes: tuple[tuple[int, ...], ...], block: int, width: int, item: int) -> int:
@@ -236,8 +250,13 @@ def _write(module: Module, tile: Tile) -> None:
     a_group = em.mul(a_panels, word[PARTS])
     bias_group, y_group = em.mul(word[M], str(tile.item)), em.mul(word[M], ldc)
     x_group = em.mul(word[CHANNELS], word[X_CHANNEL])
-    with em.loop("%begin", "%end", str(GROUP)) as group:
-        count = em.smaller(str(GROUP), em.sub("%end", group.i))
+    with em.loop("%begin", "%end") as task:
+        band = em.op(f"sdiv i64 {task.i}, {word[STEPS]}")
+        begin = em.mul(em.sub(task.i, em.mul(band, word[STEPS])), word[STEP])
+        count = em.smaller(word[STEP], em.sub(word[TOTAL], begin))
+        top = em.mul(band, word[ROWS])
+        bottom = em.smaller(em.add(top, word[ROWS]), word[M])
+        above = em.mul(em.op(f"sdiv i64 {top}, {tile.rows}"), tall)
         with em.loop("0", word[CHANNELS], word[BLOCK], [("ptr", a)]) as part:
             channels = em.smaller(word[BLOCK], em.sub(word[CHANNELS], part.i))
             k = em.mul(channels, word[TAPS])
@@ -245,7 +264,7 @@ def _write(module: Module, tile: Tile) -> None:
             mode = em.op(f"select i1 {begun}, i64 1, i64 {word[MODE]}")
             from_ = em.at(x, em.mul(part.i, word[X_CHANNEL]))
             with em.loop("0", count, carried=[("ptr", memory), ("ptr", panels)]) as q:
-                number = em.add(group.i, q.i)
+                number = em.add(begin, q.i)
                 image = em.op(f"sdiv i64 {number}, {word[PANELS]}")
                 place = em.mul(em.sub(number, em.mul(image, word[PANELS])), str(tile.width))
                 columns = em.smaller(str(tile.width), em.sub(word[P], place))
@@ -257,7 +276,7 @@ def _write(module: Module, tile: Tile) -> None:
                     padded = em.label("padded")
                     em.branch(flat, padded, plain)
                     em.start(padded)
-                    _from_copy(em, tile, word, source, image, place, columns, channels, q, group.i, count, copy)
+                    _from_copy(em, tile, word, source, image, place, columns, channels, q, begin, count, copy)
                     em.jump(done)
                 else:
                     em.jump(plain)
@@ -271,8 +290,8 @@ def _write(module: Module, tile: Tile) -> None:
                 em.line(f"store i64 {em.mul(part_of, a_group)}, ptr {em.at(q.vars[0], '16')}, align 8")
                 em.line(f"store i64 {em.mul(part_of, bias_group)}, ptr {em.at(q.vars[0], '24')}, align 8")
                 q.next = [em.at(q.vars[0], str(ENTRY)), em.at(q.vars[1], wide)]
-            with em.loop("0", word[M], str(tile.rows), [("ptr", part.vars[0])]) as i:
-                high = em.smaller(str(tile.rows), em.sub(word[M], i.i))
+            with em.loop(top, bottom, str(tile.rows), [("ptr", em.at(part.vars[0], above))]) as i:
+                high = em.smaller(str(tile.rows), em.sub(bottom, i.i))
                 below, own = em.mul(i.i, ldc), em.at(bias, em.mul(i.i, str(tile.item)))
                 with em.loop("0", count, carried=[("ptr", memory), ("ptr", panels)]) as q:
                     target = em.at(em.op(f"load ptr, ptr {q.vars[0]}, align 8"), below)
