@@ -194,7 +194,8 @@ def test_scans(reverse):
     for how, f in (("sum", np.cumsum), ("prod", np.cumprod), ("logsumexp", lambda a, axis: np.logaddexp.accumulate(a, axis))):
         out = np.zeros((2, 4))
         interpret.run(Scan(E.input(0, float64), how, (E.acc(0, float64),), (float64,), (), reverse), (2, 4), ((4, 1), (4, 1)), *addresses(out, x))
-        want = f(rows, axis=1)
+        with np.errstate(invalid="ignore"):
+            want = f(rows, axis=1)
         np.testing.assert_allclose(out, want[:, ::-1] if reverse else want)
     out, at = np.zeros((2, 4)), np.zeros((2, 4), np.int64)
     p = Scan(E.input(0, float64), "max", (E.acc(0, float64), E.acc(1, int64)), (float64,), (), reverse)
