@@ -24,12 +24,15 @@ def lines(values: Sequence[float], width: int, height: int, name: str, fancy: bo
     across, down = (2, 4) if fancy else (1, 1)
     columns, rows = max(4, width - room - 3) * across, height * down
     grid = [[0] * (columns // across) for _ in range(height)]
-    last = len(values) - 1
+    last, before = len(values) - 1, -1
     for x in range(columns):
         at = x / (columns - 1) * last
         y = _between(points, at)
         row = min(rows - 1, int((high - y) / span * (rows - 1) + 0.5))
-        grid[row // down][x // across] |= _DOTS[row % down][x % across] if fancy else 1
+        # a steep part is drawn through: its rows are filled from the point before
+        for r in range(min(before + 1, row), row + 1) if 0 <= before < row else range(row, max(before, row + 1)) if before > row else (row,):
+            grid[r // down][x // across] |= _DOTS[r % down][x % across] if fancy else 1
+        before = row
     bar = "│" if fancy else "|"
     made = []
     for r, cells in enumerate(grid):

@@ -130,8 +130,9 @@ def _findings(findings: list[Any]) -> str:
     for finding in findings:
         f = finding_parts(finding)
         where = f'<code>{escape(text.place(f["line"]))}</code>' if f["line"] else ""
+        kind = f'<b>{escape(f["kind"])}</b> ' if f["kind"] else ""
         cure = f'<p>{escape(f["cure"])}</p>' if f["cure"] else ""
-        items.append(f'<li><b>{escape(f["title"])}</b> {where}{cure}</li>')
+        items.append(f'<li>{kind}{where}<div>{escape(f["text"])}</div>{cure}</li>')
     return f'<section id="findings"><h2>Findings</h2><ul>{"".join(items)}</ul></section>'
 
 

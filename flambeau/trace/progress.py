@@ -139,15 +139,26 @@ class Progress:
         names = [n for n in self.columns() if n not in ("epoch", "seconds") and "/s" not in n]
         return {n: [row[n] for row in self.rows if n in row] for n in names}
 
-    def table(self, most: int = 0) -> Table:
-        """The epochs as a rich table, the last `most` of them (0: all)."""
+    def table(self, most: int = 0, width: int = 0) -> Table:
+        """The epochs as a rich table, the last `most` of them (0: all); in a `width` that is too small for all columns the
+        pace is left out, then the seconds."""
         from rich.table import Table
 
-        made = Table(box=None, padding=(0, 2), header_style="bold", title=self.title or None, title_justify="left")
-        for name in self.columns():
+        rows = self.rows[-most:] if most else self.rows
+        names, gap = self.columns(), 2
+        cells = {n: [cell(n, row[n]) if n in row else "" for row in rows] for n in names}
+        wide = {n: max(len(n), *map(len, cells[n])) if rows else len(n) for n in names}
+        if width:
+            for less in (None, "batches/s", "samples/s", "seconds"):
+                names = [n for n in names if n != less]
+                gap = 2 if sum(wide[n] + 4 for n in names) <= width else 1
+                if sum(wide[n] + 2 * gap for n in names) <= width:
+                    break
+        made = Table(box=None, padding=(0, gap), header_style="bold", title=self.title or None, title_justify="left")
+        for name in names:
             made.add_column(name, justify="right", no_wrap=True)
-        for row in self.rows[-most:] if most else self.rows:
-            made.add_row(*[cell(name, row[name]) if name in row else "" for name in self.columns()])
+        for k in range(len(rows)):
+            made.add_row(*[cells[n][k] for n in names])
         return made
 
     def render(self) -> RenderableType:
@@ -162,7 +173,7 @@ class Progress:
         fancy = (self._console.encoding or "").lower().startswith("utf")
         parts: list[RenderableType] = []
         if self.rows:
-            parts.append(self.table(most=max(3, min(len(self.rows), height - 14))))
+            parts.append(self.table(max(3, min(len(self.rows), height - 14)), width))
         loss = self.series().get("loss", [])
         if len(loss) > 1:
             parts += [Text(row, style="cyan") for row in chart_lines(loss, min(width - 2, 64), 6, "loss", fancy)]
@@ -173,9 +184,15 @@ class Progress:
             told += f", batch {self._done}/{self.batches}"
         if left and len(self.rows) < self.epochs:
             told += f", {clock(left)} left"
-        bar = Table.grid(padding=(0, 1))
-        bar.add_row(ProgressBar(total=self.epochs, completed=done, width=max(10, min(40, width - len(told) - 3))), Text(told))
-        parts.append(bar)
+        beside = width - len(told) - 3
+        bar = ProgressBar(total=self.epochs, completed=done, width=min(40, beside if beside >= 10 else width))
+        line = Table.grid(padding=(0, 1))
+        if beside >= 10:
+            line.add_row(bar, Text(told))
+        else:
+            line.add_row(bar)
+            line.add_row(Text(told))
+        parts.append(line)
         return Group(*parts)
 
     def save(self, path: str | os.PathLike[str]) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ops import interpose
 from ..runtime import door, gpus
+from ..runtime.ledger import Ledger
 from ..runtime.provenance import caller
 from ..tensor import Tensor
 from .stages import Group, Stage, Work
@@ -44,8 +45,8 @@ class Trace:
 
     Time on simulated GPUs is predicted, from the virtual clock; on the CPU it is measured.  The trace's clock is the virtual
     clock where GPUs are simulated (time that Python spends between operations is left out, measured CPU work counts),
-    else this machine's.  `findings` is a list of remarks for the page: each a text, or anything with `title`, `line` and
-    `cure`.  Raises RuntimeError when entered twice.
+    else this machine's.  `findings` are what the ledger of the block says when it ends, and whatever is added: each a text,
+    or anything with `kind`, `text`, `line` and `cure`.  Raises RuntimeError when entered twice.
     """
 
     def __init__(self, title: str = "", values: bool = True, limit: int = 20000) -> None:
@@ -65,6 +66,7 @@ class Trace:
         self._system: Any = None
         self._driver: SimulatedDriver | None = None
         self._base = self._began = 0.0
+        self._ledger: Ledger | None = None
         self._entered = False
 
     # ---------------------------------------------------------------------------------------------------------- block
@@ -76,7 +78,9 @@ class Trace:
         from ..optim import optimizer
         self._began = time.perf_counter()
         self._attach()
+        ledger = self._ledger = Ledger()
         self._open = [
+            door.observe(ledger.launches, ledger.copies, ledger.sync).close,
             door.observe(self._launched, self._copied).close, interpose.wrap(self._called).close,
             hooks.register_module_forward_pre_hook(self._module_begins).remove,
             hooks.register_module_forward_hook(self._module_ends).remove,
@@ -94,6 +98,9 @@ class Trace:
             end()
         self._open = []
         self._detach()
+        if self._ledger is not None:
+            self.findings += self._ledger.findings()
+            self._ledger = None
         while self._local.groups:
             self._end_group(self._local.groups[-1].key)
         self.groups.sort(key=lambda g: (g.start, -g.end))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .record import Trace
     from .stages import Stage
 
-WIDE, MIDDLE = 116, 78
+WIDE, MIDDLE, NARROW = 116, 78, 52
 
 
 def show(trace: Trace, console: Console | None = None) -> None:
@@ -44,20 +44,21 @@ def remarks(trace: Trace) -> list[str]:
 
 
 def finding_text(finding: Any) -> str:
-    """A finding on one line: a text as it is, else its title, line and cure."""
-    if isinstance(finding, str):
-        return finding
-    parts = finding_parts(finding)
-    return " ".join(p for p in (parts["title"], f"({text.place(parts['line'])})" if parts["line"] else "", parts["cure"]) if p)
+    """A finding on one line."""
+    f = finding_parts(finding)
+    head = ", ".join(filter(None, (f["kind"], text.place(f["line"]))))
+    return " ".join(filter(None, (f"{head}:" if head else "", f["text"], f["cure"])))
 
 
 def finding_parts(finding: Any) -> dict[str, str]:
-    """Title, line and cure of a finding, whether it is a text, a mapping or an object."""
+    """Kind, text, line and cure of a finding, whether it is a text, a mapping or an object."""
     if isinstance(finding, str):
-        return {"title": finding, "line": "", "cure": ""}
+        return {"kind": "", "text": finding, "line": "", "cure": ""}
     get = finding.get if isinstance(finding, dict) else lambda k, d="": getattr(finding, k, d)
-    title = get("title", "") or get("message", "") or get("kind", "") or str(finding)
-    return {"title": str(title), "line": str(get("line", "") or ""), "cure": str(get("cure", "") or "")}
+    said = {k: str(get(k, "") or "") for k in ("kind", "text", "line", "cure")}
+    said["text"] = said["text"] or str(get("title", "") or finding)
+    said["cure"] = said["cure"][:1].upper() + said["cure"][1:]
+    return said
 
 
 def table(trace: Trace, width: int, fancy: bool = True) -> Table:
@@ -72,12 +73,14 @@ def table(trace: Trace, width: int, fancy: bool = True) -> Table:
         columns, row = ("operation", "device", "shape in -> out", "dtype", "values", "bytes", "time", "line"), _wide
     elif width >= MIDDLE:
         columns, row = ("operation", "device", "in -> out", "values", "bytes", "time"), _middle
-    else:
+    elif width >= NARROW:
         columns, row = ("operation", "in -> out", "values", "time"), _narrow
+    else:
+        columns, row = ("operation", "values", "time"), _tight
     for name in columns:
         right = name in ("bytes", "time")
-        made.add_column(_glyphs(name, fancy), justify="right" if right else "left", no_wrap=right,
-                        overflow="fold")
+        made.add_column(_glyphs(name, fancy), justify="right" if right else "left", no_wrap=right, overflow="fold",
+                        min_width=12 if name == "operation" else None)
     last: tuple[str, ...] = ()
     for stage in trace.stages:
         if stage.groups != last:
@@ -142,3 +145,7 @@ def _middle(s: Stage) -> tuple[str, ...]:
 def _narrow(s: Stage) -> tuple[str, ...]:
     return (f"{s.call}\n{s.device}", "\n".join(filter(None, (_in_out(s), text.types(s, True)))), _values(s, 4, 18),
             f"{_time(s)}\n{_bytes(s)}")
+
+
+def _tight(s: Stage) -> tuple[str, ...]:
+    return f"{s.call}\n{s.device}", "\n".join(filter(None, (_in_out(s), text.types(s, True), _values(s, 4, 16)))), _time(s)

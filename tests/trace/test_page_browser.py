@@ -89,7 +89,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
             y = x.to("cuda:0")
             z = y + 10
             z.cpu()
-        t.findings.append({"title": "sent <twice>", "line": f"{__file__}:1", "cure": "Send it once & keep it."})
+        t.findings.append({"kind": "sent again", "text": "sent <twice>", "line": f"{__file__}:1", "cure": "Send it once & keep it."})
         return t.save(tmp_path_factory.mktemp("page") / "trace.html")
 
 
@@ -164,8 +164,10 @@ def test_the_keyboard_reaches_each_box(browser: Browser, page: str) -> None:
 def test_findings_are_listed_as_text(browser: Browser, page: str) -> None:
     browser.open(page)
     found = browser.run("[...document.querySelectorAll('#findings li')].map(l => l.innerText)")
-    assert len(found) == 1
-    assert "sent <twice>" in found[0] and "test_page_browser.py:1" in found[0] and "Send it once & keep it." in found[0]
+    assert len(found) == 2
+    assert "not worth the way" in found[0] and "test_page_browser.py:" in found[0]  # the ledger's own
+    assert found[1].split("\n")[0].endswith("test_page_browser.py:1")
+    assert "sent <twice>" in found[1] and "Send it once & keep it." in found[1]
 
 
 @pytest.mark.parametrize("width", [1280, 420])
