@@ -109,7 +109,8 @@ def test_groups_are_convolutions_side_by_side(n, groups, c, o, stride, padding, 
         np.testing.assert_allclose(a.numpy(), e.numpy(), atol=1e-11)
 
 
-@pytest.mark.parametrize("shape,o,kernel", [((9, 20, 30, 31), 40, (3, 3)), ((40, 3, 7, 7), 17, (5, 3)), ((1, 70, 1, 900), 33, (1, 9)), ((1, 200, 9, 9), 250, (3, 3))])
+@pytest.mark.parametrize("shape,o,kernel", [
+    ((9, 20, 30, 31), 40, (3, 3)), ((40, 3, 7, 7), 17, (5, 3)), ((1, 70, 1, 900), 33, (1, 9)), ((1, 200, 9, 9), 250, (3, 3))])
 def test_the_same_bits_on_any_threads(shape, o, kernel):
     x, w = fb.randn(*shape, requires_grad=True), fb.randn(o, shape[1], *kernel, requires_grad=True)
     before, results = fb.get_num_threads(), []
