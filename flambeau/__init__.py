@@ -55,7 +55,7 @@ _lazy("nn.functional", """alpha_dropout batch_norm bilinear binary_cross_entropy
  embedding feature_alpha_dropout feature_dropout hinge_embedding_loss instance_norm kl_div margin_ranking_loss pixel_shuffle pixel_unshuffle
  poisson_nll_loss prelu rrelu rrelu_ triplet_margin_loss""")
 _lazy("ops.questions", """is_conj is_neg is_signed is_inference get_device is_distributed frobenius_norm nuclear_norm resize_as_ as_strided_ detach_
- slice_copy unsafe_split_with_sizes view_as_real_copy view_as_complex_copy get_deterministic_debug_mode set_deterministic_debug_mode
+ slice_copy view_as_real_copy view_as_complex_copy get_deterministic_debug_mode set_deterministic_debug_mode
  is_deterministic_algorithms_warn_only_enabled set_warn_always is_warn_always_enabled is_anomaly_enabled set_flush_denormal""")
 _lazy("amp", """GradScaler autocast is_autocast_enabled is_autocast_available get_autocast_dtype set_autocast_dtype set_autocast_enabled
  get_autocast_gpu_dtype get_autocast_cpu_dtype set_autocast_gpu_dtype set_autocast_cpu_dtype is_autocast_cpu_enabled
@@ -70,8 +70,8 @@ _lazy("random", "Generator manual_seed seed initial_seed get_rng_state set_rng_s
 _lazy("ops.printing", "set_printoptions")
 _lazy("ops.queries", """is_tensor is_floating_point is_complex is_storage numel result_type is_nonzero are_deterministic_algorithms_enabled
  use_deterministic_algorithms get_num_threads set_num_threads set_num_interop_threads get_num_interop_threads compile
- set_float32_matmul_precision get_float32_matmul_precision is_same_size broadcast_shapes typename is_signed is_conj is_neg is_inference
- get_device is_anomaly_enabled is_anomaly_check_nan_enabled""")
+ set_float32_matmul_precision get_float32_matmul_precision is_same_size broadcast_shapes typename
+ is_anomaly_check_nan_enabled""")
 
 
 def __getattr__(name: str) -> Any:

@@ -16,8 +16,8 @@ def is_tensor(obj: Any) -> bool:
 
 
 def is_storage(obj: Any) -> bool:
-    from .attributes import UntypedStorage
-    return isinstance(obj, UntypedStorage)
+    from .storages import TypedStorage, UntypedStorage
+    return isinstance(obj, (TypedStorage, UntypedStorage))
 
 
 def is_floating_point(input: Tensor) -> bool:  # noqa: A002 (PyTorch's name)
@@ -26,37 +26,6 @@ def is_floating_point(input: Tensor) -> bool:  # noqa: A002 (PyTorch's name)
 
 def is_complex(input: Tensor) -> bool:  # noqa: A002
     return input.m.dtype.is_complex
-
-
-def is_signed(input: Tensor) -> bool:  # noqa: A002
-    """Whether the type has negative numbers."""
-    return input.m.dtype.is_signed
-
-
-def is_conj(input: Tensor) -> bool:  # noqa: A002
-    """False: conjugation is never lazy here."""
-    return False
-
-
-def is_neg(input: Tensor) -> bool:  # noqa: A002
-    """False: negation is never lazy here."""
-    return False
-
-
-def is_inference(input: Tensor) -> bool:  # noqa: A002
-    """False: tensors made in inference mode are ordinary ones here."""
-    return False
-
-
-def get_device(input: Tensor) -> int:  # noqa: A002
-    """The GPU's index, -1 on the CPU."""
-    return int(input.get_device())
-
-
-def is_anomaly_enabled() -> bool:
-    """Whether anomaly detection is on."""
-    from ..autograd.tape import anomaly
-    return anomaly.on
 
 
 def is_anomaly_check_nan_enabled() -> bool:

@@ -89,12 +89,6 @@ def slice_copy(input: Any, dim: int = 0, start: int | None = None, end: int | No
     return made
 
 
-def unsafe_split_with_sizes(input: Any, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:  # noqa: A002
-    """`split` by sizes, whose pieces may be written to."""
-    made: tuple[Tensor, ...] = input.split(split_sizes, dim)
-    return made
-
-
 def view_as_real_copy(input: Any) -> Tensor:  # noqa: A002
     """`view_as_real`, copied."""
     made: Tensor = _late("torch", "view_as_real")(input).clone()

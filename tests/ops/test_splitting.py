@@ -70,7 +70,8 @@ def test_one_of_several_views_may_not_be_written_while_recording():
         part.add_(1.0)
     with fb.no_grad():
         fb.ones(4).chunk(2)[0].add_(1.0)
-    (x * 2).unsafe_split(2)[0].add_(1.0)
+    for parts in ((x * 2).unsafe_split(2), (x * 2).unsafe_chunk(2), fb.unsafe_split_with_sizes(x * 2, [1, 3])):
+        parts[0].add_(1.0)
     t = fb.zeros(4)
     t.split(2)[1].fill_(3.0)
     assert t.tolist() == [0, 0, 3, 3]
