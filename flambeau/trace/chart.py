@@ -30,7 +30,12 @@ def lines(values: Sequence[float], width: int, height: int, name: str, fancy: bo
         y = _between(points, at)
         row = min(rows - 1, int((high - y) / span * (rows - 1) + 0.5))
         # a steep part is drawn through: its rows are filled from the point before
-        for r in range(min(before + 1, row), row + 1) if 0 <= before < row else range(row, max(before, row + 1)) if before > row else (row,):
+        first, end = row, row + 1
+        if 0 <= before < row:
+            first = before + 1
+        elif before > row:
+            end = before
+        for r in range(first, end):
             grid[r // down][x // across] |= _DOTS[r % down][x % across] if fancy else 1
         before = row
     bar = "│" if fancy else "|"

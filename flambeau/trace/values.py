@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..runtime import gpus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ..tensor import Tensor
 
@@ -33,19 +33,20 @@ class Sample:
         self._wide = m.dtype
         self._waits: list[Callable[[], None]] = []
         self._buffers: list[Any] = []
-        self._places: list[tuple[int, int]] = []  # (buffer, offset in bytes) of each value
+        self._places: tuple[Sequence[int], int] = (), 0  # where each value is in the one buffer; none: a buffer each
         count = m.numel if self.whole else FIRST
         if count:
-            self._take(t, _offsets(self.shape, m.strides, count), m.dtype.itemsize, source)
+            offsets = range(count) if m.contiguous else _offsets(self.shape, m.strides, count)
+            self._take(t, offsets, m.dtype.itemsize, source)
 
-    def _take(self, t: Tensor, offsets: list[int], size: int, source: Any) -> None:
-        low, high = min(offsets), max(offsets)
+    def _take(self, t: Tensor, offsets: Sequence[int], size: int, source: Any) -> None:
+        low, high = (offsets[0], offsets[-1]) if type(offsets) is range else (min(offsets), max(offsets))
         if (high - low + 1) * size <= _SPAN:
             blocks = [(low, (high - low + 1) * size)]
-            self._places = [(0, (o - low) * size) for o in offsets]
+            self._places = offsets, low
         else:
             blocks = [(o, size) for o in offsets]
-            self._places = [(k, 0) for k in range(len(offsets))]
+            self._places = (), 0
         # a CPU tensor that a queued copy is going to fill is read on that copy's stream
         stream = source if source is not None else gpus.current_stream(t.m.device) if t.m.device.type == "cuda" else None
         for at, nbytes in blocks:
@@ -72,9 +73,11 @@ class Sample:
             lost = bool(self._waits) and all(r == _BLANK * len(r) for r in raw)
             d = self._wide
             kind = np.dtype(np.uint16) if d.np is None else np.dtype(d.np)
-            data = b"".join(raw[k][at:at + kind.itemsize] for k, at in self._places)
+            offsets, low = self._places
+            size = kind.itemsize
+            data = b"".join([raw[0][(o - low) * size:(o - low + 1) * size] for o in offsets] if offsets else raw)
             self._kept = (None if lost else load(np.frombuffer(data, kind), d).tolist(),)
-            self._buffers, self._places, self._waits = [], [], []
+            self._buffers, self._waits = [], []
         found: list[Any] | None = self._kept[0]
         return found
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -304,6 +306,13 @@ def test_without_values_none_are_kept() -> None:
     with torch.trace(values=False) as t:
         torch.ones(3)
     assert t.stages[0].samples == [] and t.stages[0].outputs == [((3,), "float32", "cpu")]
+
+
+def test_importing_the_package_does_not_import_the_trace() -> None:
+    code = ("import sys, flambeau\nassert not any(m.startswith(('flambeau.trace', 'flambeau.ops.interpose', 'rich')) for m in sys.modules)\n"
+            "assert flambeau.trace(flambeau.eye(3)).item() == 3 and 'flambeau.trace.record' not in sys.modules\n"
+            "with flambeau.trace() as t: flambeau.ones(2)\nassert len(t.stages) == 1 and flambeau.trace(flambeau.eye(2)).item() == 2")
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_the_name_is_also_pytorchs_function() -> None:
