@@ -5,6 +5,8 @@
 #   make test     the whole test suite (no PyTorch needed)
 #   make check    ruff, mypy, the order of the layers, the stubs of generated names
 #   make parity   the same operations by PyTorch, compared (skipped where PyTorch cannot be had)
+#   make conformance  the score against PyTorch's operator database
+#   make docs     the documentation as a site, in build/site
 #   make bench    how fast, against PyTorch in the same run
 #   make fix      let ruff mend what it can
 #   make clean    remove the environments and caches
@@ -21,7 +23,7 @@ PARITY := .venv-parity/bin
 # Some environments set this to an older CPU, which halves OpenBLAS. It is for OpenBLAS to find out.
 unexport OPENBLAS_CORETYPE
 
-.PHONY: help demo test check parity bench fix clean
+.PHONY: help demo test check parity conformance conformance-page docs bench fix clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -67,6 +69,22 @@ parity: .venv-parity/.made
 	@if [ "$$(cat .venv-parity/.made)" = yes ]; then \
 		$(PARITY)/python -m pytest -q -n $(JOBS) tests/parity $(PYTEST); \
 	else echo "parity: skipped, because PyTorch 2.13.0 could not be installed here"; fi
+
+# The instrument lies beside the checkout; where it or PyTorch is absent this says so.
+conformance: .venv-parity/.made
+	@if [ "$$(cat .venv-parity/.made)" = yes ]; then $(PARITY)/python tools/conformance.py --check; \
+	else echo "conformance: skipped, because PyTorch 2.13.0 could not be installed here"; fi
+
+conformance-page: .venv-parity/.made
+	$(PARITY)/python tools/conformance.py --write
+
+.venv/.docs: .venv/.dev
+	$(BIN)/pip install --quiet --disable-pip-version-check '.[docs]'
+	@touch $@
+
+docs: .venv/.docs
+	$(BIN)/mkdocs build --quiet
+	@echo "the pages are in build/site: open build/site/guide/index.html"
 
 bench: .venv-parity/.made
 	$(PARITY)/python benchmarks/run.py $(BENCH)
