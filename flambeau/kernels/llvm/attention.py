@@ -62,8 +62,8 @@ class Shape:
     __slots__ = ("batch", "heads", "group", "length", "source", "depth", "value_depth", "scale", "steps")
 
     def __init__(self, sizes: tuple[int, ...], scale: float, steps: dict[str, Steps]) -> None:
-        """sizes: in the order of the slots.  steps: "q", "k", "v" of four numbers; "o", "mask", "g", "dq" of three (columns are neighbours); "dk" and "dv" of four
-        (from split to split, batch, head, row)."""
+        """sizes: in the order of the slots.  steps: "q", "k", "v" of four numbers; "o", "mask", "g", "dq" of three (columns are
+        neighbours); "dk" and "dv" of four (from split to split, batch, head, row)."""
         self.batch, self.heads, self.group, self.length, self.source, self.depth, self.value_depth = sizes
         self.scale, self.steps = scale, steps
 
@@ -133,7 +133,7 @@ def _params(v: Variant, s: Shape) -> list[int]:
     panels = -(-s.source // wide)
     at = 0
     back = "g" in s.steps
-    for name, size in (("stats", 2 * ROWS * item), ("scores", rows * w["ld"]), ("weights", rows * w["ld"] * back), ("kt", panels * w["kt_panel"]),
+    for name, size in (("stats", 4 * ROWS * item), ("scores", rows * w["ld"]), ("weights", rows * w["ld"] * back), ("kt", panels * w["kt_panel"]),
                        ("vt", panels * w["vt_panel"] * back), ("k", key_blocks * w["k_block"] * (back and not w["k_bare"])),
                        ("v", key_blocks * w["v_block"] * (not back and not w["v_bare"])), ("q", deep * w["query_panel"] * (back and not w["q_bare"])),
                        ("g", value_deep * w["query_panel"] * (back and not w["g_bare"]))):
@@ -312,7 +312,7 @@ def _write_forward(em: Emitter, v: Variant) -> None:
     k = _Kernel(em, v, 5)
     w, item, d = k.w, str(k.item), k.d
     out, lse, q, key, value = (em.pointer("%args", i) for i in range(5))
-    tops, sums, scores = k.at("stats"), em.at(k.at("stats"), str(ROWS * k.item)), k.at("scores")
+    stats, scores = _Stats(k), k.at("scores")
     with em.loop("%begin", "%end", carried=[("i64", "-1")]) as task:
         index = em.op(f"sdiv i64 {task.i}, {w['row_blocks']}")
         first = em.mul(em.sub(task.i, em.mul(index, w["row_blocks"])), str(ROWS))
@@ -329,24 +329,29 @@ def _write_forward(em: Emitter, v: Variant) -> None:
         q1 = em.at(k.start(q, "q", batch, head), em.mul(first, w["q_row"]))
         o1 = em.at(k.start(out, "o", batch, head), em.mul(first, w["o_row"]))
         with em.loop("0", rows) as r:
-            em.store(d, 1, constant(-math.inf, d, 1), em.at(tops, em.mul(r.i, item)))
-            em.store(d, 1, constant(0.0, d, 1), em.at(sums, em.mul(r.i, item)))
+            em.store(d, 1, constant(-math.inf, d, 1), em.at(stats.tops, em.mul(r.i, item)))
+            em.store(d, 1, constant(0.0, d, 1), em.at(stats.sums, em.mul(r.i, item)))
         last = em.smaller(w["source"], em.add(first, rows)) if v.causal else w["source"]
         with em.loop("0", last, k.columns) as j:
             n = em.smaller(k.columns, em.sub(last, j.i))
             call_product(em, k.product, (rows, n, w["depth"]), (q1, w["q_row"], w["q_col"]), k.turned("kt", j.i), (scores, w["ld"]), "0")
             again = em.op(f"icmp sgt i64 {j.i}, 0")
+            # three passes over the rows, as one row after another would wait for each maximum
             with em.loop("0", rows) as r:
-                row = em.add(first, r.i)
-                line, place = em.at(scores, em.mul(r.i, w["ld"])), em.mul(r.i, item)
-                _soften(k, line, k.hidden(batch, head, row, j.i), (index, row, j.i), k.shown(row, j.i, n), n, em.at(tops, place), em.at(sums, place),
-                        em.at(o1, em.mul(r.i, w["o_row"])), again)
+                _highest(k, stats, _Line(k, r.i, batch, head, index, first, j.i, n))
+
+            def power(x: str, mask: str | None, _: list[Value]) -> list[Value]:
+                k.store(k.exp2(k.load(stats.factors, x, mask)), stats.factors, x, mask)
+                return []
+            k.along(rows, power)
+            with em.loop("0", rows) as r:
+                _soften(k, stats, _Line(k, r.i, batch, head, index, first, j.i, n), em.at(o1, em.mul(r.i, w["o_row"])), again)
             mode = em.op(f"zext i1 {again} to i64")
             call_product(em, k.product, (rows, w["value_depth"], n), (scores, w["ld"], item), k.keys("v", v1, j.i), (o1, w["o_row"]), mode)
         l1 = em.at(lse, em.mul(em.add(em.mul(index, w["length"]), first), item))
         with em.loop("0", rows) as r:
             place = em.mul(r.i, item)
-            top, total = (k.one(em.load(d, 1, em.at(p, place))) for p in (tops, sums))
+            top, total = (k.one(em.load(d, 1, em.at(p, place))) for p in (stats.tops, stats.sums))
             none = total.equals(0.0)
             kept = none.pick(k.one(constant(math.inf, d, 1)), top + k.one(function("log2", d, 1, em, [total.v])))
             em.store(d, 1, kept.v, em.at(l1, place))
@@ -363,40 +368,69 @@ def _scaled(k: _Kernel, line: str, factor: str) -> None:
     k.along(k.w["value_depth"], body)
 
 
-def _soften(k: _Kernel, line: str, hidden: str, place: tuple[str, str, str], seen: str, n: str, top_at: str, sum_at: str, out: str,
-            again: str) -> None:
-    """A row of scores becomes weights relative to the row's maximum so far; its output so far is scaled to that."""
+class _Line:
+    """A row of a block of scores: its number in the block, its scores and its mask, the element it begins with, and how many keys it sees."""
+
+    __slots__ = ("place", "scores", "hidden", "index", "row", "column", "seen", "n")
+
+    def __init__(self, k: _Kernel, r: str, batch: str, head: str, index: str, first: str, column: str, n: str) -> None:
+        em = k.em
+        self.index, self.row, self.column, self.n = index, em.add(first, r), column, n
+        self.place, self.scores = em.mul(r, str(k.item)), em.at(k.at("scores"), em.mul(r, k.w["ld"]))
+        self.hidden, self.seen = k.hidden(batch, head, self.row, column), k.shown(self.row, column, n)
+
+
+class _Stats:
+    """Numbers of the block's rows: the maximum so far, the sum so far, what to add before taking powers, and what the maximum's
+    move makes of what was summed before."""
+
+    __slots__ = ("tops", "sums", "shifts", "factors")
+
+    def __init__(self, k: _Kernel) -> None:
+        self.tops, self.sums, self.shifts, self.factors = (k.em.at(k.at("stats"), str(i * ROWS * k.item)) for i in range(4))
+
+
+def _highest(k: _Kernel, stats: _Stats, line: _Line) -> None:
+    """The row's new maximum; where there is a mask, its scores become the masked ones."""
     em, d, v = k.em, k.d, k.v
     scale = k.many(k.scale2)
 
-    def highest(x: str, mask: str | None, had: list[Value]) -> list[Value]:
+    def body(x: str, mask: str | None, had: list[Value]) -> list[Value]:
         if v.mask is None:
-            s = k.load(line, x, mask) * scale
+            s = k.load(line.scores, x, mask) * scale
         else:
-            s = k.score(line, hidden, x, mask)
-            k.store(s, line, x, mask)
+            s = k.score(line.scores, line.hidden, x, mask)
+            k.store(s, line.scores, x, mask)
         s = k.inside(mask, s, -math.inf)
         return [(s > had[0]).pick(s, had[0])]  # NaN is left out here: the sum has it
-    found = k.one(k.across("fmax", k.along(seen, highest, [k.plain(-math.inf)])[0]))
-    before = k.one(em.load(d, 1, top_at))
+    found = k.one(k.across("fmax", k.along(line.seen, body, [k.plain(-math.inf)])[0]))
+    before = k.one(em.load(d, 1, em.at(stats.tops, line.place)))
     top = (found > before).pick(found, before)
-    em.store(d, 1, top.v, top_at)
     finite = top.equals(-math.inf).pick(0.0, top)
-    minus = k.many((-finite).v)
+    for value, place in ((top, stats.tops), (-finite, stats.shifts), (before - finite, stats.factors)):
+        em.store(d, 1, value.v, em.at(place, line.place))
 
-    def weights(x: str, mask: str | None, had: list[Value]) -> list[Value]:
-        s = k.load(line, x, mask)
+
+def _soften(k: _Kernel, stats: _Stats, line: _Line, out: str, again: str) -> None:
+    """The row's scores become weights relative to its maximum so far; its output so far is scaled to that."""
+    em, d, v = k.em, k.d, k.v
+    scale = k.many(k.scale2)
+    minus = k.many(em.load(d, 1, em.at(stats.shifts, line.place)))
+
+    def body(x: str, mask: str | None, had: list[Value]) -> list[Value]:
+        s = k.load(line.scores, x, mask)
         p = k.exp2(s.fma(scale, minus) if v.mask is None else s + minus)
         total = had[0] + k.inside(mask, p, 0.0)
         if v.drop:
-            p = p * k.kept(*place, x)
-        k.store(p, line, x, mask)
+            p = p * k.kept(line.index, line.row, line.column, x)
+        k.store(p, line.scores, x, mask)
         return [total]
-    total = k.one(k.across("fadd", k.along(seen, weights, [k.plain(0.0)])[0]))
+    total = k.one(k.across("fadd", k.along(line.seen, body, [k.plain(0.0)])[0]))
     if v.causal:
-        k.clear(line, n, seen)
-    factor = k.exp2(before - finite)
-    em.store(d, 1, k.one(em.load(d, 1, sum_at)).fma(factor, total).v, sum_at)
+        k.clear(line.scores, line.n, line.seen)
+    factor = k.one(em.load(d, 1, em.at(stats.factors, line.place)))
+    place = em.at(stats.sums, line.place)
+    em.store(d, 1, k.one(em.load(d, 1, place)).fma(factor, total).v, place)
     moved = factor.differs(1.0).v
     with em.only_if(em.op(f"and i1 {again}, {moved}")):
         _scaled(k, out, factor.v)
@@ -443,9 +477,8 @@ def _write_backward(em: Emitter, v: Variant) -> None:
                 call_product(em, k.product, (rows, n, w["depth"]), (q1, w["q_row"], w["q_col"]), k.turned("kt", j.i), (scores, w["ld"]), "0")
                 call_product(em, k.product, (rows, n, w["value_depth"]), (g1, w["g_row"], item), k.turned("vt", j.i), (weights, w["ld"]), "0")
                 with em.loop("0", rows) as r:
-                    row, at, place = em.add(first, r.i), em.mul(r.i, w["ld"]), em.mul(r.i, item)
-                    _slope(k, em.at(scores, at), em.at(weights, at), k.hidden(batch, head, row, j.i), (index, row, j.i), k.shown(row, j.i, n), n,
-                           em.load(d, 1, em.at(l1, place)), em.load(d, 1, em.at(deltas, place)))
+                    line = _Line(k, r.i, batch, head, index, first, j.i, n)
+                    _slope(k, line, em.at(weights, em.mul(r.i, w["ld"])), em.load(d, 1, em.at(l1, line.place)), em.load(d, 1, em.at(deltas, line.place)))
                 dk2, dv2 = em.at(dk1, em.mul(j.i, w["dk_row"])), em.at(dv1, em.mul(j.i, w["dv_row"]))
                 mode = em.op(f"zext i1 {em.op(f'icmp sgt i64 {j.i}, 0')} to i64")
                 call_product(em, k.product, (n, w["value_depth"], rows), (scores, item, w["ld"]), gradients, (dv2, w["dv_row"]), "1")
@@ -460,22 +493,22 @@ def _dot(k: _Kernel, a: str, b: str) -> str:
     return k.across("fadd", k.along(k.w["value_depth"], body, [k.plain(0.0)])[0])
 
 
-def _slope(k: _Kernel, line: str, slopes: str, hidden: str, place: tuple[str, str, str], seen: str, n: str, lse: str, delta: str) -> None:
+def _slope(k: _Kernel, line: _Line, slopes: str, lse: str, delta: str) -> None:
     """A row of scores becomes weights again, and the weights' gradient in `slopes` that of the scores before scaling."""
     v = k.v
     scale2, scale, minus, mean = k.many(k.scale2), k.many(k.scale), k.many((-k.one(lse)).v), k.many(delta)
 
     def body(x: str, mask: str | None, _: list[Value]) -> list[Value]:
-        p = k.exp2(k.load(line, x, mask).fma(scale2, minus) if v.mask is None else k.score(line, hidden, x, mask) + minus)
+        p = k.exp2(k.load(line.scores, x, mask).fma(scale2, minus) if v.mask is None else k.score(line.scores, line.hidden, x, mask) + minus)
         dp = k.load(slopes, x, mask)
         kept = p
         if v.drop:
-            keep = k.kept(*place, x)
+            keep = k.kept(line.index, line.row, line.column, x)
             dp, kept = dp * keep, p * keep
-        k.store(kept, line, x, mask)
+        k.store(kept, line.scores, x, mask)
         k.store(p * (dp - mean) * scale, slopes, x, mask)
         return []
-    k.along(seen, body)
+    k.along(line.seen, body)
     if v.causal:
-        k.clear(line, n, seen)
-        k.clear(slopes, n, seen)
+        k.clear(line.scores, line.n, line.seen)
+        k.clear(slopes, line.n, line.seen)
