@@ -54,9 +54,13 @@ def models() -> tuple[str, ...]:
 
 
 def clock(device: Any = None) -> float:
-    """Seconds on the virtual clock: of the host, or of when the work queued on `device` will be done.
+    """Predicted seconds on the virtual clock: of the host, or of when the work queued on `device` will be done.
 
-    Raises RuntimeError when the GPUs are not simulated.
+    The difference of two readings, each after `cuda.synchronize()`, is the predicted time of what lies between, on the named
+    GPU (see `drivers.simulated.models` for its figures).  Only calls that queue work, and waits for it, move the host's
+    clock: Python's own time and work on the CPU do not.
+
+    Raises ValueError for a device that is no GPU, RuntimeError when the GPUs are not simulated.
     """
     driver = gpus.started().driver
     if not isinstance(driver, SimulatedDriver):
