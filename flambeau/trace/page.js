@@ -181,7 +181,8 @@
     for (let t = 0; t <= last + 1e-9; t += step) {
       make("line", { class: "grid", x1: at(t), x2: at(t), y1: 18, y2: total }, svg);
       const label = t === 0 ? "0" : step >= 1e6 ? `${+(t / 1e6).toPrecision(4)} s` : step >= 1e3 ? `${+(t / 1e3).toPrecision(4)} ms` : `${+t.toPrecision(4)} µs`;
-      make("text", { class: "tick", x: at(t) + (t === 0 ? 0 : 3), y: 13 }, svg, label);
+      const late = at(t) > width - 52;
+      make("text", { class: "tick", x: at(t) + (t === 0 ? 0 : late ? -3 : 3), y: 13, "text-anchor": late ? "end" : "start" }, svg, label);
     }
     const top = (lane) => tops[lane] + (lane === 0 ? TOP : 0) + 13, H = 40;
     const bar = (s, kind, work, lane, start, end, label) => {
