@@ -34,7 +34,8 @@ del globals()["trace"]  # the package of this name answers for it: of a tensor, 
 
 # loaded at their first use: most programs need few of them
 _MODULES = frozenset("""autograd nn optim cuda utils linalg fft special random backends amp io data distributions simulated cli trace
- testing multiprocessing hub version types func sparse profiler accelerator return_types cpu distributed compiler jit signal masked vision""".split())
+ testing multiprocessing hub version types func sparse profiler accelerator return_types cpu distributed compiler jit signal masked vision
+ serialization storage""".split())
 _LEFT_OUT = frozenset("onnx fx quantization ao export package".split())
 _LAZY: dict[str, str] = {}
 
@@ -44,6 +45,7 @@ def _lazy(module: str, names: str) -> None:
 
 
 _lazy("io", "save load")
+_lazy("ops.storages", "UntypedStorage TypedStorage")
 _lazy("runtime.provenance", "provenance")
 _lazy("simulated", "simulate")
 _lazy("trace", "trace_model Progress")

@@ -24,9 +24,11 @@ from . import multiprocessing as multiprocessing
 from . import nn as nn
 from . import optim as optim
 from . import random as random
+from . import serialization as serialization
 from . import signal as signal
 from . import simulated as simulated
 from . import special as special
+from . import storage as storage
 from . import testing as testing
 from . import utils as utils
 from . import version as version
@@ -160,6 +162,8 @@ from .ops.questions import set_warn_always as set_warn_always
 from .ops.questions import slice_copy as slice_copy
 from .ops.questions import view_as_complex_copy as view_as_complex_copy
 from .ops.questions import view_as_real_copy as view_as_real_copy
+from .ops.storages import TypedStorage as TypedStorage
+from .ops.storages import UntypedStorage as UntypedStorage
 from .ops.user import pointwise as pointwise
 from .random import Generator as Generator
 from .random import default_generator as default_generator

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from .checkpoint import load, save
-from .safetensors import load_file, save_file
+from .safetensors import load_file, safe_open, save_file
 
-__all__ = ["load", "load_file", "save", "save_file"]
+__all__ = ["load", "load_file", "safe_open", "save", "save_file"]

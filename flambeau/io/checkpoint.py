@@ -1,160 +1,253 @@
-"""`save` and `load`: tensors, and nested containers of them, in one file that can run no code.
+"""`save` and `load`: PyTorch's files, both ways, and safetensors files read by the same `load`.
 
-The file is a safetensors file: tensors under the dotted names of their places, and how the containers nest as JSON in
-the header's metadata. Any reader of safetensors finds the tensors; `load` also reads files others wrote.
+A file is a zip archive: `data.pkl` is a pickle in which each storage stands as a number, `data/<number>` holds the bytes of
+one.  Storages that tensors share are stored once and shared again.  `load` reads the pickle with an interpreter of its own
+that can make tensors and containers and nothing else, unless it is told that the file is trusted.
 """
 
 from __future__ import annotations
 
 import io
-import json
 import os
+import pickle
+import sys
 from typing import IO, TYPE_CHECKING, Any
 
+from .. import dtypes
+from ..errors import FileFormatError
+from ..ops.storages import TypedStorage, UntypedStorage, host_bytes
 from ..runtime.device import device as Device
-from ..tensor import Tensor
-from . import safetensors
+from ..tensor import meta, wrap
+from . import archive, names, pickler, places, safe
 from .files import replacing
-from .structure import Builder, Describer
+from .rebuild import brief
+from .unpickler import Unpickler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_KEY = "flambeau"
-_noted = False
+DEFAULT_PROTOCOL = 2
 
 
 def _is_path(f: Any) -> bool:
     return isinstance(f, str | bytes | os.PathLike)
 
 
-def save(obj: Any, f: str | os.PathLike[str] | IO[bytes], pickle_module: Any = None, pickle_protocol: int = 2,
+def save(obj: Any, f: str | os.PathLike[str] | IO[bytes], pickle_module: Any = None, pickle_protocol: int = DEFAULT_PROTOCOL,
          _use_new_zipfile_serialization: bool = True) -> None:
-    """Saves tensors and nested dicts, lists, tuples, sets, numbers, strings, dtypes and devices.
+    """Saves an object in PyTorch's format.
 
     Args:
-        obj: what to save: the `state_dict` of a model or an optimizer, or a dictionary of several.
+        obj: what to save; best the `state_dict` of a model or an optimizer, or a dictionary of several, which `load` reads
+            without trusting the file.
         f: a path, whose old file stays whole until the new one is complete, or an object with `write`.
+        pickle_module: `pickle`, or a module whose Pickler is written in Python (dill).
+        pickle_protocol: 2, which PyTorch reads everywhere, to 5.
 
-    Two places with the very same tensor share memory after `load` too. The pickle arguments are accepted for the sake
-    of PyTorch's programs. Raises TypeError for a type that cannot be saved, before anything is written.
+    Tensors that share a storage share it in the file and after `load`. The archive is always a zip file. Raises what pickle
+    raises for objects that cannot be pickled, before anything is written.
     """
-    describer = Describer()
-    described = describer.describe(obj, "")
-    metadata = {_KEY: json.dumps({"version": 1, "object": described}, separators=(",", ":"))}
-    if _is_path(f):
-        with replacing(f) as stream:
-            safetensors.write(stream, describer.tensors, metadata)
-        return
-    if not hasattr(f, "write"):
+    if type(pickle_protocol) is not int or not 2 <= pickle_protocol <= pickle.HIGHEST_PROTOCOL:
+        raise ValueError(f"save: pickle_protocol must be 2 to {pickle.HIGHEST_PROTOCOL}, got {pickle_protocol!r:.50}")
+    if not _is_path(f) and not hasattr(f, "write"):
         raise AttributeError(f"save: expected 'f' to be a string, path, or a file-like object with a 'write' "
                              f"attribute, got {type(f).__name__}")
-    safetensors.write(f, describer.tensors, metadata)  # type: ignore[arg-type]
+    data, storages = pickler.dumps(obj, pickle_module, pickle_protocol)
+    if _is_path(f):
+        with replacing(f) as stream:
+            _write(stream.write, data, storages)
+        return
+    _write(f.write, data, storages)  # type: ignore[union-attr]
     if hasattr(f, "flush"):
         f.flush()
 
 
+def _write(write: Callable[[Any], Any], data: bytes, storages: list[Any]) -> None:
+    out = archive.Writer(write)
+    checks = [out.add("data.pkl", data)]
+    out.add(".format_version", b"1")
+    out.add(".storage_alignment", str(archive.ALIGNMENT).encode())
+    out.add("byteorder", sys.byteorder.encode())
+    for number, storage in enumerate(storages):
+        checks.append(out.add(f"data/{number}", host_bytes(storage, "save")))
+    out.add("version", b"3\n")
+    out.add(".data/serialization_id", _identity(checks))
+    out.close()
+
+
+def _identity(checks: list[int]) -> bytes:
+    """Forty digits that differ for files of different content."""
+    import hashlib
+    digest = hashlib.blake2b(b"".join(c.to_bytes(4, "little") for c in checks), digest_size=16, usedforsecurity=False).digest()
+    return f"{int.from_bytes(digest, 'little'):040d}".encode()
+
+
 def load(f: str | os.PathLike[str] | IO[bytes], map_location: Any = None, pickle_module: Any = None, *,
          weights_only: bool | None = None, mmap: bool | None = None, **pickle_load_args: Any) -> Any:
-    """What `save` saved, or a dictionary of the tensors of any other safetensors file.
+    """What `save`, or PyTorch, saved; of a safetensors file, a dictionary of its tensors.
 
     Args:
-        f: a path, or an object with `read`; of one with `seek`, what follows the object stays unread.
-        map_location: where tensors go: None for where they were (or the CPU, with one note, if there is no such device
-            here), a device or its name for all, a dictionary from names to names, or a function of (tensor on the CPU,
-            name of the place) that gives the tensor, moved, or None.
-        weights_only, mmap: accepted; nothing in a file is ever run, and it is read, not mapped.
+        f: a path, or an object with `read`, `seek` and `tell`, whose rest is the file.
+        map_location: where storages go: None for where they were (or the CPU, with one note, if there is no such device
+            here), a device or its name for all, a dictionary from names to names, or a function of (storage on the CPU,
+            name of the place) that gives the storage, moved, or None.
+        weights_only: True, the default, makes tensors, containers, numbers, and what `add_safe_globals` allowed, and runs
+            nothing of the file. False lets the file run any code: for files whose source is trusted.
+        mmap: True maps the file instead of reading it: bytes come as they are used, writes stay in this process.
 
-    Raises RuntimeError for a file that is cut off, corrupt or of another format, FileNotFoundError for none.
+    Raises FileFormatError, a RuntimeError, for a file that is cut off, corrupt, of another format or asks for what is not
+    allowed (then also a pickle.UnpicklingError); FileNotFoundError for none.
     """
+    safely = weights_only is None or bool(weights_only)
+    if safely and pickle_module is not None:
+        raise RuntimeError("Can not safely load weights when explicit pickle_module is specified: pass weights_only=False for a file whose "
+                           "source is trusted")
+    place = places.placer(map_location)
     if _is_path(f):
         where = os.fsdecode(f)  # type: ignore[arg-type]
         with open(f, "rb") as stream:  # type: ignore[arg-type]
-            return _load(stream, os.fstat(stream.fileno()).st_size, where, map_location, True)
+            return _load(stream, where, place, safely, pickle_module, f if mmap else None, pickle_load_args)
+    if mmap:
+        raise ValueError("f must be a file path in order to use the mmap argument")
     if not hasattr(f, "read"):
         raise AttributeError(f"load: expected 'f' to be a string, path, or a file-like object with a 'read' "
                              f"attribute, got {type(f).__name__}")
-    available = None
-    if getattr(f, "seekable", lambda: False)():
-        here = f.tell()  # type: ignore[union-attr]
-        available = f.seek(0, io.SEEK_END) - here  # type: ignore[union-attr]
-        f.seek(here)  # type: ignore[union-attr]
-    return _load(f, available, "the stream", map_location, False)  # type: ignore[arg-type]
+    if not (hasattr(f, "seek") and hasattr(f, "tell") and getattr(f, "seekable", lambda: True)()):
+        raise AttributeError("load: the object must have 'seek' and 'tell', as the directory of the file is at its end; read it into an "
+                             "io.BytesIO first")
+    return _load(f, "the stream", place, safely, pickle_module, None, pickle_load_args)  # type: ignore[arg-type]
 
 
-def _load(stream: IO[bytes], available: int | None, where: str, map_location: Any, alone: bool) -> Any:
-    entries, metadata = safetensors.read_header(stream, available, where)
-    described = None
-    if _KEY in metadata:
-        described = safetensors.parse_json(metadata[_KEY], "the description of its objects", where)
-        if not isinstance(described, dict) or described.get("version") != 1 or "object" not in described:
-            raise RuntimeError(f"load: {where} is corrupt, or of a later version than this one: its objects' "
-                               "description must be of version 1")
-    tensors = dict(safetensors.read_tensors(stream, entries, where))
-    if alone and stream.read(1):
-        raise RuntimeError(f"load: {where} is corrupt: bytes follow the last tensor")
-    place = _placer(map_location)
-    if described is None:
-        return {e.name: place(tensors[e.name], "cpu") for e in entries}
-    placed: dict[tuple[str, str], Tensor] = {}
+def _load(stream: IO[bytes], where: str, place: places.Placer, safely: bool, pickle_module: Any, path: Any, options: dict[str, Any]) -> Any:
+    base = stream.tell()
+    start = stream.read(512)
+    stream.seek(base)
+    if start[:4] != archive.MAGIC:
+        from . import safetensors
+        if safetensors.looks_like(start):
+            size = stream.seek(0, io.SEEK_END) - base
+            stream.seek(base)
+            loaded = safetensors.read(stream, size, where)
+            return {name: safetensors.placed(t, place) for name, t in loaded.items()}
+        raise _foreign(start, where)
+    records = archive.Reader(stream, base, where)
+    if "data.pkl" not in records.records:
+        kind = "a TorchScript archive, which holds a program" if "constants.pkl" in records.records else "a zip archive, but not one of PyTorch's"
+        raise FileFormatError(f"load: {where} is {kind}: it has no record data.pkl")
+    shelf = Shelf(records, place, path)
+    data = records.read("data.pkl")
+    if safely:
+        return Unpickler(data, shelf.storage, safe.allowed_now()).load()
+    return _trusted(data, shelf, pickle_module, options)
 
-    def tensor(name: str, j: dict[str, Any]) -> Any:
-        if name not in tensors:
-            raise RuntimeError(f"load: {where} is corrupt: tensor {name!r} is not in it")
-        location = j.get("device", "cpu")
-        if not isinstance(location, str):
-            raise RuntimeError(f"load: {where} is corrupt: {location!r:.50} is no device")
-        key = (name, location)
-        found = placed.get(key)
-        if found is None:
-            found = placed[key] = place(tensors[name], location)
+
+def _foreign(start: bytes, where: str) -> FileFormatError:
+    """For a file that is something else."""
+    if not start:
+        return FileFormatError(f"load: {where} is empty")
+    if start[257:262] == b"ustar":
+        return FileFormatError(f"load: {where} is a tar archive of PyTorch before 0.1.10, whose loader ran any code; it is not read")
+    if start[:1] == b"\x80":
+        return FileFormatError(f"load: {where} is a pickle, as PyTorch wrote before 1.6; it is not read. In PyTorch, "
+                               "torch.save(torch.load(path), path) writes it anew")
+    return FileFormatError(f"load: {where} is neither a file of PyTorch's nor a safetensors file, or it is cut off")
+
+
+class Shelf:
+    """The storages of one file, each made when it is first asked for."""
+
+    def __init__(self, records: archive.Reader, place: places.Placer, path: Any) -> None:
+        self.records, self.place = records, place
+        self.made: dict[str, UntypedStorage] = {}
+        order = records.read("byteorder") if "byteorder" in records.records and records.records["byteorder"][1] <= 8 else b"little"
+        if order not in (b"little", b"big"):
+            raise records.fail("its byte order is neither little nor big")
+        self.swapped = order.decode() != sys.byteorder
+        self.mapped: Any = None
+        if path is not None:
+            from ..drivers.files import mapped
+            self.mapped = mapped(path)
+
+    def storage(self, pid: Any) -> Any:
+        """The storage of ('storage', type, number, place, number of elements).  Raises FileFormatError for any other id."""
+        if type(pid) is not tuple or len(pid) not in (5, 6) or pid[0] != "storage":
+            raise self.records.fail("a persistent id means no storage")
+        _, kind, key, location, count = pid[:5]
+        if type(key) is not str or type(location) is not str or type(count) is not int or count < 0:
+            raise self.records.fail(f"a storage is described by {brief(key)}, {brief(location)}, {brief(count)}")
+        if kind is UntypedStorage:
+            d = None
+        elif type(kind) is names.Named and kind.name in names.STORAGES:
+            d = names.STORAGES[kind.name]
         else:
-            found = found.detach()
-        if j.get("parameter") is True:
-            from ..nn.parameter import Parameter
+            raise self.records.fail(f"a storage is of the type {brief(kind)}")
+        found = self.made.get(key)
+        size = count * (1 if d is None else d.itemsize)
+        if found is None:
+            found = self.made[key] = self.place(self._bytes(f"data/{key}", size, d), location)
+        elif found.nbytes() < size:
+            raise self.records.fail(f"storage {key[:60]!r} has {found.nbytes()} bytes, where {brief(size)} are wanted")
+        return found if d is None else TypedStorage(wrap_storage=found, dtype=d)
 
-            return Parameter(found, requires_grad=j.get("grad") is True)
-        return found.requires_grad_() if j.get("grad") is True else found
-
-    return Builder(tensor, where).build(described["object"])
-
-
-def _placer(map_location: Any) -> Callable[[Any, str], Any]:
-    """A function of (tensor on the CPU, name of the device it was saved from) that moves the tensor."""
-    if map_location is None:
-        return _to_old_place
-    if isinstance(map_location, dict):
-        def by_name(t: Any, location: str) -> Any:
-            target = map_location.get(location, map_location.get(Device(location)))
-            return _to_old_place(t, location) if target is None else t.to(Device(target))
-        return by_name
-    if callable(map_location) and not isinstance(map_location, Device):
-        def by_function(t: Any, location: str) -> Any:
-            moved = map_location(t, location)
-            return _to_old_place(t, location) if moved is None else moved
-        return by_function
-    if not isinstance(map_location, Device | str | int):
-        raise TypeError(f"load: map_location must be a device, its name, a dict or a function, got "
-                        f"{type(map_location).__name__}")
-    target = Device(map_location)
-    return lambda t, location: t.to(target)
+    def _bytes(self, name: str, size: int, d: Any) -> UntypedStorage:
+        start, there = self.records.records.get(name, (0, -1))
+        if there < size:
+            raise self.records.fail(f"storage {name[:60]!r} wants {brief(size)} bytes, and " + ("it is not there" if there < 0 else f"{there} are there"))
+        unit = 1 if d is None else d.itemsize
+        step = unit // 2 if d is not None and d.is_complex else unit
+        if self.mapped is not None and not (self.swapped and step > 1) and size:
+            address = int(self.mapped.__array_interface__["data"][0]) + start
+            if start + size > len(self.mapped):
+                raise self.records.fail("it became shorter while it was read")
+            if address % 16 == 0:
+                return UntypedStorage._of(wrap(address, meta((size,), None, dtypes.uint8, Device("cpu")), self.mapped).s)
+        made = UntypedStorage(size, device="cpu")
+        space = host_bytes(made._storage, "load")
+        if size:
+            self.records.read_into(name, memoryview(space))
+        if self.swapped and step > 1:
+            space.reshape(-1, step)[:] = space.reshape(-1, step)[:, ::-1].copy()
+        return made
 
 
-def _to_old_place(t: Any, location: str) -> Any:
-    global _noted
-    if location == "cpu":
-        return t
-    device = Device(location)
-    if device.type == "cuda":
-        from .. import cuda
+def _trusted(data: bytes, shelf: Shelf, pickle_module: Any, options: dict[str, Any]) -> Any:
+    """The object of a pickle that may run any code."""
+    base = getattr(pickle_module, "Unpickler", pickle.Unpickler)
 
-        count = cuda.device_count()
-        if (device.index or 0) >= count:
-            if not _noted:
-                import warnings
+    class Trusted(base):  # type: ignore[misc, valid-type]
+        def find_class(self, module: str, name: str) -> Any:
+            if module == "torch" or module.startswith("torch."):
+                return names.find(module, name)
+            return super().find_class(module, name)
 
-                warnings.warn(f"load: tensors saved from {location} are loaded on the CPU, as this machine has "
-                              f"{count} GPUs; map_location chooses a place", stacklevel=2)
-                _noted = True
-            return t
-    return t.to(device)
+        def persistent_load(self, pid: Any) -> Any:
+            return shelf.storage(pid)
+
+    options.setdefault("encoding", "utf-8")
+    return Trusted(io.BytesIO(data), **options).load()
+
+
+def unsafe_globals(f: Any) -> list[str]:
+    """The names in a file that `load` would refuse, found without loading it."""
+    import pickletools
+    stream = open(f, "rb") if _is_path(f) else f  # noqa: SIM115 (closed below when it is ours)
+    try:
+        data = archive.Reader(stream, stream.tell(), "the file").read("data.pkl")
+    finally:
+        if stream is not f:
+            stream.close()
+    allowed, found, texts = safe.allowed_now(), [], ["", ""]
+    try:
+        for operation, argument, _ in pickletools.genops(data):
+            if operation.name in ("SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"):
+                texts = [texts[-1], str(argument)]
+            if operation.name == "GLOBAL":
+                texts = str(argument).split(" ", 1)
+            if operation.name in ("GLOBAL", "STACK_GLOBAL") and ".".join(texts) not in found:
+                try:
+                    safe.lookup(texts[0], texts[1], allowed)
+                except FileFormatError:
+                    found.append(".".join(texts))
+    except (ValueError, IndexError, UnicodeDecodeError) as error:
+        raise FileFormatError(f"load: the file is corrupt: its pickle cannot be read ({str(error):.200})") from None
+    return found

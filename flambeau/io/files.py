@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,29 +13,54 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def replacing(filename: str | os.PathLike[str] | Any) -> Iterator[IO[bytes]]:
-    """A stream to a new file beside `filename`, which takes its place when the block ends without an error."""
-    import tempfile
+    """A stream to a new file beside `filename`, which takes its place when the block ends without an error.
 
-    # Through a symbolic link the file it names is replaced, not the link.
-    target = os.path.realpath(os.fspath(filename))
-    folder = os.path.dirname(target)
+    The bytes are on the disk before the old file goes.  The mode of the old file is kept; a link stays a link, to the file that is
+    replaced; what is no file (a pipe, a device) is written to as it is.  A process that is killed may leave the new file, named
+    ``.<name>.<random>.tmp``, and never harms the old one.
+    """
+    target = os.path.realpath(os.fsdecode(os.fspath(filename)))
+    folder, name = os.path.split(target)
+    try:
+        old = os.stat(target)
+    except FileNotFoundError:
+        old = None
+    if old is not None and stat.S_ISDIR(old.st_mode):
+        raise IsADirectoryError(21, "Is a directory", target)
+    if old is not None and not stat.S_ISREG(old.st_mode):
+        with open(target, "wb") as stream:
+            yield stream
+        return
     if not os.path.isdir(folder):
         raise RuntimeError(f"Parent directory {folder} does not exist.")
-    number, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(target)}.", suffix=".tmp", dir=folder)
+    # a name may have 255 bytes
+    temporary = os.path.join(os.fsencode(folder), b".%s.%s.tmp" % (os.fsencode(name)[:200], os.urandom(6).hex().encode()))
+    number = -1
     try:
-        with os.fdopen(number, "wb") as stream:
+        number = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
+        if old is not None:
+            os.fchmod(number, stat.S_IMODE(old.st_mode))
+        stream = os.fdopen(number, "wb")
+        number = -1  # the stream's to close now
+        with stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        try:
-            mode = os.stat(target).st_mode & 0o777
-        except FileNotFoundError:
-            mask = os.umask(0)
-            os.umask(mask)
-            mode = 0o666 & ~mask
-        os.chmod(temporary, mode)
         os.replace(temporary, target)
     except BaseException:
+        if number >= 0:
+            os.close(number)
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+    _keep_name(folder)
+
+
+def _keep_name(folder: str) -> None:
+    """Lets a new name in a folder survive a loss of power, where the system can."""
+    with contextlib.suppress(OSError):
+        number = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)

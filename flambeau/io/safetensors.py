@@ -4,30 +4,37 @@
     n bytes   JSON: {name: {"dtype", "shape", "data_offsets": [begin, end]}, "__metadata__": {str: str}}
     the rest  the tensors' bytes, row-major, little-endian, back to back; offsets count from here
 
-Every number of a header is checked against the others and against the file before it is used.
+Every number of a header is checked against the others and against the file before it is used.  Where the format's own package
+(safetensors) is installed, it reads and checks the headers of files; the bytes go from the file straight into tensors.
 Format: https://huggingface.co/docs/safetensors
 """
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
 from typing import IO, TYPE_CHECKING, Any
 
-from .. import dtypes, ops
+from .. import dtypes
+from ..errors import FileFormatError
+from ..ops.storages import UntypedStorage, host_bytes, tensor_on
+from ..runtime.device import device as Device
+from ..tensor import Tensor, meta, wrap
+from .archive import fill
+from .rebuild import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
 
-    from ..tensor import Tensor
+    from .places import Placer
 
 # The longest header taken: that of the reference reader.
 MOST_HEADER = 100_000_000
 
 _NAMES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32",
           "int16": "I16", "int8": "I8", "uint8": "U8", "uint16": "U16", "uint32": "U32", "uint64": "U64",
-          "bool": "BOOL", "complex64": "C64", "complex128": "C128"}
+          "bool": "BOOL", "complex64": "C64"}
 
 
 def _dtype_of(name: str) -> Any:
@@ -77,7 +84,7 @@ def write(stream: IO[bytes], tensors: dict[str, Tensor], metadata: dict[str, str
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     if len(text) > MOST_HEADER:
-        raise RuntimeError(f"save: the description of what is saved takes {len(text)} bytes; at most {MOST_HEADER} "
+        raise FileFormatError(f"save: the description of what is saved takes {len(text)} bytes; at most {MOST_HEADER} "
                            "are possible")
     stream.write(len(text).to_bytes(8, "little"))
     stream.write(text)
@@ -99,11 +106,11 @@ def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def parse_json(text: str | bytes, what: str, where: str) -> Any:
-    """JSON from a stranger. Raises RuntimeError for anything that is not, or is nested too deep."""
+    """JSON from a stranger. Raises FileFormatError for anything that is not, or is nested too deep."""
     try:
         return json.loads(text, object_pairs_hook=_no_doubles)
     except (ValueError, RecursionError) as error:
-        raise RuntimeError(f"load: {where} is corrupt: {what} cannot be read ({error})") from None
+        raise FileFormatError(f"load: {where} is corrupt: {what} cannot be read ({error})") from None
 
 
 def _whole(value: Any) -> bool:
@@ -113,112 +120,235 @@ def _whole(value: Any) -> bool:
 def _entry(name: str, row: Any, where: str) -> Entry:
     bad = f"load: {where} is corrupt: tensor {name!r}"
     if not isinstance(row, dict) or set(row) != {"dtype", "shape", "data_offsets"}:
-        raise RuntimeError(f"{bad} must have dtype, shape and data_offsets, got {row!r:.200}")
+        raise FileFormatError(f"{bad} must have dtype, shape and data_offsets, got {brief(row)}")
     dtype = _dtype_of(row["dtype"]) if isinstance(row["dtype"], str) else None
     if dtype is None:
-        raise RuntimeError(f"{bad} has the type {row['dtype']!r:.50}; known are {', '.join(_NAMES.values())}")
+        raise FileFormatError(f"{bad} has the type {brief(row['dtype'])}; known are {', '.join(_NAMES.values())}")
     shape, offsets = row["shape"], row["data_offsets"]
     if not isinstance(shape, list) or not all(map(_whole, shape)) or len(shape) > 64:
-        raise RuntimeError(f"{bad} has the shape {shape!r:.200}, which is no list of at most 64 sizes")
+        raise FileFormatError(f"{bad} has the shape {brief(shape)}, which is no list of at most 64 sizes")
     if not isinstance(offsets, list) or len(offsets) != 2 or not all(map(_whole, offsets)) or offsets[0] > offsets[1]:
-        raise RuntimeError(f"{bad} has the offsets {offsets!r:.200}, which are no [begin, end]")
+        raise FileFormatError(f"{bad} has the offsets {brief(offsets)}, which are no [begin, end]")
     size = math.prod(shape) * dtype.itemsize
     if offsets[1] - offsets[0] != size:
-        raise RuntimeError(f"{bad} of type {row['dtype']} and shape {shape} takes {size} bytes, but its offsets "
-                           f"{offsets} hold {offsets[1] - offsets[0]}")
+        raise FileFormatError(f"{bad} of type {row['dtype']} and shape {brief(shape)} takes {brief(size)} bytes, but its offsets "
+                              f"{brief(offsets)} hold {brief(offsets[1] - offsets[0])}")
     return Entry(name, dtype, tuple(shape), offsets[0], offsets[1])
 
 
 def read_header(stream: IO[bytes], available: int | None, where: str) -> tuple[list[Entry], dict[str, str]]:
     """The entries, in the order of their bytes, and the metadata.
 
-    available: how many bytes the stream has from here, None if unknown. Raises RuntimeError for whatever does not fit.
+    available: how many bytes the stream has from here, None if unknown. Raises FileFormatError for whatever does not fit.
     """
     start = stream.read(8)
     if len(start) < 8:
-        raise RuntimeError(f"load: {where} is empty or cut off: it has {len(start)} bytes and must begin with 8 that "
+        raise FileFormatError(f"load: {where} is empty or cut off: it has {len(start)} bytes and must begin with 8 that "
                            "give its header's length")
-    foreign = _foreign(start)
-    if foreign:
-        raise RuntimeError(f"load: {where} {foreign}")
     length = int.from_bytes(start, "little")
     if length > MOST_HEADER or (available is not None and length > available - 8):
-        raise RuntimeError(f"load: {where} is no safetensors file, or it is cut off: it announces a header of "
+        raise FileFormatError(f"load: {where} is no safetensors file, or it is cut off: it announces a header of "
                            f"{length} bytes"
                            + ("" if available is None else f" and has {available - 8} left"))
     text = stream.read(length)
     if len(text) < length:
-        raise RuntimeError(f"load: {where} is cut off: {len(text)} of its header's {length} bytes are there")
+        raise FileFormatError(f"load: {where} is cut off: {len(text)} of its header's {length} bytes are there")
     header = parse_json(text, "its header", where)
     if not isinstance(header, dict):
-        raise RuntimeError(f"load: {where} is corrupt: its header must be a JSON object, got {type(header).__name__}")
+        raise FileFormatError(f"load: {where} is corrupt: its header must be a JSON object, got {type(header).__name__}")
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
-        raise RuntimeError(f"load: {where} is corrupt: __metadata__ must map strings to strings")
+        raise FileFormatError(f"load: {where} is corrupt: __metadata__ must map strings to strings")
     entries = sorted((_entry(name, row, where) for name, row in header.items()), key=lambda e: (e.begin, e.end))
     place = 0
     for e in entries:
         if e.begin != place:
-            raise RuntimeError(f"load: {where} is corrupt: the bytes of tensor {e.name!r} begin at {e.begin}, but "
+            raise FileFormatError(f"load: {where} is corrupt: the bytes of tensor {e.name!r} begin at {brief(e.begin)}, but "
                                f"those before it end at {place}")
         place = e.end
     if available is not None and place > available - 8 - length:
-        raise RuntimeError(f"load: {where} is cut off: its tensors take {place} bytes and {available - 8 - length} "
+        raise FileFormatError(f"load: {where} is cut off: its tensors take {place} bytes and {available - 8 - length} "
                            "are there")
     return entries, metadata
 
 
-def _foreign(start: bytes) -> str | None:
-    """What a file that is clearly something else is."""
-    if start[:2] == b"PK":
-        return ("is a zip archive, as torch.save writes them; this version reads safetensors files. In PyTorch, "
-                "safetensors.torch.save_file(state_dict, path) writes one")
-    if start[:1] == b"\x80" and start[1] <= 5 and start[2:3] in (b"}", b"]", b"(", b"c", b"\x8a", b"\x95"):
-        return "is a Python pickle, which could run any code; it is not read. Save it as a safetensors file"
-    return None
+def looks_like(start: bytes) -> bool:
+    """Whether a file that begins with these bytes means to be one of safetensors."""
+    return len(start) > 8 and start[8:9] == b"{" and int.from_bytes(start[:8], "little") <= MOST_HEADER
 
 
-def read_tensors(stream: IO[bytes], entries: list[Entry], where: str) -> Iterator[tuple[str, Tensor]]:
-    """The tensors, on the CPU, in the order of their bytes."""
-    for e in entries:
-        flat = ops.empty(math.prod(e.shape), dtype=e.dtype, device="cpu")
-        if e.end > e.begin:
-            space = memoryview(flat.view(dtypes.uint8).numpy())
-            filled = 0
-            while filled < len(space):
-                got = _read_into(stream, space[filled:])
-                if not got:
-                    raise RuntimeError(f"load: {where} is cut off: {filled} of the {len(space)} bytes of tensor "
-                                       f"{e.name!r} are there")
-                filled += got
-        yield e.name, flat.reshape(e.shape)
+def _one(stream: IO[bytes], e: Entry, where: str) -> Tensor:
+    """The next tensor of a stream, on the CPU."""
+    made = UntypedStorage(e.end - e.begin, device="cpu")
+    if e.end > e.begin:
+        fill(stream, memoryview(host_bytes(made._storage, "load")), lambda: FileFormatError(f"load: {where} is cut off in tensor {e.name!r:.80}"))
+    return tensor_on(made._storage, meta(e.shape, None, e.dtype, Device("cpu")), made.data_ptr())
 
 
-def _read_into(stream: IO[bytes], space: memoryview) -> int:
-    into = getattr(stream, "readinto", None)
-    if into is not None:
-        return into(space) or 0
-    piece = stream.read(len(space))
-    space[:len(piece)] = piece
-    return len(piece)
+def read(stream: IO[bytes], available: int | None, where: str) -> dict[str, Tensor]:
+    """The tensors of a stream, on the CPU, in the order of the header.  Raises FileFormatError when bytes follow them."""
+    entries, _ = read_header(stream, available, where)
+    found = {e.name: _one(stream, e, where) for e in entries}
+    if available is not None and stream.read(1):
+        raise FileFormatError(f"load: {where} is corrupt: bytes follow the last tensor")
+    return found
 
 
-def load_file(filename: str | os.PathLike[str], device: Any = "cpu") -> dict[str, Tensor]:
-    """The tensors of a safetensors file, by name, on `device`."""
-    where = os.fspath(filename)
+def placed(t: Tensor, place: Placer) -> Tensor:
+    """A tensor that fills its storage, on the storage that `place` gives for it."""
+    s = place(UntypedStorage(t), "cpu")._storage
+    return t if s is t.s else tensor_on(s, meta(t.m.shape, t.m.strides, t.m.dtype, s.m.device), s.p)
+
+
+class safe_open:
+    """A safetensors file opened without reading its tensors: ``with safe_open(path) as f: f.get_tensor(name)``.
+
+    filename: a path.  framework: "pt" or "torch".  device: where the tensors go.
+    The header is read and checked at once; the file is mapped, and a tensor's bytes come when it is asked for.
+    Raises FileFormatError for a file that is corrupt, FileNotFoundError for none.
+    """
+
+    def __init__(self, filename: str | os.PathLike[str], framework: str = "pt", device: Any = "cpu", *, backend: str = "mmap") -> None:
+        if framework not in ("pt", "torch", "pytorch", "flambeau"):
+            raise ValueError(f"safe_open: framework must be 'pt', got {framework!r:.50}")
+        from ..drivers.files import mapped
+        self._device = Device(device)
+        entries, self._metadata, self._start = _headers(filename)
+        self._entries = {e.name: e for e in entries}
+        self._bytes: Any = mapped(filename)
+
+    def __enter__(self) -> safe_open:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._bytes = None
+
+    def keys(self) -> list[str]:
+        """The tensors' names, sorted."""
+        return sorted(self._entries)
+
+    def offset_keys(self) -> list[str]:
+        """The tensors' names in the order of their bytes."""
+        return list(self._entries)
+
+    def metadata(self) -> dict[str, str] | None:
+        return self._metadata or None
+
+    def _entry(self, name: str) -> Entry:
+        found = self._entries.get(name)
+        if found is None:
+            raise FileFormatError(f"safe_open: the file has no tensor {name!r:.80}")
+        if self._bytes is None:
+            raise FileFormatError("safe_open: the file is closed")
+        return found
+
+    def _mapped(self, name: str) -> Tensor:
+        e = self._entry(name)
+        piece = self._bytes[self._start + e.begin:self._start + e.end]
+        if len(piece) != e.end - e.begin:
+            raise FileFormatError(f"safe_open: the file became shorter; tensor {name!r:.80} is not whole")
+        address = int(piece.__array_interface__["data"][0])
+        if not len(piece) or address % e.dtype.itemsize:
+            made = UntypedStorage(len(piece), device="cpu")
+            if len(piece):
+                host_bytes(made._storage, "load")[:] = piece
+            return tensor_on(made._storage, meta(e.shape, None, e.dtype, Device("cpu")), made.data_ptr())
+        return wrap(address, meta(e.shape, None, e.dtype, Device("cpu")), piece)
+
+    def get_tensor(self, name: str) -> Tensor:
+        """A copy of one tensor, on the device."""
+        return self._mapped(name).to(self._device, copy=True)
+
+    def get_tensors(self) -> dict[str, Tensor]:
+        return {name: self.get_tensor(name) for name in self._entries}
+
+    def get_slice(self, name: str) -> TensorSlice:
+        """One tensor that is read when it is indexed, only as far as it is indexed."""
+        return TensorSlice(self, self._entry(name))
+
+
+class TensorSlice:
+    """A tensor in a file: ``part[:, 2:4]`` reads those elements."""
+
+    def __init__(self, source: safe_open, entry: Entry) -> None:
+        self._source, self._entry = source, entry
+
+    def get_shape(self) -> list[int]:
+        return list(self._entry.shape)
+
+    def get_dtype(self) -> str:
+        """The element type as the format names it: "F32"."""
+        return _code_of(self._entry.dtype)
+
+    def __getitem__(self, at: Any) -> Tensor:
+        return self._source._mapped(self._entry.name)[at].to(self._source._device, copy=True)
+
+
+def _headers(filename: Any) -> tuple[list[Entry], dict[str, str], int]:
+    """(entries in the order of their bytes, metadata, where the tensors begin) of a file."""
+    where = os.fsdecode(filename)
     with open(filename, "rb") as stream:
         size = os.fstat(stream.fileno()).st_size
-        entries, _ = read_header(stream, size, where)
-        return {name: t.to(device) for name, t in read_tensors(stream, entries, where)}
+        try:
+            import safetensors  # type: ignore[import-not-found, unused-ignore]
+        except ImportError:
+            entries, metadata = read_header(stream, size, where)
+            return entries, metadata, stream.tell()
+        start = 8 + int.from_bytes(stream.read(8), "little")
+    try:
+        with safetensors.safe_open(where, framework="numpy") as checked:
+            found, place = [], 0
+            for name in checked.offset_keys():
+                part = checked.get_slice(name)
+                d, shape = _dtype_of(part.get_dtype()), tuple(part.get_shape())
+                if d is None:
+                    raise FileFormatError(f"load: {where}: tensor {name!r:.80} has the type {part.get_dtype()}; known are {', '.join(_NAMES.values())}")
+                end = place + math.prod(shape) * d.itemsize
+                found.append(Entry(name, d, shape, place, end))
+                place = end
+            metadata = checked.metadata() or {}
+    except safetensors.SafetensorError as error:
+        raise FileFormatError(f"load: {where} is corrupt or cut off ({str(error):.200})") from None
+    if start + place != size or any(len(e.shape) > 64 for e in found):
+        raise FileFormatError(f"load: {where} is corrupt: its tensors take {place} bytes and {size - start} are there")
+    return found, metadata, start
 
 
-def save_file(tensors: dict[str, Tensor], filename: str | os.PathLike[str],
-              metadata: dict[str, str] | None = None) -> None:
+def load_file(filename: str | os.PathLike[str], device: Any = "cpu", *, backend: str = "mmap") -> dict[str, Tensor]:
+    """The tensors of a safetensors file, by name, on `device`.  Raises FileFormatError for a file that is corrupt."""
+    entries, _, start = _headers(filename)
+    with open(filename, "rb") as stream:
+        stream.seek(start)
+        return {e.name: _one(stream, e, os.fsdecode(filename)).to(device) for e in entries}
+
+
+def load(data: bytes) -> dict[str, Tensor]:
+    """The tensors of a safetensors file that is in memory."""
+    return read(io.BytesIO(data), len(data), "the data")
+
+
+def _check(tensors: Any, name: str) -> None:
+    if not isinstance(tensors, dict):
+        raise ValueError(f"{name}: expected a dict of names and tensors, got {type(tensors).__name__}")
+    for key, value in tensors.items():
+        if not isinstance(key, str) or key == "__metadata__":
+            raise TypeError(f"{name}: names must be strings other than '__metadata__', got {key!r:.80}")
+        if not isinstance(value, Tensor):
+            raise ValueError(f"{name}: {key!r:.80} must be a tensor, got {type(value).__name__}")
+
+
+def save_file(tensors: dict[str, Tensor], filename: str | os.PathLike[str], metadata: dict[str, str] | None = None) -> None:
     """Writes tensors to a safetensors file; the file that was there stays whole until the new one is."""
     from .files import replacing
 
-    for name in tensors:
-        if not isinstance(name, str) or name == "__metadata__":
-            raise TypeError(f"save_file: names must be strings other than '__metadata__', got {name!r}")
+    _check(tensors, "save_file")
     with replacing(filename) as stream:
         write(stream, tensors, metadata or {})
+
+
+def save(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
+    """The bytes of a safetensors file with these tensors."""
+    _check(tensors, "save")
+    stream = io.BytesIO()
+    write(stream, tensors, metadata or {})
+    return stream.getvalue()

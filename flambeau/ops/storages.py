@@ -109,7 +109,7 @@ class UntypedStorage:
         return iter(self.tolist())
 
     def tolist(self) -> list[int]:
-        return self._bytes().tolist()
+        return self._bytes().tolist()  # type: ignore[no-any-return]
 
     def fill_(self, value: int) -> UntypedStorage:
         self._bytes().fill_(value)
@@ -208,7 +208,7 @@ class TypedStorage:
         return iter(self.tolist())
 
     def tolist(self) -> list[Any]:
-        return self._elements().tolist()
+        return self._elements().tolist()  # type: ignore[no-any-return]
 
     def fill_(self, value: Any) -> TypedStorage:
         self._elements().fill_(value)
@@ -266,7 +266,7 @@ def copied(s: Storage, memo: dict[int, Any]) -> Storage:
     if found is None:
         found = memo[id(s)] = UntypedStorage._of(s).clone()._storage
         memo.setdefault(id(memo), []).append(s)  # its id must not come again
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def host_bytes(s: Storage, reason: str) -> Any:

@@ -21,3 +21,4 @@ _PLACES = {"activation": "activation", "batchnorm": "norm", "channelshuffle": "s
 for _name, _own in _PLACES.items():
     _module = importlib.import_module(f"..{_own}", __name__)
     globals()[_name] = sys.modules[f"{__name__}.{_name}"] = _module
+globals()["activation"].MultiheadAttention = globals()["MultiheadAttention"]  # where PyTorch has it

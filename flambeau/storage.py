@@ -1,0 +1,7 @@
+"""`torch.storage`: the bytes under tensors as objects."""
+
+from __future__ import annotations
+
+from .ops.storages import TypedStorage, UntypedStorage
+
+__all__ = ["TypedStorage", "UntypedStorage"]
