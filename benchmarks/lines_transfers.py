@@ -97,7 +97,36 @@ def strided(move: Callable[[Any, Any], Any]) -> Callable[[Any], Work]:
     return setup
 
 
+def training(kept: bool) -> Callable[[Any], Work]:
+    """A step of a small convolutional network on a simulated GPU, batch and loss carried, with or without the ledger."""
+
+    def setup(lib: Any) -> Work:
+        held, nn = simulated(lib), lib.nn
+        net = nn.Sequential(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(),
+                            nn.Flatten(), nn.Linear(512, 10)).to("cuda")
+        optimizer = lib.optim.SGD(net.parameters(), lr=0.01)
+        images, labels = lib.randn(64, 1, 8, 8), lib.randint(0, 10, (64,))
+        if not kept:
+            from flambeau.runtime import ledger
+
+            if ledger._watching is not None:
+                ledger._watching.close()
+
+        def work() -> Any:
+            x, y = images.to("cuda"), labels.to("cuda")
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(net(x), y)
+            loss.backward()
+            optimizer.step()
+            return loss.item(), held
+
+        return work
+
+    return setup
+
+
 LINES = [
+    Line("a training step with the ledger always kept, against one without", 0.98, training(False), training(True), own=True),
     Line("64 MiB up the link of a simulated H200, staged, against the driver's own way", 2.0, link(plain_up),
          link(lambda _, x, there: there.copy_(x)), own=True, clocked=True, nbytes=NBYTES),
     Line("64 MiB down, staged, against the driver's own way", 2.0, link(plain_down),
