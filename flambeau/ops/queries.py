@@ -99,6 +99,8 @@ def set_num_threads(int: int) -> None:  # noqa: A002 (PyTorch's name)
     if int <= 0:
         raise RuntimeError("expected positive number of threads")
     native.set_num_threads(int)
+    from ..runtime import door
+    door.changed()  # kept launches were cut for as many threads as there were
 
 
 def get_num_threads() -> int:
