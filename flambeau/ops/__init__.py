@@ -21,6 +21,7 @@ from . import (  # noqa: F401 (each import registers its family)
     distances,
     extremes,
     fft,
+    fractional,
     indexing,
     joining,
     legacy,

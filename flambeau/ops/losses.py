@@ -176,6 +176,32 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, s
     return _smoothed(logs, to_dtype(target, int64), weight, ignore_index, reduction, label_smoothing, axis)
 
 
+@op(method=False, spaces=("nn.functional",))
+def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: Tensor | None = None, weight: Tensor | None = None,  # noqa: A002
+                         reduction: str = "mean", ignore_index: int | None = None, label_smoothing: float = 0.0, options: Any = None) -> Tensor:
+    """`cross_entropy` of input (in,) or (N, in) times linear_weight (C, ..., in) transposed, plus linear_bias (C, ...).
+
+    The target holds class indices (N, ...) or probabilities (N, C, ...).  options, which in PyTorch bounds the memory taken,
+    is refused unless None: NotImplementedError.
+    """
+    if options is not None:
+        raise NotImplementedError("linear_cross_entropy takes options=None only: the logits are always computed whole")
+    same_device("linear_cross_entropy", input, linear_weight, target, linear_bias, weight)
+    if ignore_index is not None and target.m.dtype.is_floating_point:
+        raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
+    outer = tuple(linear_weight.m.shape[:-1])
+    if len(outer) > 1 and len(input.m.shape) < 2:
+        raise RuntimeError(f"K-dimensional loss defined by linear_weight shape {tuple(linear_weight.m.shape)} requires batched input, (N, "
+                           f"{linear_weight.m.shape[-1]}), got unbatched input with shape {tuple(input.m.shape)}")
+    logits: Any = input @ linear_weight.reshape(-1, linear_weight.m.shape[-1]).t()
+    if linear_bias is not None:
+        logits = logits + linear_bias.reshape(-1)
+    logits = logits.reshape(*input.m.shape[:-1], *outer)
+    made: Tensor = cross_entropy(logits, target, weight, ignore_index=-100 if ignore_index is None else ignore_index, reduction=reduction,
+                                 label_smoothing=label_smoothing)
+    return made
+
+
 def _fused(x: Tensor, target: Tensor, ignore: int, reduction: str) -> Tensor:
     """Logits (N, C) in one kernel: each row's loss and log-sum-exp; the gradient in another."""
     _checked_classes(target, x.m.shape[1], ignore)

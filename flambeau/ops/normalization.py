@@ -225,7 +225,7 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
 @op(method=False)
 def native_group_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int, HxW: int, group: int, eps: float) -> Any:  # noqa: A002
     """`group_norm` with the mean and reciprocal deviation of each group."""
-    flat = input.reshape(N, group, -1)
+    flat = input.reshape(N, group, C * HxW // group if group else 0)
     mean = flat.mean(2)
     rstd = (flat.var(2, correction=0) + eps).rsqrt()
     return group_norm(input, group, weight, bias, eps), mean, rstd
@@ -323,7 +323,7 @@ def _batch_back(node: Any, g: Tensor) -> Any:
     return (gx, fit(sgx, w.m) if ew is not None else None, fit(sg, b.m) if eb is not None else None)
 
 
-@op(method=False)
+@op(method=False, out=True)
 def native_batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None,  # noqa: A002
                       training: bool, momentum: float, eps: float) -> Any:
     """`batch_norm` with the mean and reciprocal deviation it used (empty when not training)."""

@@ -71,11 +71,12 @@ class Pool:
         return Geometry(self.stride, self.padding, self.dilation, 1, self.image, self.kernel, self.out)
 
 
-def _prepared(name: str, x: Tensor, n: int) -> tuple[Tensor, bool]:
+def _prepared(name: str, x: Tensor, n: int, channels: bool = True) -> tuple[Tensor, bool]:
+    """x in a batch, and whether it came without one.  channels: there must be some."""
     single = len(x.m.shape) == n + 1
     if not single and len(x.m.shape) != n + 2:
         raise RuntimeError(f"{name}(): Expected {n + 1}D or {n + 2}D input, but got {len(x.m.shape)}D: {list(x.m.shape)}")
-    if any(d == 0 for d in x.m.shape[1 + (not single):]) or (not single and x.m.shape[1] == 0):
+    if any(d == 0 for d in x.m.shape[len(x.m.shape) - n - channels:]):
         raise RuntimeError(f"{name}(): Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim batch size for input, but got: "
                            f"{list(x.m.shape)}")
     return (x.unsqueeze(0) if single else x), single
@@ -314,7 +315,7 @@ def _bounds(i: int, o: int) -> list[tuple[int, int]]:
 
 
 def _adaptive_mean(name: str, n: int, x: Tensor, size: Any) -> Tensor:
-    x, single = _prepared(name, x, n)
+    x, single = _prepared(name, x, n, False)
     out = _targets(name, x, size, n)
     image = tuple(x.m.shape[2:])
     if 0 not in out and all(i % o == 0 for i, o in zip(image, out, strict=True)):
@@ -334,7 +335,7 @@ def _adaptive_mean(name: str, n: int, x: Tensor, size: Any) -> Tensor:
 
 
 def _adaptive_max(name: str, n: int, x: Tensor, size: Any) -> tuple[Tensor, Tensor]:
-    x, single = _prepared(name, x, n)
+    x, single = _prepared(name, x, n, False)
     out = _targets(name, x, size, n)
     image = tuple(x.m.shape[2:])
     if 0 not in out and all(i % o == 0 for i, o in zip(image, out, strict=True)):
@@ -398,7 +399,7 @@ def _define(n: int) -> None:
             (adaptive_max, f"adaptive_max_pool{n}d", "The greatest over windows that give the output size.", functional if n == 1 else ("nn.functional",))):
         f.__name__ = f.__qualname__ = name
         f.__doc__ = doc
-        op(method=False, spaces=spaces)(f)
+        op(method=False, spaces=spaces, out=f is avg_pool)(f)
 
 
 for _n in (1, 2, 3):

@@ -37,7 +37,8 @@ def ctc_loss(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: A
     """-log of the probability of all paths over (T, N, C) log-probabilities that spell each target.
 
     `targets` is (N, S), or all targets one after the other. "mean" divides each loss by its target's length, then
-    averages. A target longer than its input allows has an infinite loss, or zero with `zero_infinity`.
+    averages. A target longer than its input allows has an infinite loss, or zero with `zero_infinity`. The gradient is that
+    for probabilities that sum to 1, as `log_softmax` gives them: exp(log_probs) less the share of the paths (equation 16).
     """
     if not log_probs.is_floating_point():
         raise RuntimeError(f"ctc_loss: log_probs must be of a floating type, got {log_probs.dtype}")
@@ -86,6 +87,11 @@ def ctc_loss(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: A
     ends = alpha.gather(1, last)
     only = ops.tensor([[False, n == 0] for n in outs], dtype=dtypes.bool_, device=device)
     loss = -ops.where(only, ops.full_like(ends, _NEVER), ends).logsumexp(1)
+    if lp.requires_grad and steps:
+        # nothing in value; in gradient exp(log_probs) at each step that counts
+        counts = ops.tensor([[t < n for n in ins] for t in range(steps)], dtype=dtypes.bool_, device=device)
+        total = lp.exp().sum(2).masked_fill(~counts, 0).sum(0)
+        loss = loss + (total - total.detach())
     impossible = loss > -_NEVER / 2
     infinite = ops.full_like(loss, 0.0 if zero_infinity else float("inf"))
     loss = ops.where(impossible, infinite, loss)

@@ -40,13 +40,13 @@ def multi_margin_loss(input: Any, target: Any, p: int = 1, margin: float = 1.0, 
     reduction = chosen(reduction, size_average, reduce)
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
-    if input.dim() not in (1, 2) or input.shape[-1] == 0:
+    if input.dim() > 2 or input.shape[-1:] == (0,):
         raise RuntimeError(f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
                            f"{list(input.shape)}")
-    if weight is not None and (weight.dim() != 1 or weight.shape[0] != input.shape[-1]):
+    x = input if input.dim() == 2 else input.reshape(1, -1)
+    if weight is not None and (weight.dim() != 1 or weight.shape[0] != x.shape[1]):
         raise ValueError("weight must be one-dimensional" if weight.dim() != 1 else
-                         f"weight must have {input.shape[-1]} elements, got {weight.shape[0]}")
-    x = input if input.dim() == 2 else input.unsqueeze(0)
+                         f"weight must have {x.shape[1]} elements, got {weight.shape[0]}")
     t = target.reshape(-1)
     if t.shape[0] != x.shape[0]:
         raise RuntimeError(f"inconsistent target size, expected {x.shape[0]} but got {list(target.shape)}")
@@ -69,6 +69,8 @@ def multilabel_margin_loss(input: Any, target: Any, size_average: bool | None = 
     if input.shape != target.shape or input.dim() > 2:
         raise RuntimeError(f"multilabel_margin_loss: input and target must be (N, C) or (C) and of one shape, got "
                            f"{list(input.shape)} and {list(target.shape)}")
+    if input.shape[-1:] == (0,):
+        raise RuntimeError(f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(input.shape)}")
     x = input.reshape(1, -1) if input.dim() < 2 else input
     t = target.reshape(1, -1) if target.dim() < 2 else target
     classes = x.shape[1]
