@@ -108,7 +108,7 @@ def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def parse_json(text: str | bytes, what: str, where: str) -> Any:
     """JSON from a stranger. Raises FileFormatError for anything that is not, or is nested too deep."""
     try:
-        return json.loads(text, object_pairs_hook=_no_doubles)
+        return json.loads(text.decode("utf-8") if isinstance(text, bytes) else text, object_pairs_hook=_no_doubles)  # of bytes it would guess
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"load: {where} is corrupt: {what} cannot be read ({error})") from None
 
@@ -169,6 +169,8 @@ def read_header(stream: IO[bytes], available: int | None, where: str) -> tuple[l
     if available is not None and place > available - 8 - length:
         raise FileFormatError(f"load: {where} is cut off: its tensors take {place} bytes and {available - 8 - length} "
                            "are there")
+    if available is not None and place < available - 8 - length:
+        raise FileFormatError(f"load: {where} is corrupt: bytes follow the last tensor")
     return entries, metadata
 
 
@@ -186,12 +188,9 @@ def _one(stream: IO[bytes], e: Entry, where: str) -> Tensor:
 
 
 def read(stream: IO[bytes], available: int | None, where: str) -> dict[str, Tensor]:
-    """The tensors of a stream, on the CPU, in the order of the header.  Raises FileFormatError when bytes follow them."""
+    """The tensors of a stream, on the CPU, in the order of their bytes."""
     entries, _ = read_header(stream, available, where)
-    found = {e.name: _one(stream, e, where) for e in entries}
-    if available is not None and stream.read(1):
-        raise FileFormatError(f"load: {where} is corrupt: bytes follow the last tensor")
-    return found
+    return {e.name: _one(stream, e, where) for e in entries}
 
 
 def placed(t: Tensor, place: Placer) -> Tensor:
