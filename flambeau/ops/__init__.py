@@ -35,6 +35,7 @@ from . import (  # noqa: F401 (each import registers its family)
     positions,
     random,
     reductions,
+    sampling,
     scans,
     searching,
     sharing,

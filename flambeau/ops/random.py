@@ -498,7 +498,6 @@ def _by_numpy(name: str, sample: Callable[[Any, Any], Any]) -> Callable[..., Ten
 
 _poisson = _by_numpy("poisson", lambda rng, v: rng.poisson(v[0]))
 _binomial = _by_numpy("binomial", lambda rng, v: rng.binomial(v[0].astype(np.int64), v[1]))
-_gamma = _by_numpy("standard_gamma", lambda rng, v: rng.standard_gamma(v[0]))
 
 
 @op(method=False)
@@ -511,9 +510,3 @@ def poisson(input: Tensor, generator: Any = None) -> Tensor:  # noqa: A002
 def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     """Binomial numbers of `count` trials with probability `prob`."""
     return _binomial(empty((count + prob).m.shape, prob.m.dtype, prob.m.device), [count, prob], generator)
-
-
-@op(method=False, name="_standard_gamma")
-def _standard_gamma(input: Tensor, generator: Any = None) -> Tensor:  # noqa: A002
-    """Gamma numbers of the shapes in `input` and scale 1."""
-    return _gamma(empty(input.m.shape, input.m.dtype, input.m.device), [input], generator)
