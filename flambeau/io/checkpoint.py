@@ -170,7 +170,7 @@ class Shelf:
 
     def storage(self, pid: Any) -> Any:
         """The storage of ('storage', type, number, place, number of elements).  Raises FileFormatError for any other id."""
-        if type(pid) is not tuple or len(pid) not in (5, 6) or pid[0] != "storage":
+        if type(pid) is not tuple or len(pid) not in (5, 6) or type(pid[0]) is not str or pid[0] != "storage":
             raise self.records.fail("a persistent id means no storage")
         _, kind, key, location, count = pid[:5]
         if type(key) is not str or type(location) is not str or type(count) is not int or count < 0:

@@ -19,16 +19,17 @@ def replacing(filename: str | os.PathLike[str] | Any) -> Iterator[IO[bytes]]:
     replaced; what is no file (a pipe, a device) is written to as it is.  A process that is killed may leave the new file, named
     ``.<name>.<random>.tmp``, and never harms the old one.
     """
-    target = os.path.realpath(os.fsdecode(os.fspath(filename)))
+    given = os.fsdecode(os.fspath(filename))
+    target = os.path.realpath(given)
     folder, name = os.path.split(target)
     try:
-        old = os.stat(target)
+        old = os.stat(given)  # a pipe's real path is no path
     except FileNotFoundError:
         old = None
     if old is not None and stat.S_ISDIR(old.st_mode):
         raise IsADirectoryError(21, "Is a directory", target)
     if old is not None and not stat.S_ISREG(old.st_mode):
-        with open(target, "wb") as stream:
+        with open(given, "wb") as stream:
             yield stream
         return
     if not os.path.isdir(folder):

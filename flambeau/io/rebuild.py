@@ -95,10 +95,12 @@ def tensor_v3(storage: Any, offset: Any, size: Any, stride: Any, requires_grad: 
 
 def _finished(t: Tensor, metadata: Any) -> Tensor:
     """PyTorch's lazy conjugation and negation, which are never lazy here."""
-    if not metadata:
+    if metadata is None:
         return t
     if type(metadata) is not dict or not set(metadata) <= {"conj", "neg"} or not all(type(v) is bool for v in metadata.values()):
         raise _fail("a tensor's metadata must be its conj and neg bits")
+    if not any(metadata.values()):
+        return t
     if t.m.numel * t.m.dtype.itemsize > t.s.m.nbytes:
         raise _fail("a lazily conjugated or negated tensor repeats its elements")
     if not t.m.dtype.is_complex:

@@ -148,7 +148,7 @@ def _counter(u: Unpickler, *args: Any) -> Any:
 
 
 def _default(u: Unpickler, *args: Any) -> Any:
-    if len(args) > 1 or (args and args[0] is not None and args[0] not in (list, dict, set, int, float, str, bool, tuple)):
+    if len(args) > 1 or (args and args[0] is not None and not any(args[0] is kind for kind in (list, dict, set, int, float, str, bool, tuple))):
         raise unsafe("a defaultdict has a factory that is not allowed")
     return defaultdict(*args)
 
@@ -167,7 +167,7 @@ def _bytearray(u: Unpickler, *args: Any) -> Any:
 
 
 def _encode(u: Unpickler, *args: Any) -> bytes:
-    if len(args) != 2 or type(args[0]) is not str or args[1] not in ("latin1", "latin-1"):
+    if len(args) != 2 or type(args[0]) is not str or type(args[1]) is not str or args[1] not in ("latin1", "latin-1"):
         raise u.fail("bytes are described as something else than Latin-1 text")
     u.spend(len(args[0]))
     return args[0].encode("latin-1")
@@ -267,7 +267,7 @@ def _np_dtype(u: Unpickler, *args: Any) -> Any:
 
 
 def _np_dtype_state(u: Unpickler, found: Any, state: Any) -> None:
-    if type(state) is not tuple or len(state) < 2 or state[1] not in ("<", "|", "="):
+    if type(state) is not tuple or len(state) < 2 or type(state[1]) is not str or state[1] not in ("<", "|", "="):
         raise u.fail("a NumPy type has another byte order than this machine")
 
 
@@ -278,7 +278,7 @@ def _np_scalar(u: Unpickler, *args: Any) -> Any:
 
 
 def _np_reconstruct(u: Unpickler, *args: Any) -> Any:
-    if len(args) != 3 or args[0] is not np.ndarray or args[1] != (0,):
+    if len(args) != 3 or args[0] is not np.ndarray or type(args[1]) is not tuple or len(args[1]) != 1:
         raise u.fail("an array is of a class that is not allowed")
     return np.empty(0, np.int8)
 
