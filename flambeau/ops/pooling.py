@@ -354,13 +354,13 @@ def _by_cells(x: Tensor, image: Sizes, out: Sizes) -> tuple[Tensor, Tensor]:
     picked = []
     for cell in itertools.product(*[_bounds(i, o) for i, o in zip(image, out, strict=True)]):
         place = (slice(None), slice(None), *[slice(lo, hi) for lo, hi in cell])
-        flat = x[place].reshape(*x.m.shape[:2], -1)
+        flat = x[place].flatten(2)
         best = flat.detach().argmax(-1)
         picked.append(where[place[2:]].reshape(-1)[best])
     if not picked:
         return x.new_zeros((*x.m.shape[:2], *out)), x.new_zeros((*x.m.shape[:2], *out), dtype=int64)
     at = stack(picked, -1)
-    values = x.reshape(*x.m.shape[:2], -1).gather(2, at)
+    values = x.flatten(2).gather(2, at)
     return values.reshape(*x.m.shape[:2], *out), at.reshape(*x.m.shape[:2], *out)
 
 

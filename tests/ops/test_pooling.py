@@ -1,62 +1,301 @@
-"""The greatest of windows against a direct search."""
+"""Pooling against NumPy: every window looked at in turn."""
 
 from __future__ import annotations
 
 import itertools
+import math
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import flambeau as fb
+from flambeau.autograd import gradcheck, gradgradcheck
 
 F = fb.nn.functional
+TOLERANCE = {fb.float16: 2e-3, fb.bfloat16: 1.6e-2, fb.float32: 1e-6, fb.float64: 1e-13}
+MAX = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
+MEAN = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
+ADAPTIVE_MAX = {1: F.adaptive_max_pool1d, 2: F.adaptive_max_pool2d, 3: F.adaptive_max_pool3d}
+ADAPTIVE_MEAN = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}
+IMAGES = {1: (11,), 2: (7, 9), 3: (5, 6, 4)}
 
 
-def direct(x, kernel, stride, padding, dilation, out):
-    """Values and positions; the first of equals, NaN above all."""
-    values, at = np.empty((*x.shape[:2], *out), x.dtype), np.empty((*x.shape[:2], *out), np.int64)
-    for place in itertools.product(*map(range, values.shape)):
-        best = None
-        for tap in itertools.product(*map(range, kernel)):
-            where = [o * s - p + t * d for o, s, p, t, d in zip(place[2:], stride, padding, tap, dilation, strict=True)]
-            if all(0 <= w < i for w, i in zip(where, x.shape[2:], strict=True)):
-                v = x[(*place[:2], *where)]
-                if best is None or v > best or (v != v and best == best):
-                    best, position = v, np.ravel_multi_index(where, x.shape[2:])
-        values[place], at[place] = best, position
+def plain(t: Any) -> Any:
+    return t.detach().cpu().double().numpy()
+
+
+def outputs(image: tuple[int, ...], k: Any, s: Any, p: Any, d: Any, ceil: bool) -> tuple[int, ...]:
+    found = []
+    for i, a, b, c, e in zip(image, k, s, p, d, strict=True):
+        span = (i + 2 * c - e * (a - 1) - 1) / b
+        o = (math.ceil(span) if ceil else math.floor(span)) + 1
+        found.append(o - 1 if ceil and (o - 1) * b >= i + c else o)
+    return tuple(found)
+
+
+def windows(image: tuple[int, ...], k: Any, s: Any, p: Any, d: Any, out: tuple[int, ...]) -> Any:
+    """For each result, its place and the positions along each axis that lie on the image."""
+    for at in itertools.product(*map(range, out)):
+        yield at, [[o * b - c + t * e for t in range(a) if 0 <= o * b - c + t * e < i]
+                   for o, i, a, b, c, e in zip(at, image, k, s, p, d, strict=True)]
+
+
+def greatest(x: Any, spots: Any, out: tuple[int, ...]) -> tuple[Any, Any]:
+    """The greatest of each window's elements and its position in the flattened image (the first one; NaN is greatest)."""
+    image = x.shape[2:]
+    values, at = np.zeros((*x.shape[:2], *out), x.dtype), np.zeros((*x.shape[:2], *out), np.int64)
+    flat = x.reshape(*x.shape[:2], -1)
+    for place, axes in spots:
+        index = np.array([np.ravel_multi_index(c, image) for c in itertools.product(*axes)])
+        seen = flat[:, :, index]
+        best = index[np.argmax(np.where(np.isnan(seen), np.inf, seen), -1)]
+        values[(slice(None), slice(None), *place)] = np.take_along_axis(flat, best[..., None], 2)[..., 0]
+        at[(slice(None), slice(None), *place)] = best
     return values, at
 
 
-AXIS = st.tuples(st.integers(4, 11), st.integers(1, 3), st.integers(1, 3), st.integers(0, 1), st.integers(1, 2))
+def mean(x: Any, k: Any, s: Any, p: Any, out: tuple[int, ...], include: bool, divisor: int | None) -> Any:
+    image = x.shape[2:]
+    made = np.zeros((*x.shape[:2], *out))
+    for place, axes in windows(image, k, s, p, (1,) * len(k), out):
+        picked = x[(slice(None), slice(None), *np.ix_(*axes))]
+        whole = math.prod(min(o * b - c + a, i + c) - (o * b - c) for o, a, b, c, i in zip(place, k, s, p, image, strict=True))
+        by = divisor or (whole if include else math.prod(map(len, axes)))
+        made[(slice(None), slice(None), *place)] = picked.sum(tuple(range(2, x.ndim))) / by
+    return made
 
 
-@given(st.integers(1, 2), st.lists(AXIS, min_size=1, max_size=3),
-       st.sampled_from(["float32", "float64", "int32"]), st.booleans())
-@settings(max_examples=40, deadline=None)
-def test_values_and_positions(n, axes, dtype, ceil):
-    image, kernel, stride, padding, dilation = (tuple(c) for c in zip(*axes, strict=True))
-    padding = tuple(min(p, k // 2) for p, k in zip(padding, kernel, strict=True))
-    if any(i + 2 * p < d * (k - 1) + 1 for i, p, d, k in zip(image, padding, dilation, kernel, strict=True)):
-        return
-    rng = np.random.default_rng(sum(image))
-    x = rng.integers(-9, 9, (n, 3, *image)).astype(dtype)
-    if dtype != "int32":
-        x.reshape(-1)[::7], x[0, 0] = np.nan, -np.inf
-    pool = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[len(image) - 1]
-    y, at = pool(fb.from_numpy(x), kernel, stride, padding, dilation, ceil, True)
-    want, where = direct(x, kernel, stride, padding, dilation, tuple(y.shape[2:]))
-    np.testing.assert_array_equal(y.numpy(), want)
-    np.testing.assert_array_equal(at.numpy(), where)
+def laid_out(x: Any, layout: str) -> Any:
+    t = fb.tensor(x)
+    if layout == "channels last":
+        return t.movedim(1, -1).contiguous().movedim(-1, 1)
+    if layout == "expanded":
+        return t[:, :1].expand(*x.shape)
+    if layout == "gaps":
+        wide = fb.zeros(*x.shape[:-1], 2 * x.shape[-1], dtype=t.dtype)
+        wide[..., ::2] = t
+        return wide[..., ::2]
+    return t
+
+
+def made(n: int, seed: int = 0, image: tuple[int, ...] | None = None) -> Any:
+    return np.random.default_rng(seed).standard_normal((2, 3, *(image or IMAGES[n])))
+
+
+@st.composite
+def cases(draw: Any) -> Any:
+    n = draw(st.integers(1, 3))
+    k = tuple(draw(st.integers(1, 4 if n < 3 else 3)) for _ in range(n))
+    s = tuple(draw(st.integers(1, 3)) for _ in range(n))
+    p = tuple(draw(st.integers(0, a // 2)) for a in k)
+    d = tuple(draw(st.integers(1, 2)) for _ in range(n))
+    image = tuple(draw(st.integers(1, 9)) for _ in range(n))
+    layout = draw(st.sampled_from(["plain", "channels last", "expanded", "gaps"]))
+    return n, image, k, s, p, d, draw(st.booleans()), layout, draw(st.integers(0, 99))
+
+
+@settings(max_examples=120, deadline=None)
+@given(cases())
+def test_greatest_of_any_windows(case: Any) -> None:
+    n, image, k, s, p, d, ceil, layout, seed = case
+    out = outputs(image, k, s, p, d, ceil)
+    assume(min(out) > 0)
+    t = laid_out(np.round(made(n, seed, image), 1), layout)  # rounded: ties
+    values, at = MAX[n](t, k, s, p, d, ceil, return_indices=True)
+    spots = list(windows(image, k, s, p, d, out))
+    assume(all(all(axes) for _, axes in spots))
+    want, place = greatest(plain(t), spots, out)
+    np.testing.assert_array_equal(values.numpy(), want)
+    np.testing.assert_array_equal(at.numpy(), place)
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases(), st.booleans(), st.sampled_from([None, 3]))
+def test_means_of_any_windows(case: Any, include: bool, divisor: int | None) -> None:
+    n, image, k, s, p, _, ceil, layout, seed = case
+    out = outputs(image, k, s, p, (1,) * n, ceil)
+    assume(min(out) > 0)
+    divisor = divisor if n > 1 else None
+    t = laid_out(made(n, seed, image), layout)
+    got = MEAN[n](t, k, s, p, ceil, include, *([divisor] if n > 1 else []))
+    spots = list(windows(image, k, s, p, (1,) * n, out))
+    assume(all(all(axes) for _, axes in spots))
+    np.testing.assert_allclose(got.numpy(), mean(plain(t), k, s, p, out, include, divisor), rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("d", TOLERANCE, ids=str)
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_values_and_gradients_on_each_device(device: str, d: Any, n: int) -> None:
+    t = fb.tensor(made(n)).to(d).to(device).requires_grad_()
+    k, s, p, one = (3,) * n, (2,) * n, (1,) * n, (1,) * n
+    out = outputs(IMAGES[n], k, s, p, one, False)
+    x = plain(t)
+    values, at = MAX[n](t, 3, 2, 1, return_indices=True)
+    want, place = greatest(x, windows(IMAGES[n], k, s, p, one, out), out)
+    np.testing.assert_array_equal(plain(values), want)
+    np.testing.assert_array_equal(at.cpu().numpy(), place)
+    g = fb.tensor(np.random.default_rng(5).integers(-4, 5, values.shape)).to(d).to(device)
+    grad = np.zeros((2, 3, math.prod(IMAGES[n])))
+    for i, j in itertools.product(range(2), range(3)):
+        np.add.at(grad[i, j], place[i, j].ravel(), plain(g)[i, j].ravel())
+    np.testing.assert_array_equal(plain(fb.autograd.grad(values, t, g)[0]).reshape(grad.shape), grad)
+    average = MEAN[n](t, 3, 2, 1)
+    np.testing.assert_allclose(plain(average), mean(x, k, s, p, out, True, None), rtol=TOLERANCE[d], atol=TOLERANCE[d])
+    spread = np.zeros(x.shape)
+    for spot, axes in windows(IMAGES[n], k, s, p, one, out):
+        spread[(slice(None), slice(None), *np.ix_(*axes))] += plain(g)[(slice(None), slice(None), *spot)].reshape(2, 3, *(1,) * n) / 3 ** n
+    np.testing.assert_allclose(plain(fb.autograd.grad(average, t, g)[0]), spread, rtol=4 * TOLERANCE[d], atol=8 * TOLERANCE[d])
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_adaptive(device: str, n: int, size: int) -> None:
+    t = fb.tensor(made(n), device=device)
+    spots = []
+    for place in itertools.product(range(size), repeat=n):
+        spots.append((place, [list(range(a * i // size, -(-(a + 1) * i // size))) for a, i in zip(place, IMAGES[n], strict=True)]))
+    x = plain(t)
+    want, at = greatest(x, spots, (size,) * n)
+    values, places = ADAPTIVE_MAX[n](t, size, return_indices=True)
+    np.testing.assert_array_equal(plain(values), want)
+    np.testing.assert_array_equal(places.cpu().numpy(), at)
+    average = np.zeros(want.shape)
+    for place, axes in spots:
+        average[(slice(None), slice(None), *place)] = x[(slice(None), slice(None), *np.ix_(*axes))].mean(tuple(range(2, n + 2)))
+    np.testing.assert_allclose(plain(ADAPTIVE_MEAN[n](t, size)), average, rtol=1e-12, atol=1e-13)
+
+
+def test_adaptive_size_none_keeps_an_axis() -> None:
+    t = fb.tensor(made(2))
+    assert F.adaptive_avg_pool2d(t, (None, 3)).shape == (2, 3, 7, 3)
+    assert F.adaptive_max_pool2d(t, (2, None)).shape == (2, 3, 2, 9)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_gradients_twice(n: int) -> None:
+    x = np.random.default_rng(n).permutation(2 * 5 ** n).reshape(1, 2, *(5,) * n) / 7.0  # no ties
+    t = fb.tensor(x, requires_grad=True)
+    for f in (lambda v: MAX[n](v, 2, 1, 1), lambda v: MEAN[n](v, 3, 2, 1, True, False), lambda v: ADAPTIVE_MAX[n](v, 3), lambda v: ADAPTIVE_MEAN[n](v, 3)):
+        assert gradcheck(f, (t,))
+        assert gradgradcheck(f, (t,))
+
+
+def test_a_second_gradient_on_each_device(device: str) -> None:
+    t = fb.tensor(np.random.default_rng(0).permutation(50).reshape(1, 2, 5, 5) / 7.0, device=device, requires_grad=True)
+    for f in (lambda v: F.max_pool2d(v, 2), lambda v: F.avg_pool2d(v, 2), lambda v: F.adaptive_avg_pool2d(v, 3)):
+        assert gradgradcheck(f, (t,))
 
 
 @pytest.mark.parametrize("kernel", [2, 7])
-def test_big_windows_and_small_ones_have_gradients(kernel):
-    x = fb.randn(2, 3, 15, 14, dtype=fb.float64, requires_grad=True)
-    y, at = F.max_pool2d(x[:, :, :, 1:], kernel, return_indices=True)
-    g, = fb.autograd.grad(y.sum(), x)
-    want = np.zeros((6, 15 * 13))
-    np.add.at(want, (np.arange(6)[:, None], at.numpy().reshape(6, -1)), 1)
-    np.testing.assert_array_equal(g.numpy()[..., 1:], want.reshape(2, 3, 15, 13))
-    assert (g.numpy()[..., 0] == 0).all()
+def test_nan_and_infinity(device: str, kernel: int) -> None:
+    """Small windows and large ones have kernels of their own."""
+    x = made(2, image=(14, 14))
+    x[0, 0, 3, 3] = math.nan
+    x[0, 1] = -math.inf
+    x[1, 0, 0, 0] = math.inf
+    t = fb.tensor(x, device=device)
+    values, at = F.max_pool2d(t, kernel, return_indices=True)
+    want, place = greatest(x, windows((14, 14), (kernel,) * 2, (kernel,) * 2, (0, 0), (1, 1), (14 // kernel,) * 2), (14 // kernel,) * 2)
+    np.testing.assert_array_equal(plain(values), want)
+    np.testing.assert_array_equal(at.cpu().numpy(), place)
+    assert np.isnan(plain(F.avg_pool2d(t, kernel))).sum() == 1
+
+
+@pytest.mark.parametrize("d", [fb.uint8, fb.int8, fb.int32, fb.int64], ids=str)
+def test_integers(d: Any) -> None:
+    x = np.random.default_rng(0).integers(0, 100, (1, 2, 6, 6))
+    t = fb.tensor(x).to(d)
+    values, at = F.max_pool2d(t, 3, 2, 1, return_indices=True)
+    want, place = greatest(x.astype(float), windows((6, 6), (3, 3), (2, 2), (1, 1), (1, 1), (3, 3)), (3, 3))
+    assert values.dtype is d
+    np.testing.assert_array_equal(values.numpy(), want)
+    np.testing.assert_array_equal(at.numpy(), place)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_without_a_batch_and_with_an_empty_one(device: str, n: int) -> None:
+    x = made(n)
+    t = fb.tensor(x, device=device)
+    for f in (lambda v: MAX[n](v, 2), lambda v: MEAN[n](v, 2), lambda v: ADAPTIVE_MAX[n](v, 2), lambda v: ADAPTIVE_MEAN[n](v, 3)):
+        assert fb.equal(f(t[0]), f(t)[0])
+        empty = fb.zeros(0, *x.shape[1:], device=device, requires_grad=True)
+        out = f(empty)
+        assert out.shape == (0, *f(t).shape[1:])
+        assert fb.autograd.grad(out.sum(), empty)[0].shape == empty.shape
+
+
+def test_out_of_means() -> None:
+    for n in (2, 3):
+        t, out = fb.tensor(made(n)), fb.empty(0, dtype=fb.float64)
+        assert MEAN[n](t, 2, out=out) is out and fb.equal(out, MEAN[n](t, 2))
+
+
+# --------------------------------------------------------------------------------------------------------------- fractional
+@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("d", TOLERANCE, ids=str)
+def test_fractional(device: str, n: int, d: Any) -> None:
+    x, size = made(n), (3, 4, 2)[:n]
+    u = np.random.default_rng(1).random((2, 3, n))
+    t, samples = fb.tensor(x).to(d).to(device), fb.tensor(u).to(d).to(device)
+    f = F.fractional_max_pool2d if n == 2 else F.fractional_max_pool3d
+    values, at = f(t, 2, size, return_indices=True, _random_samples=samples)
+    x, u = plain(t), plain(samples)
+    if d not in (fb.float32, fb.float64):  # the places are computed in the type itself
+        assert values.shape == (2, 3, *size)
+        np.testing.assert_array_equal(np.take_along_axis(x.reshape(2, 3, -1), at.cpu().numpy().reshape(2, 3, -1), 2), plain(values).reshape(2, 3, -1))
+        return
+    for i, j in itertools.product(range(2), range(3)):
+        starts = []
+        for axis, (length, outs) in enumerate(zip(IMAGES[n], size, strict=True)):
+            alpha, v = (length - 2) / (outs - 1), u[i, j, n - 1 - axis if n == 2 else axis]
+            starts.append([int((o + v) * alpha) - int(v * alpha) for o in range(outs - 1)] + [length - 2])
+        spots = [(place, [[s[o], s[o] + 1] for s, o in zip(starts, place, strict=True)]) for place in itertools.product(*map(range, size))]
+        want, where = greatest(x[i:i + 1, j:j + 1], spots, size)
+        np.testing.assert_array_equal(plain(values)[i, j], want[0, 0])
+        np.testing.assert_array_equal(at.cpu().numpy()[i, j], where[0, 0])
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_fractional_gradients_and_random_places(n: int) -> None:
+    f = F.fractional_max_pool2d if n == 2 else F.fractional_max_pool3d
+    x = np.random.default_rng(n).permutation(2 * 5 ** n).reshape(1, 2, *(5,) * n) / 7.0
+    t, samples = fb.tensor(x, requires_grad=True), fb.rand(1, 2, n, dtype=fb.float64)
+    assert gradcheck(lambda v: f(v, 2, 3, _random_samples=samples), (t,))
+    assert gradgradcheck(lambda v: f(v, 2, 3, _random_samples=samples), (t,))
+    fb.manual_seed(0)
+    first = f(t, 2, output_ratio=0.7)
+    assert first.shape == (1, 2, *(3,) * n)
+    fb.manual_seed(0)
+    assert fb.equal(first, f(t, 2, output_ratio=0.7))
+    assert f(t[0], 2, 3).shape == (2, *(3,) * n)
+    assert f(t[:0], 2, 3).shape == (0, 2, *(3,) * n)
+    assert (f(t, 5, 1).reshape(2) == t.detach().reshape(2, -1).max(1).values).all()
+
+
+# ---------------------------------------------------------------------------------------------------------------- bad input
+@pytest.mark.parametrize(("call", "error", "words"), [
+    (lambda: F.max_pool2d(fb.zeros(3, 3), 2), RuntimeError, "Expected 3D or 4D"),
+    (lambda: F.max_pool1d(fb.zeros(0, 10), 1), RuntimeError, "optional 0 dim batch size"),
+    (lambda: F.max_pool3d(fb.zeros(0, 1, 2, 10), 1), RuntimeError, "optional 0 dim batch size"),
+    (lambda: F.avg_pool2d(fb.zeros(2, 0, 3, 3), 1), RuntimeError, "optional 0 dim batch size"),
+    (lambda: F.max_pool2d(fb.zeros(1, 1, 4, 4), 0), RuntimeError, "greater than zero"),
+    (lambda: F.max_pool2d(fb.zeros(1, 1, 4, 4), 2, 0), RuntimeError, "greater than zero"),
+    (lambda: F.max_pool2d(fb.zeros(1, 1, 4, 4), 2, padding=2), RuntimeError, "at most half"),
+    (lambda: F.avg_pool2d(fb.zeros(1, 1, 4, 4), 2, padding=-1), RuntimeError, "non-negative"),
+    (lambda: F.max_pool2d(fb.zeros(1, 1, 4, 4), (2, 2, 2)), RuntimeError, "kernel_size"),
+    (lambda: F.max_pool2d(fb.zeros(1, 1, 2, 2), 3), RuntimeError, "too small"),
+    (lambda: F.avg_pool2d(fb.zeros(1, 1, 4, 4), 2, divisor_override=0), RuntimeError, "divisor must be not zero"),
+    (lambda: F.max_pool2d(fb.zeros(1, 1, 4, 4, dtype=fb.complex64), 2), (RuntimeError, NotImplementedError), "not implemented"),
+    (lambda: F.adaptive_avg_pool2d(fb.zeros(1, 1, 4, 4), (2, 2, 2)), RuntimeError, "output_size"),
+    (lambda: F.adaptive_max_pool2d(fb.zeros(1, 1, 4, 4), -1), RuntimeError, "output_size"),
+    (lambda: F.fractional_max_pool2d(fb.zeros(1, 2, 7, 7), 2), ValueError, "output_size or an output_ratio"),
+    (lambda: F.fractional_max_pool2d(fb.zeros(1, 2, 7, 7), 8, 3), RuntimeError, "pool height 8 too large relative to input height 7"),
+    (lambda: F.fractional_max_pool2d(fb.zeros(1, 0, 7, 7), 2, 3), RuntimeError, "non-zero size"),
+    (lambda: F.fractional_max_pool3d(fb.zeros(7, 7), 2, 3), RuntimeError, "Expected 4D or 5D"),
+])
+def test_bad_input(call: Any, error: Any, words: str) -> None:
+    with pytest.raises(error, match=words):
+        call()
