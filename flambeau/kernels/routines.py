@@ -40,33 +40,34 @@ def product(d: dtype, m: int, n: int, k: int, a: Strides, b: Strides, c: Strides
 
 
 def convolution(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int, ...], ...], x: tuple[int, ...], a: tuple[int, int, int, int],
-                bias: bool = False) -> Prepared | None:
+                bias: bool = False, groups: int = 1) -> Prepared | None:
     """``entry(Y, X, A, [bias,] workspace)``: contiguous y (N, M, out) = A (M, C taps) by the windows of x (N, C, image) +
     a number for each of the M.
 
     sizes: image, out, kernel, stride, padding and dilation, of one to three axes.  x: elements from image to image, from
     channel to channel and along the axes, 1 along the last.  a: elements of A from row to row, from channel to channel, from
-    tap to tap, and to its first.  Nothing is empty.
+    tap to tap, and to its first.  Nothing is empty.  groups: so many of these side by side, each of C and M channels.
     """
     if d.name not in ("float32", "float64") or not generated() or x[-1] != 1:
         return None
     from .llvm import windows
-    entry, workspace = windows.convolution(d, n, c, m, _three(sizes), _steps(x), a, bias)
-    nbytes, flops = _price(d, n, c, m, sizes)
+    entry, workspace = windows.convolution(d, n, c, m, _three(sizes), _steps(x), a, bias, groups)
+    nbytes, flops = _price(d, n, c, m, sizes, groups)
     return Prepared(f"convolution_{d.name}", entry, workspace=workspace, nbytes=nbytes, flops=flops)
 
 
-def convolution_weights(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int, ...], ...], x: tuple[int, ...]) -> Prepared | None:
+def convolution_weights(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int, ...], ...], x: tuple[int, ...],
+                        groups: int = 1) -> Prepared | None:
     """``entry(GW, G, X, workspace)``: contiguous gw (M, C, kernel) = the sum of contiguous g (N, M, out) by the windows of x
-    (N, C, image).  sizes and x as for `convolution`.
+    (N, C, image).  sizes, x and groups as for `convolution`.
     """
     if d.name not in ("float32", "float64") or not generated() or x[-1] != 1:
         return None
     from .llvm import window_weights
-    made = window_weights.weights(d, n, c, m, _three(sizes), _steps(x))
+    made = window_weights.weights(d, n, c, m, _three(sizes), _steps(x), groups)
     if made is None:
         return None
-    nbytes, flops = _price(d, n, c, m, sizes)
+    nbytes, flops = _price(d, n, c, m, sizes, groups)
     return Prepared(f"convolution_weights_{d.name}", made[0], workspace=made[1], nbytes=nbytes, flops=flops)
 
 
@@ -118,7 +119,7 @@ def _steps(x: tuple[int, ...]) -> tuple[int, ...]:
     return (*x[:2], *(0, 0, *x[2:])[-3:-1])
 
 
-def _price(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int, ...], ...]) -> tuple[int, int]:
+def _price(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int, ...], ...], groups: int) -> tuple[int, int]:
     """Bytes and operations."""
     image, out, taps = (math.prod(s) for s in sizes[:3])
-    return (n * c * image + m * c * taps + n * m * out) * d.itemsize, 2 * n * m * c * taps * out
+    return groups * (n * c * image + m * c * taps + n * m * out) * d.itemsize, groups * 2 * n * m * c * taps * out
