@@ -9,7 +9,7 @@ from ..autograd import tape
 from ..dtypes import dtype as dtype_class
 from ..kernels import expr as E
 from ..kernels.programs import Reduce, Rows
-from ..tensor import Tensor, alias, empty, meta
+from ..tensor import Tensor, alias, empty, meta, on_forget
 from . import launch
 from .checks import same_device
 from .copies import contiguous
@@ -232,21 +232,40 @@ def native_group_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None,
 
 
 _NORMALISE = Pointwise("batch_norm", lambda x, m, r, w, b: (x - m) * r * w + b, 5)
-_BATCH_BACK = Pointwise("batch_norm_backward", lambda g, x, m, r, w, sg, sgx: (g - sg - (x - m) * r * sgx) * (r * w), 7)
+_BATCH_BACK = Pointwise("batch_norm_backward", lambda g, x, m, r, w, sg, sgx, part: (g - sg * part - (x - m) * r * (sgx * part)) * (r * w), 7)
+_RSTD = Pointwise("batch_norm_rstd", lambda square, n, eps: E.rsqrt(square / n + eps), 1)
+_STATISTICS = Pointwise("batch_norm_statistics", lambda square, mean, rm, rv, n, eps, keep, take, unbiased: (
+    E.rsqrt(square / n + eps), rm * keep + mean * take, rv * keep + square * (take / unbiased)), 4)
+_columns: dict[Any, Any] = {}
+on_forget(_columns.clear)
 
 
-def _channel_sums(ts: list[Tensor], key: str, elems: Any) -> list[Tensor]:
-    """Sums over all axes but the second, one for each expression."""
+def _column(t: Tensor, ndim: int) -> Tensor:
+    """`_per_channel` of a fresh or saved (C,) tensor, outside the tape: another layout on the same numbers."""
+    m = t.m
+    found = _columns.get((m, ndim))
+    if found is None:
+        if len(m.shape) != 1:
+            return _per_channel(t, ndim)
+        found = _columns[m, ndim] = meta((1, m.numel, *(1,) * (ndim - 2)), (m.numel * m.strides[0], m.strides[0], *(1,) * (ndim - 2)), m.dtype, m.device)
+    return alias(t, found, t.p)
+
+
+def _channel_sums(ts: list[Tensor], key: str, elems: Any, mean: float = 0.0) -> list[Tensor]:
+    """Sums over all axes but the second, one for each expression; divided by `mean` when that is given."""
     t = ts[0]
     d = t.m.dtype
-    program = _programs.get((key, d, tuple(x.m.dtype for x in ts)))
+    types = tuple([x.m.dtype for x in ts])
+    program = _programs.get((key, d, types))
     if program is None:
         wide = d.opmath
-        made = elems(*[E.cast(E.input(i, x.m.dtype), wide) for i, x in enumerate(ts)])
-        program = _programs[key, d, tuple(x.m.dtype for x in ts)] = Reduce(made, ("sum",) * len(made), tuple(E.acc(i, wide) for i in range(len(made))),
-                                                                          tuple(x.m.dtype for x in ts))
-    axes = tuple(i for i in range(len(t.m.shape)) if i != 1)
-    return reduce(t, axes, False, program, key, ts[1:])
+        made = elems(*[E.cast(E.input(i, k), wide) for i, k in enumerate(types)])
+        posts = [E.acc(i, wide) for i in range(len(made))]
+        if mean:
+            posts = [e / E.scalar(0, wide) for e in posts]
+        program = _programs[key, d, types] = Reduce(made, ("sum",) * len(made), tuple(posts), types, (wide,) if mean else ())
+    axes = tuple([i for i in range(len(t.m.shape)) if i != 1])
+    return reduce(t, axes, False, program, key, ts[1:], (mean,) if mean else ())
 
 
 @op(method=False, spaces=("nn.functional",))
@@ -257,13 +276,15 @@ def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor |
     S. Ioffe and C. Szegedy, "Batch normalization", 2015.
     """
     same_device("batch_norm", input, running_mean, running_var, weight, bias)
-    if len(input.m.shape) < 2:
-        raise RuntimeError(f"batch_norm expects at least 2 dimensions, but got {len(input.m.shape)}")
-    c = input.m.shape[1]
+    c = input.m.shape[1] if len(input.m.shape) > 1 else 0
     count = input.m.numel // c if c else 0
     for label, t in (("running_mean", running_mean), ("running_var", running_var), ("weight", weight), ("bias", bias)):
         if t is not None and t.m.numel != c:
             raise RuntimeError(f"{label} should contain {c} elements not {t.m.numel}")
+    if len(input.m.shape) < 2:
+        if input.m.shape != (0,):
+            raise IndexError(f"batch_norm takes an input of at least 2 dimensions, (N, C, ...), but got one of shape {list(input.m.shape)}")
+        return input * 1  # nothing has no channels
     if not training:
         if running_mean is None or running_var is None:
             raise RuntimeError("Expected running_mean and running_var to be defined when training=False")
@@ -284,16 +305,25 @@ def _applied(x: Tensor, mean: Tensor, rstd: Tensor, w: Tensor | None, b: Tensor 
 def _trained(x: Tensor, w: Tensor | None, b: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None, momentum: float | None,
              eps: float) -> tuple[Tensor, Tensor, Tensor]:
     n, c = len(x.m.shape), x.m.shape[1]
-    count = max(x.m.numel // c if c else 0, 1)
+    count = float(max(x.m.numel // c if c else 0, 1))
     with no_recording():
-        (total,) = _channel_sums([x], "batch_mean", lambda v: (v,))
-        mean = total / count
-        (square,) = _channel_sums([x, _per_channel(mean, n)], "batch_var", lambda v, m: ((v - m) * (v - m),))
-        rstd = (square / count + eps).rsqrt()
-        for running, value in ((running_mean, mean), (running_var, square / max(count - 1, 1))):
-            if running is not None and x.m.numel:
-                running.mul_(1.0 - (momentum or 0.0)).add_(value.to(running.m.dtype), alpha=momentum or 0.0)
-        out = _applied(x, mean, rstd, w, b)
+        (mean,) = _channel_sums([x], "batch_mean", lambda v: (v,), count)
+        (square,) = _channel_sums([x, _column(mean, n)], "batch_var", lambda v, m: ((v - m) * (v - m),))
+        if running_mean is not None and running_var is not None and x.m.numel:
+            rstd = empty(mean.m.shape, mean.m.dtype, mean.m.device)
+            take = momentum or 0.0
+            _STATISTICS.write((rstd, running_mean, running_var), (square, mean, running_mean, running_var),
+                              (count, eps, 1.0 - take, take, max(count - 1.0, 1.0)))
+        else:
+            rstd = _RSTD((square,), (count, eps))
+            for running, value in ((running_mean, mean), (running_var, square / max(count - 1.0, 1.0))):
+                if running is not None and x.m.numel:
+                    running.mul_(1.0 - (momentum or 0.0)).add_(value.to(running.m.dtype), alpha=momentum or 0.0)
+        d = x.m.dtype
+        if mean.m.dtype is d and all(t is None or (t.m.dtype is d and len(t.m.shape) == 1) for t in (w, b)):
+            out = _NORMALISE((x, _column(mean, n), _column(rstd, n), 1.0 if w is None else _column(w, n), 0.0 if b is None else _column(b, n)))
+        else:
+            out = _applied(x, mean, rstd, w, b)
     out.n = None
     tape.record(out, _batch_back, (x, w, b), (x, x.s.v, w, b, mean, rstd, count, eps), "NativeBatchNormBackward0")
     return out, mean, rstd
@@ -314,11 +344,11 @@ def _batch_back(node: Any, g: Tensor) -> Any:
         dx = r * (gh - gh.mean(axes, True) - hat * (gh * hat).mean(axes, True))
         return (dx if ex is not None else None, (g * hat).sum(axes).reshape(tuple(w.m.shape)) if ew is not None else None,
                 g.sum(axes).reshape(tuple(b.m.shape)) if eb is not None else None)
-    m, r = _per_channel(mean, n), _per_channel(rstd, n)
+    m, r = _column(mean, n), _column(rstd, n)
     sg, sgx = _channel_sums([g, x, m, r], "batch_back", lambda g, x, m, r: (g, g * ((x - m) * r)))
     gx = None
     if ex is not None:
-        gx = _BATCH_BACK((g, x, m, r, 1.0 if w is None else _per_channel(w, n), _per_channel(sg / count, n), _per_channel(sgx / count, n)))
+        gx = _BATCH_BACK((g, x, m, r, 1.0 if w is None else _column(w, n), _column(sg, n), _column(sgx, n)), (1.0 / count,))
         gx = fit(gx, x.m)
     return (gx, fit(sgx, w.m) if ew is not None else None, fit(sg, b.m) if eb is not None else None)
 
