@@ -39,9 +39,22 @@ def test_forward_and_backward(device: str) -> None:
         assert torch.allclose(net(x).cpu(), again(x.cpu()), atol=1e-5)
 
 
-def test_weights_are_the_users() -> None:
-    with pytest.raises(ValueError, match="no weights come with Flambeau"):
+def test_weights_are_the_users(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=r"no weights come with Flambeau.*resnet18-f37072fd.pth at .*checkpoints"):
         models.resnet18(weights="DEFAULT")
+    with pytest.raises(FileNotFoundError, match="resnet50-11ad3fa6"):
+        models.resnet50(weights=models.ResNet50_Weights.DEFAULT)
+    with pytest.raises(ValueError, match="ResNet18_Weights"):
+        models.resnet18(weights=models.VGG16_Weights.IMAGENET1K_V1)
+    assert models.get_weight("VGG16_BN_Weights.IMAGENET1K_V1") is models.VGG16_BN_Weights.DEFAULT
+    (tmp_path / "hub" / "checkpoints").mkdir(parents=True)
+    mine = models.resnet18()
+    torch.save(mine.state_dict(), models.ResNet18_Weights.DEFAULT.path)
+    for arguments in ({"weights": models.ResNet18_Weights.IMAGENET1K_V1}, {"weights": "IMAGENET1K_V1"}, {"pretrained": True}):
+        again = models.resnet18(**arguments)
+        assert all(torch.equal(a, b) for a, b in zip(mine.state_dict().values(), again.state_dict().values(), strict=True))
+    assert len(models.ResNet18_Weights.DEFAULT.transforms().transforms) == 4
     with pytest.raises(ValueError, match="Unknown model"):
         models.get_model("resnet19")
 

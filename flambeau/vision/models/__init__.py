@@ -1,4 +1,4 @@
-"""Models with torchvision's names, signatures and state-dict keys; weights are the user's to load."""
+"""Models with torchvision's names, signatures and state-dict keys; files of weights are the user's to bring."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from .resnet import ResNet, resnet18, resnet34, resnet50, resnet101, resnet152, wide_resnet50_2
 from .small import AlexNet, alexnet
 from .vgg import VGG, vgg11, vgg11_bn, vgg13, vgg13_bn, vgg16, vgg16_bn, vgg19, vgg19_bn
+from .weights import KINDS, WeightsEnum, get_model_weights, get_weight
 
 _BUILDERS = {f.__name__: f for f in (alexnet, resnet18, resnet34, resnet50, resnet101, resnet152, wide_resnet50_2, vgg11, vgg11_bn, vgg13,
                                      vgg13_bn, vgg16, vgg16_bn, vgg19, vgg19_bn)}
@@ -24,5 +25,9 @@ def get_model(name: str, **options: Any) -> Any:
     return _BUILDERS[name](**options)
 
 
-__all__ = ["VGG", "AlexNet", "ResNet", "alexnet", "get_model", "list_models", "resnet101", "resnet152", "resnet18", "resnet34", "resnet50",
+for _kind in KINDS.values():
+    globals()[_kind.__name__] = _kind
+
+__all__ = ["VGG", "AlexNet", "ResNet", "WeightsEnum", "alexnet", "get_model", "get_model_weights", "get_weight",
+           "list_models", "resnet101", "resnet152", "resnet18", "resnet34", "resnet50",
            "vgg11", "vgg11_bn", "vgg13", "vgg13_bn", "vgg16", "vgg16_bn", "vgg19", "vgg19_bn", "wide_resnet50_2"]

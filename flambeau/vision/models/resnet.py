@@ -7,7 +7,7 @@ from typing import Any
 
 from ... import nn
 from ...nn import init
-from .weights import refuse
+from .weights import filled
 
 _nn: Any = nn
 
@@ -116,9 +116,10 @@ class ResNet(nn.Module):
 
 
 def _made(name: str, block: Any, layers: list[int], weights: Any, options: dict[str, Any]) -> ResNet:
-    refuse(name, weights, options.pop("pretrained", None))
+    pretrained = options.pop("pretrained", None)
     options.pop("progress", None)
-    return ResNet(block, layers, **options)
+    made: ResNet = filled(name, ResNet(block, layers, **options), weights, pretrained)
+    return made
 
 
 def resnet18(*, weights: Any = None, **options: Any) -> ResNet:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import nn
-from .weights import refuse
+from .weights import filled
 
 _nn: Any = nn
 
@@ -29,5 +29,5 @@ class AlexNet(nn.Module):
 
 def alexnet(*, weights: Any = None, progress: bool = True, pretrained: bool = False, **options: Any) -> AlexNet:
     """Eight layers."""
-    refuse("alexnet", weights, pretrained)
-    return AlexNet(**options)
+    made: AlexNet = filled("alexnet", AlexNet(**options), weights, pretrained)
+    return made

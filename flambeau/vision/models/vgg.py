@@ -6,7 +6,7 @@ from typing import Any
 
 from ... import nn
 from ...nn import init
-from .weights import refuse
+from .weights import filled
 
 _nn: Any = nn
 # channels of each convolution; 0 stands for a 2x2 max pool
@@ -62,8 +62,10 @@ def _builder(depth: int, batch_norm: bool) -> Any:
     name = f"vgg{depth}{'_bn' if batch_norm else ''}"
 
     def build(*, weights: Any = None, progress: bool = True, pretrained: bool = False, **options: Any) -> VGG:
-        refuse(name, weights, pretrained)
-        return VGG(make_layers(_LAYERS[depth], batch_norm), **options)
+        if weights is not None or pretrained:
+            options["init_weights"] = False
+        made: VGG = filled(name, VGG(make_layers(_LAYERS[depth], batch_norm), **options), weights, pretrained)
+        return made
     build.__name__ = build.__qualname__ = name
     build.__doc__ = f"{depth} layers{' with batch normalization' if batch_norm else ''}."
     return build
