@@ -283,6 +283,7 @@ def test_batch_norm_of_nothing(device: str) -> None:
     out = F.batch_norm(x, mean, var, training=True)
     assert tuple(out.shape) == tuple(fb.autograd.grad(out.sum(), x)[0].shape) == (0, 3, 4)
     assert mean.tolist() == [0.0] * 3 and var.tolist() == [1.0] * 3
+    assert F.batch_norm(fb.zeros(0, device=device), mean[:0], var[:0], training=True).shape == (0,)
 
 
 # ---------------------------------------------------------------------------------------------------------------- bad input
@@ -300,6 +301,7 @@ def test_batch_norm_of_nothing(device: str) -> None:
     (lambda: F.batch_norm(fb.zeros(2, 3), fb.zeros(3), fb.ones(3), fb.ones(4)), RuntimeError, "weight should contain 3 elements not 4"),
     (lambda: F.batch_norm(fb.zeros(2, 3), None, None), RuntimeError, "running_mean"),
     (lambda: F.batch_norm(fb.zeros(1, 3), None, None, training=True), ValueError, "more than 1 value per channel"),
+    (lambda: F.batch_norm(fb.zeros(3), None, None, training=True), IndexError, "at least 2 dimensions"),
     (lambda: F.instance_norm(fb.zeros(2, 3, 1)), ValueError, "more than 1 spatial element"),
 ])
 def test_bad_input(call: Any, error: Any, words: str) -> None:
