@@ -21,7 +21,7 @@ from ..tensor import meta, wrap
 from . import archive, names, pickler, places, safe
 from .files import replacing
 from .rebuild import brief
-from .unpickler import Unpickler
+from .unpickler import Survey, Unpickler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -228,26 +228,13 @@ def _trusted(data: bytes, shelf: Shelf, pickle_module: Any, options: dict[str, A
 
 
 def unsafe_globals(f: Any) -> list[str]:
-    """The names in a file that `load` would refuse, found without loading it."""
-    import pickletools
+    """The classes and functions in a file that `load` would refuse, found without loading it."""
     stream = open(f, "rb") if _is_path(f) else f  # noqa: SIM115 (closed below when it is ours)
     try:
         data = archive.Reader(stream, stream.tell(), "the file").read("data.pkl")
     finally:
         if stream is not f:
             stream.close()
-    allowed, found, texts = safe.allowed_now(), [], ["", ""]
-    try:
-        for operation, argument, _ in pickletools.genops(data):
-            if operation.name in ("SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"):
-                texts = [texts[-1], str(argument)]
-            if operation.name == "GLOBAL":
-                texts = str(argument).split(" ", 1)
-            if operation.name in ("GLOBAL", "STACK_GLOBAL") and ".".join(texts) not in found:
-                try:
-                    safe.lookup(texts[0], texts[1], allowed)
-                except FileFormatError:
-                    found.append(".".join(texts))
-    except (ValueError, IndexError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"load: the file is corrupt: its pickle cannot be read ({str(error):.200})") from None
-    return found
+    survey = Survey(data, safe.allowed_now())
+    survey.load()
+    return survey.refused

@@ -103,7 +103,7 @@ def _finished(t: Tensor, metadata: Any) -> Tensor:
         return t
     if t.m.numel * t.m.dtype.itemsize > t.s.m.nbytes:
         raise _fail("a lazily conjugated or negated tensor repeats its elements")
-    if not t.m.dtype.is_complex:
+    if (metadata.get("conj") and not t.m.dtype.is_complex) or t.m.dtype.kind not in "fc":
         raise _fail(f"a tensor of type {t.m.dtype} cannot be lazily conjugated or negated")
     made = t.detach()
     if metadata.get("conj"):

@@ -33,6 +33,8 @@ class Unpickler:
     by (module, name) in their one spelling (`names.canonical`).
     """
 
+    operations: list[Callable[[Any], None] | None]
+
     def __init__(self, data: bytes, persistent: Callable[[Any], Any], allowed: dict[tuple[str, str], Any], start: int = 0) -> None:
         self.data, self.at = data, start
         self.persistent, self.allowed = persistent, allowed
@@ -123,7 +125,7 @@ class Unpickler:
 
     def load(self) -> Any:
         """The object.  Raises FileFormatError for anything but data and what was allowed."""
-        data, operations = self.data, OPERATIONS
+        data, operations = self.data, self.operations
         size = len(data)
         while self.at < size:
             code = data[self.at]
@@ -150,6 +152,9 @@ class Unpickler:
     def mark(self) -> None:
         self.marks.append(self.stack)
         self.stack = []
+
+    def drop(self) -> None:
+        self.pop()
 
     def pop_mark(self) -> None:
         self.since_mark()
@@ -311,10 +316,50 @@ class Unpickler:
             raise safe.unsafe(f"it gives {brief(found)} a state, which is not allowed")
 
 
-def _table() -> list[Callable[[Unpickler], None] | None]:
-    u = Unpickler
-    rows: dict[bytes, Callable[[Unpickler], None]] = {
-        b"\x80": u.proto, b"\x95": u.frame, b"(": u.mark, b"0": lambda self: self.pop() and None, b"1": u.pop_mark,
+class Survey(Unpickler):
+    """Reads a pickle for the names in it alone: `refused` are those that `load` would refuse, in their order."""
+
+    def __init__(self, data: bytes, allowed: dict[tuple[str, str], Any]) -> None:
+        super().__init__(data, lambda pid: None, allowed)
+        self.refused: list[str] = []
+
+    def named(self, module: str, name: str) -> None:
+        try:
+            safe.lookup(module, name, self.allowed)
+        except safe.UnsafeFileError:
+            if f"{module}.{name}" not in self.refused:
+                self.refused.append(f"{module}.{name}")
+        self.stack.append(None)
+
+    def call(self, function: Any, args: Any) -> Any:
+        return None
+
+    def _new(self, kind: Any, args: Any, options: Any) -> None:
+        self.stack.append(None)
+
+    def build(self) -> None:
+        self.pop()
+
+    def key(self, value: Any) -> Any:
+        return None
+
+    def put(self, target: Any, items: list[Any]) -> None:
+        pass
+
+    def appends(self) -> None:
+        self.since_mark()
+
+    def append(self) -> None:
+        self.pop()
+
+    def additems(self) -> None:
+        self.since_mark()
+
+
+def _table(u: Any) -> list[Callable[[Any], None] | None]:
+    """A class's operations by opcode; None for opcodes that data has no use for."""
+    rows: dict[bytes, Callable[[Any], None]] = {
+        b"\x80": u.proto, b"\x95": u.frame, b"(": u.mark, b"0": u.drop, b"1": u.pop_mark,
         b"N": lambda self: self.stack.append(None), b"\x88": lambda self: self.stack.append(True), b"\x89": lambda self: self.stack.append(False),
         b"J": lambda self: self.stack.append(self.number(_I4)), b"K": lambda self: self.stack.append(self.take(1)[0]),
         b"M": lambda self: self.stack.append(self.number(_U2)), b"\x8a": u.long1, b"\x8b": u.long4, b"G": lambda self: self.stack.append(self.number(_F8)),
@@ -332,10 +377,10 @@ def _table() -> list[Callable[[Unpickler], None] | None]:
         b"q": lambda self: self.keep(self.take(1)[0]), b"r": lambda self: self.keep(self.number(_U4)), b"\x94": lambda self: self.keep(len(self.memo)),
         b"c": u.globe, b"\x93": u.stack_global, b"Q": u.persid, b"R": u.reduce, b"\x81": u.newobj, b"\x92": u.newobj_ex, b"b": u.build,
     }
-    table: list[Callable[[Unpickler], None] | None] = [None] * 256
+    table: list[Callable[[Any], None] | None] = [None] * 256
     for code, operation in rows.items():
         table[code[0]] = operation
     return table
 
 
-OPERATIONS = _table()
+Unpickler.operations, Survey.operations = _table(Unpickler), _table(Survey)

@@ -10,12 +10,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 TYPES = ("cpu", "cuda")
+_ELSEWHERE = ("meta", "mps", "xpu", "hpu", "mtia", "xla")  # PyTorch's others, which programs name to compare with
 _FORMS = "'cpu', 'cuda' or 'cuda:<index>'"
 
 
 class device:
     """A device: ``device("cpu")``, ``device("cuda")`` (the current GPU), ``device("cuda:1")``, ``device("cuda", 1)`` or
-    ``device(1)`` (a GPU).  Naming a device needs no such hardware; using it does.
+    ``device(1)`` (a GPU).  Naming a device needs no such hardware; using it does: "meta", "mps" and PyTorch's other types can be named only.
 
     As a ``with`` block or a decorator it makes factories build on this device by default.
 
@@ -114,11 +115,11 @@ def _parse(kind: Any, index: Any, apart: bool) -> device:
             raise RuntimeError(f"device: type {kind!r} must not include an index because index={index} was passed too")
         if index < 0:
             raise RuntimeError(f"device: the device index must not be negative, got {index}")
-        if kind not in TYPES:
+        if kind not in TYPES and kind not in _ELSEWHERE:
             _bad(kind)
         return of(kind, index)
     name, colon, digits = kind.partition(":")
-    if name not in TYPES or (colon and not (digits.isascii() and digits.isdigit() and str(int(digits)) == digits)):
+    if (name not in TYPES and name not in _ELSEWHERE) or (colon and not (digits.isascii() and digits.isdigit() and str(int(digits)) == digits)):
         _bad(kind)
     return of(name, int(digits) if colon else None)
 
@@ -127,7 +128,7 @@ def _bad(text: str) -> NoReturn:
     if not text:
         raise RuntimeError(f"device: the device string must not be empty; expected {_FORMS}")
     name = text.partition(":")[0]
-    if name in TYPES:
+    if name in TYPES or name in _ELSEWHERE:
         raise RuntimeError(f"Invalid device string: {text!r}; expected {_FORMS}, with an index written in plain digits")
     raise RuntimeError(f"Expected one of {', '.join(TYPES)} device type at start of device string: {text!r}; accepted "
                        f"forms are {_FORMS}")
@@ -169,5 +170,7 @@ def resolve(like: Any = None) -> device:
         if found.index:
             raise RuntimeError(f"{found}: there is one CPU device, 'cpu' (or 'cpu:0')")
         return CPU
+    if found.type != "cuda":
+        raise RuntimeError(f"there are no {found.type!r} devices here: Flambeau works on 'cpu' and 'cuda'")
     from . import gpus
     return gpus.concrete(found)

@@ -27,7 +27,7 @@ from flambeau import nn, optim
 from flambeau.errors import FileFormatError
 from flambeau.io import safetensors
 from flambeau.io.archive import Writer
-from flambeau.io.unpickler import OPERATIONS
+from flambeau.io.unpickler import Unpickler
 
 MOST_SECONDS = 2.0
 MOST_MEMORY = 256 << 20  # of growth over a run; a file has some kilobytes
@@ -103,7 +103,7 @@ def _changed(r: random.Random, data: bytes, other: bytes) -> bytes:
     return bytes(out)
 
 
-_CODES = bytes(code for code, operation in enumerate(OPERATIONS) if operation) + b"."
+_CODES = bytes(code for code, operation in enumerate(Unpickler.operations) if operation) + b"."
 _NAMES = [b"torch._utils\n_rebuild_tensor_v2\n", b"torch\nFloatStorage\n", b"collections\nOrderedDict\n", b"os\nsystem\n", b"builtins\neval\n",
           b"torch._utils\n_rebuild_parameter\n", b"torch._tensor\n_rebuild_from_type_v2\n", b"builtins\nset\n", b"torch.storage\nUntypedStorage\n",
           b"numpy._core.multiarray\n_reconstruct\n", b"numpy\nndarray\n", b"numpy\ndtype\n", b"torch\nSize\n", b"torch\ndevice\n", b"builtins\nbytearray\n",
