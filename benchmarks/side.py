@@ -20,10 +20,11 @@ from typing import Any
 from lines_heavy import LINES as HEAVY
 from lines_loader import LINES as LOADER
 from lines_memory import LINES as MEMORY
+from lines_models import LINES as MODELS
 from lines_small import LINES as SMALL
 from lines_transfers import LINES as TRANSFERS
 
-LINES = [*SMALL, *MEMORY, *HEAVY, *LOADER, *TRANSFERS]
+LINES = [*SMALL, *MEMORY, *HEAVY, *MODELS, *LOADER, *TRANSFERS]
 SAMPLE_SECONDS = 0.004
 THREADS = 2
 

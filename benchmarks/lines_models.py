@@ -1,0 +1,63 @@
+"""Whole models, a training step each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from line import Line, Work
+
+
+def character_gpt(layers: int = 4, heads: int = 4, width: int = 128, context: int = 64, batch: int = 12, letters: int = 65) -> Any:
+    """A step of a small GPT on characters: forward, cross-entropy, backward, clipping, AdamW."""
+
+    def setup(lib: Any) -> Work:
+        nn, F = lib.nn, lib.nn.functional
+
+        class Block(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.ln1, self.ln2 = nn.LayerNorm(width), nn.LayerNorm(width)
+                self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+                self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+            def forward(self, x: Any) -> Any:
+                b, t, c = x.shape
+                q, k, v = (y.view(b, t, heads, c // heads).transpose(1, 2) for y in self.qkv(self.ln1(x)).split(c, dim=2))
+                y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+                x = x + self.proj(y.transpose(1, 2).contiguous().view(b, t, c))
+                return x + self.down(F.gelu(self.up(self.ln2(x))))
+
+        class Gpt(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.tokens, self.places = nn.Embedding(letters, width), nn.Embedding(context, width)
+                self.blocks = nn.ModuleList([Block() for _ in range(layers)])
+                self.ln = nn.LayerNorm(width)
+                self.head = nn.Linear(width, letters, bias=False)
+                self.head.weight = self.tokens.weight
+
+            def forward(self, ids: Any) -> Any:
+                x = self.tokens(ids) + self.places(lib.arange(ids.shape[1]))
+                for block in self.blocks:
+                    x = block(x)
+                return self.head(self.ln(x))
+
+        lib.manual_seed(0)
+        net = Gpt()
+        optimizer = lib.optim.AdamW(net.parameters(), lr=1e-3)
+        ids, wanted = lib.randint(0, letters, (batch, context)), lib.randint(0, letters, (batch, context))
+
+        def step() -> Any:
+            loss = F.cross_entropy(net(ids).view(-1, letters), wanted.view(-1))
+            loss.backward()
+            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            return loss
+
+        return step
+
+    return setup
+
+
+LINES = [Line("a training step of a character GPT (4 layers of 128, 12 x 64 letters)", 1.0, character_gpt())]
