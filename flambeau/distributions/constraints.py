@@ -334,6 +334,12 @@ class _Stack(_Joined):
     def __init__(self, cseq: Any, dim: int = 0) -> None:
         self.cseq, self.dim = list(cseq), dim
 
+    @property
+    def event_dim(self) -> Any:
+        """One more than the parts' where the new axis lies among theirs."""
+        most = max(c.event_dim for c in self.cseq)
+        return most + (self.dim + most < 0)
+
     def check(self, value: Any) -> Any:
         self._in_range(value)
         return _ops.stack([c.check(value.select(self.dim, i)) for i, c in enumerate(self.cseq)], self.dim)

@@ -40,9 +40,9 @@ class Dirichlet(ExponentialFamily):
     def mode(self) -> Any:
         above = (self.concentration - 1).clamp(min=0.0)
         mode = above / above.sum(-1, True)
-        # with no concentration above 1 the density is highest at a corner
+        # with all concentrations below 1 the density has no bound at any corner: PyTorch names the first
         flat = (self.concentration < 1).all(-1, True)
-        corner = _ops.zeros_like(mode).scatter(-1, self.concentration.argmax(-1, True), 1.0)
+        corner = _ops.zeros_like(mode).index_fill(-1, _ops.tensor([0], device=mode.device), 1.0)
         return _ops.where(flat, corner, mode)
 
     @property

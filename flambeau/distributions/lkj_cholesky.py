@@ -36,9 +36,9 @@ class LKJCholesky(Distribution):
         """The distribution of how much of each row lies off the diagonal (the onion method)."""
         c = self.concentration
         marginal = c + 0.5 * (self.dim - 2)
-        offset = _ops.arange(self.dim - 1, dtype=c.dtype, device=c.device)
-        offset = _ops.cat([offset.new_zeros((1,)), offset])
-        return Beta(offset + 0.5, marginal.unsqueeze(-1) - 0.5 * offset)
+        half = 0.5 * _ops.arange(self.dim - 1, dtype=c.dtype, device=c.device)
+        half = _ops.cat([half.new_zeros((1,)), half])  # the first row has no share: any will do
+        return Beta(half + 0.5, marginal.unsqueeze(-1) - half)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         new = self._get_checked_instance(LKJCholesky, _instance)

@@ -22,13 +22,10 @@ class Uniform(Distribution):
     def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
         self.low, self.high = broadcast_all(low, high)
         super().__init__(Size() if is_number(low) and is_number(high) else self.low.size(), validate_args=validate_args)
-        if self._validate_args and not bool(_ops.lt(self.low, self.high).all()):
-            raise ValueError("Uniform is not defined when low>= high")
 
     @property
     def arg_constraints(self) -> dict[str, Any]:
-        return {"low": constraints.less_than(self.high), "high": constraints.greater_than(self.low)} if "high" in self.__dict__ else {
-            "low": constraints.dependent, "high": constraints.dependent}
+        return {"low": constraints.less_than(self.high), "high": constraints.greater_than(self.low)}
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Any:
