@@ -13,7 +13,7 @@ def character_gpt(layers: int = 4, heads: int = 4, width: int = 128, context: in
     def setup(lib: Any) -> Work:
         nn, F = lib.nn, lib.nn.functional
 
-        class Block(nn.Module):
+        class Block(nn.Module):  # type: ignore[misc, name-defined]
             def __init__(self) -> None:
                 super().__init__()
                 self.ln1, self.ln2 = nn.LayerNorm(width), nn.LayerNorm(width)
@@ -27,7 +27,7 @@ def character_gpt(layers: int = 4, heads: int = 4, width: int = 128, context: in
                 x = x + self.proj(y.transpose(1, 2).contiguous().view(b, t, c))
                 return x + self.down(F.gelu(self.up(self.ln2(x))))
 
-        class Gpt(nn.Module):
+        class Gpt(nn.Module):  # type: ignore[misc, name-defined]
             def __init__(self) -> None:
                 super().__init__()
                 self.tokens, self.places = nn.Embedding(letters, width), nn.Embedding(context, width)
