@@ -26,6 +26,8 @@ from .unpickler import Survey, Unpickler
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from . import legacy
+
 DEFAULT_PROTOCOL = 2
 
 
@@ -123,7 +125,11 @@ def _load(stream: IO[bytes], where: str, place: places.Placer, safely: bool, pic
     start = stream.read(512)
     stream.seek(base)
     if start[:4] != archive.MAGIC:
-        from . import safetensors
+        from . import legacy, safetensors
+        if start.startswith(legacy.START):
+            data = stream.read()
+            old = legacy.Records(stream, base, where, data)
+            return _object(data, old.begin, Shelf(old, place, None), safely, pickle_module, options)
         if safetensors.looks_like(start):
             size = stream.seek(0, io.SEEK_END) - base
             stream.seek(base)
@@ -134,11 +140,13 @@ def _load(stream: IO[bytes], where: str, place: places.Placer, safely: bool, pic
     if "data.pkl" not in records.records:
         kind = "a TorchScript archive, which holds a program" if "constants.pkl" in records.records else "a zip archive, but not one of PyTorch's"
         raise FileFormatError(f"load: {where} is {kind}: it has no record data.pkl")
-    shelf = Shelf(records, place, path)
-    data = records.read("data.pkl")
+    return _object(records.read("data.pkl"), 0, Shelf(records, place, path), safely, pickle_module, options)
+
+
+def _object(data: bytes, start: int, shelf: Shelf, safely: bool, pickle_module: Any, options: dict[str, Any]) -> Any:
     if safely:
-        return Unpickler(data, shelf.storage, safe.allowed_now()).load()
-    return _trusted(data, shelf, pickle_module, options)
+        return Unpickler(data, shelf.storage, safe.allowed_now(), start).load()
+    return _trusted(data[start:], shelf, pickle_module, options)
 
 
 def _foreign(start: bytes, where: str) -> FileFormatError:
@@ -148,15 +156,14 @@ def _foreign(start: bytes, where: str) -> FileFormatError:
     if start[257:262] == b"ustar":
         return FileFormatError(f"load: {where} is a tar archive of PyTorch before 0.1.10, whose loader ran any code; it is not read")
     if start[:1] == b"\x80":
-        return FileFormatError(f"load: {where} is a pickle, as PyTorch wrote before 1.6; it is not read. In PyTorch, "
-                               "torch.save(torch.load(path), path) writes it anew")
+        return FileFormatError(f"load: {where} is a plain pickle, which is no file of PyTorch's; it is not read")
     return FileFormatError(f"load: {where} is neither a file of PyTorch's nor a safetensors file, or it is cut off")
 
 
 class Shelf:
     """The storages of one file, each made when it is first asked for."""
 
-    def __init__(self, records: archive.Reader, place: places.Placer, path: Any) -> None:
+    def __init__(self, records: archive.Reader | legacy.Records, place: places.Placer, path: Any) -> None:
         self.records, self.place = records, place
         self.made: dict[str, UntypedStorage] = {}
         order = records.read("byteorder") if "byteorder" in records.records and records.records["byteorder"][1] <= 8 else b"little"
@@ -224,7 +231,12 @@ def _trusted(data: bytes, shelf: Shelf, pickle_module: Any, options: dict[str, A
             return shelf.storage(pid)
 
     options.setdefault("encoding", "utf-8")
-    return Trusted(io.BytesIO(data), **options).load()
+    try:
+        return Trusted(io.BytesIO(data), **options).load()
+    except FileFormatError:
+        raise
+    except (pickle.UnpicklingError, EOFError) as error:
+        raise FileFormatError(f"load: the file is corrupt: its pickle cannot be read ({str(error):.200})") from error
 
 
 def unsafe_globals(f: Any) -> list[str]:

@@ -314,7 +314,16 @@ def _headers(filename: Any) -> tuple[list[Entry], dict[str, str], int]:
 
 
 def load_file(filename: str | os.PathLike[str], device: Any = "cpu", *, backend: str = "mmap") -> dict[str, Tensor]:
-    """The tensors of a safetensors file, by name, on `device`.  Raises FileFormatError for a file that is corrupt."""
+    """The tensors of a safetensors file, by name, on `device`.  Raises FileFormatError for a file that is corrupt.
+
+    backend "mmap": tensors on the CPU lie in the file, mapped; their bytes come as they are used, and writes stay in this process.
+    "pread": they are read at once.
+    """
+    if backend == "mmap":
+        with safe_open(filename, device=device) as opened:
+            return {name: opened._mapped(name).to(opened._device) for name in opened.offset_keys()}
+    if backend != "pread":
+        raise ValueError(f"load_file: backend must be 'mmap' or 'pread', got {backend!r:.50}")
     entries, _, start = _headers(filename)
     with open(filename, "rb") as stream:
         stream.seek(start)

@@ -319,8 +319,8 @@ class Unpickler:
 class Survey(Unpickler):
     """Reads a pickle for the names in it alone: `refused` are those that `load` would refuse, in their order."""
 
-    def __init__(self, data: bytes, allowed: dict[tuple[str, str], Any]) -> None:
-        super().__init__(data, lambda pid: None, allowed)
+    def __init__(self, data: bytes, allowed: dict[tuple[str, str], Any], start: int = 0) -> None:
+        super().__init__(data, lambda pid: None, allowed, start)
         self.refused: list[str] = []
 
     def named(self, module: str, name: str) -> None:

@@ -12,6 +12,7 @@ import argparse
 import io
 import json
 import os
+import pickle
 import pickletools
 import random
 import resource
@@ -25,9 +26,10 @@ from collections import OrderedDict
 import flambeau
 from flambeau import nn, optim
 from flambeau.errors import FileFormatError
-from flambeau.io import safetensors
+from flambeau.io import legacy, pickler, safetensors
 from flambeau.io.archive import Writer
 from flambeau.io.unpickler import Unpickler
+from flambeau.ops.storages import host_bytes
 
 MOST_SECONDS = 2.0
 MOST_MEMORY = 256 << 20  # of growth over a run; a file has some kilobytes
@@ -66,7 +68,15 @@ def _archives() -> list[bytes]:
             stream = io.BytesIO()
             flambeau.save(value, stream, pickle_protocol=protocol)
             made.append(stream.getvalue())
-    return made
+    return [*made, old_format({"model": nn.Linear(3, 2).state_dict(), "t": [t, t.t(), t[1:]], "n": 1})]
+
+
+def old_format(value: object) -> bytes:
+    """A file as PyTorch wrote them before 1.6, of an object whose storages are all float32."""
+    data, storages = pickler.dumps(value, None, 2)
+    raws = [bytes(host_bytes(s, "test")) for s in storages]
+    return b"".join([legacy.START, pickle.dumps(1001, 2), pickle.dumps({"protocol_version": 1001, "little_endian": True}, 2), data,
+                     pickle.dumps([str(n) for n in range(len(raws))], 2), *[(len(raw) // 4).to_bytes(8, "little") + raw for raw in raws]])
 
 
 def _safetensors() -> list[bytes]:
@@ -159,7 +169,7 @@ def archive_case(r: random.Random, seeds: list[bytes]) -> bytes:
     """A changed file of PyTorch's kind."""
     data, other = r.choice(seeds), r.choice(seeds)
     kind = r.randrange(5)
-    if kind == 0:
+    if kind == 0 or data.startswith(legacy.START):
         return _changed(r, data, other)
     with zipfile.ZipFile(io.BytesIO(data)) as z:
         records = {name.partition("/")[2]: z.read(name) for name in z.namelist()}

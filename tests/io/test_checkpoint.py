@@ -300,7 +300,7 @@ def test_map_location_functions_move_storages():
 
 
 @pytest.mark.parametrize("start,text", [
-    (b"", "is empty"), (b"abc", "neither a file of PyTorch's"), (b"\x80\x02]q\x00.", "is a pickle, as PyTorch wrote before 1.6"),
+    (b"", "is empty"), (b"abc", "neither a file of PyTorch's"), (b"\x80\x02]q\x00.", "is a plain pickle"),
     (b"sys_info".ljust(257, b"\0") + b"ustar" + b"\0" * 250, "is a tar archive"),
 ])
 def test_other_formats_are_named(start, text):

@@ -40,7 +40,7 @@ def test_round_trips_by_every_way(tmp_path):
     with safe_open(path) as opened:
         lazily = {name: opened.get_tensor(name) for name in opened.keys()}
         assert opened.metadata() == {"format": "pt"} and set(opened.offset_keys()) == set(tensors)
-    for back in (load_file(path), load_file(str(path)), flambeau.load(path), load(path.read_bytes()), lazily):
+    for back in (load_file(path), load_file(str(path)), load_file(path, backend="pread"), flambeau.load(path), load(path.read_bytes()), lazily):
         assert set(back) == set(tensors)
         for name, t in tensors.items():
             assert back[name].dtype is t.dtype and back[name].shape == t.shape and back[name].is_contiguous()
@@ -94,6 +94,20 @@ def test_slices_read_what_is_asked_for(tmp_path):
     assert taken.tolist() == t[:, 1:3].tolist()
     with pytest.raises(ValueError, match="framework must be"):
         safe_open(path, framework="tf")
+
+
+def test_mapped_files_stay_as_they_are(tmp_path):
+    path = tmp_path / "a.safetensors"
+    save_file({"a": flambeau.arange(6.0)}, path)
+    before = path.read_bytes()
+    found = load_file(path)["a"]
+    found.fill_(9)
+    save_file({"a": flambeau.zeros(3)}, path)
+    assert found.tolist() == [9.0] * 6 and load_file(path)["a"].tolist() == [0.0] * 3
+    path.write_bytes(before)
+    assert load_file(path)["a"].tolist() == list(range(6))
+    with pytest.raises(ValueError, match="backend must be"):
+        load_file(path, backend="x")
 
 
 def test_what_cannot_be_written(tmp_path):

@@ -196,12 +196,29 @@ def test_files_of_gpus_that_are_not_there():
         torch.load(stream)
 
 
-def test_the_old_format_is_refused():
-    stream = io.BytesIO()
-    torch.save(torch.ones(1), stream, _use_new_zipfile_serialization=False)
-    stream.seek(0)
-    with pytest.raises(flambeau.errors.FileFormatError, match="as PyTorch wrote before 1.6"):
-        flambeau.load(stream)
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_the_format_before_zip_archives(weights_only, tmp_path):
+    value = {name: _tensors(torch, name) for name in DTYPES if name not in ("uint16", "uint32", "uint64")}
+    value["net"] = _model(torch).state_dict()
+    path = tmp_path / "old.pth"
+    torch.save(value, path, _use_new_zipfile_serialization=False)
+    found = flambeau.load(path, weights_only=weights_only)
+    for name in value:
+        if name != "net":
+            for key, t in value[name].items():
+                _same(found[name][key], t)
+    assert {k: v.tolist() for k, v in found["net"].items()} == {k: v.tolist() for k, v in value["net"].items()}
+    found["int8"]["base"].fill_(1)
+    assert bool((found["int8"]["row"] == 1).all())
+    whole = path.read_bytes()
+    for n in [*range(400), *range(400, len(whole), 97), len(whole) - 1]:
+        with pytest.raises(flambeau.errors.FileFormatError):
+            flambeau.load(io.BytesIO(whole[:n]))
+    harmful = io.BytesIO()
+    torch.save([1, subprocess.run], harmful, _use_new_zipfile_serialization=False)
+    harmful.seek(0)
+    with pytest.raises(flambeau.serialization.UnsafeFileError, match=r"GLOBAL \w+\.run was not"):
+        flambeau.load(harmful)
 
 
 def test_safetensors_both_ways(tmp_path):
