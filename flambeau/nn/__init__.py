@@ -149,8 +149,16 @@ from .transformer import (
 from .upsampling import Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
 
 
+_RARE = ("AdaptiveLogSoftmaxWithLoss", "CrossMapLRN2d", "FractionalMaxPool2d", "FractionalMaxPool3d")
+
+
 def __getattr__(name: str) -> Any:
     # What few programs need is loaded when it is asked for.
+    if name in _RARE:
+        from . import rare
+
+        found = globals()[name] = getattr(rare, name)
+        return found
     if name in ("parallel", "DataParallel", "modules"):
         import importlib
 
@@ -163,6 +171,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    *_RARE,
     "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d",
     "AdaptiveMaxPool3d", "AlphaDropout", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BCELoss", "BCEWithLogitsLoss",
     "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Bilinear", "Buffer", "CELU", "CTCLoss", "ChannelShuffle",
