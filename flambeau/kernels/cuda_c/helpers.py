@@ -1,0 +1,120 @@
+"""Device functions that kernels lean on, each with what it needs of the others.
+
+Only those a kernel uses go into its text, so that a simple kernel compiles in little time.  Under `FLAMBEAU_HOST` a test
+harness gives its own conversions of 16-bit floats in place of the machine instructions.
+"""
+
+from __future__ import annotations
+
+# Plain text; the first word of a line "needs:" names helpers that must stand before.
+_HELPERS: dict[str, tuple[tuple[str, ...], str]] = {
+    "vec": ((), """
+template <class T, int N> struct alignas(sizeof(T) * N) Vec { T v[N]; };"""),
+    "bits": ((), """
+template <class T, class S> __device__ __forceinline__ T bits_of(S x) { T y; memcpy(&y, &x, sizeof y); return y; }"""),
+    "half": ((), """
+#ifndef FLAMBEAU_HOST
+__device__ __forceinline__ float from_float16(unsigned short x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x)); return y; }
+__device__ __forceinline__ unsigned short to_float16(float x) { unsigned short y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x)); return y; }
+__device__ __forceinline__ unsigned short to_float16(double x) { unsigned short y; asm("cvt.rn.f16.f64 %0, %1;" : "=h"(y) : "d"(x)); return y; }
+#endif"""),
+    "bfloat": ((), """
+#ifndef FLAMBEAU_HOST
+__device__ __forceinline__ float from_bfloat16(unsigned short x) { return __uint_as_float((unsigned int)x << 16); }
+__device__ __forceinline__ unsigned short to_bfloat16(float x) { unsigned short y; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x)); return y; }
+#endif"""),
+    # a float as an int64, towards zero; what does not fit gives the lowest
+    "to_int": ((), """
+template <class F> __device__ __forceinline__ long long to_int(F x) {
+  return x >= (F)-9223372036854775808.0 && x < (F)9223372036854775808.0 ? (long long)x : (-9223372036854775807LL - 1);
+}"""),
+    "to_uint64": (("to_int",), """
+template <class F> __device__ __forceinline__ unsigned long long to_uint64(F x) {
+  return x >= (F)9223372036854775808.0 && x < (F)18446744073709551616.0 ? (unsigned long long)x : (unsigned long long)to_int(x);
+}"""),
+    # division of integers: by zero gives 0, the lowest by -1 wraps; U is the unsigned type arithmetic is done in
+    "truncdiv": ((), """
+template <class T, class U> __device__ __forceinline__ T truncdiv(T a, T b) {
+  if (b == (T)0) return (T)0;
+  if ((T)-1 < (T)0 && b == (T)-1) return (T)((U)0 - (U)a);
+  return (T)(a / b);
+}"""),
+    "int_fmod": ((), """
+template <class T> __device__ __forceinline__ T int_fmod(T a, T b) {
+  return b == (T)0 || ((T)-1 < (T)0 && b == (T)-1) ? (T)0 : (T)(a % b);
+}"""),
+    "floordiv": (("truncdiv", "int_fmod"), """
+template <class T, class U> __device__ __forceinline__ T floordiv(T a, T b) {
+  const T r = int_fmod(a, b), q = truncdiv<T, U>(a, b);
+  return r != (T)0 && (r < (T)0) != (b < (T)0) ? (T)(q - (T)1) : q;
+}"""),
+    "int_rem": (("int_fmod",), """
+template <class T> __device__ __forceinline__ T int_rem(T a, T b) {
+  const T r = int_fmod(a, b);
+  return r != (T)0 && (r < (T)0) != (b < (T)0) ? (T)(r + b) : r;
+}"""),
+    "int_pow": ((), """
+template <class T, class U> __device__ __forceinline__ T int_pow(T a, T b) {
+  const bool odd = (b & (T)1) != (T)0;
+  if (b < (T)0) return a == (T)1 ? (T)1 : a == (T)-1 ? (odd ? (T)-1 : (T)1) : (T)0;
+  U x = (U)a, p = (U)1;
+  for (U n = (U)b; n != 0; n >>= 1) { if (n & 1) p *= x; x *= x; }
+  return (T)p;
+}"""),
+    # counts outside 0 .. bits - 1 shift everything out
+    "shl": ((), """
+template <class T, class U> __device__ __forceinline__ T shl(T a, T b) {
+  return b >= (T)0 && b < (T)(8 * sizeof(T)) ? (T)((U)a << (int)b) : (T)0;
+}"""),
+    "shr": ((), """
+template <class T> __device__ __forceinline__ T shr(T a, T b) {
+  return b >= (T)0 && b < (T)(8 * sizeof(T)) ? (T)(a >> (int)b) : a < (T)0 ? (T)-1 : (T)0;
+}"""),
+    # the remainder has the divisor's sign, and quotient * divisor + remainder gives a back
+    "float_fmod": ((), """
+__device__ __forceinline__ float float_fmod(float a, float b) { return fmodf(a, b); }
+__device__ __forceinline__ double float_fmod(double a, double b) { return fmod(a, b); }"""),
+    "float_rem": (("float_fmod",), """
+template <class T> __device__ __forceinline__ T float_rem(T a, T b) {
+  const T r = float_fmod(a, b);
+  return r != (T)0 && (b < (T)0) != (r < (T)0) ? r + b : r;
+}"""),
+    "float_floordiv": (("float_fmod",), """
+template <class T> __device__ __forceinline__ T float_floordiv(T a, T b) {
+  if (b == (T)0) return a / b;
+  const T r = float_fmod(a, b);
+  T q = (a - r) / b;
+  if (r != (T)0 && (b < (T)0) != (r < (T)0)) q -= (T)1;
+  if (q == (T)0) return (T)copysign((T)0, a / b);
+  const T whole = (T)floor(q);
+  return q - whole > (T)0.5 ? whole + (T)1 : whole;
+}"""),
+    # NaN wins over everything
+    "maximum": ((), """
+template <class T> __device__ __forceinline__ T maximum(T a, T b) { return a != a ? a : a > b ? a : b; }"""),
+    "minimum": ((), """
+template <class T> __device__ __forceinline__ T minimum(T a, T b) { return a != a ? a : a < b ? a : b; }"""),
+    # n / d by a multiplication, for n below 2**31; the multiplier and the shift come from the host
+    "divide": ((), """
+__device__ __forceinline__ int divide(int n, unsigned int multiplier, int shift) {
+  return (int)((__umulhi((unsigned int)n, multiplier) + (unsigned int)n) >> shift);
+}"""),
+}
+
+
+def text(names: set[str]) -> str:
+    """The helpers of these names and what they need, in an order that compiles."""
+    out: list[str] = []
+    done: set[str] = set()
+
+    def add(name: str) -> None:
+        if name in done:
+            return
+        done.add(name)
+        needs, body = _HELPERS[name]
+        for n in needs:
+            add(n)
+        out.append(body.strip("\n"))
+    for name in sorted(names):
+        add(name)
+    return "\n".join(out)

@@ -1,0 +1,197 @@
+"""Expressions as C statements: one constant for each node.
+
+`lower` walks expressions of real types and asks its caller for the leaves.  Values of bool are C bools, of float16 and
+bfloat16 floats that hold exactly a value of the type.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...dtypes import bool_, float16, float32, float64
+from ..expr import COMPARE, walk
+from .types import half, literal, stored, value, wide_unsigned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...dtypes import dtype
+    from ..expr import Expr
+    from .writer import Writer
+
+    Leaf = Callable[[Expr, list[str]], str]
+
+LEAVES = frozenset(("input", "scalar", "coord", "acc", "gather"))
+_COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+_INFIX = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^"}
+_BOOL = {"add": "{0} || {1}", "mul": "{0} && {1}", "sub": "{0} != {1}", "maximum": "{0} || {1}", "minimum": "{0} && {1}",
+         "and": "{0} && {1}", "or": "{0} || {1}", "xor": "{0} != {1}", "floordiv": "{0} && {1}", "truncdiv": "{0} && {1}",
+         "neg": "{0}", "abs": "{0}", "not": "!{0}", "pow": "{0} || !{1}", "shl": "{0}", "shr": "{0} && !{1}", "rem": "false",
+         "fmod": "false"}
+# C's name without the f of float's version
+_FUNCTION = {op: op for op in """sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh
+ atanh erf erfc lgamma floor ceil trunc pow atan2 hypot copysign nextafter fmod""".split()}
+_FUNCTION.update({"abs": "fabs", "round": "rint"})
+
+
+def lower(w: Writer, roots: tuple[Expr, ...], leaf: Leaf, known: dict[Expr, str], exact: bool) -> list[str]:
+    """C names (or literals) of the values of `roots`.
+
+    leaf(node, args): the text of an input, scalar, coord, acc or gather node (args: the gather's offset, in a list).
+    known: names made before that are in scope; those made here are added.
+    exact: round every product on its own; else the compiler may fuse it with an addition.
+    """
+    for e in walk(roots):
+        if e in known:
+            continue
+        args = [known[a] for a in e.args]
+        if e.op == "const":
+            known[e] = literal(e.value, e.dtype)
+            continue
+        text = leaf(e, args) if e.op in LEAVES else _node(w, e, args, exact)
+        known[e] = text if text.isidentifier() else w.let(value(e.dtype), text)
+    return [known[r] for r in roots]
+
+
+def _node(w: Writer, e: Expr, args: list[str], exact: bool) -> str:
+    source = e.args[-1].dtype
+    if e.op == "cast":
+        return cast(w, args[0], source, e.dtype)
+    if e.op == "where":
+        return f"{args[0]} ? {args[1]} : {args[2]}"
+    if e.op == "bitcast":
+        w.need("bits")
+        bits = to_stored(w, args[0], source)
+        return from_stored(w, f"bits_of<{stored(e.dtype)}>(({stored(source)}){bits})", e.dtype)
+    if e.dtype.is_complex or source.is_complex:
+        raise ValueError(f"{e.op} of {source}: complex values must be rewritten by complexes.split first")
+    return apply(w, e.op, source, args, exact)
+
+
+def apply(w: Writer, op: str, d: dtype, args: list[str], exact: bool = False) -> str:
+    """One primitive of operands of type `d`, as an expression (comparisons give a bool)."""
+    if op in COMPARE:
+        return f"{args[0]} {_COMPARE[op]} {args[1]}"
+    if half(d):
+        return round_half(w, apply(w, op, float32, args, exact), d)
+    if d.kind == "b":
+        form = _BOOL.get(op)
+        if form is None:
+            raise NotImplementedError(f"{op} of bool")
+        return form.format(*args)
+    return _floating(w, op, d, args, exact) if d.kind == "f" else _integer(w, op, d, args)
+
+
+def combine(w: Writer, how: str, d: dtype, a: str, b: str) -> str:
+    """Two partial results as one: sum, prod, max, min (NaN wins), and, or.  Halves are not rounded: they add up in float."""
+    op = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}.get(how, how)
+    return apply(w, op, float32 if half(d) else d, [a, b])
+
+
+def identity(how: str, d: dtype) -> str:
+    """What changes nothing when combined by `how`."""
+    if how in ("max", "argmax", "min", "argmin"):
+        lowest = how in ("max", "argmax")
+        if d.kind == "f":
+            return literal(float("-inf") if lowest else float("inf"), d)
+        if d.kind == "b":
+            return literal(not lowest, d)
+        bits = 8 * d.itemsize
+        low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if d.kind == "i" else (0, (1 << bits) - 1)
+        return literal(low if lowest else high, d)
+    if how == "and":
+        return literal(-1 if d.kind == "i" else True if d.kind == "b" else (1 << 8 * d.itemsize) - 1 if d.kind == "u" else 1.0, d)
+    return literal(1 if how == "prod" else 0, d)
+
+
+def _floating(w: Writer, op: str, d: dtype, args: list[str], exact: bool) -> str:
+    single, t = d.itemsize == 4, value(d)
+    a, b = args[0], args[-1]
+    if op == "mul" and exact:
+        return f"{'__fmul_rn' if single else '__dmul_rn'}({a}, {b})"
+    if op in ("add", "sub", "mul"):
+        return f"{a} {_INFIX[op]} {b}"
+    if op == "div":
+        return f"{a} / {b}"
+    if op == "neg":
+        return f"-{a}"
+    if op == "rsqrt":
+        return f"({t})1 / {'sqrtf' if single else 'sqrt'}({a})"
+    if op in ("maximum", "minimum"):
+        return f"{w.need(op)}({a}, {b})"
+    if op in ("floordiv", "rem"):
+        return f"{w.need('float_' + op)}({a}, {b})"
+    if op == "truncdiv":
+        return f"{'truncf' if single else 'trunc'}({a} / {b})"
+    if op in ("and", "or"):
+        return f"({t})({a} != 0 {'&&' if op == 'and' else '||'} {b} != 0)"
+    name = _FUNCTION.get(op)
+    if name is None:
+        raise NotImplementedError(f"{op} of {d}")
+    return f"{name}{'f' if single else ''}({', '.join(args)})"
+
+
+def _integer(w: Writer, op: str, d: dtype, args: list[str]) -> str:
+    t, u = value(d), wide_unsigned(d)
+    a, b = args[0], args[-1]
+    if op in _INFIX:
+        return f"({t})(({u}){a} {_INFIX[op]} ({u}){b})"
+    if op == "neg":
+        return f"({t})(({u})0 - ({u}){a})"
+    if op == "not":
+        return f"({t})~{a}"
+    if op == "abs":
+        return a if d.kind == "u" else f"{a} < 0 ? ({t})(({u})0 - ({u}){a}) : {a}"
+    if op in ("maximum", "minimum"):
+        return f"{a} {'>' if op == 'maximum' else '<'} {b} ? {a} : {b}"
+    if op in ("truncdiv", "floordiv"):
+        return f"{w.need(op)}<{t}, {u}>({a}, {b})"
+    if op in ("fmod", "rem"):
+        return f"{w.need('int_' + op)}<{t}>({a}, {b})"
+    if op == "pow":
+        return f"{w.need('int_pow')}<{t}, {u}>({a}, {b})"
+    if op == "shl":
+        return f"{w.need('shl')}<{t}, {u}>({a}, {b})"
+    if op == "shr":
+        return f"{w.need('shr')}<{t}>({a}, {b})"
+    raise NotImplementedError(f"{op} of {d}")
+
+
+# --------------------------------------------------------------------------------------------------------- conversions
+def cast(w: Writer, v: str, source: dtype, target: dtype) -> str:
+    if target is bool_:
+        return f"{v} != 0" if source.kind != "b" else v
+    if half(target):
+        if target is float16 and source is float64:
+            return f"from_float16({to_stored(w, v, target)})"
+        return round_half(w, v if value(source) == "float" else f"(float){v}", target)
+    if target.kind in "ui" and source.kind == "f":
+        if target.name == "uint64":
+            return f"{w.need('to_uint64')}({v})"
+        return f"({value(target)}){w.need('to_int')}({v})"
+    return f"({value(target)}){v}"
+
+
+def round_half(w: Writer, v: str, d: dtype) -> str:
+    """The float rounded to a value of the 16-bit type."""
+    name = _half_name(w, d)
+    return f"from_{name}(to_{name}({v}))"
+
+
+def from_stored(w: Writer, v: str, d: dtype) -> str:
+    """The value of what stands in memory."""
+    if half(d):
+        return f"from_{_half_name(w, d)}({v})"
+    return f"{v} != 0" if d.kind == "b" else v
+
+
+def to_stored(w: Writer, v: str, d: dtype) -> str:
+    """What is to stand in memory for a value."""
+    if half(d):
+        return f"to_{_half_name(w, d)}({v})"
+    return f"(unsigned char){v}" if d.kind == "b" else v
+
+
+def _half_name(w: Writer, d: dtype) -> str:
+    w.need("half" if d is float16 else "bfloat")
+    return d.name
