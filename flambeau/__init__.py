@@ -68,6 +68,7 @@ _lazy("ops.legacy", """FloatTensor DoubleTensor HalfTensor BFloat16Tensor ByteTe
  BoolTensor set_default_tensor_type tensor_type""")
 _lazy("runtime.defaults", "set_default_device get_default_device")
 _lazy("nn.functional", "cosine_similarity pairwise_distance pdist")
+_lazy("func", "vmap")
 _lazy("random", "Generator manual_seed seed initial_seed get_rng_state set_rng_state default_generator")
 _lazy("ops.printing", "set_printoptions")
 _lazy("ops.queries", """is_tensor is_floating_point is_complex is_storage numel result_type is_nonzero are_deterministic_algorithms_enabled

@@ -15,6 +15,7 @@ from . import data as data
 from . import distributed as distributed
 from . import distributions as distributions
 from . import fft as fft
+from . import func as func
 from . import hub as hub
 from . import io as io
 from . import jit as jit
@@ -75,6 +76,7 @@ from .amp import set_autocast_gpu_dtype as set_autocast_gpu_dtype
 from .errors import AcceleratorError as AcceleratorError
 from .errors import OutOfMemoryError as OutOfMemoryError
 from .errors import TransferError as TransferError
+from .func import vmap as vmap
 from .io import load as load
 from .io import save as save
 from .nn.functional import alpha_dropout as alpha_dropout

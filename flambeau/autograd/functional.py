@@ -1,0 +1,218 @@
+"""Derivatives of functions of tensors: Jacobians, Hessians, and their products with vectors (torch.autograd.functional)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..tensor import Tensor
+from .functions import grad
+from .mode import enable_grad
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["vjp", "jvp", "jacobian", "hessian", "hvp", "vhp"]
+
+
+def _listed(x: Any, what: str, function: str) -> tuple[bool, tuple[Tensor, ...]]:
+    """Whether several were given, and all of them.  Raises TypeError for what is no tensor."""
+    several = isinstance(x, (tuple, list))
+    xs = tuple(x) if several else (x,)
+    for i, t in enumerate(xs):
+        if not isinstance(t, Tensor):
+            raise TypeError(f"The {what} given to {function} must be either a Tensor or a tuple of Tensors but "
+                            + (f"the value at index {i} has type {type(t)}." if several else f"the given {what} has type {type(t)}."))
+    return several, xs
+
+
+def _fresh(xs: tuple[Tensor, ...], connected: bool) -> tuple[Tensor, ...]:
+    """The inputs to differentiate at: apart from the user's history, or (`connected`) as views that keep it."""
+    out: list[Any] = []
+    for t in xs:
+        x: Any = t
+        out.append(x.view_as(x) if connected and x.requires_grad else x.detach().requires_grad_())
+    return tuple(out)
+
+
+def _like(v: Any, xs: tuple[Any, ...], function: str, what: str) -> tuple[Any, ...]:
+    """The vector `v`, checked against tensors of the same shapes; ones for a single number when it is None."""
+    if v is None:
+        if len(xs) != 1 or xs[0].numel() != 1:
+            raise RuntimeError(f"The vector v can only be None if {what} contains a single Tensor with a single element.")
+        return tuple(x.new_ones(x.shape) for x in xs)
+    _, vs = _listed(v, "v", function)
+    if len(vs) != len(xs):
+        raise RuntimeError(f"v is a tuple of invalid length: should be {len(xs)} but got {len(vs)}.")
+    for i, (a, b) in enumerate(zip(vs, xs, strict=True)):
+        if tuple(a.m.shape) != tuple(b.m.shape):
+            raise RuntimeError(f"v has invalid size: should be {b.size()} but got {a.size()}" if len(xs) == 1 else
+                               f"Entry {i} in v has invalid size: should be {b.size()} but got {a.size()}.")
+    return vs
+
+
+def _slopes(ys: Any, xs: tuple[Any, ...], vs: Any, create: bool, strict: str = "", retain: bool = True) -> tuple[Any, ...]:
+    """Gradients, zeros where there is no dependence (an error if `strict` says of what)."""
+    roots = [(y, v) for y, v in zip(ys, vs, strict=True) if y.requires_grad]
+    if not roots:
+        found: tuple[Any, ...] = (None,) * len(xs)
+    else:
+        found = grad([y for y, _ in roots], xs, [v for _, v in roots], retain_graph=retain, create_graph=create, allow_unused=True)
+    out = []
+    for i, (g, x) in enumerate(zip(found, xs, strict=True)):
+        if g is None:
+            if strict:
+                raise RuntimeError(f"{strict} is independent of input {i}. This is not allowed in strict mode.")
+            g = x.new_zeros(x.shape)
+        out.append(g)
+    return tuple(out)
+
+
+def _give(xs: tuple[Any, ...], several: bool, create: bool) -> Any:
+    if not create:
+        xs = tuple(x.detach() for x in xs)
+    return xs if several else xs[0]
+
+
+def vjp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+    """The outputs of `func`, and the vector `v` times its Jacobian: of the inputs' shapes.
+
+    strict: raise RuntimeError where an output does not depend on an input, instead of giving zeros.
+    """
+    with enable_grad():
+        several, xs = _listed(inputs, "inputs", "vjp")
+        xs = _fresh(xs, create_graph)
+        many, ys = _listed(func(*xs), "outputs", "vjp")
+        vs = _like(v, ys, "vjp", "the user-provided function returns")
+        found = _slopes(ys, xs, vs, create_graph, "The output of the user-provided function" if strict else "")
+    return _give(ys, many, create_graph), _give(found, several, create_graph)
+
+
+def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+    """The outputs of `func`, and its Jacobian times the vector `v`: of the outputs' shapes.
+
+    By differentiating the backward pass, which is linear in the gradient it starts from.
+    """
+    with enable_grad():
+        _, xs = _listed(inputs, "inputs", "jvp")
+        xs = _fresh(xs, create_graph)
+        vs = _like(v, xs, "jvp", "the input to the user-provided function")
+        many, ys = _listed(func(*xs), "outputs", "jvp")
+        found = forward(ys, xs, vs, create_graph, strict)
+    return _give(ys, many, create_graph), _give(found, many, create_graph)
+
+
+def forward(ys: Any, xs: tuple[Any, ...], vs: tuple[Any, ...], create: bool, strict: bool = False) -> tuple[Any, ...]:
+    """The Jacobian of outputs already computed times `vs`."""
+    us = tuple(y.new_zeros(y.shape).requires_grad_() for y in ys)
+    backs = _slopes(ys, xs, us, True, "The output of the user-provided function" if strict else "")
+    return _slopes(backs, us, vs, create)
+
+
+def jacobian(func: Callable[..., Any], inputs: Any, create_graph: bool = False, strict: bool = False, vectorize: bool = False,
+             strategy: str = "reverse-mode") -> Any:
+    """The derivative of every element of the outputs in every element of the inputs: shapes output + input.
+
+    A tuple over outputs of tuples over inputs, each level present where there are several.  vectorize: accepted; rows are
+    computed one by one.  strategy: "reverse-mode" (a backward pass an output element) or "forward-mode" (one an input
+    element; needs vectorize).
+    """
+    if strategy not in ("forward-mode", "reverse-mode"):
+        raise ValueError('Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your function has more outputs than inputs, '
+                         '"forward-mode" tends to be more performant. Otherwise, prefer to use "reverse-mode".')
+    if strategy == "forward-mode" and (create_graph or not vectorize):
+        raise NotImplementedError('torch.autograd.functional.jacobian: strategy="forward-mode" needs vectorize=True and create_graph=False')
+    if vectorize and strict:
+        raise RuntimeError("torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not supported together")
+    with enable_grad():
+        several, xs = _listed(inputs, "inputs", "jacobian")
+        xs = _fresh(xs, create_graph)
+        many, ys = _listed(func(*xs), "outputs", "jacobian")
+        rows = by_columns(ys, xs) if strategy == "forward-mode" else by_rows(ys, xs, create_graph, strict)
+    found = tuple(_give(row, several, create_graph) for row in rows)
+    return found if many else found[0]
+
+
+def _unit(t: Any, i: int) -> Any:
+    one = t.new_zeros((t.numel(),))
+    one[i] = 1
+    return one.reshape(t.shape)
+
+
+def by_rows(ys: Any, xs: tuple[Any, ...], create: bool, strict: bool = False) -> list[tuple[Any, ...]]:
+    """The Jacobian of each output in each input, one backward pass an output element."""
+    rows = []
+    for k, y in enumerate(ys):
+        text = f"Output {k} of the user-provided function" if strict else ""
+        each = [_slopes((y,), xs, (_unit(y.detach(), i),), create, text) for i in range(y.numel())]
+        rows.append(tuple(_stacked([e[j] for e in each], y, x) for j, x in enumerate(xs)))
+    return rows
+
+
+def _stacked(parts: list[Any], y: Any, x: Any) -> Any:
+    from .. import ops
+    stack: Any = ops.stack
+    if not parts:
+        return x.new_zeros((*y.shape, *x.shape))
+    return stack(parts).reshape((*y.shape, *x.shape))
+
+
+def by_columns(ys: Any, xs: tuple[Any, ...], create: bool = False) -> list[tuple[Any, ...]]:
+    """The same, one pass an input element through the backward pass, whose own graph is made once."""
+    us = tuple(y.new_zeros(y.shape).requires_grad_() for y in ys)
+    backs = _slopes(ys, xs, us, True)
+    columns: list[list[Any]] = [[] for _ in ys]
+    for back, x in zip(backs, xs, strict=True):
+        each = [_slopes((back,), us, (_unit(back.detach(), i),), create) for i in range(x.numel())]
+        for k, y in enumerate(ys):
+            made = _stacked([e[k] for e in each], x, y)
+            columns[k].append(made.permute(*range(x.dim(), x.dim() + y.dim()), *range(x.dim())))
+    return [tuple(c) for c in columns]
+
+
+def _scalar(func: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def call(*xs: Any) -> Any:
+        y = func(*xs)
+        if isinstance(y, (tuple, list)) or not isinstance(y, Tensor):
+            raise RuntimeError(f"The function given to {name} should return a single Tensor")
+        if y.m.numel != 1:
+            raise RuntimeError(f"The Tensor returned by the function given to {name} should contain a single element")
+        return y.reshape(())
+    return call
+
+
+def hessian(func: Callable[..., Any], inputs: Any, create_graph: bool = False, strict: bool = False, vectorize: bool = False,
+            outer_jacobian_strategy: str = "reverse-mode") -> Any:
+    """The second derivatives of a function with one output element: a tensor of shape input + input, or a tuple of tuples."""
+    if outer_jacobian_strategy not in ("forward-mode", "reverse-mode"):
+        raise AssertionError('Expected strategy to be either "forward-mode" or "reverse-mode".')
+    several, xs = _listed(inputs, "inputs", "hessian")
+    scalar = _scalar(func, "hessian")
+
+    def first(*at: Any) -> Any:
+        found = jacobian(scalar, at, create_graph=True)
+        if strict and any(not g.requires_grad for g in found):
+            raise RuntimeError("The jacobian of the user-provided function is independent of an input. This is not allowed in strict mode.")
+        return found
+    found = jacobian(first, xs, create_graph=create_graph, strict=strict and not vectorize, vectorize=False)
+    return found if several else found[0][0]
+
+
+def hvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+    """The value of a function with one output element, and its Hessian times the vector `v`."""
+    return _second(func, inputs, v, create_graph, strict, "hvp")
+
+
+def vhp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+    """The value of a function with one output element, and the vector `v` times its Hessian (the same, by its symmetry)."""
+    return _second(func, inputs, v, create_graph, strict, "vhp")
+
+
+def _second(func: Callable[..., Any], inputs: Any, v: Any, create: bool, strict: bool, name: str) -> Any:
+    with enable_grad():
+        several, xs = _listed(inputs, "inputs", name)
+        xs = _fresh(xs, create)
+        vs = _like(v, xs, name, "the input to the user-provided function")
+        y = _scalar(func, name)(*xs)
+        slopes = _slopes((y,), xs, (y.new_ones(()),), True, "The output of the user-provided function" if strict else "")
+        found = _slopes(slopes, xs, vs, create, "The jacobian of the user-provided function" if strict else "")
+    return _give((y,), False, create), _give(found, several, create)

@@ -1,0 +1,89 @@
+"""Jacobians, Hessians and products against what calculus says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+from flambeau.autograd import functional as F
+
+
+def t(*shape, seed=0):
+    return torch.tensor(np.random.default_rng(seed).standard_normal(shape))
+
+
+A = t(4, 3, seed=1)
+
+
+def test_jacobian_of_a_linear_map() -> None:
+    x = t(3)
+    for kwargs in ({}, {"vectorize": True}, {"vectorize": True, "strategy": "forward-mode"}):
+        found = F.jacobian(lambda v: A @ v, x, **kwargs)
+        np.testing.assert_allclose(found.numpy(), A.numpy())
+        assert not found.requires_grad and x.grad is None
+
+
+def test_jacobian_of_several() -> None:
+    x, y = t(2), t(2, 2, seed=3)
+
+    def f(a, b):
+        return a.exp(), (a * b).sum()
+    (aa, ab), (ba, bb) = F.jacobian(f, (x, y))
+    np.testing.assert_allclose(aa.numpy(), np.diag(np.exp(x.numpy())))
+    assert ab.shape == (2, 2, 2) and float(ab.abs().sum()) == 0
+    np.testing.assert_allclose(ba.numpy(), y.sum(0).numpy())
+    np.testing.assert_allclose(bb.numpy(), np.broadcast_to(x.numpy(), (2, 2)))
+    forward = F.jacobian(f, (x, y), vectorize=True, strategy="forward-mode")
+    for row, other in zip(forward, ((aa, ab), (ba, bb)), strict=True):
+        for p, q in zip(row, other, strict=True):
+            np.testing.assert_allclose(p.numpy(), q.numpy(), atol=1e-12)
+
+
+def test_hessian_and_its_products() -> None:
+    x, v = t(3), t(3, seed=5)
+    q = A.T @ A
+
+    def f(z):
+        return 0.5 * z @ q @ z + (z ** 3).sum()
+    want = q.numpy() + np.diag(6 * x.numpy())
+    np.testing.assert_allclose(F.hessian(f, x).numpy(), want, rtol=1e-12)
+    value, hv = F.hvp(f, x, v)
+    assert float(value) == pytest.approx(float(f(x)))
+    np.testing.assert_allclose(hv.numpy(), want @ v.numpy(), rtol=1e-12)
+    np.testing.assert_allclose(F.vhp(f, x, v)[1].numpy(), v.numpy() @ want, rtol=1e-12)
+    blocks = F.hessian(lambda a, b: (a * b * b).sum(), (x, v))
+    np.testing.assert_allclose(blocks[1][1].numpy(), np.diag(2 * x.numpy()))
+    np.testing.assert_allclose(blocks[0][1].numpy(), np.diag(2 * v.numpy()))
+    with pytest.raises(RuntimeError, match="single element"):
+        F.hessian(lambda z: z * 2, x)
+
+
+def test_products_with_vectors() -> None:
+    x, v, u = t(3), t(3, seed=2), t(4, seed=3)
+    y, back = F.vjp(lambda z: (A @ z).exp(), x, u)
+    slope = np.exp(A.numpy() @ x.numpy())[:, None] * A.numpy()
+    np.testing.assert_allclose(back.numpy(), u.numpy() @ slope, rtol=1e-12)
+    np.testing.assert_allclose(F.jvp(lambda z: (A @ z).exp(), x, v)[1].numpy(), slope @ v.numpy(), rtol=1e-12)
+    assert not y.requires_grad
+    with pytest.raises(RuntimeError, match="can only be None"):
+        F.vjp(lambda z: z * 2, x)
+    with pytest.raises(RuntimeError, match="v has invalid size"):
+        F.vjp(lambda z: z * 2, x, u)
+
+
+def test_create_graph_keeps_the_history() -> None:
+    x = t(3).requires_grad_()
+    F.jacobian(lambda z: z ** 3, x, create_graph=True).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), 6 * x.detach().numpy(), rtol=1e-12)
+
+
+def test_strict() -> None:
+    x = t(2)
+    assert float(F.jacobian(lambda z: torch.ones(2, dtype=torch.float64), x).abs().sum()) == 0
+    with pytest.raises(RuntimeError, match="independent of input 0"):
+        F.jacobian(lambda z: torch.ones(2, dtype=torch.float64), x, strict=True)
+    with pytest.raises(TypeError, match="Tensor or a tuple"):
+        F.jacobian(lambda z: z, 3.0)
+    with pytest.raises(ValueError, match="strategy"):
+        F.jacobian(lambda z: z, x, strategy="sideways")
