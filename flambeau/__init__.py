@@ -45,7 +45,8 @@ def _lazy(module: str, names: str) -> None:
 
 
 _lazy("io", "save load")
-_lazy("ops.storages", "UntypedStorage TypedStorage")
+_lazy("ops.storages", """UntypedStorage TypedStorage FloatStorage DoubleStorage HalfStorage BFloat16Storage LongStorage IntStorage ShortStorage
+ CharStorage ByteStorage BoolStorage ComplexFloatStorage ComplexDoubleStorage""")
 _lazy("runtime.provenance", "provenance")
 _lazy("simulated", "simulate")
 _lazy("trace", "trace_model Progress")

@@ -46,6 +46,9 @@ def construct(args: tuple[Any, ...], d: dtype_class, dev: device_class) -> Tenso
             return convert(data.detach(), dev, d)
         if not isinstance(data, int):
             from ..layout import Size
+            from .storages import TypedStorage, UntypedStorage, on_storage
+            if isinstance(data, TypedStorage | UntypedStorage):
+                return on_storage(data, d)
             if isinstance(data, Size):
                 return empty(data, d, dev)
             return tensor(data, dtype=d, device=dev)

@@ -377,10 +377,18 @@ def is_set_to(self: Tensor, tensor: Tensor) -> bool:
 
 
 @op(spaces=())
-def set_(self: Tensor, source: Any = None, *args: Any) -> Tensor:
-    """Takes over the storage and layout of `source`."""
-    if isinstance(source, Tensor):
-        self.m, self.s, self.p = source.m, source.s, source.p
+def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
+    """Takes over the storage and layout of a tensor, or the given part of a storage; with no source, an empty storage."""
+    from .storages import TypedStorage, UntypedStorage, on_storage
+    if isinstance(source, TypedStorage) and source.dtype is not self.m.dtype:
+        raise RuntimeError(f"Expected a Storage of type {self.m.dtype} or an UntypedStorage, but got type {source.dtype} for argument 1 'storage'")
+    if isinstance(source, TypedStorage | UntypedStorage):
+        source = on_storage(source, self.m.dtype, storage_offset, size, stride)
+    elif source is None:
+        source = self.new_empty((0,))
+    elif not isinstance(source, Tensor):
+        raise TypeError(f"set_: source must be a tensor or a storage, got {type(source).__name__}")
+    self.m, self.s, self.p = source.m, source.s, source.p
     return self
 
 

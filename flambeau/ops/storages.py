@@ -7,10 +7,12 @@ flat uint8 tensor over them, so that it works on every device.
 from __future__ import annotations
 
 import copyreg
+import sys
 from typing import Any
 
 from .. import dtypes
 from ..dtypes import dtype as dtype_class
+from ..layout import extent
 from ..runtime.device import device as device_class
 from ..runtime.device import resolve
 from ..tensor import NO_FREE, Storage, Tensor, _new, empty, meta
@@ -157,9 +159,10 @@ class TypedStorage:
     """A storage seen as elements of one type, as older programs know it."""
 
     __slots__ = ("_untyped_storage", "dtype")
+    _kind: dtype_class | None = None  # of FloatStorage and its like
 
     def __init__(self, *args: Any, wrap_storage: Any = None, dtype: Any = None, device: Any = None) -> None:
-        self.dtype: dtype_class = dtype or dtypes.get_default_dtype()
+        self.dtype: dtype_class = dtype or self._kind or dtypes.get_default_dtype()
         if wrap_storage is not None:
             self._untyped_storage: UntypedStorage = wrap_storage
         elif args and not hasattr(args[0], "__index__"):
@@ -167,6 +170,15 @@ class TypedStorage:
             self._untyped_storage = UntypedStorage(tensor(list(args[0]), dtype=self.dtype, device=device))
         else:
             self._untyped_storage = UntypedStorage(int(args[0]) * self.dtype.itemsize if args else 0, device=device)
+
+    @classmethod
+    def from_buffer(cls, buffer: Any, byte_order: str = "native", count: int = -1, offset: int = 0) -> TypedStorage:
+        """A copy of a Python buffer's elements.  Raises ValueError for a byte order other than this machine's."""
+        if byte_order not in ("native", sys.byteorder):
+            raise ValueError(f"from_buffer: byte_order must be 'native' or {sys.byteorder!r}, got {byte_order!r:.50}")
+        from .creation import frombuffer
+        kind = cls._kind or dtypes.get_default_dtype()
+        return cls(wrap_storage=UntypedStorage(frombuffer(buffer, dtype=kind, count=count, offset=offset).clone()), dtype=kind)
 
     @property
     def device(self) -> device_class:
@@ -244,6 +256,28 @@ class TypedStorage:
 
     def __repr__(self) -> str:
         return f"TypedStorage of {self.size()} {self.dtype} on {self.device}"
+
+
+_KINDS = {"Float": dtypes.float32, "Double": dtypes.float64, "Half": dtypes.float16, "BFloat16": dtypes.bfloat16, "Long": dtypes.int64,
+          "Int": dtypes.int32, "Short": dtypes.int16, "Char": dtypes.int8, "Byte": dtypes.uint8, "Bool": dtypes.bool_,
+          "ComplexFloat": dtypes.complex64, "ComplexDouble": dtypes.complex128}
+(FloatStorage, DoubleStorage, HalfStorage, BFloat16Storage, LongStorage, IntStorage, ShortStorage, CharStorage, ByteStorage, BoolStorage,
+ ComplexFloatStorage, ComplexDoubleStorage) = (
+    type(f"{name}Storage", (TypedStorage,), {"_kind": kind, "__slots__": (), "__doc__": f"A storage of elements of type {kind}."})
+    for name, kind in _KINDS.items())
+
+
+def on_storage(storage: Any, d: dtype_class, offset: int = 0, shape: Any = None, strides: Any = None) -> Tensor:
+    """A tensor over a storage; all of it, with one axis, when no shape is given.  Raises RuntimeError where it does not fit."""
+    s = storage.untyped()._storage
+    there = s.m.nbytes // d.itemsize
+    shape = (max(there - offset, 0),) if shape is None else tuple(shape)
+    m = meta(shape, None if strides is None else tuple(strides), d, s.m.device)
+    low, high = extent(tuple(m.shape), m.strides)
+    if offset < 0 or low < 0 or offset + high >= there or min(shape, default=0) < 0:
+        raise RuntimeError(f"setStorage: sizes {list(shape)}, strides {list(m.strides)} and storage offset {offset} are out of bounds for a storage "
+                           f"of {there} elements")
+    return tensor_on(s, m, s.p + offset * d.itemsize)
 
 
 def _typed(untyped: UntypedStorage, d: dtype_class) -> TypedStorage:

@@ -20,7 +20,8 @@ def _file(value, version=1001, system=None, keys=None, counts=None, end=b""):
     counts = counts or [len(raw) // 4 for raw in raws]
     keys = [str(n) for n in range(len(raws))] if keys is None else keys
     system = {"little_endian": True} if system is None else system
-    return b"".join([legacy.START, pickle.dumps(version, 2), pickle.dumps(system, 2), data, pickle.dumps(keys, 2), *[n.to_bytes(8, "little") + raw for n, raw in zip(counts, raws)], end])
+    return b"".join([legacy.START, pickle.dumps(version, 2), pickle.dumps(system, 2), data, pickle.dumps(keys, 2),
+                     *[n.to_bytes(8, "little") + raw for n, raw in zip(counts, raws)], end])
 
 
 def test_objects_share_their_storages():

@@ -43,6 +43,10 @@ class Net(nn.Module):
         return self.final(self.rnn(self.attend(x.unsqueeze(0)))[0])
 
 
+class Marked(flambeau.Tensor):
+    """A tensor of a program's own class."""
+
+
 class Slotted:
     __slots__ = ("a", "b")
 
@@ -162,6 +166,20 @@ def test_allowed_functions_and_classes():
         add_safe_globals(["os.system"])
     with pytest.raises(TypeError, match="a pair must be"):
         add_safe_globals([(helper, 3)])
+
+
+def test_tensors_of_a_class_of_their_own():
+    t = flambeau.arange(3.0)
+    t.__class__ = Marked
+    t.note = [1]
+    data = _saved([t]).getvalue()
+    with pytest.raises(UnsafeFileError, match="Marked"):
+        flambeau.load(io.BytesIO(data))
+    with safe_globals([Marked]):
+        for weights_only in (True, False):
+            back = flambeau.load(io.BytesIO(data), weights_only=weights_only)
+            assert type(back[0]) is Marked and back[0].note == [1] and back[0].tolist() == [0, 1, 2]
+    assert type(pickle.loads(pickle.dumps(t))) is Marked
 
 
 def test_a_class_that_is_allowed_allows_no_other():
