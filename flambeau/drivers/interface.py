@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..kernels.programs import Prepared
+    from ..kernels.programs import Prepared, Program
 
 
 class Properties:
@@ -47,6 +47,13 @@ class Driver(ABC):
     """A set of GPUs.  `simulated` says whether they are played by the CPU."""
 
     simulated: bool = False
+    hosted: bool = True  # whether launches are carried out by the CPU's kernels: their entries can read the devices' memory
+    own_visibility: bool = False  # whether `device_count` already counts visible devices only
+
+    @property
+    def initialised(self) -> bool:
+        """Whether something was begun that a forked child cannot go on with."""
+        return False
 
     # ------------------------------------------------------------------------------------------------------- devices
     @abstractmethod
@@ -94,6 +101,10 @@ class Driver(ABC):
     def is_pinned(self, address: int) -> bool:
         """Whether a host address lies in page-locked memory."""
 
+    def owns(self, device: int, address: int) -> bool:
+        """Whether an address may lie in the memory of this device: False where that is known to be wrong."""
+        return True
+
     # ------------------------------------------------------------------------------------------------------- streams
     @abstractmethod
     def stream_create(self, device: int, priority: int = 0) -> Any:
@@ -114,6 +125,20 @@ class Driver(ABC):
     @abstractmethod
     def launch(self, stream: Any, prepared: Prepared, args: tuple[Any, ...]) -> None:
         """Queues ``prepared.entry(*args)``.  Returns at once; an error shows at a later synchronisation."""
+
+    def prepare(self, device: int, program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Prepared | None:
+        """Where not `hosted`: a launch of a loop program by the driver's own kernels, whose workspace it says; None where it
+        has none for this program."""
+        return None
+
+    def bind(self, device: int, prepared: Prepared) -> Callable[[Any, tuple[Any, ...]], None] | None:
+        """Where not `hosted`: what queues `prepared` when called with a stream and the arguments; None where only the host
+        can carry it out."""
+        return None
+
+    def product(self, device: int, *what: Any) -> Prepared | None:
+        """Where not `hosted`: ``entry(C, A, B)``, a matrix product by the devices' library; see `door.product`."""
+        return None
 
     @abstractmethod
     def memcpy(self, stream: Any, dst: int, src: int, nbytes: int, keep: Any = None) -> None:

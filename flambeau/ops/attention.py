@@ -113,6 +113,8 @@ def _composite_back(plan: _Plan, g: Tensor, q: Tensor, k: Tensor, v: Tensor, mas
 # ----------------------------------------------------------------------------------------------------------------- one kernel
 def _fused(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, p: float, scale: float) -> Tensor | None:
     """(batch, heads, length, depth) queries over (batch, key heads, source, depth) keys; None where there is no kernel."""
+    if not door.by_host(q.m.device):
+        return None
     plan = _Plan(q, k, v, mask, causal, p, scale)
     batch, heads, _, length, _, _, value_depth = plan.sizes
     m, shape = q.m, (batch, heads, length, value_depth)

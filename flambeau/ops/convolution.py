@@ -111,7 +111,7 @@ door.on_change(_forget)
 def _by_windows(out: Tensor, x: Tensor, w: Tensor, bias: Tensor | None, g: Geometry, turned: bool = False) -> bool:
     """The convolution by the target's own routine; False where it has none.  turned: with the kernels of `w` turned round and
     its channels changing places, as for the gradient of images."""
-    if not out.m.numel or not x.m.numel or (_is_plain(g) and g.groups == 1):
+    if not out.m.numel or not x.m.numel or (_is_plain(g) and g.groups == 1) or not door.by_host(x.m.device):
         return False
     x, w = x if x.m.strides[-1] == 1 else contiguous(x.detach()), contiguous(w.detach())
     key = (out.m, x.m, w.m, None if bias is None else bias.m, g.stride, g.padding, g.dilation, g.groups, turned)
@@ -245,6 +245,8 @@ def _scatter_columns(padded: Tensor, columns: Tensor, first: int, cg: int, g: Ge
 
 def _weights_by_windows(out: Tensor, gy: Tensor, x: Tensor, g: Geometry) -> bool:
     """The kernel's gradient by the target's own routine; False where it has none."""
+    if not door.by_host(x.m.device):
+        return False
     x = x if x.m.strides[-1] == 1 else contiguous(x.detach())
     key = (out.m, gy.m, x.m, g.stride, g.padding, g.dilation, g.groups)
     found = _launches.get(key)

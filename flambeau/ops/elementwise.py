@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes, layout  # type: ignore[no-redef]
 from ..autograd import tape
 from ..autograd.mode import _grad
-from ..kernels import derive, target
+from ..kernels import derive
 from ..kernels import expr as E
 from ..kernels.expr import Expr
 from ..kernels.programs import Map
@@ -522,7 +522,7 @@ def fit(g: Tensor, m: Meta) -> Tensor:
 def launcher(program: Any, domain: tuple[int, ...], metas: Sequence[Meta], dev: device, name: str) -> Callable[..., Any]:
     """A bound launch of a map over `domain` on operands of these metas (outputs first), each broadcast to it."""
     strides = tuple([layout.expand_strides(m.shape, m.strides, domain) for m in metas])
-    prepared = target.prepare(program, domain, strides)
+    prepared = door.prepare(dev, program, domain, strides)
     prepared.name = name
     return door.bind(dev, prepared)
 

@@ -104,8 +104,7 @@ def _plan(op: Pointwise, operands: tuple[Any, ...], how: str, numbers: tuple[flo
     domain = tuple(shape)
     strides = ((), *[layout.expand_strides(x.m.shape, x.m.strides, domain) for x in operands])
     plan = Plan(program, domain, strides, meta((), (), d, dev), float(layout.numel(shape)), meta(shape, None, d, dev))
-    from ..kernels import target
-    prepared = target.prepare(program, domain, strides)
+    prepared = door.prepare(dev, program, domain, strides)
     if not prepared.workspace:
         prepared.name = op.name
         plan.call = door.bind(dev, prepared)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import layout
-from ..kernels import target
 from ..kernels.programs import Map, Prepared, Program
 from ..runtime import door
 from ..tensor import Tensor, on_forget, storage
@@ -48,7 +47,7 @@ def run(program: Program, domain: tuple[int, ...], outs: Sequence[Tensor], ins: 
             raise mismatch(name or program.__class__.__name__.lower(), [*outs, *ins])
         if strides is None:
             strides = [layout.expand_strides(t.m.shape, t.m.strides, domain) for t in (*outs, *ins)]
-        prepared = target.prepare(program, domain, tuple(strides))
+        prepared = door.prepare(outs[0].m.device, program, domain, tuple(strides))
         prepared.name = name or prepared.name
         if len(_bound) > _MOST:
             _bound.clear()

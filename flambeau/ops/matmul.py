@@ -58,12 +58,19 @@ def _product(c: Tensor, a: Tensor, b: Tensor, alpha: complex = 1.0, beta: comple
         n = b.m.shape[-1]
         d = a.m.dtype
         name = f"matmul_{d.name}"
-        if d.name not in _BLAS or k == 0:
-            _by_kernel(c, a, b, alpha, beta)
-            return
         batch = lead[0] if lead else 1
         prepared = None
-        if alpha == 1 and beta in (0, 1):
+        hosted = door.by_host(c.m.device)
+        if not hosted and k and d.kind == "f":
+            x, y, z = [(t.m.strides[-2], t.m.strides[-1], t.m.strides[0] if lead else 0) for t in (a, b, c)]
+            prepared = door.product(c.m.device, d, m, n, k, x, y, (n, 1, z[2]), batch, float(alpha.real), float(beta.real))
+            if prepared is None:  # strides that the library cannot read
+                _product(c, contiguous(a), contiguous(b), alpha, beta)
+                return
+        elif d.name not in _BLAS or k == 0 or not hosted:
+            _by_kernel(c, a, b, alpha, beta)
+            return
+        if hosted and alpha == 1 and beta in (0, 1):
             x, y, z = [(t.m.strides[-2], t.m.strides[-1], t.m.strides[0] if lead else 0) for t in (a, b, c)]
             prepared = routines.product(d, m, n, k, x, y, (n, 1, z[2]), batch, beta == 1)
         if prepared is None:
@@ -465,18 +472,21 @@ door.on_change(_linear_plans.clear)
 
 def _linear_plan(x: Tensor, w: Tensor, bias: Tensor) -> Any:
     """The launches of x w^T + bias: rows of bias, then the product added to them."""
-    from ..kernels import target
     from .copies import cast_program
     m, k = x.m.shape
     n = w.m.shape[0]
     om = meta((m, n), None, x.m.dtype, x.m.device)
-    if x.m.dtype.name not in _BLAS or not om.numel or not k:
+    hosted = door.by_host(om.device)
+    if (x.m.dtype.name not in _BLAS if hosted else x.m.dtype.kind != "f") or not om.numel or not k:
         return None
     d = om.dtype
-    rows = target.prepare(cast_program(bias.m.dtype, d), (m, n), ((n, 1), (0, bias.m.strides[0])))
+    rows = door.prepare(om.device, cast_program(bias.m.dtype, d), (m, n), ((n, 1), (0, bias.m.strides[0])))
     rows.name = "bias"
-    product = routines.product(d, m, n, k, (x.m.strides[0], x.m.strides[1], 0), (w.m.strides[1], w.m.strides[0], 0), (n, 1, 0), add=True)
+    steps = (x.m.strides[0], x.m.strides[1], 0), (w.m.strides[1], w.m.strides[0], 0), (n, 1, 0)
+    product = (routines.product(d, m, n, k, *steps, add=True) if hosted else door.product(om.device, d, m, n, k, *steps, beta=1.0))
     if product is None:
+        if not hosted:
+            return None
         at, bt = _orient(m, k, *x.m.strides), _orient(k, n, w.m.strides[1], w.m.strides[0])
         if at is None or bt is None:
             return None
@@ -741,5 +751,20 @@ def _contract(a: Tensor, an: list[str], b: Tensor, bn: list[str], keep: set[str]
     return made.reshape([*shape, *[a.m.shape[an.index(c)] for c in left], *[b.m.shape[bn.index(c)] for c in right]]), batch + left + right
 
 
-Tensor.__matmul__ = matmul  # type: ignore[method-assign]
-Tensor.__rmatmul__ = lambda self, other: matmul(other, self)  # type: ignore[method-assign]
+def _matmul(self: Tensor, other: Any) -> Any:
+    if isinstance(other, Tensor):
+        return matmul(self, other)
+    return matmul(self, _from_array(other)) if hasattr(other, "__array_interface__") else NotImplemented
+
+
+def _rmatmul(self: Tensor, other: Any) -> Any:
+    return matmul(_from_array(other), self) if hasattr(other, "__array_interface__") else NotImplemented
+
+
+def _from_array(array: Any) -> Tensor:
+    from .creation import as_tensor
+    return as_tensor(array)
+
+
+Tensor.__matmul__ = _matmul  # type: ignore[method-assign]
+Tensor.__rmatmul__ = _rmatmul  # type: ignore[method-assign]

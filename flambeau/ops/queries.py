@@ -87,6 +87,8 @@ def set_float32_matmul_precision(precision: str) -> None:
     if precision not in ("highest", "high", "medium"):
         raise RuntimeError(f"{precision} is not one of 'highest', 'high', or 'medium'.")
     _settings["precision"] = precision
+    from ..runtime import door
+    door.set_tf32(precision != "highest")
 
 
 def get_float32_matmul_precision() -> str:

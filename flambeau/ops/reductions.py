@@ -142,14 +142,13 @@ door.on_change(_to_shape.clear)
 
 def _plan_to_shape(g: Tensor, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
     """The launch of a small sum of this kind, ready to call; None when it needs workspace."""
-    from ..kernels import target
     m = g.m
     d = m.dtype
     if d.kind not in "fc":
         return None
     domain, strides, kept = split_domain(g, axes)
     flat = layout.contiguous_strides(tuple(m.shape[i] for i in kept))
-    prepared = target.prepare(simple("sum", d, d.opmath, d, "sum"), domain, (flat, strides))
+    prepared = door.prepare(m.device, simple("sum", d, d.opmath, d, "sum"), domain, (flat, strides))
     prepared.name = "sum"
     if prepared.workspace or len(_to_shape) > 4096:
         return None

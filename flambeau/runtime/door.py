@@ -15,11 +15,16 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from ..kernels import target
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..kernels.programs import Prepared
+    from ..dtypes import dtype
+    from ..kernels.programs import Prepared, Program
     from .device import device
+
+    Steps = tuple[int, int, int]
 
     LaunchObserver = Callable[[device, Any, Prepared, tuple[Any, ...]], Callable[[], None] | None]
     CopyObserver = Callable[["Copy"], None]
@@ -30,6 +35,7 @@ _copy_observers: tuple[Any, ...] = ()
 _wait_observers: tuple[Any, ...] = ()
 _clearers: list[Callable[[], None]] = []
 _lock = threading.Lock()
+_tf32 = False
 
 
 def on_change(clear: Callable[[], None]) -> None:
@@ -123,13 +129,50 @@ def bind(dev: device, prepared: Prepared) -> Callable[..., Any]:
     return observed_launch
 
 
+def prepare(dev: device, program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Prepared:
+    """A launch of `program` for a concrete device: see `target.prepare`, which serves every device that the CPU's kernels
+    carry out.  What other devices have no kernel for, the host does on copies."""
+    if dev.type != "cpu":
+        from . import gpus
+        made = gpus.prepare(dev, program, domain, strides)
+        if made is not None:
+            return made
+    return target.prepare(program, domain, strides)
+
+
+def by_host(dev: device) -> bool:
+    """Whether launches on a device are carried out by the CPU's kernels and libraries: the CPU, and simulated GPUs."""
+    if dev.type == "cpu":
+        return True
+    from . import gpus
+    return gpus.gpu(dev).driver.hosted
+
+
+def set_tf32(allowed: bool) -> None:
+    """Whether products of float32 matrices may round their elements to TF32, where a device is faster so."""
+    global _tf32
+    if allowed != _tf32:
+        _tf32 = allowed
+        changed()
+
+
+def product(dev: device, d: dtype, m: int, n: int, k: int, a: Steps, b: Steps, c: Steps, batch: int = 1, alpha: float = 1.0,
+            beta: float = 0.0) -> Prepared | None:
+    """``entry(C, A, B)``: C = alpha A B + beta C for `batch` matrices by the library of a device that is not `by_host`; None
+    where it has none of this kind.  a, b, c: elements from row to row, from column to column, from matrix to matrix."""
+    from . import gpus
+    g = gpus.gpu(dev)
+    return g.driver.product(g.physical, d, m, n, k, a, b, c, batch, alpha, beta, _tf32)
+
+
 class Copy:
     """One copy of bytes through the door.
 
     direction: "h2d", "d2h", "d2d" (within one GPU), "peer" (between GPUs) or "h2h".
     path: "pinned" (straight from or to page-locked memory), "staged" (pageable memory through pinned buffers, packing and
         changing the type on the way), "pageable" (straight; small copies for which the host waits anyway), "peer" (GPU to
-        GPU directly), "host" (GPU to GPU, or within the host, through the host) or "d2d".
+        GPU directly), "host" (GPU to GPU, or within the host, through the host; and what goes to the host and back because
+        only the host can carry out a launch) or "d2d".
     nbytes: what crossed, in the narrower type where the type changes.
     blocking: the host waits until it is done.
     source, target: devices.  stream: the one it is queued on; None for h2h.

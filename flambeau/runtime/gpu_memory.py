@@ -287,6 +287,17 @@ class Pool:
             if stream not in streams:
                 streams.append(stream)
 
+    def span(self, address: int) -> tuple[int, int] | None:
+        """(start, bytes) of the block around an address; None when it is none of this pool's."""
+        with self.lock:
+            bases = sorted(self.segments)
+            i = bisect_right(bases, address) - 1
+            if i < 0:
+                return None
+            size, block = self.segments[bases[i]]
+            at = address - bases[i]
+            return (bases[i] + at // block * block, block) if at < size // block * block else None
+
     def empty_cache(self) -> None:
         """Gives what nobody uses back to the driver."""
         with self.lock:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..drivers.interface import Driver, Properties
-    from ..kernels.programs import Prepared
+    from ..kernels.programs import Prepared, Program
     from .device import device
     from .staging import Ring
     from .streams import Stream
@@ -68,8 +68,10 @@ class System:
         self.driver = driver
         self.setting = visible.setting()
         count = driver.device_count()
-        uuids = [driver.properties(i).uuid for i in range(count)]
-        self.physical = visible.visible(uuids, self.setting)
+        if driver.own_visibility:  # to ask what they are would be to begin
+            self.physical = list(range(count))
+        else:
+            self.physical = visible.visible([driver.properties(i).uuid for i in range(count)], self.setting)
         self.hidden = count - len(self.physical)
         self.gpus: list[Gpu] = []
         self.started = False
@@ -91,6 +93,9 @@ class System:
     def start(self) -> None:
         """Makes the GPUs ready: the first use of any."""
         if not self.started:
+            if self.driver.own_visibility and self.physical:
+                self.driver.properties(0)  # that begins, and now the driver itself says how many there are
+                self.physical = list(range(self.driver.device_count()))
             self.gpus = [Gpu(self.driver, i, p, self.host) for i, p in enumerate(self.physical)]
             self.started = True
             _ready.update({g.device: g for g in self.gpus})
@@ -144,8 +149,7 @@ def _from_environment() -> System | None:
     global _why_none
     text = os.environ.get("FLAMBEAU_SIM_GPUS")
     if text is None or not text.strip():
-        _why_none = "no NVIDIA GPU is driven by this version, and none is simulated"
-        return None
+        return _real()
     if not text.strip().isdigit():
         raise RuntimeError(f"FLAMBEAU_SIM_GPUS: expected a number of GPUs, got {text!r}")
     if not int(text):
@@ -154,6 +158,23 @@ def _from_environment() -> System | None:
     get = os.environ.get
     return simulated_system(int(text), get("FLAMBEAU_SIM_MODEL", "H200"), get("FLAMBEAU_SIM_MEMORY"),
                             get("FLAMBEAU_SIM_QUEUE", "eager"), 0)
+
+
+def _real() -> System | None:
+    """The NVIDIA GPUs of this machine; None, with the reason kept, where there is none to use."""
+    global _why_none
+    from ..drivers.nvidia import probe
+    found = probe.look()
+    if found.why:
+        _why_none = f"{found.why}, and none is simulated"
+        return None
+    total, text = found.count, visible.setting()
+    if found.uuids is not None and text is not None and "MIG-" not in text:
+        found.count = len(visible.visible(found.uuids, text))
+    from ..drivers.nvidia.driver import NvidiaDriver
+    system = System(NvidiaDriver(found))
+    system.hidden = total - found.count
+    return system
 
 
 def simulated_system(gpus: int, model: str | Sequence[str], memory: int | str | None, queue: str, seed: int) -> System:
@@ -233,7 +254,7 @@ def started() -> System:
 def count() -> int:
     """How many GPUs are visible.  Looking does not count as use."""
     found = system()
-    return 0 if found is None or _forked and found.started else len(found.physical)
+    return 0 if found is None or _forked else len(found.physical)
 
 
 def gpu(like: Any = None) -> Gpu:
@@ -297,11 +318,27 @@ def launcher(dev: device, prepared: Prepared) -> Callable[..., None]:
     """What queues `prepared` on the current stream of `dev` when called with its arguments."""
     g = gpu(dev)
     launch, default, thread = g.driver.launch, g.default_handle, _thread
+    if not g.driver.hosted:
+        call = g.driver.bind(g.physical, prepared)
+        if call is None:
+            from . import hosted
+            return hosted.launcher(g, prepared)
+
+        def direct(*args: Any) -> None:
+            stream = thread.streams.get(g)
+            call(default if stream is None else stream._handle, args)
+        return direct
 
     def enqueue(*args: Any) -> None:
         stream = thread.streams.get(g)
         launch(default if stream is None else stream._handle, prepared, args)
     return enqueue
+
+
+def prepare(dev: device, program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Prepared | None:
+    """A launch by the GPU's own kernels; None where the CPU's are to be used."""
+    g = _ready.get(dev) or gpu(dev)
+    return None if g.driver.hosted else g.driver.prepare(g.physical, program, domain, strides)
 
 
 def here(dev: device) -> tuple[Gpu, Stream]:
@@ -355,7 +392,7 @@ def is_pinned(address: int) -> bool:
 def _in_child() -> None:
     global _forked, _lock
     _lock = threading.RLock()
-    if _system is not None and _system.started:
+    if _system is not None and (_system.started or _system.driver.initialised):
         _forked = True
         _ready.clear()
         door.changed()

@@ -46,8 +46,10 @@ class Stream:
 
     @property
     def cuda_stream(self) -> int:
-        """A number that stands for the stream; 0 is the default stream."""
-        return 0 if self._handle is self._gpu.default_handle else id(self._handle)
+        """The driver's handle of the stream; on a simulated GPU a number that stands for it, 0 for the default stream."""
+        handle = self._handle
+        raw = getattr(handle, "raw", None)  # a real one, which other libraries can use
+        return raw if raw is not None else 0 if handle is self._gpu.default_handle else id(handle)
 
     def query(self) -> bool:
         """Whether everything queued so far is done."""

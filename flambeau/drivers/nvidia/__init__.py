@@ -1,0 +1,8 @@
+"""NVIDIA GPUs through cuda.bindings: the one folder that touches it.
+
+`probe`    what is there, without using it (no context, nothing that a fork would poison)
+`faults`   results of calls as exceptions; faults after which a device is dead
+`driver`   the driver interface: memory, streams, events, copies
+`launches` kernels of loop programs: rendered, compiled and loaded when first launched
+`blaslt`   matrix products by cuBLASLt
+"""

@@ -1,0 +1,448 @@
+"""The driver of NVIDIA GPUs.
+
+Each device's primary context is retained when something first needs it, and made current in each thread that calls.  Memory
+comes in segments for the caching allocator above.  Streams do not wait for the legacy default stream.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from bisect import bisect_right, insort
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from ... import errors
+from ..interface import Driver, Properties
+from . import faults, probe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...kernels.programs import Prepared, Program
+
+_GRAIN = 512
+_END = 1 << 64
+
+
+class Stream:
+    """A stream of a device: `handle` is the binding's, `raw` its number."""
+
+    __slots__ = ("device", "handle", "raw", "kept", "__weakref__")
+
+    def __init__(self, device: int, handle: Any) -> None:
+        self.device, self.handle, self.raw = device, handle, int(handle)
+        self.kept: deque[tuple[Event, Any]] = deque()  # what copies read or write, until they are done
+
+
+class Event:
+    """A place in a stream's work.  Its handle is made when first recorded, since it belongs to that stream's device."""
+
+    __slots__ = ("timing", "device", "handle", "pool", "__weakref__")
+
+    def __init__(self, timing: bool) -> None:
+        self.timing = timing
+        self.device = -1
+        self.handle: Any = None
+        self.pool: deque[Any] | None = None
+
+    def __del__(self) -> None:
+        if self.pool is not None:
+            self.pool.append(self.handle)  # waits that were queued keep what they wait for
+
+
+class _Device:
+    __slots__ = ("index", "number", "state", "context", "events", "properties", "arch", "peers")
+
+    def __init__(self, index: int, number: Any) -> None:
+        self.index, self.number, self.state = index, number, faults.State(index)
+        self.context: Any = None
+        self.events: dict[bool, deque[Any]] = {False: deque(), True: deque()}
+        self.properties: Properties | None = None
+        self.arch = ""
+        self.peers: set[int] = set()
+
+
+class _Current(threading.local):
+    """Which device's context is current in a thread, as far as this driver made it so."""
+
+    device = -1
+
+
+class NvidiaDriver(Driver):
+    """`compiler`: (source, architecture) -> image that the driver loads; the CUDA C renderer's own by default."""
+
+    simulated = False
+    hosted = False
+    own_visibility = True
+
+    def __init__(self, found: probe.Found, compiler: Callable[[str, str], bytes] | None = None) -> None:
+        self._found, self.compiler = found, compiler
+        self._count = found.count
+        self._devices: list[_Device] = []
+        self._current = _Current()
+        self._lock = threading.RLock()
+        self._owned: list[tuple[int, int, int]] = []  # (start, end, device) of all segments, sorted
+        self._pinned: list[tuple[int, int]] = []  # (start, end) of page-locked blocks, sorted
+        self._gone = False  # forked or closed: nothing may be called any more
+        self._cu: Any = None
+        self._launches: Any = None
+        os.register_at_fork(after_in_child=self._in_child)
+
+    # ------------------------------------------------------------------------------------------------------ beginning
+    @property
+    def initialised(self) -> bool:
+        return self._cu is not None or self._found.uuids is None
+
+    def _in_child(self) -> None:
+        self._gone = self._gone or self.initialised
+
+    def _start(self) -> Any:
+        """The bindings, with the driver initialised."""
+        if self._gone:
+            raise errors.forked()
+        with self._lock:
+            if self._cu is not None:
+                return self._cu
+            from cuda.bindings import driver as cu
+            code, = cu.cuInit(0)
+            count = 0
+            if not code:
+                code, count = cu.cuDeviceGetCount()
+            if code:
+                raise errors.no_gpu(f"the NVIDIA driver does not start: {faults.describe(int(code))}")
+            if not count:
+                raise errors.no_gpu("the NVIDIA driver sees no GPU")
+            for i in range(count):
+                code, number = cu.cuDeviceGet(i)
+                if code:
+                    raise errors.no_gpu(f"GPU {i} is not there: {faults.describe(int(code))}")
+                self._devices.append(_Device(i, number))
+            self._cu, self._count = cu, count
+            return cu
+
+    def _use(self, device: int) -> _Device:
+        """The device, its context current in this thread."""
+        cu = self._cu or self._start()
+        if self._gone:
+            raise errors.forked()
+        d = self._devices[device]
+        if d.state.first:
+            raise d.state.fail(0, "")
+        if self._current.device != device:
+            self._enter(cu, d)
+        return d
+
+    def _enter(self, cu: Any, d: _Device) -> None:
+        if d.context is None:
+            with self._lock:
+                if d.context is None:
+                    code, context = cu.cuDevicePrimaryCtxRetain(d.number)
+                    if code:
+                        raise d.state.fail(code, "the first use of the device")
+                    d.context = context
+        code, = cu.cuCtxSetCurrent(d.context)
+        if code:
+            raise d.state.fail(code, "making its context current")
+        self._current.device = d.index
+
+    def _check(self, d: _Device, code: Any, what: str) -> None:
+        if code:
+            raise d.state.fail(code, what)
+
+    # -------------------------------------------------------------------------------------------------------- devices
+    def device_count(self) -> int:
+        return self._count
+
+    def properties(self, device: int) -> Properties:
+        cu = self._start()
+        d = self._devices[device]
+        if d.properties is None:
+            d.properties = self._ask(cu, d)
+        return d.properties
+
+    def _ask(self, cu: Any, d: _Device) -> Properties:
+        a = cu.CUdevice_attribute
+
+        def number(name: str) -> int:
+            code, v = cu.cuDeviceGetAttribute(getattr(a, "CU_DEVICE_ATTRIBUTE_" + name), d.number)
+            self._check(d, code, f"asking for {name.lower()}")
+            return int(v)
+        code, name = cu.cuDeviceGetName(256, d.number)
+        self._check(d, code, "asking for its name")
+        code, total = cu.cuDeviceTotalMem(d.number)
+        self._check(d, code, "asking for its memory")
+        code, uuid = cu.cuDeviceGetUuid(d.number)
+        self._check(d, code, "asking for its identity")
+        h = bytes(uuid.bytes).hex()
+        return Properties(
+            name=name.split(b"\0")[0].decode(), major=number("COMPUTE_CAPABILITY_MAJOR"), minor=number("COMPUTE_CAPABILITY_MINOR"),
+            total_memory=int(total), multi_processor_count=number("MULTIPROCESSOR_COUNT"), L2_cache_size=number("L2_CACHE_SIZE"),
+            uuid=f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:32]}", warp_size=number("WARP_SIZE"),
+            max_threads_per_multi_processor=number("MAX_THREADS_PER_MULTIPROCESSOR"),
+            regs_per_multiprocessor=number("MAX_REGISTERS_PER_MULTIPROCESSOR"), shared_memory_per_block=number("MAX_SHARED_MEMORY_PER_BLOCK"),
+            shared_memory_per_multiprocessor=number("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
+            shared_memory_per_block_optin=number("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"), is_integrated=bool(number("INTEGRATED")),
+            is_multi_gpu_board=bool(number("MULTI_GPU_BOARD")), simulated=False, pci_bus_id=number("PCI_BUS_ID"),
+            pci_device_id=number("PCI_DEVICE_ID"), pci_domain_id=number("PCI_DOMAIN_ID"))
+
+    def architecture(self, device: int) -> str:
+        """What kernels are compiled for: "sm_90"."""
+        d = self._devices[device]
+        if not d.arch:
+            p = self.properties(device)
+            if (p.major, p.minor) < (8, 0):
+                raise errors.no_gpu(f"GPU {device} ({p.name}) has compute capability {p.major}.{p.minor}; 8.0 is the least that is served")
+            d.arch = f"sm_{p.major}{p.minor}"
+        return d.arch
+
+    def version(self) -> str:
+        """The CUDA version of the driver."""
+        return probe.text(self._found.version)
+
+    def memory_info(self, device: int) -> tuple[int, int]:
+        d = self._use(device)
+        code, free, total = self._cu.cuMemGetInfo()
+        self._check(d, code, "asking for its free memory")
+        return int(free), int(total)
+
+    def can_access_peer(self, device: int, peer: int) -> bool:
+        if device == peer:
+            return False
+        cu = self._start()
+        d = self._devices[device]
+        code, can = cu.cuDeviceCanAccessPeer(d.number, self._devices[peer].number)
+        self._check(d, code, "asking for peer access")
+        return bool(can)
+
+    def enable_peer(self, device: int, peer: int) -> None:
+        other = self._use(peer)
+        d = self._use(device)
+        code, = self._cu.cuCtxEnablePeerAccess(other.context, 0)
+        if int(code) not in (0, faults.PEER_ENABLED):
+            names = [f"GPU {i} ({self.properties(i).name})" for i in (device, peer)]
+            if int(code) in faults.STICKY:
+                raise d.state.fail(code, "enabling peer access")
+            raise RuntimeError(f"peer access is not supported between {names[0]} and {names[1]}: {faults.describe(int(code))}")
+        d.peers.add(peer)
+
+    def synchronize(self, device: int) -> None:
+        d = self._use(device)
+        code, = self._cu.cuCtxSynchronize()
+        self._check(d, code, "waiting for the device")
+
+    # --------------------------------------------------------------------------------------------------------- memory
+    def alloc(self, device: int, nbytes: int) -> int:
+        d = self._use(device)
+        size = (nbytes + _GRAIN - 1) & -_GRAIN
+        code, pointer = self._cu.cuMemAlloc(size)
+        if int(code) == faults.OUT_OF_MEMORY:
+            return 0
+        self._check(d, code, f"allocating {nbytes} bytes")
+        address = int(pointer)
+        with self._lock:
+            insort(self._owned, (address, address + size, device))
+        return address
+
+    def free(self, device: int, address: int) -> None:
+        if self._gone or self._devices[device].state.first:
+            return  # the memory went with the context
+        d = self._use(device)
+        with self._lock:
+            i = bisect_right(self._owned, (address, _END, 0)) - 1
+            if i < 0 or self._owned[i][0] != address:
+                raise ValueError(f"free: {address:#x} is not the start of memory of this driver")
+            del self._owned[i]
+        code, = self._cu.cuMemFree(address)
+        self._check(d, code, "freeing memory")
+
+    def owner(self, address: int) -> int:
+        """The device an address lies on; -1: none of them."""
+        owned = self._owned
+        i = bisect_right(owned, (address, _END, 0)) - 1
+        if i >= 0:
+            start, end, device = owned[i]
+            if start <= address < end:
+                return device
+        return -1
+
+    def owns(self, device: int, address: int) -> bool:
+        return self.owner(address) == device
+
+    def host_alloc(self, nbytes: int) -> int:
+        d = self._use(max(self._current.device, 0))
+        portable = 1  # every context may use it
+        code, address = self._cu.cuMemHostAlloc(nbytes, portable)
+        if int(code) == faults.OUT_OF_MEMORY:
+            return 0
+        self._check(d, code, f"page-locking {nbytes} bytes")
+        address = int(address)
+        with self._lock:
+            insort(self._pinned, (address, address + nbytes))
+        return address
+
+    def host_free(self, address: int) -> None:
+        with self._lock:
+            i = bisect_right(self._pinned, (address, _END)) - 1
+            if i < 0 or self._pinned[i][0] != address:
+                raise ValueError(f"host_free: {address:#x} is not the start of page-locked memory")
+            del self._pinned[i]
+        if self._gone or any(d.state.first for d in self._devices):
+            return
+        d = self._use(max(self._current.device, 0))
+        code, = self._cu.cuMemFreeHost(address)
+        self._check(d, code, "freeing page-locked memory")
+
+    def is_pinned(self, address: int) -> bool:
+        pinned = self._pinned
+        i = bisect_right(pinned, (address, _END)) - 1
+        return i >= 0 and address < pinned[i][1]
+
+    # -------------------------------------------------------------------------------------------------------- streams
+    def stream_create(self, device: int, priority: int = 0) -> Stream:
+        d = self._use(device)
+        code, least, greatest = self._cu.cuCtxGetStreamPriorityRange()
+        self._check(d, code, "asking for the streams' priorities")
+        code, handle = self._cu.cuStreamCreateWithPriority(1, max(greatest, min(least, priority)))  # 1: waits for no legacy stream
+        self._check(d, code, "making a stream")
+        return Stream(device, handle)
+
+    def stream_destroy(self, stream: Stream) -> None:
+        if self._gone or self._devices[stream.device].state.first:
+            return
+        self.stream_synchronize(stream)
+        d = self._use(stream.device)
+        code, = self._cu.cuStreamDestroy(stream.handle)
+        self._check(d, code, "ending a stream")
+
+    def stream_query(self, stream: Stream) -> bool:
+        d = self._use(stream.device)
+        code, = self._cu.cuStreamQuery(stream.handle)
+        if int(code) == faults.NOT_READY:
+            return False
+        self._check(d, code, "looking at a stream")
+        return True
+
+    def stream_synchronize(self, stream: Stream) -> None:
+        d = self._use(stream.device)
+        code, = self._cu.cuStreamSynchronize(stream.handle)
+        self._check(d, code, "waiting for a stream")
+        if stream.kept:
+            self._reap(stream)
+
+    def launch(self, stream: Stream, prepared: Prepared, args: tuple[Any, ...]) -> None:
+        call = self.bind(stream.device, prepared)
+        if call is None:
+            raise NotImplementedError(f"launch '{prepared.name}' is of the host: no NVIDIA kernel does it")
+        call(stream, args)
+
+    def prepare(self, device: int, program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Prepared | None:
+        return self._programs().prepare(program, domain, strides)  # type: ignore[no-any-return]
+
+    def bind(self, device: int, prepared: Prepared) -> Callable[[Any, tuple[Any, ...]], None] | None:
+        return self._programs().bind(device, prepared)  # type: ignore[no-any-return]
+
+    def product(self, device: int, *what: Any) -> Prepared | None:
+        self._use(device)
+        return self._programs().product(device, *what)  # type: ignore[no-any-return]
+
+    def _programs(self) -> Any:
+        if self._launches is None:
+            from .launches import Launches
+            self._start()
+            self._launches = Launches(self)
+        return self._launches
+
+    def memcpy(self, stream: Stream, dst: int, src: int, nbytes: int, keep: Any = None) -> None:
+        d = self._use(stream.device)
+        cu = self._cu
+        to, source = self.owner(dst), self.owner(src)
+        if to >= 0 and source >= 0 and to != source:
+            code, = cu.cuMemcpyPeerAsync(dst, self._devices[to].context, src, self._devices[source].context, nbytes, stream.handle)
+        elif source >= 0 and to >= 0:
+            code, = cu.cuMemcpyDtoDAsync(dst, src, nbytes, stream.handle)
+        elif to >= 0:
+            code, = cu.cuMemcpyHtoDAsync(dst, src, nbytes, stream.handle)
+        elif source >= 0:
+            code, = cu.cuMemcpyDtoHAsync(dst, src, nbytes, stream.handle)
+        else:
+            code, = cu.cuMemcpyAsync(dst, src, nbytes, stream.handle)
+        self._check(d, code, f"copying {nbytes} bytes")
+        if keep is not None or stream.kept:
+            self._reap(stream)
+            if keep is not None:
+                event = self.event_create()
+                self.event_record(event, stream)
+                stream.kept.append((event, keep))
+
+    def _reap(self, stream: Stream) -> None:
+        """Lets go of what finished copies kept."""
+        kept = stream.kept
+        while kept:
+            try:
+                entry = kept.popleft()
+            except IndexError:
+                return
+            if not self.event_query(entry[0]):
+                kept.appendleft(entry)
+                return
+
+    # --------------------------------------------------------------------------------------------------------- events
+    def event_create(self, timing: bool = False) -> Event:
+        return Event(timing)
+
+    def event_record(self, event: Event, stream: Stream) -> None:
+        d = self._use(stream.device)
+        if event.device != stream.device:
+            if event.pool is not None:
+                event.pool.append(event.handle)
+            pool = d.events[event.timing]
+            try:
+                handle = pool.popleft()
+            except IndexError:
+                code, handle = self._cu.cuEventCreate(1 if event.timing else 3)  # sleeps while it waits; no time kept unless asked
+                self._check(d, code, "making an event")
+            event.device, event.handle, event.pool = stream.device, handle, pool
+        code, = self._cu.cuEventRecord(event.handle, stream.handle)
+        self._check(d, code, "recording an event")
+
+    def stream_wait_event(self, stream: Stream, event: Event) -> None:
+        if event.handle is None:
+            return
+        d = self._use(stream.device)
+        code, = self._cu.cuStreamWaitEvent(stream.handle, event.handle, 0)
+        self._check(d, code, "queueing a wait")
+
+    def event_query(self, event: Event) -> bool:
+        if event.handle is None:
+            return True
+        d = self._use(event.device)
+        code, = self._cu.cuEventQuery(event.handle)
+        if int(code) == faults.NOT_READY:
+            return False
+        self._check(d, code, "looking at an event")
+        return True
+
+    def event_synchronize(self, event: Event) -> None:
+        if event.handle is None:
+            return
+        d = self._use(event.device)
+        code, = self._cu.cuEventSynchronize(event.handle)
+        self._check(d, code, "waiting for an event")
+
+    def event_elapsed(self, start: Event, end: Event) -> float:
+        if start.device != end.device:
+            raise RuntimeError(f"elapsed_time: the events lie on GPU {start.device} and GPU {end.device}; both must lie on one")
+        d = self._use(start.device)
+        code, ms = self._cu.cuEventElapsedTime(start.handle, end.handle)
+        self._check(d, code, "taking the time between events")
+        return float(ms)
+
+    def close(self) -> None:
+        if self._cu is None or self._gone:
+            return
+        for d in self._devices:
+            if d.context is not None and not d.state.first:
+                self._enter(self._cu, d)
+                self._cu.cuCtxSynchronize()  # a fault now has nobody left to tell
+        self._gone = True
