@@ -229,6 +229,8 @@ def wrap_dim(dim: Any, ndim: int, scalar_ok: bool = True) -> int:
 
 def wrap_dims(dims: Any, ndim: int) -> tuple[int, ...]:
     """Several distinct axes; None or an empty tuple means all of them."""
+    if not isinstance(dims, (int, list, tuple)) and hasattr(dims, "__index__"):
+        dims = int(dims)  # a number of NumPy's, a tensor of one
     if dims is None or (not isinstance(dims, int) and len(dims) == 0):
         return tuple(range(ndim))
     if isinstance(dims, int):

@@ -23,11 +23,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("kernels",),
     ("drivers",),
     ("runtime",),
-    ("tensor", "autograd", "ops"),
+    ("tensor", "autograd", "ops", "interop"),
     ("compile",),
     ("nn", "optim", "data", "utils", "amp", "io", "distributed", "cuda", "random", "simulated", "linalg", "fft",
      "special", "backends", "distributions", "testing", "types", "profiler", "accelerator", "cpu", "compiler", "jit", "hub", "sparse",
-     "func", "multiprocessing", "return_types", "signal", "masked", "left_out", "vision", "serialization", "storage"),
+     "func", "multiprocessing", "return_types", "signal", "masked", "left_out", "overrides", "vision", "serialization", "storage"),
     ("trace", "inventory", "cli", "demo", "version", "script", "__main__"),
     ("__init__",),  # the public surface: names everything, and nothing below may lean on it
 )

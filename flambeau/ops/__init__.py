@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..interop import protocols
 from ..tensor import Tensor
 from . import (  # noqa: F401 (each import registers its family)
     arranging,
@@ -49,6 +50,7 @@ from . import (  # noqa: F401 (each import registers its family)
 )
 
 attributes.install(Tensor)
+protocols.install(Tensor)
 table.attach(Tensor)
 _rows = table.namespace("torch")
 binary.operators(Tensor, _rows)

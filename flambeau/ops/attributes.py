@@ -13,7 +13,6 @@ from ..runtime import door, provenance
 from ..runtime.device import device as device_class
 from ..tensor import NO_FREE, Storage, Tensor, _new, alias, meta
 from .memory_format import strided
-from .storages import TypedStorage, UntypedStorage, copied, tensor_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -169,6 +168,18 @@ def storage_offset(self: Tensor) -> int:
     return (self.p - self.s.p) // self.m.dtype.itemsize
 
 
+def untyped_storage(self: Tensor) -> Any:
+    """The bytes under the tensor and its views."""
+    from .storages import UntypedStorage
+    return UntypedStorage(self)
+
+
+def storage(self: Tensor) -> Any:
+    """The storage under the tensor as elements of its type."""
+    from .storages import TypedStorage
+    return TypedStorage(wrap_storage=untyped_storage(self), dtype=self.m.dtype)
+
+
 # ------------------------------------------------------------------------------------------------------- values on the host
 def host_array(t: Tensor, reason: str = "numpy") -> Any:
     """The elements as a NumPy array in host memory: shared for a CPU tensor, copied from a GPU, for which the host waits
@@ -224,13 +235,6 @@ def numpy(self: Tensor, *, force: bool = False) -> Any:
     if self.m.dtype is dtypes.bfloat16:
         raise TypeError("Got unsupported ScalarType BFloat16")
     return host_array(self)
-
-
-def _array(self: Tensor, dtype: Any = None, copy: Any = None) -> Any:
-    import numpy as np
-    array = numpy(self)
-    made = array if dtype is None else array.astype(dtype, copy=False)
-    return np.array(made) if copy and made is array else made
 
 
 def apply_(self: Tensor, callable: Any) -> Tensor:  # noqa: A002 (PyTorch's name)
@@ -381,6 +385,7 @@ def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     if self.n is not None and self.n[0]:
         raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. "
                            "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage.")
+    from .storages import copied
     at = self.p  # of a tensor still being filled, when it is there
     fresh = copied(self.s, memo)
     out = _new(type(self))
@@ -399,6 +404,7 @@ def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
 def _rebuild(kind: type, s: Storage, place: tuple[int, tuple[int, ...], tuple[int, ...]], d: dtypes.dtype, requires_grad: bool,
              extra: dict[str, Any]) -> Tensor:
     """A pickled tensor again: (bytes from the storage's start, shape, strides)."""
+    from .storages import tensor_on
     offset, shape, strides = place
     out = tensor_on(s, meta(shape, strides, d, s.m.device), s.p + offset)
     out.n = tape.leaf() if requires_grad else None
@@ -414,6 +420,7 @@ def _reduce(self: Tensor, protocol: int) -> Any:
                            "crossing process boundaries.  If you just want to transfer the data, call detach() on the tensor "
                            "before serializing (e.g., putting it on the queue).")
     extra = {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
+    from . import storages  # noqa: F401 (which tells how storages are pickled)
     at = self.p  # a tensor still being filled takes another class until then
     return _rebuild, (type(self), self.s, (at - self.s.p, tuple(self.m.shape), self.m.strides), self.m.dtype, self.n is not None, extra)
 
@@ -439,9 +446,8 @@ def install(target: type) -> None:
     methods: dict[str, Any] = {
         "requires_grad_": requires_grad_, "size": size, "stride": stride, "numel": numel, "nelement": numel, "dim": dim,
         "ndimension": dim, "is_contiguous": is_contiguous, "get_device": get_device, "data_ptr": data_ptr,
-        "storage_offset": storage_offset, "untyped_storage": lambda self: UntypedStorage(self),
-        "storage": lambda self: TypedStorage(wrap_storage=UntypedStorage(self), dtype=self.m.dtype), "item": item, "tolist": tolist,
-        "numpy": numpy, "__array__": _array, "__bool__": _bool, "__float__": _scalar(float), "__int__": _scalar(int),
+        "storage_offset": storage_offset, "untyped_storage": untyped_storage, "storage": storage, "item": item, "tolist": tolist,
+        "numpy": numpy, "__bool__": _bool, "__float__": _scalar(float), "__int__": _scalar(int),
         "__complex__": _scalar(complex), "__index__": _index, "__len__": _len, "__iter__": _iter, "__contains__": _contains,
         "__format__": _format, "__repr__": _dir_name, "__deepcopy__": _deepcopy, "__reduce_ex__": _reduce, "backward": backward,
         "register_hook": register_hook, "retain_grad": retain_grad, "detach_": detach_,
@@ -457,7 +463,3 @@ def install(target: type) -> None:
         if getattr(method, "__name__", "") == "<lambda>":
             method.__name__ = name
         setattr(target, name, method)
-    # NumPy must leave `array + tensor` to the tensor
-    target.__array_priority__ = 1000  # type: ignore[attr-defined]
-
-

@@ -305,8 +305,8 @@ def _clamp_both(g: Expr, x: Expr, lo: Expr, hi: Expr, y: Expr) -> tuple[Expr, Ex
 
 
 CLAMP = Pointwise("clamp", lambda x, lo, hi: E.minimum(E.maximum(x, lo), hi), 3, grad=_clamp_both, accept="uif")
-CLAMP_MIN = Pointwise("clamp", lambda x, lo: E.maximum(x, lo), 2, grad=_clamp_low, accept="uif")
-CLAMP_MAX = Pointwise("clamp", lambda x, hi: E.minimum(x, hi), 2, grad=_clamp_high, accept="uif")
+CLAMP_MIN = Pointwise("clamp", lambda x, lo: E.maximum(x, lo), 2, grad=_clamp_low, accept="buif")
+CLAMP_MAX = Pointwise("clamp", lambda x, hi: E.minimum(x, hi), 2, grad=_clamp_high, accept="buif")
 
 
 def _clamping(x: Any, lo: Any, hi: Any) -> tuple[Pointwise, tuple[Any, ...]]:
@@ -366,11 +366,22 @@ def _logaddexp(exp: Any, log1p: Any) -> Any:
 
 def _soft_share(exp: Any) -> Any:
     def grad(g: Expr, x: Expr, y: Expr, out: Expr) -> tuple[Expr, Expr]:
+        if x.dtype.is_complex:
+            return g * E.conj(exp(x - out)), g * E.conj(exp(y - out))
         return g * exp(x - out), g * exp(y - out)
     return grad
 
 
-pointwise("logaddexp", "input other", _logaddexp(E.exp, E.log1p), accept="f", grad=_soft_share(E.exp), inplace=False, tensors=2,
+def _logaddexp_any(x: Expr, y: Expr) -> Expr:
+    if not x.dtype.is_complex:
+        return _logaddexp(E.exp, E.log1p)(x, y)
+    swap = E.real(x) < E.real(y)
+    top, low = where(swap, y, x), where(swap, x, y)
+    same = (E.real(x) == E.real(y)) & (abs(E.real(x)) == math.inf)  # the difference of equal infinities is none
+    return where(same, where(E.real(x) < 0.0, top, E.log(E.exp(x) + E.exp(y))), top + E.log1p(E.exp(low - top)))
+
+
+pointwise("logaddexp", "input other", _logaddexp_any, accept="fc", grad=_soft_share(E.exp), inplace=False, tensors=2,
           doc="log(exp(input) + exp(other)), without overflow.")
 pointwise("logaddexp2", "input other", _logaddexp(E.exp2, lambda x: E.log1p(x) * (1 / math.log(2.0))), accept="f",
           grad=_soft_share(E.exp2), inplace=False, tensors=2)
@@ -390,7 +401,7 @@ pointwise("xlog1py", "input other", _xlog(E.log1p), promote="float", accept="f",
 
 # ------------------------------------------------------------------------------------------------------------ three operands
 pointwise("lerp", "input end weight", lambda a, b, w: where(abs(w) < 0.5, a + w * (b - a), b - (b - a) * (1.0 - w)), accept="fc", tensors=2,
-          grad=lambda g, a, b, w, y: (g * (1.0 - w), g * w, g * (b - a)), doc="input + weight * (end - input).")
+          grad=lambda g, a, b, w, y: (g * E.conj(1.0 - w), g * E.conj(w), g * E.conj(b - a)), doc="input + weight * (end - input).")
 pointwise("addcmul", "input tensor1 tensor2", lambda x, a, b, value: x + value * a * b, numbers={"value": 1}, keyword=("value",), tensors=3,
           doc="input + value * tensor1 * tensor2.")
 pointwise("addcdiv", "input tensor1 tensor2", lambda x, a, b, value: x + value * a / b, numbers={"value": 1}, keyword=("value",), tensors=3,
@@ -441,6 +452,19 @@ def _tolerant(f: Any, reflected: bool = False) -> Any:
     return call
 
 
+def _in_place(f: Any) -> Any:
+    """An in-place operator, which leaves a NumPy array to the operator out of place."""
+    def call(self: Any, other: Any) -> Any:
+        try:
+            return f(self, other)
+        except TypeError:
+            if isinstance(other, np.ndarray):
+                return NotImplemented
+            raise
+    call.__name__ = call.__qualname__ = f.__name__
+    return call
+
+
 def _first_then(fast: Any, slow: Any) -> Any:
     """The fast form for tensors and numbers, the tolerant one for the rest."""
     def call(a: Any, b: Any) -> Any:
@@ -465,7 +489,7 @@ def operators(target: type, functions: dict[str, Any]) -> None:
                "pow": "pow_", "and": "bitwise_and_", "or": "bitwise_or_", "xor": "bitwise_xor_",
                "lshift": "bitwise_left_shift_", "rshift": "bitwise_right_shift_"}
     for name, method in inplace.items():
-        setattr(target, f"__i{name}__", functions[method])
+        setattr(target, f"__i{name}__", _in_place(functions[method]))
     target.__neg__ = functions["neg"]  # type: ignore[operator]
     target.__pos__ = functions["positive"]  # type: ignore[operator]
     target.__abs__ = functions["abs"]  # type: ignore[attr-defined]

@@ -491,25 +491,10 @@ def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | Non
 
 
 @op(method=False)
-def from_dlpack(ext_tensor: Any) -> Tensor:
-    """A CPU tensor that shares the memory of any object with `__dlpack__` on the CPU."""
-    if isinstance(ext_tensor, Tensor):
-        shared: Tensor = ext_tensor.detach()
-        return shared
-    return from_numpy(np.from_dlpack(ext_tensor))
-
-
-def _dlpack(self: Tensor, **options: Any) -> Any:
-    """The tensor for other libraries (CPU only; it must not require grad)."""
-    return self.numpy().__dlpack__(**{k: v for k, v in options.items() if k in ("max_version", "copy")})
-
-
-def _dlpack_device(self: Tensor) -> tuple[int, int]:
-    return (1, 0) if self.m.device.type == "cpu" else (2, self.m.device.index or 0)
-
-
-setattr(Tensor, "__dlpack__", _dlpack)  # noqa: B010 (the class is closed to mypy by its stub)
-setattr(Tensor, "__dlpack_device__", _dlpack_device)  # noqa: B010
+def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor on the memory of another library's array, or of a DLPack capsule; see `interop.dlpack`."""
+    from ..interop import dlpack
+    return dlpack.from_dlpack(ext_tensor, device=device, copy=copy)
 
 
 @op(method=False)

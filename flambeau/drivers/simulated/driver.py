@@ -134,6 +134,9 @@ class SimulatedDriver(Driver):
             i = bisect_right(self._pinned, (address, 1 << 64))
             return i > 0 and address < self._pinned[i - 1][1]
 
+    def owns(self, device: int, address: int) -> bool:
+        return address in self._devices[device].memory
+
     def _owner(self, address: int) -> _Device | None:
         """The device an address lies on; None: the host."""
         for d in self._devices:

@@ -1,0 +1,47 @@
+"""A tensor in a notebook: what it is, and its values as a table."""
+
+from __future__ import annotations
+
+import html
+from typing import Any
+
+from ..tensor import Tensor
+
+_ROWS, _EDGE = 12, 5  # at most so many rows or columns; of longer axes so many from either end
+
+
+def _shown(n: int) -> list[int | None]:
+    """The places of an axis to show; None where some are left out."""
+    return list(range(n)) if n <= _ROWS else [*range(_EDGE), None, *range(n - _EDGE, n)]
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool) or isinstance(value, int):
+        return str(value)
+    return html.escape(f"{value:.4g}")
+
+
+def repr_html(self: Tensor) -> str:
+    """A heading (shape, type, device, grad) and, for up to two axes, a table of the values, shortened; more axes as text."""
+    import numpy as np
+    m = self.m
+    facts = [f"shape ({', '.join(map(str, m.shape))})", m.dtype.name, str(m.device)]
+    if self.n is not None:
+        facts.append("a leaf that requires grad" if self.n[0] == 0 else "with a history")
+    head = f"<div class=\"flambeau-tensor\"><b>tensor</b> <span style=\"opacity:.65\">{html.escape(', '.join(facts))}</span>"
+    if not m.numel or len(m.shape) > 2:
+        body = "" if not m.numel else f"<pre>{html.escape(repr(self))}</pre>"
+        return f"{head}{body}</div>"
+    from ..ops.attributes import values
+    rows, columns = (1, *m.shape)[-2:] if m.shape else (1, 1)
+    grid = self.detach().reshape(rows, columns)
+    lines = []
+    for i in _shown(rows):
+        if i is None:
+            lines.append("<tr><td>&#8942;</td></tr>")
+            continue
+        row = grid[i]
+        ends = np.concatenate([values(row[:_ROWS]), values(row[max(columns - _ROWS, 0):])])
+        cells = ["<td>&#8230;</td>" if j is None else f"<td>{_cell(ends[j if j < _ROWS else j - columns].item())}</td>" for j in _shown(columns)]
+        lines.append(f"<tr>{''.join(cells)}</tr>")
+    return f"{head}<table>{''.join(lines)}</table></div>"

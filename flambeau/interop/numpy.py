@@ -1,0 +1,61 @@
+"""NumPy's protocols on tensors: `np.asarray(t)`, `np.sin(t)`, `array + t`, and the same for GPUs (`__cuda_array_interface__`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..ops.attributes import numpy as shared
+from ..tensor import Tensor
+
+
+def array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> Any:
+    """The elements as an array: shared when the type stays and `copy` is not True.
+
+    Raises ValueError when `copy` is False and one is needed; TypeError and RuntimeError as `numpy()`.
+    """
+    made = shared(self)
+    if dtype is not None and np.dtype(dtype) != made.dtype:
+        if copy is False:
+            raise ValueError(f"Unable to avoid copy while creating an array as requested: the tensor is {self.m.dtype}, dtype={np.dtype(dtype)} needs a copy")
+        return made.astype(dtype)
+    return made.copy() if copy else made
+
+
+def array_wrap(self: Tensor, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+    """What a NumPy function made of this tensor, as a tensor (booleans as uint8, as PyTorch does)."""
+    from ..ops.creation import from_numpy
+    made = np.asarray(array)
+    if made.dtype == bool:
+        made = made.astype(np.uint8)
+    if dtypes.NUMPY_TO_DTYPE.get(made.dtype) is None:
+        return array
+    if any(s < 0 for s in made.strides) or not made.flags.writeable:
+        made = made.copy()
+    return from_numpy(made)
+
+
+def cuda_array_interface(self: Tensor) -> dict[str, Any]:
+    """The CUDA array interface, version 2 (as PyTorch gives it): a GPU tensor's address, shape, type and strides.
+
+    Raises AttributeError for a tensor on the CPU, of bfloat16 (which the interface has no name for), or on a simulated GPU,
+    whose addresses no CUDA library can read; RuntimeError for one that requires grad.
+    """
+    if self.m.device.type != "cuda":
+        raise AttributeError(f"Can't get __cuda_array_interface__ on non-CUDA tensor on {self.m.device}. If CUDA data is required use "
+                             "tensor.cuda() to copy tensor to device memory.")
+    from ..runtime import gpus
+    if gpus.there().driver.simulated:
+        raise AttributeError(f"Can't get __cuda_array_interface__: {self.m.device} is a simulated GPU, and its addresses mean nothing to CUDA "
+                             "libraries. Use tensor.cpu(), or DLPack within this process.")
+    if self.n is not None:
+        raise RuntimeError("Can't get __cuda_array_interface__ on Variable that requires grad. If gradients aren't required, use "
+                           "var.detach() to get Variable that doesn't require grad.")
+    d = self.m.dtype
+    if d is dtypes.bfloat16:
+        raise AttributeError("Can't get __cuda_array_interface__ of bfloat16, which it has no name for: use .float() or DLPack")
+    return {"typestr": f"{'|' if d.itemsize == 1 else '<'}{d.kind}{d.itemsize}", "shape": tuple(self.m.shape),
+            "strides": None if self.m.contiguous else tuple(s * d.itemsize for s in self.m.strides),
+            "data": (self.p if self.m.numel else 0, False), "version": 2}
