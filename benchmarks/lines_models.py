@@ -1,7 +1,9 @@
-"""Whole models, a training step each."""
+"""Whole models: a training step, or sentences made into vectors."""
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
 from typing import Any
 
 from line import Line, Work
@@ -60,4 +62,27 @@ def character_gpt(layers: int = 4, heads: int = 4, width: int = 128, context: in
     return setup
 
 
-LINES = [Line("a training step of a character GPT (4 layers of 128, 12 x 64 letters)", 1.0, character_gpt())]
+def minilm(batch: int, length: int = 32) -> Any:
+    """all-MiniLM-L6-v2's shape with random weights: sentences of 32 tokens, the last quarter of the last one padding."""
+
+    def setup(lib: Any) -> Work:
+        path = Path(__file__).resolve().parent.parent / "tests" / "models" / "bert.py"
+        lib.manual_seed(0)
+        model = runpy.run_path(str(path))["build"](lib).eval()
+        ids, mask = lib.randint(1, 30522, (batch, length)), lib.ones(batch, length, dtype=lib.int64)
+        mask[-1, length * 3 // 4:] = 0
+
+        def embed() -> Any:
+            with lib.inference_mode():
+                return model(ids, mask)
+
+        return embed
+
+    return setup
+
+
+LINES = [
+    Line("a training step of a character GPT (4 layers of 128, 12 x 64 letters)", 1.0, character_gpt()),
+    Line("MiniLM, 1 sentence of 32 tokens", 1.0, minilm(1)),
+    Line("MiniLM, 32 sentences of 32 tokens", 1.0, minilm(32)),
+]
