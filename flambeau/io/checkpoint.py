@@ -86,7 +86,7 @@ def _identity(checks: list[int]) -> bytes:
 
 def load(f: str | os.PathLike[str] | IO[bytes], map_location: Any = None, pickle_module: Any = None, *,
          weights_only: bool | None = None, mmap: bool | None = None, **pickle_load_args: Any) -> Any:
-    """What `save`, or PyTorch, saved; of a safetensors file, a dictionary of its tensors.
+    """What `save`, or PyTorch 0.4 or later, saved; of a safetensors file, a dictionary of its tensors.
 
     Args:
         f: a path, or an object with `read`, `seek` and `tell`, whose rest is the file.

@@ -283,19 +283,27 @@ class TensorSlice:
         return self._source._mapped(self._entry.name)[at].to(self._source._device, copy=True)
 
 
+def _package() -> Any:
+    """The format's own package, or None where it is not installed or too old to tell the tensors' order."""
+    try:
+        import safetensors  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:
+        return None
+    return safetensors if hasattr(safetensors.safe_open, "offset_keys") else None
+
+
 def _headers(filename: Any) -> tuple[list[Entry], dict[str, str], int]:
     """(entries in the order of their bytes, metadata, where the tensors begin) of a file."""
     where = os.fsdecode(filename)
     with open(filename, "rb") as stream:
         size = os.fstat(stream.fileno()).st_size
-        try:
-            import safetensors  # type: ignore[import-not-found, unused-ignore]
-        except ImportError:
+        package = _package()
+        if package is None:
             entries, metadata = read_header(stream, size, where)
             return entries, metadata, stream.tell()
         start = 8 + int.from_bytes(stream.read(8), "little")
     try:
-        with safetensors.safe_open(where, framework="numpy") as checked:
+        with package.safe_open(where, framework="numpy") as checked:
             found, place = [], 0
             for name in checked.offset_keys():
                 part = checked.get_slice(name)
@@ -306,7 +314,7 @@ def _headers(filename: Any) -> tuple[list[Entry], dict[str, str], int]:
                 found.append(Entry(name, d, shape, place, end))
                 place = end
             metadata = checked.metadata() or {}
-    except safetensors.SafetensorError as error:
+    except package.SafetensorError as error:
         raise FileFormatError(f"load: {where} is corrupt or cut off ({str(error):.200})") from None
     if start + place != size or any(len(e.shape) > 64 for e in found):
         raise FileFormatError(f"load: {where} is corrupt: its tensors take {place} bytes and {size - start} are there")

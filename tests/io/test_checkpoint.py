@@ -265,6 +265,21 @@ def test_files_of_the_other_byte_order():
     assert {k: v.tolist() for k, v in back.items()} == {k: v.tolist() for k, v in values.items()}
 
 
+def test_tied_weights_and_buffers():
+    net = nn.Sequential(nn.Embedding(5, 3), nn.Linear(3, 5, bias=False))
+    net[1].weight = net[0].weight
+    net.steps = nn.Buffer(flambeau.arange(3))
+    stream = io.BytesIO()
+    flambeau.save(net.state_dict(), stream)
+    with zipfile.ZipFile(stream) as z:
+        assert sum("/data/" in name for name in z.namelist()) == 2
+    stream.seek(0)
+    back = flambeau.load(stream)
+    assert back["0.weight"].data_ptr() == back["1.weight"].data_ptr() and back["steps"].tolist() == [0, 1, 2]
+    again = _round_trip(net, weights_only=False)
+    assert again[0].weight is again[1].weight and list(again.state_dict()) == list(net.state_dict())
+
+
 def test_storages_are_saved_too():
     base = flambeau.arange(4, dtype=flambeau.int16)
     back = _round_trip([base, base.untyped_storage(), base[1:].storage()])
