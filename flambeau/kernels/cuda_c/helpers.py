@@ -94,6 +94,43 @@ template <class T> __device__ __forceinline__ T float_floordiv(T a, T b) {
 template <class T> __device__ __forceinline__ T maximum(T a, T b) { return a != a ? a : a > b ? a : b; }"""),
     "minimum": ((), """
 template <class T> __device__ __forceinline__ T minimum(T a, T b) { return a != a ? a : a < b ? a : b; }"""),
+    # the value of the lane whose number differs by `lanes`; whole warps only
+    "shuffle": ((), """
+template <class T> __device__ __forceinline__ T shuffle(T x, int lanes) {
+  if constexpr (sizeof(T) < 4) return (T)__shfl_xor_sync(0xffffffffu, (int)x, lanes);
+  else return __shfl_xor_sync(0xffffffffu, x, lanes);
+}"""),
+    # the value `lanes` lanes before; the first lanes get their own
+    "before": ((), """
+template <class T> __device__ __forceinline__ T before(T x, int lanes) {
+  if constexpr (sizeof(T) < 4) return (T)__shfl_up_sync(0xffffffffu, (int)x, lanes);
+  else return __shfl_up_sync(0xffffffffu, x, lanes);
+}"""),
+    # whether (y, j) goes before (x, i) as the extreme and its first position: NaN counts as extreme
+    "above": ((), """
+template <class T> __device__ __forceinline__ bool above(T x, long long i, T y, long long j) {
+  return x != x ? y != y && j < i : y != y || y > x || (y == x && j < i);
+}"""),
+    "below": ((), """
+template <class T> __device__ __forceinline__ bool below(T x, long long i, T y, long long j) {
+  return x != x ? y != y && j < i : y != y || y < x || (y == x && j < i);
+}"""),
+    # whether y, the later one, takes the place of the running extreme x: ties go to the later, NaN stays
+    "later_max": ((), """
+template <class T> __device__ __forceinline__ bool later_max(T x, T y) { return y != y || (y >= x && x == x); }"""),
+    "later_min": ((), """
+template <class T> __device__ __forceinline__ bool later_min(T x, T y) { return y != y || (y <= x && x == x); }"""),
+    "logaddexp": ((), """
+__device__ __forceinline__ float logaddexp(float a, float b) {
+  if (a == b) return a + 0.693147180559945309f;
+  const float d = a - b;
+  return d > 0 ? a + log1pf(expf(-d)) : d <= 0 ? b + log1pf(expf(d)) : d;
+}
+__device__ __forceinline__ double logaddexp(double a, double b) {
+  if (a == b) return a + 0.693147180559945309;
+  const double d = a - b;
+  return d > 0 ? a + log1p(exp(-d)) : d <= 0 ? b + log1p(exp(d)) : d;
+}"""),
     # n / d by a multiplication, for n below 2**31; the multiplier and the shift come from the host
     "divide": ((), """
 __device__ __forceinline__ int divide(int n, unsigned int multiplier, int shift) {

@@ -37,7 +37,7 @@ def write(w: Writer, program: Map, domain: tuple[int, ...], strides: tuple[tuple
         axes = [layouts.Axis(1, (0,) * len(sizes), None)]
     used = [k for k in range(len(sizes)) if k < len(program.outs) or layouts.facts(program).read[k - len(program.outs)]]
     v = _width(program, axes, sizes, used)
-    packed = [x for x in axes]
+    packed = list(axes)
     inner = axes[-1]
     # one index for v neighbours; the innermost axis is walked in steps of v
     packed[-1] = layouts.Axis(-(-inner.size // v), tuple(s * v for s in inner.strides), inner.source)

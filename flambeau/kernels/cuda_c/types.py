@@ -58,7 +58,7 @@ def literal(v: Any, d: dtype) -> str:
         return f"({value(d)})({n}{'' if abs(n) < 1 << 31 else 'LL'})"
     x = float(v)
     if d.name == "float64":
-        return _real(x, "__longlong_as_double(0x%sLL)" % struct.pack(">d", x).hex(), "")
+        return _real(x, f"__longlong_as_double(0x{struct.pack('>d', x).hex()}LL)", "")
     if d.name == "bfloat16":
         x = _bfloat16(x)
     elif d.name == "float16":

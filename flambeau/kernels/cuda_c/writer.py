@@ -54,7 +54,7 @@ class Writer:
     def let(self, t: str, text: str, stem: str = "t") -> str:
         """A constant of this value."""
         name = self.fresh(stem)
-        self.line(f"const {t} {name} = {text};")
+        self.line(f"{t if t.endswith('const') else f'const {t}'} {name} = {text};")
         return name
 
     def need(self, helper: str) -> str:
@@ -79,7 +79,7 @@ class Writer:
     def pointer(self, operand: int) -> str:
         """A pointer to the operand's first element, declared."""
         word, extra = self.operands[operand]
-        return self.let("unsigned char* const", f"(unsigned char*)a.w[{word}]{f' + {extra}' if extra else ''}", "p").replace("const const", "const")
+        return self.let("unsigned char* const", f"(unsigned char*)a.w[{word}]{f' + {extra}' if extra else ''}", "p")
 
     def numbers(self, first: int) -> dict[int, str]:
         """The numbers passed at launch, declared, by their place; `first` is the first one's word."""

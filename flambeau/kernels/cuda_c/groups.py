@@ -1,0 +1,154 @@
+"""Threads that work on one row together, and how they bring their results together, in an order that is always the same.
+
+"warp": the 32 threads of a warp have a row, several warps make a block; "block": a block has a row; "across": threads
+that are neighbours in x have a row each (which are neighbours in memory), those of one x share it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .lower import combine, identity
+from .types import value
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...dtypes import dtype
+    from .writer import Writer
+
+NOWHERE = "9223372036854775807LL"  # the position of an extreme of nothing
+
+
+class State:
+    """An accumulator: how it combines, the type of its elements, and its C variables (a value; a position for arg...)."""
+
+    __slots__ = ("how", "dtype", "names", "types")
+
+    def __init__(self, how: str, d: dtype) -> None:
+        self.how, self.dtype = how, d
+        self.types = [value(d), "long long"] if how.startswith("arg") else [value(d)]
+        self.names: list[str] = []
+
+    def start(self) -> list[str]:
+        return [identity(self.how, self.dtype), NOWHERE][:len(self.types)]
+
+    def declare(self, w: Writer) -> None:
+        self.names = [w.fresh("s") for _ in self.types]
+        for name, t, v in zip(self.names, self.types, self.start()):
+            w.line(f"{t} {name} = {v};")
+
+    def join(self, w: Writer, other: Sequence[str]) -> None:
+        """Takes another partial result in (for arg..., (value, position))."""
+        if len(self.names) == 1:
+            w.line(f"{self.names[0]} = {combine(w, self.how, self.dtype, self.names[0], other[0])};")
+            return
+        (v, i), (y, j) = self.names, other
+        better = w.need("above" if self.how == "argmax" else "below")
+        w.line(f"if ({better}({v}, {i}, {y}, {j})) {{")
+        w.line(f"{v} = {y};")
+        w.line(f"{i} = {j};")
+        w.line("}")
+
+
+class Group:
+    """Threads of one row: `x` of a block by `y` of it.
+
+    row: the C expression of the row's number; member: of the thread's place in its group; size: how many they are.
+    """
+
+    __slots__ = ("kind", "x", "y", "size", "rows")
+
+    def __init__(self, kind: str, x: int, y: int) -> None:
+        self.kind, self.x, self.y = kind, x, y
+        self.size = y if kind == "across" else x
+        self.rows = x if kind == "across" else y  # in a block
+
+    @property
+    def threads(self) -> int:
+        return self.x * self.y
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        return self.kind, self.x, self.y
+
+    def row(self, t: str) -> str:
+        if self.kind == "block":
+            return f"({t})blockIdx.x"
+        return f"({t})blockIdx.x * {self.rows} + ({t})threadIdx.{'x' if self.kind == 'across' else 'y'}"
+
+    @property
+    def member(self) -> str:
+        return "(int)threadIdx.y" if self.kind == "across" else "(int)threadIdx.x"
+
+    def gather(self, w: Writer, states: Sequence[State], everyone: bool) -> None:
+        """Joins what the members have; the result is the first member's, or everyone's."""
+        if self.size == 1:
+            return
+        if self.kind == "across":
+            self._columns(w, states, everyone)
+            return
+        for s in states:
+            self._butterfly(w, s)
+        if self.size == 32:
+            return
+        warps = self.size // 32
+        held = self._hold(w, states, warps, "threadIdx.x & 31) == 0", "threadIdx.x >> 5")
+        if not everyone:
+            w.line("if (threadIdx.x < 32) {")
+        lane = w.let("int", "(int)threadIdx.x & 31", "lane")
+        for s, arrays in zip(states, held):
+            for name, array, start in zip(s.names, arrays, s.start()):
+                w.line(f"{name} = {lane} < {warps} ? {array}[{lane}] : {start};")
+            self._butterfly(w, s, warps // 2)
+            if everyone:  # only the first lanes have seen all
+                for name, t in zip(s.names, s.types):
+                    narrow = t in ("bool", "signed char", "unsigned char", "short", "unsigned short")
+                    w.line(f"{name} = ({t})__shfl_sync(0xffffffffu, {'(int)' if narrow else ''}{name}, 0);")
+        if not everyone:
+            w.line("}")
+
+    def _butterfly(self, w: Writer, s: State, first: int = 16) -> None:
+        o = first
+        shuffle = w.need("shuffle")
+        while o:
+            s.join(w, [w.let(t, f"{shuffle}({n}, {o})", "x") for n, t in zip(s.names, s.types)])
+            o //= 2
+
+    def _hold(self, w: Writer, states: Sequence[State], places: int, who: str, at: str) -> list[list[str]]:
+        """The states written to shared memory by some threads, after a barrier."""
+        held = []
+        for s in states:
+            held.append([w.fresh("m") for _ in s.types])
+            for name, t in zip(held[-1], s.types):
+                w.line(f"__shared__ {t} {name}[{places}];")
+        w.line(f"if (({who}) {{" if who else "{")
+        for s, arrays in zip(states, held):
+            for name, array in zip(s.names, arrays):
+                w.line(f"{array}[{at}] = {name};")
+        w.line("}")
+        w.line("__syncthreads();")
+        return held
+
+    def _columns(self, w: Writer, states: Sequence[State], everyone: bool) -> None:
+        held = self._hold(w, states, self.threads, "", f"threadIdx.y * {self.x} + threadIdx.x")
+        if not everyone:
+            w.line("if (threadIdx.y == 0) {")
+        for s, arrays in zip(states, held):
+            for name, array in zip(s.names, arrays):
+                w.line(f"{name} = {array}[threadIdx.x];")
+        y = w.fresh("y")
+        w.line("#pragma unroll 4")
+        w.line(f"for (int {y} = 1; {y} < {self.y}; {y}++) {{")
+        for s, arrays in zip(states, held):
+            s.join(w, [f"{array}[{y} * {self.x} + threadIdx.x]" for array in arrays])
+        w.line("}")
+        if not everyone:
+            w.line("}")
+
+
+def finished(s: State) -> list[str]:
+    """The accumulator's values: the position of an extreme of nothing is 0."""
+    return [s.names[0], f"{s.names[1]} == {NOWHERE} ? 0LL : {s.names[1]}"] if len(s.names) > 1 else list(s.names)
+
+

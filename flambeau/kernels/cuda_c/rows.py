@@ -1,0 +1,326 @@
+"""Row programs: a group of threads for each row, in one kernel.
+
+A row that is not too long is kept in registers: an operand that several stages read is loaded once.  Longer rows are
+read again by each stage, from the second cache as a rule.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..expr import walk
+from ..llvm import layouts
+from ..llvm.layouts import Axis
+from ..programs import size_of
+from .groups import Group, State, finished
+from .lower import from_stored, round_half, to_stored
+from .types import half, stored, value
+from .writer import FUNCTIONS, Walk, coordinates, is_wide, seen
+
+if TYPE_CHECKING:
+    from ..expr import Expr
+    from ..programs import Rows
+    from .kernel import Launch
+    from .writer import Writer
+
+    Stage = tuple[str, Any, Expr]
+
+KEPT = 16  # elements of a row a thread keeps of each operand
+MOST_KEPT = 48  # of all operands
+
+
+def write(w: Writer, program: Rows, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...],
+          numbers: int) -> tuple[str, tuple[Launch, ...], int]:
+    """The source, the launches and the bytes of workspace."""
+    return _RowProgram(w, program, domain, strides, numbers).write()
+
+
+def steps_of(program: Rows) -> list[list[Stage]]:
+    """The stages that one pass over the row can do together: a reduction, or maps and rows up to the next one."""
+    steps: list[list[Stage]] = []
+    for stage in program.stages:
+        if stage[0] != "reduce" and steps and steps[-1][0][0] != "reduce":
+            steps[-1].append(stage)
+        elif stage[0] == "reduce" and steps and steps[-1][0][0] == "reduce" and _independent(steps[-1], stage):
+            steps[-1].append(stage)
+        else:
+            steps.append([stage])
+    return steps
+
+
+def _independent(step: list[Stage], stage: Stage) -> bool:
+    """Whether a reduction needs none of the accumulators that the step makes; those come last."""
+    accs = [e.value for s in step for e in walk((s[2],)) if e.op == "acc"]
+    own = [e.value for e in walk((stage[2],)) if e.op == "acc"]
+    return not own or (bool(accs) and max(own) <= max(accs))
+
+
+class _RowProgram:
+    def __init__(self, w: Writer, program: Rows, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...], numbers: int) -> None:
+        self.w, self.program, self.numbers = w, program, numbers
+        self.rank, self.outs, self.length = len(domain), len(program.out_types), domain[-1]
+        self.sizes = [d.itemsize for d in w.types]
+        coords = coordinates(program, self.rank)
+        own = seen(program, strides, self.rank)
+        self.used = [k for k in range(self.outs, len(self.sizes)) if layouts.facts(program).read[k - self.outs]]
+        order = [*range(self.outs, len(own)), *range(self.outs)]
+        turned, back = [own[k] for k in order], [order.index(k) for k in range(len(own))]
+        found = layouts.walk_axes(domain[:-1], [s[:-1] for s in turned], [self.sizes[k] for k in order],
+                                  [d for d in coords if d < self.rank - 1])
+        self.outer = [Axis(x.size, tuple(x.strides[k] for k in back), x.source) for x in found]
+        self.inner = Axis(self.length, tuple(s[-1] * b for s, b in zip(own, self.sizes)), self.rank - 1)
+        self.rows = size_of(domain[:-1])
+        self.wide = is_wide([*self.outer, self.inner], self.sizes, 1 << 20)
+        self.t = "long long" if self.wide else "int"
+        self.steps = steps_of(program)
+        self.uses = [self._inputs(step) for step in self.steps]
+        self._plan()
+
+    def _inputs(self, step: list[Stage]) -> set[int]:
+        """The operands that move along the row that a step reads."""
+        return {self.outs + e.value for s in step for e in walk((s[2],)) if e.op == "input" and self.inner.strides[self.outs + e.value]}
+
+    def _plan(self) -> None:
+        shared = [k for k in self.used if sum(k in u for u in self.uses) > 1]
+        each = max(1, min(KEPT, MOST_KEPT // max(1, len(shared))))
+        self.kept = each  # elements of the row per thread, if they are kept
+        n = self.length
+        lines = bool(self.outer) and self._score(self.outer[-1]) > self._score(self.inner)
+        if lines:
+            y = 1
+            while y < 32 and y * 4 < n:
+                y *= 2
+            self.group = Group("across", 32 if y > 1 else 128, y)
+        elif n <= 32 * each:
+            self.group = Group("warp", 32, 4)
+        else:
+            x = 128
+            while x < 1024 and x * each < n:
+                x *= 2
+            self.group = Group("block", x, 1)
+        self.v = self._width()
+        self.whole = n <= self.group.size * each
+        step = self.group.size * self.v
+        self.passes = -(-n // step) if n else 0
+        if self.whole:  # a power of two, so that few different kernels are made
+            self.passes = 1 << (self.passes - 1).bit_length() if self.passes else 0
+        self.cached = shared if self.whole else []
+
+    def _score(self, a: Axis) -> int:
+        ks = [*self.used, *range(self.outs)]
+        return sum(1 if a.strides[k] == self.sizes[k] else -1 if a.strides[k] else 0 for k in ks)
+
+    def _width(self) -> int:
+        """How many neighbours a thread reads and writes at once."""
+        moving = [k for k in range(len(self.sizes)) if self.inner.strides[k]]
+        if self.group.kind == "across" or not moving or any(self.inner.strides[k] != self.sizes[k] for k in moving):
+            return 1
+        v = 16 // max(self.sizes[k] for k in moving)
+        while v > 1 and (self.length % v or self.length < v * self.group.size or v > self.kept
+                         or any(x.strides[k] % (v * self.sizes[k]) for x in self.outer for k in moving)):
+            v //= 2
+        return v
+
+    # --------------------------------------------------------------------------------------------------------- writing
+    def write(self) -> tuple[str, tuple[Launch, ...], int]:
+        w, g, t, v = self.w, self.group, self.t, self.v
+        everything = range(len(self.sizes))
+        self.pointers = {k: w.pointer(k) for k in everything}
+        self.names = w.numbers(self.numbers)
+        count = w.let(t, f"({t}){w.word(self.rows)}", "count")
+        row = w.let(t, g.row(t), "row")
+        self.live = w.let("bool", f"{row} < {count}", "live")
+        row = w.let(t, f"{self.live} ? {row} : {count} - 1", "row")
+        places, self.coords = Walk(w, self.outer, self.wide).places(row, list(everything))
+        self.q = {k: w.let("unsigned char* const", f"{self.pointers[k]} + {places[k]}" if k in places else self.pointers[k], "q") for k in everything}
+        self.n = w.let(t, f"({t}){w.word(self.length)}", "n")
+        self.steps_by = {k: w.let(t, f"({t}){w.word(self.inner.strides[k])}", "by") for k in everything
+                         if self.inner.strides[k] and self.inner.strides[k] != self.sizes[k]}
+        moving = [k for k in everything if self.inner.strides[k]]
+        self.aligned = ""
+        if v > 1:
+            w.need("vec")
+            self.aligned = w.let("bool", " && ".join(f"((unsigned long long){self.q[k]} & {v * self.sizes[k] - 1}) == 0" for k in moving), "aligned")
+        # a number a row; a row without elements has none to read
+        fixed = [k for k in self.used if not self.inner.strides[k]]
+        self.fixed = {k: w.let(value(w.types[k]), w.load(self.q[k], "0", w.types[k]), "f") for k in fixed} if self.length else {
+            k: "0" for k in self.used}
+        self.known: dict[Expr, str] = {}
+        self.accs: list[str] = []
+        self.held = {k: w.fresh("h") for k in self.cached}
+        self.saved: dict[Expr, str] = {}
+        if self.cached and self.passes:
+            for k in self.cached:
+                w.line(f"{stored(w.types[k]) if v == 1 else f'Vec<{stored(w.types[k])}, {v}>'} {self.held[k]}[{self.passes}];")
+            self._pass(lambda p, i, inside: self._fill(p, i, inside), guard=False)
+        for at, step in enumerate(self.steps):
+            self._step(at, step)
+        source, found = w.source([("rows", g.threads, w.lines)])
+        return source, ((found[0], (-(-self.rows // g.rows), 1, 1), (g.x, g.y, 1), 0),), 0
+
+    def _pass(self, body: Any, guard: bool = True) -> None:
+        """The thread's elements: body(pass, index of the first of v neighbours, whether it is one of the row).
+
+        v divides the row's length, so neighbours are all of the row, or none is."""
+        if not self.passes:
+            return
+        w, t, step = self.w, self.t, self.group.size * self.v
+        p = w.fresh("p")
+        if self.whole:
+            w.line("#pragma unroll")
+            w.line(f"for (int {p} = 0; {p} < {self.passes}; {p}++) {{")
+            i = w.let(t, f"{p} * {step} + {self.group.member}{f' * {self.v}' if self.v > 1 else ''}", "i")
+        else:
+            i = w.fresh("i")
+            w.line(f"for ({t} {i} = {self.group.member}{f' * {self.v}' if self.v > 1 else ''}; {i} < {self.n}; {i} += {step}) {{")
+        if guard and self.whole:
+            w.line(f"if ({i} < {self.n}) {{")
+        body(p, i, f"{i} < {self.n}")
+        if guard and self.whole:
+            w.line("}")
+        w.line("}")
+
+    def _fill(self, p: str, i: str, inside: str) -> None:
+        """Keeps the row's operands."""
+        w = self.w
+        w.line(f"if ({inside}) {{")
+        for k in self.cached:
+            self._load(k, f"{self.held[k]}[{p}]", i)
+        w.line("}")
+
+    def _place(self, k: int, i: str) -> str:
+        return f"{self.q[k]} + {i} * {self.steps_by.get(k, self.sizes[k])}"
+
+    def _load(self, k: int, into: str, i: str) -> None:
+        w, s = self.w, stored(self.w.types[k])
+        if self.v == 1:
+            w.line(f"{into} = *(const {s}*)({self._place(k, i)});")
+            return
+        w.line(f"if ({self.aligned}) {into} = *(const Vec<{s}, {self.v}>*)({self._place(k, i)});")
+        w.line("else {")
+        w.line("#pragma unroll")
+        w.line(f"for (int k = 0; k < {self.v}; k++) {into}.v[k] = ((const {s}*)({self._place(k, i)}))[k];")
+        w.line("}")
+
+    def _varying(self, roots: tuple[Expr, ...]) -> set[Expr]:
+        """The nodes whose value is not the same for a whole row."""
+        out: set[Expr] = set()
+        for e in walk(roots):
+            if e.op == "input":
+                moves = bool(self.inner.strides[self.outs + e.value])
+            elif e.op == "coord":
+                moves = e.value % self.rank == self.rank - 1
+            else:
+                moves = any(x in out for x in e.args)
+            if moves:
+                out.add(e)
+        return out
+
+    def _step(self, at: int, step: list[Stage]) -> None:
+        w = self.w
+        roots = tuple(s[2] for s in step)
+        varying = self._varying(roots)
+        # what is the same for the whole row is computed once
+        ready = [e for e in walk(roots) if e not in varying]
+        if self.length or not any(e.op in ("input", "gather") for e in ready):
+            w.lower(tuple(ready), self._leaf({}, ""), self.known)
+        if step[0][0] == "reduce":
+            states = [State(s[1], s[2].dtype) for s in step]
+            for s in states:
+                s.declare(w)
+            self._keep_functions(at, varying)
+            self._pass(lambda p, i, inside: self._elements(at, step, roots, varying, p, i, states))
+            self.group.gather(w, states, everyone=True)
+            for s in states:
+                (text,) = finished(s)
+                self.accs.append(w.let(s.types[0], round_half(w, text, s.dtype) if half(s.dtype) else text, "acc"))
+            return
+        maps = [s for s in step if s[0] == "map"]
+        if maps:
+            self._pass(lambda p, i, inside: self._elements(at, step, tuple(s[2] for s in maps), varying, p, i, []))
+        for _, out, e in (s for s in step if s[0] == "row"):
+            if e not in self.known and self.length:
+                raise NotImplementedError("a value a row that differs along it")
+            x = self.known.get(e, "0")
+            s = stored(e.dtype)
+            w.line(f"if ({self.live}{f' && {self.group.member} == 0' if self.group.size > 1 else ''}) "
+                   f"*({s}*){self.q[out]} = {to_stored(w, x, e.dtype)};")
+
+    def _keep_functions(self, at: int, varying: set[Expr]) -> None:
+        """Room for the values of functions that a later step needs again."""
+        if not self.whole or not self.passes:
+            return
+        later = {e for step in self.steps[at + 1:] for e in walk(tuple(s[2] for s in step))}
+        for e in sorted((e for e in varying if e.op in FUNCTIONS and e in later and e not in self.saved), key=lambda e: e.id):
+            if (len(self.saved) + len(self.cached) + 1) * self.passes * self.v > MOST_KEPT:
+                return
+            self.saved[e] = w_name = self.w.fresh("z")
+            self.w.line(f"{value(e.dtype)} {w_name}[{self.passes * self.v}];")
+
+    def _elements(self, at: int, step: list[Stage], roots: tuple[Expr, ...], varying: set[Expr], p: str, i: str, states: list[State]) -> None:
+        w, v = self.w, self.v
+        need = sorted({self.outs + e.value for e in walk(roots) if e.op == "input" and self.inner.strides[self.outs + e.value]})
+        source = {}
+        for k in need:
+            if k in self.cached:
+                source[k] = f"{self.held[k]}[{p}]"
+            else:
+                source[k] = w.fresh("r")
+                w.line(f"{stored(w.types[k]) if v == 1 else f'Vec<{stored(w.types[k])}, {v}>'} {source[k]};")
+                self._load(k, source[k], i)
+        maps = [] if states else [s for s in step if s[0] == "map"]
+        results = {}
+        if v > 1:
+            for s in maps:
+                results[s[1]] = w.fresh("y")
+                w.line(f"Vec<{stored(s[2].dtype)}, {v}> {results[s[1]]};")
+            w.line("#pragma unroll")
+            w.line(f"for (int k = 0; k < {v}; k++) {{")
+        known = dict(self.known)
+        for e, array in self.saved.items():
+            if e in varying and self._made(e, at):
+                known[e] = f"{array}[{p} * {v} + k]" if v > 1 else f"{array}[{p}]"
+        before = set(known)
+        elements = {k: from_stored(w, text + (".v[k]" if v > 1 else ""), w.types[k]) for k, text in source.items()}
+        values = w.lower(roots, self._leaf(elements, f"({i} + k)" if v > 1 else i), known)
+        for e, array in self.saved.items():
+            if e not in before and e in known:
+                w.line(f"{array}[{f'{p} * {v} + k' if v > 1 else p}] = {known[e]};")
+        for s, x in zip(states, values):
+            s.join(w, [x])
+        for s, x in zip(maps, values):
+            t = stored(s[2].dtype)
+            if v > 1:
+                w.line(f"{results[s[1]]}.v[k] = {to_stored(w, x, s[2].dtype)};")
+            else:
+                w.line(f"if ({self.live}) *({t}*)({self._place(s[1], i)}) = {to_stored(w, x, s[2].dtype)};")
+        if v > 1:
+            w.line("}")
+            for s in maps:
+                t, place = stored(s[2].dtype), self._place(s[1], i)
+                w.line(f"if ({self.live} && {self.aligned}) *(Vec<{t}, {v}>*)({place}) = {results[s[1]]};")
+                w.line(f"else if ({self.live}) {{")
+                w.line("#pragma unroll")
+                w.line(f"for (int k = 0; k < {v}; k++) (({t}*)({place}))[k] = {results[s[1]]}.v[k];")
+                w.line("}")
+
+    def _made(self, e: Expr, at: int) -> bool:
+        """Whether a step before this one has kept the value."""
+        return any(e in set(walk(tuple(s[2] for s in step))) for step in self.steps[:at] if step[0][0] == "reduce")
+
+    def _leaf(self, elements: dict[int, str], i: str) -> object:
+        w = self.w
+
+        def leaf(e: Expr, args: list[str]) -> str:
+            if e.op == "input":
+                k = self.outs + e.value
+                return elements[k] if k in elements else self.fixed[k]
+            if e.op == "scalar":
+                return self.names[e.value]
+            if e.op == "coord":
+                d = e.value % self.rank
+                return f"(long long){i}" if d == self.rank - 1 else f"(long long){self.coords[d]}" if d in self.coords else "0LL"
+            if e.op == "gather":
+                return w.gather(self.pointers[self.outs + e.value], args[0], e.dtype)
+            return self.accs[e.value]
+        return leaf
