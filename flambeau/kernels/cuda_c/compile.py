@@ -13,7 +13,7 @@ from ..llvm import cache
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-OPTIONS = ("--std=c++17",)
+OPTIONS = ("--std=c++17", "--diag-suppress=177")  # 177: a constant that is never used; the compiler drops those
 _version = ""
 _nvrtc: Any = None
 

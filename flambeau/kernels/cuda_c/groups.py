@@ -77,6 +77,18 @@ class Group:
             return f"({t})blockIdx.x"
         return f"({t})blockIdx.x * {self.rows} + ({t})threadIdx.{'x' if self.kind == 'across' else 'y'}"
 
+    def start(self, w: Writer, t: str, count: int) -> tuple[str, str]:
+        """The row of this thread, and whether it is one: those beyond the end stand at the last row where others wait for
+        them at barriers, and leave at once where nobody does."""
+        n = w.let(t, f"({t}){w.word(count)}", "count")
+        row = w.let(t, self.row(t), "row")
+        if self.size == 1 or self.kind == "warp":
+            w.line(f"if ({row} >= {n}) return;")
+        if self.kind != "across" or self.size == 1:
+            return row, "true"
+        live = w.let("bool", f"{row} < {n}", "live")
+        return w.let(t, f"{live} ? {row} : {n} - 1", "row"), live
+
     @property
     def member(self) -> str:
         return "(int)threadIdx.y" if self.kind == "across" else "(int)threadIdx.x"

@@ -117,10 +117,7 @@ class _Reduction:
     def _start(self, operands: list[int], g: Group) -> tuple[str, str, dict[int, str], dict[int, str]]:
         """The row of this thread (the last one for those beyond the end), whether it is one, and what is at its place."""
         w, t = self.w, self.t
-        count = w.let(t, f"({t}){w.word(self.count)}", "count")
-        row = w.let(t, g.row(t), "row")
-        live = w.let("bool", f"{row} < {count}", "live")
-        row = w.let(t, f"{live} ? {row} : {count} - 1", "row")
+        row, live = g.start(w, t, self.count)
         places, coords = Walk(w, self.kept, self.wide).places(row, operands)
         return row, live, places, coords
 

@@ -127,10 +127,7 @@ class _RowProgram:
         everything = range(len(self.sizes))
         self.pointers = {k: w.pointer(k) for k in everything}
         self.names = w.numbers(self.numbers)
-        count = w.let(t, f"({t}){w.word(self.rows)}", "count")
-        row = w.let(t, g.row(t), "row")
-        self.live = w.let("bool", f"{row} < {count}", "live")
-        row = w.let(t, f"{self.live} ? {row} : {count} - 1", "row")
+        row, self.live = g.start(w, t, self.rows)
         places, self.coords = Walk(w, self.outer, self.wide).places(row, list(everything))
         self.q = {k: w.let("unsigned char* const", f"{self.pointers[k]} + {places[k]}" if k in places else self.pointers[k], "q") for k in everything}
         self.n = w.let(t, f"({t}){w.word(self.length)}", "n")
