@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _MAPPINGS = (dict, OrderedDict, Counter, defaultdict)
 _KEY_PARTS = 256
+_KEYS_OF_ONE_HASH = 32
 _I4, _U2, _U4, _U8, _F8 = (struct.Struct(f) for f in ("<i", "<H", "<I", "<Q", ">d"))
 _ABSENT: Any = object()
 
@@ -40,6 +41,7 @@ class Unpickler:
         self.persistent, self.allowed = persistent, allowed
         self.allowed_ids = {id(v) for v in allowed.values()}
         self.memo: dict[int, Any] = {}
+        self.hashes: dict[int, list[Any]] = {}  # of the keys that are tuples
         self.stack: list[Any] = []
         self.marks: list[list[Any]] = []
         self.budget = 16 * (len(data) - start) + (1 << 20)
@@ -116,6 +118,12 @@ class Unpickler:
                         todo.append(part)
                     else:
                         self.key(part)
+            # unlike a text's, the hash of a tuple is no secret: who wants can make many of one hash, and each look-up compares them all
+            alike = self.hashes.setdefault(hash(value), [])
+            if value not in alike:
+                alike.append(value)
+                if len(alike) > _KEYS_OF_ONE_HASH:
+                    raise self.fail("many keys have one hash")
             return value
         if id(kind) in self.allowed_ids or id(value) in self.allowed_ids or kind is safe.PARAMETER or kind is safe.TENSOR:
             return value
