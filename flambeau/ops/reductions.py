@@ -114,8 +114,8 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
 def sum_to(g: Tensor, shape: Sequence[int]) -> Tensor:
     """`g` summed over the axes along which `shape` was broadcast to it.  Differentiable."""
     if not tape.recording(g):
-        plan = _to_shape.get((g.m, shape))
-        if plan is not None:
+        plan = _to_shape.get((g.m, shape), 0)
+        if plan:
             om, call = plan
             r = new(om)
             call(r.p, g.p)
@@ -126,10 +126,9 @@ def sum_to(g: Tensor, shape: Sequence[int]) -> Tensor:
         return g
     pad = len(have) - len(shape)
     axes = tuple(i for i, d in enumerate(have) if i < pad or (shape[i - pad] == 1 and d != 1))
-    if not tape.recording(g) and g.m.numel and axes:
-        plan = _plan_to_shape(g, shape, axes)
+    if not tape.recording(g) and g.m.numel and axes and (g.m, wanted) not in _to_shape:
+        plan = _to_shape[g.m, wanted] = _plan_to_shape(g, shape, axes)
         if plan is not None:
-            _to_shape[g.m, wanted] = plan
             return sum_to(g, wanted)
     out: Tensor = sum(g, axes, True) if axes else g
     return out.reshape(shape) if tuple(out.m.shape) != shape else out
@@ -150,7 +149,9 @@ def _plan_to_shape(g: Tensor, shape: tuple[int, ...], axes: tuple[int, ...]) -> 
     flat = layout.contiguous_strides(tuple(m.shape[i] for i in kept))
     prepared = door.prepare(m.device, simple("sum", d, d.opmath, d, "sum"), domain, (flat, strides))
     prepared.name = "sum"
-    if prepared.workspace or len(_to_shape) > 4096:
+    if len(_to_shape) > 4096:
+        _to_shape.clear()
+    if prepared.workspace:
         return None
     return meta(shape, None, d, m.device), door.bind(m.device, prepared)
 
@@ -166,6 +167,8 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:  # noqa: A002
         ok = False
     if not ok:
         raise RuntimeError(f"size {{{list(shape)}}} is not expandable to size {{{list(input.m.shape)}}}.")
+    if not shape:
+        return input.sum()
     return sum_to(input, shape)
 
 

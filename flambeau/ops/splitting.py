@@ -13,6 +13,23 @@ from .table import op
 from .views import expand, permute, placed, reshape, select, sizes_of, slice_axis, transpose, view, view_of
 
 
+def _several(input: Tensor, axis: int, views: list[Tensor] | tuple[Tensor, ...], name: str, stacked: bool = False) -> tuple[Tensor, ...]:  # noqa: A002
+    """Views that together are the whole input, as the outputs of one function: their gradients are joined, not added up."""
+    inplace.one_of_several(views, name)
+    if len(views) > 1 and tape.recording(input):
+        tape.record_many(views, _joined, (input,), (axis, [v.m for v in views], stacked), name)
+    return tuple(views)
+
+
+@tape.keeps_nothing
+def _joined(node: Any, gs: list[Tensor | None]) -> Any:
+    from .creation import zeros_meta
+    from .joining import cat, stack
+    axis, metas, stacked = node[tape.SAVED]
+    parts = [zeros_meta(m) if g is None else g for g, m in zip(gs, metas, strict=True)]
+    return ((stack if stacked else cat)(parts, axis),)
+
+
 @op()
 def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:  # noqa: A002
     """Views of consecutive parts of the sizes given, which must add up to the axis."""
@@ -33,8 +50,7 @@ def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Ten
     for s in sizes:
         out.append(slice_axis(input, axis, at, at + s))
         at += s
-    inplace.one_of_several(out, "SplitWithSizesBackward0")
-    return tuple(out)
+    return _several(input, axis, out, "SplitWithSizesBackward0")
 
 
 @op()
@@ -54,8 +70,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
     if not tensor.m.shape:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     out = _equal_parts(tensor, int(split_size_or_sections), dim)
-    inplace.one_of_several(out, "SplitBackward0")
-    return out
+    return _several(tensor, layout.wrap_dim(dim, len(tensor.m.shape)), out, "SplitBackward0")
 
 
 @op()
@@ -149,8 +164,7 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:  # noqa: A002
         raise RuntimeError("Dimension specified as 0 but tensor has no dimensions")
     axis = layout.wrap_dim(dim, len(input.m.shape))
     out = tuple(select(input, axis, i) for i in range(input.m.shape[axis]))
-    inplace.one_of_several(out, "UnbindBackward0")
-    return out
+    return _several(input, axis, out, "UnbindBackward0", True)
 
 
 @op()
