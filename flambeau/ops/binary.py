@@ -12,6 +12,7 @@ from ..dtypes import bool_
 from ..kernels import expr as E
 from ..kernels.expr import Expr, where
 from ..tensor import Tensor
+from .arguments import any_overrides
 from .elementwise import Pointwise, fast_binary
 from .table import op, pointwise, write_out
 
@@ -372,7 +373,7 @@ def _soft_share(exp: Any) -> Any:
     return grad
 
 
-def _logaddexp_any(x: Expr, y: Expr) -> Expr:
+def _logaddexp_any(x: Expr, y: Expr) -> Any:
     if not x.dtype.is_complex:
         return _logaddexp(E.exp, E.log1p)(x, y)
     swap = E.real(x) < E.real(y)
@@ -446,6 +447,8 @@ def _tolerant(f: Any, reflected: bool = False) -> Any:
                 b = from_numpy(b)
             elif isinstance(b, np.generic):
                 b = b.item()
+            elif any_overrides((b,), {}):
+                return f(b, a) if reflected else f(a, b)
             else:
                 return NotImplemented
         return f(b, a) if reflected else f(a, b)

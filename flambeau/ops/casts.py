@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
 from ..dtypes import dtype
@@ -13,6 +14,12 @@ from .copies import clone, strides_for
 from .elementwise import Pointwise
 from .table import op
 from .transfer import to_device
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def _cast(x: E.Expr, dtype: dtype) -> E.Expr:
@@ -29,6 +36,29 @@ def to_dtype(t: Tensor, d: dtype) -> Tensor:
         return t
     result: Tensor = CAST((t,), (), (("dtype", d),))
     return result
+
+
+def in_float32(function: _Function) -> _Function:
+    """The function, computing a 16-bit first argument in float32 with all its like and rounding the result once.
+
+    For what is composed of several operations, each of which would round on its own.
+    """
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        first = args[0] if args else next(iter(kwargs.values()), None)
+        if not isinstance(first, Tensor) or first.m.dtype.kind != "f" or first.m.dtype.itemsize != 2:
+            return function(*args, **kwargs)
+        narrow = first.m.dtype
+
+        def up(x: Any) -> Any:
+            return to_dtype(x, dtypes.float32) if isinstance(x, Tensor) and x.m.dtype is narrow else x
+
+        def down(x: Any) -> Any:
+            if isinstance(x, tuple):
+                return tuple(map(down, x))
+            return to_dtype(x, narrow) if isinstance(x, Tensor) and x.m.dtype is dtypes.float32 else x
+        return down(function(*map(up, args), **{k: up(v) for k, v in kwargs.items()}))
+    return call  # type: ignore[return-value]
 
 
 def convert(t: Tensor, dev: device | None, d: dtype | None, non_blocking: bool = False, copy: bool = False,

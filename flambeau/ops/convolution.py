@@ -20,6 +20,7 @@ from ..kernels.programs import Reduce
 from ..runtime import door
 from ..tensor import Tensor, alias, empty, meta, on_forget
 from . import launch
+from .casts import in_float32
 from .copies import cast_program, contiguous
 from .creation import zeros_meta
 from .elementwise import saved_tensor
@@ -390,6 +391,13 @@ def _positive(stride: Sizes, dilation: Sizes, padding: Sizes) -> None:
 
 def _convolve(name: str, n: int, x: Tensor, w: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int) -> Tensor:
     x, single = _checked(name, x, w, bias, n, groups, False)
+    made = _convolved(x, n, w, bias, stride, padding, dilation, groups)
+    return made.squeeze(0) if single else made
+
+
+# sums of 16-bit products, the bias among them, stay in float32 until the result is rounded
+@in_float32
+def _convolved(x: Tensor, n: int, w: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int) -> Tensor:
     stride, dilation = _many("stride", stride, n), _many("dilation", dilation, n)
     kernel = tuple(w.m.shape[2:])
     if isinstance(padding, str):
@@ -409,8 +417,7 @@ def _convolve(name: str, n: int, x: Tensor, w: Tensor, bias: Tensor | None, stri
         raise RuntimeError(f"Calculated padded input size per channel: ({' x '.join(str(i + 2 * p) for i, p in zip(image, padding, strict=True))}). "
                            f"Kernel size: ({' x '.join(str(d * (k - 1) + 1) for d, k in zip(dilation, kernel, strict=True))}). Kernel size can't be "
                            "greater than actual input size")
-    y = _forward(x, w, Geometry(stride, padding, dilation, groups, image, kernel, out), bias)
-    return y.squeeze(0) if single else y
+    return _forward(x, w, Geometry(stride, padding, dilation, groups, image, kernel, out), bias)
 
 
 def _padded_far(x: Tensor, far: list[int]) -> Tensor:
@@ -426,6 +433,13 @@ def _padded_far(x: Tensor, far: list[int]) -> Tensor:
 def _transposed(name: str, n: int, x: Tensor, w: Tensor, bias: Tensor | None, stride: Any, padding: Any, output_padding: Any, groups: int,
                 dilation: Any) -> Tensor:
     x, single = _checked(name, x, w, bias, n, groups, True)
+    made = _transposed_of(x, n, w, bias, stride, padding, output_padding, groups, dilation)
+    return made.squeeze(0) if single else made
+
+
+@in_float32
+def _transposed_of(x: Tensor, n: int, w: Tensor, bias: Tensor | None, stride: Any, padding: Any, output_padding: Any, groups: int,
+                   dilation: Any) -> Tensor:
     stride, padding, dilation = _many("stride", stride, n), _many("padding", padding, n), _many("dilation", dilation, n)
     extra = _many("output_padding", output_padding, n)
     _positive(stride, dilation, padding)
@@ -443,7 +457,7 @@ def _transposed(name: str, n: int, x: Tensor, w: Tensor, bias: Tensor | None, st
     if bias is not None:
         # the fresh result takes the bias in its own memory; both keep their gradients
         y = y.add_(bias.reshape((-1,) + (1,) * n))
-    return y.squeeze(0) if single else y
+    return y
 
 
 def _define(n: int) -> None:

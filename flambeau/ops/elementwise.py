@@ -19,7 +19,7 @@ from ..kernels.expr import Expr
 from ..kernels.programs import Map
 from ..runtime import door, provenance
 from ..tensor import Meta, Storage, Tensor, alias, meta, new, on_forget, storage
-from . import autocast, checks
+from . import arguments, autocast, checks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -459,6 +459,10 @@ def _backward(node: tape.Node, g: Tensor) -> list[Tensor | None]:
                 y = alias(y, y.m, y.p)
                 y.n = node
             args.append(y)
+        if g.m.dtype.itemsize == 2 and any(m is not None and m.shape != g.m.shape for m in info.metas):
+            # what is summed over broadcast axes is rounded once, after the sum
+            from .casts import to_dtype
+            args[0] = to_dtype(g, g.m.dtype.opmath)
         if t.quick is not None and not numbers and not info.consts:
             made = t.quick(*args)
         else:
@@ -622,6 +626,7 @@ def fast_binary(op: Pointwise, general: Callable[[Any, Any], Any]) -> Callable[[
             if plan is not None and (isinstance(b, Tensor) or (key in (float, int) and plan.convert == (float,))):
                 plans.setdefault(a.m, {})[key] = (plan.outs[0], plan.outs[0].sizes, plan.launch, [None] * 4)
         return result
+    arguments.FIRST.add(call.__code__)
     return call
 
 
@@ -677,4 +682,5 @@ def fast_unary(op: Pointwise, general: Callable[[Any], Any]) -> Callable[[Any], 
             if plan is not None:
                 plans[a.m] = (plan.outs[0], plan.outs[0].sizes, plan.launch, [None])
         return result
+    arguments.FIRST.add(call.__code__)
     return call

@@ -13,7 +13,7 @@ from ..kernels.programs import Prepared, Reduce
 from ..runtime import door
 from ..tensor import Meta, Storage, Tensor, _new, alias, empty, meta, new, on_forget, storage
 from . import launch
-from .casts import to_dtype
+from .casts import in_float32, to_dtype
 from .checks import same_device
 from .copies import contiguous
 from .elementwise import fit
@@ -395,6 +395,12 @@ def _added(name: str, product: Callable[[Tensor, Tensor], Tensor]) -> Any:
 
     def compute(base: Tensor, first: Tensor, second: Tensor, beta: Any, alpha: Any) -> Tensor:
         same_device(name, base, first, second)
+        if base.m.dtype.kind in "bui":  # numbers of another kind are first made of this one
+            alpha, beta = (int(x) if base.m.dtype.kind != "b" else bool(x) for x in (alpha, beta))
+        return added(base, first, second, beta, alpha)
+
+    @in_float32
+    def added(base: Tensor, first: Tensor, second: Tensor, beta: Any, alpha: Any) -> Tensor:
         made = product(first, second)
         if base.m.dtype is not made.m.dtype:
             raise RuntimeError(f"expected {name} operands to have the same dtype, but got: {_type_name(base)} != {_type_name(made)}")
@@ -459,9 +465,30 @@ def _linear_back(node: Any, g: Tensor) -> Any:
     if w.s.v != vw:
         tape.changed(w, vw, node)
     ex, ew, eb = node[3]
-    return (_mm(g, w if not w.m.dtype.is_complex else w.conj()) if ex is not None else None,
-            _mm(_turned(g).conj() if g.m.dtype.is_complex else _turned(g), x if not x.m.dtype.is_complex else x.conj()) if ew is not None else None,
+    shape = x.m
+    if len(shape.shape) > 2:
+        g, x = _as_rows(g), _as_rows(x)
+    gx = _mm(g, w if not w.m.dtype.is_complex else w.conj()) if ex is not None else None
+    if gx is not None and gx.m.shape != shape.shape:
+        gx = gx.reshape(shape.shape) if _grad.get() else alias(gx, meta(shape.shape, None, gx.m.dtype, gx.m.device), gx.p)
+    return (gx, _mm(_turned(g).conj() if g.m.dtype.is_complex else _turned(g), x if not x.m.dtype.is_complex else x.conj()) if ew is not None else None,
             fit(g, bias) if eb is not None else None)
+
+
+_rows: dict[Meta, Meta] = {}
+on_forget(_rows.clear)
+
+
+def _as_rows(t: Tensor) -> Tensor:
+    """All axes but the last as one; outside the tape a bare alias will do."""
+    m = t.m
+    if _grad.get() or not m.contiguous:
+        made: Tensor = t.reshape(-1, m.shape[-1])
+        return made
+    found = _rows.get(m)
+    if found is None:
+        found = _rows[m] = meta((m.numel // max(m.shape[-1], 1), m.shape[-1]), None, m.dtype, m.device)
+    return alias(t, found, t.p)
 
 
 _linear_back.grad_name = "AddmmBackward0"  # type: ignore[attr-defined]
@@ -473,6 +500,11 @@ door.on_change(_linear_plans.clear)
 def _linear_plan(x: Tensor, w: Tensor, bias: Tensor) -> Any:
     """The launches of x w^T + bias: rows of bias, then the product added to them."""
     from .copies import cast_program
+    whole = x.m
+    if len(whole.shape) > 2:
+        if not whole.contiguous or not whole.numel:
+            return None
+        x = alias(x, meta((whole.numel // whole.shape[-1], whole.shape[-1]), None, whole.dtype, whole.device), x.p)
     m, k = x.m.shape
     n = w.m.shape[0]
     om = meta((m, n), None, x.m.dtype, x.m.device)
@@ -493,20 +525,22 @@ def _linear_plan(x: Tensor, w: Tensor, bias: Tensor) -> Any:
         from ..drivers.cpu import blas
         entry = blas.gemm(d.name, m, n, k, (*at, 0), (*bt, 0), (n, 0), 1, 1.0, 1.0)
         product = Prepared(f"matmul_{d.name}", entry, nbytes=x.m.nbytes + w.m.nbytes + om.nbytes, flops=2 * m * n * k)
+    if whole is not x.m:
+        om = meta((*whole.shape[:-1], n), None, d, whole.device)
     return om, door.bind(om.device, rows), door.bind(om.device, product)
 
 
 @op(method=False, spaces=("nn.functional",))
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:  # noqa: A002
     """input @ weight.T + bias for input (..., in), weight (out, in) or (in,), bias (out,)."""
-    if bias is not None and len(input.m.shape) == 2 and len(weight.m.shape) == 2:
+    if bias is not None and len(input.m.shape) >= 2 and len(weight.m.shape) == 2:
         key = (input.m, weight.m, bias.m)
         plan = _linear_plans.get(key)
         if plan is None:
             _check_types("linear", input, weight)
             same_device("linear", input, weight, bias)
-            if input.m.shape[1] != weight.m.shape[1]:
-                raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({input.m.shape[0]}x{input.m.shape[1]} and "
+            if input.m.shape[-1] != weight.m.shape[1]:
+                raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({layout.numel(input.m.shape[:-1])}x{input.m.shape[-1]} and "
                                    f"{weight.m.shape[1]}x{weight.m.shape[0]})")
             if bias.m.dtype is input.m.dtype and tuple(bias.m.shape) == (weight.m.shape[0],):
                 plan = _linear_plan(input, weight, bias)
@@ -523,6 +557,10 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
                 if tape.anomaly.on:
                     tape.anomaly.note(r.n)
             return r
+    return (_linear_any if bias is None else _linear_narrow)(input, weight, bias)
+
+
+def _linear_any(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
     if len(weight.m.shape) == 1:
         out = matmul(input, weight)
     else:
@@ -531,6 +569,10 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
                                f"{weight.m.shape[1]}x{weight.m.shape[0]})")
         out = matmul(input, weight.t())
     return out if bias is None else out + bias
+
+
+# a 16-bit product is rounded once, after the bias was added
+_linear_narrow = in_float32(_linear_any)
 
 
 @op(method=False, spaces=("nn.functional",))
@@ -559,7 +601,13 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     if len(left) != len(right):
         raise RuntimeError("both dimension lists should have same length")
     for x, y in zip(left, right, strict=True):
-        if a.m.shape[x] != b.m.shape[y]:
+        if a.m.shape[x] != b.m.shape[y] and 1 in (a.m.shape[x], b.m.shape[y]):
+            # one element stands for all: the other's are summed first
+            if a.m.shape[x] == 1:
+                b = b.sum(y, True)
+            else:
+                a = a.sum(x, True)
+        elif a.m.shape[x] != b.m.shape[y]:
             raise RuntimeError(f"contracted dimensions need to match, but first has size {a.m.shape[x]} in dim {x} and second has size "
                                f"{b.m.shape[y]} in dim {y}")
     keep_a = [i for i in range(len(a.m.shape)) if i not in left]

@@ -11,6 +11,7 @@ from ..kernels import expr as E
 from ..kernels.programs import Reduce, Rows
 from ..tensor import Tensor, alias, empty, meta, on_forget
 from . import launch
+from .casts import in_float32, to_dtype
 from .checks import same_device
 from .copies import contiguous
 from .elementwise import Pointwise, saved_tensor
@@ -185,13 +186,18 @@ def native_layer_norm(input: Tensor, normalized_shape: Any, weight: Tensor | Non
     out, mean, rstd = _over_last("native_layer_norm", input, normalized_shape, weight, bias, eps, False)
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     kept = (*input.m.shape[:len(input.m.shape) - len(shape)], *(1,) * len(shape))
-    return out, mean.reshape(kept), rstd.reshape(kept)
+    return out, to_dtype(mean.reshape(kept), input.m.dtype), to_dtype(rstd.reshape(kept), input.m.dtype)
 
 
 @op(method=False, spaces=("torch", "nn.functional"))
 def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:  # noqa: A002
     """x / sqrt(mean(x^2) + eps) * weight over the last axes. B. Zhang and R. Sennrich, 2019."""
     from ..dtypes import finfo
+    if input.m.dtype.is_complex:
+        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        axes = tuple(range(-len(shape), 0))
+        made = input * ((input * input).mean(axes, True) + (finfo(input.m.dtype).eps if eps is None else eps)).rsqrt()
+        return made if weight is None else made * weight
     return _over_last("rms_norm", input, normalized_shape, weight, None, finfo(input.m.dtype).eps if eps is None else eps, True)[0]
 
 
@@ -201,6 +207,7 @@ def _per_channel(t: Tensor, ndim: int) -> Tensor:
 
 
 @op(method=False, spaces=("torch", "nn.functional"))
+@in_float32
 def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05,  # noqa: A002
                cudnn_enabled: bool = True) -> Tensor:
     """Each group of channels of each image normalised. Y. Wu and K. He, "Group normalization", 2018."""
@@ -288,12 +295,13 @@ def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor |
     if not training:
         if running_mean is None or running_var is None:
             raise RuntimeError("Expected running_mean and running_var to be defined when training=False")
-        return _applied(input, running_mean, (running_var + eps).rsqrt(), weight, bias)
+        return _applied(input, running_mean, (to_dtype(running_var, running_var.m.dtype.opmath) + eps).rsqrt(), weight, bias)
     if count == 1:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {input.m.shape!r}")
     return _trained(input, weight, bias, running_mean, running_var, momentum, eps)[0]
 
 
+@in_float32
 def _applied(x: Tensor, mean: Tensor, rstd: Tensor, w: Tensor | None, b: Tensor | None) -> Tensor:
     n = len(x.m.shape)
     from .casts import to_dtype

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..dtypes import bool_
+from ..dtypes import bool_, int64
 from ..kernels import expr as E
 from ..kernels import special
 from ..kernels.expr import Expr, where
@@ -31,7 +31,7 @@ _unary("log10", E.log10)
 _unary("log1p", E.log1p, "special.log1p", doc="log(1 + input), accurate near 0.")
 _unary("sqrt", E.sqrt)
 _unary("rsqrt", E.rsqrt, doc="1 / sqrt(input).")
-_unary("square", lambda x: x * x, promote="default")
+_unary("square", lambda x: x * x if x.dtype is not bool_ else E.cast(x, int64), promote="default")
 _unary("reciprocal", lambda x: 1.0 / x if x.dtype.kind in "fc" else 1 / x, grad=lambda g, x, y: -g * E.conj(y * y))
 
 # ------------------------------------------------------------------------------------------------------------ trigonometry
@@ -190,9 +190,10 @@ pointwise("nan_to_num", "input", _nan_to_num, consts={"nan": None, "posinf": Non
 # ------------------------------------------------------------------------------------------------------------- activations
 def _activation(name: str, formula: Any, grad: Any = None, numbers: dict[str, Any] | None = None,
                 consts: dict[str, Any] | None = None, spaces: tuple[str, ...] = ("nn.functional",), method: bool = False,
-                accept: str = "f", keyword: tuple[str, ...] = (), flag: bool = True, inplace: bool = True, doc: str = "") -> None:
+                accept: str = "f", keyword: tuple[str, ...] = (), flag: bool = True, inplace: bool = True, promote: str = "default",
+                doc: str = "") -> None:
     pointwise(name, "input", formula, grad=grad, numbers=numbers, consts=consts, spaces=spaces, method=method, flag=flag,
-              accept=accept, keyword=keyword, inplace=inplace, doc=doc)
+              accept=accept, keyword=keyword, inplace=inplace, promote=promote, doc=doc)
 
 
 def _zero(g: Expr) -> Expr:
@@ -216,7 +217,8 @@ _activation("selu", lambda x: _SELU_SCALE * where(x > 0.0, x, _SELU_ALPHA * E.ex
             lambda g, x, y: where(x > 0.0, g * _SELU_SCALE, g * (_SELU_SCALE * _SELU_ALPHA) * E.exp(x)),
             spaces=("torch", "nn.functional"))
 _activation("silu", lambda x: x * special.sigmoid(x),
-            lambda g, x, y: g * special.sigmoid(x) * (1.0 + x * (1.0 - special.sigmoid(x))))
+            lambda g, x, y: g * E.conj(special.sigmoid(x) * (1.0 + x * (1.0 - special.sigmoid(x)))) if x.dtype.is_complex else (
+                g * special.sigmoid(x) * (1.0 + x * (1.0 - special.sigmoid(x)))), accept="fc")
 _activation("mish", lambda x: x * E.tanh(special.softplus(x)), lambda g, x, y: g * (
     E.tanh(special.softplus(x)) + x * special.sigmoid(x) * (1.0 - E.tanh(special.softplus(x)) * E.tanh(special.softplus(x)))))
 
@@ -234,10 +236,29 @@ _activation("gelu", _gelu, consts={"approximate": "none"}, keyword=("approximate
 _activation("softplus", lambda x, beta, threshold: where(x * beta > threshold, x, special.softplus(x * beta) / beta),
             lambda g, x, y, beta, threshold: where(x * beta > threshold, g, g * special.sigmoid(x * beta)),
             {"beta": 1.0, "threshold": 20.0}, flag=False, inplace=False)
-_activation("softsign", lambda x: x / (1.0 + abs(x)), lambda g, x, y: g / ((1.0 + abs(x)) * (1.0 + abs(x))), flag=False,
-            inplace=False)
-_activation("tanhshrink", lambda x: x - E.tanh(x), lambda g, x, y: g * (E.tanh(x) * E.tanh(x)), flag=False, inplace=False)
-_activation("hardtanh", lambda x, lo, hi: where(x < lo, lo, where(x > hi, hi, x)),
+
+
+def _softsign_grad(g: Expr, x: Expr, y: Expr) -> Expr:
+    size = 1.0 + abs(x)
+    if not x.dtype.is_complex:
+        return g / (size * size)
+    zero = E.const(0, size.dtype)
+    along = (E.real(g) * E.real(x) + E.imag(g) * E.imag(x)) / (size * size)
+    return g / E.complex_(size, zero) - E.complex_(along, zero) * _sgn(x)
+
+
+_activation("softsign", lambda x: x / (1.0 + abs(x)) if not x.dtype.is_complex else x / E.complex_(1.0 + abs(x), E.imag(x) * 0.0),
+            _softsign_grad, flag=False, inplace=False, accept="fc", promote="float")
+_activation("tanhshrink", lambda x: x - E.tanh(x), lambda g, x, y: g * E.conj(E.tanh(x) * E.tanh(x)), flag=False, inplace=False, accept="fc",
+            promote="float")
+
+
+def _hardtanh(x: Expr, lo: Expr, hi: Expr) -> Expr:
+    lo, hi = E.cast(lo, x.dtype), E.cast(hi, x.dtype)
+    return where(x < lo, lo, where(x > hi, hi, x))
+
+
+_activation("hardtanh", _hardtanh,
             lambda g, x, y, lo, hi: where((x > lo) & (x < hi), g, _zero(g)), {"min_val": -1.0, "max_val": 1.0}, accept="uif")
 _activation("hardsigmoid", lambda x: where(x <= -3.0, E.const(0, x.dtype), where(x >= 3.0, E.const(1, x.dtype), x / 6.0 + 0.5)),
             lambda g, x, y: where((x > -3.0) & (x < 3.0), g / 6.0, _zero(g)))

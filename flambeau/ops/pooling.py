@@ -15,6 +15,7 @@ from ..kernels import expr as E
 from ..kernels.programs import Map, Reduce
 from ..tensor import Tensor, empty, meta, new
 from . import launch
+from .casts import in_float32
 from .convolution import Geometry, Sizes, _copy, _raw, _windows
 from .copies import contiguous
 from .creation import zeros_meta
@@ -315,6 +316,11 @@ def _bounds(i: int, o: int) -> list[tuple[int, int]]:
 
 
 def _adaptive_mean(name: str, n: int, x: Tensor, size: Any) -> Tensor:
+    return _adaptive_mean_of(x, name, n, size)
+
+
+@in_float32
+def _adaptive_mean_of(x: Tensor, name: str, n: int, size: Any) -> Tensor:
     x, single = _prepared(name, x, n, False)
     out = _targets(name, x, size, n)
     image = tuple(x.m.shape[2:])

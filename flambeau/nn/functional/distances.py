@@ -6,12 +6,19 @@ from typing import Any
 
 from ... import ops
 from ...dtypes import promote_types
+from ...ops.casts import in_float32
 
 
 def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Any = None) -> Any:
     """input / max(‖input‖_p, eps), the norm along `dim`."""
-    norm = input.norm(p, dim, keepdim=True).clamp_min(eps).expand_as(input)
-    return input / norm if out is None else ops.div(input, norm, out=out)
+    if out is not None:
+        return ops.div(input, input.norm(p, dim, keepdim=True).clamp_min(eps).expand_as(input), out=out)
+    return _normalized(input, p, dim, eps)
+
+
+@in_float32
+def _normalized(input: Any, p: float, dim: Any, eps: float) -> Any:
+    return input / input.norm(p, dim, keepdim=True).clamp_min(eps).expand_as(input)
 
 
 def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:

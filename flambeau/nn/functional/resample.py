@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes, ops
+from ...ops.casts import in_float32
 from .late import F
 
 Array = np.ndarray[Any, Any]
@@ -54,6 +55,11 @@ def _taps(mode: str, n_in: int, n_out: int, scale: float | None, align: bool) ->
     return [(base, 1.0 - part), (np.minimum(base + 1, n_in - 1), part)]
 
 
+def _weights(values: Array, like: Any) -> Any:
+    """Weights in the type and on the device of the image; single precision but for an image in double."""
+    return ops.from_numpy(values if like.dtype is dtypes.float64 else values.astype(np.float32)).to(like.device, like.dtype)
+
+
 def _resized(x: Any, dim: int, n_out: int, mode: str, scale: float | None, align: bool) -> Any:
     n_in = x.shape[dim]
     total = None
@@ -62,7 +68,7 @@ def _resized(x: Any, dim: int, n_out: int, mode: str, scale: float | None, align
         if weight is not None:
             shape = [1] * x.dim()
             shape[dim] = n_out
-            part = part * ops.from_numpy(weight.astype(np.float32)).reshape(shape).to(x.device, x.dtype)
+            part = part * _weights(weight, x).reshape(shape)
         total = part if total is None else total + part
     return total
 
@@ -84,8 +90,7 @@ def _antialiased(x: Any, dim: int, n_out: int, mode: str, scale: float | None, a
         t = (np.arange(first, last) - centre + 0.5) / wide
         weight = np.maximum(1.0 - np.abs(t), 0.0) if mode == "linear" else _cubic(t, -0.5)
         matrix[i, first:last] = weight / weight.sum()
-    m = ops.from_numpy(matrix.astype(np.float32)).to(x.device, x.dtype)
-    return x.transpose(dim, -1).matmul(m.t()).transpose(dim, -1)
+    return x.transpose(dim, -1).matmul(_weights(matrix, x).t()).transpose(dim, -1)
 
 
 def _repeated(x: Any, factors: list[int]) -> Any:
@@ -99,6 +104,7 @@ def _repeated(x: Any, factors: list[int]) -> Any:
     return x.reshape(shape).expand(wide).reshape(*x.shape[:2], *out)
 
 
+@in_float32
 def interpolate(input: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
                 align_corners: bool | None = None, recompute_scale_factor: bool | None = None,
                 antialias: bool = False) -> Any:
@@ -267,6 +273,11 @@ def grid_sample(input: Any, grid: Any, mode: str = "bilinear", padding_mode: str
                            f"sizes {list(grid.shape)}")
     if mode == "bicubic" and dims == 3:
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
+    # the nearest element is that of the place in the grid's own type
+    return (_sampled if mode == "nearest" else _sampled_wide)(input, grid, dims, mode, padding_mode, align_corners)
+
+
+def _sampled(input: Any, grid: Any, dims: int, mode: str, padding_mode: str, align_corners: bool) -> Any:
     n, c, *size = input.shape
     # grid is x first, sizes are x last
     places = []
@@ -322,3 +333,6 @@ def grid_sample(input: Any, grid: Any, mode: str = "bilinear", padding_mode: str
             term = fetch(index, False) * w.reshape(n, 1, -1)
             total = term if total is None else total + term
     return total.reshape(n, c, *out_size)
+
+
+_sampled_wide = in_float32(_sampled)

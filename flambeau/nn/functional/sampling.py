@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from ... import ops
+from ...ops.casts import in_float32
 from ..sizes import ntuple
 from .late import F
 
@@ -46,6 +47,7 @@ def lp_pool3d(input: Any, norm_type: float, kernel_size: Any, stride: Any = None
     return _lp_pool(input, norm_type, kernel_size, stride, ceil_mode, 3)
 
 
+@in_float32
 def local_response_norm(input: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Any:
     """x / (k + alpha * mean of squares over `size` neighbouring channels)^beta, zeros beyond the first and last channel
     (Krizhevsky et al., 2012); input (N, C, ...)."""
@@ -60,4 +62,6 @@ def local_response_norm(input: Any, size: int, alpha: float = 1e-4, beta: float 
     total = padded.narrow(1, 0, input.shape[1])
     for i in range(1, size):
         total = total + padded.narrow(1, i, input.shape[1])
+    if not input.dtype.is_floating_point:
+        total = total // size * size  # means of integers are integers
     return input / (total * (alpha / size) + k).pow(beta)
