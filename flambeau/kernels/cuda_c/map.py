@@ -28,8 +28,8 @@ def write(w: Writer, program: Map, domain: tuple[int, ...], strides: tuple[tuple
           numbers: int) -> tuple[str, tuple[Launch, ...], int]:
     """The source, the launches and the bytes of workspace."""
     if any(t is not None for t in program.targets):
-        from . import scatter
-        return scatter.write(w, program, domain, strides, numbers)
+        from .scatter import write as scatter
+        return scatter(w, program, domain, strides, numbers)
     rank, sizes = len(domain), [d.itemsize for d in w.types]
     coords = coordinates(program, rank)
     axes = layouts.walk_axes(domain, seen(program, strides, rank), sizes, coords)
@@ -57,9 +57,11 @@ def write(w: Writer, program: Map, domain: tuple[int, ...], strides: tuple[tuple
     base = None
     if inner.source is not None:
         base = w.let("long long", f"(long long){at[inner.source]} * {v}", "c")
+    if base is not None and inner.source is not None:
+        at[inner.source] = base
     if v == 1:
         _element(w, program, q, pointers, names, {k: from_stored(w, f"*(const {stored(w.types[k])}*){q[k]}", w.types[k]) for k in ins},
-                 {k: f"*({stored(w.types[k])}*){q[k]} = {{}}" for k in range(outs)}, {**at, **({inner.source: base} if base else {})}, rank)
+                 {k: f"*({stored(w.types[k])}*){q[k]} = {{}}" for k in range(outs)}, at, rank)
     else:
         _neighbours(w, program, q, pointers, names, step, inner, base, at, i, v, t, len(axes) == 1, rank)
     source, found = w.source([("map", THREADS, w.lines)])

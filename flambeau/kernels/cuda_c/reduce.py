@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..expr import Expr
     from ..programs import Reduce
     from .kernel import Launch
+    from .lower import Leaf
     from .writer import Writer
 
 SHORT = 16  # elements that one thread reduces alone
@@ -77,7 +78,8 @@ class _Reduction:
         blocks = -(-self.count // self.group.rows)
         pieces = max(1, -(-self.length // LONGEST), min(WANTED_BLOCKS // blocks, self.length // LEAST))
         step = self.group.size * self.v
-        self.chunk = -(-(-(-self.length // pieces)) // step) * step if self.length else 0
+        wanted = -(-self.length // pieces)
+        self.chunk = -(-wanted // step) * step
         self.chunks = -(-self.length // self.chunk) if self.length else 1
         while self.chunks > 65535:  # a grid's second size
             self.chunk *= 2
@@ -200,7 +202,7 @@ class _Reduction:
             s.join(w, [x, f"(long long){r}"])
 
     def _leaf(self, elements: dict[int, str], coords: dict[int, str], names: dict[int, str], pointers: dict[int, str],
-              accs: list[str]) -> object:
+              accs: list[str]) -> Leaf:
         w = self.w
 
         def leaf(e: Expr, args: list[str]) -> str:

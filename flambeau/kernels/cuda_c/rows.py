@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..expr import Expr
     from ..programs import Rows
     from .kernel import Launch
+    from .lower import Leaf
     from .writer import Writer
 
     Stage = tuple[str, Any, Expr]
@@ -140,8 +141,7 @@ class _RowProgram:
             self.aligned = w.let("bool", " && ".join(f"((unsigned long long){self.q[k]} & {v * self.sizes[k] - 1}) == 0" for k in moving), "aligned")
         # a number a row; a row without elements has none to read
         fixed = [k for k in self.used if not self.inner.strides[k]]
-        self.fixed = {k: w.let(value(w.types[k]), w.load(self.q[k], "0", w.types[k]), "f") for k in fixed} if self.length else {
-            k: "0" for k in self.used}
+        self.fixed = {k: w.let(value(w.types[k]), w.load(self.q[k], "0", w.types[k]), "f") for k in fixed} if self.length else dict.fromkeys(self.used, "0")
         self.known: dict[Expr, str] = {}
         self.accs: list[str] = []
         self.held = {k: w.fresh("h") for k in self.cached}
@@ -239,9 +239,8 @@ class _RowProgram:
             if e not in self.known and self.length:
                 raise NotImplementedError("a value a row that differs along it")
             x = self.known.get(e, "0")
-            s = stored(e.dtype)
             w.line(f"if ({self.live}{f' && {self.group.member} == 0' if self.group.size > 1 else ''}) "
-                   f"*({s}*){self.q[out]} = {to_stored(w, x, e.dtype)};")
+                   f"*({stored(e.dtype)}*){self.q[out]} = {to_stored(w, x, e.dtype)};")
 
     def _keep_functions(self, at: int, varying: set[Expr]) -> None:
         """Room for the values of functions that a later step needs again."""
@@ -283,8 +282,8 @@ class _RowProgram:
         for e, array in self.saved.items():
             if e not in before and e in known:
                 w.line(f"{array}[{f'{p} * {v} + k' if v > 1 else p}] = {known[e]};")
-        for s, x in zip(states, values):
-            s.join(w, [x])
+        for state, x in zip(states, values):
+            state.join(w, [x])
         for s, x in zip(maps, values):
             t = stored(s[2].dtype)
             if v > 1:
@@ -305,7 +304,7 @@ class _RowProgram:
         """Whether a step before this one has kept the value."""
         return any(e in set(walk(tuple(s[2] for s in step))) for step in self.steps[:at] if step[0][0] == "reduce")
 
-    def _leaf(self, elements: dict[int, str], i: str) -> object:
+    def _leaf(self, elements: dict[int, str], i: str) -> Leaf:
         w = self.w
 
         def leaf(e: Expr, args: list[str]) -> str:

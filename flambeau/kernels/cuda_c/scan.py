@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..expr import Expr
     from ..programs import Scan
     from .kernel import Launch
+    from .lower import Leaf
     from .writer import Writer
 
 EACH = 4  # neighbours a thread runs over
@@ -133,7 +134,7 @@ class _Scan:
         """The element the scan meets as its i-th."""
         return self.w.let(self.t, f"{self.n} - 1 - {i}", "e") if self.program.reverse else i
 
-    def _leaf(self, i: str, accs: list[str]) -> object:
+    def _leaf(self, i: str, accs: list[str]) -> Leaf:
         w = self.w
         elements: dict[int, str] = {}
 
@@ -156,7 +157,7 @@ class _Scan:
     def _element(self, i: str) -> list[str]:
         """What the element brings: its value and its position."""
         w = self.w
-        (x,) = w.lower((self.program.elem,), self._leaf(i, []), {})  # type: ignore[arg-type]
+        (x,) = w.lower((self.program.elem,), self._leaf(i, []), {})
         return [x, f"(long long){i}"][:len(self.types)]
 
     def _join(self, into: Sequence[str], later: Sequence[str], order: bool = True) -> None:
@@ -193,7 +194,7 @@ class _Scan:
     def _store(self, state: Sequence[str], i: str) -> None:
         w = self.w
         accs = [w.let(self.types[0], round_half(w, state[0], self.d) if half(self.d) else state[0], "acc"), *state[1:]]
-        values = w.lower(self.program.posts, self._leaf(i, accs), {})  # type: ignore[arg-type]
+        values = w.lower(self.program.posts, self._leaf(i, accs), {})
         for k, (x, e) in enumerate(zip(values, self.program.posts)):
             w.line(f"*({stored(e.dtype)}*)({self._place(k, i)}) = {to_stored(w, x, e.dtype)};")
 
@@ -250,13 +251,11 @@ class _Scan:
             w.line(f"{h}[k] = {o};")
         w.line("}")
         # the warp's threads
-        o = 1
-        while o < 32:
-            earlier = [w.let(kind, f"{w.need('before')}({n}, {o})", "x") for n, kind in zip(own, self.types)]
-            w.line(f"if ({lane} >= {o}) {{")
+        for by in (1, 2, 4, 8, 16):
+            earlier = [w.let(kind, f"{w.need('before')}({n}, {by})", "x") for n, kind in zip(own, self.types)]
+            w.line(f"if ({lane} >= {by}) {{")
             self._join(own, earlier, order=False)
             w.line("}")
-            o *= 2
         # what comes before this thread: the tiles before, the warps before, the lanes before
         ahead = self._declare(carry, "ahead")
         if warps > 1:

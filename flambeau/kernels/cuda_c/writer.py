@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..expr import Expr
     from ..llvm.layouts import Axis
     from ..programs import Program
+    from .lower import Leaf
 
 PLACEHOLDER = "FLAMBEAU_NAME"
 NARROW = 1 << 31  # places below fit into an int
@@ -102,8 +103,8 @@ class Writer:
     def gather(self, pointer: str, offset: str, d: dtype) -> str:
         return from_stored(self, f"((const {stored(d)}*){pointer})[{offset}]", d)
 
-    def lower(self, roots: tuple[Expr, ...], leaf: object, known: dict[Expr, str], exact: bool = False) -> list[str]:
-        return lower(self, roots, leaf, known, exact)  # type: ignore[arg-type]
+    def lower(self, roots: tuple[Expr, ...], leaf: Leaf, known: dict[Expr, str], exact: bool = False) -> list[str]:
+        return lower(self, roots, leaf, known, exact)
 
 
 class Walk:
