@@ -40,16 +40,22 @@ class Meta:
         return f"Meta({tuple(self.shape)}, {self.strides}, {self.dtype.name}, {self.device})"
 
 
-_metas: dict[Any, Meta] = {}
+_metas: dict[Any, Meta] = {}  # by (shape, strides, dtype, device)
 _forget: list[Callable[[], None]] = []  # plan caches, which hold metas
 _MOST_METAS = 1 << 16
 
 
 def meta(shape: Sequence[int], strides: tuple[int, ...] | None, d: dtype, dev: device) -> Meta:
     """The one Meta of this description; `strides` None means contiguous."""
-    shape = shape if type(shape) is Size else Size(shape)
     if strides is None:
-        strides = contiguous_strides(shape)
+        # a dense one is kept under None too: its strides need not be counted again to find it
+        short = (tuple(shape), None, d, dev) if type(shape) is list else (shape, None, d, dev)
+        found = _metas.get(short)
+        if found is None:
+            shape = Size(shape)
+            found = _metas[short] = meta(shape, contiguous_strides(shape), d, dev)
+        return found
+    shape = shape if type(shape) is Size else Size(shape)
     key = (shape, strides, d, dev)
     found = _metas.get(key)
     if found is None:

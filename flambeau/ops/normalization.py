@@ -33,8 +33,8 @@ def _vector(t: Tensor | None, like: Tensor, cols: int, value: float) -> Tensor:
     if t is None:
         one = full((1,), value, dtype=like.m.dtype, device=like.m.device)
         return alias(one, meta((cols,), (0,), like.m.dtype, like.m.device), one.p)
-    row = _flat(t, 1, cols)
-    return alias(row, meta((cols,), None, t.m.dtype, t.m.device), row.p)
+    t = contiguous(t.detach())
+    return alias(t, meta((cols,), None, t.m.dtype, t.m.device), t.p)
 
 
 # ------------------------------------------------------------------------------------------------------------- layer norm
