@@ -64,7 +64,8 @@ _lazy("amp", """GradScaler autocast is_autocast_enabled is_autocast_available ge
  get_autocast_gpu_dtype get_autocast_cpu_dtype set_autocast_gpu_dtype set_autocast_cpu_dtype is_autocast_cpu_enabled
  is_autocast_cache_enabled set_autocast_cache_enabled clear_autocast_cache autocast_increment_nesting autocast_decrement_nesting""")
 _lazy("ops.user", "pointwise")
-_lazy("ops.memory_format", "memory_format contiguous_format channels_last channels_last_3d preserve_format strided layout")
+_lazy("ops.memory_format", """memory_format contiguous_format channels_last channels_last_3d preserve_format strided layout
+ sparse_coo sparse_csr sparse_csc sparse_bsr sparse_bsc""")
 _lazy("ops.legacy", """FloatTensor DoubleTensor HalfTensor BFloat16Tensor ByteTensor CharTensor ShortTensor IntTensor LongTensor
  BoolTensor set_default_tensor_type tensor_type""")
 _lazy("runtime.defaults", "set_default_device get_default_device")

@@ -42,6 +42,7 @@ from . import (  # noqa: F401 (each import registers its family)
     sharing,
     softmax,
     sorting,
+    sparse,
     special,
     spectra,
     splitting,

@@ -8,12 +8,23 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ..tensor import Tensor
+from .unsupported import Unsupported, instead
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+# codes of functions: that hear when an argument's class wants to answer in their place, and that try their luck before those
+HANDLERS: set[Any] = set()
+FIRST: set[Any] = set()
+
+
+class Overridden(AttributeError):
+    """Stops an operation that looks into a tensor whose class answers for it; see `interop.overriding`."""
+
 
 STUMBLES = (AttributeError, IndexError)  # what using a number or a list as a tensor ends in
 _USUAL = ("input", "target", "self", "other")  # tensors, even where the signature leaves their type open
@@ -50,9 +61,50 @@ def checked(row: Any) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return row.function(*args, **kwargs)
-        except STUMBLES:
-            error = explained(row.name, row.function, args, kwargs)
-            if error is None:
-                raise
-            raise error from None
+        except TRIPS as error:
+            return tripped(error, call, row.name, row.function, args, kwargs)
+    HANDLERS.add(call.__code__)
     return call
+
+
+def covered(name: str, function: Any) -> Any:
+    """A function made of operations, with the same."""
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TRIPS as error:
+            return tripped(error, call, name, function, args, kwargs)
+    HANDLERS.add(call.__code__)
+    return call
+
+
+TRIPS = (*STUMBLES, TypeError)
+
+
+def tripped(error: Exception, public: Any, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """After an error in a public function: the answer of an argument's class, where one overrides; else the error, in words."""
+    if isinstance(error, Unsupported):
+        return instead(name, args, kwargs, error)
+    if any_overrides(args, kwargs):
+        from ..interop.overriding import ask, hearing
+        relevant = hearing(error, args, kwargs, sys._getframe(1))
+        if relevant:
+            return ask(public, relevant, args, kwargs)
+    if isinstance(error, STUMBLES):
+        found = explained(name, function, args, kwargs)
+        if found is not None:
+            raise found from None
+    raise error
+
+
+def any_overrides(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether an argument, or an element of a list among them, is of a class that may answer for operations."""
+    for x in (*args, *kwargs.values()):
+        kind = type(x)
+        if kind in (list, tuple):
+            if any_overrides(tuple(x), {}):
+                return True
+        elif kind is not Tensor and hasattr(kind, "__torch_function__"):
+            return True
+    return False

@@ -20,6 +20,7 @@ from ..kernels.programs import Map
 from ..runtime import door, provenance
 from ..tensor import Meta, Storage, Tensor, alias, meta, new, on_forget, storage
 from . import arguments, autocast, checks
+from .unsupported import SparseMeta, instead, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -144,6 +145,9 @@ class Pointwise:
         """The plan of a first call, or, where operands must be changed first, the result."""
         if any(isinstance(x, Expr) for x in operands):
             return self.formula(*operands, *numbers, **dict(consts))
+        sparse = next((x.m for x in operands if isinstance(x, Tensor) and isinstance(x.m, SparseMeta)), None)
+        if sparse is not None:
+            return instead(self.name, (*operands, *numbers), dict(consts), refusal(self.name, sparse.layout))
         moved = checks.to_one_device(self.name, operands)
         if moved is not operands:
             return self(moved, numbers, consts)

@@ -25,7 +25,7 @@ preserve_format = memory_format("preserve_format")
 
 
 class layout:
-    """How elements are stored: `strided` here."""
+    """How elements are stored: `strided`, `sparse_coo` or `sparse_csr`."""
 
     __slots__ = ("name",)
 
@@ -40,3 +40,8 @@ class layout:
 
 
 strided = layout("strided")
+sparse_coo = layout("sparse_coo")
+sparse_csr = layout("sparse_csr")
+sparse_csc = layout("sparse_csc")
+sparse_bsr = layout("sparse_bsr")
+sparse_bsc = layout("sparse_bsc")

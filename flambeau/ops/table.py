@@ -13,8 +13,9 @@ from .. import dtypes
 from ..autograd.mode import _grad
 from ..kernels.expr import Expr
 from ..tensor import Tensor
-from . import autocast
+from . import arguments, autocast
 from .elementwise import Pointwise, _type_name, fast_binary, fast_unary
+from .unsupported import Unsupported, instead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,14 +39,19 @@ class Row:
         self._public: Function | None = None
 
     def public(self) -> Function:
-        """The function for users: one that says so when an argument should have been a tensor.  A pointwise operation and one
-        under autocast's guard do so themselves."""
-        if not self.tensors or autocast.named(self.name):
+        """The function for users: one that says so when an argument should have been a tensor, and asks a class that overrides.
+        A pointwise operation, one under autocast's guard and `HANDLERS` do so themselves."""
+        if not (self.tensors or _takes_any(self.signature)) or autocast.named(self.name) or (
+                getattr(self.function, "__code__", None) in arguments.HANDLERS):
             return self.function
         if self._public is None:
-            from . import arguments
             self._public = arguments.checked(self)
         return self._public
+
+
+def _takes_any(signature: str) -> bool:
+    """Whether a parameter left open by its type is a tensor, by its name."""
+    return "(input: 'Any" in signature or "tensors" in signature
 
 
 TABLE: dict[str, Row] = {}
@@ -82,7 +88,10 @@ def _with_out(function: Function) -> Function:
     @functools.wraps(function)
     def call(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         if out is None:
-            return function(*args, **kwargs)
+            try:
+                return function(*args, **kwargs)
+            except Unsupported as error:
+                return instead(function.__name__, args, kwargs, error)
         if _grad.get():
             _forbid_recording(function.__name__, (*args, *kwargs.values()), out)
             with no_recording():
@@ -268,18 +277,31 @@ def _number(name: str, param: str, v: Any) -> Any:
 
 def _forms(made: Pointwise, name: str, names: tuple[str, ...], params: tuple[Any, ...], bind: Any, flag: bool) -> tuple[Any, Any]:
     def general(*args: Any, **kwargs: Any) -> Any:
-        operands, numbers, consts = bind(args, kwargs)
-        return made(operands, numbers, consts)
+        try:
+            operands, numbers, consts = bind(args, kwargs)
+            return made(operands, numbers, consts)
+        except arguments.TRIPS as error:
+            return arguments.tripped(error, public(), name, general, args, kwargs)
 
     def with_out(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        operands, numbers, consts = bind(args, kwargs)
-        return write_out(made, out, operands, numbers, consts)
+        try:
+            operands, numbers, consts = bind(args, kwargs)
+            return write_out(made, out, operands, numbers, consts)
+        except arguments.TRIPS as error:
+            return arguments.tripped(error, public(), name, general, (*args,), {**kwargs, "out": out})
 
     def inplace(*args: Any, **kwargs: Any) -> Any:
-        operands, numbers, consts = bind(args, kwargs)
-        if not isinstance(operands[0], Tensor):
-            raise TypeError(f"{name}_(): argument 'self' must be Tensor, not {type(operands[0]).__name__}")
-        return made.inplace(operands[0], operands, numbers, consts)
+        try:
+            operands, numbers, consts = bind(args, kwargs)
+            if not isinstance(operands[0], Tensor):
+                raise TypeError(f"{name}_(): argument 'self' must be Tensor, not {type(operands[0]).__name__}")
+            return made.inplace(operands[0], operands, numbers, consts)
+        except arguments.TRIPS as error:
+            return arguments.tripped(error, inplace, name + "_", inplace, args, kwargs)
+
+    def public() -> Any:
+        return next((row.function for row in TABLE.values() if row.pointwise is made), general)
+    arguments.HANDLERS.update(f.__code__ for f in (general, with_out, inplace))
 
     if len(names) == 1 and not params and not flag:
         quick = fast_unary(made, general)

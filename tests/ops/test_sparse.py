@@ -1,0 +1,253 @@
+"""Sparse tensors against NumPy's dense arithmetic and finite differences; what they cannot do is refused."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+
+I, V = [[0, 1, 1, 0], [2, 0, 2, 2]], [3.0, 4.0, 5.0, 1.5]
+DENSE = np.array([[0.0, 0.0, 4.5], [4.0, 0.0, 5.0]])
+
+
+def coo(device="cpu", **kwargs):
+    return torch.sparse_coo_tensor(torch.tensor(I, device=device), torch.tensor(V, dtype=torch.float64, device=device), (2, 3), **kwargs)
+
+
+def csr(**kwargs):
+    return torch.sparse_csr_tensor([0, 1, 3], [2, 0, 2], torch.tensor([4.5, 4.0, 5.0], dtype=torch.float64), (2, 3), **kwargs)
+
+
+def test_what_it_tells() -> None:
+    s = coo()
+    assert isinstance(s, torch.Tensor) and torch.is_tensor(s) and s.is_sparse and not s.is_sparse_csr and s.layout is torch.sparse_coo
+    assert s.shape == (2, 3) and s.dtype is torch.float64 and s.dim() == 2 and s.numel() == 6 and s.device.type == "cpu" and len(s) == 2
+    assert s.sparse_dim() == 2 and s.dense_dim() == 0 and s._nnz() == 4 and not s.is_coalesced()
+    assert repr(torch.tensor(1.0).layout) == "torch.strided" and not torch.tensor(1.0).is_sparse
+    c = csr()
+    assert c.is_sparse_csr and not c.is_sparse and c.layout is torch.sparse_csr and c.crow_indices().tolist() == [0, 1,
+    3] and c.col_indices().tolist() == [2, 0, 2]
+    assert coo().type() == "torch.sparse.DoubleTensor"
+
+
+def test_the_printed_form() -> None:
+    s = torch.sparse_coo_tensor([[0, 1, 1], [2, 0, 2]], [3.0, 4.0, 5.0], (2, 3))
+    assert repr(s) == ("tensor(indices=tensor([[0, 1, 1],\n                       [2, 0, 2]]),\n       values=tensor([3., 4., 5.]),\n"
+                       "       size=(2, 3), nnz=3, layout=torch.sparse_coo)")
+
+
+def test_conversions(device: str) -> None:
+    s = coo(device)
+    np.testing.assert_array_equal(s.to_dense().cpu().numpy(), DENSE)
+    one = s.coalesce()
+    assert one.is_coalesced() and one.indices().tolist() == [[0, 1, 1], [2, 0, 2]] and one.values().tolist() == [4.5, 4.0, 5.0]
+    with pytest.raises(RuntimeError, match="coalesce"):
+        s.indices()
+    rows = s.to_sparse_csr()
+    np.testing.assert_array_equal(rows.to_dense().cpu().numpy(), DENSE)
+    np.testing.assert_array_equal(rows.to_sparse().to_dense().cpu().numpy(), DENSE)
+    back = torch.tensor(DENSE, device=device).to_sparse()
+    assert back._nnz() == 3 and back.is_coalesced() and back.device.type == s.device.type
+    np.testing.assert_array_equal(back.to_dense().cpu().numpy(), DENSE)
+    assert torch.tensor(DENSE, device=device).to_sparse_csr().crow_indices().tolist() == [0, 1, 3]
+    assert s.cpu().device.type == "cpu" and s.float().dtype is torch.float32 and s.to(torch.float64) is s
+
+
+def test_dense_dimensions() -> None:
+    s = torch.sparse_coo_tensor([[0, 2, 0]], torch.arange(6.0).reshape(3, 2), (3, 2))
+    assert s.sparse_dim() == 1 and s.dense_dim() == 1
+    np.testing.assert_array_equal(s.to_dense().numpy(), [[4, 6], [0, 0], [2, 3]])
+    np.testing.assert_array_equal(s.coalesce().values().numpy(), [[4, 6], [2, 3]])
+    t = torch.tensor([[0.0, 0.0], [1.0, 0.0]]).to_sparse(1)
+    assert t._indices().tolist() == [[1]] and t._values().tolist() == [[1.0, 0.0]]
+
+
+def test_sizes_that_are_not_given() -> None:
+    assert coo().shape == torch.sparse_coo_tensor(I, V).shape == (2, 3)
+    empty = torch.sparse_coo_tensor((4, 5))
+    assert empty._nnz() == 0 and empty.shape == (4, 5) and float(empty.to_dense().abs().sum()) == 0
+    assert torch.sparse_coo_tensor(torch.empty((2, 0), dtype=torch.int64), torch.empty(0), (2, 2)).to_dense().shape == (2, 2)
+    assert torch.sparse_csr_tensor([0, 1, 2], [1, 3], [1.0, 2.0]).shape == (2, 4)
+
+
+def test_wrong_parts_are_refused() -> None:
+    i, v = torch.tensor(I), torch.tensor(V)
+    with pytest.raises(RuntimeError, match="nnz"):
+        torch.sparse_coo_tensor(i, v[:2], (2, 3))
+    with pytest.raises(RuntimeError, match="number of dimensions"):
+        torch.sparse_coo_tensor(i, v, (2, 3, 4))
+    with pytest.raises(RuntimeError, match="sparse_dim x nnz"):
+        torch.sparse_coo_tensor(i[0], v, (2,))
+    with torch.sparse.check_sparse_tensor_invariants():
+        with pytest.raises(RuntimeError, match="dim 0, size is 1 but found index 1"):
+            torch.sparse_coo_tensor(i, v, (1, 3))
+        with pytest.raises(RuntimeError, match="col_indices < 2"):
+            torch.sparse_csr_tensor([0, 1, 2], [0, 2], [1.0, 2.0], (2, 2))
+    with pytest.raises(RuntimeError, match="negative index"):
+        torch.sparse_coo_tensor(-i, v, (2, 3), check_invariants=True)
+    with pytest.raises(RuntimeError, match="one entry more"):
+        torch.sparse_csr_tensor([0, 2], [0, 2], [1.0, 2.0], (2, 2))
+
+
+@pytest.mark.parametrize("make", [coo, csr])
+def test_products(make) -> None:
+    s = make()
+    rng = np.random.default_rng(0)
+    d, e, x = rng.standard_normal((3, 4)), rng.standard_normal((4, 2)), rng.standard_normal(3)
+    td, te, tx = torch.tensor(d), torch.tensor(e), torch.tensor(x)
+    for found in (s @ td, torch.matmul(s, td), torch.mm(s, td), s.mm(td), torch.sparse.mm(s, td), torch.spmm(s, td)):
+        assert not isinstance(found, type(s))
+        np.testing.assert_allclose(found.numpy(), DENSE @ d, rtol=1e-12)
+    for found in (te @ s, torch.mm(te, s), te.matmul(s)):
+        np.testing.assert_allclose(found.numpy(), e @ DENSE, rtol=1e-12)
+    for found in (s @ tx, torch.mv(s, tx), s.matmul(tx)):
+        np.testing.assert_allclose(found.numpy(), DENSE @ x, rtol=1e-12)
+    square = torch.sparse.mm(s, s.t())
+    assert square.layout is s.layout
+    np.testing.assert_allclose(square.to_dense().numpy(), DENSE @ DENSE.T, rtol=1e-12)
+    m = torch.tensor(rng.standard_normal((2, 4)))
+    for found in (torch.addmm(m, s, td, beta=0.5, alpha=2), torch.sparse.addmm(m, s, td, beta=0.5, alpha=2)):
+        np.testing.assert_allclose(found.numpy(), 0.5 * m.numpy() + 2 * DENSE @ d, rtol=1e-12)
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        s @ te
+    with pytest.raises(RuntimeError, match="same dtype"):
+        s @ td.float()
+
+
+def test_gradients_of_products() -> None:
+    v = torch.tensor(V, dtype=torch.float64, requires_grad=True)
+    d = torch.tensor(np.random.default_rng(1).standard_normal((3, 2)), requires_grad=True)
+    i = torch.tensor(I)
+
+    def f(v, d):
+        return torch.matmul(torch.sparse_coo_tensor(i, v, (2, 3)), d).tanh()
+    assert torch.autograd.gradcheck(f, (v, d)) and torch.autograd.gradgradcheck(f, (v, d))
+    assert torch.autograd.gradcheck(lambda v: torch.sparse.softmax(torch.sparse_coo_tensor(i, v, (2, 3)), 1).to_dense(), (v,))
+    assert torch.autograd.gradcheck(lambda v: torch.sparse.mm(torch.sparse_coo_tensor(i, v, (2, 3)), torch.sparse_coo_tensor(i, v, (2, 3)).t()).to_dense(),
+    (v,))
+    assert torch.autograd.gradcheck(lambda v: torch.sparse.sum(torch.sparse_coo_tensor(i, v, (2, 3)).to_sparse_csr().to_sparse(), 0).to_dense(), (v,))
+    assert torch.autograd.gradcheck(lambda d: d.to_sparse().coalesce().values(), (d,))
+
+
+def test_a_sparse_leaf() -> None:
+    s = coo(requires_grad=True)
+    assert s.requires_grad and s.is_leaf and s.grad is None and "requires_grad=True" in repr(s)
+    (s @ torch.ones(3, 2, dtype=torch.float64)).sum().backward()
+    assert s.grad.is_sparse and s.grad._indices().tolist() == I and s.grad._values().tolist() == [2.0] * 4
+    s.grad = None
+    assert s.grad is None
+    made = coo()
+    assert not made.requires_grad and made.requires_grad_().requires_grad
+    computed = torch.sparse_coo_tensor(I, torch.tensor(V, requires_grad=True), (2, 3))
+    assert computed.requires_grad and not computed.is_leaf and not computed.detach().requires_grad
+
+
+def test_arithmetic() -> None:
+    s, other = coo(), torch.tensor(DENSE * [[1, 2, 3]] + [[0, 7, 0], [0, 0, 0]]).to_sparse()
+    o = other.to_dense().numpy()
+    for found, want in ((s + other, DENSE + o), (s - other, DENSE - o), (s * other, DENSE * o), (s * 2, DENSE * 2), (2 * s, DENSE * 2), (s / 2, DENSE / 2),
+                        (-s, -DENSE), (torch.add(s, other, alpha=3), DENSE + 3 * o), (torch.mul(s, other), DENSE * o), (s.abs(), DENSE), (torch.sin(s),
+                        np.sin(DENSE)),
+                        (s.pow(2), DENSE ** 2), (torch.relu(-s), DENSE * 0), (s.sqrt(), np.sqrt(DENSE)), (torch.cat([s, other]), np.concatenate([DENSE, o])),
+                        (torch.cat([s, other], 1), np.concatenate([DENSE, o], 1)), (s.t(), DENSE.T), (s.transpose(0, 1), DENSE.T), (s.T, DENSE.T)):
+        assert found.is_sparse
+        np.testing.assert_allclose(found.to_dense().numpy(), want, rtol=1e-12)
+    full = torch.tensor(o + 1)
+    for found, want in ((full + s, o + 1 + DENSE), (s + full, o + 1 + DENSE), (torch.add(full, s, alpha=2), o + 1 + 2 * DENSE), (full - s, o + 1 - DENSE)):
+        assert not found.is_sparse
+        np.testing.assert_allclose(found.numpy(), want, rtol=1e-12)
+    masked = full * s
+    assert masked.is_sparse
+    np.testing.assert_allclose(masked.to_dense().numpy(), (o + 1) * DENSE)
+    np.testing.assert_allclose(full.sparse_mask(s.coalesce()).to_dense().numpy(), np.where(DENSE != 0, o + 1, 0))
+    np.testing.assert_allclose(s[1].to_dense().numpy(), DENSE[1])
+    assert float(s[1, 2]) == 5.0 and float(s[0, 0]) == 0.0
+    s.mul_(3)
+    np.testing.assert_allclose(s.to_dense().numpy(), DENSE * 3)
+
+
+def test_reductions() -> None:
+    s = coo()
+    assert float(s.sum()) == float(torch.sparse.sum(s)) == DENSE.sum()
+    for d in (0, 1, -1):
+        np.testing.assert_allclose(torch.sparse.sum(s, d).to_dense().numpy(), DENSE.sum(d))
+    np.testing.assert_allclose(torch.sparse.sum(s, (0, 1)).numpy(), DENSE.sum())
+    p = torch.sparse.softmax(s, 1).to_dense().numpy()
+    e = np.where(DENSE != 0, np.exp(DENSE), 0)
+    np.testing.assert_allclose(p, e / e.sum(1, keepdims=True))
+    logs = np.log(np.where(e > 0, e / np.maximum(e.sum(0), 1), 1))
+    np.testing.assert_allclose(torch.sparse.log_softmax(s, 0).to_dense().numpy(), logs, atol=1e-12)
+
+
+def test_what_has_no_sparse_form_is_refused() -> None:
+    for s in (coo(), csr()):
+        for f in (lambda s: s.exp(), torch.cos, lambda s: s.view(6), lambda s: s.reshape(6), torch.zeros_like, lambda s: s.unsqueeze(0), lambda s: s.max(),
+                  lambda s: torch.softmax(s, 1), lambda s: s == s, lambda s: s + 1, torch.linalg.svd, lambda s: s[:, 1], lambda s: s.stride(), list):
+            with pytest.raises(NotImplementedError, match="torch.sparse_cs?[or]"):
+                f(s)
+        with pytest.raises(TypeError, match="to_dense"):
+            s.numpy()
+    huge = torch.sparse_coo_tensor([[0], [10 ** 9 - 1]], [1.0], (10 ** 9, 10 ** 9))
+    with pytest.raises(NotImplementedError):
+        huge.exp()
+    assert float(huge.t().sum()) == 1.0
+    for name in ("indices", "values", "coalesce"):
+        with pytest.raises(RuntimeError, match="Strided"):
+            getattr(torch.ones(2), name)()
+
+
+def test_copies() -> None:
+    for s in (coo(), csr()):
+        for made in (copy.deepcopy(s), pickle.loads(pickle.dumps(s)), s.clone(), s.detach()):
+            assert made.layout is s.layout
+            np.testing.assert_array_equal(made.to_dense().numpy(), DENSE)
+
+
+def test_the_older_constructors() -> None:
+    i, v = torch.tensor(I), torch.tensor(V)
+    s = torch.sparse.FloatTensor(i, v, torch.Size([2, 3]))
+    assert s.is_sparse and isinstance(s, torch.sparse.FloatTensor) and not isinstance(s, torch.sparse.DoubleTensor)
+    np.testing.assert_allclose(s.to_dense().numpy(), DENSE)
+    assert torch.sparse.DoubleTensor(2, 3).dtype is torch.float64
+    with pytest.raises(AttributeError, match="Nothing"):
+        _ = torch.sparse.Nothing
+
+
+def test_diagonals() -> None:
+    import scipy.sparse
+    rows = np.arange(9.0).reshape(3, 3)
+    want = scipy.sparse.spdiags(rows, [0, 1, -1], 3, 4).toarray()
+    found = torch.sparse.spdiags(torch.tensor(rows), torch.tensor([0, 1, -1]), (3, 4)).to_dense().numpy()
+    np.testing.assert_array_equal(found, want)
+
+
+def test_attention_over_the_edges_of_a_graph(device: str) -> None:
+    """A user's Function that keeps a sparse matrix for its backward, as graph networks write it."""
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, indices, values, shape, b):
+            a = torch.sparse_coo_tensor(indices, values, shape)
+            ctx.save_for_backward(a, b)
+            ctx.n = shape[0]
+            return torch.matmul(a, b)
+
+        @staticmethod
+        def backward(ctx, g):
+            a, b = ctx.saved_tensors
+            dense = g.matmul(b.t())
+            at = a._indices()[0, :] * ctx.n + a._indices()[1, :]
+            return None, dense.view(-1)[at] if ctx.needs_input_grad[1] else None, None, a.t().matmul(g)
+    rng = np.random.default_rng(0)
+    edges = torch.tensor((rng.random((5, 5)) < 0.5).astype(np.int64), device=device).nonzero().t()
+    v = torch.tensor(rng.standard_normal(edges.shape[1]), device=device, requires_grad=True)
+    b = torch.tensor(rng.standard_normal((5, 3)), device=device, requires_grad=True)
+    Product.apply(edges, v, torch.Size([5, 5]), b).square().sum().backward()
+    w = v.detach().clone().requires_grad_()
+    c = b.detach().clone().requires_grad_()
+    (torch.zeros(25, dtype=torch.float64, device=device).index_add(0, edges[0] * 5 + edges[1], w).reshape(5, 5) @ c).square().sum().backward()
+    np.testing.assert_allclose(v.grad.cpu().numpy(), w.grad.cpu().numpy(), rtol=1e-10)
+    np.testing.assert_allclose(b.grad.cpu().numpy(), c.grad.cpu().numpy(), rtol=1e-10)
