@@ -153,6 +153,56 @@ def set_state(t: Any, state: Any) -> None:
         t.__dict__.update((k, v) for k, v in part.items() if not k.startswith("_"))
 
 
+def sparse(kind: Any, data: Any) -> Any:
+    """A sparse tensor, COO or CSR, whose indices all lie in its shape."""
+    from ..ops import table
+    makers: Any = table.namespace("torch")
+    name = getattr(kind, "name", None)
+    if name not in ("sparse_coo", "sparse_csr") or f"{name}_tensor" not in makers:
+        raise FileFormatError(f"load: the file holds a tensor of the layout {brief(name)}, which Flambeau cannot read")
+    if type(data) is not tuple or len(data) not in ((3, 4) if name == "sparse_coo" else (4,)):
+        raise _fail("a sparse tensor is not described as one")
+    parts, size = (data[:2], data[2]) if name == "sparse_coo" else (data[:3], data[3])
+    shape = _sizes("sizes", size)
+    for part in parts:
+        if not isinstance(part, Tensor) or part.m.numel * part.m.dtype.itemsize > part.s.m.nbytes or part.m.device is not parts[-1].m.device:
+            raise _fail("the parts of a sparse tensor must be tensors of one device that do not repeat their elements")
+    if any(part.m.dtype not in (dtypes.int64, dtypes.int32) for part in parts[:-1]):
+        raise _fail("the indices of a sparse tensor must be integers")
+    values: Any = parts[-1]
+    if name == "sparse_coo":
+        indices: Any = parts[0]
+        if indices.ndim != 2 or values.ndim < 1 or indices.shape[1] != values.shape[0] or (
+                len(shape) != indices.shape[0] + values.ndim - 1 or tuple(values.shape[1:]) != shape[indices.shape[0]:]):
+            raise _fail("the indices, values and sizes of a sparse tensor do not fit each other")
+        _within(indices, shape[:indices.shape[0]])
+        flag = data[3] if len(data) == 4 and type(data[3]) is bool else False
+        if flag and not _ascending(indices, shape):
+            raise _fail("a sparse tensor's indices are not in order, as it says")
+        return makers["sparse_coo_tensor"](indices, values, shape, is_coalesced=flag)
+    ends: Any = parts[0]
+    columns: Any = parts[1]
+    if len(shape) != 2 or ends.ndim != 1 or columns.ndim != 1 or values.ndim != 1 or ends.shape[0] != shape[0] + 1 or columns.shape != values.shape:
+        raise _fail("the rows, columns and values of a sparse tensor do not fit each other")
+    steps = ends.tolist()
+    if steps[0] != 0 or steps[-1] != columns.shape[0] or any(a > b for a, b in zip(steps, steps[1:])):
+        raise _fail("the rows of a sparse tensor do not end in order")
+    _within(columns.unsqueeze(0), shape[1:])
+    return makers["sparse_csr_tensor"](ends, columns, values, shape)
+
+
+def _within(indices: Any, shape: tuple[int, ...]) -> None:
+    if indices.m.numel:
+        low, high = indices.amin(1).tolist(), indices.amax(1).tolist()
+        if min(low) < 0 or any(h >= n for h, n in zip(high, shape, strict=True)):
+            raise _fail("the indices of a sparse tensor reach past its sizes")
+
+
+def _ascending(indices: Any, shape: tuple[int, ...]) -> bool:
+    rows = list(zip(*indices.tolist(), strict=True))
+    return all(a < b for a, b in zip(rows, rows[1:]))
+
+
 def get_layout(name: Any) -> Any:
     found = getattr(memory_format, name[6:], None) if type(name) is str and name.startswith("torch.") else None
     if not isinstance(found, memory_format.layout):
@@ -184,7 +234,7 @@ TRUSTED: dict[tuple[str, str], Any] = {
     ("torch._utils", "_rebuild_nested_tensor"): refused("a nested tensor"),
     ("torch._utils", "_rebuild_meta_tensor_no_storage"): refused("a tensor without data (device 'meta')"),
     ("torch._utils", "_rebuild_wrapper_subclass"): refused("a wrapper tensor"),
-    ("torch._utils", "_rebuild_sparse_tensor"): refused("a sparse tensor"),
+    ("torch._utils", "_rebuild_sparse_tensor"): sparse,
     ("torch.storage", "UntypedStorage"): UntypedStorage,
     ("torch.storage", "TypedStorage"): TypedStorage,
     ("collections", "OrderedDict"): OrderedDict,

@@ -213,6 +213,12 @@ def _checked(function: Callable[..., Any], u: Unpickler, *args: Any) -> Any:
     return function(*args)
 
 
+def _sparse(u: Unpickler, *args: Any) -> Any:
+    for part in args[1] if len(args) == 2 and type(args[1]) is tuple else ():
+        u.spend(min(part.m.numel, part.s.m.nbytes) if isinstance(part, Tensor) else 0)  # its indices are looked through
+    return rebuild.sparse(*args)
+
+
 def _parameter(u: Unpickler, *args: Any) -> Any:
     return rebuild.parameter(*args)
 
@@ -331,7 +337,7 @@ CALLS: dict[int, Callable[..., Any]] = {
     id(range): functools.partial(_plain, range, (int,)), id(Size): _size, id(device): _device, id(Parameter): _parameter,
     id(argparse.Namespace): _namespace, id(np.dtype): _np_dtype, id(_np_scalar): _np_scalar, id(_np_reconstruct): _np_reconstruct,
     **{id(f): functools.partial(_checked, f) for f in rebuild.TRUSTED.values() if f not in (UntypedStorage, TypedStorage, OrderedDict)},
-    id(rebuild.from_type): _from_type,
+    id(rebuild.from_type): _from_type, id(rebuild.sparse): _sparse,
 }
 BUILDS: dict[type, Callable[[Unpickler, Any, Any], None]] = {
     OrderedDict: _attributes, Counter: _attributes, argparse.Namespace: _attributes, Tensor: _tensor_state, Parameter: _tensor_state,

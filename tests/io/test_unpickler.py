@@ -271,6 +271,31 @@ def test_arrays_that_lie():
         _load(pickle.dumps(np.array([(1, 2)], [("a", "i4"), ("b", "i4")]), 2))
 
 
+def _sparse(indices, size, kind="torch.sparse_coo", flag=b"\x88", values=(2,)):
+    raw = np.array(indices, np.int64)
+    strides = tuple(s // 8 for s in raw.strides)
+    at = _tensor(raw.shape, strides, 0, _storage(b"torch\nLongStorage\n", "0", count=raw.size))
+    data = _tuple(at, _tensor(values, (1,) * len(values), 0, _storage(key="1", count=4)), _tuple(*[_int(n) for n in size]), flag)
+    found = b"ctorch._utils\n_rebuild_sparse_tensor\n" + _tuple(b"ctorch.serialization\n_get_layout\n" + _text(kind) + b"\x85R", data) + b"R."
+    return flambeau.load(_file(P + found, (raw.tobytes(), np.arange(4, dtype=np.float32).tobytes())))
+
+
+@pytest.mark.skipif(not hasattr(flambeau, "sparse_coo_tensor"), reason="sparse tensors are not there")
+def test_sparse_tensors_that_lie():
+    assert _sparse([[0, 1], [2, 0]], (2, 3)).to_dense().tolist() == [[0, 0, 0], [1, 0, 0]]
+    for indices, size, text in (([[0, 2], [2, 0]], (2, 3), "reach past"), ([[0, -1], [2, 0]], (2, 3), "reach past"), ([[0, 1], [2, 0]], (2,), "do not fit"),
+                                ([[1, 0], [2, 0]], (2, 3), "not in order"), ([[0, 1, 1]], (2,), "do not fit"), ([0, 1], (2,), "do not fit"),
+                                ([[0, 1]], (1 << 64,), "sizes must be")):
+        with pytest.raises(FileFormatError, match=text):
+            _sparse(indices, size)
+    with pytest.raises(FileFormatError, match="is no layout|layout"):
+        _sparse([[0, 1]], (2,), kind="torch.strided")
+    with pytest.raises(FileFormatError, match="is no layout"):
+        _sparse([[0, 1]], (2,), kind="torch.system")
+    with pytest.raises(FileFormatError, match="not described as one|must be tensors|sizes must be"):
+        _sparse([[0, 1]], (2,), kind="torch.sparse_csr")
+
+
 def test_the_reader_imports_nothing():
     import sys
     before = set(sys.modules)

@@ -103,6 +103,19 @@ def test_lazy_conjugates_are_done():
     assert _here(t.conj().imag).tolist() == [-2.0, 3.0]  # negated lazily, and real
 
 
+@pytest.mark.skipif(not hasattr(flambeau, "sparse_coo_tensor"), reason="sparse tensors are not there")
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_sparse_tensors_both_ways():
+    def made(lib):
+        return [lib.sparse_coo_tensor([[0, 1, 1], [2, 0, 0]], [1.0, 2.0, 3.0], (2, 3)), lib.sparse_coo_tensor([[0, 1], [2, 0]], [1.0, 2.0], (2, 3)).coalesce(),
+                lib.sparse_coo_tensor([[1, 4]], [[1, 2], [3, 4]], (5, 2)), lib.eye(3).to_sparse_csr()]
+
+    for found, wanted in ((_here(made(torch)), made(flambeau)), (_there(made(flambeau)), made(torch))):
+        for a, b in zip(found, wanted, strict=True):
+            assert a.layout is b.layout and a.dtype is b.dtype and a.to_dense().tolist() == b.to_dense().tolist()
+        assert not found[0].is_coalesced() and found[1].is_coalesced()
+
+
 def test_storages_both_ways():
     for found in (_here(torch.arange(3, dtype=torch.uint8).untyped_storage()), _there(flambeau.arange(3, dtype=flambeau.uint8).untyped_storage())):
         assert list(found) == [0, 1, 2] and found.nbytes() == 3
