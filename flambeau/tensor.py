@@ -19,6 +19,7 @@ from .runtime.device import device
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+_PACKAGE = __name__.rpartition(".")[0] + "."
 _plain = object.__new__
 _new: Any = _plain  # makes every Tensor object but those of the kept plans' short ways
 
@@ -126,6 +127,12 @@ class Tensor:
     p: int
     n: Any
     b: Tensor
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if not cls.__module__.startswith(_PACKAGE):
+            from .interop.overriding import adopt
+            adopt(cls)
 
 
 def new(m: Meta) -> Tensor:

@@ -117,7 +117,7 @@ def tensor_stub() -> str:
     out = ["class Tensor:\n    m: Meta\n    s: Storage\n    p: int\n    n: Any\n    b: Tensor\n"
            "    def __new__(cls, *args: Any, **kwargs: Any) -> Any: ...\n"]
     for name, value in sorted(Tensor.__dict__.items()):
-        if name in ("m", "s", "p", "n", "b", "__dict__", "__weakref__", "__doc__", "__module__", "__slots__", "__annotations__", "__new__",
+        if name in ("m", "s", "p", "n", "b", "__dict__", "__weakref__", "__doc__", "__module__", "__slots__", "__annotations__", "__new__", "__init_subclass__",
                     "__hash__", "__array_priority__"):
             continue
         if isinstance(value, property):

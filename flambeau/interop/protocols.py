@@ -40,11 +40,64 @@ def _repr_html(self: Any) -> str:
     return repr_html(self)
 
 
+def disabled_torch_function_impl(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    """The `__torch_function__` of a class that wants none: `func` as on plain tensors."""
+    from .overriding import DisableTorchFunctionSubclass
+    with DisableTorchFunctionSubclass():
+        return func(*args, **(kwargs or {}))
+
+
+def _torch_function(cls: type, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    from .overriding import torch_function
+    return torch_function(cls, func, types, args, kwargs)
+
+
+def _as_subclass(self: Any, cls: type) -> Any:
+    from .overriding import as_subclass
+    return as_subclass(self, cls)
+
+
+def _make_subclass(cls: Any, data: Any, require_grad: bool = False) -> Any:
+    from .overriding import make_subclass
+    return make_subclass(cls, data, require_grad)
+
+
 def install(target: type) -> None:
     """Gives the Tensor these methods."""
-    methods = {"__array__": _array, "__array_wrap__": _array_wrap, "__array_namespace__": _array_namespace, "__dlpack__": _dlpack,
+    methods: dict[str, Any] = {"__array__": _array, "__array_wrap__": _array_wrap, "__array_namespace__": _array_namespace, "__dlpack__": _dlpack,
                "__dlpack_device__": _dlpack_device, "_repr_html_": _repr_html,
                "__cuda_array_interface__": property(_cuda_array_interface),
                "__array_priority__": 1000}  # NumPy must leave `array + tensor` to the tensor
+    methods |= {"__torch_function__": classmethod(_torch_function), "as_subclass": _as_subclass, "_make_subclass": staticmethod(_make_subclass)}
     for name, method in methods.items():
         setattr(target, name, method)
+
+
+def name_methods(target: type) -> None:
+    """Lets Python's special methods go by their names, which is what `__torch_function__` is told."""
+    for name, method in target.__dict__.items():
+        if name.startswith("__") and hasattr(method, "__code__") and (method.__name__ in ("call", "<lambda>") or method.__name__.startswith("_")):
+            method.__name__ = name
+
+
+_spaces: list[dict[str, Any]] = []  # of modules whose functions are made of operations
+_covered = False
+
+
+def cover(space: dict[str, Any] | None = None) -> None:
+    """Lets a module's own functions be overridden as a whole, from the first class on that overrides: None says there is one."""
+    global _covered
+    if space is None:
+        if _covered:
+            return
+        _covered = True
+    else:
+        _spaces.append(space)
+    if _covered:
+        from ..ops.arguments import covered
+        for names in _spaces:
+            package = names["__name__"]
+            for name, value in list(names.items()):
+                if not name.startswith("_") and hasattr(value, "__code__") and value.__module__.startswith(package):
+                    names[name] = covered(name, value)
+        _spaces.clear()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import ops
+from ..interop.protocols import disabled_torch_function_impl
 from ..tensor import Tensor, _new
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ class Parameter(Tensor):
             gradient); None gives an empty one.
         requires_grad: whether gradients are recorded for it.
     """
+
+    __torch_function__ = disabled_torch_function_impl
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
         if data is None:
@@ -61,6 +64,7 @@ class Buffer(Tensor):
     """
 
     persistent: bool
+    __torch_function__ = disabled_torch_function_impl
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
         if data is None:

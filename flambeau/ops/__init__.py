@@ -55,6 +55,7 @@ protocols.install(Tensor)
 table.attach(Tensor)
 _rows = table.namespace("torch")
 binary.operators(Tensor, _rows)
+protocols.name_methods(Tensor)
 
 
 def __getattr__(name: str) -> Any:

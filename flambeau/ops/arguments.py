@@ -63,7 +63,7 @@ def checked(row: Any) -> Any:
             return row.function(*args, **kwargs)
         except TRIPS as error:
             return tripped(error, call, row.name, row.function, args, kwargs)
-    HANDLERS.add(call.__code__)
+    HANDLERS.add(call.__code__)  # type: ignore[attr-defined]
     return call
 
 
@@ -75,7 +75,7 @@ def covered(name: str, function: Any) -> Any:
             return function(*args, **kwargs)
         except TRIPS as error:
             return tripped(error, call, name, function, args, kwargs)
-    HANDLERS.add(call.__code__)
+    HANDLERS.add(call.__code__)  # type: ignore[attr-defined]
     return call
 
 

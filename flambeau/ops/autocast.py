@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
 from ..tensor import Tensor
-from .arguments import STUMBLES, explained
+from .arguments import HANDLERS, TRIPS, tripped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,11 +64,9 @@ def guarded(name: str, function: Any) -> Any:
             if regions[0]:
                 return under(name, function, args, kwargs)
             return function(*args, **kwargs)
-        except STUMBLES:
-            error = explained(name, function, args, kwargs)
-            if error is None:
-                raise
-            raise error from None
+        except TRIPS as error:
+            return tripped(error, call, name, function, args, kwargs)
+    HANDLERS.add(call.__code__)  # type: ignore[attr-defined]
     return call
 
 

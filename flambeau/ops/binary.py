@@ -12,7 +12,8 @@ from ..dtypes import bool_
 from ..kernels import expr as E
 from ..kernels.expr import Expr, where
 from ..tensor import Tensor
-from .arguments import any_overrides
+from . import table
+from .arguments import HANDLERS, TRIPS, any_overrides, tripped
 from .elementwise import Pointwise, fast_binary
 from .table import op, pointwise, write_out
 
@@ -58,7 +59,11 @@ SUB_SCALED = Pointwise("sub", lambda x, y, alpha: x - y * alpha, 2)
 
 def _general(made: Pointwise) -> Any:
     def call(a: Any, b: Any) -> Any:
-        return made(_pair(made.name, a, b))
+        try:
+            return made(_pair(made.name, a, b))
+        except TRIPS as error:
+            return tripped(error, table.TABLE[made.name].function, made.name, call, (a, b), {})
+    HANDLERS.add(call.__code__)
     return call
 
 
@@ -66,24 +71,31 @@ def _additive(name: str, plain: Pointwise, scaled: Pointwise, aliases: tuple[str
     fast = fast_binary(plain, _general(plain))
 
     def function(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Any:  # noqa: A002
-        if out is None and alpha == 1:
-            return fast(input, other)
-        a, b = _pair(name, input, other)
-        if alpha == 1:
-            return write_out(plain, out, (a, b), (), ())
-        _check_alpha(name, scaled.common((a, b)), alpha)
-        return scaled((a, b), (alpha,)) if out is None else write_out(scaled, out, (a, b), (alpha,), ())
+        try:
+            if out is None and alpha == 1:
+                return fast(input, other)
+            a, b = _pair(name, input, other)
+            if alpha == 1:
+                return write_out(plain, out, (a, b), (), ())
+            _check_alpha(name, scaled.common((a, b)), alpha)
+            return scaled((a, b), (alpha,)) if out is None else write_out(scaled, out, (a, b), (alpha,), ())
+        except TRIPS as error:
+            return tripped(error, function, name, function, (input, other), {"alpha": alpha, "out": out} if out is not None or alpha != 1 else {})
 
     def inplace(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
-        a, b = _pair(name, self, other)
-        if alpha == 1:
-            return plain.inplace(self, (a, b))
-        _check_alpha(name, scaled.common((a, b)), alpha)
-        return scaled.inplace(self, (a, b), (alpha,))
+        try:
+            a, b = _pair(name, self, other)
+            if alpha == 1:
+                return plain.inplace(self, (a, b))
+            _check_alpha(name, scaled.common((a, b)), alpha)
+            return scaled.inplace(self, (a, b), (alpha,))
+        except TRIPS as error:
+            return tripped(error, inplace, name + "_", inplace, (self, other), {"alpha": alpha} if alpha != 1 else {})  # type: ignore[no-any-return]
     function.__name__ = name
     function.__doc__ = f"input {'+' if name == 'add' else '-'} alpha * other, broadcast."
     inplace.__name__ = name + "_"
     function.fast = fast  # type: ignore[attr-defined]
+    HANDLERS.update((function.__code__, inplace.__code__))
     op(inplace=inplace, out=None, aliases=aliases)(function)
     return function
 
@@ -382,7 +394,7 @@ def _logaddexp_any(x: Expr, y: Expr) -> Any:
     return where(same, where(E.real(x) < 0.0, top, E.log(E.exp(x) + E.exp(y))), top + E.log1p(E.exp(low - top)))
 
 
-pointwise("logaddexp", "input other", _logaddexp_any, accept="fc", grad=_soft_share(E.exp), inplace=False, tensors=2,
+LOGADDEXP = pointwise("logaddexp", "input other", _logaddexp_any, accept="fc", grad=_soft_share(E.exp), inplace=False, tensors=2,
           doc="log(exp(input) + exp(other)), without overflow.")
 pointwise("logaddexp2", "input other", _logaddexp(E.exp2, lambda x: E.log1p(x) * (1 / math.log(2.0))), accept="f",
           grad=_soft_share(E.exp2), inplace=False, tensors=2)
@@ -486,6 +498,7 @@ def operators(target: type, functions: dict[str, Any]) -> None:
                     ("lshift", functions["bitwise_left_shift"]), ("rshift", functions["bitwise_right_shift"])):
         setattr(target, f"__{name}__", _first_then(f, _tolerant(f)))
         setattr(target, f"__r{name}__", _tolerant(f, reflected=True))
+    target.__rdiv__ = target.__rtruediv__  # type: ignore[attr-defined]
     for name in ("lt", "le", "gt", "ge", "eq", "ne"):
         setattr(target, f"__{name}__", _first_then(functions[name].fast, _tolerant(functions[name])))
     inplace = {"add": "add_", "sub": "sub_", "mul": "mul_", "truediv": "div_", "floordiv": "floor_divide_", "mod": "remainder_",

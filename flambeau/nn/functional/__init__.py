@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...interop.protocols import cover as _cover
 from .activations import bilinear, glu, prelu, rrelu, rrelu_, softmin
 from .arrange import (
     channel_shuffle,
@@ -88,3 +89,5 @@ __all__ = [
     "soft_margin_loss", "softmin", "triplet_margin_loss", "triplet_margin_with_distance_loss", "unfold", "upsample",
     "upsample_bilinear", "upsample_nearest",
 ]
+
+_cover(globals())

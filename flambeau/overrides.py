@@ -1,0 +1,173 @@
+"""Classes that answer for operations on them (torch.overrides): `__torch_function__` on subclasses of Tensor and on objects
+that are no tensors.
+
+A plain tensor pays nothing for it; see `interop.overriding`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from .interop.overriding import ask, enabled, overloaded, overrides
+from .interop.protocols import cover
+from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+__all__ = ["TorchFunctionMode", "get_default_nowrap_functions", "get_ignored_functions", "get_overridable_functions", "get_testing_overrides",
+           "handle_torch_function", "has_torch_function", "is_tensor_like", "is_tensor_method_or_property", "resolve_name",
+           "wrap_torch_function"]
+
+cover()
+
+
+def has_torch_function(relevant_args: Iterable[Any]) -> bool:
+    """Whether one of the arguments has a `__torch_function__` of its own to ask."""
+    return bool(overloaded(relevant_args))
+
+
+def has_torch_function_unary(obj: Any) -> bool:
+    """`has_torch_function` of one argument."""
+    return bool(overloaded((obj,)))
+
+
+def has_torch_function_variadic(*args: Any) -> bool:
+    """`has_torch_function` of these arguments."""
+    return bool(overloaded(args))
+
+
+def handle_torch_function(public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
+    """Asks the `__torch_function__` of the arguments in turn, subclasses first.  Raises TypeError when none answers."""
+    return ask(public_api, overloaded(relevant_args), args, kwargs)
+
+
+def wrap_torch_function(dispatcher: Callable[..., Any]) -> Callable[[Any], Any]:
+    """Makes a function overridable: `dispatcher`, called with its arguments, gives those that are asked."""
+    def decorate(function: Any) -> Any:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            relevant = dispatcher(*args, **kwargs)
+            if has_torch_function(relevant):
+                return handle_torch_function(call, relevant, *args, **kwargs)
+            return function(*args, **kwargs)
+        return call
+    return decorate
+
+
+def is_tensor_like(inp: Any) -> bool:
+    """Whether an object is a tensor or has `__torch_function__`."""
+    return isinstance(inp, Tensor) or overrides(type(inp))
+
+
+def get_default_nowrap_functions() -> set[Any]:
+    """Functions whose results the default `__torch_function__` leaves as they are."""
+    from .interop.overriding import nowrap
+    return nowrap()
+
+
+def get_overridable_functions() -> dict[Any, list[Any]]:
+    """The functions that `__torch_function__` can be asked about, by the namespace they are found in."""
+    import importlib
+
+    from .ops import table
+    package = __name__.rpartition(".")[0]
+    found: dict[Any, list[Any]] = {}
+    for space in ("torch", "nn.functional", "linalg", "fft", "special"):
+        module = importlib.import_module(package if space == "torch" else f"{package}.{space}")
+        names = table.namespace(space)
+        found[module] = [getattr(module, n) for n in sorted(names) if not n.startswith("_") and hasattr(module, n)]
+    found[Tensor] = [value.__get__ if isinstance(value, property) else value for name, value in sorted(Tensor.__dict__.items())
+                     if (callable(value) or isinstance(value, property)) and not isinstance(value, type) and name != "__new__"]
+    return found
+
+
+def get_ignored_functions() -> set[Any]:
+    """Functions of the top namespace that take no tensors, or look at one without being an operation on it."""
+    import importlib
+    module = importlib.import_module(__name__.rpartition(".")[0])
+    names = """arange as_tensor empty empty_strided eye from_dlpack from_file from_numpy frombuffer full hann_window linspace logspace ones rand
+     randint randn randperm range tensor tril_indices triu_indices zeros is_tensor is_grad_enabled set_grad_enabled no_grad enable_grad
+     manual_seed seed initial_seed get_rng_state set_rng_state get_default_dtype set_default_dtype finfo iinfo can_cast promote_types
+     save load compile""".split()
+    return {getattr(module, n) for n in names if hasattr(module, n)}
+
+
+def get_testing_overrides() -> dict[Any, Callable[..., Any]]:
+    """For each overridable function a stand-in of the same signature that gives -1."""
+    def stand_in(function: Any) -> Callable[..., Any]:
+        def answer(*args: Any, **kwargs: Any) -> int:
+            return -1
+        try:
+            answer.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+        except (TypeError, ValueError):
+            pass
+        return answer
+    return {f: stand_in(f) for functions in get_overridable_functions().values() for f in functions}
+
+
+def resolve_name(f: Any) -> str | None:
+    """The public name of an overridable function (`torch.add`, `torch.Tensor.add`); None for another."""
+    for space, functions in get_overridable_functions().items():
+        if any(f is g or f == g for g in functions):
+            where = "torch.Tensor" if space is Tensor else space.__name__.replace(__name__.rpartition(".")[0], "torch", 1)
+            name = getattr(f, "__name__", "")
+            if name == "__get__":
+                owner = f.__self__
+                name = next(n for n, v in Tensor.__dict__.items() if v is owner) + ".__get__"
+            return f"{where}.{name}"
+    return None
+
+
+def is_tensor_method_or_property(func: Any) -> bool:
+    """Whether a function is a Tensor's method, or reads or sets one of its attributes."""
+    if getattr(func, "__name__", "") in ("__get__", "__set__"):
+        return True
+    return any(func is value for value in Tensor.__dict__.values())
+
+
+class TorchFunctionMode:
+    """A `with` block in which every operation, on any arguments, goes to this object's `__torch_function__`.
+
+    Define ``__torch_function__(self, func, types, args=(), kwargs=None)``; inside it the mode is off, so that it may call `func`.
+    """
+
+    inner: TorchFunctionMode
+
+    def __init__(self) -> None:
+        self._open: list[Any] = []
+        self._asking = False
+
+    def __torch_function__(self, func: Any, types: Sequence[type], args: Any = (), kwargs: Any = None) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no __torch_function__")
+
+    def __enter__(self) -> TorchFunctionMode:
+        from .ops import interpose
+        self._open.append(interpose.wrap(self._see))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._open.pop().close()
+
+    def _see(self, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._asking or not enabled.get():
+            return function(*args, **kwargs)
+        self._asking = True
+        try:
+            types = tuple(dict.fromkeys(type(x) for x in (*args, *kwargs.values()) if overrides(type(x))))
+            return self.__torch_function__(_public(name, function), types, args, kwargs)
+        finally:
+            self._asking = False
+
+
+def _public(name: str, function: Any) -> Any:
+    """What a program knows an operation as."""
+    from .interop.overriding import _OPERATORS
+    from .ops import interpose, table
+    if function.__name__ in _OPERATORS:
+        return getattr(Tensor, _OPERATORS[function.__name__])
+    row = table.TABLE.get(name)
+    pair = interpose._stand_ins.get(id(function))
+    return row.public() if row is not None and (row.function is function or (pair is not None and row.function is pair[1])) else function
