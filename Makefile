@@ -8,6 +8,8 @@
 #   make conformance  the score against PyTorch's operator database
 #   make docs     the documentation as a site, in build/site
 #   make bench    how fast, against PyTorch in the same run
+#   make test-gpu   the device tests on a real NVIDIA GPU (skipped, and said so, where there is none)
+#   make bench-gpu  how fast on that GPU, against PyTorch in the same run; the table goes to build/bench-gpu.md
 #   make fix      let ruff mend what it can
 #   make clean    remove the environments and caches
 
@@ -23,7 +25,7 @@ PARITY := .venv-parity/bin
 # Some environments set this to an older CPU, which halves OpenBLAS. It is for OpenBLAS to find out.
 unexport OPENBLAS_CORETYPE
 
-.PHONY: help demo test check parity conformance conformance-page docs bench fix clean
+.PHONY: help demo test check parity conformance conformance-page docs bench test-gpu bench-gpu fix clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -89,8 +91,27 @@ docs: .venv/.docs
 bench: .venv-parity/.made
 	$(PARITY)/python benchmarks/run.py $(BENCH)
 
+.venv/.cuda: .venv/.dev
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[cuda]'
+	@touch $@
+
+# One process: several would share the GPU's memory, and their contexts cost seconds each.
+test-gpu: .venv/.cuda
+	$(BIN)/python -m pytest -q -m gpu --ignore=tests/parity $(PYTEST)
+
+# PyTorch with CUDA in an environment of its own; where the machine's own Python has one (BENCH_TORCH), that is used.
+BENCH_TORCH ?=
+.venv-bench-gpu/.made: pyproject.toml
+	$(PYTHON) -m venv $(if $(BENCH_TORCH),--system-site-packages) .venv-bench-gpu
+	.venv-bench-gpu/bin/pip install --quiet --disable-pip-version-check --editable '.[cuda]' $(if $(BENCH_TORCH),,torch)
+	@touch $@
+
+bench-gpu: .venv-bench-gpu/.made
+	@mkdir -p build
+	.venv-bench-gpu/bin/python benchmarks/gpu/bench_gpu.py --table build/bench-gpu.md $(BENCH)
+
 fix: .venv/.dev
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf .venv .venv-parity build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .venv-parity .venv-bench-gpu build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -15,7 +15,8 @@ from typing import Any
 
 import flambeau
 
-PACKAGES = ("numpy", "llvmlite", "scipy-openblas64", "rich", "scipy", "onednn-cpu-gomp", "cuda-bindings")
+PACKAGES = ("numpy", "llvmlite", "scipy-openblas64", "rich", "scipy", "onednn-cpu-gomp", "cuda-bindings",
+            "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cublas", "nvidia-cudnn-cu13", "nvidia-nccl-cu13")
 VARIABLES = (
     "CUDA_VISIBLE_DEVICES", "FLAMBEAU_SIM_GPUS", "FLAMBEAU_NUM_THREADS", "FLAMBEAU_KERNELS", "FLAMBEAU_CACHE_DIR",
     "FLAMBEAU_PROVENANCE", "OMP_NUM_THREADS", "OPENBLAS_CORETYPE",
@@ -99,6 +100,28 @@ def hardware(root: str = "/") -> str:
         "libcuda found" if library else "libcuda.so.1 not found: the driver's user part is missing"))
 
 
+def nvidia() -> dict[str, str]:
+    """The NVIDIA driver, and what serves each kind of work on its GPUs: the library, or what to install, or the way it goes
+    without. Empty where there is no driver; no GPU is begun."""
+    from flambeau.drivers.nvidia import blaslt, probe
+
+    found = probe.look()
+    if not found.version:
+        return {}
+
+    def library(package: str, without: str) -> str:
+        version = _version(package)
+        return f"{package} {version}" if version else f"{without} ({package} is not installed: pip install 'flambeau[cuda]')"
+
+    served = {"driver": f"speaks CUDA {probe.text(found.version)}, {found.count} GPUs" + (f"; not usable: {found.why}" if found.why else "")}
+    served["kernels"] = f"generated CUDA C, compiled by {library('nvidia-cuda-nvrtc', 'nothing')}"
+    served["matmul"] = f"cuBLASLt, {blaslt.find()}" if os.path.isabs(blaslt.find()) else library("nvidia-cublas", "nothing")
+    served["convolution"] = "columns by generated kernels, products by cuBLASLt"
+    served["attention"] = "products by cuBLASLt, generated softmax"
+    served["sort, topk, unique, linear algebra, FFT"] = "the host, on copies"
+    return served
+
+
 def libraries() -> dict[str, str]:
     """Which library serves what."""
     served = {"pointwise, reductions, rows, random": _kernels()}
@@ -162,6 +185,7 @@ def collect() -> dict[str, Any]:
         "gpus": attempt(gpus),
         "why no gpu": attempt(why_no_gpu),
         "libraries": attempt(libraries),
+        "nvidia": attempt(nvidia),
         "packages": {package: _version(package) for package in PACKAGES},
         "kernel cache": attempt(kernel_cache),
         "environment": {name: os.environ[name] for name in VARIABLES if name in os.environ},
@@ -200,6 +224,9 @@ def show(as_json: bool = False) -> None:
     served = facts["libraries"]
     for work, library in served.items() if isinstance(served, dict) else (("libraries", served),):
         row(work, library)
+    served = facts["nvidia"]
+    for work, library in served.items() if isinstance(served, dict) else (("all", served),):
+        row(f"nvidia: {work}", library)
     row("packages", ", ".join(f"{name} {version or '(not installed)'}" for name, version in facts["packages"].items()))
     it = facts["kernel cache"]
     row("kernel cache", it if isinstance(it, str) else

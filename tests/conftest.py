@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from importlib import util
 from typing import Any
@@ -19,7 +18,8 @@ collect_ignore = [] if util.find_spec("torch") else ["parity"]
 
 
 def _has_gpu() -> bool:
-    return shutil.which("nvidia-smi") is not None
+    from flambeau.drivers.nvidia import probe
+    return probe.look().count > 0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -94,7 +94,7 @@ def test_the_command_line_is_light() -> None:
 
 
 @pytest.mark.parametrize(("environment", "reason"), [
-    ({}, "no NVIDIA GPU is driven by this version, and none is simulated"), ({"FLAMBEAU_SIM_GPUS": "0"}, "FLAMBEAU_SIM_GPUS is 0"),
+    ({}, "there is no NVIDIA driver here: libcuda.so.1 cannot be loaded, and none is simulated"), ({"FLAMBEAU_SIM_GPUS": "0"}, "FLAMBEAU_SIM_GPUS is 0"),
     ({"FLAMBEAU_SIM_GPUS": "2", "CUDA_VISIBLE_DEVICES": "-1"}, "2 GPUs are hidden by CUDA_VISIBLE_DEVICES='-1'"),
     ({"FLAMBEAU_SIM_GPUS": "many"}, "cannot be told: RuntimeError: FLAMBEAU_SIM_GPUS: expected a number of GPUs, got 'many'"),
 ])  # fmt: skip

@@ -1,0 +1,227 @@
+"""What is measured on a GPU: each line gives, for a library's module (torch or flambeau), the work of one repetition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+Work = Callable[[], Any]
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+SIZES = (KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB, GIB)
+
+
+class Line(NamedTuple):
+    """target: how many times PyTorch's speed Flambeau's must at least be; None: no aim is set.
+    nbytes, flops: of one repetition.  against: which measured limit `nbytes` a second is set against: "link" or "memory"."""
+
+    name: str
+    setup: Callable[[Any], Work]
+    target: float | None = None
+    nbytes: int = 0
+    flops: float = 0.0
+    against: str = ""
+    host: bool = False  # the host's time counts: many small operations before each wait
+
+
+def size(nbytes: int) -> str:
+    for unit, factor in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
+        if nbytes >= factor:
+            return f"{nbytes // factor} {unit}"
+    return f"{nbytes} B"
+
+
+def copies() -> Iterator[Line]:
+    for pinned in (True, False):
+        for up in (True, False):
+            for nbytes in SIZES:
+                def setup(t: Any, pinned: bool = pinned, up: bool = up, nbytes: int = nbytes) -> Work:
+                    host = t.ones(nbytes // 4)
+                    if pinned:
+                        host = host.pin_memory()
+                    gpu = t.ones(nbytes // 4, device="cuda")
+                    if up:
+                        return lambda: gpu.copy_(host, non_blocking=pinned)
+                    return lambda: host.copy_(gpu, non_blocking=pinned)
+                large = nbytes >= 256 * MIB
+                yield Line(f"{'pinned' if pinned else 'pageable'} {'up' if up else 'down'} {size(nbytes)}", setup,
+                           (0.98 if pinned else 3.0) if large else None, nbytes, against="link")
+
+
+def _filled(t: Any, *shape: int, dtype: str = "float32") -> Any:
+    return t.randn(*shape, device="cuda").to(getattr(t, dtype))
+
+
+def memory_bound() -> Iterator[Line]:
+    n = 1 << 26
+
+    def add(t: Any) -> Work:
+        a, b = _filled(t, n), _filled(t, n)
+        return lambda: a + b
+
+    def chain(t: Any) -> Work:
+        a, b, c = _filled(t, 8192, 8192), _filled(t, 8192), _filled(t, 8192, 8192)
+        return lambda: t.nn.functional.gelu(a + b, approximate="tanh") + c
+
+    def softmax(t: Any) -> Work:
+        a = _filled(t, 8192, 8192)
+        return lambda: a.softmax(-1)
+
+    def norm(t: Any) -> Work:
+        a, w, b = _filled(t, 8192, 8192), _filled(t, 8192), _filled(t, 8192)
+        return lambda: t.nn.functional.layer_norm(a, (8192,), w, b)
+
+    def total(t: Any) -> Work:
+        a = _filled(t, n)
+        return lambda: a.sum()
+
+    def columns(t: Any) -> Work:
+        a = _filled(t, 8192, 8192)
+        return lambda: a.sum(0)
+    yield Line("a + b, 64M float32", add, 0.9, 12 * n, against="memory")
+    yield Line("bias, tanh-GELU, residual, 8192x8192", chain, 0.9, 28 * n, against="memory")
+    yield Line("softmax 8192x8192", softmax, 0.9, 8 * n, against="memory")
+    yield Line("layer_norm 8192x8192", norm, 0.9, 8 * n, against="memory")
+    yield Line("sum of 64M", total, 0.9, 4 * n, against="memory")
+    yield Line("sum of columns 8192x8192", columns, 0.9, 4 * n, against="memory")
+
+
+def products() -> Iterator[Line]:
+    for n in (4096, 8192):
+        for name, dtype, precision in (("bfloat16", "bfloat16", "highest"), ("float16", "float16", "highest"), ("float32", "float32", "highest"),
+                                       ("TF32", "float32", "high")):
+            def setup(t: Any, n: int = n, dtype: str = dtype, precision: str = precision) -> Work:
+                t.set_float32_matmul_precision(precision)
+                a, b = _filled(t, n, n, dtype=dtype), _filled(t, n, n, dtype=dtype)
+                return lambda: a @ b
+            yield Line(f"matmul {name} {n}", setup, 0.98, flops=2.0 * n ** 3)
+
+
+def layers() -> Iterator[Line]:
+    def convolution(t: Any) -> Work:
+        x, w = _filled(t, 64, 128, 56, 56), _filled(t, 128, 128, 3, 3)
+        return lambda: t.nn.functional.conv2d(x, w, padding=1)
+
+    def convolution_trained(t: Any) -> Work:
+        x, w = _filled(t, 64, 128, 56, 56).requires_grad_(), _filled(t, 128, 128, 3, 3).requires_grad_()
+
+        def step() -> None:
+            t.nn.functional.conv2d(x, w, padding=1).sum().backward()
+            x.grad = w.grad = None
+        return step
+
+    def attention(t: Any) -> Work:
+        q, k, v = (_filled(t, 8, 16, 2048, 64, dtype="bfloat16") for _ in range(3))
+        return lambda: t.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    def attention_trained(t: Any) -> Work:
+        q, k, v = (_filled(t, 8, 16, 2048, 64, dtype="bfloat16").requires_grad_() for _ in range(3))
+
+        def step() -> None:
+            t.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).sum().backward()
+            q.grad = k.grad = v.grad = None
+        return step
+    conv = 2.0 * 64 * 128 * 128 * 9 * 56 * 56
+    attend = 2.0 * 2 * 8 * 16 * 2048 * 2048 * 64 / 2
+    yield Line("conv2d 3x3, 64x128x56x56", convolution, flops=conv)
+    yield Line("conv2d 3x3, with gradients", convolution_trained, flops=3 * conv)
+    yield Line("attention bf16, 8x16x2048x64 causal", attention, 0.95, flops=attend)
+    yield Line("attention bf16, with gradients", attention_trained, 0.95, flops=3.5 * attend)
+
+
+def small() -> Iterator[Line]:
+    def one(t: Any) -> Work:
+        a, b = _filled(t, 16, 16), _filled(t, 16, 16)
+
+        def many() -> None:
+            for _ in range(500):
+                a + b
+        return many
+
+    def taped(t: Any) -> Work:
+        a, b = _filled(t, 16, 16).requires_grad_(), _filled(t, 16, 16)
+
+        def many() -> None:
+            for _ in range(500):
+                a * b
+        return many
+
+    def network(t: Any) -> Work:
+        t.manual_seed(0)
+        net = t.nn.Sequential(t.nn.Linear(32, 64), t.nn.ReLU(), t.nn.Linear(64, 10)).to("cuda")
+        x, y = _filled(t, 64, 32), t.zeros(64, dtype=t.int64, device="cuda")
+        steps = t.optim.SGD(net.parameters(), lr=0.01)
+
+        def many() -> None:
+            for _ in range(20):
+                steps.zero_grad()
+                t.nn.functional.cross_entropy(net(x), y).backward()
+                steps.step()
+        return many
+    yield Line("500 times a + b of 16x16", one, 1.33, host=True)
+    yield Line("500 times a * b of 16x16, taped", taped, 1.33, host=True)
+    yield Line("20 steps of a small network", network, 1.3, host=True)
+
+
+def networks() -> Iterator[Line]:
+    def cnn(t: Any) -> Work:
+        nn = t.nn
+        t.manual_seed(0)
+        net = nn.Sequential(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+                            nn.Flatten(), nn.Linear(32 * 7 * 7, 10)).to("cuda")
+        x, y = _filled(t, 256, 1, 28, 28), t.zeros(256, dtype=t.int64, device="cuda")
+        steps = t.optim.Adam(net.parameters(), lr=1e-3)
+
+        def step() -> None:
+            steps.zero_grad()
+            nn.functional.cross_entropy(net(x), y).backward()
+            steps.step()
+        return step
+
+    def gpt(t: Any) -> Work:
+        return _gpt(t, 8, 1024)
+    yield Line("a step of a small CNN, 256 images of 28x28", cnn, 1.0)
+    yield Line("a step of a GPT of 124M, bf16, 8x1024 tokens", gpt, 0.9, flops=6.0 * 124e6 * 8 * 1024)
+
+
+def _gpt(t: Any, batch: int, length: int, layers: int = 12, width: int = 768, heads: int = 12, words: int = 50304) -> Work:
+    f = t.nn.functional
+    t.manual_seed(0)
+
+    def weight(*shape: int) -> Any:
+        return (t.randn(*shape, device="cuda") * 0.02).to(t.bfloat16).requires_grad_()
+
+    def ones(n: int) -> Any:
+        return t.ones(n, device="cuda", dtype=t.bfloat16).requires_grad_()
+
+    def zeros(n: int) -> Any:
+        return t.zeros(n, device="cuda", dtype=t.bfloat16).requires_grad_()
+    embedding, places = weight(words, width), weight(length, width)
+    blocks = [{"n1": ones(width), "b1": zeros(width), "qkv": weight(3 * width, width), "qkv_b": zeros(3 * width), "out": weight(width, width),
+               "out_b": zeros(width), "n2": ones(width), "b2": zeros(width), "up": weight(4 * width, width), "up_b": zeros(4 * width),
+               "down": weight(width, 4 * width), "down_b": zeros(width)} for _ in range(layers)]
+    last, last_b = ones(width), zeros(width)
+    parameters = [embedding, places, last, last_b, *[p for b in blocks for p in b.values()]]
+    steps = t.optim.AdamW(parameters, lr=1e-4)
+    tokens = t.randint(0, words, (batch, length + 1), device="cuda")
+    x0, y0 = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+
+    def step() -> None:
+        x = f.embedding(x0, embedding) + places
+        for b in blocks:
+            h = f.layer_norm(x, (width,), b["n1"], b["b1"])
+            qkv = f.linear(h, b["qkv"], b["qkv_b"]).view(batch, length, 3, heads, width // heads).permute(2, 0, 3, 1, 4)
+            a = f.scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], is_causal=True)
+            x = x + f.linear(a.transpose(1, 2).reshape(batch, length, width), b["out"], b["out_b"])
+            h = f.layer_norm(x, (width,), b["n2"], b["b2"])
+            x = x + f.linear(f.gelu(f.linear(h, b["up"], b["up_b"]), approximate="tanh"), b["down"], b["down_b"])
+        logits = f.linear(f.layer_norm(x, (width,), last, last_b), embedding)
+        loss = f.cross_entropy(logits.view(-1, words).float(), y0.view(-1))
+        steps.zero_grad()
+        loss.backward()
+        steps.step()
+    return step
+
+
+def all_lines() -> list[Line]:
+    """Dearest knowledge first: what is cut off at the end of the time is the least of it."""
+    return [*memory_bound(), *products(), *small(), *copies(), *layers(), *networks()]
