@@ -279,6 +279,8 @@ class _Operands:
             if e.dtype.kind in "ui":
                 v = (int(v) + (1 << 63)) % (1 << 64) - (1 << 63)
                 return np.asarray(v, np.int64).astype(e.dtype.np)
+            if e.dtype.kind == "c":
+                return np.asarray(complex(v), e.dtype.np)
             return convert(np.asarray(v, np.float64), float64, e.dtype) if e.dtype.kind != "b" else np.asarray(bool(v))
         if e.op == "coord":
             axis = e.value % len(self.domain) if self.domain else 0

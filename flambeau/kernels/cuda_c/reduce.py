@@ -124,7 +124,7 @@ class _Reduction:
         return row, live, places, coords
 
     def _first(self) -> list[str]:
-        w, g, t, v = self.w, self.group, self.t, self.v
+        w, g = self.w, self.group
         single = self.chunks == 1
         pointers = {k: w.pointer(k) for k in range(0 if single else self.outs, len(self.sizes))}
         names = w.numbers(self.numbers)
@@ -132,6 +132,22 @@ class _Reduction:
         states = self._states()
         for s in states:
             s.declare(w)
+        if self.length:
+            self._loop(states, pointers, places, kept_at, names, single)
+        g.gather(w, states, everyone=False)
+        first = f"{live}{f' && {g.member} == 0' if g.size > 1 else ''}"
+        w.line(f"if ({first}) {{")
+        if single:
+            self._finish(states, pointers, places, kept_at, names)
+        else:
+            self._keep(states, row)
+        w.line("}")
+        return w.lines
+
+    def _loop(self, states: list[State], pointers: dict[int, str], places: dict[int, str], kept_at: dict[int, str], names: dict[int, str],
+              single: bool) -> None:
+        """The thread's share of the elements."""
+        w, g, t, v = self.w, self.group, self.t, self.v
         q = {k: w.let("unsigned char* const", f"{pointers[k]} + {places[k]}" if k in places else pointers[k], "q") for k in self.used}
         n, step = w.let(t, f"({t}){w.word(self.length)}", "n"), g.size * v
         begin, end = "0", n
@@ -142,7 +158,7 @@ class _Reduction:
         walk = Walk(w, self.reduced, self.wide)
         moving = [k for k in self.used if self.reduced and any(x.strides[k] for x in self.reduced)]
         fixed = {k: w.let(value(w.types[k]), from_stored(w, f"*(const {stored(w.types[k])}*){q[k]}", w.types[k]), "f")
-                 for k in self.used if k not in moving} if self.length else {}
+                 for k in self.used if k not in moving}
         if v > 1:
             w.need("vec")
             aligned = w.let("bool", " && ".join(f"((unsigned long long){q[k]} & {v * self.sizes[k] - 1}) == 0" for k in moving), "aligned")
@@ -157,15 +173,6 @@ class _Reduction:
         else:
             self._neighbours(states, q, moving, fixed, kept_at, names, pointers, r, end, aligned)
         w.line("}")
-        g.gather(w, states, everyone=False)
-        first = f"{live}{f' && {g.member} == 0' if g.size > 1 else ''}"
-        w.line(f"if ({first}) {{")
-        if single:
-            self._finish(states, pointers, places, kept_at, names)
-        else:
-            self._keep(states, row)
-        w.line("}")
-        return w.lines
 
     def _neighbours(self, states: list[State], q: dict[int, str], moving: list[int], fixed: dict[int, str], kept_at: dict[int, str],
                     names: dict[int, str], pointers: dict[int, str], r: str, end: str, aligned: str) -> None:
@@ -214,7 +221,7 @@ class _Reduction:
                 return f"(long long){coords[e.value % self.rank]}" if self.rank and e.value % self.rank in coords else "0LL"
             if e.op == "gather":
                 return w.gather(pointers[self.outs + e.value], args[0], e.dtype)
-            return accs[e.value]
+            return accs[int(e.value)]
         return leaf
 
     def _finish(self, states: list[State], pointers: dict[int, str], places: dict[int, str], coords: dict[int, str],

@@ -318,5 +318,5 @@ class _RowProgram:
                 return f"(long long){i}" if d == self.rank - 1 else f"(long long){self.coords[d]}" if d in self.coords else "0LL"
             if e.op == "gather":
                 return w.gather(self.pointers[self.outs + e.value], args[0], e.dtype)
-            return self.accs[e.value]
+            return self.accs[int(e.value)]
         return leaf

@@ -151,7 +151,7 @@ class _Scan:
                 return f"(long long){i}" if d == self.rank - 1 else f"(long long){self.coords[d]}" if d in self.coords else "0LL"
             if e.op == "gather":
                 return w.gather(self.pointers[self.outs + e.value], args[0], e.dtype)
-            return accs[e.value]
+            return accs[int(e.value)]
         return leaf
 
     def _element(self, i: str) -> list[str]:

@@ -1,0 +1,121 @@
+"""Reductions in CUDA C, carried out on the CPU, give what the NumPy interpreter gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flambeau.dtypes import bfloat16, bool_, complex64, dtype, float16, float32, float64, int8, int32, int64, uint8, uint64
+from flambeau.kernels import expr as E
+from flambeau.kernels.cuda_c import render
+from flambeau.kernels.programs import Reduce
+from tests.kernels.cuda_c import host
+from tests.kernels.cuda_c.cases import Case, Operand, check_all, values
+
+pytestmark = pytest.mark.skipif(bool(host.missing()), reason=host.missing() or "-")
+LIMIT = {"float16": 1e-2, "bfloat16": 2e-2, "float32": 1e-5, "float64": 1e-13}
+
+
+def of_one(how: str, d: dtype) -> Reduce:
+    """The plain reduction of one operand; sums of small types as operations take them."""
+    x = E.input(0, d)
+    if how.startswith("arg"):
+        return Reduce((x,), (how,), (E.acc(0, d), E.acc(1, int64)), (d,))
+    wide = float32 if d in (float16, bfloat16) else int64 if d.kind in "ui" and d.itemsize < 8 else d
+    x = E.cast(x, wide) if how in ("sum", "prod") else x
+    return Reduce((x,), (how,), (E.cast(E.acc(0, x.dtype), d),), (d,))
+
+
+def case(program: Reduce, a: np.ndarray, reduced: int, how: int = 0, numbers=(), rtol: float = 0.0, more=(), turn: tuple[int, ...] | None = None) -> Case:
+    ins = [Operand(a, how), *more]
+    for o in ins:
+        if turn is not None:
+            o.view = o.view.transpose(turn)
+    domain = ins[0].view.shape
+    kept = domain[:len(domain) - reduced]
+    return Case(program, domain, [Operand(np.zeros(kept, d.np)) for d in program.out_types], ins, numbers, rtol, rtol)
+
+
+def test_every_combination_and_type() -> None:
+    rng, cases = np.random.default_rng(1), []
+    for d in (float32, float64, float16, bfloat16, bool_, int8, uint8, int32, int64, uint64):
+        for how in ("sum", "prod", "max", "min", "argmax", "argmin", *(("and", "or") if d.kind in "biu" else ())):
+            for shape, reduced in (((3, 70), 1), ((1500,), 1), ((70, 40), 1)):
+                turn = (1, 0) if shape == (70, 40) else None  # neighbours in memory are different outputs
+                # sums of infinities, and products that overflow on the way, depend on the order
+                a = values(d, shape, rng, how not in ("sum", "prod"), how == "prod")
+                if how == "prod" and d.kind == "f":
+                    a = np.abs(values(float32, shape, rng, False) * 0.01 + 1)
+                    a = a.astype(d.np) if d is not bfloat16 else values(d, shape, rng, False) & 0x80FF | 0x3F80
+                    a = np.where(rng.random(shape) < 0.98, np.ones((), d.np) if d is not bfloat16 else np.uint16(0x3F80), a).astype(d.np)
+                cases.append(case(of_one(how, d), a, reduced, turn=turn, rtol=LIMIT[d.name] if d.kind == "f" and how in ("sum", "prod") else 0.0))
+    check_all(cases)
+
+
+SHAPES = [((), 0), ((1,), 1), ((5,), 1), ((33,), 1), ((1025,), 1), ((9000,), 1), ((5, 3), 1), ((5, 16), 1), ((5, 17), 1), ((40, 600), 1), ((3, 4, 50), 2),
+          ((3, 4, 50), 1), ((2, 3, 4, 5), 2), ((7, 1), 1), ((1, 7), 1), ((6,), 0), ((4, 5), 0), ((2, 5000), 1)]
+
+
+@pytest.mark.parametrize("d", [float32, bfloat16, int8], ids=str)
+def test_shapes_and_layouts(d: dtype) -> None:
+    rng, cases = np.random.default_rng(2), []
+    for shape, reduced in SHAPES:
+        for how in (0, 1, 2, 3, 4):
+            a = values(d, shape, rng, False)
+            cases.append(case(of_one("sum", d), a, reduced, how, rtol=LIMIT.get(d.name, 0.0)))
+            cases.append(case(of_one("argmin", d), a, reduced, how))
+    check_all(cases, (0, 7))
+
+
+def test_axes_in_any_order() -> None:
+    rng, cases = np.random.default_rng(3), []
+    for turn in ((0, 1, 2), (2, 1, 0), (1, 2, 0), (1, 0, 2), (2, 0, 1)):
+        for shape in ((4, 33, 40), (64, 5, 70)):
+            for reduced in (1, 2):
+                a = values(float32, shape, rng, False)
+                cases.append(case(of_one("sum", float32), a, reduced, turn=turn, rtol=1e-5))
+                cases.append(case(of_one("argmax", float32), np.round(a), reduced, turn=turn))
+    check_all(cases, (0, 7))
+
+
+def test_long_ones_in_two_launches() -> None:
+    rng = np.random.default_rng(4)
+    x, y = E.input(0, float32), E.input(1, float32)
+    moments = Reduce((x, x * x, x), ("sum", "sum", "argmax"), (E.acc(0, float32) / E.scalar(0, float32), E.acc(1, float32), E.acc(3, int64)), (float32,),
+                     (float32,))
+    cases = [case(moments, values(float32, (20000,), rng, False), 1, numbers=[20000.0], rtol=1e-5),
+             case(moments, values(float32, (9001, 40), rng, False), 1, numbers=[9001.0], rtol=1e-4, turn=(1, 0)),
+             case(moments, values(float32, (3, 9001), rng, False), 1, how=4, numbers=[9001.0], rtol=1e-4),
+             case(Reduce((x * y,), ("sum",), (E.acc(0, float32),), (float32, float32)), values(float32, (10007,), rng, False), 1, rtol=1e-4,
+                  more=[Operand(values(float32, (10007,), rng, False), 1)])]
+    assert all(len(c.kernel.launches) == 2 and c.kernel.workspace for c in cases)
+    check_all(cases)
+
+
+def test_nothing_to_reduce() -> None:
+    cases = []
+    for d in (float32, int32, bool_):
+        for how in ("sum", "prod", "max", "min", "argmax", *(("and", "or") if d.kind in "bi" else ())):
+            cases.append(case(of_one(how, d), np.zeros((3, 0), d.np), 1))
+    check_all(cases, (0,))
+    assert render(of_one("sum", float32), (0, 3), ((1,), (3, 1))).launches == ()
+
+
+def test_coordinates_gathers_and_complex_sums() -> None:
+    rng = np.random.default_rng(5)
+    x = E.input(0, float32)
+    weighed = Reduce((x * E.cast(E.coord(-1) + E.coord(0) * 2, float32), E.gather(0, E.coord(1), float32)), ("sum", "max"),
+                     (E.acc(0, float32), E.acc(1, float32)), (float32,))
+    z = E.input(0, complex64)
+    cases = [case(weighed, values(float32, (5, 40), rng, False), 1, rtol=1e-4), case(weighed, values(float32, (5, 6, 7), rng, False), 2, rtol=1e-4),
+             case(Reduce((z,), ("sum",), (E.acc(0, complex64) * E.scalar(0, complex64),), (complex64,), (complex64,)),
+                  values(complex64, (4, 70), rng, False), 1, numbers=[2 - 1j], rtol=1e-4)]
+    check_all(cases)
+
+
+def test_special_values() -> None:
+    """NaN wins, the first of equals is the extreme, signed zeros are equal, infinities are ordinary."""
+    a = np.array([[0.0, -0.0, 0.0], [np.nan, np.inf, np.nan], [1, np.inf, np.inf], [-np.inf, -np.inf, 3], [2, 2, np.nan]], np.float32)
+    wide = np.repeat(a, 30, 1)
+    cases = [case(of_one(how, float32), x, 1) for how in ("max", "min", "argmax", "argmin") for x in (a, wide)]
+    check_all(cases)
