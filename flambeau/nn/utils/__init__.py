@@ -21,6 +21,9 @@ def __getattr__(name: str) -> Any:
         for each in _LATER:
             globals()[each] = getattr(module, each)
         return globals()[name]
+    if name in ("parametrize", "parametrizations", "stateless"):
+        import importlib
+        return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module 'flambeau.nn.utils' has no attribute {name!r}")
 
 
