@@ -6,7 +6,6 @@ of counts for gives the operation's neutral value (NaN for a mean).  `dtype` is 
 
 from __future__ import annotations
 
-import builtins
 import math
 from typing import Any
 
@@ -154,8 +153,6 @@ def var(input: Tensor, dim: Any = None, unbiased: bool | None = None, *, correct
     middle = _ops.sum(_filled(x, m, 0), dims, True) / n
     gap = _filled(x - middle, m, 0)
     square = gap * gap.conj() if x.m.dtype.is_complex else gap * gap
-    if x.m.dtype.is_complex:
-        square = _ops.real(square)
     total = _ops.sum(square, dims, bool(keepdim))
     count = n if not isinstance(n, Tensor) else n.reshape(total.m.shape)
     rest = count - less
@@ -173,7 +170,9 @@ def std(input: Tensor, dim: Any = None, unbiased: bool | None = None, *, correct
 def logsumexp(input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: Any = None, mask: Tensor | None = None) -> Tensor:  # noqa: A002
     """log of the sum of exponentials; -inf where nothing counts."""
     x, m = _ready(input, dtype, mask)
-    made: Tensor = _ops.logsumexp(_filled(x, m, -math.inf), _dims(x, dim), bool(keepdim))
+    made: Tensor = _ops.logsumexp(_filled(x, m, _lowest(x.m.dtype) if x.m.dtype.kind in "ui" else -math.inf), _dims(x, dim), bool(keepdim))
+    if x.m.dtype.kind in "ui":
+        return made.to(x.m.dtype)
     return made
 
 

@@ -62,6 +62,63 @@ class NLLLoss2d(NLLLoss):
     """The old name of `NLLLoss` for images."""
 
 
+class LinearCrossEntropyOptions:
+    """How `functional.linear_cross_entropy` bounds its memory: the logits of `batch_chunk_size` rows exist at a time.
+
+    Without a size, `chunking_method` chooses: "auto" and "aspect_ratio:F" take F times (2 times) as many rows as make the
+    logits as large as the input; None takes all rows at once.  Sums are kept in the type of the input, so `acc_policy` and
+    `acc_dtype` are checked and else without effect, as is `allow_retain_graph`: a graph may always be kept.
+    """
+
+    __slots__ = ("allow_retain_graph", "batch_chunk_size", "chunking_method", "acc_policy", "acc_dtype")
+
+    def __init__(self, allow_retain_graph: bool = False, batch_chunk_size: int | None = None, chunking_method: str | None = "auto",
+                 acc_policy: str = "auto", acc_dtype: Any = None) -> None:
+        if batch_chunk_size is not None and batch_chunk_size < 1:
+            raise ValueError(f"batch_chunk_size must be a positive integer or None, got {batch_chunk_size}")
+        if acc_policy not in ("accurate", "balanced", "compact", "auto"):
+            raise ValueError(f"acc_policy must be 'accurate', 'balanced', 'compact' or 'auto', got {acc_policy!r}")
+        name, _, factor = (chunking_method or "").partition(":")
+        if chunking_method not in (None, "auto") and (name != "aspect_ratio" or not factor.isdigit()):
+            raise ValueError(f"chunking_method must be None, 'auto' or 'aspect_ratio:F' with a whole F, got {chunking_method!r}")
+        self.allow_retain_graph, self.batch_chunk_size, self.chunking_method = allow_retain_graph, batch_chunk_size, chunking_method
+        self.acc_policy, self.acc_dtype = acc_policy, acc_dtype
+
+    def rows(self, batch: int, features: int, classes: int) -> int:
+        """How many rows of (batch, features) to take at a time."""
+        if self.batch_chunk_size is not None:
+            return self.batch_chunk_size
+        if self.chunking_method is None:
+            return max(batch, 1)
+        factor = int(self.chunking_method.partition(":")[2] or 2)
+        return max(1, -(-batch * features * factor // max(classes, 1)))
+
+    def in_pieces(self, input: Any, target: Any, linear_weight: Any, bias: Any, weight: Any, ignore: int, reduction: str,  # noqa: A002
+                  smoothing: float, of_rows: Any) -> Any:
+        """The loss of some rows at a time by `of_rows`, none of whose logits are kept."""
+        step = self.rows(input.shape[0], input.shape[1], linear_weight.shape[0]) if input.dim() > 1 else 1
+        if input.dim() < 2 or step >= input.shape[0]:
+            return of_rows(input, target, linear_weight, bias, weight, ignore, reduction, smoothing)
+        from .. import ops
+        from ..utils.checkpoint import checkpoint
+        how = "none" if reduction == "none" else "sum"
+        parts: list[Any] = []
+        for at in range(0, input.shape[0], step):
+            rows = slice(at, at + step)
+            parts.append(checkpoint(of_rows, input[rows], target[rows], linear_weight, bias, weight, ignore, how, smoothing, use_reentrant=False))
+        if how == "none":
+            return ops.cat(parts)
+        total = parts[0]
+        for p in parts[1:]:
+            total = total + p
+        if reduction == "sum":
+            return total
+        if target.is_floating_point():
+            return total / (target.numel() // target.shape[1])
+        used = target != ignore
+        return total / (used.sum() if weight is None else (weight[target.masked_fill(~used, 0).long()] * used).sum())
+
+
 class CrossEntropyLoss(_WeightedLoss):
     """-log softmax(input)[target]: `input` (N, C, ...) or (C), `target` classes (N, ...) or probabilities like
     input."""

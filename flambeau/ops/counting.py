@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import layout
+from .. import dtypes, layout
 from ..autograd import tape
 from ..dtypes import float64, int64
-from ..kernels.interpret import load, memory, store
+from ..kernels.interpret import load, memory, narrow_bfloat16, store, widen_bfloat16
 from ..tensor import Tensor, empty
 from . import launch, ordering
 from .attributes import host_array
@@ -159,7 +159,9 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
         given = (x.min(), x.max()) if min == max and x.size else (x.dtype.type(min), x.dtype.type(max))
         low, high = _range("histc", *given, 1)
         x = x[(x >= low) & (x <= high)]
-        at = np.minimum(((x - low) * bins / (high - low)).astype(np.int64), bins - 1)
+        def rounded(v: Any) -> Any:  # the numbers of the type itself decide, also where NumPy has no such type
+            return widen_bfloat16(narrow_bfloat16(np.asarray(v, np.float32))) if d is dtypes.bfloat16 else v
+        at = np.minimum(rounded(rounded(rounded(x - low) * bins) / rounded(high - low)).astype(np.int64), bins - 1)
         store(memory(target, (bins,), (1,), d), np.bincount(at, minlength=bins), d)
     launch.routine(input.m.device, "histc", entry, (out.p, input.p), nbytes=input.m.nbytes)
     return out
@@ -251,3 +253,31 @@ def histogramdd(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor |
              for i, b in enumerate(each)]
     hist = _counted("histogramdd", points, edges, w, density, d)
     return _HISTOGRAMDD(hist.to(input.m.device), tuple(from_host(np.ascontiguousarray(e.astype(d.np)), d, input.m.device) for e in edges))
+
+
+@op(out=True)
+def hash_tensor(input: Tensor, dim: Any = (), *, keepdim: bool = False, mode: int = 0) -> Tensor:  # noqa: A002
+    """The exclusive or over `dim` (all axes for none) of the elements' 64 bits, as uint64: integers widened to int64, floating
+    numbers to float64.  mode 0 is the only one.  Raises NotImplementedError for complex numbers."""
+    if mode != 0:
+        raise RuntimeError(f"Unknown hash_tensor mode: {mode}")
+    d = input.m.dtype
+    if d.is_complex:
+        raise NotImplementedError(f"\"hash_tensor\" not implemented for '{d.name}'")
+    n = len(input.m.shape)
+    wanted = (dim,) if isinstance(dim, int) else tuple(dim or ())
+    axes = tuple(sorted(layout.wrap_dim(a, n) for a in wanted)) if wanted and n else tuple(range(n))
+    if len(set(axes)) != len(axes):
+        raise RuntimeError(f"dim appears multiple times in the list of dims: {wanted}")
+    shape, strides = tuple(input.m.shape), input.m.strides
+    kept = tuple([(1 if keepdim else None) if i in axes else s for i, s in enumerate(shape)])
+    result = tuple([s for s in kept if s is not None])
+    out = empty(result, dtypes.uint64, input.m.device)
+
+    def entry(target: int, source: int) -> None:
+        x = load(memory(source, shape, strides, d), d)
+        bits = np.ascontiguousarray(x.astype(np.float64 if d.kind == "f" else np.int64)).view(np.uint64)
+        found = np.bitwise_xor.reduce(bits.reshape(shape), axis=axes) if axes else bits
+        memory(target, result, layout.contiguous_strides(result), dtypes.uint64)[...] = found.reshape(result)
+    launch.routine(input.m.device, "hash_tensor", entry, (out.p, input.p), nbytes=input.m.nbytes)
+    return out

@@ -235,6 +235,10 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None
         raise RuntimeError(f"unsupported range: {start} -> {end}")
     if (step > 0 and end < start) or (step < 0 and end > start):
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    if dtype is dtypes.int64:
+        start, end, step = int(start), int(end), int(step)
+        if step == 0:
+            raise RuntimeError("step must be nonzero")
     whole = all(isinstance(v, int) for v in (start, end, step))
     count = (end - start + step - (1 if step > 0 else -1)) // step if whole else math.ceil((end - start) / step)
     d, dev = _options(dtype, device)
@@ -264,6 +268,12 @@ def _spaced(a: E.Expr, s: E.Expr, b: E.Expr, half: E.Expr, i: E.Expr, last: E.Ex
     return E.where(i < half, a + i * s, b - (last - i) * s)
 
 
+def _rounded(x: float, d: dtype_class) -> float:
+    """A number as type d has it."""
+    value: float = tensor(x, dtype=d).item()
+    return value
+
+
 @op(method=False)
 def linspace(start: Any, end: Any, steps: int, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
              device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
@@ -278,11 +288,20 @@ def linspace(start: Any, end: Any, steps: int, *, out: Tensor | None = None, dty
         re = linspace(complex(start).real, complex(end).real, steps, dtype=d.to_real(), device=dev)
         im = linspace(complex(start).imag, complex(end).imag, steps, dtype=d.to_real(), device=dev)
         from .complexes import complex_
+        from .table import into
         made: Tensor = complex_(re, im)
-        return _finish(made, requires_grad, pin_memory)
+        return _finish(made if out is None else into(out, made), requires_grad, pin_memory)
     if d.kind in "bui":
         start, end = int(start), int(end)
     step = (end - start) / (steps - 1) if steps > 1 else 0.0
+    if d.kind == "f" and d.itemsize == 2:
+        start, end = _rounded(start, d), _rounded(end, d)
+        step = _rounded(_rounded(end - start, d) / (steps - 1), d) if steps > 1 else 0.0
+
+        def near(i: E.Expr, a: E.Expr, b: E.Expr, s: E.Expr, half: E.Expr, last: E.Expr) -> E.Expr:
+            i = E.cast(i, a.dtype)
+            return E.where(i < half, a + E.cast(E.cast(i * s, d), a.dtype), b - E.cast(E.cast((last - i) * s, d), a.dtype))
+        return _finish(ramp(steps, d, dev, near, out, (start, end, step, steps // 2 or steps, steps - 1), dtypes.float32), requires_grad, pin_memory)
     return _finish(ramp(steps, d, dev, lambda i, a, b, s, half, last: _spaced(a, s, b, half, E.cast(i, a.dtype), last), out,
                         (start, end, step, (steps + 1) // 2, steps - 1), dtypes.float64), requires_grad, pin_memory)
 
@@ -293,6 +312,11 @@ def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, out: Tenso
     """base to the power of `linspace(start, end, steps)`."""
     from .table import into
     d, dev = _options(dtype or (out.m.dtype if out is not None else None), device)
+    start, end = _number(start), _number(end)
+    if d.kind in "bui":
+        start, end = int(start), int(end)
+    elif d.kind == "f" and d.itemsize == 2 and steps > 1:
+        start, end = _rounded(start, d), _rounded(end, d)
     exponents = linspace(start, end, steps, dtype=dtypes.complex128 if d.is_complex else dtypes.float64, device=dev)
     result = (base ** exponents).to(d)
     return _finish(result if out is None else into(out, result), requires_grad)

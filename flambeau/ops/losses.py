@@ -11,7 +11,7 @@ from ..kernels import expr as E
 from ..kernels.programs import Map, Rows
 from ..tensor import Tensor, empty
 from . import launch
-from .casts import to_dtype
+from .casts import in_float32, to_dtype
 from .checks import same_device
 from .elementwise import saved_tensor
 from .softmax import log_softmax
@@ -181,11 +181,9 @@ def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor, *
                          reduction: str = "mean", ignore_index: int | None = None, label_smoothing: float = 0.0, options: Any = None) -> Tensor:
     """`cross_entropy` of input (in,) or (N, in) times linear_weight (C, ..., in) transposed, plus linear_bias (C, ...).
 
-    The target holds class indices (N, ...) or probabilities (N, C, ...).  options, which in PyTorch bounds the memory taken,
-    is refused unless None: NotImplementedError.
+    The target holds class indices (N, ...) or probabilities (N, C, ...).  With `options` (nn.LinearCrossEntropyOptions) the
+    logits of a few rows exist at a time, made again for the backward pass.
     """
-    if options is not None:
-        raise NotImplementedError("linear_cross_entropy takes options=None only: the logits are always computed whole")
     same_device("linear_cross_entropy", input, linear_weight, target, linear_bias, weight)
     if ignore_index is not None and target.m.dtype.is_floating_point:
         raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
@@ -193,12 +191,22 @@ def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor, *
     if len(outer) > 1 and len(input.m.shape) < 2:
         raise RuntimeError(f"K-dimensional loss defined by linear_weight shape {tuple(linear_weight.m.shape)} requires batched input, (N, "
                            f"{linear_weight.m.shape[-1]}), got unbatched input with shape {tuple(input.m.shape)}")
-    logits: Any = input @ linear_weight.reshape(-1, linear_weight.m.shape[-1]).t()
-    if linear_bias is not None:
-        logits = logits + linear_bias.reshape(-1)
-    logits = logits.reshape(*input.m.shape[:-1], *outer)
-    made: Tensor = cross_entropy(logits, target, weight, ignore_index=-100 if ignore_index is None else ignore_index, reduction=reduction,
-                                 label_smoothing=label_smoothing)
+    rest = (weight, -100 if ignore_index is None else ignore_index, reduction, label_smoothing)
+    if options is None:
+        return _of_rows(input, target, linear_weight, linear_bias, *rest)
+    if not hasattr(options, "in_pieces"):
+        raise TypeError(f"linear_cross_entropy(): argument 'options' must be nn.LinearCrossEntropyOptions or None, not {type(options).__name__}")
+    made: Tensor = in_float32(options.in_pieces)(input, target, linear_weight, linear_bias, *rest, _of_rows)
+    return made
+
+
+def _of_rows(rows: Tensor, target: Tensor, linear_weight: Tensor, bias: Tensor | None, weight: Tensor | None, ignore: int, reduction: str,
+             smoothing: float) -> Tensor:
+    logits: Any = rows @ linear_weight.reshape(-1, linear_weight.m.shape[-1]).t()
+    if bias is not None:
+        logits = logits + bias.reshape(-1)
+    made: Tensor = cross_entropy(logits.reshape(*rows.m.shape[:-1], *linear_weight.m.shape[:-1]), target, weight, ignore_index=ignore,
+                                 reduction=reduction, label_smoothing=smoothing)
     return made
 
 

@@ -466,7 +466,7 @@ def _fill_operands(t: Tensor, mask: Tensor, value: Any) -> tuple[Any, ...]:
 
 def _fits(value: Any, d: Any) -> bool:
     from ..dtypes import iinfo
-    return bool(iinfo(d).min - (1 if d.kind == "i" else 0) < value < iinfo(d).max + 1) if value == value else False
+    return bool(iinfo(d).min - 1 < value < iinfo(d).max + 1) if value == value else False
 
 
 def _masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:

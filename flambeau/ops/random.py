@@ -379,7 +379,13 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None) -
     if p is not None:
         return _bernoulli_inplace(t, p, generator=generator)
     _check_chances(input)
-    return draw(t, "bernoulli_tensor", _chance, (), generator, (input,))
+    made = draw(t, "bernoulli_tensor", _chance, (), generator, (input,))
+    return tape.record(made, _no_slope, (input,), None, "BernoulliBackward0")
+
+
+@tape.keeps_nothing
+def _no_slope(node: Any, g: Tensor) -> Any:
+    return (g * 0.0,)
 
 
 # --------------------------------------------------------------------------------------------------------------- dropout

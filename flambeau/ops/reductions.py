@@ -443,7 +443,13 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:  # noqa
     axes = axes_of(input, dim)
     d, wide = input.m.dtype, input.m.dtype.opmath
     if d.is_complex:
-        return sum(input.exp(), dim, keepdim).log()
+        from .complexes import real
+        top = real(input.detach())
+        for a in axes:
+            top = top.amax(a, True) if top.m.numel else top.sum(a, True)
+        top = top.masked_fill(top.abs() == math.inf, 0.0)
+        made: Tensor = sum((input - top).exp(), dim, keepdim).log() + top.reshape(kept_shape(input.m.shape, axes, keepdim))
+        return made
     top = reduce(input, axes, True, simple("finite max", d, wide, d, "max", None, lambda a: E.where(
         abs(a) == math.inf, E.const(0, a.dtype), a)), "max")[0] if layout.numel([input.m.shape[a] for a in axes]) else input.new_zeros(
             kept_shape(input.m.shape, axes, True))

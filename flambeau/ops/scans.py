@@ -158,9 +158,22 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:  # noqa: A002
         raise NotImplementedError(f'"logcumsumexp_out_cpu" not implemented for \'{input.m.dtype.name.capitalize()}\'')
     axis = _axis(input, dim)
     if input.m.dtype.is_complex:
-        return cumsum(input.exp(), axis).log()
+        return _by_doubling(input, axis)
     out = _scan(input, axis, "logsumexp", input.m.dtype)[0]
     return tape.record(out, _lcse_back, (input,), (input, input.s.v, alias(out, out.m, out.p), axis), "LogcumsumexpBackward0")
+
+
+def _by_doubling(x: Tensor, axis: int) -> Tensor:
+    """log(n) steps, each joining runs twice as long; every partial sum keeps its own scale."""
+    from .binary import LOGADDEXP
+    from .joining import cat
+    n = x.m.shape[axis] if x.m.shape else 1
+    reach = 1
+    out = x.clone() if n < 2 else x
+    while reach < n:
+        out = cat([out.narrow(axis, 0, reach), LOGADDEXP((out.narrow(axis, reach, n - reach), out.narrow(axis, 0, n - reach)))], axis)
+        reach *= 2
+    return out
 
 
 def _lcse_back(node: Any, g: Tensor) -> Any:

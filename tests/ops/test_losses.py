@@ -233,7 +233,7 @@ def test_linear_cross_entropy(device: str, bias: bool, reduction: str) -> None:
     (lambda: F.nll_loss(fb.zeros(2, 3, 4), fb.zeros(2, 5, dtype=fb.int64)), RuntimeError, "Expected target size"),
     (lambda: F.linear_cross_entropy(fb.zeros(4), fb.zeros(3, 2, 4), fb.tensor(0)), RuntimeError, "requires batched input"),
     (lambda: F.linear_cross_entropy(fb.zeros(2, 4), fb.zeros(3, 4), fb.zeros(2, 3), ignore_index=0), RuntimeError, "ignore_index"),
-    (lambda: F.linear_cross_entropy(fb.zeros(2, 4), fb.zeros(3, 4), fb.tensor([0, 1]), options=object()), NotImplementedError, "options"),
+    (lambda: F.linear_cross_entropy(fb.zeros(2, 4), fb.zeros(3, 4), fb.tensor([0, 1]), options=object()), TypeError, "options"),
 ])
 def test_bad_input(call: Any, error: Any, words: str) -> None:
     with pytest.raises(error, match=words):
@@ -254,3 +254,32 @@ def test_changed_classes_are_checked_again() -> None:
     target[0] = 7
     with pytest.raises(IndexError, match="Target 7"):
         F.cross_entropy(x, target)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("extra", [{}, {"weight": True}, {"ignore_index": 2}, {"label_smoothing": 0.2}, {"probabilities": True}], ids=str)
+def test_linear_cross_entropy_in_pieces_is_that_of_the_whole(reduction: str, extra: dict[str, Any]) -> None:
+    rng = np.random.default_rng(3)
+    extra = dict(extra)
+    x, w, b = (fb.tensor(rng.standard_normal(s), requires_grad=True) for s in ((7, 4), (5, 4), (5,)))
+    target: Any = fb.tensor(rng.integers(0, 5, 7))
+    if extra.pop("probabilities", False):
+        target = fb.tensor(rng.dirichlet(np.ones(5), 7))
+    if extra.pop("weight", False):
+        extra["weight"] = fb.tensor([0.5, 1.0, 2.0, 1.5, 0.25], dtype=fb.float64)
+    seen = []
+    for options in (None, fb.nn.LinearCrossEntropyOptions(batch_chunk_size=3)):
+        loss = F.linear_cross_entropy(x, w, target, linear_bias=b, reduction=reduction, options=options, **extra)
+        seen.append([loss.detach(), *fb.autograd.grad(loss.sum(), (x, w, b))])
+    for whole, pieces in zip(*seen, strict=True):
+        np.testing.assert_allclose(pieces.numpy(), whole.numpy(), rtol=1e-12, atol=1e-14)
+
+
+def test_how_many_rows_the_options_take() -> None:
+    make = fb.nn.LinearCrossEntropyOptions
+    assert make(batch_chunk_size=3).rows(100, 8, 1000) == 3
+    assert make().rows(1000, 8, 1000) == 16 and make(chunking_method="aspect_ratio:1").rows(1000, 8, 1000) == 8
+    assert make(chunking_method=None).rows(1000, 8, 1000) == 1000
+    for bad in ({"batch_chunk_size": 0}, {"chunking_method": "aspect_ratio"}, {"acc_policy": "fast"}):
+        with pytest.raises(ValueError):
+            make(**bad)

@@ -99,8 +99,9 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: float | None = None
                                f"{list(input.shape)}")
         start, stop = max(-b, 0), size - max(-a, 0)
         if mode == "circular" and min(b, a) < 0:
-            raise RuntimeError("Negative padding value is resulting in an empty dimension." if start >= stop else
-                               "circular padding takes no negative amounts")
+            if start >= stop:
+                raise RuntimeError("Negative padding value is resulting in an empty dimension.")
+            out, size, b, a = out.narrow(d, start, stop - start), stop - start, max(b, 0), max(a, 0)  # what is left is what comes round
         where = _source_indices(mode, size, b, a) if min(b, a) >= 0 else _source_indices(
             mode, size, max(b, 0), max(a, 0))[start:len(range(-max(b, 0), size + max(a, 0))) - max(-a, 0)]
         out = out.index_select(d, ops.from_numpy(np.ascontiguousarray(where)).to(input.device))

@@ -16,8 +16,8 @@ from .matrices import adjoint
 from .solving import broadcast, solve_triangular
 
 
-def _factor(a: Tensor) -> tuple[Tensor, Tensor]:
-    """L with A = L L^H from the lower triangle, recorded, and info."""
+def _factor(a: Tensor, upper: bool = False) -> tuple[Tensor, Tensor]:
+    """L with A = L L^H from the lower triangle, recorded, and info.  upper: `a` is the adjoint of what was given."""
     n, batch, letter = a.m.shape[-1], matrices.batch_of(a), matrices.letter_of(a)
     out = matrices.columns(a)
     info = empty(tuple(a.m.shape[:-2]), dtypes.int32, a.m.device)
@@ -35,12 +35,15 @@ def _factor(a: Tensor) -> tuple[Tensor, Tensor]:
         memory(failed, (batch,), (1,), dtypes.int32)[...] = codes
     if batch:
         matrices.enqueue("cholesky", a, entry, out, info, flops=batch * n ** 3 // 3)
-    return tape.record(out, _factor_back, (a,), matrices.keep_outputs(out), "LinalgCholeskyExBackward0"), info
+    return tape.record(out, _factor_back, (a,), (matrices.keep_outputs(out), upper), "LinalgCholeskyExBackward0"), info
 
 
 def _factor_back(node: Any, g: Tensor) -> Any:
-    (l,) = matrices.kept_outputs(node, node[tape.SAVED])
-    inner = matrices.half_diagonal((adjoint(l) @ g).tril())
+    kept, upper = node[tape.SAVED]
+    (l,) = matrices.kept_outputs(node, kept)
+    inner = (adjoint(l) @ g).tril()
+    strict = inner.tril(-1)
+    inner = (adjoint(inner) if upper else inner) + (strict if upper else adjoint(strict))
     left = solve_triangular(adjoint(l), inner, upper=True)
     return (solve_triangular(l, left, upper=False, left=False) * 0.5,)
 
@@ -48,7 +51,7 @@ def _factor_back(node: Any, g: Tensor) -> Any:
 def _side(a: Tensor, upper: bool) -> tuple[Tensor, Tensor]:
     if not upper:
         return _factor(a)
-    l, info = _factor(adjoint(a))
+    l, info = _factor(adjoint(a), True)
     return adjoint(l), info
 
 
