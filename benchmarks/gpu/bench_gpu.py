@@ -47,7 +47,9 @@ def limits(t: Any) -> dict[str, float]:
     found = {}
     for name, work, nbytes in (("link up", lambda: gpu.copy_(host, non_blocking=True), GIB), ("link down", lambda: host.copy_(gpu, non_blocking=True), GIB),
                                ("memory", lambda: other.copy_(gpu), 2 * GIB)):
-        found[name] = nbytes / measure(t, Line(name, lambda _, work=work: work))
+        def setup(_: Any, work: Any = work) -> Any:
+            return work
+        found[name] = nbytes / measure(t, Line(name, setup))
     return found
 
 

@@ -4,5 +4,6 @@
 `faults`   results of calls as exceptions; faults after which a device is dead
 `driver`   the driver interface: memory, streams, events, copies
 `launches` kernels of loop programs: rendered, compiled and loaded when first launched
+`native_launch` the way from Python into cuLaunchKernel
 `blaslt`   matrix products by cuBLASLt
 """

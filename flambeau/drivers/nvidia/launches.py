@@ -1,19 +1,18 @@
 """Launches on NVIDIA GPUs: loop programs as CUDA C kernels, and the devices' library for matrix products.
 
 A program is rendered when its launch is prepared, which says its workspace; it is compiled and loaded when it is bound, once for
-each device and text.  A bound launch keeps its parameter buffers, so that a call packs its arguments and nothing else.
+each device and text.  A bound launch is a builtin (`native_launch`).
 """
 
 from __future__ import annotations
 
 import ctypes
-import struct
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...kernels.programs import Prepared, price
-from . import faults
+from . import faults, native_launch
 
 if TYPE_CHECKING:
     from ...dtypes import dtype
@@ -46,18 +45,6 @@ class _Refusal:
         raise RuntimeError(f"launch '{self.name}' was prepared for an NVIDIA GPU; the CPU cannot carry it out")
 
 
-class Slot:
-    """One parameter block and the array of pointers that names it."""
-
-    __slots__ = ("buffer", "pointers", "address")
-
-    def __init__(self, tail: bytes, head: int) -> None:
-        self.buffer = ctypes.create_string_buffer(head + len(tail))
-        ctypes.memmove(ctypes.addressof(self.buffer) + head, tail, len(tail))
-        self.pointers = (ctypes.c_void_p * 1)(ctypes.addressof(self.buffer))
-        self.address = ctypes.addressof(self.pointers)
-
-
 class Launches:
     """The kernels of one driver, loaded on its devices."""
 
@@ -67,6 +54,7 @@ class Launches:
         self._functions: dict[tuple[int, str, str], Any] = {}
         self._lock = threading.RLock()
         self._blas: Any = None
+        self._launch = 0
 
     # ------------------------------------------------------------------------------------------------------ preparing
     def prepare(self, program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Prepared | None:
@@ -108,53 +96,68 @@ class Launches:
         return self._call(device, keep, prepared, steps)
 
     def _call(self, device: int, kernel: Any, prepared: Prepared, steps: list[tuple[Any, ...]]) -> Call:
-        driver, what, pack = self.driver, prepared, kernel.pack
-        cu, current, use, state = driver._cu, driver._current, driver._use, driver._devices[device].state
-        launch = cu.cuLaunchKernel
-        simple = "c" not in kernel.arguments
-        form = struct.Struct("<" + kernel.arguments.replace("P", "Q")) if simple else struct.Struct("")
-        head = form.size
-        into, whole = form.pack_into, 8 * kernel.words
-        free: list[Slot] = []
+        """One call for all of a kernel's functions, which run in order."""
+        driver = self.driver
+        current, use, state = driver._current, driver._use, driver._devices[device].state
+        if "c" in kernel.arguments:  # complex numbers take two words
+            return self._packed(device, kernel, prepared, steps)
+        result = ctypes.c_int(0)
+        address = self._address()
+        builtins = [native_launch.launcher(address, int(function), (gx, gy, gz), (bx, by, bz), shared, ctypes.addressof(result),
+                                           kernel.arguments, kernel.block) for function, gx, gy, gz, bx, by, bz, shared in steps]
+        codes = memoryview(result).cast("B").cast("i")
 
-        def slot_for(args: tuple[Any, ...]) -> Slot:
-            """The rarer arguments: complex numbers, numbers of more than 63 bits, a first call."""
-            data = pack(*args)
-            assert len(data) == whole
-            slot = Slot(data[head:], head)
-            ctypes.memmove(slot.buffer, data, len(data))
-            return slot
+        def failed() -> None:
+            code = codes[0]
+            codes[0] = 0
+            raise self._failure(device, code, prepared.name)
 
-        def failed(code: Any) -> None:
-            if int(code) in (faults.INVALID_CONTEXT, faults.INVALID_HANDLE, faults.CONTEXT_DESTROYED):
-                current.device = -1  # another library may have made its own current: the next call puts ours back
-            raise state.fail(code, f"launching '{what.name}'")
-
-        if simple and len(steps) == 1:
-            function, gx, gy, gz, bx, by, bz, shared = steps[0]
+        if len(builtins) == 1:
+            launch = builtins[0]
 
             def call(stream: Stream, args: tuple[Any, ...]) -> None:
                 if current.device != device or state.first or driver._gone:
                     use(device)
-                try:
-                    slot = free.pop()
-                    into(slot.buffer, 0, *args)
-                except (IndexError, struct.error):
-                    slot = slot_for(args)
-                code = launch(function, gx, gy, gz, bx, by, bz, shared, stream.handle, slot.address, 0)[0]
-                free.append(slot)
-                if code:
-                    failed(code)
+                launch(*args, stream.raw)
+                if codes[0]:
+                    failed()
             return call
 
         def several(stream: Stream, args: tuple[Any, ...]) -> None:
             use(device)
-            slot = slot_for(args)
-            for function, gx, gy, gz, bx, by, bz, shared in steps:
-                code = launch(function, gx, gy, gz, bx, by, bz, shared, stream.handle, slot.address, 0)[0]
-                if code:
-                    failed(code)
+            for launch in builtins:
+                launch(*args, stream.raw)
+                if codes[0]:
+                    failed()
         return several
+
+    def _packed(self, device: int, kernel: Any, prepared: Prepared, steps: list[tuple[Any, ...]]) -> Call:
+        """By the bindings' own call."""
+        driver, launch, pack = self.driver, self.driver._cu.cuLaunchKernel, kernel.pack
+
+        def call(stream: Stream, args: tuple[Any, ...]) -> None:
+            driver._use(device)
+            data = ctypes.create_string_buffer(pack(*args))
+            pointers = (ctypes.c_void_p * 1)(ctypes.addressof(data))
+            for step in steps:
+                code, = launch(*step, stream.handle, ctypes.addressof(pointers), 0)
+                if code:
+                    raise self._failure(device, int(code), prepared.name)
+        return call
+
+    def _failure(self, device: int, code: int, name: str) -> Exception:
+        if code in (faults.INVALID_CONTEXT, faults.INVALID_HANDLE, faults.CONTEXT_DESTROYED):
+            self.driver._current.device = -1  # another library may have made its own current: the next call puts ours back
+        return self.driver._devices[device].state.fail(code, f"launching '{name}'")
+
+    def _address(self) -> int:
+        """Where cuLaunchKernel is."""
+        if not self._launch:
+            code, address, _ = self.driver._cu.cuGetProcAddress(b"cuLaunchKernel", 12000, 0)
+            if code or not address:
+                raise RuntimeError(f"the NVIDIA driver has no cuLaunchKernel: {faults.describe(int(code))}")
+            self._launch = int(address)
+        return self._launch
 
     def _function(self, device: int, kernel: Any, name: str, shared: int) -> Any:
         key = device, kernel.key, name

@@ -281,6 +281,30 @@ def case_memory() -> None:
     assert torch.zeros(200 << 20, dtype=torch.uint8, device="cuda").sum().item() == 0  # what is cached makes room
 
 
+def case_complex_numbers() -> None:
+    import numpy as np
+
+    import flambeau as torch
+    a = np.arange(6).reshape(2, 3) * (1 + 2j)
+    x = torch.tensor(a).cuda()
+    np.testing.assert_allclose(array(x * (2 - 1j) + x.conj()), a * (2 - 1j) + a.conj())
+    assert array(torch.full((3,), 1 - 3j, device="cuda")).tolist() == [1 - 3j] * 3
+
+
+def case_benchmark_networks() -> None:
+    """What benchmarks/gpu trains, made small."""
+    sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks" / "gpu"))
+    import gpu_lines
+
+    import flambeau as torch
+    step = gpu_lines._gpt(torch, 1, 8, layers=1, width=16, heads=2, words=32)
+    for _ in range(2):
+        step()
+    for line in gpu_lines.small():
+        line.setup(torch)()
+    torch.cuda.synchronize()
+
+
 def case_threads() -> None:
     """Each thread gets its context, and the same bound launch serves all at once."""
     import threading

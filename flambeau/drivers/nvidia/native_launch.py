@@ -1,0 +1,86 @@
+"""Launches without ctypes or the bindings' call: a builtin over machine code that packs the parameter and calls the driver.
+
+It is the CPU's own way into kernels (`kernels.native`): the builtin finds its arguments as 64-bit words, which is how a kernel's
+parameter begins, appends the words that belong to the launch, and calls ``cuLaunchKernel``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...kernels import native
+from ...kernels.llvm import compile as compiler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_NAME = "flambeau_cuda_launch"
+# block: the address of cuLaunchKernel, the function, grid and block (6), shared bytes, where a failure's code goes, how many
+# arguments come from the call, how many words follow, those words.  The stream is the call's last argument.
+_TEXT = f"""
+define void @{_NAME}(i64 %begin, i64 %end, ptr %args, ptr %block) {{
+entry:
+  %heads_at = getelementptr i64, ptr %block, i64 10
+  %heads = load i64, ptr %heads_at
+  %tails_at = getelementptr i64, ptr %block, i64 11
+  %tails = load i64, ptr %tails_at
+  %total = add i64 %heads, %tails
+  %buffer = alloca i64, i64 %total, align 16
+  %params = alloca ptr, align 8
+  store ptr %buffer, ptr %params
+  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %i1, %head_body ]
+  %more = icmp ult i64 %i, %heads
+  br i1 %more, label %head_body, label %tail
+head_body:
+  %from = getelementptr i64, ptr %args, i64 %i
+  %v = load i64, ptr %from
+  %to = getelementptr i64, ptr %buffer, i64 %i
+  store i64 %v, ptr %to
+  %i1 = add i64 %i, 1
+  br label %head
+tail:
+  %j = phi i64 [ 0, %head ], [ %j1, %tail_body ]
+  %rest = icmp ult i64 %j, %tails
+  br i1 %rest, label %tail_body, label %call
+tail_body:
+  %j12 = add i64 %j, 12
+  %tail_from = getelementptr i64, ptr %block, i64 %j12
+  %w = load i64, ptr %tail_from
+  %place = add i64 %heads, %j
+  %tail_to = getelementptr i64, ptr %buffer, i64 %place
+  store i64 %w, ptr %tail_to
+  %j1 = add i64 %j, 1
+  br label %tail
+call:
+  %launch = load ptr, ptr %block
+{"".join(f'''  %p{k} = getelementptr i64, ptr %block, i64 {k}
+  %b{k} = load i64, ptr %p{k}
+''' for k in range(1, 10))}  %function = inttoptr i64 %b1 to ptr
+{"".join(f"  %n{k} = trunc i64 %b{k} to i32{chr(10)}" for k in range(2, 9))}  %stream_at = getelementptr i64, ptr %args, i64 %heads
+  %stream = load ptr, ptr %stream_at
+  %code = call i32 %launch(ptr %function, i32 %n2, i32 %n3, i32 %n4, i32 %n5, i32 %n6, i32 %n7, i32 %n8, ptr %stream, ptr %params, ptr null)
+  %failed = icmp ne i32 %code, 0
+  br i1 %failed, label %tell, label %done
+tell:
+  %result = inttoptr i64 %b9 to ptr
+  store i32 %code, ptr %result
+  br label %done
+done:
+  ret void
+}}
+"""
+
+
+def launcher(call: int, function: int, grid: Sequence[int], block: Sequence[int], shared: int, result: int, arguments: str,
+             tail: Sequence[int]) -> Callable[..., None]:
+    """A builtin that takes a launch's arguments and the stream's number, and launches.
+
+    call: the address of cuLaunchKernel.  result: the address of an int that gets the code of a failure.  arguments: a letter
+    for each, "d" a float, others ints.  tail: the words that follow them.
+    """
+    address = compiler.functions(("cuda launch", _TEXT), (_NAME,), lambda: _TEXT)[_NAME]
+    params = [call, function, *grid, *block, shared, result, len(arguments), len(tail), *tail]
+    floats = [k for k, letter in enumerate(arguments) if letter == "d"]
+    return native.make_entry([(address, 1, 1)], params, len(arguments) + 1, floats)
