@@ -571,14 +571,15 @@ def fast_binary(op: Pointwise, general: Callable[[Any, Any], Any]) -> Callable[[
         found = infos[which]
         if found is None:
             info = op._info((na is not None, nb is not None), (a.m, b.m), ())
-            found = infos[which] = (info, _how_saved(info.tape) if r.m.dtype.kind in "fc" else -1)
-        info, saves = found
+            # the third is what a node keeps that needs no operand: one tuple for all
+            found = infos[which] = (info, _how_saved(info.tape) if r.m.dtype.kind in "fc" else -1, (info, (), (), None, ()))
+        info, saves, alone = found
         if saves < 0 or anomaly.on:
             record((a, b), (), (), [r])
         elif saves == 3:
             r.n = [next_seq(), None, _backward, (na, nb), (info, (a, b), (a.s.v, b.s.v), None, ()), None]
         elif saves == 0:
-            r.n = [next_seq(), None, _backward_linear, (na, nb), (info, (), (), None, ()), None]
+            r.n = [next_seq(), None, _backward_linear, (na, nb), alone, None]
         else:
             x = a if saves == 1 else b
             r.n = [next_seq(), None, _backward, (na, nb), (info, (x,), (x.s.v,), None, ()), None]
@@ -618,7 +619,11 @@ def fast_binary(op: Pointwise, general: Callable[[Any, Any], Any]) -> Callable[[
             return r
         nb = b.n
         if (na is not None or nb is not None) and grad_on():
-            taped(a, b, r, na, nb, infos)
+            found = infos[(na is not None) + 2 * (nb is not None)]
+            if found is not None and not found[1] and not anomaly.on:
+                r.n = [next_seq(), None, _backward_linear, (na, nb), found[2], None]
+            else:
+                taped(a, b, r, na, nb, infos)
         return r
 
     def first(a: Any, b: Any) -> Any:
