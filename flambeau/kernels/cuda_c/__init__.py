@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from ..programs import price, size_of
-from .compile import compile  # noqa: A004 (the word for it)
+from .nvrtc import compile  # noqa: A004 (the word for it)
 from .kernel import Kernel
 from .writer import Writer
 

@@ -36,7 +36,7 @@ def write(w: Writer, program: Scan, domain: tuple[int, ...], strides: tuple[tupl
           numbers: int) -> tuple[str, tuple[Launch, ...], int]:
     """The source, the launches and the bytes of workspace."""
     if not domain:
-        domain, strides = (1,), tuple((0,) for _ in strides)
+        raise NotImplementedError("a scan with no axis")
     return _Scan(w, program, domain, strides, numbers).write()
 
 

@@ -1,0 +1,179 @@
+"""Every family of kernels compiles for every architecture, within limits on registers and without spills; no GPU needed."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from importlib import util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flambeau.dtypes import ALL, bfloat16, bool_, complex64, dtype, float16, float32, float64, int8, int64, uint64
+from flambeau.kernels import expr as E
+from flambeau.kernels import philox
+from flambeau.kernels.cuda_c import Kernel, compile, nvrtc, render
+from flambeau.kernels.cuda_c.nvrtc import CompileError, build
+from flambeau.kernels.programs import Map, Reduce, Rows, Scan
+
+
+def _nvrtc() -> str:
+    if util.find_spec("cuda") is None or util.find_spec("cuda.bindings") is None:
+        return "no cuda-bindings here"
+    try:
+        build('extern "C" __global__ void k() {}', "sm_90")
+    except Exception as e:  # whatever keeps it from working is the reason to skip
+        return f"NVRTC does not work here: {e}"
+    return ""
+
+
+REASON = _nvrtc()
+pytestmark = pytest.mark.skipif(bool(REASON), reason=REASON or "-")
+ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+REAL = [d for d in ALL if not d.is_complex]
+
+
+def dense(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(int(np.prod(shape[k + 1:])) for k in range(len(shape)))
+
+
+def maps() -> Iterator[Kernel]:
+    flat, square = (100000,), (300, 500)
+    for d in REAL:
+        x, y = E.input(0, d), E.input(1, d)
+        yield render(Map((x + y,), (d, d)), flat, ((1,),) * 3)
+        yield render(Map(tuple(E.cast(x, t) for t in REAL), (d,)), square, ((500, 1),) * len(REAL) + ((1, 300),))
+    for d in (float32, float64, bfloat16):
+        x, y = E.input(0, d), E.input(1, d)
+        functions = """exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc lgamma sqrt rsqrt floor ceil
+            round trunc""".split()
+        yield render(Map(tuple(E.unary(op, x) for op in functions), (d,)), square, ((500, 1),) * (len(functions) + 1))
+        binary = "pow atan2 hypot copysign nextafter fmod rem floordiv truncdiv maximum minimum".split()
+        yield render(Map(tuple(E.binary(op, x, y) for op in binary), (d, d)), square, ((500, 1),) * (len(binary) + 1) + ((0, 1),))
+    for d in (int8, int64, uint64, bool_):
+        x, y = E.input(0, d), E.input(1, d)
+        binary = "add sub mul floordiv truncdiv rem fmod pow maximum minimum and or xor shl shr".split()
+        yield render(Map(tuple(E.binary(op, x, y) for op in binary), (d, d)), flat, ((1,),) * (len(binary) + 2))
+    w = philox.words(philox.counter_at(E.coord(-1), E.scalar(1, uint64)), E.scalar(0, uint64))
+    yield render(Map((philox.normal(w, float32), philox.uniform(w, float64)), (), (uint64, uint64)), flat, ((1,), (1,)))
+    z = E.input(0, complex64)
+    yield render(Map((E.exp(z) * z, E.sqrt(z), E.tanh(z)), (complex64,)), flat, ((1,),) * 4)
+    yield render(Map((E.gather(0, E.input(1, int64), float16),), (float16, int64)), square, ((500, 1), (), (1, 300)))
+    yield render(Map((E.input(0, float32) * 2.0,), (float32,)), (1 << 16, 1 << 16), ((1 << 16, 1), (1, 1 << 16)))
+
+
+def reductions() -> Iterator[Kernel]:
+    layouts = (((1000,), (1,)), ((1 << 22,), (1,)), ((64, 64), (64, 1)), ((64, 5000), (5000, 1)), ((512, 4096), (1, 512)), ((1000, 4), (4, 1)),
+               ((7, 1 << 20), (1, 7)))
+    for d in REAL:
+        x = E.input(0, d)
+        for shape, strides in layouts if d is float32 else layouts[3:5]:
+            out = dense(shape[:-1])
+            for how in ("sum", "prod", "max", "min", *(("and", "or") if d.kind in "biu" else ())):
+                if how in ("sum", "max") or d is float32:
+                    yield render(Reduce((x,), (how,), (E.acc(0, d),), (d,)), shape, (out, strides))
+            yield render(Reduce((x,), ("argmax",), (E.acc(0, d), E.acc(1, int64)), (d,)), shape, (out, out, strides))
+    x = E.input(0, float32)
+    for shape, strides in layouts:
+        out = dense(shape[:-1])
+        yield render(Reduce((x, x * x), ("sum", "sum"), (E.acc(0, float32), E.acc(1, float32)), (float32,)), shape, (out, out, strides))
+
+
+def softmax(d: dtype) -> Rows:
+    x = E.cast(E.input(0, d), float32) if d.itemsize < 4 else E.input(0, d)
+    e = E.exp(x - E.acc(0, x.dtype))
+    return Rows((("reduce", "max", x), ("reduce", "sum", e), ("map", 0, E.cast(e / E.acc(1, x.dtype), d))), (d,))
+
+
+def layer_norm(d: dtype) -> Rows:
+    x, w, b = (E.cast(E.input(k, d), float32) for k in range(3))
+    n = E.scalar(0, float32)
+    mean = E.acc(0, float32) / n
+    rstd = E.rsqrt(E.acc(1, float32) / n + 1e-5)
+    return Rows((("reduce", "sum", x), ("reduce", "sum", (x - mean) * (x - mean)), ("row", 1, mean), ("row", 2, rstd),
+                 ("map", 0, E.cast((x - mean) * rstd * w + b, d))), (d, d, d), (float32,))
+
+
+def rows() -> Iterator[Kernel]:
+    for d in (float32, float64, float16, bfloat16):
+        for n in (10, 100, 1000, 1024, 4096, 16384, 50257):
+            yield render(softmax(d), (64, n), ((n, 1), (n, 1)))
+            if d is not float64:
+                yield render(layer_norm(d), (64, n), ((n, 1), (1, 0), (1, 0), (n, 1), (0, 1), (0, 1)))
+        yield render(softmax(d), (8, 56, 64), ((64 * 56, 1, 56), (64 * 56, 1, 56)))
+
+
+def scans() -> Iterator[Kernel]:
+    for d in (float32, float64, int64, bool_, int8):
+        for how in ("sum", "prod", "max", "min", *(("logsumexp",) if d.kind == "f" else ())):
+            if d is bool_ and how in ("sum", "prod"):
+                continue
+            posts = (E.acc(0, d), *((E.acc(1, int64),) if how in ("max", "min") else ()))
+            for shape, strides in (((4, 100), (100, 1)), ((40, 3000), (3000, 1)), ((1 << 20,), (1,)), ((9000, 30), (1, 9000))):
+                yield render(Scan(E.input(0, d), how, posts, (d,), (), how == "max"), shape, (strides,) * (len(posts) + 1))
+
+
+FAMILIES = {"map": maps, "reduce": reductions, "rows": rows, "scan": scans}
+
+
+def usage(log: str) -> list[tuple[int, int]]:
+    """Registers and bytes spilt of each function."""
+    spills = [int(a) + int(b) for a, b in re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", log)]
+    registers = [int(n) for n in re.findall(r"Used (\d+) registers", log)]
+    assert len(spills) == len(registers) > 0, log
+    return list(zip(registers, spills))
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_every_family_compiles(family: str, arch: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    everything = {k.key: k for k in FAMILIES[family]()}
+    # one translation unit of many kernels: starting the compiler is what costs
+    kernels = list(everything.values())
+    for start in range(0, len(kernels), 24):
+        part = kernels[start:start + 24]
+        text = "".join(f"namespace k{k.key} {{\n{k.source}}}\n" for k in part)
+        _, log = build(text, arch, ("--ptxas-options=-v",))
+        found = usage(log)
+        assert len(found) == sum(len({name for name, *_ in k.launches}) for k in part)
+        for at, (registers, spilt) in enumerate(found):
+            # 65536 registers serve a block of 1024 threads with 64 each; no kernel here has more threads than that allows
+            assert spilt == 0 and registers <= 128, f"function {at} of {[k.entry for k in part]}: {registers} registers, {spilt} bytes spilt"
+
+
+def test_a_kernel_fits_an_sm_with_its_block() -> None:
+    for family in FAMILIES.values():
+        for kernel in family():
+            for _, grid, block, shared in kernel.launches:
+                threads = block[0] * block[1] * block[2]
+                assert threads % 32 == 0 and threads <= 1024 and shared <= 48 << 10
+                assert grid[0] < 1 << 31 and grid[1] <= 65535 and grid[2] <= 65535
+            assert 8 * kernel.words <= 4096  # bytes of parameters on every architecture
+
+
+def test_cubins_are_kept_by_content_architecture_and_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path))
+    made = []
+    real = nvrtc.build
+    monkeypatch.setattr(nvrtc, "build", lambda source, arch, extra=(): made.append(arch) or real(source, arch, extra))
+    kernel = render(Map((E.input(0, float32) * 3.0,), (float32,)), (100,), ((1,), (1,)))
+    first = compile(kernel.source, "sm_90")
+    assert first[:4] == b"\x7fELF" and compile(kernel.source, "sm_90") == first and made == ["sm_90"]
+    assert compile(kernel.source, "sm_80") != first and made == ["sm_90", "sm_80"]
+    (entry, *_rest) = [f for f in Path(tmp_path).rglob("*") if f.is_file()]
+    entry.write_bytes(entry.read_bytes()[:-10])  # a damaged entry is made anew
+    compile(kernel.source, "sm_90"), compile(kernel.source, "sm_80")
+    assert len(made) == 3
+    monkeypatch.setattr(nvrtc, "_version", "0.0")
+    compile(kernel.source, "sm_90")
+    assert len(made) == 4
+    assert os.listdir(tmp_path)
+
+
+def test_a_rejected_text_shows_the_compilers_words() -> None:
+    with pytest.raises(CompileError, match="nonsense"):
+        build("nonsense;", "sm_90")
+    with pytest.raises(ValueError, match="sm_90"):
+        build("", "ninety")

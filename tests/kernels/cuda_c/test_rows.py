@@ -1,0 +1,146 @@
+"""Row programs in CUDA C, carried out on the CPU, give what the NumPy interpreter gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flambeau.dtypes import bfloat16, complex64, dtype, float16, float32, float64, int32, int64
+from flambeau.kernels import expr as E
+from flambeau.kernels.cuda_c import render
+from flambeau.kernels.programs import Rows
+from tests.kernels.cuda_c import host
+from tests.kernels.cuda_c.cases import Case, Operand, check_all, values
+
+pytestmark = pytest.mark.skipif(bool(host.missing()), reason=host.missing() or "-")
+LIMIT = {"float16": 2e-3, "bfloat16": 1e-2, "float32": 1e-5, "float64": 1e-13}
+
+
+def softmax(d: dtype) -> Rows:
+    x = E.cast(E.input(0, d), float32) if d.itemsize < 4 else E.input(0, d)
+    e = E.exp(x - E.acc(0, x.dtype))
+    return Rows((("reduce", "max", x), ("reduce", "sum", e), ("map", 0, E.cast(e / E.acc(1, x.dtype), d))), (d,))
+
+
+def layer_norm(d: dtype) -> Rows:
+    x, w, b, n = E.input(0, d), E.input(1, d), E.input(2, d), E.scalar(0, d)
+    mean = E.acc(0, d) / n
+    rstd = E.rsqrt(E.acc(1, d) / n + 1e-5)
+    return Rows((("reduce", "sum", x), ("reduce", "sum", (x - mean) * (x - mean)), ("row", 1, mean), ("row", 2, rstd),
+                 ("map", 0, (x - mean) * rstd * w + b)), (d, d, d), (d,))
+
+
+def layer_norm_backward(d: dtype) -> Rows:
+    g, x, mean, rstd, w = (E.input(k, d) for k in range(5))
+    n = E.scalar(0, d)
+    centred = (x - mean) * rstd
+    return Rows((("reduce", "sum", g * w), ("reduce", "sum", g * w * centred),
+                 ("map", 0, rstd * (g * w - E.acc(0, d) / n - centred * (E.acc(1, d) / n)))), (d,) * 5, (d,))
+
+
+def cross_entropy(d: dtype) -> Rows:
+    x, target = E.input(0, d), E.input(1, int64)
+    picked = E.gather(2, E.coord(0) * E.scalar(0, int64) + target, d)
+    chosen = E.cast(E.compare("eq", E.coord(-1), target), d)
+    loss = E.log(E.acc(1, d)) + E.acc(0, d) - picked
+    return Rows((("reduce", "max", x), ("reduce", "sum", E.exp(x - E.acc(0, d))), ("row", 1, loss),
+                 ("map", 0, E.exp(x - E.acc(0, d)) / E.acc(1, d) - chosen)), (d, int64, d), (int64,))
+
+
+def room(program: Rows, shape: tuple[int, ...], how: int = 0) -> tuple[list[Operand], dict[int, tuple[int, ...]]]:
+    """Outputs, and the strides of those that have a number a row."""
+    rows = {s[1] for s in program.stages if s[0] == "row"}
+    outs = [Operand(np.zeros(shape[:-1] if k in rows else shape, d.np), 0 if k in rows else how) for k, d in enumerate(program.out_types)]
+    return outs, {k: (*outs[k].strides, 0) for k in rows}
+
+
+def per_row(a: np.ndarray, shape: tuple[int, ...]) -> Operand:
+    o = Operand(a[..., None])
+    o.over(shape)
+    return o
+
+
+def case(program: Rows, shape: tuple[int, ...], ins: list[Operand], numbers=(), limit: float = 0.0, how: int = 0) -> Case:
+    outs, strides = room(program, shape, how)
+    return Case(program, shape, outs, ins, numbers, limit, limit, strides)
+
+
+SHAPES = [(1,), (7,), (1000,), (5, 3), (100, 10), (33, 16), (3, 300), (3, 4, 50), (1, 1), (9, 1), (3, 512), (2, 513), (2, 2048), (1, 4100)]
+
+
+@pytest.mark.parametrize("d", [float32, float64, float16, bfloat16], ids=str)
+def test_softmax(d: dtype) -> None:
+    rng, cases = np.random.default_rng(1), []
+    for shape in SHAPES:
+        for how in (0, 1, 4):
+            cases.append(case(softmax(d), shape, [Operand(values(d, shape, rng, False), how)], (), LIMIT[d.name], how))
+    check_all(cases, (0, 7))
+
+
+def test_layer_norm_there_and_back() -> None:
+    rng, cases = np.random.default_rng(2), []
+    for shape in SHAPES:
+        x, g = (values(float32, shape, rng, False) for _ in range(2))
+        w, b = (Operand(values(float32, shape[-1:], rng, False)).over(shape) for _ in range(2))
+        mean, rstd = (per_row(values(float32, shape[:-1], rng, False), shape) for _ in range(2))
+        cases.append(case(layer_norm(float32), shape, [Operand(x), w, b], [float(shape[-1])], 1e-3))
+        cases.append(case(layer_norm_backward(float32), shape, [Operand(g), Operand(x), mean, rstd, w], [float(shape[-1])], 2e-3))
+    check_all(cases)
+
+
+def test_cross_entropy() -> None:
+    rng, cases = np.random.default_rng(3), []
+    for shape in ((5, 3), (40, 10), (6, 1000), (33, 17), (1, 5)):
+        a = values(float32, shape, rng, False)
+        cases.append(case(cross_entropy(float32), shape, [Operand(a), per_row(rng.integers(0, shape[1], shape[0]), shape), Operand(a)], [shape[1]], 1e-5))
+    check_all(cases)
+
+
+def test_rows_across_memory() -> None:
+    """A softmax over channels: neighbours in memory belong to different rows."""
+    rng, cases = np.random.default_rng(4), []
+    for shape in ((2, 64, 50), (3, 5, 7), (1, 2, 33), (2, 200, 40)):
+        a, out = Operand(values(float32, shape, rng, False)), Operand(np.zeros(shape, np.float32))
+        for o in (a, out):
+            o.view = o.view.transpose(0, 2, 1)
+        cases.append(Case(softmax(float32), a.view.shape, [out], [a], (), 1e-5, 1e-7))
+    check_all(cases)
+
+
+def test_rows_too_long_to_keep() -> None:
+    rng, cases = np.random.default_rng(5), []
+    for n in (16500, 20001):
+        cases.append(case(softmax(float32), (2, n), [Operand(values(float32, (2, n), rng, False))], (), 1e-5))
+        w, b = (Operand(values(float32, (n,), rng, False)).over((1, n)) for _ in range(2))
+        cases.append(case(layer_norm(float32), (1, n), [Operand(values(float32, (1, n), rng, False)), w, b], [float(n)], 1e-3))
+    check_all(cases, (0, 7))
+
+
+def test_every_reduction() -> None:
+    rng, cases = np.random.default_rng(6), []
+    for d in (float32, float64, int32, int64):
+        for shape in ((6, 40), (2, 700)):
+            x = E.input(0, d)
+            hows = ("sum", "max", "min", *(("and", "or") if d.kind == "i" else ()))
+            accs = tuple(E.acc(k, d) for k in range(len(hows)))
+            program = Rows((*(("reduce", how, x) for how in hows), *(("row", k, a) for k, a in enumerate(accs)), ("map", len(hows), x - accs[0])), (d,))
+            cases.append(case(program, shape, [Operand(values(d, shape, rng, False))], (), LIMIT.get(d.name, 0.0)))
+    check_all(cases)
+
+
+def test_in_place_and_empty() -> None:
+    rng, cases = np.random.default_rng(7), []
+    for shape in ((9, 40), (2, 1000)):
+        o = Operand(values(float32, shape, rng, False))
+        cases.append(Case(softmax(float32), shape, [o], [o], (), 1e-5, 1e-7))
+    check_all(cases)
+    rows = Rows((("reduce", "sum", E.input(0, float32)), ("row", 0, E.acc(0, float32))), (float32,))
+    check_all([case(rows, (4, 0), [Operand(np.zeros((4, 0), np.float32))])], (0,))
+    assert render(rows, (0, 4), ((1, 0), (4, 1))).launches == ()
+
+
+def test_complex_rows() -> None:
+    rng = np.random.default_rng(8)
+    z = E.input(0, complex64)
+    program = Rows((("reduce", "sum", z), ("map", 0, z - E.acc(0, complex64))), (complex64,))
+    check_all([case(program, (5, 40), [Operand(values(complex64, (5, 40), rng, False))], (), 1e-4)])
