@@ -23,10 +23,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("kernels",),
     ("drivers",),
     ("runtime",),
-    ("tensor", "autograd", "ops", "interop"),
+    ("tensor", "autograd", "ops", "interop", "profiler"),
     ("compile",),
     ("nn", "optim", "data", "utils", "amp", "io", "distributed", "cuda", "random", "simulated", "linalg", "fft",
-     "special", "backends", "distributions", "testing", "types", "profiler", "accelerator", "cpu", "compiler", "jit", "hub", "sparse",
+     "special", "backends", "distributions", "testing", "types", "accelerator", "cpu", "compiler", "jit", "hub", "sparse",
      "func", "multiprocessing", "return_types", "signal", "masked", "left_out", "overrides", "_C", "vision", "serialization", "storage"),
     ("trace", "inventory", "cli", "demo", "version", "script", "__main__"),
     ("__init__",),  # the public surface: names everything, and nothing below may lean on it
