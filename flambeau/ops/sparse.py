@@ -567,7 +567,7 @@ for _name, _d in {"double": dtypes.float64, "float": dtypes.float32, "half": dty
     setattr(Sparse, _name, _converter(_name, _d))
 for _f in (to_sparse, to_sparse_csr, to_dense, sparse_mask):
     setattr(Tensor, _f.__name__, _f)
-Tensor.to_sparse_coo = to_sparse  # type: ignore[attr-defined]
+Tensor.to_sparse_coo = to_sparse  # type: ignore[method-assign]
 for _name in ("indices", "values", "coalesce", "is_coalesced", "sparse_dim", "dense_dim", "_nnz", "_indices", "_values"):
     setattr(Tensor, _name, _only_for(_name, "coordinate"))
 for _name in ("crow_indices", "col_indices"):

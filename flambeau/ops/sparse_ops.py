@@ -156,6 +156,30 @@ def _product(a: Any, b: Any) -> Any:
     return parts.new_zeros((m, b.shape[1])).index_add(0, rows, parts)
 
 
+def reduced(a: Any, b: Any, reduce: str) -> Any:
+    """As `_product`, with the mean, the largest or the smallest of what comes to an element; 0 where nothing does."""
+    a = _coo(a)
+    if a.m.shape[1] != b.shape[0]:
+        raise RuntimeError(f"sparse.mm: mat1 and mat2 shapes cannot be multiplied ({'x'.join(map(str, a.m.shape))} and {'x'.join(map(str, b.shape))})")
+    rows, columns = a._indices().unbind(0)
+    parts = a._value.unsqueeze(1) * b.index_select(0, columns)
+    made = parts.new_zeros((a.m.shape[0], b.shape[1]))
+    return made.scatter_reduce(0, rows.unsqueeze(1).expand(parts.shape), parts, reduce, include_self=False)
+
+
+def sampled(input: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:  # noqa: A002
+    """alpha (mat1 @ mat2) + beta input, at the places of a sparse `input` only."""
+    a = _coo(input)
+    if mat1.dim() != 2 or mat2.dim() != 2 or mat1.shape[1] != mat2.shape[0]:
+        raise RuntimeError(f"sampled_addmm: mat1 and mat2 shapes cannot be multiplied ({'x'.join(map(str, mat1.shape))} and "
+                           f"{'x'.join(map(str, mat2.shape))})")
+    if (mat1.shape[0], mat2.shape[1]) != tuple(a.m.shape):
+        raise RuntimeError(f"sampled_addmm: self has shape {list(a.m.shape)}, the product {[mat1.shape[0], mat2.shape[1]]}")
+    rows, columns = a._indices().unbind(0)
+    product = (mat1.index_select(0, rows) * mat2.index_select(1, columns).t()).sum(1)
+    return input._with(product * alpha + a._value * beta if beta else product * alpha)
+
+
 @_form("mm", "matmul", "spmm", "mv", "bmm")
 def matmul(input: Any, mat2: Any = None, **named: Any) -> Any:  # noqa: A002
     """sparse @ strided and strided @ sparse give strided tensors, sparse @ sparse a sparse one."""

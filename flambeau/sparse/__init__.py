@@ -13,13 +13,20 @@ from ..ops import sparse_ops as _forms
 from ..ops.sparse import Sparse
 from ..ops.sparse_checks import check_sparse_tensor_invariants
 
-__all__ = ["addmm", "check_sparse_tensor_invariants", "log_softmax", "mm", "softmax", "spdiags", "sum"]
+__all__ = ["addmm", "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax", "spdiags", "sum"]
 
 
 def mm(mat1: Any, mat2: Any, reduce: str | None = None) -> Any:
-    """The product of a sparse matrix and a sparse or strided one; differentiable in both."""
+    """The product of a sparse matrix and a sparse or strided one; differentiable in both.
+
+    reduce: what becomes of the products that come to one element: "sum" (the matrix product), "mean", "amax" or "amin".
+    """
     if reduce not in (None, "sum"):
-        raise NotImplementedError(f"sparse.mm: reduce={reduce!r} is not implemented")
+        if reduce not in ("mean", "amax", "amin"):
+            raise RuntimeError(f"sparse.mm: reduce argument must be either sum, mean, amax or amin, got {reduce!r}")
+        if not isinstance(mat1, Sparse) or isinstance(mat2, Sparse):
+            raise RuntimeError("sparse.mm: with `reduce`, mat1 must be sparse and mat2 strided")
+        return _forms.reduced(mat1, mat2, reduce)
     if not isinstance(mat1, Sparse) and not isinstance(mat2, Sparse):
         return mat1.mm(mat2)
     return _forms.matmul(mat1, mat2)
@@ -28,6 +35,14 @@ def mm(mat1: Any, mat2: Any, reduce: str | None = None) -> Any:
 def addmm(mat: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """beta mat + alpha (mat1 @ mat2), of a sparse mat1; differentiable in all three."""
     return _forms._addmm(mat, mat1, mat2, beta=beta, alpha=alpha)
+
+
+def sampled_addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1.0, alpha: Any = 1.0, out: Any = None) -> Any:  # noqa: A002
+    """alpha (mat1 @ mat2) + beta input at the places that the sparse matrix `input` specifies, without computing the others."""
+    if not isinstance(input, Sparse):
+        raise RuntimeError("sampled_addmm: Expected self to be a sparse CSR tensor")
+    made = _forms.sampled(input, mat1, mat2, beta, alpha)
+    return made if out is None else out._replace(made)
 
 
 def sum(input: Any, dim: Any = None, dtype: Any = None) -> Any:  # noqa: A001, A002

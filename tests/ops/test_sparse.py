@@ -118,6 +118,24 @@ def test_products(make) -> None:
         s @ td.float()
 
 
+def test_products_at_places_and_reduced() -> None:
+    rng = np.random.default_rng(3)
+    a, b = rng.standard_normal((2, 4)), rng.standard_normal((4, 3))
+    for s in (coo().coalesce(), csr()):
+        found = torch.sparse.sampled_addmm(s, torch.tensor(a), torch.tensor(b), beta=0.5, alpha=2.0)
+        assert found.layout is s.layout
+        np.testing.assert_allclose(found.to_dense().numpy(), np.where(DENSE != 0, 2 * a @ b + 0.5 * DENSE, 0), rtol=1e-12)
+        d = rng.standard_normal((3, 2))
+        each = DENSE[:, :, None] * d[None]
+        for reduce, f in (("mean", np.mean), ("amax", np.max), ("amin", np.min)):
+            want = np.stack([f(each[r][DENSE[r] != 0], 0) for r in range(2)])
+            np.testing.assert_allclose(torch.sparse.mm(s, torch.tensor(d), reduce).numpy(), want, rtol=1e-12)
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        torch.sparse.sampled_addmm(csr(), torch.tensor(a), torch.tensor(a))
+    with pytest.raises(RuntimeError, match="reduce"):
+        torch.sparse.mm(csr(), torch.tensor(d), "median")
+
+
 def test_gradients_of_products() -> None:
     v = torch.tensor(V, dtype=torch.float64, requires_grad=True)
     d = torch.tensor(np.random.default_rng(1).standard_normal((3, 2)), requires_grad=True)
