@@ -4,8 +4,9 @@ Memory comes from the driver in segments: small blocks (up to 1 MiB) are carved 
 their own.  A block belongs to the stream that was current when it was made.  Given back, it serves the same stream
 again at once, since that stream's work runs in order; another stream gets it only behind an event.
 
-Blocks come back in finalizers, in any thread at any moment, so giving back only adds to `inbox`; the next request, and
-every question about sizes, settles it.
+Blocks come back in finalizers, in any thread at any moment, so giving back only adds to a list: that of the blocks' own bin
+(`Bin.back`), from where the next request like theirs takes them, or `inbox`.  Requests that find nothing there, and every question
+about sizes, settle both.
 """
 
 from __future__ import annotations
@@ -47,12 +48,17 @@ def block_size(nbytes: int) -> int:
 
 
 class Bin:
-    """Where blocks that serve one rounded size on one stream go back to: ``append(address)``."""
+    """Where blocks that serve one rounded size on one stream go back to: ``append(address)``, or ``back.append(address)``.
 
-    __slots__ = ("pool", "stream", "size", "counted", "free")
+    `back` holds what counts as allocated still; `recycled` is how often a block went out from there again.
+    """
+
+    __slots__ = ("pool", "stream", "size", "counted", "free", "back", "recycled")
 
     def __init__(self, pool: Pool, stream: Any, size: int, counted: int, free: list[int]) -> None:
         self.pool, self.stream, self.size, self.counted, self.free = pool, stream, size, counted, free
+        self.back: list[int] = []
+        self.recycled = 0
 
     def append(self, address: int) -> None:
         self.pool.inbox.append((self, address))
@@ -80,6 +86,10 @@ class _Meter:
         self.current -= n
         self.freed += n
 
+    def again(self, n: int) -> None:
+        """Taken away and added at once."""
+        self.freed += n
+
     def restart(self) -> None:
         self.freed, self.before = 0, self.current
 
@@ -90,12 +100,15 @@ METERS = ("allocation", "allocated_bytes", "segment", "reserved_bytes")
 class Pool:
     """All blocks of one GPU.  `stream` arguments are the driver's handles."""
 
+    quick = True  # whether the bins' own lists are used
+
     def __init__(self, driver: Driver, physical: int, index: int, name: str) -> None:
         self.driver, self.physical, self.index, self.name = driver, physical, index, name
         self.inbox: deque[tuple[Bin, int]] = deque()
         self.lock = threading.RLock()  # re-entrant: a finalizer that allocates may interrupt this thread in here
         self.shelves: dict[tuple[Any, int], list[int]] = {}  # (stream, block size) -> free blocks
         self.bins: dict[Any, dict[int, Bin]] = {}
+        self.retired: list[Bin] = []
         self.segments: dict[int, tuple[int, int]] = {}  # address -> (bytes, block size), of all the driver gave
         self.used_by: dict[int, list[Any]] = {}  # living block -> other streams that use it
         self.pending: deque[tuple[list[Any], Bin, int]] = deque()  # (events, bin, address): back, still in use
@@ -105,11 +118,23 @@ class Pool:
         self.limit: int | None = None
 
     # ------------------------------------------------------------------------------------------------------- requests
-    def take(self, stream: Any, nbytes: int) -> tuple[int, Bin]:
-        """A block for `nbytes` on `stream`, and its bin.  Raises OutOfMemoryError when nothing helps."""
+    def take(self, stream: Any, nbytes: int) -> tuple[int, Any]:
+        """A block for `nbytes` on `stream`, and what takes it back by ``append(address)``.  Raises OutOfMemoryError when nothing
+        helps."""
+        try:
+            b = self.bins[stream][nbytes]
+            address = b.back.pop()
+        except (KeyError, IndexError):
+            return self._take(stream, nbytes)
+        if self.used_by and address in self.used_by:
+            b.append(address)
+            return self._take(stream, nbytes)
+        b.recycled += 1
+        return address, b.back
+
+    def _take(self, stream: Any, nbytes: int) -> tuple[int, Any]:
         with self.lock:
-            if self.inbox or self.pending:
-                self._settle()
+            self._settle()
             bins = self.bins.get(stream)
             if bins is None:
                 bins = self.bins[stream] = {}
@@ -119,12 +144,14 @@ class Pool:
             address = b.free.pop() if b.free else self._grow(b, nbytes)
             self._bytes.add(b.counted)
             self._blocks.add(1)
-            return address, b
+            return address, b.back if self.quick else b
 
     def _bin(self, bins: dict[int, Bin], stream: Any, nbytes: int) -> Bin:
         size = block_size(nbytes)
         shelf = self.shelves.setdefault((stream, size), [])
         if len(bins) > _MOST_BINS:
+            self._settle()
+            self.retired.extend(bins.values())  # living blocks still go back to them
             bins.clear()
         b = bins[nbytes] = Bin(self, stream, size, rounded(nbytes), shelf)
         return b
@@ -133,6 +160,11 @@ class Pool:
         """Puts back what was given back, and, of those that wait for other streams, those that may go, until `looks` may
         not yet."""
         inbox = self.inbox
+        for bins in list(self.bins.values()):
+            for b in list(bins.values()):
+                self._empty(b)
+        for b in self.retired:
+            self._empty(b)
         while inbox:
             b, address = inbox.popleft()
             self._bytes.take(b.counted)
@@ -151,6 +183,18 @@ class Pool:
                 looks -= 1
                 if not looks:
                     break
+
+    def _empty(self, b: Bin) -> None:
+        """What lies in a bin's own list goes the way of the inbox."""
+        if b.recycled:
+            n, b.recycled = b.recycled, 0
+            self._bytes.again(n * b.counted)
+            self._blocks.again(n)
+        while b.back:
+            try:
+                self.inbox.append((b, b.back.pop()))
+            except IndexError:  # taken meanwhile
+                return
 
     def _idle(self, b: Bin, address: int) -> None:
         """A block that nobody uses any more, on any stream."""

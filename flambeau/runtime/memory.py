@@ -18,5 +18,12 @@ def block(dev: device, nbytes: int) -> tuple[int, Any]:
     """
     if dev.type == "cpu":
         return cpu_memory.block(nbytes)
+    return _gpu_block(dev, nbytes)
+
+
+def _gpu_block(dev: device, nbytes: int) -> tuple[int, Any]:
+    """The first request of a GPU: loads its runtime, which takes the place of this."""
+    global _gpu_block
     from . import gpus
+    _gpu_block = gpus.block
     return gpus.block(dev, nbytes)

@@ -39,6 +39,8 @@ class _Spent:
 class HostPool(Pool):
     """The pinned blocks of one system of GPUs.  `bound`: how many unused bytes are kept."""
 
+    quick = False
+
     def __init__(self, driver: Driver) -> None:
         super().__init__(driver, 0, 0, "pinned host memory")
         self.bases: list[int] = []  # of the segments, sorted
