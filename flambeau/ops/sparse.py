@@ -367,31 +367,34 @@ def shown(t: Sparse) -> str:
     """The text of `repr(t)`."""
     def part(name: str, x: Any) -> str:
         pad = " " * (len("tensor(") + len(name) + 1)
-        return f"{name}=" + repr(x.detach()).replace("\n", "\n" + pad)
+        text = repr(x.detach())
+        for more in (f", dtype={x.m.dtype})", f", device='{x.m.device}')", f", device='{x.m.device}', dtype={x.m.dtype})"):
+            if name == "values" and text.endswith(more):
+                text = text[:-len(more)] + ")"  # told once, of the whole
+        return f"{name}=" + text.replace("\n", "\n" + pad)
     rows = [part("indices", t._indices())] if isinstance(t, Coo) else [part("crow_indices", t._index[0]), part("col_indices", t._index[1])]
     rows.append(part("values", t._value))
     tail = [f"size={tuple(t.m.shape)}", f"nnz={t._nnz()}"]
     if t.m.device.type != "cpu":
         tail.insert(0, f"device='{t.m.device}'")
-    if t.m.dtype is not dtypes.get_default_dtype() and t.m.dtype not in (dtypes.int64, dtypes.bool_) and not t._nnz():
+    if t.m.dtype not in (dtypes.get_default_dtype(), dtypes.int64, dtypes.bool_, dtypes.default_complex()):
         tail.append(f"dtype={t.m.dtype}")
     tail.append(f"layout={type(t).kind!r}")
     if t.n is not None:
         from ..autograd import tape
         tail.append("requires_grad=True" if t.n[0] == 0 else f"grad_fn=<{tape.name_of(t.n)}>")
-    text = "tensor(" + ",\n       ".join(rows) + ","
-    line = 7
-    text += "\n       "
-    for i, x in enumerate(tail):
-        if i and line + len(x) + 2 > 80:
-            text += "\n       "
-            line = 7
-        elif i:
-            text += " "
-            line += 1
-        text += x + ("," if i < len(tail) - 1 else ")")
-        line += len(x) + 1
-    return text
+    text = "tensor(" + ",\n       ".join(rows)
+    line = len(text) - text.rfind("\n") + 1
+    if isinstance(t, Coo):
+        line = 1 << 16  # what follows begins a line of its own
+    for x in tail:
+        if line + len(x) + 2 > 80:
+            text += ",\n       " + x
+            line = 7 + len(x)
+        else:
+            text += ", " + x
+            line += len(x) + 2
+    return text + ")"
 
 
 # ------------------------------------------------------------------------------------------------------------- creation

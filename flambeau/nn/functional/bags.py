@@ -1,0 +1,93 @@
+"""Sums, means and maxima of bags of rows of a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import dtypes, ops
+from ...autograd import no_grad
+from .late import F
+
+_ops: Any = ops
+
+
+def embedding_bag(input: Any, weight: Any, offsets: Any = None, max_norm: float | None = None, norm_type: float = 2,  # noqa: A002
+                  scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, per_sample_weights: Any = None,
+                  include_last_offset: bool = False, padding_idx: int | None = None) -> Any:
+    """The sum, mean or maximum of the rows of `weight` (V, D) in each bag of indices: (B, D).
+
+    Args:
+        input: integer indices, (B, N) for B bags of N, or (N) with `offsets`.
+        offsets: (B) where each bag begins; with `include_last_offset` (B + 1), the last being where the last bag ends.
+        max_norm, norm_type, scale_grad_by_freq: as for `embedding`.
+        mode: "sum", "mean" or "max".
+        sparse: accepted; gradients are dense.
+        per_sample_weights: factors of the rows, of the shape of `input`; for "sum" only.
+        padding_idx: an index whose rows count in no bag.
+
+    An empty bag gives zeros.  Raises ValueError for shapes that do not fit, NotImplementedError for weights beside another mode.
+    """
+    if mode not in ("sum", "mean", "max"):
+        raise ValueError("mode has to be one of sum, mean or max")
+    if weight.m.dtype in (dtypes.int64, dtypes.int32) and input.is_floating_point():
+        input, weight = weight, input  # noqa: A001 (the order of old)
+    if per_sample_weights is not None and per_sample_weights.shape != input.shape:
+        raise ValueError(f"embedding_bag: If per_sample_weights ({tuple(per_sample_weights.shape)}) is not None, then it must have the same shape "
+                         f"as the input ({tuple(input.shape)})")
+    if weight.dim() != 2:
+        raise ValueError("weight has to be a 2D Tensor, but got Tensor of dimension " + str(weight.dim()))
+    if per_sample_weights is not None and mode != "sum":
+        raise NotImplementedError("embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' (got "
+                                  f"mode='{mode}').")
+    bags, which = _bags(input, offsets, include_last_offset)
+    flat = input.reshape(-1).to(dtypes.int64)
+    factors = None if per_sample_weights is None else per_sample_weights.reshape(-1)
+    if max_norm is not None:
+        with no_grad():  # every row named is scaled down, padding too
+            F.embedding(flat, weight, None, max_norm, norm_type)
+    if padding_idx is not None:
+        rows = weight.shape[0]
+        if not -rows <= padding_idx < rows:
+            raise RuntimeError(f"padding_idx must be within the number of embeddings, -{rows} through {rows - 1}, but got {padding_idx}")
+        kept = (flat != padding_idx % rows).nonzero().reshape(-1)
+        flat, which = flat[kept], which[kept]
+        factors = None if factors is None else factors[kept]
+    found = F.embedding(flat, weight, None, None, norm_type, scale_grad_by_freq)
+    if factors is not None:
+        found = found * factors.unsqueeze(1)
+    made = found.new_zeros((bags, weight.shape[1]))
+    if mode == "max":
+        return made.scatter_reduce(0, which.unsqueeze(1).expand(found.shape), found, "amax", include_self=False)
+    made = made.index_add(0, which, found)
+    if mode == "mean":
+        counts = _ops.bincount(which, minlength=bags).clamp(min=1)
+        made = made / counts.to(made.dtype).unsqueeze(1)
+    return made
+
+
+def _bags(input: Any, offsets: Any, include_last_offset: bool) -> tuple[int, Any]:  # noqa: A002
+    """How many bags there are, and which of them each index belongs to."""
+    if input.dim() == 2:
+        if offsets is not None:
+            raise ValueError("if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length sequences. However, "
+                             f"found offsets of type {type(offsets)}")
+        b, n = input.shape
+        return b, _ops.arange(b, device=input.device).unsqueeze(1).expand(b, n).reshape(-1)
+    if input.dim() != 1:
+        raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.dim()}")
+    if offsets is None:
+        raise ValueError("offsets has to be a 1D Tensor but got None")
+    if offsets.dim() != 1:
+        raise ValueError(f"offsets has to be a 1D Tensor, but got Tensor of dimension {offsets.dim()}")
+    begins = offsets.to(dtypes.int64)
+    if begins.numel():
+        first, last = int(begins[0]), int(begins[-1])
+        if first != 0:
+            raise RuntimeError(f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {first}")
+        if last > input.shape[0]:
+            raise RuntimeError(f"offsets[-1] can not be greater than input's length({input.shape[0]}) but got offsets[-1] of {last}")
+    bags = begins.numel() - bool(include_last_offset)
+    if bags < 0:
+        raise RuntimeError("include_last_offset: number of offsets should be at least 1")
+    which = _ops.searchsorted(begins[:bags] if include_last_offset else begins, _ops.arange(input.shape[0], device=input.device), right=True) - 1
+    return bags, which

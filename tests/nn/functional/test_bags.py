@@ -1,0 +1,66 @@
+"""Bags of embeddings against loops over them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+from flambeau import nn
+from flambeau.nn import functional as F
+
+W = np.random.default_rng(0).standard_normal((6, 3))
+
+
+def _loop(indices, offsets, mode, factors=None, padding=None):
+    ends = [*offsets[1:], len(indices)]
+    out = np.zeros((len(offsets), 3))
+    for b, (lo, hi) in enumerate(zip(offsets, ends, strict=True)):
+        rows = [W[i] * (1 if factors is None else factors[k]) for k, i in enumerate(indices) if lo <= k < hi and i != padding]
+        if rows:
+            out[b] = {"sum": np.sum, "mean": np.mean, "max": np.max}[mode](rows, 0)
+    return out
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags(device: str, mode: str) -> None:
+    i, o = [1, 2, 4, 5, 4, 3, 2], [0, 3, 3, 5]
+    w = torch.tensor(W, device=device)
+    found = F.embedding_bag(torch.tensor(i, device=device), w, torch.tensor(o, device=device), mode=mode)
+    np.testing.assert_allclose(found.cpu().numpy(), _loop(i, o, mode))
+    found = F.embedding_bag(torch.tensor(i, device=device), w, torch.tensor([*o, 7], device=device), mode=mode, include_last_offset=True, padding_idx=4)
+    np.testing.assert_allclose(found.cpu().numpy(), _loop(i, o, mode, padding=4))
+    two = torch.tensor([[1, 2], [0, 5]], device=device)
+    np.testing.assert_allclose(F.embedding_bag(two, w, mode=mode).cpu().numpy(), _loop([1, 2, 0, 5], [0, 2], mode))
+
+
+def test_factors_and_gradients() -> None:
+    i, o = torch.tensor([1, 2, 4, 5]), torch.tensor([0, 2])
+    w, p = torch.tensor(W, requires_grad=True), torch.tensor([0.5, 2.0, 1.0, -1.0], dtype=torch.float64, requires_grad=True)
+    np.testing.assert_allclose(F.embedding_bag(i, w, o, mode="sum", per_sample_weights=p).detach().numpy(),
+                               _loop([1, 2, 4, 5], [0, 2], "sum", p.detach().numpy()))
+    assert torch.autograd.gradcheck(lambda w, p: F.embedding_bag(i, w, o, mode="sum", per_sample_weights=p), (w, p))
+    for mode in ("mean", "max"):
+        assert torch.autograd.gradcheck(lambda w, mode=mode: F.embedding_bag(i, w, o, mode=mode), (w,))
+
+
+def test_the_module() -> None:
+    m = nn.EmbeddingBag(6, 3, mode="sum", padding_idx=0)
+    out = m(torch.tensor([[0, 1], [2, 0]]))
+    np.testing.assert_allclose(out.detach().numpy(), m.weight.detach().numpy()[[1, 2]])
+    out.sum().backward()
+    assert float(m.weight.grad[0].abs().sum()) == 0 and float(m.weight.grad[1].sum()) == 3
+
+
+def test_mistakes() -> None:
+    w = torch.tensor(W)
+    with pytest.raises(ValueError, match="mode"):
+        F.embedding_bag(torch.tensor([[1]]), w, mode="median")
+    with pytest.raises(ValueError, match="offsets has to be None"):
+        F.embedding_bag(torch.tensor([[1]]), w, torch.tensor([0]))
+    with pytest.raises(ValueError, match="offsets has to be a 1D"):
+        F.embedding_bag(torch.tensor([1]), w)
+    with pytest.raises(RuntimeError, match="has to be 0"):
+        F.embedding_bag(torch.tensor([1, 2]), w, torch.tensor([1]))
+    with pytest.raises(NotImplementedError, match="mode='sum'"):
+        F.embedding_bag(torch.tensor([[1]]), w, per_sample_weights=torch.ones(1, 1, dtype=torch.float64))
