@@ -238,7 +238,7 @@ class Sparse(Tensor):
         """The transpose of up to two dimensions."""
         return self._run("t", self)
 
-    def transpose(self, dim0: int, dim1: int) -> Any:
+    def transpose(self, dim0: Any, dim1: Any) -> Any:
         """Two dimensions in each other's place."""
         return self._run("transpose", self, dim0, dim1)
 
