@@ -10,8 +10,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from ..programs import price, size_of
-from .nvrtc import compile  # noqa: A004 (the word for it)
 from .kernel import Kernel
+from .nvrtc import compile  # noqa: A004 (the word for it)
 from .writer import Writer
 
 if TYPE_CHECKING:

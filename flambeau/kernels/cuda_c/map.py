@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from .writer import Writer
 
 THREADS = 256
-# Formulas longer than this are not repeated for neighbours: compiling them would take too long
-LONG, VERY_LONG = 60, 200
+LONGEST = 160  # operations for all neighbours together: more would take too many registers, and long to compile
 
 
 def write(w: Writer, program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...],
@@ -70,14 +69,15 @@ def write(w: Writer, program: Map, domain: tuple[int, ...], strides: tuple[tuple
 
 def _width(program: Map, axes: list[layouts.Axis], sizes: list[int], used: list[int]) -> int:
     """How many neighbours a thread computes."""
-    operations = layouts.facts(program).operations
+    facts = layouts.facts(program)
+    operations = facts.operations + 7 * facts.functions
     inner = axes[-1]
-    if operations > VERY_LONG or any(inner.strides[k] not in (0, sizes[k]) for k in used):
+    if any(inner.strides[k] not in (0, sizes[k]) for k in used):
         return 1
     moving = [k for k in used if inner.strides[k]]
     v = 16 // max(sizes[k] for k in moving) if moving else 1
-    if operations > LONG:
-        v = min(v, 2)
+    while v > 1 and v * operations > LONGEST:
+        v //= 2
     while v > 1 and len(axes) > 1 and not (inner.size % v == 0 and all(x.strides[k] % (v * sizes[k]) == 0 for x in axes[:-1] for k in moving)):
         v //= 2
     return 1 if len(axes) == 1 and inner.size < v else v

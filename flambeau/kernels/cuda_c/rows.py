@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Stage = tuple[str, Any, Expr]
 
 KEPT = 16  # elements of a row a thread keeps of each operand
-MOST_KEPT = 48  # of all operands
+MOST_KEPT = 48  # registers for those of all operands, and for values of functions
 
 
 def write(w: Writer, program: Rows, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...],
@@ -83,7 +83,10 @@ class _RowProgram:
 
     def _plan(self) -> None:
         shared = [k for k in self.used if sum(k in u for u in self.uses) > 1]
-        each = max(1, min(KEPT, MOST_KEPT // max(1, len(shared))))
+        self.registers = max((2 if e.dtype.itemsize == 8 else 1) for e in walk(self.program.roots()))
+        each = KEPT
+        while each > 1 and each * self.registers * max(2, len(shared)) > MOST_KEPT:
+            each //= 2
         self.kept = each  # elements of the row per thread, if they are kept
         n = self.length
         lines = bool(self.outer) and self._score(self.outer[-1]) > self._score(self.inner)
@@ -248,7 +251,7 @@ class _RowProgram:
             return
         later = {e for step in self.steps[at + 1:] for e in walk(tuple(s[2] for s in step))}
         for e in sorted((e for e in varying if e.op in FUNCTIONS and e in later and e not in self.saved), key=lambda e: e.id):
-            if (len(self.saved) + len(self.cached) + 1) * self.passes * self.v > MOST_KEPT:
+            if (len(self.saved) + len(self.cached) + 1) * self.passes * self.v * self.registers > MOST_KEPT:
                 return
             self.saved[e] = w_name = self.w.fresh("z")
             self.w.line(f"{value(e.dtype)} {w_name}[{self.passes * self.v}];")
