@@ -26,13 +26,31 @@ _END = 1 << 64
 
 
 class Stream:
-    """A stream of a device: `handle` is the binding's, `raw` its number."""
+    """A stream of a device: `handle` is the binding's, `raw` its number.  Both are made when first asked for, so that a GPU that
+    is only seen, not used, gets no context."""
 
-    __slots__ = ("device", "handle", "raw", "kept", "__weakref__")
+    __slots__ = ("device", "priority", "driver", "handle", "raw", "kept", "__weakref__")
+    handle: Any
+    raw: int
 
-    def __init__(self, device: int, handle: Any) -> None:
-        self.device, self.handle, self.raw = device, handle, int(handle)
+    def __init__(self, driver: NvidiaDriver, device: int, priority: int) -> None:
+        self.driver, self.device, self.priority = driver, device, priority
         self.kept: deque[tuple[Event, Any]] = deque()  # what copies read or write, until they are done
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("handle", "raw"):
+            raise AttributeError(name)
+        self.driver._open(self)
+        return object.__getattribute__(self, name)
+
+    @property
+    def opened(self) -> bool:
+        """Whether it has been made."""
+        try:
+            object.__getattribute__(self, "raw")
+        except AttributeError:
+            return False
+        return True
 
 
 class Event:
@@ -300,15 +318,22 @@ class NvidiaDriver(Driver):
 
     # -------------------------------------------------------------------------------------------------------- streams
     def stream_create(self, device: int, priority: int = 0) -> Stream:
-        d = self._use(device)
-        code, least, greatest = self._cu.cuCtxGetStreamPriorityRange()
-        self._check(d, code, "asking for the streams' priorities")
-        code, handle = self._cu.cuStreamCreateWithPriority(1, max(greatest, min(least, priority)))  # 1: waits for no legacy stream
-        self._check(d, code, "making a stream")
-        return Stream(device, handle)
+        return Stream(self, device, priority)
+
+    def _open(self, stream: Stream) -> None:
+        with self._lock:
+            if stream.opened:
+                return
+            d = self._use(stream.device)
+            code, least, greatest = self._cu.cuCtxGetStreamPriorityRange()
+            self._check(d, code, "asking for the streams' priorities")
+            code, handle = self._cu.cuStreamCreateWithPriority(1, max(greatest, min(least, stream.priority)))  # 1: waits for no legacy stream
+            self._check(d, code, "making a stream")
+            stream.handle = handle
+            stream.raw = int(handle)
 
     def stream_destroy(self, stream: Stream) -> None:
-        if self._gone or self._devices[stream.device].state.first:
+        if self._gone or not stream.opened or self._devices[stream.device].state.first:
             return
         self.stream_synchronize(stream)
         d = self._use(stream.device)

@@ -434,6 +434,17 @@ def end_fork(fake: Any) -> None:
     uses()
 
 
+def end_idle_gpus(fake: Any) -> None:
+    """A GPU that is not used gets no context."""
+    import flambeau as torch
+    assert torch.ones(4, device="cuda").sum().item() == 4.0
+    from flambeau.runtime import gpus
+    devices = gpus.gpu(0).driver._devices
+    assert [d.context is None for d in devices] == [False, True]
+    assert torch.ones(4, device="cuda:1").sum().item() == 4.0
+    assert devices[1].context is not None
+
+
 def end_nothing_visible(fake: Any) -> None:
     """With CUDA_VISIBLE_DEVICES empty."""
     import flambeau as torch

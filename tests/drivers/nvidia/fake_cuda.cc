@@ -91,11 +91,10 @@ static int start_call(const char *name) {
     if (code >= ILLEGAL_ADDRESS && code != PEER_ENABLED && current >= 0) devices[current].sticky = code;
     return code;
   }
-  if (current >= 0 && devices[current].sticky) return devices[current].sticky;
   return OK;
 }
 #define CALL Guard guard(mutex); if (int code = start_call(__func__)) return code
-#define IN_CONTEXT CALL; if (current < 0) return INVALID_CONTEXT; Device &d = devices[current]; (void)d
+#define IN_CONTEXT CALL; if (current < 0) return INVALID_CONTEXT; Device &d = devices[current]; if (d.sticky) return d.sticky
 
 // ---------------------------------------------------------------------------------------------------------------- the queues
 static bool step(Stream *s) {

@@ -61,7 +61,7 @@ def test_case(results: dict[str, dict[str, Any]], order: str, case: str) -> None
 @on_fake
 @pytest.mark.parametrize("case, environment", [
     ("end_launch_failure", {}), ("end_lost_device", {}), ("end_passing_fault", {}), ("end_out_of_memory", {}),
-    ("end_peer_refused", {"FAKE_NO_PEER": "1"}), ("end_fork", {}), ("end_nothing_visible", {"CUDA_VISIBLE_DEVICES": ""}),
+    ("end_peer_refused", {"FAKE_NO_PEER": "1"}), ("end_fork", {}), ("end_idle_gpus", {}), ("end_nothing_visible", {"CUDA_VISIBLE_DEVICES": ""}),
     ("end_old_driver", {"FAKE_VERSION": "11040"}), ("end_no_device", {"FAKE_GPUS": "0"}),
     ("end_no_device", {"FAKE_GPUS": "0", "FAKE_NO_NVML": "1", "FAKE_NVML_BROKEN": "1"}),
 ], ids=lambda v: v if isinstance(v, str) else "+".join(v) or "plain")
