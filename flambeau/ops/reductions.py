@@ -328,7 +328,7 @@ def std(input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = Fa
 
 
 # the deviation of equal numbers is 0, and there its gradient is taken as 0
-_SQRT_AT_ZERO = Pointwise("std", E.sqrt, 1, grad=lambda g, x, y: E.where(y == 0.0, E.const(0, g.dtype), g / (y * 2.0)))
+_SQRT_AT_ZERO = Pointwise("std", E.sqrt, 1, grad=lambda g, x, y: E.where(y == 0.0, E.const(0, g.dtype), g / (y * 2.0)), accept="f")
 
 
 def _safe_sqrt(v: Tensor) -> Tensor:
@@ -456,12 +456,12 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:  # noqa
 
     def build() -> Reduce:
         e = E.exp(E.cast(E.input(0, d), wide) - E.cast(E.input(1, d), wide))
-        return Reduce((e,), ("sum",), (E.cast(E.log(E.acc(0, wide)), d),), (d, d))
+        return Reduce((e,), ("sum",), (E.log(E.acc(0, wide)),), (d, d))
     logs = reduce(input, axes, True, _program("logsumexp", d, build), "logsumexp", [top])[0]
     from ..autograd.mode import _grad
     token = _grad.set(False)
     try:
-        out = (logs + top).reshape(kept_shape(input.m.shape, axes, keepdim))
+        out = to_dtype(logs + top, d).reshape(kept_shape(input.m.shape, axes, keepdim))
     finally:
         _grad.reset(token)
     out = alias(out, out.m, out.p)
