@@ -25,6 +25,13 @@ _MOVED = {
     "torch.utils.data.dataset": "flambeau.data.dataset", "torch.utils.data.sampler": "flambeau.data.sampler",
     "torch.utils.data.dataloader": "flambeau.data.loader", "torch.nn.parameter": "flambeau.nn.parameter",
     "torch.optim.optimizer": "flambeau.optim.optimizer", "torch._six": "flambeau.script.six",
+    "torch.functional": "flambeau", "torch._tensor": "flambeau.tensor",
+    "torch.autograd.grad_mode": "flambeau.autograd.mode", "torch.autograd.anomaly_mode": "flambeau.autograd.anomaly",
+    "torch.amp.autocast_mode": "flambeau.amp.autocast", "torch.cuda.amp.autocast_mode": "flambeau.cuda.amp",
+    "torch.cuda.amp.grad_scaler": "flambeau.cuda.amp", "torch.optim.adamw": "flambeau.optim.adam",
+    "torch.optim.adagrad": "flambeau.optim.adaptive", "torch.optim.rmsprop": "flambeau.optim.adaptive",
+    "torch.optim.adadelta": "flambeau.optim.adaptive", "torch.nn.parallel.data_parallel": "flambeau.nn.parallel",
+    "torch.nn.parallel.distributed": "flambeau.nn.parallel",
 }
 
 

@@ -1,0 +1,7 @@
+"""The old name of `hub.load_state_dict_from_url` (torch.utils.model_zoo)."""
+
+from __future__ import annotations
+
+from ..hub import load_state_dict_from_url as load_url
+
+__all__ = ["load_url"]

@@ -1,0 +1,51 @@
+"""torch.utils' small modules: trees, timers, and the old names."""
+
+from __future__ import annotations
+
+import collections
+
+import pytest
+
+import flambeau as torch
+from flambeau.utils import _pytree, benchmark
+
+
+def test_trees_go_flat_and_back() -> None:
+    Pair = collections.namedtuple("Pair", "a b")
+    tree = {"x": [1, (2, 3)], "y": Pair(4, {"z": 5})}
+    values, spec = _pytree.tree_flatten(tree)
+    assert values == [1, 2, 3, 4, 5] and spec.num_leaves == 5 and "*" in repr(spec)
+    assert _pytree.tree_unflatten([v * 2 for v in values], spec) == {"x": [2, (4, 6)], "y": Pair(8, {"z": 10})}
+    assert spec == _pytree.tree_structure({"x": [0, (0, 0)], "y": Pair(0, {"z": 0})}) and spec != _pytree.tree_structure([1])
+    with pytest.raises(ValueError, match="5 leaves, 1 came"):
+        _pytree.tree_unflatten([1], spec)
+    moved = _pytree.tree_map_only(torch.Tensor, lambda t: t.tolist(), [torch.ones(2), "name"])
+    assert moved == [[1.0, 1.0], "name"] and _pytree.tree_map(lambda a, b: a + b, [1, 2], [3, 4]) == [4, 6]
+    assert _pytree.tree_all(lambda v: v > 0, tree) and not _pytree.tree_any(lambda v: v > 5, tree) and _pytree.tree_leaves(3) == [3]
+
+
+def test_a_timer_counts_what_it_is_told_to() -> None:
+    seen: list[int] = []
+    clock = iter(range(1000))  # each look at the clock is a second later
+    timer = benchmark.Timer("seen.append(n)", "n = 7", globals={"seen": seen}, timer=lambda: next(clock), label="append")
+    found = timer.timeit(10)
+    assert len(seen) == 12 and set(seen) == {7} and found.raw_times == [1.0] and found.mean == found.median == 0.1
+    assert repr(found) == "<append: median 100.00 ms, 1 samples of 10 runs>"
+    several = timer.blocked_autorange(min_run_time=3)
+    assert several.raw_times == [1.0] * 3 and several.iqr == 0
+    threads = torch.get_num_threads()
+    assert benchmark.Timer("x + x", globals={"x": torch.ones(3)}).adaptive_autorange(min_run_time=0.001, max_run_time=0.01).median > 0
+    assert torch.get_num_threads() == threads
+    with pytest.raises(NotImplementedError, match="python"):
+        benchmark.Timer(language="c++")
+
+
+def test_the_old_names() -> None:
+    assert torch.utils.model_zoo.load_url is torch.hub.load_state_dict_from_url
+    x = torch.arange(3.0)
+    y = torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(x))
+    y[0] = 5
+    assert x.tolist() == [5, 1, 2]
+    assert isinstance(torch.nn.Linear(1, 1).register_forward_hook(lambda *a: None), torch.utils.hooks.RemovableHandle)
+    with pytest.raises(AttributeError, match="no_such"):
+        torch.utils.no_such  # noqa: B018
