@@ -806,6 +806,8 @@ def _matmul(self: Tensor, other: Any) -> Any:
 
 
 def _rmatmul(self: Tensor, other: Any) -> Any:
+    if isinstance(other, Tensor):
+        return matmul(other, self)
     return matmul(_from_array(other), self) if hasattr(other, "__array_interface__") else NotImplemented
 
 
