@@ -131,6 +131,22 @@ __device__ __forceinline__ double logaddexp(double a, double b) {
   const double d = a - b;
   return d > 0 ? a + log1p(exp(-d)) : d <= 0 ? b + log1p(exp(d)) : d;
 }"""),
+    # two sorted runs of `run` places each, side by side, become one: the place of element i of n is its own in its run and
+    # the number of elements of the other run that go before it (equal ones only if the other run is the first)
+    "merged_place": ((), """
+__device__ __forceinline__ int merged_place(const long long* keys, int n, int run, int i) {
+  const int own = i / run, start = (own & ~1) * run;
+  const int from = (own ^ 1) * run, end = from + run < n ? from + run : n;
+  const long long key = keys[i];
+  int low = from < n ? from : n, high = end > low ? end : low;
+  const int first = low;
+  while (low < high) {
+    const int middle = low + (high - low) / 2;
+    if (keys[middle] < key || (keys[middle] == key && (own & 1))) low = middle + 1;
+    else high = middle;
+  }
+  return start + (i - own * run) + (low - first);
+}"""),
     # n / d by a multiplication, for n below 2**31; the multiplier and the shift come from the host
     "divide": ((), """
 __device__ __forceinline__ int divide(int n, unsigned int multiplier, int shift) {

@@ -1,16 +1,224 @@
-"""Maps whose values go to offsets of their own."""
+"""Maps whose values go to offsets of their own: colliding ones in the domain's order, with no atomics.
+
+The first launch computes every element's value and offset.  A stable merge sort then brings the elements of one offset
+together, in their order, and the last launch applies them one after another, a thread for each offset.  So the result is
+that of a loop over the domain, whatever the threads do.  Few elements are not sorted: each looks through all others.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..llvm import layouts
+from .lower import combine, from_stored, to_stored
+from .types import stored, value
+from .writer import NARROW, Walk, coordinates, is_wide, seen
+
 if TYPE_CHECKING:
+    from ..expr import Expr
     from ..programs import Map
     from .kernel import Launch
     from .writer import Writer
 
+THREADS = 256
+TILE = 1024  # elements that a block sorts in shared memory
+FEW = 4096  # elements that are not sorted at all
+_HOW = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 
 def write(w: Writer, program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...],
           numbers: int) -> tuple[str, tuple[Launch, ...], int]:
     """The source, the launches and the bytes of workspace."""
-    raise NotImplementedError("values at offsets of their own")
+    return _Scatter(w, program, domain, strides, numbers).write()
+
+
+class _Scatter:
+    def __init__(self, w: Writer, program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...], numbers: int) -> None:
+        self.w, self.program, self.numbers = w, program, numbers
+        self.rank, self.outs = len(domain), len(program.outs)
+        self.sizes = [d.itemsize for d in w.types]
+        own = seen(program, strides, self.rank)
+        self.axes = layouts.walk_axes(domain, own, self.sizes, coordinates(program, self.rank), reorder=False) or [
+            layouts.Axis(1, (0,) * len(self.sizes), None)]
+        self.wide = is_wide(self.axes, self.sizes, THREADS)
+        self.n = Walk(w, self.axes, self.wide).size
+        if self.n >= NARROW // 2:  # the sort's places are ints
+            raise NotImplementedError("more than 2**30 values at offsets of their own")
+        # outputs that go to the same offsets are sorted together
+        self.groups: dict[Expr, list[int]] = {}
+        for k, target in enumerate(program.targets):
+            if target is not None:
+                self.groups.setdefault(target[1], []).append(k)
+        self.at: dict[str, int] = {}
+        self.workspace = 0
+        for g in range(len(self.groups)):
+            self._room(f"keys{g}", 8)
+        for k, target in enumerate(program.targets):
+            if target is not None:
+                self._room(f"values{k}", max(4, self.sizes[k]))
+        self.sorted = self.n > FEW
+        if self.sorted:
+            for name, size in (("keys_a", 8), ("keys_b", 8), ("order_a", 4), ("order_b", 4)):
+                self._room(name, size)
+
+    def _room(self, name: str, size: int) -> None:
+        self.at[name] = self.workspace
+        self.workspace += -(-size * self.n // 256) * 256
+
+    def _array(self, name: str, t: str) -> str:
+        w = self.w
+        return w.let(f"{t}* const", f"({t}*)((unsigned char*)a.w[{self.numbers - 1}] + {w.word(self.at[name])})", "a")
+
+    def write(self) -> tuple[str, tuple[Launch, ...], int]:
+        w = self.w
+        functions = [("scatter_values", THREADS, self._values())]
+        grids = [-(-self.n // THREADS)]
+        for g, outs in enumerate(self.groups.values()):
+            last = "a"
+            if self.sorted:
+                w.lines = []
+                functions.append((f"scatter_tiles{g}", THREADS, self._tiles(g)))
+                grids.append(-(-self.n // TILE))
+                run = TILE
+                while run < self.n:
+                    w.lines = []
+                    functions.append((f"scatter_merge{g}_{run}", THREADS, self._merge(run, last)))
+                    grids.append(-(-self.n // THREADS))
+                    last = "b" if last == "a" else "a"
+                    run *= 2
+            w.lines = []
+            functions.append((f"scatter_apply{g}", THREADS, self._apply(g, outs, last)))
+            grids.append(-(-self.n // THREADS))
+        source, names = w.source(functions)
+        return source, tuple((name, (grid, 1, 1), (THREADS, 1, 1), 0) for name, grid in zip(names, grids)), self.workspace
+
+    def _values(self) -> list[str]:
+        """Every element's value and offset."""
+        w, program = self.w, self.program
+        used = [k for k in range(len(self.sizes)) if (program.targets[k] is None if k < self.outs else layouts.facts(program).read[k - self.outs])]
+        pointers = {k: w.pointer(k) for k in range(len(self.sizes))}
+        names = w.numbers(self.numbers)
+        walk = Walk(w, self.axes, self.wide)
+        i = w.let(walk.t, f"({walk.t})blockIdx.x * {THREADS} + ({walk.t})threadIdx.x", "i")
+        w.line(f"if ({i} >= {walk.count()}) return;")
+        places, coords = walk.places(i, used)
+
+        def leaf(e: Expr, args: list[str]) -> str:
+            if e.op == "input":
+                k = self.outs + e.value
+                return w.load(pointers[k], places.get(k, "0"), w.types[k])
+            if e.op == "scalar":
+                return names[e.value]
+            if e.op == "coord":
+                return f"(long long){coords[e.value % self.rank]}" if self.rank and e.value % self.rank in coords else "0LL"
+            if e.op == "gather":
+                return w.gather(pointers[self.outs + e.value], args[0], e.dtype)
+            raise NotImplementedError(f"{e.op} in a map")
+        found = w.lower((*program.outs, *self.groups), leaf, {}, exact=True)
+        for g, offset in enumerate(found[self.outs:]):
+            w.line(f"{self._array(f'keys{g}', 'long long')}[{i}] = {offset};")
+        for k, x in enumerate(found[:self.outs]):
+            d = w.types[k]
+            if program.targets[k] is None:
+                w.line(f"*({stored(d)}*)({pointers[k]} + {places.get(k, '0')}) = {to_stored(w, x, d)};")
+            else:
+                w.line(f"{self._array(f'values{k}', value(d))}[{i}] = {x};")
+        return w.lines
+
+    def _tiles(self, g: int) -> list[str]:
+        """A block sorts the offsets of a tile, and the elements' numbers with them."""
+        w, each = self.w, TILE // THREADS
+        w.need("merged_place")
+        source, keys, order = self._array(f"keys{g}", "long long"), self._array("keys_a", "long long"), self._array("order_a", "int")
+        base = w.let("int", f"(int)blockIdx.x * {TILE}", "base")
+        n = w.let("int", f"(int){w.word(self.n)} - {base} < {TILE} ? (int){w.word(self.n)} - {base} : {TILE}", "n")
+        w.line(f"__shared__ long long key[{TILE}];")
+        w.line(f"__shared__ int from[{TILE}];")
+        w.line(f"for (int i = (int)threadIdx.x; i < {n}; i += {THREADS}) {{")
+        w.line(f"key[i] = {source}[{base} + i];")
+        w.line(f"from[i] = {base} + i;")
+        w.line("}")
+        w.line(f"for (int run = 1; run < {TILE}; run *= 2) {{")
+        w.line("__syncthreads();")
+        w.line(f"long long k[{each}];")
+        w.line(f"int f[{each}], place[{each}];")
+        w.line("#pragma unroll")
+        w.line(f"for (int e = 0; e < {each}; e++) {{")
+        w.line(f"const int i = (int)threadIdx.x + e * {THREADS};")
+        w.line(f"if (i < {n}) {{")
+        w.line("k[e] = key[i];")
+        w.line("f[e] = from[i];")
+        w.line(f"place[e] = merged_place(key, {n}, run, i);")
+        w.line("}")
+        w.line("}")
+        w.line("__syncthreads();")
+        w.line("#pragma unroll")
+        w.line(f"for (int e = 0; e < {each}; e++) {{")
+        w.line(f"if ((int)threadIdx.x + e * {THREADS} < {n}) {{")
+        w.line("key[place[e]] = k[e];")
+        w.line("from[place[e]] = f[e];")
+        w.line("}")
+        w.line("}")
+        w.line("}")
+        w.line("__syncthreads();")
+        w.line(f"for (int i = (int)threadIdx.x; i < {n}; i += {THREADS}) {{")
+        w.line(f"{keys}[{base} + i] = key[i];")
+        w.line(f"{order}[{base} + i] = from[i];")
+        w.line("}")
+        return w.lines
+
+    def _element(self) -> tuple[str, str]:
+        """The number of this thread's element, and of all."""
+        w = self.w
+        n = w.let("int", f"(int){w.word(self.n)}", "n")
+        i = w.let("int", f"(int)blockIdx.x * {THREADS} + (int)threadIdx.x", "i")
+        w.line(f"if ({i} >= {n}) return;")
+        return i, n
+
+    def _merge(self, run: int, last: str) -> list[str]:
+        w, other = self.w, "b" if last == "a" else "a"
+        i, n = self._element()
+        keys, order = self._array("keys_" + last, "long long"), self._array("order_" + last, "int")
+        to_keys, to_order = self._array("keys_" + other, "long long"), self._array("order_" + other, "int")
+        place = w.let("int", f"{w.need('merged_place')}({keys}, {n}, {run}, {i})", "place")
+        w.line(f"{to_keys}[{place}] = {keys}[{i}];")
+        w.line(f"{to_order}[{place}] = {order}[{i}];")
+        return w.lines
+
+    def _apply(self, g: int, outs: list[int], last: str) -> list[str]:
+        """The first element of each offset brings in all of them."""
+        w = self.w
+        i, n = self._element()
+        keys = self._array(f"keys_{last}" if self.sorted else f"keys{g}", "long long")
+        key = w.let("long long", f"{keys}[{i}]", "key")
+        if self.sorted:
+            w.line(f"if ({i} > 0 && {keys}[{i} - 1] == {key}) return;")
+        else:
+            w.line(f"for (int j = 0; j < {i}; j++) {{")
+            w.line(f"if ({keys}[j] == {key}) return;")
+            w.line("}")
+        order = self._array("order_" + last, "int") if self.sorted else ""
+        values = {k: self._array(f"values{k}", value(w.types[k])) for k in outs}
+        pointers = {k: w.pointer(k) for k in outs}
+        totals = {}
+        for k in outs:
+            d, target = w.types[k], self.program.targets[k]
+            assert target is not None
+            totals[k] = w.fresh("s")
+            start = "0" if target[0] == "set" else from_stored(w, f"(({stored(d)}*){pointers[k]})[{key}]", d)
+            w.line(f"{value(d)} {totals[k]} = {start};")
+        w.line(f"for (int j = {i}; j < {n}{f' && {keys}[j] == {key}' if self.sorted else ''}; j++) {{")
+        if not self.sorted:
+            w.line(f"if ({keys}[j] == {key}) {{")
+        for k in outs:
+            target = self.program.targets[k]
+            assert target is not None
+            x = w.let(value(w.types[k]), f"{values[k]}[{f'{order}[j]' if self.sorted else 'j'}]", "x")
+            w.line(f"{totals[k]} = {x if target[0] == 'set' else combine(w, _HOW[target[0]], w.types[k], totals[k], x)};")
+        if not self.sorted:
+            w.line("}")
+        w.line("}")
+        for k in outs:
+            d = w.types[k]
+            # a half adds up in float and is rounded once
+            w.line(f"(({stored(d)}*){pointers[k]})[{key}] = {to_stored(w, totals[k], d)};")
+        return w.lines

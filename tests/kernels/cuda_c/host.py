@@ -57,7 +57,9 @@ def _flags() -> list[str]:
 def _adapted(source: str) -> str:
     """The text with its shared arrays handed out by the harness, and a plain function beside each kernel."""
     site = iter(range(1, 1 << 20))
-    source = re.sub(r"__shared__ (.+?) (\w+)\[([^\]]+)\];", lambda m: f"{m[1]}* const {m[2]} = ({m[1]}*)host_shared({next(site)}, sizeof({m[1]}) * ({m[3]}));", source)
+    source = re.sub(
+        r"__shared__ (.+?) (\w+)\[([^\]]+)\];",
+        lambda m: f"{m[1]}* const {m[2]} = ({m[1]}*)host_shared({next(site)}, sizeof({m[1]}) * ({m[3]}));", source)
     names = re.findall(r'extern "C" __global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\(const Args a\)', source)
     extra = "".join(f'\nextern "C" __attribute__((no_sanitize("thread"))) void host_{n}(const unsigned long long* w) '
                     f"{{ Args a; memcpy(&a, w, sizeof a); {n}(a); }}" for n in names)

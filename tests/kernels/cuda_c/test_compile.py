@@ -118,11 +118,18 @@ def scans() -> Iterator[Kernel]:
                 yield render(Scan(E.input(0, d), how, posts, (d,), (), how == "max"), shape, (strides,) * (len(posts) + 1))
 
 
-FAMILIES = {"map": maps, "reduce": reductions, "rows": rows, "scan": scans}
+def scatters() -> Iterator[Kernel]:
+    for d in (float32, bfloat16, int64):
+        for mode in ("set", "add"):
+            for n in (100, 100000):
+                yield render(Map((E.input(0, d),), (d, int64), (), ((mode, E.input(1, int64)),)), (n,), ((0,), (1,), (1,)))
+
+
+FAMILIES = {"map": maps, "reduce": reductions, "rows": rows, "scan": scans, "scatter": scatters}
 
 
 # Registers a thread may have: several functions of doubles in one kernel take most
-LIMITS = {"map": 168, "reduce": 80, "rows": 80, "scan": 64}
+LIMITS = {"map": 168, "reduce": 80, "rows": 80, "scan": 64, "scatter": 64}
 
 
 def usage(log: str) -> dict[str, tuple[int, int]]:

@@ -97,8 +97,8 @@ def built() -> tuple[dict[str, Case], host.Batch]:
         k = c.kernel
         (tag,) = set(re.findall(r"__global__ void __launch_bounds__\(\d+\) [a-z_]+_([0-9a-f]{12})\(", k.source))
         new = f"{tag[:9]}{at:03x}"
-        c.kernel = Kernel(k.source.replace(tag, new), tuple((n.replace(tag, new), *rest) for n, *rest in k.launches), k.arguments, k.block, k.workspace, k.nbytes,
-                          k.flops, k.program)
+        c.kernel = Kernel(k.source.replace(tag, new), tuple((n.replace(tag, new), *rest) for n, *rest in k.launches), k.arguments, k.block,
+                          k.workspace, k.nbytes, k.flops, k.program)
     return cases, host.Batch([c.kernel for c in cases.values()])
 
 

@@ -1,0 +1,66 @@
+"""Values at offsets of their own in CUDA C, carried out on the CPU, give what the NumPy interpreter gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flambeau.dtypes import bfloat16, bool_, complex64, dtype, float16, float32, int32, int64
+from flambeau.kernels import expr as E
+from flambeau.kernels.programs import Map
+from tests.kernels.cuda_c import host
+from tests.kernels.cuda_c.cases import Case, Operand, check_all, values
+
+pytestmark = pytest.mark.skipif(bool(host.missing()), reason=host.missing() or "-")
+LIMIT = {"float16": 1e-2, "bfloat16": 2e-2, "float32": 1e-6, "complex64": 1e-6}
+
+
+def case(mode: str, d: dtype, shape: tuple[int, ...], places: int, rng: np.random.Generator, how: int = 0) -> Case:
+    program = Map((E.input(0, d),), (d, int64), (), ((mode, E.input(1, int64) * 2 + 1),))
+    offsets = Operand(rng.integers(0, places, shape), how)
+    given = Operand(values(d, shape, rng, False, True), how)
+    out = Operand(values(d, (2 * places + 1,), rng, False, True))
+    return Case(program, shape, [out], [given, offsets], (), LIMIT.get(d.name, 0.0), LIMIT.get(d.name, 0.0), strides={0: (0,) * len(shape)})
+
+
+def test_every_mode_and_type() -> None:
+    rng, cases = np.random.default_rng(1), []
+    for d in (float32, float16, bfloat16, int32, int64, bool_):
+        for mode in ("set", "add", "mul", "max", "min"):
+            cases.append(case(mode, d, (100,), 40, rng))
+            cases.append(case(mode, d, (5, 30), 7, rng, 1))
+    for mode in ("set", "add"):
+        cases.append(case(mode, complex64, (50,), 20, rng))
+    check_all(cases)
+
+
+def test_many_elements_are_sorted() -> None:
+    rng, cases = np.random.default_rng(2), []
+    for n, places in ((4097, 3000), (5000, 1), (9000, 20), (6200, 100000)):
+        for mode, d in (("add", float32), ("set", float32), ("max", int32)):
+            cases.append(case(mode, d, (n,), places, rng))
+    cases.append(case("add", float32, (70, 80), 300, rng, 2))
+    assert all(len(c.kernel.launches) > 3 for c in cases)
+    check_all(cases, (0, 7))
+
+
+def test_sums_are_those_of_a_loop_to_the_bit() -> None:
+    rng = np.random.default_rng(3)
+    for n in (500, 5000):
+        x, at = values(float32, (n,), rng, False), rng.integers(0, 3, n)
+        c = Case(Map((E.input(0, float32),), (float32, int64), (), (("add", E.input(1, int64)),)), (n,), [Operand(np.zeros(3, np.float32))],
+                 [Operand(x), Operand(at)], strides={0: (0,)})
+        want = np.zeros(3, np.float32)
+        for v, k in zip(x, at):
+            want[k] += v
+        host.Batch([c.kernel]).launch(c.kernel, [o.memory for o in (*c.outs, *c.ins)], c.arguments())
+        assert c.outs[0].memory.tobytes() == want.tobytes()
+
+
+def test_some_outputs_at_their_own_place() -> None:
+    rng = np.random.default_rng(4)
+    shape = (6, 20)
+    offset, x = E.coord(1) * 3 + E.coord(0), E.input(0, float32)
+    program = Map((x * 2.0, x, x + 1.0), (float32,), (), (None, ("add", offset), ("set", E.coord(0))))
+    outs = [Operand(np.zeros(shape, np.float32), 2), Operand(np.zeros(80, np.float32)), Operand(np.zeros(6, np.float32))]
+    check_all([Case(program, shape, outs, [Operand(values(float32, shape, rng, False))], (), 1e-6, 1e-6, strides={1: (0, 0), 2: (0, 0)})])
