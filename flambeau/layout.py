@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from typing import SupportsIndex, overload
 
 Shape = tuple[int, ...]
 
@@ -24,9 +25,16 @@ class Size(tuple[int, ...]):
     def __repr__(self) -> str:
         return f"torch.Size({list(self)})"
 
-    def __getitem__(self, at: Any) -> Any:
-        got = tuple.__getitem__(self, at)
-        return tuple.__new__(Size, got) if type(at) is slice else got
+    if TYPE_CHECKING:
+        @overload
+        def __getitem__(self, at: SupportsIndex) -> int: ...
+        @overload
+        def __getitem__(self, at: slice[Any, Any, Any]) -> Size: ...
+        def __getitem__(self, at: Any) -> Any: ...
+    else:
+        def __getitem__(self, at):
+            got = tuple.__getitem__(self, at)
+            return tuple.__new__(Size, got) if type(at) is slice else got
 
     def __add__(self, other: Any) -> Any:
         return tuple.__new__(Size, tuple.__add__(self, tuple(other)))

@@ -348,7 +348,7 @@ def _normal_laplace(p: Any, q: Any) -> Any:
 def _mean_square(factor: Any, of: Any) -> Any:
     """The trace of (L Lᵀ)⁻¹ A Aᵀ, of broadcast batches: the squared norm of L⁻¹ A."""
     from .. import linalg
-    solve: Any = linalg.solve_triangular  # type: ignore[attr-defined]
+    solve: Any = linalg.solve_triangular
     return solve(factor, of, upper=False).square().sum((-2, -1))
 
 

@@ -25,6 +25,17 @@ def _array_namespace(self: Any, *, api_version: str | None = None) -> Any:
     return answer(api_version)
 
 
+def _to_device(self: Any, device: Any, /, *, stream: Any = None) -> Any:
+    """The array API standard's `to`; the work is on the current stream."""
+    if stream is not None:
+        import contextlib
+
+        from ..runtime.streams import Stream
+        with stream if isinstance(stream, Stream) else contextlib.nullcontext():
+            return self.to(device)
+    return self.to(device)
+
+
 def _dlpack(self: Any, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None) -> Any:
     from .dlpack import export
     return export(self, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
@@ -64,7 +75,8 @@ def _make_subclass(cls: Any, data: Any, require_grad: bool = False) -> Any:
 
 def install(target: type) -> None:
     """Gives the Tensor these methods."""
-    methods: dict[str, Any] = {"__array__": _array, "__array_wrap__": _array_wrap, "__array_namespace__": _array_namespace, "__dlpack__": _dlpack,
+    methods: dict[str, Any] = {"__array__": _array, "__array_wrap__": _array_wrap, "__array_namespace__": _array_namespace, "to_device": _to_device,
+               "__dlpack__": _dlpack,
                "__dlpack_device__": _dlpack_device, "_repr_html_": _repr_html,
                "__cuda_array_interface__": property(_cuda_array_interface),
                "__array_priority__": 1000}  # NumPy must leave `array + tensor` to the tensor

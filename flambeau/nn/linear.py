@@ -54,7 +54,7 @@ class Linear(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input: Any) -> Any:
-        own = self._parameters
+        own: Any = self._parameters
         # Straight from the table, where attribute lookup ends too; they are elsewhere only if someone replaced them.
         if "weight" in own and "bias" in own:
             return F.linear(input, own["weight"], own["bias"])

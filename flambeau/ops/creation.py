@@ -433,6 +433,10 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
     if dtype is None and inferred is None:
         raise ValueError("Overflow when unpacking long long: an integer in the data is beyond 64 bits; give dtype=torch.float64")
     d, dev = _options(dtype if dtype is not None else inferred, device)
+    if d is dtypes.uint64 and array.dtype == np.float64 and isinstance(data, (list, tuple)):
+        exact = np.asarray(_leaves(data), object)  # NumPy's common type of a number beyond int64 and a small one is float64
+        if {type(x) for x in exact.reshape(-1)} <= {int, bool}:
+            array = exact.astype(np.uint64)
     if dev.type != "cpu" and array.ndim == 0 and type(data) in (int, float, bool) and not pin_memory:
         # a number rides along with the launch: no copy, and the host does not wait
         return full((), data, dtype=d, device=dev, requires_grad=requires_grad)

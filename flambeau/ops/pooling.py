@@ -295,7 +295,7 @@ def _mean(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, 
     total = _sum_windows(x, p)
     by = _divisors(p, include, override, x)
     out = total / by if x.m.dtype.is_floating_point else total.div(by, rounding_mode="trunc")
-    return out.squeeze(0) if single else out  # type: ignore[no-any-return]
+    return out.squeeze(0) if single else out
 
 
 # --------------------------------------------------------------------------------------------------------------- adapted

@@ -213,7 +213,7 @@ def _reduced(name: str, self: Tensor, dim: int, index: Tensor, src: Tensor, redu
         if reduce == "sum":
             return total
         count = (hit + (1 if include else 0)).clamp(min=1)
-        return total / count if self.m.dtype.kind in "fc" else total.div(count, rounding_mode="floor")  # type: ignore[no-any-return]
+        return total / count if self.m.dtype.kind in "fc" else total.div(count, rounding_mode="floor")
     if reduce == "prod":
         base = self if include else self.masked_fill(hit > 0, 1)
         return _product(base, src, axis, index)

@@ -39,7 +39,7 @@ def expand_dims(x: Tensor, /, axis: int) -> Tensor:
 
 def flip(x: Tensor, /, *, axis: Any = None) -> Tensor:
     """x with the elements of the axes (all by default) in reverse."""
-    return ops.flip(x, axes(axis, x)) if x.m.shape else x.clone()  # type: ignore[no-any-return]
+    return ops.flip(x, axes(axis, x)) if x.m.shape else x.clone()
 
 
 def moveaxis(x: Tensor, source: Any, destination: Any, /) -> Tensor:
@@ -61,7 +61,7 @@ def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -
     """x in another shape.  Raises ValueError when copy is False and a copy is needed."""
     if copy is False:
         try:
-            return x.view(tuple(shape))  # type: ignore[no-any-return]
+            return x.view(tuple(shape))
         except RuntimeError as error:
             raise ValueError(f"reshape: copy=False, but the layout does not allow a view: {error}") from None
     made: Tensor = ops.reshape(x, tuple(shape))
@@ -123,7 +123,7 @@ def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> 
 
 def count_nonzero(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
     """How many elements are not zero."""
-    return ops.sum(x != 0, axes(axis, x), keepdims) if axes(axis, x) else (x != 0).to(ops.asarray(0).m.dtype)  # type: ignore[no-any-return]
+    return ops.sum(x != 0, axes(axis, x), keepdims) if axes(axis, x) else (x != 0).to(ops.asarray(0).m.dtype)
 
 
 def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
@@ -154,7 +154,7 @@ def _distinct(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     import numpy as np
     values, first, inverse, counts = np.unique(x.detach().cpu().numpy(), return_index=True, return_inverse=True, return_counts=True, equal_nan=False)
     there = x.m.device
-    found = [ops.tensor(np.ascontiguousarray(a)).to(there) for a in (values, first, inverse.reshape(tuple(x.m.shape)), counts)]
+    found = [ops.from_numpy(np.array(a)).to(there) for a in (values, first, inverse.reshape(tuple(x.m.shape)), counts)]
     return found[0], found[1], found[2], found[3]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from ... import dtypes, ops
 from ...dtypes import dtype as _dtype
 from ...tensor import Tensor
+from .promotion import promote
 
 NAMES = """arange asarray empty empty_like eye from_dlpack full full_like linspace meshgrid ones ones_like tril triu zeros zeros_like astype
  can_cast finfo iinfo isdtype result_type""".split()
@@ -115,14 +116,14 @@ def zeros_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor
 
 def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:
     """x in another type; x itself when nothing changes and copy is False."""
-    return x.to(device=x.m.device if device is None else device, dtype=dtype, copy=copy)  # type: ignore[no-any-return]
+    return x.to(device=x.m.device if device is None else device, dtype=dtype, copy=copy)
 
 
 def can_cast(from_: Any, to: Any, /) -> bool:
     """Whether promotion leads from one type (or an array's) to another."""
     d = from_.m.dtype if isinstance(from_, Tensor) else from_
     try:
-        return dtypes.promote_types(d, to) is to
+        return promote(d, to) is to
     except RuntimeError:
         return False
 
@@ -171,7 +172,7 @@ def result_type(*arrays_and_dtypes: Any) -> _dtype:
         raise TypeError("result_type: at least one array or dtype is needed")
     common = types[0]
     for d in types[1:]:
-        common = dtypes.promote_types(common, d)
+        common = promote(common, d)
     for x in found:
         if isinstance(x, _dtype):
             continue

@@ -9,7 +9,7 @@ from ...tensor import Tensor
 from .promotion import number, together
 
 _UNARY = """abs acos acosh asin asinh atan atanh cos cosh exp expm1 imag isnan log log1p log2 log10 logical_not neg:negative
- positive real reciprocal round sign signbit sin sinh square sqrt tan tanh bitwise_not:bitwise_invert isfinite isinf""".split()
+ positive real reciprocal signbit sin sinh square sqrt tan tanh bitwise_not:bitwise_invert isfinite isinf""".split()
 _BINARY = """add atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor copysign div:divide eq:equal floor_divide
  gt:greater ge:greater_equal hypot lt:less le:less_equal logaddexp logical_and logical_or logical_xor maximum minimum mul:multiply nextafter
  ne:not_equal pow remainder sub:subtract""".split()
@@ -39,7 +39,7 @@ def _named(call: Any, name: str) -> Any:
 
 for _entry in (*_UNARY, *_WHOLE):
     _ours, _, _name = _entry.partition(":")
-    globals()[_name or _ours] = _unary(getattr(ops, _ours), _name or _ours, _entry in (*_WHOLE, "round"))
+    globals()[_name or _ours] = _unary(getattr(ops, _ours), _name or _ours, _entry in _WHOLE)
 for _entry in _BINARY:
     _ours, _, _name = _entry.partition(":")
     globals()[_name or _ours] = _binary(getattr(ops, _ours), _name or _ours)
@@ -47,7 +47,22 @@ for _entry in _BINARY:
 
 def conj(x: Tensor, /) -> Tensor:
     """The complex conjugate; real arrays as they are."""
-    return ops.conj_physical(x) if x.m.dtype.is_complex else x  # type: ignore[no-any-return]
+    return ops.conj_physical(x) if x.m.dtype.is_complex else x
+
+
+def round(x: Tensor, /) -> Tensor:  # noqa: A001 (the standard's name)
+    """The nearest integers, halves to even; of complex numbers, part by part."""
+    if x.m.dtype.is_complex:
+        return ops.complex(ops.round(x.real), ops.round(x.imag))  # type: ignore[no-any-return]
+    return x.clone() if x.m.dtype.kind in "bui" else ops.round(x)
+
+
+def sign(x: Tensor, /) -> Tensor:
+    """-1, 0 or 1, and NaN for NaN; of a complex number, what it is divided by its size."""
+    if x.m.dtype.kind in "bui":
+        return ops.sign(x)  # type: ignore[no-any-return]
+    made: Tensor = ops.sgn(x)
+    return ops.where(ops.isnan(x), x, made)  # type: ignore[no-any-return]
 
 
 def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:  # noqa: A002 (the standard's names)
@@ -63,4 +78,4 @@ def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:  # noqa: A00
     return made.to(x.m.dtype)
 
 
-NAMES = [e.partition(":")[2] or e for e in (*_UNARY, *_WHOLE, *_BINARY)] + ["conj", "clip"]
+NAMES = [e.partition(":")[2] or e for e in (*_UNARY, *_WHOLE, *_BINARY)] + ["conj", "round", "sign", "clip"]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import namedtuple
 from typing import Any
 
-from ... import layout, ops
+from ... import ops
+from ...layout import broadcast_shapes
 from ...ops import table
+from ...ops.matmul import matmul as _matmul
 from ...tensor import Tensor
 from .promotion import floating, together
 
@@ -23,12 +25,12 @@ _Svd = namedtuple("SVDResult", "U S Vh")  # type: ignore[name-match]
 
 def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:
     """The matrix product."""
-    return ops.matmul(*together(x1, x2))  # type: ignore[no-any-return]
+    return _matmul(*together(x1, x2))
 
 
 def matrix_transpose(x: Tensor, /) -> Tensor:
     """The last two axes exchanged."""
-    return x.mT  # type: ignore[no-any-return]
+    return x.mT
 
 
 def tensordot(x1: Tensor, x2: Tensor, /, *, axes: Any = 2) -> Tensor:
@@ -125,7 +127,7 @@ def solve(x1: Tensor, x2: Tensor, /) -> Tensor:
     x1, x2 = together(x1, x2)
     if len(x2.m.shape) == 1:
         return _of["solve"](x1, x2.unsqueeze(-1).expand(*x1.m.shape[:-1], 1)).squeeze(-1)  # type: ignore[no-any-return]
-    lead = layout.broadcast_shapes(tuple(x1.m.shape[:-2]), tuple(x2.m.shape[:-2]))
+    lead = broadcast_shapes(tuple(x1.m.shape[:-2]), tuple(x2.m.shape[:-2]))
     x1, x2 = x1.expand(*lead, *x1.m.shape[-2:]), x2.expand(*lead, *x2.m.shape[-2:])
     return _of["solve"](x1, x2)  # type: ignore[no-any-return]
 

@@ -8,6 +8,18 @@ from ... import dtypes
 from ...tensor import Tensor
 
 
+def promote(a: dtypes.dtype, b: dtypes.dtype) -> dtypes.dtype:
+    """The standard's common type of two; where it has none, PyTorch's.  Raises RuntimeError when that has none either."""
+    if a is not b and {a.kind, b.kind} <= {"u", "i"}:
+        if a.kind == b.kind:
+            return a if a.itemsize > b.itemsize else b
+        unsigned, signed = (a, b) if a.kind == "u" else (b, a)
+        found = dtypes.BY_NAME.get(f"int{8 * max(2 * unsigned.itemsize, signed.itemsize)}")
+        if found is not None:
+            return found
+    return dtypes.promote_types(a, b)
+
+
 def together(*xs: Any) -> tuple[Any, ...]:
     """The arrays in their common type; Python numbers become arrays of the type of the arrays beside them."""
     arrays = [x for x in xs if isinstance(x, Tensor)]
@@ -15,7 +27,7 @@ def together(*xs: Any) -> tuple[Any, ...]:
         raise TypeError("at least one operand must be an array, got " + ", ".join(type(x).__name__ for x in xs))
     common = arrays[0].m.dtype
     for x in arrays[1:]:
-        common = dtypes.promote_types(common, x.m.dtype)
+        common = promote(common, x.m.dtype)
     return tuple(x.to(common) if isinstance(x, Tensor) else number(x, common, arrays[0]) for x in xs)
 
 
@@ -24,8 +36,8 @@ def number(x: Any, common: dtypes.dtype, like: Tensor) -> Any:
     kinds = "buifc" if isinstance(x, bool) else "uifc" if isinstance(x, int) else "fc" if isinstance(x, float) else "c"
     if common.kind not in kinds or not isinstance(x, (bool, int, float, complex)):
         raise TypeError(f"a Python {type(x).__name__} cannot be combined with an array of {common}")
-    from ... import ops
-    return ops.tensor(x, dtype=common, device=like.m.device)
+    from ...ops.creation import tensor
+    return tensor(x, dtype=common, device=like.m.device)
 
 
 def floating(d: dtypes.dtype, like: Tensor | None = None) -> dtypes.dtype:
@@ -37,9 +49,9 @@ def floating(d: dtypes.dtype, like: Tensor | None = None) -> dtypes.dtype:
 
 def axes(axis: Any, x: Tensor) -> tuple[int, ...]:
     """Axes as a tuple; None means all."""
-    from ... import layout
+    from ...layout import wrap_dim
     n = len(x.m.shape)
     if axis is None:
         return tuple(range(n))
     found = (axis,) if hasattr(axis, "__index__") else tuple(axis)
-    return tuple(layout.wrap_dim(int(a), n, False) for a in found)
+    return tuple(wrap_dim(int(a), n, False) for a in found)

@@ -37,25 +37,25 @@ def cumulative_sum(x: Tensor, /, *, axis: int | None = None, dtype: Any = None, 
 def max(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:  # noqa: A001 (the standard's names)
     """The greatest element."""
     places = axes(axis, x)
-    return ops.amax(x, places, keepdims) if places else x.clone()  # type: ignore[no-any-return]
+    return ops.amax(x, places, keepdims) if places else x.clone()
 
 
 def min(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:  # noqa: A001
     """The least element."""
     places = axes(axis, x)
-    return ops.amin(x, places, keepdims) if places else x.clone()  # type: ignore[no-any-return]
+    return ops.amin(x, places, keepdims) if places else x.clone()
 
 
 def mean(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
     """The mean."""
     places = axes(axis, x)
-    return ops.mean(x, places, keepdims) if places else x.clone()  # type: ignore[no-any-return]
+    return ops.mean(x, places, keepdims) if places else x.clone()
 
 
 def sum(x: Tensor, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:  # noqa: A001
     """The sum; integers are added in the widest type of their kind."""
     places, d = axes(axis, x), dtype or floating(x.m.dtype)
-    return ops.sum(x, places, keepdims, dtype=d) if places else x.to(d, copy=True)  # type: ignore[no-any-return]
+    return ops.sum(x, places, keepdims, dtype=d) if places else x.to(d, copy=True)
 
 
 def prod(x: Tensor, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
@@ -69,13 +69,13 @@ def prod(x: Tensor, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = 
 def var(x: Tensor, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """The variance, with `correction` taken off the number of elements."""
     places = axes(axis, x)
-    return ops.var(x, places, correction=correction, keepdim=keepdims) if places else _none(x, correction)  # type: ignore[no-any-return]
+    return ops.var(x, places, correction=correction, keepdim=keepdims) if places else _none(x, correction)
 
 
 def std(x: Tensor, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """The standard deviation, with `correction` taken off the number of elements."""
     places = axes(axis, x)
-    return ops.std(x, places, correction=correction, keepdim=keepdims) if places else _none(x, correction)  # type: ignore[no-any-return]
+    return ops.std(x, places, correction=correction, keepdim=keepdims) if places else _none(x, correction)
 
 
 def _none(x: Tensor, correction: float) -> Tensor:
