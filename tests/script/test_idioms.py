@@ -236,6 +236,7 @@ def test_paths_that_scripts_import_by(tmp_path) -> None:
         assert Tensor is torch.Tensor and AdamW is torch.optim.AdamW and einsum is torch.einsum and no_grad is torch.no_grad
         assert _pair(3) == (3, 3) and issubclass(torch.nn.BatchNorm2d, _BatchNorm)
         assert torchvision.models.VGG16_Weights.IMAGENET1K_V1.value.startswith("vgg16-")
+        assert not torch.xpu.is_available() and not torch.mps.is_available() and torch.xpu.device_count() == 0
         print("ok")
     """) == ["ok"]
 
