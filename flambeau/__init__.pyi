@@ -23,6 +23,7 @@ from . import io as io
 from . import jit as jit
 from . import linalg as linalg
 from . import masked as masked
+from . import mps as mps
 from . import multiprocessing as multiprocessing
 from . import nn as nn
 from . import optim as optim
@@ -41,6 +42,7 @@ from . import types as types
 from . import utils as utils
 from . import version as version
 from . import vision as vision
+from . import xpu as xpu
 from .autograd.mode import (
     enable_grad as enable_grad,
     inference_mode as inference_mode,
