@@ -157,7 +157,7 @@ def _openblas() -> str:
 
 def kernel_cache() -> dict[str, Any]:
     """The folder of compiled kernels, how many it holds and their bytes."""
-    from flambeau.kernels.llvm import cache
+    from flambeau.kernels import cache
 
     folder = cache.folder()
     try:

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from flambeau.kernels.llvm import cache
+from flambeau.kernels import cache
 from flambeau.kernels.llvm import compile as compiler
 
 IR = "define void @flambeau_test(i64 %b, i64 %e, ptr %args, ptr %block) #0 {\n  ret void\n}\n"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..llvm import layouts
+from .. import axes as walks
 from .lower import from_stored, to_stored
 from .types import stored
 from .writer import Walk, coordinates, is_wide, seen
@@ -31,15 +31,15 @@ def write(w: Writer, program: Map, domain: tuple[int, ...], strides: tuple[tuple
         return scatter(w, program, domain, strides, numbers)
     rank, sizes = len(domain), [d.itemsize for d in w.types]
     coords = coordinates(program, rank)
-    axes = layouts.walk_axes(domain, seen(program, strides, rank), sizes, coords)
+    axes = walks.walk_axes(domain, seen(program, strides, rank), sizes, coords)
     if not axes:
-        axes = [layouts.Axis(1, (0,) * len(sizes), None)]
-    used = [k for k in range(len(sizes)) if k < len(program.outs) or layouts.facts(program).read[k - len(program.outs)]]
+        axes = [walks.Axis(1, (0,) * len(sizes), None)]
+    used = [k for k in range(len(sizes)) if k < len(program.outs) or walks.facts(program).read[k - len(program.outs)]]
     v = _width(program, axes, sizes, used)
     packed = list(axes)
     inner = axes[-1]
     # one index for v neighbours; the innermost axis is walked in steps of v
-    packed[-1] = layouts.Axis(-(-inner.size // v), tuple(s * v for s in inner.strides), inner.source)
+    packed[-1] = walks.Axis(-(-inner.size // v), tuple(s * v for s in inner.strides), inner.source)
     wide = is_wide(axes, sizes, THREADS * v)
     walk = Walk(w, packed, wide)
     total = walk.size
@@ -67,9 +67,9 @@ def write(w: Writer, program: Map, domain: tuple[int, ...], strides: tuple[tuple
     return source, ((found[0], (-(-total // THREADS), 1, 1), (THREADS, 1, 1), 0),), 0
 
 
-def _width(program: Map, axes: list[layouts.Axis], sizes: list[int], used: list[int]) -> int:
+def _width(program: Map, axes: list[walks.Axis], sizes: list[int], used: list[int]) -> int:
     """How many neighbours a thread computes."""
-    facts = layouts.facts(program)
+    facts = walks.facts(program)
     operations = facts.operations + 7 * facts.functions
     inner = axes[-1]
     if any(inner.strides[k] not in (0, sizes[k]) for k in used):
@@ -89,7 +89,7 @@ def _gathers(program: Map, k: int) -> bool:
 
 
 def _neighbours(w: Writer, program: Map, q: dict[int, str], pointers: dict[int, str], names: dict[int, str], step: dict[int, int],
-                inner: layouts.Axis, base: str | None, at: dict[int, str], i: str, v: int, t: str, ragged: bool, rank: int) -> None:
+                inner: walks.Axis, base: str | None, at: dict[int, str], i: str, v: int, t: str, ragged: bool, rank: int) -> None:
     outs = len(program.outs)
     moving = [k for k in q if step[k]]
     w.need("vec")

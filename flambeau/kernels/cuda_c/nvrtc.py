@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..llvm import cache
+from .. import cache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

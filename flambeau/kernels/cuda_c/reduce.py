@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..llvm import layouts
-from ..llvm.layouts import Axis
+from .. import axes as walks
+from ..axes import Axis
 from ..programs import size_of
 from .groups import Group, State, finished
 from .lower import from_stored, round_half, to_stored
@@ -44,14 +44,14 @@ class _Reduction:
         coords = coordinates(program, self.rank)
         whole = [tuple(s) + (0,) * (self.rank - kept) for s in strides[:self.outs]] + list(strides[self.outs:])
         own = seen(program, whole, self.rank)
-        self.used = [k for k in range(self.outs, len(self.sizes)) if layouts.facts(program).read[k - self.outs]]
+        self.used = [k for k in range(self.outs, len(self.sizes)) if walks.facts(program).read[k - self.outs]]
         order = [*range(self.outs, len(own)), *range(self.outs)]  # the inputs decide the order of the kept axes: they are bigger
         turned = [own[k] for k in order]
         back = [order.index(k) for k in range(len(own))]
-        found = layouts.walk_axes(domain[:kept], [s[:kept] for s in turned], [self.sizes[k] for k in order], [d for d in coords if d < kept])
+        found = walks.walk_axes(domain[:kept], [s[:kept] for s in turned], [self.sizes[k] for k in order], [d for d in coords if d < kept])
         self.kept = [Axis(x.size, tuple(x.strides[k] for k in back), x.source) for x in found]
         ordered = any(how.startswith("arg") for how in program.combine)
-        found = layouts.walk_axes(domain[kept:], [s[kept:] for s in turned], [self.sizes[k] for k in order],
+        found = walks.walk_axes(domain[kept:], [s[kept:] for s in turned], [self.sizes[k] for k in order],
                                   [d - kept for d in coords if d >= kept], reorder=not ordered)
         self.reduced = [Axis(x.size, tuple(x.strides[k] for k in back), None if x.source is None else x.source + kept) for x in found]
         self.count, self.length = size_of(tuple(x.size for x in self.kept)), size_of(domain[kept:])
@@ -88,7 +88,7 @@ class _Reduction:
 
     def _width(self) -> int:
         """How many neighbours a thread loads at once."""
-        if len(self.reduced) != 1 or layouts.facts(self.program).operations > 60:
+        if len(self.reduced) != 1 or walks.facts(self.program).operations > 60:
             return 1
         moving = [k for k in self.used if self.reduced[0].strides[k]]
         if not moving or any(self.reduced[0].strides[k] != self.sizes[k] for k in moving):

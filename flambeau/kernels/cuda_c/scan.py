@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..llvm import layouts
-from ..llvm.layouts import Axis
+from .. import axes as walks
+from ..axes import Axis
 from ..programs import size_of
 from .groups import Group
 from .lower import apply, from_stored, identity, round_half, to_stored
@@ -47,10 +47,10 @@ class _Scan:
         self.sizes = [d.itemsize for d in w.types]
         coords = coordinates(program, self.rank)
         own = seen(program, strides, self.rank)
-        self.used = [k for k in range(self.outs, len(self.sizes)) if layouts.facts(program).read[k - self.outs]]
+        self.used = [k for k in range(self.outs, len(self.sizes)) if walks.facts(program).read[k - self.outs]]
         order = [*range(self.outs, len(own)), *range(self.outs)]
         turned, back = [own[k] for k in order], [order.index(k) for k in range(len(own))]
-        found = layouts.walk_axes(domain[:-1], [s[:-1] for s in turned], [self.sizes[k] for k in order],
+        found = walks.walk_axes(domain[:-1], [s[:-1] for s in turned], [self.sizes[k] for k in order],
                                   [d for d in coords if d < self.rank - 1])
         self.outer = [Axis(x.size, tuple(x.strides[k] for k in back), x.source) for x in found]
         self.inner = Axis(self.length, tuple(s[-1] * b for s, b in zip(own, self.sizes)), self.rank - 1)

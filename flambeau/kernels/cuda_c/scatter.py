@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..llvm import layouts
+from .. import axes as walks
 from .lower import combine, from_stored, to_stored
 from .types import stored, value
 from .writer import NARROW, Walk, coordinates, is_wide, seen
@@ -37,8 +37,8 @@ class _Scatter:
         self.rank, self.outs = len(domain), len(program.outs)
         self.sizes = [d.itemsize for d in w.types]
         own = seen(program, strides, self.rank)
-        self.axes = layouts.walk_axes(domain, own, self.sizes, coordinates(program, self.rank), reorder=False) or [
-            layouts.Axis(1, (0,) * len(self.sizes), None)]
+        self.axes = walks.walk_axes(domain, own, self.sizes, coordinates(program, self.rank), reorder=False) or [
+            walks.Axis(1, (0,) * len(self.sizes), None)]
         self.wide = is_wide(self.axes, self.sizes, THREADS)
         self.n = Walk(w, self.axes, self.wide).size
         if self.n >= NARROW // 2:  # the sort's places are ints
@@ -94,7 +94,7 @@ class _Scatter:
     def _values(self) -> list[str]:
         """Every element's value and offset."""
         w, program = self.w, self.program
-        used = [k for k in range(len(self.sizes)) if (program.targets[k] is None if k < self.outs else layouts.facts(program).read[k - self.outs])]
+        used = [k for k in range(len(self.sizes)) if (program.targets[k] is None if k < self.outs else walks.facts(program).read[k - self.outs])]
         pointers = {k: w.pointer(k) for k in range(len(self.sizes))}
         names = w.numbers(self.numbers)
         walk = Walk(w, self.axes, self.wide)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
+from .. import axes as walks
 from ..expr import walk
-from ..llvm import layouts
 from ..programs import size_of
 from .helpers import text as helper_text
 from .lower import cast, from_stored, lower
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...dtypes import dtype
+    from ..axes import Axis
     from ..expr import Expr
-    from ..llvm.layouts import Axis
     from ..programs import Program
     from .lower import Leaf
 
 PLACEHOLDER = "FLAMBEAU_NAME"
 NARROW = 1 << 31  # places below fit into an int
-FUNCTIONS = layouts.FUNCTIONS
+FUNCTIONS = walks.FUNCTIONS
 
 
 class Writer:
@@ -164,13 +164,13 @@ def is_wide(axes: Sequence[Axis], itemsizes: Sequence[int], room: int = 0) -> bo
 
 def coordinates(program: Program, rank: int) -> list[int]:
     """The axes of the domain whose coordinate the program asks for."""
-    return sorted({c % rank for c in layouts.facts(program).coords}) if rank else []
+    return sorted({c % rank for c in walks.facts(program).coords}) if rank else []
 
 
 def seen(program: Program, strides: Sequence[tuple[int, ...]], rank: int) -> list[tuple[int, ...]]:
     """The strides over the domain, zero for operands that are read or written only at offsets of their own."""
     outs = len(program.out_types)
-    read = layouts.facts(program).read
+    read = walks.facts(program).read
     targets = getattr(program, "targets", (None,) * outs)
     own = [targets[k] is None if k < outs else read[k - outs] for k in range(len(strides))]
     return [(tuple(s) if mine else (0,) * rank) for s, mine in zip(strides, own)]

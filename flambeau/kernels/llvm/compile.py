@@ -13,7 +13,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from . import cache, elf
+from .. import cache
+from . import elf
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""How a program's domain is walked: which axes merge, in which order, and what of it a kernel's code depends on.
+"""What a kernel's code depends on of its launch, and how much of it is handed to a thread.
 
 Code depends only on classes (is an inner stride 0, one element, or something else?); sizes and strides themselves are
 parameters.  So a kernel once compiled serves every shape of its kind.
@@ -8,28 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..expr import walk
+from ..axes import FUNCTIONS, Axis, Facts, facts, walk_axes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
-    from ..programs import Program
+__all__ = ["FUNCTIONS", "Axis", "Facts", "Plan", "chunk_of", "facts", "inner_classes", "walk_axes"]
 
-# What work costs, for deciding on threads: nanoseconds a byte, an element's operation, an element's function.
-NS_BYTE, NS_OPERATION, NS_FUNCTION = 0.08, 0.03, 0.4
 PARALLEL_NS = 20_000.0  # below this, handing over costs more than it gains
 CHUNK_NS = 8_000.0
-FUNCTIONS = frozenset("""exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh
- erf erfc lgamma pow atan2 hypot fmod rem floordiv truncdiv""".split())
-
-
-class Axis:
-    """One axis of the walk: its size, each operand's stride in bytes, and the domain's axis it is (None: merged)."""
-
-    __slots__ = ("size", "strides", "source")
-
-    def __init__(self, size: int, strides: tuple[int, ...], source: int | None) -> None:
-        self.size, self.strides, self.source = size, strides, source
 
 
 class Plan:
@@ -45,77 +32,6 @@ class Plan:
                  params: list[int], workspace: int = 0, parallel: bool = False) -> None:
         self.key, self.names, self.stages, self.params = key, names, stages, params
         self.workspace, self.parallel = workspace, parallel
-
-
-class Facts:
-    """What planning needs to know of a program, found once.
-
-    operations: its primitives; functions: how many of them are transcendental; coords: the axes whose coordinate it
-    asks for (as written); read: for each input whether it is read at the element's own place; gathers: whether any is
-    read elsewhere.
-    """
-
-    __slots__ = ("operations", "functions", "coords", "read", "gathers")
-
-    def __init__(self, program: Program) -> None:
-        nodes = list(walk(program.roots()))
-        operations = [e.op for e in nodes if e.args]
-        self.operations = len(operations)
-        self.functions = sum(op in FUNCTIONS for op in operations)
-        self.coords = tuple(e.value for e in nodes if e.op == "coord")
-        inputs = {e.value for e in nodes if e.op == "input"}
-        self.read = tuple(k in inputs for k in range(len(program.inputs)))
-        self.gathers = any(e.op == "gather" for e in nodes)
-
-    def cost(self, nbytes: int, elements: int) -> float:
-        """Nanoseconds one thread takes, roughly."""
-        return nbytes * NS_BYTE + elements * (self.operations * NS_OPERATION + self.functions * NS_FUNCTION)
-
-
-_facts: dict[tuple[Any, ...], Facts] = {}
-
-
-def facts(program: Program) -> Facts:
-    found = _facts.get(program.key)
-    if found is None:
-        found = _facts[program.key] = Facts(program)
-    return found
-
-
-def walk_axes(domain: Sequence[int], strides: Sequence[Sequence[int]], itemsizes: Sequence[int],
-              fixed: Collection[int] = (), reorder: bool = True) -> list[Axis]:
-    """The axes to walk, outermost first: without those of size 1, sorted by the first operands' strides, and merged.
-
-    strides: for each operand over the domain, in elements; outputs first.
-    fixed: axes whose coordinate the program asks for; they are never merged.
-    reorder: False where the order of the elements matters.
-    """
-    axes = [Axis(size, tuple(s[d] * b for s, b in zip(strides, itemsizes)), d if d in fixed else None)
-            for d, size in enumerate(domain) if size != 1]
-    if reorder and len(axes) > 1:
-        # insertion sort: stable, and axes that no operand tells apart keep the domain's order
-        for k in range(1, len(axes)):
-            at = k
-            while at and _inside(axes[at - 1], axes[at]):
-                axes[at - 1], axes[at] = axes[at], axes[at - 1]
-                at -= 1
-    merged: list[Axis] = []
-    for a in axes:
-        last = merged[-1] if merged else None
-        if (last is not None and last.source is None and a.source is None
-                and all(o == a.size * i for o, i in zip(last.strides, a.strides))):
-            last.size, last.strides = last.size * a.size, a.strides
-        else:
-            merged.append(a)
-    return merged
-
-
-def _inside(outer: Axis, inner: Axis) -> bool:
-    """Whether `outer` should be walked inside `inner`: the first operand that steps along both decides."""
-    for a, b in zip(outer.strides, inner.strides):
-        if a and b and abs(a) != abs(b):
-            return abs(a) < abs(b)
-    return False
 
 
 def inner_classes(axes: Sequence[Axis], itemsizes: Sequence[int]) -> tuple[str, ...]:
