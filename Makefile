@@ -6,6 +6,7 @@
 #   make check    ruff, mypy, the order of the layers, the stubs of generated names
 #   make parity   the same operations by PyTorch, compared (skipped where PyTorch cannot be had)
 #   make conformance  the score against PyTorch's operator database
+#   make names    docs/names.md: where each name of PyTorch is here
 #   make docs     the documentation as a site, in build/site
 #   make bench    how fast, against PyTorch in the same run
 #   make test-gpu   the device tests on a real NVIDIA GPU (skipped, and said so, where there is none)
@@ -17,6 +18,7 @@ PYTHON ?= python3
 JOBS ?= 2
 DEMO ?=
 BENCH ?=
+NAMES ?=
 PYTEST ?=
 
 BIN := .venv/bin
@@ -25,7 +27,7 @@ PARITY := .venv-parity/bin
 # Some environments set this to an older CPU, which halves OpenBLAS. It is for OpenBLAS to find out.
 unexport OPENBLAS_CORETYPE
 
-.PHONY: help demo test check parity conformance conformance-page docs bench test-gpu bench-gpu fix clean
+.PHONY: help demo test check parity conformance conformance-page names docs bench test-gpu bench-gpu fix clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -80,11 +82,16 @@ conformance: .venv-parity/.made
 conformance-page: .venv-parity/.made
 	$(PARITY)/python tools/conformance.py --write
 
+# The table of names, by what the package says now and the names of the installed PyTorch.
+names: .venv-parity/.made
+	$(PARITY)/python tools/names.py --torch $(NAMES)
+
 .venv/.docs: .venv/.dev
 	$(BIN)/pip install --quiet --disable-pip-version-check '.[docs]'
 	@touch $@
 
 docs: .venv/.docs
+	$(BIN)/python tools/api_pages.py
 	$(BIN)/mkdocs build --quiet
 	@echo "the pages are in build/site: open build/site/guide/index.html"
 

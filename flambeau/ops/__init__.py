@@ -24,6 +24,7 @@ from . import (  # noqa: F401 (each import registers its family)
     fft,
     fractional,
     indexing,
+    internals,
     joining,
     legacy,
     linalg,

@@ -44,6 +44,15 @@ _SIMPLE: dict[str, Any] = {
 }
 
 
+_TOLD = {
+    "shape": "The size of each axis.", "dtype": "The type of the elements.", "device": "Where the elements are.", "ndim": "The number of axes.",
+    "itemsize": "Bytes of an element.", "nbytes": "Bytes of all elements.", "requires_grad": "Whether gradients are recorded for it.",
+    "is_leaf": "Whether it was not computed from tensors that require grad.", "output_nr": "Which result of its function it is.",
+    "_version": "How often its memory was written to.", "layout": "How it is stored: `torch.strided`.", "names": "None for each axis: axes have no names.",
+    "retains_grad": "Whether a computed tensor keeps its gradient.",
+}
+
+
 def _base(t: Tensor) -> Tensor | None:
     return getattr(t, "b", None)
 
@@ -289,7 +298,7 @@ def _index(self: Tensor) -> int:
 def _len(self: Tensor) -> int:
     if not self.m.shape:
         raise TypeError("len() of a 0-d tensor")
-    return self.m.shape[0]  # type: ignore[no-any-return]
+    return self.m.shape[0]
 
 
 def _iter(self: Tensor) -> Iterator[Any]:
@@ -437,7 +446,7 @@ def _new_tensor_type(self: Tensor) -> bool:
 def install(target: type) -> None:
     """Gives the Tensor its attributes and these methods."""
     for name, read in _SIMPLE.items():
-        setattr(target, name, property(read))
+        setattr(target, name, property(read, doc=_TOLD.get(name) or f"Whether the tensor is {name[3:].replace('_', ' ')}."))
     for name, (get, put) in {"requires_grad": (_SIMPLE["requires_grad"], _set_requires_grad), "grad": (_get_grad, _set_grad),
                              "data": (_get_data, _set_data)}.items():
         setattr(target, name, property(get, put))  # type: ignore[arg-type]

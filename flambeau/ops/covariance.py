@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..tensor import Tensor
 from .linalg.matrices import adjoint, type_name
 from .table import op
@@ -43,6 +45,7 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, a
     if w is not None and (not count or bool(total == 0)):
         raise RuntimeError("cov(): weights sum to zero, can't be normalized")
     mean = mean / total
+    norm: Any
     if w is None:
         norm = count - correction
     elif aweights is None or correction == 0:

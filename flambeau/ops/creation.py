@@ -311,7 +311,7 @@ def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, out: Tenso
              device: Any = None, requires_grad: bool = False) -> Tensor:
     """base to the power of `linspace(start, end, steps)`."""
     from .table import into
-    d, dev = _options(dtype or (out.m.dtype if out is not None else None), device)
+    d, dev = _options(dtype or (out.m.dtype if out is not None else None), out.m.device if out is not None and device is None else device)
     start, end = _number(start), _number(end)
     if d.kind in "bui":
         start, end = int(start), int(end)

@@ -272,12 +272,12 @@ def _smoothed(logs: Tensor, target: Tensor, weight: Tensor | None, ignore: int, 
     even = even * used
     losses = hard * (1.0 - smoothing) + even * (smoothing / classes)
     if reduction == "none":
-        return losses  # type: ignore[no-any-return]
+        return losses
     if reduction == "sum":
-        return losses.sum()  # type: ignore[no-any-return]
+        return losses.sum()
     if weight is None:
-        return losses.sum() / used.sum()  # type: ignore[no-any-return]
-    return losses.sum() / (weight[target.masked_fill(~used, 0)] * used).sum()  # type: ignore[no-any-return]
+        return losses.sum() / used.sum()
+    return losses.sum() / (weight[target.masked_fill(~used, 0)] * used).sum()
 
 
 def _with_probabilities(x: Tensor, target: Tensor, weight: Tensor | None, reduction: str, smoothing: float, axis: int) -> Tensor:
@@ -293,6 +293,6 @@ def _with_probabilities(x: Tensor, target: Tensor, weight: Tensor | None, reduct
         return losses
     if reduction == "sum":
         return losses.sum()
-    return losses.sum() / max(1, layout.numel(x.m.shape) // max(classes, 1))  # type: ignore[no-any-return]
+    return losses.sum() / max(1, layout.numel(x.m.shape) // max(classes, 1))
 
 

@@ -366,7 +366,9 @@ def native_batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None,
                       training: bool, momentum: float, eps: float) -> Any:
     """`batch_norm` with the mean and reciprocal deviation it used (empty when not training)."""
     if training:
-        return _trained(input, weight, bias, running_mean, running_var, momentum, eps)
+        out, mean, rstd = _trained(input, weight, bias, running_mean, running_var, momentum, eps)
+        kind = input.m.dtype if weight is None else weight.m.dtype
+        return out, to_dtype(mean, kind), to_dtype(rstd, kind)
     none = input.new_empty((0,))
     return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps), none, none
 

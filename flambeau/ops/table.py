@@ -77,6 +77,8 @@ def op(*, method: bool = True, inplace: Any = False, out: bool | None = False, s
         final: F = _with_out(function) if out is True else function
         final = autocast.guarded(name or function.__name__, final)
         made = inplace if callable(inplace) else _inplace_of(function) if inplace else None
+        if made is not None and not made.__doc__:
+            made.__doc__ = f"`{name or function.__name__}`, in place."
         import inspect
         _register(Row(name or function.__name__, final, method, made, out is not False, spaces, aliases,
                       str(inspect.signature(function)), None))

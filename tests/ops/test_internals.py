@@ -1,0 +1,71 @@
+"""Entry points below the public functions, against what the public functions give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import flambeau as fb
+
+F = fb.nn.functional
+
+
+def test_softmax_and_dropout_backward_are_their_gradients() -> None:
+    x, g = fb.randn(3, 5, dtype=fb.float64, requires_grad=True), fb.randn(3, 5, dtype=fb.float64)
+    y = x.softmax(1)
+    want = fb.autograd.grad(y, x, g)[0]
+    np.testing.assert_allclose(fb._softmax_backward_data(g, y.detach(), 1, fb.float64).numpy(), want.numpy(), rtol=1e-12, atol=1e-15)
+    mask = fb.tensor([True, False, True, True, False])
+    np.testing.assert_allclose(fb.native_dropout_backward(g, mask, 2.0).numpy(), g.numpy() * mask.numpy() * 2)
+
+
+def test_chunks_side_by_side() -> None:
+    a, b = fb.arange(3.0).reshape(1, 3), fb.arange(4.0).reshape(1, 4)
+    assert fb._chunk_cat([a, b], 1, 2).tolist() == [[[0.0, 1.0, 0.0, 1.0], [2.0, 0.0, 2.0, 3.0]]]
+
+
+def test_masked_indices_may_point_outside() -> None:
+    x = fb.arange(6.0).reshape(2, 3).requires_grad_()
+    mask, at = fb.tensor([True, False, True]), [fb.tensor([0, 99, 1]), fb.tensor([2, -99, 0])]
+    got = fb._unsafe_masked_index(x, mask, at, -1.0)
+    assert got.tolist() == [2.0, -1.0, 3.0]
+    got.sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
+    put = fb._unsafe_masked_index_put_accumulate(x.detach(), mask, at, fb.tensor([10.0, 20.0, 30.0]))
+    assert put.tolist() == [[0.0, 1.0, 12.0], [33.0, 4.0, 5.0]]
+
+
+@pytest.mark.parametrize("reduce", ["sum", "prod", "mean", "max", "min"])
+@pytest.mark.parametrize("initial", [None, 1.0])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_segments(reduce: str, initial: float | None, axis: int) -> None:
+    rng = np.random.default_rng(2)
+    data = rng.standard_normal((6, 2) if axis == 0 else (2, 6, 3))
+    lengths = np.array([1, 0, 3, 2]) if axis == 0 else np.array([[1, 0, 3, 2], [2, 2, 0, 2]])
+    start: dict[str, Any] = {"sum": 0.0, "prod": 1.0, "mean": 0.0, "max": -np.inf, "min": np.inf}
+    how: dict[str, Any] = {"sum": np.sum, "prod": np.prod, "mean": np.sum, "max": np.max, "min": np.min}
+
+    def one(rows: Any, sizes: Any) -> Any:
+        out, at = [], 0
+        for n in sizes:
+            first = np.full((1, *rows.shape[1:]), start[reduce] if initial is None else initial)
+            v = how[reduce](np.concatenate([first, rows[at:at + n]]), axis=0)
+            out.append(v if reduce != "mean" else v / n if n else v + (np.nan if initial is None else 0.0))
+            at += n
+        return np.stack(out)
+    want = one(data, lengths) if axis == 0 else np.stack([one(d, s) for d, s in zip(data, lengths, strict=True)])
+    x = fb.tensor(data)
+    np.testing.assert_allclose(fb.segment_reduce(x, reduce, lengths=fb.tensor(lengths), axis=axis, initial=initial).numpy(), want)
+    offsets = np.concatenate([np.zeros_like(lengths[..., :1]), lengths.cumsum(-1)], -1)
+    np.testing.assert_allclose(fb.segment_reduce(x, reduce, offsets=fb.tensor(offsets), axis=axis, initial=initial).numpy(), want)
+
+
+def test_segments_that_do_not_fit_are_named() -> None:
+    x = fb.ones(5)
+    with pytest.raises(RuntimeError, match="sum to"):
+        fb.segment_reduce(x, "sum", lengths=fb.tensor([1, 2]))
+    with pytest.raises(RuntimeError, match="Expected reduce"):
+        fb.segment_reduce(x, "median", lengths=fb.tensor([5]))
+    assert fb.segment_reduce(x, "sum", offsets=fb.tensor([1, 2, 4]), unsafe=True).tolist() == [1.0, 2.0]
