@@ -69,7 +69,8 @@ def test_copies_and_refusals_agree():
     lambda m, t: np.sin(t), lambda m, t: np.add(t, t), lambda m, t: np.greater(t, 1), lambda m, t: np.modf(t)[0], lambda m, t: t + np.arange(4.0),
     lambda m, t: np.float32(2) - t, lambda m, t: np.int64(2) ** t, lambda m, t: t * np.float64(2), lambda m, t: np.cumsum(t), lambda m, t: np.isnan(t),
     lambda m, t: np.sin(t.to(m.int32)), lambda m, t: np.exp(m.zeros(2, dtype=m.bool)), lambda m, t: np.reshape(t, (2, 2)), lambda m, t: t.double() @ np.ones(4),
-    lambda m, t: np.ones(4) / t, lambda m, t: np.ones(4) == t, lambda m, t: t.sum(np.int64(0)), lambda m, t: np.transpose(m.ones(2, 3)), lambda m, t: np.clip(t, 0, 1)])
+    lambda m, t: np.ones(4) / t, lambda m, t: np.ones(4) == t, lambda m, t: t.sum(np.int64(0)), lambda m, t: np.transpose(m.ones(2, 3)),
+    lambda m, t: np.clip(t, 0, 1)])
 @pytest.mark.filterwarnings("ignore:__array_wrap__ must accept")
 def test_numpy_functions_agree(f):
     with np.errstate(all="ignore"):
