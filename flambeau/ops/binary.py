@@ -107,6 +107,8 @@ sub = _additive("sub", SUB, SUB_SCALED, ("subtract",))
 @op(method=False)
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:  # noqa: A002
     """other - alpha * input."""
+    if not isinstance(input, (Tensor, Expr)):
+        raise TypeError(f"rsub(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
     return sub(other, input, alpha=alpha)
 
 

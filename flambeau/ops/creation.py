@@ -133,6 +133,15 @@ def empty_permuted(size: Any, physical_layout: Any, *, dtype: Any = None, layout
                    requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """An uninitialised dense tensor whose axes lie in memory in the order `physical_layout`, outermost first."""
     shape, strides, step = _shape("empty_permuted", (size,)), [0] * len(size), 1
+    if len(physical_layout) != len(shape):
+        raise RuntimeError(f"Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = {len(shape)} is "
+                           f"not equal to len(physical_layout) = {len(physical_layout)}")
+    for axis in physical_layout:
+        if not 0 <= axis < len(shape):
+            raise RuntimeError(f"Dimension out of range (expected to be between 0 and {len(shape) - 1}, but got {axis}).  NB: negative dims "
+                               "not currently supported; file an issue if you want it.")
+    if len(set(physical_layout)) != len(shape):
+        raise RuntimeError(f"Duplicate dim not allowed: physical_layout is {list(physical_layout)}")
     for axis in reversed(physical_layout):
         strides[axis] = step
         step *= max(shape[axis], 1)
@@ -274,10 +283,18 @@ def _rounded(x: float, d: dtype_class) -> float:
     return value
 
 
+def _steps(name: str, steps: Any) -> int:
+    """A whole number of steps.  Raises TypeError for anything else."""
+    if not hasattr(steps, "__index__"):
+        raise TypeError(f"{name}(): argument 'steps' must be int, not {type(steps).__name__}")
+    return int(steps.__index__())
+
+
 @op(method=False)
 def linspace(start: Any, end: Any, steps: int, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
              device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """`steps` evenly spaced numbers from start to end, both included."""
+    steps = _steps("linspace", steps)
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     start, end = _number(start), _number(end)
@@ -310,6 +327,7 @@ def linspace(start: Any, end: Any, steps: int, *, out: Tensor | None = None, dty
 def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
              device: Any = None, requires_grad: bool = False) -> Tensor:
     """base to the power of `linspace(start, end, steps)`."""
+    steps = _steps("logspace", steps)
     from .table import into
     d, dev = _options(dtype or (out.m.dtype if out is not None else None), out.m.device if out is not None and device is None else device)
     start, end = _number(start), _number(end)

@@ -391,7 +391,10 @@ def inner(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
 def _added(name: str, product: Callable[[Tensor, Tensor], Tensor]) -> Any:
     def inplace(self: Tensor, first: Tensor, second: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
         from .copies import assign
-        return assign(self, compute(self, first, second, beta, alpha))
+        made = compute(self, first, second, beta, alpha)
+        if made.m.shape != self.m.shape:
+            raise RuntimeError(f"{name}_: the result has shape {list(made.m.shape)}, which does not fit into {list(self.m.shape)} in place")
+        return assign(self, made)
 
     def compute(base: Tensor, first: Tensor, second: Tensor, beta: Any, alpha: Any) -> Tensor:
         same_device(name, base, first, second)

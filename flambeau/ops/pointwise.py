@@ -191,9 +191,9 @@ pointwise("nan_to_num", "input", _nan_to_num, consts={"nan": None, "posinf": Non
 def _activation(name: str, formula: Any, grad: Any = None, numbers: dict[str, Any] | None = None,
                 consts: dict[str, Any] | None = None, spaces: tuple[str, ...] = ("nn.functional",), method: bool = False,
                 accept: str = "f", keyword: tuple[str, ...] = (), flag: bool = True, inplace: bool = True, promote: str = "default",
-                doc: str = "") -> None:
+                check: Any = None, doc: str = "") -> None:
     pointwise(name, "input", formula, grad=grad, numbers=numbers, consts=consts, spaces=spaces, method=method, flag=flag,
-              accept=accept, keyword=keyword, inplace=inplace, promote=promote, doc=doc)
+              accept=accept, keyword=keyword, inplace=inplace, promote=promote, check=check, doc=doc)
 
 
 def _zero(g: Expr) -> Expr:
@@ -258,8 +258,19 @@ def _hardtanh(x: Expr, lo: Expr, hi: Expr) -> Expr:
     return where(x < lo, lo, where(x > hi, hi, x))
 
 
+def _ordered(lo: Any, hi: Any) -> None:
+    if isinstance(lo, (int, float)) and isinstance(hi, (int, float)) and lo > hi:
+        raise ValueError(f"hardtanh: min_val cannot be greater than max_val, but they are {lo} and {hi}")
+
+
+def _not_negative(lambd: Any) -> None:
+    if isinstance(lambd, (int, float)) and not lambd >= 0:
+        raise RuntimeError(f"softshrink: lambda must be zero or greater, but found {lambd}")
+
+
 _activation("hardtanh", _hardtanh,
-            lambda g, x, y, lo, hi: where((x > lo) & (x < hi), g, _zero(g)), {"min_val": -1.0, "max_val": 1.0}, accept="uif")
+            lambda g, x, y, lo, hi: where((x > lo) & (x < hi), g, _zero(g)), {"min_val": -1.0, "max_val": 1.0}, accept="uif",
+            check=_ordered)
 _activation("hardsigmoid", lambda x: where(x <= -3.0, E.const(0, x.dtype), where(x >= 3.0, E.const(1, x.dtype), x / 6.0 + 0.5)),
             lambda g, x, y: where((x > -3.0) & (x < 3.0), g / 6.0, _zero(g)))
 _activation("hardswish", lambda x: x * where(x <= -3.0, E.const(0, x.dtype), where(x >= 3.0, E.const(6, x.dtype), x + 3.0)) / 6.0,
@@ -269,7 +280,7 @@ _activation("hardshrink", lambda x, lambd: where((x >= -lambd) & (x <= lambd), E
             lambda g, x, y, lambd: where((x >= -lambd) & (x <= lambd), _zero(g), g), {"lambd": 0.5},
             spaces=("torch", "nn.functional"), method=True, flag=False, inplace=False)
 _activation("softshrink", lambda x, lambd: where(x > lambd, x - lambd, where(x < -lambd, x + lambd, x * 0.0)),
-            lambda g, x, y, lambd: where((x >= -lambd) & (x <= lambd), _zero(g), g), {"lambd": 0.5}, flag=False, inplace=False)
+            lambda g, x, y, lambd: where((x >= -lambd) & (x <= lambd), _zero(g), g), {"lambd": 0.5}, flag=False, inplace=False, check=_not_negative)
 
 
 def _threshold(x: Expr, threshold: Expr, value: Expr) -> Expr:

@@ -94,6 +94,8 @@ def _with_out(function: Function) -> Function:
                 return function(*args, **kwargs)
             except Unsupported as error:
                 return instead(function.__name__, args, kwargs, error)
+        if function.__name__ in _APART:
+            _must_lie_apart(out, (*args, *kwargs.values()))
         if _grad.get():
             _forbid_recording(function.__name__, (*args, *kwargs.values()), out)
             with no_recording():
@@ -104,11 +106,36 @@ def _with_out(function: Function) -> Function:
             if not isinstance(out, (tuple, list)) or len(out) != len(result):
                 raise TypeError(f"{function.__name__}(): argument 'out' must be a tuple of {len(result)} tensors")
             for o, r in zip(out, result, strict=True):
+                _must_have_type(function.__name__, o, r)
                 into(o, r, function.__name__)
             return type(result)(out) if type(result) is not tuple and hasattr(result, "_fields") is False else (
                 type(result)(*out) if hasattr(result, "_fields") else tuple(out))
+        _must_have_type(function.__name__, out, result)
         return into(out, result, function.__name__)
     return call
+
+
+# what PyTorch writes while it reads, so that `out` must not share memory with an operand; and what writes its own type only
+_APART = frozenset("gather index_select kthvalue masked_select take".split())
+_EXACT = frozenset("aminmax complex_ gather".split())
+
+
+def _must_lie_apart(out: Any, args: Sequence[Any]) -> None:
+    from .checks import may_write, overlap
+    for o in out if isinstance(out, (tuple, list)) else (out,):
+        if not isinstance(o, Tensor):
+            continue
+        may_write(o)
+        for x in args:
+            if isinstance(x, Tensor) and o.m.numel and x.m.numel and (
+                    overlap(o, x) or x.p == o.p and x.m.strides == o.m.strides and x.m.shape == o.m.shape):
+                raise RuntimeError("unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
+                                   "single memory location. Please clone() the tensor before performing the operation.")
+
+
+def _must_have_type(name: str, out: Any, result: Tensor) -> None:
+    if name in _EXACT and isinstance(out, Tensor) and out.m.dtype is not result.m.dtype:
+        raise RuntimeError(f"Expected out tensor to have dtype {result.m.dtype.name}, but got {out.m.dtype.name} instead")
 
 
 class no_recording:
@@ -190,19 +217,20 @@ def pointwise(name: str, operands: str, formula: Callable[..., Any], *, promote:
               grad: Callable[..., Any] | None = None, accept: str = "buifc", numbers: dict[str, Any] | None = None,
               consts: dict[str, Any] | None = None, keyword: tuple[str, ...] = (), method: bool = True, inplace: bool = True,
               out: bool = True, spaces: tuple[str, ...] = ("torch",), aliases: tuple[str, ...] = (), flag: bool = False, tensors: int = 1,
-              doc: str = "") -> Pointwise:
+              check: Callable[..., None] | None = None, doc: str = "") -> Pointwise:
     """One row: a pointwise operation from its formula, with function, method, `name_`, `out=` and gradients of any order.
 
     operands: names of the tensor parameters.  formula: ``(*operands, *numbers, **consts)`` of expressions.  numbers:
     parameters passed at launch, name to default (`REQUIRED` for none).  consts: parameters fixed in the kernel.  keyword:
     those of them that are keyword-only.  flag: the function takes ``inplace=False``, as nn.functional's do.
-    tensors: how many of the operands, from the first, must be tensors; the others may be numbers.
+    tensors: how many of the operands, from the first, must be tensors; the others may be numbers.  check: raises for numbers
+    that make no sense.
     See `elementwise.Pointwise` for promote, apart and grad.
     """
     names = tuple(operands.split())
     made = Pointwise(name, formula, len(names), promote, apart, grad, accept)
     params = (*[(n, d, True) for n, d in (numbers or {}).items()], *[(n, d, False) for n, d in (consts or {}).items()])
-    bind = _binder(name, names, params, keyword, tensors)
+    bind = _binder(name, names, params, keyword, tensors, check)
     run, run_inplace = _forms(made, name, names, params, bind, flag)
     text = f"{doc or name + ', element by element.'}"
     for f, suffix in ((run, ""), (run_inplace, "_")):
@@ -218,7 +246,7 @@ def pointwise(name: str, operands: str, formula: Callable[..., Any], *, promote:
 
 
 def _binder(name: str, names: tuple[str, ...], params: tuple[tuple[str, Any, bool], ...], keyword: tuple[str, ...],
-            tensors: int = 0) -> Any:
+            tensors: int = 0, check: Callable[..., None] | None = None) -> Any:
     """From a call's arguments to (operands, numbers, consts).  tensors: so many operands may not be numbers."""
     positional = [*names, *[p[0] for p in params if p[0] not in keyword]]
     defaults = {n: d for n, d, _ in params}
@@ -265,6 +293,8 @@ def _binder(name: str, names: tuple[str, ...], params: tuple[tuple[str, Any, boo
             if not isinstance(v, (int, float, complex)) and not isinstance(v, Expr):
                 v = _number(name, n, v)
             nums.append(v)
+        if check is not None:
+            check(*nums)
         return tuple([got[n] for n in names]), tuple(nums), tuple([(n, got[n]) for n in const_names])
     return bind
 

@@ -7,6 +7,7 @@ RuntimeError for a type that is not floating.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -137,3 +138,17 @@ def bartlett(M: int, *, sym: bool = True, dtype: Any = None, layout: Any = None,
 
 __all__ = ["bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine", "general_hamming", "hamming", "hann", "kaiser",
            "nuttall"]
+
+
+def _strided(window: Any) -> Any:
+    """The window, which is made in the strided layout only."""
+    @functools.wraps(window)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if str(kwargs.get("layout") or "torch.strided") != "torch.strided":
+            raise ValueError(f"{window.__name__} is implemented for strided tensors only, got: {kwargs['layout']}")
+        return window(*args, **kwargs)
+    return call
+
+
+for _name in __all__:
+    globals()[_name] = _strided(globals()[_name])
