@@ -212,9 +212,15 @@ class safe_open:
             raise ValueError(f"safe_open: framework must be 'pt', got {framework!r:.50}")
         from ..drivers.files import mapped
         self._device = Device(device)
-        entries, self._metadata, self._start = _headers(filename)
+
+        def both() -> tuple[Any, Any]:
+            return _headers(filename), mapped(filename)
+        found, self._bytes = _unreplaced(filename, both)
+        self._metadata: dict[str, str]
+        self._start: int
+        entries: list[Entry]
+        entries, self._metadata, self._start = found
         self._entries = {e.name: e for e in entries}
-        self._bytes: Any = mapped(filename)
 
     def __enter__(self) -> safe_open:
         return self
@@ -292,6 +298,24 @@ def _package() -> Any:
     return safetensors if hasattr(safetensors.safe_open, "offset_keys") else None
 
 
+def _unreplaced(filename: Any, read: Any) -> Any:
+    """What `read` gives, which opens the file more than once: again, if another was put in its place meanwhile."""
+    def identity() -> tuple[int, int, int]:
+        told = os.stat(filename)
+        return told.st_ino, told.st_mtime_ns, told.st_size
+    for _ in range(100):
+        before = identity()
+        try:
+            found = read()
+        except FileFormatError:
+            if identity() == before:
+                raise
+            continue
+        if identity() == before:
+            return found
+    return read()
+
+
 def _headers(filename: Any) -> tuple[list[Entry], dict[str, str], int]:
     """(entries in the order of their bytes, metadata, where the tensors begin) of a file."""
     where = os.fsdecode(filename)
@@ -332,10 +356,13 @@ def load_file(filename: str | os.PathLike[str], device: Any = "cpu", *, backend:
             return {name: opened._mapped(name).to(opened._device) for name in opened.offset_keys()}
     if backend != "pread":
         raise ValueError(f"load_file: backend must be 'mmap' or 'pread', got {backend!r:.50}")
-    entries, _, start = _headers(filename)
-    with open(filename, "rb") as stream:
-        stream.seek(start)
-        return {e.name: _one(stream, e, os.fsdecode(filename)).to(device) for e in entries}
+    def whole() -> dict[str, Tensor]:
+        entries, _, start = _headers(filename)
+        with open(filename, "rb") as stream:
+            stream.seek(start)
+            return {e.name: _one(stream, e, os.fsdecode(filename)).to(device) for e in entries}
+    read_: dict[str, Tensor] = _unreplaced(filename, whole)
+    return read_
 
 
 def load(data: bytes) -> dict[str, Tensor]:

@@ -17,7 +17,7 @@ def __getattr__(name: str) -> Any:
         import importlib
 
         # not "from . import", which would ask here again
-        module = importlib.import_module(f"{__name__}.weight_norm")
+        module = importlib.import_module(f"{__name__}.weight_norms")
         for each in _LATER:
             globals()[each] = getattr(module, each)
         return globals()[name]

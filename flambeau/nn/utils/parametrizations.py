@@ -9,7 +9,7 @@ from ...autograd import no_grad
 from .. import functional as F
 from ..module import Module
 from . import parametrize
-from .weight_norm import norm_except_dim
+from .weight_norms import norm_except_dim
 
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 _ops: Any = ops

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -86,8 +87,11 @@ def test_no_driver_is_told_at_once() -> None:
     found = probe.look()
     assert time.perf_counter() - since < 0.1
     assert not found.count and "there is no NVIDIA driver here" in found.why
-    with pytest.raises(RuntimeError, match="no NVIDIA driver here.*devices here are: cpu"):
-        torch.zeros(1, device="cuda")
+    # in a process of its own: here another test may have simulated GPUs and taken them away
+    code = "import flambeau\nflambeau.zeros(1, device='cuda')"
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("FLAMBEAU_SIM")}
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    assert told.returncode == 1 and re.search("RuntimeError: .*no NVIDIA driver here.*devices here are: cpu", told.stderr)
 
 
 def test_versions_as_text() -> None:
