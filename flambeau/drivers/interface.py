@@ -136,8 +136,9 @@ class Driver(ABC):
         can carry it out."""
         return None
 
-    def product(self, device: int, *what: Any) -> Prepared | None:
-        """Where not `hosted`: ``entry(C, A, B)``, a matrix product by the devices' library; see `door.product`."""
+    def routine(self, device: int, name: str, *what: Any) -> Prepared | None:
+        """Where not `hosted`: a launch of what is no loop program (a product, a sort, a convolution) by the driver's own kernels
+        or libraries; None where it has none for this.  The names and what each is told: `drivers/nvidia/routines.py`."""
         return None
 
     @abstractmethod

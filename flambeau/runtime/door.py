@@ -160,9 +160,17 @@ def product(dev: device, d: dtype, m: int, n: int, k: int, a: Steps, b: Steps, c
             beta: float = 0.0) -> Prepared | None:
     """``entry(C, A, B)``: C = alpha A B + beta C for `batch` matrices by the library of a device that is not `by_host`; None
     where it has none of this kind.  a, b, c: elements from row to row, from column to column, from matrix to matrix."""
+    return routine(dev, "product", d, m, n, k, a, b, c, batch, alpha, beta, _tf32)
+
+
+def routine(dev: device, name: str, *what: Any) -> Prepared | None:
+    """A launch of what is no loop program by a device's own kernels or libraries; None where it has none for this, and for
+    devices that are `by_host`: there the caller brings an entry of its own."""
     from . import gpus
+    if dev.type == "cpu":
+        return None
     g = gpus.gpu(dev)
-    return g.driver.product(g.physical, d, m, n, k, a, b, c, batch, alpha, beta, _tf32)
+    return None if g.driver.hosted else g.driver.routine(g.physical, name, *what)
 
 
 class Copy:

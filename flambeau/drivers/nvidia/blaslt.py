@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...dtypes import dtype
+    from ...kernels.programs import Prepared
     from .driver import NvidiaDriver, Stream
+    from .launches import Launches
 
     Steps = tuple[int, int, int]
 
@@ -212,3 +214,11 @@ class Library:
                     raise state.fail(last, "a matrix product")
                 check(code, f"a product of {d} matrices ({m}, {k}) and ({k}, {n})")
         return call
+
+
+def product(launches: Launches, device: int, d: dtype, m: int, n: int, k: int, a: Steps, b: Steps, c: Steps, batch: int = 1, alpha: float = 1.0,
+            beta: float = 0.0, tf32: bool = False) -> Prepared | None:
+    """``entry(C, A, B)``; see `runtime.door.product`."""
+    call = launches.library("cublasLt", Library).product(device, d, m, n, k, a, b, c, batch, alpha, beta, tf32)
+    return None if call is None else launches.call(f"matmul_{d.name}", device, call, nbytes=(m * k + k * n + m * n) * batch * d.itemsize,
+                                                   flops=2 * m * n * k * batch)

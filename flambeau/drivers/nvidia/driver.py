@@ -367,9 +367,10 @@ class NvidiaDriver(Driver):
     def bind(self, device: int, prepared: Prepared) -> Callable[[Any, tuple[Any, ...]], None] | None:
         return self._programs().bind(device, prepared)  # type: ignore[no-any-return]
 
-    def product(self, device: int, *what: Any) -> Prepared | None:
+    def routine(self, device: int, name: str, *what: Any) -> Prepared | None:
+        from .routines import prepare
         self._use(device)
-        return self._programs().product(device, *what)  # type: ignore[no-any-return]
+        return prepare(self._programs(), device, name, *what)
 
     def _programs(self) -> Any:
         if self._launches is None:

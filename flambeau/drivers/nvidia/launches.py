@@ -1,4 +1,4 @@
-"""Launches on NVIDIA GPUs: loop programs as CUDA C kernels, and the devices' library for matrix products.
+"""Launches on NVIDIA GPUs: CUDA C kernels, of loop programs and others, and what libraries do (`routines`).
 
 A program is rendered when its launch is prepared, which says its workspace; it is compiled and loaded when it is bound, once for
 each device and text.  A bound launch is a builtin (`native_launch`).
@@ -15,7 +15,7 @@ from ...kernels.programs import Prepared, price
 from . import faults, native_launch
 
 if TYPE_CHECKING:
-    from ...dtypes import dtype
+    from ...kernels.cuda_c import Kernel
     from ...kernels.programs import Program
     from .driver import NvidiaDriver, Stream
 
@@ -53,8 +53,15 @@ class Launches:
         self._modules: dict[tuple[int, str], Any] = {}
         self._functions: dict[tuple[int, str, str], Any] = {}
         self._lock = threading.RLock()
-        self._blas: Any = None
+        self._libraries: dict[str, Any] = {}
         self._launch = 0
+
+    def library(self, name: str, load: Callable[[NvidiaDriver], Any]) -> Any:
+        """What `load` gives for this driver, once."""
+        with self._lock:
+            if name not in self._libraries:
+                self._libraries[name] = load(self.driver)
+            return self._libraries[name]
 
     # ------------------------------------------------------------------------------------------------------ preparing
     def prepare(self, program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Prepared | None:
@@ -68,18 +75,13 @@ class Launches:
         return Prepared(program.kind, _Refusal(program.kind), outputs=len(program.out_types), workspace=kernel.workspace, nbytes=nbytes,
                         flops=flops, program=program, domain=domain, strides=strides, keep=kernel)
 
-    def product(self, device: int, d: dtype, *what: Any) -> Prepared | None:
-        """See `runtime.door.product`."""
-        from . import blaslt
-        with self._lock:
-            if self._blas is None:
-                self._blas = blaslt.Library(self.driver)
-        made = self._blas.product(device, d, *what)
-        if made is None:
-            return None
-        m, n, k, batch = what[0], what[1], what[2], what[6]
-        return Prepared(f"matmul_{d.name}", _Refusal("matmul"), nbytes=(m * k + k * n + m * n) * batch * d.itemsize, flops=2 * m * n * k * batch,
-                        keep=Routine(device, made))
+    def kernel(self, name: str, kernel: Kernel) -> Prepared:
+        """A launch of CUDA C that no loop program describes."""
+        return Prepared(name, _Refusal(name), outputs=0, workspace=kernel.workspace, nbytes=kernel.nbytes, flops=kernel.flops, keep=kernel)
+
+    def call(self, name: str, device: int, call: Call, outputs: int = 1, workspace: int = 0, nbytes: int = 0, flops: int = 0) -> Prepared:
+        """A launch that a library carries out: ``call(stream, args)`` for this device."""
+        return Prepared(name, _Refusal(name), outputs=outputs, workspace=workspace, nbytes=nbytes, flops=flops, keep=Routine(device, call))
 
     # -------------------------------------------------------------------------------------------------------- binding
     def bind(self, device: int, prepared: Prepared) -> Call | None:
@@ -189,7 +191,7 @@ class Launches:
             image = compiler(kernel.source, self.driver.architecture(device))
             code, module = self.driver._cu.cuModuleLoadData(image)
             if code:
-                raise self.driver._devices[device].state.fail(code, f"loading the kernel of '{kernel.program.kind}'")
+                raise self.driver._devices[device].state.fail(code, f"loading kernel '{kernel.entry}'")
             self._modules[device, kernel.key] = module
         return module
 

@@ -31,12 +31,13 @@ class Kernel:
     arguments: a letter for each argument of the prepared launch (outputs, inputs, [workspace], numbers): "P" an address,
         "d" a float, "q" an int or bool, "c" a complex number.
     block: the words that follow the arguments' in the parameter.
+    program: what it carries out; None for a kernel that no loop program describes.
     """
 
     __slots__ = ("source", "entry", "launches", "workspace", "arguments", "block", "key", "nbytes", "flops", "program", "_tail", "_plain")
 
     def __init__(self, source: str, launches: tuple[Launch, ...], arguments: str, block: tuple[int, ...], workspace: int, nbytes: int,
-                 flops: int, program: Program) -> None:
+                 flops: int, program: Program | None = None) -> None:
         self.source, self.launches, self.arguments, self.block, self.workspace = source, launches, arguments, block, workspace
         self.entry = launches[0][0] if launches else ""
         self.key = hashlib.blake2b(source.encode(), digest_size=20).hexdigest()
@@ -52,7 +53,7 @@ class Kernel:
     def pack(self, *args: Any) -> bytes:
         """The parameter of every function of this kernel, for these arguments.  Raises TypeError for a wrong number of them."""
         if len(args) != len(self.arguments):
-            raise TypeError(f"{self.entry or self.program.kind} takes {len(self.arguments)} arguments, got {len(args)}")
+            raise TypeError(f"{self.entry or 'a launch of nothing'} takes {len(self.arguments)} arguments, got {len(args)}")
         if self._plain:
             return struct.pack(self._plain, *args) + self._tail
         parts = []
