@@ -8,13 +8,36 @@ from typing import Any
 
 
 class _Matmul:
-    """Whether float32 products may use TF32, and 16-bit ones may accumulate in 16 bits: off and remembered."""
+    """Whether float32 products may use TF32, and 16-bit ones may add their partial sums in 16 bits.
+
+    allow_fp16_accumulation and fp32_precision are remembered.
+    """
 
     def __init__(self) -> None:
-        self.allow_fp16_reduced_precision_reduction = True
-        self.allow_bf16_reduced_precision_reduction = True
+        self._reduced = {"float16": True, "bfloat16": True}
         self.allow_fp16_accumulation = False
         self.fp32_precision = "none"
+
+    def _allow(self, name: str, value: bool) -> None:
+        from ..runtime import door
+        self._reduced[name] = bool(value)
+        door.set_wide(name, not value)
+
+    @property
+    def allow_fp16_reduced_precision_reduction(self) -> bool:
+        return self._reduced["float16"]
+
+    @allow_fp16_reduced_precision_reduction.setter
+    def allow_fp16_reduced_precision_reduction(self, value: bool) -> None:
+        self._allow("float16", value)
+
+    @property
+    def allow_bf16_reduced_precision_reduction(self) -> bool:
+        return self._reduced["bfloat16"]
+
+    @allow_bf16_reduced_precision_reduction.setter
+    def allow_bf16_reduced_precision_reduction(self, value: bool) -> None:
+        self._allow("bfloat16", value)
 
     @property
     def allow_tf32(self) -> bool:

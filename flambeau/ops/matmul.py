@@ -61,11 +61,12 @@ def _product(c: Tensor, a: Tensor, b: Tensor, alpha: complex = 1.0, beta: comple
         batch = lead[0] if lead else 1
         prepared = None
         hosted = door.by_host(c.m.device)
-        if not hosted and k and d.kind == "f":
+        if not hosted and k and d.kind in "fc":
             x, y, z = [(t.m.strides[-2], t.m.strides[-1], t.m.strides[0] if lead else 0) for t in (a, b, c)]
-            prepared = door.product(c.m.device, d, m, n, k, x, y, (n, 1, z[2]), batch, float(alpha.real), float(beta.real))
-            if prepared is None:  # strides that the library cannot read
-                _product(c, contiguous(a), contiguous(b), alpha, beta)
+            prepared = door.product(c.m.device, d, m, n, k, x, y, (n, 1, z[2]), batch, alpha, beta)
+            if prepared is None:  # strides that the library cannot read, or a type
+                left, right = contiguous(a), contiguous(b)
+                (_by_kernel if left is a and right is b else _product)(c, left, right, alpha, beta)
                 return
         elif d.name not in _BLAS or k == 0 or not hosted:
             _by_kernel(c, a, b, alpha, beta)
@@ -472,8 +473,11 @@ def _linear_back(node: Any, g: Tensor) -> Any:
     if len(shape.shape) > 2:
         g, x = _as_rows(g), _as_rows(x)
     gx = _mm(g, w if not w.m.dtype.is_complex else w.conj()) if ex is not None else None
+    both = _weight_and_bias(g, x, bias) if g.m.device.type != "cpu" and ew is not None and eb is not None and not _grad.get() else None
     if gx is not None and gx.m.shape != shape.shape:
         gx = gx.reshape(shape.shape) if _grad.get() else alias(gx, meta(shape.shape, None, gx.m.dtype, gx.m.device), gx.p)
+    if both is not None:
+        return (gx, *both)
     return (gx, _mm(_turned(g).conj() if g.m.dtype.is_complex else _turned(g), x if not x.m.dtype.is_complex else x.conj()) if ew is not None else None,
             fit(g, bias) if eb is not None else None)
 
@@ -496,12 +500,36 @@ def _as_rows(t: Tensor) -> Tensor:
 
 _linear_back.grad_name = "AddmmBackward0"  # type: ignore[attr-defined]
 _linear_plans: dict[Any, Any] = {}
-on_forget(_linear_plans.clear)
-door.on_change(_linear_plans.clear)
+_sums_plans: dict[Any, Any] = {}
+for _plans_of in (_linear_plans, _sums_plans):
+    on_forget(_plans_of.clear)
+    door.on_change(_plans_of.clear)
+
+
+def _weight_and_bias(g: Tensor, x: Tensor, bias: Meta) -> tuple[Tensor, Tensor] | None:
+    """(g^T x, the sums of g's columns) by one product that reads g once; None where the device has none of this kind."""
+    key = (g.m, x.m, bias)
+    plan = _sums_plans.get(key)
+    if plan is None:
+        m, n = g.m.shape
+        k = x.m.shape[1]
+        made = None
+        if g.m.dtype.kind == "f" and g.m.dtype is x.m.dtype is bias.dtype and bias.shape == (n,) and m and n and k:
+            made = door.product(g.m.device, g.m.dtype, n, k, m, (g.m.strides[1], g.m.strides[0], 0),
+                                (x.m.strides[0], x.m.strides[1], 0), (k, 1, 0), epilogue="row sums")
+        plan = _sums_plans[key] = () if made is None else (
+            meta((n, k), None, g.m.dtype, g.m.device), meta((n,), None, g.m.dtype, g.m.device), door.bind(g.m.device, made))
+    if not plan:
+        return None
+    weights, sums, product = plan
+    gw, gb = new(weights), new(sums)
+    product(gw.p, g.p, x.p, gb.p)
+    return gw, gb
 
 
 def _linear_plan(x: Tensor, w: Tensor, bias: Tensor) -> Any:
-    """The launches of x w^T + bias: rows of bias, then the product added to them."""
+    """The launches of x w^T + bias: one product, where the device's library adds a row; rows of bias and the product added to them
+    otherwise."""
     from .copies import cast_program
     whole = x.m
     if len(whole.shape) > 2:
@@ -530,7 +558,8 @@ def _linear_plan(x: Tensor, w: Tensor, bias: Tensor) -> Any:
         product = Prepared(f"matmul_{d.name}", entry, nbytes=x.m.nbytes + w.m.nbytes + om.nbytes, flops=2 * m * n * k)
     if whole is not x.m:
         om = meta((*whole.shape[:-1], n), None, d, whole.device)
-    return om, door.bind(om.device, rows), door.bind(om.device, product)
+    fused = None if hosted or bias.m.strides[0] != 1 else door.product(om.device, d, m, n, k, *steps, epilogue="bias")
+    return om, door.bind(om.device, rows), door.bind(om.device, product), fused and door.bind(om.device, fused)
 
 
 @op(method=False, spaces=("nn.functional",))
@@ -550,10 +579,13 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
             if plan is not None:
                 _linear_plans[key] = plan
         if plan is not None:
-            om, rows, product = plan
+            om, rows, product, fused = plan
             r = new(om)
-            rows(r.p, bias.p)
-            product(r.p, input.p, weight.p)
+            if fused is not None and not bias.p & 15:
+                fused(r.p, input.p, weight.p, bias.p)
+            else:
+                rows(r.p, bias.p)
+                product(r.p, input.p, weight.p)
             if (input.n is not None or weight.n is not None or bias.n is not None) and _grad.get():
                 r.n = [tape.next_seq(), None, _linear_back, (input.n, weight.n, bias.n),
                        (input, input.s.v, weight, weight.s.v, bias.m), None]

@@ -36,6 +36,7 @@ _wait_observers: tuple[Any, ...] = ()
 _clearers: list[Callable[[], None]] = []
 _lock = threading.Lock()
 _tf32 = False
+_wide: frozenset[str] = frozenset()
 
 
 def on_change(clear: Callable[[], None]) -> None:
@@ -156,11 +157,23 @@ def set_tf32(allowed: bool) -> None:
         changed()
 
 
-def product(dev: device, d: dtype, m: int, n: int, k: int, a: Steps, b: Steps, c: Steps, batch: int = 1, alpha: float = 1.0,
-            beta: float = 0.0) -> Prepared | None:
+def set_wide(name: str, wide: bool) -> None:
+    """Whether products of matrices of the 16-bit type `name` must add their partial sums in float32."""
+    global _wide
+    if wide != (name in _wide):
+        _wide = _wide ^ {name}
+        changed()
+
+
+def product(dev: device, d: dtype, m: int, n: int, k: int, a: Steps, b: Steps, c: Steps, batch: int = 1, alpha: complex = 1.0,
+            beta: complex = 0.0, epilogue: str = "") -> Prepared | None:
     """``entry(C, A, B)``: C = alpha A B + beta C for `batch` matrices by the library of a device that is not `by_host`; None
-    where it has none of this kind.  a, b, c: elements from row to row, from column to column, from matrix to matrix."""
-    return routine(dev, "product", d, m, n, k, a, b, c, batch, alpha, beta, _tf32)
+    where it has none of this kind.  a, b, c: elements from row to row, from column to column, from matrix to matrix.
+
+    epilogue: "bias" adds a row of n numbers to every row of C, "row sums" writes the m sums of A's rows; the entry then takes that
+    row's address, aligned to 16 bytes, after B's.
+    """
+    return routine(dev, "product", d, m, n, k, a, b, c, batch, alpha, beta, _tf32, d.name in _wide, epilogue)
 
 
 def routine(dev: device, name: str, *what: Any) -> Prepared | None:

@@ -1,7 +1,8 @@
 """Matrix products by cuBLASLt, entered through ctypes.
 
 cuBLASLt reads matrices by columns; a matrix by rows is the transposed one by columns, so C = A B is asked for as C' = B' A'.
-Descriptors and the choice of an algorithm are made once for each shape, and again only for addresses of lower alignment.
+Descriptors and the choice of an algorithm are made once for each shape, and again only for addresses of lower alignment; the product
+itself is entered through a builtin (`native_launch.product`).
 Names and numbers are those of NVIDIA's cublasLt.h.
 """
 
@@ -12,7 +13,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any
 
-from . import faults
+from . import faults, native_launch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,11 +27,17 @@ if TYPE_CHECKING:
 
 _SONAMES = ("libcublasLt.so.13", "libcublasLt.so.12")
 _WORKSPACE = 32 << 20
-_TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
+_TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14, "complex64": 4, "complex128": 5}
 _COMPUTE_32F, _COMPUTE_64F, _COMPUTE_TF32 = 68, 70, 77
-_TRANS_A, _TRANS_B = 3, 4
+_TRANS_A, _TRANS_B, _EPILOGUE, _BIAS = 3, 4, 7, 8
+# what is done to the product on its way out, or with what it reads: `bias` adds a row to every row; `row sums` writes the sums of
+# A's rows beside the product (a layer's gradient of its weight reads what its gradient of its bias sums)
+_EPILOGUES = {"": 1, "bias": 4, "row sums": 512}
 _BATCH, _BATCH_STEP = 5, 6
-_MOST_WORKSPACE, _ALIGN_A, _ALIGN_B, _ALIGN_C, _ALIGN_D = 1, 5, 6, 7, 8
+_MOST_WORKSPACE, _REDUCTIONS, _ALIGN_A, _ALIGN_B, _ALIGN_C, _ALIGN_D = 1, 3, 5, 6, 7, 8
+_IN_COMPUTE_TYPE = 2  # partial sums are added in float32, not in the 16 bits of the result
+_MOST_PRODUCTS = 1 << 13
+_ROW = 16  # bytes: what an epilogue's row must be aligned to
 _FULL = 256  # bytes: what the library takes addresses to be aligned to unless told otherwise
 _STATUS = {1: "it is not initialised", 3: "it could not allocate", 7: "an argument is not valid", 8: "the GPU's architecture is not supported",
            13: "its kernel failed", 14: "an internal error", 15: "it does not support this"}
@@ -70,19 +77,21 @@ def orient(rows: int, cols: int, row_step: int, col_step: int) -> tuple[bool, in
 class Description:
     """One product: the library's descriptors for it.  None of this needs a GPU."""
 
-    def __init__(self, lib: ctypes.CDLL, d: dtype, m: int, n: int, k: int, a: Steps, b: Steps, c: Steps, batch: int, tf32: bool) -> None:
+    def __init__(self, lib: ctypes.CDLL, d: dtype, m: int, n: int, k: int, a: Steps, b: Steps, c: Steps, batch: int, tf32: bool,
+                 wide: bool = False, epilogue: str = "") -> None:
         at, bt = orient(m, k, *a[:2]), orient(k, n, *b[:2])
         if at is None or bt is None or c[1] != 1:
             raise NotImplementedError("strides")
         self.lib = lib
         kind = _TYPES[d.name]
-        double = d.name == "float64"
-        compute = _COMPUTE_64F if double else _COMPUTE_TF32 if tf32 and d.name == "float32" else _COMPUTE_32F
-        self.number = ctypes.c_double if double else ctypes.c_float
+        double = d.name in ("float64", "complex128")
+        self.wide = wide and d.itemsize == 2
+        compute = _COMPUTE_64F if double else _COMPUTE_TF32 if tf32 and d.name in ("float32", "complex64") else _COMPUTE_32F
+        self.scale = kind if d.kind == "c" else 1 if double else 0
         self.matmul, self.first, self.second, self.third = (ctypes.c_void_p() for _ in range(4))
-        check(lib.cublasLtMatmulDescCreate(ctypes.byref(self.matmul), compute, 1 if double else 0), "describing a product")
-        for attribute, turned in ((_TRANS_A, bt[0]), (_TRANS_B, at[0])):
-            flag = ctypes.c_int32(int(turned))
+        check(lib.cublasLtMatmulDescCreate(ctypes.byref(self.matmul), compute, self.scale), "describing a product")
+        for attribute, value in ((_TRANS_A, bt[0]), (_TRANS_B, at[0]), *(((_EPILOGUE, _EPILOGUES[epilogue]),) if epilogue else ())):
+            flag = ctypes.c_int32(int(value))
             check(lib.cublasLtMatmulDescSetAttribute(self.matmul, attribute, ctypes.byref(flag), 4), "describing a product")
         # by columns, and turned round: B' first
         for layout, (rows, cols), (turned, lead), step in (
@@ -95,6 +104,16 @@ class Description:
                 count, offset = ctypes.c_int32(batch), ctypes.c_int64(step)
                 check(lib.cublasLtMatrixLayoutSetAttribute(layout, _BATCH, ctypes.byref(count), 4), "describing a batch")
                 check(lib.cublasLtMatrixLayoutSetAttribute(layout, _BATCH_STEP, ctypes.byref(offset), 8), "describing a batch")
+
+    def number(self, value: complex) -> Any:
+        """alpha or beta, as the library reads it."""
+        part: Any = ctypes.c_double if self.scale in (1, 5) else ctypes.c_float
+        return (part * 2)(value.real, value.imag) if self.scale in (4, 5) else part(value.real)
+
+    def bias(self, address: int) -> None:
+        """Where the epilogue's row lies."""
+        where = ctypes.c_void_p(address)
+        check(self.lib.cublasLtMatmulDescSetAttribute(self.matmul, _BIAS, ctypes.byref(where), 8), "naming a bias")
 
     def __del__(self) -> None:
         lib = getattr(self, "lib", None)
@@ -112,6 +131,9 @@ class Description:
         try:
             size = ctypes.c_uint64(_WORKSPACE)
             check(lib.cublasLtMatmulPreferenceSetAttribute(preference, _MOST_WORKSPACE, ctypes.byref(size), 8), "choosing a kernel")
+            if self.wide:
+                schemes = ctypes.c_uint32(_IN_COMPUTE_TYPE)
+                check(lib.cublasLtMatmulPreferenceSetAttribute(preference, _REDUCTIONS, ctypes.byref(schemes), 4), "choosing a kernel")
             least = ctypes.c_uint32(alignment)
             for which in (_ALIGN_A, _ALIGN_B, _ALIGN_C, _ALIGN_D):
                 check(lib.cublasLtMatmulPreferenceSetAttribute(preference, which, ctypes.byref(least), 4), "choosing a kernel")
@@ -136,8 +158,7 @@ def load() -> ctypes.CDLL:
     except OSError as error:
         raise RuntimeError("matrix products on NVIDIA GPUs are cuBLASLt's, which is not installed: pip install 'flambeau[cuda]' "
                            f"({error})") from None
-    p, size = ctypes.c_void_p, ctypes.c_size_t
-    lib.cublasLtMatmul.argtypes = (p, p, p, p, p, p, p, p, p, p, p, p, p, p, size, p)
+    p = ctypes.c_void_p
     for name in ("cublasLtMatmulDescDestroy", "cublasLtMatrixLayoutDestroy", "cublasLtMatmulPreferenceDestroy", "cublasLtDestroy"):
         getattr(lib, name).argtypes = (p,)
     return lib
@@ -150,6 +171,7 @@ class Library:
         self.driver, self.lib = driver, load()
         self._handles: dict[int, ctypes.c_void_p] = {}
         self._workspaces: dict[Stream, int] = {}
+        self._made: dict[Any, Callable[[Any, tuple[Any, ...]], None] | None] = {}
         self._lock = threading.RLock()
 
     def handle(self, device: int) -> ctypes.c_void_p:
@@ -170,55 +192,97 @@ class Library:
                 found = self._workspaces[stream] = self.driver.alloc(stream.device, _WORKSPACE)
             return found
 
-    def product(self, device: int, d: dtype, m: int, n: int, k: int, a: Steps, b: Steps, c: Steps, batch: int, alpha: float, beta: float,
-                tf32: bool = False) -> Callable[[Any, tuple[Any, ...]], None] | None:
-        """``call(stream, (C, A, B))``: C = alpha A B + beta C.  None for types or strides that the library cannot read."""
+    def product(self, device: int, *what: Any) -> Callable[[Any, tuple[Any, ...]], None] | None:
+        """`_make`'s result for these operands, kept: choosing among the library's kernels takes a while."""
+        key = (device, *what)
+        try:
+            return self._made[key]
+        except KeyError:
+            pass
+        made = self._make(device, *what)
+        with self._lock:
+            if len(self._made) >= _MOST_PRODUCTS:
+                self._made.clear()
+            self._made[key] = made
+        return made
+
+    def _make(self, device: int, d: dtype, m: int, n: int, k: int, a: Steps, b: Steps, c: Steps, batch: int, alpha: complex, beta: complex,
+              tf32: bool, wide: bool, epilogue: str) -> Callable[[Any, tuple[Any, ...]], None] | None:
+        """``call(stream, (C, A, B))``, with an epilogue ``(C, A, B, row)``: C = alpha A B + beta C.  None for types, strides or
+        epilogues that the library does not serve."""
         if d.name not in _TYPES:
             return None
         try:
-            made = Description(self.lib, d, m, n, k, a, b, c, batch, tf32)
+            made = Description(self.lib, d, m, n, k, a, b, c, batch, tf32, wide, epilogue)
         except NotImplementedError:
             return None
-        handle, driver, matmul = self.handle(device), self.driver, self.lib.cublasLtMatmul
-        first, second, third = made.first, made.second, made.third
+        handle, driver = self.handle(device), self.driver
         scale, keep = made.number(alpha), made.number(beta)
-        scale_at, keep_at = ctypes.byref(scale), ctypes.byref(keep)  # which keep what they name alive
-        chosen: dict[int, tuple[_Heuristic, int]] = {}
+        result = ctypes.c_int(0)
+        codes = memoryview(result).cast("B").cast("i")
+        enter = native_launch.product([ctypes.cast(self.lib.cublasLtMatmul, ctypes.c_void_p).value or 0, *[int(x.value or 0) for x in (
+            handle, made.matmul)], ctypes.addressof(scale), made.first.value or 0, made.second.value or 0, ctypes.addressof(keep),
+            made.third.value or 0, ctypes.addressof(result)])
+        chosen: dict[int, tuple[int, int, _Heuristic]] = {}
         workspaces = self._workspaces
+        current, state = driver._current, driver._devices[device].state
 
-        def choose(alignment: int) -> tuple[_Heuristic, int]:
+        def choose(alignment: int) -> tuple[int, int, _Heuristic]:
             found = made.choose(handle, alignment)
             if found is None:
                 raise RuntimeError(f"cuBLASLt has no kernel for a product of {d} matrices ({m}, {k}) and ({k}, {n})")
-            chosen[alignment] = found, ctypes.addressof(found)  # the algorithm is the first thing in it
+            chosen[alignment] = found.workspace, ctypes.addressof(found), found  # the algorithm is the first thing in it
             return chosen[alignment]
 
-        def call(stream: Stream, args: tuple[Any, ...]) -> None:
+        def failed(stream: Stream) -> None:
+            code, codes[0] = codes[0], 0
             driver._use(device)
+            last, = driver._cu.cuStreamQuery(stream.handle)
+            if int(last) in faults.STICKY:
+                raise state.fail(last, "a matrix product")
+            check(code, f"a product of {d} matrices ({m}, {k}) and ({k}, {n})")
+
+        def call(stream: Stream, args: tuple[Any, ...]) -> None:
+            if current.device != device or state.first or driver._gone:
+                driver._use(device)
             to, left, right = args
             low = (to | left | right) & (_FULL - 1)
             alignment = low & -low if low else _FULL
-            found, algorithm = chosen.get(alignment) or choose(alignment)
-            room = workspaces.get(stream)
-            if room is None and found.workspace:
-                room = self.workspace(stream)
-            if found.workspace and not room:
-                raise RuntimeError(f"cuBLASLt needs {found.workspace} bytes of workspace, and the GPU has no room for it")
-            code = matmul(handle, made.matmul, scale_at, right, first, left, second, keep_at, to, third, to, third, algorithm, room or 0,
-                          found.workspace, stream.raw)
-            if code:
-                driver._use(device)
-                state = driver._devices[device].state
-                last, = driver._cu.cuStreamQuery(stream.handle)
-                if int(last) in faults.STICKY:
-                    raise state.fail(last, "a matrix product")
-                check(code, f"a product of {d} matrices ({m}, {k}) and ({k}, {n})")
-        return call
+            workspace, algorithm, _ = chosen.get(alignment) or choose(alignment)
+            room = 0
+            if workspace:
+                room = workspaces.get(stream) or self.workspace(stream)
+                if not room:
+                    raise RuntimeError(f"cuBLASLt needs {workspace} bytes of workspace, and the GPU has no room for it")
+            enter(to, left, right, algorithm, room, workspace, stream.raw)
+            if codes[0]:
+                failed(stream)
+        call.keep = made, scale, keep, result  # type: ignore[attr-defined]  # the builtin knows their addresses only
+        if not epilogue:
+            return call
+        made.bias(_ROW)  # what the row is aligned to counts in the choice
+        try:
+            for alignment in (_FULL, _ROW):
+                choose(alignment)
+        except RuntimeError:
+            return None
+        lock, last = threading.Lock(), [0]
+
+        def with_row(stream: Stream, args: tuple[Any, ...]) -> None:
+            *operands, row = args
+            with lock:  # the row's place belongs to the description, and the library reads it during the call
+                if row != last[0]:
+                    made.bias(row)
+                    last[0] = row
+                call(stream, tuple(operands))
+        return with_row
 
 
-def product(launches: Launches, device: int, d: dtype, m: int, n: int, k: int, a: Steps, b: Steps, c: Steps, batch: int = 1, alpha: float = 1.0,
-            beta: float = 0.0, tf32: bool = False) -> Prepared | None:
+def product(launches: Launches, device: int, d: dtype, m: int, n: int, k: int, a: Steps, b: Steps, c: Steps, batch: int = 1,
+            alpha: complex = 1.0, beta: complex = 0.0, tf32: bool = False, wide: bool = False, epilogue: str = "") -> Prepared | None:
     """``entry(C, A, B)``; see `runtime.door.product`."""
-    call = launches.library("cublasLt", Library).product(device, d, m, n, k, a, b, c, batch, alpha, beta, tf32)
-    return None if call is None else launches.call(f"matmul_{d.name}", device, call, nbytes=(m * k + k * n + m * n) * batch * d.itemsize,
-                                                   flops=2 * m * n * k * batch)
+    call = launches.library("cublasLt", Library).product(device, d, m, n, k, a, b, c, batch, alpha, beta, tf32, wide, epilogue)
+    if call is None:
+        return None
+    return launches.call(f"matmul_{d.name}", device, call, nbytes=(m * k + k * n + m * n) * batch * d.itemsize,
+                         flops=(8 if d.kind == "c" else 2) * m * n * k * batch)

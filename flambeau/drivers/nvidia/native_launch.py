@@ -1,4 +1,4 @@
-"""Launches without ctypes or the bindings' call: a builtin over machine code that packs the parameter and calls the driver.
+"""Launches and products without ctypes or the bindings' call: builtins over machine code that pack what they are given and call on.
 
 It is the CPU's own way into kernels (`kernels.native`): the builtin finds its arguments as 64-bit words, which is how a kernel's
 parameter begins, appends the words that belong to the launch, and calls ``cuLaunchKernel``.
@@ -84,3 +84,37 @@ def launcher(call: int, function: int, grid: Sequence[int], block: Sequence[int]
     params = [call, function, *grid, *block, shared, result, len(arguments), len(tail), *tail]
     floats = [k for k, letter in enumerate(arguments) if letter == "d"]
     return native.make_entry([(address, 1, 1)], params, len(arguments) + 1, floats)
+
+
+_PRODUCT = "flambeau_cublaslt_matmul"
+# block: the address of cublasLtMatmul, handle, description, alpha, the layouts of its first and second matrix, beta, the layout of
+# its third, and where a failure's code goes.  The call: C, A, B, algorithm, workspace, its size, stream.
+_PRODUCT_TEXT = f"""
+define void @{_PRODUCT}(i64 %begin, i64 %end, ptr %args, ptr %block) {{
+entry:
+{"".join(f'''  %a{k}.at = getelementptr i64, ptr %args, i64 {k}
+  %a{k} = load i64, ptr %a{k}.at
+''' for k in range(7))}{"".join(f'''  %b{k}.at = getelementptr i64, ptr %block, i64 {k}
+  %b{k} = load i64, ptr %b{k}.at
+''' for k in range(9))}  %matmul = inttoptr i64 %b0 to ptr
+  %code = call i32 %matmul({", ".join("i64 %" + name for name in ("b1", "b2", "b3", "a2", "b4", "a1", "b5", "b6", "a0", "b7", "a0", "b7", "a3", "a4",
+                                                                  "a5", "a6"))})
+  %failed = icmp ne i32 %code, 0
+  br i1 %failed, label %tell, label %done
+tell:
+  %result = inttoptr i64 %b8 to ptr
+  store i32 %code, ptr %result
+  br label %done
+done:
+  ret void
+}}
+"""
+
+
+def product(block: Sequence[int]) -> Callable[..., None]:
+    """A builtin that takes (C, A, B, algorithm, workspace, its size, the stream's number) and calls cublasLtMatmul.
+
+    block: the addresses that `_PRODUCT_TEXT` says.
+    """
+    address = compiler.functions(("cublaslt matmul", _PRODUCT_TEXT), (_PRODUCT,), lambda: _PRODUCT_TEXT)[_PRODUCT]
+    return native.make_entry([(address, 1, 1)], block, 7)

@@ -15,6 +15,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 import host_kernels  # noqa: E402
+from cases_libraries import *  # noqa: E402, F403
 
 ORDERS = {"eager": 0, "lazy": 1, "random": 2, "none": 3}
 MEMORY = 256 << 20

@@ -1,5 +1,6 @@
 // A stand-in for libcublasLt: descriptors and plain products by columns, queued on the fake libcuda's streams.
 #include <cmath>
+#include <complex>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -8,8 +9,8 @@
 #define EXPORT extern "C" __attribute__((visibility("default")))
 enum { INVALID = 7, UNSUPPORTED = 15 };
 struct Layout { int type; uint64_t rows, cols; int64_t lead; int32_t batch = 1; int64_t step = 0; };
-struct Product { int compute, scale; int32_t ta = 0, tb = 0; };
-struct Preference { uint64_t workspace = 0; uint32_t align = 256; };
+struct Product { int compute, scale; int32_t ta = 0, tb = 0, epilogue = 1; void *row = nullptr; };
+struct Preference { uint64_t workspace = 0; uint32_t align = 256, reductions = 7; };
 struct Chosen { uint64_t align; uint64_t rest[7]; size_t workspace; int state; float waves; int reserved[4]; };
 
 static float half(uint16_t h) {
@@ -30,29 +31,45 @@ static uint16_t put16(float v, int type) {
   memcpy(&w, &v, 4);
   return v != v ? 0x7fc0 : (uint16_t)((w + 0x7fff + (w >> 16 & 1)) >> 16);
 }
-static double get(const void *p, int64_t i, int type) {
+static long tf32 = 0, wide = 0, rows = 0, sums = 0, fail_next = 0;
+EXPORT long fake_products(int what) { return what == 0 ? tf32 : what == 1 ? wide : what == 2 ? rows : sums; }
+EXPORT void fake_fail_product(int code) { fail_next = code; }
+
+typedef std::complex<double> Z;
+static Z get(const void *p, int64_t i, int type) {
+  if (type == 4) return ((const std::complex<float> *)p)[i];
+  if (type == 5) return ((const Z *)p)[i];
   return type == 0 ? ((const float *)p)[i] : type == 1 ? ((const double *)p)[i] : get16(((const uint16_t *)p)[i], type);
 }
-static void put(void *p, int64_t i, int type, double v) {
-  if (type == 0) ((float *)p)[i] = (float)v;
-  else if (type == 1) ((double *)p)[i] = v;
-  else ((uint16_t *)p)[i] = put16((float)v, type);
+static void put(void *p, int64_t i, int type, Z v) {
+  if (type == 4) ((std::complex<float> *)p)[i] = std::complex<float>(v);
+  else if (type == 5) ((Z *)p)[i] = v;
+  else if (type == 0) ((float *)p)[i] = (float)v.real();
+  else if (type == 1) ((double *)p)[i] = v.real();
+  else ((uint16_t *)p)[i] = put16((float)v.real(), type);
 }
 
-struct Work { Product p; Layout a, b, c; const void *at, *bt; void *ct; double alpha, beta; };
+struct Work { Product p; Layout a, b, c; const void *at, *bt; void *ct; Z alpha, beta; };
 static int carry_out(void *with) {
   Work *w = (Work *)with;
   uint64_t m = w->c.rows, n = w->c.cols, k = w->p.ta ? w->a.rows : w->a.cols;
   for (int32_t q = 0; q < w->c.batch; q++)
     for (uint64_t j = 0; j < n; j++)
       for (uint64_t i = 0; i < m; i++) {
-        double sum = 0;
+        Z sum = 0;
         for (uint64_t l = 0; l < k; l++)
           sum += get(w->at, q * w->a.step + (w->p.ta ? l + i * w->a.lead : i + l * w->a.lead), w->a.type) *
                  get(w->bt, q * w->b.step + (w->p.tb ? j + l * w->b.lead : l + j * w->b.lead), w->b.type);
         int64_t at = q * w->c.step + i + j * w->c.lead;
-        put(w->ct, at, w->c.type, w->alpha * sum + (w->beta ? w->beta * get(w->ct, at, w->c.type) : 0));
+        Z v = w->alpha * sum + (w->beta != 0.0 ? w->beta * get(w->ct, at, w->c.type) : 0);
+        put(w->ct, at, w->c.type, w->p.epilogue == 4 ? v + get(w->p.row, i, w->c.type) : v);
       }
+  if (w->p.epilogue == 512)
+    for (uint64_t j = 0; j < n; j++) {
+      Z sum = 0;
+      for (uint64_t l = 0; l < k; l++) sum += get(w->bt, w->p.tb ? j + l * w->b.lead : l + j * w->b.lead, w->b.type);
+      put(w->p.row, j, w->c.type, sum);
+    }
   delete w;
   return 0;
 }
@@ -62,8 +79,10 @@ EXPORT int cublasLtDestroy(void *h) { free(h); return 0; }
 EXPORT int cublasLtMatmulDescCreate(void **d, int compute, int scale) { *d = new Product{compute, scale}; return 0; }
 EXPORT int cublasLtMatmulDescDestroy(void *d) { delete (Product *)d; return 0; }
 EXPORT int cublasLtMatmulDescSetAttribute(void *d, int what, const void *v, size_t n) {
-  if (n != 4 || (what != 3 && what != 4)) return INVALID;
-  memcpy(what == 3 ? &((Product *)d)->ta : &((Product *)d)->tb, v, 4);
+  auto *p = (Product *)d;
+  if (what == 8 && n == 8) memcpy(&p->row, v, 8);
+  else if (n == 4 && (what == 3 || what == 4 || what == 7)) memcpy(what == 3 ? &p->ta : what == 4 ? &p->tb : &p->epilogue, v, 4);
+  else return INVALID;
   return 0;
 }
 EXPORT int cublasLtMatrixLayoutCreate(void **l, int type, uint64_t rows, uint64_t cols, int64_t lead) {
@@ -82,11 +101,14 @@ EXPORT int cublasLtMatmulPreferenceCreate(void **p) { *p = new Preference; retur
 EXPORT int cublasLtMatmulPreferenceDestroy(void *p) { delete (Preference *)p; return 0; }
 EXPORT int cublasLtMatmulPreferenceSetAttribute(void *p, int what, const void *v, size_t n) {
   if (what == 1 && n == 8) memcpy(&((Preference *)p)->workspace, v, 8);
+  else if (what == 3 && n == 4) memcpy(&((Preference *)p)->reductions, v, 4);
   else if (what >= 5 && what <= 8 && n == 4) memcpy(&((Preference *)p)->align, v, 4);
   else return INVALID;
   return 0;
 }
-EXPORT int cublasLtMatmulAlgoGetHeuristic(void *, void *, void *, void *, void *, void *, void *p, int, Chosen *found, int *count) {
+EXPORT int cublasLtMatmulAlgoGetHeuristic(void *, void *d, void *, void *, void *, void *, void *p, int, Chosen *found, int *count) {
+  if (((Product *)d)->epilogue != 1 && ((Product *)d)->scale) { *count = 0; return UNSUPPORTED; }  // float32 and 16 bits only
+  wide += ((Preference *)p)->reductions == 2;
   found->align = ((Preference *)p)->align;
   found->workspace = ((Preference *)p)->workspace / 4;
   found->state = 0;
@@ -101,9 +123,12 @@ EXPORT int cublasLtMatmul(void *, void *p, const void *alpha, const void *a, voi
   if (c != d || ((uintptr_t)a | (uintptr_t)b | (uintptr_t)d) & (align - 1) || (size && !workspace)) return INVALID;
   uint64_t m = product->ta ? x->cols : x->rows, k = product->ta ? x->rows : x->cols, n = product->tb ? y->rows : y->cols;
   if (k != (product->tb ? y->cols : y->rows) || m != z->rows || n != z->cols || x->batch != y->batch || x->batch != z->batch) return INVALID;
-  bool wide = product->scale == 1;
-  auto *w = new Work{*product, *x, *y, *z, a, b, d, wide ? *(const double *)alpha : *(const float *)alpha,
-                     wide ? *(const double *)beta : *(const float *)beta};
+  if (product->epilogue != 1 && (!product->row || (uintptr_t)product->row & 15)) return INVALID;
+  if (fail_next) { int code = (int)fail_next; fail_next = 0; return code; }
+  tf32 += product->compute == 77;
+  rows += product->epilogue == 4;
+  sums += product->epilogue == 512;
+  auto *w = new Work{*product, *x, *y, *z, a, b, d, get(alpha, 0, product->scale), get(beta, 0, product->scale)};
   static auto enqueue = (int (*)(void *, int (*)(void *), void *))dlsym(RTLD_DEFAULT, "fake_enqueue");
   return enqueue(stream, carry_out, w) ? INVALID : 0;
 }

@@ -26,7 +26,8 @@ ROOT = HERE.parents[2]
 sys.path.insert(0, str(HERE))
 import host_kernels  # noqa: E402
 
-CASES = [line.split("(")[0][4:] for line in (HERE / "cases.py").read_text().splitlines() if line.startswith("def case_")]
+CASES = [line.split("(")[0][4:] for name in ("cases.py", "cases_libraries.py") for line in (HERE / name).read_text().splitlines()
+         if line.startswith("def case_")]
 has_bindings = util.find_spec("cuda") is not None and probe.bindings_version() is not None
 on_fake = pytest.mark.skipif(host_kernels.GXX is None or not has_bindings,
                              reason="the fake libcuda needs g++ and cuda-bindings (pip install 'flambeau[cuda]')")

@@ -1,0 +1,133 @@
+"""What NVIDIA's libraries do, run through the driver on fake ones: epilogues of products, transforms, factorizations.
+
+`cases.py` takes these functions among its own: see there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import host_kernels
+
+
+def array(t: Any) -> Any:
+    return t.detach().cpu().numpy()
+
+
+def fake(name: str) -> ctypes.CDLL:
+    """The fake library itself, for its counters."""
+    return ctypes.CDLL(str(host_kernels.libraries()[name]))
+
+
+def case_linear_epilogues() -> None:
+    import numpy as np
+
+    import flambeau as torch
+    lib = fake("libcublasLt.so.13")
+    rng = np.random.default_rng(20)
+    f = torch.nn.functional
+    for d, tolerance, fused in ((torch.float32, 1e-5, 1), (torch.bfloat16, 6e-2, 1), (torch.float16, 1e-2, 1), (torch.float64, 1e-12, 0)):
+        a, w, b, g = (rng.standard_normal(s) for s in ((3, 6, 8), (5, 8), (5,), (3, 6, 5)))
+        x, weight, bias = (torch.tensor(v, dtype=d, device="cuda", requires_grad=True) for v in (a, w, b))
+        before = [lib.fake_products(i) for i in (2, 3)]
+        y = f.linear(x, weight, bias)
+        y.backward(torch.tensor(g, dtype=d, device="cuda"))
+        assert [lib.fake_products(i) for i in (2, 3)] == [n + fused for n in before], d
+        close = lambda t, v: np.testing.assert_allclose(array(t.double()), v, rtol=tolerance, atol=tolerance * 8)  # noqa: B023
+        close(y, a @ w.T + b)
+        close(x.grad, g @ w)
+        close(weight.grad, np.einsum("bio,bik->ok", g, a))
+        close(bias.grad, g.sum((0, 1)))
+    # a bias that lies askew, one with gaps, and one of a single element
+    rows = torch.tensor(rng.standard_normal((4, 8)), dtype=torch.float32, device="cuda")
+    weight = torch.tensor(rng.standard_normal((5, 8)), dtype=torch.float32, device="cuda")
+    whole = torch.tensor(rng.standard_normal(20), dtype=torch.float32, device="cuda")
+    for bias in (whole[1:6], whole[::4]):
+        np.testing.assert_allclose(array(f.linear(rows, weight, bias)), array(rows) @ array(weight).T + array(bias), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(array(f.linear(rows, weight[:1], whole[:1])), array(rows) @ array(weight[:1]).T + array(whole[:1]), rtol=1e-5, atol=1e-5)
+    # two biases in turn through one plan
+    for _ in range(2):
+        for bias in (whole[:5], whole[8:13]):
+            np.testing.assert_allclose(array(f.linear(rows, weight, bias)), array(rows) @ array(weight).T + array(bias), rtol=1e-5, atol=1e-5)
+    # gradients of gradients
+    x, weight, bias = (torch.tensor(rng.standard_normal(s), dtype=torch.float64, device="cuda", requires_grad=True) for s in ((3, 4), (2, 4), (2,)))
+    assert torch.autograd.gradgradcheck(f.linear, (x, weight, bias))
+
+
+def case_products_of_complex_numbers() -> None:
+    import numpy as np
+
+    import flambeau as torch
+    rng = np.random.default_rng(21)
+    made = lambda *s: rng.standard_normal(s) + 1j * rng.standard_normal(s)
+    for d, tolerance in ((torch.complex64, 1e-5), (torch.complex128, 1e-12)):
+        a, b = made(2, 5, 7), made(2, 7, 3)
+        x, y = torch.tensor(a, dtype=d, device="cuda"), torch.tensor(b, dtype=d, device="cuda")
+        np.testing.assert_allclose(array(x @ y), a @ b, rtol=tolerance, atol=tolerance * 10)
+        np.testing.assert_allclose(array(x[0] @ y[0]), a[0] @ b[0], rtol=tolerance, atol=tolerance * 10)
+        np.testing.assert_allclose(array(y.mH @ x.mH), (a @ b).conj().swapaxes(1, 2), rtol=tolerance, atol=tolerance * 10)
+        c = made(5, 3)
+        got = torch.addmm(torch.tensor(c, dtype=d, device="cuda"), x[1], y[1], beta=0.5, alpha=2 - 1j)
+        np.testing.assert_allclose(array(got), 0.5 * c + (2 - 1j) * (a[1] @ b[1]), rtol=tolerance, atol=tolerance * 10)
+
+
+def case_batches() -> None:
+    import numpy as np
+
+    import flambeau as torch
+    rng = np.random.default_rng(22)
+    a, b = rng.standard_normal((4, 5, 6)).astype("f4"), rng.standard_normal((6, 3)).astype("f4")
+    x, y = torch.tensor(a).cuda(), torch.tensor(b).cuda()
+    np.testing.assert_allclose(array(x @ y), a @ b, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(array(torch.bmm(x, y.expand(4, 6, 3))), a @ b, rtol=1e-5, atol=1e-5)  # one matrix for all, not copied
+    np.testing.assert_allclose(array(y.t() @ x.transpose(1, 2)), b.T @ a.swapaxes(1, 2), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(array(x[:, None] @ x.transpose(1, 2)[None]), a[:, None] @ a.swapaxes(1, 2)[None], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(array(x[::2] @ y), a[::2] @ b, rtol=1e-5, atol=1e-5)
+    for shapes in (((0, 4), (4, 3)), ((2, 0), (0, 3)), ((2, 3, 0), (2, 0, 4))):
+        left, right = (torch.ones(*s, device="cuda") for s in shapes)
+        assert array(left @ right).tolist() == (np.ones(shapes[0]) @ np.ones(shapes[1])).tolist()
+
+
+def case_precision_switches() -> None:
+    import flambeau as torch
+    lib = fake("libcublasLt.so.13")
+    matmul = torch.backends.cuda.matmul
+    x = torch.ones(4, 4, device="cuda")
+
+    def rounded() -> bool:
+        before = lib.fake_products(0)
+        x @ x
+        torch.nn.functional.linear(x, x, x[0])
+        torch.cuda.synchronize()
+        return bool(lib.fake_products(0) == before + 2)
+    assert not rounded()
+    for on, off in ((lambda: setattr(matmul, "allow_tf32", True), lambda: setattr(matmul, "allow_tf32", False)),
+                    (lambda: torch.set_float32_matmul_precision("high"), lambda: torch.set_float32_matmul_precision("highest")),
+                    (lambda: torch.set_float32_matmul_precision("medium"), lambda: torch.set_float32_matmul_precision("highest"))):
+        on()
+        assert rounded() and matmul.allow_tf32
+        off()
+        assert not rounded() and not matmul.allow_tf32
+    for name, kind in (("allow_bf16_reduced_precision_reduction", torch.bfloat16), ("allow_fp16_reduced_precision_reduction", torch.float16)):
+        h = torch.ones(4, 4, device="cuda", dtype=kind)
+        before = lib.fake_products(1)
+        assert getattr(matmul, name) is True and (h @ h).sum().item() == 64 and lib.fake_products(1) == before
+        setattr(matmul, name, False)
+        assert (h @ h).sum().item() == 64 and lib.fake_products(1) == before + 1 and getattr(matmul, name) is False
+        setattr(matmul, name, True)
+        assert (h @ h).sum().item() == 64 and lib.fake_products(1) == before + 1
+
+
+def case_product_fails() -> None:
+    import flambeau as torch
+    lib = fake("libcublasLt.so.13")
+    x = torch.ones(6, 6, device="cuda")
+    x @ x
+    lib.fake_fail_product(13)
+    try:
+        x @ x
+        raise AssertionError("the failure was not told")
+    except RuntimeError as error:
+        assert "cuBLASLt, a product of torch.float32 matrices (6, 6) and (6, 6): its kernel failed (status 13)" in str(error), error
+    assert (x @ x).sum().item() == 216.0
