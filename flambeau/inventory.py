@@ -103,7 +103,7 @@ def hardware(root: str = "/") -> str:
 def nvidia() -> dict[str, str]:
     """The NVIDIA driver, and what serves each kind of work on its GPUs: the library, or what to install, or the way it goes
     without. Empty where there is no driver; no GPU is begun."""
-    from flambeau.drivers.nvidia import blaslt, probe
+    from flambeau.drivers.nvidia import blaslt, cudnn, probe
 
     found = probe.look()
     if not found.version:
@@ -116,7 +116,11 @@ def nvidia() -> dict[str, str]:
     served = {"driver": f"speaks CUDA {probe.text(found.version)}, {found.count} GPUs" + (f"; not usable: {found.why}" if found.why else "")}
     served["kernels"] = f"generated CUDA C, compiled by {library('nvidia-cuda-nvrtc', 'nothing')}"
     served["matmul"] = f"cuBLASLt, {blaslt.find()}" if os.path.isabs(blaslt.find()) else library("nvidia-cublas", "nothing")
-    served["convolution"] = "columns by generated kernels, products by cuBLASLt"
+    dnn = cudnn.version()
+    if dnn is None:
+        served["convolution"] = "columns by generated kernels, products by cuBLASLt (cuDNN is not installed: pip install 'flambeau[cuda-dnn]')"
+    else:
+        served["convolution"] = f"cuDNN {dnn // 10000}.{dnn // 100 % 100}.{dnn % 100}, {cudnn.find()}"
     served["attention"] = "products by cuBLASLt, generated softmax"
     served["sort, topk, unique, linear algebra, FFT"] = "the host, on copies"
     return served

@@ -13,14 +13,14 @@ from typing import Any
 
 from .. import layout
 from ..autograd import tape
-from ..dtypes import uint8
+from ..dtypes import dtype, float32, uint8
 from ..kernels import expr as E
 from ..kernels import routines
 from ..kernels.programs import Reduce
 from ..runtime import door
 from ..tensor import Tensor, alias, empty, meta, on_forget
-from . import launch
-from .casts import in_float32
+from . import device_convolution, launch
+from .casts import in_float32, to_dtype
 from .copies import cast_program, contiguous
 from .creation import zeros_meta
 from .elementwise import saved_tensor
@@ -135,7 +135,21 @@ def _by_windows(out: Tensor, x: Tensor, w: Tensor, bias: Tensor | None, g: Geome
     return True
 
 
+def _is_narrow(d: dtype) -> bool:
+    """Whether sums of products of this type are taken in float32, and the library has refused it."""
+    return d.kind == "f" and d.itemsize == 2
+
+
+def _wide(t: Tensor | None) -> Any:
+    return None if t is None else to_dtype(t.detach(), float32)
+
+
 def _forward_raw(x: Tensor, w: Tensor, bias: Tensor | None, g: Geometry) -> Tensor:
+    made = device_convolution.convolve("forward", x, w, g, (x.m.shape[0], w.m.shape[0], *g.out), bias)
+    if made is not None:
+        return made
+    if _is_narrow(x.m.dtype):
+        return to_dtype(_forward_raw(_wide(x), _wide(w), _wide(bias), g), x.m.dtype)
     out = empty((x.m.shape[0], w.m.shape[0], *g.out), x.m.dtype, x.m.device)
     if not _by_windows(out, x, w, bias, g):
         _by_columns(out, x, w, g)
@@ -196,6 +210,11 @@ def _to_input_raw(gy: Tensor, w: Tensor, g: Geometry) -> Tensor:
     o, cg = w.m.shape[:2]
     c = cg * g.groups
     shape = (n, c, *g.image)
+    made = device_convolution.convolve("images", w, gy, g, shape)
+    if made is not None:
+        return made
+    if _is_narrow(gy.m.dtype):
+        return to_dtype(_to_input_raw(_wide(gy), _wide(w), g), gy.m.dtype)
     k = len(g.kernel)
     if all(s == 1 for s in g.stride) and all(p <= d * (s - 1) for p, d, s in zip(g.padding, g.dilation, g.kernel, strict=True)) and o and not (
             g.groups == 1 and _is_plain(g)):
@@ -270,6 +289,11 @@ def _to_weight_raw(gy: Tensor, x: Tensor, g: Geometry) -> Tensor:
     og = o // g.groups
     rows, cols = cg * math.prod(g.kernel), math.prod(g.out)
     d = x.m.dtype
+    made = device_convolution.convolve("weights", x, gy, g, (o, cg, *g.kernel))
+    if made is not None:
+        return made
+    if _is_narrow(d):
+        return to_dtype(_to_weight_raw(_wide(gy), _wide(x), g), d)
     out = empty((o, cg, *g.kernel), d, x.m.device)
     if not (gy.m.numel and x.m.numel and out.m.numel):
         launch.fill(out, 0)
@@ -391,13 +415,11 @@ def _positive(stride: Sizes, dilation: Sizes, padding: Sizes) -> None:
 
 def _convolve(name: str, n: int, x: Tensor, w: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int) -> Tensor:
     x, single = _checked(name, x, w, bias, n, groups, False)
-    made = _convolved(x, n, w, bias, stride, padding, dilation, groups)
+    made = (_convolved_as_is if device_convolution.narrow(x) else _convolved)(x, n, w, bias, stride, padding, dilation, groups)
     return made.squeeze(0) if single else made
 
 
-# sums of 16-bit products, the bias among them, stay in float32 until the result is rounded
-@in_float32
-def _convolved(x: Tensor, n: int, w: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int) -> Tensor:
+def _convolved_as_is(x: Tensor, n: int, w: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int) -> Tensor:
     stride, dilation = _many("stride", stride, n), _many("dilation", dilation, n)
     kernel = tuple(w.m.shape[2:])
     if isinstance(padding, str):
@@ -420,6 +442,10 @@ def _convolved(x: Tensor, n: int, w: Tensor, bias: Tensor | None, stride: Any, p
     return _forward(x, w, Geometry(stride, padding, dilation, groups, image, kernel, out), bias)
 
 
+# sums of 16-bit products, the bias among them, stay in float32 until the result is rounded
+_convolved = in_float32(_convolved_as_is)
+
+
 def _padded_far(x: Tensor, far: list[int]) -> Tensor:
     from .joining import cat
     for i, f in enumerate(far):
@@ -433,12 +459,11 @@ def _padded_far(x: Tensor, far: list[int]) -> Tensor:
 def _transposed(name: str, n: int, x: Tensor, w: Tensor, bias: Tensor | None, stride: Any, padding: Any, output_padding: Any, groups: int,
                 dilation: Any) -> Tensor:
     x, single = _checked(name, x, w, bias, n, groups, True)
-    made = _transposed_of(x, n, w, bias, stride, padding, output_padding, groups, dilation)
+    made = (_transposed_as_is if device_convolution.narrow(x) else _transposed_of)(x, n, w, bias, stride, padding, output_padding, groups, dilation)
     return made.squeeze(0) if single else made
 
 
-@in_float32
-def _transposed_of(x: Tensor, n: int, w: Tensor, bias: Tensor | None, stride: Any, padding: Any, output_padding: Any, groups: int,
+def _transposed_as_is(x: Tensor, n: int, w: Tensor, bias: Tensor | None, stride: Any, padding: Any, output_padding: Any, groups: int,
                    dilation: Any) -> Tensor:
     stride, padding, dilation = _many("stride", stride, n), _many("padding", padding, n), _many("dilation", dilation, n)
     extra = _many("output_padding", output_padding, n)
@@ -458,6 +483,9 @@ def _transposed_of(x: Tensor, n: int, w: Tensor, bias: Tensor | None, stride: An
         # the fresh result takes the bias in its own memory; both keep their gradients
         y = y.add_(bias.reshape((-1,) + (1,) * n))
     return y
+
+
+_transposed_of = in_float32(_transposed_as_is)
 
 
 def _define(n: int) -> None:

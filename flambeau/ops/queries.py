@@ -74,8 +74,10 @@ _settings: dict[str, Any] = {"deterministic": False, "precision": "highest", "in
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Accepted; every operation here is deterministic already."""
+    """Whether libraries on GPUs may only take algorithms that give the same result each time; our own always do."""
     _settings["deterministic"] = bool(mode)
+    from ..runtime import switches
+    switches.put("deterministic", bool(mode))
 
 
 def are_deterministic_algorithms_enabled() -> bool:
@@ -120,6 +122,8 @@ def get_num_interop_threads() -> int:
     return found  # type: ignore[no-any-return]
 
 
-def compile(model: Any = None, **options: Any) -> Any:  # noqa: A001
+def compile(model: Any = None, *, fullgraph: bool = False, dynamic: Any = None, backend: Any = None, mode: str | None = None,  # noqa: A001
+            options: Any = None, name: str | None = None, disable: bool = False, recompile_limit: int | None = None,
+            isolate_recompiles: bool = False, shapes_spec: Any = None) -> Any:
     """Accepted for PyTorch's scripts: gives the function back unchanged (a whole-step compiler is on its way)."""
     return (lambda m: m) if model is None else model

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # name: (module of this folder, function)
 _WHERE = {
     "product": ("blaslt", "product"),
+    "fft": ("cufft", "transform"),
+    "convolution": ("cudnn", "convolution"),
 }
 
 

@@ -30,8 +30,9 @@ def start(order: str, seed: int) -> Any:
     fake.fake_configure.argtypes = (ctypes.c_int, ctypes.c_size_t, ctypes.c_uint, ctypes.c_int, ctypes.c_int)
     fake.fake_count.restype = ctypes.c_long
     fake.fake_configure(ORDERS[order], MEMORY, seed, int(not os.environ.get("FAKE_NO_PEER")), int(os.environ.get("FAKE_VERSION", "13000")))
-    from flambeau.drivers.nvidia import blaslt
+    from flambeau.drivers.nvidia import blaslt, cudnn
     from flambeau.kernels import cuda_c
+    cudnn.find = lambda: "no-cudnn-here"  # cases_cudnn.py has it
     blaslt.find = lambda: str(made["libcublasLt.so.13"])
     cuda_c.compile = host_kernels.compile
     return fake
@@ -498,11 +499,14 @@ def end_host_time(fake: Any) -> None:
     assert fake.fake_count(1) >= 10000
 
 
-def main() -> None:
+def main(cases: dict[str, Any], more: Any = None) -> None:
+    """Runs the functions among `cases` that the command line asks for; `more` prepares for them."""
     order, seed = sys.argv[1], int(sys.argv[2])
     fake = start(order, seed)
+    if more is not None:
+        more()
     only = sys.argv[3:]
-    for name, f in list(globals().items()):
+    for name, f in list(cases.items()):
         if name not in only and (only or not name.startswith("case_")):
             continue
         try:
@@ -514,4 +518,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(globals())

@@ -6,14 +6,11 @@ is one process, since a process has one libcuda.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
 import sys
 import time
-from importlib import util
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,28 +18,9 @@ import pytest
 import flambeau as torch
 from flambeau.drivers.nvidia import blaslt, faults, probe
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[2]
-sys.path.insert(0, str(HERE))
-import host_kernels  # noqa: E402
+from .running import has_bindings, named, on_fake, run
 
-CASES = [line.split("(")[0][4:] for name in ("cases.py", "cases_libraries.py") for line in (HERE / name).read_text().splitlines()
-         if line.startswith("def case_")]
-has_bindings = util.find_spec("cuda") is not None and probe.bindings_version() is not None
-on_fake = pytest.mark.skipif(host_kernels.GXX is None or not has_bindings,
-                             reason="the fake libcuda needs g++ and cuda-bindings (pip install 'flambeau[cuda]')")
-
-
-def run(order: str, seed: int, *only: str, **environment: str) -> dict[str, Any]:
-    """Runs cases in a process of their own; gives each one's error, "" where it passed."""
-    env = {k: v for k, v in os.environ.items() if k not in ("CUDA_VISIBLE_DEVICES", "FLAMBEAU_SIM_GPUS")} | environment
-    env["PYTHONPATH"] = os.pathsep.join([str(ROOT), env.get("PYTHONPATH", "")])
-    done = subprocess.run([sys.executable, str(HERE / "cases.py"), order, str(seed), *only], capture_output=True, text=True, env=env, timeout=600)
-    found: dict[str, Any] = {"": f"ended with {done.returncode}\n{done.stdout[-500:]}\n{done.stderr[-3000:]}"}
-    for line in done.stdout.splitlines():
-        told = json.loads(line)
-        found[told.get("name", "told")] = told.get("error", told)
-    return found
+CASES = named("cases.py", "cases_libraries.py")
 
 
 @pytest.fixture(scope="module")
