@@ -15,9 +15,9 @@ def __getattr__(name: str) -> Any:
     import importlib
     if name in _LAZY:
         module = importlib.import_module("." + _LAZY[name], __name__)
-        # a module of the same name may have been bound here by the import: the function wins
-        value = globals()[name] = getattr(module, name)
-        return value
+        # a module of the same name as one of its functions is bound here by the import: the function wins
+        globals().update({each: getattr(module, each) for each, where in _LAZY.items() if where == _LAZY[name]})
+        return globals()[name]
     if name in ("functional", "graph", "function", "forward_ad", "profiler"):
         return importlib.import_module("." + name, __name__)
     raise AttributeError(f"module 'flambeau.autograd' has no attribute {name!r}")

@@ -50,6 +50,48 @@ class _Matmul:
         set_float32_matmul_precision("high" if value else "highest")
 
 
+class _Plans:
+    """The plans of Fourier transforms kept for the current GPU; `cufft_plan_cache[device]` are those of another."""
+
+    _device: Any
+
+    def __init__(self, device: Any = None) -> None:
+        object.__setattr__(self, "_device", device)
+
+    def _cache(self) -> Any:
+        from ..drivers.nvidia import cufft
+        from ..runtime import gpus
+        return cufft.cache(gpus.gpu(self._device).physical)
+
+    def __getitem__(self, device: Any) -> _Plans:
+        return _Plans(device)
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return len(self._cache().plans)
+
+    @property
+    def max_size(self) -> int:
+        """How many are kept at most."""
+        return int(self._cache().most)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "max_size":
+            raise RuntimeError(f"cufft_plan_cache: '{name}' cannot be set; max_size can")
+        if type(value) is not int or value < 0:
+            raise RuntimeError(f"cufft_plan_cache.max_size: expected a number of plans, at least 0, got {value!r}")
+        self._cache().resize(value)
+
+    def clear(self) -> None:
+        """Forgets them all."""
+        kept = self._cache()
+        before = kept.most
+        kept.resize(0)
+        kept.resize(before)
+
+
+cufft_plan_cache = _Plans()
 matmul = _Matmul()
 _attention = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
 
@@ -112,6 +154,6 @@ def preferred_linalg_library(backend: Any = None) -> str:
     return "default"
 
 
-__all__ = ["cudnn_sdp_enabled", "enable_cudnn_sdp", "enable_flash_sdp", "enable_math_sdp", "enable_mem_efficient_sdp",
+__all__ = ["cudnn_sdp_enabled", "cufft_plan_cache", "enable_cudnn_sdp", "enable_flash_sdp", "enable_math_sdp", "enable_mem_efficient_sdp",
            "flash_sdp_enabled", "is_built", "math_sdp_enabled", "matmul", "mem_efficient_sdp_enabled",
            "preferred_linalg_library", "sdp_kernel"]

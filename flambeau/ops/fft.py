@@ -1,7 +1,8 @@
 """Discrete Fourier transforms.  One primitive, the complex transform over several axes; the others are built from it.
 
-The primitive is a library routine (NumPy's pocketfft, in the tensor's own precision).  It is linear, so its gradient is its
-adjoint: the opposite transform with the same scale.
+The primitive is a library routine: NumPy's pocketfft in the tensor's own precision, on a GPU that GPU's own where there is one
+(`device_fft.py`), which also has transforms of real numbers.  Each is linear, so its gradient is its adjoint: the opposite transform
+with the same scale.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 from .. import dtypes, layout  # type: ignore[no-redef]
 from ..autograd import tape
 from ..tensor import Tensor, empty
-from . import launch
+from . import device_fft, launch
 from .casts import to_dtype
 from .complexes import complex_, conj, imag, real
 from .copies import contiguous
@@ -23,6 +24,10 @@ _NORMS = (None, "backward", "ortho", "forward")
 
 def _transform(t: Tensor, axes: tuple[int, ...], inverse: bool, scale: float) -> Tensor:
     """sum over the axes of t * exp(-+ 2 pi i j k / n), times `scale`."""
+    if device_fft.served(t):
+        made = device_fft.complex_transform(t, axes, inverse, scale)
+        if made is not None:
+            return tape.record(made, _back, (t,), (axes, inverse, scale), "FftC2CBackward0")
     import numpy as np
 
     from ..kernels.interpret import memory
@@ -45,6 +50,36 @@ def _transform(t: Tensor, axes: tuple[int, ...], inverse: bool, scale: float) ->
 def _back(node: Any, g: Tensor) -> Any:
     axes, inverse, scale = node[tape.SAVED]
     return (_transform(g, axes, not inverse, scale),)
+
+
+def _half_spectrum(t: Tensor, axes: tuple[int, ...], scale: float) -> Tensor | None:
+    """The transform of real numbers without its redundant half, by the device's library; None where it has none."""
+    made = device_fft.half_spectrum(t, axes, scale) if device_fft.served(t) else None
+    return None if made is None else tape.record(made, _half_back, (t,), (axes, scale, t.m.shape[axes[-1]]), "FftR2CBackward0")
+
+
+@tape.keeps_nothing
+def _half_back(node: Any, g: Tensor) -> Any:
+    axes, scale, length = node[tape.SAVED]
+    return (real(_transform(_fit(g, (axes[-1],), (length,)), axes, True, scale)),)
+
+
+def _real_signal(t: Tensor, axis: int, length: int, scale: float) -> Tensor | None:
+    """The inverse along one axis of half a spectrum, by the device's library; None where it has none."""
+    made = device_fft.real_signal(t, axis, length, scale) if device_fft.served(t) else None
+    return None if made is None else tape.record(made, _signal_back, (t,), (axis, length, scale), "FftC2RBackward0")
+
+
+@tape.keeps_nothing
+def _signal_back(node: Any, g: Tensor) -> Any:
+    from ..ops import cat
+    axis, length, scale = node[tape.SAVED]
+    x = _half_spectrum(g, (axis,), scale)
+    if x is None:
+        x = _half(_transform(_complex(g), (axis,), False, scale), axis)
+    twice = (length - 1) // 2  # all but the ends stand for their mirror images too
+    ends = [x.narrow(axis, 0, 1), x.narrow(axis, 1, twice) * 2.0, *([x.narrow(axis, twice + 1, 1)] if length % 2 == 0 else [])]
+    return (cat(ends, axis),)  # type: ignore[misc]
 
 
 def _complex(t: Tensor) -> Tensor:
@@ -109,9 +144,13 @@ def _half(t: Tensor, axis: int) -> Tensor:
 def _r2c(t: Tensor, s: Any, dim: Any, norm: str | None, default: int | None, inverse: bool = False) -> Tensor:
     if t.m.dtype.is_complex:
         raise RuntimeError(f"{'ihfft' if inverse else 'rfft'} expects a floating point input tensor, but got {t.m.dtype}")
-    dims, _ = _axes(t, s, dim, default)
+    dims, lengths = _axes(t, s, dim, default)
     if not dims:
         raise RuntimeError("at least one axis must be transformed")
+    if not inverse and device_fft.served(t):
+        found = _half_spectrum(_fit(t, dims, lengths), dims, _scale(norm, inverse, layout.numel(lengths)))
+        if found is not None:
+            return found
     return _half(_c2c(t, s, dim, norm, inverse, default), dims[-1])
 
 
@@ -132,6 +171,10 @@ def _c2r(t: Tensor, s: Any, dim: Any, norm: str | None, default: int | None, inv
         x = _transform(x, dims[:-1], inverse, 1.0)
     axis = dims[-1]
     # after the other axes, the last one alone: its mirror image needs no other axis
+    if inverse:
+        found = _real_signal(x, axis, last, _scale(norm, inverse, count))
+        if found is not None:
+            return found
     mirrored = x.narrow(axis, 1, (last - 1) // 2).flip(axis)
     whole = cat([_real_ends(x, axis, last), conj(mirrored)], axis)  # type: ignore[misc]
     return real(_transform(whole, (axis,), inverse, _scale(norm, inverse, count)))

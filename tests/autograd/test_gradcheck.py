@@ -85,3 +85,10 @@ def test_inputs_are_left_as_they_were():
 def test_on_every_device(device):
     x = leaf(2, 2).detach().to(device).requires_grad_()
     assert gradcheck(lambda x: x.t() @ x, (x,)) and gradgradcheck(lambda x: x.sigmoid(), (x,))
+
+
+def test_either_check_may_be_named_first() -> None:
+    import subprocess
+    import sys
+    code = "import flambeau as t; t.autograd.gradgradcheck; assert callable(t.autograd.gradcheck)"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,18 +1,19 @@
-"""What NVIDIA's libraries do, run through the driver on fake ones: epilogues of products, transforms, factorizations.
-
-`cases.py` takes these functions among its own: see there.
+"""What NVIDIA's libraries do, run through the driver on fake ones, in a process of its own: epilogues of products, transforms,
+factorizations.  ``python cases_libraries.py ORDER SEED [NAME...]``.
 """
 
 from __future__ import annotations
 
 import ctypes
+import sys
+from pathlib import Path
 from typing import Any
 
-import host_kernels
+sys.path.insert(0, str(Path(__file__).parent))
+import cases  # noqa: E402
+import host_kernels  # noqa: E402
 
-
-def array(t: Any) -> Any:
-    return t.detach().cpu().numpy()
+array = cases.array
 
 
 def fake(name: str) -> ctypes.CDLL:
@@ -131,3 +132,114 @@ def case_product_fails() -> None:
     except RuntimeError as error:
         assert "cuBLASLt, a product of torch.float32 matrices (6, 6) and (6, 6): its kernel failed (status 13)" in str(error), error
     assert (x @ x).sum().item() == 216.0
+
+
+def _numbers(seed: int, *shape: int, complex_: bool = True) -> Any:
+    import numpy as np
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal(shape) + (1j * rng.standard_normal(shape) if complex_ else 0)
+
+
+def case_transforms() -> None:
+    import numpy as np
+
+    import flambeau as torch
+    lib = fake("libcufft.so.12")
+    seen: list[Any] = []
+    from flambeau.runtime import door
+    with door.observe(copies=lambda c: seen.append(c.path)):
+        for d, tolerance in ((torch.complex64, 2e-5), (torch.complex128, 1e-11)):
+            a = _numbers(30, 3, 4, 5, 6)
+            x = torch.tensor(a, dtype=d, device="cuda")
+            close = lambda t, v: np.testing.assert_allclose(array(t), v, rtol=tolerance, atol=tolerance * 10)  # noqa: B023
+            for dim in (-1, 0, 1, 2):
+                close(torch.fft.fft(x, dim=dim), np.fft.fft(a, axis=dim))
+                close(torch.fft.ifft(x, dim=dim), np.fft.ifft(a, axis=dim))
+            for dims in ((2, 3), (0, 2), (3, 1), (0, 1, 3), (0, 1, 2, 3)):
+                for norm in ("backward", "ortho", "forward"):
+                    close(torch.fft.fftn(x, dim=dims, norm=norm), np.fft.fftn(a, axes=dims, norm=norm))
+                    close(torch.fft.ifftn(x, dim=dims, norm=norm), np.fft.ifftn(a, axes=dims, norm=norm))
+            close(torch.fft.fft(x.transpose(0, 3), n=7, dim=1), np.fft.fft(a.swapaxes(0, 3), n=7, axis=1))
+            close(torch.fft.fft(x[:, ::2, 1:], dim=1), np.fft.fft(a[:, ::2, 1:], axis=1))
+            real = a.real
+            r = torch.tensor(real, dtype=d.to_real(), device="cuda")
+            for dims in ((3,), (0,), (1, 2), (2, 0, 1), (0, 1, 2, 3)):
+                close(torch.fft.rfftn(r, dim=dims), np.fft.rfftn(real, axes=dims))
+                close(torch.fft.rfftn(r, dim=dims, norm="ortho"), np.fft.rfftn(real, axes=dims, norm="ortho"))
+                close(torch.fft.irfftn(x, dim=dims), np.fft.irfftn(a, axes=dims))
+            for n in (1, 2, 6, 9):
+                close(torch.fft.irfft(x, n=n), np.fft.irfft(a, n=n))
+                close(torch.fft.hfft(x, n=n), np.fft.hfft(a, n=n))
+                close(torch.fft.rfft(r, n=n), np.fft.rfft(real, n=n))
+                close(torch.fft.ihfft(r, n=n), np.fft.ihfft(real, n=n))
+            close(x, a)  # what a transform reads is not lost
+            close(torch.fft.fft(r), np.fft.fft(real))
+    assert lib.fake_fft_count(1) > 100 and "host" not in seen
+    assert torch.fft.fft(torch.ones(0, 4, device="cuda")).shape == (0, 4)
+    i = torch.arange(6, device="cuda")
+    np.testing.assert_allclose(array(torch.fft.rfft(i)), np.fft.rfft(np.arange(6)), rtol=1e-5, atol=1e-5)
+
+
+def case_gradients_of_transforms() -> None:
+    import flambeau as torch
+    for n in (4, 5):
+        z = torch.tensor(_numbers(31, 2, 3, n), dtype=torch.complex128, device="cuda", requires_grad=True)
+        r = torch.tensor(_numbers(32, 2, 3, n, complex_=False), dtype=torch.float64, device="cuda", requires_grad=True)
+        for f, x in ((lambda t: torch.fft.fft(t, dim=1), z), (lambda t: torch.fft.rfft(t), r), (lambda t: torch.fft.rfftn(t, dim=(0, 2, 1)), r),
+                     (lambda t: torch.fft.irfft(t), z), (lambda t, n=n: torch.fft.irfft(t, n=n + 1), z), (lambda t: torch.fft.irfftn(t, dim=(2, 1)), z),
+                     (lambda t: torch.fft.hfft(t), z)):
+            assert torch.autograd.gradcheck(f, (x,))
+    assert torch.autograd.gradgradcheck(torch.fft.irfft, (z[0, 0],)) and torch.autograd.gradgradcheck(torch.fft.rfft, (r[0, 0],))
+
+
+def case_plans_of_transforms() -> None:
+    import gc
+
+    import flambeau as torch
+    lib = fake("libcufft.so.12")
+    plans = torch.backends.cuda.cufft_plan_cache
+    plans.clear()
+    gc.collect()
+    assert plans.size == 0 and plans.max_size == 4096 and lib.fake_fft_count(0) == 0
+    x = torch.ones(2, 12, device="cuda", dtype=torch.complex64)
+    for n in range(1, 9):
+        torch.fft.fft(x, n=n)
+        torch.fft.fft(x, n=n)
+    assert plans.size == 8 and plans[0].size == 8 and plans["cuda:1"].size == 0
+    plans.max_size = 3
+    torch.cuda.synchronize()
+    assert plans.size == 3 and lib.fake_fft_count(0) <= 4
+    torch.fft.fft(x, n=2)
+    assert plans.size == 3
+    plans.max_size = 4096
+    plans.clear()
+    for plan, run, text in ((5, 0, "cuFFT, planning 2 transforms of (12,): an internal error (status 5)"),
+                            (0, 6, "cuFFT, 2 transforms of (12,): the transform could not be started (status 6)")):
+        lib.fake_fft_fail(plan, run)
+        try:
+            torch.fft.fft(x)
+            raise AssertionError("the failure was not told")
+        except RuntimeError as error:
+            assert text in str(error), error
+    lib.fake_fft_fail(16, 0)  # a size it does not take is left to the host
+    plans.clear()
+    assert torch.fft.fft(x)[0, 0].item() == 12
+    assert torch.fft.fft(x[:, :7])[0, 0].item() == 7
+
+
+def end_absent_libraries(fake: Any) -> None:
+    """Without them the host does the work, and that is said once."""
+    import warnings
+
+    import flambeau as torch
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        x = torch.ones(4, 4, device="cuda")
+        for _ in range(2):
+            assert torch.fft.fft(x)[0, 0].item() == 4 and torch.fft.rfft(x)[0, 0].item() == 4
+    told = [str(w.message) for w in seen]
+    assert len(told) == 1 and "Fourier transforms" in told[0] and "pip install 'flambeau[cuda-fft]'" in told[0], told
+
+
+if __name__ == "__main__":
+    cases.main(globals())

@@ -20,7 +20,7 @@ from flambeau.drivers.nvidia import blaslt, faults, probe
 
 from .running import has_bindings, named, on_fake, run
 
-CASES = named("cases.py", "cases_libraries.py")
+CASES = named("cases.py")
 
 
 @pytest.fixture(scope="module")
