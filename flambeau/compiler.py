@@ -23,7 +23,7 @@ def is_exporting() -> bool:
     return False
 
 
-def disable(fn: Any = None, recursive: bool = True, **options: Any) -> Any:
+def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
     """The function unchanged; also a decorator."""
     return (lambda f: f) if fn is None else fn
 

@@ -91,7 +91,8 @@ def load_state_dict_from_url(url: str, model_dir: str | None = None, map_locatio
     return loaded
 
 
-def load(repo_or_dir: str, model: str, *args: Any, source: str = "github", **kwargs: Any) -> Any:
+def load(repo_or_dir: str, model: str, *args: Any, source: str = "github", trust_repo: Any = "check", force_reload: bool = False,
+         verbose: bool = True, skip_validation: bool = False, **kwargs: Any) -> Any:
     """`model(*args, **kwargs)` of the file hubconf.py in a folder, with source="local".
 
     Raises NotImplementedError for source="github": no code is fetched from the network and run.

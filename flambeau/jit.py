@@ -22,13 +22,15 @@ def _once(name: str) -> None:
         warnings.warn(f"jit.{name}: there is no TorchScript in Flambeau; the code runs as the Python it is", stacklevel=3)
 
 
-def script(obj: Any = None, *args: Any, **options: Any) -> Any:
+def script(obj: Any = None, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None) -> Any:
     """The function, class or module unchanged."""
     _once("script")
     return (lambda o: o) if obj is None else obj
 
 
-def trace(func: Any = None, example_inputs: Any = None, *args: Any, **options: Any) -> Any:
+def trace(func: Any = None, example_inputs: Any = None, optimize: Any = None, check_trace: bool = True, check_inputs: Any = None,
+          check_tolerance: float = 1e-5, strict: bool = True, _force_outplace: bool = False, _module_class: Any = None,
+          _compilation_unit: Any = None, example_kwarg_inputs: Any = None, _store_inputs: bool = True) -> Any:
     """The function or module unchanged; it is not run."""
     _once("trace")
     return (lambda f: f) if func is None else func
@@ -131,7 +133,7 @@ def save(m: Any, f: Any, **options: Any) -> Any:
     return _left_out("save")
 
 
-def load(f: Any, map_location: Any = None, **options: Any) -> Any:
+def load(f: Any, map_location: Any = None, _extra_files: Any = None, _restore_shapes: bool = False) -> Any:
     """Raises NotImplementedError."""
     return _left_out("load")
 

@@ -4,7 +4,7 @@
     python tools/names.py --check    exits 1 when the page is not what the package says
 
 The names are those of the page itself, with what an installed torch and a list of names in use add (``--torch``;
-``--used ../shared/api_frequency.tsv``, whose tiers 1 and 2 are marked as common).
+``--used ../shared/api_frequency.tsv``, whose tiers 1 and 2, and what five projects use, are marked as common).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ HEAD = """# Names
 
 Every public name of PyTorch {version}, and where it is here. A name is **here** when it can be used under the same name after
 `import flambeau as torch`; **left out** names say why, and fail with an error that says the same; **missing** ones are not there yet.
-Names in bold are common: the 491 most used in scripts and libraries on GitHub. Made by `make names`.
+Names in bold are common: those most used in scripts and libraries on GitHub. Made by `make names`.
 
 """
 
@@ -126,12 +126,12 @@ def _belongs(value: Any, owner: Any) -> bool:
 
 
 def used(path: Path) -> dict[str, bool]:
-    """Names in use from a table of them, with whether they are common (tiers 1 and 2)."""
+    """Names in use from a table of them that are common: of tiers 1 and 2, or in five projects."""
     found = {}
     for line in path.read_text(encoding="utf-8").splitlines()[1:]:
-        _, tier, kind, name, *_ = line.split("\t")
+        _, tier, kind, name, projects, *_ = line.split("\t")
         name = f"torch.{name}" if name.startswith("Tensor.") else name
-        if re.fullmatch(r"torch(\.[A-Za-z]\w*)+", name) and tier in ("1", "2"):
+        if re.fullmatch(r"torch(\.[A-Za-z]\w*)+", name) and "absent" not in kind and (tier in ("1", "2") or int(projects) >= 5):
             found[name] = True
     return found
 

@@ -71,6 +71,8 @@ def parameters(function: Any, row: Row | None, method: bool) -> str:
     out, star = [], False
     owner = row.name if row is not None else getattr(function, "__name__", "")
     for i, p in enumerate(signature.parameters.values()):
+        if p.name == "out" and method and row is not None and row.out:
+            continue
         name = p.name + ("_" if keyword.iskeyword(p.name) else "")
         if method and i == 0 and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
             out.append("self")
@@ -151,6 +153,9 @@ METHODS = {
     "__setitem__": "    def __setitem__(self, index: Any, value: Any) -> None: ...\n",
     "__delitem__": "    def __delitem__(self, index: Any) -> None: ...\n",
     "item": "    def item(self) -> Any: ...\n",
+    "to": "".join(f"    @overload\n    def to(self, {first}, non_blocking: builtins.bool = ..., copy: builtins.bool = ..., *, "
+                  "memory_format: Any = ...) -> Tensor: ...\n" for first in (
+                      "dtype: _dtype", "device: _device | builtins.str | builtins.int | None = ..., dtype: _dtype | None = ...", "other: Tensor")),
     "as_subclass": "    def as_subclass(self, cls: type[Any]) -> Any: ...\n",
 }
 

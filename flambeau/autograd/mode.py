@@ -85,14 +85,14 @@ def _reset(var: ContextVar[bool], token: Token[bool]) -> None:
 class no_grad(_Mode):
     """Context and decorator in which nothing is recorded."""
 
-    def __new__(cls, function: Any = None) -> Any:
+    def __new__(cls, orig_func: Any = None) -> Any:
         self = object.__new__(cls)
-        if function is None:
+        if orig_func is None:
             return self
         _Mode.__init__(self)
-        return self(function)
+        return self(orig_func)
 
-    def __init__(self, function: Any = None) -> None:
+    def __init__(self, orig_func: Any = None) -> None:
         super().__init__()
 
     def _enter(self) -> None:
@@ -101,6 +101,12 @@ class no_grad(_Mode):
 
 class enable_grad(no_grad):
     """Context and decorator in which operations are recorded again inside `no_grad`."""
+
+    def __new__(cls, orig_func: Any = None) -> Any:
+        return super().__new__(cls, orig_func)
+
+    def __init__(self, orig_func: Any = None) -> None:
+        super().__init__()
 
     def _enter(self) -> None:
         self._tokens.append([(_grad, _grad.set(True))])

@@ -92,7 +92,8 @@ def is_torchelastic_launched() -> bool:
 
 
 def init_process_group(backend: str | None = None, init_method: str | None = None, timeout: Any = None, world_size: int = -1,
-                       rank: int = -1, store: Any = None, group_name: str = "", pg_options: Any = None, device_id: Any = None) -> None:
+                       rank: int = -1, store: Any = None, group_name: str = "", pg_options: Any = None, device_id: Any = None,
+                       _ranks: Any = None) -> None:
     """Makes this process a group of one.  The size comes from `world_size`, else from WORLD_SIZE, else it is 1.
 
     Raises NotImplementedError for a larger world, ValueError for a rank other than 0 or when called twice.
@@ -137,7 +138,8 @@ def get_backend(group: Any = None) -> str:
     return str(_world.backend)
 
 
-def new_group(ranks: Any = None, *args: Any, **options: Any) -> _World:
+def new_group(ranks: Any = None, timeout: Any = None, backend: Any = None, pg_options: Any = None, use_local_synchronization: bool = False,
+              group_desc: str | None = None, device_id: Any = None, sort_ranks: bool = True) -> _World:
     """The one group."""
     _group("new_group")
     return _world
@@ -157,7 +159,7 @@ def _done(async_op: bool) -> Work | None:
     return Work() if async_op else None
 
 
-def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
+def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None, timeout: Any = None) -> Work | None:
     """There is nobody to wait for."""
     _group("barrier")
     return _done(async_op)
@@ -175,13 +177,14 @@ def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_
     return _done(async_op)
 
 
-def reduce(tensor: Tensor, dst: int = 0, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False, **options: Any) -> Work | None:
+def reduce(tensor: Tensor, dst: int | None = None, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False,
+           group_dst: int | None = None) -> Work | None:
     """The tensor stays as it is."""
     _checked("reduce", tensor)
     return _done(async_op)
 
 
-def broadcast(tensor: Tensor, src: int = 0, group: Any = None, async_op: bool = False, **options: Any) -> Work | None:
+def broadcast(tensor: Tensor, src: int | None = None, group: Any = None, async_op: bool = False, group_src: int | None = None) -> Work | None:
     """The tensor stays as it is."""
     _checked("broadcast", tensor)
     return _done(async_op)
@@ -259,7 +262,7 @@ def gather_object(obj: Any, object_gather_list: list[Any] | None = None, dst: in
         object_gather_list[0] = obj
 
 
-def broadcast_object_list(object_list: list[Any], src: int = 0, group: Any = None, device: Any = None, **options: Any) -> None:
+def broadcast_object_list(object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None, group_src: int | None = None) -> None:
     """The list stays as it is."""
     _group("broadcast_object_list")
 

@@ -218,12 +218,11 @@ class ConvTranspose3d(_ConvTransposeNd):
 class _LazyConv(LazyModule, _ConvNd):
     """A convolution that learns `in_channels` from its first input."""
 
-    def __init__(self, out_channels: int, kernel_size: Any, *args: Any, device: Any = None, dtype: Any = None,
-                 bias: bool = True, **kwargs: Any) -> None:
-        groups = kwargs.pop("groups", 1)
+    def __init__(self, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
+                 bias: bool = True, padding_mode: str = "zeros", device: Any = None, dtype: Any = None, **more: Any) -> None:
         self_init: Any = super().__init__
         # Zero channels are divisible by any number of groups, so the layer can be made before its sizes are known.
-        self_init(0, 0, kernel_size, *args, groups=groups, bias=False, **kwargs)
+        self_init(0, 0, kernel_size, stride, padding, dilation=dilation, groups=groups, bias=False, padding_mode=padding_mode, **more)
         self.out_channels = out_channels
         self.weight = UninitializedParameter(device=device, dtype=dtype)
         if bias:
@@ -248,6 +247,14 @@ class _LazyConv(LazyModule, _ConvNd):
         self.materialize({"weight": shape, "bias": (self.out_channels,)})
 
 
+class _LazyConvTranspose(_LazyConv):
+    """A transposed convolution of that kind."""
+
+    def __init__(self, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1,
+                 bias: bool = True, dilation: Any = 1, padding_mode: str = "zeros", device: Any = None, dtype: Any = None) -> None:
+        super().__init__(out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype, output_padding=output_padding)
+
+
 class LazyConv1d(_LazyConv, Conv1d):
     """A `Conv1d` that learns `in_channels` from its first input."""
 
@@ -266,19 +273,19 @@ class LazyConv3d(_LazyConv, Conv3d):
     becomes = Conv3d
 
 
-class LazyConvTranspose1d(_LazyConv, ConvTranspose1d):
+class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d):
     """A `ConvTranspose1d` that learns `in_channels` from its first input."""
 
     becomes = ConvTranspose1d
 
 
-class LazyConvTranspose2d(_LazyConv, ConvTranspose2d):
+class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d):
     """A `ConvTranspose2d` that learns `in_channels` from its first input."""
 
     becomes = ConvTranspose2d
 
 
-class LazyConvTranspose3d(_LazyConv, ConvTranspose3d):
+class LazyConvTranspose3d(_LazyConvTranspose, ConvTranspose3d):
     """A `ConvTranspose3d` that learns `in_channels` from its first input."""
 
     becomes = ConvTranspose3d

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import ops
 from . import functional as F
-from .attention import MultiheadAttention
+from .attention.multihead import MultiheadAttention
 from .containers import ModuleList
 from .dropout import Dropout
 from .init import xavier_uniform_

@@ -298,9 +298,9 @@ def _pad_back(node: Any, g: Tensor) -> Any:
 
 # ----------------------------------------------------------------------------------------------------------------- repeats
 @op(spaces=())
-def repeat(self: Tensor, *sizes: Any) -> Tensor:
+def repeat(self: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
     """A copy repeated along each axis (new leading axes where there are more sizes than axes)."""
-    times = sizes_of("repeat", sizes)
+    times = sizes_of("repeat", sizes if repeats is None else (repeats,))
     n = len(self.m.shape)
     if len(times) < n:
         raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")

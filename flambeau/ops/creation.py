@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +84,10 @@ def _make(shape: tuple[int, ...], value: Any, d: dtype_class, dev: device_class,
     return _finish(t, requires_grad)
 
 
+_SIZED = inspect.signature(lambda *size, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False,
+                           memory_format=None: 0).replace(return_annotation="Tensor")
+
+
 def _factory(name: str, value: Any) -> Any:
     def make(*size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
              requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, names: Any = None) -> Tensor:
@@ -98,6 +103,7 @@ def _factory(name: str, value: Any) -> Any:
         size = kwargs.pop("size", None)
         return make(*(args if size is None else (size,)), **kwargs)
     accept.__name__ = accept.__qualname__ = name
+    accept.__signature__ = _SIZED  # type: ignore[attr-defined]
     accept.__doc__ = (f"A tensor of a size (ints or one sequence), "
                       f"{'uninitialised' if value is None else f'filled with {value}'}, on `device`, of type `dtype`.")
     op(method=False)(accept)
@@ -342,7 +348,7 @@ def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, out: Tenso
 
 @op(method=False)
 def eye(n: int, m: int | None = None, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
-        requires_grad: bool = False) -> Tensor:
+        requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """The n by m identity matrix (m is n by default)."""
     m = n if m is None else m
     for name, v in (("n", n), ("m", m)):

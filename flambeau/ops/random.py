@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -346,6 +347,9 @@ def _distribution(name: str, formula: Any, defaults: dict[str, float], check: Ca
             _floating(name, self)
         return _inplace(self, name[:-1].capitalize() + "Backward0", lambda t: draw(t, name, formula, values, generator))
     method.__name__ = method.__qualname__ = name
+    method.__signature__ = inspect.Signature([inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)] + [  # type: ignore[attr-defined]
+        inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=d) for n, d in defaults.items()] + [
+        inspect.Parameter("generator", inspect.Parameter.KEYWORD_ONLY, default=None)])
     method.__doc__ = f"Fills with numbers of the {name[:-1].replace('_', '-')} distribution ({', '.join(names)})."
     op(name=name, spaces=())(method)
 

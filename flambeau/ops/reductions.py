@@ -370,21 +370,21 @@ def _norm_program(d: dtype_class, p: float, result: dtype_class) -> Reduce:
 
 
 @op(method=False, out=True, spaces=("linalg",))
-def vector_norm(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A002
+def vector_norm(input: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A002
     """The p-norm of the elements along `dim`, all of them as one vector by default."""
-    if x.m.dtype.kind not in "fc":
-        raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.m.dtype.name.capitalize()}")
-    axes = axes_of(x, dim)
+    if input.m.dtype.kind not in "fc":
+        raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {input.m.dtype.name.capitalize()}")
+    axes = axes_of(input, dim)
     p = float(ord)
     if dtype is not None:
-        x = to_dtype(x, dtype)
-    result = x.m.dtype.to_real()
-    if layout.numel([x.m.shape[a] for a in axes]) == 0 and (p < 0 or p == math.inf):
+        input = to_dtype(input, dtype)
+    result = input.m.dtype.to_real()
+    if layout.numel([input.m.shape[a] for a in axes]) == 0 and (p < 0 or p == math.inf):
         raise RuntimeError(f"linalg.vector_norm cannot compute the {p} norm on an empty tensor because the operation does not have an "
                            "identity")
-    out = reduce(x, axes, keepdim, _norm_program(x.m.dtype, p, result), "norm")[0]
+    out = reduce(input, axes, keepdim, _norm_program(input.m.dtype, p, result), "norm")[0]
     own = alias(out, out.m, out.p)
-    return tape.record(out, _norm_back, (x,), (x, x.s.v, own, p, axes, keepdim), "LinalgVectorNormBackward0")
+    return tape.record(out, _norm_back, (input,), (input, input.s.v, own, p, axes, keepdim), "LinalgVectorNormBackward0")
 
 
 def _norm_back(node: Any, g: Tensor) -> Any:
@@ -414,7 +414,7 @@ def _norm_back(node: Any, g: Tensor) -> Any:
 
 
 @op(out=True)
-def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A002
+def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:  # noqa: A002
     """The p-norm over `dim`; "fro" is the 2-norm, "nuc" the sum of singular values."""
     if p == "nuc":
         from .linalg.singular import values_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from .. import layout
@@ -10,7 +11,7 @@ from ..autograd.mode import _grad
 from ..tensor import Tensor
 from .copies import contiguous
 from .table import op
-from .views import expand, permute, placed, reshape, select, sizes_of, slice_axis, transpose, view, view_of
+from .views import as_strided, expand, permute, placed, reshape, select, sizes_of, slice_axis, squeeze, swapaxes, t, transpose, unsqueeze, view, view_of
 
 
 def _several(input: Tensor, axis: int, views: list[Tensor] | tuple[Tensor, ...], name: str, stacked: bool = False) -> tuple[Tensor, ...]:  # noqa: A002
@@ -63,8 +64,15 @@ def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tu
 
 
 @op()
-def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of consecutive parts: of one size (the last may be smaller), or of the sizes listed."""
+def split(tensor: Tensor, split_size_or_sections: Any = None, dim: int = 0, *, split_size: Any = None) -> tuple[Tensor, ...]:
+    """Views of consecutive parts: of one size (the last may be smaller), or of the sizes listed.
+
+    split_size: what methods call `split_size_or_sections`.
+    """
+    if split_size_or_sections is None:
+        split_size_or_sections = split_size
+        if split_size is None:
+            raise TypeError("split() missing 1 required positional arguments: \"split_size_or_sections\"")
     if isinstance(split_size_or_sections, (list, tuple)):
         return split_with_sizes(tensor, split_size_or_sections, dim)
     if not tensor.m.shape:
@@ -113,8 +121,13 @@ def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]
 
 
 @op()
-def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:  # noqa: A002
+def tensor_split(input: Tensor, indices_or_sections: Any = None, dim: int = 0, *, indices: Any = None,  # noqa: A002
+                 sections: int | None = None) -> tuple[Tensor, ...]:
     """Views cut at the indices given, or into a number of nearly equal parts."""
+    if indices_or_sections is None:
+        indices_or_sections = indices if indices is not None else sections
+        if indices_or_sections is None:
+            raise TypeError("tensor_split(): one of the arguments 'indices' and 'sections' is missing")
     if not input.m.shape:
         raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
     axis = layout.wrap_dim(dim, len(input.m.shape))
@@ -346,7 +359,7 @@ for _n in (1, 2, 3):
 
 
 # ---------------------------------------------------------------------------------------- the layout of a tensor, in place
-def _relayout(name: str, make: Any) -> None:
+def _relayout(name: str, make: Any, shown: Any) -> None:
     """`name_`: the tensor itself takes the layout of a view of it."""
     def function(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if self.n is not None and _grad.get():
@@ -360,18 +373,20 @@ def _relayout(name: str, make: Any) -> None:
         return self
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"`{name[:-1]}`, changing the layout of the tensor itself."
+    function.__signature__ = inspect.signature(shown)  # type: ignore[attr-defined]
     op(spaces=(), name=name)(function)
 
 
-for _name in ("squeeze", "unsqueeze", "transpose", "t", "as_strided"):
-    _relayout(_name + "_", lambda x, *a, _f=_name, **k: getattr(x, _f)(*a, **k))
-_relayout("swapaxes_", transpose)
-_relayout("swapdims_", transpose)
+for _name, _view in (("squeeze", squeeze), ("unsqueeze", unsqueeze), ("transpose", transpose), ("t", t), ("as_strided", as_strided)):
+    _relayout(_name + "_", lambda x, *a, _f=_name, **k: getattr(x, _f)(*a, **k), _view)
+_relayout("swapaxes_", swapaxes, swapaxes)
+_relayout("swapdims_", transpose, transpose)
 
 
 @op(spaces=())
-def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
+def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = None) -> Tensor:
     """Another shape in place; the storage grows when it must, and new elements are uninitialised."""
+    sizes = sizes if size is None else (size,)
     from .copies import resize
     if self.n is not None:
         raise RuntimeError("cannot resize variables that require grad")
@@ -379,9 +394,9 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
 
 
 @op(spaces=())
-def resize_as_(self: Tensor, other: Tensor, memory_format: Any = None) -> Tensor:
-    """`resize_` to other's shape."""
-    return resize_(self, tuple(other.m.shape))
+def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
+    """`resize_` to another tensor's shape."""
+    return resize_(self, tuple(the_template.m.shape))
 
 
 @op(spaces=())

@@ -7,6 +7,8 @@ A pointwise operation is one call of `pointwise` (a formula); any other operatio
 from __future__ import annotations
 
 import functools
+import inspect
+import itertools
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import dtypes
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 Function = Any
 F = TypeVar("F", bound=Any)
 REQUIRED = object()
+_FLAG = inspect.Parameter("inplace", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=False)
+_OUT = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any")
 
 
 class Row:
@@ -74,19 +78,31 @@ def op(*, method: bool = True, inplace: Any = False, out: bool | None = False, s
     function is exported: "torch", "nn.functional", "special", "linalg", "fft".  aliases: other names of the same thing, "special.x" for another namespace.
     """
     def register(function: F) -> F:
-        final: F = _with_out(function) if out is True else function
+        final: F = with_out(function) if out is True else function
         final = autocast.guarded(name or function.__name__, final)
         made = inplace if callable(inplace) else _inplace_of(function) if inplace else None
         if made is not None and not made.__doc__:
             made.__doc__ = f"`{name or function.__name__}`, in place."
-        import inspect
-        _register(Row(name or function.__name__, final, method, made, out is not False, spaces, aliases,
-                      str(inspect.signature(function)), None))
+        signature = inspect.signature(function)
+        if out is True:
+            final.__signature__ = _plus_out(signature)
+        if made is not None and not callable(inplace):
+            made.__signature__ = signature
+        _register(Row(name or function.__name__, final, method, made, out is not False, spaces, aliases, str(signature), None))
         return final
     return register
 
 
-def _with_out(function: Function) -> Function:
+def _plus_out(signature: inspect.Signature) -> inspect.Signature:
+    """A signature with `out=` at its end, as help and editors show it."""
+    parameters = list(signature.parameters.values())
+    place = len(parameters) - (parameters[-1].kind is inspect.Parameter.VAR_KEYWORD)
+    parameters.insert(place, _OUT)
+    return inspect.Signature(parameters, return_annotation=signature.return_annotation, __validate_parameters__=False)
+
+
+def with_out(function: Function) -> Function:
+    """The function with `out=`: it computes, and copies."""
     @functools.wraps(function)
     def call(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         if out is None:
@@ -116,8 +132,8 @@ def _with_out(function: Function) -> Function:
 
 
 # what PyTorch writes while it reads, so that `out` must not share memory with an operand; and what writes its own type only
-_APART = frozenset("gather index_select kthvalue masked_select take".split())
-_EXACT = frozenset("aminmax complex_ gather".split())
+_APART = frozenset("cat gather index_select kthvalue masked_select take".split())
+_EXACT = frozenset("aminmax complex_ gather multinomial".split())
 
 
 def _must_lie_apart(out: Any, args: Sequence[Any]) -> None:
@@ -126,7 +142,7 @@ def _must_lie_apart(out: Any, args: Sequence[Any]) -> None:
         if not isinstance(o, Tensor):
             continue
         may_write(o)
-        for x in args:
+        for x in itertools.chain.from_iterable(a if isinstance(a, (tuple, list)) else (a,) for a in args):
             if isinstance(x, Tensor) and o.m.numel and x.m.numel and (
                     overlap(o, x) or x.p == o.p and x.m.strides == o.m.strides and x.m.shape == o.m.shape):
                 raise RuntimeError("unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
@@ -233,9 +249,15 @@ def pointwise(name: str, operands: str, formula: Callable[..., Any], *, promote:
     bind = _binder(name, names, params, keyword, tensors, check)
     run, run_inplace = _forms(made, name, names, params, bind, flag)
     text = f"{doc or name + ', element by element.'}"
+    shown = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in names]
+    shown += [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY if n in keyword else inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                                default=d if d is not REQUIRED else inspect.Parameter.empty) for n, d, _ in params]
+    shown.sort(key=lambda p: p.kind)
     for f, suffix in ((run, ""), (run_inplace, "_")):
         f.__name__ = f.__qualname__ = name + suffix
         f.__doc__ = text if not suffix else f"`{name}`, in place."
+        whole = shown + ([_FLAG] if flag and not suffix else []) + ([_OUT] if out and not suffix else [])
+        f.__signature__ = inspect.Signature(whole if not flag else sorted(whole, key=lambda p: p.kind), __validate_parameters__=False)
     listed = list(names) + [f"{n}={d!r}" if d is not REQUIRED else n for n, d, _ in params if n not in keyword]
     rest = [f"{n}={d!r}" for n, d, _ in params if n in keyword] + (["out=None"] if out else [])
     if flag:

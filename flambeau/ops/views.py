@@ -185,7 +185,7 @@ def _transpose_back(node: Any, g: Tensor) -> Any:
     return (transpose(g, *node[tape.SAVED]),)
 
 
-@op(inplace=False, aliases=("swapaxes", "swapdims"))
+@op(inplace=False, aliases=("swapdims",))
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:  # noqa: A002
     """A view with two axes exchanged."""
     m = input.m
@@ -195,6 +195,12 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:  # noqa: A002
         shape[a], shape[b] = shape[b], shape[a]
         strides[a], strides[b] = strides[b], strides[a]
     return view_of(input, shape, tuple(strides), input.p, _transpose_back, (a, b), "TransposeBackward0")
+
+
+@op()
+def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:  # noqa: A002
+    """`transpose` by NumPy's name."""
+    return transpose(input, axis0, axis1)
 
 
 @op()

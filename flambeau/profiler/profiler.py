@@ -101,7 +101,7 @@ class profile:
     def __init__(self, *, activities: Any = None, schedule: Any = None, on_trace_ready: Any = None, record_shapes: bool = False,
                  profile_memory: bool = False, with_stack: bool = False, with_flops: bool = False, with_modules: bool = False,
                  experimental_config: Any = None, execution_trace_observer: Any = None, acc_events: bool = False, use_cuda: Any = None,
-                 custom_trace_id_callback: Any = None) -> None:
+                 custom_trace_id_callback: Any = None, post_processing_timeout_s: float | None = None) -> None:
         self.schedule = schedule
         self.on_trace_ready = on_trace_ready
         self.record_shapes = record_shapes

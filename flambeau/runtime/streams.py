@@ -107,7 +107,7 @@ class Event:
 
     __slots__ = ("enable_timing", "blocking", "_gpu", "_handle", "__weakref__")
 
-    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
+    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False) -> None:
         if interprocess:
             raise RuntimeError("Event: interprocess=True is not supported; events are seen by one process")
         self.enable_timing, self.blocking = enable_timing, blocking

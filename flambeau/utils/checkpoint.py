@@ -61,7 +61,7 @@ class _Again(Function):
 
 
 def checkpoint(function: Callable[..., Any], *args: Any, use_reentrant: bool | None = None, context_fn: Any = None,
-               determinism_check: str = "default", debug: bool = False, preserve_rng_state: bool = True,
+               determinism_check: str = "default", debug: bool = False, early_stop: bool = True, preserve_rng_state: bool = True,
                **kwargs: Any) -> Any:
     """``function(*args, **kwargs)`` that keeps its arguments instead of its intermediate results.
 

@@ -108,25 +108,25 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: float | None = None
     return out if out is not input else input.clone()
 
 
-def one_hot(tensor: Any, num_classes: int = -1) -> Any:
+def one_hot(input: Any, num_classes: int = -1) -> Any:  # noqa: A002
     """int64 codes of shape (*, num_classes): 1 at each index, 0 elsewhere. -1 classes: one more than the largest
     index."""
-    if tensor.dtype is not dtypes.int64:
-        raise RuntimeError(f"one_hot is only applicable to index tensor of type LongTensor, got {tensor.dtype}")
-    if tensor.numel() == 0:
+    if input.dtype is not dtypes.int64:
+        raise RuntimeError(f"one_hot is only applicable to index input of type LongTensor, got {input.dtype}")
+    if input.numel() == 0:
         if num_classes <= 0:
-            raise RuntimeError("Can not infer total number of classes from empty tensor.")
-        return ops.zeros((*tensor.shape, num_classes), dtype=dtypes.int64, device=tensor.device)
-    if int(tensor.min()) < 0:
+            raise RuntimeError("Can not infer total number of classes from empty input.")
+        return ops.zeros((*input.shape, num_classes), dtype=dtypes.int64, device=input.device)
+    if int(input.min()) < 0:
         raise RuntimeError("Class values must be non-negative.")
-    largest = int(tensor.max())
+    largest = int(input.max())
     if num_classes == -1:
         num_classes = largest + 1
     elif num_classes < 1:
         raise RuntimeError("num_classes should be positive")
     elif num_classes <= largest:
         raise RuntimeError("Class values must be smaller than num_classes.")
-    return (tensor.unsqueeze(-1) == ops.arange(num_classes, device=tensor.device)).to(dtypes.int64)
+    return (input.unsqueeze(-1) == ops.arange(num_classes, device=input.device)).to(dtypes.int64)
 
 
 def pixel_shuffle(input: Any, upscale_factor: int) -> Any:

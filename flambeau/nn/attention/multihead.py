@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import ops
-from . import functional as F
-from . import init
-from .linear import NonDynamicallyQuantizableLinear
-from .module import Module
-from .parameter import Parameter
+from ... import ops
+from .. import functional as F
+from .. import init
+from ..linear import NonDynamicallyQuantizableLinear
+from ..module import Module
+from ..parameter import Parameter
 
 
 class MultiheadAttention(Module):
