@@ -65,6 +65,12 @@ def make_entry(stages: Sequence[tuple[int, int, int]], params: Sequence[int], na
     return _new(_entry_method, header, None)  # type: ignore[no-any-return]
 
 
+def join(launches: Sequence[Any], numbers: int) -> Callable[..., None] | None:
+    """Many native launches as one: see `llvm/joined.py`."""
+    from .llvm import joined
+    return joined.join(launches, numbers)
+
+
 def _load() -> None:
     global _new, _entry_method
     with _lock:

@@ -351,7 +351,7 @@ def std_mean(input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool
 
 
 # ----------------------------------------------------------------------------------------------------------------- norms
-def _norm_program(d: dtype_class, p: float, result: dtype_class) -> Reduce:
+def norm_program(d: dtype_class, p: float, result: dtype_class) -> Reduce:
     wide = result.opmath
 
     def build() -> Reduce:
@@ -382,7 +382,7 @@ def vector_norm(input: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = Fa
     if layout.numel([input.m.shape[a] for a in axes]) == 0 and (p < 0 or p == math.inf):
         raise RuntimeError(f"linalg.vector_norm cannot compute the {p} norm on an empty tensor because the operation does not have an "
                            "identity")
-    out = reduce(input, axes, keepdim, _norm_program(input.m.dtype, p, result), "norm")[0]
+    out = reduce(input, axes, keepdim, norm_program(input.m.dtype, p, result), "norm")[0]
     own = alias(out, out.m, out.p)
     return tape.record(out, _norm_back, (input,), (input, input.s.v, own, p, axes, keepdim), "LinalgVectorNormBackward0")
 

@@ -11,7 +11,7 @@ from typing import Any
 from ..kernels import expr as E
 from ..ops.elementwise import Pointwise
 from ..tensor import Tensor
-from .optimizer import FormulaOptimizer, check_options, follow, write, zeros_for
+from .optimizer import FormulaOptimizer, Updates, check_options, follow, write, zeros_for
 
 
 def _gradient(p: Any, g: Any, lr: Any, decay: Any, maximize: bool, decoupled: bool | None) -> tuple[Any, Any]:
@@ -128,23 +128,21 @@ class Adam(_Moments):
     def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Any],
                 memo: dict[Any, Any]) -> None:
         step = self._begin(p, state)
-        shared = memo.get(step)
-        if shared is None:
+        updates = memo.get(step)
+        if updates is None:
             beta1, beta2 = float(group["betas"][0]), float(group["betas"][1])
             lr = float(group["lr"])
-            shared = memo[step] = (
-                (lr, float(group["weight_decay"]), 1.0 - beta1, 1.0 - beta2, float(group["eps"]),
-                 lr / (1.0 - beta1**step),
+            updates = memo[step] = Updates(
+                _amsgrad_formula if group["amsgrad"] else _adam_formula,
+                (lr, float(group["weight_decay"]), 1.0 - beta1, 1.0 - beta2, float(group["eps"]), lr / (1.0 - beta1**step),
                  math.sqrt(1.0 - beta2**step)),
-                (("maximize", group["maximize"]), ("decoupled", _decoupled(group))), group["amsgrad"])
-        numbers, flags, amsgrad = shared
-        if amsgrad:
+                (("maximize", group["maximize"]), ("decoupled", _decoupled(group))), memo)
+        if group["amsgrad"]:
             if "max_exp_avg_sq" not in state:
                 state["max_exp_avg_sq"] = zeros_for(p)
-            write(_amsgrad_formula, (p, state["exp_avg"], state["exp_avg_sq"], state["max_exp_avg_sq"]), grad,
-                  numbers, flags)
+            updates.add((p, state["exp_avg"], state["exp_avg_sq"], state["max_exp_avg_sq"]), grad)
         else:
-            write(_adam_formula, (p, state["exp_avg"], state["exp_avg_sq"]), grad, numbers, flags)
+            updates.add((p, state["exp_avg"], state["exp_avg_sq"]), grad)
 
 
 class AdamW(Adam):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import ops
 from ..autograd import enable_grad, no_grad
+from ..ops import together
 from ..runtime import door
 from ..tensor import Tensor, on_forget
 
@@ -345,11 +346,14 @@ class FormulaOptimizer(Optimizer):
                             states[p] = state
                     else:
                         update(group, p, grad, state, memo)
+            for updates in memo.pop(Updates, ()):
+                updates.run()
         return loss
 
     def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Any],
                 memo: dict[Any, Any]) -> None:
-        """Updates one parameter. `memo` lasts for one step of one group: what all its parameters share goes there."""
+        """Updates one parameter, or has `Updates` do it. `memo` lasts for one step of one group: what all its parameters share
+        goes there."""
         raise NotImplementedError
 
 
@@ -393,6 +397,47 @@ def write(formula: Pointwise, outs: tuple[Tensor, ...], grad: Tensor, numbers: t
         return
     formula.write(outs, (*outs, grad), numbers, consts)
     _launches[key] = formula.plan((*outs, grad), numbers, consts, tuple(o.m for o in outs)).launch
+
+
+class Updates:
+    """Updates of a group's parameters by one formula with the same numbers, kept until the group is through: then those of
+    small parameters run as one launch."""
+
+    __slots__ = ("formula", "numbers", "consts", "items")
+
+    def __init__(self, formula: Pointwise, numbers: tuple[float, ...], consts: tuple[tuple[str, Any], ...],
+                 memo: dict[Any, Any]) -> None:
+        self.formula, self.numbers, self.consts = formula, numbers, consts
+        self.items: list[tuple[tuple[Tensor, ...], Tensor]] = []
+        memo.setdefault(Updates, []).append(self)
+
+    def add(self, outs: tuple[Tensor, ...], grad: Tensor) -> None:
+        """See `write`."""
+        if grad.m.numel <= together.MOST:
+            self.items.append((outs, grad))
+        else:
+            write(self.formula, outs, grad, self.numbers, self.consts)
+
+    def run(self) -> None:
+        """What `add` gathered."""
+        items, launches, places = self.items, [], []
+        if len(items) > 1 and together.alike([outs[0] for outs, _ in items]):
+            formula, consts, get = self.formula, self.consts, _launches.get
+            for outs, grad in items:
+                launch = get((formula, consts, grad.m, *[o.m for o in outs]))
+                if launch is None or grad.s is outs[0].s:
+                    break
+                here = [o.p for o in outs]
+                launches.append(launch)
+                places.append([*here, *here, grad.p])
+            else:
+                together.run(launches, places, self.numbers)
+                for outs, _ in items:
+                    for o in outs:
+                        o.s.v += 1
+                return
+        for outs, grad in items:  # the first step makes the launches
+            write(self.formula, outs, grad, self.numbers, self.consts)
 
 
 def check_options(options: Iterable[tuple[str, Any, bool]]) -> None:

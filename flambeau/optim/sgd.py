@@ -6,7 +6,7 @@ from typing import Any
 
 from ..ops.elementwise import Pointwise
 from ..tensor import Tensor
-from .optimizer import FormulaOptimizer, check_options, follow, required, write, zeros_for
+from .optimizer import FormulaOptimizer, Updates, check_options, follow, required, write, zeros_for
 
 
 def _plain(p: Any, g: Any, lr: Any, decay: Any, *, decayed: bool, maximize: bool) -> Any:
@@ -56,12 +56,14 @@ class SGD(FormulaOptimizer):
         if not memo:
             lr, decay, mu = float(group["lr"]), float(group["weight_decay"]), float(group["momentum"])
             flags = (("decayed", decay != 0.0), ("maximize", group["maximize"]))
-            memo["numbers"] = (lr, decay) if mu == 0.0 else (lr, decay, mu, 1.0 - float(group["dampening"]))
-            for first in (False, True):
-                memo[first] = flags if mu == 0.0 else (*flags, ("nesterov", group["nesterov"]), ("first", first))
-        numbers = memo["numbers"]
-        if len(numbers) == 2:
-            write(_sgd, (p,), grad, numbers, memo[False])
+            if mu == 0.0:
+                memo["plain"] = Updates(_sgd, (lr, decay), flags, memo)
+            else:
+                for first in (False, True):
+                    memo[first] = Updates(_sgd_momentum, (lr, decay, mu, 1.0 - float(group["dampening"])),
+                                          (*flags, ("nesterov", group["nesterov"]), ("first", first)), memo)
+        if "plain" in memo:
+            memo["plain"].add((p,), grad)
             return
         buf: Any = state.get("momentum_buffer")
         first = buf is None
@@ -70,7 +72,7 @@ class SGD(FormulaOptimizer):
         elif buf.m.device is not p.m.device:
             follow(p, state)
             buf = state["momentum_buffer"]
-        write(_sgd_momentum, (p, buf), grad, numbers, memo[first])
+        memo[first].add((p, buf), grad)
 
 
 def _averaged(p: Any, ax: Any, g: Any, lr: Any, decay: Any, lambd: Any, mu: Any, *, maximize: bool) -> Any:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ... import ops
 from ...autograd import no_grad
+from ...ops import together
 from ...tensor import Tensor
 
 if TYPE_CHECKING:
@@ -30,9 +31,12 @@ def get_total_norm(tensors: Any, norm_type: float = 2.0, error_if_nonfinite: boo
     if not tensors:
         return ops.tensor(0.0)
     with no_grad():
-        where = tensors[0].device
-        norms = [t.norm(norm_type).to(where) for t in tensors]
-        total = norms[0] if len(norms) == 1 else ops.stack(norms).norm(norm_type)
+        norms = together.norms(tensors, norm_type)
+        if norms is None:
+            where = tensors[0].device
+            each = [t.norm(norm_type).to(where) for t in tensors]
+            norms = each[0] if len(each) == 1 else ops.stack(each)
+        total = norms.norm(norm_type) if norms.dim() else norms
     if error_if_nonfinite and not math.isfinite(float(total)):
         raise RuntimeError(f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it "
                            "cannot be clipped. To disable this error and scale the gradients by the non-finite norm "
@@ -46,8 +50,9 @@ def clip_grads_with_norm_(parameters: Any, max_norm: float, total_norm: Any, for
     with no_grad():
         # Always multiplied, by 1 if nothing is to be clipped: asking whether would wait for a GPU.
         factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
-        for grad in grads:
-            grad.mul_(factor.to(grad.device))
+        if grads and not together.scale(grads, factor):
+            for grad in grads:
+                grad.mul_(factor.to(grad.device))
 
 
 def clip_grad_norm_(parameters: Iterable[Tensor] | Tensor, max_norm: float, norm_type: float = 2.0,
