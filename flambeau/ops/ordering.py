@@ -100,19 +100,31 @@ def first(a: Array, d: dtype, count: int, descending: bool, ordered: bool = True
             p.sort(axis=-1)
         return (p & _LOW).view(np.int64)
     k = keys(a, d, descending)
-    at = np.sort(np.argpartition(k, count - 1, -1)[:, :count], -1)
+    at = _before(k, np.take_along_axis(k, np.argpartition(k, count - 1, -1)[:, count - 1:count], -1), count)
     if ordered:
         at = np.take_along_axis(at, np.argsort(np.take_along_axis(k, at, -1), -1, kind="stable"), -1)
     return at
 
 
+def _before(k: Array, border: Array, count: int) -> Array:
+    """Positions, ascending, of the `count` keys of each row that a stable sort puts first; border: the last of them, (rows, 1)."""
+    wanted = k < border
+    like = k == border
+    wanted |= like & (np.cumsum(like, -1) <= count - wanted.sum(-1, keepdims=True))
+    return np.nonzero(wanted)[1].reshape(-1, count)
+
+
 def kth(a: Array, d: dtype, k: int) -> Array:
-    """Position of the k-th smallest element (from 0) of each row of `a` (rows, n)."""
+    """Position of the k-th smallest element (from 0) of each row of `a` (rows, n): where a stable sort has it."""
     if d.itemsize <= 4 and a.shape[-1] <= 1 << 32:
         p = _packed(a, d, False)
         p.partition(k, axis=-1)
         return (p[:, k] & _LOW).view(np.int64)
-    return np.argpartition(keys(a, d), k, -1)[:, k]
+    all_keys = keys(a, d)
+    found = np.take_along_axis(all_keys, np.argpartition(all_keys, k, -1)[:, k:k + 1], -1)
+    rank = k - (all_keys < found).sum(-1, keepdims=True)  # among the keys equal to it
+    like = all_keys == found
+    return (like & (np.cumsum(like, -1) == rank + 1)).argmax(-1)
 
 
 def middle(a: Array, d: dtype, skip_nan: bool) -> Array:

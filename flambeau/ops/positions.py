@@ -76,6 +76,16 @@ def _as_axes(t: Tensor, like: Tensor) -> Tensor:
     return t.reshape(1) if not t.m.shape else t
 
 
+def _gather_into(out: Tensor, t: Tensor, axis: int, index: Tensor) -> None:
+    n = len(t.m.shape)
+    key = ("gather", t.m.dtype, n, axis)
+    program = _programs.get(key)
+    if program is None:
+        program = _programs[key] = Map((E.gather(0, _axis_offset(n, axis, E.input(1, int64)), t.m.dtype),), (t.m.dtype, int64),
+                                       (int64,) * (n + 1))
+    launch.run(program, tuple(index.m.shape), [out], [t, index], [out.m.strides, (0,) * n, index.m.strides], _numbers(t, axis), "gather")
+
+
 @op(out=True)
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:  # noqa: A002
     """out[i][j] = input[index[i][j]][j] (for dim 0): the shape of index."""
@@ -87,15 +97,16 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
         return gather(_as_axes(input, index), 0, _as_axes(index, input)).reshape(tuple(index.m.shape))
     index = _checked_along("gather", index, input, axis)
     out = empty(index.m.shape, input.m.dtype, input.m.device)
-    n = len(input.m.shape)
-    key = ("gather", input.m.dtype, n, axis)
-    program = _programs.get(key)
-    if program is None:
-        program = _programs[key] = Map((E.gather(0, _axis_offset(n, axis, E.input(1, int64)), input.m.dtype),), (input.m.dtype, int64),
-                                       (int64,) * (n + 1))
-    launch.run(program, tuple(index.m.shape), [out], [input, index], [out.m.strides, (0,) * n, index.m.strides], _numbers(input, axis),
-               "gather")
+    _gather_into(out, input, axis, index)
     return tape.record(out, _gather_back, (input,), (tuple(input.m.shape), axis, index), "GatherBackward0")
+
+
+def taken_along(t: Tensor, at: Tensor) -> Tensor:
+    """The elements of t at positions along the last axis, which are known to be in range; not recorded."""
+    out = empty(at.m.shape, t.m.dtype, t.m.device)
+    if at.m.numel:
+        _gather_into(out, t, len(t.m.shape) - 1, at)
+    return out
 
 
 def _gather_back(node: Any, g: Tensor) -> Any:
@@ -452,6 +463,9 @@ def _fill_operands(t: Tensor, mask: Tensor, value: Any) -> tuple[Any, ...]:
         if value.m.shape:
             raise RuntimeError(f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {len(value.m.shape)} "
                                "dimension(s).")
+        if value.m.dtype.kind in "fc" and t.m.dtype.kind in "bui" or value.m.dtype.is_complex and not t.m.dtype.is_complex:
+            found = value.item()  # whether it can be converted depends on what it is
+            return _fill_operands(t, mask, found.real if isinstance(found, complex) and not found.imag and not t.m.dtype.is_complex else found)
         value = to_dtype(value, t.m.dtype)
     elif t.m.dtype is bool_ and not isinstance(value, complex):
         value = bool(value)

@@ -1,7 +1,7 @@
 """Sorting and order statistics along an axis: sort, topk, kthvalue, median, mode, quantiles.
 
-The positions come from a host routine over rows (`ordering`) on the device's queue; the gradient puts what arrives at
-the positions the values came from.
+A device's own routine serves where it has one; else the positions come from a host routine over rows (`ordering`) on the device's
+queue.  The gradient puts what arrives at the positions the values came from.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from .. import layout
 from ..autograd import tape
 from ..dtypes import bool_, int64
 from ..kernels.interpret import memory
+from ..runtime import door
 from ..tensor import Tensor, alias, empty
-from . import launch, ordering
+from . import device_routines, launch, ordering
 from .checks import same_device
+from .creation import arange
 from .elementwise import saved_tensor
-from .positions import gather, scatter
+from .positions import gather, scatter, taken_along
 from .results import named
 from .table import op
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _RESULTS = {n: named(n, "values indices") for n in ("sort", "topk", "kthvalue", "median", "nanmedian", "mode")}
+_LONG = 1 << 18
 
 
 def _real(name: str, t: Tensor) -> None:
@@ -33,10 +36,11 @@ def _real(name: str, t: Tensor) -> None:
         raise RuntimeError(f"{name}(): complex numbers have no order, got {t.m.dtype}")
 
 
-def _picked(name: str, t: Tensor, axis: int, width: int | None, f: Callable[[Any], Any], keepdim: bool = True,
+def _picked(name: str, t: Tensor, axis: int, width: int | None, f: Callable[[Any], Any], own: tuple[Any, ...], keepdim: bool = True,
             keep_layout: bool = False) -> tuple[Tensor, Tensor]:
     """Elements of each row along `axis` and their positions: f gives positions (rows, width) of rows (rows, n).
 
+    own: the name of the device's routine for it, and what that is told besides the type and the layouts.
     width None: one a row, whose axis disappears unless `keepdim`.  keep_layout: results laid out as t is.
     """
     m = t.m
@@ -58,11 +62,65 @@ def _picked(name: str, t: Tensor, axis: int, width: int | None, f: Callable[[Any
         moved = (*x.shape[:-1], wide)
         np.moveaxis(memory(out_at, to, steps, int64), axis, -1)[...] = found.reshape(moved)
         np.moveaxis(memory(out_values, to, steps, d), axis, -1)[...] = np.take_along_axis(rows, found, -1).reshape(moved)
-    if values.m.numel:
+    if values.m.numel and not device_routines.run(m.device, own[0], (
+            d, _last(shape, axis), (_last(steps, axis), _last(steps, axis), _last(strides, axis)), *own[1:]), (values.p, at.p, t.p)):
         launch.routine(m.device, name, entry, (values.p, at.p, t.p), outputs=2, nbytes=m.nbytes + values.m.nbytes + at.m.nbytes)
     backward_name = f"{name.capitalize()}Backward0"
     tape.record(values, _placed_back, (t,), (tuple(m.shape), axis, width is None and not keepdim, at), backward_name)
     return values, at
+
+
+def _by_order(name: str, t: Tensor, axis: int, keepdim: bool, where: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    """One element a row from the rows in order, where these are sorted at once: `where` gives its place, an axis of size 1 at the end."""
+    x = t.detach()
+    x = x.movedim(axis, -1) if t.m.shape else x.reshape(1)
+    ordered, at = _sorted(x, -1, False)
+    place = where(ordered)
+    values, at = [taken_along(z, place).squeeze(-1) for z in (ordered, at)]
+    if keepdim and t.m.shape:
+        values, at = values.unsqueeze(axis), at.unsqueeze(axis)
+    tape.record(values, _placed_back, (t,), (tuple(t.m.shape), axis, bool(t.m.shape) and not keepdim, at), f"{name.capitalize()}Backward0")
+    return values, at
+
+
+def _is_long(t: Tensor, axis: int) -> bool:
+    """Whether rows are so long and few that a device which is not `by_host` had better sort them to find one element."""
+    n = _length(t, axis)
+    return n > _LONG and t.m.numel < 16 * n and not door.by_host(t.m.device)
+
+
+def _element(name: str, t: Tensor, axis: int, keepdim: bool, k: int, middle: str, f: Callable[[Any], Any]) -> tuple[Tensor, Tensor]:
+    """The k-th element of each row, or with `middle` a median."""
+    if not _is_long(t, axis):
+        return _picked(name, t, axis, None, f, ("element", k, middle), keepdim)
+    n, floating = _length(t, axis), t.m.dtype.kind == "f"
+
+    def where(ordered: Tensor) -> Tensor:
+        if not middle or not floating:
+            return ordered.new_full((*ordered.m.shape[:-1], 1), (n - 1) // 2 if middle else k, dtype=int64)
+        numbers = n - ordered.isnan().sum(-1, keepdim=True)
+        if middle == "nanmedian":
+            return ((numbers - 1).clamp(min=0)).div(2, rounding_mode="floor")
+        return numbers.masked_fill(numbers == n, (n - 1) // 2)
+    return _by_order(name, t, axis, keepdim, where)
+
+
+def _commonest(ordered: Tensor) -> Tensor:
+    """Where in order the longest run of equal elements ends, the first of several."""
+    later, earlier = ordered[..., 1:], ordered[..., :-1]
+    new = later != earlier
+    if ordered.m.dtype.kind == "f":
+        new = new & ~(later.isnan() & earlier.isnan())
+    place = arange(ordered.m.shape[-1], device=ordered.m.device)
+    starts = (place[1:] * new).cummax(-1)[0]  # the first run starts at 0
+    length = place.expand(ordered.m.shape).clone()
+    length[..., 1:] -= starts
+    return length.argmax(-1, keepdim=True)
+
+
+def _last(of: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    """With what belongs to `axis` at the end."""
+    return (*of[:axis], *of[axis + 1:], of[axis])
 
 
 def _placed_back(node: Any, g: Tensor) -> Any:
@@ -86,7 +144,8 @@ def _length(t: Tensor, axis: int) -> int:
 def _sorted(t: Tensor, dim: int, descending: bool) -> tuple[Tensor, Tensor]:
     _real("sort", t)
     axis, d = _axis(t, dim), t.m.dtype
-    return _picked("sort", t, axis, _length(t, axis), lambda rows: ordering.order(rows, d, descending), keep_layout=True)
+    return _picked("sort", t, axis, _length(t, axis), lambda rows: ordering.order(rows, d, descending),
+                   ("sort", descending, _length(t, axis)), keep_layout=True)
 
 
 @op(out=True)
@@ -123,7 +182,8 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
         raise RuntimeError(f"selected index k out of range: k is {k}, the size of dimension {axis} is {_length(input, axis)}")
     if not input.m.shape and k == 0:
         return _RESULTS["topk"](empty((0,), d, input.m.device), empty((0,), int64, input.m.device))
-    return _RESULTS["topk"](*_picked("topk", input, axis, k, lambda rows: ordering.first(rows, d, k, bool(largest), bool(sorted))))
+    return _RESULTS["topk"](*_picked("topk", input, axis, k, lambda rows: ordering.first(rows, d, k, bool(largest), bool(sorted)),
+                                     ("sort", bool(largest), k)))
 
 
 # -------------------------------------------------------------------------------------------------------- one element a row
@@ -136,7 +196,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
         raise IndexError(f"kthvalue(): Expected reduction dim {axis} to have non-zero size.")
     if not 1 <= k <= _length(input, axis):
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {axis}: k is {k}, the size is {_length(input, axis)}")
-    return _RESULTS["kthvalue"](*_picked("kthvalue", input, axis, None, lambda rows: ordering.kth(rows, d, k - 1), keepdim))
+    return _RESULTS["kthvalue"](*_element("kthvalue", input, axis, keepdim, k - 1, "", lambda rows: ordering.kth(rows, d, k - 1)))
 
 
 def _median(name: str, skip_nan: bool) -> Any:
@@ -150,7 +210,7 @@ def _median(name: str, skip_nan: bool) -> Any:
         axis = _axis(input, dim)
         if input.m.shape and not input.m.shape[axis]:
             raise IndexError(f"{name}(): Expected reduction dim {axis} to have non-zero size.")
-        made = _RESULTS[name](*_picked(name, input, axis, None, lambda rows: ordering.middle(rows, d, skip_nan), keepdim))
+        made = _RESULTS[name](*_element(name, input, axis, keepdim, 0, name, lambda rows: ordering.middle(rows, d, skip_nan)))
         return made if out is None else _written(name, input, made, out)
     function.__name__ = function.__qualname__ = name
     function.__doc__ = ("The lower median of all elements, or, along `dim`, the medians and their positions"
@@ -174,7 +234,7 @@ def _median_of_all(name: str, t: Tensor, skip_nan: bool) -> Tensor:
             raise RuntimeError(f"{name}(): the median of no elements is NaN, which {d} does not have")
         return t.new_full((), float("nan")) if not tape.recording(t) else t.sum() * float("nan")
     flat = t.detach().reshape(-1)
-    value = _picked(name, flat, 0, None, lambda rows: ordering.middle(rows, d, skip_nan), False)[0]
+    value = _element(name, flat, 0, False, 0, name, lambda rows: ordering.middle(rows, d, skip_nan))[0]
     return tape.record(value, _shared_back, (t,), (t, t.s.v, alias(value, value.m, value.p)), f"{name.capitalize()}Backward0")
 
 
@@ -196,7 +256,9 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:  # noqa: A
     axis, d = _axis(input, dim), input.m.dtype
     if input.m.shape and not input.m.shape[axis]:
         raise IndexError(f"mode(): Expected reduction dim {axis} to have non-zero size.")
-    return _RESULTS["mode"](*_picked("mode", input, axis, None, lambda rows: ordering.commonest(rows, d), keepdim))
+    if not door.by_host(input.m.device):
+        return _RESULTS["mode"](*_by_order("mode", input, axis, keepdim, _commonest))
+    return _RESULTS["mode"](*_picked("mode", input, axis, None, lambda rows: ordering.commonest(rows, d), ("mode",), keepdim))
 
 
 # --------------------------------------------------------------------------------------------------------------- quantiles

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 
 # name: (module of this folder, function)
 _WHERE = {
+    "sort": ("ordering", "sort"),
+    "element": ("ordering", "element"),
     "product": ("blaslt", "product"),
     "fft": ("cufft", "transform"),
+    "lapack": ("cusolver", "lapack"),
     "convolution": ("cudnn", "convolution"),
 }
 
