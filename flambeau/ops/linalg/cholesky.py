@@ -11,7 +11,7 @@ from ... import dtypes
 from ...autograd import tape
 from ...tensor import Tensor, alias, empty
 from ..table import no_recording, op
-from . import matrices
+from . import device, matrices
 from .matrices import adjoint
 from .solving import broadcast, solve_triangular
 
@@ -33,7 +33,7 @@ def _factor(a: Tensor, upper: bool = False) -> tuple[Tensor, Tensor]:
             lapack.potrf(letter, batch, n, to, codes)
             memory(to, (batch, n, n), (n * n, 1, n), d)[:, *np.triu_indices(n, 1)] = 0
         memory(failed, (batch,), (1,), dtypes.int32)[...] = codes
-    if batch:
+    if batch and not device.cholesky(out, info):
         matrices.enqueue("cholesky", a, entry, out, info, flops=batch * n ** 3 // 3)
     return tape.record(out, _factor_back, (a,), (matrices.keep_outputs(out), upper), "LinalgCholeskyExBackward0"), info
 

@@ -11,7 +11,7 @@ from ... import dtypes
 from ...autograd import tape
 from ...tensor import Tensor, alias, empty
 from ..table import op
-from . import matrices
+from . import device, matrices
 from .matrices import adjoint
 from .solving import inverted
 
@@ -32,9 +32,25 @@ def _diagonal(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             lapack.getrf(letter, batch, n, n, to, order, np.zeros(batch, np.int64))
         exchanges = (order != np.arange(1, n + 1)).sum(-1)
         memory(to_parity, (batch,), (1,), real)[...] = 1 - 2 * (exchanges % 2)
-    if batch:
+    if batch and not _on_device(lu, pivots, parity):
         matrices.enqueue("lu", a, entry, lu, pivots, parity, flops=2 * batch * n ** 3 // 3)
     return lu, pivots, parity
+
+
+def _on_device(lu: Tensor, pivots: Tensor, parity: Tensor) -> bool:
+    """`_diagonal`'s work by the device's library, where it has one."""
+    from ..creation import arange
+    from ..table import no_recording
+    n = lu.m.shape[-1]
+    lead, dev = tuple(lu.m.shape[:-2]), lu.m.device
+    order, info = empty((*lead, n), dtypes.int32, dev), empty(lead, dtypes.int32, dev)
+    if not device.lu(lu, order, info):
+        return False
+    with no_recording():
+        device.put(pivots.narrow(0, 0, order.m.numel), order.reshape(-1))
+        odd = (order != arange(1, n + 1, dtype=dtypes.int32, device=dev)).sum(-1) % 2
+        device.put(parity, (1 - 2 * odd).to(parity.m.dtype))
+    return True
 
 
 def _det(a: Tensor) -> Tensor:

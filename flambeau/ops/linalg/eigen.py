@@ -13,7 +13,7 @@ from ...autograd import tape
 from ...errors import LinAlgError
 from ...tensor import Tensor, empty
 from ..table import op
-from . import matrices
+from . import device, matrices
 from .matrices import adjoint
 
 
@@ -40,7 +40,7 @@ def hermitian(a: Tensor, vectors: bool, lower: bool) -> tuple[Tensor, Tensor, Te
             values[~finite] = np.nan
             memory(to_w, (batch, n), (n, 1), d.to_real())[~finite] = np.nan
         memory(failed, (batch,), (1,), dtypes.int32)[...] = codes
-    if batch:
+    if batch and not device.hermitian(w, v, info, vectors, lower):
         matrices.enqueue("eigh", a, entry, w, v, info, flops=batch * 4 * n ** 3)
     return w, v, info
 

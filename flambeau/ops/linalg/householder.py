@@ -12,7 +12,7 @@ from typing import Any
 from ...autograd import tape
 from ...tensor import Tensor, empty
 from ..table import op
-from . import matrices
+from . import device, matrices
 from .matrices import adjoint
 from .solving import solve_triangular
 
@@ -46,7 +46,7 @@ def _factored(a: Tensor, mode: str) -> tuple[Tensor, Tensor]:
                 lapack.orgqr(letter, batch, m, wide, k, to_q, lapack.at(tau), k)
             else:
                 vectors[...] = np.eye(m, wide, dtype=d.np)
-    if batch and (m or n):
+    if batch and (m or n) and not device.qr(q, r, work, mode):
         matrices.enqueue("qr", a, entry, q, r, work, flops=4 * batch * m * n * k)
     return q, r
 
@@ -119,7 +119,7 @@ def geqrf(input: Tensor) -> Any:  # noqa: A002
     def entry(to: int, to_tau: int) -> None:
         from . import lapack
         lapack.geqrf(letter, batch, m, n, to, to_tau)
-    if a.m.numel:
+    if a.m.numel and not device.reflectors(a, tau):
         matrices.enqueue("geqrf", input, entry, a, tau, flops=2 * batch * m * n * min(m, n))
     tape.record_many((a, tau), _no_gradient, (input,), None, "GeqrfBackward0")
     return matrices.result("geqrf", "a tau", a, tau)

@@ -13,7 +13,7 @@ from ...autograd import tape
 from ...tensor import Tensor, alias, empty
 from ..checks import same_device
 from ..table import op
-from . import matrices
+from . import device, matrices
 from .matrices import adjoint
 from .solving import broadcast, solve_triangular
 
@@ -39,7 +39,7 @@ def factored(a: Tensor, pivot: bool) -> tuple[Tensor, Tensor, Tensor]:
             _eliminate(memory(to, (batch, m, n), (m * n, 1, m), d), codes)
         memory(at_pivots, (batch, k), (k, 1), dtypes.int32)[...] = order
         memory(failed, (batch,), (1,), dtypes.int32)[...] = codes
-    if batch:
+    if batch and not device.lu(lu, pivots, info, pivot):
         matrices.enqueue("lu_factor", a, entry, lu, pivots, info, flops=batch * m * n * k)
     tape.record(lu, _factored_back, (a,), (matrices.keep_outputs(lu), alias(pivots, pivots.m, pivots.p)), "LinalgLuFactorExBackward0")
     return lu, pivots, info
@@ -215,6 +215,8 @@ def solve_factored(lu: Tensor, pivots: Tensor, b: Tensor, adjoint: bool = False)
     x = matrices.columns(b)
     if x.m.numel:
         packed = matrices.columns(lu)
+        if device.lu_solve(x, packed, pivots, adjoint):
+            return x
         order = matrices.ready(pivots.to(dtypes.int64))
 
         def entry(to: int, at_lu: int, at_pivots: int) -> None:

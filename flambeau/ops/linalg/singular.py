@@ -12,7 +12,7 @@ from ... import dtypes
 from ...autograd import tape
 from ...tensor import Tensor, empty
 from ..table import op
-from . import matrices
+from . import device, matrices
 from .matrices import adjoint
 
 _DRIVERS = ("gesvd", "gesvdj", "gesvda")
@@ -44,7 +44,7 @@ def decomposed(a: Tensor, vectors: bool, full: bool = False) -> tuple[Tensor, Te
                 if size:
                     memory(to, (batch, size, size), (size * size, 1, size), d)[...] = np.eye(size, dtype=d.np)
         memory(failed, (batch,), (1,), dtypes.int32)[...] = codes
-    if batch:
+    if batch and not device.singular(u, s, vh, info, work, job):
         matrices.enqueue("svd", a, entry, u, s, vh, info, work, flops=8 * batch * m * n * k)
     return u, s, vh, info
 

@@ -13,7 +13,7 @@ from ...autograd import tape
 from ...layout import broadcast_shapes
 from ...tensor import Tensor, empty
 from ..table import op
-from . import matrices
+from . import device, matrices
 from .matrices import adjoint
 
 
@@ -34,7 +34,8 @@ def _triangular(a: Tensor, b: Tensor, upper: bool, unit: bool) -> Tensor:
         def entry(to: int, at_a: int) -> None:
             from . import lapack
             lapack.trsm(letter, batch, n, k, at_a, to, upper, unit)
-        matrices.enqueue("solve_triangular", a, entry, x, source, flops=batch * n * n * k)
+        if not device.triangular(x, source, upper, unit):
+            matrices.enqueue("solve_triangular", a, entry, x, source, flops=batch * n * n * k)
     return tape.record(x, _triangular_back, (a, b), (matrices.keep(a), matrices.keep_outputs(x), upper, unit), "LinalgSolveTriangularBackward0")
 
 
@@ -97,7 +98,7 @@ def _general(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
                 lapack.getrs(letter, batch, n, k, at_lu, order, to)
         memory(at_pivots, (batch, n), (n, 1), dtypes.int32)[...] = order
         memory(failed, (batch,), (1,), dtypes.int32)[...] = codes
-    if batch:
+    if batch and not device.solve(x, lu, pivots, info):
         matrices.enqueue("solve", a, entry, x, lu, pivots, info, flops=batch * (2 * n ** 3 // 3 + 2 * n * n * k))
     saved = (matrices.keep(a), matrices.keep_outputs(x), lu, pivots)
     return tape.record(x, _general_back, (a, b), saved, "LinalgSolveExBackward0"), lu, pivots, info
@@ -170,7 +171,7 @@ def inverted(a: Tensor) -> tuple[Tensor, Tensor]:
             if codes.any():  # there the routine leaves LU
                 memory(to, (batch, n, n), (n * n, 1, n), d)[codes > 0] = np.inf
         memory(failed, (batch,), (1,), dtypes.int32)[...] = codes
-    if batch:
+    if batch and not device.invert(out, info):
         matrices.enqueue("inv", a, entry, out, info, flops=2 * batch * n ** 3)
     return tape.record(out, _inverse_back, (a,), matrices.keep_outputs(out), "LinalgInvExBackward0"), info
 

@@ -227,6 +227,125 @@ def case_plans_of_transforms() -> None:
     assert torch.fft.fft(x[:, :7])[0, 0].item() == 7
 
 
+def case_factorizations() -> None:
+    import numpy as np
+
+    import flambeau as torch
+    la = torch.linalg
+    seen: list[Any] = []
+    from flambeau.runtime import door
+    with door.observe(copies=lambda c: seen.append(c.path)):
+        for d, tolerance in ((torch.float32, 2e-4), (torch.float64, 1e-9), (torch.complex64, 2e-4), (torch.complex128, 1e-9)):
+            close = lambda t, v: np.testing.assert_allclose(array(t), v, rtol=tolerance, atol=tolerance * 10)  # noqa: B023
+            a = _numbers(40, 3, 5, 5, complex_=d.is_complex) + 3 * np.eye(5)
+            b = _numbers(41, 3, 5, 2, complex_=d.is_complex)
+            x, y = torch.tensor(a, dtype=d, device="cuda"), torch.tensor(b, dtype=d, device="cuda")
+            sym = a @ a.conj().swapaxes(1, 2)
+            s = torch.tensor(sym, dtype=d, device="cuda")
+            close(la.cholesky(s), np.linalg.cholesky(sym))
+            close(la.cholesky(s, upper=True), np.linalg.cholesky(sym).conj().swapaxes(1, 2))
+            close(torch.cholesky_solve(y, la.cholesky(s)), np.linalg.solve(sym, b))
+            close(la.solve(x, y), np.linalg.solve(a, b))
+            close(la.inv(x), np.linalg.inv(a))
+            before = len(seen)
+            close(la.det(x), np.linalg.det(a))
+            sign, log = la.slogdet(x)
+            close(sign * log.exp(), np.linalg.det(a))
+            if d.is_complex:
+                del seen[before:]  # products of complex numbers along an axis are the host's
+            for upper in (False, True):
+                triangle = (np.triu if upper else np.tril)(a)
+                close(la.solve_triangular(torch.tensor(triangle, dtype=d, device="cuda"), y, upper=upper), np.linalg.solve(triangle, b))
+            unit = np.tril(a, -1) + np.eye(5)
+            close(la.solve_triangular(x, y, upper=False, unitriangular=True), np.linalg.solve(unit, b))
+            packed, pivots = la.lu_factor(x)
+            close(la.lu_solve(packed, pivots, y), np.linalg.solve(a, b))
+            close(la.lu_solve(packed, pivots, y, adjoint=True), np.linalg.solve(a.conj().swapaxes(1, 2), b))
+            plain, order = la.lu_factor(s, pivot=False)
+            close(plain.tril(-1).add(torch.eye(5, dtype=d, device="cuda")) @ plain.triu(), sym)
+            assert array(order).tolist() == [[1, 2, 3, 4, 5]] * 3
+            for shape in ((6, 4), (4, 6), (5, 5), (1, 3), (3, 1)):
+                m = _numbers(42, 2, *shape, complex_=d.is_complex)
+                t = torch.tensor(m, dtype=d, device="cuda")
+                k = min(shape)
+                for mode, columns in (("reduced", k), ("complete", shape[0])):
+                    q, r = la.qr(t, mode)
+                    assert tuple(q.shape) == (2, shape[0], columns) and tuple(r.shape) == (2, columns, shape[1])
+                    close(q @ r, m)
+                    close(q.mH @ q, np.broadcast_to(np.eye(columns), (2, columns, columns)))
+                    assert (array(r.tril(-1)) == 0).all()
+                close(la.qr(t, "r")[1], array(la.qr(t)[1]))
+                for full in (False, True):
+                    u, w, vh = la.svd(t, full_matrices=full)
+                    close((u[..., :k] * w.unsqueeze(-2)) @ vh[:, :k], m)
+                    close(u.mH @ u, np.broadcast_to(np.eye(u.shape[-1]), (2, u.shape[-1], u.shape[-1])))
+                    close(vh @ vh.mH, np.broadcast_to(np.eye(vh.shape[-2]), (2, vh.shape[-2], vh.shape[-2])))
+                    close(w, np.linalg.svd(m)[1])
+                close(la.svdvals(t), np.linalg.svd(m)[1])
+            for lower in "LU":
+                w, v = la.eigh(x, UPLO=lower)
+                half = np.tril(a, -1) if lower == "L" else np.triu(a, 1).conj().swapaxes(1, 2)
+                whole = half + half.conj().swapaxes(1, 2) + np.einsum("bii->bi", a).real[..., None] * np.eye(5)
+                close(v @ (w.unsqueeze(-1) * v.mH), whole)
+                close(w, np.linalg.eigvalsh(whole))
+                close(la.eigvalsh(x, UPLO=lower), np.linalg.eigvalsh(whole))
+    assert "host" not in seen
+    solved = fake("libcusolver.so.12").fake_solver_count()
+    assert solved > 500 and fake("libcublas.so.13").fake_blas_count() > 20
+    for shape in ((0, 0), (2, 0, 0), (0, 3, 3)):
+        assert la.inv(torch.ones(*shape, device="cuda")).shape == shape
+        assert la.qr(torch.ones(*shape, device="cuda"))[0].shape == shape
+
+
+def case_singular_matrices() -> None:
+    import flambeau as torch
+    la = torch.linalg
+    flat = torch.ones(2, 3, 3, device="cuda")
+    flat[0] = torch.eye(3, device="cuda")
+    assert array(la.cholesky_ex(flat).info).tolist() == [0, 2]
+    assert array(la.inv_ex(flat).info).tolist() == [0, 2] and array(la.lu_factor_ex(flat).info).tolist() == [0, 2]
+    for f, text in ((la.cholesky, "Batch element 1.*not positive-definite|positive-definite"), (la.inv, "singular"),
+                    (lambda t: la.solve(t, flat), "singular")):
+        try:
+            f(flat)
+            raise AssertionError("no error")
+        except la.LinAlgError as error:
+            assert "Batch element 1" in str(error) and text.split("|")[-1] in str(error), error
+    assert la.det(flat).tolist() == [1.0, 0.0]
+    lib = fake("libcusolver.so.12")
+    lib.fake_solver_fail(7)
+    try:
+        la.cholesky(torch.eye(3, device="cuda"))
+        raise AssertionError("the failure was not told")
+    except RuntimeError as error:
+        assert "cuSOLVER, cusolverDnSpotrf of 1 matrices (3): an internal error (status 7)" in str(error), error
+    assert la.cholesky(torch.eye(3, device="cuda")).sum().item() == 3
+
+
+def case_gradients_of_factorizations() -> None:
+    import flambeau as torch
+    la = torch.linalg
+    a = torch.tensor(_numbers(43, 3, 3, complex_=False), dtype=torch.float64, device="cuda")
+    x = (a @ a.t() + torch.eye(3, dtype=torch.float64, device="cuda")).requires_grad_()
+    for f in (lambda t: la.cholesky(t + t.t()), la.inv, la.det, lambda t: la.solve(t, a), lambda t: la.qr(t)[1], lambda t: la.svdvals(t),
+              lambda t: la.eigvalsh(t + t.t()), lambda t: la.lu_factor(t)[0]):
+        assert torch.autograd.gradcheck(f, (x,))
+
+
+def case_streams_of_libraries() -> None:
+    import flambeau as torch
+    x = torch.eye(4, device="cuda") * 2
+    torch.cuda.synchronize()
+    found = []
+    for _ in range(3):
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            found.append((torch.linalg.inv(x), torch.fft.fft(x), torch.nn.functional.linear(x, x, x[0].contiguous())))
+    torch.cuda.synchronize()
+    for inverse, spectrum, line in found:
+        assert inverse.sum().item() == 2.0 and spectrum[0, 0].item() == 2 and line.sum().item() == 24.0
+
+
 def end_absent_libraries(fake: Any) -> None:
     """Without them the host does the work, and that is said once."""
     import warnings
@@ -237,8 +356,11 @@ def end_absent_libraries(fake: Any) -> None:
         x = torch.ones(4, 4, device="cuda")
         for _ in range(2):
             assert torch.fft.fft(x)[0, 0].item() == 4 and torch.fft.rfft(x)[0, 0].item() == 4
+            assert torch.linalg.inv(torch.eye(2, device="cuda")).sum().item() == 2
+            assert torch.linalg.solve_triangular(torch.eye(2, device="cuda"), torch.ones(2, 1, device="cuda"), upper=True).sum().item() == 2
     told = [str(w.message) for w in seen]
-    assert len(told) == 1 and "Fourier transforms" in told[0] and "pip install 'flambeau[cuda-fft]'" in told[0], told
+    assert len(told) == 3 and "Fourier transforms" in told[0] and "pip install 'flambeau[cuda-fft]'" in told[0], told
+    assert "cuSOLVER" in told[1] and "pip install 'flambeau[cuda-math]'" in told[1] and "cuBLAS" in told[2], told
 
 
 if __name__ == "__main__":

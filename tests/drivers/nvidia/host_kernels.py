@@ -14,7 +14,8 @@ HERE = Path(__file__).parent
 GXX = shutil.which("g++")
 _FUNCTION = re.compile(r'extern "C" __global__ void [^{;]*?(\w+)\(const Args a\) \{')
 _LIBRARIES = (("libcuda.so.1", "fake_cuda.cc", ()), ("libnvidia-ml.so.1", "fake_cuda.cc", ("-DFAKE_NVML",)),
-              ("libcublasLt.so.13", "fake_blaslt.cc", ()), ("libcudnn.so.9", "fake_cudnn.cc", ()), ("libcufft.so.12", "fake_cufft.cc", ()))
+              ("libcublasLt.so.13", "fake_blaslt.cc", ()), ("libcudnn.so.9", "fake_cudnn.cc", ()), ("libcufft.so.12", "fake_cufft.cc", ()),
+              ("libcusolver.so.12", "fake_cusolver.cc", ()), ("libcublas.so.13", "fake_cusolver.cc", ("-DFAKE_CUBLAS",)))
 
 
 def folder() -> Path:
