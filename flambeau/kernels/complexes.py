@@ -267,7 +267,10 @@ def _log(a: Pair) -> Pair:
 
 
 def _log1p(a: Pair) -> Pair:
-    return E.log1p(a[0] * (a[0] + 2.0) + a[1] * a[1]) * 0.5, E.atan2(a[1], a[0] + 1.0)
+    re, im = a
+    near = (E.abs_(re) < 0.5) & (E.abs_(im) < 0.5)  # elsewhere |1 + a|^2 - 1 says less of |1 + a| than 1 + a itself: next to -1, nothing
+    size = E.where(near, E.log1p(re * (re + 2.0) + im * im) * 0.5, E.log(E.hypot(re + 1.0, im)))
+    return size, E.atan2(im, re + 1.0)
 
 
 def _sqrt(a: Pair) -> Pair:

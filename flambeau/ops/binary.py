@@ -219,6 +219,8 @@ def _float_power_inplace(self: Tensor, exponent: Any) -> Tensor:
     if result.m.dtype is not self.m.dtype:
         raise RuntimeError(f"the base given to float_power_ has dtype {self.m.dtype} but the operation's result requires dtype "
                            f"{result.m.dtype}")
+    if result.m.shape != self.m.shape:
+        raise RuntimeError(f"output with shape {list(self.m.shape)} doesn't match the broadcast shape {list(result.m.shape)}")
     from .copies import assign
     return assign(self, result)
 
@@ -383,7 +385,8 @@ def _soft_share(exp: Any) -> Any:
     def grad(g: Expr, x: Expr, y: Expr, out: Expr) -> tuple[Expr, Expr]:
         if x.dtype.is_complex:
             return g * E.conj(exp(x - out)), g * E.conj(exp(y - out))
-        return g * exp(x - out), g * exp(y - out)
+        gap = x - y  # not from the result, which may be rounded to 16 bits
+        return g / (1.0 + exp(-gap)), g / (1.0 + exp(gap))
     return grad
 
 

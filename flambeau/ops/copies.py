@@ -9,7 +9,7 @@ from ..autograd import inplace, tape
 from ..autograd.mode import _grad
 from ..kernels import expr as E
 from ..kernels.programs import Map
-from ..tensor import Tensor, alias, empty, meta, new, storage
+from ..tensor import NO_FREE, Tensor, alias, empty, meta, new, storage
 from . import checks, launch
 from .elementwise import fit
 from .table import op
@@ -153,6 +153,9 @@ def resize(t: Tensor, shape: tuple[int, ...]) -> Tensor:
     m = meta(shape, None, t.m.dtype, t.m.device)
     have = t.s.m.nbytes - (t.p - t.s.p)
     if m.nbytes > have:
+        if t.s.free is NO_FREE:  # an array of NumPy's, a mapped file: no more of it can be had
+            raise RuntimeError(f"Trying to resize storage that is not resizable: shape {list(shape)} needs {m.nbytes} bytes, and the memory that the "
+                               f"tensor shares with its owner has {have}")
         old = alias(t, t.m, t.p)
         t.s = storage(m)
         t.p = t.s.p

@@ -254,6 +254,8 @@ class Pointwise:
         checks.may_write(t)
         common = self.common(operands)
         made = self.program(operands, numbers, consts, common, None)[0].out_types[0]
+        if self.name == "abs" and t.m.dtype.is_complex:  # it would have to stay complex
+            raise RuntimeError("In-place abs is not supported for complex tensors.")
         if not dtypes.can_cast(made, t.m.dtype):
             raise RuntimeError(f"result type {_type_name(made)} can't be cast to the desired output type {_type_name(t.m.dtype)}")
         if recording and self._saves(t, operands, consts):

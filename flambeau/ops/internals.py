@@ -31,6 +31,8 @@ def _chunk_cat(tensors: Any, dim: int, num_chunks: int) -> Tensor:
     from .joining import cat
     parts: list[Any] = []
     for t in tensors:
+        if not t.m.numel:
+            raise RuntimeError(f"_chunk_cat expects non-empty tensor, got one of shape {list(t.m.shape)}")
         axis = dim % len(t.m.shape)
         size = t.m.shape[axis]
         fill = -size % num_chunks

@@ -36,7 +36,7 @@ tape.keeps_nothing(_cat_back)
 @op(method=False, out=True, aliases=("concat", "concatenate"))
 def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
     """The tensors one after another along an existing axis; their other sizes must be equal."""
-    ts = list(tensors)
+    ts = _listed("cat", tensors)
     dim = dim if axis is None else axis
     if not ts:
         raise ValueError("torch.cat(): expected a non-empty list of Tensors")
@@ -91,7 +91,7 @@ def _window(out: Tensor, axis: int, start: int, n: int) -> Tensor:
 @op(method=False, out=True)
 def stack(tensors: Any, dim: int = 0) -> Tensor:
     """Tensors of one shape along a new axis."""
-    ts = list(tensors)
+    ts = _listed("stack", tensors)
     if not ts:
         raise RuntimeError("stack expects a non-empty TensorList")
     for i, t in enumerate(ts):
@@ -109,37 +109,45 @@ def stack(tensors: Any, dim: int = 0) -> Tensor:
     return out
 
 
-def _least(n: int, tensors: Any) -> list[Tensor]:
+def _listed(name: str, tensors: Any) -> list[Any]:
+    """The tensors as a list; one tensor is not its rows."""
+    if isinstance(tensors, Tensor):
+        raise TypeError(f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not Tensor")
+    return list(tensors)
+
+
+def _least(name: str, n: int, tensors: Any) -> list[Tensor]:
     from .table import TABLE
     grow = TABLE[f"atleast_{n}d"].function
-    if not list(tensors):
-        raise RuntimeError("stack expects a non-empty TensorList")
-    return [grow(t) for t in tensors]
+    ts = _listed(name, tensors)
+    if not ts:
+        raise RuntimeError(f"{name} expects a non-empty TensorList")
+    return [grow(t) for t in ts]
 
 
 @op(method=False, out=True)
 def hstack(tensors: Any) -> Tensor:
     """Joined along the second axis (the first for vectors)."""
-    ts = _least(1, tensors)
+    ts = _least("hstack", 1, tensors)
     return cat(ts, 0 if len(ts[0].m.shape) == 1 else 1)
 
 
 @op(method=False, out=True, aliases=("row_stack",))
 def vstack(tensors: Any) -> Tensor:
     """Joined along the first axis, vectors as rows."""
-    return cat(_least(2, tensors), 0)
+    return cat(_least("vstack", 2, tensors), 0)
 
 
 @op(method=False, out=True)
 def dstack(tensors: Any) -> Tensor:
     """Joined along the third axis."""
-    return cat(_least(3, tensors), 2)
+    return cat(_least("dstack", 3, tensors), 2)
 
 
 @op(method=False, out=True)
 def column_stack(tensors: Any) -> Tensor:
     """Joined along the second axis, vectors as columns."""
-    return hstack([t.reshape(-1, 1) if len(t.m.shape) <= 1 else t for t in tensors])
+    return hstack([t.reshape(-1, 1) if len(t.m.shape) <= 1 else t for t in _listed("column_stack", tensors)])
 
 
 @op(method=False)

@@ -17,7 +17,7 @@ from .casts import in_float32, to_dtype
 from .checks import same_device
 from .copies import contiguous
 from .elementwise import fit
-from .table import op
+from .table import op, with_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -562,9 +562,12 @@ def _linear_plan(x: Tensor, w: Tensor, bias: Tensor) -> Any:
     return om, door.bind(om.device, rows), door.bind(om.device, product), fused and door.bind(om.device, fused)
 
 
-@op(method=False, spaces=("nn.functional",))
-def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:  # noqa: A002
+@op(method=False, out=None, spaces=("nn.functional",))
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:  # noqa: A002
     """input @ weight.T + bias for input (..., in), weight (out, in) or (in,), bias (out,)."""
+    if out is not None:
+        made: Tensor = with_out(linear)(input, weight, bias, out=out)
+        return made
     if bias is not None and len(input.m.shape) >= 2 and len(weight.m.shape) == 2:
         key = (input.m, weight.m, bias.m)
         plan = _linear_plans.get(key)

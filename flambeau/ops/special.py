@@ -82,7 +82,10 @@ _POLYGAMMA = pointwise("_polygamma", "input", _polygamma, promote="float", accep
 
 def _polygamma_(self: Tensor, n: int) -> Tensor:
     from .copies import assign
-    return assign(self, polygamma(n, self))
+    result = polygamma(n, self)
+    if not dtypes.can_cast(result.m.dtype, self.m.dtype):
+        raise RuntimeError(f"result type {result.m.dtype} can't be cast to the desired output type {self.m.dtype}")
+    return assign(self, result)
 
 
 @op(method=False, out=True, aliases=("special.polygamma",))
@@ -109,11 +112,12 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:  # noqa: A002
     if p < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
     x = input if input.m.dtype.is_floating_point else to_dtype(input, dtypes.get_default_dtype())
+    d = x.m.dtype
+    x = to_dtype(x, d.opmath)  # the terms are summed before the sum is rounded
     total = x.lgamma()
     for j in range(1, p):
         total = total + (x - 0.5 * j).lgamma()
-    made: Tensor = total + p * (p - 1) * 0.25 * math.log(math.pi)
-    return made
+    return to_dtype(total + p * (p - 1) * 0.25 * math.log(math.pi), d)
 
 
 def _host(name: str, function: Any, ins: tuple[Tensor, ...], results: tuple[Any, ...]) -> list[Tensor]:

@@ -154,3 +154,15 @@ def test_what_has_no_real_form_is_left_to_numpy() -> None:
     e = E.input(0, complex128)
     launch(Scan(e, "sum", (E.acc(0, complex128),), (complex128,)), (12,), [out, z])
     np.testing.assert_allclose(out, np.cumsum(z))
+
+
+@pytest.mark.parametrize("d", TYPES, ids=str)
+def test_log1p_next_to_minus_one_and_to_nought(d) -> None:
+    """Both what is added to 1 and what is left of it keep their digits."""
+    rng = np.random.default_rng(3)
+    turned = np.exp(1j * rng.uniform(0, 2 * np.pi, 40))
+    z = np.concatenate([-1 + turned * 10.0 ** rng.uniform(-3, -1, 40), turned * 10.0 ** rng.uniform(-6, 0.5, 40)]).astype(d.np)
+    got = np.empty_like(z)
+    launch(Map((E.log1p(E.input(0, d)),), (d,)), (len(z),), [got, z])
+    wide = z.astype(np.clongdouble)
+    close(got, np.log1p(wide).astype(d.np), d)

@@ -119,3 +119,35 @@ def test_composed_operations_round_once(d: Any) -> None:
         small = F.interpolate(x64, size=(5, 7), mode=mode)
         _rounded_once(F.interpolate(x, size=(5, 7), mode=mode), small, size[:, :, :5, :7], d, 20)
     _rounded_once(F.adaptive_avg_pool2d(x, (3, 5)), F.adaptive_avg_pool2d(x64, (3, 5)), size[:, :, :3, :5], d, 20)
+
+
+@pytest.mark.parametrize("d", TYPES, ids=str)
+@pytest.mark.parametrize("name", ["logaddexp", "logaddexp2"])
+def test_shares_of_a_log_sum_come_from_its_operands(name: str, d: Any) -> None:
+    """Not from a result that was rounded to 16 bits, which may be off by percents there."""
+    f: Any = getattr(fb, name)
+    (x, x64), (y, y64), (g, g64) = _numbers((200,), d, 1, 5.0), _numbers((200,), d, 2, 5.0), _numbers((200,), d, 3)
+    got = fb.autograd.grad(f(x.requires_grad_(), y.requires_grad_()), (x, y), g)
+    want = fb.autograd.grad(f(x64.requires_grad_(), y64.requires_grad_()), (x64, y64), g64)
+    for one, exact in zip(got, want, strict=True):
+        _rounded_once(one, exact, 10 * exact.abs(), d, 1)
+
+
+@pytest.mark.parametrize("d", TYPES, ids=str)
+def test_multivariate_gamma_is_rounded_once(d: Any) -> None:
+    x, x64 = _numbers((100,), d, 1)
+    x, x64 = (x.abs() + 2).requires_grad_(), (x.abs() + 2).double().requires_grad_()
+    _rounded_once(x.mvlgamma(4), x64.mvlgamma(4), x64.abs() * 20, d, 5)
+    _rounded_once(fb.autograd.grad(x.mvlgamma(4).sum(), x)[0], fb.autograd.grad(x64.mvlgamma(4).sum(), x64)[0], 40 / x64, d, 5)
+
+
+@pytest.mark.parametrize("d", TYPES, ids=str)
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_bags(mode: str, d: Any) -> None:
+    (table, table64), (factors, factors64) = _numbers((50, 4), d, 1), _numbers((3, 100), d, 2)
+    which = fb.randint(0, 50, (3, 100))
+    kw: Any = {"mode": mode}
+    weights, weights64 = (factors, factors64) if mode == "sum" else (None, None)
+    size = F.embedding_bag(which, table64.abs(), per_sample_weights=None if weights64 is None else weights64.abs(), **kw)
+    _rounded_once(F.embedding_bag(which, table, per_sample_weights=weights, **kw), F.embedding_bag(which, table64, per_sample_weights=weights64, **kw),
+                  size, d, 100)

@@ -53,6 +53,9 @@ def embedding_bag(input: Any, weight: Any, offsets: Any = None, max_norm: float 
         flat, which = flat[kept], which[kept]
         factors = None if factors is None else factors[kept]
     found = F.embedding(flat, weight, None, None, norm_type, scale_grad_by_freq)
+    d = found.m.dtype
+    if mode != "max" and d.kind == "f":
+        found, factors = found.to(d.opmath), None if factors is None else factors.to(d.opmath)  # products and sums are rounded once
     if factors is not None:
         found = found * factors.unsqueeze(1)
     made = found.new_zeros((bags, weight.shape[1]))
@@ -62,7 +65,7 @@ def embedding_bag(input: Any, weight: Any, offsets: Any = None, max_norm: float 
     if mode == "mean":
         counts = _ops.bincount(which, minlength=bags).clamp(min=1)
         made = made / counts.to(made.dtype).unsqueeze(1)
-    return made
+    return made.to(d)
 
 
 def _bags(input: Any, offsets: Any, include_last_offset: bool) -> tuple[int, Any]:  # noqa: A002

@@ -1,0 +1,63 @@
+"""Inputs that PyTorch's operator database says must be refused, with PyTorch's exception types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import flambeau as fb
+
+MASK = fb.tensor([True, False])
+
+
+@pytest.mark.parametrize("join", [fb.cat, fb.stack, fb.hstack, fb.vstack, fb.dstack, fb.column_stack])
+def test_one_tensor_is_not_a_list_of_tensors(join: Any) -> None:
+    with pytest.raises(TypeError, match=join.__name__ + r"\(\): argument 'tensors' .* not Tensor"):
+        join(fb.ones(2, 3))
+
+
+def test_cat_does_not_write_what_it_reads() -> None:
+    a, b = fb.ones(2, 3), fb.zeros(4, 3)
+    with pytest.raises(RuntimeError, match="single memory location"):
+        fb.cat((a, b), out=b)
+    assert fb.cat((a, b), out=fb.empty(0)).shape == (6, 3)
+
+
+@pytest.mark.parametrize("value", [1j, fb.tensor(1j), fb.tensor(1e20), 1e20, fb.tensor(float("nan")), float("inf")])
+def test_masked_fill_refuses_what_the_type_cannot_hold(value: Any) -> None:
+    with pytest.raises(RuntimeError, match="cannot be converted to type int64.* without overflow"):
+        fb.tensor([1, 2]).masked_fill(MASK, value)
+
+
+def test_masked_fill_takes_what_the_type_can_hold() -> None:
+    assert fb.tensor([1, 2]).masked_fill(MASK, fb.tensor(3.7)).tolist() == [3, 2]
+    assert fb.tensor([1.0, 2.0]).masked_fill(MASK, fb.tensor(3 + 0j)).tolist() == [3.0, 2.0]
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_memory_that_numpy_owns_does_not_grow() -> None:
+    out = fb.from_numpy(np.zeros(2, np.float32))
+    with pytest.raises(RuntimeError, match="resize storage that is not resizable"):
+        fb.cat((fb.ones(2), fb.ones(2)), out=out)
+    with pytest.raises(RuntimeError, match="resize storage that is not resizable"):
+        out.resize_(3)
+    assert out.resize_(1).shape == (1,)
+
+
+def test_results_that_do_not_fit_in_place() -> None:
+    with pytest.raises(RuntimeError, match="In-place abs is not supported for complex tensors"):
+        fb.tensor([1 + 1j]).abs_()
+    with pytest.raises(RuntimeError, match="can't be cast to the desired output type"):
+        fb.tensor([1, 2]).polygamma_(1)
+    with pytest.raises(RuntimeError, match="broadcast shape"):
+        fb.ones(3, 1, dtype=fb.float64).float_power_(fb.ones(2, dtype=fb.float64))
+    with pytest.raises(RuntimeError, match="dtype"):
+        fb.multinomial(fb.tensor([0.5, 0.5]), 2, out=fb.empty(2, dtype=fb.float64))
+
+
+def test_linear_writes_into_out() -> None:
+    x, w, b, out = fb.randn(2, 3), fb.randn(4, 3), fb.randn(4), fb.empty(0)
+    assert fb.nn.functional.linear(x, w, b, out=out) is out
+    assert fb.equal(out, fb.nn.functional.linear(x, w, b))
