@@ -35,7 +35,7 @@ del globals()["trace"]  # the package of this name answers for it: of a tensor, 
 # loaded at their first use: most programs need few of them
 _MODULES = frozenset("""autograd nn optim cuda utils linalg fft special random backends amp io data distributions simulated cli trace
  testing multiprocessing hub version types func sparse profiler accelerator return_types cpu distributed compiler jit signal masked overrides _C vision
- serialization storage xpu mps""".split())
+ serialization storage xpu mps _dynamo _inductor __config__ torch_version""".split())
 _LEFT_OUT = frozenset("onnx fx quantization ao export package".split())
 _LAZY: dict[str, str] = {}
 

@@ -5,6 +5,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, SupportsIndex, overload
 
 from . import _C as _C
+from . import __config__ as __config__
+from . import _dynamo as _dynamo
+from . import _inductor as _inductor
 from . import accelerator as accelerator
 from . import amp as amp
 from . import autograd as autograd
@@ -38,6 +41,7 @@ from . import sparse as sparse
 from . import special as special
 from . import storage as storage
 from . import testing as testing
+from . import torch_version as torch_version
 from . import types as types
 from . import utils as utils
 from . import version as version

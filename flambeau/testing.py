@@ -90,6 +90,16 @@ def _pair(a: Any, b: Any, where: str, fail: Callable[[str], None], rtol: float |
          f"Greatest relative difference: {ratio[worst_ratio]} at index {tuple(map(int, worst_ratio))} (up to {r} allowed)")
 
 
+def assert_allclose(actual: Any, expected: Any, rtol: float | None = None, atol: float | None = None, equal_nan: bool = True,
+                    msg: str = "") -> None:
+    """The old name of `assert_close`, which compares values alone: type and device may differ, and NaN equals NaN."""
+    if rtol is None and atol is None:
+        r, t = _TOLERANCES.get(getattr(getattr(actual, "dtype", None), "name", "float32"), (0.0, 0.0))
+        p, q = _TOLERANCES.get(getattr(getattr(expected, "dtype", None), "name", "float32"), (0.0, 0.0))
+        rtol, atol = max(r, p), max(t, q)
+    assert_close(actual, expected, rtol=rtol, atol=atol, equal_nan=equal_nan, check_device=True, check_dtype=False, check_stride=False, msg=msg or None)
+
+
 def _tensor(v: Any) -> Tensor:
     from . import ops
     o: Any = ops
@@ -137,4 +147,4 @@ def make_tensor(*shape: Any, dtype: Any, device: Any, low: float | None = None, 
     return result
 
 
-__all__ = ["assert_close", "make_tensor"]
+__all__ = ["assert_allclose", "assert_close", "make_tensor"]

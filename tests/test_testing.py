@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.testing import assert_close, make_tensor
+from flambeau.testing import assert_allclose, assert_close, make_tensor
 
 
 def test_what_is_close_passes(device: str) -> None:
@@ -55,3 +55,9 @@ def test_make_tensor(dtype) -> None:
     assert not make_tensor((5, 6), dtype=torch.float32, device="cpu", noncontiguous=True).is_contiguous()
     low = make_tensor(1000, dtype=torch.float32, device="cpu", low=2, high=3)
     assert 2 <= low.min().item() and low.max().item() < 3
+
+
+def test_the_old_name_compares_values_alone() -> None:
+    assert_allclose(torch.tensor([1.0, float("nan")]), torch.tensor([1.0, float("nan")], dtype=torch.float64))
+    with pytest.raises(AssertionError):
+        assert_allclose(torch.tensor([1.0]), torch.tensor([1.1]))

@@ -27,8 +27,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("compile",),
     ("nn", "optim", "data", "utils", "amp", "io", "distributed", "cuda", "random", "simulated", "linalg", "fft",
      "special", "backends", "distributions", "testing", "types", "accelerator", "cpu", "compiler", "jit", "hub", "sparse",
-     "func", "multiprocessing", "return_types", "signal", "masked", "left_out", "overrides", "_C", "vision", "serialization", "storage", "xpu", "mps"),
-    ("trace", "inventory", "cli", "demo", "version", "script", "__main__"),
+     "func", "multiprocessing", "return_types", "signal", "masked", "left_out", "overrides", "_C", "vision", "serialization", "storage", "xpu", "mps",
+     "torch_version", "_dynamo", "_inductor"),
+    ("trace", "inventory", "cli", "demo", "version", "__config__", "script", "__main__"),
     ("__init__",),  # the public surface: names everything, and nothing below may lean on it
 )
 
@@ -37,6 +38,7 @@ ALLOWED: tuple[tuple[str, str, str], ...] = (
     ("demo", "__init__", "the demo is a user's script: it says `import flambeau as torch`"),
     ("cli", "__init__", "the command line shows the package as a user sees it"),
     ("version", "__init__", "it repeats the package's version"),
+    ("__config__", "__init__", "it tells the package's version"),
     ("script", "__init__", "it puts the package in the place of another"),
     ("inventory", "__init__", "the report is on the package as a user sees it"),
     ("__main__", "__init__", "it is the command line by another name"),

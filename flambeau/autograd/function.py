@@ -88,8 +88,15 @@ class Function:
         raise NotImplementedError("You must implement either the backward or vjp method for your custom autograd.Function to use it "
                                   "with backward mode AD.")
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function "
+                           f"with static forward method: {type(self).__name__}.apply(...)")
+
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        for a in args:
+            if isinstance(a, Tensor) and type(a) is not Tensor and (whole := getattr(type(a), "__function_of_batch__", None)) is not None:
+                return whole(cls, args, kwargs)  # examples of a batch
         ctx = FunctionCtx()
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.n is not None for a in args)
         record = _grad.get() and any(ctx.needs_input_grad)

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-VERSION = "2.13.0+flambeau"  # what scripts that ask for a version are told: that of the API
+from ..torch_version import TorchVersion
+
+VERSION = TorchVersion("2.13.0+flambeau")  # what scripts that ask for a version are told: that of the API
 _ALIAS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "alias")
 _PLACES = {"torch": "flambeau", "torchvision": "flambeau.vision"}
 # PyTorch's inner paths that scripts import by name, and where the same thing is here
@@ -53,6 +55,8 @@ class _Loader:
     def create_module(self, spec: Any) -> ModuleType:
         if spec.name == "torch":
             return _front()
+        if spec.name == "torch.version":
+            return _versions()
         found = sys.modules.get(self.target) or importlib.import_module(self.target)
         # the import system writes these on a module it loads; they are put back below
         self.kept = {k: getattr(found, k, None) for k in ("__spec__", "__loader__", "__package__", "__path__")}
@@ -62,6 +66,7 @@ class _Loader:
         for k, v in self.kept.items():
             if v is not None:
                 setattr(module, k, v)
+        teach(module)
 
 
 class Finder:
@@ -106,31 +111,76 @@ def _exists(module: str) -> bool:
         return False
 
 
-class _Front(ModuleType):
-    """`torch`: what is set on it stays its own, all else is Flambeau's."""
+def teach(module: ModuleType) -> None:
+    """Has a module of Flambeau, and those it holds, say what is near when a name is not there."""
+    if not module.__name__.startswith("flambeau.") or "_taught" in vars(module):
+        return
+    own = vars(module).get("__getattr__")
 
-    def __getattr__(self, name: str) -> Any:
-        import flambeau
-        try:
-            return getattr(flambeau, name)
-        except AttributeError:
-            if name.startswith("__"):
-                raise
+    def __getattr__(name: str) -> Any:
+        if own is not None:
+            try:
+                found = own(name)
+            except AttributeError as error:
+                if name.startswith("__") or type(error) is not AttributeError:
+                    raise
+            else:
+                if isinstance(found, ModuleType):
+                    teach(found)
+                return found
+        called = module.__name__.replace("flambeau.vision", "torchvision", 1).replace("flambeau", "torch", 1)
+        if name.startswith("__"):
+            raise AttributeError(f"module '{called}' has no attribute '{name}'")
         from .missing import no_attribute
-        raise no_attribute("torch", name, dir(flambeau))
+        raise no_attribute(called, name, lambda: dir(module))
 
-    def __dir__(self) -> list[str]:
-        import flambeau
-        return sorted({*super().__dir__(), *dir(flambeau)})
+    held: Any = vars(module)
+    held["_taught"] = True
+    held["__getattr__"] = __getattr__
+    for v in list(held.values()):
+        if isinstance(v, ModuleType):
+            teach(v)
 
 
 def _front() -> ModuleType:
+    """`torch`: what is set on it stays its own, all else is Flambeau's; what was found once is kept here."""
     import flambeau
-    made = _Front("torch", flambeau.__doc__)
-    made.__path__ = list(flambeau.__path__)
-    made.__file__ = flambeau.__file__
-    made.__version__ = VERSION  # type: ignore[attr-defined]
-    made.__all__ = list(flambeau.__all__)  # type: ignore[attr-defined]
+    from flambeau.ops.memory_format import layout
+    made = ModuleType("torch", flambeau.__doc__)
+
+    def __getattr__(name: str) -> Any:
+        try:
+            found = getattr(flambeau, name)
+        except AttributeError as error:
+            if name.startswith("__") or type(error) is not AttributeError:
+                raise
+        else:
+            if isinstance(found, ModuleType):
+                teach(found)
+            if name in vars(flambeau):
+                setattr(made, name, found)
+            return found
+        from .missing import no_attribute
+        raise no_attribute("torch", name, lambda: dir(flambeau))
+
+    own: dict[str, Any] = {
+        "__path__": list(flambeau.__path__), "__file__": flambeau.__file__, "__version__": VERSION, "__all__": list(vars(flambeau)["__all__"]),
+        "__getattr__": __getattr__, "__dir__": lambda: sorted({*vars(made), *dir(flambeau)}), "_flambeau": True,
+        "layout": layout,  # flambeau.layout is a module
+        "version": _versions()}
+    vars(made).update(own)
+    return made
+
+
+def _versions() -> ModuleType:
+    """`torch.version`, of the API's version."""
+    from flambeau import version
+    made = sys.modules.get("torch.version")
+    if made is None:
+        made = ModuleType("torch.version", version.__doc__)
+        vars(made).update({k: v for k, v in vars(version).items() if k not in ("__spec__", "__loader__", "__name__")})
+        vars(made)["__version__"] = str(VERSION)
+        sys.modules["torch.version"] = made
     return made
 
 
@@ -147,7 +197,7 @@ def install() -> None:
     if _finder in sys.meta_path:
         return
     there = sys.modules.get("torch")
-    if there is not None and not isinstance(there, _Front):
+    if there is not None and "_flambeau" not in vars(there):
         raise RuntimeError("torch was imported before: Flambeau cannot take its name any more")
     sys.meta_path.insert(0, _finder)
     sys.path.insert(1, _ALIAS)  # spawned children are given this path

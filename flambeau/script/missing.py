@@ -7,11 +7,22 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 
 class MissingAttribute(AttributeError):
-    """A name of PyTorch's that is not here, at the line that uses it."""
+    """A name of PyTorch's that is not here, at the line that uses it; what is near is looked for when the message is read."""
+
+    def __init__(self, what: str, wanted: str, names: Callable[[], Iterable[str]], line: str) -> None:
+        super().__init__(what)
+        self._near: Any = (wanted, names, line)
+
+    def __str__(self) -> str:
+        wanted, names, line = self._near
+        return f"{self.args[0]}{nearest(wanted, names())} ({line})"
+
+    def __reduce__(self) -> Any:
+        return AttributeError, (str(self),)
 
 
 def _line() -> str:
@@ -31,10 +42,9 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return f"; the nearest that exists: {', '.join(close)}" if close else ""
 
 
-def no_attribute(module: str, name: str, names: Iterable[str]) -> MissingAttribute:
+def no_attribute(module: str, name: str, names: Callable[[], Iterable[str]]) -> MissingAttribute:
     """For an attribute a module lacks."""
-    return MissingAttribute(f"module '{module}' has no attribute '{name}': Flambeau does not have {module}.{name}{nearest(name, names)} "
-                            f"({_line()})")
+    return MissingAttribute(f"module '{module}' has no attribute '{name}': Flambeau does not have {module}.{name}", name, names, _line())
 
 
 def no_module(name: str) -> ModuleNotFoundError:
@@ -52,7 +62,12 @@ def no_module(name: str) -> ModuleNotFoundError:
 
 
 def explain(error: BaseException) -> str | None:
-    """For an ImportError of `from torch... import name`: a sentence with the nearest names; None for any other error."""
+    """What to add to an error about a missing name: a sentence with the nearest ones; None where there is nothing to add.
+
+    For an ImportError of `from torch... import name`, and for an AttributeError of Flambeau's own classes and objects.
+    """
+    if isinstance(error, AttributeError):
+        return _explain_attribute(error)
     if not isinstance(error, ImportError) or isinstance(error, ModuleNotFoundError):
         return None
     import importlib
@@ -66,3 +81,14 @@ def explain(error: BaseException) -> str | None:
     except ImportError:
         return None
     return f"Flambeau's {name.replace('flambeau', 'torch', 1)} does not have '{wanted}'{nearest(wanted, names)}"
+
+
+def _explain_attribute(error: AttributeError) -> str | None:
+    owner, wanted = error.obj, error.name
+    if isinstance(error, MissingAttribute) or owner is None or not wanted or hasattr(type(owner), "__file__"):
+        return None
+    kind = owner if isinstance(owner, type) else type(owner)
+    if kind.__module__.split(".")[0] != "flambeau":
+        return None  # a class of the script's own
+    near = nearest(wanted, dir(owner))
+    return f"Flambeau's {kind.__name__} does not have '{wanted}'{near}"

@@ -78,6 +78,12 @@ def __getattr__(name: str) -> Any:
     return found
 
 
+def __dir__() -> list[str]:
+    from ...ops import table
+
+    return sorted({*globals(), *table.namespace("nn.functional")})
+
+
 __all__ = [
     "affine_grid", "alpha_dropout", "bilinear", "binary_cross_entropy", "binary_cross_entropy_with_logits",
     "channel_shuffle", "cosine_embedding_loss", "cosine_similarity", "ctc_loss", "dropout1d", "dropout2d",
