@@ -152,6 +152,48 @@ __device__ __forceinline__ int merged_place(const long long* keys, int n, int ru
 __device__ __forceinline__ int divide(int n, unsigned int multiplier, int shift) {
   return (int)((__umulhi((unsigned int)n, multiplier) + (unsigned int)n) >> shift);
 }"""),
+    # bytes from global to shared memory without registers; they are there after copy_async_wait<n>, where at most n groups
+    # committed later may be on their way, and, for other threads' bytes, a barrier.  `filled` bytes are read, the rest is 0
+    "copy_async": ((), """
+#ifndef FLAMBEAU_HOST
+__device__ __forceinline__ void copy_async_16(void* to, const void* from, int filled = 16) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"((unsigned int)__cvta_generic_to_shared(to)), "l"(from), "r"(filled) : "memory");
+}
+__device__ __forceinline__ void copy_async_8(void* to, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" :: "r"((unsigned int)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+}
+__device__ __forceinline__ void copy_async_4(void* to, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"((unsigned int)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+}
+__device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int N> __device__ __forceinline__ void copy_async_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory"); }
+#endif"""),
+    # d (16 x 8) += a (16 x k) b (k x 8) by a warp; k is 16 for halves, 8 for float32 rounded to 19 bits (PTX mma.m16n8k16, m16n8k8)
+    "mma": ((), """
+#ifndef FLAMBEAU_HOST
+#define FLAMBEAU_MMA(NAME, SHAPE) \\
+  __device__ __forceinline__ void NAME(float (&d)[4], const unsigned int (&a)[4], const unsigned int (&b)[2]) { \\
+    asm volatile("mma.sync.aligned." SHAPE " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \\
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1])); }
+FLAMBEAU_MMA(mma_float16, "m16n8k16.row.col.f32.f16.f16.f32")
+FLAMBEAU_MMA(mma_bfloat16, "m16n8k16.row.col.f32.bf16.bf16.f32")
+FLAMBEAU_MMA(mma_tf32, "m16n8k8.row.col.f32.tf32.tf32.f32")
+#undef FLAMBEAU_MMA
+#endif"""),
+    # 2 or 4 matrices of 8 x 8 halves from shared memory; lanes 8 m to 8 m + 7 name the rows of matrix m, of 16 bytes each
+    "load_matrices": ((), """
+#ifndef FLAMBEAU_HOST
+#define FLAMBEAU_LOAD(NAME, HOW) \\
+  __device__ __forceinline__ void NAME(unsigned int (&r)[4], const void* row) { \\
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4" HOW ".shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) \\
+                 : "r"((unsigned int)__cvta_generic_to_shared(row)) : "memory"); } \\
+  __device__ __forceinline__ void NAME(unsigned int (&r)[2], const void* row) { \\
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2" HOW ".shared.b16 {%0,%1}, [%2];" : "=r"(r[0]), "=r"(r[1]) \\
+                 : "r"((unsigned int)__cvta_generic_to_shared(row)) : "memory"); }
+FLAMBEAU_LOAD(load_matrices, "")
+FLAMBEAU_LOAD(load_matrices_transposed, ".trans")
+#undef FLAMBEAU_LOAD
+#endif"""),
 }
 
 
@@ -164,10 +206,20 @@ def text(names: set[str]) -> str:
         if name in done:
             return
         done.add(name)
-        needs, body = _HELPERS[name]
+        needs, body = _HELPERS.get(name) or _made(name)
         for n in needs:
             add(n)
         out.append(body.strip("\n"))
     for name in sorted(names):
         add(name)
     return "\n".join(out)
+
+
+def _made(name: str) -> tuple[tuple[str, ...], str]:
+    """A transcendental function, "exp_of_float32": see `values.device_function`."""
+    from ... import dtypes
+    from .values import device_function
+    op, _, kind = name.partition("_of_")
+    found = device_function(op, getattr(dtypes, kind))
+    assert found is not None, name
+    return ("bits",), found[1]

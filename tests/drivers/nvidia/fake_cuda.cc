@@ -4,7 +4,7 @@
 // and then, so that a missing wait shows. Device memory cannot be touched by the host except while queued work runs: a
 // program that reads it directly dies as it would read rubbish on hardware. Calls can be told to fail.
 //
-// A module's image is "FAKECUDA:" and the path of a shared object made by host_kernels.py from the kernel's CUDA C.
+// A module's image is "FAKECUDA:" and the path of a shared object made by host_kernels.py from the CUDA C.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -53,6 +53,9 @@ struct Device {
   std::vector<Stream *> streams;
   int sticky = 0;
   std::set<int> peers;
+  std::map<char *, void *> unready;  // taken from the pool in a stream that has not got there yet
+  std::set<char *> pooled;
+  size_t kept = 0;  // of `used`: given back to the pool, which has not given it to the system
   char context = 0;
 };
 
@@ -81,6 +84,11 @@ struct Open {  // device memory can be touched while one of these lives
     char *end = d.blocks.rbegin()->first + d.blocks.rbegin()->second;
     mprotect(d.low, ((end - d.low) + 4095) & ~4095ull, how); } }
 };
+
+struct Pool { int device; uint64_t threshold = 0; std::set<int> reached; };
+static std::vector<Pool *> pools;
+static long pool_calls[4];  // taken, given back, trimmed, reached by a peer
+static bool has_pools = getenv("FAKE_NO_POOLS") == nullptr;
 
 static int start_call(const char *name) {
   calls++;
@@ -129,6 +137,12 @@ static int device_of(const void *p) {
   for (size_t i = 0; i < devices.size(); i++) if ((char *)p >= devices[i].low && (char *)p < devices[i].low + devices[i].span) return (int)i;
   return -1;
 }
+static bool ready(const void *p, Device &d, void *stream) {  // whether a stream may use the block
+  auto i = d.blocks.upper_bound((char *)p);
+  if (i == d.blocks.begin()) return true;
+  auto waits = d.unready.find((--i)->first);
+  return waits == d.unready.end() || waits->second == stream;
+}
 static bool inside(const void *p, size_t n, std::map<char *, size_t> &blocks) {
   auto i = blocks.upper_bound((char *)p);
   if (i == blocks.begin()) return false;
@@ -141,7 +155,7 @@ EXPORT void fake_configure(int order, size_t memory, unsigned random, int peer, 
   mode = order; capacity = memory; seed = random; peer_allowed = peer; version = cuda;
 }
 EXPORT void fake_fail(const char *name, long after, int code) { Guard g(mutex); fail_name = name; fail_after = after; fail_code = code; }
-EXPORT long fake_count(int what) { return what == 0 ? calls : what == 1 ? launched : (long)devices[0].used; }
+EXPORT long fake_count(int what) { return what == 0 ? calls : what == 1 ? launched : what == 2 ? (long)devices[0].used : what < 8 ? pool_calls[what - 4] : (long)devices[0].kept; }
 EXPORT int fake_enqueue(void *stream, int (*f)(void *), void *with) {  // the fake library of products
   Guard g(mutex);
   if (current < 0) return INVALID_CONTEXT;
@@ -178,7 +192,7 @@ EXPORT int cuDeviceGetAttribute(int *v, int what, int d) {
   static const std::map<int, int> known = {{75, 9}, {76, 0}, {16, 132}, {10, 32}, {39, 2048}, {82, 65536}, {8, 49152}, {81, 233472}, {97, 232448},
                                            {38, 50 << 20}, {18, 0}, {84, 0}, {34, 0}, {50, 0}, {1, 1024}};
   auto i = known.find(what);
-  *v = what == 33 ? d + 1 : i == known.end() ? 0 : i->second;
+  *v = what == 33 ? d + 1 : what == 115 ? has_pools : i == known.end() ? 0 : i->second;
   return OK;
 }
 EXPORT int cuDevicePrimaryCtxRetain(void **c, int d) { CALL; *c = &devices[d].context; return OK; }
@@ -203,33 +217,103 @@ EXPORT int cuCtxEnablePeerAccess(void *c, unsigned) {
 }
 
 // -------------------------------------------------------------------------------------------------------------------- memory
+static char *place(Device &d, size_t size) {
+  char *at = d.low;
+  for (auto &b : d.blocks) { if (at + size <= b.first) break; at = b.first + b.second; }
+  return at + size > d.low + d.span ? nullptr : at;
+}
+static void open_block(Device &d, char *at, size_t size) {
+  d.blocks[at] = size;
+  Open open;
+  mprotect(at, size, PROT_READ | PROT_WRITE);
+  memset(at, 0xff, std::min(size, (size_t)1 << 20));  // floats start as NaN
+}
+static void close_block(Device &d, char *at) {
+  size_t size = d.blocks[at];
+  madvise(at, size, MADV_DONTNEED);
+  mprotect(at, size, PROT_NONE);
+  d.blocks.erase(at);
+}
+EXPORT int cuMemPoolCreate(void **p, const int *props) {
+  IN_CONTEXT;
+  if (!has_pools || props[0] != 1 || props[2] != 1 || props[3] != current) return INVALID_VALUE;
+  pools.push_back(new Pool{current});
+  *p = pools.back();
+  return OK;
+}
+EXPORT int cuMemPoolSetAttribute(void *p, int what, void *v) {
+  IN_CONTEXT;
+  if (what != 4) return INVALID_VALUE;
+  ((Pool *)p)->threshold = *(uint64_t *)v;
+  return OK;
+}
+EXPORT int cuMemPoolSetAccess(void *p, const int *access, size_t n) {
+  IN_CONTEXT;
+  if (n != 1 || access[0] != 1 || access[2] != 3 || access[1] == ((Pool *)p)->device) return INVALID_VALUE;
+  ((Pool *)p)->reached.insert(access[1]);
+  pool_calls[3]++;
+  return OK;
+}
+EXPORT int cuMemPoolTrimTo(void *p, size_t keep) {
+  IN_CONTEXT;
+  Device &own = devices[((Pool *)p)->device];
+  size_t go = own.kept > keep ? own.kept - keep : 0;
+  own.kept -= go;
+  own.used -= go;
+  pool_calls[2]++;
+  return OK;
+}
+EXPORT int cuMemAllocFromPoolAsync(uint64_t *p, size_t n, void *pool, void *s) {
+  IN_CONTEXT;
+  if (!n || ((Pool *)pool)->device != current || ((Pool *)pool)->threshold != ~0ull) return INVALID_VALUE;
+  size_t size = (n + 4095) & ~4095ull, more = size > d.kept ? size - d.kept : 0;
+  if (d.used + more > capacity) return OUT_OF_MEMORY;
+  char *at = place(d, size);
+  if (!at) return OUT_OF_MEMORY;
+  d.used += more;
+  d.kept -= size - more;
+  open_block(d, at, size);
+  d.unready[at] = s;
+  d.pooled.insert(at);
+  pool_calls[0]++;
+  *p = (uint64_t)at;
+  Item item;
+  Device *own = &d;
+  item.run = [=] { own->unready.erase(at); return 0; };
+  push((Stream *)s, std::move(item));
+  return OK;
+}
+EXPORT int cuMemFreeAsync(uint64_t p, void *s) {
+  IN_CONTEXT;
+  char *at = (char *)p;
+  if (!d.pooled.count(at)) return INVALID_VALUE;
+  pool_calls[1]++;
+  Item item;
+  Device *own = &d;
+  item.run = [=] { own->kept += own->blocks[at]; own->pooled.erase(at); close_block(*own, at); return 0; };
+  push((Stream *)s, std::move(item));
+  return OK;
+}
 EXPORT int cuMemGetInfo_v2(size_t *free, size_t *total) { IN_CONTEXT; *free = capacity - d.used; *total = capacity; return OK; }
 EXPORT int cuMemAlloc_v2(uint64_t *p, size_t n) {
   IN_CONTEXT;
   if (!n) return INVALID_VALUE;
   size_t size = (n + 4095) & ~4095ull;
   if (d.used + size > capacity) return OUT_OF_MEMORY;
-  char *at = d.low;
-  for (auto &b : d.blocks) { if (at + size <= b.first) break; at = b.first + b.second; }
-  if (at + size > d.low + d.span) return OUT_OF_MEMORY;
-  d.blocks[at] = size;
+  char *at = place(d, size);
+  if (!at) return OUT_OF_MEMORY;
   d.used += size;
-  Open open;
-  mprotect(at, size, PROT_READ | PROT_WRITE);
-  memset(at, 0xff, std::min(size, (size_t)1 << 20));  // floats start as NaN
+  open_block(d, at, size);
   *p = (uint64_t)at;
   return OK;
 }
 EXPORT int cuMemFree_v2(uint64_t p) {
   IN_CONTEXT;
   int on = device_of((void *)p);
-  if (on < 0 || !devices[on].blocks.count((char *)p)) return INVALID_VALUE;
+  if (on < 0 || !devices[on].blocks.count((char *)p) || devices[on].pooled.count((char *)p)) return INVALID_VALUE;
   for (auto *s : std::vector<Stream *>(devices[on].streams)) drain(s);
-  size_t size = devices[on].blocks[(char *)p];
-  madvise((void *)p, size, MADV_DONTNEED);
-  mprotect((void *)p, size, PROT_NONE);
-  devices[on].used -= size;
-  devices[on].blocks.erase((char *)p);
+  devices[on].used -= devices[on].blocks[(char *)p];
+  close_block(devices[on], (char *)p);
   return OK;
 }
 EXPORT int cuMemHostAlloc(void **p, size_t n, unsigned) {
@@ -250,6 +334,7 @@ static int copy(void *to, const void *from, size_t n, Stream *s, int kind) {  //
   if ((t >= 0) != (kind & 1) || (f >= 0) != (kind >> 1 & 1)) return INVALID_VALUE;
   if (t >= 0 && !inside(to, n, devices[t].blocks)) return INVALID_VALUE;
   if (f >= 0 && !inside(from, n, devices[f].blocks)) return INVALID_VALUE;
+  if ((t >= 0 && !ready(to, devices[t], s)) || (f >= 0 && !ready(from, devices[f], s))) return INVALID_VALUE;
   Item item;
   if (f < 0 && !inside(from, n, pinned)) {  // pageable: the driver has it staged when the call returns
     auto held = std::make_shared<std::string>((const char *)from, n);
