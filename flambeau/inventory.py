@@ -16,10 +16,11 @@ from typing import Any
 import flambeau
 
 PACKAGES = ("numpy", "llvmlite", "scipy-openblas64", "rich", "scipy", "onednn-cpu-gomp", "cuda-bindings",
-            "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cublas", "nvidia-cudnn-cu13", "nvidia-nccl-cu13")
+            "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cublas", "nvidia-cudnn-cu13", "nvidia-cufft", "nvidia-cusolver",
+            "nvidia-nccl-cu13")
 VARIABLES = (
     "CUDA_VISIBLE_DEVICES", "FLAMBEAU_SIM_GPUS", "FLAMBEAU_NUM_THREADS", "FLAMBEAU_KERNELS", "FLAMBEAU_CACHE_DIR",
-    "FLAMBEAU_PROVENANCE", "OMP_NUM_THREADS", "OPENBLAS_CORETYPE",
+    "FLAMBEAU_PROVENANCE", "OMP_NUM_THREADS", "OPENBLAS_CORETYPE", "PYTORCH_CUDA_ALLOC_CONF",
 )  # fmt: skip
 
 
@@ -66,6 +67,7 @@ def gpus() -> list[dict[str, Any]]:
                 "name": properties.name,
                 "kind": "simulated" if getattr(properties, "simulated", False) else "real",
                 "memory": properties.total_memory,
+                "capability": f"compute capability {properties.major}.{properties.minor}",
             }
         )
     return found
@@ -103,27 +105,41 @@ def hardware(root: str = "/") -> str:
 def nvidia() -> dict[str, str]:
     """The NVIDIA driver, and what serves each kind of work on its GPUs: the library, or what to install, or the way it goes
     without. Empty where there is no driver; no GPU is begun."""
-    from flambeau.drivers.nvidia import blaslt, cudnn, probe
+    from flambeau.drivers.nvidia import cudnn, probe
+    from flambeau.drivers.nvidia.libraries import KNOWN as known
 
     found = probe.look()
     if not found.version:
         return {}
-
-    def library(package: str, without: str) -> str:
-        version = _version(package)
-        return f"{package} {version}" if version else f"{without} ({package} is not installed: pip install 'flambeau[cuda]')"
-
     served = {"driver": f"speaks CUDA {probe.text(found.version)}, {found.count} GPUs" + (f"; not usable: {found.why}" if found.why else "")}
-    served["kernels"] = f"generated CUDA C, compiled by {library('nvidia-cuda-nvrtc', 'nothing')}"
-    served["matmul"] = f"cuBLASLt, {blaslt.find()}" if os.path.isabs(blaslt.find()) else library("nvidia-cublas", "nothing")
+    served["kernels"] = f"generated CUDA C, compiled by {_nvidia_library('nvrtc')}"
+    served["matrix products"] = _nvidia_library("cublasLt")
     dnn = cudnn.version()
     if dnn is None:
         served["convolution"] = "columns by generated kernels, products by cuBLASLt (cuDNN is not installed: pip install 'flambeau[cuda-dnn]')"
     else:
         served["convolution"] = f"cuDNN {dnn // 10000}.{dnn // 100 % 100}.{dnn % 100}, {cudnn.find()}"
-    served["attention"] = "products by cuBLASLt, generated softmax"
-    served["sort, topk, unique, linear algebra, FFT"] = "the host, on copies"
+    served["attention"] = "fused kernels of our own; products by cuBLASLt and generated softmax for float64 and depths over 256"
+    served["sort, topk, unique"] = "kernels of our own"
+    for name in ("cufft", "cusolver", "cublas", "nccl"):
+        served[known[name].work] = _nvidia_library(name)
     return served
+
+
+def _nvidia_library(name: str) -> str:
+    """A library with its version and path; or what does its work without it, and what to install."""
+    from flambeau.drivers.nvidia import libraries
+
+    known = libraries.KNOWN[name]
+    path = libraries.find(name)
+    if not os.path.isabs(path):
+        try:
+            libraries.load(name)
+        except OSError:
+            return f"{known.without or 'nothing'} ({known.name} is not installed: pip install 'flambeau[{known.extra}]')"
+        return f"{known.name}, {path} of the system"
+    version = _version(known.package) or _version(known.package + "-cu12")
+    return f"{known.name} {version}, {path}" if version else f"{known.name}, {path}"
 
 
 def libraries() -> dict[str, str]:
@@ -222,7 +238,7 @@ def show(as_json: bool = False) -> None:
     if isinstance(found, str):
         row("cuda", found)
     for gpu in found if isinstance(found, list) else ():
-        row(gpu["device"], f"{gpu['name']} ({gpu['kind']}), {size(gpu['memory'])}")
+        row(gpu["device"], f"{gpu['name']} ({gpu['kind']}), {gpu['capability']}, {size(gpu['memory'])}")
     if found == []:
         row("cuda", f"no GPU: {facts['why no gpu']}. For simulated ones: flambeau.simulate(gpus=1), or FLAMBEAU_SIM_GPUS=1 in the environment")
     served = facts["libraries"]

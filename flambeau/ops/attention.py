@@ -8,9 +8,10 @@ from typing import Any
 from .. import layout
 from ..autograd import tape
 from ..autograd.mode import _grad
-from ..dtypes import bool_, float32
+from ..dtypes import bool_, dtype, float32, uint8
 from ..kernels import routines
 from ..runtime import door
+from ..runtime.device import device
 from ..tensor import Meta, Tensor, alias, empty, meta, new, on_forget
 from .casts import to_dtype
 from .checks import same_device
@@ -42,9 +43,19 @@ class _Plan:
         self.mask_steps = None if mask is None else tuple(mask.m.strides[:3])
         self.causal, self.p, self.scale, self.seed, self.offset = causal, p, scale, 0, 0
         self.key = (q.m, k.m, v.m, None if mask is None else mask.m, causal, p > 0.0, scale)
-        if p > 0.0:
+
+    def what(self, d: dtype, steps: dict[str, tuple[int, ...]]) -> tuple[Any, ...]:
+        """What a routine is asked for."""
+        if self.mask_steps is not None:
+            steps["mask"] = self.mask_steps
+        return d, self.mask_type, self.causal, self.p > 0.0, self.sizes, self.scale, steps
+
+    def draw(self, dev: device) -> None:
+        """Takes the random numbers of its dropout."""
+        if self.p > 0.0:
             from ..runtime import generators
-            self.seed, self.offset = generators.default(q.m.device).take(batch * heads * length * k.m.shape[2])
+            batch, heads, _, length, source = self.sizes[:5]
+            self.seed, self.offset = generators.default(dev).take(batch * heads * length * source)
 
     def numbers(self) -> tuple[Any, ...]:
         return (self.seed, self.offset, self.p) if self.p > 0.0 else ()
@@ -56,6 +67,11 @@ class _Plan:
         g.set_offset(self.offset)
         batch, heads, _, length, source = self.sizes[:5]
         return draw(empty((batch, heads, length, source), like.m.dtype, like.m.device), "dropout", _kept, (self.p,), g)
+
+
+def _is_narrow(t: Tensor) -> bool:
+    """Whether sums are taken in a wider type."""
+    return t.m.dtype.kind == "f" and t.m.dtype.itemsize == 2
 
 
 def _ordered(shape: tuple[int, ...], like: Meta) -> tuple[int, ...]:
@@ -89,6 +105,11 @@ def _composite(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: boo
 
 def _composite_back(plan: _Plan, g: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients by operations that have gradients themselves."""
+    if _is_narrow(q):
+        wide = [to_dtype(t, float32) for t in (g, q, k, v)]
+        added = mask if mask is None or mask.m.dtype is bool_ else to_dtype(mask, float32)
+        dq, dk, dv = [to_dtype(t, q.m.dtype) for t in _composite_back(plan, wide[0], wide[1], wide[2], wide[3], added)]
+        return dq, dk, dv
     batch, heads, group = plan.sizes[:3]
     lead = (batch, heads // group, group)
 
@@ -113,8 +134,9 @@ def _composite_back(plan: _Plan, g: Tensor, q: Tensor, k: Tensor, v: Tensor, mas
 # ----------------------------------------------------------------------------------------------------------------- one kernel
 def _fused(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, p: float, scale: float) -> Tensor | None:
     """(batch, heads, length, depth) queries over (batch, key heads, source, depth) keys; None where there is no kernel."""
-    if not door.by_host(q.m.device):
-        return None
+    dev, hosted = q.m.device, door.by_host(q.m.device)
+    if not hosted:
+        q, k, v = [t if t.m.strides[-1] == 1 else contiguous(t) for t in (q, k, v)]
     plan = _Plan(q, k, v, mask, causal, p, scale)
     batch, heads, _, length, _, _, value_depth = plan.sizes
     m, shape = q.m, (batch, heads, length, value_depth)
@@ -122,19 +144,20 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, p
     if found is None:
         strides = _ordered(shape, m)
         steps = {"q": tuple(m.strides), "k": tuple(k.m.strides), "v": tuple(v.m.strides), "o": strides[:3]}
-        if plan.mask_steps is not None:
-            steps["mask"] = plan.mask_steps
-        prepared = routines.attention(m.dtype, plan.mask_type, causal, p > 0.0, plan.sizes, scale, steps)
-        found = _launches[plan.key] = (None if prepared is None else door.bind(m.device, prepared), meta(shape, strides, m.dtype, m.device))
-    call, out_meta = found
+        prepared = routines.attention(*plan.what(m.dtype, steps)) if hosted else door.routine(dev, "attention", *plan.what(m.dtype, steps))
+        sums_type = m.dtype if hosted else float32
+        found = _launches[plan.key] = (None if prepared is None else door.bind(dev, prepared), meta(shape, strides, m.dtype, dev),
+                                       meta((batch, heads, length), None, sums_type, dev))
+    call, out_meta, sums_meta = found
     if call is None:
         return None
-    out, sums = new(out_meta), empty((batch, heads, length), m.dtype, m.device)
+    plan.draw(dev)
+    out, sums = new(out_meta), new(sums_meta)
     masks = () if mask is None else (mask.p,)
     call(out.p, sums.p, q.p, k.p, v.p, *masks, *plan.numbers())
     if tape.recording(q, k, v):
         saved = (plan, [(t, 0 if t is None else t.s.v) for t in (q, k, v, mask, alias(out, out.m, out.p))], sums)
-        tape.record(out, _attention_back, (q, k, v), saved, "ScaledDotProductFlashAttentionForCpuBackward0")
+        tape.record(out, _attention_back, (q, k, v), saved, f"ScaledDotProductFlashAttention{'ForCpu' if hosted else ''}Backward0")
     return out
 
 
@@ -145,6 +168,33 @@ def _attention_back(node: Any, g: Tensor) -> Any:
         return _composite_back(plan, g, q, k, v, mask)
     if g.m.strides[-1] != 1:
         g = contiguous(g)
+    if not door.by_host(q.m.device):
+        return _by_device(plan, g, q, k, v, mask, out, sums) or _composite_back(plan, g, q, k, v, mask)
+    return _by_parts(plan, g, q, k, v, mask, out, sums)
+
+
+def _by_device(plan: _Plan, g: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, out: Tensor, sums: Tensor) -> tuple[Tensor, ...] | None:
+    """The gradients by a GPU's own kernels, of keys and values for the key heads; None where it has none for this."""
+    key = (plan.key, g.m)
+    found = _launches.get(key)
+    if found is None:
+        d, dev = q.m.dtype, q.m.device
+        metas = [meta(tuple(t.m.shape), _ordered(tuple(t.m.shape), t.m), d, dev) for t in (q, k, v)]
+        steps = {"q": tuple(q.m.strides), "k": tuple(k.m.strides), "v": tuple(v.m.strides), "o": tuple(out.m.strides[:3]), "g": tuple(g.m.strides[:3])}
+        steps |= {name: tuple(m.strides[:3]) for name, m in zip(("dq", "dk", "dv"), metas, strict=True)}
+        prepared = door.routine(dev, "attention_backward", *plan.what(d, steps))
+        found = _launches[key] = (None if prepared is None else door.bind(dev, prepared), metas, 0 if prepared is None else prepared.workspace)
+    call, metas, workspace = found
+    if call is None:
+        return None
+    made = [new(m) for m in metas]
+    masks = () if mask is None else (mask.p,)
+    call(*[t.p for t in made], g.p, out.p, sums.p, q.p, k.p, v.p, *masks, empty((workspace,), uint8, q.m.device).p, *plan.numbers())
+    return tuple(made)
+
+
+def _by_parts(plan: _Plan, g: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, out: Tensor, sums: Tensor) -> tuple[Tensor, ...]:
+    """The gradients by the CPU's kernel: of keys and values in parts, for each query head."""
     batch, heads, group, length = plan.sizes[:4]
     parts = routines.attention_parts(batch, heads, length)
     key = (plan.key, g.m)
@@ -159,9 +209,7 @@ def _attention_back(node: Any, g: Tensor) -> Any:
         dk, dv = [(0, *m.strides[:3]) if alone else m.strides[:4] for m in metas[1:]]
         steps = {"q": q.m.strides, "k": k.m.strides, "v": v.m.strides, "o": out.m.strides[:3], "g": g.m.strides[:3],
                  "dq": metas[0].strides[:3], "dk": dk, "dv": dv}
-        if plan.mask_steps is not None:
-            steps["mask"] = plan.mask_steps
-        prepared = routines.attention_backward(d, plan.mask_type, plan.causal, plan.p > 0.0, plan.sizes, plan.scale, steps)
+        prepared = routines.attention_backward(*plan.what(d, steps))
         found = _launches[key] = (door.bind(dev, prepared), metas)
     call, metas = found
     made = [new(m) for m in metas]
@@ -211,6 +259,13 @@ def _four(t: Tensor, lead: tuple[int, ...]) -> Tensor:
     return t.reshape(layout.numel(lead[:-1]), lead[-1] if lead else 1, *t.m.shape[-2:])
 
 
+def _in_float32(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *rest: Any) -> Tensor:
+    """The attention of 16-bit floats in float32, rounded once."""
+    wide = [to_dtype(t, float32) for t in (query, key, value)]
+    mask = mask if mask is None or mask.m.dtype is bool_ else to_dtype(mask, float32)
+    return to_dtype(scaled_dot_product_attention(wide[0], wide[1], wide[2], mask, *rest), query.m.dtype)
+
+
 @op(method=False, spaces=("nn.functional",))
 def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
                                  is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False) -> Tensor:
@@ -225,11 +280,10 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
     d, factor = query.m.dtype, scale
     if factor is None:
         factor = 1.0 / math.sqrt(query.m.shape[-1]) if query.m.shape[-1] else 1.0
-    if d.kind == "f" and d.itemsize == 2:
-        wide = [to_dtype(t, float32) for t in (query, key, value)]
-        mask = attn_mask if attn_mask is None or attn_mask.m.dtype is bool_ else to_dtype(attn_mask, float32)
-        return to_dtype(scaled_dot_product_attention(wide[0], wide[1], wide[2], mask, dropout_p, is_causal, factor, enable_gqa), d)
-    if attn_mask is not None and attn_mask.m.dtype is not bool_:
+    narrow, given = _is_narrow(query), (query, key, value, attn_mask, dropout_p, is_causal, factor, enable_gqa)
+    if narrow and door.by_host(query.m.device):
+        return _in_float32(*given)
+    if attn_mask is not None and attn_mask.m.dtype is not bool_ and not narrow:
         attn_mask = to_dtype(attn_mask, d)
     heads = query.m.shape[-3] if len(query.m.shape) > 2 else 1
     few = [t for t in (key, value) if enable_gqa and len(t.m.shape) > 2]
@@ -255,6 +309,8 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
         mask = _four(mask.expand(whole), leads[0])
     if layout.numel(whole) and v.m.numel and not tape.recording(mask):
         out = _fused(q, k, v, mask, causal, p, factor)
+    if out is None and narrow:
+        return _in_float32(*given)
     if out is None:
         if k.m.shape[1] != q.m.shape[1]:
             k, v = [t.repeat_interleave(q.m.shape[1] // t.m.shape[1], 1) for t in (k, v)]

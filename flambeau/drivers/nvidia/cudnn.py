@@ -316,8 +316,8 @@ def convolution(launches: Launches, device: int, kind: str, d: dtype, x: Operand
     """``entry(OUT, FIRST, SECOND, [bias,] workspace)``; the result and operands as `Description` names them.
 
     The workspace's address is always given, and its size is the launch's `workspace` at that time: where the call raises
-    NotImplementedError and that has changed, it may be called again with more.  room: bytes that it may have; None: any number.  switches: whether to try algorithms, to take none whose results differ from run to run, and to let
-    float32 be rounded to TF32.
+    NotImplementedError and that has changed, it may be called again with more.  room: bytes that it may have; None: any number.
+    switches: whether to try algorithms, to take none whose results differ from run to run, and to let float32 be rounded to TF32.
     """
     found = library(launches)
     benchmark, deterministic, tf32 = switches

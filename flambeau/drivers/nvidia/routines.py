@@ -18,10 +18,18 @@ if TYPE_CHECKING:
 _WHERE = {
     "sort": ("ordering", "sort"),
     "element": ("ordering", "element"),
+    "nonzero count": ("ordering", "nonzero_count"),
+    "nonzero write": ("ordering", "nonzero_write"),
+    "spread": ("ordering", "spread"),
+    "search": ("ordering", "search"),
+    "occurrences": ("ordering", "occurrences"),
+    "check": ("ordering", "check"),
     "product": ("blaslt", "product"),
     "fft": ("cufft", "transform"),
     "lapack": ("cusolver", "lapack"),
     "convolution": ("cudnn", "convolution"),
+    "attention": ("attention", "forward"),
+    "attention_backward": ("attention", "backward"),
 }
 
 
