@@ -76,6 +76,14 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
     return "\n".join(lines)
 
 
+def get_allocator_backend() -> str:
+    """Where the caching allocator takes memory from, as PYTORCH_CUDA_ALLOC_CONF=backend:... names it: "cudaMallocAsync" (pools of the
+    driver, ordered by stream) where that is asked for, else "native" (the driver's pools too, on GPUs that have them, unless it is
+    asked for by name)."""
+    from ..drivers.nvidia.driver import backend
+    return backend() or "native"
+
+
 def mem_get_info(device: Any = None) -> tuple[int, int]:
     """(free, total) of a GPU, as its driver has it: what the allocator keeps for reuse is not free."""
     g = _gpus.gpu(device)
@@ -161,7 +169,7 @@ def caching_allocator_delete(mem_ptr: int) -> None:
 
 __all__ = [
     "OutOfMemoryError", "caching_allocator_alloc", "caching_allocator_delete", "device_memory_used",
-    "empty_cache", "empty_host_cache", "get_per_process_memory_fraction", "host_memory_stats",
+    "empty_cache", "empty_host_cache", "get_allocator_backend", "get_per_process_memory_fraction", "host_memory_stats",
     "max_memory_allocated", "max_memory_cached", "max_memory_reserved", "mem_get_info", "memory_allocated",
     "memory_cached", "memory_reserved", "memory_stats", "memory_summary", "reset_accumulated_host_memory_stats",
     "reset_accumulated_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached",

@@ -89,6 +89,10 @@ class Driver(ABC):
     def free(self, device: int, address: int) -> None:
         """Gives back what `alloc` gave.  No work that uses it may be queued any more."""
 
+    def trim(self, device: int) -> None:
+        """Memory that was given back and that the driver keeps goes to the system."""
+        return None
+
     @abstractmethod
     def host_alloc(self, nbytes: int) -> int:
         """The address of page-locked host memory, which copies read and write without the host waiting; 0: no room."""

@@ -311,6 +311,7 @@ class Pool:
             self.meters["reserved_bytes"].take(size)
             self.meters["segment"].take(1)
             self._unreserve(base)
+        self.driver.trim(self.physical)
 
     def _chosen(self, empty: set[int]) -> set[int]:
         """Which of the wholly free segments to give back."""

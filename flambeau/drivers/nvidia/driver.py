@@ -1,7 +1,8 @@
 """The driver of NVIDIA GPUs.
 
 Each device's primary context is retained when something first needs it, and made current in each thread that calls.  Memory
-comes in segments for the caching allocator above.  Streams do not wait for the legacy default stream.
+comes in segments for the caching allocator above, from a pool of our own where the device has pools (`_Memory`).  Streams do not
+wait for the legacy default stream.
 """
 
 from __future__ import annotations
@@ -20,9 +21,38 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...kernels.programs import Prepared, Program
+    from .complaints import Complaints
 
 _GRAIN = 512
 _END = 1 << 64
+_SETTINGS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+
+
+def backend() -> str:
+    """What the environment asks memory to come from: "native", "cudaMallocAsync", or "" where it does not say.  Raises RuntimeError
+    for anything else."""
+    for variable in _SETTINGS:
+        for entry in os.environ.get(variable, "").split(","):
+            name, _, value = entry.strip().partition(":")
+            if name.strip() == "backend":
+                if value.strip() not in ("native", "cudaMallocAsync"):
+                    raise RuntimeError(f"{variable}: Unknown allocator backend {value.strip()!r}, options are native and cudaMallocAsync")
+                return value.strip()
+    return ""
+
+
+class _Memory:
+    """A device's pool of memory, and the stream on which it is taken and given back.
+
+    Nothing else runs on that stream: to wait for it costs next to nothing, and after that a block is every stream's.  Giving back
+    does not wait for the device, as cuMemFree does, and pages that were given back can serve another size without going to the
+    system: the pool keeps all of them until `trim`.
+    """
+
+    __slots__ = ("pool", "stream")
+
+    def __init__(self, pool: Any, stream: Any) -> None:
+        self.pool, self.stream = pool, stream
 
 
 class Stream:
@@ -70,7 +100,7 @@ class Event:
 
 
 class _Device:
-    __slots__ = ("index", "number", "state", "context", "events", "properties", "arch", "peers")
+    __slots__ = ("index", "number", "state", "context", "events", "properties", "arch", "peers", "memory")
 
     def __init__(self, index: int, number: Any) -> None:
         self.index, self.number, self.state = index, number, faults.State(index)
@@ -79,6 +109,7 @@ class _Device:
         self.properties: Properties | None = None
         self.arch = ""
         self.peers: set[int] = set()
+        self.memory: _Memory | bool = True  # True: not looked for yet; False: it has none
 
 
 class _Current(threading.local):
@@ -105,6 +136,7 @@ class NvidiaDriver(Driver):
         self._gone = False  # forked or closed: nothing may be called any more
         self._cu: Any = None
         self._launches: Any = None
+        self.complaints: Complaints | None = None  # once a kernel that may complain has been prepared
         os.register_at_fork(after_in_child=self._in_child)
 
     # ------------------------------------------------------------------------------------------------------ beginning
@@ -243,17 +275,26 @@ class NvidiaDriver(Driver):
                 raise d.state.fail(code, "enabling peer access")
             raise RuntimeError(f"peer access is not supported between {names[0]} and {names[1]}: {faults.describe(int(code))}")
         d.peers.add(peer)
+        self._let(other, d)
 
     def synchronize(self, device: int) -> None:
         d = self._use(device)
         code, = self._cu.cuCtxSynchronize()
         self._check(d, code, "waiting for the device")
+        if self.complaints is not None:
+            self.complaints.hear(device)
 
     # --------------------------------------------------------------------------------------------------------- memory
     def alloc(self, device: int, nbytes: int) -> int:
         d = self._use(device)
         size = (nbytes + _GRAIN - 1) & -_GRAIN
-        code, pointer = self._cu.cuMemAlloc(size)
+        memory = self._memory(d) if d.memory is True else d.memory
+        if isinstance(memory, _Memory):
+            code, pointer = self._cu.cuMemAllocFromPoolAsync(size, memory.pool, memory.stream)
+            if not code:
+                code, = self._cu.cuStreamSynchronize(memory.stream)
+        else:
+            code, pointer = self._cu.cuMemAlloc(size)
         if int(code) == faults.OUT_OF_MEMORY:
             return 0
         self._check(d, code, f"allocating {nbytes} bytes")
@@ -271,8 +312,60 @@ class NvidiaDriver(Driver):
             if i < 0 or self._owned[i][0] != address:
                 raise ValueError(f"free: {address:#x} is not the start of memory of this driver")
             del self._owned[i]
-        code, = self._cu.cuMemFree(address)
+        if isinstance(d.memory, _Memory):
+            code, = self._cu.cuMemFreeAsync(address, d.memory.stream)
+        else:
+            code, = self._cu.cuMemFree(address)
         self._check(d, code, "freeing memory")
+
+    def trim(self, device: int) -> None:
+        memory = self._devices[device].memory
+        if isinstance(memory, _Memory):
+            d = self._use(device)
+            code, = self._cu.cuStreamSynchronize(memory.stream)
+            self._check(d, code, "freeing memory")
+            code, = self._cu.cuMemPoolTrimTo(memory.pool, 0)
+            self._check(d, code, "giving memory back to the system")
+
+    def _memory(self, d: _Device) -> _Memory | bool:
+        """The device's pool, made; False where it has none, or plain memory is asked for."""
+        cu = self._cu
+        with self._lock:
+            if d.memory is not True:
+                return d.memory
+            d.memory = False
+            if backend() == "native":
+                return False
+            code, has = cu.cuDeviceGetAttribute(cu.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, d.number)
+            if code or not has:
+                return False
+            wanted = cu.CUmemPoolProps()
+            wanted.allocType = cu.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+            wanted.location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+            wanted.location.id = int(d.number)
+            code, pool = cu.cuMemPoolCreate(wanted)
+            if code:
+                return False
+            code, = cu.cuMemPoolSetAttribute(pool, cu.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, cu.cuuint64_t(_END - 1))
+            self._check(d, code, "setting what a pool keeps")
+            code, stream = cu.cuStreamCreateWithPriority(1, 0)
+            self._check(d, code, "making a stream")
+            d.memory = _Memory(pool, stream)
+            for other in self._devices:
+                if d.index in other.peers:
+                    self._let(d, other)
+            return d.memory
+
+    def _let(self, d: _Device, other: _Device) -> None:
+        """Lets another device reach a pool's memory: pools do not follow the contexts' peer access."""
+        if isinstance(d.memory, _Memory):
+            cu = self._cu
+            access = cu.CUmemAccessDesc()
+            access.location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+            access.location.id = int(other.number)
+            access.flags = cu.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+            code, = cu.cuMemPoolSetAccess(d.memory.pool, [access], 1)
+            self._check(d, code, f"letting GPU {other.index} reach its memory")
 
     def owner(self, address: int) -> int:
         """The device an address lies on; -1: none of them."""
@@ -354,6 +447,8 @@ class NvidiaDriver(Driver):
         self._check(d, code, "waiting for a stream")
         if stream.kept:
             self._reap(stream)
+        if self.complaints is not None:
+            self.complaints.hear(stream.device)
 
     def launch(self, stream: Stream, prepared: Prepared, args: tuple[Any, ...]) -> None:
         call = self.bind(stream.device, prepared)
@@ -455,6 +550,8 @@ class NvidiaDriver(Driver):
         d = self._use(event.device)
         code, = self._cu.cuEventSynchronize(event.handle)
         self._check(d, code, "waiting for an event")
+        if self.complaints is not None:
+            self.complaints.hear(event.device)
 
     def event_elapsed(self, start: Event, end: Event) -> float:
         if start.device != end.device:

@@ -383,7 +383,7 @@ def end_out_of_memory(fake: Any) -> None:
     import flambeau as torch
     held = torch.empty(64 << 20, dtype=torch.uint8, device="cuda")
     del held
-    fake.fake_fail(b"cuMemAlloc_v2", 0, 2)
+    fake.fake_fail(b"cuMemAllocFromPoolAsync", 0, 2)
     assert torch.zeros(32 << 20, dtype=torch.uint8, device="cuda").sum().item() == 0  # by what was cached, given back
     assert torch.cuda.memory_stats()["num_alloc_retries"] == 1
 

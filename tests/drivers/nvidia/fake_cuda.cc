@@ -96,7 +96,7 @@ static int start_call(const char *name) {
   if (fail_code && fail_name == name && fail_after-- <= 0) {
     int code = fail_code;
     fail_code = 0;
-    if (code >= ILLEGAL_ADDRESS && code != PEER_ENABLED && current >= 0) devices[current].sticky = code;
+    if (code >= ILLEGAL_ADDRESS && code != PEER_ENABLED && (code < 800 || code == 999) && current >= 0) devices[current].sticky = code;
     return code;
   }
   return OK;
@@ -166,14 +166,37 @@ EXPORT int fake_enqueue(void *stream, int (*f)(void *), void *with) {  // the fa
 }
 
 // ------------------------------------------------------------------------------------------------------------------- devices
+static std::vector<int> physical;
+static std::vector<int> visible(int n) {  // CUDA_VISIBLE_DEVICES: numbers or starts of identities; the first that is wrong ends the list
+  std::vector<int> found;
+  const char *text = getenv("CUDA_VISIBLE_DEVICES");
+  if (!text) { for (int i = 0; i < n; i++) found.push_back(i); return found; }
+  for (std::string rest = text;;) {
+    std::string one = rest.substr(0, rest.find(','));
+    while (!one.empty() && one[0] == ' ') one.erase(0, 1);
+    int at = -1;
+    if (one.rfind("GPU-", 0) == 0) {
+      for (int i = 0; i < n; i++) {
+        char id[48];
+        snprintf(id, sizeof id, "GPU-%02x070707-0707-0707-0707-070707070707", i);
+        if (one.size() > 4 && std::string(id).rfind(one, 0) == 0) at = at == -1 ? i : -2;
+      }
+    } else if (!one.empty() && isdigit(one[0])) at = atoi(one.c_str());
+    if (at < 0 || at >= n) return found;
+    if (std::find(found.begin(), found.end(), at) != found.end()) return {};
+    found.push_back(at);
+    if (rest.find(',') == std::string::npos) return found;
+    rest = rest.substr(rest.find(',') + 1);
+  }
+}
 EXPORT int cuInit(unsigned) {
   Guard g(mutex);
   if (owner) return getpid() == owner ? OK : NOT_INITIALIZED;
   const char *text = getenv("FAKE_GPUS");
-  int n = text ? atoi(text) : 2;
-  if (!n) return NO_DEVICE;
+  physical = visible(text ? atoi(text) : 2);
+  if (physical.empty()) return NO_DEVICE;
   owner = getpid();
-  devices = std::vector<Device>(n);
+  devices = std::vector<Device>(physical.size());
   for (auto &d : devices) {
     d.span = 2 * capacity + (64 << 20);
     d.low = (char *)mmap(nullptr, d.span + (2 << 20), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -185,7 +208,7 @@ EXPORT int cuDriverGetVersion(int *v) { *v = version; return OK; }
 EXPORT int cuDeviceGetCount(int *n) { CALL; *n = (int)devices.size(); return OK; }
 EXPORT int cuDeviceGet(int *d, int i) { CALL; if (i < 0 || i >= (int)devices.size()) return INVALID_DEVICE; *d = i; return OK; }
 EXPORT int cuDeviceGetName(char *s, int n, int) { CALL; snprintf(s, n, "Fake H200"); return OK; }
-EXPORT int cuDeviceGetUuid_v2(unsigned char *u, int d) { CALL; memset(u, 7, 16); u[0] = (unsigned char)d; return OK; }
+EXPORT int cuDeviceGetUuid_v2(unsigned char *u, int d) { CALL; memset(u, 7, 16); u[0] = (unsigned char)physical[d]; return OK; }
 EXPORT int cuDeviceTotalMem_v2(size_t *b, int) { CALL; *b = capacity; return OK; }
 EXPORT int cuDeviceGetAttribute(int *v, int what, int d) {
   CALL;
