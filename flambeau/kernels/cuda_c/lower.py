@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ...dtypes import bool_, float16, float32, float64
 from ..expr import COMPARE, walk
 from .types import half, literal, stored, value, wide_unsigned
+from .values import device_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,6 +129,9 @@ def _floating(w: Writer, op: str, d: dtype, args: list[str], exact: bool) -> str
     name = _FUNCTION.get(op)
     if name is None:
         raise NotImplementedError(f"{op} of {d}")
+    made = device_function(op, d)  # the CPU's formula, so that both give the same bits
+    if made is not None:
+        return f"{w.need(made[0])}({a})"
     return f"{name}{'f' if single else ''}({', '.join(args)})"
 
 

@@ -20,8 +20,8 @@ from .. import native, philox
 from . import scratch
 from .attention_products import Right, addresses, call_pack, call_product, panel_bytes, width
 from .emit import Emitter, Module, constant, suffix, ty, vec
+from .functions import emit as function
 from .lower import lower
-from .math import emit as function
 from .values import Mask, Value
 
 if TYPE_CHECKING:

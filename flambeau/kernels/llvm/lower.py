@@ -1,7 +1,7 @@
 """Expressions as vector IR: one value for each node, for any number of lanes.
 
 `lower` walks expressions of real types and asks its caller for the leaves.  Transcendental functions come from
-`math.emit`.  float16 and bfloat16 are computed in float32 and rounded after every operation.
+`functions.emit`.  float16 and bfloat16 are computed in float32 and rounded after every operation.
 """
 
 from __future__ import annotations
@@ -132,5 +132,5 @@ def _floor_division(em: Emitter, op: str, d: dtype, lanes: int, a: str, b: str) 
 
 
 def _function(em: Emitter, op: str, d: dtype, lanes: int, args: list[str]) -> str:
-    from .math import emit
+    from .functions import emit
     return emit(op, d, lanes, em, args)

@@ -1,4 +1,4 @@
-"""Coefficients of the polynomials in `math`, made by tools/fit_polynomials.py.  Lowest first."""
+"""Coefficients of the polynomials in `transcendental`, made by tools/fit_polynomials.py.  Lowest first."""
 
 from __future__ import annotations
 

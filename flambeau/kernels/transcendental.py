@@ -1,8 +1,9 @@
-"""Transcendental functions as vector IR: argument reduction and polynomials (`coefficients`), no table and no call.
+"""Transcendental functions as formulas: argument reduction and polynomials (`coefficients`), no table and no call.
 
-float32 has its functions so; those that are rarely hot are computed in double and rounded, which makes them nearly
-correctly rounded.  float64 has exp, exp2, expm1, log, log2, log10, log1p, tanh, erf, sin, cos and tan so.  What is left
-(float64's others, lgamma, nextafter) comes from the C library, lane by lane (`libm`).
+Each renderer writes them in its own language (`values.Value`), so that all of them give the same bits.  float32 has its
+functions so; those that are rarely hot are computed in double and rounded, which makes them nearly correctly rounded.
+float64 has exp, exp2, expm1, log, log2, log10, log1p, tanh, erf, sin, cos and tan so.  What is left (float64's others,
+lgamma, nextafter) is the target's library's.
 
 The reductions are the classical ones: Cody and Waite's with fused multiply-adds (J.-M. Muller, "Elementary Functions",
 3rd ed., chapters 9 to 11), and for the logarithm in double the symmetric form in f / (2 + f).
@@ -13,16 +14,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from ...dtypes import float32, float64
+from ..dtypes import float32, float64
 from . import coefficients as table
-from . import libm
-from .values import Mask, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...dtypes import dtype
-    from .emit import Emitter
+    from .values import Value
 
 
 class _Constants:
@@ -69,16 +67,18 @@ def _poly(x: Value, name: str) -> Value:
     return x.polynomial(coefficients)
 
 
-def emit(op: str, d: dtype, lanes: int, em: Emitter, args: list[str]) -> str:
-    """The function `op` of values of type `d` (float32 or float64)."""
-    values = [Value(em, a, d, lanes) for a in args]
-    own = _BOTH.get(op)
-    if own is not None:
-        return own(*values).v
-    in_double = _SINGLE_ONLY.get(op)
-    if in_double is None or d is float64:
-        return libm.emit(op, d, lanes, em, args)
-    return in_double(*(v.to(float64) for v in values)).to(float32).v
+def own(op: str, values: list[Value]) -> Value | None:
+    """The function by a formula in the values' own precision; None where there is none."""
+    formula = _BOTH.get(op)
+    return None if formula is None else formula(*values)
+
+
+def in_double(op: str, values: list[Value]) -> Value | None:
+    """The function of singles by a formula in double; None where there is none."""
+    formula = _SINGLE_ONLY.get(op)
+    if formula is None or values[0].d is float64:
+        return None
+    return formula(*(v.to(float64) for v in values)).to(float32)
 
 
 # ------------------------------------------------------------------------------------------------------- exponentials
@@ -288,22 +288,9 @@ def _tan_single(x: Value) -> Value:
 
 
 def _unless_huge(x: Value, name: str, fast: Value) -> Value:
-    """The C library's result in lanes whose argument is too far out for the reduction."""
+    """The library's result where the argument is too far out for the reduction."""
     a = abs(x)
-    return _rescued((a > _of(x).trig_most) & (a < math.inf), name, [x], fast)
-
-
-def _rescued(huge: Mask, name: str, args: list[Value], fast: Value) -> Value:
-    """`fast`, but the C library's result in the lanes of `huge`, of which there rarely are any."""
-    em, x = huge.em, args[0]
-    slow, on, before = em.label("huge"), em.label("on"), em.current
-    em.branch(huge.any(), slow, on)
-    em.start(slow)
-    exact = huge.pick(x.of(libm.emit_each(name, x.d, x.lanes, em, [a.v for a in args])), fast)
-    after = em.current
-    em.jump(on)
-    em.start(on)
-    return x.of(em.phi(x.type, (fast.v, before), (exact.v, after)))
+    return fast.rescued((a > _of(x).trig_most) & (a < math.inf), name, [x])
 
 
 def _atan2(y: Value, x: Value) -> Value:
@@ -345,7 +332,7 @@ def _fmod(x: Value, y: Value) -> Value:
     r = (-whole).fma(b, a)
     r = (r < 0.0).pick(r + b, r)
     r = (a < b).pick(a, r).sign_of(x)
-    return _rescued((q >= 2.0 ** (52 if x.d is float64 else 23)) & (a < math.inf) & (b > 0.0), "fmod", [x, y], r)
+    return r.rescued((q >= 2.0 ** (52 if x.d is float64 else 23)) & (a < math.inf) & (b > 0.0), "fmod", [x, y])
 
 
 _BOTH: dict[str, Callable[..., Value]] = {
