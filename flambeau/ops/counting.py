@@ -11,14 +11,21 @@ import numpy as np
 
 from .. import dtypes, layout
 from ..autograd import tape
-from ..dtypes import float64, int64
+from ..dtypes import bool_, float64, int64
 from ..kernels.interpret import load, memory, narrow_bfloat16, store, widen_bfloat16
+from ..runtime import door
 from ..tensor import Tensor, empty
-from . import launch, ordering
-from .attributes import host_array
+from . import device_routines, launch, ordering
+from .attributes import host_array, values
+from .casts import to_dtype
 from .checks import same_device
-from .creation import from_host
+from .copies import contiguous
+from .creation import from_host, full, zeros
+from .indexing import nonzero, take_at
+from .joining import cat, stack
+from .positions import added_at, taken_along
 from .results import named
+from .sorting import sort
 from .table import op
 
 if TYPE_CHECKING:
@@ -52,7 +59,53 @@ def _changes(rows: Any) -> Any:
     return new
 
 
+_MOST_COLUMNS = 32  # of slices that are sorted a column at a time
+
+
+def _by_device(name: str, t: Tensor, by_order: bool, return_inverse: bool, return_counts: bool, dim: int | None) -> Any:
+    """The distinct elements or slices, found by t's own device, of which only how many there are comes to the host; None where it does
+    not."""
+    if door.by_host(t.m.device) or t.m.dtype.is_complex or not t.m.numel:
+        return None
+    shape = tuple(t.m.shape)
+    x = t.detach()
+    axis = 0 if dim is None else layout.wrap_dim(dim, len(shape))
+    rows = x.reshape(-1, 1) if dim is None or not shape else x.movedim(axis, 0).reshape(shape[axis], -1)
+    n, width = rows.m.shape
+    if by_order and width > _MOST_COLUMNS:
+        return None
+    at = None
+    if by_order:
+        for column in range(width - 1, -1, -1):  # a stable sort by each, the last first
+            key = rows[:, column]
+            by = sort(key if at is None else taken_along(key, at))[1]
+            at = by if at is None else taken_along(at, by)
+        rows = take_at(rows, [at])
+    new = full((n,), True, dtype=bool_, device=t.m.device)
+    new[1:] = (rows[1:] != rows[:-1]).any(1)
+    (starts,) = nonzero(new, as_tuple=True)
+    picked = take_at(rows, [starts])
+    if dim is None or not shape:
+        made = picked.reshape(-1)
+    else:
+        made = picked.reshape(-1, *shape[:axis], *shape[axis + 1:]).movedim(0, axis).contiguous()
+    result = tape.record(made, _no_gradient, (t,), name, f"{name.capitalize()}Backward0")
+    out = [result]
+    if return_inverse:
+        place = new.cumsum(0) - 1
+        inverse = place if at is None else empty((n,), int64, t.m.device)
+        if at is not None:
+            device_routines.run(t.m.device, "spread", (n,), (inverse.p, at.p, place.p))
+        out.append(inverse.reshape(shape) if dim is None else inverse)
+    if return_counts:
+        out.append(cat([starts[1:], starts.new_full((1,), n)]) - starts)
+    return result if len(out) == 1 else tuple(out)
+
+
 def _distinct(name: str, t: Tensor, by_order: bool, return_inverse: bool, return_counts: bool, dim: int | None) -> Any:
+    own = _by_device(name, t, by_order, return_inverse, return_counts, dim)
+    if own is not None:
+        return own
     a, m = host_array(t.detach()), t.m
     if m.dtype.is_complex:
         raise NotImplementedError(f"\"{name}\" not implemented for '{m.dtype.name}': complex numbers have no order")
@@ -116,6 +169,8 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{input.m.dtype.name}': input must have an integer type")
     if minlength < 0:
         raise RuntimeError(f"minlength should be >= 0, got {minlength}")
+    if len(input.m.shape) == 1 and input.m.numel and not door.by_host(input.m.device):
+        return _counted_by_device(input, weights, minlength)
     a = host_array(input)
     if len(input.m.shape) != 1 or (len(a) and int(a.min()) < 0):
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
@@ -127,6 +182,33 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     d = weights.m.dtype if weights.m.dtype.name == "float32" else float64
     w = load(host_array(weights.detach()), weights.m.dtype).astype(np.float64)
     return from_host(np.bincount(a.astype(np.int64), w, minlength).astype(d.np), d, input.m.device)
+
+
+def _counted_by_device(t: Tensor, weights: Tensor | None, minlength: int) -> Tensor:
+    """bincount by t's own device, of which only the least and the greatest number come to the host."""
+    t = to_dtype(t, int64)
+    least, greatest = (int(v) for v in values(stack([t.min(), t.max()]), "bincount"))
+    if least < 0:
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    bins = max(greatest + 1, minlength)
+    if weights is None:
+        return _occurrences(t, bins)
+    if weights.m.shape != t.m.shape:
+        raise RuntimeError("weights should be 1-d and have the same length as input")
+    same_device("bincount", t, weights)
+    d = weights.m.dtype if weights.m.dtype.name == "float32" else float64
+    made = zeros(bins, dtype=float64, device=t.m.device)
+    added_at(made, t, to_dtype(weights.detach(), float64))
+    return to_dtype(made, d)
+
+
+def _occurrences(t: Tensor, bins: int) -> Tensor:
+    """How often each of 0 .. bins - 1 is among the elements of t (int64), which are all of these."""
+    made: Tensor = zeros(bins, dtype=int64, device=t.m.device)
+    t = contiguous(t)
+    if not device_routines.run(t.m.device, "occurrences", (t.m.numel, bins), (made.p, t.p)):
+        raise RuntimeError(f"bincount: {t.m.device} has no routine for it")
+    return made
 
 
 # --------------------------------------------------------------------------------------------------------------- histograms
@@ -163,8 +245,27 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
             return widen_bfloat16(narrow_bfloat16(np.asarray(v, np.float32))) if d is dtypes.bfloat16 else v
         at = np.minimum(rounded(rounded(rounded(x - low) * bins) / rounded(high - low)).astype(np.int64), bins - 1)
         store(memory(target, (bins,), (1,), d), np.bincount(at, minlength=bins), d)
+    if not door.by_host(input.m.device):
+        return _histc_by_device(input.detach(), bins, min, max)
     launch.routine(input.m.device, "histc", entry, (out.p, input.p), nbytes=input.m.nbytes)
     return out
+
+
+def _histc_by_device(x: Tensor, bins: int, low: Any, high: Any) -> Tensor:
+    """histc with the roundings of the host's, of which only the data's own edges come to the host where they are asked for."""
+    d = x.m.dtype
+    kind = np.float32 if d is dtypes.bfloat16 else np.dtype(d.np).type
+    if low == high and x.m.numel:
+        low, high = values(stack([x.min(), x.max()]), "histc")
+    low, high = _range("histc", kind(low), kind(high), 1)
+    inside = (x >= float(low)) & (x <= float(high))
+    width = high - low
+    if d is dtypes.bfloat16:
+        width = widen_bfloat16(narrow_bfloat16(np.asarray(width, np.float32)))
+    place = (x - float(low)) * float(kind(bins)) / float(width)
+    at = to_dtype(place.masked_fill(~inside, 0.0), int64).clamp_(max=bins - 1).masked_fill(~inside, bins)
+    counts: Tensor = _occurrences(at, bins + 1)[:bins]
+    return to_dtype(counts, d)
 
 
 def _edges(name: str, bins: Any, x: Any, limits: tuple[Any, Any] | None, d: dtype) -> Any:

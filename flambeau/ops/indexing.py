@@ -17,7 +17,7 @@ from ..dtypes import bool_, int64, uint8
 from ..kernels import expr as E
 from ..kernels.programs import Map
 from ..tensor import Meta, Tensor, _new, alias, empty, meta, on_forget
-from . import launch
+from . import device_routines, launch
 from .casts import to_dtype
 from .checks import may_write, same_device
 from .mismatch import mismatch
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from ..dtypes import dtype as dtype_class
 
 _programs: dict[Any, Map] = {}
+NOTHING = -(1 << 63)  # a position that is not spared the check by being this
+_TILE = 2048  # elements whose count a device's routine keeps
 
 
 # ----------------------------------------------------------------------------------------------------------- basic indices
@@ -197,9 +199,36 @@ def _placed_index(p: Tensor, x: Tensor) -> Tensor:
 
 
 def _nonzero_parts(mask: Tensor, dev: Any) -> tuple[Tensor, ...]:
-    found = _nonzero_host(mask)
+    found = nonzero_columns(mask) if mask.m.device is dev else None
+    if found is not None:
+        return tuple(found[k] for k in range(len(mask.m.shape)))
     from .creation import from_host
-    return tuple(from_host(np.ascontiguousarray(a, np.int64), int64, dev) for a in found)
+    return tuple(from_host(np.ascontiguousarray(a, np.int64), int64, dev) for a in _nonzero_host(mask))
+
+
+def nonzero_counts(t: Tensor) -> Tensor | None:
+    """What "nonzero write" needs: how many elements are not 0, and how many before each of its blocks, in t's own memory; None where
+    t's device has no routine for it."""
+    m = t.m
+    if m.device.type == "cpu" or not m.numel or not m.shape:
+        return None
+    counts = empty((1 + -(-m.numel // _TILE),), int64, m.device)
+    return counts if device_routines.run(m.device, "nonzero count", (m.dtype, tuple(m.shape), m.strides), (counts.p, t.p)) else None
+
+
+def nonzero_columns(t: Tensor) -> Tensor | None:
+    """The coordinates (ndim, count) of the elements that are not 0, found by t's own device, of which only the count comes to the host;
+    None where the host is to find them."""
+    counts = nonzero_counts(t)
+    if counts is None:
+        return None
+    m = t.m
+    from .attributes import values
+    n = int(values(counts[:1], "nonzero")[0])
+    found = empty((len(m.shape), n), int64, m.device)
+    if n:
+        device_routines.run(m.device, "nonzero write", (m.dtype, tuple(m.shape), m.strides), (found.p, t.p, counts.p), (n, 1, n))
+    return found
 
 
 def _nonzero_host(t: Tensor) -> tuple[Any, ...]:
@@ -216,6 +245,9 @@ def _checked(idx: Sequence[Tensor], sizes: Sequence[int], axes: Sequence[int]) -
         if not p.m.numel:
             continue
         shape, strides = tuple(p.m.shape), p.m.strides
+        told = f"index {{}} is out of bounds for dimension {axis} with size {n}"
+        if device_routines.run(p.m.device, "check", (shape, strides, -n, n, NOTHING, told), (p.p,)):
+            continue
 
         def check(address: int, n: int = n, axis: int = axis, shape: Any = shape, strides: Any = strides) -> None:
             v = memory(address, shape, strides, int64)
@@ -472,11 +504,14 @@ def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = None) -> Any:  
     from .creation import from_host
     if not input.m.shape and as_tuple:
         return nonzero(input.unsqueeze(0), as_tuple=True)
-    found = _nonzero_host(input)
+    own = nonzero_columns(input)
+    found = _nonzero_host(input) if own is None else tuple(own[k] for k in range(len(input.m.shape)))
+    if as_tuple and own is not None:
+        return found
     if as_tuple:
         return tuple(from_host(np.ascontiguousarray(a, np.int64), int64, input.m.device) for a in found)
     if input.m.shape:
-        columns = from_host(np.ascontiguousarray(np.stack(found), np.int64), int64, input.m.device)
+        columns = from_host(np.ascontiguousarray(np.stack(found), np.int64), int64, input.m.device) if own is None else own
         n = columns.m.shape[1]  # PyTorch's layout: each axis's positions lie together
         made = alias(columns, meta((n, len(found)), (1, n), int64, input.m.device), columns.p) if n else columns.reshape(0, len(found))
     else:

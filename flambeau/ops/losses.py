@@ -10,7 +10,7 @@ from ..dtypes import int64
 from ..kernels import expr as E
 from ..kernels.programs import Map, Rows
 from ..tensor import Tensor, empty
-from . import launch
+from . import device_routines, launch
 from .casts import in_float32, to_dtype
 from .checks import same_device
 from .elementwise import saved_tensor
@@ -62,7 +62,7 @@ def _checked_classes(target: Tensor, classes: int, ignore: int) -> None:
         bad = v[(v != ignore) & ((v < 0) | (v >= classes))] if ((v < 0) | (v >= classes)).any() else ()
         if len(bad):
             raise IndexError(f"Target {int(bad[0])} is out of bounds.")  # type: ignore[misc]
-    if target.m.numel:
+    if target.m.numel and not device_routines.run(target.m.device, "check", (shape, strides, 0, classes, ignore, "Target {} is out of bounds."), (target.p,)):
         launch.routine(target.m.device, "target check", check, (target.p,))
 
 

@@ -9,12 +9,13 @@ from ..autograd import tape
 from ..dtypes import bool_, int64, uint8
 from ..kernels import expr as E
 from ..kernels.programs import Map
+from ..runtime import door
 from ..tensor import Tensor, empty
-from . import launch
+from . import device_routines, launch
 from .casts import to_dtype
 from .checks import same_device, to_one_device
 from .elementwise import Pointwise, saved_tensor
-from .indexing import put_at, take_at
+from .indexing import NOTHING, put_at, take_at
 from .table import op
 
 _programs: dict[Any, Map] = {}
@@ -60,6 +61,9 @@ def _checked_along(name: str, index: Tensor, t: Tensor, axis: int) -> Tensor:
     from ..kernels.interpret import memory
     n = t.m.shape[axis] if t.m.shape else 1
     shape, strides = tuple(index.m.shape), index.m.strides
+    if index.m.numel and device_routines.run(index.m.device, "check", (
+            shape, strides, 0, n, NOTHING, f"index {{}} is out of bounds for dimension {axis} with size {n}"), (index.p,)):
+        return index
 
     def check(address: int) -> None:
         v = memory(address, shape, strides, int64)
@@ -125,6 +129,11 @@ def _scatter_into(out: Tensor, axis: int, index: Tensor, source: Tensor, mode: s
                                        ((mode, _axis_offset(n, axis, E.input(1, int64))),))
     launch.run(program, tuple(index.m.shape), [out], [source, index], [(0,) * n, source.m.strides, index.m.strides], _numbers(out, axis),
                "scatter")
+
+
+def added_at(out: Tensor, index: Tensor, source: Tensor) -> None:
+    """Adds source to out at positions along its first axis, in their order, which are known to be in range; outside the tape."""
+    _scatter_into(out, 0, index, source, "add")
 
 
 def _scatter(name: str, self: Tensor, dim: int, index: Tensor, src: Any, mode: str) -> Tensor:
@@ -564,6 +573,21 @@ def _renormalise(weight: Tensor, index: Tensor, max_norm: float, p: float) -> No
         w.mul_(scale.unsqueeze(1))
 
 
+def _repeated(counts: Tensor, size: int | None) -> Tensor:
+    """Each place of a vector as often as `counts` says, found by the vector's device; the host reads how many that makes, unless it is told."""
+    from .attributes import values
+    from .creation import arange
+    from .joining import stack
+    ends = counts.cumsum(0)
+    if size is None:
+        least, size = (int(v) for v in values(stack([counts.min(), ends[-1]]), "repeat_interleave"))
+        if least < 0:
+            raise RuntimeError("repeats can not be negative")
+    from .searching import searchsorted
+    made: Tensor = searchsorted(ends, arange(size, device=ends.m.device), right=True)
+    return made
+
+
 @op(method=False)
 def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None) -> Tensor:  # noqa: A002
     """Each position of an axis (of the flattened tensor by default) repeated, all alike or each its own number of times."""
@@ -583,6 +607,9 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None
         r = repeats if isinstance(repeats, Tensor) else tensor(repeats, device="cpu")
         if isinstance(repeats, Tensor) and repeats.m.shape:
             same_device("repeat_interleave", x, r)
+        if r.m.device is x.m.device and not door.by_host(x.m.device) and r.m.numel in (1, n) and n:
+            at = _repeated(to_dtype(r.detach(), int64).reshape(-1).expand(n), output_size)
+            return take_at(x, _at(len(x.m.shape), axis, at))
         import numpy as np
 
         from .attributes import values

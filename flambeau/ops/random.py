@@ -17,7 +17,7 @@ from ..kernels import expr as E
 from ..kernels import philox
 from ..kernels.expr import Expr
 from ..kernels.programs import Map
-from ..runtime import generators
+from ..runtime import door, generators
 from ..runtime.device import resolve
 from ..tensor import Tensor, alias, empty, meta
 from . import launch
@@ -437,7 +437,10 @@ def randperm(n: int, *, generator: Any = None, out: Tensor | None = None, dtype:
         raise RuntimeError(f"n={n} is too large for the type {d}")
     keys = _fill_integers(empty((n,), dtypes.int64, dev), 0, (1 << 63) - 1, generator)
     result = empty((n,), dtypes.int64, dev)
-    if n:
+    if n and not door.by_host(dev):
+        from .sorting import sort
+        result = sort(keys)[1]
+    elif n:
         launch.routine(dev, "argsort", _argsort_entry(n), (result.p, keys.p), nbytes=16 * n)
     from .casts import to_dtype
     made = to_dtype(result, d)
@@ -469,21 +472,31 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
     if not replacement and num_samples > shape[-1]:
         raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
     x = input.detach().double()
-    if bool(((x < 0) | ~x.isfinite()).any()):
-        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
-    if x.m.numel and bool((x.sum(-1) <= 0).any()):
-        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+    _check_probabilities(x, None if replacement else num_samples)
     if replacement:
         total = x.cumsum(-1)
         u = rand(*shape[:-1], num_samples, generator=generator, dtype=float64, device=x.m.device) * total[..., -1:]
         from . import searchsorted
         found: Tensor = searchsorted(total, u, right=True)  # type: ignore[misc]
         return found.clamp_(max=shape[-1] - 1)
-    if not replacement and bool(((x > 0).sum(-1) < num_samples).any()):
-        raise RuntimeError("invalid multinomial distribution (with replacement=False, not enough non-negative category to sample)")
     race = draw(empty(shape, float64, x.m.device), "exponential_", _exponential, (1.0,), generator)
     order: Tensor = (x / race).topk(num_samples, -1)[1]
     return order
+
+
+def _check_probabilities(x: Tensor, different: int | None) -> None:
+    """Raises RuntimeError for what cannot be drawn from; different: how many draws must differ.  A GPU is asked once."""
+    wrong = {"probability tensor contains either `inf`, `nan` or element < 0": ((x < 0) | ~x.isfinite()).any()}
+    if x.m.numel:
+        wrong["invalid multinomial distribution (sum of probabilities <= 0)"] = (x.sum(-1) <= 0).any()
+    if different is not None:
+        wrong["invalid multinomial distribution (with replacement=False, not enough non-negative category to sample)"] = (
+            (x > 0).sum(-1) < different).any()
+    from .attributes import values
+    from .joining import stack
+    for what, found in zip(wrong, values(stack([*wrong.values()]), "multinomial"), strict=True):
+        if found:
+            raise RuntimeError(what)
 
 
 def _by_numpy(name: str, sample: Callable[[Any, Any], Any]) -> Callable[..., Tensor]:

@@ -9,9 +9,13 @@ import numpy as np
 from .. import dtypes
 from ..dtypes import bool_, int32, int64
 from ..kernels.interpret import load, memory
+from ..runtime import door
 from ..tensor import Tensor, empty
-from . import launch, ordering
+from . import device_routines, launch, ordering
+from .casts import to_dtype
 from .checks import same_device
+from .indexing import nonzero_counts
+from .positions import taken_along
 from .table import op
 
 
@@ -72,9 +76,30 @@ def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False
             found = _find(rows.reshape(-1, a.shape[-1]), wanted.reshape(-1, b.shape[-1]), right).reshape(tuple(b.shape))
         memory(target, tuple(b.shape), out_strides, result)[...] = found
     out_strides = out.m.strides
-    if out.m.numel:
+    if out.m.numel and not _by_device(out, seq, values, right):
         launch.routine(b.device, "searchsorted", entry, (out.p, seq.p, values.p), nbytes=a.nbytes + b.nbytes + out.m.nbytes)
     return out
+
+
+def _by_device(out: Tensor, seq: Tensor, values: Tensor, right: bool) -> bool:
+    """searchsorted by the device's own routine, in the type that both are promoted to; False where it has none."""
+    if door.by_host(out.m.device):
+        return False
+    common = _common(seq, values)
+    if common is None:
+        return False
+    seq, values = to_dtype(seq.detach(), common), to_dtype(values.detach(), common)
+    a, b = seq.m, values.m
+    return device_routines.run(b.device, "search", (common, out.m.dtype, tuple(b.shape), a.shape[-1], out.m.strides, a.strides, b.strides, right),
+                               (out.p, seq.p, values.p))
+
+
+def _common(a: Tensor, b: Tensor) -> Any:
+    """The type in which NumPy compares elements of both; None where they have to be read as Python's numbers."""
+    if a.m.dtype is b.m.dtype:
+        return a.m.dtype
+    kinds = [np.dtype(np.float32) if t.m.dtype is dtypes.bfloat16 else np.dtype(t.m.dtype.np) for t in (a, b)]
+    return dtypes.from_numpy(np.result_type(*kinds))
 
 
 def _check_search(seq: Tensor, values: Tensor, given: bool, right: bool, side: str | None, sorter: Tensor | None) -> None:
@@ -129,9 +154,25 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
                         load(memory(those, tuple(b.shape), b.strides, b.dtype), b.dtype), assume_unique=assume_unique, invert=invert)
         memory(target, tuple(a.shape), strides, bool_)[...] = found
     strides = out.m.strides
+    if out.m.numel and not door.by_host(a.device):
+        return _is_among(x, among, invert)
     if out.m.numel:
         launch.routine(a.device, "isin", entry, (out.p, x.p, among.p), nbytes=a.nbytes + b.nbytes + out.m.nbytes)
     return out
+
+
+def _is_among(x: Tensor, among: Tensor, invert: bool) -> Tensor:
+    """isin by sorting and searching."""
+    from .sorting import sort
+    common = _common(x, among)
+    x, row = to_dtype(x.detach(), common), to_dtype(among.detach(), common).reshape(-1)
+    if not row.m.numel:
+        return x.new_full(tuple(x.m.shape), invert, dtype=bool_)
+    row = sort(row)[0]
+    at = searchsorted(row, x).clamp_(max=row.m.numel - 1)
+    found = taken_along(row, at.reshape(-1)).reshape(tuple(x.m.shape))
+    made: Tensor = found != x if invert else found == x
+    return made
 
 
 @op(out=True)
@@ -149,6 +190,16 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
         to[:len(found)] = found
         to[len(found):] = fill_value
     out_shape, out_strides = out.m.shape, out.m.strides
-    if out.m.numel:
+    if out.m.numel and not _first_nonzero(out, input, size, fill_value):
         launch.routine(m.device, "nonzero_static", entry, (out.p, input.p), nbytes=m.nbytes + out.m.nbytes)
     return out
+
+
+def _first_nonzero(out: Tensor, t: Tensor, size: int, fill_value: int) -> bool:
+    """nonzero_static by the device's own routine; False where it has none."""
+    counts = nonzero_counts(t)
+    if counts is None:
+        return False
+    launch.fill(out, fill_value)
+    m = t.m
+    return device_routines.run(m.device, "nonzero write", (m.dtype, tuple(m.shape), m.strides), (out.p, t.p, counts.p), (size, len(m.shape), 1))
