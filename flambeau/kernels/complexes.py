@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import expr as E
 from .expr import Expr, walk
-from .programs import Map, Reduce, Rows
+from .programs import Map, Reduce, Rows, Scan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,14 +41,35 @@ class Split:
         return tuple(tuple(2 * s for s in strides[k]) if self.widened[k] else tuple(strides[k]) for k, _ in self.places)
 
 
+class PairScan(Scan):
+    """A scan of complex numbers, of real parts `elem` and imaginary parts `imag`: acc(0), acc(1) are the running value's parts,
+    acc(2) the position of an extreme."""
+
+    __slots__ = ("imag",)
+
+    def __init__(self, elem: Expr, imag: Expr, combine: str, posts: tuple[Expr, ...], inputs: tuple[dtype, ...], scalars: tuple[dtype, ...],
+                 reverse: bool) -> None:
+        super().__init__(elem, combine, posts, inputs, scalars, reverse)
+        self.imag = imag
+        self.key = ("pairs", imag, *self.key)
+
+    def roots(self) -> tuple[Expr, ...]:
+        return (self.elem, self.imag, *self.posts)
+
+
 def is_complex(program: Program) -> bool:
     """Whether any of its types is complex."""
     return (any(d.is_complex for d in program.out_types + program.inputs + program.scalars)
             or any(e.dtype.is_complex for e in walk(program.roots())))
 
 
-def split(program: Program) -> Split:
-    """The program over real numbers.  Raises NotImplementedError for what has no such form here."""
+def split(program: Program, pairs: bool = False) -> Split:
+    """The program over real numbers.  Raises NotImplementedError for what has no such form here.
+
+    pairs: for a renderer whose accumulators may be complex.  They are then two elements in succession, the first combined by
+    "c" and the name ("cprod", "cmax", "cargmin", ...; the order is that of the real parts, then that of the imaginary ones), the
+    second by "".  So are the targets of values that a map combines, and a scan becomes a `PairScan`.
+    """
     places: list[tuple[int, int]] = []
     for k, d in enumerate(program.out_types + program.inputs):
         places.extend(((k, 0), (k, d.itemsize // 2)) if d.is_complex else ((k, 0),))
@@ -57,7 +78,7 @@ def split(program: Program) -> Split:
     numbers = [(k, part) for k, d in enumerate(program.scalars)
                for part in (("real", "imag") if d.is_complex else ("",))]
     widened = [d.is_complex for d in program.out_types + program.inputs]
-    work = _Work(input_at, scalar_at)
+    work = _Work(input_at, scalar_at, pairs)
     made: Program
     if isinstance(program, Map):
         made = _map(program, work, inputs, scalars)
@@ -66,7 +87,7 @@ def split(program: Program) -> Split:
     elif isinstance(program, Rows):
         made = _rows(program, work, inputs, scalars)
     else:
-        raise NotImplementedError("a scan of complex numbers")
+        made = _scan(program, work, inputs, scalars)
     return Split(made, places, numbers, widened)
 
 
@@ -90,9 +111,10 @@ def _map(p: Map, work: _Work, inputs: tuple[dtype, ...], scalars: tuple[dtype, .
             targets.extend([None] * len(parts))
             continue
         mode, (offset,) = target[0], work.parts(target[1])
-        if e.dtype.is_complex and mode not in ("set", "add"):
-            raise NotImplementedError(f"complex numbers combined by {mode}")
-        targets.extend([(mode, offset * 2 if e.dtype.is_complex else offset)] * len(parts))
+        if not e.dtype.is_complex or mode in ("set", "add"):
+            targets.extend([(mode, offset * 2 if e.dtype.is_complex else offset)] * len(parts))
+            continue
+        targets.extend(((work.pairing(mode), offset * 2), ("", offset * 2)))
     return Map(tuple(outs), inputs, scalars, tuple(targets))
 
 
@@ -101,14 +123,12 @@ def _reduce(p: Reduce, work: _Work, inputs: tuple[dtype, ...], scalars: tuple[dt
     combine: list[str] = []
     for e, how in zip(p.elems, p.combine, strict=True):
         parts = work.parts(e)
-        if len(parts) == 2 and how != "sum":
-            raise NotImplementedError(f"complex numbers reduced by {how}")
         work.acc_at.append(work.accs)
-        work.accs += 2 if len(parts) == 2 or how.startswith("arg") else 1
+        work.accs += len(parts) + how.startswith("arg")
         if how.startswith("arg"):
             work.acc_at.append(work.accs - 1)
         elems.extend(parts)
-        combine.extend([how] * len(parts))
+        combine.extend([how] * len(parts) if len(parts) == 1 or how == "sum" else [work.pairing(how), ""])
     posts = tuple(x for e in p.posts for x in work.parts(e))
     return Reduce(tuple(elems), tuple(combine), posts, inputs, scalars)
 
@@ -123,21 +143,30 @@ def _rows(p: Rows, work: _Work, inputs: tuple[dtype, ...], scalars: tuple[dtype,
     for kind, what, e in p.stages:
         parts = work.parts(e)
         if kind == "reduce":
-            if len(parts) == 2 and what != "sum":
-                raise NotImplementedError(f"complex numbers reduced by {what}")
             work.acc_at.append(work.accs)
             work.accs += len(parts)
-            stages.extend((kind, what, x) for x in parts)
+            hows = [what] * len(parts) if len(parts) == 1 or what == "sum" else [work.pairing(what), ""]
+            stages.extend((kind, how, x) for how, x in zip(hows, parts, strict=True))
         else:
             stages.extend((kind, first[what] + k, x) for k, x in enumerate(parts))
     return Rows(tuple(stages), inputs, scalars)
 
 
+def _scan(p: Scan, work: _Work, inputs: tuple[dtype, ...], scalars: tuple[dtype, ...]) -> Scan:
+    parts = work.parts(p.elem)
+    work.acc_at = [0, len(parts)]
+    how = work.pairing(p.combine) if len(parts) == 2 else p.combine
+    posts = tuple(x for e in p.posts for x in work.parts(e))
+    if len(parts) == 1:
+        return Scan(parts[0], how, posts, inputs, scalars, p.reverse)
+    return PairScan(parts[0], parts[1], how, posts, inputs, scalars, p.reverse)
+
+
 class _Work:
     """Expressions taken apart; nodes are shared between calls."""
 
-    def __init__(self, input_at: list[int], scalar_at: list[int]) -> None:
-        self.input_at, self.scalar_at = input_at, scalar_at
+    def __init__(self, input_at: list[int], scalar_at: list[int], pairs: bool) -> None:
+        self.input_at, self.scalar_at, self.pairs = input_at, scalar_at, pairs
         self.acc_at: list[int] = []
         self.accs = 0
         self.done: dict[Expr, tuple[Expr, ...]] = {}
@@ -148,6 +177,12 @@ class _Work:
             if x not in self.done:
                 self.done[x] = self._complex(x) if x.dtype.is_complex else (self._real(x),)
         return self.done[e]
+
+    def pairing(self, how: str) -> str:
+        """The name of `how` for complex numbers as pairs."""
+        if not self.pairs:
+            raise NotImplementedError(f"complex numbers combined by {how}")
+        return "c" + how
 
     def pair(self, e: Expr) -> Pair:
         got = self.done[e]
@@ -176,6 +211,8 @@ class _Work:
         if e.op in ("eq", "ne"):
             other = self.pair(e.args[1])
             return (re == other[0]) & (im == other[1]) if e.op == "eq" else (re != other[0]) | (im != other[1])
+        if e.op in ("lt", "le", "gt", "ge"):
+            return _before((re, im), self.pair(e.args[1]), e.op)
         raise NotImplementedError(f"{e.op} of complex numbers")
 
     def _complex(self, e: Expr) -> Pair:
@@ -207,6 +244,20 @@ class _Work:
         if rule is None:
             raise NotImplementedError(f"{e.op} of complex numbers")
         return rule(*(self.pair(a) for a in e.args))
+
+
+def _before(a: Pair, b: Pair, op: str) -> Expr:
+    """Complex numbers in the order of their real parts, then of their imaginary parts; NaN is in none."""
+    less = E.compare("lt" if op in ("lt", "le") else "gt", a[0], b[0])
+    return (less & (a[1] == a[1]) & (b[1] == b[1])) | ((a[0] == b[0]) & E.compare(op, a[1], b[1]))
+
+
+def _extreme(op: str) -> Callable[[Pair, Pair], Pair]:
+    def choose(a: Pair, b: Pair) -> Pair:
+        nan = (a[0] != a[0]) | (a[1] != a[1])
+        first = nan | (_before(a, b, op) & (b[0] == b[0]) & (b[1] == b[1]))
+        return E.where(first, a[0], b[0]), E.where(first, a[1], b[1])
+    return choose
 
 
 # --------------------------------------------------------------------------------------------------------- arithmetic
@@ -360,4 +411,5 @@ _RULES: dict[str, Callable[..., Pair]] = {
     "log2": lambda a: _scale(_log(a), 1 / math.log(2.0)),
     "log10": lambda a: _scale(_log(a), 1 / math.log(10.0)),
     "rsqrt": lambda a: _div(_one(a), _sqrt(a)),
+    "maximum": _extreme("ge"), "minimum": _extreme("le"), "round": lambda a: (E.round_(a[0]), E.round_(a[1])),
 }

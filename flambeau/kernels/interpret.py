@@ -395,7 +395,7 @@ def _scan(how: str, v: Array, d: dtype) -> list[Array]:
     for i in range(1, v.shape[-1]):
         old, new = best[..., i - 1], v[..., i]
         take = new >= old if how == "max" else new <= old
-        take = take | (new != new) if d.kind == "f" else take
+        take = take | (new != new) if d.kind in "fc" else take
         take = take & ~((old != old) & (new == new))
         best[..., i] = np.where(take, new, old)
         at[..., i] = np.where(take, i, at[..., i - 1])

@@ -24,10 +24,7 @@ _splits: dict[tuple[Any, ...], Split | None] = {}
 
 
 def render(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Kernel:
-    """The kernels of `program` over `domain`; `strides` are in elements, over the domain, outputs first, then inputs.
-
-    Raises NotImplementedError for products, scans and extremes of complex numbers.
-    """
+    """The kernels of `program` over `domain`; `strides` are in elements, over the domain, outputs first, then inputs."""
     nbytes, flops = price(program, domain, strides)
     codes = "P" * len(program.out_types + program.inputs)
     letters = "".join("c" if d.is_complex else "d" if d.kind == "f" else "q" for d in program.scalars)
@@ -54,5 +51,5 @@ def _split(program: Program) -> Split | None:
     """The program over real numbers in place of a complex one; None for a real one."""
     if program.key not in _splits:
         from .. import complexes
-        _splits[program.key] = complexes.split(program) if complexes.is_complex(program) else None
+        _splits[program.key] = complexes.split(program, pairs=True) if complexes.is_complex(program) else None
     return _splits[program.key]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .lower import combine, identity
-from .types import value
+from .types import half, literal, value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,21 +17,34 @@ if TYPE_CHECKING:
     from ...dtypes import dtype
     from .writer import Writer
 
+PAIRS = ("cprod", "cmax", "cmin", "cargmax", "cargmin")
 NOWHERE = "9223372036854775807LL"  # the position of an extreme of nothing
 
 
 class State:
-    """An accumulator: how it combines, the type of its elements, and its C variables (a value; a position for arg...)."""
+    """An accumulator: how it combines, the type of its elements, and its C variables: a value (the two parts of a complex one,
+    whose `how` begins with "c"), and a position for arg...
 
-    __slots__ = ("how", "dtype", "names", "types")
+    parts: how many values an element brings.
+    """
+
+    __slots__ = ("how", "dtype", "parts", "names", "types")
 
     def __init__(self, how: str, d: dtype) -> None:
         self.how, self.dtype = how, d
-        self.types = [value(d), "long long"] if how.startswith("arg") else [value(d)]
+        self.parts = 2 if how in PAIRS else 1
+        self.types = [value(d)] * self.parts + ["long long"] * how.endswith(("argmax", "argmin"))
         self.names: list[str] = []
 
+    @property
+    def sizes(self) -> list[int]:
+        """The bytes of each variable."""
+        return [8 if t == "long long" else 4 if half(self.dtype) else self.dtype.itemsize for t in self.types]
+
     def start(self) -> list[str]:
-        return [identity(self.how, self.dtype), NOWHERE][:len(self.types)]
+        how = self.how[1:] if self.parts == 2 else self.how
+        first = identity(how, self.dtype)
+        return [first, literal(0, self.dtype) if how == "prod" else first, NOWHERE][:self.parts] + [NOWHERE] * (len(self.types) - self.parts)
 
     def declare(self, w: Writer) -> None:
         self.names = [w.fresh("s") for _ in self.types]
@@ -39,16 +52,41 @@ class State:
             w.line(f"{t} {name} = {v};")
 
     def join(self, w: Writer, other: Sequence[str]) -> None:
-        """Takes another partial result in (for arg..., (value, position))."""
+        """Takes another partial result in (for arg..., with its position)."""
+        if self.how == "cprod":
+            multiply(w, self.types[0], self.names, other[:2])
+            return
         if len(self.names) == 1:
             w.line(f"{self.names[0]} = {combine(w, self.how, self.dtype, self.names[0], other[0])};")
             return
-        (v, i), (y, j) = self.names, other
-        better = w.need("above" if self.how == "argmax" else "below")
-        w.line(f"if ({better}({v}, {i}, {y}, {j})) {{")
-        w.line(f"{v} = {y};")
-        w.line(f"{i} = {j};")
+        better = ("complex_" if self.parts == 2 else "") + ("above" if self.how.endswith("max") else "below")
+        # an extreme with no position takes any of equal ones
+        nowhere = ["0LL"] * (self.parts == len(self.names))
+        w.line(f"if ({w.need(better)}({', '.join([*self.names, *nowhere, *other[:len(self.names)], *nowhere])})) {{")
+        for name, x in zip(self.names, other):
+            w.line(f"{name} = {x};")
         w.line("}")
+
+
+def multiply(w: Writer, t: str, into: Sequence[str], other: Sequence[str]) -> None:
+    """into *= other, of complex numbers."""
+    (a, b), (x, y) = into, other
+    real = w.let(t, f"{a} * {x} - {b} * {y}", "z")
+    w.line(f"{b} = {a} * {y} + {b} * {x};")
+    w.line(f"{a} = {real};")
+
+
+def states_of(hows: Sequence[str], types: Sequence[dtype]) -> list[State]:
+    """The accumulators of elements that combine by `hows`; "" is the second part of the one before."""
+    return [State(how, d) for how, d in zip(hows, types) if how]
+
+
+def join_all(w: Writer, states: Sequence[State], values: Sequence[str], position: str = "") -> None:
+    """Takes an element's values into all accumulators."""
+    at = 0
+    for s in states:
+        s.join(w, [*values[at:at + s.parts], position])
+        at += s.parts
 
 
 class Group:
@@ -161,6 +199,4 @@ class Group:
 
 def finished(s: State) -> list[str]:
     """The accumulator's values: the position of an extreme of nothing is 0."""
-    return [s.names[0], f"{s.names[1]} == {NOWHERE} ? 0LL : {s.names[1]}"] if len(s.names) > 1 else list(s.names)
-
-
+    return [f"{n} == {NOWHERE} ? 0LL : {n}" if k >= s.parts else n for k, n in enumerate(s.names)]

@@ -115,11 +115,25 @@ template <class T> __device__ __forceinline__ bool above(T x, long long i, T y, 
 template <class T> __device__ __forceinline__ bool below(T x, long long i, T y, long long j) {
   return x != x ? y != y && j < i : y != y || y < x || (y == x && j < i);
 }"""),
+    # the same of complex numbers, in the order of their real parts, then of their imaginary ones; those with a NaN are extreme
+    "complex_above": ((), """
+template <class T> __device__ __forceinline__ bool complex_above(T x, T xi, long long i, T y, T yi, long long j) {
+  const bool nan = y != y || yi != yi;
+  return x != x || xi != xi ? nan && j < i : nan || y > x || (y == x && (yi > xi || (yi == xi && j < i)));
+}"""),
+    "complex_below": (("complex_above",), """
+template <class T> __device__ __forceinline__ bool complex_below(T x, T xi, long long i, T y, T yi, long long j) {
+  return complex_above(-x, -xi, i, -y, -yi, j);
+}"""),
     # whether y, the later one, takes the place of the running extreme x: ties go to the later, NaN stays
     "later_max": ((), """
 template <class T> __device__ __forceinline__ bool later_max(T x, T y) { return y != y || (y >= x && x == x); }"""),
     "later_min": ((), """
 template <class T> __device__ __forceinline__ bool later_min(T x, T y) { return y != y || (y <= x && x == x); }"""),
+    "complex_later": ((), """
+template <class T> __device__ __forceinline__ bool complex_later(T x, T xi, T y, T yi) {
+  return y != y || yi != yi || ((y > x || (y == x && yi >= xi)) && x == x && xi == xi);
+}"""),
     "logaddexp": ((), """
 __device__ __forceinline__ float logaddexp(float a, float b) {
   if (a == b) return a + 0.693147180559945309f;
@@ -134,14 +148,14 @@ __device__ __forceinline__ double logaddexp(double a, double b) {
     # two sorted runs of `run` places each, side by side, become one: the place of element i of n is its own in its run and
     # the number of elements of the other run that go before it (equal ones only if the other run is the first)
     "merged_place": ((), """
-__device__ __forceinline__ int merged_place(const long long* keys, int n, int run, int i) {
-  const int own = i / run, start = (own & ~1) * run;
-  const int from = (own ^ 1) * run, end = from + run < n ? from + run : n;
+template <class P> __device__ __forceinline__ P merged_place(const long long* keys, P n, P run, P i) {
+  const P own = i / run, start = (own & ~(P)1) * run;
+  const P from = (own ^ 1) * run, end = from + run < n ? from + run : n;
   const long long key = keys[i];
-  int low = from < n ? from : n, high = end > low ? end : low;
-  const int first = low;
+  P low = from < n ? from : n, high = end > low ? end : low;
+  const P first = low;
   while (low < high) {
-    const int middle = low + (high - low) / 2;
+    const P middle = low + (high - low) / 2;
     if (keys[middle] < key || (keys[middle] == key && (own & 1))) low = middle + 1;
     else high = middle;
   }

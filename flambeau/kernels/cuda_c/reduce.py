@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from .. import axes as walks
 from ..axes import Axis
 from ..programs import size_of
-from .groups import Group, State, finished
+from .groups import Group, State, finished, join_all, states_of
 from .lower import from_stored, round_half, to_stored
 from .types import half, stored, value
 from .writer import Walk, coordinates, is_wide, seen
@@ -50,7 +50,7 @@ class _Reduction:
         back = [order.index(k) for k in range(len(own))]
         found = walks.walk_axes(domain[:kept], [s[:kept] for s in turned], [self.sizes[k] for k in order], [d for d in coords if d < kept])
         self.kept = [Axis(x.size, tuple(x.strides[k] for k in back), x.source) for x in found]
-        ordered = any(how.startswith("arg") for how in program.combine)
+        ordered = any(how.endswith(("argmax", "argmin")) for how in program.combine)
         found = walks.walk_axes(domain[kept:], [s[kept:] for s in turned], [self.sizes[k] for k in order],
                                   [d - kept for d in coords if d >= kept], reorder=not ordered)
         self.reduced = [Axis(x.size, tuple(x.strides[k] for k in back), None if x.source is None else x.source + kept) for x in found]
@@ -111,10 +111,10 @@ class _Reduction:
         return source, tuple(launches), workspace
 
     def _states(self) -> list[State]:
-        return [State(how, e.dtype) for how, e in zip(self.program.combine, self.program.elems)]
+        return states_of(self.program.combine, [e.dtype for e in self.program.elems])
 
     def _state_sizes(self) -> list[int]:
-        return [size for s in self._states() for size in ([4 if half(s.dtype) else s.dtype.itemsize, 8][:len(s.types)])]
+        return [size for s in self._states() for size in s.sizes]
 
     def _start(self, operands: list[int], g: Group) -> tuple[str, str, dict[int, str], dict[int, str]]:
         """The row of this thread (the last one for those beyond the end), whether it is one, and what is at its place."""
@@ -205,8 +205,7 @@ class _Reduction:
                     pointers: dict[int, str], r: str) -> None:
         w = self.w
         values = w.lower(self.program.elems, self._leaf(elements, coords, names, pointers, []), {})
-        for s, x in zip(states, values):
-            s.join(w, [x, f"(long long){r}"])
+        join_all(w, states, values, f"(long long){r}")
 
     def _leaf(self, elements: dict[int, str], coords: dict[int, str], names: dict[int, str], pointers: dict[int, str],
               accs: list[str]) -> Leaf:

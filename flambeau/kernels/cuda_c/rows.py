@@ -12,7 +12,7 @@ from .. import axes as walks
 from ..axes import Axis
 from ..expr import walk
 from ..programs import size_of
-from .groups import Group, State, finished
+from .groups import Group, State, finished, join_all, states_of
 from .lower import from_stored, round_half, to_stored
 from .types import half, stored, value
 from .writer import FUNCTIONS, Walk, coordinates, is_wide, seen
@@ -51,6 +51,8 @@ def steps_of(program: Rows) -> list[list[Stage]]:
 
 def _independent(step: list[Stage], stage: Stage) -> bool:
     """Whether a reduction needs none of the accumulators that the step makes; those come last."""
+    if not stage[1]:  # the second part of the one before
+        return True
     accs = [e.value for s in step for e in walk((s[2],)) if e.op == "acc"]
     own = [e.value for e in walk((stage[2],)) if e.op == "acc"]
     return not own or (bool(accs) and max(own) <= max(accs))
@@ -225,25 +227,29 @@ class _RowProgram:
         if self.length or not any(e.op in ("input", "gather") for e in ready):
             w.lower(tuple(ready), self._leaf({}, ""), self.known)
         if step[0][0] == "reduce":
-            states = [State(s[1], s[2].dtype) for s in step]
+            states = states_of([s[1] for s in step], [s[2].dtype for s in step])
             for s in states:
                 s.declare(w)
             self._keep_functions(at, varying)
             self._pass(lambda p, i, inside: self._elements(at, step, roots, varying, p, i, states))
             self.group.gather(w, states, everyone=True)
             for s in states:
-                (text,) = finished(s)
-                self.accs.append(w.let(s.types[0], round_half(w, text, s.dtype) if half(s.dtype) else text, "acc"))
+                for text in finished(s):
+                    self.accs.append(w.let(s.types[0], round_half(w, text, s.dtype) if half(s.dtype) else text, "acc"))
             return
         maps = [s for s in step if s[0] == "map"]
         if maps:
             self._pass(lambda p, i, inside: self._elements(at, step, tuple(s[2] for s in maps), varying, p, i, []))
         for _, out, e in (s for s in step if s[0] == "row"):
-            if e not in self.known and self.length:
-                raise NotImplementedError("a value a row that differs along it")
-            x = self.known.get(e, "0")
-            w.line(f"if ({self.live}{f' && {self.group.member} == 0' if self.group.size > 1 else ''}) "
-                   f"*({stored(e.dtype)}*){self.q[out]} = {to_stored(w, x, e.dtype)};")
+            w.line(f"if ({self.live}{f' && {self.group.member} == 0' if self.group.size > 1 else ''}) {{")
+            if e not in self.known and self.length:  # it differs along the row: that of the first element
+                read = {self.outs + x.value for x in walk((e,)) if x.op == "input" and self.inner.strides[self.outs + x.value]}
+                elements = {k: w.let(value(w.types[k]), w.load(self.q[k], "0", w.types[k]), "r") for k in read}
+                (x,) = w.lower((e,), self._leaf(elements, "0"), dict(self.known))
+            else:
+                x = self.known.get(e, "0")
+            w.line(f"*({stored(e.dtype)}*){self.q[out]} = {to_stored(w, x, e.dtype)};")
+            w.line("}")
 
     def _keep_functions(self, at: int, varying: set[Expr]) -> None:
         """Room for the values of functions that a later step needs again."""
@@ -285,8 +291,7 @@ class _RowProgram:
         for e, array in self.saved.items():
             if e not in before and e in known:
                 w.line(f"{array}[{f'{p} * {v} + k' if v > 1 else p}] = {known[e]};")
-        for state, x in zip(states, values):
-            state.join(w, [x])
+        join_all(w, states, values)
         for s, x in zip(maps, values):
             t = stored(s[2].dtype)
             if v > 1:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from .. import axes as walks
 from ..axes import Axis
+from ..complexes import PairScan
 from ..programs import size_of
-from .groups import Group
+from .groups import Group, multiply
 from .lower import apply, from_stored, identity, round_half, to_stored
-from .types import half, stored, value
+from .types import half, literal, stored, value
 from .writer import Walk, coordinates, is_wide, seen
 
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ SERIAL = 64  # rows this short are left to a thread each
 def write(w: Writer, program: Scan, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...],
           numbers: int) -> tuple[str, tuple[Launch, ...], int]:
     """The source, the launches and the bytes of workspace."""
-    if not domain:
-        raise NotImplementedError("a scan with no axis")
     return _Scan(w, program, domain, strides, numbers).write()
 
 
@@ -58,7 +57,9 @@ class _Scan:
         self.wide = is_wide([*self.outer, self.inner], self.sizes, 1 << 20)
         self.t = "long long" if self.wide else "int"
         self.d = program.elem.dtype
-        self.types = [value(self.d), "long long"] if program.combine in ("max", "min") else [value(self.d)]
+        self.parts = 2 if isinstance(program, PairScan) else 1
+        self.how = program.combine[self.parts - 1:]
+        self.types = [value(self.d)] * self.parts + ["long long"] * (self.how in ("max", "min"))
         n = self.length
         neighbours = bool(self.outer) and self._score(self.outer[-1]) > self._score(self.inner)
         if (neighbours and (self.rows >= 4096 or n <= SERIAL)) or (n <= SERIAL and self.rows >= 1024) or n == 1:
@@ -101,7 +102,7 @@ class _Scan:
         return source, tuple(launches), workspace
 
     def _part_bytes(self, k: int) -> int:
-        size = 8 if k or self.d.itemsize == 8 else 4 if half(self.d) else self.d.itemsize
+        size = 8 if k >= self.parts or self.d.itemsize == 8 else 4 if half(self.d) else self.d.itemsize
         return -(-size * self.rows * self.pieces // 256) * 256
 
     def _arrays(self) -> list[str]:
@@ -157,33 +158,40 @@ class _Scan:
     def _element(self, i: str) -> list[str]:
         """What the element brings: its value and its position."""
         w = self.w
-        (x,) = w.lower((self.program.elem,), self._leaf(i, []), {})
-        return [x, f"(long long){i}"][:len(self.types)]
+        values = w.lower(self.program.roots()[:self.parts], self._leaf(i, []), {})
+        return [*values, f"(long long){i}"][:len(self.types)]
 
     def _join(self, into: Sequence[str], later: Sequence[str], order: bool = True) -> None:
         """`into` = `into` followed by `later`; order: False for `later` followed by `into`."""
-        w, how = self.w, self.program.combine
-        if len(into) == 1:
-            first, second = (into[0], later[0]) if order else (later[0], into[0])
-            w.line(f"{into[0]} = {self._combined(first, second)};")
+        w, how, n = self.w, self.how, self.parts
+        if how == "prod" and n == 2:
+            multiply(w, self.types[0], into, later)
             return
-        take = w.need("later_max" if how == "max" else "later_min")
-        test = f"{take}({into[0]}, {later[0]})" if order else f"!{take}({later[0]}, {into[0]})"
-        w.line(f"if ({test}) {{")
-        w.line(f"{into[0]} = {later[0]};")
-        w.line(f"{into[1]} = {later[1]};")
+        if len(into) == n:
+            for x, y in zip(into, later):
+                first, second = (x, y) if order else (y, x)
+                w.line(f"{x} = {self._combined(first, second)};")
+            return
+        take = w.need("complex_later" if n == 2 else f"later_{how}")
+        sign = "-" if n == 2 and how == "min" else ""
+
+        def takes(a: Sequence[str], b: Sequence[str]) -> str:
+            return f"{take}({', '.join(sign + x for x in (*a[:n], *b[:n]))})"
+        w.line(f"if ({takes(into, later) if order else '!' + takes(later, into)}) {{")
+        for x, y in zip(into, later):
+            w.line(f"{x} = {y};")
         w.line("}")
 
     def _combined(self, a: str, b: str) -> str:
-        w, how = self.w, self.program.combine
+        w, how = self.w, self.how
         if how == "logsumexp":
             return f"{w.need('logaddexp')}({a}, {b})"
         from ...dtypes import float32
         return apply(w, {"sum": "add", "prod": "mul"}[how], float32 if half(self.d) else self.d, [a, b])
 
     def _start(self) -> list[str]:
-        how: str = {"logsumexp": "max"}.get(self.program.combine, self.program.combine)
-        return [identity(how, self.d), "-1LL"][:len(self.types)]
+        first = identity({"logsumexp": "max"}.get(self.how, self.how), self.d)
+        return [first, literal(0, self.d) if self.how == "prod" else first][:self.parts] + ["-1LL"] * (len(self.types) - self.parts)
 
     def _declare(self, values: Sequence[str], stem: str = "s") -> list[str]:
         names = [self.w.fresh(stem) for _ in self.types]
@@ -193,7 +201,7 @@ class _Scan:
 
     def _store(self, state: Sequence[str], i: str) -> None:
         w = self.w
-        accs = [w.let(self.types[0], round_half(w, state[0], self.d) if half(self.d) else state[0], "acc"), *state[1:]]
+        accs = [*(w.let(self.types[0], round_half(w, x, self.d) if half(self.d) else x, "acc") for x in state[:self.parts]), *state[self.parts:]]
         values = w.lower(self.program.posts, self._leaf(i, accs), {})
         for k, (x, e) in enumerate(zip(values, self.program.posts)):
             w.line(f"*({stored(e.dtype)}*)({self._place(k, i)}) = {to_stored(w, x, e.dtype)};")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import axes as walks
+from .groups import State
 from .lower import combine, from_stored, to_stored
 from .types import stored, value
 from .writer import NARROW, Walk, coordinates, is_wide, seen
@@ -24,6 +25,7 @@ THREADS = 256
 TILE = 1024  # elements that a block sorts in shared memory
 FEW = 4096  # elements that are not sorted at all
 _HOW = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
+
 
 def write(w: Writer, program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...],
           numbers: int) -> tuple[str, tuple[Launch, ...], int]:
@@ -41,8 +43,7 @@ class _Scatter:
             walks.Axis(1, (0,) * len(self.sizes), None)]
         self.wide = is_wide(self.axes, self.sizes, THREADS)
         self.n = Walk(w, self.axes, self.wide).size
-        if self.n >= NARROW // 2:  # the sort's places are ints
-            raise NotImplementedError("more than 2**30 values at offsets of their own")
+        self.place = "long long" if self.n >= NARROW // 2 else "int"  # numbers of elements in the sort
         # outputs that go to the same offsets are sorted together
         self.groups: dict[Expr, list[int]] = {}
         for k, target in enumerate(program.targets):
@@ -56,8 +57,9 @@ class _Scatter:
             if target is not None:
                 self._room(f"values{k}", max(4, self.sizes[k]))
         self.sorted = self.n > FEW
+        self.sizeof = 8 if self.place == "long long" else 4
         if self.sorted:
-            for name, size in (("keys_a", 8), ("keys_b", 8), ("order_a", 4), ("order_b", 4)):
+            for name, size in (("keys_a", 8), ("keys_b", 8), ("order_a", self.sizeof), ("order_b", self.sizeof)):
                 self._room(name, size)
 
     def _room(self, name: str, size: int) -> None:
@@ -126,13 +128,14 @@ class _Scatter:
 
     def _tiles(self, g: int) -> list[str]:
         """A block sorts the offsets of a tile, and the elements' numbers with them."""
-        w, each = self.w, TILE // THREADS
+        w, each, p = self.w, TILE // THREADS, self.place
         w.need("merged_place")
-        source, keys, order = self._array(f"keys{g}", "long long"), self._array("keys_a", "long long"), self._array("order_a", "int")
-        base = w.let("int", f"(int)blockIdx.x * {TILE}", "base")
-        n = w.let("int", f"(int){w.word(self.n)} - {base} < {TILE} ? (int){w.word(self.n)} - {base} : {TILE}", "n")
+        source, keys, order = self._array(f"keys{g}", "long long"), self._array("keys_a", "long long"), self._array("order_a", p)
+        base = w.let(p, f"({p})blockIdx.x * {TILE}", "base")
+        left = w.let(p, f"({p}){w.word(self.n)} - {base}", "left")
+        n = w.let("int", f"{left} < {TILE} ? (int){left} : {TILE}", "n")
         w.line(f"__shared__ long long key[{TILE}];")
-        w.line(f"__shared__ int from[{TILE}];")
+        w.line(f"__shared__ {p} from[{TILE}];")
         w.line(f"for (int i = (int)threadIdx.x; i < {n}; i += {THREADS}) {{")
         w.line(f"key[i] = {source}[{base} + i];")
         w.line(f"from[i] = {base} + i;")
@@ -140,7 +143,8 @@ class _Scatter:
         w.line(f"for (int run = 1; run < {TILE}; run *= 2) {{")
         w.line("__syncthreads();")
         w.line(f"long long k[{each}];")
-        w.line(f"int f[{each}], place[{each}];")
+        w.line(f"{p} f[{each}];")
+        w.line(f"int place[{each}];")
         w.line("#pragma unroll")
         w.line(f"for (int e = 0; e < {each}; e++) {{")
         w.line(f"const int i = (int)threadIdx.x + e * {THREADS};")
@@ -168,25 +172,25 @@ class _Scatter:
 
     def _element(self) -> tuple[str, str]:
         """The number of this thread's element, and of all."""
-        w = self.w
-        n = w.let("int", f"(int){w.word(self.n)}", "n")
-        i = w.let("int", f"(int)blockIdx.x * {THREADS} + (int)threadIdx.x", "i")
+        w, p = self.w, self.place
+        n = w.let(p, f"({p}){w.word(self.n)}", "n")
+        i = w.let(p, f"({p})blockIdx.x * {THREADS} + ({p})threadIdx.x", "i")
         w.line(f"if ({i} >= {n}) return;")
         return i, n
 
     def _merge(self, run: int, last: str) -> list[str]:
-        w, other = self.w, "b" if last == "a" else "a"
+        w, p, other = self.w, self.place, "b" if last == "a" else "a"
         i, n = self._element()
-        keys, order = self._array("keys_" + last, "long long"), self._array("order_" + last, "int")
-        to_keys, to_order = self._array("keys_" + other, "long long"), self._array("order_" + other, "int")
-        place = w.let("int", f"{w.need('merged_place')}({keys}, {n}, {run}, {i})", "place")
+        keys, order = self._array("keys_" + last, "long long"), self._array("order_" + last, p)
+        to_keys, to_order = self._array("keys_" + other, "long long"), self._array("order_" + other, p)
+        place = w.let(p, f"{w.need('merged_place')}({keys}, {n}, ({p}){run}, {i})", "place")
         w.line(f"{to_keys}[{place}] = {keys}[{i}];")
         w.line(f"{to_order}[{place}] = {order}[{i}];")
         return w.lines
 
     def _apply(self, g: int, outs: list[int], last: str) -> list[str]:
         """The first element of each offset brings in all of them."""
-        w = self.w
+        w, p = self.w, self.place
         i, n = self._element()
         keys = self._array(f"keys_{last}" if self.sorted else f"keys{g}", "long long")
         key = w.let("long long", f"{keys}[{i}]", "key")
@@ -196,24 +200,21 @@ class _Scatter:
             w.line(f"for (int j = 0; j < {i}; j++) {{")
             w.line(f"if ({keys}[j] == {key}) return;")
             w.line("}")
-        order = self._array("order_" + last, "int") if self.sorted else ""
+        order = self._array("order_" + last, p) if self.sorted else ""
         values = {k: self._array(f"values{k}", value(w.types[k])) for k in outs}
         pointers = {k: w.pointer(k) for k in outs}
         totals = {}
         for k in outs:
-            d, target = w.types[k], self.program.targets[k]
-            assert target is not None
+            d = w.types[k]
             totals[k] = w.fresh("s")
-            start = "0" if target[0] == "set" else from_stored(w, f"(({stored(d)}*){pointers[k]})[{key}]", d)
+            start = "0" if self._mode(k) == "set" else from_stored(w, f"(({stored(d)}*){pointers[k]})[{key}]", d)
             w.line(f"{value(d)} {totals[k]} = {start};")
-        w.line(f"for (int j = {i}; j < {n}{f' && {keys}[j] == {key}' if self.sorted else ''}; j++) {{")
+        w.line(f"for ({p} j = {i}; j < {n}{f' && {keys}[j] == {key}' if self.sorted else ''}; j++) {{")
         if not self.sorted:
             w.line(f"if ({keys}[j] == {key}) {{")
+        found = {k: w.let(value(w.types[k]), f"{values[k]}[{f'{order}[j]' if self.sorted else 'j'}]", "x") for k in outs}
         for k in outs:
-            target = self.program.targets[k]
-            assert target is not None
-            x = w.let(value(w.types[k]), f"{values[k]}[{f'{order}[j]' if self.sorted else 'j'}]", "x")
-            w.line(f"{totals[k]} = {x if target[0] == 'set' else combine(w, _HOW[target[0]], w.types[k], totals[k], x)};")
+            self._bring(k, totals, found)
         if not self.sorted:
             w.line("}")
         w.line("}")
@@ -222,3 +223,18 @@ class _Scatter:
             # a half adds up in float and is rounded once
             w.line(f"(({stored(d)}*){pointers[k]})[{key}] = {to_stored(w, totals[k], d)};")
         return w.lines
+
+    def _mode(self, k: int) -> str:
+        target = self.program.targets[k]
+        assert target is not None
+        return target[0]
+
+    def _bring(self, k: int, totals: dict[int, str], found: dict[int, str]) -> None:
+        """Takes an element's value into what its place has; the imaginary part with the real one, where they combine."""
+        w, mode, d = self.w, self._mode(k), self.w.types[k]
+        if mode in ("cmul", "cmax", "cmin"):
+            state = State({"cmul": "cprod"}.get(mode, mode), d)
+            state.names = [totals[k], totals[k + 1]]
+            state.join(w, [found[k], found[k + 1]])
+        elif mode:
+            w.line(f"{totals[k]} = {found[k] if mode == 'set' else combine(w, _HOW[mode], d, totals[k], found[k])};")

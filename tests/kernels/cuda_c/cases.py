@@ -18,7 +18,9 @@ from . import host
 def values(d: dtype, shape: tuple[int, ...], rng: np.random.Generator, special: bool = True, small: bool = False) -> np.ndarray:
     """Stored elements, special values among them."""
     if d.is_complex:
-        return (values(d.to_real(), shape, rng, special, small) + 1j * values(d.to_real(), shape, rng, special, small)).astype(d.np)
+        pair = np.empty(shape, d.np)
+        pair.real, pair.imag = (values(d.to_real(), shape, rng, special, small) for _ in range(2))
+        return pair
     if d is bool_:
         return rng.integers(0, 2, shape).astype(bool)
     if d.kind in "ui":

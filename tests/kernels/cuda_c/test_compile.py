@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flambeau.dtypes import ALL, bfloat16, bool_, complex64, dtype, float16, float32, float64, int8, int64, uint64
+from flambeau.dtypes import ALL, bfloat16, bool_, complex64, complex128, dtype, float16, float32, float64, int8, int64, uint64
 from flambeau.kernels import expr as E
 from flambeau.kernels import philox
 from flambeau.kernels.cuda_c import Kernel, compile, nvrtc, render
@@ -125,11 +125,29 @@ def scatters() -> Iterator[Kernel]:
                 yield render(Map((E.input(0, d),), (d, int64), (), ((mode, E.input(1, int64)),)), (n,), ((0,), (1,), (1,)))
 
 
-FAMILIES = {"map": maps, "reduce": reductions, "rows": rows, "scan": scans, "scatter": scatters}
+def pairs() -> Iterator[Kernel]:
+    for d in (complex64, complex128):
+        z = E.input(0, d)
+        for how in ("prod", "max", "argmin"):
+            posts = (E.acc(0, d), *((E.acc(1, int64),) if how == "argmin" else ()))
+            for shape, strides in (((64, 5000), (5000, 1)), ((512, 4096), (1, 512)), ((1 << 20,), (1,))):
+                yield render(Reduce((z,), (how,), posts, (d,)), shape, (dense(shape[:-1]),) * len(posts) + (strides,))
+        for how in ("sum", "prod", "min"):
+            posts = (E.acc(0, d), *((E.acc(1, int64),) if how == "min" else ()))
+            for shape, strides in (((4, 100), (100, 1)), ((1 << 20,), (1,)), ((9000, 30), (1, 9000))):
+                yield render(Scan(z, how, posts, (d,)), shape, (strides,) * (len(posts) + 1))
+        for mode in ("add", "mul", "max"):
+            yield render(Map((z,), (d, int64), (), ((mode, E.input(1, int64)),)), (5000,), ((0,), (1,), (1,)))
+        yield render(Rows((("reduce", "prod", z), ("map", 0, z * E.acc(0, d))), (d,)), (64, 1000), ((1000, 1),) * 2)
+        yield render(Map((E.binary("maximum", z, E.input(1, d)), z < E.input(1, d)), (d, d)), (1000,), ((1,),) * 4)
+    yield render(Map((E.input(0, float32),), (float32, int64), (), (("add", E.input(1, int64)),)), (1 << 31,), ((0,), (1,), (1,)))
+
+
+FAMILIES = {"pairs": pairs, "map": maps, "reduce": reductions, "rows": rows, "scan": scans, "scatter": scatters}
 
 
 # Registers a thread may have: several functions of doubles in one kernel take most
-LIMITS = {"map": 168, "reduce": 80, "rows": 80, "scan": 64, "scatter": 64}
+LIMITS = {"pairs": 96, "map": 168, "reduce": 80, "rows": 80, "scan": 64, "scatter": 64}
 
 
 def usage(log: str) -> dict[str, tuple[int, int]]:

@@ -163,6 +163,16 @@ def test_complex_numbers() -> None:
     check_all(cases, (0,))
 
 
+def test_complex_numbers_in_order() -> None:
+    rng, cases = np.random.default_rng(9), []
+    for d in (complex64, complex128):
+        a, b = E.input(0, d), E.input(1, d)
+        outs = tuple(E.compare(op, a, b) for op in sorted(E.COMPARE)) + (E.binary("maximum", a, b), E.binary("minimum", a, b), E.round_(a))
+        x, y = values(d, (200,), rng, True, True), values(d, (200,), rng, True, True)
+        cases.append(flat(Map(outs, (d, d)), [x, np.where(rng.random(200) < 0.3, x, np.where(rng.random(200) < 0.3, x.real + 1j * y.imag, y)).astype(d.np)]))
+    check_all(cases, (0,))
+
+
 def test_one_text_serves_every_size() -> None:
     program = Map((E.input(0, float32) + 1.0,), (float32,))
     found = {render(program, (n,), ((1,), (1,))).key for n in (5, 1000, 123456, 1 << 20)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flambeau.dtypes import bfloat16, bool_, complex64, dtype, float16, float32, float64, int8, int32, int64, uint8, uint64
+from flambeau.dtypes import bfloat16, bool_, complex64, complex128, dtype, float16, float32, float64, int8, int32, int64, uint8, uint64
 from flambeau.kernels import expr as E
 from flambeau.kernels.cuda_c import render
 from flambeau.kernels.programs import Reduce
@@ -110,6 +110,24 @@ def test_coordinates_gathers_and_complex_sums() -> None:
     cases = [case(weighed, values(float32, (5, 40), rng, False), 1, rtol=1e-4), case(weighed, values(float32, (5, 6, 7), rng, False), 2, rtol=1e-4),
              case(Reduce((z,), ("sum",), (E.acc(0, complex64) * E.scalar(0, complex64),), (complex64,), (complex64,)),
                   values(complex64, (4, 70), rng, False), 1, numbers=[2 - 1j], rtol=1e-4)]
+    check_all(cases)
+
+
+def test_complex_products_and_extremes() -> None:
+    rng, cases = np.random.default_rng(6), []
+    for d in (complex64, complex128):
+        z = E.input(0, d)
+        for how in ("prod", "max", "min", "argmax", "argmin"):
+            posts = (E.acc(0, d), E.acc(1, int64)) if how.startswith("arg") else (E.acc(0, d) * 2.0, E.imag(E.acc(0, d)))
+            program = Reduce((z,), (how,), posts, (d,))
+            for shape, reduced, turn in (((3, 70), 1, None), ((9001,), 1, None), ((70, 40), 1, (1, 0)), ((2, 3, 5), 2, None), ((4, 9), 1, None)):
+                a = values(d, shape, rng, how.startswith("arg"), True)
+                if how == "prod":
+                    a = (np.exp(1j * np.round(rng.standard_normal(shape))) * np.where(rng.random(shape) < 0.02, 1.5, 1)).astype(d.np)
+                cases.append(case(program, a, reduced, turn=turn, rtol=(1e-4 if d is complex64 else 1e-12) if how == "prod" else 0.0))
+    z = E.input(0, complex64)
+    both = Reduce((E.real(z), z, z), ("sum", "prod", "sum"), (E.acc(1, complex64), E.acc(2, complex64) * E.acc(0, float32)), (complex64,))
+    cases.append(case(both, np.exp(1j * rng.standard_normal((5, 300))).astype("c8"), 1, rtol=1e-3))
     check_all(cases)
 
 

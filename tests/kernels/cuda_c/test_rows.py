@@ -144,3 +144,19 @@ def test_complex_rows() -> None:
     z = E.input(0, complex64)
     program = Rows((("reduce", "sum", z), ("map", 0, z - E.acc(0, complex64))), (complex64,))
     check_all([case(program, (5, 40), [Operand(values(complex64, (5, 40), rng, False))], (), 1e-4)])
+
+
+def test_complex_products_along_rows() -> None:
+    rng = np.random.default_rng(9)
+    z = E.input(0, complex64)
+    turned = E.where(E.real(z) > 0.0, z, z * 1j)
+    program = Rows((("reduce", "prod", turned), ("reduce", "max", z), ("map", 0, z * E.acc(0, complex64)), ("row", 1, E.acc(1, complex64))), (complex64,))
+    cases = [case(program, shape, [Operand(np.exp(1j * rng.standard_normal(shape)).astype("c8"))], (), 1e-4) for shape in ((5, 40), (3, 3000))]
+    check_all(cases)
+
+
+def test_a_value_a_row_that_differs_along_it_is_the_first_elements() -> None:
+    rng = np.random.default_rng(10)
+    x = E.input(0, float32)
+    program = Rows((("reduce", "sum", x), ("row", 0, x * 2.0 + E.acc(0, float32)), ("row", 1, E.coord(-1))), (float32,))
+    check_all([case(program, shape, [Operand(np.round(values(float32, shape, rng, False)))]) for shape in ((5, 40), (3, 3000), (300, 1))])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flambeau.dtypes import bool_, dtype, float16, float32, float64, int32, int64, uint8
+from flambeau.dtypes import bool_, complex64, complex128, dtype, float16, float32, float64, int32, int64, uint8
 from flambeau.kernels import expr as E
 from flambeau.kernels.cuda_c import render
 from flambeau.kernels.programs import Scan
@@ -48,6 +48,24 @@ def test_scans(how: str) -> None:
             for reverse in (False, True):
                 limit = LIMIT.get(d.name, 0.0) if how not in ("max", "min") else 0.0
                 cases.append(case(of_one(how, d, reverse), a, int(rng.integers(0, 5)), limit))
+    check_all(cases, (0, 7))
+
+
+def test_complex_numbers() -> None:
+    rng, cases = np.random.default_rng(4), []
+    for d in (complex64, complex128):
+        for how in ("sum", "prod", "max", "min"):
+            x = E.input(0, d)
+            for shape in SHAPES[1::2]:
+                a = values(d, shape, rng, how in ("max", "min") and d is complex64, True)
+                if how == "prod":
+                    a = (np.exp(1j * a.real) + (a.imag > 2) * 0.1).astype(d.np)
+                for reverse in (False, True):
+                    posts = (E.acc(0, d), E.real(E.acc(0, d)), *((E.acc(1, int64),) if how in ("max", "min") else ()))
+                    limit = 0.0 if how in ("max", "min") else 1e-3 if d is complex64 else 1e-11
+                    cases.append(case(Scan(x * 2.0 if how == "sum" else x, how, posts, (d,), (), reverse), a, int(rng.integers(0, 5)), limit))
+    big = np.round(values(complex64, (3, 33000), rng, False) * 3)
+    cases.append(case(Scan(E.input(0, complex64), "sum", (E.acc(0, complex64),), (complex64,)), big, 0, 1e-5))
     check_all(cases, (0, 7))
 
 

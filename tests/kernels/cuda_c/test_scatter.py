@@ -7,6 +7,7 @@ import pytest
 
 from flambeau.dtypes import bfloat16, bool_, complex64, dtype, float16, float32, int32, int64
 from flambeau.kernels import expr as E
+from flambeau.kernels.cuda_c import render, scatter
 from flambeau.kernels.programs import Map
 from tests.kernels.cuda_c import host
 from tests.kernels.cuda_c.cases import Case, Operand, check_all, values
@@ -29,7 +30,7 @@ def test_every_mode_and_type() -> None:
         for mode in ("set", "add", "mul", "max", "min"):
             cases.append(case(mode, d, (100,), 40, rng))
             cases.append(case(mode, d, (5, 30), 7, rng, 1))
-    for mode in ("set", "add"):
+    for mode in ("set", "add", "mul", "max", "min"):
         cases.append(case(mode, complex64, (50,), 20, rng))
     check_all(cases)
 
@@ -42,6 +43,21 @@ def test_many_elements_are_sorted() -> None:
     cases.append(case("add", float32, (70, 80), 300, rng, 2))
     assert all(len(c.kernel.launches) > 3 for c in cases)
     check_all(cases, (0, 7))
+
+
+def test_more_elements_than_an_int_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels for more than 2**30 elements, made for fewer."""
+    monkeypatch.setattr(scatter, "NARROW", 100)
+    rng = np.random.default_rng(5)
+    cases = [case("add", float32, (5000,), 300, rng), case("mul", complex64, (4500,), 4000, rng), case("set", int64, (60,), 9, rng)]
+    assert all("long long i" in c.kernel.source for c in cases)
+    check_all(cases, (0, 7))
+
+
+def test_a_real_launch_of_that_size() -> None:
+    n = 1 << 31
+    kernel = render(Map((E.input(0, float32),), (float32, int64), (), (("add", E.input(1, int64)),)), (n,), ((0,), (1,), (1,)))
+    assert kernel.workspace > 36 * n and all(grid[0] < 1 << 31 for _, grid, _, _ in kernel.launches)
 
 
 def test_sums_are_those_of_a_loop_to_the_bit() -> None:
