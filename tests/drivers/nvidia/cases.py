@@ -141,9 +141,9 @@ def case_by_the_host() -> None:
     seen = []
     from flambeau.runtime import door
     with door.observe(copies=lambda c: seen.append((c.direction, c.path))):
-        s = x.sort(1)
+        drawn = torch.poisson(x.abs() * 9)
     assert ("d2h", "host") in seen and ("h2d", "host") in seen
-    np.testing.assert_array_equal(array(s.values), np.sort(a, 1))
+    assert 0 < array(drawn).sum() < 2000
     np.testing.assert_allclose(array(torch.linalg.inv(x) @ x), np.eye(6), atol=1e-3)
     np.testing.assert_allclose(array(torch.fft.fft(x)), np.fft.fft(a), rtol=1e-4, atol=1e-4)
     assert array(torch.unique(torch.tensor([3, 1, 3]).cuda())).tolist() == [1, 3]
