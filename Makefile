@@ -11,6 +11,8 @@
 #   make bench    how fast, against PyTorch in the same run
 #   make test-gpu   the device tests on a real NVIDIA GPU (skipped, and said so, where there is none)
 #   make bench-gpu  how fast on that GPU, against PyTorch in the same run; the table goes to build/bench-gpu.md
+#   make host-cost  what an eager operation on a GPU costs the host, in microseconds; on the tests' fake driver where there is no GPU
+#   make sizes    what installing with the extra for NVIDIA GPUs downloads
 #   make fix      let ruff mend what it can
 #   make clean    remove the environments and caches
 
@@ -20,6 +22,7 @@ DEMO ?=
 BENCH ?=
 NAMES ?=
 PYTEST ?=
+EXTRAS ?=
 
 BIN := .venv/bin
 PARITY := .venv-parity/bin
@@ -27,7 +30,7 @@ PARITY := .venv-parity/bin
 # Some environments set this to an older CPU, which halves OpenBLAS. It is for OpenBLAS to find out.
 unexport OPENBLAS_CORETYPE
 
-.PHONY: help demo test check parity conformance conformance-page names docs bench test-gpu bench-gpu fix clean
+.PHONY: help demo test check parity conformance conformance-page names docs bench test-gpu bench-gpu host-cost sizes fix clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -116,6 +119,12 @@ BENCH_TORCH ?=
 bench-gpu: .venv-bench-gpu/.made
 	@mkdir -p build
 	.venv-bench-gpu/bin/python benchmarks/gpu/bench_gpu.py --table build/bench-gpu.md $(BENCH)
+
+host-cost: .venv/.dev
+	$(BIN)/python benchmarks/gpu/host_cost.py $(BENCH)
+
+sizes: .venv/.made
+	$(BIN)/python benchmarks/extras.py $(EXTRAS)
 
 fix: .venv/.dev
 	$(BIN)/ruff check --fix .

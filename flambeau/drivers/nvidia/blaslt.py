@@ -9,11 +9,10 @@ Names and numbers are those of NVIDIA's cublasLt.h.
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
 from typing import TYPE_CHECKING, Any
 
-from . import faults, native_launch
+from . import faults, libraries, native_launch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
     Steps = tuple[int, int, int]
 
-_SONAMES = ("libcublasLt.so.13", "libcublasLt.so.12")
 _WORKSPACE = 32 << 20
 _TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14, "complex64": 4, "complex128": 5}
 _COMPUTE_32F, _COMPUTE_64F, _COMPUTE_TF32 = 68, 70, 77
@@ -54,15 +52,7 @@ class _Heuristic(ctypes.Structure):
 
 def find() -> str:
     """The path of the library among the installed packages, or its bare name for the system to find."""
-    from importlib import util
-    spec = util.find_spec("nvidia")
-    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-        for part in ("cu13/lib", "cublas/lib"):
-            for name in _SONAMES:
-                path = os.path.join(folder, part, name)
-                if os.path.exists(path):
-                    return path
-    return _SONAMES[0]
+    return libraries.find("cublasLt")
 
 
 def orient(rows: int, cols: int, row_step: int, col_step: int) -> tuple[bool, int] | None:

@@ -38,9 +38,10 @@ class Plan:
         self.library, self.device, self.number, self.workspace, self.lock = library, device, -1, 0, threading.Lock()
 
     def __del__(self) -> None:
-        if self.number >= 0 and not self.library.driver._gone and not self.library.driver._devices[self.device].state.first:
+        lib = self.library.lib
+        if lib is not None and self.number >= 0 and not self.library.driver._gone and not self.library.driver._devices[self.device].state.first:
             self.library.driver._use(self.device)
-            self.library.lib.cufftDestroy(self.number)
+            lib.cufftDestroy(self.number)
 
 
 class Cache:
