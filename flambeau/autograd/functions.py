@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def _listed(x: Any) -> list[Any]:
-    return list(x) if isinstance(x, (tuple, list)) else [x]
+    if isinstance(x, (tuple, list)):
+        return list(x)
+    return [x] if x is None or isinstance(x, Tensor) or not hasattr(x, "__iter__") else list(x)  # values(), a generator
 
 
 def _start(tensors: Sequence[Tensor], grads: Sequence[Any], create: bool) -> list[Tensor]:
@@ -106,6 +108,11 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
     """
     roots, wanted = _listed(outputs), _listed(inputs)
     given = _listed(grad_outputs) if grad_outputs is not None else [None] * len(roots)
+    for t in (*roots, *wanted):
+        if type(t) is not Tensor and (whole := getattr(type(t), "__grad_of_batch__", None)) is not None:  # examples of a batch
+            made: tuple[Any, ...] = whole(grad, roots, wanted, given, retain_graph=retain_graph, create_graph=create_graph,
+                                          allow_unused=allow_unused, is_grads_batched=is_grads_batched, materialize_grads=materialize_grads)
+            return made
     if is_grads_batched:
         rows = [grad(outputs, inputs, [g[i] for g in given], True, create_graph, True, True, False, True)  # type: ignore[index]
                 for i in range(given[0].shape[0])]  # type: ignore[union-attr]

@@ -10,13 +10,17 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
+from .. import ops as _ops
 from ..autograd import functional, tape
 from ..autograd.mode import enable_grad
 from ..tensor import Tensor
+from .batching import levels, own
 from .trees import leaves, mapped, rebuild
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+ops: Any = _ops
 
 
 def _numbers(argnums: Any, count: int) -> tuple[int, ...]:
@@ -33,7 +37,7 @@ def _connected(t: Any) -> Any:
     """A tensor to differentiate in: a view that keeps the history of one that has any, else a new leaf."""
     if not isinstance(t, Tensor):
         return t
-    x: Any = t
+    x: Any = own(t) if levels.get() else t
     if x.m.dtype.kind not in "fc":
         raise RuntimeError(f"only floating point and complex tensors can be differentiated in, got {x.m.dtype}")
     return x.view_as(x) if x.n is not None else x.detach().requires_grad_()
@@ -170,32 +174,74 @@ def linearize(func: Callable[..., Any], *primals: Any) -> Any:
     return at.settle(at.output), push
 
 
-def _jacobian(func: Callable[..., Any], argnums: Any, has_aux: bool, columns: bool, name: str) -> Callable[..., Any]:
+def _jacobian(func: Callable[..., Any], argnums: Any, has_aux: bool, columns: bool, name: str, chunk: int | None = None,
+              randomness: str = "error") -> Callable[..., Any]:
     @functools.wraps(func)
     def call(*args: Any, **kwargs: Any) -> Any:
         at = _At(func, argnums, args, kwargs, has_aux, name)
         ys = tuple(leaves(at.output))
-        with enable_grad():
-            rows = functional.by_columns(ys, at.xs, at.outer) if columns else functional.by_rows(ys, at.xs, at.outer)
+        rows = _at_once(func, at, argnums, args, kwargs, has_aux, columns, name, chunk, randomness)
+        if rows is None:
+            with enable_grad():
+                rows = functional.by_columns(ys, at.xs, at.outer) if columns else functional.by_rows(ys, at.xs, at.outer)
         made = rebuild(at.output, iter([at.arranged(row) for row in rows]))
         return (at.settle(made), at.settle(at.aux)) if has_aux else at.settle(made)
     return call
+
+
+_MOST = 1 << 25  # elements of one tensor, beyond which a Jacobian is computed in parts
+
+
+def _at_once(func: Any, at: _At, argnums: Any, args: Any, kwargs: Any, has_aux: bool, columns: bool, name: str, chunk: int | None,
+             randomness: str) -> Any:
+    """The rows (or columns) of a Jacobian as one batch, by `vmap`: for each output those in each input.  None where there is one
+    only, or where the function has no form for a batch (it asks for values, or draws random numbers)."""
+    from .mapping import vmap
+    ys = tuple(leaves(at.output))
+    mine, others = (at.xs, ys) if columns else (ys, at.xs)
+    counts = [t.numel() for t in mine]
+    count = sum(counts)
+    if count < 2 or not all(isinstance(y, Tensor) and y.m.dtype.kind in "fc" for y in ys):
+        return None
+    if chunk is None:
+        chunk = max(1, _MOST // max(1, *[t.numel() for t in (*at.xs, *ys)]))
+
+    def one(*vectors: Any) -> Any:
+        each = _At(func, argnums, args, kwargs, has_aux, name)
+        outs = tuple(leaves(each.output))
+        with enable_grad():
+            return functional.forward(outs, each.xs, vectors, each.outer) if columns else each.slopes(outs, vectors)
+    basis = []
+    for t, start in zip(mine, (sum(counts[:i]) for i in range(len(counts))), strict=True):
+        unit = ops.eye(count, dtype=t.m.dtype, device=t.m.device)[:, start:start + t.numel()]
+        basis.append(unit.reshape(count, *t.shape))
+    try:
+        found = vmap(one, chunk_size=min(chunk, count), randomness=randomness)(*basis)
+    except Exception:
+        return None  # one by one: an error of the function's own comes up there too
+    blocks = []
+    for t, whole in zip(others, found, strict=True):
+        parts = whole.split(counts)
+        shaped = [p.reshape(*m.shape, *t.shape) for p, m in zip(parts, mine, strict=True)]
+        blocks.append([p.movedim(tuple(range(m.ndim)), tuple(range(-m.ndim, 0))) if columns and m.ndim else p for p, m in zip(shaped, mine, strict=True)])
+    return [tuple(row) for row in (blocks if columns else zip(*blocks, strict=True))]
 
 
 def jacrev(func: Callable[..., Any], argnums: Any = 0, *, has_aux: bool = False, chunk_size: int | None = None,
            _preallocate_and_copy: bool = False) -> Callable[..., Any]:
     """The function that gives the Jacobian of `func` in its arguments `argnums`: shapes output + argument.
 
-    One backward pass for each element of the outputs; chunk_size is accepted.
+    All rows are computed as one batch, by `vmap`; chunk_size: at most so many at a time.  A function that has no form for a
+    batch is differentiated once for each element of the outputs.
     """
     if chunk_size is not None and chunk_size <= 0:
         raise ValueError("jacrev: `chunk_size` should be greater than 0.")
-    return _jacobian(func, argnums, has_aux, False, "jacrev(f)(*args)")
+    return _jacobian(func, argnums, has_aux, False, "jacrev(f)(*args)", chunk_size)
 
 
 def jacfwd(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, *, randomness: str = "error") -> Callable[..., Any]:
-    """The same as `jacrev`, with one pass for each element of the arguments."""
-    return _jacobian(func, argnums, has_aux, True, "jacfwd(f)(*args)")
+    """The same as `jacrev`, with one pass for each element of the arguments, all of them as one batch."""
+    return _jacobian(func, argnums, has_aux, True, "jacfwd(f)(*args)", None, randomness)
 
 
 def hessian(func: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:

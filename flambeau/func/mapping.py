@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from .. import ops
 from ..tensor import Tensor
+from .batching import Level, batched, dispatch, drawing, draws, levels, members, prepare
+from .rules import RANDOM
 from .trees import leaves, rebuild, spread
 
 if TYPE_CHECKING:
@@ -18,15 +20,17 @@ _ops: Any = ops
 def vmap(func: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *, chunk_size: int | None = None) -> Callable[..., Any]:
     """The function that applies `func` to each example of its arguments and stacks the results.
 
-    It runs `func` once for each example, in order, on views of the arguments: right for every function, including ones with
-    derivatives inside, and as fast as the loop written out.
+    `func` runs once: its tensors look like one example, and each operation is done for the whole batch.  Operations that have
+    no form for a batch run example by example; derivatives inside are each example's own.
 
     Args:
         in_dims: the axis of the examples in each argument (an int, None for an argument given whole, or a structure of
             them like the arguments').
         out_dims: where the axis of the examples goes in each output.
         randomness: "error" (random operations raise RuntimeError), "different" or "same" for all examples.
-        chunk_size: accepted.
+        chunk_size: at most so many examples at a time; None for all at once.
+
+    Raises RuntimeError where `func` asks for a value on the host (`item`, `if` on a tensor), which each example has its own of.
     """
     if randomness not in ("error", "different", "same"):
         raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
@@ -35,15 +39,27 @@ def vmap(func: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0, randomne
 
     @functools.wraps(func)
     def call(*args: Any, **kwargs: Any) -> Any:
+        prepare()
         values, dims, size = _split(func, in_dims, args)
-        state = _Randomness(randomness)
-        results = []
-        for i in range(size):
-            state.before()
-            each = [v if d is None else v.select(d, i) for v, d in zip(values, dims, strict=True)]
-            results.append(func(*rebuild(args, iter(each)), **kwargs))
-            state.after()
-        return _joined(results, out_dims, func)
+        whole = [v if d is None else v.movedim(d, 0) for v, d in zip(values, dims, strict=True)]
+        step = size if chunk_size is None else min(chunk_size, size)
+        with _Randomness(randomness, values) as randoms:
+            parts = []
+            for start in range(0, max(size, 1), step or 1):
+                randoms.rewind()
+                rows = min(step, size - start)
+                level = Level(len(levels.get()) + 1, rows, randomness)
+                each = [v if d is None else batched(v if rows == size else v.narrow(0, start, rows), level) for v, d in zip(whole, dims, strict=True)]
+                token = levels.set((*levels.get(), level))
+                try:
+                    made = func(*rebuild(args, iter(each)), **kwargs)
+                finally:
+                    levels.reset(token)
+                parts.append(_taken(made, level, out_dims, func))
+        if len(parts) == 1:
+            return rebuild(parts[0][0], iter(parts[0][1]))
+        joined = [_ops.cat(list(column), d) if d is not None else column[0] for d, *column in zip(parts[0][2], *[p[1] for p in parts], strict=True)]
+        return rebuild(parts[0][0], iter(joined))
     return call
 
 
@@ -76,37 +92,86 @@ def _split(func: Callable[..., Any], in_dims: Any, args: tuple[Any, ...]) -> tup
         raise ValueError(f"vmap({name}): at least one input must be mapped over: every in_dim is None")
     if len(sizes) > 1:
         raise ValueError(f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sorted(sizes)} for the mapped dimension")
-    size = sizes.pop()
-    if not size:
-        raise RuntimeError(f"vmap({name}): the mapped dimension has size 0, so that there is no example to run the function on")
-    return values, dims, size
+    return values, dims, sizes.pop()
 
 
-def _joined(results: list[Any], out_dims: Any, func: Any) -> Any:
-    """The examples' outputs, stacked leaf by leaf."""
-    first = results[0]
-    if first is not None and not all(isinstance(t, Tensor) for t in leaves(first)):
-        raise ValueError(f"vmap({getattr(func, '__name__', func)}, ...): must only return Tensors, got type {type(first)}")
-    where = spread(out_dims if not isinstance(out_dims, tuple) or isinstance(first, (tuple, list, dict)) else out_dims[0], first, "vmap: out_dims")
-    columns = zip(*[leaves(r) for r in results], strict=True)
-    return rebuild(first, iter([ts[0] if d is None else _ops.stack(list(ts), d) for ts, d in zip(columns, where, strict=True)]))
+def _taken(made: Any, level: Level, out_dims: Any, func: Any) -> tuple[Any, list[Any], list[Any]]:
+    """(the output's structure, its tensors with the examples' axis in place, where that is)."""
+    name = getattr(func, "__name__", func)
+    found = leaves(made)
+    if not all(isinstance(t, Tensor) for t in found):
+        other = next(t for t in found if not isinstance(t, Tensor))
+        raise ValueError(f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(other)}")
+    single = isinstance(made, Tensor)
+    try:
+        where = spread(out_dims[0] if single and isinstance(out_dims, (tuple, list)) and len(out_dims) == 1 else out_dims, made, "")
+    except ValueError:
+        raise ValueError(f"vmap({name}, ..., out_dims={out_dims}): out_dims is not compatible with the structure of the outputs") from None
+    out: list[Any] = []
+    for t, d in zip(found, where, strict=True):
+        if d is None:
+            if level.has(t):
+                raise ValueError(f"vmap({name}, ...): `{name}` can not return a batched tensor when out_dim is None")
+            out.append(t)
+            continue
+        rank = t.ndim + 1
+        if not -rank <= d < rank:
+            raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {d})")
+        out.append(level.spread(t).movedim(0, d))
+    return made, out, where
 
 
 class _Randomness:
-    """What the examples may do with the default random generator."""
+    """What the examples may do with random generators: watches those of the arguments' devices."""
 
-    def __init__(self, mode: str) -> None:
+    def __init__(self, mode: str, values: list[Any]) -> None:
         from ..runtime import generators
         from ..runtime.device import resolve
         self.mode = mode
-        self.generator = generators.default(resolve("cpu"))
-        self.state = self.generator.state_bytes()
+        devices = dict.fromkeys([resolve("cpu"), *(v.device for v in values if isinstance(v, Tensor))])
+        self.states = [(g, g.state_bytes()) for g in (generators.default(d) for d in devices)]
+        self.hook: Any = None
 
-    def before(self) -> None:
+    def __enter__(self) -> _Randomness:
+        if self.mode == "different":
+            from ..ops import interpose
+            self.hook = interpose.wrap(_each_its_own)
+        return self
+
+    def rewind(self) -> None:
+        """Before each chunk: the same numbers again, where all examples share them."""
         if self.mode == "same":
-            self.generator.set_state_bytes(self.state)
+            for g, state in self.states:
+                g.set_state_bytes(state)
 
-    def after(self) -> None:
-        if self.mode == "error" and self.generator.state_bytes() != self.state:
+    def __exit__(self, kind: Any, *rest: object) -> None:
+        if self.hook is not None:
+            self.hook.close()
+        drawn = self.mode == "error" and any(g.state_bytes() != state for g, state in self.states)
+        if drawn:
+            for g, state in self.states:
+                g.set_state_bytes(state)
+        if drawn and kind is None:
             raise RuntimeError("vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' randomness "
                                "flags on vmap or perform the randomness operation out of vmap")
+
+
+_FACTORIES = frozenset("rand randn randint randperm normal rand_like randn_like randint_like bernoulli multinomial poisson binomial dropout".split())
+
+def _each_its_own(name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A draw that no example's tensor takes part in, made for each example."""
+    active = levels.get()
+    if active and any(True for _ in members((args, kwargs))):
+        return dispatch(function, args, kwargs)
+    if not active or drawing:
+        return function(*args, **kwargs)
+    level = active[-1]
+    if name in RANDOM and name.endswith("_") and level.randomness == "different":
+        raise RuntimeError(f"vmap: {name}: cannot draw different numbers for each example into a tensor that all share")
+    if name not in _FACTORIES or level.randomness != "different" or not draws(name, args, kwargs):
+        return function(*args, **kwargs)
+    drawing.append(True)
+    try:
+        return batched(_ops.stack([function(*args, **kwargs) for _ in range(level.size)]), level)
+    finally:
+        drawing.pop()

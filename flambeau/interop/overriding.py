@@ -13,7 +13,7 @@ import sys
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from ..ops.arguments import FIRST, HANDLERS, Overridden
+from ..ops.arguments import FIRST, HANDLERS, Overridden, covered
 from ..tensor import Tensor, _new
 from .protocols import cover, disabled_torch_function_impl
 
@@ -25,6 +25,7 @@ _layout: Any = Tensor.__dict__["m"]  # the slot
 _PACKAGE = __name__.rpartition(".interop")[0]
 _WITHIN = tuple(f"{_PACKAGE}.{part}" for part in ("ops", "interop", "tensor", "layout", "autograd.inplace", "autograd.mode", "nn.functional"))
 _ENGINE = f"{_PACKAGE}.autograd"
+_MAKERS = f"{_PACKAGE}.autograd.functional"  # calls operations as a program does
 _regions: dict[Any, str] = {}  # of code objects: "within" an operation, the "engine" of gradients, or "" (anything else)
 
 
@@ -149,7 +150,7 @@ def hearing(error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any], fra
 def _region(code: Any, module: str) -> str:
     found = _regions.get(code)
     if found is None:
-        found = "within" if module.startswith(_WITHIN) else "engine" if module.startswith(_ENGINE) else ""
+        found = "within" if module.startswith(_WITHIN) else "engine" if module.startswith(_ENGINE) and module != _MAKERS else ""
         if len(_regions) > 1 << 14:
             _regions.clear()
         _regions[code] = found
@@ -254,13 +255,20 @@ def _fill() -> None:
             setattr(Overridable, name, _method(name))
 
 
+def prepare() -> None:
+    """Makes the methods of `Overridable`, and lets public functions hear; once, when the first class is made."""
+    if "add" not in Overridable.__dict__:
+        _fill()
+        cover()
+        for name in ("__getitem__", "__setitem__"):
+            setattr(Tensor, name, covered(name, Tensor.__dict__[name]))
+
+
 def adopt(cls: type) -> None:
     """Gives a new subclass `Overridable` among its bases, unless it wants no overriding or has it from one of them."""
     if Overridable in cls.__mro__ or getattr(cls, "__torch_function__", None) is disabled_torch_function_impl:
         return
-    if "add" not in Overridable.__dict__:
-        _fill()
-        cover()
+    prepare()
     bases = list(cls.__bases__)
     if Tensor in bases:
         bases[bases.index(Tensor)] = Overridable

@@ -1,0 +1,583 @@
+"""Rules of `vmap`: what an operation on an example is for the whole batch.  The batch lies along the first axis.
+
+A rule is called with (level, operation, args, kwargs) and gives the result, or NotImplemented where it does not fit.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from .. import ops as _ops
+from ..nn import functional as F
+from ..ops import table
+from ..ops.queries import result_type
+from ..tensor import Tensor
+from .batching import Batched, DataDependent, Level, members, replaced
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Rule = Callable[[Level, Any, tuple[Any, ...], dict[str, Any]], Any]
+
+ops: Any = _ops
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# asks for values on the host, or for a shape that depends on values
+READS = _words("""item __bool__ __int__ __float__ __complex__ __index__ tolist numpy __array__ __contains__ is_nonzero nonzero argwhere masked_select
+ unique unique_consecutive equal allclose nonzero_static data_ptr untyped_storage storage backward is_set_to __dlpack__ apply_ map_""")
+# draws random numbers
+RANDOM = _words("""rand_like randn_like randint_like uniform_ normal_ random_ exponential_ cauchy_ log_normal_ geometric_ bernoulli bernoulli_ dropout
+ dropout_ native_dropout multinomial poisson binomial normal rrelu rrelu_ alpha_dropout feature_alpha_dropout feature_dropout dropout1d dropout2d
+ dropout3d gumbel_softmax fractional_max_pool2d fractional_max_pool3d""")
+# whose draws for a whole batch are draws for each of its examples
+POINTWISE_RANDOM = _words("rand_like randn_like randint_like uniform_ normal_ exponential_ cauchy_ log_normal_ geometric_ bernoulli dropout dropout_ poisson")
+# whose own Python looks at layouts, so that it is not tried on examples
+WHOLE = _words("__iter__")
+# element by element, beside the formulas of the table
+_POINTWISE = _words("""add sub rsub mul div true_divide floor_divide pow float_power where clamp clamp_min clamp_max clip masked_fill real imag conj
+ conj_physical resolve_conj resolve_neg positive complex polar fill zero_ fill_ isclose igamma igammac gcd lcm mvlgamma polygamma fmod remainder
+ __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__ __rdiv__ __floordiv__ __rfloordiv__ __mod__ __rmod__ __pow__ __rpow__
+ __and__ __rand__ __or__ __ror__ __xor__ __rxor__ __lshift__ __rlshift__ __rshift__ __rrshift__ __lt__ __le__ __gt__ __ge__ __eq__ __ne__ __itruediv__
+ __ifloordiv__ __ipow__ copy_ prelu""")
+# the same for the batch as for the example
+_SAME = _words("""to float double half bfloat16 int long short char byte bool cfloat cdouble cuda cpu type clone contiguous detach requires_grad_ zeros_like
+ ones_like empty_like full_like alias_copy detach_copy retain_grad register_hook detach_""")
+# asks for something that all examples have
+_ASKS = _words("""size dim numel element_size is_floating_point is_complex is_signed get_device is_contiguous stride is_inference is_conj is_neg has_names
+ _new_tensor_type storage_offset is_same_size __len__ _is_view __hash__""")
+_ATTRIBUTES = _words("""dtype device is_cuda is_cpu is_sparse is_sparse_csr is_quantized is_meta is_mps is_xpu is_nested itemsize layout requires_grad is_leaf
+ grad_fn retains_grad output_nr _version""")
+# along the last axes, counted from the end, whatever comes before
+_TRAILING = _words("""det torch.det slogdet torch.slogdet logdet inv inverse inv_ex cholesky torch.cholesky cholesky_inverse
+ cholesky_ex eigh eigvalsh eig eigvals svd svdvals torch.svd qr torch.qr pinv pinverse
+ matrix_exp torch.matrix_exp matrix_power torch.matrix_power lu_factor lu torch.lu matrix_rank cond fft_fft fft_ifft
+ fft_rfft fft_irfft fft_hfft fft_ihfft fft_fft2 fft_ifft2 fft_rfft2 fft_irfft2 tril triu diag_embed adjoint mT H mH view_as_real view_as_complex
+ pixel_shuffle pixel_unshuffle bucketize glu""")
+# parameters that number an axis
+_AXES = _words("dim dims dim0 dim1 dim2 axis axis0 axis1 start_dim end_dim source destination dimension")
+_TABLE_OF_RULES: dict[str, Rule] = {}
+_names: dict[int, str] = {}  # by the identity of functions
+_kept: list[Any] = []  # those functions, so that the identities stay theirs
+
+
+def rule(*names: str) -> Callable[[Any], Any]:
+    """Registers a rule."""
+    def register(made: Any) -> Any:
+        for n in names:
+            _TABLE_OF_RULES[n] = made
+        return made
+    return register
+
+
+def learn() -> None:
+    """Finds the names of operations and methods; once, before the first call."""
+    if not _names:
+        _learn()
+        from . import rules_nn  # noqa: F401 (registers its rules)
+
+
+def _learn() -> None:
+    for key, row in table.TABLE.items():
+        for f in (row.function, row.public(), row.inplace):
+            if f is not None:
+                _names.setdefault(id(f), key if f is not row.inplace else row.name + "_")
+    for name, value in Tensor.__dict__.items():
+        if isinstance(value, property):
+            _names[id(value)] = name
+        elif callable(value):
+            _names.setdefault(id(value), name)
+    for name, value in vars(F).items():
+        if callable(value) and id(value) not in _names:
+            _names[id(value)] = f"nn.functional.{name}" if name in table.TABLE else name
+    _kept.extend(f for row in table.TABLE.values() for f in (row.function, row.public(), row.inplace))
+    for row in table.TABLE.values():
+        if row.pointwise is not None:
+            for n in (row.name, *row.aliases):
+                _TABLE_OF_RULES.setdefault(n, _pointwise)
+                _TABLE_OF_RULES.setdefault(n + "_", _pointwise)
+    for words, made in ((_POINTWISE, _pointwise), (_SAME, _same), (_ASKS, _ask), (_TRAILING, _trailing), (_ATTRIBUTES, _attribute)):
+        for n in words:
+            _TABLE_OF_RULES.setdefault(n, made)
+            if made is _pointwise and not n.endswith("_"):
+                _TABLE_OF_RULES.setdefault(n + "_", made)
+
+
+def name_of(func: Any) -> str:
+    """An operation's name in the table, a method's or an attribute's."""
+    owner = getattr(func, "__self__", None)
+    if isinstance(owner, property):
+        return _names.get(id(owner), "") + (".set" if func.__name__ == "__set__" else "")
+    return _names.get(id(func)) or _names.get(id(getattr(func, "__wrapped__", None))) or str(getattr(func, "__name__", ""))
+
+
+def find(name: str) -> Rule | None:
+    """The rule of an operation."""
+    return _TABLE_OF_RULES.get(name)
+
+
+@functools.cache
+def _signature(func: Any) -> inspect.Signature | None:
+    try:
+        return inspect.signature(func)
+    except (TypeError, ValueError):
+        return None
+
+
+def bound(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+    """The arguments by parameter; None where the call does not tell."""
+    signature = _signature(func)
+    if signature is None:
+        return None
+    try:
+        found = signature.bind(*args, **kwargs).arguments
+    except TypeError:
+        return None
+    return dict(found)
+
+
+# ------------------------------------------------------------------------------------------------------- element by element
+def _both(a: Any, b: Any) -> Any:
+    return ops.empty((0,) * max(a.ndim, b.ndim), dtype=result_type(a, b))
+
+
+def _pointwise(level: Level, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    name = name_of(func)
+    inplace = name.endswith("_") and not name.endswith("__") or name.startswith("__i") and name != "__invert__"
+    tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+    if kwargs.get("out") is not None:
+        return NotImplemented
+    rank = max(t.ndim for t in tensors)
+    if inplace or kwargs.get("inplace"):
+        if not level.has(args[0]):
+            raise RuntimeError(f"vmap: {name}: in-place arithmetic is not possible on a tensor that all examples share, with one that each has its own "
+                               "of: use the out-of-place form, or new_zeros, which gives each example its own")
+        if rank > args[0].ndim:
+            return NotImplemented
+    operands = tensors[1:] if name == "where" else tensors
+    wide = None
+    if not inplace and len(operands) > 1 and len({t.dtype for t in operands}) > 1 and not all(t.ndim for t in operands):
+        wide = functools.reduce(_both, [ops.empty((0,) * t.ndim, dtype=t.dtype) for t in operands]).dtype
+
+    def whole(x: Any) -> Any:
+        made = level.whole(x, rank)
+        return made.to(wide) if wide is not None and made is not x and any(x is o for o in operands) else made
+    made = level.run(func, *[whole(x) for x in args], **{k: whole(v) for k, v in kwargs.items()})
+    return args[0] if inplace or kwargs.get("inplace") else level.wrap(made)
+
+
+def _same(level: Level, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if not level.has(args[0]):
+        return NotImplemented
+    given = replaced((args[1:], kwargs), level.whole)
+    made = level.run(func, args[0].value, *given[0], **given[1])
+    if made is args[0].value:
+        return args[0]
+    return level.wrap(made)
+
+
+def _trailing(level: Level, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if not level.has(args[0]) or any(True for _ in members((args[1:], kwargs))):
+        return NotImplemented
+    for d in (*args[1:], *kwargs.values()):
+        if isinstance(d, (tuple, list)) or type(d) is int and d >= 0 and "dim" in (_signature(func) or inspect.Signature()).parameters:
+            return NotImplemented
+    return level.wrap(level.run(func, args[0].value, *args[1:], **kwargs))
+
+
+def _ask(level: Level, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What is asked of an example: of a view of the first."""
+    first = args[0].value
+    given = replaced((args[1:], kwargs), lambda x: x.value[0])
+    name = name_of(func)
+    if name in ("size", "dim", "numel", "__len__", "is_same_size") and not first.shape[0]:
+        first = first.new_empty((1, *first.shape[1:]))
+    return level.run(func, first[0] if first.shape[0] else first, *given[0], **given[1])
+
+
+def _attribute(level: Level, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return getattr(args[0].value, name_of(func))
+
+
+@rule("shape")
+def _shape(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
+    shape = args[0].value.shape
+    return type(shape)(shape[1:])
+
+
+@rule("ndim")
+def _ndim(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
+    return args[0].value.ndim - 1
+
+
+@rule("nbytes")
+def _nbytes(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
+    return args[0].value.nbytes // (level.size or 1)
+
+
+@rule("data", "grad", "names", "_base")
+def _part(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
+    found = getattr(args[0].value, name_of(func))
+    return level.wrap(found) if isinstance(found, Tensor) else found
+
+
+@rule("T", "t")
+def _transposed(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
+    value = args[0].value
+    return level.wrap(value.permute(0, *range(value.ndim - 1, 0, -1)))
+
+
+@rule("__repr__", "__format__", "_repr_html")
+def _shown(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
+    return f"Batched(level={level.number}, {args[0].value!r})"
+
+
+@rule("__iter__")
+def _iterated(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
+    return iter(args[0].unbind(0))
+
+
+@rule("__deepcopy__")
+def _copied(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
+    return level.wrap(args[0].value.detach().clone())
+
+
+# -------------------------------------------------------------------------------------------------------------- along axes
+def _wrapped(d: Any, rank: int) -> Any:
+    if isinstance(d, (tuple, list)):
+        return tuple(_wrapped(x, rank) for x in d)
+    if type(d) is not int:
+        return d
+    if not -max(rank, 1) <= d < max(rank, 1):
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-max(rank, 1)}, {max(rank, 1) - 1}], but got {d})")
+    return d % max(rank, 1) + 1
+
+
+def _along(default: Any) -> Rule:
+    """The rule of an operation along axes; default: those of an example taken when none are named ("all", "flat" or a number)."""
+    def apply(level: Level, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given = bound(func, args, kwargs)
+        if given is None or given.get("out") is not None or any(k.startswith("given") or k == "kwargs" for k in given):
+            return NotImplemented
+        first = next(iter(given))
+        if not level.has(given[first]):
+            return NotImplemented
+        value = given.pop(first).value
+        rank = value.ndim - 1
+        if "other" in given and given["other"] is not None or any(True for _ in members(given)):
+            return NotImplemented
+        axes = [k for k in given if k in _AXES and given[k] is not None and given[k] != ()]
+        if not axes:
+            # the parameter by which such an operation takes its axis
+            parameter = next((k for k in ("dim", "dims", "axis") if k in (_signature(func) or inspect.Signature()).parameters), None)
+            if parameter is None:
+                return NotImplemented
+            given.pop(parameter, None)
+            if default == "all":
+                if not rank:
+                    value, rank = value.unsqueeze(1), 1
+                given[parameter] = tuple(range(1, rank + 1))
+            elif default == "flat":
+                value = value.reshape(level.size, -1)
+                if given.pop("keepdim", False):
+                    return NotImplemented
+                given[parameter] = 1
+            else:
+                if not rank:
+                    return NotImplemented
+                given[parameter] = _wrapped(default, rank)
+            return level.wrap(level.run(func, value, **given))
+        if not rank:
+            return NotImplemented
+        return level.wrap(level.run(func, value, **{k: _wrapped(v, rank) if k in _AXES else v for k, v in given.items()}))
+    return apply
+
+
+for _n in "sum nansum mean nanmean amax amin all any count_nonzero var std var_mean std_mean logsumexp norm vector_norm".split():
+    rule(_n)(_along("all"))
+for _n in "argmax argmin prod".split():
+    rule(_n)(_along("flat"))
+_LAST = _along(-1)
+for _n in """sort argsort topk kthvalue mode cumsum cumprod cummax cummin logcumsumexp softmax log_softmax softmin select narrow unbind diff msort
+ split chunk unsafe_split unsafe_chunk split_with_sizes tensor_split unfold normalize""".split():
+    rule(_n)(_along(0 if _n in ("select", "narrow", "unbind", "split", "chunk", "unsafe_split", "unsafe_chunk", "split_with_sizes", "tensor_split",
+                                "msort") else 1 if _n == "normalize" else -1))
+
+
+@rule("max", "min", "median", "nanmedian")
+def _extreme(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
+    if len(args) > 1 or kwargs:
+        if any(isinstance(a, Tensor) for a in (*args[1:], *kwargs.values())):
+            return _pointwise(level, func, args, kwargs)
+        return _LAST(level, func, args, kwargs)
+    value, name = args[0].value.flatten(1) if args[0].ndim else args[0].value.unsqueeze(1), name_of(func)
+    return level.wrap(getattr(value, "a" + name)(1) if name in ("max", "min") else level.run(func, value, 1)[0])
+
+
+@rule("index_select")
+def _selected(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
+    given = bound(func, args, kwargs)
+    if given is None or given.get("out") is not None or level.has(given["index"]) or not given["input"].ndim:
+        return NotImplemented
+    return level.wrap(level.run(func, given["input"].value, _wrapped(given["dim"], given["input"].ndim), given["index"]))
+
+
+@rule("broadcast_tensors")
+def _broadcast(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
+    tensors = args[0] if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
+    rank = max(t.ndim for t in tensors)
+    made = level.run(func, *[level.whole(t, rank) if level.has(t) else t.expand(level.size, *(1,) * (rank - t.ndim), *t.shape) for t in tensors])
+    return level.wrap(tuple(made))
+
+
+@rule("squeeze")
+def _squeeze(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
+    given = bound(func, args, kwargs)
+    if given is None:
+        return NotImplemented
+    value, dims = given["input"].value, given.get("dim")
+    rank = value.ndim - 1
+    wanted = range(1, rank + 1) if dims is None else _wrapped(dims if isinstance(dims, (tuple, list)) else (dims,), rank)
+    return level.wrap(value.squeeze(tuple(d for d in wanted if d < value.ndim and value.shape[d] == 1)))
+
+
+@rule("unsqueeze")
+def _unsqueeze(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
+    given = bound(func, args, kwargs)
+    if given is None:
+        return NotImplemented
+    return level.wrap(given["input"].value.unsqueeze(_wrapped(given["dim"], given["input"].ndim + 1)))
+
+
+@rule("transpose", "swapaxes", "movedim", "flatten", "diagonal", "linalg.diagonal", "fliplr", "flipud", "rot90", "cross", "torch.cross")
+def _moved(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
+    given = bound(func, args, kwargs)
+    if given is None or any(True for _ in members(list(given.values())[1:])):
+        return NotImplemented
+    first = next(iter(given))
+    value = given.pop(first).value
+    rank, name = value.ndim - 1, name_of(func)
+    if not rank:
+        return level.wrap(value.unsqueeze(1)) if name == "flatten" else NotImplemented
+    if name in ("fliplr", "flipud", "rot90", "cross", "torch.cross"):
+        return NotImplemented
+    if name == "flatten":
+        given = {"start_dim": 0, "end_dim": -1} | given
+    if name.endswith("diagonal"):
+        dims = ("dim1", "dim2")
+        given = dict(zip(dims, (0, 1) if name == "diagonal" else (-2, -1), strict=True)) | given
+    return level.wrap(level.run(func, value, **{k: _wrapped(v, rank) if k in _AXES else v for k, v in given.items()}))
+
+
+def _sizes(args: tuple[Any, ...]) -> tuple[int, ...]:
+    return tuple(args[0]) if len(args) == 1 and isinstance(args[0], (tuple, list)) else tuple(args)
+
+
+@rule("permute", "flip", "roll")
+def _permute(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
+    name = name_of(func)
+    if not level.has(args[0]) or name == "roll" and (len(args) < 3 and "dims" not in kwargs):
+        return NotImplemented
+    value = args[0].value
+    if name == "roll":
+        dims = kwargs.get("dims", args[2] if len(args) > 2 else None)
+        return level.wrap(value.roll(args[1] if len(args) > 1 else kwargs["shifts"], _wrapped(dims, value.ndim - 1)))
+    dims = _wrapped(_sizes(args[1:] or (kwargs["dims"],)), value.ndim - 1)
+    return level.wrap(value.permute(0, *dims) if name == "permute" else value.flip(dims))
+
+
+@rule("view", "reshape", "expand", "repeat", "unflatten", "view_as", "reshape_as", "expand_as", "broadcast_to", "tile", "new_zeros", "new_ones",
+      "new_empty", "new_full")
+def _reshaped(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
+    name = name_of(func)
+    if not level.has(args[0]):
+        return getattr(args[0], name[:-3])(*args[1].shape) if name.endswith("_as") else NotImplemented
+    value = args[0].value
+    if name.endswith("_as"):
+        return getattr(args[0], name[:-3])(tuple(args[1].shape))
+    if name == "unflatten":
+        dim = args[1] if len(args) > 1 else kwargs.pop("dim")
+        return level.wrap(value.unflatten(_wrapped(dim, value.ndim - 1), *args[2:], **kwargs))
+    if name == "new_full":
+        size = args[1] if len(args) > 1 else kwargs.pop("size")
+        if isinstance((args[2:] or (kwargs.get("fill_value"),))[0], Batched):
+            return NotImplemented
+        return level.wrap(level.run(func, value, (level.size, *_sizes((size,))), *args[2:], **kwargs))
+    given = args[1:] or tuple(kwargs.pop(k) for k in ("size", "shape", "dims", "repeats") if k in kwargs)
+    if name == "view" and len(given) == 1 and not isinstance(given[0], (int, tuple, list)) or "dtype" in kwargs and name == "view":
+        return NotImplemented if value.ndim == 1 else level.wrap(level.run(func, value, *given, **kwargs))
+    size = _sizes(given)
+    if name in ("expand", "broadcast_to"):
+        missing = len(size) - (value.ndim - 1)
+        value = level.whole(args[0], len(size)) if missing > 0 else value
+        return level.wrap(value.expand(level.size, *size))
+    if name in ("repeat", "tile"):
+        if name == "tile" and len(size) < value.ndim - 1:
+            size = (1,) * (value.ndim - 1 - len(size)) + size
+        return level.wrap(level.whole(args[0], len(size)).repeat(1, *size))
+    if not level.size and -1 in size:
+        rest = functools.reduce(lambda a, b: a * b, (s for s in size if s != -1), 1)
+        size = tuple(s if s != -1 else functools.reduce(lambda a, b: a * b, value.shape[1:], 1) // (rest or 1) for s in size)
+    return level.wrap(level.run(func, value, (level.size, *size), **kwargs))
+
+
+# ------------------------------------------------------------------------------------------------------------- several tensors
+@rule("cat", "concat", "stack", "hstack", "vstack", "dstack", "column_stack")
+def _joined(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
+    given = bound(func, args, kwargs)
+    if given is None or given.get("out") is not None:
+        return NotImplemented
+    tensors, name = list(given["tensors"]), name_of(func)
+    rank = max(t.ndim for t in tensors)
+    if name not in ("cat", "stack"):
+        return NotImplemented
+    dim = given.get("dim", given.get("axis") or 0)
+    parts = [level.spread(t) for t in tensors if not (name == "cat" and t.ndim == 1 and t.shape[0] == 0 and rank > 1)]
+    return level.wrap(level.run(func, parts, _wrapped(dim, rank + (name == "stack"))))
+
+
+@rule("gather", "scatter", "scatter_add", "take_along_dim", "scatter_", "scatter_add_", "scatter_reduce", "scatter_reduce_")
+def _gathered(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
+    given = bound(func, args, kwargs)
+    if given is None:
+        return NotImplemented
+    values = list(given.values())
+    rank = values[0].ndim
+    if given.get("dim") is None or not rank or name_of(func).endswith("_") and not level.has(values[0]):
+        return NotImplemented
+    made = {k: level.spread(v) if isinstance(v, Tensor) and (v.ndim or level.has(v)) else v for k, v in given.items()}
+    if isinstance(made.get("src"), Tensor) and made["src"].ndim == 1 or isinstance(made.get("value"), Tensor):
+        return NotImplemented
+    made["dim"] = _wrapped(given["dim"], rank)
+    first = next(iter(made))
+    found = level.run(func, made.pop(first), **made)
+    return values[0] if name_of(func).endswith("_") else level.wrap(found)
+
+
+@rule("__getitem__")
+def _item(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
+    x, index = args
+    parts = index if isinstance(index, tuple) else (index,)
+    inside = [level.has(p) for p in parts]
+    if any(isinstance(p, Batched) and p.dtype.name in ("bool", "uint8") for p in parts):
+        raise DataDependent("vmap: an index of booleans picks another number of elements from each example; use torch.where, or masked_fill")
+    if not any(inside) and not any(True for p in parts if not isinstance(p, Tensor) for _ in members(p)):
+        return level.wrap(x.value[(slice(None), *parts)]) if _together(parts) else NotImplemented
+    # tensors of indices, the examples' own among them, at the front
+    count = next((i for i, p in enumerate(parts) if not isinstance(p, (Tensor, int)) or isinstance(p, bool)), len(parts))
+    lead, rest = parts[:count], parts[count:]
+    if not count or any(inside[count:]) or not _plain(rest) or any(isinstance(p, Tensor) and p.dtype.name in ("bool", "uint8") for p in lead):
+        return NotImplemented
+    rank = max(p.ndim if isinstance(p, Tensor) else 0 for p in lead)
+    where = [level.whole(p, rank) if isinstance(p, Tensor) else p for p in lead]
+    if level.has(x):
+        rows = ops.arange(level.size, device=x.value.device).reshape(-1, *(1,) * rank)
+        return level.wrap(x.value[(rows, *where, *rest)])
+    return level.wrap(x[(*where, *rest)])
+
+
+def _plain(parts: Any) -> bool:
+    return all(p is None or isinstance(p, slice) or p is Ellipsis for p in parts)
+
+
+def _together(parts: tuple[Any, ...]) -> bool:
+    """Whether indices by tensors and lists lie side by side, so that an axis before them stays where it is."""
+    several = [not (p is None or isinstance(p, slice) or p is Ellipsis or (isinstance(p, int) and not isinstance(p, bool))) for p in parts]
+    if not any(several):
+        return True
+    # integers count among them where there is any
+    places = [i for i, p in enumerate(parts) if several[i] or (isinstance(p, int) and not isinstance(p, bool))]
+    return places == list(range(places[0], places[-1] + 1))
+
+
+@rule("__setitem__")
+def _put(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
+    x, index, value = args
+    if not level.has(x):
+        raise RuntimeError("vmap: a tensor that all examples share cannot be written to with values or indices that each has its own of: make it "
+                           "from an example, by new_zeros or zeros_like, which gives each example its own")
+    parts = index if isinstance(index, tuple) else (index,)
+    if any(True for _ in members(parts)) or not _together(parts):
+        return NotImplemented
+    whole = (slice(None), *parts)
+    x.value[whole] = level.whole(value, x.value[whole].ndim - 1) if level.has(value) else value
+    return None
+
+
+# --------------------------------------------------------------------------------------------------------------------- products
+@rule("matmul", "mm", "mv", "dot", "bmm", "__matmul__", "__rmatmul__")
+def _matmul(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
+    given = bound(func, args, kwargs)
+    if given is None or given.get("out") is not None or any(not isinstance(v, Tensor) for v in given.values()):
+        return NotImplemented
+    a, b = list(given.values())[:2]
+    if name_of(func) == "__rmatmul__":
+        a, b = b, a
+    return level.wrap(_product(level, a, b))
+
+
+def _product(level: Level, a: Any, b: Any) -> Any:
+    if not a.ndim or not b.ndim:
+        raise RuntimeError("both arguments to matmul need to be at least 1D, but they are "
+                           f"{a.ndim}D and {b.ndim}D")
+    if level.has(a) and not level.has(b) and b.ndim <= 2:
+        return a.value @ b if a.ndim > 1 or b.ndim == 2 else a.value.mv(b)  # the batch is more rows
+    row, column = a.ndim == 1, b.ndim == 1
+    # matrices, with as many axes before them on both sides
+    x, y = level.whole(a), level.whole(b)
+    x, y = (x.unsqueeze(-2) if row else x), (y.unsqueeze(-1) if column else y)
+    rank = max(a.ndim + row, b.ndim + column)
+    x, y = (t if not level.has(o) or t.ndim == rank + 1 else t[(slice(None), *(None,) * (rank + 1 - t.ndim))] for t, o in ((x, a), (y, b)))
+    made = x @ y
+    if column:
+        made = made.squeeze(-1)
+    return made.squeeze(-1 if column else -2) if row else made
+
+
+@rule("outer", "inner", "addmm", "addmv", "addr", "baddbmm")
+def _combined(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
+    given = bound(func, args, kwargs)
+    if given is None or given.get("out") is not None:
+        return NotImplemented
+    name, values = name_of(func), list(given.values())
+    if name == "outer":
+        return values[0].unsqueeze(-1) * values[1].unsqueeze(0)
+    if name == "inner":
+        return values[0] @ values[1].transpose(-2, -1) if values[0].ndim and values[1].ndim > 1 else NotImplemented
+    if name == "addr":
+        made = values[1].unsqueeze(-1) * values[2].unsqueeze(0)
+    else:
+        made = values[1] @ values[2]
+    beta, alpha = given.get("beta", 1), given.get("alpha", 1)
+    return (values[0] if beta == 1 else values[0] * beta) + (made if alpha == 1 else made * alpha)
+
+
+@rule("einsum")
+def _einsum(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
+    if not isinstance(args[0], str):
+        return NotImplemented
+    text, operands = args[0].replace(" ", ""), list(args[1:])
+    if len(operands) == 1 and isinstance(operands[0], (tuple, list)):
+        operands = list(operands[0])
+    free = next((c for c in "ZYXWVUTSRQPONMLKJIHGFEDCBAzyxwvutsrqponmlkjihgfedcba" if c not in text), None)
+    if free is None:
+        return NotImplemented
+    left, arrow, right = text.partition("->")
+    terms = left.split(",")
+    if not arrow:
+        letters = [c for c in left if c.isalpha()]
+        right = ("..." if "..." in left else "") + "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
+    terms = [free + t if level.has(o) else t for t, o in zip(terms, operands, strict=True)]
+    return level.wrap(ops.einsum(",".join(terms) + "->" + free + right, *[level.whole(o) for o in operands]))
+
+
+@rule("solve", "solve_triangular", "cholesky_solve")
+def _solved(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
+    if len(args) < 2 or not all(isinstance(a, Tensor) and a.ndim == 2 for a in args[:2]) or any(isinstance(a, Tensor) for a in args[2:]):
+        return NotImplemented
+    return level.wrap(level.run(func, level.spread(args[0]), level.spread(args[1]), *args[2:], **kwargs))

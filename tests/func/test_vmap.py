@@ -1,0 +1,106 @@
+"""`vmap` runs a function once, for the whole batch; what it cannot do at once it does example by example, or refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+from flambeau.func import batching, grad, hessian, jacfwd, jacrev, vmap
+
+X = np.random.default_rng(0).standard_normal((5, 3, 4))
+
+
+@pytest.fixture
+def looped(monkeypatch):
+    """The operations that were done example by example."""
+    seen = []
+    by_examples = batching.by_examples
+    monkeypatch.setattr(batching, "by_examples", lambda level, func, *rest: seen.append(func.__name__) or by_examples(level, func, *rest))
+    return seen
+
+
+def test_runs_once_on_what_looks_like_an_example(looped):
+    calls = []
+
+    def f(x):
+        calls.append((tuple(x.shape), x.ndim, len(x), x.dtype, x.requires_grad, isinstance(x, torch.Tensor)))
+        return (x.T @ x).softmax(-1).sum(0)
+    found = vmap(f)(torch.tensor(X))
+    gram = np.einsum("bij,bik->bjk", X, X)
+    weights = np.exp(gram - gram.max(-1, keepdims=True))
+    np.testing.assert_allclose(found.numpy(), (weights / weights.sum(-1, keepdims=True)).sum(1), rtol=1e-10)
+    assert calls == [((3, 4), 2, 3, torch.float64, False, True)] and looped == []
+
+
+def test_operations_without_a_rule_go_one_by_one(looped):
+    x = torch.tensor(X @ X.transpose(0, 2, 1))
+    found = vmap(lambda a: torch.linalg.lstsq(a, a)[0])(x)
+    np.testing.assert_allclose(found.numpy(), np.broadcast_to(np.eye(3), (5, 3, 3)), atol=1e-6)
+    assert looped
+
+
+def test_branches_on_values_are_refused():
+    x = torch.tensor(X)
+    for f in (lambda a: a if a.sum() > 0 else -a, lambda a: a * a.sum().item(), lambda a: a[a > 0], lambda a: torch.nonzero(a), lambda a: a.numpy()):
+        with pytest.raises(RuntimeError, match="^vmap: "):
+            vmap(f)(x)
+
+
+def test_what_all_share_is_not_written_to():
+    shared = torch.zeros(3, 4)
+    for f in (lambda a: shared.add_(a), lambda a: shared.__setitem__(0, a[0])):
+        with pytest.raises(RuntimeError, match="share"):
+            vmap(f)(torch.tensor(X).float())
+    assert float(shared.abs().sum()) == 0
+
+
+def test_derivatives_within(looped):
+    w, x = torch.tensor(X[0, 0]), torch.tensor(X[:, 0])
+    each = vmap(grad(lambda w, x: (w * x).sum() ** 3), in_dims=(None, 0))(w, x)
+    np.testing.assert_allclose(each.numpy(), 3 * (x @ w).square()[:, None].numpy() * x.numpy(), rtol=1e-10)
+    np.testing.assert_allclose(vmap(jacrev(lambda v: v ** 2))(x).numpy(), np.stack([np.diag(2 * r) for r in x.numpy()]), rtol=1e-12)
+    np.testing.assert_allclose(vmap(hessian(lambda v: (v ** 3).sum()))(x).numpy(), np.stack([np.diag(6 * r) for r in x.numpy()]), rtol=1e-12)
+    np.testing.assert_allclose(jacfwd(vmap(lambda v: v.sum() * v))(x).shape, (5, 4, 5, 4))
+    assert looped == []
+
+
+def test_a_jacobian_is_one_batch():
+    calls = []
+
+    def f(v):
+        calls.append(0)
+        return (v.sin().outer(v)).flatten()
+    v = torch.tensor(X[0, 0])
+    assert jacrev(f)(v).shape == (16, 4) and len(calls) == 2
+    branching = jacrev(lambda v: v * 2 if float(v.sum()) > 1e9 else v ** 2)(v)
+    np.testing.assert_allclose(branching.numpy(), np.diag(2 * X[0, 0]))
+
+
+def test_on_a_simulated_gpu(looped, sim_gpus):
+    x = torch.tensor(X, device="cuda")
+    found = vmap(grad(lambda a: (a.exp() * a).mean()))(x)
+    assert found.device.type == "cuda" and looped == []
+    np.testing.assert_allclose(found.cpu().numpy(), np.exp(X) * (1 + X) / 12, rtol=1e-10)
+    different = vmap(lambda a: a * 0 + torch.rand(4, device="cuda", dtype=torch.float64), randomness="different")(x)
+    assert not torch.equal(different[0], different[1])
+
+
+def test_an_example_shows_itself():
+    seen = []
+    vmap(lambda a: seen.append((repr(a), f"{a}")) or a)(torch.zeros(2, 1))
+    assert all("Batched" in text for text in seen[0])
+
+
+def test_ensembles_and_chunks():
+    from flambeau import nn
+    models = [nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)) for _ in range(3)]
+    params, buffers = torch.func.stack_module_state(models)
+    x = torch.randn(6, 4)
+    for size in (None, 1, 2):
+        out = vmap(lambda p, b: torch.func.functional_call(models[0], (p, b), (x,)), chunk_size=size)(params, buffers)
+        assert out.shape == (3, 6, 2)
+        for i, m in enumerate(models):
+            np.testing.assert_allclose(out[i].detach().numpy(), m(x).detach().numpy(), rtol=1e-5, atol=1e-6)
+    out.sum().backward()
+    assert params["0.weight"].grad.shape == (3, 8, 4)
