@@ -558,8 +558,10 @@ def _linear_plan(x: Tensor, w: Tensor, bias: Tensor) -> Any:
         product = Prepared(f"matmul_{d.name}", entry, nbytes=x.m.nbytes + w.m.nbytes + om.nbytes, flops=2 * m * n * k)
     if whole is not x.m:
         om = meta((*whole.shape[:-1], n), None, d, whole.device)
-    fused = None if hosted or bias.m.strides[0] != 1 else door.product(om.device, d, m, n, k, *steps, epilogue="bias")
-    return om, door.bind(om.device, rows), door.bind(om.device, product), fused and door.bind(om.device, fused)
+    fused = None
+    if bias.m.strides[0] == 1:
+        fused = routines.product(d, m, n, k, *steps, bias=True) if hosted else door.product(om.device, d, m, n, k, *steps, epilogue="bias")
+    return om, door.bind(om.device, rows), door.bind(om.device, product), fused and door.bind(om.device, fused), 0 if hosted else 15
 
 
 @op(method=False, out=None, spaces=("nn.functional",))
@@ -582,9 +584,9 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Te
             if plan is not None:
                 _linear_plans[key] = plan
         if plan is not None:
-            om, rows, product, fused = plan
+            om, rows, product, fused, unaligned = plan
             r = new(om)
-            if fused is not None and not bias.p & 15:
+            if fused is not None and not bias.p & unaligned:
                 fused(r.p, input.p, weight.p, bias.p)
             else:
                 rows(r.p, bias.p)

@@ -96,3 +96,37 @@ def test_a_routine_for_some_types_and_sizes_only():
     assert routines.product(dtypes.float32, 8, 128, 128, strides, strides, strides) is None
     made = routines.product(dtypes.float32, 128, 128, 128, strides, strides, strides)
     assert made is not None and made.flops == 2 * 128 ** 3 and made.nbytes == 3 * 128 * 128 * 4
+
+
+@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("m,n,k", [(40, 70, 30), (33, 100, 1300), (1, 33, 5), (300, 600, 700)])
+def test_a_row_is_added_as_if_it_had_been_there(name, m, n, k):
+    rng = np.random.default_rng(5)
+    a, b, row = (rng.normal(size=s).astype(TYPES[name]) for s in ((m, k), (n, k), (n + 1,)))
+    row = row[1:]  # where vectors are not aligned
+    got, there = np.full((m, n), np.nan, TYPES[name]), np.repeat(row[None], m, 0)
+    d = getattr(dtypes, name)
+    gemm.gemm(d, m, n, k, steps(a), steps(b.T), (n, 0), bias=True)(got.ctypes.data, a.ctypes.data, b.ctypes.data, row.ctypes.data)
+    run(a, b.T, there, add=True)
+    assert (got == there).all()
+    close(got, a, b.T, row)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 16])
+def test_a_task_is_no_more_than_the_caches_hold_and_nothing_is_left_out(threads):
+    for m, n in ((1, 1), (14, 32), (768, 384), (32, 1536), (5000, 40), (40, 100_000), (100_000, 40), (4096, 4096)):
+        for depth in (16, 352, 512):
+            rows, columns = gemm._task(m, n, 4 * depth, 1, threads, False, False, gemm.sizes(4))
+            assert 0 < rows <= gemm.MOST_ROWS
+            assert 0 < columns * depth * 4 <= gemm.BLOCK_BYTES
+            assert rows % gemm.sizes(4)[0] == 0 and columns % gemm.sizes(4)[2] == 0
+
+
+def test_two_threads_get_the_same_work():
+    for m, n, k in ((768, 384, 128), (768, 128, 384), (128, 512, 768), (1024, 1536, 384), (1024, 1024, 512)):
+        rows, columns = gemm._task(m, n, 4 * k, 1, 2, False, False, (14, 16, 32))
+        panels = [-(-min(rows, m - i) // 14) * -(-min(columns, n - j) // 32) for i in range(0, m, rows) for j in range(0, n, columns)]
+        loads = [0, 0]
+        for p in panels:
+            loads[loads.index(min(loads))] += p
+        assert max(loads) <= 1.08 * sum(panels) / 2

@@ -24,20 +24,25 @@ if TYPE_CHECKING:
 
 NAME = "flambeau_gemm"
 TYPES = (float32, float64)
-COLUMNS_STEP = 32  # a multiple of every tile's
-DEPTH_BYTES = 1280  # of K in a block: a panel of B of 32 columns takes 40 KB
+DEPTH_BYTES = 2048  # of K in a block: a panel of B of 32 columns takes 64 KB
 BLOCK_BYTES = 3 << 18  # of a task's packed columns of B
 MOST_ROWS = 2016  # of a task
 MOST_BARE = 1 << 18  # bytes of a matrix read without packing it
+FEW_PANELS = 16  # of B for which A is read in place, where its rows are neighbours
+MOST_APART = 2048  # bytes between its columns then
+NEAR = 1 << 20  # bytes of operands that are in the second-level cache anyway
+PIECES = 8  # most tasks a thread, along each side
+TILE = 14.5  # cycles of a tile for each k
 FEW = 16  # rows of B packed at a time where they are neighbours in memory
 
 # the parameter block; strides in bytes
-M, N, K, ROWS, COLUMNS, DEPTH, ROW_BLOCKS, COLUMN_BLOCKS, ADD, LDC, C_STEP, A_ROW, A_COL, A_STEP, B_ROW, B_COL, B_STEP, BARE_B = range(18)
+M, N, K, ROWS, COLUMNS, DEPTH, ROW_BLOCKS, COLUMN_BLOCKS, ADD, LDC, C_STEP, A_ROW, A_COL, A_STEP, B_ROW, B_COL, B_STEP, BARE_A, BARE_B, FAR = range(20)
 
 
 def gemm(d: dtype, m: int, n: int, k: int, a: tuple[int, int, int], b: tuple[int, int, int], c: tuple[int, int], batch: int = 1,
-         add: bool = False) -> Callable[..., None]:
-    """A native launch ``entry(C, A, B)``: C = A B, or C += A B where `add`, for `batch` matrices.
+         add: bool = False, bias: bool = False) -> Callable[..., None]:
+    """A native launch ``entry(C, A, B)``: C = A B, or C += A B where `add`, for `batch` matrices; or ``entry(C, A, B, row)``,
+    C = A B + a row of n neighbours, where `bias`.
 
     a, b: (elements from row to row, from column to column, from matrix to matrix), any numbers.  c: (from row to row, from
     matrix to matrix); its columns are neighbours.  m, n, k and batch are not zero; d is float32 or float64.
@@ -49,30 +54,38 @@ def gemm(d: dtype, m: int, n: int, k: int, a: tuple[int, int, int], b: tuple[int
     depth = -(-depth // 16) * 16
     # of many matrices each is read for the first time, which goes better in order, as packing does
     bare_b = bare(k, n, b[0] * item, b[1] * item, item, k if batch < 8 else 64)
-    rows, columns = _task(m, n, depth * item, batch, threads, bare_b)
+    # its rows are neighbours then; where many panels of columns share the work, packing is worth it
+    bare_a = a[0] == 1 and 0 < a[1] * item <= MOST_APART and n <= FEW_PANELS * sizes(item)[2]
+    rows, columns = _task(m, n, depth * item, batch, threads, bare_a, bare_b, sizes(item))
     row_blocks, column_blocks = -(-m // rows), -(-n // columns)
     total = row_blocks * column_blocks * batch
-    params = [m, n, k, rows, columns, depth, row_blocks, column_blocks, int(add), c[0] * item, c[1] * item,
-              *(s * item for s in a), *(s * item for s in b), int(bare_b)]
+    far = (m * k + k * n) * item * batch > NEAR
+    params = [m, n, k, rows, columns, depth, row_blocks, column_blocks, 3 if bias else int(add), c[0] * item, c[1] * item,
+              *(s * item for s in a), *(s * item for s in b), int(bare_a), int(bare_b), int(far)]
     flops = 2 * m * n * k * batch
-    return native.make_entry([(_function(d), total, max(1, total // (8 * threads)))], params, 3, parallel=flops > 1 << 20)
+    return native.make_entry([(_function(d), total, max(1, total // (8 * threads)))], params, 4 if bias else 3, parallel=flops > 1 << 20)
 
 
-def _task(m: int, n: int, depth_bytes: int, batch: int, threads: int, unpacked: bool) -> tuple[int, int]:
-    """Rows and columns of a task's block of C: enough tasks for the threads, panels of B as many as the cache holds."""
-    high = sizes(4)[0]
-    most = max(1, BLOCK_BYTES // depth_bytes // COLUMNS_STEP) * COLUMNS_STEP
-    rows, columns = _even(m, MOST_ROWS, high), _even(n, most, COLUMNS_STEP)
-    if threads == 1:
-        return rows, columns
-    have, wanted = -(-m // rows) * -(-n // columns) * batch, (8 if unpacked else 3) * threads
-    if have < wanted:
-        need = -(-wanted // have)
-        if m >= columns or unpacked:
-            rows = max(high, _even(m, -(-rows // need), high))
-        else:
-            columns = max(2 * COLUMNS_STEP, _even(n, -(-columns // need), COLUMNS_STEP))
-    return rows, columns
+def _task(m: int, n: int, depth_bytes: int, batch: int, threads: int, bare_a: bool, bare_b: bool, tile: tuple[int, int, int]) -> tuple[int, int]:
+    """Rows and columns of a task's block of C: the threads are done at the same time, little is packed more than once, and
+    the panels of B are no more than the cache holds."""
+    high, _, width = tile
+    above, across = -(-m // high), -(-n // width)
+    most = max(1, BLOCK_BYTES // (depth_bytes * width))
+    best: tuple[float, int, int] | None = None
+    for p in sorted({-(-above // i) for i in range(1, PIECES * threads + 1)} | {MOST_ROWS // high}, reverse=True):
+        for q in sorted({-(-across // j) for j in range(1, PIECES * threads + 1)} | {most}, reverse=True):
+            if p * high > MOST_ROWS or p > above or q > most or q > across:
+                continue
+            # cycles for each k: of a tile, of packing a panel
+            task = TILE * p * q + (0 if bare_a else 4.5 * p) + (0 if bare_b else 9 * q) + 2
+            tasks = -(-above // p) * -(-across // q) * batch
+            # threads are never quite alike: what is left when the first is done is to be small
+            cost = -(-tasks // threads) * task + (task / 16 if threads > 1 else 0)
+            if best is None or cost < best[0]:
+                best = cost, p, q
+    assert best is not None
+    return best[1] * high, best[2] * width
 
 
 def bare(rows: int, columns: int, row: int, column: int, item: int, most_alike: int) -> bool:
@@ -81,13 +94,6 @@ def bare(rows: int, columns: int, row: int, column: int, item: int, most_alike: 
     row, column: steps in bytes.  most_alike: how many rows may lie a multiple of 512 bytes apart.
     """
     return column == item and row > 0 and rows * columns * item <= MOST_BARE and row % 4096 > 0 and (row % 512 > 0 or rows <= most_alike)
-
-
-def _even(size: int, most: int, step: int) -> int:
-    """The length of equal pieces of `size`, each at most `most` where that is a multiple of `step`."""
-    pieces = -(-size // most)
-    length = -(-size // pieces)
-    return -(-length // step) * step
 
 
 _functions: dict[str, int] = {}
@@ -106,7 +112,7 @@ def text(d: dtype) -> str:
     module = Module()
     tile = Tile(d)
     write_tiles(module, tile)
-    write_packer(module, tile, "pack_rows", tile.rows)
+    write_packer(module, tile, "pack_rows", tile.high)
     write_packer(module, tile, "pack_columns", tile.width)
     _write(module, tile)
     return module.text()
@@ -115,14 +121,19 @@ def text(d: dtype) -> str:
 def _write(module: Module, tile: Tile) -> None:
     em = Emitter(module, f"void @{NAME}(i64 %begin, i64 %end, ptr %args, ptr %block)")
     c, a, b = (em.pointer("%args", k) for k in range(3))
-    word = [em.word("%block", k) for k in range(BARE_B + 1)]
+    word = [em.word("%block", k) for k in range(FAR + 1)]
     # a panel of B takes this much, all of them together that much
     wide = panel_bytes(em, tile, tile.width, word[DEPTH])
     room = em.mul(em.op(f"sdiv i64 {em.add(word[COLUMNS], str(tile.width - 1))}, {tile.width}"), wide)
-    memory, index = scratch.take(em, em.add(room, panel_bytes(em, tile, tile.rows, word[DEPTH])))
+    memory, index = scratch.take(em, em.add(room, panel_bytes(em, tile, tile.high, word[DEPTH])))
     packed_a = em.at(memory, room)
+    biased = em.op(f"icmp eq i64 {word[ADD]}, 3")
+    row = em.pointer(em.at("%args", em.op(f"select i1 {biased}, i64 24, i64 0")), 0)
     per_matrix = em.mul(word[ROW_BLOCKS], word[COLUMN_BLOCKS])
     bare_b = em.op(f"icmp ne i64 {word[BARE_B]}, 0")
+    bare_a = em.op(f"icmp ne i64 {word[BARE_A]}, 0")
+    want = em.op(f"icmp ne i64 {word[FAR]}, 0")
+    want_a = em.op(f"and i1 {want}, {em.op(f'xor i1 {bare_a}, true')}")
     with em.loop("%begin", "%end") as task:
         matrix = em.op(f"sdiv i64 {task.i}, {per_matrix}")
         rest = em.sub(task.i, em.mul(matrix, per_matrix))
@@ -138,6 +149,7 @@ def _write(module: Module, tile: Tile) -> None:
             depth = em.smaller(word[DEPTH], em.sub(word[K], k.i))
             first = em.op(f"icmp eq i64 {k.i}, 0")
             add = em.op(f"select i1 {first}, i64 {word[ADD]}, i64 1")
+            row1 = em.at(row, em.mul(j0, str(tile.item)))
             a2, b2 = em.at(a1, em.mul(k.i, word[A_COL])), em.at(b1, em.mul(k.i, word[B_ROW]))
             _pack_b(em, tile, word, b2, depth, columns, memory, wide)
             panels = em.op(f"sdiv i64 {em.add(columns, str(tile.width - 1))}, {tile.width}")
@@ -145,13 +157,16 @@ def _write(module: Module, tile: Tile) -> None:
             heights = em.op(f"sdiv i64 {em.add(rows, str(tile.rows - 1))}, {tile.rows}")
             # the next block of K; where nothing is packed, the next matrix
             lower = em.op(f"select i1 {pack_b}, i64 {em.mul(depth, word[B_ROW])}, i64 {word[B_STEP]}")
-            wanted = em.op(f"icmp ne i64 {lower}, 0")
+            wanted = em.op(f"and i1 {want}, {em.op(f'icmp ne i64 {lower}, 0')}")
             below = _Ahead(em, tile, em.at(b2, lower), columns, word[B_COL], depth, word[B_ROW], wanted, heights)
             with em.loop("0", rows, str(tile.rows), [("ptr", a2), ("ptr", c1), ("i64", "0")]) as i:
                 high = em.smaller(str(tile.rows), em.sub(rows, i.i))
-                em.line(f"call void @pack_rows(ptr {i.vars[0]}, i64 {word[A_ROW]}, i64 {word[A_COL]}, i64 {high}, i64 {depth}, ptr {packed_a})")
+                with em.only_if(em.op(f"xor i1 {bare_a}, true")):
+                    em.line(f"call void @pack_rows(ptr {i.vars[0]}, i64 {word[A_ROW]}, i64 {word[A_COL]}, i64 {high}, i64 {depth}, ptr {packed_a})")
+                left = (em.op(f"select i1 {bare_a}, ptr {i.vars[0]}, ptr {packed_a}"),
+                        em.op(f"select i1 {bare_a}, i64 {word[A_COL]}, i64 {tile.high * tile.item}"))
                 following = em.at(i.vars[0], em.mul(word[A_ROW], str(tile.rows)))
-                ahead = _Ahead(em, tile, following, str(tile.rows), word[A_ROW], depth, word[A_COL], "true", panels)
+                ahead = _Ahead(em, tile, following, str(tile.rows), word[A_ROW], depth, word[A_COL], want_a, panels)
                 below.write(i.vars[2])
                 with em.loop("0", columns, str(tile.width), [("ptr", memory), ("ptr", b2), ("ptr", i.vars[1]), ("i64", "0")]) as j:
                     ahead.write(j.vars[3])
@@ -160,7 +175,7 @@ def _write(module: Module, tile: Tile) -> None:
                     there = em.op(f"and i1 {bare_b}, {whole}")
                     right = em.op(f"select i1 {there}, ptr {j.vars[1]}, ptr {j.vars[0]}")
                     b_k = em.op(f"select i1 {there}, i64 {word[B_ROW]}, i64 {tile.width * tile.item}")
-                    call_tile(em, high, count, depth, packed_a, (right, b_k), (j.vars[2], word[LDC]), add)
+                    call_tile(em, tile, high, count, depth, left, (right, b_k), (j.vars[2], word[LDC]), add, em.at(row1, em.mul(j.i, str(tile.item))))
                     j.next = [em.at(j.vars[0], wide), em.at(j.vars[1], str(tile.width * tile.item)), em.at(j.vars[2], str(tile.width * tile.item)),
                               em.add(j.vars[3], "1")]
                 i.next = [em.at(i.vars[0], em.mul(word[A_ROW], str(tile.rows))), em.at(i.vars[1], em.mul(word[LDC], str(tile.rows))),
@@ -193,8 +208,9 @@ class _Ahead:
         first = em.mul(index, self.share)
         with em.loop(first, em.smaller(em.add(first, self.share), self.runs)) as run:
             start = em.at(self.source, em.mul(run.i, self.step))
-            with em.loop("0", self.length, "64") as line:
-                prefetch(em, em.at(start, line.i), near=2)
+            with em.loop("0", self.length, "256") as line:
+                for k in range(0, 256, 64):
+                    prefetch(em, em.at(start, em.add(line.i, str(k))), near=2)
 
 
 def _pack_b(em: Emitter, tile: Tile, word: list[str], source: str, depth: str, columns: str, memory: str, wide: str) -> None:

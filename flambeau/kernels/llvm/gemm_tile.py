@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ...dtypes import dtype
 
 VECTORS = 2  # of C in a row of the tile
+TURNS = 4  # of K in a turn of the innermost loop
 
 
 def sizes(item: int) -> tuple[int, int, int]:
@@ -32,19 +33,20 @@ def sizes(item: int) -> tuple[int, int, int]:
 class Tile:
     """The sizes of a tile for an element type."""
 
-    __slots__ = ("d", "rows", "lanes", "width", "item")
+    __slots__ = ("d", "rows", "lanes", "width", "item", "high")
 
     def __init__(self, d: dtype) -> None:
         self.d, self.item = d, d.itemsize
         self.rows, self.lanes, self.width = sizes(d.itemsize)
+        self.high = -(-self.rows // self.lanes) * self.lanes  # of a packed panel of A: whole vectors, so that none is stored across lines
 
 
-def panel_elements(rows: int, k: int) -> int:
+def panel_elements(width: int, k: int) -> int:
     """What a packed panel takes, with what packing may write past its end."""
-    return rows * (k + 15 & ~15) + 64
+    return width * (k + 15 & ~15) + 64
 
 
-_SIGNATURE = "i64 %k, ptr %a, ptr %b, i64 %b_k, ptr %c, i64 %ldc, i64 %cols, i64 %mode, ptr %bias"
+_SIGNATURE = "i64 %k, ptr %a, i64 %a_k, ptr %b, i64 %b_k, ptr %c, i64 %ldc, i64 %cols, i64 %mode, ptr %bias"
 
 
 def write_tiles(module: Module, tile: Tile) -> None:
@@ -62,17 +64,19 @@ def write_tiles(module: Module, tile: Tile) -> None:
             em.line(f"call void @tile_{r}_{vectors}({_SIGNATURE})")
             em.line("ret void")
     em.finish()
-    for vectors in (1, 2):
+    for vectors in (1, VECTORS):
         for r in range(1, tile.rows + 1):
             _write_tile(module, tile, r, vectors)
 
 
-def call_tile(em: Emitter, rows: str, columns: str, k: str, a: str, b: tuple[str, str], c: tuple[str, str], mode: str, bias: str = "null") -> None:
-    """mode: 0 C = A B, 1 C += A B, 2 C = A B + a number for each row from `bias`.
+def call_tile(em: Emitter, tile: Tile, rows: str, columns: str, k: str, a: tuple[str, str] | str, b: tuple[str, str],
+              c: tuple[str, str], mode: str, bias: str = "null") -> None:
+    """mode: 0 C = A B, 1 C += A B, 2 C = A B + a number for each row from `bias`, 3 a number for each column.
 
-    a: a packed panel; b: (address, bytes from k to k); c: (address, bytes from row
-    to row).  Whole vectors of B are read, so their last lanes must be readable."""
-    em.line(f"call void @tile(i64 {rows}, i64 {k}, ptr {a}, ptr {b[0]}, i64 {b[1]}, ptr {c[0]}, i64 {c[1]}, "
+    a: a packed panel, or (address, bytes from k to k) of rows that are neighbours in memory.  b: (address, bytes from k to k); c: (address, bytes from row to row).
+    Whole vectors of B are read, so their last lanes must be readable."""
+    a, a_k = (a, str(tile.high * tile.item)) if isinstance(a, str) else a
+    em.line(f"call void @tile(i64 {rows}, i64 {k}, ptr {a}, i64 {a_k}, ptr {b[0]}, i64 {b[1]}, ptr {c[0]}, i64 {c[1]}, "
             f"i64 {columns}, i64 {mode}, ptr {bias})")
 
 
@@ -93,15 +97,27 @@ def _write_tile(module: Module, tile: Tile, rows: int, vectors: int) -> None:
             prefetch(em, em.at(row, str(v * lanes * item)), write=True, near=2)
         if r + 1 < rows:
             row = em.at(row, "%ldc")
-    with em.loop("0", "%k", carried=[("ptr", "%a"), ("ptr", "%b"), *[(t, "zeroinitializer")] * count]) as k:
-        a, b = k.vars[:2]
+
+    def turn(a: str, b: str, sums: list[str]) -> list[str]:
         right = [em.load(d, lanes, em.at(b, str(v * lanes * item))) for v in range(vectors)]
-        sums = []
+        made = []
         for r in range(rows):
             left = em.broadcast(em.load(d, 1, em.at(a, str(r * item))), ty(d, 1), lanes)
-            for v in range(vectors):
-                sums.append(em.intrinsic("fma", d, lanes, left, right[v], k.vars[2 + r * vectors + v]))
-        k.next = [em.at(a, str(tile.rows * item)), em.at(b, "%b_k"), *sums]
+            made += [em.intrinsic("fma", d, lanes, left, right[v], sums[r * vectors + v]) for v in range(vectors)]
+        return made
+    state, begin = [("ptr", "%a"), ("ptr", "%b"), *[(t, "zeroinitializer")] * count], "0"
+    if rows == tile.rows and vectors == VECTORS:  # the others are for edges
+        begin = em.op(f"and i64 %k, -{TURNS}")
+        with em.loop("0", begin, str(TURNS), state) as k:
+            a, b, *sums = k.vars
+            for _ in range(TURNS):
+                sums = turn(a, b, sums)
+                a, b = em.at(a, "%a_k"), em.at(b, "%b_k")
+            k.next = [a, b, *sums]
+        state = [(kind, value) for (kind, _), value in zip(state, k.vars, strict=True)]
+    with em.loop(begin, "%k", carried=state) as k:
+        a, b, *sums = k.vars
+        k.next = [em.at(a, "%a_k"), em.at(b, "%b_k"), *turn(a, b, sums)]
     sums = k.vars[2:]
     if not module.masks:
         whole, edge = em.label("whole"), em.label("edge")
@@ -118,19 +134,20 @@ def _write_tile(module: Module, tile: Tile, rows: int, vectors: int) -> None:
 
 def _store(em: Emitter, tile: Tile, rows: int, vectors: int, sums: list[str], masks: list[str | None]) -> None:
     d, lanes, item = tile.d, tile.lanes, tile.item
-    kinds = {0: em.label("plain"), 1: em.label("add"), 2: em.label("biased")}
+    kinds = {0: em.label("plain"), 1: em.label("add"), 2: em.label("biased"), 3: em.label("shifted")}
     end, t = em.label("end"), ty(d, lanes)
-    em.line(f"switch i64 %mode, label %{kinds[0]} [ i64 1, label %{kinds[1]} i64 2, label %{kinds[2]} ]")
+    em.line(f"switch i64 %mode, label %{kinds[0]} [ i64 1, label %{kinds[1]} i64 2, label %{kinds[2]} i64 3, label %{kinds[3]} ]")
     for kind, label in kinds.items():
         em.start(label)
         row = "%c"
+        shift = [em.load(d, lanes, em.at("%bias", str(v * lanes * item)), masks[v]) for v in range(vectors)] if kind == 3 else []
         for r in range(rows):
             base = em.broadcast(em.load(d, 1, em.at("%bias", str(r * item))), ty(d, 1), lanes) if kind == 2 else ""
             for v in range(vectors):
                 place = em.at(row, str(v * lanes * item))
                 value = sums[r * vectors + v]
                 if kind:
-                    value = em.op(f"fadd {t} {base or em.load(d, lanes, place, masks[v])}, {value}")
+                    value = em.op(f"fadd {t} {base or (shift[v] if shift else em.load(d, lanes, place, masks[v]))}, {value}")
                 em.store(d, lanes, value, place, masks[v])
             if r + 1 < rows:
                 row = em.at(row, "%ldc")

@@ -14,7 +14,7 @@ from .. import native
 from . import gemm_tile, scratch
 from .compile import has_masks
 from .emit import Emitter, Loop, Module, vec
-from .gemm import DEPTH_BYTES, panel_bytes
+from .gemm import panel_bytes
 from .gemm_tile import Tile, call_tile, panel_elements, write_packer, write_tiles
 from .padded import fits_flat, write_flat, write_image
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ...dtypes import dtype
 
 NAMES = ("flambeau_windows_a", "flambeau_windows")
+DEPTH_BYTES = 1280  # of channels and taps in a block
 GROUP = 16  # panels of windows packed together, for the second-level cache
 ENTRY = 32  # bytes of a panel's entry in a task's table: place in y, columns, bytes of A and of the bias before its group's
 
@@ -61,7 +62,7 @@ def convolution(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int, ...], 
               _flat_bytes(sizes, block, width, item), out[2] + (kernel[2] - 1) * dilation[2], n, -(-c // block), m * c * taps * item,
               total, step, steps, rows * high, *image, *out, *kernel, *stride, *padding, *dilation, *(s * item for s in x[1:])]
     depth = -(-block * taps // 16) * 16
-    workspace = groups * -(-c // block) * a_panels * panel_elements(high, depth) * item
+    workspace = groups * -(-c // block) * a_panels * panel_elements(gemm_tile.Tile(d).high, depth) * item
     code = _functions(d)
     entry = native.make_entry([(code[NAMES[0]], packs, max(1, packs // (2 * threads))), (code[NAMES[1]], steps * -(-a_panels // rows), 1)], params,
                               5 if bias else 4, parallel=2 * groups * n * p * m * c * taps > 1 << 20)
@@ -106,7 +107,7 @@ def text(d: dtype) -> str:
     module = Module()
     tile = Tile(d)
     write_tiles(module, tile)
-    write_packer(module, tile, "pack_rows", tile.rows)
+    write_packer(module, tile, "pack_rows", tile.high)
     _write_windows(module, tile)
     if module.masks:
         write_image(module, tile, 1, SIZE, X_CHANNEL, DILATION)
@@ -128,7 +129,7 @@ def _write_a(module: Module, tile: Tile) -> None:
     a = em.at(em.pointer("%args", 2), word[A_FIRST])
     biased = em.op(f"icmp eq i64 {word[MODE]}, 2")
     target = _workspace(em, biased)
-    tall = panel_bytes(em, tile, tile.rows, _depth(em, word[BLOCK], word[TAPS]))
+    tall = panel_bytes(em, tile, tile.high, _depth(em, word[BLOCK], word[TAPS]))
     one = em.op(f"icmp eq i64 {word[A_CHANNEL]}, {em.mul(word[A_TAP], word[TAPS])}")
     with em.loop("%begin", "%end") as unit:
         all_parts = em.op(f"sdiv i64 {unit.i}, {word[A_PANELS]}")
@@ -145,7 +146,7 @@ def _write_a(module: Module, tile: Tile) -> None:
         taps = em.op(f"select i1 {one}, i64 {em.mul(channels, word[TAPS])}, i64 {word[TAPS]}")
         with em.loop("0", rounds, carried=[("ptr", source), ("ptr", panel)]) as c:
             em.line(f"call void @pack_rows(ptr {c.vars[0]}, i64 {word[A_ROW]}, i64 {word[A_TAP]}, i64 {high}, i64 {taps}, ptr {c.vars[1]})")
-            c.next = [em.at(c.vars[0], word[A_CHANNEL]), em.at(c.vars[1], em.mul(taps, str(tile.rows * tile.item)))]
+            c.next = [em.at(c.vars[0], word[A_CHANNEL]), em.at(c.vars[1], em.mul(taps, str(tile.high * tile.item)))]
     em.line("ret void")
     em.finish()
 
@@ -240,7 +241,7 @@ def _write(module: Module, tile: Tile) -> None:
     biased = em.op(f"icmp eq i64 {word[MODE]}, 2")
     y, x, a, bias = em.pointer("%args", 0), em.pointer("%args", 1), _workspace(em, biased), em.pointer("%args", 3)
     depth = _depth(em, word[BLOCK], word[TAPS])
-    wide, tall = panel_bytes(em, tile, tile.width, depth), panel_bytes(em, tile, tile.rows, depth)
+    wide, tall = panel_bytes(em, tile, tile.width, depth), panel_bytes(em, tile, tile.high, depth)
     memory, index = scratch.take(em, em.add(em.mul(str(GROUP), em.add(wide, str(ENTRY))), word[FLAT]))
     panels = em.at(memory, str(-(-GROUP * ENTRY // 64) * 64))
     copy = em.at(panels, em.mul(wide, str(GROUP)))
@@ -297,7 +298,7 @@ def _write(module: Module, tile: Tile) -> None:
                     target = em.at(em.op(f"load ptr, ptr {q.vars[0]}, align 8"), below)
                     columns = em.word(q.vars[0], 1)
                     left, number = em.at(i.vars[0], em.word(q.vars[0], 2)), em.at(own, em.word(q.vars[0], 3))
-                    call_tile(em, high, columns, k, left, (q.vars[1], str(tile.width * tile.item)), (target, ldc), mode, number)
+                    call_tile(em, tile, high, columns, k, left, (q.vars[1], str(tile.width * tile.item)), (target, ldc), mode, number)
                     q.next = [em.at(q.vars[0], str(ENTRY)), em.at(q.vars[1], wide)]
                 i.next = [em.at(i.vars[0], tall)]
             part.next = [em.at(part.vars[0], a_panels)]
