@@ -119,6 +119,7 @@ BENCH_TORCH ?=
 
 bench-gpu: .venv-bench-gpu/.made
 	@mkdir -p build
+	.venv-bench-gpu/bin/python benchmarks/gpu/host_cost.py --torch --json build/host-cost.json
 	.venv-bench-gpu/bin/python benchmarks/gpu/bench_gpu.py --table build/bench-gpu.md $(BENCH)
 
 host-cost: .venv/.dev

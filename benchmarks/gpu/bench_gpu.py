@@ -1,8 +1,11 @@
-"""Flambeau on an NVIDIA GPU against PyTorch, in the same run: ``python benchmarks/gpu/bench_gpu.py [--table FILE] [--only TEXT]``.
+"""Flambeau on an NVIDIA GPU against PyTorch, in the same run: ``python benchmarks/gpu/bench_gpu.py [--table FILE] [--only TEXT] [--smoke]``.
 
 Both libraries work in one process on one GPU, in turns.  A line is repeated until it has taken a while, three times over, and
-the best counts.  The table is written anew after each line, so that a run that is cut off leaves what it had.  Ends within
-its limit of seconds.  Exit status: 0 where every aim was reached, 1 where one was not, 2 where there is no GPU.
+the best counts; a side that is slow is stopped when its own time is over.  The table is written anew after each line, so that a run
+that is cut off leaves what it had.  No line is begun after the limit of seconds, which with the longest line ends within 8 minutes.
+
+--smoke tries every line at a thousandth of its size, once, on the tests' fake driver where there is no GPU: its figures mean nothing.
+Exit status: 0 where every aim was reached (with --smoke: where every line ran), 1 where one was not, 2 where there is no GPU.
 """
 
 from __future__ import annotations
@@ -15,23 +18,28 @@ import time
 from typing import Any
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from gpu_lines import GIB, Line, all_lines  # noqa: E402
+from gpu_lines import GIB, MIB, SMOKE, Line, Sizes, all_lines  # noqa: E402
 
 _SHORT = 0.15  # seconds of one measurement, three of which are made
+_LONG = 5.0  # seconds after which one side of a line is measured no further
 _SLOTS = ("torch", "flambeau")
 
 
-def measure(t: Any, line: Line) -> float:
+def measure(t: Any, line: Line, once: bool = False) -> float:
     """Seconds of one repetition."""
+    begun = time.perf_counter()
+    t.set_float32_matmul_precision("highest")  # a line that wants another says so
     work = line.setup(t)
     work()
     t.cuda.synchronize()
     since = time.perf_counter()
     work()
     t.cuda.synchronize()
-    n = max(1, min(2000, int(_SHORT / max(time.perf_counter() - since, 1e-6))))
-    best = float("inf")
-    for _ in range(3):
+    best = time.perf_counter() - since
+    n = max(1, min(2000, int(_SHORT / max(best, 1e-6))))
+    for _ in range(0 if once else 3):
+        if time.perf_counter() - begun > _LONG:
+            break
         since = time.perf_counter()
         for _ in range(n):
             work()
@@ -40,16 +48,16 @@ def measure(t: Any, line: Line) -> float:
     return best
 
 
-def limits(t: Any) -> dict[str, float]:
+def limits(t: Any, nbytes: int = GIB, once: bool = False) -> dict[str, float]:
     """Bytes a second of the link, each way, by the largest pinned copy, and of the GPU's memory, by a copy within it."""
-    host, gpu = t.ones(GIB // 4).pin_memory(), t.ones(GIB // 4, device="cuda")
+    host, gpu = t.ones(nbytes // 4).pin_memory(), t.ones(nbytes // 4, device="cuda")
     other = t.empty_like(gpu)
     found = {}
-    for name, work, nbytes in (("link up", lambda: gpu.copy_(host, non_blocking=True), GIB), ("link down", lambda: host.copy_(gpu, non_blocking=True), GIB),
-                               ("memory", lambda: other.copy_(gpu), 2 * GIB)):
+    for name, work, moved in (("link up", lambda: gpu.copy_(host, non_blocking=True), nbytes),
+                              ("link down", lambda: host.copy_(gpu, non_blocking=True), nbytes), ("memory", lambda: other.copy_(gpu), 2 * nbytes)):
         def setup(_: Any, work: Any = work) -> Any:
             return work
-        found[name] = nbytes / measure(t, Line(name, setup))
+        found[name] = moved / measure(t, Line(name, setup), once)
     return found
 
 
@@ -84,9 +92,17 @@ def main() -> int:
     parser.add_argument("--table", default="", help="a file for the table")
     parser.add_argument("--only", default="", help="lines whose name holds this text")
     parser.add_argument("--limit", type=float, default=420.0, help="seconds after which no line is begun")
+    parser.add_argument("--smoke", action="store_true", help="every line once, tiny; on the tests' fake driver where there is no GPU")
     options = parser.parse_args()
     began = time.monotonic()
 
+    if options.smoke:
+        from host_cost import fake
+        os.environ.pop("FLAMBEAU_SIM_GPUS", None)
+        from flambeau.drivers.nvidia import probe
+        if not probe.look().count and not fake("eager"):
+            print("bench-gpu: nothing was tried: the fake driver needs g++")
+            return 2
     import flambeau
     if not flambeau.cuda.is_available():
         from flambeau.runtime import gpus
@@ -101,7 +117,7 @@ def main() -> int:
             print("bench-gpu: this PyTorch has no CUDA; Flambeau alone is measured")
     except ImportError:
         print("bench-gpu: PyTorch is not installed; Flambeau alone is measured")
-    bounds = limits(modules.get("torch", flambeau))
+    bounds = limits(modules.get("torch", flambeau), MIB if options.smoke else GIB, options.smoke)
     p = flambeau.cuda.get_device_properties(0)
     head = [f"{p.name}, {p.multi_processor_count} processors, {p.total_memory / GIB:.0f} GiB; Python {platform.python_version()}, "
             f"flambeau {flambeau.__version__}, torch {getattr(modules.get('torch'), '__version__', 'absent')}; "
@@ -110,7 +126,7 @@ def main() -> int:
     print("\n".join(head), flush=True)
     rows: list[str] = []
     outcomes: list[bool | None] = []
-    for line in all_lines():
+    for line in all_lines(SMOKE if options.smoke else Sizes()):
         if options.only not in line.name:
             continue
         if time.monotonic() - began > options.limit:
@@ -120,15 +136,15 @@ def main() -> int:
         for name in _SLOTS:
             if name in modules:
                 try:
-                    took[name] = measure(modules[name], line)
+                    took[name] = measure(modules[name], line, options.smoke)
                 except Exception as error:  # the rest is worth having all the same
                     took[name] = f"{type(error).__name__}: {str(error)[:120]}".replace("|", "/").replace("\n", " ")
                     if name == "flambeau":
                         outcomes.append(False)
                 modules[name].cuda.empty_cache()
-        text, reached = row(line, took, bounds)
+        text, reached = row(line, took, {} if options.smoke else bounds)
         rows.append(text)
-        outcomes.append(reached)
+        outcomes.append(None if options.smoke else reached)
         print(text, flush=True)
         if options.table:
             with open(options.table, "w", encoding="utf-8") as f:

@@ -1,4 +1,7 @@
-"""What is measured on a GPU: each line gives, for a library's module (torch or flambeau), the work of one repetition."""
+"""What is measured on a GPU: each line gives, for a library's module (torch or flambeau), the work of one repetition.
+
+Every line has a smoke form of the same shape and a thousandth of the work, so that all of it can be tried where no GPU is.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,24 @@ from typing import Any, NamedTuple
 
 Work = Callable[[], Any]
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-SIZES = (KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB, GIB)
+
+
+class Sizes(NamedTuple):
+    """How large the work is."""
+
+    copies: tuple[int, ...] = (KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB, GIB)
+    many: int = 1 << 26  # elements of a long vector
+    side: int = 8192  # of a square matrix that is read once
+    products: tuple[int, ...] = (4096, 8192)
+    images: tuple[int, int, int] = (64, 128, 56)  # of a convolution: how many, channels, side
+    heads: tuple[int, int, int, int] = (8, 16, 2048, 64)
+    repeated: int = 500  # small operations
+    steps: int = 20
+    batch: int = 256  # of the small CNN
+    gpt: tuple[int, ...] = (8, 1024, 12, 768, 12, 50304)  # batch, length, layers, width, heads, words
+
+
+SMOKE = Sizes((KIB, MIB), 1 << 12, 64, (16, 32), (2, 8, 8), (1, 2, 32, 16), 3, 2, 4, (1, 16, 1, 32, 2, 64))
 
 
 class Line(NamedTuple):
@@ -30,10 +50,10 @@ def size(nbytes: int) -> str:
     return f"{nbytes} B"
 
 
-def copies() -> Iterator[Line]:
+def copies(s: Sizes) -> Iterator[Line]:
     for pinned in (True, False):
         for up in (True, False):
-            for nbytes in SIZES:
+            for nbytes in s.copies:
                 def setup(t: Any, pinned: bool = pinned, up: bool = up, nbytes: int = nbytes) -> Work:
                     host = t.ones(nbytes // 4)
                     if pinned:
@@ -51,42 +71,44 @@ def _filled(t: Any, *shape: int, dtype: str = "float32") -> Any:
     return t.randn(*shape, device="cuda").to(getattr(t, dtype))
 
 
-def memory_bound() -> Iterator[Line]:
-    n = 1 << 26
+def memory_bound(s: Sizes) -> Iterator[Line]:
+    n, k = s.many, s.side
 
     def add(t: Any) -> Work:
         a, b = _filled(t, n), _filled(t, n)
         return lambda: a + b
 
     def chain(t: Any) -> Work:
-        a, b, c = _filled(t, 8192, 8192), _filled(t, 8192), _filled(t, 8192, 8192)
+        a, b, c = _filled(t, k, k), _filled(t, k), _filled(t, k, k)
         return lambda: t.nn.functional.gelu(a + b, approximate="tanh") + c
 
     def softmax(t: Any) -> Work:
-        a = _filled(t, 8192, 8192)
+        a = _filled(t, k, k)
         return lambda: a.softmax(-1)
 
     def norm(t: Any) -> Work:
-        a, w, b = _filled(t, 8192, 8192), _filled(t, 8192), _filled(t, 8192)
-        return lambda: t.nn.functional.layer_norm(a, (8192,), w, b)
+        a, w, b = _filled(t, k, k), _filled(t, k), _filled(t, k)
+        return lambda: t.nn.functional.layer_norm(a, (k,), w, b)
 
     def total(t: Any) -> Work:
         a = _filled(t, n)
         return lambda: a.sum()
 
     def columns(t: Any) -> Work:
-        a = _filled(t, 8192, 8192)
+        a = _filled(t, k, k)
         return lambda: a.sum(0)
-    yield Line("a + b, 64M float32", add, 0.9, 12 * n, against="memory")
-    yield Line("bias, tanh-GELU, residual, 8192x8192", chain, 0.9, 28 * n, against="memory")
-    yield Line("softmax 8192x8192", softmax, 0.9, 8 * n, against="memory")
-    yield Line("layer_norm 8192x8192", norm, 0.9, 8 * n, against="memory")
-    yield Line("sum of 64M", total, 0.9, 4 * n, against="memory")
-    yield Line("sum of columns 8192x8192", columns, 0.9, 4 * n, against="memory")
+    square = k * k
+    yield Line(f"a + b, {n} float32", add, 0.9, 12 * n, against="memory")
+    # three launches read or write this much; PyTorch's three do the same
+    yield Line(f"bias, tanh-GELU, residual, {k}x{k}", chain, 0.9, 28 * square, against="memory")
+    yield Line(f"softmax {k}x{k}", softmax, 0.9, 8 * square, against="memory")
+    yield Line(f"layer_norm {k}x{k}", norm, 0.9, 8 * square, against="memory")
+    yield Line(f"sum of {n}", total, 0.9, 4 * n, against="memory")
+    yield Line(f"sum of columns {k}x{k}", columns, 0.9, 4 * square, against="memory")
 
 
-def products() -> Iterator[Line]:
-    for n in (4096, 8192):
+def products(s: Sizes) -> Iterator[Line]:
+    for n in s.products:
         for name, dtype, precision in (("bfloat16", "bfloat16", "highest"), ("float16", "float16", "highest"), ("float32", "float32", "highest"),
                                        ("TF32", "float32", "high")):
             def setup(t: Any, n: int = n, dtype: str = dtype, precision: str = precision) -> Work:
@@ -96,13 +118,16 @@ def products() -> Iterator[Line]:
             yield Line(f"matmul {name} {n}", setup, 0.98, flops=2.0 * n ** 3)
 
 
-def layers() -> Iterator[Line]:
+def layers(s: Sizes) -> Iterator[Line]:
+    count, channels, side = s.images
+    b, h, length, depth = s.heads
+
     def convolution(t: Any) -> Work:
-        x, w = _filled(t, 64, 128, 56, 56), _filled(t, 128, 128, 3, 3)
+        x, w = _filled(t, count, channels, side, side), _filled(t, channels, channels, 3, 3)
         return lambda: t.nn.functional.conv2d(x, w, padding=1)
 
     def convolution_trained(t: Any) -> Work:
-        x, w = _filled(t, 64, 128, 56, 56).requires_grad_(), _filled(t, 128, 128, 3, 3).requires_grad_()
+        x, w = _filled(t, count, channels, side, side).requires_grad_(), _filled(t, channels, channels, 3, 3).requires_grad_()
 
         def step() -> None:
             t.nn.functional.conv2d(x, w, padding=1).sum().backward()
@@ -110,30 +135,30 @@ def layers() -> Iterator[Line]:
         return step
 
     def attention(t: Any) -> Work:
-        q, k, v = (_filled(t, 8, 16, 2048, 64, dtype="bfloat16") for _ in range(3))
+        q, k, v = (_filled(t, b, h, length, depth, dtype="bfloat16") for _ in range(3))
         return lambda: t.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
 
     def attention_trained(t: Any) -> Work:
-        q, k, v = (_filled(t, 8, 16, 2048, 64, dtype="bfloat16").requires_grad_() for _ in range(3))
+        q, k, v = (_filled(t, b, h, length, depth, dtype="bfloat16").requires_grad_() for _ in range(3))
 
         def step() -> None:
             t.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).sum().backward()
             q.grad = k.grad = v.grad = None
         return step
-    conv = 2.0 * 64 * 128 * 128 * 9 * 56 * 56
-    attend = 2.0 * 2 * 8 * 16 * 2048 * 2048 * 64 / 2
-    yield Line("conv2d 3x3, 64x128x56x56", convolution, flops=conv)
+    conv = 2.0 * count * channels ** 2 * 9 * side ** 2
+    attend = 2.0 * 2 * b * h * length ** 2 * depth / 2
+    yield Line(f"conv2d 3x3, {count}x{channels}x{side}x{side}", convolution, flops=conv)
     yield Line("conv2d 3x3, with gradients", convolution_trained, flops=3 * conv)
-    yield Line("attention bf16, 8x16x2048x64 causal", attention, 0.95, flops=attend)
+    yield Line(f"attention bf16, {b}x{h}x{length}x{depth} causal", attention, 0.95, flops=attend)
     yield Line("attention bf16, with gradients", attention_trained, 0.95, flops=3.5 * attend)
 
 
-def small() -> Iterator[Line]:
+def small(s: Sizes) -> Iterator[Line]:
     def one(t: Any) -> Work:
         a, b = _filled(t, 16, 16), _filled(t, 16, 16)
 
         def many() -> None:
-            for _ in range(500):
+            for _ in range(s.repeated):
                 a + b
         return many
 
@@ -141,7 +166,7 @@ def small() -> Iterator[Line]:
         a, b = _filled(t, 16, 16).requires_grad_(), _filled(t, 16, 16)
 
         def many() -> None:
-            for _ in range(500):
+            for _ in range(s.repeated):
                 a * b
         return many
 
@@ -152,23 +177,23 @@ def small() -> Iterator[Line]:
         steps = t.optim.SGD(net.parameters(), lr=0.01)
 
         def many() -> None:
-            for _ in range(20):
+            for _ in range(s.steps):
                 steps.zero_grad()
                 t.nn.functional.cross_entropy(net(x), y).backward()
                 steps.step()
         return many
-    yield Line("500 times a + b of 16x16", one, 1.33, host=True)
-    yield Line("500 times a * b of 16x16, taped", taped, 1.33, host=True)
-    yield Line("20 steps of a small network", network, 1.3, host=True)
+    yield Line(f"{s.repeated} times a + b of 16x16", one, 1.33, host=True)
+    yield Line(f"{s.repeated} times a * b of 16x16, taped", taped, 1.33, host=True)
+    yield Line(f"{s.steps} steps of a small network", network, 1.3, host=True)
 
 
-def networks() -> Iterator[Line]:
+def networks(s: Sizes) -> Iterator[Line]:
     def cnn(t: Any) -> Work:
         nn = t.nn
         t.manual_seed(0)
         net = nn.Sequential(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
                             nn.Flatten(), nn.Linear(32 * 7 * 7, 10)).to("cuda")
-        x, y = _filled(t, 256, 1, 28, 28), t.zeros(256, dtype=t.int64, device="cuda")
+        x, y = _filled(t, s.batch, 1, 28, 28), t.zeros(s.batch, dtype=t.int64, device="cuda")
         steps = t.optim.Adam(net.parameters(), lr=1e-3)
 
         def step() -> None:
@@ -178,12 +203,14 @@ def networks() -> Iterator[Line]:
         return step
 
     def gpt(t: Any) -> Work:
-        return _gpt(t, 8, 1024)
-    yield Line("a step of a small CNN, 256 images of 28x28", cnn, 1.0)
-    yield Line("a step of a GPT of 124M, bf16, 8x1024 tokens", gpt, 0.9, flops=6.0 * 124e6 * 8 * 1024)
+        return _gpt(t, *s.gpt)
+    batch, length, blocks, width, _, words = s.gpt
+    weights = words * width + 12 * blocks * width * width
+    yield Line(f"a step of the demo's CNN, {s.batch} images of 28x28", cnn, 1.0)
+    yield Line(f"a step of a GPT of {weights / 1e6:.0f}M, bf16, {batch}x{length} tokens", gpt, 0.9, flops=6.0 * weights * batch * length)
 
 
-def _gpt(t: Any, batch: int, length: int, layers: int = 12, width: int = 768, heads: int = 12, words: int = 50304) -> Work:
+def _gpt(t: Any, batch: int, length: int, layers: int, width: int, heads: int, words: int) -> Work:
     f = t.nn.functional
     t.manual_seed(0)
 
@@ -222,6 +249,7 @@ def _gpt(t: Any, batch: int, length: int, layers: int = 12, width: int = 768, he
     return step
 
 
-def all_lines() -> list[Line]:
+def all_lines(s: Sizes | None = None) -> list[Line]:
     """Dearest knowledge first: what is cut off at the end of the time is the least of it."""
-    return [*memory_bound(), *products(), *small(), *copies(), *layers(), *networks()]
+    s = s or Sizes()
+    return [*memory_bound(s), *products(s), *small(s), *networks(s), *layers(s), *copies(s)]
