@@ -73,7 +73,8 @@ def call_tile(em: Emitter, tile: Tile, rows: str, columns: str, k: str, a: tuple
               c: tuple[str, str], mode: str, bias: str = "null") -> None:
     """mode: 0 C = A B, 1 C += A B, 2 C = A B + a number for each row from `bias`, 3 a number for each column.
 
-    a: a packed panel, or (address, bytes from k to k) of rows that are neighbours in memory.  b: (address, bytes from k to k); c: (address, bytes from row to row).
+    a: a packed panel, or (address, bytes from k to k) of rows that are neighbours in memory.  b: (address, bytes from k to
+    k); c: (address, bytes from row to row).
     Whole vectors of B are read, so their last lanes must be readable."""
     a, a_k = (a, str(tile.high * tile.item)) if isinstance(a, str) else a
     em.line(f"call void @tile(i64 {rows}, i64 {k}, ptr {a}, i64 {a_k}, ptr {b[0]}, i64 {b[1]}, ptr {c[0]}, i64 {c[1]}, "
