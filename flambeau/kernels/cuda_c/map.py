@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import axes as walks
+from . import transposed
 from .lower import from_stored, to_stored
 from .types import stored
 from .writer import Walk, coordinates, is_wide, seen
@@ -35,6 +36,9 @@ def write(w: Writer, program: Map, domain: tuple[int, ...], strides: tuple[tuple
     if not axes:
         axes = [walks.Axis(1, (0,) * len(sizes), None)]
     used = [k for k in range(len(sizes)) if k < len(program.outs) or walks.facts(program).read[k - len(program.outs)]]
+    tiles = transposed.plan(program, axes, sizes, used)
+    if tiles is not None:
+        return transposed.write(w, program, axes, *tiles, sizes, used, numbers, rank)
     v = _width(program, axes, sizes, used)
     packed = list(axes)
     inner = axes[-1]
@@ -44,7 +48,7 @@ def write(w: Writer, program: Map, domain: tuple[int, ...], strides: tuple[tuple
     walk = Walk(w, packed, wide)
     total = walk.size
     t = walk.t
-    pointers = {k: w.pointer(k) for k in range(len(sizes)) if k in used or _gathers(program, k - len(program.outs))}
+    pointers = {k: w.pointer(k) for k in range(len(sizes)) if k in used or gathers(program, k - len(program.outs))}
     names = w.numbers(numbers)
     i = w.let(t, f"({t})blockIdx.x * {THREADS} + ({t})threadIdx.x", "i")
     w.line(f"if ({i} >= {walk.count()}) return;")
@@ -59,7 +63,7 @@ def write(w: Writer, program: Map, domain: tuple[int, ...], strides: tuple[tuple
     if base is not None and inner.source is not None:
         at[inner.source] = base
     if v == 1:
-        _element(w, program, q, pointers, names, {k: from_stored(w, f"*(const {stored(w.types[k])}*){q[k]}", w.types[k]) for k in ins},
+        element(w, program, q, pointers, names, {k: from_stored(w, f"*(const {stored(w.types[k])}*){q[k]}", w.types[k]) for k in ins},
                  {k: f"*({stored(w.types[k])}*){q[k]} = {{}}" for k in range(outs)}, at, rank)
     else:
         _neighbours(w, program, q, pointers, names, step, inner, base, at, i, v, t, len(axes) == 1, rank)
@@ -83,7 +87,8 @@ def _width(program: Map, axes: list[walks.Axis], sizes: list[int], used: list[in
     return 1 if len(axes) == 1 and inner.size < v else v
 
 
-def _gathers(program: Map, k: int) -> bool:
+def gathers(program: Map, k: int) -> bool:
+    """Whether input k is read at offsets of the program's own."""
     from ..expr import walk
     return any(e.op == "gather" and e.value == k for e in walk(program.roots()))
 
@@ -124,7 +129,7 @@ def _neighbours(w: Writer, program: Map, q: dict[int, str], pointers: dict[int, 
     if base is not None and inner.source is not None:
         coords[inner.source] = w.let("long long", f"{base} + " + (f"(k < {left} ? k : {left} - 1)" if left else "k"), "c")
     elements = {k: from_stored(w, f"{held[k]}.v[k]" if step[k] else held[k], w.types[k]) for k in q if k >= outs}
-    _element(w, program, q, pointers, names, elements, {k: f"{held[k]}.v[k] = {{}}" for k in range(outs)}, coords, rank)
+    element(w, program, q, pointers, names, elements, {k: f"{held[k]}.v[k] = {{}}" for k in range(outs)}, coords, rank)
     w.line("}")
     for k in range(outs):
         s = stored(w.types[k])
@@ -138,7 +143,7 @@ def _neighbours(w: Writer, program: Map, q: dict[int, str], pointers: dict[int, 
         w.line("}")
 
 
-def _element(w: Writer, program: Map, q: dict[int, str], pointers: dict[int, str], names: dict[int, str], elements: dict[int, str],
+def element(w: Writer, program: Map, q: dict[int, str], pointers: dict[int, str], names: dict[int, str], elements: dict[int, str],
              stores: dict[int, str], coords: dict[int, str], rank: int) -> None:
     """The statements for one element."""
     outs = len(program.outs)

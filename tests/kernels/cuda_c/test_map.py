@@ -190,3 +190,31 @@ def test_pack_refuses_another_number_of_arguments() -> None:
     kernel = render(Map((E.input(0, uint16) + 1,), (uint16,)), (5,), ((1,), (1,)))
     with pytest.raises(TypeError, match="takes 2 arguments, got 3"):
         kernel.pack(1, 2, 3)
+
+
+def test_across_memory_by_tiles() -> None:
+    """Inputs that lie across the output go through shared memory: no thread's neighbours are far apart, on either side."""
+    rng, cases = np.random.default_rng(10), []
+    for d in (float32, float64, bfloat16, uint8, complex64):
+        x, y = E.input(0, d), E.input(1, d)
+        shapes = [(32, 32), (70, 40), (16, 100), (20, 3, 65)] if d is float32 else [(40, 50)]
+        for shape in shapes:
+            turned = Operand(values(d, shape, rng, False), 2)
+            cases.append(Case(Map((x,), (d,)), shape, [Operand(np.zeros(shape, d.np))], [turned]))
+            straight = Operand(values(d, shape, rng, False))
+            cases.append(Case(Map((x,), (d,)), shape, [Operand(np.zeros(shape, d.np), 2)], [straight]))
+            more = [turned, Operand(values(d, shape[-1:], rng, False)).over(shape)]
+            cases.append(Case(Map((x + y, x), (d, d)), shape, [Operand(np.zeros(shape, d.np)), Operand(np.zeros(shape, d.np), 1)], more))
+    # coordinates, a gather, several turned ones, axes in another order
+    x, y, i = E.input(0, float32), E.input(1, float32), E.coord(-1) * 2 + E.coord(-2)
+    program = Map((x + y * E.cast(i, float32) + E.gather(2, E.coord(0), float32),), (float32,) * 3)
+    shape = (40, 21)
+    ins = [Operand(values(float32, shape, rng, False), 2), Operand(values(float32, shape, rng, False), 2), Operand(values(float32, (40,), rng, False))]
+    cases.append(Case(program, shape, [Operand(np.zeros(shape, np.float32))], ins, strides={3: ()}))
+    a = Operand(values(float32, (4, 20, 3, 50), rng, False))
+    a.view = a.view.transpose(0, 3, 2, 1)
+    cases.append(Case(Map((x,), (float32,)), (4, 50, 3, 20), [Operand(np.zeros((4, 50, 3, 20), np.float32))], [a]))
+    assert [(c.domain, c.strides, c.program.out_types) for c in cases if "__shared__" not in c.kernel.source] == []
+    check_all(cases)
+    small = render(Map((E.input(0, float32),), (float32,)), (8, 1000), ((1000, 1), (1, 8)))
+    assert "__shared__" not in small.source

@@ -8,12 +8,15 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from flambeau.dtypes import float32, int64
+from flambeau.dtypes import bool_, complex64, float32, int64
 from flambeau.kernels import expr as E
-from flambeau.kernels.cuda_c import Kernel
+from flambeau.kernels.cuda_c import Kernel, searching
 from flambeau.kernels.programs import Map, Reduce, Rows, Scan
 from tests.kernels.cuda_c import host
 from tests.kernels.cuda_c.cases import Case, Operand, values
+from tests.kernels.cuda_c.test_compacting import nonzero_jobs
+from tests.kernels.cuda_c.test_selecting import first_job, one_job
+from tests.kernels.cuda_c.test_sorting import Job, sort_job
 
 pytestmark = pytest.mark.skipif(bool(host.missing()), reason=host.missing() or "-")
 RNG = np.random.default_rng(1)
@@ -47,9 +50,31 @@ def doubled(n: int, how: int = 0) -> Case:
     return Case(Map((X + X,), (float32,)), (n,), [Operand(np.zeros(n, np.float32), how)], [Operand(values(float32, (n,), RNG, False), how)])
 
 
-def changed(c: Case, pattern: str, new: str, count: int = 1) -> Case:
+def in_order(n: int, rows: int = 2, few: bool = False) -> Job:
+    return sort_job(float32, (rows, n), RNG, few=few)
+
+
+def occurrences() -> Job:
+    a = RNG.integers(0, 20, 3000)
+    job = Job(searching.occurrences(3000, 20), [Operand(np.zeros(20, np.int64))], [Operand(a)], [np.bincount(a, minlength=20)])
+    job.start = 0
+    return job
+
+
+def turned() -> Case:
+    a = Operand(values(float32, (40, 70), RNG, False), 2)
+    return Case(Map((X + 1.0,), (float32,)), (40, 70), [Operand(np.zeros((40, 70), np.float32))], [a])
+
+
+def products() -> Case:
+    z = E.input(0, complex64)
+    a = np.exp(1j * RNG.standard_normal((2, 3000))).astype("c8")
+    return Case(Reduce((z,), ("prod",), (E.acc(0, complex64),), (complex64,)), (2, 3000), [Operand(np.zeros(2, "c8"))], [Operand(a)], (), 1e-3, 1e-3)
+
+
+def changed(c: Case | Job, pattern: str, new: str, count: int = 1) -> Case | Job:
     """The case with its kernel's text changed."""
-    k = c.kernel
+    k = c.unbroken = c.kernel
     text, found = re.subn(pattern, new, k.source, count=count)
     assert found, f"nothing like {pattern} in\n{k.source}"
     c.kernel = Kernel(text, k.launches, k.arguments, k.block, k.workspace, k.nbytes, k.flops, k.program)
@@ -80,18 +105,42 @@ MUTANTS = {
     "shared memory that not all have written": lambda: changed(total(3000), r"if \(\(threadIdx.x & 31\) == 0\)", "if (threadIdx.x == 0)"),
     "more lanes than warps": lambda: changed(total(3000), r"(lane\d+) < 8 \?", r"\1 < 9 ?"),
     "an aligned access where nothing is aligned": lambda: changed(doubled(1000, 4), r"const bool (whole\d+) = .*;", r"const bool \1 = true;"),
+    "digits added up before all are counted": lambda: changed(in_order(300), r"(<< \(digit >> 2\) \* 16\);\n  \}\n)  __syncthreads\(\);", r"\1"),
+    "keys read before all are in place": lambda: changed(in_order(300), r"(from\[e\];\n  \}\n)  __syncthreads\(\);", r"\1"),
+    "digits counted in a column of another": lambda: changed(in_order(300), r"= word \+ \(\(Word\)1", "= word + ((Word)2"),
+    "equal elements of a short row turned round": lambda: changed(in_order(30), "j < own", "j > own"),
+    "warps in the wrong order": lambda: changed(in_order(300), r"if \(k < warp\)", "if (k > warp)"),
+    "a NaN like any number": lambda: changed(in_order(60), r"if \(size > .*\n", ""),
+    "a zero below a zero": lambda: changed(in_order(60, few=True), r"if \(size == 0\).*\n", ""),
+    "descending, without the order turned": lambda: changed(sort_job(float32, (2, 60), RNG, True), r"return \(Key\)~k", "return k"),
+    "an element too many moved": lambda: changed(in_order(4100, 1), r"(?s)(sort_move_.*)i < left; (.*?)position = ", r"\1i <= left; \2position = "),
+    "the run of a digit begins too late": lambda: changed(in_order(4100, 1), r"run\[digit\] = i;", "run[digit] = i + 1;"),
+    "digits of a tile counted without atomics": lambda: changed(in_order(4100, 1), r"atomicAdd\((count \+ .*), 1\);", r"*(\1) += 1;"),
+    "the tiles' counts not yet summed": lambda: changed(in_order(4100, 1), r"if \(lane >= by\) ahead \+= x;", ""),
+    "one element too few selected": lambda: changed(first_job(float32, (1, 3000), 5, RNG), "needed = rank \\+ 1", "needed = rank"),
+    "the last of equal ones selected": lambda: changed(one_job(float32, (2, 3000), 1400, RNG), "ahead == rank", "ahead == have - 1 - rank"),
+    "a digit found before it is told": lambda: changed(first_job(float32, (1, 3000), 5, RNG), r"(found\[2\] = mine;\n    \}\n)    __syncthreads\(\);", r"\1"),
+    "an element beyond the last looked at": lambda: changed(nonzero_jobs(bool_, (2047,), RNG)[0], r"begin < (.*) - e &&", r"begin <= \1 - e &&"),
+    "places written before what comes before": lambda: changed(nonzero_jobs(bool_, (5000,), RNG)[1], r"return ahead \+ sum - x", "return ahead"),
+    "occurrences added up without atomics": lambda: changed(occurrences(), r"atomicAdd\((counts \+ i), (.*)\);", r"*(\1) += \2;"),
+    "no barrier before a tile is read across": lambda: changed(turned(), BARRIER, ""),
+    "a tile with too little room": lambda: changed(turned(), r"\[32\]\[33\]", "[31][33]"),
+    "a tile read as it was written": lambda: changed(turned(), r"(tile\d+)\[(x\d+)\]\[(y\d+) \+ r\];", r"\1[\3 + r][\2];"),
+    "a tile that reaches past the end": lambda: changed(turned(), r"if \((x\d+) < (left\d+) && ", "if (true && "),
+    "a product whose imaginary part comes late": lambda: changed(products(), r"(?s)const float (z\d+) = (.*?);\n(.*?)\n(\s+\w+ = )\1;", r"\3\n\4\2;"),
     "threads that leave before a barrier": lambda: changed(softmax(3000), r"(float s\d+ = __int_as_float)", r"if (threadIdx.x > 200) return; \1"),
 }
 
 
-def whole(make: Callable[[], Case]) -> Case:
+def whole(make: Callable[[], Case | Job]) -> Case | Job:
     """The same case as it was before it was broken."""
     c = make()
-    return Case(c.program, c.domain, c.outs, c.ins, c.numbers, c.rtol, c.atol, dict(enumerate(c.strides)))
+    c.kernel = c.unbroken
+    return c
 
 
 @pytest.fixture(scope="module")
-def built() -> tuple[dict[str, Case], host.Batch]:
+def built() -> tuple[dict[str, Case | Job], host.Batch]:
     cases = {name: make() for name, make in MUTANTS.items()}
     for at, c in enumerate(cases.values()):  # mutants of one kernel must not share its name
         k = c.kernel
@@ -103,7 +152,7 @@ def built() -> tuple[dict[str, Case], host.Batch]:
 
 
 @pytest.mark.parametrize("name", sorted(MUTANTS))
-def test_caught(name: str, built: tuple[dict[str, Case], host.Batch]) -> None:
+def test_caught(name: str, built: tuple[dict[str, Case | Job], host.Batch]) -> None:
     cases, batch = built
     with pytest.raises(AssertionError) as caught:  # a LaunchError, a wrong result, or one that depends on the order
         cases[name].check(batch)
