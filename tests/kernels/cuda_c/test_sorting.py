@@ -45,6 +45,9 @@ def sort_job(d: dtype, shape: tuple[int, ...], rng: np.random.Generator, descend
              few: bool = False) -> Job:
     """Rows of the last axis sorted; how: the layouts of source and results."""
     a = values(d, shape, rng, True, few)
+    if d.kind == "f":  # NaN of either sign and any payload is one
+        bits = a.view(f"u{d.itemsize}")
+        bits[rng.random(shape) < 0.05] = (1 << 8 * d.itemsize) - 1 - int(rng.integers(0, 5))
     width = shape[-1] if width is None else width
     to = (*shape[:-1], width)
     source = Operand(a, how[0])
