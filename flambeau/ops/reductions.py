@@ -12,7 +12,7 @@ from ..dtypes import dtype as dtype_class
 from ..kernels import expr as E
 from ..kernels.programs import Reduce
 from ..runtime import door
-from ..tensor import Tensor, alias, empty, meta, new, on_forget
+from ..tensor import Tensor, alias, empty, meta, new, on_forget, storage
 from . import launch
 from .casts import to_dtype
 from .elementwise import Pointwise, saved_tensor
@@ -116,9 +116,13 @@ def sum_to(g: Tensor, shape: Sequence[int]) -> Tensor:
     if not tape.recording(g):
         plan = _to_shape.get((g.m, shape), 0)
         if plan:
-            om, call = plan
+            om, call, room = plan
             r = new(om)
-            call(r.p, g.p)
+            if room is None:
+                call(r.p, g.p)
+            else:
+                work = storage(room)
+                call(r.p, g.p, work.p)
             return r
     have = tuple(g.m.shape)
     wanted, shape = shape, tuple(shape)
@@ -140,7 +144,7 @@ door.on_change(_to_shape.clear)
 
 
 def _plan_to_shape(g: Tensor, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
-    """The launch of a small sum of this kind, ready to call; None when it needs workspace."""
+    """The launch of a sum of this kind, ready to call: (the result's meta, the launch, the meta of its workspace)."""
     m = g.m
     d = m.dtype
     if d.kind not in "fc":
@@ -151,9 +155,8 @@ def _plan_to_shape(g: Tensor, shape: tuple[int, ...], axes: tuple[int, ...]) -> 
     prepared.name = "sum"
     if len(_to_shape) > 4096:
         _to_shape.clear()
-    if prepared.workspace:
-        return None
-    return meta(shape, None, d, m.device), door.bind(m.device, prepared)
+    room = meta((prepared.workspace,), None, dtypes.uint8, m.device) if prepared.workspace else None
+    return meta(shape, None, d, m.device), door.bind(m.device, prepared), room
 
 
 @op()
