@@ -1,7 +1,7 @@
 """Row programs: a group of threads for each row, in one kernel.
 
-A row that is not too long is kept in registers: an operand that several stages read is loaded once.  Longer rows are
-read again by each stage, from the second cache as a rule.
+An operand that several stages read is loaded once and kept: in registers, or in shared memory where the row is too long for
+those (each thread keeps its own elements there, so nobody waits).  Longer rows still are read again by each stage.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 KEPT = 16  # elements of a row a thread keeps of each operand
 MOST_KEPT = 48  # registers for those of all operands, and for values of functions
+MOST_SHARED = 100_608  # bytes of shared memory for them: what every GPU has for a block, less what joins the threads' results
 
 
 def write(w: Writer, program: Rows, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...],
@@ -110,7 +111,9 @@ class _RowProgram:
         self.passes = -(-n // step) if n else 0
         if self.whole:  # a power of two, so that few different kernels are made
             self.passes = 1 << (self.passes - 1).bit_length() if self.passes else 0
-        self.cached = shared if self.whole else []
+        room = sum(-(-n * self.sizes[k] // 16) * 16 for k in shared)
+        self.shared = 0 if self.whole or self.group.kind != "block" or room > MOST_SHARED else room
+        self.cached = shared if self.whole or self.shared else []
 
     def _score(self, a: Axis) -> int:
         ks = [*self.used, *range(self.outs)]
@@ -151,14 +154,22 @@ class _RowProgram:
         self.accs: list[str] = []
         self.held = {k: w.fresh("h") for k in self.cached}
         self.saved: dict[Expr, str] = {}
-        if self.cached and self.passes:
+        if self.shared:
+            w.line("extern __shared__ __align__(16) unsigned char kept[];")
+            at = 0
+            for k in self.cached:
+                kind = stored(w.types[k]) if v == 1 else f"Vec<{stored(w.types[k])}, {v}>"
+                w.line(f"{kind}* const {self.held[k]} = ({kind}*)(kept + {w.word(at)});")
+                at += -(-self.length * self.sizes[k] // 16) * 16
+            self._pass(lambda p, i, inside: self._fill(p, i, inside))
+        elif self.cached and self.passes:
             for k in self.cached:
                 w.line(f"{stored(w.types[k]) if v == 1 else f'Vec<{stored(w.types[k])}, {v}>'} {self.held[k]}[{self.passes}];")
             self._pass(lambda p, i, inside: self._fill(p, i, inside), guard=False)
         for at, step in enumerate(self.steps):
             self._step(at, step)
         source, found = w.source([("rows", g.threads, w.lines)])
-        return source, ((found[0], (-(-self.rows // g.rows), 1, 1), (g.x, g.y, 1), 0),), 0
+        return source, ((found[0], (-(-self.rows // g.rows), 1, 1), (g.x, g.y, 1), self.shared),), 0
 
     def _pass(self, body: Any, guard: bool = True) -> None:
         """The thread's elements: body(pass, index of the first of v neighbours, whether it is one of the row).
@@ -185,10 +196,16 @@ class _RowProgram:
     def _fill(self, p: str, i: str, inside: str) -> None:
         """Keeps the row's operands."""
         w = self.w
-        w.line(f"if ({inside}) {{")
+        if self.whole:
+            w.line(f"if ({inside}) {{")
         for k in self.cached:
-            self._load(k, f"{self.held[k]}[{p}]", i)
-        w.line("}")
+            self._load(k, self._held(k, p, i), i)
+        if self.whole:
+            w.line("}")
+
+    def _held(self, k: int, p: str, i: str) -> str:
+        """Where a kept operand's neighbours at i are."""
+        return f"{self.held[k]}[{p if self.whole else f'{i} / {self.v}' if self.v > 1 else i}]"
 
     def _place(self, k: int, i: str) -> str:
         return f"{self.q[k]} + {i} * {self.steps_by.get(k, self.sizes[k])}"
@@ -268,7 +285,7 @@ class _RowProgram:
         source = {}
         for k in need:
             if k in self.cached:
-                source[k] = f"{self.held[k]}[{p}]"
+                source[k] = self._held(k, p, i)
             else:
                 source[k] = w.fresh("r")
                 w.line(f"{stored(w.types[k]) if v == 1 else f'Vec<{stored(w.types[k])}, {v}>'} {source[k]};")

@@ -109,7 +109,7 @@ def layer_norm(d: dtype) -> Rows:
 
 def rows() -> Iterator[Kernel]:
     for d in (float32, float64, float16, bfloat16):
-        for n in (10, 1000, 4096, 16384, 50257) if d is float32 else (1000, 16384):
+        for n in (10, 1000, 4096, 16384, 20000, 50257) if d is float32 else (1000, 16384, 50257):
             yield render(softmax(d), (64, n), ((n, 1), (n, 1)))
             if d is not float64:
                 yield render(layer_norm(d), (64, n), ((n, 1), (1, 0), (1, 0), (n, 1), (0, 1), (0, 1)))
@@ -210,7 +210,7 @@ def test_a_kernel_fits_an_sm_with_its_block() -> None:
         for kernel in family():
             for _, grid, block, shared in kernel.launches:
                 threads = block[0] * block[1] * block[2]
-                assert threads % 32 == 0 and threads <= 1024 and shared <= 48 << 10
+                assert threads % 32 == 0 and threads <= 1024 and shared <= 99 << 10
                 assert grid[0] < 1 << 31 and grid[1] <= 65535 and grid[2] <= 65535
             assert 8 * kernel.words <= 4096  # bytes of parameters on every architecture
 

@@ -81,6 +81,14 @@ def changed(c: Case | Job, pattern: str, new: str, count: int = 1) -> Case | Job
     return c
 
 
+def smaller(c: Case, by: int) -> Case:
+    """The case with less dynamic shared memory."""
+    k = c.unbroken = c.kernel
+    launches = tuple((name, grid, block, shared - by) for name, grid, block, shared in k.launches)
+    c.kernel = Kernel(k.source, launches, k.arguments, k.block, k.workspace, k.nbytes, k.flops, k.program)
+    return c
+
+
 BARRIER = r"__syncthreads\(\);"
 MUTANTS = {
     "no barrier before the warps' sums are read": lambda: changed(total(3000), BARRIER, ""),
@@ -123,6 +131,8 @@ MUTANTS = {
     "an element beyond the last looked at": lambda: changed(nonzero_jobs(bool_, (2047,), RNG)[0], r"begin < (.*) - e &&", r"begin <= \1 - e &&"),
     "places written before what comes before": lambda: changed(nonzero_jobs(bool_, (5000,), RNG)[1], r"return ahead \+ sum - x", "return ahead"),
     "occurrences added up without atomics": lambda: changed(occurrences(), r"atomicAdd\((counts \+ i), (.*)\);", r"*(\1) += \2;"),
+    "a row that does not fit its shared memory": lambda: smaller(softmax(17000), 16),
+    "a row kept in too little of it": lambda: changed(softmax(17000), r"(h\d+)\[(i\d+) / 4\]", r"\1[\2 / 8]", 0),
     "no barrier before a tile is read across": lambda: changed(turned(), BARRIER, ""),
     "a tile with too little room": lambda: changed(turned(), r"\[32\]\[33\]", "[31][33]"),
     "a tile read as it was written": lambda: changed(turned(), r"(tile\d+)\[(x\d+)\]\[(y\d+) \+ r\];", r"\1[\3 + r][\2];"),

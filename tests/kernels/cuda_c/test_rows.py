@@ -8,6 +8,7 @@ import pytest
 from flambeau.dtypes import bfloat16, complex64, dtype, float16, float32, float64, int32, int64
 from flambeau.kernels import expr as E
 from flambeau.kernels.cuda_c import render
+from flambeau.kernels.cuda_c.rows import MOST_SHARED
 from flambeau.kernels.programs import Rows
 from tests.kernels.cuda_c import host
 from tests.kernels.cuda_c.cases import Case, Operand, check_all, values
@@ -160,3 +161,19 @@ def test_a_value_a_row_that_differs_along_it_is_the_first_elements() -> None:
     x = E.input(0, float32)
     program = Rows((("reduce", "sum", x), ("row", 0, x * 2.0 + E.acc(0, float32)), ("row", 1, E.coord(-1))), (float32,))
     check_all([case(program, shape, [Operand(np.round(values(float32, shape, rng, False)))]) for shape in ((5, 40), (3, 3000), (300, 1))])
+
+
+def test_rows_kept_in_shared_memory() -> None:
+    rng, cases = np.random.default_rng(11), []
+    for d, n in ((float32, 16640), (float32, 25088), (bfloat16, 50001), (float16, 20000)):
+        cases.append(case(softmax(d), (2, n), [Operand(values(d, (2, n), rng, False))], (), LIMIT.get(d.name, 1e-5), 4 if n == 20000 else 0))
+    x, y = (E.cast(E.input(k, float16), float32) for k in range(2))
+    two = Rows((("reduce", "sum", x * y), ("map", 0, x + y * E.acc(0, float32))), (float16, float16))
+    for shape in ((2, 20000), (1, 16397)):
+        cases.append(case(two, shape, [Operand(np.round(values(float16, shape, rng, False))) for _ in range(2)]))
+    for c in cases:
+        ((_, _, _, shared),) = c.kernel.launches
+        assert 32 << 10 < shared <= MOST_SHARED, (c.domain, shared)
+    check_all(cases, (0, 7))
+    assert render(softmax(bfloat16), (4, 50257), ((50257, 1),) * 2).launches[0][3]
+    assert not render(softmax(float32), (4, 30000), ((30000, 1),) * 2).launches[0][3]  # too long: read again
