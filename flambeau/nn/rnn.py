@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from .. import ops
+from ..ops import autocast
 from . import functional as F
 from . import init
 from .functional.recurrent import STEPS, layer
@@ -229,6 +230,16 @@ class GRU(RNNBase):
                          device=device, dtype=dtype)
 
 
+def _cell(mode: str) -> Any:
+    def step(input: Any, states: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> Any:
+        return STEPS[mode](F.linear(input, w_ih, b_ih), states, w_hh, b_hh)
+    return step
+
+
+# one step as autocast's lists name it: all of it in one type
+_CELLS = {mode: autocast.guarded(f"{mode.lower()}_cell", _cell(mode)) for mode in _GATES}
+
+
 class RNNCellBase(Module):
     """One step of a recurrent layer: input (N, input_size) or (input_size), state (N, hidden_size) or (hidden_size)."""
 
@@ -272,8 +283,7 @@ class RNNCellBase(Module):
         if states is None:
             zero = ops.zeros((*input.shape[:-1], self.hidden_size), dtype=input.dtype, device=input.device)
             states = (zero,) * count
-        gates = F.linear(input, self.weight_ih, self.bias_ih)
-        return STEPS[self.mode](gates, states, self.weight_hh, self.bias_hh)
+        return _CELLS[self.mode](input, states, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
 
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"

@@ -24,16 +24,17 @@ _MATMULS = """addbmm addmm addmv addr baddbmm bmm chain_matmul multi_dot conv1d 
 _LOSSES = """binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy hinge_embedding_loss huber_loss kl_div l1_loss
  margin_ranking_loss mse_loss multilabel_margin_loss multi_margin_loss nll_loss poisson_nll_loss smooth_l1_loss soft_margin_loss
  triplet_margin_loss ctc_loss""".split()
-LOWER = {"cuda": frozenset(_MATMULS), "cpu": frozenset(_MATMULS) - {"addmv", "addr", "mv"}}
+_CELLS = {"gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell"}
+LOWER = {"cuda": frozenset(_MATMULS), "cpu": frozenset(_MATMULS) - {"addmv", "addr", "mv"} - _CELLS | {"tensordot"}}
 FULL = {
     "cuda": frozenset(_LOSSES + """pow acos asin cosh cdist cosine_similarity cumprod cumsum dist erfinv exp expm1 group_norm layer_norm
- log log10 log_softmax log1p log2 norm normalize pdist prod reciprocal rsqrt sinh softmax softmin softplus sum renorm tan
- linalg.vector_norm linalg.matrix_norm""".split()),
+ log log10 log_softmax log1p log2 logsumexp norm normalize pdist prod reciprocal rms_norm rsqrt sinh softmax softmin softplus sum renorm
+ tan vector_norm matrix_norm""".split()),
     "cpu": frozenset(_LOSSES + """avg_pool3d binary_cross_entropy grid_sample polar prod quantile nanquantile stft cdist trace
  view_as_complex cholesky cholesky_inverse cholesky_solve inverse lu_solve orgqr ormqr pinverse max_pool3d max_unpool2d max_unpool3d
  adaptive_avg_pool3d""".split()),
 }
-WIDEST = {"cuda": frozenset("addcdiv addcmul atan2 bilinear cross dot grid_sample index_put scatter_add tensordot".split()),
+WIDEST = {"cuda": frozenset("addcdiv addcmul atan2 bilinear cross dot grid_sample index_put scatter_add tensordot vdot".split()),
           "cpu": frozenset(("stack", "cat", "index_copy"))}
 _NAMED = frozenset().union(*LOWER.values(), *FULL.values(), *WIDEST.values())
 

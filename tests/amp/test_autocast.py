@@ -172,3 +172,62 @@ def test_custom_functions() -> None:
         with torch.autocast("cuda"):
             Full.apply(a.detach().half())
         assert seen[1] == (torch.float32, False)
+
+
+@pytest.mark.parametrize("d", [torch.float16, torch.bfloat16], ids=str)
+def test_custom_functions_of_either_kind_of_device(device: str, d) -> None:
+    """cast_inputs reaches into sequences, leaves other types and other devices' tensors alone, and does nothing outside a region."""
+    seen: list = []
+
+    class Sum(torch.autograd.Function):
+        @staticmethod
+        @torch.amp.custom_fwd(device_type=kind(device), cast_inputs=d)
+        def forward(ctx, a, rest, count):
+            seen.append((a.dtype, [r.dtype for r in rest], count.dtype, torch.is_autocast_enabled(kind(device))))
+            return a * 2
+
+        @staticmethod
+        @torch.amp.custom_bwd(device_type=kind(device))
+        def backward(ctx, g):
+            seen.append((g.dtype, torch.is_autocast_enabled(kind(device))))
+            return g * 2, None, None
+
+    a = torch.randn(3, device=device, requires_grad=True)
+    rest = [torch.ones(2, device=device), torch.ones(2, device=device, dtype=torch.float64)]
+    count = torch.ones(1, device=device, dtype=torch.int64)
+    Sum.apply(a, rest, count)
+    assert seen.pop() == (torch.float32, [torch.float32, torch.float64], torch.int64, False)
+    with torch.autocast(kind(device)):
+        y = Sum.apply(a, rest, count)
+    assert seen.pop() == (d, [d, torch.float64], torch.int64, False) and y.dtype is d
+    y.sum().backward()
+    assert seen == [(d, False)] and a.grad.dtype is torch.float32 and a.grad.cpu().tolist() == [2.0] * 3
+
+
+def test_a_region_in_a_region_of_the_other_kind() -> None:
+    with torch.simulate(gpus=1):
+        c, g = torch.ones(2, 2), torch.ones(2, 2, device="cuda")
+        with torch.autocast("cuda", dtype=torch.bfloat16), torch.autocast("cpu", dtype=torch.float16):
+            assert (g @ g).dtype is torch.bfloat16 and (c @ c).dtype is torch.float16
+            with torch.autocast("cuda", enabled=False):
+                assert (g @ g).dtype is torch.float32 and (c @ c).dtype is torch.float16
+                with torch.autocast("cuda"):
+                    assert (g @ g).dtype is torch.float16
+            assert (g @ g).dtype is torch.bfloat16
+
+
+def test_casts_of_weights_are_forgotten_at_the_end() -> None:
+    """A region closed and opened again sees weights as they are then; an inner region shares the outer one's casts."""
+    from flambeau.ops import autocast as lists
+    w, x = torch.ones(2, 2, requires_grad=True), torch.ones(2, 2)
+    with torch.autocast("cpu"):
+        F.linear(x, w)
+        outer = lists.kept.get()[id(w)][2]
+        with torch.autocast("cpu"):
+            F.linear(x, w)
+            assert lists.kept.get()[id(w)][2] is outer
+        assert lists.kept.get()[id(w)][2] is outer
+    assert lists.kept.get() is None
+    w.data.fill_(3.0)
+    with torch.autocast("cpu"):
+        assert F.linear(x, w)[0, 0].item() == 6.0

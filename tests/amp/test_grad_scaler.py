@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 
 import pytest
@@ -88,3 +89,50 @@ def test_without_a_gpu_it_is_off() -> None:
         warnings.simplefilter("always")
         assert not torch.cuda.amp.GradScaler().is_enabled()
     assert any("not available" in str(w.message) for w in seen)
+
+
+def test_a_resumed_scaler_goes_on_where_it_was(device: str) -> None:
+    """State taken between two steps, growth counter and all, leads to the same scales as never having stopped."""
+    def drive(scaler, steps):
+        p = nn.Parameter(torch.zeros(2, device=device))
+        o, scales = optim.SGD([p], lr=1.0), []
+        for bad in steps:
+            p.grad = torch.tensor([float("inf") if bad else 1.0, 0.0], device=device)
+            scaler.step(o)
+            scaler.update()
+            scales.append(scaler.get_scale())
+        return scales
+
+    steps = [False, False, True, False, False, False, True, False]
+    options = {"init_scale": 16.0, "growth_factor": 3.0, "backoff_factor": 0.25, "growth_interval": 3}
+    whole = drive(made(device, **options), steps)
+    for cut in range(1, len(steps)):
+        first = made(device, **options)
+        before = drive(first, steps[:cut])
+        state = first.state_dict()
+        assert set(state) == {"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"}
+        second = made(device)
+        second.load_state_dict(state)
+        assert before + drive(second, steps[cut:]) == whole
+    assert drive(pickle.loads(pickle.dumps(made(device, **options))), steps) == whole
+
+
+def test_one_optimizer_of_two_steps(device: str) -> None:
+    """Only the optimizer whose gradients are not finite is held back; the scale shrinks for both."""
+    a, b = (nn.Parameter(torch.ones(1, device=device)) for _ in range(2))
+    first, second = optim.SGD([a], lr=1.0), optim.SGD([b], lr=1.0)
+    scaler = made(device, init_scale=2.0)
+    a.grad, b.grad = torch.tensor([2.0], device=device), torch.tensor([float("nan")], device=device)
+    scaler.step(first)
+    scaler.step(second)
+    scaler.update()
+    assert (a.item(), b.item(), scaler.get_scale()) == (0.0, 1.0, 1.0)
+
+
+def test_gradients_of_16_bits_are_refused(device: str) -> None:
+    p = nn.Parameter(torch.ones(2, device=device, dtype=torch.float16))
+    o = optim.SGD([p], lr=1.0)
+    scaler = made(device)
+    p.grad = torch.ones(2, device=device, dtype=torch.float16)
+    with pytest.raises(ValueError, match="unscale FP16 gradients"):
+        scaler.unscale_(o)
