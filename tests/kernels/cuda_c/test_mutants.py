@@ -154,7 +154,7 @@ def built() -> tuple[dict[str, Case | Job], host.Batch]:
     cases = {name: make() for name, make in MUTANTS.items()}
     for at, c in enumerate(cases.values()):  # mutants of one kernel must not share its name
         k = c.kernel
-        (tag,) = set(re.findall(r"__global__ void __launch_bounds__\(\d+\) [a-z_]+_([0-9a-f]{12})\(", k.source))
+        (tag,) = set(re.findall(r"__global__ void __launch_bounds__\([\d, ]+\) [a-z_]+_([0-9a-f]{12})\(", k.source))
         new = f"{tag[:9]}{at:03x}"
         c.kernel = Kernel(k.source.replace(tag, new), tuple((n.replace(tag, new), *rest) for n, *rest in k.launches), k.arguments, k.block,
                           k.workspace, k.nbytes, k.flops, k.program)
