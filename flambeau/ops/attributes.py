@@ -50,6 +50,16 @@ _TOLD = {
     "is_leaf": "Whether it was not computed from tensors that require grad.", "output_nr": "Which result of its function it is.",
     "_version": "How often its memory was written to.", "layout": "How it is stored: `torch.strided`.", "names": "None for each axis: axes have no names.",
     "retains_grad": "Whether a computed tensor keeps its gradient.",
+    "T": "A view with the axes in reverse order.", "H": "A matrix's conjugate transpose.", "mT": "A view with the last two axes exchanged.",
+    "mH": "The conjugate of `mT`.", "grad": "The gradient that backward passes have added up here, or None.",
+    "grad_fn": "What a backward pass does at this tensor; None for leaves.", "_base": "The tensor that this one is a view of, or None.",
+    "data": "The same memory outside of autograd; assigning gives the tensor another's memory.",
+    "element_size": "Bytes of an element.", "is_floating_point": "Whether the type is a floating point one.", "is_complex": "Whether the type is complex.",
+    "is_signed": "Whether the type has negative numbers.", "is_same_size": "Whether both have one shape.",
+    "is_inference": "False: there are no inference tensors.", "is_conj": "False: conjugates are computed at once.",
+    "is_neg": "False: negatives are computed at once.", "has_names": "False: axes have no names.",
+    "is_nonzero": "Whether the one element is not 0.  Raises RuntimeError for any other number of elements.",
+    "_is_view": "Whether it is a view of another tensor.",
 }
 
 
@@ -449,9 +459,9 @@ def install(target: type) -> None:
         setattr(target, name, property(read, doc=_TOLD.get(name) or f"Whether the tensor is {name[3:].replace('_', ' ')}."))
     for name, (get, put) in {"requires_grad": (_SIMPLE["requires_grad"], _set_requires_grad), "grad": (_get_grad, _set_grad),
                              "data": (_get_data, _set_data)}.items():
-        setattr(target, name, property(get, put))  # type: ignore[arg-type]
+        setattr(target, name, property(get, put, doc=_TOLD[name]))  # type: ignore[arg-type]
     for name, get in (("grad_fn", _grad_fn), ("_base", _base)):
-        setattr(target, name, property(get))
+        setattr(target, name, property(get, doc=_TOLD[name]))
     methods: dict[str, Any] = {
         "requires_grad_": requires_grad_, "size": size, "stride": stride, "numel": numel, "nelement": numel, "dim": dim,
         "ndimension": dim, "is_contiguous": is_contiguous, "get_device": get_device, "data_ptr": data_ptr,
@@ -471,4 +481,6 @@ def install(target: type) -> None:
     for name, method in methods.items():
         if getattr(method, "__name__", "") == "<lambda>":
             method.__name__ = name
+        if not method.__doc__:
+            method.__doc__ = _TOLD.get(name)
         setattr(target, name, method)
