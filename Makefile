@@ -3,7 +3,7 @@
 #
 #   make demo     train a small network on handwritten digits and show what it learnt
 #   make test     the whole test suite (no PyTorch needed)
-#   make check    ruff, mypy, the order of the layers, the stubs of generated names
+#   make check    ruff, mypy, the order of the layers, the stubs of generated names, the table of names
 #   make parity   the same operations by PyTorch, compared (skipped where PyTorch cannot be had)
 #   make conformance  a fixed part of PyTorch's operator database, on the CPU and a simulated GPU (no PyTorch needed)
 #   make conformance-page  all of that database: docs/conformance.md
@@ -71,6 +71,7 @@ check: .venv/.dev
 	echo 'mypy'; $(BIN)/mypy || failed="$$failed mypy"; \
 	$(BIN)/python tools/import_order.py || failed="$$failed import-order"; \
 	$(BIN)/python tools/stubs.py --check || failed="$$failed stubs"; \
+	$(BIN)/python tools/names.py --check || failed="$$failed names"; \
 	test -z "$$failed" || { echo "check: failed:$$failed"; exit 1; }
 
 parity: .venv-parity/.made

@@ -82,9 +82,12 @@ def signature(name: str, value: Any) -> str:
 
 def text_of(value: Any) -> str:
     """A thing's docstring as Markdown: parts such as `Args:` as lists."""
-    target = value.fget if isinstance(value, property) else value
-    doc = inspect.getdoc(target) if callable(target) or isinstance(target, (staticmethod, classmethod)) or isinstance(target, type) else None
-    if not doc or (not isinstance(target, type) and doc == inspect.getdoc(type(target))):
+    target = value
+    if isinstance(value, property):
+        doc: str | None = inspect.cleandoc(value.__doc__ or "")
+    else:
+        doc = inspect.getdoc(target) if callable(target) or isinstance(target, (staticmethod, classmethod)) or isinstance(target, type) else None
+    if not doc or (not isinstance(target, type) and doc == inspect.getdoc(type(target)) and not type(target).__module__.startswith("flambeau")):
         return ""
     lines = []
     inside = False

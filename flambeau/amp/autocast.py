@@ -88,6 +88,7 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
 
 
 def is_autocast_cpu_enabled() -> bool:
+    """Whether this is inside an autocast region for the CPU."""
     return is_autocast_enabled("cpu")
 
 
@@ -98,10 +99,12 @@ def get_autocast_dtype(device_type: str) -> _dtype:
 
 
 def get_autocast_gpu_dtype() -> _dtype:
+    """The type of autocast regions on GPUs."""
     return get_autocast_dtype("cuda")
 
 
 def get_autocast_cpu_dtype() -> _dtype:
+    """The type of autocast regions on the CPU."""
     return get_autocast_dtype("cpu")
 
 
@@ -111,10 +114,12 @@ def set_autocast_dtype(device_type: str, dtype: _dtype) -> None:
 
 
 def set_autocast_gpu_dtype(dtype: _dtype) -> None:
+    """The type of autocast regions on GPUs from now on."""
     set_autocast_dtype("cuda", dtype)
 
 
 def set_autocast_cpu_dtype(dtype: _dtype) -> None:
+    """The type of autocast regions on the CPU from now on."""
     set_autocast_dtype("cpu", dtype)
 
 
@@ -142,6 +147,7 @@ def is_autocast_cache_enabled() -> bool:
 
 
 def set_autocast_cache_enabled(enabled: bool) -> None:
+    """Whether regions keep the casts of weights unless told otherwise."""
     _cache[0] = bool(enabled)
 
 

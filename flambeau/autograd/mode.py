@@ -13,7 +13,11 @@ from typing import Any
 _grad: ContextVar[bool] = ContextVar("grad", default=True)
 _inference: ContextVar[bool] = ContextVar("inference", default=False)
 grad_enabled = _grad.get
-is_inference_mode_enabled = _inference.get
+
+
+def is_inference_mode_enabled() -> bool:
+    """Whether this is inside `inference_mode`."""
+    return _inference.get()
 
 
 def is_grad_enabled() -> bool:

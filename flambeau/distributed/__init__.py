@@ -75,14 +75,17 @@ def is_initialized() -> bool:
 
 
 def is_nccl_available() -> bool:
+    """False: there is no NCCL here."""
     return False
 
 
 def is_gloo_available() -> bool:
+    """False: there is no Gloo here."""
     return False
 
 
 def is_mpi_available() -> bool:
+    """False: there is no MPI here."""
     return False
 
 

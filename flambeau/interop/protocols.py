@@ -64,6 +64,7 @@ def _torch_function(cls: type, func: Any, types: Any, args: Any = (), kwargs: An
 
 
 def _as_subclass(self: Any, cls: type) -> Any:
+    """The same tensor (memory and history) as a member of a subclass of Tensor."""
     from .overriding import as_subclass
     return as_subclass(self, cls)
 

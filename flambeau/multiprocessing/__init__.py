@@ -28,6 +28,7 @@ def get_all_sharing_strategies() -> set[str]:
 
 
 def get_sharing_strategy() -> str:
+    """How memory is shared between processes: "file_descriptor"."""
     return "file_descriptor"
 
 

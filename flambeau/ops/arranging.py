@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from .. import layout
@@ -387,7 +388,8 @@ def _copies() -> None:
             made = _view(*args, **kwargs)
             return tuple(x.clone(memory_format=_rows()) for x in made) if isinstance(made, tuple) else made.clone(memory_format=_rows())
         function.__name__ = function.__qualname__ = name + "_copy"
-        function.__doc__ = f"`{name}`, copied."
+        function.__doc__ = f"`{name}` in memory of its own, not as a view."
+        function.__signature__ = inspect.signature(view)  # type: ignore[attr-defined]
         op(method=name == "narrow", out=True)(function)
 
 

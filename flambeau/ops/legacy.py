@@ -59,7 +59,8 @@ def construct(args: tuple[Any, ...], d: dtype_class, dev: device_class) -> Tenso
 
 
 def _make(name: str, kind: str) -> Any:
-    return tensor_type(name, (), {"dtype": _NAMES[name], "kind": kind, "__module__": "torch.cuda" if kind == "cuda" else "torch"})
+    told = f"Tensors of type {_NAMES[name].name}{' on GPUs' if kind == 'cuda' else ''}: a constructor from sizes or data, and a class for isinstance."
+    return tensor_type(name, (), {"dtype": _NAMES[name], "kind": kind, "__doc__": told, "__module__": "torch.cuda" if kind == "cuda" else "torch"})
 
 
 CPU_TYPES = {name: _make(name, "cpu") for name in _NAMES}

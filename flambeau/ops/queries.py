@@ -16,15 +16,18 @@ def is_tensor(obj: Any) -> bool:
 
 
 def is_storage(obj: Any) -> bool:
+    """Whether an object is a storage, typed or not."""
     from .storages import TypedStorage, UntypedStorage
     return isinstance(obj, (TypedStorage, UntypedStorage))
 
 
 def is_floating_point(input: Tensor) -> bool:  # noqa: A002 (PyTorch's name)
+    """Whether the type is float16, bfloat16, float32 or float64."""
     return input.m.dtype.is_floating_point
 
 
 def is_complex(input: Tensor) -> bool:  # noqa: A002
+    """Whether the type is complex64 or complex128."""
     return input.m.dtype.is_complex
 
 
@@ -40,10 +43,12 @@ def is_nonzero(input: Tensor) -> bool:  # noqa: A002
 
 
 def is_same_size(input: Tensor, other: Tensor) -> bool:  # noqa: A002
+    """Whether both tensors have one shape."""
     return input.m.shape == other.m.shape
 
 
 def numel(input: Tensor) -> int:  # noqa: A002
+    """The number of elements."""
     return input.m.numel
 
 
@@ -81,6 +86,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 
 
 def are_deterministic_algorithms_enabled() -> bool:
+    """Whether `use_deterministic_algorithms` was turned on."""
     return bool(_settings["deterministic"])
 
 
@@ -94,6 +100,7 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 
 def get_float32_matmul_precision() -> str:
+    """What `set_float32_matmul_precision` chose: "highest", "high" or "medium"."""
     return str(_settings["precision"])
 
 
@@ -108,16 +115,19 @@ def set_num_threads(int: int) -> None:  # noqa: A002 (PyTorch's name)
 
 
 def get_num_threads() -> int:
+    """How many threads kernels on the CPU may use."""
     from ..kernels import native
     count: Any = native.get_num_threads()
     return count if isinstance(count, int) else len(os.sched_getaffinity(0))
 
 
 def set_num_interop_threads(int: int) -> None:  # noqa: A002
+    """Remembered; operations here run in the order of the program."""
     _settings["interop"] = int
 
 
 def get_num_interop_threads() -> int:
+    """What `set_num_interop_threads` was told."""
     found: Any = _settings["interop"]
     return found  # type: ignore[no-any-return]
 

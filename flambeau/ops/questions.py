@@ -118,6 +118,7 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    """False: operations that are not deterministic do not only warn."""
     return False
 
 
@@ -127,6 +128,7 @@ def set_warn_always(b: bool, /) -> None:
 
 
 def is_warn_always_enabled() -> bool:
+    """Whether warnings are shown each time, as `set_warn_always` was told."""
     return bool(_kept["warn"])
 
 

@@ -81,6 +81,7 @@ _POLYGAMMA = pointwise("_polygamma", "input", _polygamma, promote="float", accep
 
 
 def _polygamma_(self: Tensor, n: int) -> Tensor:
+    """`polygamma`, in place."""
     from .copies import assign
     result = polygamma(n, self)
     if not dtypes.can_cast(result.m.dtype, self.m.dtype):
@@ -102,7 +103,14 @@ def polygamma(n: Any, input: Any) -> Tensor:  # noqa: A002
 
 
 _methods: Any = Tensor  # the methods take their arguments in the other order than the function
-_methods.polygamma = lambda self, n: polygamma(n, self)
+
+
+def _polygamma_method(self: Tensor, n: int) -> Tensor:
+    """`torch.polygamma(n, self)`."""
+    return polygamma(n, self)
+
+
+_methods.polygamma = _polygamma_method
 _methods.polygamma_ = _polygamma_
 
 

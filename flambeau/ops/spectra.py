@@ -54,7 +54,7 @@ def blackman_window(window_length: int, periodic: bool = True, *, dtype: Any = N
 @op(method=False)
 def bartlett_window(window_length: int, periodic: bool = True, *, dtype: Any = None, layout: Any = None, device: Any = None,
                     pin_memory: bool = False, requires_grad: bool = False) -> Tensor:
-    """1 - |2 n / N - 1|."""
+    """The triangular window 1 - |2 n / N - 1| of `window_length` numbers."""
     return _window("bartlett_window", window_length, periodic, lambda x: 1.0 - (x * (1.0 / math.pi) - 1.0).abs(), dtype, device, requires_grad)
 
 

@@ -421,7 +421,9 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
     return self
 
 
-Tensor.T = property(lambda t: t.permute(tuple(reversed(range(len(t.m.shape))))) if t.m.shape else t)  # type: ignore[assignment, method-assign]
-Tensor.mT = property(lambda t: transpose(t, -2, -1))  # type: ignore[assignment, method-assign]
-Tensor.H = property(lambda t: adjoint(t) if len(t.m.shape) == 2 else t)  # type: ignore[assignment, method-assign]
-Tensor.mH = property(adjoint)  # type: ignore[assignment, method-assign]
+Tensor.T = property(lambda t: t.permute(tuple(reversed(range(len(t.m.shape))))) if t.m.shape else t,  # type: ignore[assignment, method-assign]
+                    doc="A view with the axes in reverse order.")
+Tensor.mT = property(lambda t: transpose(t, -2, -1), doc="A view with the last two axes exchanged.")  # type: ignore[assignment, method-assign]
+Tensor.H = property(lambda t: adjoint(t) if len(t.m.shape) == 2 else t,  # type: ignore[assignment, method-assign]
+                    doc="A matrix's conjugate transpose.")
+Tensor.mH = property(adjoint, doc="The conjugate of `mT`.")  # type: ignore[assignment, method-assign]
