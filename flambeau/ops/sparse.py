@@ -519,7 +519,7 @@ def to_sparse(self: Any, sparse_dim: Any = None, *, layout: Any = None, blocksiz
         raise RuntimeError(f"sparse_dim argument must be in >0, <={self.dim()}: got {n}")
     shape = tuple(self.m.shape)
     flat = self.reshape(numel_of(shape[:n]), *shape[n:])
-    seen = (self.detach() != 0).reshape(numel_of(shape[:n]), -1).any(1)
+    seen = (self.detach() != 0).reshape(numel_of(shape[:n]), numel_of(shape[n:])).any(1)
     places = seen.nonzero().reshape(-1)
     made = make(Coo, (coordinates(places, shape[:n]),), flat.index_select(0, places), shape, True)
     return made.to_sparse_csr() if layout is sparse_csr else made
