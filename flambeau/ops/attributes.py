@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy as _copy
+import ctypes
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -222,14 +223,23 @@ def values(t: Tensor, reason: str = "numpy") -> Any:
     return load(host_array(t, reason), t.m.dtype)
 
 
+_PLAIN: dict[Any, Any] = {
+    dtypes.float32: ctypes.c_float, dtypes.float64: ctypes.c_double, dtypes.int64: ctypes.c_int64, dtypes.int32: ctypes.c_int32,
+    dtypes.int16: ctypes.c_int16, dtypes.int8: ctypes.c_int8, dtypes.uint8: ctypes.c_uint8, dtypes.bool_: ctypes.c_bool}
+
+
 def item(self: Tensor) -> Any:
     """The one element as a Python number; waits for the device.  Raises RuntimeError for any other number of elements."""
     return _item(self, "item")
 
 
 def _item(self: Tensor, reason: str) -> Any:
-    if self.m.numel != 1:
-        raise RuntimeError(f"a Tensor with {self.m.numel} elements cannot be converted to Scalar")
+    m = self.m
+    if m.numel != 1:
+        raise RuntimeError(f"a Tensor with {m.numel} elements cannot be converted to Scalar")
+    plain = _PLAIN.get(m.dtype) if m.device.type == "cpu" else None
+    if plain is not None:
+        return plain.from_address(self.p).value
     return values(self, reason).reshape(()).item()
 
 

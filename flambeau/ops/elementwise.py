@@ -590,7 +590,7 @@ def fast_binary(op: Pointwise, general: Callable[[Any, Any], Any]) -> Callable[[
         kind = type(b)
         number = kind is float or kind is int
         try:
-            om, sizes, launch, infos = plans[a.m][kind if number else b.m]
+            om, sizes, launch, infos, exact = plans[a.m][kind if number else b.m]
         except (KeyError, AttributeError):
             return first(a, b)
         if sizes is not None:
@@ -606,7 +606,7 @@ def fast_binary(op: Pointwise, general: Callable[[Any, Any], Any]) -> Callable[[
             s = storage(om)
             p = s.p
         if number:
-            launch(p, a.p, b if kind is float else float(b))
+            launch(p, a.p, b if exact else float(b))
         else:
             launch(p, a.p, b.p)
         r = make(Tensor)
@@ -633,9 +633,11 @@ def fast_binary(op: Pointwise, general: Callable[[Any, Any], Any]) -> Callable[[
         if isinstance(a, Tensor) and type(result) is Tensor and not provenance.enabled() and not op.heeded(a):
             key = type(b) if type(b) in (float, int) else b.m if isinstance(b, Tensor) else None
             plan = op.plans.get((a.m, key, ()))
-            # numbers reach a float computation as floats; the others go the general way
-            if plan is not None and (isinstance(b, Tensor) or (key in (float, int) and plan.convert == (float,))):
-                plans.setdefault(a.m, {})[key] = (plan.outs[0], plan.outs[0].sizes, plan.launch, [None] * 4)
+            # numbers reach a float computation as floats, and integers one of integers as they are; the others go the general way
+            exact = key is float or plan is None or plan.convert == (int,)
+            if plan is not None and (isinstance(b, Tensor) or (key in (float, int) and plan.convert == (float,)) or (
+                    key is int and plan.convert == (int,))):
+                plans.setdefault(a.m, {})[key] = (plan.outs[0], plan.outs[0].sizes, plan.launch, [None] * 4, exact)
         return result
     arguments.FIRST.add(call.__code__)
     return call

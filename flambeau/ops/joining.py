@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, layout
 from ..autograd import tape
-from ..tensor import Tensor, empty, meta, new
+from ..runtime import door, provenance
+from ..tensor import Tensor, alias, empty, meta, new, on_forget
 from . import launch
 from .checks import same_device
 from .copies import cast_program
@@ -19,7 +21,14 @@ if TYPE_CHECKING:
 
 def _cat_back(node: Any, g: Tensor) -> Any:
     axis, metas = node[tape.SAVED]
-    out, at = [], 0
+    out: list[Any] = []
+    at = 0
+    if not tape.recording(g) and None not in metas and all(m.dtype is g.m.dtype for m in metas):
+        d = g.m.dtype
+        for e, m in zip(node[tape.EDGES], metas, strict=True):
+            out.append(None if e is None else alias(g, meta(m.shape, g.m.strides, d, g.m.device), g.p + at * g.m.strides[axis] * d.itemsize))
+            at += m.shape[axis]
+        return out
     for e, m in zip(node[tape.EDGES], metas, strict=True):
         if m is None:  # an empty one-axis tensor that took no part
             out.append(None if e is None else g.new_zeros((0,)))
@@ -33,11 +42,69 @@ def _cat_back(node: Any, g: Tensor) -> Any:
 tape.keeps_nothing(_cat_back)
 
 
+_MANY = 9  # tensors: fewer are joined by copies that are planned once
+_MOST_PLANS = 1 << 12
+_plans: dict[Any, Any] = {}
+on_forget(_plans.clear)
+door.on_change(_plans.clear)
+_SMALL = 1 << 16  # bytes: larger parts are worth the threads of a copy's kernel
+
+
+def _blocks(sizes: list[int]) -> Any:
+    """Copies blocks of so many bytes, one behind the other."""
+    def entry(to: int, *blocks: int) -> None:
+        move = ctypes.memmove
+        for p, n in zip(blocks, sizes, strict=True):
+            move(to, p, n)
+            to += n
+    return entry
+
+
+def _in_blocks(out: Tensor, parts: Sequence[Tensor], sizes: list[int]) -> None:
+    """Dense parts into a dense tensor, on a device that the host works for: one routine instead of a kernel for each."""
+    launch.routine(out.m.device, "cat", _blocks(sizes), [out.p, *[t.p for t in parts]], nbytes=2 * sum(sizes))
+
+
+def _alike(ts: Sequence[Any]) -> Any:
+    """The meta that all of many tensors share, where they can be joined as blocks; None where they cannot."""
+    if len(ts) < _MANY or type(ts[0]) is not Tensor:
+        return None
+    m = ts[0].m
+    if not m.contiguous or not m.numel or m.numel * m.dtype.itemsize > _SMALL or not door.by_host(m.device):
+        return None
+    for t in ts:
+        if type(t) is not Tensor or t.m is not m:
+            return None
+    return m
+
+
+@tape.keeps_nothing
+def _stack_back(node: Any, g: Tensor) -> Any:
+    axis, count = node[tape.SAVED]
+    if tape.recording(g):
+        return tuple(g.select(axis, i) for i in range(count))
+    m = g.m
+    part = meta((*m.shape[:axis], *m.shape[axis + 1:]), (*m.strides[:axis], *m.strides[axis + 1:]), m.dtype, m.device)
+    step = m.strides[axis] * m.dtype.itemsize
+    return tuple([None if e is None else alias(g, part, g.p + i * step) for i, e in enumerate(node[tape.EDGES])])
+
+
 @op(method=False, out=True, aliases=("concat", "concatenate"))
 def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
     """The tensors one after another along an existing axis; their other sizes must be equal."""
     ts = _listed("cat", tensors)
     dim = dim if axis is None else axis
+    key = None
+    if len(ts) < _MANY:
+        key = dim, tuple([t.m if type(t) is Tensor else None for t in ts])
+        plan = _plans.get(key)
+        if plan is not None:
+            made, moves, saved = plan
+            out = new(made)
+            p = out.p
+            for t, (call, offset) in zip(ts, moves, strict=True):
+                call(p + offset, t.p)
+            return tape.record(out, _cat_back, ts, saved, "CatBackward0")
     if not ts:
         raise ValueError("torch.cat(): expected a non-empty list of Tensors")
     for i, t in enumerate(ts):
@@ -55,6 +122,11 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
         return tape.record(empty((0,), d, ts[0].m.device), _cat_back, ts, (0, [t.m for t in ts]), "CatBackward0")
     first = parts[0]
     at = layout.wrap_dim(dim, len(first.m.shape))
+    one = _alike(ts)
+    if one is not None and layout.numel(one.shape[:at]) == 1:
+        out = new(meta((*one.shape[:at], len(ts) * one.shape[at], *one.shape[at + 1:]), None, d, one.device))
+        _in_blocks(out, ts, [one.numel * d.itemsize] * len(ts))
+        return tape.record(out, _cat_back, ts, (at, [one] * len(ts)), "CatBackward0")
     total = 0
     for i, t in enumerate(ts):
         if tuple(t.m.shape) == (0,):
@@ -72,17 +144,28 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
         strides = layout.channels_last_strides(shape)
     out = new(meta(shape, strides, d, first.m.device))
     start = 0
+    moves = []
     for t in parts:
         n = t.m.shape[at]
         if t.m.numel:
             place = _window(out, at, start, n)
-            launch.run(cast_program(t.m.dtype, d), tuple(t.m.shape), [place], [t], name="cat")
+            domain = tuple(t.m.shape)
+            prepared = door.prepare(out.m.device, cast_program(t.m.dtype, d), domain, tuple(
+                layout.expand_strides(x.m.shape, x.m.strides, domain) for x in (place, t)))
+            prepared.name = "cat"
+            call = door.bind(out.m.device, prepared)
+            moves.append((call, place.p - out.p))
+            call(place.p, t.p)
         start += n
-    return tape.record(out, _cat_back, ts, (at, [None if tuple(t.m.shape) == (0,) else t.m for t in ts]), "CatBackward0")
+    saved = (at, [None if tuple(t.m.shape) == (0,) else t.m for t in ts])
+    if key is not None and None not in key[1] and len(moves) == len(ts) and not provenance.enabled():
+        if len(_plans) > _MOST_PLANS:
+            _plans.clear()
+        _plans[key] = out.m, moves, saved
+    return tape.record(out, _cat_back, ts, saved, "CatBackward0")
 
 
 def _window(out: Tensor, axis: int, start: int, n: int) -> Tensor:
-    from ..tensor import alias
     m = out.m
     return alias(out, meta((*m.shape[:axis], n, *m.shape[axis + 1:]), m.strides, m.dtype, m.device),
                  out.p + start * m.strides[axis] * m.dtype.itemsize)
@@ -92,18 +175,38 @@ def _window(out: Tensor, axis: int, start: int, n: int) -> Tensor:
 def stack(tensors: Any, dim: int = 0) -> Tensor:
     """Tensors of one shape along a new axis."""
     ts = _listed("stack", tensors)
+    key: Any = None
+    if len(ts) < _MANY:
+        key = "stack", dim, tuple([t.m if type(t) is Tensor else None for t in ts])
+        plan = _plans.get(key)
+        if plan is not None:
+            made, moves, saved = plan
+            out = new(made)
+            p = out.p
+            for t, (call, offset) in zip(ts, moves, strict=True):
+                call(p + offset, t.p)
+            return tape.record(out, _stack_back, ts, saved, "StackBackward0")
     if not ts:
         raise RuntimeError("stack expects a non-empty TensorList")
     for i, t in enumerate(ts):
         if not isinstance(t, Tensor):
             raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(t).__name__}")
     at = layout.wrap_dim(dim, len(ts[0].m.shape) + 1)
+    one = _alike(ts)
+    if one is not None and layout.numel(one.shape[:at]) == 1:
+        out = new(meta((*one.shape[:at], len(ts), *one.shape[at:]), None, one.dtype, one.device))
+        _in_blocks(out, ts, [one.numel * one.dtype.itemsize] * len(ts))
+        return tape.record(out, _stack_back, ts, (at, len(ts)), "StackBackward0")
     for i, t in enumerate(ts):
         if t.m.shape != ts[0].m.shape:
             raise RuntimeError(f"stack expects each tensor to be equal size, but got {list(ts[0].m.shape)} at entry 0 and "
                                f"{list(t.m.shape)} at entry {i}")
     # new axes of size 1, also for the empty tensors that cat would skip
-    out = cat([t.unsqueeze(at) for t in ts], at)
+    grown = [t.unsqueeze(at) for t in ts]
+    out = cat(grown, at)
+    plan = _plans.get((at, tuple([t.m for t in grown]))) if key is not None else None
+    if plan is not None:
+        _plans[key] = plan[0], plan[1], (at, len(ts))
     if out.n is not None:
         out.n[tape.EXTRA] = {**(out.n[tape.EXTRA] or {}), "name": "StackBackward0"}
     return out

@@ -471,6 +471,8 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
         raise RuntimeError("cannot sample n_sample <= 0 samples")
     if not replacement and num_samples > shape[-1]:
         raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+    if input.m.device.type == "cpu" and input.m.numel * num_samples <= _FEW:
+        return _few_drawn(input, num_samples, replacement, generator)
     x = input.detach().double()
     _check_probabilities(x, None if replacement else num_samples)
     if replacement:
@@ -484,14 +486,47 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
     return order
 
 
+_FEW = 1 << 12  # numbers that NumPy is done with before the operations of the general way have begun
+
+
+def _few_drawn(input: Tensor, num_samples: int, replacement: bool, generator: Any) -> Tensor:  # noqa: A002
+    """`multinomial` of few probabilities of the CPU: the same draws, counted out by NumPy."""
+    from ..kernels.interpret import load, memory
+    m = input.m
+    p = load(memory(input.p, tuple(m.shape), m.strides, m.dtype, input.s), m.dtype).astype(np.float64)
+    with np.errstate(all="ignore"):
+        total = p.sum(-1)
+        if p.size and not (p.min() >= 0 and np.isfinite(p).all()):
+            raise RuntimeError(_WRONG[0])
+        if p.size and not total.min() > 0:
+            raise RuntimeError(_WRONG[1])
+        if not replacement and num_samples > 1 and p.size and np.count_nonzero(p > 0, -1).min() < num_samples:
+            raise RuntimeError(_WRONG[2])
+        out = empty((*m.shape[:-1], num_samples), dtypes.int64, m.device)
+        if replacement:
+            u = rand(*m.shape[:-1], num_samples, generator=generator, dtype=float64, device=m.device)
+            ends = p.cumsum(-1)
+            at = memory(u.p, tuple(u.m.shape), u.m.strides, float64, u.s) * ends[..., -1:]
+            found = np.minimum((ends[..., None, :] <= at[..., None]).sum(-1), p.shape[-1] - 1)
+        else:
+            race = draw(empty(m.shape, float64, m.device), "exponential_", _exponential, (1.0,), generator)
+            speed = p / memory(race.p, tuple(race.m.shape), race.m.strides, float64, race.s)
+            found = speed.argmax(-1)[..., None] if num_samples == 1 else np.argsort(-speed, -1, kind="stable")[..., :num_samples]
+        memory(out.p, tuple(out.m.shape), out.m.strides, dtypes.int64, out.s)[...] = found
+    return out
+
+
+_WRONG = ("probability tensor contains either `inf`, `nan` or element < 0", "invalid multinomial distribution (sum of probabilities <= 0)",
+          "invalid multinomial distribution (with replacement=False, not enough non-negative category to sample)")
+
+
 def _check_probabilities(x: Tensor, different: int | None) -> None:
     """Raises RuntimeError for what cannot be drawn from; different: how many draws must differ.  A GPU is asked once."""
-    wrong = {"probability tensor contains either `inf`, `nan` or element < 0": ((x < 0) | ~x.isfinite()).any()}
+    wrong = {_WRONG[0]: ((x < 0) | ~x.isfinite()).any()}
     if x.m.numel:
-        wrong["invalid multinomial distribution (sum of probabilities <= 0)"] = (x.sum(-1) <= 0).any()
+        wrong[_WRONG[1]] = (x.sum(-1) <= 0).any()
     if different is not None:
-        wrong["invalid multinomial distribution (with replacement=False, not enough non-negative category to sample)"] = (
-            (x > 0).sum(-1) < different).any()
+        wrong[_WRONG[2]] = ((x > 0).sum(-1) < different).any()
     from .attributes import values
     from .joining import stack
     for what, found in zip(wrong, values(stack([*wrong.values()]), "multinomial"), strict=True):

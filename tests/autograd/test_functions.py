@@ -177,3 +177,10 @@ def test_on_every_device(device):
     (g,) = autograd.grad((x ** 3).sum(), x, create_graph=True)
     (h,) = autograd.grad(g.sum(), x)
     assert str(g.device) == str(h.device) == device and g.tolist() == [3, 12] and h.tolist() == [6, 12]
+
+
+def test_inputs_may_come_from_any_iterable() -> None:
+    params = {"w": fb.ones(2, requires_grad=True), "b": fb.ones(1, requires_grad=True)}
+    for inputs in (params.values(), (p for p in params.values()), iter(params.values())):
+        a, b = fb.autograd.grad((params["w"] * 3 + params["b"]).sum(), inputs)
+        assert a.tolist() == [3, 3] and b.tolist() == [2]

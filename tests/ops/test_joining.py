@@ -125,3 +125,50 @@ def test_joins_on_every_device(device):
     if device != "cpu":
         with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
             fb.cat([fb.tensor(a).to(device), fb.tensor(b)])
+
+
+@pytest.mark.parametrize("count", [2, 3, 40])
+@pytest.mark.parametrize("join", ["cat", "stack"])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_joining_again_and_again(join, count, axis, device):
+    """The second call goes by the first one's plan, and many small parts by one routine: values and gradients stay theirs."""
+    function = getattr(fb, join)
+    for round_ in range(3):
+        arrays = [np.arange(6.0, dtype=np.float32).reshape(2, 3) + 10 * i + round_ for i in range(count)]
+        ts = [fb.tensor(a, device=device, requires_grad=i != 1) for i, a in enumerate(arrays)]
+        expected = np.concatenate(arrays, axis) if join == "cat" else np.stack(arrays, axis)
+        got = function(ts, axis)
+        assert got.requires_grad and got.grad_fn.name() == join.capitalize() + "Backward0"
+        np.testing.assert_array_equal(got.detach().cpu().numpy(), expected)
+        weight = np.arange(expected.size, dtype=np.float32).reshape(expected.shape)
+        (got * fb.tensor(weight, device=device)).sum().backward()
+        parts = np.split(weight, count, axis) if join == "cat" else np.moveaxis(weight, axis, 0)
+        for i, t in enumerate(ts):
+            if i == 1:
+                assert t.grad is None
+            else:
+                np.testing.assert_array_equal(t.grad.cpu().numpy(), parts[i])
+        ts[0].grad.add_(1)  # memory of its own
+        np.testing.assert_array_equal(ts[-1].grad.cpu().numpy() if count > 2 else parts[-1], parts[-1])
+        with fb.no_grad():
+            assert not function(ts, axis).requires_grad
+
+
+def test_joining_by_a_plan_still_looks_at_types_and_devices():
+    a, b = fb.ones(2, 3), fb.ones(2, 3, dtype=fb.float64)
+    for _ in range(2):
+        assert fb.cat([a, b]).dtype is fb.float64 and fb.cat([a, a]).dtype is fb.float32
+        assert fb.stack([a, a]).dtype is fb.float32 and fb.cat([a.t(), a.t()], 1).shape == (3, 4)
+        with pytest.raises(RuntimeError, match="Sizes of tensors must match"):
+            fb.cat([a, fb.ones(2, 4)])
+        with pytest.raises(RuntimeError, match="equal size"):
+            fb.stack([a] * 20 + [fb.ones(2, 4)])
+        with pytest.raises(TypeError, match="expected Tensor"):
+            fb.cat([a, 3])
+
+
+@pytest.mark.parametrize("join", [fb.cat, fb.stack])
+@pytest.mark.parametrize("count", [2, 12])
+def test_gradients_of_joins_have_gradients(join, count):
+    ts = [fb.randn(2, 2, dtype=fb.float64, requires_grad=True) for _ in range(count)]
+    assert gradcheck(lambda *xs: join(xs), ts) and gradgradcheck(lambda *xs: join(xs) ** 3, ts[:2])

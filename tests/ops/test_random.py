@@ -260,3 +260,15 @@ def test_draws_in_place_cut_the_gradient():
     assert x.grad.tolist() == [0, 0, 0]
     fb.manual_seed(1)
     assert gradcheck(lambda t: fb.manual_seed(1) and fb.nn.functional.dropout(t * t, 0.5), (x,))
+
+
+@pytest.mark.parametrize(("count", "again"), [(5, True), (1, False), (3, False)])
+def test_few_probabilities_are_drawn_as_many_are(monkeypatch, count, again):
+    from flambeau.ops import random
+    p = fb.tensor([[0.1, 0.2, 0.0, 0.7, 1.5], [1.0, 1.0, 1.0, 0.0, 0.0]])
+    got = []
+    for few in (random._FEW, 0):
+        monkeypatch.setattr(random, "_FEW", few)
+        fb.manual_seed(11)
+        got.append([fb.multinomial(p, count, again), fb.multinomial(p[0].bfloat16(), count, again), fb.rand(2)])
+    assert all(fb.equal(a, b) for a, b in zip(*got, strict=True))

@@ -113,6 +113,18 @@ def test_random_ones_repeat_with_the_seed() -> None:
         T.RandomCrop(99)(PIL)
 
 
+def test_numbers_are_drawn_in_torchvisions_order(monkeypatch) -> None:
+    """A script whose random numbers come from outside sees the same images: an angle before shifts, all factors before any change."""
+    drawn: list[tuple[float, float]] = []
+    from flambeau.vision.transforms import transforms
+    monkeypatch.setattr(transforms, "_uniform", lambda low, high: drawn.append((round(low, 6), round(high, 6))) or (low + high) / 2)
+    T.RandomAffine(10, (0.1, 0.2), (0.8, 1.2), 5)(PIL)
+    assert drawn == [(-10, 10), (-3, 3), (-4, 4), (0.8, 1.2), (-5, 5)]
+    drawn.clear()
+    T.ColorJitter(0.4, 0.3, 0.2, 0.1)(PIL)
+    assert drawn == [(0.6, 1.4), (0.7, 1.3), (0.8, 1.2), (-0.1, 0.1)]
+
+
 def test_flip_chances() -> None:
     torch.manual_seed(0)
     flips = sum(not torch.equal(T.RandomHorizontalFlip(0.3)(TENSOR), TENSOR) for _ in range(400))

@@ -382,12 +382,13 @@ class RandomAffine(_Plain):
 
     def forward(self, img: Any) -> Any:
         w, h = F.get_image_size(img)
+        angle = _uniform(*self.degrees)
         shift = (0, 0) if self.translate is None else (round(_uniform(-self.translate[0] * w, self.translate[0] * w)),
                                                        round(_uniform(-self.translate[1] * h, self.translate[1] * h)))
         size = 1.0 if self.scale is None else _uniform(*self.scale)
         lean = (0.0, 0.0) if self.shear is None else (_uniform(self.shear[0], self.shear[1]),
                                                       _uniform(self.shear[2], self.shear[3]) if len(self.shear) == 4 else 0.0)
-        return F.affine(img, _uniform(*self.degrees), shift, size, lean, self.interpolation, self.fill, self.center)
+        return F.affine(img, angle, shift, size, lean, self.interpolation, self.fill, self.center)
 
 
 class ColorJitter(_Plain):
@@ -419,10 +420,11 @@ class ColorJitter(_Plain):
     def forward(self, img: Any) -> Any:
         steps = ((self.brightness, F.adjust_brightness), (self.contrast, F.adjust_contrast), (self.saturation, F.adjust_saturation),
                  (self.hue, F.adjust_hue))
-        for i in _ops.randperm(4).tolist():
-            span, change = steps[i]
-            if span is not None:
-                img = change(img, _uniform(*span))
+        order = _ops.randperm(4).tolist()
+        factors = [None if span is None else _uniform(*span) for span, _ in steps]
+        for i in order:
+            if factors[i] is not None:
+                img = steps[i][1](img, factors[i])
         return img
 
 
