@@ -7,6 +7,7 @@ own time and the bindings'.  Microseconds an operation, the least of several rou
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import sys
@@ -92,10 +93,9 @@ def main() -> int:
     import flambeau
     found: dict[str, dict[str, float]] = {}
     others: dict[str, Callable[[], Any]] = {}
-    torch: Any = None
-    if options.torch and real:
-        import torch
-        others = lines(torch) if torch.cuda.is_available() else {}
+    torch: Any = importlib.import_module("torch") if options.torch and real else None
+    if torch is not None and torch.cuda.is_available():
+        others = lines(torch)
     print(f"{'on a ' + flambeau.cuda.get_device_name(0) if real else 'on the fake driver'}: microseconds an operation")
     for name, call in lines(flambeau).items():
         if options.only not in name:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..runtime import door
-from ..tensor import Tensor, alias, on_forget
+from ..tensor import Tensor, alias, new, on_forget
 from . import tape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from ..tensor import Meta
 
 
 def _listed(x: Any) -> list[Any]:
@@ -61,11 +63,29 @@ def _one(t: Tensor) -> Tensor:
     """The 1 a scalar's pass starts with; kept, unless somebody wrote to it."""
     one = _ones.get(t.m)
     if one is None or one.s.v or one.n is not None:
+        if t.m.device.type != "cpu":  # kept, it would be written on one stream and read on another
+            return _written(t.m)
         from ..ops.creation import full
-        one = full(t.m.shape, 1, dtype=t.m.dtype, device=t.m.device)
-        if t.m.device.type == "cpu":  # on a GPU it would be written on one stream and read on another
-            _ones[t.m] = one
+        one = _ones[t.m] = full(t.m.shape, 1, dtype=t.m.dtype, device=t.m.device)
     return alias(one, one.m, one.p)
+
+
+_writers: dict[Any, Any] = {}
+on_forget(_writers.clear)
+door.on_change(_writers.clear)
+
+
+def _written(m: Meta) -> Tensor:
+    """A 1 of its own, by a launch that is kept."""
+    write = _writers.get(m)
+    if write is None:
+        from ..kernels import expr as E
+        from ..kernels.programs import Map
+        from ..ops import launch
+        write = _writers[m] = launch.plan(m.device, Map((E.scalar(0, m.dtype),), (), (m.dtype,)), tuple(m.shape), [tuple(m.strides)], "fill")[0]
+    one = new(m)
+    write(one.p, 1.0 if m.dtype.kind == "f" else 1)
+    return one
 
 
 def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None, create_graph: bool = False,

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any
 from .. import layout
 from ..kernels.programs import Map, Prepared, Program
 from ..runtime import door
-from ..tensor import Tensor, on_forget, storage
+from ..tensor import Tensor, on_forget
 from ..tensor import meta as make_meta
+from ..tensor import storage as storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..runtime.device import device
+    from ..tensor import Meta
 
-_bound: dict[Any, tuple[Callable[..., Any], int]] = {}
+_bound: dict[Any, tuple[Callable[..., Any], Meta | None]] = {}
 _MOST = 1 << 14
 
 
@@ -47,19 +49,26 @@ def run(program: Program, domain: tuple[int, ...], outs: Sequence[Tensor], ins: 
             raise mismatch(name or program.__class__.__name__.lower(), [*outs, *ins])
         if strides is None:
             strides = [layout.expand_strides(t.m.shape, t.m.strides, domain) for t in (*outs, *ins)]
-        prepared = door.prepare(outs[0].m.device, program, domain, tuple(strides))
-        prepared.name = name or prepared.name
         if len(_bound) > _MOST:
             _bound.clear()
-        found = _bound[key] = (door.bind(outs[0].m.device, prepared), prepared.workspace)
+        found = _bound[key] = plan(outs[0].m.device, program, domain, strides, name)
     call, workspace = found
     addresses = [t.p for t in outs]
     addresses += [t.p for t in ins]
-    if workspace:
+    if workspace is not None:
         # returned to the allocator when this function ends: the device's queue runs in order, so nobody writes it earlier
-        scratch = storage(make_meta((workspace,), None, _uint8(), outs[0].m.device))
+        scratch = storage(workspace)
         addresses.append(scratch.p)
     call(*addresses, *numbers)
+
+
+def plan(dev: device, program: Program, domain: tuple[int, ...], strides: Sequence[tuple[int, ...]],
+         name: str = "") -> tuple[Callable[..., Any], Meta | None]:
+    """What carries out `program` when called with addresses and numbers, and the layout of the workspace whose address it wants
+    after the inputs'.  For callers that keep it, until `door.on_change`."""
+    prepared = door.prepare(dev, program, domain, tuple(strides))
+    prepared.name = name or prepared.name
+    return door.bind(dev, prepared), make_meta((prepared.workspace,), None, _uint8(), dev) if prepared.workspace else None
 
 
 def _uint8() -> Any:

@@ -22,6 +22,7 @@ from .table import op, with_out
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_BY_COPIES = object()  # a plan: the operands are copied first, since the library cannot read their strides
 _plans: dict[Any, Any] = {}
 _quick: dict[Any, dict[Any, Any]] = {}
 _BLAS = frozenset(("float32", "float64", "complex64", "complex128"))
@@ -52,6 +53,9 @@ def _product(c: Tensor, a: Tensor, b: Tensor, alpha: complex = 1.0, beta: comple
         return
     key = (c.m, a.m, b.m, alpha, beta)
     call = _plans.get(key)
+    if call is _BY_COPIES:
+        _product(c, contiguous(a), contiguous(b), alpha, beta)
+        return
     if call is None:
         same_device("matmul", a, b, c)
         *lead, m, k = a.m.shape
@@ -66,7 +70,11 @@ def _product(c: Tensor, a: Tensor, b: Tensor, alpha: complex = 1.0, beta: comple
             prepared = door.product(c.m.device, d, m, n, k, x, y, (n, 1, z[2]), batch, alpha, beta)
             if prepared is None:  # strides that the library cannot read, or a type
                 left, right = contiguous(a), contiguous(b)
-                (_by_kernel if left is a and right is b else _product)(c, left, right, alpha, beta)
+                if left is a and right is b:
+                    _by_kernel(c, left, right, alpha, beta)
+                else:
+                    _plans[key] = _BY_COPIES
+                    _product(c, left, right, alpha, beta)
                 return
         elif d.name not in _BLAS or k == 0 or not hosted:
             _by_kernel(c, a, b, alpha, beta)
@@ -240,7 +248,7 @@ def _first_mm(a: Tensor, b: Tensor) -> Tensor:
     out = empty((a.m.shape[0], b.m.shape[1]), a.m.dtype, a.m.device)
     _product(out, a, b)
     call = _plans.get((out.m, a.m, b.m, 1.0, 0.0))
-    if call is not None:
+    if call is not None and call is not _BY_COPIES:
         _quick.setdefault(a.m, {})[b.m] = (out.m, out.m.sizes, call)
     if tape.recording(a, b):
         out.n = [tape.next_seq(), None, _mm_back, (a.n, b.n), (a, a.s.v, b, b.s.v), None]

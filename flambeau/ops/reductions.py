@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, layout
 from ..autograd import tape
+from ..autograd.mode import _grad
 from ..dtypes import bool_, int64
 from ..dtypes import dtype as dtype_class
 from ..kernels import expr as E
@@ -20,6 +21,8 @@ from .table import op
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from ..tensor import Meta
 
 _programs: dict[Any, Reduce] = {}
 
@@ -44,9 +47,39 @@ def split_domain(t: Tensor, axes: tuple[int, ...]) -> tuple[tuple[int, ...], tup
     return tuple(t.m.shape[i] for i in order), tuple(t.m.strides[i] for i in order), kept
 
 
+_plans: dict[Any, tuple[tuple[Meta, ...], Callable[..., Any], Meta | None]] = {}
+_sums: dict[Meta, dict[Any, Any]] = {}
+_spreads: dict[Any, Meta] = {}
+on_forget(_spreads.clear)
+for _known in (_plans, _sums):
+    on_forget(_known.clear)
+    door.on_change(_known.clear)
+
+
+def _alone(t: Tensor, axes: tuple[int, ...], keepdim: bool, program: Reduce, name: str) -> tuple[tuple[Meta, ...], Callable[..., Any], Meta | None]:
+    """The layouts of the results of a Reduce of `t` alone, its launch and the layout of its workspace."""
+    key = (t.m, axes, keepdim, program, name)
+    found = _plans.get(key)
+    if found is None:
+        domain, strides, kept = split_domain(t, axes)
+        flat = layout.contiguous_strides(tuple(t.m.shape[i] for i in kept))
+        call, workspace = launch.plan(t.m.device, program, domain, [flat] * len(program.out_types) + [strides], name)
+        if len(_plans) > 1 << 14:
+            _plans.clear()
+        shape = kept_shape(t.m.shape, axes, keepdim)
+        found = _plans[key] = tuple(meta(shape, None, d, t.m.device) for d in program.out_types), call, workspace
+    return found
+
+
 def reduce(t: Tensor, axes: tuple[int, ...], keepdim: bool, program: Reduce, name: str, others: Sequence[Tensor] = (),
            numbers: Sequence[Any] = ()) -> list[Tensor]:
     """Runs a Reduce over `axes` of `t`; `others` are further inputs, broadcast to t's shape.  Outside the tape."""
+    if not others and t.m.numel:
+        metas, call, workspace = _alone(t, axes, keepdim, program, name)
+        made = [new(m) for m in metas]
+        scratch = [] if workspace is None else [launch.storage(workspace)]  # held until the launch is queued
+        call(*[x.p for x in made], t.p, *[s.p for s in scratch], *numbers)
+        return made
     domain, strides, kept = split_domain(t, axes)
     inner = tuple(t.m.shape[i] for i in kept)
     outs = [empty(kept_shape(t.m.shape, axes, keepdim), d, t.m.device) for d in program.out_types]
@@ -93,6 +126,20 @@ def _sum_back(node: Any, g: Tensor) -> Any:
 
 def spread(g: Tensor, shape: Sequence[int], axes: tuple[int, ...], keepdim: bool) -> Tensor:
     """The reduced tensor repeated over the axes it lost."""
+    if not _grad.get():  # outside the tape a bare alias will do
+        key = (g.m, shape, axes, keepdim)
+        found = _spreads.get(key)
+        if found is None:
+            strides = list(g.m.strides)
+            for a in sorted(axes):
+                if keepdim:
+                    strides[a] = 0
+                else:
+                    strides.insert(a, 0)
+            if len(_spreads) > 4096:
+                _spreads.clear()
+            found = _spreads[key] = meta(tuple(shape), tuple(strides), g.m.dtype, g.m.device)
+        return alias(g, found, g.p)
     if not keepdim:
         for a in sorted(axes):
             g = g.unsqueeze(a)
@@ -102,13 +149,34 @@ def spread(g: Tensor, shape: Sequence[int], axes: tuple[int, ...], keepdim: bool
 @op(out=True)
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A001, A002
     """The sum over `dim` (an axis, several, or all); integers sum in int64, half types in float32 rounded once."""
+    try:
+        (om,), launched, workspace, saved, name = _sums[input.m][dim, type(dim), keepdim, dtype]
+    except (KeyError, TypeError, AttributeError):  # not met yet, a list of axes, or no tensor
+        return _first_sum(input, dim, keepdim, dtype)
+    r = new(om)
+    if workspace is None:
+        launched(r.p, input.p)
+    else:
+        scratch = launch.storage(workspace)
+        launched(r.p, input.p, scratch.p)
+    if input.n is not None and _grad.get():
+        r.n = [tape.next_seq(), None, _sum_back, (input.n,), saved, {"name": name}]
+        if tape.anomaly.on:
+            tape.anomaly.note(r.n)
+    return r
+
+
+def _first_sum(input: Tensor, dim: Any, keepdim: bool, dtype: Any) -> Tensor:  # noqa: A002
     axes = axes_of(input, dim)
     result = _sum_type(input, dtype)
     if result.is_complex and not input.m.dtype.is_complex:
         input = to_dtype(input, result)
-    out = reduce(input, axes, keepdim, simple("sum", input.m.dtype, result.opmath, result, "sum"), "sum")[0]
-    return tape.record(out, _sum_back, (input,), (tuple(input.m.shape), axes, keepdim, input.m.dtype), "SumBackward1" if dim is not None
-                       else "SumBackward0")
+    program = simple("sum", input.m.dtype, result.opmath, result, "sum")
+    out = reduce(input, axes, keepdim, program, "sum")[0]
+    saved, name = (tuple(input.m.shape), axes, keepdim, input.m.dtype), "SumBackward1" if dim is not None else "SumBackward0"
+    if type(dim) in (int, tuple, type(None)) and input.m.numel:
+        _sums.setdefault(input.m, {})[dim, type(dim), keepdim, dtype] = (*_alone(input, axes, keepdim, program, "sum"), saved, name)
+    return tape.record(out, _sum_back, (input,), saved, name)
 
 
 def sum_to(g: Tensor, shape: Sequence[int]) -> Tensor:

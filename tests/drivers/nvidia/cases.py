@@ -304,7 +304,7 @@ def case_benchmark_networks() -> None:
     step = gpu_lines._gpt(torch, 1, 8, layers=1, width=16, heads=2, words=32)
     for _ in range(2):
         step()
-    for line in gpu_lines.small():
+    for line in gpu_lines.small(gpu_lines.SMOKE):
         line.setup(torch)()
     torch.cuda.synchronize()
 
