@@ -29,23 +29,53 @@ _FLAG = inspect.Parameter("inplace", inspect.Parameter.POSITIONAL_OR_KEYWORD, de
 _OUT = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any")
 
 
+class _Shown(inspect.Signature):
+    """A function's signature as help and editors show it, worked out when somebody looks: there are hundreds."""
+
+    __slots__ = ("_make",)
+    _make: Callable[[], inspect.Signature]
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("_parameters", "_return_annotation"):
+            raise AttributeError(name)
+        whole = self._make()
+        inspect.Signature.__init__(self, list(whole.parameters.values()), return_annotation=whole.return_annotation,
+                                   __validate_parameters__=False)
+        return getattr(self, name)
+
+
+def _shown(make: Callable[[], inspect.Signature]) -> inspect.Signature:
+    lazy = _Shown.__new__(_Shown)
+    lazy._make = make
+    return lazy
+
+
 class Row:
     """One operation: its function per namespace, and which forms it has."""
 
-    __slots__ = ("name", "function", "method", "inplace", "out", "spaces", "aliases", "doc", "signature", "pointwise", "tensors", "_public")
+    __slots__ = ("name", "function", "method", "inplace", "out", "spaces", "aliases", "doc", "pointwise", "tensors", "_open", "_public",
+                 "_signature")
 
     def __init__(self, name: str, function: Function, method: bool, inplace: Function | None, out: bool,
-                 spaces: tuple[str, ...], aliases: tuple[str, ...], signature: str, pointwise: Pointwise | None) -> None:
+                 spaces: tuple[str, ...], aliases: tuple[str, ...], signature: str | Function, pointwise: Pointwise | None) -> None:
+        """signature: its text, or the function that has it."""
         self.name, self.function, self.method, self.inplace, self.out = name, function, method, inplace, out
-        self.spaces, self.aliases, self.signature, self.pointwise = spaces, aliases, signature, pointwise
+        self.spaces, self.aliases, self._signature, self.pointwise = spaces, aliases, signature, pointwise
         self.doc = function.__doc__ or ""
-        self.tensors = 0 if pointwise is not None else signature.count(": 'Tensor")  # parameters that must be tensors
+        # how many parameters must be tensors, and whether one left open by its type is a tensor, by its name
+        self.tensors, self._open = (0, False) if pointwise is not None else _tensors_of(signature)
         self._public: Function | None = None
+
+    @property
+    def signature(self) -> str:
+        if not isinstance(self._signature, str):
+            self._signature = str(inspect.signature(self._signature))
+        return self._signature
 
     def public(self) -> Function:
         """The function for users: one that says so when an argument should have been a tensor, and asks a class that overrides.
         A pointwise operation, one under autocast's guard and `HANDLERS` do so themselves."""
-        if not (self.tensors or _takes_any(self.signature)) or autocast.named(self.name) or (
+        if not (self.tensors or self._open) or autocast.named(self.name) or (
                 getattr(self.function, "__code__", None) in arguments.HANDLERS):
             return self.function
         if self._public is None:
@@ -53,9 +83,20 @@ class Row:
         return self._public
 
 
-def _takes_any(signature: str) -> bool:
-    """Whether a parameter left open by its type is a tensor, by its name."""
-    return "(input: 'Any" in signature or "tensors" in signature
+def _tensors_of(function: Function) -> tuple[int, bool]:
+    """See `Row`; from the annotations alone, as signatures take long to make."""
+    while hasattr(function, "__wrapped__") and "__signature__" not in function.__dict__:
+        function = function.__wrapped__
+    if "__signature__" in function.__dict__:
+        parameters = inspect.signature(function).parameters
+        names, notes = list(parameters), {n: p.annotation for n, p in parameters.items()}
+    else:
+        code, notes = function.__code__, function.__annotations__
+        names = code.co_varnames[:code.co_argcount + code.co_kwonlyargcount + 2]
+        names = [n for n in names if n in notes]
+    kinds = {n: str(notes[n]) for n in names}
+    return (sum(kind.startswith("Tensor") for kind in kinds.values()),
+            kinds.get("input", "").startswith("Any") and names[0] == "input" or any("tensors" in n for n in names))
 
 
 TABLE: dict[str, Row] = {}
@@ -83,12 +124,11 @@ def op(*, method: bool = True, inplace: Any = False, out: bool | None = False, s
         made = inplace if callable(inplace) else _inplace_of(function) if inplace else None
         if made is not None and not made.__doc__:
             made.__doc__ = f"`{name or function.__name__}`, in place."
-        signature = inspect.signature(function)
         if out is True:
-            final.__signature__ = _plus_out(signature)
+            final.__signature__ = _shown(lambda: _plus_out(inspect.signature(function)))
         if made is not None and not callable(inplace):
-            made.__signature__ = signature
-        _register(Row(name or function.__name__, final, method, made, out is not False, spaces, aliases, str(signature), None))
+            made.__signature__ = _shown(lambda: inspect.signature(function))
+        _register(Row(name or function.__name__, final, method, made, out is not False, spaces, aliases, function, None))
         return final
     return register
 
@@ -249,15 +289,17 @@ def pointwise(name: str, operands: str, formula: Callable[..., Any], *, promote:
     bind = _binder(name, names, params, keyword, tensors, check)
     run, run_inplace = _forms(made, name, names, params, bind, flag)
     text = f"{doc or name + ', element by element.'}"
-    shown = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in names]
-    shown += [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY if n in keyword else inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                                default=d if d is not REQUIRED else inspect.Parameter.empty) for n, d, _ in params]
-    shown.sort(key=lambda p: p.kind)
+
+    def whole(more: bool) -> inspect.Signature:
+        shown = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in names]
+        shown += [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY if n in keyword else inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                                    default=d if d is not REQUIRED else inspect.Parameter.empty) for n, d, _ in params]
+        shown += ([_FLAG] if flag and more else []) + ([_OUT] if out and more else [])
+        return inspect.Signature(sorted(shown, key=lambda p: p.kind), __validate_parameters__=False)
     for f, suffix in ((run, ""), (run_inplace, "_")):
         f.__name__ = f.__qualname__ = name + suffix
         f.__doc__ = text if not suffix else f"`{name}`, in place."
-        whole = shown + ([_FLAG] if flag and not suffix else []) + ([_OUT] if out and not suffix else [])
-        f.__signature__ = inspect.Signature(whole if not flag else sorted(whole, key=lambda p: p.kind), __validate_parameters__=False)
+        f.__signature__ = _shown(functools.partial(whole, not suffix))
     listed = list(names) + [f"{n}={d!r}" if d is not REQUIRED else n for n, d, _ in params if n not in keyword]
     rest = [f"{n}={d!r}" for n, d, _ in params if n in keyword] + (["out=None"] if out else [])
     if flag:
