@@ -307,7 +307,7 @@ def _to_leaf(e: Node, g: Any, create: bool, capture: Capture | None, leaves: set
         if not create and not (getrefcount(g) <= _HELD and getrefcount(g.s) == 2 and g.m.contiguous and g.n is None):
             g = g.detach().clone()
         e[1] = g
-    elif create or old.n is not None:
+    elif create or old.n is not None or type(old) is not type(g):  # a sparse one and a dense one make a dense one
         e[1] = old + g
     else:
         old.add_(g)

@@ -51,7 +51,7 @@ class Embedding(_Table):
         padding_idx: a row that starts at zero and gets no gradient.
         max_norm: rows looked up are first scaled down, in place, to at most this `norm_type`-norm.
         scale_grad_by_freq: divide gradients by how often the index is in the batch.
-        sparse: accepted; gradients are dense.
+        sparse: the weight's gradient is a sparse tensor of the rows used, for SGD, Adagrad and SparseAdam.
     """
 
     def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None,

@@ -532,7 +532,8 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:  # no
 def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None, norm_type: float = 2.0,  # noqa: A002
               scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:
     """Rows of weight (num, dim) at the positions in input (any shape): (*input.shape, dim).  The row padding_idx gets no
-    gradient; max_norm rescales the rows used, in place; scale_grad_by_freq divides gradients by how often a row is used."""
+    gradient; max_norm rescales the rows used, in place; scale_grad_by_freq divides gradients by how often a row is used.
+    sparse: weight's gradient is a sparse tensor of the rows that were looked up."""
     if input.m.dtype.name not in ("int64", "int32"):
         raise RuntimeError(f"Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got "
                            f"{input.m.dtype.name.capitalize()} instead (while checking arguments for embedding)")
@@ -548,18 +549,33 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max
         _renormalise(weight, input, max_norm, norm_type)
     at = to_dtype(input, int64)
     out = take_at(weight.detach(), [at, None])
-    return tape.record(out, _embedding_back, (weight,), (tuple(weight.m.shape), at, padding_idx, scale_grad_by_freq), "EmbeddingBackward0")
+    return tape.record(out, _embedding_back, (weight,), (tuple(weight.m.shape), at, padding_idx, scale_grad_by_freq, sparse), "EmbeddingBackward0")
 
 
 def _embedding_back(node: Any, g: Tensor) -> Any:
     from .indexing import _accumulated
-    shape, at, padding, scale = node[tape.SAVED]
+    shape, at, padding, scale, sparse = node[tape.SAVED]
+    if sparse:
+        return (_rows_used(g, shape, at, padding, scale),)
     if scale:
         count = scatter_add(at.new_zeros((shape[0],)), 0, at.reshape(-1), at.reshape(-1) * 0 + 1)
         g = g / take_at(count, [at]).unsqueeze(-1)
     if padding is not None:
         g = g.masked_fill((at == padding).unsqueeze(-1), 0.0)
     return (_accumulated(g, shape, (at, None)),)
+
+
+def _rows_used(g: Tensor, shape: tuple[int, ...], at: Tensor, padding: int | None, scale: bool) -> Tensor:
+    """The gradient of a table as its rows that were looked up, as often as they were."""
+    from .sparse import Coo, make
+    if scale:
+        raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
+    where, values = at.reshape(-1), g.reshape(-1, shape[1])
+    if padding is not None:
+        kept = (where != padding).nonzero().reshape(-1)
+        where, values = where[kept], values[kept]
+    made: Tensor = make(Coo, (where.unsqueeze(0),), values, shape)
+    return made
 
 
 def _renormalise(weight: Tensor, index: Tensor, max_norm: float, p: float) -> None:

@@ -10,7 +10,7 @@ from .adaptive import Adadelta, Adagrad, RMSprop, Rprop
 from .optimizer import Optimizer
 from .sgd import ASGD, SGD
 
-_LATE = {"LBFGS": "lbfgs", "Adafactor": "factored", "Muon": "factored"}
+_LATE = {"LBFGS": "lbfgs", "Adafactor": "factored", "Muon": "factored", "SparseAdam": "sparse"}
 
 
 def __getattr__(name: str) -> Any:
@@ -26,4 +26,4 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = ["ASGD", "LBFGS", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Muon", "NAdam", "Optimizer", "RAdam",
-           "RMSprop", "Rprop", "lr_scheduler", "optimizer", "swa_utils"]
+           "RMSprop", "Rprop", "SparseAdam", "lr_scheduler", "optimizer", "swa_utils"]

@@ -143,6 +143,13 @@ class Adagrad(FormulaOptimizer):
         write(_adagrad_formula, (p, state["sum"]), grad, (rate, decay, float(group["eps"])),
               (("maximize", group["maximize"]), ("decayed", decay != 0.0)))
 
+    def _update_rows(self, group: dict[str, Any], p: Any, grad: Any, state: dict[str, Any], memo: dict[Any, Any]) -> None:
+        if group["weight_decay"]:
+            raise RuntimeError("weight_decay option is not compatible with sparse gradients")
+        from .sparse import adagrad
+        state["step"] = step = float(state["step"]) + 1.0
+        adagrad(p, state["sum"], grad, float(group["lr"]) / (1.0 + (step - 1.0) * group["lr_decay"]), float(group["eps"]), group["maximize"])
+
 
 def _adadelta(p: Any, sq: Any, acc: Any, g: Any, lr: Any, decay: Any, rho: Any, rest: Any, eps: Any, *, maximize: bool,
               decayed: bool) -> Any:

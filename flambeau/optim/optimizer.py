@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ..ops.elementwise import Pointwise
+from ..ops.sparse import Sparse
 
 
 class _Required:
@@ -339,7 +340,12 @@ class FormulaOptimizer(Optimizer):
                 grad = node[1] if node is not None and node[0] == 0 else p.grad
                 if grad is not None:
                     state = states.get(p)
-                    if state is None:
+                    if type(grad) is not Tensor and isinstance(grad, Sparse):
+                        state = {} if state is None else state
+                        self._update_rows(group, p, grad, state, memo)
+                        if state:
+                            states[p] = state
+                    elif state is None:
                         state = {}
                         update(group, p, grad, state, memo)
                         if state:  # plain SGD has none
@@ -355,6 +361,10 @@ class FormulaOptimizer(Optimizer):
         """Updates one parameter, or has `Updates` do it. `memo` lasts for one step of one group: what all its parameters share
         goes there."""
         raise NotImplementedError
+
+    def _update_rows(self, group: dict[str, Any], p: Any, grad: Any, state: dict[str, Any], memo: dict[Any, Any]) -> None:
+        """Updates one parameter by a sparse gradient."""
+        raise RuntimeError(f"{type(self).__name__} does not support sparse gradients, please consider SparseAdam instead")
 
 
 def zeros_for(p: Tensor) -> Tensor:

@@ -74,6 +74,13 @@ class SGD(FormulaOptimizer):
             buf = state["momentum_buffer"]
         memo[first].add((p, buf), grad)
 
+    def _update_rows(self, group: dict[str, Any], p: Any, grad: Any, state: dict[str, Any], memo: dict[Any, Any]) -> None:
+        if group["momentum"] or group["weight_decay"]:
+            self._update(group, p, grad.to_dense(), state, memo)  # every row moves
+            return
+        from .sparse import plain
+        plain(p, grad, float(group["lr"]), group["maximize"])
+
 
 def _averaged(p: Any, ax: Any, g: Any, lr: Any, decay: Any, lambd: Any, mu: Any, *, maximize: bool) -> Any:
     if maximize:
