@@ -9,6 +9,7 @@ from .clip_grad import clip_grad_norm, clip_grad_norm_, clip_grad_value_, clip_g
 from .convert_parameters import parameters_to_vector, vector_to_parameters
 
 # These build on Module, which itself is built on parts of this package.
+_FUSED = ("fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights")
 _LATER = ("weight_norm", "remove_weight_norm", "spectral_norm", "remove_spectral_norm")
 
 
@@ -21,7 +22,10 @@ def __getattr__(name: str) -> Any:
         for each in _LATER:
             globals()[each] = getattr(module, each)
         return globals()[name]
-    if name in ("parametrize", "parametrizations", "stateless"):
+    if name in _FUSED:
+        from . import fusion
+        return getattr(fusion, name)
+    if name in ("parametrize", "parametrizations", "stateless", "prune", "fusion"):
         import importlib
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module 'flambeau.nn.utils' has no attribute {name!r}")
@@ -40,7 +44,26 @@ def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Any:
     return made
 
 
+def convert_conv2d_weight_memory_format(module: Any, memory_format: Any) -> Any:
+    """Gives the weights of the 2-d convolutions in a module a memory format; the module."""
+    return _formatted(module, memory_format, 4)
+
+
+def convert_conv3d_weight_memory_format(module: Any, memory_format: Any) -> Any:
+    """Gives the weights of the 3-d convolutions in a module a memory format; the module."""
+    return _formatted(module, memory_format, 5)
+
+
+def _formatted(module: Any, memory_format: Any, rank: int) -> Any:
+    for m in module.modules():
+        if "Conv" in type(m).__name__ and getattr(m, "weight", None) is not None and m.weight.dim() == rank:
+            m.weight.data = m.weight.detach().clone().contiguous(memory_format=memory_format)
+    return module
+
+
 __all__ = [
+    "convert_conv2d_weight_memory_format", "convert_conv3d_weight_memory_format", "fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval",
+    "fuse_linear_bn_weights",
     "clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm",
     "parameters_to_vector", "remove_spectral_norm", "remove_weight_norm", "rnn", "skip_init", "spectral_norm",
     "vector_to_parameters", "weight_norm",
