@@ -10,12 +10,12 @@ import numpy as np
 
 from .. import dtypes, layout
 from ..autograd import tape
-from ..dtypes import int64
+from ..dtypes import float32, int64
 from ..kernels import expr as E
 from ..kernels.programs import Map, Reduce
 from ..tensor import Tensor, empty, meta, new
 from . import launch
-from .casts import in_float32
+from .casts import in_float32, to_dtype
 from .convolution import Geometry, Sizes, _copy, _raw, _windows
 from .copies import contiguous
 from .creation import zeros_meta
@@ -290,6 +290,8 @@ def _divisors(p: Pool, include_pad: bool, override: int | None, like: Tensor) ->
 
 
 def _mean(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, ceil: bool, include: bool, override: int | None) -> Tensor:
+    if x.m.dtype.kind == "f" and x.m.dtype.itemsize == 2:  # the sums, which may pass float16's range, are not rounded
+        return to_dtype(_mean(name, n, to_dtype(x, float32), kernel, stride, padding, ceil, include, override), x.m.dtype)
     x, single = _prepared(name, x, n)
     p = Pool(name, tuple(x.m.shape[2:]), kernel, stride, padding, 1, ceil)
     total = _sum_windows(x, p)

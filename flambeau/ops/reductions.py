@@ -15,7 +15,7 @@ from ..kernels.programs import Reduce
 from ..runtime import door
 from ..tensor import Tensor, alias, empty, meta, new, on_forget, storage
 from . import launch
-from .casts import to_dtype
+from .casts import in_float32, to_dtype
 from .elementwise import Pointwise, saved_tensor
 from .table import op
 
@@ -392,6 +392,7 @@ def var(input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = Fa
 
 
 @op(out=True)
+@in_float32
 def std(input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Tensor:  # noqa: A002
     """The square root of `var`."""
     v: Tensor = var(input, dim, unbiased, keepdim, correction=correction)
