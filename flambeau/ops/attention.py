@@ -15,8 +15,9 @@ from ..runtime.device import device
 from ..tensor import Meta, Tensor, alias, empty, meta, new, on_forget
 from .casts import to_dtype
 from .checks import same_device
-from .copies import contiguous
+from .copies import clone, contiguous
 from .elementwise import saved_tensor
+from .memory_format import contiguous_format
 from .random import _kept, draw
 from .table import op
 
@@ -132,11 +133,18 @@ def _composite_back(plan: _Plan, g: Tensor, q: Tensor, k: Tensor, v: Tensor, mas
 
 
 # ----------------------------------------------------------------------------------------------------------------- one kernel
+def _placed(t: Tensor) -> Tensor:
+    """As a GPU's kernels take it: columns are neighbours, and the first one's address is a multiple of 16."""
+    if t.m.strides[-1] == 1 and not t.p & 15:
+        return t
+    return clone(t, memory_format=contiguous_format)
+
+
 def _fused(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, p: float, scale: float) -> Tensor | None:
     """(batch, heads, length, depth) queries over (batch, key heads, source, depth) keys; None where there is no kernel."""
     dev, hosted = q.m.device, door.by_host(q.m.device)
     if not hosted:
-        q, k, v = [t if t.m.strides[-1] == 1 else contiguous(t) for t in (q, k, v)]
+        q, k, v = _placed(q), _placed(k), _placed(v)
     plan = _Plan(q, k, v, mask, causal, p, scale)
     batch, heads, _, length, _, _, value_depth = plan.sizes
     m, shape = q.m, (batch, heads, length, value_depth)
@@ -175,6 +183,7 @@ def _attention_back(node: Any, g: Tensor) -> Any:
 
 def _by_device(plan: _Plan, g: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, out: Tensor, sums: Tensor) -> tuple[Tensor, ...] | None:
     """The gradients by a GPU's own kernels, of keys and values for the key heads; None where it has none for this."""
+    g = _placed(g)
     key = (plan.key, g.m)
     found = _launches.get(key)
     if found is None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .kernel import Launch
 
     Steps = dict[str, tuple[int, ...]]
+    Choices = tuple[tuple[int, int], ...]
 
 WARPS = 4
 MOST_DEPTH, MOST_DEPTH_BACK = 256, 128
@@ -53,7 +54,7 @@ class Attention:
 
     d: float32, float16 or bfloat16; mask: None, bool, float32 or d.  sizes: batch, query heads, query heads a key head, queries,
     keys, depth, depth of values.  steps: of "q", "k", "v", "o", "mask", "g", "dq", "dk", "dv" along batch, head and row in elements;
-    columns are neighbours.  shared: bytes of shared memory that a block may have.  Raises NotImplementedError for what there is no
+    columns are neighbours.  The addresses of operands are multiples of 16 bytes.  shared: bytes of shared memory that a block may have.  Raises NotImplementedError for what there is no
     kernel for.
     """
 
@@ -69,11 +70,13 @@ class Attention:
         if any(len(s) > 3 and s[3] != 1 and sizes[5 + (name == "v")] > 1 for name, s in steps.items()):
             raise NotImplementedError("columns that are no neighbours")
         self.wide, self.value_wide = -(-self.depth // 16) * 16, -(-self.value_depth // 16) * 16
-        gap = 16 // d.itemsize
+        self.deep, self.heavy = max(self.wide, self.value_wide), drop or mask is not None
+        gap = 16 // d.itemsize  # elements of a chunk too
+        self.whole = not any(n % gap for name, s in steps.items() if name in ("q", "k", "v", "g") for n in (*s[:3], *sizes[5:]))
         self.ld, self.ldv = self.wide + gap, self.value_wide + gap
 
     # ------------------------------------------------------------------------------------------------------------ tiles
-    def _fit(self, choices: tuple[tuple[int, int], ...], rows: int, columns: int) -> _Tiles:
+    def _fit(self, choices: Choices, rows: int, columns: int) -> _Tiles:
         """The first choice that fits the shared memory; rows, columns: elements that each row and column of a block takes."""
         for warps, mt, nt in (*((WARPS, *c) for c in choices), (2, 1, 4), (2, 1, 2), (1, 1, 2)):
             taken = warps * mt * 16 * rows + nt * 8 * columns
@@ -83,17 +86,26 @@ class Attention:
                 return _Tiles(warps, mt, nt, taken * self.d.itemsize)
         raise NotImplementedError(f"attention of {self.d}, depth {self.depth}: too little shared memory")
 
+    # What is tried first has as many registers as a thread may, and spills few or none (tests/kernels/cuda_c/test_compile.py).
     def forward_tiles(self) -> _Tiles:
-        deep = max(self.wide, self.value_wide)
-        choices = ((2, 8), (2, 4), (1, 8), (1, 4), (1, 2)) if deep <= 128 else ((1, 8), (1, 4), (1, 2))
-        return self._fit(choices, self.ld, self.ld + self.ldv)
+        choices: Choices
+        if self.deep <= 64:
+            choices = ((1, 8),) if self.drop else ((2, 4), (1, 8)) if self.heavy else ((2, 8), (2, 4), (1, 8))
+        elif self.deep <= 128:
+            choices = ((2, 8), (1, 8)) if self.tensor and not self.heavy else ((1, 8),)
+        else:
+            choices = () if self.heavy else ((1, 8),)
+        return self._fit((*choices, (1, 4), (1, 2)), self.ld, self.ld + self.ldv)
 
     def query_tiles(self) -> _Tiles:
-        return self._fit(((2, 4), (1, 4), (1, 2)), self.ld + self.ldv, 2 * (self.ld + self.ldv))
+        choices: Choices = () if self.drop else ((2, 4), (1, 8)) if self.deep <= 64 else ((1, 8),)
+        return self._fit((*choices, (1, 4), (1, 2)), self.ld + self.ldv, 2 * (self.ld + self.ldv))
 
     def key_tiles(self) -> _Tiles:
-        deep = max(self.wide, self.value_wide)
-        return self._fit(((2, 4), (1, 4), (1, 2)) if deep <= 64 else ((1, 4), (1, 2)), self.ld + self.ldv, 2 * (self.ld + self.ldv))
+        choices: Choices = ((1, 8),) if self.deep <= 64 or (self.tensor and not self.heavy) else ()
+        if self.deep <= 64 and not self.heavy:
+            choices = ((2, 4), *choices)
+        return self._fit((*choices, (1, 4), (1, 2)), self.ld + self.ldv, 2 * (self.ld + self.ldv))
 
     # ------------------------------------------------------------------------------------------------------------- text
     def _kernel(self, operands: list[str], parts: list[str], tiles: dict[str, _Tiles], launches: list[tuple[str, int, int, int]], workspace: int,
@@ -112,7 +124,7 @@ class Attention:
         lines = [f"struct Args {{ unsigned long long w[{len(names)}]; }};", "#define INFINITE __int_as_float(0x7f800000)",
                  "enum { " + ", ".join(f"w_{n} = {names.index(n) if n in names else 0}" for n in every) + " };",
                  "constexpr int " + ", ".join(f"{n} = {v}" for n, v in constants.items()) + ";",
-                 "constexpr bool " + ", ".join(f"{n} = {str(v).lower()}" for n, v in (("CAUSAL", self.causal), ("DROP", self.drop), ("PRE", pre))) + ";"]
+                 "constexpr bool " + ", ".join(f"{n} = {str(v).lower()}" for n, v in (("CAUSAL", self.causal), ("DROP", self.drop), ("PRE", pre), ("WHOLE", self.whole))) + ";"]
         needed = {"copy_async", "half" if of_16 == "float16" else "bfloat"}
         if self.tensor:
             needed |= {"mma", "load_matrices"}

@@ -20,12 +20,22 @@ __device__ __forceinline__ float real(unsigned long long bits) { return (float)_
 template <int THREADS, int ROWS, int WIDTH, int STEP>
 __device__ __forceinline__ void fetch(T* tile, const T* from, Wide step, int first, int limit, int depth) {
   constexpr int CHUNK = 16 / sizeof(T), PER = WIDTH / CHUNK;
-  if (depth % CHUNK == 0 && (((unsigned long long)from | (unsigned long long)(step * (Wide)sizeof(T))) & 15) == 0) {
-    #pragma unroll 4
-    for (int i = (int)threadIdx.x; i < ROWS * PER; i += THREADS) {
-      const int r = i / PER, c = i % PER * CHUNK;
-      const bool there = first + r < limit && c < depth;
-      copy_async_16(tile + r * STEP + c, there ? from + (first + r) * step + c : from, there ? 16 : 0);
+  if constexpr (WHOLE) {
+    if constexpr (THREADS % PER == 0 && ROWS * PER % THREADS == 0) {  // a thread has one chunk of columns
+      constexpr int BY = THREADS / PER;
+      const int r = (int)threadIdx.x / PER, c = (int)threadIdx.x % PER * CHUNK, left = c < depth ? limit - first - r : 0;
+      const T* at = from + (first + r) * step + c;
+      #pragma unroll
+      for (int i = 0; i < ROWS / BY; i++, at += BY * step) {
+        const bool there = i * BY < left;
+        copy_async_16(tile + (r + i * BY) * STEP + c, there ? at : from, there ? 16 : 0);
+      }
+    } else {
+      for (int i = (int)threadIdx.x; i < ROWS * PER; i += THREADS) {
+        const int r = i / PER, c = i % PER * CHUNK;
+        const bool there = first + r < limit && c < depth;
+        copy_async_16(tile + r * STEP + c, there ? from + (first + r) * step + c : from, there ? 16 : 0);
+      }
     }
   } else {
     for (int i = (int)threadIdx.x; i < ROWS * WIDTH; i += THREADS) {
@@ -125,13 +135,12 @@ template <int MT, int NT> __device__ __forceinline__ void store(const float (&x)
         #pragma unroll
         for (int n = 0; n < NT; n++) {
           const int c = n * 8 + lane % 4 * 2;
-          Pair v;
-          v.v[0] = rounded(x[m][n][2 * k] * factor[m][k]), v.v[1] = rounded(x[m][n][2 * k + 1] * factor[m][k]);
+          const float u = x[m][n][2 * k] * factor[m][k], v = x[m][n][2 * k + 1] * factor[m][k];
           if (pairs) {
-            if (c < depth) *(Pair*)(line + c) = v;
+            if (c < depth) put_pair(line + c, u, v);
           } else {
-            if (c < depth) line[c] = v.v[0];
-            if (c + 1 < depth) line[c + 1] = v.v[1];
+            if (c < depth) line[c] = rounded(u);
+            if (c + 1 < depth) line[c + 1] = rounded(v);
           }
         }
       }
@@ -142,7 +151,6 @@ template <int MT, int NT> __device__ __forceinline__ void store(const float (&x)
 TENSOR = """
 // 16-bit floats, by tensor cores
 typedef unsigned short T;
-struct alignas(4) Pair { T v[2]; };
 __device__ __forceinline__ float wide(T x) { return from_$name(x); }
 __device__ __forceinline__ T rounded(float x) { return to_$name(x); }
 #ifdef FLAMBEAU_HOST
@@ -156,6 +164,7 @@ __device__ __forceinline__ unsigned int pack(float low, float high) {
   return y;
 }
 #endif
+__device__ __forceinline__ void put_pair(T* at, float low, float high) { *(unsigned int*)at = pack(low, high); }
 """
 
 TENSOR_PRODUCTS = """
@@ -216,6 +225,7 @@ struct alignas(16) Four { T v[4]; };
 __device__ __forceinline__ float wide(T x) { return x; }
 __device__ __forceinline__ T rounded(float x) { return x; }
 __device__ __forceinline__ float power(float x) { return exp2f(x); }
+__device__ __forceinline__ void put_pair(T* at, float low, float high) { *(Pair*)at = Pair{{low, high}}; }
 """
 
 PLAIN_PRODUCTS = """
@@ -304,6 +314,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) attention_forward_$tag(
   fetch<THREADS, ROWS, D, LD>(rows, q, (Wide)a.w[w_q_row], first, h.length, depth);
   fetch<THREADS, COLUMNS, D, LD>(keys, k, (Wide)a.w[w_k_row], 0, last, depth);
   copy_async_commit();
+  #pragma unroll 1
   for (int c = 0; c < last; c += COLUMNS) {
     copy_async_wait<0>();
     __syncthreads();
@@ -421,6 +432,7 @@ extern "C" __global__ void __launch_bounds__(QWARPS * 32) attention_queries_$tag
   fetch<THREADS, COLUMNS, D, LD>(columns, k, (Wide)a.w[w_k_row], 0, last, depth);
   fetch<THREADS, COLUMNS, DV, LDV>(columns + COLUMNS * LD, v, (Wide)a.w[w_v_row], 0, last, value_depth);
   copy_async_commit();
+  #pragma unroll 1
   for (int c = 0, turn = 0; c < last; c += COLUMNS, turn ^= 1) {
     const T* const keys = columns + turn * STEP;
     T* const next = columns + (turn ^ 1) * STEP;
@@ -491,6 +503,7 @@ extern "C" __global__ void __launch_bounds__(KWARPS * 32) attention_keys_$tag(co
   fetch<THREADS, ROWS, DV, LDV>(values, v, (Wide)a.w[w_v_row], first, source, value_depth);
   if (turns > 0) arrive(0);
   copy_async_commit();
+  #pragma unroll 1
   for (int turn = 0; turn < turns; turn++) {
     copy_async_wait<0>();
     __syncthreads();

@@ -78,6 +78,18 @@ def case_leading_axes() -> None:
     both(torch.float16, ((3, 2, 2, 12, 8), (2, 1, 14, 8), (2, 1, 14, 8)))
 
 
+def case_places() -> None:
+    """Operands that begin anywhere, and whose columns are no neighbours."""
+    import flambeau as torch
+    f = torch.nn.functional.scaled_dot_product_attention
+    whole = torch.randn(3, 2, 12, 17)
+    for d in (torch.float32, torch.bfloat16):
+        on = whole.to(d).cuda()
+        for cut in (lambda t: t[..., 1:], lambda t: t[:, :, 1:, :15], lambda t: t.transpose(-1, -2)[..., :8], lambda t: t[..., ::2]):
+            x, y = cut(on), cut(whole.to(d).float())
+            assert torch.allclose(f(x[0:1], x[1:2], x[2:3]).float().cpu(), f(y[0:1], y[1:2], y[2:3]), atol=1e-5 if d is torch.float32 else 3e-2)
+
+
 def case_no_kernel() -> None:
     """Deep heads go back, doubles go both ways, without one; a mask's own gradient too."""
     import flambeau as torch

@@ -22,7 +22,7 @@ CASES = {
     "shared keys": lambda d: Case(d, (2, 4, 2, 66, 70, 16, 16), causal=True, order="blhd"),
     "odd depths": lambda d: Case(d, (1, 2, 1, 33, 70, 5, 3)),
     "values deeper": lambda d: Case(d, (1, 1, 1, 65, 66, 16, 40)),
-    "far from aligned": lambda d: Case(d, (1, 2, 1, 20, 30, 8, 8), off=1),
+    "far from aligned": lambda d: Case(d, (1, 2, 1, 20, 30, 6, 9), off=1),
     "boolean mask": lambda d: Case(d, (2, 2, 1, 40, 70, 16, 16), mask=bool_),
     "rows that see nothing": lambda d: Case(d, (2, 2, 1, 40, 70, 16, 16), mask=bool_, unseen=True, causal=True),
     "added mask": lambda d: Case(d, (1, 2, 1, 40, 70, 16, 16), mask=d),
