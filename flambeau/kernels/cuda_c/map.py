@@ -1,7 +1,8 @@
 """Maps: a thread computes a few neighbours along the innermost axis.
 
 Operands that step to the neighbour, or not at all, along that axis are read and written 16 bytes at a time where their
-addresses allow it, which is looked at when the kernel runs.  What a thread computes does not depend on that.
+addresses allow it, which is looked at when the kernel runs.  What a thread computes does not depend on that.  Big maps of
+one input do so twice a thread, both reads before the writes, so that enough bytes are on their way to keep memory busy.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
     from .kernel import Launch
     from .writer import Writer
 
+    _Part = tuple[dict[int, str], dict[int, str], dict[int, str], str, str]
+
 THREADS = 256
+BIG = 1 << 20  # elements of a map whose threads do more
 LONGEST = 160  # operations for all neighbours together: more would take too many registers, and long to compile
 
 
@@ -50,25 +54,33 @@ def write(w: Writer, program: Map, domain: tuple[int, ...], strides: tuple[tuple
     t = walk.t
     pointers = {k: w.pointer(k) for k in range(len(sizes)) if k in used or gathers(program, k - len(program.outs))}
     names = w.numbers(numbers)
-    i = w.let(t, f"({t})blockIdx.x * {THREADS} + ({t})threadIdx.x", "i")
-    w.line(f"if ({i} >= {walk.count()}) return;")
-    places, at = walk.places(i, used)
-    where = {k: f"{pointers[k]} + {places[k]}" if k in places else pointers[k] for k in used}
-    q = {k: w.let("unsigned char* const", where[k], "q") for k in used}
-    step = {k: inner.strides[k] for k in used}
-    outs, ins = len(program.outs), [k for k in used if k >= len(program.outs)]
-    base = None
-    if inner.source is not None:
-        base = w.let("long long", f"(long long){at[inner.source]} * {v}", "c")
-    if base is not None and inner.source is not None:
-        at[inner.source] = base
-    if v == 1:
-        element(w, program, q, pointers, names, {k: from_stored(w, f"*(const {stored(w.types[k])}*){q[k]}", w.types[k]) for k in ins},
-                 {k: f"*({stored(w.types[k])}*){q[k]} = {{}}" for k in range(outs)}, at, rank)
+    u = _rounds(program, axes, sizes, used, v)
+    i = w.let(t, f"({t})blockIdx.x * {THREADS * u} + ({t})threadIdx.x", "i")
+    n = walk.count()
+    w.line(f"if ({i} >= {n}) return;")
+    if v > 1:
+        neighbours = _Neighbours(w, program, pointers, names, inner, v, t, len(axes) == 1, rank)
+        parts = []
+        for k in range(u):
+            live = ""
+            if k:  # what lies beyond the end reads the last neighbours, and writes nothing
+                live = w.let("bool", f"{n} - {i} > {k * THREADS}", "live")
+                later = w.let(t, f"{live} ? {i} + {k * THREADS} : {n} - 1", "i")
+            parts.append((live, neighbours.fetch(later if k else i, walk, used)))
+        for live, part in parts:
+            if live:
+                w.line(f"if ({live}) {{")
+            neighbours.store(part)
+            if live:
+                w.line("}")
     else:
-        _neighbours(w, program, q, pointers, names, step, inner, base, at, i, v, t, len(axes) == 1, rank)
+        places, at = walk.places(i, used)
+        where = {k: w.let("unsigned char* const", f"{pointers[k]} + {places[k]}" if k in places else pointers[k], "q") for k in used}
+        elements = {k: from_stored(w, f"*(const {stored(w.types[k])}*){q}", w.types[k]) for k, q in where.items() if k >= len(program.outs)}
+        element(w, program, where, pointers, names, elements, {k: f"*({stored(w.types[k])}*){where[k]} = {{}}" for k in range(len(program.outs))}, at,
+                rank)
     source, found = w.source([("map", THREADS, w.lines)])
-    return source, ((found[0], (-(-total // THREADS), 1, 1), (THREADS, 1, 1), 0),), 0
+    return source, ((found[0], (-(-total // (THREADS * u)), 1, 1), (THREADS, 1, 1), 0),), 0
 
 
 def _width(program: Map, axes: list[walks.Axis], sizes: list[int], used: list[int]) -> int:
@@ -87,60 +99,88 @@ def _width(program: Map, axes: list[walks.Axis], sizes: list[int], used: list[in
     return 1 if len(axes) == 1 and inner.size < v else v
 
 
+def _rounds(program: Map, axes: list[walks.Axis], sizes: list[int], used: list[int], v: int) -> int:
+    """How many times a thread computes neighbours."""
+    outs, facts = len(program.outs), walks.facts(program)
+    read = sum(v * sizes[k] for k in used if k >= outs and axes[-1].strides[k])
+    few = facts.operations + 7 * facts.functions <= LONGEST // (2 * v)
+    return 2 if v > 1 and len(axes) == 1 and axes[0].size >= BIG and 0 < read <= 16 and outs == 1 and few else 1
+
+
 def gathers(program: Map, k: int) -> bool:
     """Whether input k is read at offsets of the program's own."""
     from ..expr import walk
     return any(e.op == "gather" and e.value == k for e in walk(program.roots()))
 
 
-def _neighbours(w: Writer, program: Map, q: dict[int, str], pointers: dict[int, str], names: dict[int, str], step: dict[int, int],
-                inner: walks.Axis, base: str | None, at: dict[int, str], i: str, v: int, t: str, ragged: bool, rank: int) -> None:
-    outs = len(program.outs)
-    moving = [k for k in q if step[k]]
-    w.need("vec")
-    left = w.let("int", f"({t}){w.word(inner.size)} - {i} * {v} < {v} ? (int)(({t}){w.word(inner.size)} - {i} * {v}) : {v}", "left") if ragged else None
-    whole = " && ".join(f"((unsigned long long){q[k]} & {v * w.types[k].itemsize - 1}) == 0" for k in moving)
-    whole = w.let("bool", whole + (f" && {left} == {v}" if left else ""), "whole")
-    held = {}
-    for k in q:
-        s = stored(w.types[k])
-        held[k] = w.fresh("r")
-        if k >= outs and not step[k]:
-            w.line(f"const {s} {held[k]} = *(const {s}*){q[k]};")
-        else:
-            w.line(f"Vec<{s}, {v}> {held[k]};")
-    w.line(f"if ({whole}) {{")
-    for k in moving:
-        if k >= outs:
-            w.line(f"{held[k]} = *(const Vec<{stored(w.types[k])}, {v}>*){q[k]};")
-    w.line("} else {")
-    # the ragged end repeats its last element, so that every element computed is one of the domain
-    w.line("#pragma unroll")
-    w.line(f"for (int k = 0; k < {v}; k++) {{")
-    k_at = w.let("int", f"k < {left} ? k : {left} - 1", "k") if left else "k"
-    for k in moving:
-        if k >= outs:
-            w.line(f"{held[k]}.v[k] = ((const {stored(w.types[k])}*){q[k]})[{k_at}];")
-    w.line("}")
-    w.line("}")
-    w.line("#pragma unroll")
-    w.line(f"for (int k = 0; k < {v}; k++) {{")
-    coords = dict(at)
-    if base is not None and inner.source is not None:
-        coords[inner.source] = w.let("long long", f"{base} + " + (f"(k < {left} ? k : {left} - 1)" if left else "k"), "c")
-    elements = {k: from_stored(w, f"{held[k]}.v[k]" if step[k] else held[k], w.types[k]) for k in q if k >= outs}
-    element(w, program, q, pointers, names, elements, {k: f"{held[k]}.v[k] = {{}}" for k in range(outs)}, coords, rank)
-    w.line("}")
-    for k in range(outs):
-        s = stored(w.types[k])
-        if not step[k]:  # one element for all: as if they were written in turn
-            w.line(f"*({s}*){q[k]} = {held[k]}.v[{f'{left} - 1' if left else v - 1}];")
-            continue
-        w.line(f"if ({whole}) *(Vec<{s}, {v}>*){q[k]} = {held[k]};")
-        w.line("else {")
+class _Neighbours:
+    """A thread's neighbours: what it reads, and what it makes of that."""
+
+    def __init__(self, w: Writer, program: Map, pointers: dict[int, str], names: dict[int, str], inner: walks.Axis, v: int, t: str, ragged: bool,
+                 rank: int) -> None:
+        self.w, self.program, self.pointers, self.names = w, program, pointers, names
+        self.inner, self.v, self.t, self.ragged, self.rank = inner, v, t, ragged, rank
+        self.outs, self.step = len(program.outs), inner.strides
+        w.need("vec")
+
+    def fetch(self, i: str, walk: Walk, used: list[int]) -> _Part:
+        """Reads the i-th neighbours."""
+        w, v, t, outs = self.w, self.v, self.t, self.outs
+        places, at = walk.places(i, used)
+        q = {k: w.let("unsigned char* const", f"{self.pointers[k]} + {places[k]}" if k in places else self.pointers[k], "q") for k in used}
+        if self.inner.source is not None:
+            at[self.inner.source] = w.let("long long", f"(long long){at[self.inner.source]} * {v}", "c")
+        size = f"({t}){w.word(self.inner.size)}"
+        left = w.let("int", f"{size} - {i} * {v} < {v} ? (int)({size} - {i} * {v}) : {v}", "left") if self.ragged else ""
+        moving = [k for k in q if self.step[k]]
+        whole = " && ".join(f"((unsigned long long){q[k]} & {v * w.types[k].itemsize - 1}) == 0" for k in moving)
+        whole = w.let("bool", whole + (f" && {left} == {v}" if left else ""), "whole")
+        held = {}
+        for k in q:
+            s = stored(w.types[k])
+            held[k] = w.fresh("r")
+            if k >= outs and not self.step[k]:
+                w.line(f"const {s} {held[k]} = *(const {s}*){q[k]};")
+            else:
+                w.line(f"Vec<{s}, {v}> {held[k]};")
+        w.line(f"if ({whole}) {{")
+        for k in moving:
+            if k >= outs:
+                w.line(f"{held[k]} = *(const Vec<{stored(w.types[k])}, {v}>*){q[k]};")
+        w.line("} else {")
+        # the ragged end repeats its last element, so that every element computed is one of the domain
         w.line("#pragma unroll")
-        w.line(f"for (int k = 0; k < {v}; k++) if ({f'k < {left}' if left else 'true'}) (({s}*){q[k]})[k] = {held[k]}.v[k];")
+        w.line(f"for (int k = 0; k < {v}; k++) {{")
+        for k in moving:
+            if k >= outs:
+                w.line(f"{held[k]}.v[k] = ((const {stored(w.types[k])}*){q[k]})[{f'(k < {left} ? k : {left} - 1)' if left else 'k'}];")
         w.line("}")
+        w.line("}")
+        return q, held, at, left, whole
+
+    def store(self, part: _Part) -> None:
+        """Computes and writes what was fetched."""
+        w, v, outs = self.w, self.v, self.outs
+        q, held, at, left, whole = part
+        w.line("#pragma unroll")
+        w.line(f"for (int k = 0; k < {v}; k++) {{")
+        coords = dict(at)
+        source = self.inner.source
+        if source is not None:
+            coords[source] = w.let("long long", f"{at[source]} + " + (f"(k < {left} ? k : {left} - 1)" if left else "k"), "c")
+        elements = {k: from_stored(w, f"{held[k]}.v[k]" if self.step[k] else held[k], w.types[k]) for k in q if k >= outs}
+        element(w, self.program, q, self.pointers, self.names, elements, {k: f"{held[k]}.v[k] = {{}}" for k in range(outs)}, coords, self.rank)
+        w.line("}")
+        for k in range(outs):
+            s = stored(w.types[k])
+            if not self.step[k]:  # one element for all: as if they were written in turn
+                w.line(f"*({s}*){q[k]} = {held[k]}.v[{f'{left} - 1' if left else v - 1}];")
+                continue
+            w.line(f"if ({whole}) *(Vec<{s}, {v}>*){q[k]} = {held[k]};")
+            w.line("else {")
+            w.line("#pragma unroll")
+            w.line(f"for (int k = 0; k < {v}; k++) if ({f'k < {left}' if left else 'true'}) (({s}*){q[k]})[k] = {held[k]}.v[k];")
+            w.line("}")
 
 
 def element(w: Writer, program: Map, q: dict[int, str], pointers: dict[int, str], names: dict[int, str], elements: dict[int, str],

@@ -26,8 +26,9 @@ def forms(d: Any) -> list[tuple[Any, ...]]:
     x = torch.arange(24).reshape(4, 6).sub(7).to(d)
     y, square, at = x.flip(1), x[:, :4], torch.tensor([[0, 1, 3, 2, 0, 1]] * 4)
     image = torch.arange(96).reshape(2, 3, 4, 4).to(d)
-    return [(x,), (x, y), (x, y, x), (x, 1), (x, 1, at), (x, 1, at, y), (x, 0, at[0, :3], y[:3]), (square, square), ([x, y],), (x, at), (x, x != 0), (x, x != 0, y),
-            (x, x != 0, 1), (x, 2, 1), (x, at[:, 0]), (image, 2), (image, (2, 2)), (x.reshape(2, 3, 4), y.reshape(2, 4, 3)), (x, x[0], y[0]), (x, (6,)),
+    return [(x,), (x, y), (x, y, x), (x, 1), (x, 1, at), (x, 1, at, y), (x, 0, at[0, :3], y[:3]), (square, square), ([x, y],), (x, at),
+            (x, x != 0), (x, x != 0, y), (x, x != 0, 1), (x, 2, 1), (x, at[:, 0]), (image, 2), (image, (2, 2)), (x.reshape(2, 3, 4), y.reshape(2, 4, 3)),
+            (x, x[0], y[0]), (x, (6,)),
             (x, at[0, :4]), (x[0], y[0]), (image, image)]
 
 

@@ -10,6 +10,7 @@ import pytest
 from flambeau.dtypes import ALL, bfloat16, bool_, complex64, complex128, dtype, float16, float32, float64, int8, int32, int64, uint8, uint16, uint64
 from flambeau.kernels import expr as E
 from flambeau.kernels import philox
+from flambeau.kernels.cuda_c import map as cuda_map
 from flambeau.kernels.cuda_c import render
 from flambeau.kernels.programs import Map
 from tests.kernels.cuda_c import host
@@ -169,14 +170,32 @@ def test_complex_numbers_in_order() -> None:
         a, b = E.input(0, d), E.input(1, d)
         outs = tuple(E.compare(op, a, b) for op in sorted(E.COMPARE)) + (E.binary("maximum", a, b), E.binary("minimum", a, b), E.round_(a))
         x, y = values(d, (200,), rng, True, True), values(d, (200,), rng, True, True)
-        cases.append(flat(Map(outs, (d, d)), [x, np.where(rng.random(200) < 0.3, x, np.where(rng.random(200) < 0.3, x.real + 1j * y.imag, y)).astype(d.np)]))
+        y = np.where(rng.random(200) < 0.3, x, y)
+        y.real = np.where(rng.random(200) < 0.3, x.real, y.real)
+        cases.append(flat(Map(outs, (d, d)), [x, y]))
     check_all(cases, (0,))
+
+
+def test_threads_of_big_maps_do_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_map, "BIG", 1000)
+    rng, cases = np.random.default_rng(12), []
+    for d, n in ((float32, 1000), (float32, 2047), (float32, 2048), (float32, 2049), (float32, 4099), (bfloat16, 5003), (uint8, 8191), (float64, 1025)):
+        for how in (0, 4):
+            x = E.input(0, d)
+            cases.append(flat(Map((E.maximum(x, E.cast(E.coord(0), d)),), (d,)), [values(d, (n,), rng)], how=how))
+            cases.append(flat(Map((E.cast(x, bool_),), (d,)), [values(d, (n,), rng)], how=how))
+    assert all("live" in c.kernel.source for c in cases)
+    two = flat(Map((E.input(0, float32) + E.input(1, float32),), (float32, float32)), [values(float32, (3000,), rng)] * 2)
+    assert "live" not in two.kernel.source
+    check_all([*cases, two], (0, 7))
 
 
 def test_one_text_serves_every_size() -> None:
     program = Map((E.input(0, float32) + 1.0,), (float32,))
-    found = {render(program, (n,), ((1,), (1,))).key for n in (5, 1000, 123456, 1 << 20)}
+    found = {render(program, (n,), ((1,), (1,))).key for n in (5, 1000, 123456)}
     assert len(found) == 1
+    big = {render(program, (n,), ((1,), (1,))).key for n in (1 << 20, 5_000_001)}
+    assert len(big) == 1 and big != found
     wide = render(program, (1 << 31,), ((1,), (1,)))
     assert wide.key not in found and "long long i" in wide.source
 
