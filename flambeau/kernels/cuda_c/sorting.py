@@ -83,13 +83,15 @@ _COUNT = """
   __syncthreads();
   for (int i = me; i < left; i += $threads) {
     const Key k = $read;
-    atomicAdd(count + (me >> 5) * $digits + ((int)(k >> shift) & ($digits - 1)), 1);
+    atomicAdd(count + (me >> 5 & 7) * $digits + ((int)(k >> shift) & ($digits - 1)), 1);
   }
   __syncthreads();
-  int sum = 0;
-  #pragma unroll
-  for (int k = 0; k < 8; k++) sum += count[k * $digits + me];
-  $counts[((long long)row * $digits + me) * $tiles + tile] = sum;"""
+  if (me < $digits) {
+    int sum = 0;
+    #pragma unroll
+    for (int k = 0; k < 8; k++) sum += count[k * $digits + me];
+    $counts[((long long)row * $digits + me) * $tiles + tile] = sum;
+  }"""
 
 # A warp for each digit of a row: what comes before each of its tiles
 _SUMS = """
@@ -138,27 +140,31 @@ _MOVE = """
   const long long base = (long long)row * $n;
   $begins
   if (me == 0) same[0] = 0;
-  #pragma unroll
+  #pragma unroll 4
   for (int e = 0; e < $each; e++) {
     const int i = e * $threads + me;
     key[gapped(i)] = i < left ? $read : $all;
   }
   int total;
-  const int all = $totals[row * $digits + me];
+  const int all = me < $digits ? $totals[row * $digits + me] : 0;
   const int smaller = sum_before<int, $threads / 32>(all, sums, total);
-  to[me] = smaller + $counts[((long long)row * $digits + me) * $tiles + tile];
-  if (all == $n) same[0] = 1;
+  if (me < $digits) {
+    to[me] = smaller + $counts[((long long)row * $digits + me) * $tiles + tile];
+    if (all == $n) same[0] = 1;
+  }
   __syncthreads();
   const bool stay = same[0] != 0;
   if (!stay) {
     #pragma unroll 1
     for (int part = 0; part < 2; part++) sort_digit<$threads, $each>(key, order, counts, warps, shift + 4 * part, part == 0);
+    #pragma unroll 2
     for (int i = me; i < left; i += $threads) {
       const int digit = (int)(key[gapped(i)] >> shift) & ($digits - 1);
       if (i == 0 || ((int)(key[gapped(i - 1)] >> shift) & ($digits - 1)) != digit) run[digit] = i;
     }
     __syncthreads();
   }
+  #pragma unroll 2
   for (int i = me; i < left; i += $threads) {
     const Key k = key[gapped(i)];
     const int digit = (int)(k >> shift) & ($digits - 1);
@@ -217,10 +223,10 @@ def sort(d: dtype, domain: tuple[int, ...], strides: Sequence[tuple[int, ...]], 
         threads = next(t for t in (64, 128, 256) if t * each >= n or t == 256)
         each = 8 if threads * 8 >= n else each
         _tile(w, threads, each)
-        w.function("sort_rows", threads, _BLOCK)
+        w.function("sort_rows", threads, _BLOCK, 2 * THREADS // threads)
         w.launch("sort_rows", count, threads)
         return w.kernel(0, nbytes)
-    return w.kernel(_by_digits(w, d, n, count, each), nbytes)
+    return w.kernel(_by_digits(w, d, n, count), nbytes)
 
 
 def _tile(w: Written, threads: int, each: int) -> None:
@@ -228,10 +234,11 @@ def _tile(w: Written, threads: int, each: int) -> None:
     w.constants(threads=threads, each=each, tile=tile, gapped=tile + tile // 32)
 
 
-def _by_digits(w: Written, d: dtype, n: int, count: int, each: int) -> int:
+def _by_digits(w: Written, d: dtype, n: int, count: int) -> int:
     """The launches for long rows; gives the bytes of workspace."""
-    _tile(w, THREADS, each)
-    tiles = -(-n // (THREADS * each))
+    threads = 256 if d.itemsize == 8 else 512  # what shared memory has room for
+    _tile(w, threads, 8)
+    tiles = -(-n // (threads * 8))
     passes = -(-keys.bits(d) // 8)
     room = Room()
     w.words(tiles=tiles)
@@ -247,11 +254,13 @@ def _by_digits(w: Written, d: dtype, n: int, count: int, each: int) -> int:
         array(f"positions{side}", "int", 4 * count * n)
     array("pass", "int", 4)  # which digit the launches between the first and the last are at
     w.constants(passes=passes, next="" if passes == 1 else "if (blockIdx.x == 0 && threadIdx.x == 0) $pass[0] += 1;")
+    w.constants(threads=THREADS)
     w.function("sort_sums", THREADS, _SUMS)
+    w.constants(threads=threads)
     w.constants(begins=_FIRST if passes > 1 else "const int shift = 0;", read="read_key(a, row, begin + i)", position="from",
                 write="$keys0[base + place] = k;\n    $positions0[base + place] = position;" if passes > 1 else _LAST)
-    w.function("sort_count_first", THREADS, _COUNT.replace("$begins", "const int shift = 0;"))
-    w.function("sort_move_first", THREADS, _MOVE)
+    w.function("sort_count_first", threads, _COUNT.replace("$begins", "const int shift = 0;"))
+    w.function("sort_move_first", threads, _MOVE)
     if passes > 1:
         def turn(odd: str, even: str) -> str:
             return f"(pass & 1 ? {odd} : {even})" if passes > 2 else odd if odd.endswith("0") else even
@@ -259,11 +268,11 @@ def _by_digits(w: Written, d: dtype, n: int, count: int, each: int) -> int:
                     from_keys=turn("$keys0", "$keys1"), from_positions=turn("$positions0", "$positions1"), to_keys=turn("$keys1", "$keys0"),
                     to_positions=turn("$positions1", "$positions0"),
                     write="if (pass < $passes - 1) {\n      $to_keys[base + place] = k;\n      $to_positions[base + place] = position;\n    } else " + _LAST)
-        w.function("sort_count", THREADS, _COUNT)
+        w.function("sort_count", threads, _COUNT)
         w.constants(begins=_NEXT + "1;" + _FROM)
-        w.function("sort_move", THREADS, _MOVE)
+        w.function("sort_move", threads, _MOVE)
     for p in range(passes):
-        w.launch("sort_count" if p else "sort_count_first", count * tiles, THREADS)
+        w.launch("sort_count" if p else "sort_count_first", count * tiles, threads)
         w.launch("sort_sums", count * DIGITS // (THREADS // 32), THREADS)
-        w.launch("sort_move" if p else "sort_move_first", count * tiles, THREADS)
+        w.launch("sort_move" if p else "sort_move_first", count * tiles, threads)
     return room.size

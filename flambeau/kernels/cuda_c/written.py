@@ -58,10 +58,11 @@ class Written:
             text = Template(text).substitute(self.names)
         return text.strip("\n")
 
-    def function(self, stem: str, threads: int, text: str) -> None:
-        """A kernel of the name `stem`."""
+    def function(self, stem: str, threads: int, text: str, together: int = 1) -> None:
+        """A kernel of the name `stem`; together: blocks of it that a multiprocessor must have registers for at once."""
         body = self._filled(text)
-        self.parts.append(f'extern "C" __global__ void __launch_bounds__({threads}) {stem}_{PLACEHOLDER}(const Args a) {{\n{body}\n}}')
+        bounds = f"{threads}, {together}" if together > 1 else f"{threads}"
+        self.parts.append(f'extern "C" __global__ void __launch_bounds__({bounds}) {stem}_{PLACEHOLDER}(const Args a) {{\n{body}\n}}')
         self.stems.append(stem)
 
     def launch(self, stem: str, blocks: int, threads: int) -> None:

