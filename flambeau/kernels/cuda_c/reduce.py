@@ -163,42 +163,51 @@ class _Reduction:
             w.need("vec")
             aligned = w.let("bool", " && ".join(f"((unsigned long long){q[k]} & {v * self.sizes[k] - 1}) == 0" for k in moving), "aligned")
         r = w.fresh("r")
-        if v == 1:
-            w.line("#pragma unroll 4")
-        w.line(f"for ({t} {r} = {begin} + {g.member}{f' * {v}' if v > 1 else ''}; {r} < {end}; {r} += {step}) {{")
-        if v == 1:
-            at, coords = walk.places(r, moving)
-            elements = {**fixed, **{k: w.let(value(w.types[k]), w.load(q[k], at.get(k, "0"), w.types[k]), "x") for k in moving}}
-            self._accumulate(states, elements, {**kept_at, **coords}, names, pointers, r)
-        else:
-            self._neighbours(states, q, moving, fixed, kept_at, names, pointers, r, end, aligned)
+        if v > 1:
+            self._vectors(states, q, moving, fixed, kept_at, names, pointers, r, begin, end, aligned)
+            return
+        # several reads on their way at once, more of small elements
+        w.line(f"#pragma unroll {8 if moving and max(self.sizes[k] for k in moving) < 4 else 4}")
+        w.line(f"for ({t} {r} = {begin} + {g.member}; {r} < {end}; {r} += {step}) {{")
+        at, coords = walk.places(r, moving)
+        elements = {**fixed, **{k: w.let(value(w.types[k]), w.load(q[k], at.get(k, "0"), w.types[k]), "x") for k in moving}}
+        self._accumulate(states, elements, {**kept_at, **coords}, names, pointers, r)
         w.line("}")
 
-    def _neighbours(self, states: list[State], q: dict[int, str], moving: list[int], fixed: dict[int, str], kept_at: dict[int, str],
-                    names: dict[int, str], pointers: dict[int, str], r: str, end: str, aligned: str) -> None:
-        w, v = self.w, self.v
+    def _vectors(self, states: list[State], q: dict[int, str], moving: list[int], fixed: dict[int, str], kept_at: dict[int, str],
+                 names: dict[int, str], pointers: dict[int, str], r: str, begin: str, end: str, aligned: str) -> None:
+        """The thread's share, v neighbours at a time while they are whole, then one by one."""
+        w, v, t, g = self.w, self.v, self.t, self.group
         held = {k: w.fresh("h") for k in moving}
+        w.line(f"{t} {r} = {begin} + {g.member} * {v};")
+        w.line(f"if ({aligned}) {{")
+        several = walks.facts(self.program).operations <= 8 and not any(len(s.types) > 1 for s in states)
+        w.line(f"#pragma unroll {4 if several else 1}")
+        w.line(f"for (; {end} - {r} >= {v}; {r} += {g.size * v}) {{")
         for k in moving:
-            w.line(f"Vec<{stored(w.types[k])}, {v}> {held[k]};")
-        w.line(f"if ({aligned} && {end} - {r} >= {v}) {{")
-        for k in moving:
-            w.line(f"{held[k]} = *(const Vec<{stored(w.types[k])}, {v}>*)({q[k]} + {r} * {self.sizes[k]});")
-        w.line("} else {")
-        w.line("#pragma unroll")
-        w.line(f"for (int k = 0; k < {v}; k++) {{")
-        for k in moving:
-            w.line(f"{held[k]}.v[k] = ((const {stored(w.types[k])}*){q[k]})[{end} - {r} > k ? {r} + k : {end} - 1];")
+            w.line(f"const Vec<{stored(w.types[k])}, {v}> {held[k]} = *(const Vec<{stored(w.types[k])}, {v}>*)({q[k]} + {r} * {self.sizes[k]});")
+        self._neighbours(states, {k: f"{held[k]}.v[k]" for k in moving}, fixed, kept_at, names, pointers, r, "")
         w.line("}")
         w.line("}")
+        w.line(f"for (; {r} < {end}; {r} += {g.size * v}) {{")
+        inside = f"if ({end} - {r} > k) {{"
+        self._neighbours(states, {k: f"((const {stored(w.types[k])}*){q[k]})[{r} + k]" for k in moving}, fixed, kept_at, names, pointers, r, inside)
+        w.line("}")
+
+    def _neighbours(self, states: list[State], texts: dict[int, str], fixed: dict[int, str], kept_at: dict[int, str], names: dict[int, str],
+                    pointers: dict[int, str], r: str, inside: str) -> None:
+        w = self.w
         w.line("#pragma unroll")
-        w.line(f"for (int k = 0; k < {v}; k++) {{")
-        w.line(f"if ({end} - {r} > k) {{")
+        w.line(f"for (int k = 0; k < {self.v}; k++) {{")
+        if inside:
+            w.line(inside)
         coords = dict(kept_at)
         if self.reduced[0].source is not None:
             coords[self.reduced[0].source] = f"({r} + k)"
-        elements = {**fixed, **{k: w.let(value(w.types[k]), from_stored(w, f"{held[k]}.v[k]", w.types[k]), "x") for k in moving}}
+        elements = {**fixed, **{k: w.let(value(w.types[k]), from_stored(w, text, w.types[k]), "x") for k, text in texts.items()}}
         self._accumulate(states, elements, coords, names, pointers, f"({r} + k)")
-        w.line("}")
+        if inside:
+            w.line("}")
         w.line("}")
 
     def _accumulate(self, states: list[State], elements: dict[int, str], coords: dict[int, str], names: dict[int, str],
