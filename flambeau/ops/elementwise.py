@@ -92,7 +92,7 @@ class Pointwise:
     accept: the kinds of common type it is defined for.
     """
 
-    __slots__ = ("name", "grad_name", "formula", "arity", "promote", "apart", "grad", "accept", "plans", "into", "tapes",
+    __slots__ = ("name", "grad_name", "formula", "arity", "promote", "apart", "grad", "accept", "plans", "into", "settled", "tapes",
                  "programs", "heeds")
 
     def __init__(self, name: str, formula: Callable[..., Any], arity: int, promote: str = "default",
@@ -102,6 +102,7 @@ class Pointwise:
         self.grad_name = "".join(w.capitalize() for w in name.split("_")) + "Backward0"
         self.plans: dict[Any, Plan] = {}
         self.into: dict[Any, Plan] = {}
+        self.settled: dict[Any, Plan] = {}  # of `into`: what has been written in place before, and may be
         self.tapes: dict[Any, Tape] = {}
         self.programs: dict[Any, tuple[Map, tuple[Any, ...]]] = {}
         self.heeds = autocast.named(name)  # whether `autocast` has a say in its types
@@ -249,6 +250,12 @@ class Pointwise:
 
     def inplace(self, t: Tensor, operands: tuple[Any, ...], numbers: tuple[Any, ...] = (), consts: tuple[Any, ...] = ()) -> Tensor:
         """``t = formula(t, ...)`` in t's own memory; `operands` includes t."""
+        key = self._settled_key(t, operands, numbers) if not consts else None
+        plan = self.settled.get(key)
+        if plan is not None:
+            plan.launch(t.p, *self._arguments(plan, operands, numbers))
+            t.s.v += 1
+            return t
         from ..autograd import inplace
         recording = _grad.get() and inplace.check(t, operands)
         checks.may_write(t)
@@ -272,7 +279,33 @@ class Pointwise:
             holder = alias(t, t.m, t.p)
             self._record(seen, numbers, consts, [holder], versions)
             inplace.rebase(t, holder.n)
+        elif key is not None:
+            plan = self.into.get((*key, consts))
+            if plan is not None and complex not in key:
+                if len(self.settled) > _MOST_PLANS:
+                    self.settled.clear()
+                self.settled[key] = plan
         return t
+
+    def _settled_key(self, t: Tensor, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """What `inplace` knows a call by that needs no look at histories, shared memory or types again; None where it does."""
+        if not t.m.contiguous:
+            return None
+        recorded = _grad.get()
+        key: list[Any] = [t.m]
+        for x in operands:
+            if isinstance(x, Tensor):
+                if (recorded and x.n is not None) or (x.s is t.s and x is not t):
+                    return None
+                key.append(x.m)
+            else:
+                key.append(type(x))
+        if recorded:
+            base = getattr(t, "b", None)
+            if base is not None and base.n is not None:
+                return None
+        key += [type(x) for x in numbers]
+        return tuple(key)
 
     # ------------------------------------------------------------------------------------------------------ recording
     def _saves(self, t: Tensor, operands: tuple[Any, ...], consts: tuple[Any, ...]) -> bool:
@@ -542,6 +575,7 @@ def forget() -> None:
     for op in _all:
         op.plans.clear()
         op.into.clear()
+        op.settled.clear()
     for clear in _fast_caches:
         clear()
 

@@ -8,13 +8,16 @@ from .. import layout
 from ..autograd import tape
 from ..kernels import expr as E
 from ..kernels.programs import Rows
-from ..tensor import Tensor, alias, meta, new
+from ..runtime import door
+from ..tensor import Tensor, alias, meta, new, on_forget
 from . import launch
 from .casts import to_dtype
 from .table import op
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from ..tensor import Meta
 
 _programs: dict[Any, Rows] = {}
 
@@ -37,11 +40,26 @@ def run_rows(program: Rows, axis: int, outs: Sequence[Tensor], ins: Sequence[Ten
     launch.run(program, domain, outs, ins, [tuple(x.m.strides[i] for i in order) for x in (*outs, *ins)], numbers, name)
 
 
-def _like(t: Tensor) -> Tensor:
-    return new(meta(t.m.shape, layout.dense_like(tuple(t.m.shape), t.m.strides), t.m.dtype, t.m.device))
+_plans: dict[Any, tuple[Meta, Callable[..., Any], Meta | None]] = {}
+on_forget(_plans.clear)
+door.on_change(_plans.clear)
+
+
+def _like(t: Tensor) -> Meta:
+    """The layout of a result of t's sizes."""
+    return meta(t.m.shape, layout.dense_like(tuple(t.m.shape), t.m.strides), t.m.dtype, t.m.device)
 
 
 def _forward(t: Tensor, axis: int, log: bool) -> Tensor:
+    plan = _plans.get((t.m, axis, log))
+    if plan is not None:
+        made = new(plan[0])
+        if plan[2] is None:
+            plan[1](made.p, t.p)
+        else:
+            scratch = launch.storage(plan[2])  # held until the launch is queued
+            plan[1](made.p, t.p, scratch.p)
+        return made
     d, wide = t.m.dtype, t.m.dtype.opmath
     program = _programs.get((d, log))
     if program is None:
@@ -49,9 +67,18 @@ def _forward(t: Tensor, axis: int, log: bool) -> Tensor:
         top, total = E.acc(0, wide), E.acc(1, wide)
         out = x - top - E.log(total) if log else E.exp(x - top) / total
         program = _programs[d, log] = Rows((("reduce", "max", x), ("reduce", "sum", E.exp(x - top)), ("map", 0, E.cast(out, d))), (d,))
-    made = _like(t)
-    run_rows(program, axis, [made], [t], "log_softmax" if log else "softmax")
-    return made
+    if not t.m.shape or not t.m.numel:
+        made = new(_like(t))
+        run_rows(program, axis, [made], [t], "log_softmax" if log else "softmax")
+        return made
+    om = _like(t)
+    domain, order = rows_over(t, axis)
+    call, workspace = launch.plan(t.m.device, program, domain, [tuple(m.strides[i] for i in order) for m in (om, t.m)],
+                                  "log_softmax" if log else "softmax")
+    if len(_plans) > 1 << 12:
+        _plans.clear()
+    _plans[t.m, axis, log] = om, call, workspace
+    return _forward(t, axis, log)
 
 
 def _prepared(input: Tensor, dtype: Any, name: str) -> Tensor:  # noqa: A002
@@ -121,6 +148,6 @@ def _backward(g: Tensor, y: Tensor, axis: int, log: bool) -> Tensor:
         total = E.acc(0, wide)
         out = gx - E.exp(yx) * total if log else yx * (gx - total)
         program = _programs["back", d, log] = Rows((("reduce", "sum", gx if log else gx * yx), ("map", 0, E.cast(out, d))), (d, d))
-    made = _like(y)
+    made = new(_like(y))
     run_rows(program, axis, [made], [g, y], "softmax_backward")
     return made
