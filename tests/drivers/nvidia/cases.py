@@ -151,6 +151,31 @@ def case_by_the_host() -> None:
     np.testing.assert_array_equal(array(torch.topk(x, 2, 1).values), -np.sort(-a, 1)[:, :2])
 
 
+def case_tiles_pairs_and_long_rows() -> None:
+    """Copies across memory, complex products and scans, rows in dynamic shared memory: none of them by the host."""
+    import numpy as np
+
+    import flambeau as torch
+    from flambeau.runtime import door
+    rng = np.random.default_rng(16)
+    a, z = rng.standard_normal((70, 90)).astype("f4"), np.exp(1j * rng.standard_normal((5, 60))).astype("c8")
+    rows = rng.standard_normal((2, 20000)).astype("f4")
+    x, c, long = torch.tensor(a).cuda(), torch.tensor(z).cuda(), torch.tensor(rows).cuda()
+    paths = []
+    with door.observe(copies=lambda copy: paths.append(copy.path)):
+        turned = (x.t() + 1).contiguous()
+        product, running, added = c.prod(1), c.cumprod(1), torch.zeros(3, dtype=torch.complex64, device="cuda")
+        added.index_put_((torch.tensor([0, 2, 0], device="cuda"),), c[0, :3], accumulate=True)
+        soft = long.softmax(1)
+    assert "host" not in paths
+    np.testing.assert_array_equal(array(turned), a.T + 1)
+    np.testing.assert_allclose(array(product), z.prod(1), rtol=1e-4)
+    np.testing.assert_allclose(array(running), z.cumprod(1), rtol=1e-4)
+    np.testing.assert_allclose(array(added), [z[0, 0] + z[0, 2], 0, z[0, 1]], rtol=1e-5)
+    e = np.exp(rows - rows.max(1, keepdims=True))
+    np.testing.assert_allclose(array(soft), e / e.sum(1, keepdims=True), rtol=1e-4)
+
+
 def case_convolution() -> None:
     import numpy as np
 
