@@ -35,7 +35,7 @@ del globals()["trace"]  # the package of this name answers for it: of a tensor, 
 # loaded at their first use: most programs need few of them
 _MODULES = frozenset("""autograd nn optim cuda utils linalg fft special random backends amp io data distributions simulated cli trace
  testing multiprocessing hub version types func sparse profiler accelerator return_types cpu distributed compiler jit signal masked overrides _C vision
- serialization storage xpu mps _dynamo _inductor __config__ torch_version""".split())
+ serialization storage xpu mps _dynamo _inductor __config__ torch_version library futures""".split())
 _LEFT_OUT = frozenset("onnx fx quantization ao export package".split())
 _LAZY: dict[str, str] = {}
 
@@ -71,6 +71,8 @@ _lazy("ops.legacy", """FloatTensor DoubleTensor HalfTensor BFloat16Tensor ByteTe
 _lazy("runtime.defaults", "set_default_device get_default_device")
 _lazy("nn.functional", "cosine_similarity pairwise_distance pdist")
 _lazy("func", "vmap")
+_lazy("interop.dlpack", "to_dlpack")
+_lazy("runtime.streams", "Stream Event")
 _lazy("random", "Generator manual_seed seed initial_seed get_rng_state set_rng_state default_generator")
 _lazy("ops.printing", "set_printoptions")
 _lazy("ops.queries", """is_tensor is_floating_point is_complex is_storage numel result_type is_nonzero are_deterministic_algorithms_enabled

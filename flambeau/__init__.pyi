@@ -21,9 +21,11 @@ from . import distributed as distributed
 from . import distributions as distributions
 from . import fft as fft
 from . import func as func
+from . import futures as futures
 from . import hub as hub
 from . import io as io
 from . import jit as jit
+from . import library as library
 from . import linalg as linalg
 from . import masked as masked
 from . import mps as mps
@@ -92,6 +94,7 @@ from .errors import AcceleratorError as AcceleratorError
 from .errors import OutOfMemoryError as OutOfMemoryError
 from .errors import TransferError as TransferError
 from .func import vmap as vmap
+from .interop.dlpack import to_dlpack as to_dlpack
 from .io import load as load
 from .io import save as save
 from .nn.functional import alpha_dropout as alpha_dropout
@@ -211,6 +214,8 @@ from .runtime.defaults import set_default_device as set_default_device
 from .runtime.guard import transfer_guard as transfer_guard
 from .runtime.ledger import transfers as transfers
 from .runtime.provenance import provenance as provenance
+from .runtime.streams import Event as Event
+from .runtime.streams import Stream as Stream
 from .simulated import simulate as simulate
 from .trace import Progress as Progress
 from .trace import trace_model as trace_model

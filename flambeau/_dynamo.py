@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .compiler import allow_in_graph, assume_constant_result, disable, is_compiling, reset, substitute_in_graph
+from .nn.module import Module
 
 
 class Settings:
@@ -22,6 +23,10 @@ class Settings:
 
 
 config: Any = Settings()
+
+
+class OptimizedModule(Module):
+    """No module is one: `compile` gives modules back as they are.  For ``isinstance``."""
 
 
 def optimize(*args: Any, **options: Any) -> Any:
@@ -50,5 +55,5 @@ def list_backends(*args: Any, **options: Any) -> list[str]:
     return ["eager"]
 
 
-__all__ = ["Settings", "allow_in_graph", "assume_constant_result", "config", "disable", "graph_break", "is_compiling", "list_backends",
+__all__ = ["OptimizedModule", "Settings", "allow_in_graph", "assume_constant_result", "config", "disable", "graph_break", "is_compiling", "list_backends",
            "mark_dynamic", "mark_static", "maybe_mark_dynamic", "optimize", "reset", "run", "substitute_in_graph"]

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlparse
 
 _folder: str | None = None
-_HASH = re.compile(r"-([a-f0-9]*)\.")
+HASH_REGEX = _HASH = re.compile(r"-([a-f0-9]*)\.")
 
 
 def get_dir() -> str:
@@ -91,6 +91,29 @@ def load_state_dict_from_url(url: str, model_dir: str | None = None, map_locatio
     return loaded
 
 
+def _refused(what: str) -> NotImplementedError:
+    return NotImplementedError(f"hub.{what}: code from the network is not fetched and run here; clone the repository and pass its folder"
+                               + (" with source='local'" if what == "load" else ""))
+
+
+def _local(folder: str, what: str) -> Any:
+    """The module hubconf.py of a folder.  Raises FileNotFoundError where there is none, NotImplementedError for a repository's name."""
+    import importlib.util
+    path = os.path.join(folder, "hubconf.py")
+    spec = importlib.util.spec_from_file_location("hubconf", path)
+    if spec is None or spec.loader is None or not os.path.exists(path):
+        if what != "load" and not os.path.isdir(folder):
+            raise _refused(what)
+        raise FileNotFoundError(f"hub.{what}: there is no {path}")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, os.fspath(folder))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(os.fspath(folder))
+    return module
+
+
 def load(repo_or_dir: str, model: str, *args: Any, source: str = "github", trust_repo: Any = "check", force_reload: bool = False,
          verbose: bool = True, skip_validation: bool = False, **kwargs: Any) -> Any:
     """`model(*args, **kwargs)` of the file hubconf.py in a folder, with source="local".
@@ -98,22 +121,21 @@ def load(repo_or_dir: str, model: str, *args: Any, source: str = "github", trust
     Raises NotImplementedError for source="github": no code is fetched from the network and run.
     """
     if source != "local":
-        raise NotImplementedError("hub.load: code from the network is not fetched and run here; clone the repository and pass its "
-                                  "folder with source='local'")
-    import importlib.util
-    path = os.path.join(repo_or_dir, "hubconf.py")
-    spec = importlib.util.spec_from_file_location("hubconf", path)
-    if spec is None or spec.loader is None or not os.path.exists(path):
-        raise FileNotFoundError(f"hub.load: there is no {path}")
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, os.fspath(repo_or_dir))
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.remove(os.fspath(repo_or_dir))
+        raise _refused("load")
+    module = _local(repo_or_dir, "load")
     if not callable(getattr(module, model, None)):
         raise RuntimeError(f"Cannot find callable {model} in hubconf")
     return getattr(module, model)(*args, **kwargs)
 
 
-__all__ = ["download_url_to_file", "get_dir", "load", "load_state_dict_from_url", "set_dir"]
+def list(github: str, force_reload: bool = False, skip_validation: bool = False, trust_repo: Any = None, verbose: bool = True) -> Any:  # noqa: A001
+    """The models that the file hubconf.py of a folder offers.  Raises NotImplementedError for a repository on the network."""
+    return [n for n, f in vars(_local(github, "list")).items() if callable(f) and not n.startswith("_")]
+
+
+def help(github: str, model: str, force_reload: bool = False, skip_validation: bool = False, trust_repo: Any = None) -> Any:  # noqa: A001
+    """The docstring of a model in the file hubconf.py of a folder.  Raises NotImplementedError for a repository on the network."""
+    return getattr(_local(github, "help"), model).__doc__
+
+
+__all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir"]

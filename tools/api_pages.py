@@ -33,6 +33,8 @@ PAGES = (
     ("cuda", "cuda", "GPUs: devices, streams, memory."), ("accelerator", "accelerator", "The current accelerator."), ("amp", "amp", "Mixed precision."),
     ("distributed", "distributed", "Several processes."), ("multiprocessing", "multiprocessing", "Shared tensors."),
     ("simulated", "simulated", "Simulated GPUs."), ("vision", "vision", "Pictures."), ("io", "io", "Files."), ("trace", "trace", "Timelines and pages."),
+    ("prune", "nn.utils.prune", "Pruning."), ("attention", "nn.attention", "Attention's choices."),
+    ("flex-attention", "nn.attention.flex_attention", "Attention by functions."), ("library", "library", "Operations of one's own."),
     ("overrides", "overrides", "Classes that answer for operations."), ("array-api", "interop.array_api", "The array API standard."),
     ("dlpack", "interop.dlpack", "Sharing memory by DLPack."), ("testing", "testing", "Comparing tensors."),
 )

@@ -27,7 +27,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("compile",),
     ("nn", "optim", "data", "utils", "amp", "io", "distributed", "cuda", "random", "simulated", "linalg", "fft",
      "special", "backends", "distributions", "testing", "types", "accelerator", "cpu", "compiler", "jit", "hub", "sparse",
-     "func", "multiprocessing", "return_types", "signal", "masked", "left_out", "overrides", "_C", "vision", "serialization", "storage", "xpu", "mps",
+     "func", "library", "futures",
+     "multiprocessing", "return_types", "signal", "masked", "left_out", "overrides", "_C", "vision", "serialization", "storage", "xpu", "mps",
      "torch_version", "_dynamo", "_inductor"),
     ("trace", "inventory", "cli", "demo", "version", "__config__", "script", "__main__"),
     ("__init__",),  # the public surface: names everything, and nothing below may lean on it

@@ -38,7 +38,7 @@ REASONS = {
     "torch.onnx": INSTEAD["onnx"], "torch.fx": INSTEAD["fx"], "torch.ao": INSTEAD["ao"], "torch.export": INSTEAD["export"],
     "torch.quantization": INSTEAD["quantization"], "torch.package": INSTEAD["package"],
     "torch.jit": "a script's decorators return the function unchanged; nothing is compiled ahead",
-    "torch.library": "register a formula with flambeau.pointwise, or write an autograd.Function",
+    "torch.library": "custom_op makes operations; there is no dispatcher or compiler to tell of them",
     "torch.distributed": "several processes come with a later milestone; the names of a single process work",
     "torch.xpu": "no such device", "torch.mps": "no such device", "torch.mtia": "no such device",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from ..interop import protocols
@@ -62,6 +63,10 @@ protocols.name_methods(Tensor)
 def __getattr__(name: str) -> Any:
     """An operation by its name in `torch`, for the layers above; it becomes an ordinary attribute at its first use."""
     found = table.namespace("torch").get(name)
+    if found is None and not name.startswith("_") and "flambeau.library" in sys.modules:
+        found = sys.modules["flambeau.library"].space(name)  # `torch.ops.<namespace>` of custom operations
+        if found is not None:
+            return found
     if found is None:
         raise AttributeError(f"module 'flambeau.ops' has no operation {name!r}")
     globals()[name] = found

@@ -1,4 +1,5 @@
 """Pruning and fused layers as PyTorch's."""
+# ruff: noqa: B023 (functions that are called at once)
 
 from __future__ import annotations
 

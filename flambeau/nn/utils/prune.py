@@ -49,7 +49,7 @@ class BasePruningMethod:
             both = PruningContainer(old[1])
             both.add_pruning_method(method)
             del module._forward_pre_hooks[old[0]]
-            method = both  # type: ignore[assignment]
+            method = both
         original = getattr(module, name)
         if importance_scores is None:
             importance_scores = original

@@ -6,14 +6,17 @@ from typing import Any
 
 
 def is_available() -> bool:
+    """True: the CPU is always there."""
     return True
 
 
 def device_count() -> int:
+    """1."""
     return 1
 
 
 def current_device() -> str:
+    """"cpu"."""
     return "cpu"
 
 
@@ -45,12 +48,20 @@ class Stream:
 
 
 def current_stream(device: Any = None) -> Stream:
+    """The one stream there is."""
     return Stream()
 
 
 def stream(stream: Any) -> Any:
     """A ``with`` block that changes nothing."""
     return Stream() if stream is None else stream
+
+
+def __getattr__(name: str) -> Any:
+    if name == "amp":
+        import importlib
+        return importlib.import_module(".amp", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = ["Stream", "current_device", "current_stream", "device_count", "is_available", "set_device", "stream", "synchronize"]

@@ -1,0 +1,149 @@
+"""Operations of one's own under a name of one's own (torch.library): Python functions, with gradients.
+
+`custom_op("space::name", mutates_args=())` makes one of a function; it is called as what it returns, or as
+`torch.ops.space.name`.  There is no compiler to tell shapes to, so that `register_fake` is kept and not used.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from .autograd import Function
+from .tensor import Tensor
+
+__all__ = ["CustomOpDef", "custom_op", "get_ctx", "impl", "register_autograd", "register_fake", "register_kernel"]
+
+_known: dict[str, CustomOpDef] = {}
+
+
+class CustomOpDef:
+    """A named operation: call it."""
+
+    def __init__(self, name: str, function: Callable[..., Any], mutates_args: Any) -> None:
+        space, _, short = name.partition("::")
+        if not short or not space:
+            raise ValueError(f"custom_op: the name must be 'namespace::name', got {name!r}")
+        self._qualname, self._namespace, self._name = name, space, short
+        self._function, self._mutates = function, mutates_args
+        self._kernels: dict[str, Callable[..., Any]] = {}
+        self._fake: Any = None
+        self._backward: Any = None
+        self._setup: Any = None
+        self.__name__, self.__doc__ = short, function.__doc__
+        self.__signature__ = inspect.signature(function)
+
+    def __repr__(self) -> str:
+        return f"<CustomOpDef({self._qualname})>"
+
+    def register_kernel(self, device_types: Any, func: Any = None) -> Any:
+        """Another function for tensors of these device types ("cpu", "cuda"); also a decorator."""
+        def register(f: Any) -> Any:
+            for kind in [device_types] if isinstance(device_types, str) else device_types or ("cpu", "cuda"):
+                self._kernels[kind] = f
+            return f
+        return register if func is None else register(func)
+
+    def register_fake(self, fn: Any) -> Any:
+        """Keeps a function that tells shapes; a decorator."""
+        self._fake = fn
+        return fn
+
+    register_vmap = register_fake
+
+    def register_autograd(self, backward: Any, /, *, setup_context: Any = None) -> None:
+        """The gradient: ``backward(ctx, *grads)``, and ``setup_context(ctx, inputs, output)`` which saves what it needs."""
+        self._backward, self._setup = backward, setup_context
+
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
+        kind = next((x.device.type for x in (*args, *kwargs.values()) if isinstance(x, Tensor)), "cpu")
+        return self._kernels.get(kind, self._function)(*args, **kwargs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._backward is None:
+            return self._run(*args, **kwargs)
+        given = self.__signature__.bind(*args, **kwargs)
+        given.apply_defaults()
+        op = self
+
+        class Recorded(Function):  # type: ignore[misc]
+            @staticmethod
+            def forward(*inputs: Any) -> Any:
+                return op._run(*inputs)
+
+            @staticmethod
+            def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+                if op._setup is not None:
+                    op._setup(ctx, inputs, output)
+
+            @staticmethod
+            def backward(ctx: Any, *grads: Any) -> Any:
+                return op._backward(ctx, *grads)
+        Recorded.__name__ = self._name
+        return Recorded.apply(*given.arguments.values())
+
+
+def custom_op(name: str, fn: Any = None, /, *, mutates_args: Any, device_types: Any = None, schema: str | None = None, tags: Any = None) -> Any:
+    """Makes an operation of a function: of `fn`, or as a decorator.  Raises ValueError for a name without "::".
+
+    mutates_args: the parameters it writes to; kept.  device_types: where this function serves; `register_kernel` adds others.
+    """
+    def make(function: Any) -> CustomOpDef:
+        made = CustomOpDef(name, function, mutates_args)
+        if device_types is not None:
+            made.register_kernel(device_types, function)
+        _known[name] = made
+        return made
+    return make if fn is None else make(fn)
+
+
+def _found(op: Any) -> CustomOpDef:
+    if isinstance(op, CustomOpDef):
+        return op
+    if op not in _known:
+        raise RuntimeError(f"there is no operation {op!r}: custom_op makes one")
+    return _known[op]
+
+
+def register_fake(op: Any, func: Any = None, /, **options: Any) -> Any:
+    """`CustomOpDef.register_fake` of an operation or its name; also a decorator."""
+    return _found(op).register_fake if func is None else _found(op).register_fake(func)
+
+
+def register_kernel(op: Any, device_types: Any, func: Any = None, /, **options: Any) -> Any:
+    """`CustomOpDef.register_kernel` of an operation or its name; also a decorator."""
+    return _found(op).register_kernel(device_types, func)
+
+
+def register_autograd(op: Any, backward: Any, /, *, setup_context: Any = None, **options: Any) -> None:
+    """`CustomOpDef.register_autograd` of an operation or its name."""
+    _found(op).register_autograd(backward, setup_context=setup_context)
+
+
+def impl(qualname: str, types: Any, func: Any = None, **options: Any) -> Any:
+    """Another function for an operation on these device types; also a decorator."""
+    return _found(qualname).register_kernel(types, func)
+
+
+def get_ctx() -> Any:
+    """Raises RuntimeError: shapes are not told ahead, so that there is no context of it."""
+    raise RuntimeError("get_ctx: there is no fake implementation at work")
+
+
+class _Space:
+    """The operations of one namespace."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        found = _known.get(f"{self._name}::{name}")
+        if found is None:
+            raise AttributeError(f"'_OpNamespace' '{self._name}' object has no attribute '{name}'")
+        return found
+
+
+def space(name: str) -> Any:
+    """`torch.ops.<name>`; None where nothing was registered under it."""
+    return _Space(name) if any(k.startswith(name + "::") for k in _known) else None

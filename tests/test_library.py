@@ -1,0 +1,72 @@
+"""Operations under names of the user's own, and futures."""
+
+from __future__ import annotations
+
+import pytest
+
+import flambeau as torch
+from flambeau.library import custom_op, register_fake
+
+
+def test_a_named_operation_with_a_gradient():
+    @custom_op("test_library::cube", mutates_args=())
+    def cube(x: torch.Tensor, k: float = 1.0) -> torch.Tensor:
+        """k x³."""
+        return x ** 3 * k
+
+    def setup(ctx, inputs, output):
+        ctx.save_for_backward(inputs[0])
+        ctx.k = inputs[1]
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    assert cube(x.detach()).tolist() == [1.0, 8.0]
+    cube.register_autograd(lambda ctx, g: (3 * ctx.saved_tensors[0] ** 2 * g * ctx.k, None), setup_context=setup)
+    torch.ops.test_library.cube(x, k=2.0).sum().backward()
+    assert x.grad.tolist() == [6.0, 24.0]
+    assert cube.__doc__ == "k x³." and "test_library::cube" in repr(cube)
+    register_fake("test_library::cube", lambda x, k=1.0: torch.empty_like(x))
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = torch.ops.test_library.nothing
+    with pytest.raises(AttributeError, match="no_such_space"):
+        _ = torch.ops.no_such_space
+
+
+def test_kernels_by_device(sim_gpus):
+    @custom_op("test_library::where_am_i", mutates_args=(), device_types="cpu")
+    def where_am_i(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    @where_am_i.register_kernel("cuda")
+    def _(x):
+        return x + 2
+    assert where_am_i(torch.zeros(1)).item() == 1 and where_am_i(torch.zeros(1, device="cuda")).item() == 2
+    with pytest.raises(ValueError, match="namespace::name"):
+        custom_op("plain", lambda x: x, mutates_args=())
+    with pytest.raises(RuntimeError, match="custom_op"):
+        torch.library.register_autograd("test_library::unknown", None)
+
+
+def test_futures():
+    first, second = torch.futures.Future(), torch.futures.Future()
+    doubled, both = first.then(lambda f: f.value() * 2), torch.futures.collect_all([first, second])
+    with pytest.raises(RuntimeError, match="before it is set"):
+        first.value()
+    first.set_result(3)
+    assert doubled.wait() == 6 and first.done() and not both.done()
+    second.set_exception(KeyError("gone"))
+    assert both.wait() == [first, second]
+    with pytest.raises(KeyError, match="gone"):
+        torch.futures.wait_all([first, second])
+    with pytest.raises(RuntimeError, match="once"):
+        first.set_result(4)
+
+
+def test_names_of_the_cpu_and_of_hubs(tmp_path):
+    with torch.cpu.amp.autocast():
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype is torch.bfloat16
+    (tmp_path / "hubconf.py").write_text('def tiny(width=2):\n    """A tiny model."""\n    return width\n\n_hidden = 1\n')
+    assert torch.hub.list(str(tmp_path)) == ["tiny"] and torch.hub.help(str(tmp_path), "tiny") == "A tiny model."
+    assert torch.hub.load(str(tmp_path), "tiny", source="local", width=3) == 3
+    with pytest.raises(NotImplementedError, match="network"):
+        torch.hub.list("owner/repository")
+    with pytest.raises(FileNotFoundError):
+        torch.hub.load(str(tmp_path / "none"), "tiny", source="local")
