@@ -140,6 +140,53 @@ def end_pool_fails(fake: Any) -> None:
     assert torch.ones(1 << 22, device="cuda:1")[0].item() == 1
 
 
+def end_no_start(fake: Any) -> None:
+    """A driver that does not start: asking whether there is a GPU does not raise, using one says why."""
+    import flambeau as torch
+    there = torch.cuda.is_available()  # NVML, where it answers, sees GPUs all the same
+    assert there == (not os.environ.get("FAKE_NO_NVML"))
+    for _ in range(2):
+        try:
+            torch.ones(1, device="cuda")
+            raise AssertionError("nothing was raised")
+        except RuntimeError as error:
+            assert "the NVIDIA driver does not start" in str(error) and "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)" in str(error), error
+    assert torch.ones(2).sum().item() == 2
+
+
+def end_context_fails(fake: Any) -> None:
+    """The first use of a GPU fails, and a later one does not."""
+    import flambeau as torch
+    fake.fake_fail(b"cuDevicePrimaryCtxRetain", 0, 2)
+    try:
+        torch.ones(1, device="cuda")
+        raise AssertionError("nothing was raised")
+    except RuntimeError as error:
+        assert "CUDA_ERROR_OUT_OF_MEMORY" in str(error) and "the first use of the device" in str(error), error
+    assert torch.ones(3, device="cuda").sum().item() == 3
+
+
+def end_faults_are_told(fake: Any) -> None:
+    """Each call that fails says what was being done; none of these ends the device."""
+    import flambeau as torch
+    x = torch.ones(8, device="cuda")
+    host = torch.ones(8).pin_memory()
+    for call, work, text in ((b"cuMemcpyHtoDAsync_v2", lambda: x.copy_(host), "copying 32 bytes"), (b"cuStreamSynchronize", lambda: x.sum().item(), "waiting"),
+                             (b"cuStreamCreateWithPriority", lambda: torch.cuda.Stream().synchronize(), "making a stream"),
+                             (b"cuEventRecord", lambda: torch.cuda.Event().record(), "recording an event"),
+                             (b"cuLaunchKernel", lambda: x + x, "launching"), (b"cuMemGetInfo_v2", torch.cuda.mem_get_info, "asking for its free memory"),
+                             (b"cuCtxSynchronize", torch.cuda.synchronize, "waiting for the device")):
+        torch.cuda.synchronize()
+        fake.fake_fail(call, 0, 1)
+        try:
+            work()
+            raise AssertionError(f"{call!r}: nothing was raised")
+        except RuntimeError as error:
+            assert "CUDA error on GPU 0: CUDA_ERROR_INVALID_VALUE (1)" in str(error) and text in str(error), (call, error)
+        fake.fake_fail(b"", 0, 0)
+        assert (x + x).sum().item() == 16
+
+
 def end_visible(fake: Any) -> None:
     """CUDA_VISIBLE_DEVICES: what is left, by the identities of the GPUs."""
     import flambeau as torch

@@ -191,6 +191,7 @@ static std::vector<int> visible(int n) {  // CUDA_VISIBLE_DEVICES: numbers or st
 }
 EXPORT int cuInit(unsigned) {
   Guard g(mutex);
+  if (const char *text = getenv("FAKE_INIT")) return atoi(text);
   if (owner) return getpid() == owner ? OK : NOT_INITIALIZED;
   const char *text = getenv("FAKE_GPUS");
   physical = visible(text ? atoi(text) : 2);
@@ -476,7 +477,7 @@ EXPORT int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsign
 EXPORT int cuGetErrorName(int code, const char **s) {
   static const std::map<int, const char *> names = {
       {1, "CUDA_ERROR_INVALID_VALUE"}, {2, "CUDA_ERROR_OUT_OF_MEMORY"}, {3, "CUDA_ERROR_NOT_INITIALIZED"}, {46, "CUDA_ERROR_DEVICE_UNAVAILABLE"},
-      {100, "CUDA_ERROR_NO_DEVICE"}, {200, "CUDA_ERROR_INVALID_IMAGE"}, {217, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"},
+      {100, "CUDA_ERROR_NO_DEVICE"}, {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"}, {200, "CUDA_ERROR_INVALID_IMAGE"}, {217, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"},
       {700, "CUDA_ERROR_ILLEGAL_ADDRESS"}, {719, "CUDA_ERROR_LAUNCH_FAILED"}, {999, "CUDA_ERROR_UNKNOWN"}};
   auto i = names.find(code);
   *s = i == names.end() ? "CUDA_ERROR_OTHER" : i->second;
