@@ -46,6 +46,8 @@ def _prepare(name: str, t: Tensor, dim: int, index: Tensor, source: Tensor | Non
     if max(len(index.m.shape), 1) != max(len(t.m.shape), 1):
         raise RuntimeError("Index tensor must have the same number of dimensions as " + ("input tensor" if name == "gather" else
                                                                                          "self tensor"))
+    if source is not None and max(len(index.m.shape), 1) != max(len(source.m.shape), 1):
+        raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
     for i, n in enumerate(index.m.shape):
         if i != axis and n > (t.m.shape[i] if t.m.shape else 1):
             raise RuntimeError(f"Size does not match at dimension {i} expected index {list(index.m.shape)} to be no larger than self "

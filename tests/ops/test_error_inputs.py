@@ -61,3 +61,11 @@ def test_linear_writes_into_out() -> None:
     x, w, b, out = fb.randn(2, 3), fb.randn(4, 3), fb.randn(4), fb.empty(0)
     assert fb.nn.functional.linear(x, w, b, out=out) is out
     assert fb.equal(out, fb.nn.functional.linear(x, w, b))
+
+
+@pytest.mark.parametrize("write", [fb.scatter, fb.scatter_add])
+def test_scattered_values_have_as_many_axes_as_their_index(write: Any, device: str) -> None:
+    index = fb.tensor([[2, 1], [1, 2]], device=device)
+    with pytest.raises(RuntimeError, match="same number of dimensions as src"):
+        write(fb.zeros(3, 5, device=device), 0, index, fb.ones(2, 5, 2, device=device))
+    assert write(fb.zeros(3, 5, device=device), 0, index, fb.ones(2, 5, device=device)).sum().item() == 4

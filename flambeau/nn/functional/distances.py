@@ -26,7 +26,8 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
     common = promote_types(x1.dtype, x2.dtype)
     if not common.is_floating_point:
         raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {common}")
-    return _cosine(*ops.broadcast_tensors(x1.to(common), x2.to(common)), dim, eps)
+    x1, x2 = ops.broadcast_tensors(x1.to(common), x2.to(common))
+    return _cosine(x1, x2, dim, eps)
 
 
 @in_float32
