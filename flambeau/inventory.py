@@ -106,6 +106,7 @@ def nvidia() -> dict[str, str]:
     """The NVIDIA driver, and what serves each kind of work on its GPUs: the library, or what to install, or the way it goes
     without. Empty where there is no driver; no GPU is begun."""
     from flambeau.drivers.nvidia import cudnn, probe
+    from flambeau.drivers.nvidia import libraries as libraries_there
     from flambeau.drivers.nvidia.libraries import KNOWN as known
 
     found = probe.look()
@@ -115,10 +116,8 @@ def nvidia() -> dict[str, str]:
     served["kernels"] = f"generated CUDA C, compiled by {_nvidia_library('nvrtc')}"
     served["matrix products"] = _nvidia_library("cublasLt")
     dnn = cudnn.version()
-    if dnn is None:
-        served["convolution"] = "columns by generated kernels, products by cuBLASLt (cuDNN is not installed: pip install 'flambeau[cuda-dnn]')"
-    else:
-        served["convolution"] = f"cuDNN {dnn // 10000}.{dnn // 100 % 100}.{dnn % 100}, {cudnn.find()}"
+    said = "" if dnn is None else f"cuDNN {dnn // 10000}.{dnn // 100 % 100}.{dnn % 100}, {libraries_there.find('cudnn')}"
+    served["convolutions"] = said or _nvidia_library("cudnn")
     served["attention"] = "fused kernels of our own; products by cuBLASLt and generated softmax for float64 and depths over 256"
     served["sort, topk, unique"] = "kernels of our own"
     for name in ("cufft", "cusolver", "cublas", "nccl"):

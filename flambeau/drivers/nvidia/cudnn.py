@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import math
-import os
 import threading
 from typing import TYPE_CHECKING, Any
 
-from . import faults
+from . import libraries
 
 if TYPE_CHECKING:
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     Sizes = tuple[int, ...]
     Operand = tuple[Sizes, Sizes]  # sizes and strides
 
-_SONAME = "libcudnn.so.9"
 _TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 9}
 _DEFAULT_MATH, _TENSOR_MATH, _FMA_MATH = 0, 1, 3
 _CROSS_CORRELATION = 1
@@ -52,20 +50,8 @@ class Choice(ctypes.Structure):
                 ("determinism", ctypes.c_int), ("math", ctypes.c_int), ("reserved", ctypes.c_int * 3))
 
 
-def find() -> str:
-    """The path of the library among the installed packages, or its bare name for the system to find."""
-    from importlib import util
-    spec = util.find_spec("nvidia")
-    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-        path = os.path.join(folder, "cudnn", "lib", _SONAME)
-        if os.path.exists(path):
-            return path
-    return _SONAME
-
-
-def load() -> ctypes.CDLL:
-    """The library.  Raises OSError where it is not installed."""
-    lib = ctypes.CDLL(find())
+def _declared(lib: ctypes.CDLL) -> ctypes.CDLL:
+    """The library with the types of what its calls take."""
     p, size, i = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     lib.cudnnGetVersion.restype = size
     for kind, _ in _KINDS.values():
@@ -78,6 +64,11 @@ def load() -> ctypes.CDLL:
     for name in ("Tensor", "Filter", "Convolution", "Activation"):
         getattr(lib, f"cudnnDestroy{name}Descriptor").argtypes = (p,)
     return lib
+
+
+def load() -> ctypes.CDLL:
+    """The library.  Raises OSError where it is not installed."""
+    return _declared(libraries.load("cudnn"))
 
 
 def version() -> int | None:
@@ -225,12 +216,8 @@ class Library:
     """cuDNN for the devices of one driver: a handle for each stream, since a handle names the stream it works on."""
 
     def __init__(self, driver: NvidiaDriver) -> None:
-        self.driver = driver
-        self.why = ""
-        try:
-            self.lib: Any = load()
-        except (OSError, AttributeError) as error:
-            self.lib, self.why = None, f"cuDNN is not installed: pip install 'flambeau[cuda-dnn]' ({error})"
+        self.driver, found = driver, libraries.optional("cudnn")
+        self.lib: Any = None if found is None else _declared(found)
         self._handles: dict[int | Stream, ctypes.c_void_p] = {}
         self._best: dict[Any, list[Choice]] = {}
         self._lock = threading.RLock()
@@ -297,12 +284,7 @@ class Library:
         return prepared
 
     def _fault(self, device: int, stream: Stream, code: int, what: str) -> None:
-        driver = self.driver
-        driver._use(device)
-        last, = driver._cu.cuStreamQuery(stream.handle)
-        if int(last) in faults.STICKY:
-            raise driver._devices[device].state.fail(last, what)
-        check(code, what)
+        libraries.check(self.driver, device, stream, code, "cudnn", what, _STATUS)
 
 
 def library(launches: Launches) -> Library | None:

@@ -29,11 +29,10 @@ def start(order: str, seed: int) -> Any:
     fake.fake_configure.argtypes = (ctypes.c_int, ctypes.c_size_t, ctypes.c_uint, ctypes.c_int, ctypes.c_int)
     fake.fake_count.restype = ctypes.c_long
     fake.fake_configure(ORDERS[order], MEMORY, seed, int(not os.environ.get("FAKE_NO_PEER")), int(os.environ.get("FAKE_VERSION", "13000")))
-    from flambeau.drivers.nvidia import blaslt, cudnn, libraries
+    from flambeau.drivers.nvidia import blaslt, libraries
     from flambeau.kernels import cuda_c
-    cudnn.find = lambda: "no-cudnn-here"  # cases_cudnn.py has it
     blaslt.find = lambda: str(made["libcublasLt.so.13"])
-    absent = os.environ.get("FAKE_ABSENT", "").split()
+    absent = os.environ.get("FAKE_ABSENT", "cudnn").split()
     libraries.find = lambda name: "libabsent.so" if name in absent else str(made.get(libraries.KNOWN[name].files[0], "libabsent.so"))
     libraries.load = lambda name: ctypes.CDLL(libraries.find(name))
     cuda_c.compile = host_kernels.compile

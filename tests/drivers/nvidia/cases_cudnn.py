@@ -24,8 +24,9 @@ def start() -> None:
     fake_dnn = ctypes.CDLL(path)
     fake_dnn.fake_cudnn_ran.restype = ctypes.c_long
     fake_dnn.fake_cudnn.argtypes = (ctypes.c_int, ctypes.c_long)
-    from flambeau.drivers.nvidia import cudnn
-    cudnn.find = lambda: path
+    from flambeau.drivers.nvidia import libraries
+    others = libraries.find
+    libraries.find = lambda name: path if name == "cudnn" else others(name)
 
 
 class told:
@@ -249,17 +250,24 @@ def case_streams() -> None:
 
 
 def case_what_is_there() -> None:
+    import warnings
+
     import flambeau as torch
     from flambeau import inventory
     assert torch.backends.cudnn.is_available() and torch.backends.cudnn.version() == 91400
-    assert "cuDNN 9.14.0" in inventory.nvidia()["convolution"] and "libcudnn.so.9" in inventory.nvidia()["convolution"]
-    from flambeau.drivers.nvidia import cudnn
-    found, cudnn.find = cudnn.find, lambda: "no-cudnn-here"
+    told = inventory.nvidia()["convolutions"]
+    assert "cuDNN 9.14.0" in told and "libcudnn.so.9" in told
+    from flambeau.drivers.nvidia import cudnn, libraries
+    found, libraries.find = libraries.find, lambda name: "libabsent.so"
     try:
         assert not torch.backends.cudnn.is_available() and torch.backends.cudnn.version() is None
-        assert "pip install 'flambeau[cuda-dnn]'" in inventory.nvidia()["convolution"]
+        assert "pip install 'flambeau[cuda-dnn]'" in inventory.nvidia()["convolutions"]
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            assert [cudnn.Library(None).lib for _ in range(2)] == [None, None]
+        assert len(said) == 1 and "cuDNN cannot be loaded, so columns by generated kernels" in str(said[0].message), said
     finally:
-        cudnn.find = found
+        libraries.find = found
 
 
 if __name__ == "__main__":

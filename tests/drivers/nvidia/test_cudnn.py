@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import flambeau as torch
-from flambeau.drivers.nvidia import cudnn
+from flambeau.drivers.nvidia import cudnn, libraries
 
 from .running import named, on_fake, run
 
@@ -36,7 +36,7 @@ PLAIN = {"x": ((2, 4, 8, 8), (256, 64, 8, 1)), "w": ((6, 2, 3, 3), (18, 9, 3, 1)
 LAST = {"x": ((2, 4, 8, 8), (256, 1, 32, 4)), "w": ((6, 2, 3, 3), (18, 1, 6, 2)), "y": ((2, 6, 4, 8), (192, 1, 48, 6))}
 
 
-@pytest.mark.skipif(not os.path.isabs(cudnn.find()), reason="nvidia-cudnn is not installed (pip install 'flambeau[cuda-dnn]')")
+@pytest.mark.skipif(not os.path.isabs(libraries.find("cudnn")), reason="nvidia-cudnn is not installed (pip install 'flambeau[cuda-dnn]')")
 @pytest.mark.parametrize("operands", [PLAIN, LAST], ids=["plain", "last"])
 @pytest.mark.parametrize("name", ["float32", "float64", "float16", "bfloat16"])
 def test_descriptors_of_the_real_library(name: str, operands: dict[str, Any]) -> None:
