@@ -107,6 +107,50 @@ def memory_bound(s: Sizes) -> Iterator[Line]:
     yield Line(f"sum of columns {k}x{k}", columns, 0.9, 4 * square, against="memory")
 
 
+def ordering(s: Sizes) -> Iterator[Line]:
+    n, k = s.many // 16, s.side
+
+    def sort(t: Any) -> Work:
+        a = _filled(t, n)
+        return lambda: a.sort()
+
+    def integers(t: Any) -> Work:
+        a = t.randint(0, 1000, (n,), device="cuda")
+        return lambda: a.sort(stable=True)
+
+    def rows(t: Any) -> Work:
+        a = _filled(t, 4 * k, k // 4)
+        return lambda: a.sort(-1)
+
+    def topk(t: Any) -> Work:
+        a = _filled(t, 64, 6 * k)
+        return lambda: a.topk(min(50, k))
+
+    def median(t: Any) -> Work:
+        a = _filled(t, k, k)
+        return lambda: a.median(-1)
+
+    def masked(t: Any) -> Work:
+        a = _filled(t, n)
+        return lambda: a[a > 0]
+
+    def distinct(t: Any) -> Work:
+        a = t.randint(0, 1000, (n,), device="cuda")
+        return lambda: a.unique(return_inverse=True)
+
+    def found(t: Any) -> Work:
+        edges, a = _filled(t, k).sort()[0], _filled(t, n)
+        return lambda: t.searchsorted(edges, a)
+    yield Line(f"sort of {n} float32", sort, nbytes=16 * n, against="memory")
+    yield Line(f"sort of {n} int64 below 1000", integers, nbytes=24 * n, against="memory")
+    yield Line(f"sort of rows, {4 * k}x{k // 4}", rows, nbytes=16 * k * k, against="memory")
+    yield Line(f"top {min(50, k)} of 64x{6 * k}", topk, nbytes=4 * 64 * 6 * k, against="memory")
+    yield Line(f"median of rows {k}x{k}", median, nbytes=4 * k * k, against="memory")
+    yield Line(f"a[a > 0] of {n}", masked, nbytes=6 * n, against="memory")
+    yield Line(f"unique of {n} int64, with inverse", distinct, nbytes=16 * n, against="memory")
+    yield Line(f"searchsorted of {n} among {k}", found, nbytes=12 * n, against="memory")
+
+
 def products(s: Sizes) -> Iterator[Line]:
     for n in s.products:
         for name, dtype, precision in (("bfloat16", "bfloat16", "highest"), ("float16", "float16", "highest"), ("float32", "float32", "highest"),
@@ -252,4 +296,4 @@ def _gpt(t: Any, batch: int, length: int, layers: int, width: int, heads: int, w
 def all_lines(s: Sizes | None = None) -> list[Line]:
     """Dearest knowledge first: what is cut off at the end of the time is the least of it."""
     s = s or Sizes()
-    return [*memory_bound(s), *products(s), *small(s), *networks(s), *layers(s), *copies(s)]
+    return [*memory_bound(s), *products(s), *small(s), *networks(s), *layers(s), *ordering(s), *copies(s)]

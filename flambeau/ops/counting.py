@@ -59,7 +59,7 @@ def _changes(rows: Any) -> Any:
     return new
 
 
-_MOST_COLUMNS = 32  # of slices that are sorted a column at a time
+_MOST_COLUMNS = 512  # of slices that are sorted a column at a time
 
 
 def _by_device(name: str, t: Tensor, by_order: bool, return_inverse: bool, return_counts: bool, dim: int | None) -> Any:

@@ -201,9 +201,13 @@ def _placed_index(p: Tensor, x: Tensor) -> Tensor:
 def _nonzero_parts(mask: Tensor, dev: Any) -> tuple[Tensor, ...]:
     found = nonzero_columns(mask) if mask.m.device is dev else None
     if found is not None:
-        return tuple(found[k] for k in range(len(mask.m.shape)))
-    from .creation import from_host
-    return tuple(from_host(np.ascontiguousarray(a, np.int64), int64, dev) for a in _nonzero_host(mask))
+        parts = tuple(found[k] for k in range(len(mask.m.shape)))
+    else:
+        from .creation import from_host
+        parts = tuple(from_host(np.ascontiguousarray(a, np.int64), int64, dev) for a in _nonzero_host(mask))
+    for part, n in zip(parts, mask.m.shape, strict=True):
+        part.__dict__["_below"] = n  # nobody else has them: they need no check
+    return parts
 
 
 def nonzero_counts(t: Tensor) -> Tensor | None:
@@ -242,7 +246,7 @@ def _checked(idx: Sequence[Tensor], sizes: Sequence[int], axes: Sequence[int]) -
     """Raises IndexError for positions outside an axis: at once on the CPU, from the queue on a GPU."""
     from ..kernels.interpret import memory
     for p, n, axis in zip(idx, sizes, axes, strict=True):
-        if not p.m.numel:
+        if not p.m.numel or p.__dict__.get("_below") == n:
             continue
         shape, strides = tuple(p.m.shape), p.m.strides
         told = f"index {{}} is out of bounds for dimension {axis} with size {n}"
@@ -261,7 +265,7 @@ def _checked(idx: Sequence[Tensor], sizes: Sequence[int], axes: Sequence[int]) -
 class _Where:
     """Where an advanced index reads or writes: the result's domain and the offset of each of its elements in `x`."""
 
-    __slots__ = ("domain", "idx", "strides", "numbers", "key", "offset")
+    __slots__ = ("domain", "idx", "strides", "numbers", "key", "offset", "apart")
 
     def __init__(self, x: Tensor, indices: Sequence[Tensor | None]) -> None:
         axes = [i for i, p in enumerate(indices) if p is not None]
@@ -285,6 +289,8 @@ class _Where:
         self.numbers = (*[x.m.shape[a] for a in axes], *[x.m.strides[a] for a in axes], *[x.m.strides[i] for i in (*before, *after)])
         self.key = (len(given), lead, len(shape), tail)
         k, places = len(given), [*range(lead), *range(lead + len(shape), lead + len(shape) + tail)]
+        # along its other axes x has different elements
+        self.apart = () if layout.overlaps_itself(x.m.shape, x.m.strides) else tuple(places)
 
         def offset(first: int) -> E.Expr:
             """The element offset; the positions are inputs first, first + 1, ..."""
@@ -323,10 +329,10 @@ def _put(x: Tensor, w: _Where, values: Tensor, mode: str) -> None:
     """x at w takes (or adds) values, broadcast; outside the tape."""
     if not layout.numel(w.domain):
         return
-    key = ("put", mode, x.m.dtype, w.key)
+    key = ("put", mode, x.m.dtype, w.key, w.apart)
     program = _programs.get(key)
     if program is None:
-        program = _programs[key] = Map((E.input(0, x.m.dtype),), (x.m.dtype, *[int64] * len(w.idx)), _scalars(w), ((mode, w.offset(1)),))
+        program = _programs[key] = Map((E.input(0, x.m.dtype),), (x.m.dtype, *[int64] * len(w.idx)), _scalars(w), ((mode, w.offset(1)),), w.apart)
     n = len(w.domain)
     launch.run(program, w.domain, [x], [values, *w.idx],
                [(0,) * n, layout.expand_strides(values.m.shape, values.m.strides, w.domain), *w.strides], w.numbers, "index_put")

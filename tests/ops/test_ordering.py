@@ -103,3 +103,18 @@ def test_errors_of_a_thread_come_out():
         raise ZeroDivisionError
     with pytest.raises(ZeroDivisionError):
         ordering.together([fail, lambda: None])
+
+
+@pytest.mark.parametrize("d", REAL, ids=str)
+@pytest.mark.parametrize("descending", [False, True])
+def test_what_is_selected_is_where_a_stable_sort_has_it(d, descending):
+    rng = np.random.default_rng(5)
+    a, _ = stored(d, rng.integers(0, 4, (3, 200)))
+    at = ordering.order(a, d, descending)
+    for count in (1, 7, 40):
+        np.testing.assert_array_equal(ordering.first(a, d, count, descending), at[:, :count])
+        np.testing.assert_array_equal(np.sort(ordering.first(a, d, count, descending, False), -1), np.sort(at[:, :count], -1))
+    at = ordering.order(a, d)
+    for k in (0, 60, 133, 199):
+        np.testing.assert_array_equal(ordering.kth(a, d, k), at[:, k])
+    np.testing.assert_array_equal(ordering.middle(a, d, False), at[:, 99])

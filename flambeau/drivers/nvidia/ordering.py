@@ -51,6 +51,11 @@ def spread(launches: Launches, device: int, n: int) -> Prepared | None:
     return _made(launches, "spread", compacting.spread, n)
 
 
+def put(launches: Launches, device: int, d: dtype, domain: tuple[int, ...], length: int, strides: Strides) -> Prepared | None:
+    """``entry(out, places, values)``; see `compacting.put`."""
+    return _made(launches, "put", compacting.put, d, domain, length, strides)
+
+
 def search(launches: Launches, device: int, *what: Any) -> Prepared | None:
     """``entry(out, sequence, values)``; see `searching.search`."""
     return _made(launches, "searchsorted", searching.search, *what)

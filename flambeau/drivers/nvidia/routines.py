@@ -21,6 +21,7 @@ _WHERE = {
     "nonzero count": ("ordering", "nonzero_count"),
     "nonzero write": ("ordering", "nonzero_write"),
     "spread": ("ordering", "spread"),
+    "put": ("ordering", "put"),
     "search": ("ordering", "search"),
     "occurrences": ("ordering", "occurrences"),
     "check": ("ordering", "check"),

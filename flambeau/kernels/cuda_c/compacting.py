@@ -78,6 +78,13 @@ _SPREAD = """
   const long long i = (long long)blockIdx.x * $threads + (int)threadIdx.x;
   if (i < $n) ((long long*)a.w[0])[((const long long*)a.w[1])[i]] = ((const long long*)a.w[2])[i];"""
 
+_PLACE = """
+  const int i = (int)blockIdx.x * $threads + (int)threadIdx.x;
+  if (i >= $n) return;
+  const long long at = *(const long long*)((const unsigned char*)a.w[1] + place(a, i, 1));
+  if (at < 0 || at >= $length) return;
+  *(Part*)((unsigned char*)a.w[0] + place(a, i, 0) + at * $step) = *(const Part*)((const unsigned char*)a.w[2] + place(a, i, 2));"""
+
 
 def room(n: int) -> int:
     """How many int64 the counts of n elements take: the first is that of all."""
@@ -141,3 +148,22 @@ def spread(n: int) -> Kernel:
     if n:
         w.launch("spread", -(-n // THREADS), THREADS)
     return w.kernel(0, 24 * n)
+
+
+def put(d: dtype, domain: tuple[int, ...], length: int, strides: tuple[tuple[int, ...], ...]) -> Kernel:
+    """``entry(out, places, values)``: each value over the domain goes to its place (int64) in its row of `out`, the domain's last axis,
+    where no two of a row go to one.  strides: of out, places and values, in elements; length: how long the rows of out are."""
+    n = size_of(domain)
+    if n >= NARROW - THREADS or d.itemsize > 8:
+        raise NotImplementedError("2**31 elements, or elements of 16 bytes")
+    w = Written("PPP")
+    w.add(f"typedef {_UNSIGNED[d.itemsize]} Part;")
+    out, places, values = strides
+    rows(w, "place", domain, [(*out[:-1], 0), places, values], [d.itemsize, 8, d.itemsize])
+    w.words(n=n)
+    w.words("long long", length=length, step=out[-1] * d.itemsize)
+    w.constants(threads=THREADS)
+    w.function("put", THREADS, _PLACE)
+    if n:
+        w.launch("put", -(-n // THREADS), THREADS)
+    return w.kernel(0, n * (2 * d.itemsize + 8))

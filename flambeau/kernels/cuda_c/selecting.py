@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 THREADS = 512
 MOST = 2048  # elements that are selected of a row
-PIECE = 16384  # elements of a row that are worth a block of their own
+PIECE = 4096  # elements of a row that are worth a block of their own, and as many times k they must be at least:
+TIMES = 8
 BLOCKS = 264  # two for each multiprocessor of the larger GPUs
 
 # What `rank` elements go before: `prefix` is its key without the lowest `shift` bits, `rank` becomes how many of those that agree
@@ -184,7 +185,7 @@ def first(d: dtype, domain: tuple[int, ...], strides: Sequence[tuple[int, ...]],
     n, count = domain[-1], size_of(domain[:-1])
     if k > MOST:
         raise NotImplementedError(f"selecting {k} elements")
-    pieces = max(1, min(n // PIECE, BLOCKS // max(count, 1)))
+    pieces = max(1, min(n // max(PIECE, TIMES * k), BLOCKS // max(count, 1)))  # the last has k elements too
     w = _start(d, domain, strides, descending, "PPPP" if pieces > 1 else "PPP")
     if not count or not k:
         return Written("PPP").kernel()

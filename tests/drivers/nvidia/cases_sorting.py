@@ -266,5 +266,16 @@ def case_complaints() -> None:
     assert array(y).tolist() == [3.0, 0.0, 9.0]
 
 
+def case_benchmarks() -> None:
+    """What benchmarks/gpu times, made small."""
+    sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks" / "gpu"))
+    import gpu_lines
+
+    import flambeau as torch
+    for line in gpu_lines.ordering(gpu_lines.SMOKE):
+        line.setup(torch)()
+    torch.cuda.synchronize()
+
+
 if __name__ == "__main__":
     cases.main(globals())

@@ -65,6 +65,18 @@ def test_values_at_places_of_their_own() -> None:
     check_all([Job(compacting.spread(1000), [Operand(want)], [Operand(at), Operand(v)], [want])])
 
 
+def test_values_put_into_rows() -> None:
+    rng, jobs = np.random.default_rng(7), []
+    for d, how in ((float32, 0), (bfloat16, 1), (int64, 2), (bool_, 3)):
+        at = Operand(np.argsort(rng.random((4, 5, 90)), -1)[..., :70], how)
+        v, out = Operand(values(d, (4, 5, 70), rng), how), Operand(np.zeros((4, 5, 90), d.np or np.uint16), how)
+        want = np.zeros((4, 5, 90), out.view.dtype)
+        np.put_along_axis(want, at.view, v.view, -1)
+        jobs.append(Job(compacting.put(d, (4, 5, 70), 90, (out.strides, at.strides, v.strides)), [out], [at, v], [want]))
+        jobs[-1].start = 0
+    check_all(jobs)
+
+
 def search_job(d: dtype, rows: tuple[int, ...], n: int, k: int, rng: np.random.Generator, right: bool, how: int = 0, result: dtype = int64) -> Job:
     a, v = values(d, (*rows, n), rng, True, True), values(d, (*rows, k), rng, True, True)
     widen = widen_bfloat16 if d is bfloat16 else np.asarray
