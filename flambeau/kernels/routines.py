@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from .programs import Prepared
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..dtypes import dtype
 
 Strides = tuple[int, int, int]
@@ -104,6 +106,13 @@ def attention_parts(batch: int, heads: int, length: int) -> int:
     """How many parts of the gradients of keys and values `attention_backward` makes."""
     from .llvm import attention as a
     return a.splits(batch, heads, length)
+
+
+def rows_product(dtype: str, rows: int, columns: int, step: int, count: int) -> Callable[..., None]:
+    """``entry(out, crow, columns of entries, values, dense)``: a matrix of compressed rows (int64 places, `count` entries, float32 or
+    float64) times a dense one whose rows lie `step` elements apart."""
+    from .llvm import sparse_rows
+    return sparse_rows.entry(dtype, rows, columns, step, count)
 
 
 def _attention_bytes(d: dtype, sizes: tuple[int, ...]) -> int:

@@ -93,6 +93,7 @@ class Sparse(Tensor):
         """Takes over the parts of another: what writing in place comes to."""
         self.m, self.n, self.s = other.m, other.n, other.s
         self.__dict__.update(_parts=other.__dict__["_parts"], _known=other.__dict__["_known"])
+        self.__dict__.pop("_rows", None)
         return self
 
     def dense_dim(self) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes
 from ..layout import Size, wrap_dim
 from ..tensor import Tensor
+from . import sparse_products
 from .sparse import Coo, Csr, Sparse, kind_of, linear, make
 from .unsupported import Unsupported, refusal
 
@@ -143,7 +144,6 @@ def _zero(self: Any) -> Any:
 # ------------------------------------------------------------------------------------------------------------- products
 def _product(a: Any, b: Any) -> Any:
     """A sparse matrix (m, k) times a strided one (k, n): each entry adds its multiple of a row to its own row."""
-    a = _coo(a)
     if a.sparse_dim() != 2 or a.dense_dim():
         raise refusal("matmul of other than matrices", kind_of(a))
     m, k = a.m.shape
@@ -151,9 +151,42 @@ def _product(a: Any, b: Any) -> Any:
         raise RuntimeError(f"mm: mat1 and mat2 shapes cannot be multiplied ({m}x{k} and {'x'.join(map(str, b.shape))}): the first of mat2 must be {k}")
     if a.m.dtype is not b.m.dtype:
         raise RuntimeError(f"mm: expected mat1 and mat2 to have the same dtype, but got: {a.m.dtype} != {b.m.dtype}")
-    rows, columns = a._indices().unbind(0)
+    if sparse_products.served(a._value, b):
+        one, places = _by_rows(a)
+        return sparse_products.product(places, one._value, b)
+    rows, columns = _coo(a)._indices().unbind(0)
     parts = a._value.unsqueeze(1) * b.index_select(0, columns)
     return parts.new_zeros((m, b.shape[1])).index_add(0, rows, parts)
+
+
+def _within(a: Any) -> None:
+    """Raises RuntimeError where an entry's place lies outside: the kernel reads there."""
+    if isinstance(a, Csr):
+        crow = a._index[0]
+        wrong = (crow[0] != 0) | (crow[-1] != a._nnz()) | (crow[1:] < crow[:-1]).any()
+        if a._nnz():
+            wrong = wrong | (a._index[1].min() < 0) | (a._index[1].max() >= a.m.shape[1])
+    elif a._nnz():
+        low, high = a._indices().amin(1), a._indices().amax(1)
+        wrong = (low < 0).any() | (high[0] >= a.m.shape[0]) | (high[1] >= a.m.shape[1])
+    else:
+        return
+    if wrong:
+        raise RuntimeError(f"mm: the sparse matrix of shape {list(a.m.shape)} has indices that lie outside of it; "
+                           "torch.sparse.check_sparse_tensor_invariants tells where")
+
+
+def _by_rows(a: Any) -> tuple[Any, Any]:
+    """(the matrix with its entries in the order of rows, their places), which are kept with it."""
+    places = a.__dict__.get("_rows")
+    if places is None:
+        _within(a)
+    one = a if isinstance(a, Csr) or a.__dict__["_known"] else a.coalesce()
+    if places is None:
+        rows, columns = _coo(one)._indices().unbind(0)
+        crow = one._index[0].to(dtypes.int64) if isinstance(one, Csr) else sparse_products.begins(rows, a.m.shape[0])
+        places = one.__dict__["_rows"] = sparse_products.Rows(crow.contiguous(), rows.contiguous(), columns.contiguous(), tuple(a.m.shape))
+    return one, places
 
 
 def reduced(a: Any, b: Any, reduce: str) -> Any:
