@@ -34,16 +34,18 @@ class Map:
     targets: for each output None (the element's own place) or (mode, offset): the value goes to the element offset
     `offset` (int64 expression) from the output's start, where mode is "set", "add", "mul", "max" or "min".  Colliding
     offsets are applied in row-major order of the domain, so results do not depend on threads.
+    apart: axes of the domain; elements that differ in a coordinate of theirs never share an offset.
     """
 
-    __slots__ = ("outs", "inputs", "scalars", "targets", "key")
+    __slots__ = ("outs", "inputs", "scalars", "targets", "apart", "key")
     kind = "map"
 
     def __init__(self, outs: tuple[Expr, ...], inputs: tuple[dtype, ...], scalars: tuple[dtype, ...] = (),
-                 targets: tuple[tuple[str, Expr] | None, ...] | None = None) -> None:
+                 targets: tuple[tuple[str, Expr] | None, ...] | None = None, apart: tuple[int, ...] = ()) -> None:
         self.outs, self.inputs, self.scalars = outs, inputs, scalars
         self.targets = targets if targets is not None else (None,) * len(outs)
-        self.key: tuple[Any, ...] = ("map", outs, inputs, scalars, self.targets)
+        self.apart = apart
+        self.key: tuple[Any, ...] = ("map", outs, inputs, scalars, self.targets, apart)
 
     @property
     def out_types(self) -> tuple[dtype, ...]:

@@ -16,6 +16,7 @@ from .types import stored, value
 from .writer import NARROW, Walk, coordinates, is_wide, seen
 
 if TYPE_CHECKING:
+    from ...dtypes import dtype
     from ..expr import Expr
     from ..programs import Map
     from .kernel import Launch
@@ -30,107 +31,56 @@ _HOW = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 def write(w: Writer, program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...],
           numbers: int) -> tuple[str, tuple[Launch, ...], int]:
     """The source, the launches and the bytes of workspace."""
+    from . import scatter_rows
+    if scatter_rows.fits(program, domain, strides):
+        return scatter_rows.ScatterRows(w, program, domain, strides, numbers).write()
     return _Scatter(w, program, domain, strides, numbers).write()
 
 
-class _Scatter:
-    def __init__(self, w: Writer, program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...], numbers: int) -> None:
-        self.w, self.program, self.numbers = w, program, numbers
-        self.rank, self.outs = len(domain), len(program.outs)
-        self.sizes = [d.itemsize for d in w.types]
-        own = seen(program, strides, self.rank)
-        self.axes = walks.walk_axes(domain, own, self.sizes, coordinates(program, self.rank), reorder=False) or [
-            walks.Axis(1, (0,) * len(self.sizes), None)]
-        self.wide = is_wide(self.axes, self.sizes, THREADS)
-        self.n = Walk(w, self.axes, self.wide).size
-        self.place = "long long" if self.n >= NARROW // 2 else "int"  # numbers of elements in the sort
-        # outputs that go to the same offsets are sorted together
-        self.groups: dict[Expr, list[int]] = {}
-        for k, target in enumerate(program.targets):
-            if target is not None:
-                self.groups.setdefault(target[1], []).append(k)
-        self.at: dict[str, int] = {}
-        self.workspace = 0
-        for g in range(len(self.groups)):
-            self._room(f"keys{g}", 8)
-        for k, target in enumerate(program.targets):
-            if target is not None:
-                self._room(f"values{k}", max(4, self.sizes[k]))
-        self.sorted = self.n > FEW
-        self.sizeof = 8 if self.place == "long long" else 4
-        if self.sorted:
-            for name, size in (("keys_a", 8), ("keys_b", 8), ("order_a", self.sizeof), ("order_b", self.sizeof)):
-                self._room(name, size)
+class Sorting:
+    """Brings keys together, a stable merge sort of `n` of them, and the arrays of the workspace for that."""
 
-    def _room(self, name: str, size: int) -> None:
+    w: Writer
+    program: Map
+    numbers: int
+    n: int
+    place: str  # the type of the elements' numbers, and its size
+    sizeof: int
+    sorted: bool
+    at: dict[str, int]
+    workspace: int
+
+    def room_to_sort(self) -> None:
+        for name, size in (("keys_a", 8), ("keys_b", 8), ("order_a", self.sizeof), ("order_b", self.sizeof)):
+            self.room(name, size)
+
+    def sort(self, g: int) -> tuple[list[tuple[str, int, list[str]]], list[int], str]:
+        """The functions that sort the keys of group g, their grids, and which of the arrays then has the result."""
+        w, last = self.w, "a"
+        w.lines = []
+        functions, grids = [(f"scatter_tiles{g}", THREADS, self._tiles(g))], [-(-self.n // TILE)]
+        run = TILE
+        while run < self.n:
+            w.lines = []
+            functions.append((f"scatter_merge{g}_{run}", THREADS, self._merge(run, last)))
+            grids.append(-(-self.n // THREADS))
+            last = "b" if last == "a" else "a"
+            run *= 2
+        return functions, grids, last
+
+    def room(self, name: str, size: int) -> None:
         self.at[name] = self.workspace
         self.workspace += -(-size * self.n // 256) * 256
 
-    def _array(self, name: str, t: str) -> str:
+    def array(self, name: str, t: str) -> str:
         w = self.w
         return w.let(f"{t}* const", f"({t}*)((unsigned char*)a.w[{self.numbers - 1}] + {w.word(self.at[name])})", "a")
-
-    def write(self) -> tuple[str, tuple[Launch, ...], int]:
-        w = self.w
-        functions = [("scatter_values", THREADS, self._values())]
-        grids = [-(-self.n // THREADS)]
-        for g, outs in enumerate(self.groups.values()):
-            last = "a"
-            if self.sorted:
-                w.lines = []
-                functions.append((f"scatter_tiles{g}", THREADS, self._tiles(g)))
-                grids.append(-(-self.n // TILE))
-                run = TILE
-                while run < self.n:
-                    w.lines = []
-                    functions.append((f"scatter_merge{g}_{run}", THREADS, self._merge(run, last)))
-                    grids.append(-(-self.n // THREADS))
-                    last = "b" if last == "a" else "a"
-                    run *= 2
-            w.lines = []
-            functions.append((f"scatter_apply{g}", THREADS, self._apply(g, outs, last)))
-            grids.append(-(-self.n // THREADS))
-        source, names = w.source(functions)
-        return source, tuple((name, (grid, 1, 1), (THREADS, 1, 1), 0) for name, grid in zip(names, grids)), self.workspace
-
-    def _values(self) -> list[str]:
-        """Every element's value and offset."""
-        w, program = self.w, self.program
-        used = [k for k in range(len(self.sizes)) if (program.targets[k] is None if k < self.outs else walks.facts(program).read[k - self.outs])]
-        pointers = {k: w.pointer(k) for k in range(len(self.sizes))}
-        names = w.numbers(self.numbers)
-        walk = Walk(w, self.axes, self.wide)
-        i = w.let(walk.t, f"({walk.t})blockIdx.x * {THREADS} + ({walk.t})threadIdx.x", "i")
-        w.line(f"if ({i} >= {walk.count()}) return;")
-        places, coords = walk.places(i, used)
-
-        def leaf(e: Expr, args: list[str]) -> str:
-            if e.op == "input":
-                k = self.outs + e.value
-                return w.load(pointers[k], places.get(k, "0"), w.types[k])
-            if e.op == "scalar":
-                return names[e.value]
-            if e.op == "coord":
-                return f"(long long){coords[e.value % self.rank]}" if self.rank and e.value % self.rank in coords else "0LL"
-            if e.op == "gather":
-                return w.gather(pointers[self.outs + e.value], args[0], e.dtype)
-            raise NotImplementedError(f"{e.op} in a map")
-        found = w.lower((*program.outs, *self.groups), leaf, {}, exact=True)
-        for g, offset in enumerate(found[self.outs:]):
-            w.line(f"{self._array(f'keys{g}', 'long long')}[{i}] = {offset};")
-        for k, x in enumerate(found[:self.outs]):
-            d = w.types[k]
-            if program.targets[k] is None:
-                w.line(f"*({stored(d)}*)({pointers[k]} + {places.get(k, '0')}) = {to_stored(w, x, d)};")
-            else:
-                w.line(f"{self._array(f'values{k}', value(d))}[{i}] = {x};")
-        return w.lines
 
     def _tiles(self, g: int) -> list[str]:
         """A block sorts the offsets of a tile, and the elements' numbers with them."""
         w, each, p = self.w, TILE // THREADS, self.place
         w.need("merged_place")
-        source, keys, order = self._array(f"keys{g}", "long long"), self._array("keys_a", "long long"), self._array("order_a", p)
+        source, keys, order = self.array(f"keys{g}", "long long"), self.array("keys_a", "long long"), self.array("order_a", p)
         base = w.let(p, f"({p})blockIdx.x * {TILE}", "base")
         left = w.let(p, f"({p}){w.word(self.n)} - {base}", "left")
         n = w.let("int", f"{left} < {TILE} ? (int){left} : {TILE}", "n")
@@ -170,7 +120,7 @@ class _Scatter:
         w.line("}")
         return w.lines
 
-    def _element(self) -> tuple[str, str]:
+    def element(self) -> tuple[str, str]:
         """The number of this thread's element, and of all."""
         w, p = self.w, self.place
         n = w.let(p, f"({p}){w.word(self.n)}", "n")
@@ -180,19 +130,102 @@ class _Scatter:
 
     def _merge(self, run: int, last: str) -> list[str]:
         w, p, other = self.w, self.place, "b" if last == "a" else "a"
-        i, n = self._element()
-        keys, order = self._array("keys_" + last, "long long"), self._array("order_" + last, p)
-        to_keys, to_order = self._array("keys_" + other, "long long"), self._array("order_" + other, p)
+        i, n = self.element()
+        keys, order = self.array("keys_" + last, "long long"), self.array("order_" + last, p)
+        to_keys, to_order = self.array("keys_" + other, "long long"), self.array("order_" + other, p)
         place = w.let(p, f"{w.need('merged_place')}({keys}, {n}, ({p}){run}, {i})", "place")
         w.line(f"{to_keys}[{place}] = {keys}[{i}];")
         w.line(f"{to_order}[{place}] = {order}[{i}];")
         return w.lines
 
+    def mode(self, k: int) -> str:
+        target = self.program.targets[k]
+        assert target is not None
+        return target[0]
+
+
+class _Scatter(Sorting):
+    def __init__(self, w: Writer, program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...], numbers: int) -> None:
+        self.w, self.program, self.numbers = w, program, numbers
+        self.rank, self.outs = len(domain), len(program.outs)
+        self.sizes = [d.itemsize for d in w.types]
+        own = seen(program, strides, self.rank)
+        self.axes = walks.walk_axes(domain, own, self.sizes, coordinates(program, self.rank), reorder=False) or [
+            walks.Axis(1, (0,) * len(self.sizes), None)]
+        self.wide = is_wide(self.axes, self.sizes, THREADS)
+        self.n = Walk(w, self.axes, self.wide).size
+        self.place = "long long" if self.n >= NARROW // 2 else "int"  # numbers of elements in the sort
+        # outputs that go to the same offsets are sorted together
+        self.groups: dict[Expr, list[int]] = {}
+        for k, target in enumerate(program.targets):
+            if target is not None:
+                self.groups.setdefault(target[1], []).append(k)
+        self.at: dict[str, int] = {}
+        self.workspace = 0
+        for g in range(len(self.groups)):
+            self.room(f"keys{g}", 8)
+        for k, target in enumerate(program.targets):
+            if target is not None:
+                self.room(f"values{k}", max(4, self.sizes[k]))
+        self.sorted = self.n > FEW
+        self.sizeof = 8 if self.place == "long long" else 4
+        if self.sorted:
+            self.room_to_sort()
+
+    def write(self) -> tuple[str, tuple[Launch, ...], int]:
+        w = self.w
+        functions = [("scatter_values", THREADS, self._values())]
+        grids = [-(-self.n // THREADS)]
+        for g, outs in enumerate(self.groups.values()):
+            last = "a"
+            if self.sorted:
+                more, sizes, last = self.sort(g)
+                functions += more
+                grids += sizes
+            w.lines = []
+            functions.append((f"scatter_apply{g}", THREADS, self._apply(g, outs, last)))
+            grids.append(-(-self.n // THREADS))
+        source, names = w.source(functions)
+        return source, tuple((name, (grid, 1, 1), (THREADS, 1, 1), 0) for name, grid in zip(names, grids)), self.workspace
+
+    def _values(self) -> list[str]:
+        """Every element's value and offset."""
+        w, program = self.w, self.program
+        used = [k for k in range(len(self.sizes)) if (program.targets[k] is None if k < self.outs else walks.facts(program).read[k - self.outs])]
+        pointers = {k: w.pointer(k) for k in range(len(self.sizes))}
+        names = w.numbers(self.numbers)
+        walk = Walk(w, self.axes, self.wide)
+        i = w.let(walk.t, f"({walk.t})blockIdx.x * {THREADS} + ({walk.t})threadIdx.x", "i")
+        w.line(f"if ({i} >= {walk.count()}) return;")
+        places, coords = walk.places(i, used)
+
+        def leaf(e: Expr, args: list[str]) -> str:
+            if e.op == "input":
+                k = self.outs + e.value
+                return w.load(pointers[k], places.get(k, "0"), w.types[k])
+            if e.op == "scalar":
+                return names[e.value]
+            if e.op == "coord":
+                return f"(long long){coords[e.value % self.rank]}" if self.rank and e.value % self.rank in coords else "0LL"
+            if e.op == "gather":
+                return w.gather(pointers[self.outs + e.value], args[0], e.dtype)
+            raise NotImplementedError(f"{e.op} in a map")
+        found = w.lower((*program.outs, *self.groups), leaf, {}, exact=True)
+        for g, offset in enumerate(found[self.outs:]):
+            w.line(f"{self.array(f'keys{g}', 'long long')}[{i}] = {offset};")
+        for k, x in enumerate(found[:self.outs]):
+            d = w.types[k]
+            if program.targets[k] is None:
+                w.line(f"*({stored(d)}*)({pointers[k]} + {places.get(k, '0')}) = {to_stored(w, x, d)};")
+            else:
+                w.line(f"{self.array(f'values{k}', value(d))}[{i}] = {x};")
+        return w.lines
+
     def _apply(self, g: int, outs: list[int], last: str) -> list[str]:
         """The first element of each offset brings in all of them."""
         w, p = self.w, self.place
-        i, n = self._element()
-        keys = self._array(f"keys_{last}" if self.sorted else f"keys{g}", "long long")
+        i, n = self.element()
+        keys = self.array(f"keys_{last}" if self.sorted else f"keys{g}", "long long")
         key = w.let("long long", f"{keys}[{i}]", "key")
         if self.sorted:
             w.line(f"if ({i} > 0 && {keys}[{i} - 1] == {key}) return;")
@@ -200,21 +233,21 @@ class _Scatter:
             w.line(f"for (int j = 0; j < {i}; j++) {{")
             w.line(f"if ({keys}[j] == {key}) return;")
             w.line("}")
-        order = self._array("order_" + last, p) if self.sorted else ""
-        values = {k: self._array(f"values{k}", value(w.types[k])) for k in outs}
+        order = self.array("order_" + last, p) if self.sorted else ""
+        values = {k: self.array(f"values{k}", value(w.types[k])) for k in outs}
         pointers = {k: w.pointer(k) for k in outs}
         totals = {}
         for k in outs:
             d = w.types[k]
             totals[k] = w.fresh("s")
-            start = "0" if self._mode(k) == "set" else from_stored(w, f"(({stored(d)}*){pointers[k]})[{key}]", d)
+            start = "0" if self.mode(k) == "set" else from_stored(w, f"(({stored(d)}*){pointers[k]})[{key}]", d)
             w.line(f"{value(d)} {totals[k]} = {start};")
         w.line(f"for ({p} j = {i}; j < {n}{f' && {keys}[j] == {key}' if self.sorted else ''}; j++) {{")
         if not self.sorted:
             w.line(f"if ({keys}[j] == {key}) {{")
         found = {k: w.let(value(w.types[k]), f"{values[k]}[{f'{order}[j]' if self.sorted else 'j'}]", "x") for k in outs}
-        for k in outs:
-            self._bring(k, totals, found)
+        for at, k in enumerate(outs):
+            bring(w, self.mode(k), w.types[k], list(totals.values())[at:], list(found.values())[at:])
         if not self.sorted:
             w.line("}")
         w.line("}")
@@ -224,17 +257,12 @@ class _Scatter:
             w.line(f"(({stored(d)}*){pointers[k]})[{key}] = {to_stored(w, totals[k], d)};")
         return w.lines
 
-    def _mode(self, k: int) -> str:
-        target = self.program.targets[k]
-        assert target is not None
-        return target[0]
 
-    def _bring(self, k: int, totals: dict[int, str], found: dict[int, str]) -> None:
-        """Takes an element's value into what its place has; the imaginary part with the real one, where they combine."""
-        w, mode, d = self.w, self._mode(k), self.w.types[k]
-        if mode in ("cmul", "cmax", "cmin"):
-            state = State({"cmul": "cprod"}.get(mode, mode), d)
-            state.names = [totals[k], totals[k + 1]]
-            state.join(w, [found[k], found[k + 1]])
-        elif mode:
-            w.line(f"{totals[k]} = {found[k] if mode == 'set' else combine(w, _HOW[mode], d, totals[k], found[k])};")
+def bring(w: Writer, mode: str, d: dtype, totals: list[str], found: list[str]) -> None:
+    """Takes an element's value into what its place has; the imaginary part with the real one, where they combine."""
+    if mode in ("cmul", "cmax", "cmin"):
+        state = State({"cmul": "cprod"}.get(mode, mode), d)
+        state.names = totals[:2]
+        state.join(w, found[:2])
+    elif mode:
+        w.line(f"{totals[0]} = {found[0] if mode == 'set' else combine(w, _HOW[mode], d, totals[0], found[0])};")

@@ -133,6 +133,14 @@ def scatters() -> Iterator[Kernel]:
                 yield render(Map((E.input(0, d),), (d, int64), (), ((mode, E.input(1, int64)),)), (n,), ((0,), (1,), (1,)))
 
 
+def scattered_rows() -> Iterator[Kernel]:
+    for d in (float32, bfloat16, complex64):
+        offset = E.input(1, int64) * E.scalar(0, int64) + E.coord(1) * E.scalar(1, int64)
+        for rows in (50, 1000, 20000):
+            for mode in ("set", "add"):
+                yield render(Map((E.input(0, d),), (d, int64), (int64, int64), ((mode, offset),), (1,)), (rows, 768), ((0, 0), (768, 1), (1, 0)))
+
+
 def pairs() -> Iterator[Kernel]:
     for d in (complex64, complex128):
         z = E.input(0, d)
@@ -170,11 +178,12 @@ def ordering() -> Iterator[Kernel]:
     yield compacting.spread(1000)
 
 
-FAMILIES = {"ordering": ordering, "pairs": pairs, "map": maps, "reduce": reductions, "rows": rows, "scan": scans, "scatter": scatters}
+FAMILIES = {"ordering": ordering, "pairs": pairs, "across": across, "scattered": scattered_rows, "map": maps, "reduce": reductions, "rows": rows,
+            "scan": scans, "scatter": scatters}
 
 
 # Registers a thread may have: several functions of doubles in one kernel take most
-LIMITS = {"ordering": 128, "pairs": 96, "map": 168, "reduce": 80, "rows": 80, "scan": 64, "scatter": 64}
+LIMITS = {"ordering": 128, "pairs": 96, "across": 48, "scattered": 64, "map": 168, "reduce": 80, "rows": 80, "scan": 64, "scatter": 64}
 
 
 def usage(log: str) -> dict[str, tuple[int, int]]:

@@ -89,6 +89,11 @@ def smaller(c: Case, by: int) -> Case:
     return c
 
 
+def table() -> Case:
+    from tests.kernels.cuda_c.test_scatter import by_rows
+    return by_rows("add", float32, 1500, (4,), 600, RNG)
+
+
 BARRIER = r"__syncthreads\(\);"
 MUTANTS = {
     "no barrier before the warps' sums are read": lambda: changed(total(3000), BARRIER, ""),
@@ -133,6 +138,8 @@ MUTANTS = {
     "occurrences added up without atomics": lambda: changed(occurrences(), r"atomicAdd\((counts \+ i), (.*)\);", r"*(\1) += \2;"),
     "a row that does not fit its shared memory": lambda: smaller(softmax(17000), 16),
     "a row kept in too little of it": lambda: changed(softmax(17000), r"(h\d+)\[(i\d+) / 4\]", r"\1[\2 / 8]", 0),
+    "rows of one offset of which each writes": lambda: changed(table(), r"if \((i\d+) > 0 && .*? return;", ""),
+    "rows added in the order they were sorted from": lambda: changed(table(), r"\((a\d+)\[j\]\)|\(int\)(a\d+)\[j\]", "(int)j"),
     "no barrier before a tile is read across": lambda: changed(turned(), BARRIER, ""),
     "a tile with too little room": lambda: changed(turned(), r"\[32\]\[33\]", "[31][33]"),
     "a tile read as it was written": lambda: changed(turned(), r"(tile\d+)\[(x\d+)\]\[(y\d+) \+ r\];", r"\1[\3 + r][\2];"),

@@ -60,6 +60,48 @@ def test_a_real_launch_of_that_size() -> None:
     assert kernel.workspace > 36 * n and all(grid[0] < 1 << 31 for _, grid, _, _ in kernel.launches)
 
 
+def by_rows(mode: str, d: dtype, rows: int, width: tuple[int, ...], places: int, rng: np.random.Generator, first: bool = True, how: int = 0) -> Case:
+    """Values of (rows, *width) to the rows of a table at an index; or, not `first`, of (*width, rows) to its columns."""
+    n = 1 + len(width)
+    axis = 0 if first else n - 1
+    others = [a for a in range(n) if a != axis]
+    offset = E.where(E.input(1, int64) < 0, E.input(1, int64) + places, E.input(1, int64)) * E.scalar(0, int64)
+    for k, a in enumerate(others):
+        offset = offset + E.coord(a) * E.scalar(1 + k, int64)
+    shape = (rows, *width) if first else (*width, rows)
+    table = (places, *width) if first else (*width, places)
+    x = Operand(values(d, shape, rng, False, True), how)
+    out = Operand(values(d, table, rng, False, True))
+    at = Operand(rng.integers(-places, places, (rows,)))
+    strides = out.strides
+    value = E.input(0, d) * 2.0 if d.kind == "f" else E.input(0, d)
+    program = Map((value,), (d, int64), (int64,) * n, ((mode, offset),), tuple(others))
+    along = tuple(1 if a == axis else 0 for a in range(n))
+    limit = LIMIT.get(d.name, 0.0)
+    return Case(program, shape, [out], [x, at], [strides[axis], *(strides[a] for a in others)], limit, limit, strides={0: (0,) * n, 2: along})
+
+
+def test_rows_are_sorted_not_elements() -> None:
+    rng, cases = np.random.default_rng(6), []
+    for mode, d in (("add", float32), ("set", float32), ("max", int32), ("add", bfloat16), ("mul", complex64)):
+        for rows, width, places in ((5, (7,), 3), (70, (33,), 20), (1500, (4,), 600), (300, (3, 5), 2)):
+            cases.append(by_rows(mode, d, rows, width, places, rng, how=int(rng.integers(0, 4))))
+            cases.append(by_rows(mode, d, rows, width, places, rng, first=False))
+    assert all(c.kernel.source.count("scatter_rows_") and c.kernel.workspace < 40 * max(c.domain) + 2048 for c in cases)
+    assert len({len(c.kernel.launches) for c in cases}) > 2  # few rows, one tile, several
+    check_all(cases, (0, 7))
+
+
+def test_rows_that_are_not_apart_go_by_elements() -> None:
+    x, at = E.input(0, float32), E.input(1, int64)
+    strides = ((0, 0), (8, 1), (1, 0))
+    for offset, index in ((at * 4 + E.coord(1), (8, 1)), (at * E.coord(1), (1, 0)), (E.maximum(at, E.coord(1)), (1, 0))):
+        program = Map((x,), (float32, int64), (), (("add", offset),), (1,))
+        assert "scatter_rows" not in render(program, (9, 8), (*strides[:2], index)).source
+    program = Map((x,), (float32, int64), (), (("add", at * 4 + E.coord(1)),), (1,))
+    assert "scatter_rows" in render(program, (9, 8), strides).source
+
+
 def test_sums_are_those_of_a_loop_to_the_bit() -> None:
     rng = np.random.default_rng(3)
     for n in (500, 5000):

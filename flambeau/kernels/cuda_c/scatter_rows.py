@@ -1,0 +1,175 @@
+"""Maps whose values go to rows at offsets of their own, as the gradient of a table of rows does.
+
+Where the program knows axes along which offsets never meet (`Map.apart`), and offsets are a part that depends on the other axes plus
+a part of coordinates along those, only the first parts are sorted: one for each row, not for each element.  A thread then takes
+an element of all rows of one offset, in the domain's order, computing their values as it goes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .. import axes as walks
+from ..axes import Axis
+from ..expr import walk
+from ..programs import size_of
+from .lower import from_stored, to_stored
+from .scatter import FEW, THREADS, Sorting, bring
+from .types import stored, value
+from .writer import NARROW, Walk, coordinates, is_wide, seen
+
+if TYPE_CHECKING:
+    from ..expr import Expr
+    from ..programs import Map
+    from .kernel import Launch
+    from .lower import Leaf
+    from .writer import Writer
+
+FEW_ROWS = 64  # rows that are not sorted
+
+
+def fits(program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> bool:
+    """Whether all outputs go by rows."""
+    rank, outs = len(domain), len(program.outs)
+    apart = {a % rank for a in program.apart} if rank else set()
+    if not apart or size_of(tuple(domain[a] for a in apart)) < 2:
+        return False
+    offsets = {t[1] if t is not None else None for t in program.targets}
+    if len(offsets) != 1 or None in offsets:
+        return False
+    (offset,) = offsets
+    assert offset is not None
+    depends: dict[Expr, set[int]] = {}
+    for e in walk((offset,)):
+        found = {x for a in e.args for x in depends[a]}
+        if e.op == "input":
+            found = {k for k, (n, s) in enumerate(zip(domain, strides[outs + e.value])) if n > 1 and s}
+        elif e.op == "coord":
+            found = {e.value % rank}
+        depends[e] = found
+
+    def splits(e: Expr) -> bool:
+        """Whether it is a sum of parts along the rows, and parts of their coordinates."""
+        if not depends[e] & apart or depends[e] <= apart and all(x.op not in ("input", "gather") for x in walk((e,))):
+            return True
+        if e.op == "add":
+            return splits(e.args[0]) and splits(e.args[1])
+        if e.op == "mul":
+            return any(not depends[a] and splits(b) for a, b in (e.args, e.args[::-1]))
+        return False
+    return splits(offset)
+
+
+class ScatterRows(Sorting):
+    def __init__(self, w: Writer, program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...], numbers: int) -> None:
+        self.w, self.program, self.numbers = w, program, numbers
+        self.rank, self.outs = len(domain), len(program.outs)
+        self.sizes = [d.itemsize for d in w.types]
+        own, coords = seen(program, strides, self.rank), coordinates(program, self.rank)
+        apart = sorted({a % self.rank for a in program.apart})
+        kept = [a for a in range(self.rank) if a not in apart]
+
+        def part(axes: list[int]) -> list[Axis]:
+            found = walks.walk_axes([domain[a] for a in axes], [[s[a] for a in axes] for s in own], self.sizes,
+                                    [axes.index(a) for a in coords if a in axes], reorder=False)
+            return [Axis(x.size, x.strides, None if x.source is None else axes[x.source]) for x in found]
+        self.rows, self.along = part(kept), part(apart)
+        self.n, self.width = size_of(tuple(domain[a] for a in kept)), size_of(tuple(domain[a] for a in apart))
+        self.wide = is_wide(self.rows + self.along, self.sizes, THREADS)
+        self.place = "long long" if self.n >= NARROW // 2 else "int"
+        self.sizeof = 8 if self.place == "long long" else 4
+        self.at: dict[str, int] = {}
+        self.workspace = 0
+        self.sorted = self.n > FEW_ROWS or self.n * self.width > FEW * FEW_ROWS
+        self.room("keys0", 8)
+        if self.sorted:
+            self.room_to_sort()
+        target = program.targets[0]
+        assert target is not None
+        self.offset = target[1]
+
+    def write(self) -> tuple[str, tuple[Launch, ...], int]:
+        w = self.w
+        functions, grids = [("scatter_keys", THREADS, self._keys())], [-(-self.n // THREADS)]
+        last = "a"
+        if self.sorted:
+            more, sizes, last = self.sort(0)
+            functions += more
+            grids += sizes
+        w.lines = []
+        functions.append(("scatter_rows", THREADS, self._apply(last)))
+        grids.append(-(-self.n * self.width // THREADS))
+        source, names = w.source(functions)
+        return source, tuple((name, (grid, 1, 1), (THREADS, 1, 1), 0) for name, grid in zip(names, grids)), self.workspace
+
+    def _leaf(self, pointers: dict[int, str], names: dict[int, str], rows: dict[int, str], along: dict[int, str], coords: dict[int, str]) -> Leaf:
+        w = self.w
+
+        def leaf(e: Expr, args: list[str]) -> str:
+            if e.op == "input":
+                k = self.outs + e.value
+                return w.load(pointers[k], " + ".join(x[k] for x in (rows, along) if k in x) or "0", w.types[k])
+            if e.op == "scalar":
+                return names[e.value]
+            if e.op == "coord":
+                a = e.value % self.rank
+                return f"(long long){coords[a]}" if a in coords else "0LL"
+            return w.gather(pointers[self.outs + e.value], args[0], e.dtype)
+        return leaf
+
+    def _keys(self) -> list[str]:
+        """The offset of each row's first element."""
+        w = self.w
+        used = list(range(self.outs, len(self.sizes)))
+        pointers, names = {k: w.pointer(k) for k in used}, w.numbers(self.numbers)
+        i, _ = self.element()
+        rows, coords = Walk(w, self.rows, self.wide).places(i, used)
+        (key,) = w.lower((self.offset,), self._leaf(pointers, names, rows, {}, coords), {})
+        w.line(f"{self.array('keys0', 'long long')}[{i}] = {key};")
+        return w.lines
+
+    def _apply(self, last: str) -> list[str]:
+        w, p, program = self.w, self.place, self.program
+        used = list(range(self.outs, len(self.sizes)))
+        pointers, names = {k: w.pointer(k) for k in range(len(self.sizes))}, w.numbers(self.numbers)
+        n, width = w.let("long long", w.word(self.n), "n"), w.let("long long", w.word(self.width), "width")
+        at = w.let("long long", f"(long long)blockIdx.x * {THREADS} + threadIdx.x", "at")
+        w.line(f"if ({at} >= {n} * {width}) return;")
+        i = w.let(p, f"({p})({at} / {width})", "i")
+        t = "long long" if self.wide else "int"
+        column = w.let(t, f"({t})({at} - {i} * {width})", "column")
+        keys = self.array(f"keys_{last}" if self.sorted else "keys0", "long long")
+        key = w.let("long long", f"{keys}[{i}]", "key")
+        if self.sorted:
+            w.line(f"if ({i} > 0 && {keys}[{i} - 1] == {key}) return;")
+        else:
+            w.line(f"for (int j = 0; j < {i}; j++) {{")
+            w.line(f"if ({keys}[j] == {key}) return;")
+            w.line("}")
+        order = self.array("order_" + last, p) if self.sorted else ""
+        along, columns = Walk(w, self.along, self.wide).places(column, used)
+
+        def row(j: str) -> tuple[dict[int, str], dict[int, str]]:
+            return Walk(w, self.rows, self.wide).places(w.let(t, f"({t}){f'{order}[{j}]' if order else j}", "row"), used)
+        first, coords = row(i)
+        (offset,) = w.lower((self.offset,), self._leaf(pointers, names, first, along, {**coords, **columns}), {})
+        totals = {}
+        for k in range(self.outs):
+            d = w.types[k]
+            totals[k] = w.fresh("s")
+            start = "0" if self.mode(k) == "set" else from_stored(w, f"(({stored(d)}*){pointers[k]})[{offset}]", d)
+            w.line(f"{value(d)} {totals[k]} = {start};")
+        w.line(f"for ({p} j = {i}; j < {n}{f' && {keys}[j] == {key}' if self.sorted else ''}; j++) {{")
+        if not self.sorted:
+            w.line(f"if ({keys}[j] == {key}) {{")
+        rows, coords = row("j")
+        values = w.lower(program.outs, self._leaf(pointers, names, rows, along, {**coords, **columns}), {}, exact=True)
+        for k in range(self.outs):
+            bring(w, self.mode(k), w.types[k], list(totals.values())[k:], values[k:])
+        if not self.sorted:
+            w.line("}")
+        w.line("}")
+        for k in range(self.outs):
+            d = w.types[k]
+            w.line(f"(({stored(d)}*){pointers[k]})[{offset}] = {to_stored(w, totals[k], d)};")
+        return w.lines
