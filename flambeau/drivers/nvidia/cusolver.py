@@ -1,7 +1,8 @@
 """Factorizations of matrices by cuSOLVER's dense routines, and triangular equations by cuBLAS, entered through ctypes.
 
-Matrices lie packed one after another, column by column, as LAPACK has them; a batch is a loop over them.  Each stream has handles of
-its own, since a handle's memory serves one stream at a time.  Names and numbers are those of NVIDIA's cusolverDn.h and cublas_api.h.
+Matrices lie packed one after another, column by column, as LAPACK has them.  Batches of small ones go by the libraries' batched
+routines, which want the matrices' addresses in the GPU's memory; other batches are a loop.  Each stream has handles of its own, since
+a handle's memory serves one stream at a time.  Names and numbers are those of NVIDIA's cusolverDn.h and cublas_api.h.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ _BLAS_STATUS = {1: "it does not start", 3: "it could not allocate memory", 7: "a
                 13: "its kernel could not be started", 14: "an internal error"}
 _HEAD = 256  # bytes before the work area, for codes
 _MOST = (1 << 31) - 1  # the routines count in 32 bits
+_SMALL = 256  # rows of a matrix up to which a batch goes by one call: a larger one keeps the GPU busy by itself
 P = ctypes.c_void_p
 
 
@@ -75,8 +77,12 @@ def lapack(launches: Launches, device: int, name: str, d: dtype, batch: int, *si
     """``entry(*operands, work)`` for `batch` matrices; the functions below say the operands of each `name`.  None where the library is
     absent, or counts no further than the sizes."""
     letter = _LETTERS.get(d.name)
+    if letter is not None and batch > 1 and max(sizes[:2]) <= _SMALL:
+        together = _batched(launches, device, name, letter, d.itemsize, batch, *sizes)
+        if together is not None:
+            return together
     which = "cublas" if name == "trsm" else "cusolver"
-    library: Library = launches.library(which, lambda driver: Library(driver, which))
+    library = _library(launches, which)
     if letter is None or library.lib is None or any(n * m > _MOST for n in sizes for m in sizes):
         return None
     lib: Any = library.lib
@@ -103,6 +109,56 @@ def lapack(launches: Launches, device: int, name: str, d: dtype, batch: int, *si
         library.check(device, stream, code, what)
     return launches.call(name, device, call, workspace=_HEAD + made.work * d.itemsize + 8 * max((*sizes, 1)),
                          nbytes=batch * sum(made.steps), flops=batch * made.flops)
+
+
+def _library(launches: Launches, which: str) -> Library:
+    found: Library = launches.library(which, lambda driver: Library(driver, which))
+    return found
+
+
+def _batched(launches: Launches, device: int, name: str, letter: str, item: int, batch: int, *sizes: int) -> Prepared | None:
+    """`lapack` by one call for the whole batch; None where there is none for it.
+
+    Below: the library, its routine, the bytes from matrix to matrix of each operand (0: the routine takes them all as one), and the
+    arguments from the operands' addresses, or those of the lists of their matrices' addresses.
+    """
+    n = sizes[0]
+    steps: tuple[int, ...]
+    if name == "potrf":
+        which, routine, steps = "cusolver", f"cusolverDn{letter}potrfBatched", (n * n * item, 0)
+        arrange: Any = lambda a: (_LOWER, n, P(a[0]), n, P(a[1]), batch)
+    elif name == "getrf" and sizes[1] == n:
+        which, routine, steps = "cublas", f"cublas{letter}getrfBatched", (n * n * item, 0, 0)
+        arrange = lambda a: (n, P(a[0]), n, P(a[1]), P(a[2]), batch)
+    elif name == "getrs":
+        _, k, adjoint = sizes
+        told = ctypes.c_int(0)  # of the arguments, and the host's
+        which, routine, steps = "cublas", f"cublas{letter}getrsBatched", (n * k * item, n * n * item, 0)
+        arrange = lambda a: (_ADJOINT if adjoint else _PLAIN, n, k, P(a[1]), n, P(a[2]), P(a[0]), n, ctypes.byref(told), batch)
+    elif name == "trsm":
+        _, k, upper, unit = sizes
+        one = ((ctypes.c_double if letter in "DZ" else ctypes.c_float) * 2)(1.0, 0.0)
+        which, routine, steps = "cublas", f"cublas{letter}trsmBatched", (n * k * item, n * n * item)
+        arrange = lambda a: (_LEFT, _UPPER if upper else _LOWER, _PLAIN, unit, n, k, ctypes.byref(one), P(a[1]), n, P(a[0]), n, batch)
+    else:
+        return None
+    library = _library(launches, which)
+    if library.lib is None:
+        return None
+    enter, driver = getattr(library.lib, routine), library.driver
+    what = f"{routine} of {batch} matrices ({', '.join(map(str, sizes))})"
+    lists = sum(1 for step in steps if step)
+
+    def call(stream: Stream, args: tuple[Any, ...]) -> None:
+        *operands, work = args
+        driver._use(device)
+        table = (ctypes.c_uint64 * (lists * batch))(*[a + i * step for a, step in zip(operands, steps, strict=True) if step for i in range(batch)])
+        driver.memcpy(stream, work, ctypes.addressof(table), ctypes.sizeof(table))  # of pageable memory: read when the call returns
+        places = iter(range(work, work + 8 * lists * batch, 8 * batch))
+        with library._lock:
+            code = enter(library.handle(stream), *arrange([next(places) if step else a for a, step in zip(operands, steps, strict=True)]))
+        library.check(device, stream, code, what)
+    return launches.call(name, device, call, workspace=8 * lists * batch, nbytes=batch * sum(steps), flops=batch * n ** 3)
 
 
 def _potrf(ask: Any, letter: str, item: int, n: int) -> Routine:

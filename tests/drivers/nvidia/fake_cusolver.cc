@@ -50,21 +50,103 @@ static int queue(void *handle, std::function<void()> work) {
   return enqueue(((Handle *)handle)->stream, carry_out, new std::function<void()>(work)) ? FAILED : 0;
 }
 
+// ------------------------------------------------------------------------------------------------------- for one matrix
+static void solve_triangle(Matrix &a, Matrix &b, bool upper, bool unit) {
+  for (int c = 0; c < b.n; c++)
+    for (int q = 0; q < a.n; q++) {
+      int i = upper ? a.n - 1 - q : q;
+      Z sum = b(i, c);
+      for (int j = upper ? i + 1 : 0; j < (upper ? a.n : i); j++) sum -= a(i, j) * b(j, c);
+      b(i, c) = unit ? sum : sum / a(i, i);
+    }
+}
+static void factor(Matrix &a, int *pivots, int *info) {
+  *info = 0;
+  for (int j = 0; j < std::min(a.m, a.n); j++) {
+    int best = j;
+    if (pivots) for (int i = j + 1; i < a.m; i++) if (std::abs(a(i, j)) > std::abs(a(best, j))) best = i;
+    if (pivots) pivots[j] = best + 1;
+    for (int k = 0; k < a.n; k++) std::swap(a(j, k), a(best, k));
+    if (a(j, j) == 0.0) { if (!*info) *info = j + 1; continue; }
+    for (int i = j + 1; i < a.m; i++) {
+      a(i, j) /= a(j, j);
+      for (int k = j + 1; k < a.n; k++) a(i, k) -= a(i, j) * a(j, k);
+    }
+  }
+}
+static void solve_factors(Matrix &a, const int *pivots, Matrix &b, bool turned) {
+  int n = a.n;
+  for (int c = 0; c < b.n; c++) {
+    if (!turned) {
+      for (int i = 0; i < n; i++) std::swap(b(i, c), b(pivots[i] - 1, c));
+      for (int i = 0; i < n; i++) for (int j = 0; j < i; j++) b(i, c) -= a(i, j) * b(j, c);
+      for (int i = n - 1; i >= 0; i--) { for (int j = i + 1; j < n; j++) b(i, c) -= a(i, j) * b(j, c); b(i, c) /= a(i, i); }
+    } else {
+      for (int i = 0; i < n; i++) { for (int j = 0; j < i; j++) b(i, c) -= std::conj(a(j, i)) * b(j, c); b(i, c) /= std::conj(a(i, i)); }
+      for (int i = n - 1; i >= 0; i--) for (int j = i + 1; j < n; j++) b(i, c) -= std::conj(a(j, i)) * b(j, c);
+      for (int i = n - 1; i >= 0; i--) std::swap(b(i, c), b(pivots[i] - 1, c));
+    }
+  }
+}
+static void root(Matrix &a, int *info) {
+  *info = 0;
+  for (int j = 0; j < a.n; j++) {
+    double d = a(j, j).real();
+    for (int k = 0; k < j; k++) d -= std::norm(a(j, k));
+    if (!(d > 0)) { *info = j + 1; break; }
+    a(j, j) = std::sqrt(d);
+    for (int i = j + 1; i < a.n; i++) {
+      Z sum = a(i, j);
+      for (int k = 0; k < j; k++) sum -= a(i, k) * std::conj(a(j, k));
+      a(i, j) = sum / a(j, j);
+    }
+  }
+}
+
 #ifdef FAKE_CUBLAS
+static long batches = 0;
 EXPORT long fake_blas_count() { return done; }
+EXPORT long fake_blas_batches() { return batches; }
+template <class T> static int getrf_batched(void *h, int n, T **list, int lead, int *pivots, int *info, int batch) {
+  if (lead < n || batch < 1) return 7;
+  batches++;
+  return queue(h, [=] {
+    for (int q = 0; q < batch; q++) { auto a = Matrix::of(list[q], n, n, lead); factor(a, pivots ? pivots + q * n : nullptr, info + q); a.to(list[q], lead); }
+  });
+}
+template <class T> static int getrs_batched(void *h, int turned, int n, int k, T **la, int lda, const int *pivots, T **lb, int ldb, int *info, int batch) {
+  if (lda < n || ldb < n || turned == 1) return 7;
+  *info = 0;
+  batches++;
+  return queue(h, [=] {
+    for (int q = 0; q < batch; q++) {
+      auto a = Matrix::of(la[q], n, n, lda), b = Matrix::of(lb[q], n, k, ldb);
+      solve_factors(a, pivots + q * n, b, turned);
+      b.to(lb[q], ldb);
+    }
+  });
+}
+template <class T> static int trsm_batched(void *h, int side, int upper, int turned, int unit, int n, int k, const T *alpha, T **la, int lda, T **lb, int ldb, int batch) {
+  if (side || turned || lda < n || ldb < n || Z(*alpha) != Z(1)) return 7;
+  batches++;
+  return queue(h, [=] {
+    for (int q = 0; q < batch; q++) { auto a = Matrix::of(la[q], n, n, lda), b = Matrix::of(lb[q], n, k, ldb); solve_triangle(a, b, upper, unit); b.to(lb[q], ldb); }
+  });
+}
+#define BATCHED(L, T) \
+  EXPORT int cublas##L##getrfBatched(void *h, int n, T **a, int l, int *p, int *i, int b) { return getrf_batched<T>(h, n, a, l, p, i, b); } \
+  EXPORT int cublas##L##getrsBatched(void *h, int t, int n, int k, T **a, int l, const int *p, T **x, int lx, int *i, int b) { \
+    return getrs_batched<T>(h, t, n, k, a, l, p, x, lx, i, b); } \
+  EXPORT int cublas##L##trsmBatched(void *h, int s, int u, int t, int d, int n, int k, const T *x, T **a, int la, T **c, int lc, int b) { \
+    return trsm_batched<T>(h, s, u, t, d, n, k, x, a, la, c, lc, b); }
+BATCHED(S, float) BATCHED(D, double) BATCHED(C, C) BATCHED(Z, Z)
 EXPORT int cublasCreate_v2(void **h) { *h = new Handle; return 0; }
 EXPORT int cublasSetStream_v2(void *h, void *s) { ((Handle *)h)->stream = s; return 0; }
 template <class T> static int trsm(void *h, int side, int upper, int turned, int unit, int n, int k, const T *alpha, const T *pa, int lda, T *pb, int ldb) {
   if (side || turned || lda < n || ldb < n || Z(*alpha) != Z(1)) return 7;
   return queue(h, [=] {
     auto a = Matrix::of(pa, n, n, lda), b = Matrix::of(pb, n, k, ldb);
-    for (int c = 0; c < k; c++)
-      for (int q = 0; q < n; q++) {
-        int i = upper ? n - 1 - q : q;
-        Z sum = b(i, c);
-        for (int j = upper ? i + 1 : 0; j < (upper ? n : i); j++) sum -= a(i, j) * b(j, c);
-        b(i, c) = unit ? sum : sum / a(i, i);
-      }
+    solve_triangle(a, b, upper, unit);
     b.to(pb, ldb);
   });
 }
@@ -82,19 +164,14 @@ template <class T> static int potrf(void *h, int upper, int n, T *p, int lead, T
   return queue(h, [=] {
     memset((void *)work, 0xff, size * sizeof(T));
     auto a = Matrix::of(p, n, n, lead);
-    *info = 0;
-    for (int j = 0; j < n; j++) {
-      double d = a(j, j).real();
-      for (int k = 0; k < j; k++) d -= std::norm(a(j, k));
-      if (!(d > 0)) { *info = j + 1; break; }
-      a(j, j) = std::sqrt(d);
-      for (int i = j + 1; i < n; i++) {
-        Z sum = a(i, j);
-        for (int k = 0; k < j; k++) sum -= a(i, k) * std::conj(a(j, k));
-        a(i, j) = sum / a(j, j);
-      }
-    }
+    root(a, info);
     a.to(p, lead, 1);  // the other triangle keeps what it had
+  });
+}
+template <class T> static int potrf_batched(void *h, int upper, int n, T **list, int lead, int *info, int batch) {
+  if (upper || lead < n || batch < 1) return INVALID;
+  return queue(h, [=] {
+    for (int q = 0; q < batch; q++) { auto a = Matrix::of(list[q], n, n, lead); root(a, info + q); a.to(list[q], lead, 1); }
   });
 }
 template <class T> static int getrf(void *h, int m, int n, T *p, int lead, T *work, int *pivots, int *info) {
@@ -102,18 +179,7 @@ template <class T> static int getrf(void *h, int m, int n, T *p, int lead, T *wo
   return queue(h, [=] {
     memset((void *)work, 0xff, (n + 5) * sizeof(T));
     auto a = Matrix::of(p, m, n, lead);
-    *info = 0;
-    for (int j = 0; j < std::min(m, n); j++) {
-      int best = j;
-      if (pivots) for (int i = j + 1; i < m; i++) if (std::abs(a(i, j)) > std::abs(a(best, j))) best = i;
-      if (pivots) pivots[j] = best + 1;
-      for (int k = 0; k < n; k++) std::swap(a(j, k), a(best, k));
-      if (a(j, j) == 0.0) { if (!*info) *info = j + 1; continue; }
-      for (int i = j + 1; i < m; i++) {
-        a(i, j) /= a(j, j);
-        for (int k = j + 1; k < n; k++) a(i, k) -= a(i, j) * a(j, k);
-      }
-    }
+    factor(a, pivots, info);
     a.to(p, lead);
   });
 }
@@ -122,17 +188,7 @@ template <class T> static int getrs(void *h, int turned, int n, int k, const T *
   return queue(h, [=] {
     auto a = Matrix::of(pa, n, n, lda), b = Matrix::of(pb, n, k, ldb);
     *info = 0;
-    for (int c = 0; c < k; c++) {
-      if (!turned) {
-        for (int i = 0; i < n; i++) std::swap(b(i, c), b(pivots[i] - 1, c));
-        for (int i = 0; i < n; i++) for (int j = 0; j < i; j++) b(i, c) -= a(i, j) * b(j, c);
-        for (int i = n - 1; i >= 0; i--) { for (int j = i + 1; j < n; j++) b(i, c) -= a(i, j) * b(j, c); b(i, c) /= a(i, i); }
-      } else {
-        for (int i = 0; i < n; i++) { for (int j = 0; j < i; j++) b(i, c) -= std::conj(a(j, i)) * b(j, c); b(i, c) /= std::conj(a(i, i)); }
-        for (int i = n - 1; i >= 0; i--) for (int j = i + 1; j < n; j++) b(i, c) -= std::conj(a(j, i)) * b(j, c);
-        for (int i = n - 1; i >= 0; i--) std::swap(b(i, c), b(pivots[i] - 1, c));
-      }
-    }
+    solve_factors(a, pivots, b, turned);
     b.to(pb, ldb);
   });
 }
@@ -286,6 +342,7 @@ template <class T, class R> static int gesvd(void *h, signed char ju, signed cha
 #define ALL(L, T, R, ORG, SYE) \
   EXPORT int cusolverDn##L##potrf_bufferSize(void *, int, int n, T *, int, int *s) { *s = n + 3; return 0; } \
   EXPORT int cusolverDn##L##potrf(void *h, int u, int n, T *a, int l, T *w, int s, int *i) { return potrf<T>(h, u, n, a, l, w, s, i); } \
+  EXPORT int cusolverDn##L##potrfBatched(void *h, int u, int n, T **a, int l, int *i, int b) { return potrf_batched<T>(h, u, n, a, l, i, b); } \
   EXPORT int cusolverDn##L##getrf_bufferSize(void *, int, int n, T *, int, int *s) { *s = n + 5; return 0; } \
   EXPORT int cusolverDn##L##getrf(void *h, int m, int n, T *a, int l, T *w, int *p, int *i) { return getrf<T>(h, m, n, a, l, w, p, i); } \
   EXPORT int cusolverDn##L##getrs(void *h, int t, int n, int k, const T *a, int l, const int *p, T *b, int lb, int *i) { \
