@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ...dtypes import dtype
 
-NAME = "flambeau_gemm"
+NAME, NAME_FEW = "flambeau_gemm", "flambeau_gemm_few"
 TYPES = (float32, float64)
 DEPTH_BYTES = 2048  # of K in a block: a panel of B of 32 columns takes 64 KB
 BLOCK_BYTES = 3 << 18  # of a task's packed columns of B
@@ -33,6 +33,7 @@ MOST_APART = 2048  # bytes between its columns then
 NEAR = 1 << 20  # bytes of operands that are in the second-level cache anyway
 PIECES = 8  # most tasks a thread, along each side
 TILE = 14.5  # cycles of a tile for each k
+FEW_ROWS = 280  # of C, for which all of A is packed at once
 FEW = 16  # rows of B packed at a time where they are neighbours in memory
 
 # the parameter block; strides in bytes
@@ -63,7 +64,8 @@ def gemm(d: dtype, m: int, n: int, k: int, a: tuple[int, int, int], b: tuple[int
     params = [m, n, k, rows, columns, depth, row_blocks, column_blocks, 3 if bias else int(add), c[0] * item, c[1] * item,
               *(s * item for s in a), *(s * item for s in b), int(bare_a), int(bare_b), int(far)]
     flops = 2 * m * n * k * batch
-    return native.make_entry([(_function(d), total, max(1, total // (8 * threads)))], params, 4 if bias else 3, parallel=flops > 1 << 20)
+    code = _function(d)[NAME_FEW if m <= FEW_ROWS and b[0] == 1 and not bare_b else NAME]
+    return native.make_entry([(code, total, max(1, total // (8 * threads)))], params, 4 if bias else 3, parallel=flops > 1 << 20)
 
 
 def _task(m: int, n: int, depth_bytes: int, batch: int, threads: int, bare_a: bool, bare_b: bool, tile: tuple[int, int, int]) -> tuple[int, int]:
@@ -96,14 +98,14 @@ def bare(rows: int, columns: int, row: int, column: int, item: int, most_alike: 
     return column == item and row > 0 and rows * columns * item <= MOST_BARE and row % 4096 > 0 and (row % 512 > 0 or rows <= most_alike)
 
 
-_functions: dict[str, int] = {}
+_functions: dict[str, dict[str, int]] = {}
 
 
-def _function(d: dtype) -> int:
+def _function(d: dtype) -> dict[str, int]:
     found = _functions.get(d.name)
     if found is None:
         from . import compile as compiler
-        found = _functions[d.name] = compiler.functions(("gemm", d.name), (NAME,), lambda: text(d))[NAME]
+        found = _functions[d.name] = compiler.functions(("gemm", d.name), (NAME, NAME_FEW), lambda: text(d))
     return found
 
 
@@ -115,41 +117,29 @@ def text(d: dtype) -> str:
     write_packer(module, tile, "pack_rows", tile.high)
     write_packer(module, tile, "pack_columns", tile.width)
     _write(module, tile)
+    _write_few(module, tile)
     return module.text()
 
 
 def _write(module: Module, tile: Tile) -> None:
     em = Emitter(module, f"void @{NAME}(i64 %begin, i64 %end, ptr %args, ptr %block)")
-    c, a, b = (em.pointer("%args", k) for k in range(3))
     word = [em.word("%block", k) for k in range(FAR + 1)]
+    operands = _operands(em, word)
     # a panel of B takes this much, all of them together that much
     wide = panel_bytes(em, tile, tile.width, word[DEPTH])
     room = em.mul(em.op(f"sdiv i64 {em.add(word[COLUMNS], str(tile.width - 1))}, {tile.width}"), wide)
     memory, index = scratch.take(em, em.add(room, panel_bytes(em, tile, tile.high, word[DEPTH])))
     packed_a = em.at(memory, room)
-    biased = em.op(f"icmp eq i64 {word[ADD]}, 3")
-    row = em.pointer(em.at("%args", em.op(f"select i1 {biased}, i64 24, i64 0")), 0)
-    per_matrix = em.mul(word[ROW_BLOCKS], word[COLUMN_BLOCKS])
     bare_b = em.op(f"icmp ne i64 {word[BARE_B]}, 0")
     bare_a = em.op(f"icmp ne i64 {word[BARE_A]}, 0")
     want = em.op(f"icmp ne i64 {word[FAR]}, 0")
     want_a = em.op(f"and i1 {want}, {em.op(f'xor i1 {bare_a}, true')}")
     with em.loop("%begin", "%end") as task:
-        matrix = em.op(f"sdiv i64 {task.i}, {per_matrix}")
-        rest = em.sub(task.i, em.mul(matrix, per_matrix))
-        i_block = em.op(f"sdiv i64 {rest}, {word[COLUMN_BLOCKS]}")
-        j_block = em.sub(rest, em.mul(i_block, word[COLUMN_BLOCKS]))
-        i0, j0 = em.mul(i_block, word[ROWS]), em.mul(j_block, word[COLUMNS])
-        rows = em.smaller(word[ROWS], em.sub(word[M], i0))
-        columns = em.smaller(word[COLUMNS], em.sub(word[N], j0))
-        a1 = em.at(em.at(a, em.mul(matrix, word[A_STEP])), em.mul(i0, word[A_ROW]))
-        b1 = em.at(em.at(b, em.mul(matrix, word[B_STEP])), em.mul(j0, word[B_COL]))
-        c1 = em.at(em.at(em.at(c, em.mul(matrix, word[C_STEP])), em.mul(i0, word[LDC])), em.mul(j0, str(tile.item)))
+        rows, columns, a1, b1, c1, row1 = _block(em, tile, word, operands, task.i)
         with em.loop("0", word[K], word[DEPTH]) as k:
             depth = em.smaller(word[DEPTH], em.sub(word[K], k.i))
             first = em.op(f"icmp eq i64 {k.i}, 0")
             add = em.op(f"select i1 {first}, i64 {word[ADD]}, i64 1")
-            row1 = em.at(row, em.mul(j0, str(tile.item)))
             a2, b2 = em.at(a1, em.mul(k.i, word[A_COL])), em.at(b1, em.mul(k.i, word[B_ROW]))
             _pack_b(em, tile, word, b2, depth, columns, memory, wide)
             panels = em.op(f"sdiv i64 {em.add(columns, str(tile.width - 1))}, {tile.width}")
@@ -180,6 +170,65 @@ def _write(module: Module, tile: Tile) -> None:
                               em.add(j.vars[3], "1")]
                 i.next = [em.at(i.vars[0], em.mul(word[A_ROW], str(tile.rows))), em.at(i.vars[1], em.mul(word[LDC], str(tile.rows))),
                           em.add(i.vars[2], "1")]
+    scratch.give(em, index)
+    em.line("ret void")
+    em.finish()
+
+
+def _operands(em: Emitter, word: list[str]) -> list[str]:
+    """The addresses of C, A, B and the row that is added."""
+    biased = em.op(f"icmp eq i64 {word[ADD]}, 3")
+    return [*(em.pointer("%args", k) for k in range(3)), em.pointer(em.at("%args", em.op(f"select i1 {biased}, i64 24, i64 0")), 0)]
+
+
+def _block(em: Emitter, tile: Tile, word: list[str], operands: list[str], task: str) -> tuple[str, str, str, str, str, str]:
+    """(rows, columns) of a task's block of C, and where its A, B, C and the row that is added begin."""
+    c, a, b, row = operands
+    per_matrix = em.mul(word[ROW_BLOCKS], word[COLUMN_BLOCKS])
+    matrix = em.op(f"sdiv i64 {task}, {per_matrix}")
+    rest = em.sub(task, em.mul(matrix, per_matrix))
+    i_block = em.op(f"sdiv i64 {rest}, {word[COLUMN_BLOCKS]}")
+    i0, j0 = em.mul(i_block, word[ROWS]), em.mul(em.sub(rest, em.mul(i_block, word[COLUMN_BLOCKS])), word[COLUMNS])
+    return (em.smaller(word[ROWS], em.sub(word[M], i0)), em.smaller(word[COLUMNS], em.sub(word[N], j0)),
+            em.at(em.at(a, em.mul(matrix, word[A_STEP])), em.mul(i0, word[A_ROW])),
+            em.at(em.at(b, em.mul(matrix, word[B_STEP])), em.mul(j0, word[B_COL])),
+            em.at(em.at(em.at(c, em.mul(matrix, word[C_STEP])), em.mul(i0, word[LDC])), em.mul(j0, str(tile.item))),
+            em.at(row, em.mul(j0, str(tile.item))))
+
+
+def _write_few(module: Module, tile: Tile) -> None:
+    """For few rows, which read B's columns from far: all of A is packed, then panel after panel of B, while the next is fetched."""
+    em = Emitter(module, f"void @{NAME_FEW}(i64 %begin, i64 %end, ptr %args, ptr %block)")
+    word = [em.word("%block", k) for k in range(FAR + 1)]
+    operands = _operands(em, word)
+    tall = panel_bytes(em, tile, tile.high, word[DEPTH])
+    room = em.mul(em.op(f"sdiv i64 {em.add(word[ROWS], str(tile.rows - 1))}, {tile.rows}"), tall)
+    packed_a, index = scratch.take(em, em.add(room, panel_bytes(em, tile, tile.width, word[DEPTH])))
+    packed_b = em.at(packed_a, room)
+    with em.loop("%begin", "%end") as task:
+        rows, columns, a1, b1, c1, row1 = _block(em, tile, word, operands, task.i)
+        heights = em.op(f"sdiv i64 {em.add(rows, str(tile.rows - 1))}, {tile.rows}")
+        with em.loop("0", word[K], word[DEPTH]) as k:
+            depth = em.smaller(word[DEPTH], em.sub(word[K], k.i))
+            add = em.op(f"select i1 {em.op(f'icmp eq i64 {k.i}, 0')}, i64 {word[ADD]}, i64 1")
+            with em.loop("0", rows, str(tile.rows), [("ptr", em.at(a1, em.mul(k.i, word[A_COL]))), ("ptr", packed_a)]) as i:
+                high = em.smaller(str(tile.rows), em.sub(rows, i.i))
+                em.line(f"call void @pack_rows(ptr {i.vars[0]}, i64 {word[A_ROW]}, i64 {word[A_COL]}, i64 {high}, i64 {depth}, ptr {i.vars[1]})")
+                i.next = [em.at(i.vars[0], em.mul(word[A_ROW], str(tile.rows))), em.at(i.vars[1], tall)]
+            step = em.mul(word[B_COL], str(tile.width))
+            with em.loop("0", columns, str(tile.width), [("ptr", em.at(b1, em.mul(k.i, word[B_ROW]))), ("ptr", c1)]) as j:
+                count = em.smaller(str(tile.width), em.sub(columns, j.i))
+                left = em.smaller(str(tile.width), em.sub(em.sub(columns, j.i), str(tile.width)))
+                em.line(f"call void @pack_columns(ptr {j.vars[0]}, i64 {word[B_COL]}, i64 {word[B_ROW]}, i64 {count}, i64 {depth}, ptr {packed_b})")
+                following = em.at(j.vars[0], step)
+                ahead = _Ahead(em, tile, following, left, word[B_COL], depth, word[B_ROW], em.op(f"icmp sgt i64 {left}, 0"), heights)
+                with em.loop("0", rows, str(tile.rows), [("ptr", packed_a), ("ptr", j.vars[1]), ("i64", "0")]) as i:
+                    ahead.write(i.vars[2])
+                    high = em.smaller(str(tile.rows), em.sub(rows, i.i))
+                    call_tile(em, tile, high, count, depth, i.vars[0], (packed_b, str(tile.width * tile.item)), (i.vars[1], word[LDC]), add,
+                              em.at(row1, em.mul(j.i, str(tile.item))))
+                    i.next = [em.at(i.vars[0], tall), em.at(i.vars[1], em.mul(word[LDC], str(tile.rows))), em.add(i.vars[2], "1")]
+                j.next = [following, em.at(j.vars[1], str(tile.width * tile.item))]
     scratch.give(em, index)
     em.line("ret void")
     em.finish()
