@@ -166,7 +166,13 @@ def case_tiles_pairs_and_long_rows() -> None:
         product, running, added = c.prod(1), c.cumprod(1), torch.zeros(3, dtype=torch.complex64, device="cuda")
         added.index_put_((torch.tensor([0, 2, 0], device="cuda"),), c[0, :3], accumulate=True)
         soft = long.softmax(1)
+        table, at = torch.zeros(12, 33, device="cuda", requires_grad=True), torch.randint(0, 12, (5, 40), device="cuda")
+        slope = torch.tensor(rng.integers(-4, 5, (5, 40, 33)).astype("f4")).cuda()
+        torch.nn.functional.embedding(at, table).backward(slope)
     assert "host" not in paths
+    want = np.zeros((12, 33), "f4")
+    np.add.at(want, array(at), array(slope))
+    np.testing.assert_array_equal(array(table.grad), want)
     np.testing.assert_array_equal(array(turned), a.T + 1)
     np.testing.assert_allclose(array(product), z.prod(1), rtol=1e-4)
     np.testing.assert_allclose(array(running), z.cumprod(1), rtol=1e-4)
