@@ -7,6 +7,7 @@ import pytest
 
 import flambeau
 from flambeau import nn
+from flambeau.autograd import gradcheck, gradgradcheck
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((5, 2, 3))
@@ -106,3 +107,63 @@ def test_errors():
         nn.RNN(3, 4, nonlinearity="sin")
     with pytest.warns(UserWarning, match="dropout option adds dropout after all but last recurrent layer"):
         nn.GRU(3, 4, dropout=0.5)
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_a_step_is_one_node_whose_gradients_have_gradients(kind) -> None:
+    net = kind(2, 3).double()
+    x = flambeau.randn(3, 2, 2, dtype=flambeau.float64, requires_grad=True)
+    out, state = net(x)
+    assert gradcheck(lambda x: net(x)[0], [x]) and gradgradcheck(lambda x: net(x)[0], [x])
+    if kind is nn.LSTM:
+        assert gradcheck(lambda x: net(x)[1][1], [x])  # the last cell alone: nothing arrives for the last output
+        assert gradcheck(lambda x: net(x)[1][0] * 2 + net(x)[1][1], [x])
+        cell = nn.LSTMCell(2, 3).double()
+        h, c = flambeau.zeros(2, 3, dtype=flambeau.float64), flambeau.randn(2, 3, dtype=flambeau.float64, requires_grad=True)
+        assert gradcheck(lambda c: cell(x[0].detach(), (h, c))[1], [c]) and gradgradcheck(lambda c: cell(x[0].detach(), (h, c)), [c])
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_every_weights_gradient_beside_steps_written_out(kind, device) -> None:
+    flambeau.manual_seed(0)
+    net, x = kind(4, 5).to(device), flambeau.randn(6, 3, 4, device=device)
+    w = flambeau.randn(6, 3, 5, device=device)
+    (net(x)[0] * w).sum().backward()
+    got = {n: p.grad.clone() for n, p in net.named_parameters()}
+    net.zero_grad()
+    h = c = flambeau.zeros(3, 5, device=device)
+    outs = []
+    for t in range(6):
+        a = x[t] @ net.weight_ih_l0.t() + net.bias_ih_l0
+        b = h @ net.weight_hh_l0.t() + net.bias_hh_l0
+        if kind is nn.LSTM:
+            i, f, g, o = (a + b).chunk(4, -1)
+            c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+            h = o.sigmoid() * c.tanh()
+        elif kind is nn.GRU:
+            (ar, az, an), (br, bz, bn) = a.chunk(3, -1), b.chunk(3, -1)
+            z = (az + bz).sigmoid()
+            h = (1 - z) * (an + (ar + br).sigmoid() * bn).tanh() + z * h
+        else:
+            h = (a + b).tanh()
+        outs.append(h)
+    (flambeau.stack(outs) * w).sum().backward()
+    for n, p in net.named_parameters():
+        np.testing.assert_allclose(got[n].cpu().numpy(), p.grad.cpu().numpy(), rtol=2e-4, atol=2e-5, err_msg=n)
+
+
+def test_a_state_that_was_written_to_before_the_backward_pass_is_said() -> None:
+    cell = nn.LSTMCell(2, 3)
+    h, c = flambeau.zeros(1, 3), flambeau.zeros(1, 3)
+    out, _ = cell(flambeau.ones(1, 2), (h, c))
+    c.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
+def test_steps_under_autocast(device) -> None:
+    net = nn.LSTM(3, 4).to(device)
+    with flambeau.autocast(flambeau.device(device).type, dtype=flambeau.bfloat16):
+        out, _ = net(flambeau.ones(2, 1, 3, device=device))
+    out.float().sum().backward()
+    assert all(bool(flambeau.isfinite(p.grad).all()) for p in net.parameters())

@@ -9,8 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ... import ops
+from ...autograd import tape
+from ...autograd.mode import _grad
 from ...kernels import expr as E
-from ...ops.elementwise import Pointwise
+from ...ops import autocast
+from ...ops.elementwise import Pointwise, saved_tensor
+from ...tensor import Tensor, alias, meta, new
 from .late import F
 
 if TYPE_CHECKING:
@@ -42,17 +46,79 @@ _tanh_gate = Pointwise("rnn_tanh", lambda x, h: E.tanh(x + h), 2)
 _relu_gate = Pointwise("rnn_relu", lambda x, h: E.where(x + h > 0.0, x + h, 0.0 * (x + h)), 2)
 
 
+def _windows(t: Tensor, parts: int) -> list[Tensor]:
+    """The parts of the last axis, outside autograd."""
+    m = t.m
+    n = m.shape[-1] // parts
+    part = meta((*m.shape[:-1], n), m.strides, m.dtype, m.device)
+    step = n * m.strides[-1] * m.dtype.itemsize
+    return [alias(t, part, t.p + i * step) for i in range(parts)]
+
+
+def _gated(op: Pointwise, parts: int, alike: bool, x: Any, h: Any, *states: Any) -> Any:
+    """`op` on the parts of two tensors of gates and on states, as one step of the tape.
+
+    alike: the gradient of each part of `x` is that of the same part of `h`.
+    """
+    kept = (x, h, *states)
+    d = x.dtype
+    if autocast.regions[0] or d.opmath is not d or any(type(t) is not Tensor or t.m.dtype is not d or t.m.device is not x.m.device for t in kept):
+        return op((*x.chunk(parts, -1), *h.chunk(parts, -1), *states))
+    outs = op((*_windows(x, parts), *_windows(h, parts), *[alias(s, s.m, s.p) for s in states]))
+    if not _grad.get():
+        return outs
+    saved = (op, parts, alike, kept, [t.s.v for t in kept])
+    if isinstance(outs, tuple):
+        tape.record_many(outs, _gated_back, kept, saved, op.grad_name)
+        return outs
+    return tape.record(outs, _gated_back_one, kept, saved, op.grad_name)
+
+
+def _gated_back_one(node: Any, g: Tensor) -> Any:
+    return _gated_back(node, [g])
+
+
+def _gated_back(node: Any, gs: list[Tensor | None]) -> Any:
+    op, parts, alike, kept, versions = node[tape.SAVED]
+    for x, v in zip(kept, versions, strict=True):
+        saved_tensor(x, v, node)
+    x, h, *states = kept
+    arrived = [g for g in gs if g is not None]
+    needs = (True,) * parts + (not alike,) * parts + (True,) * len(states)
+    t = op.tape(needs, tuple([g is not None for g in gs]), (), (False,) * len(needs))
+    heads = [x] if alike else [x, h]  # tensors of gates whose gradients are computed
+    places = [g for g, needed in zip(t.grads, needs, strict=True) if needed]
+    if tape.recording(*arrived, *kept) or not all(isinstance(g, int) for g in places):
+        operands = (*x.chunk(parts, -1), *h.chunk(parts, -1), *states)
+        made = t.op((*arrived, *[operands[i] for i in t.saved]))
+        made = made if isinstance(made, tuple) else (made,)
+        like = (*[o for o, needed in zip(operands, needs, strict=True) if needed],)
+        found = [ops.zeros_like(o) if g is None else arrived[0] if g == "same" else made[g] for g, o in zip(places, like, strict=True)]
+        joined = [ops.cat(found[i * parts:(i + 1) * parts], -1) for i in range(len(heads))]
+        rest = found[len(heads) * parts:]
+    else:
+        operands = (*_windows(x, parts), *_windows(h, parts), *states)
+        joined = [new(meta(g.m.shape, None, g.m.dtype, g.m.device)) for g in heads]
+        rest = [new(meta(s.m.shape, None, s.m.dtype, s.m.device)) for s in states]
+        found = [w for j in joined for w in _windows(j, parts)] + rest
+        outs: list[Any] = [None] * len(places)
+        for place, w in zip(places, found, strict=True):
+            outs[place] = w
+        t.op.write(tuple(outs), (*arrived, *[operands[i] for i in t.saved]))
+    return (joined[0], joined[-1], *rest)
+
+
 def lstm_step(gates: Any, state: tuple[Any, Any], w_hh: Any, b_hh: Any, w_hr: Any = None) -> tuple[Any, Any]:
     """(h, c) after a step. `gates` is the input's part of the gates, (N, 4 H)."""
     h, c = state
-    h, c = _lstm_gates((*gates.chunk(4, -1), *F.linear(h, w_hh, b_hh).chunk(4, -1), c))
+    h, c = _gated(_lstm_gates, 4, True, gates, F.linear(h, w_hh, b_hh), c)
     return (h if w_hr is None else F.linear(h, w_hr)), c
 
 
 def gru_step(gates: Any, state: tuple[Any], w_hh: Any, b_hh: Any) -> tuple[Any]:
     """(h,) after a step. `gates` is the input's part of the gates, (N, 3 H)."""
     (h,) = state
-    return (_gru_gates((*gates.chunk(3, -1), *F.linear(h, w_hh, b_hh).chunk(3, -1), h)),)
+    return (_gated(_gru_gates, 3, False, gates, F.linear(h, w_hh, b_hh), h),)
 
 
 def tanh_step(gates: Any, state: tuple[Any], w_hh: Any, b_hh: Any) -> tuple[Any]:
@@ -71,8 +137,9 @@ STEPS: dict[str, Any] = {"LSTM": lstm_step, "GRU": gru_step, "RNN_TANH": tanh_st
 def _padded_layer(step: Step, gates: Any, state: tuple[Any, ...], reverse: bool) -> tuple[Any, tuple[Any, ...]]:
     length = gates.shape[0]
     outputs: list[Any] = [None] * length
+    each = gates.unbind(0)  # their gradients are joined once
     for t in reversed(range(length)) if reverse else range(length):
-        state = step(gates[t], state)
+        state = step(each[t], state)
         outputs[t] = state[0]
     return ops.stack(outputs), state
 
@@ -80,10 +147,8 @@ def _padded_layer(step: Step, gates: Any, state: tuple[Any, ...], reverse: bool)
 def _packed_layer(step: Step, gates: Any, sizes: list[int], state: tuple[Any, ...],
                   reverse: bool) -> tuple[Any, tuple[Any, ...]]:
     """A layer over sequences packed step by step: step t holds the sizes[t] sequences that are still running."""
-    starts = [0]
-    for size in sizes:
-        starts.append(starts[-1] + size)
     outputs: list[Any] = [None] * len(sizes)
+    each = gates.split(sizes)
     if reverse:
         # Backwards, sequences join as their last step comes up.
         first = state
@@ -92,7 +157,7 @@ def _packed_layer(step: Step, gates: Any, sizes: list[int], state: tuple[Any, ..
             running = state[0].shape[0]
             if sizes[t] > running:
                 state = tuple(ops.cat([s, f[running:sizes[t]]]) for s, f in zip(state, first))
-            state = step(gates[starts[t]:starts[t + 1]], state)
+            state = step(each[t], state)
             outputs[t] = state[0]
         return ops.cat(outputs), state
     done: list[tuple[Any, ...]] = []
@@ -100,7 +165,7 @@ def _packed_layer(step: Step, gates: Any, sizes: list[int], state: tuple[Any, ..
         if size < state[0].shape[0]:
             done.append(tuple(s[size:] for s in state))
             state = tuple(s[:size] for s in state)
-        state = step(gates[starts[t]:starts[t + 1]], state)
+        state = step(each[t], state)
         outputs[t] = state[0]
     # The shortest sequences ended first and are last in the batch.
     parts = [state, *reversed(done)]
