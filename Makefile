@@ -10,6 +10,7 @@
 #   make names    docs/names.md: where each name of PyTorch is here
 #   make docs     the documentation as a site, in build/site
 #   make bench    how fast, against PyTorch in the same run
+#   make test-fake-gpu  the tests of devices through the NVIDIA driver on fake libraries; needs g++, no GPU
 #   make test-gpu   the device tests on a real NVIDIA GPU (skipped, and said so, where there is none)
 #   make bench-gpu  how fast on that GPU, against PyTorch in the same run; the table goes to build/bench-gpu.md
 #   make host-cost  what an eager operation on a GPU costs the host, in microseconds; on the tests' fake driver where there is no GPU
@@ -31,7 +32,7 @@ PARITY := .venv-parity/bin
 # Some environments set this to an older CPU, which halves OpenBLAS. It is for OpenBLAS to find out.
 unexport OPENBLAS_CORETYPE
 
-.PHONY: help demo test check parity conformance conformance-page names docs bench test-gpu bench-gpu host-cost sizes fix clean
+.PHONY: help demo test check parity conformance conformance-page names docs bench test-fake-gpu test-gpu bench-gpu host-cost sizes fix clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -107,9 +108,19 @@ bench: .venv-parity/.made
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[cuda]'
 	@touch $@
 
+# The same device tests without a GPU: through the NVIDIA driver, on fake libraries, their work queued until something waits for it and then
+# in random bits.
+test-fake-gpu: .venv/.dev
+	@if ! command -v g++ > /dev/null; then echo "test-fake-gpu: skipped, because there is no g++ here"; else \
+		for order in lazy random; do \
+			FAKE_ORDER=$$order $(BIN)/python -m pytest -q -n $(JOBS) -m gpu -p tests.drivers.nvidia.fake_gpu $(PYTEST) || exit 1; done; fi
+
+# GPU_PYTHON: a Python that has all that is needed, for machines that cannot install anything; nothing is made then.
+GPU_PYTHON ?=
+
 # One process: several would share the GPU's memory, and their contexts cost seconds each.
-test-gpu: .venv/.cuda
-	$(BIN)/python -m pytest -q -m gpu --ignore=tests/parity $(PYTEST)
+test-gpu: $(if $(GPU_PYTHON),,.venv/.cuda)
+	PYTHONPATH=. $(or $(GPU_PYTHON),$(BIN)/python) -m pytest -q -m gpu --ignore=tests/parity $(PYTEST)
 
 # PyTorch with CUDA in an environment of its own; where the machine's own Python has one (BENCH_TORCH), that is used.
 BENCH_TORCH ?=
@@ -118,10 +129,10 @@ BENCH_TORCH ?=
 	.venv-bench-gpu/bin/pip install --quiet --disable-pip-version-check --editable '.[cuda]' $(if $(BENCH_TORCH),,torch)
 	@touch $@
 
-bench-gpu: .venv-bench-gpu/.made
+bench-gpu: $(if $(GPU_PYTHON),,.venv-bench-gpu/.made)
 	@mkdir -p build
-	.venv-bench-gpu/bin/python benchmarks/gpu/host_cost.py --torch --json build/host-cost.json
-	.venv-bench-gpu/bin/python benchmarks/gpu/bench_gpu.py --table build/bench-gpu.md $(BENCH)
+	PYTHONPATH=. $(or $(GPU_PYTHON),.venv-bench-gpu/bin/python) benchmarks/gpu/host_cost.py --torch --json build/host-cost.json
+	PYTHONPATH=. $(or $(GPU_PYTHON),.venv-bench-gpu/bin/python) benchmarks/gpu/bench_gpu.py --table build/bench-gpu.md $(BENCH)
 
 host-cost: .venv/.dev
 	$(BIN)/python benchmarks/gpu/host_cost.py $(BENCH)
