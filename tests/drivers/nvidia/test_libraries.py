@@ -51,3 +51,21 @@ def test_where_libraries_are_looked_for(tmp_path: Any, monkeypatch: pytest.Monke
     assert libraries.find("cufft") == os.path.join(newer, "libcufft.so.12")
     for known in libraries.KNOWN.values():
         assert known.extra.startswith("cuda") and known.package.startswith("nvidia-") and all(".so." in f for f in known.files)
+
+
+@pytest.mark.skipif(not os.path.isabs(libraries.find("cublasLt")), reason="nvidia-cublas is not installed")
+@pytest.mark.parametrize("name, epilogue", [("float32", "bias"), ("bfloat16", "bias"), ("float16", "row sums"), ("complex64", ""), ("complex128", "")])
+def test_epilogues_of_the_real_library(name: str, epilogue: str) -> None:
+    """NVIDIA's own library takes the descriptions; that needs no GPU."""
+    import ctypes
+
+    import flambeau as torch
+    from flambeau.drivers.nvidia import blaslt
+    made = blaslt.Description(blaslt.load(), getattr(torch, name), 8, 6, 4, (4, 1, 0), (1, 4, 0), (6, 1, 0), 1, False, True, epilogue)
+    value, size = ctypes.c_uint32(), ctypes.c_size_t()
+    assert made.lib.cublasLtMatmulDescGetAttribute(made.matmul, 7, ctypes.byref(value), 4, ctypes.byref(size)) == 0
+    assert value.value == {"": 1, "bias": 4, "row sums": 512}[epilogue]
+    made.bias(4096)
+    row = ctypes.c_void_p()
+    assert made.lib.cublasLtMatmulDescGetAttribute(made.matmul, 8, ctypes.byref(row), 8, ctypes.byref(size)) == 0 and row.value == 4096
+    assert ctypes.sizeof(made.number(1 - 2j)) == {"float32": 4, "bfloat16": 4, "float16": 4, "complex64": 8, "complex128": 16}[name]
