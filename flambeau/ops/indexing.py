@@ -406,9 +406,43 @@ def _get(self: Tensor, index: Any) -> Tensor:
     return take_at(x, indices)
 
 
+def _number_for(d: dtype_class, value: Any) -> bool:
+    """Whether a Python number can stand in a tensor of type d as it is."""
+    if d.kind in "ui":
+        return type(value) is int and _fits(d, value)
+    return d.kind == "f" and type(value) in (int, float) or d is bool_ and type(value) is bool
+
+
+def _fits(d: dtype_class, value: int) -> bool:
+    info = np.iinfo(d.np)
+    return bool(info.min <= value <= info.max)
+
+
+def _filled(x: Tensor, pending: list[Any], value: Any) -> bool:
+    """x[mask] = value for one mask and one number, where nothing is recorded: no positions are needed, and no GPU is waited for."""
+    at = [i for i, p in enumerate(pending) if isinstance(p, Tensor)]
+    if len(at) != 1 or any(type(p) is bool for p in pending):
+        return False
+    mask, axis = pending[at[0]], at[0]
+    if mask.m.dtype is not bool_ or not mask.m.shape or mask.m.device is not x.m.device or not x.m.numel:
+        return False
+    if isinstance(value, Tensor):
+        if value.m.shape or value.m.dtype is not x.m.dtype or value.m.device is not x.m.device or tape.recording(value):
+            return False
+    elif not _number_for(x.m.dtype, value):
+        return False
+    last = axis + len(mask.m.shape)
+    if tape.recording(x) or tuple(x.m.shape[axis:last]) != tuple(mask.m.shape):
+        return False
+    x.masked_fill_(mask.reshape((*mask.m.shape, *[1] * (len(x.m.shape) - last))), value)  # type: ignore[attr-defined]
+    return True
+
+
 def _set(self: Tensor, index: Any, value: Any) -> None:
     from .creation import tensor
     view, pending = _basic(self, _normal(index))
+    if _filled(view, pending, value):
+        return
     if not isinstance(value, Tensor):
         if isinstance(value, (list, tuple, np.ndarray)):
             value = tensor(value, dtype=self.m.dtype, device=self.m.device)

@@ -151,3 +151,28 @@ def test_on_every_device(device):
     want[[0, 3, 1], 1:3] = 1.0
     np.testing.assert_array_equal(t.cpu().numpy(), want)
     np.testing.assert_array_equal(fb.cat([t, t], 2).cpu().numpy(), np.concatenate([want, want], 2))
+
+
+@pytest.mark.parametrize("value", [0, -3, 2.5, True, float("nan"), 300])
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "int64", "uint8", "bool"])
+def test_a_number_where_a_mask_is_true(name, value):
+    d = getattr(fb, name)
+    rng = np.random.default_rng(8)
+    a, m, k = rng.integers(0, 2, (4, 5, 3)), rng.integers(0, 2, (4, 5)) > 0, rng.integers(0, 2, 3) > 0
+    for index, where in (((m,), (fb.tensor(m),)), ((slice(1, 3), slice(None), k), (slice(1, 3), slice(None), fb.tensor(k)))):
+        x = fb.tensor(a).to(d)
+        try:
+            scalar = fb.tensor(value, dtype=d)
+        except (RuntimeError, OverflowError, ValueError) as error:
+            with pytest.raises(type(error)):
+                x[where] = value
+            continue
+        want = x.float().numpy().copy()
+        want[index] = scalar.float().item()
+        x[where] = value
+        np.testing.assert_array_equal(x.float().numpy(), want)
+    y = fb.tensor(a).float().requires_grad_()
+    z = y * 1
+    z[fb.tensor(m)] = 2
+    z.sum().backward()
+    np.testing.assert_array_equal(y.grad.numpy()[..., 0], (~m).astype("f4"))

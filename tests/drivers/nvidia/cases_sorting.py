@@ -175,7 +175,16 @@ def case_masks() -> None:
         t[t != t] = 0.0
         t[t > 1] *= 2
         return t
-    same(put, x, most=24)
+    same(put, x, most=16)
+
+    def fill(t: Any) -> Any:
+        t = t.clone()
+        t[t != t] = 0.0
+        t[1:, 2] = 5
+        t[3:][t[3:] > 1] = -1
+        t[:, t[0] > 0] = t[2, 2].abs()
+        return t
+    same(fill, x)
 
 
 def case_unique() -> None:
