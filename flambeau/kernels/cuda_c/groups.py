@@ -158,10 +158,10 @@ class Group:
         if not everyone:
             w.line("}")
 
-    def _butterfly(self, w: Writer, s: State, first: int = 16) -> None:
+    def _butterfly(self, w: Writer, s: State, first: int = 16, last: int = 1) -> None:
         o = first
         shuffle = w.need("shuffle")
-        while o:
+        while o >= last:
             s.join(w, [w.let(t, f"{shuffle}({n}, {o})", "x") for n, t in zip(s.names, s.types)])
             o //= 2
 
@@ -181,7 +181,15 @@ class Group:
         return held
 
     def _columns(self, w: Writer, states: Sequence[State], everyone: bool) -> None:
-        held = self._hold(w, states, self.threads, "", f"threadIdx.y * {self.x} + threadIdx.x")
+        parts = self.y
+        if self.x < 32:  # a warp's own lines first
+            for s in states:
+                self._butterfly(w, s, 16, self.x)
+            parts = self.threads // 32
+            flat = w.let("int", f"(int)threadIdx.y * {self.x} + (int)threadIdx.x", "flat")
+            held = self._hold(w, states, parts * self.x, f"{flat} & 31) < {self.x}", f"({flat} >> 5) * {self.x} + threadIdx.x")
+        else:
+            held = self._hold(w, states, self.threads, "", f"threadIdx.y * {self.x} + threadIdx.x")
         if not everyone:
             w.line("if (threadIdx.y == 0) {")
         for s, arrays in zip(states, held):
@@ -189,7 +197,7 @@ class Group:
                 w.line(f"{name} = {array}[threadIdx.x];")
         y = w.fresh("y")
         w.line("#pragma unroll 4")
-        w.line(f"for (int {y} = 1; {y} < {self.y}; {y}++) {{")
+        w.line(f"for (int {y} = 1; {y} < {parts}; {y}++) {{")
         for s, arrays in zip(states, held):
             s.join(w, [f"{array}[{y} * {self.x} + threadIdx.x]" for array in arrays])
         w.line("}")

@@ -63,7 +63,7 @@ class _Reduction:
         return sum(1 if axes[-1].strides[k] == self.sizes[k] else -1 if axes[-1].strides[k] else 0 for k in self.used) if axes else 0
 
     def _plan(self) -> None:
-        along = not self.kept or self.count < 32 or (bool(self.reduced) and self._score(self.reduced) >= self._score(self.kept))
+        along = not self.kept or (bool(self.reduced) and self._score(self.reduced) >= self._score(self.kept))
         self.v = 1
         if self.length <= SHORT:
             self.group = Group("across", 256, 1)
@@ -71,10 +71,11 @@ class _Reduction:
             self.v = self._width()
             self.group = Group("block", 256, 1) if self.length > 1024 else Group("warp", 32, 8)
         else:
-            y = 4
-            while y < 32 and y * 4 < self.length:
+            x = min(32, 1 << (self.count - 1).bit_length())  # few outputs leave more threads for each
+            y = 128 // x
+            while y < 1024 // x and y * 4 < self.length:
                 y *= 2
-            self.group = Group("across", 32, y)
+            self.group = Group("across", x, y)
         blocks = -(-self.count // self.group.rows)
         pieces = max(1, -(-self.length // LONGEST), min(WANTED_BLOCKS // blocks, self.length // LEAST))
         step = self.group.size * self.v

@@ -78,6 +78,18 @@ def test_axes_in_any_order() -> None:
     check_all(cases, (0, 7))
 
 
+def test_few_outputs_side_by_side() -> None:
+    """A warp reads neighbours, also where there are fewer outputs than its threads."""
+    rng, cases = np.random.default_rng(7), []
+    for n, length in ((2, 700), (3, 9001), (5, 300), (8, 20000), (17, 40), (31, 5000)):
+        for d in (float32, bfloat16):
+            a = values(d, (length, n), rng, False)
+            cases.append(case(of_one("sum", d), a, 1, turn=(1, 0), rtol=3e-2 if d is bfloat16 else 1e-3))
+            cases.append(case(of_one("argmin", d), a, 1, turn=(1, 0)))
+    assert all(c.kernel.launches[0][2][0] < 33 and "threadIdx.y * " in c.kernel.source for c in cases)
+    check_all(cases, (0, 7))
+
+
 def test_long_ones_in_two_launches() -> None:
     rng = np.random.default_rng(4)
     x, y = E.input(0, float32), E.input(1, float32)
