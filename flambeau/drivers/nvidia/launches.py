@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Call = Callable[[Any, tuple[Any, ...]], None]
 
-_PLAIN_SHARED = 48 << 10  # more dynamic shared memory than this must be asked for
+_PLAIN_SHARED = 32 << 10  # more dynamic shared memory must be asked for, if with what is static it is more than 48 KiB
 
 
 class Routine:
