@@ -251,4 +251,4 @@ def show(as_json: bool = False) -> None:
     row("kernel cache", it if isinstance(it, str) else
         f"{it['folder']}: {it['kernels']} kernels, {size(it['bytes'])} of at most {size(it['limit'])}")  # fmt: skip
     row("environment", ", ".join(f"{name}={value}" for name, value in facts["environment"].items()) or "nothing set")
-    Console(highlight=False, soft_wrap=False).print(table)
+    Console(highlight=False, markup=False, soft_wrap=False).print(table)  # no markup: "[cuda]" is to be read

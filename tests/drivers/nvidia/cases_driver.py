@@ -101,6 +101,13 @@ def end_absent_inventory(fake: Any) -> None:
     assert "pip install 'flambeau[cuda-fft]'" in told["Fourier transforms"] and "the host on copies" in told["Fourier transforms"], told
     assert "pip install 'flambeau[cuda-math]'" in told["factorizations of matrices"]
     assert "pip install 'flambeau[cuda]'" in told["matrix products"], told
+    import contextlib
+    import io
+    with contextlib.redirect_stdout(io.StringIO()) as shown:
+        inventory.show()
+    text = " ".join(shown.getvalue().split())
+    for extra in ("cuda", "cuda-fft", "cuda-math", "cuda-dist"):
+        assert f"'flambeau[{extra}]'" in text.replace("- ", "-"), text
 
 
 def end_without_pools(fake: Any) -> None:
