@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 NAME, NAME_FEW = "flambeau_gemm", "flambeau_gemm_few"
 TYPES = (float32, float64)
-DEPTH_BYTES = 2048  # of K in a block: a panel of B of 32 columns takes 64 KB
+DEPTH_BYTES = 1536  # of K in a block: a panel of A takes 24 KB of the nearest cache, one of B 48 KB of the next
 BLOCK_BYTES = 3 << 18  # of a task's packed columns of B
 MOST_ROWS = 2016  # of a task
 MOST_BARE = 1 << 18  # bytes of a matrix read without packing it
