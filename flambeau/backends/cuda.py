@@ -96,6 +96,13 @@ matmul = _Matmul()
 _attention = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
 
 
+def _choose(**which: bool) -> None:
+    """Which ways of attention are allowed."""
+    from ..runtime import switches
+    _attention.update((name, bool(allowed)) for name, allowed in which.items())
+    switches.put("attention.fused", any(allowed for name, allowed in _attention.items() if name != "math"))
+
+
 def is_built() -> bool:
     """Whether this package can drive NVIDIA GPUs; whether there is one is `cuda.is_available()`."""
     return True
@@ -118,23 +125,23 @@ def cudnn_sdp_enabled() -> bool:
 
 
 def enable_flash_sdp(enabled: bool) -> None:
-    """Remembered: there is one attention here, in row blocks."""
-    _attention["flash"] = bool(enabled)
+    """With all of flash, mem_efficient and cudnn off, a GPU's attention is a softmax between products; else one kernel."""
+    _choose(flash=enabled)
 
 
 def enable_mem_efficient_sdp(enabled: bool) -> None:
-    """Remembered: there is one attention here, in row blocks."""
-    _attention["mem_efficient"] = bool(enabled)
+    """With all of flash, mem_efficient and cudnn off, a GPU's attention is a softmax between products; else one kernel."""
+    _choose(mem_efficient=enabled)
 
 
 def enable_math_sdp(enabled: bool) -> None:
-    """Remembered: there is one attention here, in row blocks."""
-    _attention["math"] = bool(enabled)
+    """With all of flash, mem_efficient and cudnn off, a GPU's attention is a softmax between products; else one kernel."""
+    _choose(math=enabled)
 
 
 def enable_cudnn_sdp(enabled: bool) -> None:
-    """Remembered: there is one attention here, in row blocks."""
-    _attention["cudnn"] = bool(enabled)
+    """With all of flash, mem_efficient and cudnn off, a GPU's attention is a softmax between products; else one kernel."""
+    _choose(cudnn=enabled)
 
 
 @contextlib.contextmanager
@@ -142,11 +149,11 @@ def sdp_kernel(enable_flash: bool = True, enable_math: bool = True, enable_mem_e
                enable_cudnn: bool = True) -> Iterator[None]:
     """Sets the attention switches for a block."""
     before = dict(_attention)
-    _attention.update(flash=enable_flash, math=enable_math, mem_efficient=enable_mem_efficient, cudnn=enable_cudnn)
+    _choose(flash=enable_flash, math=enable_math, mem_efficient=enable_mem_efficient, cudnn=enable_cudnn)
     try:
         yield
     finally:
-        _attention.update(before)
+        _choose(**before)
 
 
 def preferred_linalg_library(backend: Any = None) -> str:

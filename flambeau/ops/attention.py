@@ -10,7 +10,7 @@ from ..autograd import tape
 from ..autograd.mode import _grad
 from ..dtypes import bool_, dtype, float32, uint8
 from ..kernels import routines
-from ..runtime import door
+from ..runtime import door, switches
 from ..runtime.device import device
 from ..tensor import Meta, Tensor, alias, empty, meta, new, on_forget
 from .casts import to_dtype
@@ -143,6 +143,8 @@ def _placed(t: Tensor) -> Tensor:
 def _fused(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, p: float, scale: float) -> Tensor | None:
     """(batch, heads, length, depth) queries over (batch, key heads, source, depth) keys; None where there is no kernel."""
     dev, hosted = q.m.device, door.by_host(q.m.device)
+    if not hosted and not switches.values["attention.fused"]:
+        return None
     if not hosted:
         q, k, v = _placed(q), _placed(k), _placed(v)
     plan = _Plan(q, k, v, mask, causal, p, scale)

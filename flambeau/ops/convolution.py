@@ -30,6 +30,7 @@ from .table import no_recording, op
 
 Sizes = tuple[int, ...]
 _programs: dict[Any, Reduce] = {}
+_BY_PRODUCTS = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
 
 
 class Geometry:
@@ -148,7 +149,7 @@ def _forward_raw(x: Tensor, w: Tensor, bias: Tensor | None, g: Geometry) -> Tens
     made = device_convolution.convolve("forward", x, w, g, (x.m.shape[0], w.m.shape[0], *g.out), bias)
     if made is not None:
         return made
-    if _is_narrow(x.m.dtype):
+    if _is_narrow(x.m.dtype) and (g.groups > 1 or bias is not None):  # else one product, whose sums are in float32
         return to_dtype(_forward_raw(_wide(x), _wide(w), _wide(bias), g), x.m.dtype)
     out = empty((x.m.shape[0], w.m.shape[0], *g.out), x.m.dtype, x.m.device)
     if not _by_windows(out, x, w, bias, g):
@@ -164,7 +165,7 @@ def _by_columns(out: Tensor, x: Tensor, w: Tensor, g: Geometry) -> Tensor:
     o = w.m.shape[0]
     if not out.m.numel:
         return out
-    if g.groups > 1 or x.m.dtype.name not in ("float32", "float64", "complex64", "complex128") or c == 0:
+    if g.groups > 1 or x.m.dtype.name not in _BY_PRODUCTS or c == 0:
         return _grouped(x, w, g, out)
     rows, cols = c * math.prod(g.kernel), math.prod(g.out)
     wide = _raw(contiguous(w.detach()), (o, rows), (rows, 1))

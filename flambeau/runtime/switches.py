@@ -6,7 +6,7 @@ from . import door
 
 values: dict[str, bool | int] = {
     "cudnn.enabled": True, "cudnn.benchmark": False, "cudnn.benchmark_limit": 10, "cudnn.deterministic": False, "cudnn.allow_tf32": True,
-    "deterministic": False,
+    "deterministic": False, "attention.fused": True,
 }
 
 

@@ -322,11 +322,13 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) attention_forward_$tag(
     copy_async_commit();
     float s[MT][NT][4];
     clear(s);
-    across<MT, NT, D, LD>(s, rows + warp * (MT * 16 * LD), keys);
+    const bool seen = !CAUSAL || c < row + MT * 16;  // by any of the warp's queries
+    if (seen) across<MT, NT, D, LD>(s, rows + warp * (MT * 16 * LD), keys);
     copy_async_wait<0>();
     __syncthreads();
     if (c + COLUMNS < last) fetch<THREADS, COLUMNS, D, LD>(keys, k, (Wide)a.w[w_k_row], c + COLUMNS, last, depth);
     copy_async_commit();
+    if (!seen) continue;
     hide<MT, NT, false>(s, h, row, c, c + COLUMNS > h.source || (CAUSAL && c + COLUMNS > row));
     #pragma unroll
     for (int m = 0; m < MT; m++)
@@ -443,6 +445,7 @@ extern "C" __global__ void __launch_bounds__(QWARPS * 32) attention_queries_$tag
       fetch<THREADS, COLUMNS, DV, LDV>(next + COLUMNS * LD, v, (Wide)a.w[w_v_row], c + COLUMNS, last, value_depth);
       copy_async_commit();
     }
+    if (CAUSAL && c >= row + MT * 16) continue;  // none of the warp's queries sees these keys
     float s[MT][NT][4], d[MT][NT][4];
     clear(s);
     clear(d);
@@ -513,6 +516,7 @@ extern "C" __global__ void __launch_bounds__(KWARPS * 32) attention_keys_$tag(co
     }
     const Head h(a, batch, key_head * shared_by + turn / each);
     const int c = begin + turn % each * COLUMNS;
+    if (CAUSAL && c + COLUMNS <= row) continue;  // none of these queries sees the warp's keys
     const T* const queries = columns + (turn & 1) * STEP;
     const float (*stat)[COLUMNS] = stats[turn & 1];
     const float by = PRE ? 1.0f : h.scale2;

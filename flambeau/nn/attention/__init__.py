@@ -6,6 +6,8 @@ import contextlib
 import enum
 from typing import TYPE_CHECKING, Any
 
+from ...runtime import switches
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -15,7 +17,8 @@ WARN_FOR_UNFUSED_KERNELS = False
 
 
 class SDPBackend(enum.IntEnum):
-    """Ways to compute attention by PyTorch's names.  Here the one kernel that fits is taken, whichever of them are allowed."""
+    """Ways to compute attention by PyTorch's names.  Where only MATH is allowed, a GPU's is a softmax between products; else the one
+    kernel that fits is taken."""
 
     ERROR = -1
     MATH = 0
@@ -41,10 +44,13 @@ def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[None]:
     if not chosen:
         raise RuntimeError("sdpa_kernel: at least one backend must be given")
     before, _allowed = _allowed, chosen
+    fused = switches.values["attention.fused"]
+    switches.put("attention.fused", any(b is not SDPBackend.MATH for b in chosen))
     try:
         yield
     finally:
         _allowed = before
+        switches.put("attention.fused", fused)
 
 
 def _cur_sdpa_kernel_backends(with_priority: bool = False) -> list[SDPBackend]:

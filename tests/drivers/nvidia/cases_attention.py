@@ -90,6 +90,18 @@ def case_places() -> None:
             assert torch.allclose(f(x[0:1], x[1:2], x[2:3]).float().cpu(), f(y[0:1], y[1:2], y[2:3]), atol=1e-5 if d is torch.float32 else 3e-2)
 
 
+def case_chosen() -> None:
+    """Where only products and a softmax are allowed, no kernel of ours is asked for."""
+    import flambeau as torch
+    from flambeau.nn.attention import SDPBackend, sdpa_kernel
+    with sdpa_kernel(SDPBackend.MATH):
+        both(torch.float32, ((1, 2, 9, 8),) * 3, launched=False, is_causal=True)
+        both(torch.float16, ((1, 2, 9, 8),) * 3, launched=False)
+    with torch.backends.cuda.sdp_kernel(False, True, False, False):
+        both(torch.float32, ((1, 2, 9, 8),) * 3, launched=False)
+    both(torch.float32, ((1, 2, 9, 8),) * 3)
+
+
 def case_no_kernel() -> None:
     """Deep heads go back, doubles go both ways, without one; a mask's own gradient too."""
     import flambeau as torch

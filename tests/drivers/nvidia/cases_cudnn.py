@@ -186,6 +186,12 @@ def case_choice() -> None:
     assert used() == [1 + 8]
     with told((REFUSED_AT_ONCE, 7)):  # then in float32, rounded once
         assert torch.allclose(f(*h).float().cpu(), right, atol=2e-2)
+        x, w = args[0].bfloat16(), args[1].bfloat16()  # with no bias: one product
+        right = f(x.cpu().float(), w.cpu().float())
+        assert (f(x, w).cpu().float() - right).abs().max() < 0.01 * right.abs().max()
+        for d in (torch.float16, torch.bfloat16):
+            worst = both(2, data(d, 2, 4, 7, 6), data(d, 6, 4, 3, 3), None, stride=2, padding=1)
+            assert worst < (3e-3 if d is torch.float16 else 2e-2), worst
 
 
 def case_benchmark() -> None:
