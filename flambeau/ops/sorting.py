@@ -15,9 +15,10 @@ from ..autograd import tape
 from ..dtypes import bool_, int64
 from ..kernels.interpret import memory
 from ..runtime import door
-from ..tensor import Tensor, alias, empty
+from ..tensor import Tensor, alias, empty, meta
 from . import device_routines, launch, ordering
 from .checks import same_device
+from .copies import contiguous, copy_into
 from .creation import arange
 from .elementwise import saved_tensor
 from .positions import gather, scatter, taken_along
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 _RESULTS = {n: named(n, "values indices") for n in ("sort", "topk", "kthvalue", "median", "nanmedian", "mode")}
 _LONG = 1 << 18
+_NEAR = 32  # elements of rows that a block reads many of at once, wherever they lie
+_TURNED = 1 << 16
 
 
 def _real(name: str, t: Tensor) -> None:
@@ -62,12 +65,33 @@ def _picked(name: str, t: Tensor, axis: int, width: int | None, f: Callable[[Any
         moved = (*x.shape[:-1], wide)
         np.moveaxis(memory(out_at, to, steps, int64), axis, -1)[...] = found.reshape(moved)
         np.moveaxis(memory(out_values, to, steps, d), axis, -1)[...] = np.take_along_axis(rows, found, -1).reshape(moved)
-    if values.m.numel and not device_routines.run(m.device, own[0], (
-            d, _last(shape, axis), (_last(steps, axis), _last(steps, axis), _last(strides, axis)), *own[1:]), (values.p, at.p, t.p)):
+    if values.m.numel and not _by_device(own, t, values, at, (shape, strides), (to, steps), axis):
         launch.routine(m.device, name, entry, (values.p, at.p, t.p), outputs=2, nbytes=m.nbytes + values.m.nbytes + at.m.nbytes)
     backward_name = f"{name.capitalize()}Backward0"
     tape.record(values, _placed_back, (t,), (tuple(m.shape), axis, width is None and not keepdim, at), backward_name)
     return values, at
+
+
+def _by_device(own: tuple[Any, ...], t: Tensor, values: Tensor, at: Tensor, given: Any, wanted: Any, axis: int) -> bool:
+    """`_picked` by the device's own routine; False where it has none.  given, wanted: shape and strides of t and of the results.
+
+    The elements of a row must lie together for a GPU to read them at memory's speed, so large tensors that are sorted along
+    another axis are turned by copies, which go by tiles.
+    """
+    m = t.m
+    if door.by_host(m.device):
+        return False
+    (shape, strides), (to, steps) = [tuple(_last(x, axis) for x in pair) for pair in (given, wanted)]
+    if strides[-1] == 1 or shape[-1] <= _NEAR or m.numel < _TURNED:
+        return device_routines.run(m.device, own[0], (m.dtype, shape, (steps, steps, strides), *own[1:]), (values.p, at.p, t.p))
+    x = contiguous(alias(t, meta(shape, strides, m.dtype, m.device), t.p))
+    made = empty(to, m.dtype, m.device), empty(to, int64, m.device)
+    order = made[0].m.strides
+    if not device_routines.run(m.device, own[0], (m.dtype, shape, (order, order, x.m.strides), *own[1:]), (made[0].p, made[1].p, x.p)):
+        return False
+    for out, found in zip((values, at), made, strict=True):
+        copy_into(alias(out, meta(to, steps, out.m.dtype, m.device), out.p), found)
+    return True
 
 
 def _by_order(name: str, t: Tensor, axis: int, keepdim: bool, where: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:

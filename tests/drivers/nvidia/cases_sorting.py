@@ -91,6 +91,20 @@ def case_sort() -> None:
     same(lambda t: t.sort(-1), torch.zeros(0, 4))
 
 
+def case_other_axes() -> None:
+    """Large tensors are turned before their columns are sorted."""
+    import flambeau as torch
+    from flambeau.ops import sorting
+    sorting._TURNED, before = 64, sorting._TURNED
+    x = numbers(torch.float32, (40, 3, 7), 25)
+    same(lambda t: t.sort(0), x)
+    same(lambda t: t.transpose(0, 2).sort(-1, descending=True), x)
+    same(lambda t: t.topk(5, 0), x)
+    same(lambda t: t.kthvalue(5, 0), x)
+    same(lambda t: t.nanmedian(0, keepdim=True), x)
+    sorting._TURNED = before
+
+
 def case_topk() -> None:
     import flambeau as torch
     for d in types()[1:]:
