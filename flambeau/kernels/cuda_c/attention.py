@@ -82,7 +82,7 @@ class Attention:
             taken = warps * mt * 16 * rows + nt * 8 * columns
             if not self.tensor:
                 taken += warps * mt * 16 * (nt * 8 + 4)  # a warp's own piece
-            if taken * self.d.itemsize <= self.most:
+            if taken * self.d.itemsize <= self.most - 1024:  # what is known of columns lies beside it
                 return _Tiles(warps, mt, nt, taken * self.d.itemsize)
         raise NotImplementedError(f"attention of {self.d}, depth {self.depth}: too little shared memory")
 

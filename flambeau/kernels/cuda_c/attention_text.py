@@ -193,7 +193,8 @@ template <int MT, int NT, int DEPTH, int STEP> __device__ __forceinline__ void a
 }
 
 // o += p columns, for the columns of p
-template <int MT, int NT, int NO, int STEP> __device__ __forceinline__ void along(float (&o)[MT][NO][4], const float (&p)[MT][NT][4], const T* columns, T* scratch) {
+template <int MT, int NT, int NO, int STEP>
+__device__ __forceinline__ void along(float (&o)[MT][NO][4], const float (&p)[MT][NT][4], const T* columns, T* scratch) {
   const int lane = (int)threadIdx.x & 31;
   const T* const right = columns + (lane & 15) * STEP + (lane >> 4) * 8;
   #pragma unroll
@@ -255,7 +256,8 @@ template <int MT, int NT, int DEPTH, int STEP> __device__ __forceinline__ void a
 }
 
 // o += p columns, for the columns of p, which go through the warp's own piece of shared memory
-template <int MT, int NT, int NO, int STEP> __device__ __forceinline__ void along(float (&o)[MT][NO][4], const float (&p)[MT][NT][4], const T* columns, T* scratch) {
+template <int MT, int NT, int NO, int STEP>
+__device__ __forceinline__ void along(float (&o)[MT][NO][4], const float (&p)[MT][NT][4], const T* columns, T* scratch) {
   const int lane = (int)threadIdx.x & 31;
   constexpr int WIDE = NT * 8 + 4;
   __syncwarp();
@@ -493,8 +495,8 @@ extern "C" __global__ void __launch_bounds__(KWARPS * 32) attention_keys_$tag(co
     const int head = key_head * shared_by + turn / each, c = begin + turn % each * COLUMNS;
     T* const to = columns + (turn & 1) * STEP;
     fetch<THREADS, COLUMNS, D, LD>(to, (const T*)a.w[w_q] + batch * (Wide)a.w[w_q_batch] + head * (Wide)a.w[w_q_head], (Wide)a.w[w_q_row], c, length, depth);
-    fetch<THREADS, COLUMNS, DV, LDV>(to + COLUMNS * LD, (const T*)a.w[w_g] + batch * (Wide)a.w[w_g_batch] + head * (Wide)a.w[w_g_head], (Wide)a.w[w_g_row], c, length,
-                            value_depth);
+    fetch<THREADS, COLUMNS, DV, LDV>(to + COLUMNS * LD, (const T*)a.w[w_g] + batch * (Wide)a.w[w_g_batch] + head * (Wide)a.w[w_g_head], (Wide)a.w[w_g_row], c,
+                            length, value_depth);
     if ((int)threadIdx.x < COLUMNS) {
       const int query = c + (int)threadIdx.x;
       const Wide at = (Wide)(batch * heads + head) * length + query;
