@@ -161,7 +161,7 @@ class _RowProgram:
                 kind = stored(w.types[k]) if v == 1 else f"Vec<{stored(w.types[k])}, {v}>"
                 w.line(f"{kind}* const {self.held[k]} = ({kind}*)(kept + {w.word(at)});")
                 at += -(-self.length * self.sizes[k] // 16) * 16
-            self._pass(lambda p, i, inside: self._fill(p, i, inside))
+            self._fill_shared()
         elif self.cached and self.passes:
             for k in self.cached:
                 w.line(f"{stored(w.types[k]) if v == 1 else f'Vec<{stored(w.types[k])}, {v}>'} {self.held[k]}[{self.passes}];")
@@ -201,6 +201,28 @@ class _RowProgram:
         for k in self.cached:
             self._load(k, self._held(k, p, i), i)
         if self.whole:
+            w.line("}")
+
+    def _fill_shared(self) -> None:
+        """Keeps the row's operands, all on their way at once where the copies are of a size that needs no registers."""
+        w, v = self.w, self.v
+        straight = all(v * self.sizes[k] in (4, 8, 16) for k in self.cached)
+        if straight:
+            w.need("copy_async")
+            if self.aligned:
+                w.line(f"if ({self.aligned}) {{")
+
+            def copy(p: str, i: str, inside: str) -> None:
+                for k in self.cached:
+                    w.line(f"copy_async_{v * self.sizes[k]}(&{self._held(k, p, i)}, {self._place(k, i)});")
+            self._pass(copy)
+            w.line("copy_async_commit();")
+            w.line("copy_async_wait<0>();")
+            if self.aligned:
+                w.line("} else {")
+        if self.aligned or not straight:
+            self._pass(lambda p, i, inside: self._fill(p, i, inside))
+        if straight and self.aligned:
             w.line("}")
 
     def _held(self, k: int, p: str, i: str) -> str:

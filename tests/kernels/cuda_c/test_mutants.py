@@ -140,6 +140,7 @@ MUTANTS = {
     "a row kept in too little of it": lambda: changed(softmax(17000), r"(h\d+)\[(i\d+) / 4\]", r"\1[\2 / 8]", 0),
     "rows of one offset of which each writes": lambda: changed(table(), r"if \((i\d+) > 0 && .*? return;", ""),
     "rows added in the order they were sorted from": lambda: changed(table(), r"\((a\d+)\[j\]\)|\(int\)(a\d+)\[j\]", "(int)j"),
+    "a row read before it has arrived": lambda: changed(softmax(17000), r"copy_async_wait<0>\(\);", ""),
     "no barrier before a tile is read across": lambda: changed(turned(), BARRIER, ""),
     "a tile with too little room": lambda: changed(turned(), r"\[32\]\[33\]", "[31][33]"),
     "a tile read as it was written": lambda: changed(turned(), r"(tile\d+)\[(x\d+)\]\[(y\d+) \+ r\];", r"\1[\3 + r][\2];"),
