@@ -54,8 +54,8 @@ class Attention:
 
     d: float32, float16 or bfloat16; mask: None, bool, float32 or d.  sizes: batch, query heads, query heads a key head, queries,
     keys, depth, depth of values.  steps: of "q", "k", "v", "o", "mask", "g", "dq", "dk", "dv" along batch, head and row in elements;
-    columns are neighbours.  The addresses of operands are multiples of 16 bytes.  shared: bytes of shared memory that a block may have.  Raises NotImplementedError for what there is no
-    kernel for.
+    columns are neighbours.  The addresses of operands are multiples of 16 bytes.  shared: bytes of shared memory that a block may
+    have.  Raises NotImplementedError for what there is no kernel for.
     """
 
     def __init__(self, d: dtype, mask: dtype | None, causal: bool, drop: bool, sizes: tuple[int, ...], scale: float, steps: Steps,
@@ -121,10 +121,11 @@ class Attention:
                      "MASK": kind, "MASK_SIZE": self.mask.itemsize if self.mask is not None else 1}
         for prefix, t in tiles.items():
             constants |= {f"{prefix}WARPS": t.warps, f"{prefix}MT": t.rows, f"{prefix}NT": t.columns}
+        flags = {"CAUSAL": self.causal, "DROP": self.drop, "PRE": pre, "WHOLE": self.whole}
         lines = [f"struct Args {{ unsigned long long w[{len(names)}]; }};", "#define INFINITE __int_as_float(0x7f800000)",
                  "enum { " + ", ".join(f"w_{n} = {names.index(n) if n in names else 0}" for n in every) + " };",
                  "constexpr int " + ", ".join(f"{n} = {v}" for n, v in constants.items()) + ";",
-                 "constexpr bool " + ", ".join(f"{n} = {str(v).lower()}" for n, v in (("CAUSAL", self.causal), ("DROP", self.drop), ("PRE", pre), ("WHOLE", self.whole))) + ";"]
+                 "constexpr bool " + ", ".join(f"{n} = {str(v).lower()}" for n, v in flags.items()) + ";"]
         needed = {"copy_async", "half" if of_16 == "float16" else "bfloat"}
         if self.tensor:
             needed |= {"mma", "load_matrices"}
