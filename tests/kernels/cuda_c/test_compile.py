@@ -176,6 +176,7 @@ def ordering() -> Iterator[Kernel]:
         yield searching.occurrences(100000, bins)
     yield searching.check((50, 60), (1, 50), -5, 5, 0, 0, 1)
     yield compacting.spread(1000)
+    yield compacting.put(float32, (30, 500), 600, ((600, 1), (500, 1), (1, 30)))
 
 
 FAMILIES = {"ordering": ordering, "pairs": pairs, "across": across, "scattered": scattered_rows, "map": maps, "reduce": reductions, "rows": rows,
