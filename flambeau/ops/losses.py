@@ -53,7 +53,6 @@ def _checked_classes(target: Tensor, classes: int, ignore: int) -> None:
     seen = target.__dict__.get("_classes")
     if seen == (target.s.v, classes, ignore):  # the same targets again: they were in range
         return
-    target.__dict__["_classes"] = (target.s.v, classes, ignore)
     from ..kernels.interpret import memory
     shape, strides = tuple(target.m.shape), target.m.strides
 
@@ -64,6 +63,7 @@ def _checked_classes(target: Tensor, classes: int, ignore: int) -> None:
             raise IndexError(f"Target {int(bad[0])} is out of bounds.")  # type: ignore[misc]
     if target.m.numel and not device_routines.run(target.m.device, "check", (shape, strides, 0, classes, ignore, "Target {} is out of bounds."), (target.p,)):
         launch.routine(target.m.device, "target check", check, (target.p,))
+    target.__dict__["_classes"] = (target.s.v, classes, ignore)  # only now: wrong ones are wrong again
 
 
 def _picked(x: Tensor, target: Tensor, ignore: int) -> Tensor:

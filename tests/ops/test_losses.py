@@ -283,3 +283,10 @@ def test_how_many_rows_the_options_take() -> None:
     for bad in ({"batch_chunk_size": 0}, {"chunking_method": "aspect_ratio"}, {"acc_policy": "fast"}):
         with pytest.raises(ValueError):
             make(**bad)
+
+
+def test_a_target_out_of_range_is_refused_each_time() -> None:
+    target = fb.tensor([0, 1, 2])
+    for _ in range(2):
+        with pytest.raises(IndexError, match="Target 2 is out of bounds"):
+            F.cross_entropy(fb.zeros(3, 2), target)
