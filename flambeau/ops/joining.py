@@ -205,7 +205,7 @@ def stack(tensors: Any, dim: int = 0) -> Tensor:
     grown = [t.unsqueeze(at) for t in ts]
     out = cat(grown, at)
     plan = _plans.get((at, tuple([t.m for t in grown]))) if key is not None else None
-    if plan is not None:
+    if plan is not None and None not in key[2]:
         _plans[key] = plan[0], plan[1], (at, len(ts))
     if out.n is not None:
         out.n[tape.EXTRA] = {**(out.n[tape.EXTRA] or {}), "name": "StackBackward0"}

@@ -172,3 +172,11 @@ def test_joining_by_a_plan_still_looks_at_types_and_devices():
 def test_gradients_of_joins_have_gradients(join, count):
     ts = [fb.randn(2, 2, dtype=fb.float64, requires_grad=True) for _ in range(count)]
     assert gradcheck(lambda *xs: join(xs), ts) and gradgradcheck(lambda *xs: join(xs) ** 3, ts[:2])
+
+
+def test_parameters_of_other_shapes_are_joined_anew():
+    for join in (fb.stack, fb.cat):
+        for shape in ((2, 3), (2,), (4, 1), (2, 3)):
+            parts = [fb.nn.Parameter(fb.randn(shape)) for _ in range(3)]
+            found = join(parts)
+            assert fb.equal(found, join([p.detach() for p in parts])) and found.shape[1:] == (shape if join is fb.stack else shape[1:])
