@@ -105,7 +105,7 @@ bench: .venv-parity/.made
 	$(PARITY)/python benchmarks/run.py $(BENCH)
 
 .venv/.cuda: .venv/.dev
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[cuda]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[cuda-dnn]'
 	@touch $@
 
 # The same device tests without a GPU: through the NVIDIA driver, on fake libraries, their work queued until something waits for it and then
@@ -126,7 +126,7 @@ test-gpu: $(if $(GPU_PYTHON),,.venv/.cuda)
 BENCH_TORCH ?=
 .venv-bench-gpu/.made: pyproject.toml
 	$(PYTHON) -m venv $(if $(BENCH_TORCH),--system-site-packages) .venv-bench-gpu
-	.venv-bench-gpu/bin/pip install --quiet --disable-pip-version-check --editable '.[cuda]' $(if $(BENCH_TORCH),,torch)
+	.venv-bench-gpu/bin/pip install --quiet --disable-pip-version-check --editable '.[cuda-dnn]' $(if $(BENCH_TORCH),,torch)
 	@touch $@
 
 bench-gpu: $(if $(GPU_PYTHON),,.venv-bench-gpu/.made)
