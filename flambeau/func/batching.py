@@ -233,6 +233,8 @@ def replaced(x: Any, change: Any) -> Any:
 def dispatch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The answer for a call with batched tensors among its arguments, at the innermost level among them."""
     from . import rules
+    if "axis" in kwargs or "keepdims" in kwargs:
+        kwargs = {{"axis": "dim", "keepdims": "keepdim"}.get(k, k): v for k, v in kwargs.items()}
     found = list(members((args, kwargs)))
     level = max((x.level for x in found), key=lambda v: v.number)
     name = rules.name_of(func)

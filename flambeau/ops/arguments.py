@@ -49,6 +49,29 @@ def explained(name: str, function: Callable[..., Any], args: tuple[Any, ...], kw
     return None
 
 
+# what PyTorch also takes for its parameters
+_BY_NUMPY = {"axis": "dim", "keepdims": "keepdim"}
+
+
+def by_numpy(function: Any, kwargs: dict[str, Any]) -> dict[str, Any] | None:
+    """Arguments that go by NumPy's names (`axis`, `keepdims`) under the function's own; None where there are none of these."""
+    if "axis" not in kwargs and "keepdims" not in kwargs:
+        return None
+    known = inspect.signature(inspect.unwrap(function)).parameters
+    found = {_BY_NUMPY[k] if k in _BY_NUMPY and k not in known and _BY_NUMPY[k] in known else k: v for k, v in kwargs.items()}
+    return found if len(found) == len(kwargs) and found.keys() != kwargs.keys() else None
+
+
+def numpy_too(function: Any) -> Any:
+    """A function that takes NumPy's names of its parameters too."""
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if "axis" in kwargs or "keepdims" in kwargs:
+            kwargs = by_numpy(function, kwargs) or kwargs
+        return function(*args, **kwargs)
+    return call
+
+
 def takes_tensors(function: Any) -> int:
     """How many parameters of a function are tensors by its annotations."""
     parameters = inspect.signature(inspect.unwrap(function)).parameters.values()

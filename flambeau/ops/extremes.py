@@ -89,7 +89,10 @@ def _full(name: str, how: str) -> Any:
     from .table import TABLE
     pair = TABLE["maximum" if how == "max" else "minimum"].function
 
-    def function(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, out: Any = None) -> Any:  # noqa: A002
+    def function(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, out: Any = None, axis: int | None = None,  # noqa: A002
+                 keepdims: bool = False) -> Any:
+        if axis is not None or keepdims:
+            dim, keepdim = dim if axis is None else axis, keepdim or keepdims
         if isinstance(dim, Tensor) or other is not None:
             return pair(input, _operand(name, "other", dim if other is None else other), out=out)
         if dim is None:

@@ -187,8 +187,9 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = 
 
 
 @op()
-def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:  # noqa: A002
+def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: int | None = None) -> Tensor:  # noqa: A002
     """The positions (int64) that sort `dim`."""
+    dim = dim if axis is None else axis
     return _sorted(input.detach(), dim, bool(descending))[1]
 
 
@@ -230,7 +231,9 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
 
 
 def _median(name: str, skip_nan: bool) -> Any:
-    def function(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Any = None) -> Any:  # noqa: A002
+    def function(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Any = None, axis: int | None = None,  # noqa: A002
+                 keepdims: bool = False) -> Any:
+        dim, keepdim = dim if axis is None else axis, keepdim or keepdims
         d = input.m.dtype
         if d.is_complex or d is bool_:
             raise NotImplementedError(f"\"{name}\" not implemented for '{d.name}'")

@@ -64,11 +64,12 @@ def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tu
 
 
 @op()
-def split(tensor: Tensor, split_size_or_sections: Any = None, dim: int = 0, *, split_size: Any = None) -> tuple[Tensor, ...]:
+def split(tensor: Tensor, split_size_or_sections: Any = None, dim: int = 0, *, split_size: Any = None, axis: int | None = None) -> tuple[Tensor, ...]:
     """Views of consecutive parts: of one size (the last may be smaller), or of the sizes listed.
 
     split_size: what methods call `split_size_or_sections`.
     """
+    dim = dim if axis is None else axis
     if split_size_or_sections is None:
         split_size_or_sections = split_size
         if split_size is None:
@@ -100,8 +101,9 @@ def _equal_parts(tensor: Tensor, size: int, dim: int) -> tuple[Tensor, ...]:
 
 
 @op()
-def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:  # noqa: A002
+def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: int | None = None) -> tuple[Tensor, ...]:  # noqa: A002
     """At most `chunks` views of equal size (the last may be smaller)."""
+    dim = dim if axis is None else axis
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     if not input.m.shape:
@@ -171,8 +173,9 @@ _named_split("dsplit", lambda n: 2, 3)
 
 
 @op()
-def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:  # noqa: A002
+def unbind(input: Tensor, dim: int = 0, *, axis: int | None = None) -> tuple[Tensor, ...]:  # noqa: A002
     """The views of every position along an axis, which disappears."""
+    dim = dim if axis is None else axis
     if not input.m.shape:
         raise RuntimeError("Dimension specified as 0 but tensor has no dimensions")
     axis = layout.wrap_dim(dim, len(input.m.shape))

@@ -244,8 +244,9 @@ def expand(self: Tensor, *size: Any, implicit: bool = False) -> Tensor:
 
 
 @op()
-def unsqueeze(input: Tensor, dim: int) -> Tensor:  # noqa: A002
+def unsqueeze(input: Tensor, dim: Any = None, *, axis: int | None = None) -> Tensor:  # noqa: A002
     """A view with a new axis of size 1 at `dim` (of ndim + 1 places)."""
+    dim = dim if axis is None else axis
     m = input.m
     at = layout.wrap_dim(dim, len(m.shape) + 1)
     step = m.shape[at] * m.strides[at] if at < len(m.shape) else 1
@@ -255,8 +256,9 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:  # noqa: A002
 
 
 @op()
-def squeeze(input: Tensor, dim: Any = None) -> Tensor:  # noqa: A002
+def squeeze(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor:  # noqa: A002
     """A view without its axes of size 1: all of them, or those of `dim` (an int or several)."""
+    dim = dim if axis is None else axis
     m = input.m
     axes = range(len(m.shape)) if dim is None else layout.wrap_dims(dim, len(m.shape)) if dim != () else ()
     keep = [i for i in range(len(m.shape)) if i not in axes or m.shape[i] != 1]

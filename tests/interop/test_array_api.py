@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -86,3 +87,24 @@ def test_what_it_says_of_itself(sim_gpus):
 
 def test_whole_numbers_beyond_int64_are_exact():
     assert fb.tensor([[9223372039002259455], [0]], dtype=fb.uint64).tolist() == [[9223372039002259455], [0]]
+
+
+NAMES = [line for line in (Path(__file__).parent / "array_api_names.txt").read_text().splitlines() if not line.startswith("#")]
+
+
+@pytest.mark.parametrize("line", NAMES)
+def test_the_standards_functions_take_its_parameters(line):
+    name, _, parameters = line.rstrip(")").partition("(")
+    found = xp
+    for part in name.split("."):
+        found = getattr(found, part)
+    kinds = list(inspect.signature(found).parameters.values())
+    words = [w for w in parameters.split(", ") if w and w != "*"]
+    by_place = words[:words.index("/")] if "/" in words else []
+    stars = any(k.kind is k.VAR_POSITIONAL for k in kinds)
+    assert stars or len([k for k in kinds if k.kind in (k.POSITIONAL_ONLY, k.POSITIONAL_OR_KEYWORD)]) >= len(by_place)
+    for word in words[len(by_place) + bool(by_place):]:
+        if word.startswith("*"):
+            assert stars
+        else:
+            assert word in [k.name for k in kinds if k.kind is not k.POSITIONAL_ONLY], str(inspect.signature(found))

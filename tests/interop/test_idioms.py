@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -56,3 +58,68 @@ def test_matplotlib():
     assert two.get_title() == "loss 1.25"
     figure.canvas.draw()
     pyplot.close(figure)
+
+
+def test_numpy_takes_tensors():
+    t = fb.arange(6.0).reshape(2, 3)
+    assert np.asarray(t).shape == (2, 3) and np.array([fb.tensor(1.0), fb.tensor(2.0)]).tolist() == [1.0, 2.0]
+    assert np.array([t[0], t[1]]).shape == (2, 3) and np.stack([t, t]).shape == (2, 2, 3) and np.concatenate([t, t]).shape == (4, 3)
+    assert np.mean(t.numpy()) == 2.5 and np.argmax(t) == 5
+    assert np.allclose(t, t.numpy()) and float(np.sqrt(t).sum()) == pytest.approx(np.sqrt(np.arange(6.0)).sum())
+    np.testing.assert_allclose(t, np.arange(6.0).reshape(2, 3))
+    assert isinstance(np.ones((2, 3)) * t, fb.Tensor) or np.allclose(np.ones((2, 3)) * t, t)
+    with pytest.raises(RuntimeError, match="detach"):
+        np.asarray(fb.ones(2, requires_grad=True))
+
+
+def test_pythons_own_functions():
+    t = fb.tensor([3.0, 1.0, 2.0])
+    assert sum(t) == 6 and max(t) == 3 and min(t) == 1 and [float(x) for x in sorted(t)] == [1, 2, 3] and len(t) == 3 and list(map(int, t)) == [3, 1, 2]
+    assert [x.item() for x in reversed(t)] == [2, 1, 3] and any(t > 2) and not all(t > 2) and 1.0 in t and abs(-t).sum() == 6
+    assert sum([t, t]).tolist() == [6, 2, 4] and round(float(t.mean()), 1) == 2.0 and divmod(7, 2) == (3, 1) and t.sum() + 0.5 == 6.5
+    assert dict(zip("abc", t.tolist(), strict=True)) == {"a": 3, "b": 1, "c": 2} and [i for i, _ in enumerate(t)] == [0, 1, 2]
+    a, b, c = t
+    assert (a, b, c) == (3, 1, 2) and [1, 2, 3][fb.tensor(1)] == 2 and list(range(fb.tensor(3))) == [0, 1, 2]
+    assert "abc"[fb.tensor(0):fb.tensor(2)] == "ab" and {t: 1}[t] == 1 and len({a, a, b}) == 2
+    assert math.sqrt(fb.tensor(4.0)) == 2 and math.isclose(fb.tensor(0.5), 0.5) and int(fb.tensor(7)) == 7 and complex(fb.tensor(1j)) == 1j
+
+
+def test_format_strings():
+    x, n = fb.tensor(1.23456), fb.tensor(7)
+    assert f"{x:.2f} {x:8.3f}|{n:04d} {n}" == "1.23    1.235|0007 7" and f"{x.item():.1e}" == "1.2e+00" and "%.3f %d" % (x, n) == "1.235 7"  # noqa: UP031
+    assert f"{fb.tensor(0.5):.1%}" == "50.0%" and f"{x:>10.2f}" == "      1.23" and str(fb.tensor([1, 2])) == f"{fb.tensor([1, 2])}" == "tensor([1, 2])"
+    with pytest.raises(TypeError):
+        f"{fb.ones(2):.2f}"
+
+
+def test_files_of_python():
+    import csv
+    import io
+    import json
+    t = fb.tensor([[1.5, 2.0], [3.0, 4.0]])
+    assert json.loads(json.dumps(t.tolist())) == [[1.5, 2.0], [3.0, 4.0]]
+    text = io.StringIO()
+    csv.writer(text).writerows(t.tolist())
+    assert text.getvalue().split() == ["1.5,2.0", "3.0,4.0"]
+    again = fb.tensor([[float(v) for v in row] for row in csv.reader(io.StringIO(text.getvalue()))])
+    assert fb.equal(again, t)
+    stored = io.BytesIO()
+    np.save(stored, t)
+    stored.seek(0)
+    assert np.load(stored).tolist() == t.tolist()
+
+
+def test_numpys_names_of_parameters():
+    t = fb.tensor([[3.0, 1.0, 2.0], [0.0, 5.0, 4.0]])
+    assert t.sum(axis=0).tolist() == [3, 6, 6] and t.mean(axis=(0, 1), keepdims=True).shape == (1, 1) and t.max(axis=0).values.tolist() == [3, 5, 4]
+    assert t.argmax(axis=1).tolist() == [0, 1] and t.min(axis=1, keepdims=True).indices.tolist() == [[1], [0]] and t.median(axis=0).values.shape == (3,)
+    assert t.softmax(axis=0).sum(axis=0).tolist() == pytest.approx([1, 1, 1]) and fb.cumsum(t, axis=1)[0].tolist() == [3, 4, 6]
+    assert t.std(axis=0).shape == t.var(axis=0).shape == t.prod(axis=0).shape == t.amax(axis=0).shape == fb.logsumexp(t, axis=0).shape == (3,)
+    assert fb.sort(t, axis=0).values[0].tolist() == [0, 1, 2] and t.argsort(axis=1)[0].tolist() == [1, 2, 0] and fb.any(t > 4, axis=1).tolist() == [False, True]
+    assert t.unsqueeze(axis=0).squeeze(axis=0).shape == (2, 3) and fb.cat([t, t], axis=1).shape == fb.stack([t, t], axis=1).reshape(2, 6).shape
+    assert len(t.unbind(axis=1)) == 3 and len(t.split(1, axis=1)) == 3 and len(t.chunk(2, axis=0)) == 2 and fb.count_nonzero(t, axis=0).tolist() == [1, 2, 2]
+    assert t.gather(axis=1, index=fb.tensor([[0], [1]])).tolist() == [[3], [5]] and fb.topk(t, 1, axis=0).values.tolist() == [[3, 5, 4]]
+    assert fb.mean(t, axis=0, out=fb.empty(3)).tolist() == [1.5, 3, 3] and t.norm(axis=0).shape == (3,)
+    for wrong in (lambda: t.sum(axis=0, dim=1), lambda: t.exp(axis=0), lambda: t.sum(0, axis=1), lambda: t.reshape(6, axis=0)):
+        with pytest.raises(TypeError):
+            wrong()

@@ -23,6 +23,8 @@ OPERATORS = {"torch.linalg.": "linalg_", "torch.fft.": "fft_", "torch.special.":
 # parameters that are ours in another way: why
 APART = {
     ("torch.Tensor.to", None): "three overloads, told in its docstring", ("torch.norm", "dtype"): "`out` is named",
+    ("torch.nn.attention.flex_attention.BlockMask", None): "the blocks by rows alone: no kernel here asks for them by columns",
+    ("torch.nn.attention.flex_attention.create_block_mask", "device"): "None stands for the default device",
     ("torch.Size", None): "a tuple's parameter has no name", ("torch.isin", None): "one name each for tensors and numbers",
     ("torch.normal", "input"): "the schema of an inner overload", ("torch.sparse_coo_tensor", "layout"): "inner",
     ("torch.Tensor.copy_", "other"): "the schema of an inner overload", ("torch.Tensor.uniform_", None): "`from` is a word of Python's",

@@ -24,7 +24,7 @@ def test_every_public_name_has_a_docstring(title, space, about):
 
 def test_signatures_are_told():
     names = dict(api_pages.members(api_pages.resolve(""), ""))
-    assert api_pages.signature("add", names["add"]) == "add(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Any"
+    assert api_pages.signature("add", names["add"]).startswith("add(input: Any, other: Any, *, alpha: Any = 1, out: Any = None)")
     assert api_pages.signature("zeros", names["zeros"]).startswith("zeros(*size, out=None, dtype=None")
     opaque = [n for n, v in names.items() if callable(v) and not isinstance(v, type) and api_pages.signature(n, v) in (f"{n}(*args, **kwargs)", f"{n}(...)")]
     assert opaque == []

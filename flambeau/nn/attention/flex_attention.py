@@ -137,10 +137,12 @@ def _dense(counts: Any, which: Any) -> Any:
 
 
 def create_block_mask(mask_mod: Any, B: int | None, H: int | None, Q_LEN: int, KV_LEN: int, device: Any = None, BLOCK_SIZE: Any = _SIZE,
-                      _compile: bool = False) -> BlockMask:
+                      _compile: bool = False, separate_full_blocks: bool = True, compute_dq_write_order: bool = False,
+                      dq_kv_order: bool = True) -> BlockMask:
     """The blocks of a mask function ``mask_mod(b, h, q, kv)``; B or H None for a mask that is the same for all of them.
 
-    Block sizes are one number or (queries, keys).
+    Block sizes are one number or (queries, keys).  separate_full_blocks=False: blocks wholly seen count among the others.
+    What is said of the order of writes is for a compiled kernel, and accepted.
     """
     rows, columns = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else BLOCK_SIZE
     mask = create_mask(mask_mod, B, H, Q_LEN, KV_LEN, device)
@@ -149,8 +151,9 @@ def create_block_mask(mask_mod: Any, B: int | None, H: int | None, Q_LEN: int, K
     batch, heads = mask.shape[:2]
     counts = whole.reshape(batch, heads, (Q_LEN + down) // rows, rows, (KV_LEN + right) // columns, columns).sum((3, 5))
     full = counts == rows * columns
-    parts = [_listed((counts > 0) & ~full), _listed(full)]
-    return BlockMask((Q_LEN, KV_LEN), *parts[0], *parts[1], (rows, columns), mask_mod)
+    if not separate_full_blocks:
+        return BlockMask((Q_LEN, KV_LEN), *_listed(counts > 0), None, None, (rows, columns), mask_mod)
+    return BlockMask((Q_LEN, KV_LEN), *_listed((counts > 0) & ~full), *_listed(full), (rows, columns), mask_mod)
 
 
 def _listed(seen: Any) -> tuple[Any, Any]:
