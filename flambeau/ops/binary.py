@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any
 
@@ -67,11 +68,21 @@ def _general(made: Pointwise) -> Any:
     return call
 
 
+def _in_order(name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    from .old_order import reordered
+    found = reordered(name, args)
+    if found is None:
+        raise TypeError(f"{name}() takes 2 positional arguments but {len(args)} were given")
+    return function(*found[0], **found[1], **kwargs)
+
+
 def _additive(name: str, plain: Pointwise, scaled: Pointwise, aliases: tuple[str, ...]) -> Any:
     fast = fast_binary(plain, _general(plain))
 
-    def function(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Any:  # noqa: A002
+    def function(input: Any, other: Any, *old: Any, alpha: Any = 1, out: Any = None) -> Any:  # noqa: A002
         try:
+            if old:
+                return _in_order(name, function, (input, other, *old), {"out": out})
             if out is None and alpha == 1:
                 return fast(input, other)
             a, b = _pair(name, input, other)
@@ -82,8 +93,10 @@ def _additive(name: str, plain: Pointwise, scaled: Pointwise, aliases: tuple[str
         except TRIPS as error:
             return tripped(error, function, name, function, (input, other), {"alpha": alpha, "out": out} if out is not None or alpha != 1 else {})
 
-    def inplace(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+    def inplace(self: Tensor, other: Any, *old: Any, alpha: Any = 1) -> Tensor:
         try:
+            if old:
+                return _in_order(name + "_", inplace, (self, other, *old), {})  # type: ignore[no-any-return]
             a, b = _pair(name, self, other)
             if alpha == 1:
                 return plain.inplace(self, (a, b))
@@ -91,6 +104,10 @@ def _additive(name: str, plain: Pointwise, scaled: Pointwise, aliases: tuple[str
             return scaled.inplace(self, (a, b), (alpha,))
         except TRIPS as error:
             return tripped(error, inplace, name + "_", inplace, (self, other), {"alpha": alpha} if alpha != 1 else {})  # type: ignore[no-any-return]
+    both: tuple[Any, Any] = function, inplace
+    for made in both:  # shown without the old order
+        made.__signature__ = inspect.Signature([p for p in inspect.signature(made).parameters.values()
+                                                if p.kind is not inspect.Parameter.VAR_POSITIONAL])
     function.__name__ = name
     function.__doc__ = f"input {'+' if name == 'add' else '-'} alpha * other, broadcast."
     inplace.__name__ = name + "_"

@@ -73,6 +73,8 @@ def parse(name: Any) -> tuple[dtype_class, str]:
     """The dtype and device kind of a tensor type or its name.  Raises ValueError naming the accepted forms."""
     if isinstance(name, tensor_type):
         return name.dtype, name.kind
+    if name is Tensor:
+        return dtypes.get_default_dtype(), "cpu"
     parts = str(name).split(".")
     if parts[0] == "torch" and parts[-1] in _NAMES and (len(parts) == 2 or (len(parts) == 3 and parts[1] == "cuda")):
         return _NAMES[parts[-1]], "cuda" if len(parts) == 3 else "cpu"

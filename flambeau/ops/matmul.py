@@ -17,6 +17,7 @@ from .casts import in_float32, to_dtype
 from .checks import same_device
 from .copies import contiguous
 from .elementwise import fit
+from .old_order import accepts_old
 from .table import op, with_out
 
 if TYPE_CHECKING:
@@ -435,35 +436,40 @@ _addr, _addr_ = _added("addr", lambda a, b: outer(a, b))
 _addbmm, _addbmm_ = _added("addbmm", lambda a, b: bmm(a, b).sum(0))
 
 
-@op(out=True, inplace=_addmm_)
+@op(out=True, inplace=accepts_old("addmm_")(_addmm_))
+@accepts_old("addmm")
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: A002
     """beta input + alpha mat1 @ mat2."""
     made: Tensor = _addmm(input, mat1, mat2, beta, alpha)
     return made
 
 
-@op(out=True, inplace=_baddbmm_)
+@op(out=True, inplace=accepts_old("baddbmm_")(_baddbmm_))
+@accepts_old("baddbmm")
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: A002
     """beta input + alpha batch1 @ batch2, batch by batch."""
     made: Tensor = _baddbmm(input, batch1, batch2, beta, alpha)
     return made
 
 
-@op(out=True, inplace=_addmv_)
+@op(out=True, inplace=accepts_old("addmv_")(_addmv_))
+@accepts_old("addmv")
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: A002
     """beta input + alpha mat @ vec."""
     made: Tensor = _addmv(input, mat, vec, beta, alpha)
     return made
 
 
-@op(out=True, inplace=_addr_)
+@op(out=True, inplace=accepts_old("addr_")(_addr_))
+@accepts_old("addr")
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: A002
     """beta input + alpha outer(vec1, vec2)."""
     made: Tensor = _addr(input, vec1, vec2, beta, alpha)
     return made
 
 
-@op(out=True, inplace=_addbmm_)
+@op(out=True, inplace=accepts_old("addbmm_")(_addbmm_))
+@accepts_old("addbmm")
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: A002
     """beta input + alpha times the sum of batch1 @ batch2 over the batch."""
     made: Tensor = _addbmm(input, batch1, batch2, beta, alpha)

@@ -229,13 +229,15 @@ def _fill_integers(t: Tensor, low: int, high: int, generator: Any) -> Tensor:
 
 
 @op(method=False)
-def randint(low: int, high: Any = None, size: Any = None, *, generator: Any = None, out: Tensor | None = None, dtype: Any = None,
+def randint(low: Any = None, high: Any = None, size: Any = None, *, generator: Any = None, out: Tensor | None = None, dtype: Any = None,
             layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """Integers of [low, high) (low is 0 when one bound is given), int64 by default."""
     if size is None and not isinstance(high, int):
         low, high, size = 0, low, high
     elif high is None:
         low, high = 0, low
+    if low is None:
+        low = 0
     if high is None or size is None:
         raise TypeError("randint() received an invalid combination of arguments: expected (int high, tuple size) or (int low, int "
                         "high, tuple size)")
@@ -249,10 +251,10 @@ def randint(low: int, high: Any = None, size: Any = None, *, generator: Any = No
 
 
 @op(method=False)
-def randint_like(input: Tensor, low: int, high: int | None = None, *, generator: Any = None, dtype: Any = None, layout: Any = None,  # noqa: A002
+def randint_like(input: Tensor, low: int | None = None, high: int | None = None, *, generator: Any = None, dtype: Any = None, layout: Any = None,  # noqa: A002
                  device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None) -> Tensor:
     """`randint` with the shape, type and device of `input`."""
-    low, high = (0, low) if high is None else (low, high)
+    low, high = (0, low) if high is None else (low or 0, high)
     return randint(low, high, tuple(input.m.shape), generator=generator, dtype=dtype or input.m.dtype,
                    device=input.m.device if device is None else device, requires_grad=requires_grad, pin_memory=pin_memory)
 

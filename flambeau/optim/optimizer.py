@@ -79,6 +79,8 @@ def _hooked(step: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(step)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
         self._opt_called = True
+        if "_optimizer_step_pre_hooks" not in self.__dict__:  # a wrapper around an optimizer that never called __init__
+            self._make_hooks()
         if not (self._optimizer_step_pre_hooks or self._optimizer_step_post_hooks or _global_pre_hooks
                 or _global_post_hooks):
             return step(self, *args, **kwargs)
