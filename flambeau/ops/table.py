@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 Function = Any
 F = TypeVar("F", bound=Any)
 REQUIRED = object()
+# functions without `out=` that take NumPy's `axis` for `dim`, as all others do
+_NUMPY_TOO = frozenset("count_nonzero var_mean std_mean unique unique_consecutive repeat_interleave tensor_split".split())
 _FLAG = inspect.Parameter("inplace", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=False)
 _OUT = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any")
 
@@ -119,7 +121,7 @@ def op(*, method: bool = True, inplace: Any = False, out: bool | None = False, s
     function is exported: "torch", "nn.functional", "special", "linalg", "fft".  aliases: other names of the same thing, "special.x" for another namespace.
     """
     def register(function: F) -> F:
-        final: F = with_out(function) if out is True else function
+        final: F = with_out(function) if out is True else arguments.numpy_too(function) if function.__name__ in _NUMPY_TOO else function
         final = autocast.guarded(name or function.__name__, final)
         made = inplace if callable(inplace) else _inplace_of(function) if inplace else None
         if made is not None and not made.__doc__:
@@ -150,6 +152,12 @@ def with_out(function: Function) -> Function:
                 return function(*args, **kwargs)
             except Unsupported as error:
                 return instead(function.__name__, args, kwargs, error)
+            except TypeError:
+                known = arguments.by_numpy(function, kwargs)
+                if known is None:
+                    raise
+                return function(*args, **known)
+        kwargs = arguments.by_numpy(function, kwargs) or kwargs
         if function.__name__ in _APART:
             _must_lie_apart(out, (*args, *kwargs.values()))
         if _grad.get():
