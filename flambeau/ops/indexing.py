@@ -434,7 +434,7 @@ def _filled(x: Tensor, pending: list[Any], value: Any) -> bool:
     last = axis + len(mask.m.shape)
     if tape.recording(x) or tuple(x.m.shape[axis:last]) != tuple(mask.m.shape):
         return False
-    x.masked_fill_(mask.reshape((*mask.m.shape, *[1] * (len(x.m.shape) - last))), value)  # type: ignore[attr-defined]
+    x.masked_fill_(mask.reshape((*mask.m.shape, *[1] * (len(x.m.shape) - last))), value)
     return True
 
 
