@@ -112,10 +112,10 @@ def one_hot(input: Any, num_classes: int = -1) -> Any:  # noqa: A002
     """int64 codes of shape (*, num_classes): 1 at each index, 0 elsewhere. -1 classes: one more than the largest
     index."""
     if input.dtype is not dtypes.int64:
-        raise RuntimeError(f"one_hot is only applicable to index input of type LongTensor, got {input.dtype}")
+        raise RuntimeError(f"one_hot is only applicable to index tensor of type LongTensor, got {input.dtype}")
     if input.numel() == 0:
         if num_classes <= 0:
-            raise RuntimeError("Can not infer total number of classes from empty input.")
+            raise RuntimeError("Can not infer total number of classes from empty tensor.")
         return ops.zeros((*input.shape, num_classes), dtype=dtypes.int64, device=input.device)
     if int(input.min()) < 0:
         raise RuntimeError("Class values must be non-negative.")
