@@ -59,6 +59,7 @@ def run(program: str, name: str, device: str, *options: str) -> Result:
     command = [sys.executable, str(SHARED / program), "--path", str(ROOT), "--device", device, "--json", str(out), *options]
     environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_CORETYPE"}
     environment.setdefault("FLAMBEAU_SIM_GPUS", "2")
+    environment.setdefault("FLAMBEAU_SIM_QUEUE", "lazy")  # work runs where it is waited for: no switches between threads, and a missing wait shows
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=BUILD, check=False)
     if not out.exists():
         raise SystemExit(f"conformance: the instrument failed:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
