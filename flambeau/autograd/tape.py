@@ -304,7 +304,9 @@ def _to_leaf(e: Node, g: Any, create: bool, capture: Capture | None, leaves: set
     old = e[1]
     if old is None:
         # take the gradient over when nobody else holds it or its memory (2: argument and local), else copy
-        if not create and not (getrefcount(g) <= _HELD and getrefcount(g.s) == 2 and g.m.contiguous and g.n is None):
+        if create:  # it is part of a graph: what is written to `.grad` must not reach that
+            g = g.clone()
+        elif not (getrefcount(g) <= _HELD and getrefcount(g.s) == 2 and g.m.contiguous and g.n is None):
             g = g.detach().clone()
         e[1] = g
     elif create or old.n is not None or type(old) is not type(g):  # a sparse one and a dense one make a dense one

@@ -297,3 +297,20 @@ def test_requires_grad_rules():
         y.requires_grad_(False)
     assert y.detach().requires_grad is False and y.detach().data_ptr() == y.data_ptr()
     assert x.is_leaf and not y.is_leaf and y.detach().is_leaf
+
+
+def test_a_gradient_with_a_graph_is_memory_of_its_own() -> None:
+    w = fb.randn(3, 2, requires_grad=True)
+    x = fb.randn(2, 5, requires_grad=True)
+    (w @ x).pow(2).sum().backward(create_graph=True)
+    first = w.grad
+    assert first.requires_grad and not first._is_view() and first.is_contiguous()
+    second = fb.autograd.grad(first.pow(2).sum(), x, retain_graph=True)[0]
+    for p in (w, x):
+        p.grad.detach_()
+        p.grad.zero_()
+    assert not w.grad.requires_grad and not w.grad.any() and bool(second.any())
+    v = fb.ones(4, requires_grad=True)
+    v.view(2, 2).sum().backward(create_graph=True)
+    v.grad.detach_().add_(1)
+    assert v.grad.tolist() == [2, 2, 2, 2]
