@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import flambeau as torch
 
@@ -31,6 +33,14 @@ def test_any_strides(change):
     a, x = matrix(23, 19, 60, torch.float64), change(torch.tensor(np.random.default_rng(1).standard_normal((19, 20))))
     np.testing.assert_allclose((a @ x).numpy(), a.to_dense().numpy() @ x.numpy(), rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose((x.t() @ a.t()).numpy(), (a.to_dense().numpy() @ x.numpy()).T, rtol=1e-12, atol=1e-12)
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 40), st.integers(0, 20), st.integers(0, 1000))
+def test_any_size_and_places(m, k, count, n, seed):
+    """Equal places add up; rows without any are 0."""
+    a = matrix(m, k, count, torch.float64, seed)
+    x = torch.tensor(np.random.default_rng(seed + 1).standard_normal((k, n)))
+    np.testing.assert_allclose((a @ x).numpy(), a.to_dense().numpy() @ x.numpy(), rtol=1e-12, atol=1e-12)
 
 
 def test_empty_ones():
