@@ -6,6 +6,8 @@ import operator
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import flambeau as fb
 
@@ -37,3 +39,11 @@ def test_items_of_every_type() -> None:
     assert fb.arange(5)[3].item() == 3 and fb.ones(3, 3).t()[2, 1].item() == 1.0
     with pytest.raises(RuntimeError, match="2 elements cannot be converted to Scalar"):
         fb.ones(2).item()
+
+
+@given(st.lists(st.integers(-(1 << 20), 1 << 20), max_size=9), st.integers(-(1 << 10), 1 << 10))
+def test_whole_numbers_stay_whole(values, number):
+    x = fb.tensor(values, dtype=fb.int64)
+    for f in (lambda a: a + number, lambda a: number - a, lambda a: a * number):
+        assert f(x).dtype is fb.int64 and f(x).tolist() == [f(v) for v in values]
+    assert (x + (number + 0.5)).tolist() == [float(np.float32(v) + np.float32(number + 0.5)) for v in values]
