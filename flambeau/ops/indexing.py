@@ -6,6 +6,7 @@ whose input (or output) is addressed by offsets computed from the positions.  Co
 
 from __future__ import annotations
 
+from ctypes import c_int64
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,8 +16,9 @@ from ..autograd import inplace, tape
 from ..autograd.mode import _grad
 from ..dtypes import bool_, int64, uint8
 from ..kernels import expr as E
-from ..kernels.programs import Map
-from ..tensor import Meta, Tensor, _new, alias, empty, meta, on_forget
+from ..kernels.programs import Map, Reduce
+from ..runtime import door
+from ..tensor import Meta, Tensor, _new, alias, empty, meta, new, on_forget, storage
 from . import device_routines, launch
 from .casts import to_dtype
 from .checks import may_write, same_device
@@ -25,11 +27,11 @@ from .table import op
 from .views import placed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ..dtypes import dtype as dtype_class
 
-_programs: dict[Any, Map] = {}
+_programs: dict[Any, Any] = {}
 NOTHING = -(1 << 63)  # a position that is not spared the check by being this
 _TILE = 2048  # elements whose count a device's routine keeps
 
@@ -248,6 +250,8 @@ def _checked(idx: Sequence[Tensor], sizes: Sequence[int], axes: Sequence[int]) -
     for p, n, axis in zip(idx, sizes, axes, strict=True):
         if not p.m.numel or p.__dict__.get("_below") == n:
             continue
+        if p.m.device.type == "cpu" and not beyond(p.m, -n, n)(p.p):
+            continue
         shape, strides = tuple(p.m.shape), p.m.strides
         told = f"index {{}} is out of bounds for dimension {axis} with size {n}"
         if device_routines.run(p.m.device, "check", (shape, strides, -n, n, NOTHING, told), (p.p,)):
@@ -260,6 +264,45 @@ def _checked(idx: Sequence[Tensor], sizes: Sequence[int], axes: Sequence[int]) -
                 bad = low if low < -n else high
                 raise IndexError(f"index {bad} is out of bounds for dimension {axis} with size {n}")
         launch.routine(p.m.device, "index check", check, (p.p,))
+
+
+_beyond: dict[Any, Callable[[int], int]] = {}
+_taken: dict[Any, Any] = {}  # of a tensor and of positions: what `take_at` does on the CPU
+_MOST_PLANS = 1 << 12
+for _plans in (_beyond, _taken):
+    on_forget(_plans.clear)
+    door.on_change(_plans.clear)
+
+
+def beyond(m: Meta, low: int, high: int) -> Callable[[int], int]:
+    """What counts, given the address of int64 positions laid out as m says on the CPU, those that are not in low .. high - 1."""
+    found = _beyond.get((m, low, high))
+    if found is None:
+        if len(_beyond) > _MOST_PLANS:
+            _beyond.clear()
+        found = _beyond[m, low, high] = _counter(m, low, high)
+    return found
+
+
+def _counter(m: Meta, low: int, high: int) -> Callable[[int], int]:
+    program = _programs.get("beyond")
+    if program is None:
+        p = E.input(0, int64)
+        bad = (p < E.scalar(0, int64)) | (p >= E.scalar(1, int64))
+        program = _programs["beyond"] = Reduce((E.where(bad, E.const(1, int64), E.const(0, int64)),), ("sum",), (E.acc(0, int64),), (int64,),
+                                               (int64, int64))
+    call, workspace = launch.plan(m.device, program, tuple(m.shape), [(), m.strides], "index check")
+    one, read = meta((1,), None, int64, m.device), c_int64.from_address
+
+    def count(address: int) -> int:
+        s = storage(one)
+        if workspace is None:
+            call(s.p, address, low, high)
+        else:
+            scratch = storage(workspace)
+            call(s.p, address, scratch.p, low, high)
+        return read(s.p).value
+    return count
 
 
 class _Where:
@@ -316,13 +359,18 @@ def _take(x: Tensor, w: _Where) -> Tensor:
     out = empty(w.domain, x.m.dtype, x.m.device)
     if not out.m.numel:
         return out
+    program, domain, strides = _taking(x, w, out.m)
+    launch.run(program, domain, [out], [x, *w.idx], strides, w.numbers, "index")
+    return out
+
+
+def _taking(x: Tensor, w: _Where, to: Meta) -> tuple[Map, tuple[int, ...], list[tuple[int, ...]]]:
+    """The program that takes the elements of x at w, its domain and its operands' strides."""
     key = ("take", x.m.dtype, w.key)
     program = _programs.get(key)
     if program is None:
         program = _programs[key] = Map((E.gather(0, w.offset(1), x.m.dtype),), (x.m.dtype, *[int64] * len(w.idx)), _scalars(w))
-    n = len(w.domain)
-    launch.run(program, w.domain, [out], [x, *w.idx], [out.m.strides, (0,) * n, *w.strides], w.numbers, "index")
-    return out
+    return program, w.domain, [to.strides, (0,) * len(w.domain), *w.strides]
 
 
 def _put(x: Tensor, w: _Where, values: Tensor, mode: str) -> None:
@@ -353,8 +401,35 @@ def _accumulated(g: Tensor, shape: Sequence[int], indices: Any) -> Tensor:
 
 def take_at(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     """x[indices] for tensors of positions (None: the whole axis), recorded."""
-    out = _take(x, _Where(x, indices))
+    out = taken(x, indices)
+    if x.n is None:
+        return out
     return tape.record(out, _index_back, (x,), (tuple(x.m.shape), tuple(indices)), "IndexBackward0")
+
+
+def taken(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    """`take_at` outside the tape."""
+    key = (x.m, *[None if p is None else p.m for p in indices])
+    plan = _taken.get(key)
+    if plan is not None:
+        made, call, checks, numbers = plan
+        at = [p.p for p in indices if p is not None]
+        for count, p in zip(checks, at, strict=True):
+            if count(p):
+                break  # it is told below
+        else:
+            out = new(made)
+            call(out.p, x.p, *at, *numbers)
+            return out
+    w = _Where(x, indices)
+    out = _take(x, w)
+    if x.m.device.type == "cpu" and out.m.numel:
+        if len(_taken) > _MOST_PLANS:
+            _taken.clear()
+        call, workspace = launch.plan(x.m.device, *_taking(x, w, out.m), "index")
+        if workspace is None:
+            _taken[key] = out.m, call, [beyond(p.m, -n, n) for p, n in zip(w.idx, w.numbers, strict=False)], w.numbers
+    return out
 
 
 # ---------------------------------------------------------------------------------------------------------- x[...] itself
@@ -384,6 +459,31 @@ def _row(t: Tensor, index: int) -> Tensor | None:
     return r
 
 
+_ALL = slice(None)
+
+
+def _plain(t: Tensor, index: Any) -> list[Tensor | None] | None:
+    """The positions for each axis, where an index is nothing but them and whole axes; None for other indices."""
+    items = index if type(index) is tuple else (index,)
+    out: list[Tensor | None] = []
+    some, dev = False, t.m.device
+    for x in items:
+        if type(x) is Tensor:
+            m = x.m
+            if m.dtype is not int64 or not m.shape or m.device is not dev:
+                return None
+            some = True
+            out.append(x)
+        elif type(x) is slice and x == _ALL:
+            out.append(None)
+        else:
+            return None
+    rest = len(t.m.shape) - len(out)
+    if rest < 0 or not some:
+        return None
+    return out + [None] * rest if rest else out
+
+
 def _get(self: Tensor, index: Any) -> Tensor:
     if type(index) is int:
         if self.n is None:
@@ -399,6 +499,9 @@ def _get(self: Tensor, index: Any) -> Tensor:
             raise IndexError(f"index {index} is out of bounds for dimension 0 with size {n}")
         picked: Tensor = select(self, 0, index)
         return picked
+    plain = _plain(self, index)
+    if plain is not None:
+        return take_at(self, plain)
     view, pending = _basic(self, _normal(index))
     if all(p is None for p in pending):
         return view

@@ -15,7 +15,7 @@ from . import device_routines, launch
 from .casts import to_dtype
 from .checks import same_device, to_one_device
 from .elementwise import Pointwise, saved_tensor
-from .indexing import NOTHING, put_at, take_at
+from .indexing import NOTHING, beyond, put_at, take_at, taken
 from .table import op
 
 _programs: dict[Any, Map] = {}
@@ -63,6 +63,8 @@ def _checked_along(name: str, index: Tensor, t: Tensor, axis: int) -> Tensor:
     from ..kernels.interpret import memory
     n = t.m.shape[axis] if t.m.shape else 1
     shape, strides = tuple(index.m.shape), index.m.strides
+    if index.m.numel and index.m.device.type == "cpu" and not beyond(index.m, 0, n)(index.p):
+        return index
     if index.m.numel and device_routines.run(index.m.device, "check", (
             shape, strides, 0, n, NOTHING, f"index {{}} is out of bounds for dimension {axis} with size {n}"), (index.p,)):
         return index
@@ -323,6 +325,8 @@ def _at(ndim: int, axis: int, index: Tensor) -> list[Tensor | None]:
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:  # noqa: A002
     """The positions `index` (a vector) of an axis."""
     axis = layout.wrap_dim(dim, len(input.m.shape))
+    if type(index) is Tensor and index.m.dtype is int64 and len(index.m.shape) == 1 and index.m.device is input.m.device and input.m.shape:
+        return take_at(input, [None] * axis + [index] + [None] * (len(input.m.shape) - 1 - axis))
     same_device("index_select", input, index)
     at = _vector("index_select", index)
     if not input.m.shape:
@@ -550,7 +554,7 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max
     if max_norm is not None:
         _renormalise(weight, input, max_norm, norm_type)
     at = to_dtype(input, int64)
-    out = take_at(weight.detach(), [at, None])
+    out = taken(weight, [at, None])
     return tape.record(out, _embedding_back, (weight,), (tuple(weight.m.shape), at, padding_idx, scale_grad_by_freq, sparse), "EmbeddingBackward0")
 
 

@@ -176,3 +176,31 @@ def test_a_number_where_a_mask_is_true(name, value):
     z[fb.tensor(m)] = 2
     z.sum().backward()
     np.testing.assert_array_equal(y.grad.numpy()[..., 0], (~m).astype("f4"))
+
+
+def test_positions_met_before_are_checked_each_time():
+    """The second call on the same layouts goes by what the first one kept: values still decide what is right."""
+    x = fb.arange(12.0).reshape(4, 3)
+    for index, wanted in ((fb.tensor([0, -1]), [0, 3]), (fb.tensor([2, 1]), [2, 1]), (fb.tensor([-4, 3]), [0, 3])):
+        assert x[index].tolist() == [x.tolist()[i] for i in wanted]
+        assert x[:, index[1:] * 0].tolist() == [[row[0]] for row in x.tolist()]
+    for bad in (4, -5):
+        with pytest.raises(IndexError, match=f"index {bad} is out of bounds for dimension 0 with size 4"):
+            x[fb.tensor([1, bad])]
+        with pytest.raises(IndexError, match=f"index {bad} is out of bounds for dimension 0 with size 4"):
+            fb.index_select(x, 0, fb.tensor([1, bad]))
+    # the same positions in another layout, another type, and with a history
+    index = fb.tensor([2, 9, 1, 9])[::2]
+    assert x[index].tolist() == [x.tolist()[2], x.tolist()[1]]
+    assert x.double()[index].dtype is fb.float64
+    w = fb.nn.Parameter(x.clone())
+    for _ in range(2):
+        w.grad = None
+        w[index, index].sum().backward()
+        assert w.grad.nonzero().tolist() == [[1, 1], [2, 2]]
+        w.grad = None
+        fb.nn.functional.embedding(index, w).sum().backward()
+        assert w.grad.sum(1).tolist() == [0, 3, 3, 0]
+    with fb.no_grad():
+        assert w[index].grad_fn is None
+    assert w[index].grad_fn.name() == "IndexBackward0"
