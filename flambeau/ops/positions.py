@@ -10,10 +10,11 @@ from ..dtypes import bool_, int64, uint8
 from ..kernels import expr as E
 from ..kernels.programs import Map
 from ..runtime import door
-from ..tensor import Tensor, empty
+from ..tensor import Tensor, empty, new, on_forget
 from . import device_routines, launch
 from .casts import to_dtype
 from .checks import same_device, to_one_device
+from .copies import cast_program
 from .elementwise import Pointwise, saved_tensor
 from .indexing import NOTHING, beyond, put_at, take_at, taken
 from .table import op
@@ -84,19 +85,44 @@ def _as_axes(t: Tensor, like: Tensor) -> Tensor:
     return t.reshape(1) if not t.m.shape else t
 
 
-def _gather_into(out: Tensor, t: Tensor, axis: int, index: Tensor) -> None:
+def _gathering(t: Tensor, axis: int) -> Map:
     n = len(t.m.shape)
     key = ("gather", t.m.dtype, n, axis)
     program = _programs.get(key)
     if program is None:
         program = _programs[key] = Map((E.gather(0, _axis_offset(n, axis, E.input(1, int64)), t.m.dtype),), (t.m.dtype, int64),
                                        (int64,) * (n + 1))
-    launch.run(program, tuple(index.m.shape), [out], [t, index], [out.m.strides, (0,) * n, index.m.strides], _numbers(t, axis), "gather")
+    return program
+
+
+def _gather_into(out: Tensor, t: Tensor, axis: int, index: Tensor) -> None:
+    launch.run(_gathering(t, axis), tuple(index.m.shape), [out], [t, index], [out.m.strides, (0,) * len(t.m.shape), index.m.strides],
+               _numbers(t, axis), "gather")
+
+
+_plans: dict[Any, Any] = {}  # of metas and numbers: what gather and scatter do on the CPU
+_MOST_PLANS = 1 << 12
+on_forget(_plans.clear)
+door.on_change(_plans.clear)
+
+
+def _keep(key: Any, plan: Any) -> None:
+    if len(_plans) > _MOST_PLANS:
+        _plans.clear()
+    _plans[key] = plan
 
 
 @op(out=True)
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:  # noqa: A002
     """out[i][j] = input[index[i][j]][j] (for dim 0): the shape of index."""
+    key = dim, input.m, index.m
+    plan = _plans.get(key)
+    if plan is not None:
+        made, call, count, numbers, saved = plan
+        if not count(index.p):
+            out = new(made)
+            call(out.p, input.p, index.p, *numbers)
+            return out if input.n is None else tape.record(out, _gather_back, (input,), (*saved, index), "GatherBackward0")
     axis = _prepare("gather", input, dim, index, None)
     if not index.m.numel:
         none = empty(index.m.shape, input.m.dtype, input.m.device)
@@ -106,6 +132,11 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     index = _checked_along("gather", index, input, axis)
     out = empty(index.m.shape, input.m.dtype, input.m.device)
     _gather_into(out, input, axis, index)
+    if index.m is key[2] and index.m.device.type == "cpu":
+        call, workspace = launch.plan(out.m.device, _gathering(input, axis), tuple(index.m.shape),
+                                      [out.m.strides, (0,) * len(input.m.shape), index.m.strides], "gather")
+        if workspace is None:
+            _keep(key, (out.m, call, beyond(index.m, 0, input.m.shape[axis]), _numbers(input, axis), (tuple(input.m.shape), axis)))
     return tape.record(out, _gather_back, (input,), (tuple(input.m.shape), axis, index), "GatherBackward0")
 
 
@@ -124,14 +155,19 @@ def _gather_back(node: Any, g: Tensor) -> Any:
     return (scatter_add(g.new_zeros(shape), axis, index, g),)
 
 
-def _scatter_into(out: Tensor, axis: int, index: Tensor, source: Tensor, mode: str) -> None:
+def _scattering(out: Tensor, axis: int, mode: str) -> Map:
     n = len(out.m.shape)
     key = ("scatter", mode, out.m.dtype, n, axis)
     program = _programs.get(key)
     if program is None:
         program = _programs[key] = Map((E.input(0, out.m.dtype),), (out.m.dtype, int64), (int64,) * (n + 1),
                                        ((mode, _axis_offset(n, axis, E.input(1, int64))),))
-    launch.run(program, tuple(index.m.shape), [out], [source, index], [(0,) * n, source.m.strides, index.m.strides], _numbers(out, axis),
+    return program
+
+
+def _scatter_into(out: Tensor, axis: int, index: Tensor, source: Tensor, mode: str) -> None:
+    n = len(out.m.shape)
+    launch.run(_scattering(out, axis, mode), tuple(index.m.shape), [out], [source, index], [(0,) * n, source.m.strides, index.m.strides], _numbers(out, axis),
                "scatter")
 
 
@@ -142,14 +178,25 @@ def added_at(out: Tensor, index: Tensor, source: Tensor) -> None:
 
 def _scatter(name: str, self: Tensor, dim: int, index: Tensor, src: Any, mode: str) -> Tensor:
     """self with src written, added, ... at index; differentiable for "set" and "add"."""
-    from .creation import full
-    if not isinstance(src, Tensor):
-        value = src
-        src = full(tuple(index.m.shape), src, dtype=self.m.dtype, device=self.m.device)
-        fixed = True
-        del value
+    fixed = not isinstance(src, Tensor)
+    if fixed:
+        from .creation import full
+        src = full((), src, dtype=self.m.dtype, device=self.m.device)
+    key = name, mode, dim, self.m, index.m, None if fixed else src.m
+    plan = _plans.get(key)
+    if plan is not None:
+        made, copy, call, count, numbers, saved = plan
+        if not count(index.p):
+            out = new(made)
+            copy(out.p, self.p)
+            call(out.p, src.p, index.p, *numbers)
+            if self.n is None and src.n is None:
+                return out
+            return tape.record(out, _scatter_back, (self, None if fixed else src), (saved[0], index, *saved[1:]),
+                               "ScatterAddBackward0" if mode == "add" else "ScatterBackward0")
+    if fixed:
+        src = src.expand(tuple(index.m.shape))
     else:
-        fixed = False
         if src.m.dtype is not self.m.dtype:
             raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype")
     axis = _prepare(name, self, dim, index, src)
@@ -160,6 +207,13 @@ def _scatter(name: str, self: Tensor, dim: int, index: Tensor, src: Any, mode: s
         index = _checked_along(name, index, self, axis)
         window = src if fixed else _window(src, index)
         _scatter_into(out, axis, index, window.detach(), mode)
+        if index.m is key[4] and index.m.device.type == "cpu":
+            n, shape = len(out.m.shape), tuple(out.m.shape)
+            copy, none = launch.plan(out.m.device, cast_program(out.m.dtype, out.m.dtype), shape, [out.m.strides, self.m.strides], "clone")
+            call, workspace = launch.plan(out.m.device, _scattering(out, axis, mode), tuple(index.m.shape),
+                                          [(0,) * n, src.m.strides, index.m.strides], "scatter")
+            if none is None and workspace is None:
+                _keep(key, (out.m, copy, call, beyond(index.m, 0, shape[axis]), _numbers(out, axis), (axis, mode, tuple(src.m.shape))))
     return tape.record(out, _scatter_back, (self, None if fixed else src), (axis, index, mode, tuple(src.m.shape)),
                        "ScatterAddBackward0" if mode == "add" else "ScatterBackward0")
 

@@ -217,3 +217,34 @@ def test_on_every_device(device):
     np.testing.assert_array_equal(t.masked_fill(t > 0, 0.0).cpu().numpy(), np.minimum(A, 0))
     order = A.argsort(2)
     np.testing.assert_array_equal(t.gather(2, fb.tensor(order).to(device)).cpu().numpy(), np.sort(A, 2))
+
+
+def test_gather_and_scatter_met_before():
+    """The second call on the same layouts goes by what the first one kept: positions are checked, writes counted, gradients flow."""
+    x, y = fb.arange(12.0).reshape(4, 3), -fb.arange(12.0).reshape(4, 3)
+    for rows in ([[0, 1, 2]], [[3, 3, 3]], [[2, 0, 1]]):
+        index = fb.tensor(rows)
+        assert fb.gather(x, 0, index).tolist() == [[x.tolist()[r][i] for i, r in enumerate(rows[0])]]
+        for src, taken in ((y, y.tolist()[0]), (7.0, [7.0] * 3), (9, [9.0] * 3)):
+            wanted, summed = x.tolist(), x.tolist()
+            for i, r in enumerate(rows[0]):
+                wanted[r][i] = taken[i]
+                summed[r][i] += taken[i]
+            assert fb.scatter(x, 0, index, src).tolist() == wanted
+            assert fb.scatter(x, 0, index, src, reduce="add").tolist() == summed
+    for bad in (4, -1):
+        index = fb.tensor([[0, bad, 0]])
+        for call in (lambda i: fb.gather(x, 0, i), lambda i: fb.scatter(x, 0, i, y), lambda i: fb.scatter(x, 0, i, 7.0)):
+            with pytest.raises(RuntimeError, match=f"index {bad} is out of bounds for dimension 0 with size 4"):
+                call(index)
+    index = fb.tensor([[1, 0, 3]])
+    for _ in range(2):
+        w, v = x.clone().requires_grad_(), y.clone().requires_grad_()
+        (fb.gather(w, 0, index).sum() + (fb.scatter(w, 0, index, v) * 2).sum() + fb.scatter(w, 0, index, 5.0).sum()).backward()
+        hit = [[0, 1, 0], [1, 0, 0], [0, 0, 0], [0, 0, 1]]
+        assert w.grad.tolist() == [[1.0 if h else 3.0 for h in row] for row in hit]
+        assert v.grad.tolist() == [[2.0] * 3, *[[0.0] * 3] * 3]
+    z, version = x.clone(), 0
+    for version in (1, 2):
+        z.scatter_(0, index, 1.0)
+        assert z._version == version
