@@ -13,7 +13,8 @@ from ..autograd import tape
 from ..dtypes import float32, int64
 from ..kernels import expr as E
 from ..kernels.programs import Map, Reduce
-from ..tensor import Tensor, empty, meta, new
+from ..runtime import door
+from ..tensor import Tensor, empty, meta, new, on_forget
 from . import launch
 from .casts import in_float32, to_dtype
 from .convolution import Geometry, Sizes, _copy, _raw, _windows
@@ -113,6 +114,15 @@ def _max_small(x: Tensor, p: Pool) -> tuple[Tensor, Tensor]:
     values, flat = empty(shape, d, x.m.device), empty(shape, int64, x.m.device)
     if not values.m.numel:
         return values, flat
+    program, numbers = _small(x, p)
+    launch.run(program, (values.m.numel,), [_raw(values, (values.m.numel,), (1,)), _raw(flat, (values.m.numel,), (1,))], [contiguous(x.detach())],
+               [(1,), (1,), (0,)], numbers, name="max_pool")
+    return values, flat
+
+
+def _small(x: Tensor, p: Pool) -> tuple[Map, tuple[Any, ...]]:
+    """The program for small windows and its numbers."""
+    d = x.m.dtype
     inside = not any(p.padding) and p.reach() == p.image
     key = ("small", d, p.kernel, inside)
     program = _programs.get(key)
@@ -124,9 +134,7 @@ def _max_small(x: Tensor, p: Pool) -> tuple[Tensor, Tensor]:
                *[a * s for a, s in zip(p.stride, steps, strict=True)], *taps)
     if not inside:
         numbers += (*p.stride, *p.padding, *p.dilation, *p.image)
-    launch.run(program, (values.m.numel,), [_raw(values, (values.m.numel,), (1,)), _raw(flat, (values.m.numel,), (1,))], [contiguous(x.detach())],
-               [(1,), (1,), (0,)], numbers, name="max_pool")
-    return values, flat
+    return program, numbers
 
 
 def _small_program(d: Any, kernel: Sizes, inside: bool) -> Map:
@@ -206,12 +214,45 @@ def _max_raw(x: Tensor, p: Pool) -> tuple[Tensor, Tensor]:
     return values, flat
 
 
+_plans: dict[Any, Any] = {}  # of a batch and a pooling's numbers: what is done on the CPU
+_MOST_PLANS = 1 << 12
+_LISTS = (list, np.ndarray)
+on_forget(_plans.clear)
+door.on_change(_plans.clear)
+
+
+def _key(*what: Any) -> Any:
+    """For `_plans`: lists as tuples, and floats, which are refused, apart from ints."""
+    return tuple([tuple(w) if type(w) in _LISTS else repr(w) if type(w) is float else w for w in what])
+
+
+def _keep(key: Any, plan: Any) -> None:
+    if len(_plans) > _MOST_PLANS:
+        _plans.clear()
+    _plans[key] = plan
+
+
 def _max(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool) -> tuple[Tensor, Tensor]:
+    key = _key(name, x.m, kernel, stride, padding, dilation, ceil)
+    plan = _plans.get(key)
+    if plan is not None:
+        made, places, call, numbers, saved, grad_name = plan
+        values, at = new(made), new(places)
+        call(values.p, at.p, x.p, *numbers)
+        if x.n is not None:
+            tape.record(values, _max_back, (x,), (saved, at), grad_name)
+        return values, at
     if x.m.dtype.is_complex or x.m.dtype.kind == "b":
         raise NotImplementedError(f'"{name}" not implemented for \'{x.m.dtype.name.capitalize()}\'')
     x, single = _prepared(name, x, n)
     p = Pool(name, tuple(x.m.shape[2:]), kernel, stride, padding, dilation, ceil)
     values, at = _max_raw(x, p)
+    if x.m is key[1] and x.m.contiguous and x.m.device.type == "cpu" and values.m.numel and math.prod(p.kernel) <= _FEW:
+        program, numbers = _small(x, p)
+        count = values.m.numel
+        call, workspace = launch.plan(x.m.device, program, (count,), [(1,), (1,), (0,)], "max_pool")
+        if workspace is None:
+            _keep(key, (values.m, at.m, call, numbers, tuple(x.m.shape), f"MaxPool{n}DWithIndicesBackward0"))
     tape.record(values, _max_back, (x,), (tuple(x.m.shape), at), f"MaxPool{n}DWithIndicesBackward0")
     return (values.squeeze(0), at.squeeze(0)) if single else (values, at)
 
@@ -227,6 +268,14 @@ def _max_back(node: Any, g: Tensor) -> Any:
 
 
 # ------------------------------------------------------------------------------------------------------------------- mean
+def _summing(x: Tensor, p: Pool, out: Tensor) -> Any:
+    """What sums windows that lie inside of x, called with addresses."""
+    n = len(p.image)
+    st = _windows(x.detach(), p.geometry()).m.strides
+    return launch.plan(x.m.device, _programs["sum", x.m.dtype], (*out.m.shape, *p.kernel),
+                       [out.m.strides, (st[0], st[1], *st[2 + n:], *st[2:2 + n])], "avg_pool")
+
+
 def _sum_windows(x: Tensor, p: Pool) -> Tensor:
     """The sum of each window, zeros beyond the image.  Recorded."""
     d = x.m.dtype
@@ -292,10 +341,24 @@ def _divisors(p: Pool, include_pad: bool, override: int | None, like: Tensor) ->
 def _mean(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, ceil: bool, include: bool, override: int | None) -> Tensor:
     if x.m.dtype.kind == "f" and x.m.dtype.itemsize == 2:  # the sums, which may pass float16's range, are not rounded
         return to_dtype(_mean(name, n, to_dtype(x, float32), kernel, stride, padding, ceil, include, override), x.m.dtype)
-    x, single = _prepared(name, x, n)
-    p = Pool(name, tuple(x.m.shape[2:]), kernel, stride, padding, 1, ceil)
-    total = _sum_windows(x, p)
-    by = _divisors(p, include, override, x)
+    key = _key(name, x.m, kernel, stride, padding, ceil, include, override)
+    plan = _plans.get(key)
+    if plan is None:
+        x, single = _prepared(name, x, n)
+        p = Pool(name, tuple(x.m.shape[2:]), kernel, stride, padding, 1, ceil)
+        total = _sum_windows(x, p)
+        by = _divisors(p, include, override, x)
+        if x.m is key[1] and type(by) is int and x.m.device.type == "cpu" and total.m.numel and not any(p.padding) and p.reach() == p.image and x.m.contiguous:
+            call, workspace = _summing(x, p, total)
+            if workspace is None:
+                _keep(key, (total.m, call, by, (tuple(x.m.shape), p), f"AvgPool{n}DBackward0"))
+    else:
+        single = False
+        made, call, by, saved, grad_name = plan
+        total = new(made)
+        call(total.p, x.p)
+        if x.n is not None:
+            tape.record(total, _sum_back, (x,), saved, grad_name)
     out = total / by if x.m.dtype.is_floating_point else total.div(by, rounding_mode="trunc")
     return out.squeeze(0) if single else out
 

@@ -347,3 +347,25 @@ def test_fractional_gradients_and_random_places(n: int) -> None:
 def test_bad_input(call: Any, error: Any, words: str) -> None:
     with pytest.raises(error, match=words):
         call()
+
+
+def test_poolings_met_before():
+    """The second call on the same layout goes by what the first one kept, in values, positions and gradients."""
+    values = np.random.default_rng(3).normal(size=(2, 3, 6, 8))
+    for turned in (False, True):
+        for options in ({}, {"stride": [1, 2]}, {"padding": 1}, {"ceil_mode": True, "stride": 3}):
+            seen = []
+            for scale in (1.0, 1.0, -1.0):
+                x = (fb.tensor(values) * scale).requires_grad_()
+                z = x.transpose(2, 3) if turned else x
+                made, at = F.max_pool2d(z, 2, return_indices=True, **options)
+                assert at.dtype is fb.int64 and at.grad_fn is None
+                assert z.detach().flatten(2).gather(2, at.flatten(2)).reshape(made.shape).tolist() == made.tolist()
+                mean = F.avg_pool2d(z, 2, **options)
+                (made.sum() + (mean * mean).sum()).backward()
+                seen.append((made.tolist(), mean.tolist(), x.grad.tolist()))
+            assert seen[0] == seen[1]
+            np.testing.assert_array_equal(np.array(seen[2][1]), -np.array(seen[0][1]))
+            assert seen[2][0] != seen[0][0]
+            with fb.no_grad():
+                assert F.max_pool2d(z, 2, **options).grad_fn is None and F.avg_pool2d(z, 2, **options).grad_fn is None
