@@ -6,16 +6,18 @@ queue.  The gradient puts what arrives at the positions the values came from.
 
 from __future__ import annotations
 
+import ctypes
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import layout
 from ..autograd import tape
-from ..dtypes import bool_, int64
+from ..dtypes import bfloat16, bool_, int64
 from ..kernels.interpret import memory
+from ..kernels.programs import Prepared
 from ..runtime import door
-from ..tensor import Tensor, alias, empty, meta
+from ..tensor import Tensor, alias, empty, meta, new, on_forget
 from . import device_routines, launch, ordering
 from .checks import same_device
 from .copies import contiguous, copy_into
@@ -27,6 +29,8 @@ from .table import op
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from ..tensor import Meta
 
 _RESULTS = {n: named(n, "values indices") for n in ("sort", "topk", "kthvalue", "median", "nanmedian", "mode")}
 _LONG = 1 << 18
@@ -178,18 +182,80 @@ def _sorted(t: Tensor, dim: int, descending: bool) -> tuple[Tensor, Tensor]:
                    ("sort", descending, _length(t, axis)), keep_layout=True)
 
 
+_FEW = 1 << 10  # elements that NumPy's stable sort has in order before keys are made
+_plans: dict[Any, Any] = {}  # of a layout and a call's numbers: what few elements on the CPU take, or None
+_MOST_PLANS = 1 << 12
+on_forget(_plans.clear)
+door.on_change(_plans.clear)
+
+
+def _few(name: str, t: Tensor, dim: int, descending: bool, k: int) -> tuple[Tensor, Tensor] | None:
+    """The first k elements in order of each row along `dim` (-1: all) and their positions, where there are few elements, on the CPU, and
+    rows lie one behind the other; None elsewhere."""
+    if type(dim) is not int or type(k) is not int:
+        return None
+    key = name, t.m, dim, descending, k
+    try:
+        plan = _plans[key]
+    except KeyError:
+        if len(_plans) > _MOST_PLANS:
+            _plans.clear()
+        plan = _plans[key] = _plan(name, t.m, dim, descending, k)
+    if plan is None:
+        return None
+    made, places, call, saved, grad_name = plan
+    values, at = new(made), new(places)
+    call(values.p, at.p, t.p)
+    if t.n is not None:
+        tape.record(values, _placed_back, (t,), (*saved, at), grad_name)
+    return values, at
+
+
+def _plan(name: str, m: Meta, dim: int, descending: bool, k: int) -> Any:
+    d, shape, last = m.dtype, tuple(m.shape), len(m.shape) - 1
+    if m.device.type != "cpu" or not 0 < m.numel <= _FEW or not m.contiguous or dim not in (-1, last) or last < 0 or d is bfloat16 or d.is_complex:
+        return None
+    n = shape[-1]
+    if k > n or not k or d is bool_ and name == "topk":
+        return None
+    k = n if k < 0 else k
+    rows = m.numel // n
+    raw, raw_values, raw_at = (ctypes.c_char * size for size in (m.nbytes, rows * k * d.itemsize, rows * k * 8))
+    starts = np.arange(0, m.numel, n)[:, None] if rows > 1 else None
+    read: Any = np.frombuffer
+    plain, position = d.np, np.dtype(np.int64)
+
+    def entry(out_values: int, out_at: int, source: int) -> None:
+        x = read(raw.from_address(source), plain)
+        r = x.reshape(rows, n)
+        # NaN is the greatest for NumPy too; backwards twice, equal elements keep their order
+        at = n - 1 - r[:, ::-1].argsort(-1, kind="stable")[:, ::-1] if descending else r.argsort(-1, kind="stable")
+        if k < n:
+            at = at[:, :k]
+        read(raw_at.from_address(out_at), position).reshape(rows, k)[...] = at
+        read(raw_values.from_address(out_values), plain).reshape(rows, k)[...] = x[at if starts is None else at + starts]
+    to = (*shape[:-1], k)
+    made, places = meta(to, None, d, m.device), meta(to, None, int64, m.device)
+    call = door.bind(m.device, Prepared(name, entry, outputs=2, nbytes=m.nbytes + made.nbytes + places.nbytes))
+    return made, places, call, (shape, last, False), f"{name.capitalize()}Backward0"
+
+
 @op(out=True)
 def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:  # noqa: A002
     """The elements along `dim` in order, and the positions they came from (int64).  NaN counts as the greatest value; equal
     elements keep their order whether `stable` or not.  Gradients flow to the positions.  Raises RuntimeError for complex types.
     """
-    return _RESULTS["sort"](*_sorted(input, dim, bool(descending)))
+    return _RESULTS["sort"](*(_few("sort", input, dim, bool(descending), -1) or _sorted(input, dim, bool(descending))))
 
 
 @op()
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: int | None = None) -> Tensor:  # noqa: A002
     """The positions (int64) that sort `dim`."""
     dim = dim if axis is None else axis
+    if input.n is None:
+        found = _few("sort", input, dim, bool(descending), -1)
+        if found is not None:
+            return found[1]
     return _sorted(input.detach(), dim, bool(descending))[1]
 
 
@@ -205,6 +271,9 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 
     NaN counts as the greatest value.  Raises RuntimeError for k outside 0..size.
     """
+    found = _few("topk", input, dim, bool(largest), k) if type(k) is int and k > 0 else None
+    if found is not None:
+        return _RESULTS["topk"](*found)
     _real("topk", input)
     axis, d, k = _axis(input, dim), input.m.dtype, k.__index__() if not isinstance(k, Tensor) else int(k.item())  # type: ignore[unreachable]
     if d is bool_:

@@ -163,3 +163,38 @@ def test_on_every_device(device):
     np.testing.assert_array_equal(at.cpu().numpy(), np.argsort(a, 1, kind="stable"))
     np.testing.assert_array_equal(t.topk(5).values.cpu().numpy(), -np.sort(-a)[:, :5])
     np.testing.assert_allclose(t.quantile(0.3, 1).cpu().numpy(), np.quantile(a, 0.3, 1))
+
+
+@pytest.mark.parametrize("dtype", [fb.float16, fb.bfloat16, fb.float32, fb.float64, fb.uint8, fb.int16, fb.int64, fb.bool])
+def test_few_elements_are_ordered_as_many_are(dtype):
+    """NaN, both zeros and equal elements: what is done for few elements gives the positions that the way for many gives."""
+    values = [3.0, float("nan"), 0.0, -0.0, 3.0, float("inf"), -2.0, float("nan"), 0.0, 3.0, -float("inf"), 1.0] if dtype.is_floating_point else [
+        3, 0, 7, 3, 1, 0, 9, 9, 3, 2, 1, 1]
+    row = fb.tensor(values, dtype=dtype)
+    for few in (row, row.reshape(3, 4), row.reshape(2, 2, 3)):
+        many = few.expand(200, *few.shape).contiguous()  # too many for the short way
+        assert many.numel() > 1024
+        for descending in (False, True):
+            for _ in range(2):
+                v, at = fb.sort(few, descending=descending)
+                w, there = fb.sort(many, descending=descending)
+                assert at.tolist() == there[-1].tolist() == fb.argsort(few, descending=descending).tolist()
+                assert str(v.tolist()) == str(w[-1].tolist()) and v.dtype is dtype and at.dtype is fb.int64
+                if dtype is not fb.bool:
+                    for k in (1, 2):
+                        a, b = fb.topk(few, k, largest=descending), fb.topk(many, k, largest=descending)
+                        assert a[1].tolist() == b[1][-1].tolist() and str(a[0].tolist()) == str(b[0][-1].tolist())
+
+
+def test_gradients_of_few_elements():
+    x = fb.tensor([[3.0, 1.0, 2.0], [0.0, 5.0, 4.0]], requires_grad=True)
+    for _ in range(2):
+        x.grad = None
+        (fb.sort(x)[0] * fb.tensor([1.0, 2.0, 3.0])).sum().backward()
+        assert x.grad.tolist() == [[3.0, 1.0, 2.0], [1.0, 3.0, 2.0]]
+        x.grad = None
+        fb.topk(x, 1)[0].sum().backward()
+        assert x.grad.tolist() == [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+        assert fb.sort(x)[0].grad_fn.name() == "SortBackward0" and fb.argsort(x).grad_fn is None
+    with fb.no_grad():
+        assert fb.sort(x)[0].grad_fn is None
