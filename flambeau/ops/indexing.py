@@ -6,7 +6,7 @@ whose input (or output) is addressed by offsets computed from the positions.  Co
 
 from __future__ import annotations
 
-from ctypes import c_int64
+from ctypes import c_char, c_int64
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -484,6 +484,36 @@ def _plain(t: Tensor, index: Any) -> list[Tensor | None] | None:
     return out + [None] * rest if rest else out
 
 
+_FEW = 1 << 14  # elements of a mask that NumPy goes through without positions
+
+
+def _chosen(t: Tensor, mask: Tensor) -> Tensor | None:
+    """t[mask] outside the tape, for a small mask over the first axes of dense memory on the CPU; None elsewhere."""
+    m, n = t.m, mask.m
+    axes = len(n.shape)
+    if not axes or m.device.type != "cpu" or n.device is not m.device or not 0 < n.numel <= _FEW or not m.numel or not n.contiguous or not m.contiguous or (
+            m.shape != n.shape if axes == len(m.shape) else tuple(m.shape[:axes]) != tuple(n.shape)):
+        return None
+    read: Any = np.frombuffer
+    which = read((c_char * n.numel).from_address(mask.p), np.bool_)
+    rest = tuple(m.shape[axes:])
+    out = new(meta((int(np.count_nonzero(which)), *rest), None, m.dtype, m.device))
+    if not out.m.numel:
+        return out
+    d = m.dtype.np
+    size, room, width = m.nbytes, out.m.nbytes, m.numel // n.numel
+
+    def entry(to: int, source: int) -> None:
+        rows = read((c_char * size).from_address(source), d)
+        made = read((c_char * room).from_address(to), d)
+        if width == 1:
+            made[...] = rows[which]
+        else:
+            made.reshape(-1, width)[...] = rows.reshape(-1, width)[which]
+    launch.routine(m.device, "index", entry, (out.p, t.p), nbytes=size + room)
+    return out
+
+
 def _get(self: Tensor, index: Any) -> Tensor:
     if type(index) is int:
         if self.n is None:
@@ -499,6 +529,10 @@ def _get(self: Tensor, index: Any) -> Tensor:
             raise IndexError(f"index {index} is out of bounds for dimension 0 with size {n}")
         picked: Tensor = select(self, 0, index)
         return picked
+    if type(index) is Tensor and index.m.dtype is bool_ and not tape.recording(self):
+        chosen = _chosen(self, index)
+        if chosen is not None:
+            return chosen
     plain = _plain(self, index)
     if plain is not None:
         return take_at(self, plain)

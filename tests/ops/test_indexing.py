@@ -204,3 +204,24 @@ def test_positions_met_before_are_checked_each_time():
     with fb.no_grad():
         assert w[index].grad_fn is None
     assert w[index].grad_fn.name() == "IndexBackward0"
+
+
+@pytest.mark.parametrize("dtype", [fb.float32, fb.bfloat16, fb.complex64, fb.int64, fb.bool])
+def test_small_masks_choose_as_positions_do(dtype):
+    base = fb.arange(24).reshape(2, 3, 4)
+    x = base % 3 == 0 if dtype is fb.bool else base.to(dtype)
+    for some in (base % 5 < 2, base[0] % 5 < 2, base[:, :, 0] >= 8, base[:, 0, 0] >= 0, base < 0, base[0, 0] < 0):
+        if some.shape != x.shape[:some.dim()]:
+            with pytest.raises(IndexError, match="does not match the shape of the indexed tensor"):
+                x[some]
+            continue
+        made = x[some]
+        assert made.dtype is dtype and made._version == 0 and not made._is_view()
+        assert made.tolist() == x[some.nonzero(as_tuple=True)].tolist()
+        assert x.transpose(0, 1).contiguous().transpose(0, 1)[some].tolist() == made.tolist()  # not dense: by positions
+    if dtype is fb.float32:
+        w = x.clone().requires_grad_()
+        w[w > 3].sum().backward()
+        assert w.grad.tolist() == (x > 3).float().tolist()
+        with fb.no_grad():
+            assert w[w > 3].grad_fn is None
