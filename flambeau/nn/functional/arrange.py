@@ -8,8 +8,15 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes, ops
-from ...autograd import no_grad
+from ...autograd import no_grad, tape
 from ...autograd.function import Function
+from ...kernels import expr as E
+from ...kernels.programs import Map
+from ...ops import launch
+from ...ops.copies import cast_program
+from ...runtime import door
+from ...tensor import Tensor, meta, new, on_forget
+from ..parameter import Parameter
 from ..sizes import ntuple
 
 
@@ -36,6 +43,44 @@ class _ConstantPad(Function):
         return _narrowed(grad, ctx.before, ctx.sizes), None, None, None
 
 
+_plans: dict[Any, Any] = {}  # of a layout, amounts and a value: what a constant border takes on the CPU
+_MOST_PLANS = 1 << 12
+on_forget(_plans.clear)
+door.on_change(_plans.clear)
+
+
+def _pad_back(node: Any, grad: Any) -> Any:
+    before, sizes = node[tape.SAVED]
+    return (_narrowed(grad, before, sizes),)
+
+
+_LARGE = {"f": 65504, "i": 127}  # what every type of the kind has
+
+
+def _by_plan(plan: Any, input: Any) -> Any:  # noqa: A002
+    made, fill, number, copy, offset, saved = plan
+    t = new(made)
+    fill(t.p, number)
+    copy(t.p + offset, input.p)
+    return t if input.n is None else tape.record(t, _pad_back, (input,), saved, "ConstantPadNdBackward0")
+
+
+def _plan(m: Any, before: list[int], after: list[int], value: Any) -> Any:
+    """What puts a tensor laid out as m into a border of `value`; None where that is left to the general way."""
+    d = m.dtype
+    if m.device.type != "cpu" or not m.numel or d.kind not in "fi" or type(value) not in ((float, int) if d.kind == "f" else (int,)):
+        return None
+    if abs(value) > _LARGE[d.kind] and not (d.kind == "f" and (value != value or math.isinf(value))):  # whether it fits is asked there
+        return None
+    made = meta([b + s + a for b, s, a in zip(before, m.shape, after)], None, d, m.device)
+    fill, none = launch.plan(m.device, Map((E.scalar(0, d),), (), (d,)), tuple(made.shape), [made.strides], "fill")
+    copy, nothing = launch.plan(m.device, cast_program(d, d), tuple(m.shape), [made.strides, m.strides], "copy")
+    if none is not None or nothing is not None:
+        return None
+    offset = sum(b * s for b, s in zip(before, made.strides)) * d.itemsize
+    return made, fill, float(value) if d.kind == "f" else value, copy, offset, (before, list(m.shape))
+
+
 def _source_indices(mode: str, size: int, before: int, after: int) -> np.ndarray[Any, Any]:
     """Where each place along one padded dimension takes its value from."""
     places = np.arange(-before, size + after)
@@ -56,6 +101,12 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: float | None = None
     RuntimeError for amounts that do not fit, NotImplementedError for another mode.
     """
     amounts = [int(p) for p in pad]
+    key = None
+    if mode == "constant" and type(input) in (Tensor, Parameter):
+        key = input.m, tuple(amounts), None if value is None else repr(value)
+        plan = _plans.get(key)
+        if plan is not None:
+            return _by_plan(plan, input)
     if len(amounts) % 2:
         raise RuntimeError(f"Padding length must be divisible by 2, got {len(amounts)}")
     if len(amounts) // 2 > input.dim():
@@ -75,7 +126,14 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: float | None = None
         before, after = [max(b, 0) for b in before], [max(a, 0) for a in after]
         if not any(before) and not any(after):
             return cropped.clone()
-        return _ConstantPad.apply(cropped, before, after, 0 if value is None else value)
+        value = 0 if value is None else value
+        plan = _plan(input.m, before, after, value) if key is not None and cropped is input else None
+        if plan is None:
+            return _ConstantPad.apply(cropped, before, after, value)
+        if len(_plans) > _MOST_PLANS:
+            _plans.clear()
+        _plans[key] = plan
+        return _by_plan(plan, input)
     if mode not in ("reflect", "replicate", "circular"):
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
     if value is not None and value != 0:

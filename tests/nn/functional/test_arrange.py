@@ -96,3 +96,29 @@ def test_unfold_and_fold_are_transposes():
         F.fold(flambeau.zeros(1, 18, 11), (6, 5), **geometry)
     with pytest.raises(RuntimeError, match="components must be at least one"):
         F.unfold(flambeau.zeros(1, 1, 2, 2), 3)
+
+
+def test_borders_met_before():
+    """The second call on the same layout goes by what the first one kept: values, types and gradients as before."""
+    for dtype in (flambeau.float32, flambeau.bfloat16, flambeau.int64):
+        for value in (None, 2, 0.0, -0.0, -1):
+            if dtype is flambeau.int64 and isinstance(value, float):
+                continue
+            for scale in (1, 1, -2):
+                x = (flambeau.arange(6).reshape(2, 3) * scale).to(dtype)
+                for t in (x, x.t()):
+                    made = F.pad(t, (1, 2, 0, 1), value=value)
+                    want = np.pad(np.array(t.tolist()), ((0, 1), (1, 2)), constant_values=value or 0)
+                    assert made.dtype is dtype and made.is_contiguous() and made.tolist() == want.tolist()
+                    assert str(float(made[0, 0])) == str(float(0 if value is None else value))
+    w = flambeau.nn.Parameter(flambeau.ones(2, 3))
+    names = set()
+    for _ in range(3):
+        w.grad = None
+        made = F.pad(w, (1, 1))
+        names.add(made.grad_fn.name())
+        (made * flambeau.arange(5.0)).sum().backward()
+        assert w.grad.tolist() == [[1.0, 2.0, 3.0]] * 2
+        with flambeau.no_grad():
+            assert F.pad(w, (1, 1)).grad_fn is None
+    assert len(names) == 1
