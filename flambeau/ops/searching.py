@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+import ctypes
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import dtypes
 from ..dtypes import bool_, int32, int64
 from ..kernels.interpret import load, memory
+from ..kernels.programs import Prepared
 from ..runtime import door
-from ..tensor import Tensor, empty
+from ..tensor import Tensor, empty, new, on_forget
 from . import device_routines, launch, ordering
 from .casts import to_dtype
 from .checks import same_device
 from .indexing import nonzero_counts
 from .positions import taken_along
 from .table import op
+
+if TYPE_CHECKING:
+    from ..tensor import Meta
 
 
 def _operand(value: Any, like: Tensor) -> Tensor:
@@ -47,6 +52,25 @@ def _find(rows: Any, wanted: Any, right: bool) -> Any:
     return low
 
 
+_FEW = 1 << 12  # elements that need no threads
+_plans: dict[Any, Any] = {}  # of two layouts and the flags: what finds few values on the CPU
+_MOST_PLANS = 1 << 12
+on_forget(_plans.clear)
+door.on_change(_plans.clear)
+
+
+def _few(a: Meta, b: Meta, to: Meta, right: bool) -> Any:
+    """Finds dense values laid out as b in a dense vector a, called with addresses."""
+    raw, raw_out, raw_values = (ctypes.c_char * m.nbytes for m in (a, to, b))
+    read: Any = np.frombuffer
+    plain, position, side = a.dtype.np, to.dtype.np, "right" if right else "left"
+
+    def entry(target: int, where: int, what: int) -> None:
+        read(raw_out.from_address(target), position)[...] = read(raw.from_address(where), plain).searchsorted(
+            read(raw_values.from_address(what), plain), side)
+    return entry
+
+
 @op(out=True)
 def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None,  # noqa: A002
                  sorter: Tensor | None = None) -> Tensor:
@@ -56,6 +80,15 @@ def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False
     sorter: positions that sort sorted_sequence.  Raises RuntimeError for shapes that do not fit.
     """
     seq = sorted_sequence
+    key = None
+    if sorter is None and isinstance(input, Tensor):
+        key = seq.m, input.m, out_int32, right, side
+        plan = _plans.get(key)
+        if plan is not None:
+            made, call = plan
+            out = new(made)
+            call(out.p, seq.p, input.p)
+            return out
     values = _operand(input, seq)
     _check_search(seq, values, isinstance(input, Tensor), right, side, sorter)
     right = right or side == "right"
@@ -67,6 +100,14 @@ def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False
     out = empty(values.m.shape, int32 if out_int32 else int64, values.m.device)
     a, b = seq.m, values.m
     result = out.m.dtype
+    if key is not None and values is input and b.device.type == "cpu" and 0 < b.numel <= _FEW and 0 < a.numel <= _FEW and len(a.shape) == 1 and (
+            a.dtype is b.dtype and a.dtype is not dtypes.bfloat16 and a.contiguous and b.contiguous):
+        if len(_plans) > _MOST_PLANS:
+            _plans.clear()
+        call = door.bind(b.device, Prepared("searchsorted", _few(a, b, out.m, right), nbytes=a.nbytes + b.nbytes + out.m.nbytes))
+        _plans[key] = out.m, call
+        call(out.p, seq.p, values.p)
+        return out
 
     def entry(target: int, where: int, what: int) -> None:
         rows, wanted = load(memory(where, tuple(a.shape), a.strides, a.dtype), a.dtype), load(memory(what, tuple(b.shape), b.strides, b.dtype), b.dtype)

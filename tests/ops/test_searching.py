@@ -89,3 +89,18 @@ def test_on_every_device(device):
     assert str(at.device) == device
     np.testing.assert_array_equal(at.cpu().numpy(), np.searchsorted(a, w))
     assert fb.isin(fb.tensor(a).to(device), fb.tensor(a[:10]).to(device)).sum().item() == 10
+
+
+@pytest.mark.parametrize("dtype", [fb.float16, fb.bfloat16, fb.float64, fb.int32])
+def test_searches_met_before(dtype):
+    """The second search on the same layouts goes by what the first one kept."""
+    for edges in ([-2, 0, 0, 3], [1, 1, 2, 7]):
+        seq = fb.tensor(edges, dtype=dtype)
+        for wanted in ([[0, 3, -5], [9, 1, 2]], [[7, 0, 0], [-2, 3, 1]]):
+            for right in (False, True):
+                for small in (False, True):
+                    found = fb.searchsorted(seq, fb.tensor(wanted, dtype=dtype), right=right, out_int32=small)
+                    assert found.dtype is (fb.int32 if small else fb.int64)
+                    assert found.tolist() == np.searchsorted(edges, wanted, "right" if right else "left").tolist()
+                    turned = fb.tensor(wanted, dtype=dtype).t()
+                    assert fb.searchsorted(seq, turned, side="right" if right else "left").tolist() == found.t().tolist()
