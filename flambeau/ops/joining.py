@@ -89,6 +89,15 @@ def _stack_back(node: Any, g: Tensor) -> Any:
     return tuple([None if e is None else alias(g, part, g.p + i * step) for i, e in enumerate(node[tape.EDGES])])
 
 
+def _joined(plan: Any, ts: Any) -> Tensor:
+    """The tensors copied to their places by a plan of `_plans`: (meta, a bound copy and a place for each, what is saved)."""
+    out = new(plan[0])
+    p = out.p
+    for t, (call, offset) in zip(ts, plan[1], strict=True):
+        call(p + offset, t.p)
+    return out
+
+
 @op(method=False, out=True, aliases=("concat", "concatenate"))
 def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
     """The tensors one after another along an existing axis; their other sizes must be equal."""
@@ -99,12 +108,7 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
         key = dim, tuple([t.m if type(t) is Tensor else None for t in ts])
         plan = _plans.get(key)
         if plan is not None:
-            made, moves, saved = plan
-            out = new(made)
-            p = out.p
-            for t, (call, offset) in zip(ts, moves, strict=True):
-                call(p + offset, t.p)
-            return tape.record(out, _cat_back, ts, saved, "CatBackward0")
+            return tape.record(_joined(plan, ts), _cat_back, ts, plan[2], "CatBackward0")
     if not ts:
         raise ValueError("torch.cat(): expected a non-empty list of Tensors")
     for i, t in enumerate(ts):
@@ -180,12 +184,7 @@ def stack(tensors: Any, dim: int = 0) -> Tensor:
         key = "stack", dim, tuple([t.m if type(t) is Tensor else None for t in ts])
         plan = _plans.get(key)
         if plan is not None:
-            made, moves, saved = plan
-            out = new(made)
-            p = out.p
-            for t, (call, offset) in zip(ts, moves, strict=True):
-                call(p + offset, t.p)
-            return tape.record(out, _stack_back, ts, saved, "StackBackward0")
+            return tape.record(_joined(plan, ts), _stack_back, ts, plan[2], "StackBackward0")
     if not ts:
         raise RuntimeError("stack expects a non-empty TensorList")
     for i, t in enumerate(ts):

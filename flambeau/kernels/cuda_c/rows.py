@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import axes as walks
-from ..axes import Axis
 from ..expr import walk
-from ..programs import size_of
+from .along import Along
 from .groups import Group, State, finished, join_all, states_of
 from .lower import from_stored, round_half, to_stored
 from .types import half, stored, value
-from .writer import FUNCTIONS, Walk, coordinates, is_wide, seen
+from .writer import FUNCTIONS, Walk
 
 if TYPE_CHECKING:
     from ..expr import Expr
@@ -59,23 +57,11 @@ def _independent(step: list[Stage], stage: Stage) -> bool:
     return not own or (bool(accs) and max(own) <= max(accs))
 
 
-class _RowProgram:
+class _RowProgram(Along):
+    program: Rows
+
     def __init__(self, w: Writer, program: Rows, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...], numbers: int) -> None:
-        self.w, self.program, self.numbers = w, program, numbers
-        self.rank, self.outs, self.length = len(domain), len(program.out_types), domain[-1]
-        self.sizes = [d.itemsize for d in w.types]
-        coords = coordinates(program, self.rank)
-        own = seen(program, strides, self.rank)
-        self.used = [k for k in range(self.outs, len(self.sizes)) if walks.facts(program).read[k - self.outs]]
-        order = [*range(self.outs, len(own)), *range(self.outs)]
-        turned, back = [own[k] for k in order], [order.index(k) for k in range(len(own))]
-        found = walks.walk_axes(domain[:-1], [s[:-1] for s in turned], [self.sizes[k] for k in order],
-                                  [d for d in coords if d < self.rank - 1])
-        self.outer = [Axis(x.size, tuple(x.strides[k] for k in back), x.source) for x in found]
-        self.inner = Axis(self.length, tuple(s[-1] * b for s, b in zip(own, self.sizes)), self.rank - 1)
-        self.rows = size_of(domain[:-1])
-        self.wide = is_wide([*self.outer, self.inner], self.sizes, 1 << 20)
-        self.t = "long long" if self.wide else "int"
+        super().__init__(w, program, domain, strides, numbers)
         self.steps = steps_of(program)
         self.uses = [self._inputs(step) for step in self.steps]
         self._plan()
@@ -92,7 +78,7 @@ class _RowProgram:
             each //= 2
         self.kept = each  # elements of the row per thread, if they are kept
         n = self.length
-        lines = bool(self.outer) and self._score(self.outer[-1]) > self._score(self.inner)
+        lines = bool(self.outer) and self.score(self.outer[-1]) > self.score(self.inner)
         if lines:
             y = 1
             while y < 32 and y * 4 < n:
@@ -114,10 +100,6 @@ class _RowProgram:
         room = sum(-(-n * self.sizes[k] // 16) * 16 for k in shared)
         self.shared = 0 if self.whole or self.group.kind != "block" or room > MOST_SHARED else room
         self.cached = shared if self.whole or self.shared else []
-
-    def _score(self, a: Axis) -> int:
-        ks = [*self.used, *range(self.outs)]
-        return sum(1 if a.strides[k] == self.sizes[k] else -1 if a.strides[k] else 0 for k in ks)
 
     def _width(self) -> int:
         """How many neighbours a thread reads and writes at once."""

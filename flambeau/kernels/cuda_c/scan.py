@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import axes as walks
-from ..axes import Axis
 from ..complexes import PairScan
-from ..programs import size_of
+from .along import Along
 from .groups import Group, multiply
 from .lower import apply, from_stored, identity, round_half, to_stored
 from .types import half, literal, stored, value
-from .writer import Walk, coordinates, is_wide, seen
+from .writer import Walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,29 +37,17 @@ def write(w: Writer, program: Scan, domain: tuple[int, ...], strides: tuple[tupl
     return _Scan(w, program, domain, strides, numbers).write()
 
 
-class _Scan:
+class _Scan(Along):
+    program: Scan
+
     def __init__(self, w: Writer, program: Scan, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...], numbers: int) -> None:
-        self.w, self.program, self.numbers = w, program, numbers
-        self.rank, self.outs, self.length = len(domain), len(program.posts), domain[-1]
-        self.sizes = [d.itemsize for d in w.types]
-        coords = coordinates(program, self.rank)
-        own = seen(program, strides, self.rank)
-        self.used = [k for k in range(self.outs, len(self.sizes)) if walks.facts(program).read[k - self.outs]]
-        order = [*range(self.outs, len(own)), *range(self.outs)]
-        turned, back = [own[k] for k in order], [order.index(k) for k in range(len(own))]
-        found = walks.walk_axes(domain[:-1], [s[:-1] for s in turned], [self.sizes[k] for k in order],
-                                  [d for d in coords if d < self.rank - 1])
-        self.outer = [Axis(x.size, tuple(x.strides[k] for k in back), x.source) for x in found]
-        self.inner = Axis(self.length, tuple(s[-1] * b for s, b in zip(own, self.sizes)), self.rank - 1)
-        self.rows = size_of(domain[:-1])
-        self.wide = is_wide([*self.outer, self.inner], self.sizes, 1 << 20)
-        self.t = "long long" if self.wide else "int"
+        super().__init__(w, program, domain, strides, numbers)
         self.d = program.elem.dtype
         self.parts = 2 if isinstance(program, PairScan) else 1
         self.how = program.combine[self.parts - 1:]
         self.types = [value(self.d)] * self.parts + ["long long"] * (self.how in ("max", "min"))
         n = self.length
-        neighbours = bool(self.outer) and self._score(self.outer[-1]) > self._score(self.inner)
+        neighbours = bool(self.outer) and self.score(self.outer[-1]) > self.score(self.inner)
         if (neighbours and (self.rows >= 4096 or n <= SERIAL)) or (n <= SERIAL and self.rows >= 1024) or n == 1:
             self.group = Group("across", 128, 1)
         else:
@@ -71,10 +57,6 @@ class _Scan:
         if self.group.kind == "block" and self.rows < FEW_ROWS and n >= 4 * PIECE:
             self.piece = max(PIECE, -(-n // (64 * 1024)) // step * step + step)
             self.pieces = -(-n // self.piece)
-
-    def _score(self, a: Axis) -> int:
-        ks = [*self.used, *range(self.outs)]
-        return sum(1 if a.strides[k] == self.sizes[k] else -1 if a.strides[k] else 0 for k in ks)
 
     # --------------------------------------------------------------------------------------------------------- writing
     def write(self) -> tuple[str, tuple[Launch, ...], int]:

@@ -128,6 +128,19 @@ class Sorting:
         w.line(f"if ({i} >= {n}) return;")
         return i, n
 
+    def first_of_its_offset(self, g: int, i: str, last: str) -> tuple[str, str, str]:
+        """Threads whose element i is not the first of its offset end; the offsets, this one, and, where sorted, the elements' order."""
+        w = self.w
+        keys = self.array(f"keys_{last}" if self.sorted else f"keys{g}", "long long")
+        key = w.let("long long", f"{keys}[{i}]", "key")
+        if self.sorted:
+            w.line(f"if ({i} > 0 && {keys}[{i} - 1] == {key}) return;")
+        else:
+            w.line(f"for (int j = 0; j < {i}; j++) {{")
+            w.line(f"if ({keys}[j] == {key}) return;")
+            w.line("}")
+        return keys, key, self.array("order_" + last, self.place) if self.sorted else ""
+
     def _merge(self, run: int, last: str) -> list[str]:
         w, p, other = self.w, self.place, "b" if last == "a" else "a"
         i, n = self.element()
@@ -225,15 +238,7 @@ class _Scatter(Sorting):
         """The first element of each offset brings in all of them."""
         w, p = self.w, self.place
         i, n = self.element()
-        keys = self.array(f"keys_{last}" if self.sorted else f"keys{g}", "long long")
-        key = w.let("long long", f"{keys}[{i}]", "key")
-        if self.sorted:
-            w.line(f"if ({i} > 0 && {keys}[{i} - 1] == {key}) return;")
-        else:
-            w.line(f"for (int j = 0; j < {i}; j++) {{")
-            w.line(f"if ({keys}[j] == {key}) return;")
-            w.line("}")
-        order = self.array("order_" + last, p) if self.sorted else ""
+        keys, key, order = self.first_of_its_offset(g, i, last)
         values = {k: self.array(f"values{k}", value(w.types[k])) for k in outs}
         pointers = {k: w.pointer(k) for k in outs}
         totals = {}

@@ -138,15 +138,7 @@ class ScatterRows(Sorting):
         i = w.let(p, f"({p})({at} / {width})", "i")
         t = "long long" if self.wide else "int"
         column = w.let(t, f"({t})({at} - {i} * {width})", "column")
-        keys = self.array(f"keys_{last}" if self.sorted else "keys0", "long long")
-        key = w.let("long long", f"{keys}[{i}]", "key")
-        if self.sorted:
-            w.line(f"if ({i} > 0 && {keys}[{i} - 1] == {key}) return;")
-        else:
-            w.line(f"for (int j = 0; j < {i}; j++) {{")
-            w.line(f"if ({keys}[j] == {key}) return;")
-            w.line("}")
-        order = self.array("order_" + last, p) if self.sorted else ""
+        keys, key, order = self.first_of_its_offset(0, i, last)
         along, columns = Walk(w, self.along, self.wide).places(column, used)
 
         def row(j: str) -> tuple[dict[int, str], dict[int, str]]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
 import sys
 from importlib import util
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from flambeau.drivers.nvidia import probe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -39,3 +43,17 @@ def run(order: str, seed: int, *only: str, file: str = "cases.py", **environment
         told = json.loads(line)
         found[told.get("name", "told")] = told.get("error", told)
     return found
+
+
+def each_case(file: str, orders: Sequence[str] = ("eager", "lazy", "random")) -> Callable[..., None]:
+    """A test of each case of a file in each order; all cases of an order run in one process, when the first is asked for."""
+    results = functools.cache(functools.partial(run, file=file))
+
+    @on_fake
+    @pytest.mark.parametrize("case", named(file))
+    @pytest.mark.parametrize("order", orders)
+    def test_case(order: str, case: str) -> None:
+        found = results(order, 5)
+        error = found.get(case, f"it was not reached: {found['']}")
+        assert not error, error
+    return test_case

@@ -11,24 +11,9 @@ import pytest
 import flambeau as torch
 from flambeau.drivers.nvidia import cudnn, libraries
 
-from .running import named, on_fake, run
+from .running import each_case
 
-CASES = named("cases_cudnn.py")
-
-
-@pytest.fixture(scope="module")
-def results() -> dict[str, dict[str, Any]]:
-    return {}
-
-
-@on_fake
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("order", ["eager", "lazy", "random"])
-def test_case(results: dict[str, dict[str, Any]], order: str, case: str) -> None:
-    if order not in results:
-        results[order] = run(order, 5, file="cases_cudnn.py")
-    error = results[order].get(case, f"it was not reached: {results[order]['']}")
-    assert not error, error
+test_case = each_case("cases_cudnn.py")
 
 
 NUMBERS = ((1, 1), (2, 1), (1, 1))

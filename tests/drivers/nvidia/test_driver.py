@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 
@@ -13,24 +12,9 @@ import flambeau as torch
 from flambeau.drivers.nvidia import probe
 from flambeau.drivers.nvidia.driver import backend
 
-from .running import named, on_fake, run
+from .running import each_case, on_fake, run
 
-CASES = named("cases_driver.py")
-
-
-@pytest.fixture(scope="module")
-def results() -> dict[str, dict[str, Any]]:
-    return {}
-
-
-@on_fake
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("order", ["eager", "lazy", "random"])
-def test_case(results: dict[str, dict[str, Any]], order: str, case: str) -> None:
-    if order not in results:
-        results[order] = run(order, 5, file="cases_driver.py")
-    error = results[order].get(case, f"it was not reached: {results[order]['']}")
-    assert not error, error
+test_case = each_case("cases_driver.py")
 
 
 @on_fake

@@ -18,24 +18,9 @@ import pytest
 import flambeau as torch
 from flambeau.drivers.nvidia import blaslt, faults, probe
 
-from .running import has_bindings, named, on_fake, run
+from .running import each_case, has_bindings, on_fake, run
 
-CASES = named("cases.py")
-
-
-@pytest.fixture(scope="module")
-def results() -> dict[str, dict[str, Any]]:
-    return {}
-
-
-@on_fake
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("order", ["eager", "lazy", "random"])
-def test_case(results: dict[str, dict[str, Any]], order: str, case: str) -> None:
-    if order not in results:
-        results[order] = run(order, 5)
-    error = results[order].get(case, f"it was not reached: {results[order]['']}")
-    assert not error, error
+test_case = each_case("cases.py")
 
 
 @on_fake
