@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flambeau.dtypes import bfloat16, bool_, dtype, float16, float32, float64, int32, int64
+from flambeau.dtypes import bfloat16, bool_, dtype, float16, float32, float64, int32
 from flambeau.kernels import expr as E
 from flambeau.kernels import interpret, native
 from flambeau.kernels.llvm import prepare
 from flambeau.kernels.llvm.rows import groups_of, kept_value
 from flambeau.kernels.programs import Rows
+from tests.kernels.row_programs import cross_entropy, layer_norm, layer_norm_backward
 
 
 def elements(a: np.ndarray) -> tuple[int, ...]:
@@ -39,32 +40,6 @@ def log_softmax(d: dtype) -> Rows:
 def softmax_backward(d: dtype) -> Rows:
     y, g = E.input(0, d), E.input(1, d)
     return Rows((("reduce", "sum", y * g), ("map", 0, y * (g - E.acc(0, d)))), (d, d))
-
-
-def layer_norm(d: dtype) -> Rows:
-    x, w, b, n = E.input(0, d), E.input(1, d), E.input(2, d), E.scalar(0, d)
-    mean = E.acc(0, d) / n
-    rstd = E.rsqrt(E.acc(1, d) / n + 1e-5)
-    return Rows((("reduce", "sum", x), ("reduce", "sum", (x - mean) * (x - mean)), ("row", 1, mean), ("row", 2, rstd),
-                 ("map", 0, (x - mean) * rstd * w + b)), (d, d, d), (d,))
-
-
-def layer_norm_backward(d: dtype) -> Rows:
-    g, x, mean, rstd, w = (E.input(k, d) for k in range(5))
-    n = E.scalar(0, d)
-    centred = (x - mean) * rstd
-    return Rows((("reduce", "sum", g * w), ("reduce", "sum", g * w * centred),
-                 ("map", 0, rstd * (g * w - E.acc(0, d) / n - centred * (E.acc(1, d) / n)))), (d,) * 5, (d,))
-
-
-def cross_entropy(d: dtype) -> Rows:
-    """Operands: logits, targets (a number a row), logits again for the gather; loss a row, and the gradient."""
-    x, target = E.input(0, d), E.input(1, int64)
-    picked = E.gather(2, E.coord(0) * E.scalar(0, int64) + target, d)
-    chosen = E.cast(E.compare("eq", E.coord(-1), target), d)
-    loss = E.log(E.acc(1, d)) + E.acc(0, d) - picked
-    return Rows((("reduce", "max", x), ("reduce", "sum", E.exp(x - E.acc(0, d))), ("row", 1, loss),
-                 ("map", 0, E.exp(x - E.acc(0, d)) / E.acc(1, d) - chosen)), (d, int64, d), (int64,))
 
 
 def numbers(d: dtype, shape, rng: np.random.Generator) -> np.ndarray:

@@ -12,6 +12,7 @@ from flambeau.kernels.cuda_c.rows import MOST_SHARED
 from flambeau.kernels.programs import Rows
 from tests.kernels.cuda_c import host
 from tests.kernels.cuda_c.cases import Case, Operand, check_all, values
+from tests.kernels.row_programs import cross_entropy, layer_norm, layer_norm_backward
 
 pytestmark = pytest.mark.skipif(bool(host.missing()), reason=host.missing() or "-")
 LIMIT = {"float16": 2e-3, "bfloat16": 1e-2, "float32": 1e-5, "float64": 1e-13}
@@ -21,31 +22,6 @@ def softmax(d: dtype) -> Rows:
     x = E.cast(E.input(0, d), float32) if d.itemsize < 4 else E.input(0, d)
     e = E.exp(x - E.acc(0, x.dtype))
     return Rows((("reduce", "max", x), ("reduce", "sum", e), ("map", 0, E.cast(e / E.acc(1, x.dtype), d))), (d,))
-
-
-def layer_norm(d: dtype) -> Rows:
-    x, w, b, n = E.input(0, d), E.input(1, d), E.input(2, d), E.scalar(0, d)
-    mean = E.acc(0, d) / n
-    rstd = E.rsqrt(E.acc(1, d) / n + 1e-5)
-    return Rows((("reduce", "sum", x), ("reduce", "sum", (x - mean) * (x - mean)), ("row", 1, mean), ("row", 2, rstd),
-                 ("map", 0, (x - mean) * rstd * w + b)), (d, d, d), (d,))
-
-
-def layer_norm_backward(d: dtype) -> Rows:
-    g, x, mean, rstd, w = (E.input(k, d) for k in range(5))
-    n = E.scalar(0, d)
-    centred = (x - mean) * rstd
-    return Rows((("reduce", "sum", g * w), ("reduce", "sum", g * w * centred),
-                 ("map", 0, rstd * (g * w - E.acc(0, d) / n - centred * (E.acc(1, d) / n)))), (d,) * 5, (d,))
-
-
-def cross_entropy(d: dtype) -> Rows:
-    x, target = E.input(0, d), E.input(1, int64)
-    picked = E.gather(2, E.coord(0) * E.scalar(0, int64) + target, d)
-    chosen = E.cast(E.compare("eq", E.coord(-1), target), d)
-    loss = E.log(E.acc(1, d)) + E.acc(0, d) - picked
-    return Rows((("reduce", "max", x), ("reduce", "sum", E.exp(x - E.acc(0, d))), ("row", 1, loss),
-                 ("map", 0, E.exp(x - E.acc(0, d)) / E.acc(1, d) - chosen)), (d, int64, d), (int64,))
 
 
 def room(program: Rows, shape: tuple[int, ...], how: int = 0) -> tuple[list[Operand], dict[int, tuple[int, ...]]]:
