@@ -159,6 +159,7 @@ EXPORT long fake_count(int what) { return what == 0 ? calls : what == 1 ? launch
 EXPORT int fake_enqueue(void *stream, int (*f)(void *), void *with) {  // the fake library of products
   Guard g(mutex);
   if (current < 0) return INVALID_CONTEXT;
+  if (mode == 3) return OK;  // for timing the host
   Item item;
   item.run = [f, with] { return f(with); };
   push((Stream *)stream, std::move(item));
