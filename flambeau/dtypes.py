@@ -203,6 +203,37 @@ def _default_of_kind(d: dtype) -> dtype:
     return _default.complex if d.kind == "c" else d
 
 
+_C_NAMES = {"int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "uint16": "uint16_t", "int32": "int", "uint32": "uint32_t", "int64": "int64_t",
+            "uint64": "uint64_t", "float32": "float", "float64": "double", "complex64": "c10::complex<float>", "complex128": "c10::complex<double>"}
+_MOST_FLOAT32 = 3.4028234663852886e38
+
+
+def number(value: Any, d: dtype) -> Any:
+    """A Python number as one that an element of `d` can hold: an int (also for bool), a float or a complex.
+
+    Fractions are cut off for integers, and numbers below zero count back from the end for unsigned ones.  Raises RuntimeError for what
+    does not fit: too large, infinite or not a number for an integer, finite but beyond float32, or complex for a real type.
+    """
+    kind = d.kind
+    if kind == "b":
+        return int(bool(value))
+    if isinstance(value, complex) and kind != "c":
+        if value.imag:
+            raise RuntimeError(f"value cannot be converted to type {_C_NAMES.get(d.name, d.name)} without overflow: {value} is complex")
+        value = value.real
+    if kind in "ui":
+        bits = 8 * d.itemsize
+        low, high = (-(1 << bits), 1 << bits) if kind == "u" else (-(1 << bits - 1) - 1, 1 << bits - 1)
+        if low < value < high:  # false for NaN
+            return int(value)
+    else:
+        made = complex(value) if kind == "c" else float(value)
+        parts = (made.real, made.imag) if isinstance(made, complex) else (made,)
+        if d.name not in ("float32", "complex64") or not any(_MOST_FLOAT32 < abs(x) < float("inf") for x in parts):
+            return made
+    raise RuntimeError(f"value cannot be converted to type {_C_NAMES.get(d.name, d.name)} without overflow: {value} is outside of what {d} holds")
+
+
 def can_cast(from_: dtype, to: dtype) -> bool:
     """Whether PyTorch's rules let a result of type `from_` be stored in an output of type `to`."""
     if from_.is_complex and not to.is_complex:

@@ -207,3 +207,29 @@ def test_numbers_have_types():
     assert dtypes.of_scalar(np.float64(1)) is fb.float32 and dtypes.of_scalar(1j) is fb.complex64
     with pytest.raises(TypeError, match="expected a number, got str"):
         dtypes.of_scalar("1")
+
+
+@pytest.mark.parametrize("value", [0, 1, -1, 127, 128, 255, -128, -129, -255, -256, 2**31, 2**63, 2**64 - 1, 2**64, 2.9, -1.5, 1e300,
+                                   float("inf"), float("nan"), 3 + 0j, 1j])
+@pytest.mark.parametrize("d", dtypes.ALL, ids=str)
+def test_a_number_is_held_or_refused_never_wrapped(d, value):
+    cut = value.real if isinstance(value, complex) else value
+    if d.kind == "b":
+        holds = True
+    elif d.kind == "c":
+        holds = d is fb.complex128 or not 3.5e38 < abs(value) < float("inf")
+    elif isinstance(value, complex) and value.imag:
+        holds = False
+    elif d.kind == "f":
+        holds = d is not fb.float32 or not 3.5e38 < abs(cut) < float("inf")
+    else:
+        low, high = fb.iinfo(d).min, fb.iinfo(d).max
+        holds = cut == cut and abs(cut) != float("inf") and (-high if d.kind == "u" else low) <= int(cut) <= high
+    if not holds:
+        with pytest.raises(RuntimeError, match="without overflow"):
+            dtypes.number(value, d)
+        return
+    found = dtypes.number(value, d)
+    assert type(found) is {"f": float, "c": complex}.get(d.kind, int)
+    expected = bool(value) if d.kind == "b" else float(cut) if d.kind == "f" else complex(value) if d.kind == "c" else int(cut)
+    assert found == expected or found != found and value != value

@@ -456,6 +456,9 @@ def where_(condition: Tensor, input: Any = None, other: Any = None, *, out: Any 
     if isinstance(condition, Tensor) and condition.m.dtype not in (bool_, dtypes.uint8):
         raise RuntimeError(f"where expected condition to be a boolean tensor, but got a tensor with dtype "
                            f"{condition.m.dtype}")
+    for one, another in ((input, other), (other, input)):
+        if type(one) is int and isinstance(another, Tensor) and another.m.dtype.kind in "ui":
+            dtypes.number(one, another.m.dtype)
     operands = (condition, _operand("where", "input", input), _operand("where", "other", other))
     return WHERE(operands) if out is None else write_out(WHERE, out, operands, (), ())
 

@@ -461,6 +461,12 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
         exact = np.asarray(_leaves(data), object)  # NumPy's common type of a number beyond int64 and a small one is float64
         if {type(x) for x in exact.reshape(-1)} <= {int, bool}:
             array = exact.astype(np.uint64)
+    if d.kind in "ui" and array.dtype.kind in "iuf" and array.size and not isinstance(data, (np.ndarray, np.generic)):
+        for v in (array.min(), array.max()):  # NaN where there is one
+            try:
+                dtypes.number(v.item(), d)
+            except RuntimeError:
+                raise RuntimeError(f"value cannot be converted to type {d.name} without overflow: {v} is outside of what {d} holds") from None
     if dev.type != "cpu" and array.ndim == 0 and type(data) in (int, float, bool) and not pin_memory:
         # a number rides along with the launch: no copy, and the host does not wait
         return full((), data, dtype=d, device=dev, requires_grad=requires_grad)

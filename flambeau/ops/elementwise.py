@@ -463,7 +463,15 @@ def _number_type(x: Any, compute: dtype) -> dtype:
     return dtypes.get_default_dtype() if isinstance(x, float) and compute.kind in "bui" else compute
 
 
-_CONVERT: dict[str, Any] = {"b": int, "u": int, "i": int, "f": float, "c": complex}
+def _whole(x: Any) -> int:
+    """A number as an integer of 64 bits.  Raises OverflowError where it is larger."""
+    found = int(x)
+    if not -0x8000000000000000 <= found <= 0xffffffffffffffff:
+        raise OverflowError(f"int too big to convert: {found} has more than 64 bits")
+    return found
+
+
+_CONVERT: dict[str, Any] = {"b": int, "u": _whole, "i": _whole, "f": float, "c": complex}
 
 
 def _type_name(d: dtype) -> str:
@@ -624,7 +632,7 @@ def fast_binary(op: Pointwise, general: Callable[[Any, Any], Any]) -> Callable[[
         kind = type(b)
         number = kind is float or kind is int
         try:
-            om, sizes, launch, infos, exact = plans[a.m][kind if number else b.m]
+            om, sizes, launch, infos, convert = plans[a.m][kind if number else b.m]
         except (KeyError, AttributeError):
             return first(a, b)
         if sizes is not None:
@@ -640,7 +648,7 @@ def fast_binary(op: Pointwise, general: Callable[[Any, Any], Any]) -> Callable[[
             s = storage(om)
             p = s.p
         if number:
-            launch(p, a.p, b if exact else float(b))
+            launch(p, a.p, b if convert is None else convert(b))
         else:
             launch(p, a.p, b.p)
         r = make(Tensor)
@@ -668,10 +676,11 @@ def fast_binary(op: Pointwise, general: Callable[[Any, Any], Any]) -> Callable[[
             key = type(b) if type(b) in (float, int) else b.m if isinstance(b, Tensor) else None
             plan = op.plans.get((a.m, key, ()))
             # numbers reach a float computation as floats, and integers one of integers as they are; the others go the general way
-            exact = key is float or plan is None or plan.convert == (int,)
             if plan is not None and (isinstance(b, Tensor) or (key in (float, int) and plan.convert == (float,)) or (
-                    key is int and plan.convert == (int,))):
-                plans.setdefault(a.m, {})[key] = (plan.outs[0], plan.outs[0].sizes, plan.launch, [None] * 4, exact)
+                    key is int and plan.convert == (_whole,))):
+                # a launch on the CPU looks itself whether an integer is too large, and at once
+                exact = key is float or isinstance(b, Tensor) or (key is int and plan.convert == (_whole,) and a.m.device.type == "cpu")
+                plans.setdefault(a.m, {})[key] = (plan.outs[0], plan.outs[0].sizes, plan.launch, [None] * 4, None if exact else plan.convert[0])
         return result
     arguments.FIRST.add(call.__code__)
     return call

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import layout
+from ..dtypes import number
 from ..kernels.programs import Map, Prepared, Program
 from ..runtime import door
 from ..tensor import Tensor, on_forget
@@ -77,17 +78,16 @@ def _uint8() -> Any:
 
 
 def fill(t: Tensor, value: Any) -> None:
-    """Every element of `t` becomes the Python number `value`."""
+    """Every element of `t` becomes the Python number `value`.  Raises RuntimeError where its type cannot hold that."""
     from ..kernels import expr as E
     d = t.m.dtype
     if d.kind == "c":
-        v = complex(value)
+        v = number(value, d)
         part = d.to_real()
         e = E.complex_(E.scalar(0, part), E.scalar(1, part))
         run(Map((e,), (), (part, part)), tuple(t.m.shape), [t], [], numbers=(v.real, v.imag), name="fill")
         return
-    number = float(value) if d.kind == "f" else int(value) if d.kind != "b" else int(bool(value))
-    run(Map((E.scalar(0, d),), (), (d,)), tuple(t.m.shape), [t], [], numbers=(number,), name="fill")
+    run(Map((E.scalar(0, d),), (), (d,)), tuple(t.m.shape), [t], [], numbers=(number(value, d),), name="fill")
 
 
 def routine(dev: device, name: str, entry: Callable[..., Any], args: Sequence[Any], *, outputs: int = 1, nbytes: int = 0,

@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import layout
 from ..autograd import tape
-from ..dtypes import bool_, int64, uint8
+from ..dtypes import bool_, int64, number, uint8
 from ..kernels import expr as E
 from ..kernels.programs import Map
 from ..runtime import door
@@ -536,20 +536,11 @@ def _fill_operands(t: Tensor, mask: Tensor, value: Any) -> tuple[Any, ...]:
             found = value.item()  # whether it can be converted depends on what it is
             return _fill_operands(t, mask, found.real if isinstance(found, complex) and not found.imag and not t.m.dtype.is_complex else found)
         value = to_dtype(value, t.m.dtype)
-    elif t.m.dtype is bool_ and not isinstance(value, complex):
+    elif t.m.dtype is bool_:
         value = bool(value)
-    elif not isinstance(value, complex) and t.m.dtype.kind in "ui" and not _fits(value, t.m.dtype):
-        raise RuntimeError(f"value cannot be converted to type {t.m.dtype.name}_t without overflow")
-    elif isinstance(value, float) and t.m.dtype.kind in "ui":
-        value = int(value)
-    elif isinstance(value, complex) and not t.m.dtype.is_complex:
-        raise RuntimeError("value cannot be converted to type " + t.m.dtype.name + " without overflow")
+    else:
+        value = number(value, t.m.dtype)
     return to_one_device("masked_fill", (t, mask, value))
-
-
-def _fits(value: Any, d: Any) -> bool:
-    from ..dtypes import iinfo
-    return bool(iinfo(d).min - 1 < value < iinfo(d).max + 1) if value == value else False
 
 
 def _masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:

@@ -222,6 +222,12 @@ rand, randn = _sized("rand", _fill_uniform), _sized("randn", _fill_normal)
 
 
 def _fill_integers(t: Tensor, low: int, high: int, generator: Any) -> Tensor:
+    d = t.m.dtype
+    if d.kind in "bui":
+        least, most = (0, 1) if d.kind == "b" else (dtypes.iinfo(d).min, dtypes.iinfo(d).max)
+        for name, bound in (("from", low), ("to - 1", high - 1)):
+            if not least <= bound <= most:
+                raise RuntimeError(f"{name} is out of bounds for {d}: {bound}, but its elements are {least} to {most}")
     span = high - low
     narrow = span <= 1 << 32
     return draw(t, "randint" if narrow else "randint_wide", _integers if narrow else _integers_wide,

@@ -26,6 +26,34 @@ def test_fills_of_every_type(d, shape):
     assert fb.empty(shape, dtype=d).shape == shape
 
 
+@pytest.mark.parametrize("dev", ["cpu", "cuda"])
+def test_numbers_too_large_for_the_type_are_refused(dev, sim_gpus):
+    x = fb.ones(2, dtype=fb.int8, device=dev)
+    at, mask = fb.tensor([0], device=dev), fb.tensor([True, False], device=dev)
+
+    def put(where):
+        x[where] = 300
+    for bad in (lambda: fb.full((1,), 300, dtype=fb.int8, device=dev), lambda: x.fill_(300), lambda: x.masked_fill(mask, 300), lambda: put(0),
+                lambda: put(mask), lambda: put(at), lambda: x.index_fill(0, at, 300), lambda: x.scatter(0, at, 300), lambda: fb.where(mask, x, 300),
+                lambda: fb.nn.functional.pad(x, (1, 1), value=300), lambda: fb.tensor([1, 300], dtype=fb.int8, device=dev),
+                lambda: fb.tensor(300, dtype=fb.int8, device=dev), lambda: fb.tensor([float("nan")], dtype=fb.int32, device=dev),
+                lambda: fb.full((1,), 1e300, device=dev)):
+        with pytest.raises(RuntimeError, match="cannot be converted to type .* without overflow"):
+            bad()
+    for bad in (lambda: fb.randint(0, 129, (2,), dtype=fb.int8, device=dev), lambda: x.random_(-129, 3)):
+        with pytest.raises(RuntimeError, match="out of bounds"):
+            bad()
+    assert x.tolist() == [1, 1]
+    assert fb.tensor([-1, 255], dtype=fb.uint8, device=dev).tolist() == [255, 255] and fb.full((1,), 2**64 - 1, dtype=fb.uint64, device=dev).item() == 2**64 - 1
+    wide = fb.ones(2, dtype=fb.int64, device=dev)
+    for _ in range(2):  # by the general way, then by the kept plan
+        for bad in (lambda: wide + 2**70, lambda: wide * -2**70, lambda: wide == 2**64):
+            with pytest.raises(OverflowError):
+                bad()
+        assert (wide + 2**63).tolist() == [1 - 2**63] * 2 and (wide + (-1)).tolist() == [0, 0]
+        assert (wide + 5).tolist() == [6, 6]
+
+
 def test_sizes_come_one_by_one_in_a_sequence_or_by_name():
     for make in (fb.zeros, fb.ones, fb.empty):
         assert make(2, 3).shape == make((2, 3)).shape == make([2, 3]).shape == make(size=(2, 3)).shape == make(fb.Size([2, 3])).shape == (2, 3)

@@ -4,7 +4,7 @@ Its `self` is a bytes object, the header of the launch:
 
   word 0  how many arguments it takes
   word 1  which of the first 64 are floats (bit k for argument k): read as a double, stored as its bits; every other
-          argument is an int (or bool), stored modulo 2**64
+          argument is an int (or bool) from -2**63 to 2**64 - 1, stored modulo 2**64; OverflowError for others
   word 2  how many stages
   word 3  0: run here and now, holding the GIL; 1: give up the GIL and share out over the pool
   word 4  where the parameter block begins, in bytes from the header's start
@@ -38,10 +38,14 @@ def text() -> str:
 _ENTRY = """
 @_Py_NoneStruct = external global i64
 @PyExc_TypeError = external global ptr
+@PyExc_OverflowError = external global ptr
 @wanted = internal global i64 0
 @starter = internal global ptr null
 @bad_count = internal constant [73 x i8] c"a native launch takes %zd arguments (addresses and numbers), but got %zd\\00"
+declare i64 @PyLong_AsLongLong(ptr)
+declare i64 @PyLong_AsUnsignedLongLong(ptr)
 declare i64 @PyLong_AsUnsignedLongLongMask(ptr)
+declare i32 @PyErr_ExceptionMatches(ptr)
 declare double @PyFloat_AsDouble(ptr)
 declare ptr @PyErr_Occurred()
 declare ptr @PyErr_Format(ptr, ptr, ...)
@@ -79,23 +83,37 @@ one:
   %is_float = icmp ne i64 %low, 0
   br i1 %is_float, label %as_float, label %as_int
 as_int:
-  %i = call i64 @PyLong_AsUnsignedLongLongMask(ptr %o)
+  %i = call i64 @PyLong_AsLongLong(ptr %o)
   %i_odd = icmp eq i64 %i, -1
-  br i1 %i_odd, label %doubt, label %keep
+  br i1 %i_odd, label %int_doubt, label %keep
+int_doubt:
+  %i_error = call ptr @PyErr_Occurred()
+  %i_wrong = icmp ne ptr %i_error, null
+  br i1 %i_wrong, label %beyond, label %keep
+beyond:
+  %overflow = load ptr, ptr @PyExc_OverflowError
+  %large = call i32 @PyErr_ExceptionMatches(ptr %overflow)
+  %is_large = icmp ne i32 %large, 0
+  br i1 %is_large, label %unsigned, label %raise
+unsigned:
+  call void @PyErr_Clear()
+  %u = call i64 @PyLong_AsUnsignedLongLong(ptr %o)
+  %u_odd = icmp eq i64 %u, -1
+  br i1 %u_odd, label %doubt, label %keep
 as_float:
   %f = call double @PyFloat_AsDouble(ptr %o)
   %fb = bitcast double %f to i64
   %f_odd = fcmp oeq double %f, -1.0
   br i1 %f_odd, label %doubt, label %keep
 doubt:
-  %v0 = phi i64 [ %i, %as_int ], [ %fb, %as_float ]
+  %v0 = phi i64 [ %u, %unsigned ], [ %fb, %as_float ]
   %error = call ptr @PyErr_Occurred()
   %failed = icmp ne ptr %error, null
   br i1 %failed, label %raise, label %keep
 raise:
   ret ptr null
 keep:
-  %v = phi i64 [ %i, %as_int ], [ %fb, %as_float ], [ %v0, %doubt ]
+  %v = phi i64 [ %i, %as_int ], [ %i, %int_doubt ], [ %u, %unsigned ], [ %fb, %as_float ], [ %v0, %doubt ]
   %slot = getelementptr i64, ptr %args, i64 %k
   store i64 %v, ptr %slot
   %k1 = add i64 %k, 1
