@@ -170,10 +170,19 @@ def product(dev: device, d: dtype, m: int, n: int, k: int, a: Steps, b: Steps, c
     """``entry(C, A, B)``: C = alpha A B + beta C for `batch` matrices by the library of a device that is not `by_host`; None
     where it has none of this kind.  a, b, c: elements from row to row, from column to column, from matrix to matrix.
 
-    epilogue: "bias" adds a row of n numbers to every row of C, "row sums" writes the m sums of A's rows; the entry then takes that
-    row's address, aligned to 16 bytes, after B's.
+    epilogue: what more is done, with addresses that the entry takes after B's, aligned to 16 bytes.  "bias": a row of n numbers is
+    added to every row of C.  "bias relu", "bias gelu": that, then max(x, 0) (0 for NaN) or the tanh form of GELU; "bias relu signs"
+    also writes which elements are above 0, m rows of bits of a length `signs_bytes` knows, "bias gelu input" what GELU is
+    applied to, (m, n).  "relu gradient", "gelu gradient": C, taken as the gradient of such a function's result, becomes that of
+    its input, by what was written.  "row sums": the m sums of A's rows are written (a layer's gradient of its weight reads what
+    its gradient of its bias sums).
     """
     return routine(dev, "product", d, m, n, k, a, b, c, batch, alpha, beta, _tf32, d.name in _wide, epilogue)
+
+
+def signs_bytes(m: int, n: int) -> int:
+    """How many bytes "bias relu signs" writes for an (m, n) result: rows are whole times 128 bits."""
+    return m * -(-n // 128) * 16
 
 
 def routine(dev: device, name: str, *what: Any) -> Prepared | None:

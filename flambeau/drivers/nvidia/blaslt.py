@@ -27,15 +27,17 @@ if TYPE_CHECKING:
 _WORKSPACE = 32 << 20
 _TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14, "complex64": 4, "complex128": 5}
 _COMPUTE_32F, _COMPUTE_64F, _COMPUTE_TF32 = 68, 70, 77
-_TRANS_A, _TRANS_B, _EPILOGUE, _BIAS = 3, 4, 7, 8
-# what is done to the product on its way out, or with what it reads: `bias` adds a row to every row; `row sums` writes the sums of
-# A's rows beside the product (a layer's gradient of its weight reads what its gradient of its bias sums)
-_EPILOGUES = {"": 1, "bias": 4, "row sums": 512}
+_TRANS_A, _TRANS_B, _EPILOGUE, _BIAS, _AUX, _AUX_LEAD = 3, 4, 7, 8, 11, 12
+# what is done to the product on its way out, or with what it reads: `runtime.door.product` says what each is
+_EPILOGUES = {"": 1, "bias": 4, "row sums": 512, "bias relu": 6, "bias relu signs": 134, "bias gelu": 36, "bias gelu input": 164, "relu gradient": 136,
+              "gelu gradient": 192}
+_WITH_ROW, _WITH_BESIDE = 4 | 512, 128  # bits of those that take a row, and another matrix
 _BATCH, _BATCH_STEP = 5, 6
 _MOST_WORKSPACE, _REDUCTIONS, _ALIGN_A, _ALIGN_B, _ALIGN_C, _ALIGN_D = 1, 3, 5, 6, 7, 8
 _IN_COMPUTE_TYPE = 2  # partial sums are added in float32, not in the 16 bits of the result
 _MOST_PRODUCTS = 1 << 13
-_ROW = 16  # bytes: what an epilogue's row must be aligned to
+_ROW = 16  # bytes: what an epilogue's operands must be aligned to
+_GELU_STEP, _SIGNS_STEP = 8, 128  # what elements from row to row of the matrix beside must be a multiple of
 _FULL = 256  # bytes: what the library takes addresses to be aligned to unless told otherwise
 _STATUS = {1: "it is not initialised", 3: "it could not allocate", 7: "an argument is not valid", 8: "the GPU's architecture is not supported",
            13: "its kernel failed", 14: "an internal error", 15: "it does not support this"}
@@ -50,11 +52,6 @@ class _Heuristic(ctypes.Structure):
                 ("reserved", ctypes.c_int * 4))
 
 
-def find() -> str:
-    """The path of the library among the installed packages, or its bare name for the system to find."""
-    return libraries.find("cublasLt")
-
-
 def orient(rows: int, cols: int, row_step: int, col_step: int) -> tuple[bool, int] | None:
     """(whether the library must transpose it, leading dimension) for a matrix by rows; None when it cannot be read."""
     if (cols == 1 or col_step == 1) and (rows == 1 or row_step >= max(1, cols)):
@@ -62,6 +59,11 @@ def orient(rows: int, cols: int, row_step: int, col_step: int) -> tuple[bool, in
     if (rows == 1 or row_step == 1) and (cols == 1 or col_step >= max(1, rows)):
         return True, col_step if cols > 1 else max(rows, 1)
     return None
+
+
+def signs_lead(columns: int) -> int:
+    """Bits from row to row of what "bias relu signs" writes."""
+    return -(-columns // _SIGNS_STEP) * _SIGNS_STEP
 
 
 class Description:
@@ -83,6 +85,13 @@ class Description:
         for attribute, value in ((_TRANS_A, bt[0]), (_TRANS_B, at[0]), *(((_EPILOGUE, _EPILOGUES[epilogue]),) if epilogue else ())):
             flag = ctypes.c_int32(int(value))
             check(lib.cublasLtMatmulDescSetAttribute(self.matmul, attribute, ctypes.byref(flag), 4), "describing a product")
+        code = _EPILOGUES[epilogue]
+        self.places = (_BIAS,) * bool(code & _WITH_ROW) + (_AUX,) * bool(code & _WITH_BESIDE)  # attributes that hold addresses
+        if _AUX in self.places:
+            if "gelu" in epilogue and n % _GELU_STEP:
+                raise NotImplementedError("a matrix beside it whose rows are apart")
+            lead = ctypes.c_int64(n if "gelu" in epilogue else signs_lead(n))
+            check(lib.cublasLtMatmulDescSetAttribute(self.matmul, _AUX_LEAD, ctypes.byref(lead), 8), "describing what lies beside a product")
         # by columns, and turned round: B' first
         for layout, (rows, cols), (turned, lead), step in (
                 (self.first, (n, k), bt, b[2]), (self.second, (k, m), at, a[2]), (self.third, (n, m), (False, max(c[0], n)), c[2])):
@@ -100,10 +109,11 @@ class Description:
         part: Any = ctypes.c_double if self.scale in (1, 5) else ctypes.c_float
         return (part * 2)(value.real, value.imag) if self.scale in (4, 5) else part(value.real)
 
-    def bias(self, address: int) -> None:
-        """Where the epilogue's row lies."""
+    def put(self, address: int) -> None:
+        """Where the epilogue's operands lie; what the address is aligned to counts in the choice of a kernel."""
         where = ctypes.c_void_p(address)
-        check(self.lib.cublasLtMatmulDescSetAttribute(self.matmul, _BIAS, ctypes.byref(where), 8), "naming a bias")
+        for place in self.places:
+            check(self.lib.cublasLtMatmulDescSetAttribute(self.matmul, place, ctypes.byref(where), 8), "naming an epilogue's operand")
 
     def __del__(self) -> None:
         lib = getattr(self, "lib", None)
@@ -142,9 +152,8 @@ def check(code: int, what: str) -> None:
 
 def load() -> ctypes.CDLL:
     """The library.  Raises RuntimeError that says what to install."""
-    path = find()
     try:
-        lib = ctypes.CDLL(path)
+        lib = libraries.load("cublasLt")
     except OSError as error:
         raise RuntimeError("matrix products on NVIDIA GPUs are cuBLASLt's, which is not installed: pip install 'flambeau[cuda]' "
                            f"({error})") from None
@@ -198,7 +207,7 @@ class Library:
 
     def _make(self, device: int, d: dtype, m: int, n: int, k: int, a: Steps, b: Steps, c: Steps, batch: int, alpha: complex, beta: complex,
               tf32: bool, wide: bool, epilogue: str) -> Callable[[Any, tuple[Any, ...]], None] | None:
-        """``call(stream, (C, A, B))``, with an epilogue ``(C, A, B, row)``: C = alpha A B + beta C.  None for types, strides or
+        """``call(stream, (C, A, B))``, with what an epilogue takes after these: C = alpha A B + beta C.  None for types, strides or
         epilogues that the library does not serve."""
         if d.name not in _TYPES:
             return None
@@ -212,12 +221,14 @@ class Library:
         codes = memoryview(result).cast("B").cast("i")
         enter = native_launch.product([ctypes.cast(self.lib.cublasLtMatmul, ctypes.c_void_p).value or 0, *[int(x.value or 0) for x in (
             handle, made.matmul)], ctypes.addressof(scale), made.first.value or 0, made.second.value or 0, ctypes.addressof(keep),
-            made.third.value or 0, ctypes.addressof(result)])
+            made.third.value or 0, ctypes.addressof(result), ctypes.cast(self.lib.cublasLtMatmulDescSetAttribute, ctypes.c_void_p).value or 0],
+            made.places)
         chosen: dict[int, tuple[int, int, _Heuristic]] = {}
         workspaces = self._workspaces
         current, state = driver._current, driver._devices[device].state
 
         def choose(alignment: int) -> tuple[int, int, _Heuristic]:
+            made.put(_ROW)
             found = made.choose(handle, alignment)
             if found is None:
                 raise RuntimeError(f"cuBLASLt has no kernel for a product of {d} matrices ({m}, {k}) and ({k}, {n})")
@@ -235,7 +246,7 @@ class Library:
         def call(stream: Stream, args: tuple[Any, ...]) -> None:
             if current.device != device or state.first or driver._gone:
                 driver._use(device)
-            to, left, right = args
+            to, left, right, *beside = args
             low = (to | left | right) & (_FULL - 1)
             alignment = low & -low if low else _FULL
             workspace, algorithm, _ = chosen.get(alignment) or choose(alignment)
@@ -244,28 +255,17 @@ class Library:
                 room = workspaces.get(stream) or self.workspace(stream)
                 if not room:
                     raise RuntimeError(f"cuBLASLt needs {workspace} bytes of workspace, and the GPU has no room for it")
-            enter(to, left, right, algorithm, room, workspace, stream.raw)
+            enter(to, left, right, algorithm, room, workspace, stream.raw, *beside)
             if codes[0]:
                 failed(stream)
         call.keep = made, scale, keep, result  # type: ignore[attr-defined]  # the builtin knows their addresses only
-        if not epilogue:
-            return call
-        made.bias(_ROW)  # what the row is aligned to counts in the choice
-        try:
-            for alignment in (_FULL, _ROW):
-                choose(alignment)
-        except RuntimeError:
-            return None
-        lock, last = threading.Lock(), [0]
-
-        def with_row(stream: Stream, args: tuple[Any, ...]) -> None:
-            *operands, row = args
-            with lock:  # the row's place belongs to the description, and the library reads it during the call
-                if row != last[0]:
-                    made.bias(row)
-                    last[0] = row
-                call(stream, tuple(operands))
-        return with_row
+        if epilogue:
+            try:
+                for alignment in (_FULL, _ROW):
+                    choose(alignment)
+            except RuntimeError:
+                return None
+        return call
 
 
 def product(launches: Launches, device: int, d: dtype, m: int, n: int, k: int, a: Steps, b: Steps, c: Steps, batch: int = 1,

@@ -87,18 +87,27 @@ def launcher(call: int, function: int, grid: Sequence[int], block: Sequence[int]
 
 
 _PRODUCT = "flambeau_cublaslt_matmul"
-# block: the address of cublasLtMatmul, handle, description, alpha, the layouts of its first and second matrix, beta, the layout of
-# its third, and where a failure's code goes.  The call: C, A, B, algorithm, workspace, its size, stream.
-_PRODUCT_TEXT = f"""
+
+
+def _product_text(places: Sequence[int]) -> str:
+    """block: the address of cublasLtMatmul, handle, description, alpha, the layouts of its first and second matrix, beta, the layout
+    of its third, where a failure's code goes, and the address of cublasLtMatmulDescSetAttribute.  The call: C, A, B, algorithm,
+    workspace, its size, stream, and an address for each of the description's attributes `places`.
+
+    They are put there on each call: the GIL is held from then to the product's own, so no other thread's come between.
+    """
+    reads = "".join(f"  %a{k}.at = getelementptr i64, ptr %args, i64 {k}\n  %a{k} = load i64, ptr %a{k}.at\n" for k in range(7 + len(places)))
+    reads += "".join(f"  %b{k}.at = getelementptr i64, ptr %block, i64 {k}\n  %b{k} = load i64, ptr %b{k}.at\n" for k in range(10))
+    puts = "".join(f"  store i64 %a{7 + i}, ptr %slot\n  %put{i} = call i32 %set(i64 %b2, i32 {place}, ptr %slot, i64 8)\n"
+                   for i, place in enumerate(places))
+    arguments = ", ".join("i64 %" + name for name in ("b1", "b2", "b3", "a2", "b4", "a1", "b5", "b6", "a0", "b7", "a0", "b7", "a3", "a4", "a5", "a6"))
+    return f"""
 define void @{_PRODUCT}(i64 %begin, i64 %end, ptr %args, ptr %block) {{
 entry:
-{"".join(f'''  %a{k}.at = getelementptr i64, ptr %args, i64 {k}
-  %a{k} = load i64, ptr %a{k}.at
-''' for k in range(7))}{"".join(f'''  %b{k}.at = getelementptr i64, ptr %block, i64 {k}
-  %b{k} = load i64, ptr %b{k}.at
-''' for k in range(9))}  %matmul = inttoptr i64 %b0 to ptr
-  %code = call i32 %matmul({", ".join("i64 %" + name for name in ("b1", "b2", "b3", "a2", "b4", "a1", "b5", "b6", "a0", "b7", "a0", "b7", "a3", "a4",
-                                                                  "a5", "a6"))})
+  %slot = alloca i64, align 8
+{reads}  %set = inttoptr i64 %b9 to ptr
+{puts}  %matmul = inttoptr i64 %b0 to ptr
+  %code = call i32 %matmul({arguments})
   %failed = icmp ne i32 %code, 0
   br i1 %failed, label %tell, label %done
 tell:
@@ -111,10 +120,11 @@ done:
 """
 
 
-def product(block: Sequence[int]) -> Callable[..., None]:
-    """A builtin that takes (C, A, B, algorithm, workspace, its size, the stream's number) and calls cublasLtMatmul.
+def product(block: Sequence[int], places: Sequence[int] = ()) -> Callable[..., None]:
+    """A builtin that takes (C, A, B, algorithm, workspace, its size, the stream's number, *addresses) and calls cublasLtMatmul.
 
-    block: the addresses that `_PRODUCT_TEXT` says.
+    block, places: what `_product_text` says.
     """
-    address = compiler.functions(("cublaslt matmul", _PRODUCT_TEXT), (_PRODUCT,), lambda: _PRODUCT_TEXT)[_PRODUCT]
-    return native.make_entry([(address, 1, 1)], block, 7)
+    text = _product_text(places)
+    address = compiler.functions(("cublaslt matmul", text), (_PRODUCT,), lambda: text)[_PRODUCT]
+    return native.make_entry([(address, 1, 1)], block, 7 + len(places))

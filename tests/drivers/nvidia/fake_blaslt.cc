@@ -8,8 +8,9 @@
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 enum { INVALID = 7, UNSUPPORTED = 15 };
+enum { PLAIN = 1, RELU = 2, BIAS = 4, DRELU = 8, GELU = 32, DGELU = 64, AUX = 128, BGRADB = 512 };  // bits of epilogues
 struct Layout { int type; uint64_t rows, cols; int64_t lead; int32_t batch = 1; int64_t step = 0; };
-struct Product { int compute, scale; int32_t ta = 0, tb = 0, epilogue = 1; void *row = nullptr; };
+struct Product { int compute, scale; int32_t ta = 0, tb = 0, epilogue = 1; void *row = nullptr, *aux = nullptr; int64_t aux_lead = 0; };
 struct Preference { uint64_t workspace = 0; uint32_t align = 256, reductions = 7; };
 struct Chosen { uint64_t align; uint64_t rest[7]; size_t workspace; int state; float waves; int reserved[4]; };
 
@@ -31,9 +32,27 @@ static uint16_t put16(float v, int type) {
   memcpy(&w, &v, 4);
   return v != v ? 0x7fc0 : (uint16_t)((w + 0x7fff + (w >> 16 & 1)) >> 16);
 }
-static long tf32 = 0, wide = 0, rows = 0, sums = 0, fail_next = 0;
+static long tf32 = 0, wide = 0, rows = 0, sums = 0, fail_next = 0, refused = 0, asked[1024];
 EXPORT long fake_products(int what) { return what == 0 ? tf32 : what == 1 ? wide : what == 2 ? rows : sums; }
+EXPORT long fake_epilogues(int code) { return asked[code & 1023]; }
+EXPORT void fake_refuse_epilogues(int bits) { refused = bits; }  // the heuristic has no kernel for epilogues with one of these
 EXPORT void fake_fail_product(int code) { fail_next = code; }
+
+static double gelu(double x) { return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
+static double gelu_slope(double x) {
+  double t = tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+}
+static bool known(int epilogue) {
+  for (int each : {(int)PLAIN, (int)BIAS, (int)RELU, RELU | BIAS, RELU | AUX, RELU | AUX | BIAS, (int)GELU, GELU | BIAS, GELU | AUX, GELU | AUX | BIAS, DRELU | AUX,
+                   DGELU | AUX, (int)BGRADB})
+    if (epilogue == each) return true;
+  return false;
+}
+// what NVIDIA's header says of what lies beside a result of m rows: bits in rows of a multiple of 128, numbers of one of 8
+static bool lead_fits(const Product *p, uint64_t m) {
+  return !(p->epilogue & AUX) || (p->aux_lead >= (int64_t)m && p->aux_lead % (p->epilogue & (RELU | DRELU) ? 128 : 8) == 0);
+}
 
 typedef std::complex<double> Z;
 static Z get(const void *p, int64_t i, int type) {
@@ -62,9 +81,22 @@ static int carry_out(void *with) {
                  get(w->bt, q * w->b.step + (w->p.tb ? j + l * w->b.lead : l + j * w->b.lead), w->b.type);
         int64_t at = q * w->c.step + i + j * w->c.lead;
         Z v = w->alpha * sum + (w->beta != 0.0 ? w->beta * get(w->ct, at, w->c.type) : 0);
-        put(w->ct, at, w->c.type, w->p.epilogue == 4 ? v + get(w->p.row, i, w->c.type) : v);
+        int e = w->p.epilogue;
+        int64_t beside = i + j * w->p.aux_lead;
+        auto *bits = (uint8_t *)w->p.aux;
+        if (e & BIAS) v += get(w->p.row, i, w->c.type);
+        if (e & RELU) {  // as the library does: NaN is not above 0
+          bool above = v.real() > 0;
+          if (e & AUX) bits[beside / 8] = (bits[beside / 8] & ~(1 << beside % 8)) | above << beside % 8;
+          v = above ? v.real() : 0.0;
+        } else if (e & GELU) {
+          if (e & AUX) put(w->p.aux, beside, w->c.type, v);
+          v = gelu(v.real());
+        } else if (e & DRELU) v = bits[beside / 8] >> beside % 8 & 1 ? v.real() : 0.0;
+        else if (e & DGELU) v = v.real() * gelu_slope(get(w->p.aux, beside, w->c.type).real());
+        put(w->ct, at, w->c.type, v);
       }
-  if (w->p.epilogue == 512)
+  if (w->p.epilogue == BGRADB)
     for (uint64_t j = 0; j < n; j++) {
       Z sum = 0;
       for (uint64_t l = 0; l < k; l++) sum += get(w->bt, w->p.tb ? j + l * w->b.lead : l + j * w->b.lead, w->b.type);
@@ -80,7 +112,7 @@ EXPORT int cublasLtMatmulDescCreate(void **d, int compute, int scale) { *d = new
 EXPORT int cublasLtMatmulDescDestroy(void *d) { delete (Product *)d; return 0; }
 EXPORT int cublasLtMatmulDescSetAttribute(void *d, int what, const void *v, size_t n) {
   auto *p = (Product *)d;
-  if (what == 8 && n == 8) memcpy(&p->row, v, 8);
+  if ((what == 8 || what == 11 || what == 12) && n == 8) memcpy(what == 8 ? (void *)&p->row : what == 11 ? (void *)&p->aux : &p->aux_lead, v, 8);
   else if (n == 4 && (what == 3 || what == 4 || what == 7)) memcpy(what == 3 ? &p->ta : what == 4 ? &p->tb : &p->epilogue, v, 4);
   else return INVALID;
   return 0;
@@ -106,8 +138,11 @@ EXPORT int cublasLtMatmulPreferenceSetAttribute(void *p, int what, const void *v
   else return INVALID;
   return 0;
 }
-EXPORT int cublasLtMatmulAlgoGetHeuristic(void *, void *d, void *, void *, void *, void *, void *p, int, Chosen *found, int *count) {
-  if (((Product *)d)->epilogue != 1 && ((Product *)d)->scale) { *count = 0; return UNSUPPORTED; }  // float32 and 16 bits only
+EXPORT int cublasLtMatmulAlgoGetHeuristic(void *, void *d, void *, void *, void *c, void *, void *p, int, Chosen *found, int *count) {
+  auto *product = (Product *)d;
+  *count = 0;
+  if (!known(product->epilogue) || !lead_fits(product, ((Layout *)c)->rows)) return INVALID;
+  if (product->epilogue != 1 && (product->scale || product->epilogue & refused)) return UNSUPPORTED;  // float32 and 16 bits only
   wide += ((Preference *)p)->reductions == 2;
   found->align = ((Preference *)p)->align;
   found->workspace = ((Preference *)p)->workspace / 4;
@@ -123,11 +158,14 @@ EXPORT int cublasLtMatmul(void *, void *p, const void *alpha, const void *a, voi
   if (c != d || ((uintptr_t)a | (uintptr_t)b | (uintptr_t)d) & (align - 1) || (size && !workspace)) return INVALID;
   uint64_t m = product->ta ? x->cols : x->rows, k = product->ta ? x->rows : x->cols, n = product->tb ? y->rows : y->cols;
   if (k != (product->tb ? y->cols : y->rows) || m != z->rows || n != z->cols || x->batch != y->batch || x->batch != z->batch) return INVALID;
-  if (product->epilogue != 1 && (!product->row || (uintptr_t)product->row & 15)) return INVALID;
+  if (product->epilogue & (BIAS | BGRADB) && (!product->row || (uintptr_t)product->row & 15)) return INVALID;
+  if (product->epilogue & AUX && (!product->aux || (uintptr_t)product->aux & 15)) return INVALID;
+  if (!known(product->epilogue) || !lead_fits(product, m) || (product->epilogue & AUX && x->batch > 1)) return INVALID;
   if (fail_next) { int code = (int)fail_next; fail_next = 0; return code; }
   tf32 += product->compute == 77;
   rows += product->epilogue == 4;
   sums += product->epilogue == 512;
+  asked[product->epilogue & 1023]++;
   auto *w = new Work{*product, *x, *y, *z, a, b, d, get(alpha, 0, product->scale), get(beta, 0, product->scale)};
   static auto enqueue = (int (*)(void *, int (*)(void *), void *))dlsym(RTLD_DEFAULT, "fake_enqueue");
   return enqueue(stream, carry_out, w) ? INVALID : 0;

@@ -39,18 +39,27 @@ def test_where_libraries_are_looked_for(tmp_path: Any, monkeypatch: pytest.Monke
 
 
 @pytest.mark.skipif(not os.path.isabs(libraries.find("cublasLt")), reason="nvidia-cublas is not installed")
-@pytest.mark.parametrize("name, epilogue", [("float32", "bias"), ("bfloat16", "bias"), ("float16", "row sums"), ("complex64", ""), ("complex128", "")])
+@pytest.mark.parametrize("name, epilogue", [
+    ("float32", "bias"), ("bfloat16", "bias"), ("float16", "row sums"), ("complex64", ""), ("complex128", ""), ("float32", "bias relu"),
+    ("float16", "bias relu signs"), ("bfloat16", "bias gelu"), ("bfloat16", "bias gelu input"), ("float32", "relu gradient"), ("float16", "gelu gradient")])
 def test_epilogues_of_the_real_library(name: str, epilogue: str) -> None:
     """NVIDIA's own library takes the descriptions; that needs no GPU."""
     import ctypes
 
     import flambeau as torch
     from flambeau.drivers.nvidia import blaslt
-    made = blaslt.Description(blaslt.load(), getattr(torch, name), 8, 6, 4, (4, 1, 0), (1, 4, 0), (6, 1, 0), 1, False, True, epilogue)
+    made = blaslt.Description(blaslt.load(), getattr(torch, name), 8, 24, 4, (4, 1, 0), (1, 4, 0), (24, 1, 0), 1, False, True, epilogue)
     value, size = ctypes.c_uint32(), ctypes.c_size_t()
     assert made.lib.cublasLtMatmulDescGetAttribute(made.matmul, 7, ctypes.byref(value), 4, ctypes.byref(size)) == 0
-    assert value.value == {"": 1, "bias": 4, "row sums": 512}[epilogue]
-    made.bias(4096)
-    row = ctypes.c_void_p()
-    assert made.lib.cublasLtMatmulDescGetAttribute(made.matmul, 8, ctypes.byref(row), 8, ctypes.byref(size)) == 0 and row.value == 4096
+    # the header's: RELU 2, BIAS 4, DRELU 8, GELU 32, DGELU 64, with a matrix beside 128, BGRADB 512
+    assert value.value == {"": 1, "bias": 4, "row sums": 512, "bias relu": 2 | 4, "bias relu signs": 2 | 4 | 128, "bias gelu": 4 | 32,
+                           "bias gelu input": 4 | 32 | 128, "relu gradient": 8 | 128, "gelu gradient": 64 | 128}[epilogue]
+    made.put(4096)
+    for place, used in ((8, epilogue.startswith("bias") or epilogue == "row sums"), (11, value.value & 128)):
+        where = ctypes.c_void_p()
+        assert made.lib.cublasLtMatmulDescGetAttribute(made.matmul, place, ctypes.byref(where), 8, ctypes.byref(size)) == 0
+        assert where.value == (4096 if used else None)
+    lead = ctypes.c_int64()
+    assert made.lib.cublasLtMatmulDescGetAttribute(made.matmul, 12, ctypes.byref(lead), 8, ctypes.byref(size)) == 0
+    assert lead.value == (0 if not value.value & 128 else 128 if "relu" in epilogue else 24)
     assert ctypes.sizeof(made.number(1 - 2j)) == {"float32": 4, "bfloat16": 4, "float16": 4, "complex64": 8, "complex128": 16}[name]
