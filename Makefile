@@ -11,7 +11,7 @@
 #   make docs     the documentation as a site, in build/site
 #   make bench    how fast, against PyTorch in the same run
 #   make test-fake-gpu  the tests of devices through the NVIDIA driver on fake libraries; needs g++, no GPU
-#   make test-gpu   the device tests on a real NVIDIA GPU (skipped, and said so, where there is none)
+#   make test-gpu   the device tests on a real NVIDIA GPU (skipped, and said so, where there is none); build/test-gpu.md tells all of it
 #   make bench-gpu  how fast on that GPU, against PyTorch in the same run; the table goes to build/bench-gpu.md
 #   make host-cost  what an eager operation on a GPU costs the host, in microseconds; on the tests' fake driver where there is no GPU
 #   make sizes    what installing with the extra for NVIDIA GPUs downloads
@@ -118,9 +118,10 @@ test-fake-gpu: .venv/.dev
 # GPU_PYTHON: a Python that has all that is needed, for machines that cannot install anything; nothing is made then.
 GPU_PYTHON ?=
 
-# One process: several would share the GPU's memory, and their contexts cost seconds each.
+# Worker processes, since after some faults a process can use its GPU no more: tests/drivers/nvidia/hardware.py, whose options HARDWARE are.
+HARDWARE ?=
 test-gpu: $(if $(GPU_PYTHON),,.venv/.cuda)
-	PYTHONPATH=. $(or $(GPU_PYTHON),$(BIN)/python) -m pytest -q -m gpu --ignore=tests/parity $(PYTEST)
+	$(or $(GPU_PYTHON),$(BIN)/python) -m tests.drivers.nvidia.hardware $(HARDWARE) -- $(PYTEST)
 
 # PyTorch with CUDA in an environment of its own; where the machine's own Python has one (BENCH_TORCH), that is used.
 BENCH_TORCH ?=
