@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import flambeau as torch
-from flambeau.drivers.nvidia import blaslt, faults, probe
+from flambeau.drivers.nvidia import blaslt, faults, libraries, probe
 
 from .running import each_case, has_bindings, on_fake, run
 
@@ -79,7 +79,7 @@ def test_orientation(rows: int, cols: int, steps: tuple[int, int], expected: Any
     assert blaslt.orient(rows, cols, *steps) == expected
 
 
-@pytest.mark.skipif(not os.path.isabs(blaslt.find()), reason="nvidia-cublas is not installed")
+@pytest.mark.skipif(not os.path.isabs(libraries.find("cublasLt")), reason="nvidia-cublas is not installed")
 @pytest.mark.parametrize("name", ["float32", "float64", "float16", "bfloat16"])
 def test_descriptors_of_the_real_library(name: str) -> None:
     """NVIDIA's own library takes the descriptors; that needs no GPU."""
