@@ -1,7 +1,8 @@
 """Row programs: a group of threads for each row, in one kernel.
 
 An operand that several stages read is loaded once and kept: in registers, or in shared memory where the row is too long for
-those (each thread keeps its own elements there, so nobody waits).  Longer rows still are read again by each stage.
+those (each thread keeps its own elements there, so nobody waits).  Longer rows still are read again by each stage; where those
+are too few to fill a GPU, each goes to many blocks (`long_rows`).
 """
 
 from __future__ import annotations
@@ -26,13 +27,17 @@ if TYPE_CHECKING:
 
 KEPT = 16  # elements of a row a thread keeps of each operand
 MOST_KEPT = 48  # registers for those of all operands, and for values of functions
+MULTIPROCESSORS = 132  # of the larger GPUs; a constant, since what a row gives must not depend on the GPU
+ALONE = 30_000.0  # bytes a microsecond that one of them reads and writes
 MOST_SHARED = 100_608  # bytes of shared memory for them: what every GPU has for a block, less what joins the threads' results
 
 
 def write(w: Writer, program: Rows, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...],
           numbers: int) -> tuple[str, tuple[Launch, ...], int]:
     """The source, the launches and the bytes of workspace."""
-    return _RowProgram(w, program, domain, strides, numbers).write()
+    from .long_rows import LongRows
+    by_rows, by_pieces = (kind(w, program, domain, strides, numbers) for kind in (RowProgram, LongRows))
+    return (by_pieces if by_pieces.time() < by_rows.time() else by_rows).write()
 
 
 def steps_of(program: Rows) -> list[list[Stage]]:
@@ -57,8 +62,9 @@ def _independent(step: list[Stage], stage: Stage) -> bool:
     return not own or (bool(accs) and max(own) <= max(accs))
 
 
-class _RowProgram(Along):
+class RowProgram(Along):
     program: Rows
+    once = ""  # what more holds for the threads that write a row's values
 
     def __init__(self, w: Writer, program: Rows, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...], numbers: int) -> None:
         super().__init__(w, program, domain, strides, numbers)
@@ -101,19 +107,50 @@ class _RowProgram(Along):
         self.shared = 0 if self.whole or self.group.kind != "block" or room > MOST_SHARED else room
         self.cached = shared if self.whole or self.shared else []
 
-    def _width(self) -> int:
-        """How many neighbours a thread reads and writes at once."""
+    def _width(self, ragged: bool = False) -> int:
+        """How many neighbours a thread reads and writes at once; ragged: rows may end between them."""
         moving = [k for k in range(len(self.sizes)) if self.inner.strides[k]]
         if self.group.kind == "across" or not moving or any(self.inner.strides[k] != self.sizes[k] for k in moving):
             return 1
         v = 16 // max(self.sizes[k] for k in moving)
-        while v > 1 and (self.length % v or self.length < v * self.group.size or v > self.kept
+        while v > 1 and ((not ragged and self.length % v) or self.length < v * self.group.size or v > self.kept
                          or any(x.strides[k] % (v * self.sizes[k]) for x in self.outer for k in moving)):
             v //= 2
         return v
 
+    def time(self) -> float:
+        """Microseconds that a large GPU takes, roughly: a block goes as fast as its multiprocessor reads alone."""
+        blocks = -(-self.rows // self.group.rows)
+        return -(-blocks // MULTIPROCESSORS) * self.group.rows * self.moved(self.cached) / ALONE
+
+    def moved(self, once: list[int]) -> int:
+        """Bytes that a row moves; `once`: the operands that are read once, not by each stage."""
+        read = sum(self.sizes[k] * (1 if k in once else sum(k in u for u in self.uses)) for k in self.used if self.inner.strides[k])
+        return self.length * (read + sum(self.sizes[k] for k in range(self.outs) if self.inner.strides[k]))
+
     # --------------------------------------------------------------------------------------------------------- writing
     def write(self) -> tuple[str, tuple[Launch, ...], int]:
+        w, g, v = self.w, self.group, self.v
+        self._open()
+        if self.shared:
+            w.line("extern __shared__ __align__(16) unsigned char kept[];")
+            at = 0
+            for k in self.cached:
+                kind = stored(w.types[k]) if v == 1 else f"Vec<{stored(w.types[k])}, {v}>"
+                w.line(f"{kind}* const {self.held[k]} = ({kind}*)(kept + {w.word(at)});")
+                at += -(-self.length * self.sizes[k] // 16) * 16
+            self._fill_shared()
+        elif self.cached and self.passes:
+            for k in self.cached:
+                w.line(f"{stored(w.types[k]) if v == 1 else f'Vec<{stored(w.types[k])}, {v}>'} {self.held[k]}[{self.passes}];")
+            self._pass(lambda p, i, inside: self._fill(p, i, inside), guard=False)
+        for at, step in enumerate(self.steps):
+            self._step(at, step)
+        source, found = w.source([("rows", g.threads, w.lines)])
+        return source, ((found[0], (-(-self.rows // g.rows), 1, 1), (g.x, g.y, 1), self.shared),), 0
+
+    def _open(self) -> str:
+        """Pointers, numbers, the row, and what is the same for all of it."""
         w, g, t, v = self.w, self.group, self.t, self.v
         everything = range(len(self.sizes))
         self.pointers = {k: w.pointer(k) for k in everything}
@@ -136,22 +173,7 @@ class _RowProgram(Along):
         self.accs: list[str] = []
         self.held = {k: w.fresh("h") for k in self.cached}
         self.saved: dict[Expr, str] = {}
-        if self.shared:
-            w.line("extern __shared__ __align__(16) unsigned char kept[];")
-            at = 0
-            for k in self.cached:
-                kind = stored(w.types[k]) if v == 1 else f"Vec<{stored(w.types[k])}, {v}>"
-                w.line(f"{kind}* const {self.held[k]} = ({kind}*)(kept + {w.word(at)});")
-                at += -(-self.length * self.sizes[k] // 16) * 16
-            self._fill_shared()
-        elif self.cached and self.passes:
-            for k in self.cached:
-                w.line(f"{stored(w.types[k]) if v == 1 else f'Vec<{stored(w.types[k])}, {v}>'} {self.held[k]}[{self.passes}];")
-            self._pass(lambda p, i, inside: self._fill(p, i, inside), guard=False)
-        for at, step in enumerate(self.steps):
-            self._step(at, step)
-        source, found = w.source([("rows", g.threads, w.lines)])
-        return source, ((found[0], (-(-self.rows // g.rows), 1, 1), (g.x, g.y, 1), self.shared),), 0
+        return row
 
     def _pass(self, body: Any, guard: bool = True) -> None:
         """The thread's elements: body(pass, index of the first of v neighbours, whether it is one of the row).
@@ -219,6 +241,9 @@ class _RowProgram(Along):
         if self.v == 1:
             w.line(f"{into} = *(const {s}*)({self._place(k, i)});")
             return
+        if self.aligned == "true":
+            w.line(f"{into} = *(const Vec<{s}, {self.v}>*)({self._place(k, i)});")
+            return
         w.line(f"if ({self.aligned}) {into} = *(const Vec<{s}, {self.v}>*)({self._place(k, i)});")
         w.line("else {")
         w.line("#pragma unroll")
@@ -243,26 +268,15 @@ class _RowProgram(Along):
         w = self.w
         roots = tuple(s[2] for s in step)
         varying = self._varying(roots)
-        # what is the same for the whole row is computed once
-        ready = [e for e in walk(roots) if e not in varying]
-        if self.length or not any(e.op in ("input", "gather") for e in ready):
-            w.lower(tuple(ready), self._leaf({}, ""), self.known)
+        self._constant(roots, varying)
         if step[0][0] == "reduce":
-            states = states_of([s[1] for s in step], [s[2].dtype for s in step])
-            for s in states:
-                s.declare(w)
-            self._keep_functions(at, varying)
-            self._pass(lambda p, i, inside: self._elements(at, step, roots, varying, p, i, states))
-            self.group.gather(w, states, everyone=True)
-            for s in states:
-                for text in finished(s):
-                    self.accs.append(w.let(s.types[0], round_half(w, text, s.dtype) if half(s.dtype) else text, "acc"))
+            self._finish(self._states(at, step, roots, varying))
             return
         maps = [s for s in step if s[0] == "map"]
         if maps:
             self._pass(lambda p, i, inside: self._elements(at, step, tuple(s[2] for s in maps), varying, p, i, []))
         for _, out, e in (s for s in step if s[0] == "row"):
-            w.line(f"if ({self.live}{f' && {self.group.member} == 0' if self.group.size > 1 else ''}) {{")
+            w.line(f"if ({self.live}{f' && {self.group.member} == 0' if self.group.size > 1 else ''}{self.once}) {{")
             if e not in self.known and self.length:  # it differs along the row: that of the first element
                 read = {self.outs + x.value for x in walk((e,)) if x.op == "input" and self.inner.strides[self.outs + x.value]}
                 elements = {k: w.let(value(w.types[k]), w.load(self.q[k], "0", w.types[k]), "r") for k in read}
@@ -271,6 +285,29 @@ class _RowProgram(Along):
                 x = self.known.get(e, "0")
             w.line(f"*({stored(e.dtype)}*){self.q[out]} = {to_stored(w, x, e.dtype)};")
             w.line("}")
+
+    def _constant(self, roots: tuple[Expr, ...], varying: set[Expr]) -> None:
+        """What is the same for the whole row is computed once."""
+        ready = [e for e in walk(roots) if e not in varying]
+        if self.length or not any(e.op in ("input", "gather") for e in ready):
+            self.w.lower(tuple(ready), self._leaf({}, ""), self.known)
+
+    def _states(self, at: int, step: list[Stage], roots: tuple[Expr, ...], varying: set[Expr]) -> list[State]:
+        """The thread's own accumulators."""
+        states = states_of([s[1] for s in step], [s[2].dtype for s in step])
+        for s in states:
+            s.declare(self.w)
+        self._keep_functions(at, varying)
+        self._pass(lambda p, i, inside: self._elements(at, step, roots, varying, p, i, states))
+        return states
+
+    def _finish(self, states: list[State]) -> None:
+        """The row's accumulators, known to all of its threads."""
+        w = self.w
+        self.group.gather(w, states, everyone=True)
+        for s in states:
+            for text in finished(s):
+                self.accs.append(w.let(s.types[0], round_half(w, text, s.dtype) if half(s.dtype) else text, "acc"))
 
     def _keep_functions(self, at: int, varying: set[Expr]) -> None:
         """Room for the values of functions that a later step needs again."""
@@ -284,6 +321,10 @@ class _RowProgram(Along):
             self.w.line(f"{value(e.dtype)} {w_name}[{self.passes * self.v}];")
 
     def _elements(self, at: int, step: list[Stage], roots: tuple[Expr, ...], varying: set[Expr], p: str, i: str, states: list[State]) -> None:
+        self._compute(at, step, roots, varying, p, i, states, self._read(roots, p, i))
+
+    def _read(self, roots: tuple[Expr, ...], p: str, i: str) -> dict[int, str]:
+        """The neighbours at i of each operand, or where they are kept."""
         w, v = self.w, self.v
         need = sorted({self.outs + e.value for e in walk(roots) if e.op == "input" and self.inner.strides[self.outs + e.value]})
         source = {}
@@ -294,6 +335,12 @@ class _RowProgram(Along):
                 source[k] = w.fresh("r")
                 w.line(f"{stored(w.types[k]) if v == 1 else f'Vec<{stored(w.types[k])}, {v}>'} {source[k]};")
                 self._load(k, source[k], i)
+        return source
+
+    def _compute(self, at: int, step: list[Stage], roots: tuple[Expr, ...], varying: set[Expr], p: str, i: str, states: list[State],
+                 source: dict[int, str]) -> None:
+        """Takes the neighbours into the accumulators, or writes what they give."""
+        w, v = self.w, self.v
         maps = [] if states else [s for s in step if s[0] == "map"]
         results = {}
         if v > 1:
@@ -323,6 +370,9 @@ class _RowProgram(Along):
             w.line("}")
             for s in maps:
                 t, place = stored(s[2].dtype), self._place(s[1], i)
+                if self.aligned == "true":
+                    w.line(f"if ({self.live}) *(Vec<{t}, {v}>*)({place}) = {results[s[1]]};")
+                    continue
                 w.line(f"if ({self.live} && {self.aligned}) *(Vec<{t}, {v}>*)({place}) = {results[s[1]]};")
                 w.line(f"else if ({self.live}) {{")
                 w.line("#pragma unroll")

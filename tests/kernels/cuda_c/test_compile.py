@@ -114,6 +114,11 @@ def rows() -> Iterator[Kernel]:
             if d is not float64:
                 yield render(layer_norm(d), (64, n), ((n, 1), (1, 0), (1, 0), (n, 1), (0, 1), (0, 1)))
         yield render(softmax(d), (8, 56, 64), ((64 * 56, 1, 56), (64 * 56, 1, 56)))
+        yield render(softmax(d), (8, 1000003), ((1, 8), (1, 8)))
+        for n in (1 << 20, 1000003):
+            yield render(softmax(d), (1, n), ((n, 1), (n, 1)))
+            if d is not float64:
+                yield render(layer_norm(d), (8, n), ((n, 1), (1, 0), (1, 0), (n, 1), (0, 1), (0, 1)))
 
 
 def scans() -> Iterator[Kernel]:

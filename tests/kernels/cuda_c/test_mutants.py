@@ -40,6 +40,13 @@ def softmax(n: int) -> Case:
     return Case(program, (3, n), [Operand(np.zeros((3, n), np.float32))], [Operand(values(float32, (3, n), RNG, False))], (), 1e-4, 1e-6)
 
 
+def long_softmax() -> Case:
+    e = E.exp(X - E.acc(0, float32))
+    program = Rows((("reduce", "max", X), ("reduce", "sum", e), ("map", 0, e / E.acc(1, float32)), ("row", 1, E.acc(0, float32))), (float32,))
+    return Case(program, (1, 40001), [Operand(np.zeros((1, 40001), np.float32)), Operand(np.zeros(1, np.float32))],
+                [Operand(values(float32, (1, 40001), RNG, False))], (), 1e-4, 1e-6, {1: (1, 0)})
+
+
 def running(n: int) -> Case:
     program = Scan(X, "max", (E.acc(0, float32), E.acc(1, int64)), (float32,))
     return Case(program, (2, n), [Operand(np.zeros((2, n), np.float32)), Operand(np.zeros((2, n), np.int64))],
@@ -141,6 +148,12 @@ MUTANTS = {
     "rows of one offset of which each writes": lambda: changed(table(), r"if \((i\d+) > 0 && .*? return;", ""),
     "rows added in the order they were sorted from": lambda: changed(table(), r"\((a\d+)\[j\]\)|\(int\)(a\d+)\[j\]", "(int)j"),
     "a row read before it has arrived": lambda: changed(softmax(17000), r"copy_async_wait<0>\(\);", ""),
+    "a piece's sum left out": lambda: changed(long_softmax(), r"for \(int (c\d+) = \(int\)threadIdx.x;", r"for (int \1 = (int)threadIdx.x + 1;", 0),
+    "pieces joined before all is in place": lambda: changed(long_softmax(), r"(?s)(rows2_.*?)__syncthreads\(\);", r"\1"),
+    "pieces that overlap": lambda: changed(long_softmax(), r"(n\d+) : (begin\d+) \+ (piece\d+)", r"\1 : \2 + \3 + 4", 0),
+    "a value of a row that each piece writes": lambda: changed(long_softmax(), r" && blockIdx.y == 0", ""),
+    "neighbours beyond a row's end": lambda: changed(long_softmax(), r"(end\d+) - end\d+ % 4", r"\1"),
+    "the second of two reads beyond the end": lambda: changed(long_softmax(), r"more\d+ \? (i\d+ \+ \d+) : i\d+", r"\1", 0),
     "no barrier before a tile is read across": lambda: changed(turned(), BARRIER, ""),
     "a tile with too little room": lambda: changed(turned(), r"\[32\]\[33\]", "[31][33]"),
     "a tile read as it was written": lambda: changed(turned(), r"(tile\d+)\[(x\d+)\]\[(y\d+) \+ r\];", r"\1[\3 + r][\2];"),
@@ -162,7 +175,7 @@ def built() -> tuple[dict[str, Case | Job], host.Batch]:
     cases = {name: make() for name, make in MUTANTS.items()}
     for at, c in enumerate(cases.values()):  # mutants of one kernel must not share its name
         k = c.kernel
-        (tag,) = set(re.findall(r"__global__ void __launch_bounds__\([\d, ]+\) [a-z_]+_([0-9a-f]{12})\(", k.source))
+        (tag,) = set(re.findall(r"__global__ void __launch_bounds__\([\d, ]+\) [a-z_0-9]+_([0-9a-f]{12})\(", k.source))
         new = f"{tag[:9]}{at:03x}"
         c.kernel = Kernel(k.source.replace(tag, new), tuple((n.replace(tag, new), *rest) for n, *rest in k.launches), k.arguments, k.block,
                           k.workspace, k.nbytes, k.flops, k.program)

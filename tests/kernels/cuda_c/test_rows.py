@@ -7,7 +7,7 @@ import pytest
 
 from flambeau.dtypes import bfloat16, complex64, dtype, float16, float32, float64, int32, int64
 from flambeau.kernels import expr as E
-from flambeau.kernels.cuda_c import render
+from flambeau.kernels.cuda_c import long_rows, render
 from flambeau.kernels.cuda_c.rows import MOST_SHARED
 from flambeau.kernels.programs import Rows
 from tests.kernels.cuda_c import host
@@ -84,7 +84,8 @@ def test_rows_across_memory() -> None:
     check_all(cases)
 
 
-def test_rows_too_long_to_keep() -> None:
+def test_rows_too_long_to_keep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_rows, "LAUNCH", 1e9)
     rng, cases = np.random.default_rng(5), []
     for n in (16500, 20001):
         cases.append(case(softmax(float32), (2, n), [Operand(values(float32, (2, n), rng, False))], (), 1e-5))
@@ -152,4 +153,66 @@ def test_rows_kept_in_shared_memory() -> None:
         assert 32 << 10 < shared <= MOST_SHARED, (c.domain, shared)
     check_all(cases, (0, 7))
     assert render(softmax(bfloat16), (4, 50257), ((50257, 1),) * 2).launches[0][3]
-    assert not render(softmax(float32), (4, 30000), ((30000, 1),) * 2).launches[0][3]  # too long: read again
+    assert not render(softmax(float32), (400, 30000), ((30000, 1),) * 2).launches[0][3]  # too long: read again
+
+
+def test_few_long_rows_go_to_many_blocks() -> None:
+    rng, cases = np.random.default_rng(12), []
+    for shape, how in (((1, 40001), 0), ((2, 33000), 4), ((1, 40000), 1)):
+        cases.append(case(softmax(float32), shape, [Operand(values(float32, shape, rng, False), how)], (), 1e-5, how))
+    cases.append(case(softmax(bfloat16), (1, 70000), [Operand(values(bfloat16, (1, 70000), rng, False))], (), LIMIT["bfloat16"]))
+    x, g, w, b = (Operand(values(float32, (1, 33001), rng, False)) for _ in range(4))
+    mean, rstd = (per_row(values(float32, (1,), rng, False), (1, 33001)) for _ in range(2))
+    cases.append(case(layer_norm(float32), (1, 33001), [x, w, b], [33001.0], 1e-3))
+    cases.append(case(layer_norm_backward(float32), (1, 33001), [g, x, mean, rstd, w], [33001.0], 2e-3))
+    assert [len(c.kernel.launches) for c in cases] == [3, 3, 3, 3, 3, 2]
+    assert all(c.kernel.workspace and c.kernel.launches[0][1][1] > 8 for c in cases)
+    check_all(cases, (0, 7))
+
+
+def test_pieces_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What long rows do, by fewer threads and elements."""
+    monkeypatch.setattr(long_rows, "THREADS", 64)
+    monkeypatch.setattr(long_rows, "LAUNCH", 0.0)
+    rng, cases = np.random.default_rng(13), []
+    for d in (float32, float64, float16):
+        for shape in ((3, 700), (2, 3, 513), (1, 2049), (1, 520)):
+            cases.append(case(softmax(d), shape, [Operand(values(d, shape, rng, False), int(rng.integers(0, 5)))], (), LIMIT[d.name], int(rng.integers(0, 5))))
+    for d in (float32, int32, int64):
+        x, hows = E.input(0, d), ("sum", "max", "min", *(("and", "or") if d.kind == "i" else ()))
+        accs = tuple(E.acc(k, d) for k in range(len(hows)))
+        program = Rows((*(("reduce", how, x) for how in hows), *(("row", k, a) for k, a in enumerate(accs)), ("map", len(hows), x - accs[0])), (d,))
+        a = values(d, (3, 900), rng, d.kind == "i")
+        cases.append(case(program, (3, 900), [Operand(np.round(a) if d.kind == "f" else a)]))
+        ends = Rows((*(("reduce", how, x) for how in hows), *(("row", k, a + x) for k, a in enumerate(accs))), (d,))
+        cases.append(case(ends, (3, 900), [Operand(np.round(a) if d.kind == "f" else a)]))
+    x = E.input(0, float32)
+    again = Rows((("reduce", "sum", x), ("map", 0, x - E.acc(0, float32)), ("reduce", "max", x * 2.0), ("row", 2, E.coord(-1) + E.coord(0)),
+                  ("map", 1, x * E.acc(0, float32) + E.acc(1, float32))), (float32,))
+    cases.append(case(again, (4, 600), [Operand(np.round(values(float32, (4, 600), rng, False)))]))
+    a = np.where(rng.random((3, 800)) < 0.01, rng.choice(np.array([np.inf, -np.inf, np.nan], np.float32), (3, 800)), values(float32, (3, 800), rng, False))
+    a[1] = -np.inf
+    cases.append(case(softmax(float32), a.shape, [Operand(a.astype(np.float32))], (), 1e-5))
+    for shape in ((6, 1000), (33, 517)):
+        a = values(float32, shape, rng, False)
+        cases.append(case(cross_entropy(float32), shape, [Operand(a), per_row(rng.integers(0, shape[1], shape[0]), shape), Operand(a)], [shape[1]], 1e-5))
+        z = E.input(0, complex64)
+        program = Rows((("reduce", "prod", z), ("reduce", "sum", z), ("map", 0, z * E.acc(0, complex64)), ("row", 1, E.acc(1, complex64))), (complex64,))
+        cases.append(case(program, shape, [Operand(np.exp(1j * rng.standard_normal(shape)).astype("c8"))], (), 1e-3))
+    for shape in ((2, 300, 5), (1, 400, 33), (500, 1), (300, 8)):  # rows whose elements are not neighbours
+        a, out = Operand(values(float32, shape, rng, False)), Operand(np.zeros(shape, np.float32))
+        for o in (a, out):
+            o.view = o.view.swapaxes(-1, -2)
+        cases.append(Case(softmax(float32), a.view.shape, [out], [a], (), 1e-5, 1e-7))
+    o = Operand(values(float32, (2, 1000), rng, False))
+    cases.append(Case(softmax(float32), (2, 1000), [o], [o], (), 1e-5, 1e-7))
+    assert all(len(c.kernel.launches) > 1 for c in cases), [c.domain for c in cases if len(c.kernel.launches) < 2]
+    check_all(cases, (0, 1, 7))
+
+
+def test_as_many_pieces_as_fill_a_gpu() -> None:
+    for shape in ((1, 10_000_000), (8, 1_000_000), (3, 10_000_001), (100, 1_000_000)):
+        launches = render(softmax(float32), shape, ((shape[1], 1),) * 2).launches
+        assert len(launches) == 3 and all(240 < grid[0] * grid[1] < 5000 for _, grid, _, _ in launches), launches
+    for shape in ((1, 16384), (100, 32768), (132, 50257), (4096, 4096), (1000, 100000)):
+        assert len(render(softmax(float32), shape, ((shape[1], 1),) * 2).launches) == 1

@@ -1,0 +1,199 @@
+"""Row programs over few and long rows: each row in pieces, a block for each, so that all of a GPU works on them.
+
+A launch for each step.  A block accumulates over its piece and leaves the result in the workspace; the blocks of the next
+step first join those of all pieces, each for itself and in the same order, so nothing is accumulated by atomics and equal inputs
+give equal bits.  Every second launch walks the pieces backwards: what the one before read last is still in the GPU's cache.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..expr import walk
+from .groups import Group, states_of
+from .rows import KEPT, MULTIPROCESSORS, RowProgram
+
+if TYPE_CHECKING:
+    from ..expr import Expr
+    from .groups import State
+    from .kernel import Launch
+    from .rows import Stage
+
+THREADS = 512
+TOGETHER = 2 * MULTIPROCESSORS  # blocks that run at once, with up to 64 registers a thread
+ALL = 4_000_000.0  # bytes a microsecond that a large GPU moves
+LAUNCH = 3.0  # microseconds for another launch and what it joins
+SIMPLE = 96  # operations for neighbours up to which four reads are brought on their way together
+
+
+class LongRows(RowProgram):
+    def _plan(self) -> None:
+        self.kept, self.registers, self.whole, self.shared, self.cached, self.passes = KEPT, 1, False, 0, [], 1
+        if self.outer and self.score(self.outer[-1]) > self.score(self.inner):
+            x = min(32, 1 << (self.rows - 1).bit_length())
+            self.group = Group("across", x, THREADS // x)
+        else:
+            self.group = Group("block", THREADS, 1)
+        self.v = self._width(ragged=True)
+        blocks, step = -(-self.rows // self.group.rows), self.group.size * self.v
+        most = min(-(-self.length // step), max(1, 16 * TOGETHER // blocks))
+
+        def rounds(pieces: int) -> float:
+            n = -(-blocks * pieces // TOGETHER)
+            return n * (1 + n / 50) / pieces
+        pieces = min(range(1, most + 1), key=rounds, default=1)
+        share = -(-self.length // pieces)
+        self.piece = max(1, -(-share // step)) * step
+        self.pieces = -(-self.length // self.piece) if self.length else 1
+        self.blocks = blocks
+        self.reductions = [states_of([s[1] for s in step], [s[2].dtype for s in step]) if step[0][0] == "reduce" else [] for step in self.steps]
+        self.workspace = 0
+        self.places: list[list[list[int]]] = []
+        for states in self.reductions:
+            self.places.append([])
+            for s in states:
+                self.places[-1].append([])
+                for size in s.sizes:
+                    self.places[-1][-1].append(self.workspace)
+                    self.workspace += -(-size * self.rows * self.pieces // 256) * 256
+
+    def time(self) -> float:
+        if self.pieces < 2 or not any(self.reductions):
+            return float("inf")
+        return self.rows * self.moved([]) / ALL + LAUNCH * len(self.steps)
+
+    # --------------------------------------------------------------------------------------------------------- writing
+    def write(self) -> tuple[str, tuple[Launch, ...], int]:
+        w, g = self.w, self.group
+        functions, grids = [], []
+        for at, step in enumerate(self.steps):
+            w.lines = []
+            whole = all(s[0] == "row" for s in step)
+            self.once = "" if whole else " && blockIdx.y == 0"
+            self.backwards, self.maps = at % 2 == 1, not self.reductions[at]
+            made = [e for e in walk(tuple(s[2] for s in step)) if e.args]
+            few = len(made) * self.v <= SIMPLE and all(e.dtype.itemsize < 8 for e in made)
+            self.several = 4 if few else 1 if self.v > 1 else 2
+            row = self._open()
+            self._bounds()
+            self._join(at, step, row)
+            if self.reductions[at]:
+                self._part(at, step, row)
+            else:
+                self._step(at, step)
+            functions.append((f"rows_part{at}" if self.reductions[at] else f"rows{at}", g.threads, w.lines))
+            grids.append((self.blocks, 1 if whole else self.pieces, 1))
+        source, names = w.source(functions)
+        return source, tuple((name, grid, (g.x, g.y, 1), 0) for name, grid in zip(names, grids)), self.workspace
+
+    def _bounds(self) -> None:
+        w, t = self.w, self.t
+        piece = w.let(t, f"({t}){w.word(self.piece)}", "piece")
+        self.begin = w.let(t, f"({t})blockIdx.y * {piece}", "begin")
+        self.end = w.let(t, f"{self.n} - {self.begin} < {piece} ? {self.n} : {self.begin} + {piece}", "end")
+
+    def _arrays(self, at: int) -> list[list[str]]:
+        """Where the accumulators' parts of step `at` are, for each row and piece."""
+        w = self.w
+        work = w.let("unsigned char* const", f"(unsigned char*)a.w[{self.numbers - 1}]", "work")
+        return [[w.let(f"{t}* const", f"({t}*)({work} + {w.word(place)})", "a") for t, place in zip(s.types, places)]
+                for s, places in zip(self.reductions[at], self.places[at])]
+
+    def _place_of(self, row: str, piece: str) -> str:
+        """Rows that are threads' neighbours are neighbours in the workspace too."""
+        w = self.w
+        if self.group.kind == "across":
+            return w.let("long long", f"(long long){piece} * {w.word(self.rows)} + {row}", "at")
+        return w.let("long long", f"(long long){row} * {w.word(self.pieces)} + {piece}", "at")
+
+    def _part(self, at: int, step: list[Stage], row: str) -> None:
+        """The accumulators of this piece."""
+        w = self.w
+        roots = tuple(s[2] for s in step)
+        varying = self._varying(roots)
+        self._constant(roots, varying)
+        states = self._states(at, step, roots, varying)
+        self.group.gather(w, states, everyone=False)
+        w.line(f"if ({self.live} && {self.group.member} == 0) {{")
+        place = self._place_of(row, "blockIdx.y")
+        for s, arrays in zip(states, self._arrays(at)):
+            for name, array in zip(s.names, arrays):
+                w.line(f"{array}[{place}] = {name};")
+        w.line("}")
+
+    def _join(self, at: int, step: list[Stage], row: str) -> None:
+        """The accumulators of the steps before that this one asks for."""
+        w = self.w
+        asked = {int(e.value) for e in walk(tuple(s[2] for s in step)) if e.op == "acc"}
+        number, found, arrays = 0, [], []
+        for earlier in range(at):
+            for s, own in zip(self.reductions[earlier], self._arrays(earlier)):
+                if asked & set(range(number, number + s.parts)):
+                    found.append((number, s))
+                    arrays.append(own)
+                number += s.parts
+        if not found:
+            return
+        for _, s in found:
+            s.declare(w)
+        c = w.fresh("c")
+        w.line(f"for (int {c} = {self.group.member}; {c} < (int){w.word(self.pieces)}; {c} += {self.group.size}) {{")
+        place = self._place_of(row, c)
+        for (_, s), own in zip(found, arrays):
+            s.join(w, [f"{a}[{place}]" for a in own])
+        w.line("}")
+        self._finish([s for _, s in found])
+        made, self.accs = iter(self.accs), ["0"] * number
+        for first, s in found:
+            for k in range(s.parts):
+                self.accs[first + k] = next(made)
+
+    def _pass(self, body: Any, guard: bool = True) -> None:
+        """This piece's elements, v neighbours at a time where they are aligned; then one by one those that are left."""
+        w, v = self.w, self.v
+        if not self.length:
+            return
+        if v == 1:
+            self._loop(body, self.begin, self.end)
+            return
+        aligned = self.aligned
+        rest = w.let(self.t, f"{aligned} ? {self.end} - {self.end} % {v} : {self.begin}", "rest")
+        self.aligned = "true"
+        self._loop(body, self.begin, rest)
+        self.v = 1
+        self._loop(body, rest, self.end)
+        self.v, self.aligned = v, aligned
+
+    def _loop(self, body: Any, begin: str, end: str) -> None:
+        w, t, v, size = self.w, self.t, self.v, self.group.size
+        step = size * v
+        first = w.let(t, f"{begin} + {self.group.member}{f' * {v}' if v > 1 else ''}", "first")
+        i = w.fresh("i")
+        rounds = 2 if self.maps else 1
+        by = step * rounds
+        loop = f"for ({t} {i} = {first}; {i} < {end}; {i} += {by}) {{"
+        if self.backwards:
+            last = w.let(t, f"{end} > {first} ? {first} + ({end} - {first} - 1) / {step} * {step} : {begin} - 1", "last")
+            loop = f"for ({t} {i} = {last}; {i} >= {begin}; {i} -= {by}) {{"
+        if not self.maps:
+            w.line(f"#pragma unroll {self.several}")
+        w.line(loop)
+        self.next: tuple[str, str] | None = None
+        if self.maps:
+            more = w.let("bool", f"{i} - {begin} >= {step}" if self.backwards else f"{end} - {i} > {step}", "more")
+            self.next = more, w.let(t, f"{more} ? {i} {'-' if self.backwards else '+'} {step} : {i}", "i")
+        body("0", i, "true")
+        w.line("}")
+
+    def _elements(self, at: int, step: list[Stage], roots: tuple[Expr, ...], varying: set[Expr], p: str, i: str, states: list[State]) -> None:
+        """Two reads before the writes of both, so that enough bytes are on their way to keep memory busy."""
+        here = self._read(roots, p, i)
+        if self.next is None:
+            self._compute(at, step, roots, varying, p, i, states, here)
+            return
+        more, j = self.next
+        there = self._read(roots, p, j)
+        self._compute(at, step, roots, varying, p, i, states, here)
+        self.w.line(f"if ({more}) {{")
+        self._compute(at, step, roots, varying, p, j, states, there)
+        self.w.line("}")

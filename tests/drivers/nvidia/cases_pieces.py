@@ -1,0 +1,52 @@
+"""What is cut into pieces for many blocks, run through the driver on a fake libcuda: ``python cases_pieces.py ORDER SEED [NAME...]``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+import cases  # noqa: E402
+import cases_sorting  # noqa: E402
+
+
+def close(f: Any, *given: Any, rtol: float = 1e-5, atol: float = 1e-6) -> None:
+    """f gives nearly the same on both devices, its gradients too, and stays on the GPU."""
+    import numpy as np
+
+    import flambeau as torch
+
+    def carried(device: str) -> list[Any]:
+        own = [t.to(device).requires_grad_(t.is_floating_point()) for t in given]
+        got = f(*own)
+        slope = torch.linspace(-1, 1, got.numel(), device=device).to(got.dtype).reshape(got.shape)
+        return [got, *torch.autograd.grad(got, [t for t in own if t.requires_grad], slope)]
+    want = carried("cpu")
+    with cases_sorting.on_device(sum(t.numel() * t.element_size() for t in given) + 64):
+        got = carried("cuda")
+    for g, w in zip(got, want, strict=True):
+        np.testing.assert_allclose(cases.array(g.detach().float()), cases.array(w.detach().float()), rtol=rtol, atol=atol)
+
+
+def some(*shape: int) -> Any:
+    import numpy as np
+
+    import flambeau as torch
+    return torch.tensor(np.random.default_rng(len(shape)).standard_normal(shape).astype("f4"))
+
+
+def case_few_long_rows() -> None:
+    import flambeau as torch
+    from flambeau.nn import functional as F
+    for f in (lambda x: x.softmax(-1), lambda x: x.log_softmax(-1), lambda x: F.layer_norm(x, x.shape[-1:]), lambda x: F.rms_norm(x, x.shape[-1:])):
+        close(f, some(1, 60001), atol=1e-5)
+        close(f, some(2, 50000), atol=1e-5)
+    close(lambda x: x.softmax(0), some(40000, 5))
+    close(lambda x: x.log_softmax(0), some(70000, 1))
+    labels = torch.tensor([5, 49999])
+    close(lambda x: F.cross_entropy(x, labels.to(x.device), reduction="none"), some(2, 50000))
+
+
+if __name__ == "__main__":
+    cases.main(globals())
