@@ -9,14 +9,14 @@ class set_detect_anomaly:
     """Turns anomaly detection on or off, as a call or for a `with` block."""
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
-        self._before = (anomaly.on, anomaly.check_nan)
-        anomaly.on, anomaly.check_nan = mode, check_nan
+        self._before = (anomaly.lines, anomaly.check_nan)
+        anomaly.detect(mode, check_nan)
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *exc: object) -> None:
-        anomaly.on, anomaly.check_nan = self._before
+        anomaly.detect(*self._before)
 
 
 class detect_anomaly(set_detect_anomaly):

@@ -8,6 +8,7 @@ from .. import layout
 from ..tensor import Tensor, alias
 from . import tape
 from .mode import _grad, no_grad
+from .saved import Packed, packed
 
 
 class FunctionCtx:
@@ -46,6 +47,8 @@ class FunctionCtx:
             tape.freed(node, None)
         out = []
         for t, version, own in self.__dict__.get("_kept", ()):
+            if type(t) is Packed:
+                t = t.tensor()
             if t is not None and t.s.v != version:
                 tape.changed(t, version, node or [0, None, None, (), None, None])
             if own is not None and _grad.get():  # an output saved: its history is this very node
@@ -138,6 +141,8 @@ class Function:
             (None, 0, None) if t is None else
             (alias(t, t.m, t.p), t.s.v, places[id(t)]) if id(t) in places else (t, t.s.v, None) for t in ctx._saved]
         ctx._saved = ()
+        if tape.anomaly.watchers:
+            ctx.__dict__["_kept"] = packed(ctx.__dict__["_kept"])
         ctx.__dict__["_node"] = None
         return tuple(outs) if isinstance(result, (tuple, list)) else outs[0]
 

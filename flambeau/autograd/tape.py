@@ -16,6 +16,7 @@ An operation with several outputs has one node, and per output a small node whos
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from heapq import heappop, heappush
 from itertools import count
 from sys import getrefcount
@@ -133,15 +134,36 @@ def keeps_nothing(f: Any) -> Any:
 
 
 class _Anomaly:
-    """Switch and notes of `set_detect_anomaly`: where in the program each node was recorded."""
+    """Who looks at each node as it is recorded: `set_detect_anomaly`, which keeps where in the program that was, and watchers.
 
-    __slots__ = ("on", "check_nan")
+    on: somebody does.  lines: anomaly detection does.
+    """
+
+    __slots__ = ("on", "lines", "check_nan", "watchers")
 
     def __init__(self) -> None:
-        self.on = False
+        self.on = self.lines = False
         self.check_nan = True
+        self.watchers: dict[Callable[[Node], None], int] = {}
+
+    def detect(self, lines: bool, check_nan: bool) -> None:
+        self.lines, self.check_nan = lines, check_nan
+        self.on = lines or bool(self.watchers)
+
+    def watch(self, watcher: Callable[[Node], None], change: int) -> None:
+        """Adds a watcher (change 1), which may be added several times, or takes it back (-1)."""
+        count = self.watchers.pop(watcher, 0) + change
+        if count:
+            self.watchers = {**self.watchers, watcher: count}
+        self.on = self.lines or bool(self.watchers)
 
     def note(self, node: Node) -> None:
+        if self.lines:
+            self._line(node)
+        for watcher in self.watchers:
+            watcher(node)
+
+    def _line(self, node: Node) -> None:
         import traceback
         extra = node[EXTRA] = node[EXTRA] or {}
         stack = traceback.extract_stack()
@@ -152,6 +174,26 @@ class _Anomaly:
 
 
 anomaly = _Anomaly()
+
+
+class Parts:
+    """A gradient on its way that is not put together yet: adds what else arrives to itself, and is `joined` when its node is run.
+
+    Only backward functions of nodes whose edge is no leaf, in a pass that is not recorded, may give one.
+    """
+
+    __slots__ = ()
+
+    def __add__(self, other: Any) -> Any:
+        raise NotImplementedError
+
+    def joined(self) -> Tensor:
+        raise NotImplementedError
+
+
+def added(old: Any, g: Any) -> Any:
+    """Two gradients of one tensor as one."""
+    return g + old if isinstance(g, Parts) else old + g
 
 
 class Capture:
@@ -173,10 +215,27 @@ def backward(roots: Sequence[Node], grads: Sequence[Any], retain: bool, create: 
     in leaves.  leaves: accumulate in these leaves only.
     """
     token = _grad.set(create)
+    ends: list[Callable[[], None]] = []
+    outer = _ends.set(ends)
     try:
         _run(roots, grads, retain, create, capture, None if leaves is None else {id(n) for n in leaves})
+        for end in ends:
+            end()
     finally:
+        _ends.reset(outer)
         _grad.reset(token)
+
+
+# what is called when this thread's backward pass is over
+_ends: ContextVar[list[Callable[[], None]] | None] = ContextVar("ends of the backward pass", default=None)
+
+
+def at_end(call: Callable[[], None]) -> None:
+    """Has `call` called when the pass that is running has gone through.  Raises RuntimeError where none is."""
+    ends = _ends.get()
+    if ends is None:
+        raise RuntimeError("no backward pass is running here")
+    ends.append(call)
 
 
 def _needed(roots: Sequence[Node], targets: dict[int, Any]) -> set[int]:
@@ -210,6 +269,8 @@ def _run(roots: Sequence[Node], grads: Sequence[Any], retain: bool, create: bool
         if needed is not None and i not in needed:
             continue
         g = pending.pop(i)
+        if type(g) is not Tensor and isinstance(g, Parts):
+            g = g.joined()
         extra = node[5]
         if extra is not None:
             g = _with_extra(extra, g, create, capture)
@@ -219,7 +280,7 @@ def _run(roots: Sequence[Node], grads: Sequence[Any], retain: bool, create: bool
         if capture is not None and i in capture.wanted and not (needed is not None and any(
                 e is not None and id(e) in needed for e in edges)):
             continue
-        if anomaly.on:
+        if anomaly.lines:
             gs = _run_checked(node, g)
         else:
             gs = node[2](node, g)
@@ -242,7 +303,7 @@ def _run(roots: Sequence[Node], grads: Sequence[Any], retain: bool, create: bool
                     pending[j] = ge
                     heappush(heap, e)
                 else:
-                    pending[j] = old + ge
+                    pending[j] = old + ge if type(ge) is Tensor else added(old, ge)
             else:
                 if not e[0]:
                     gs = _without(gs, k)  # so that a leaf can see whether anybody else holds the gradient
@@ -282,7 +343,7 @@ def _send(e: Node, g: Any, heap: list[Node], pending: dict[int, Any], create: bo
         pending[i] = g
         heappush(heap, e)
     else:
-        pending[i] = old + g
+        pending[i] = added(old, g)
 
 
 # references to a gradient nobody else holds: in _run, _send, _to_leaf, and getrefcount's own

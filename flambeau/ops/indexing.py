@@ -638,8 +638,10 @@ def put_at(x: Tensor, indices: Sequence[Tensor | None], value: Tensor, accumulat
     _put(x, w, source, "add" if accumulate else "set")
     x.s.v += 1
     if recording:
-        inplace.rebase(x, [tape.next_seq(), None, _put_at_back, (x.n, value.n), (tuple(indices), accumulate, value.m),
-                           {"name": "IndexPutBackward0"}])
+        node = [tape.next_seq(), None, _put_at_back, (x.n, value.n), (tuple(indices), accumulate, value.m), {"name": "IndexPutBackward0"}]
+        if tape.anomaly.on:
+            tape.anomaly.note(node)
+        inplace.rebase(x, node)
     return x
 
 

@@ -135,7 +135,7 @@ def is_warn_always_enabled() -> bool:
 def is_anomaly_enabled() -> bool:
     """Whether `autograd.set_detect_anomaly` is on."""
     from ..autograd import tape
-    return tape.anomaly.on
+    return tape.anomaly.lines
 
 
 def set_flush_denormal(mode: bool) -> bool:
