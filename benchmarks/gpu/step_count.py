@@ -68,13 +68,13 @@ class _Counting:
 def seconds(prepared: Any) -> float:
     """What a launch may take on the device."""
     narrow = "float16" in prepared.name or "attention" in prepared.name
-    return max(_LEAST, prepared.nbytes / _BANDWIDTH, prepared.flops / (_NARROW if narrow else _WIDE) if prepared.flops else 0.0)
+    return max(_LEAST, int(prepared.nbytes) / _BANDWIDTH, int(prepared.flops) / (_NARROW if narrow else _WIDE))
 
 
 def count(t: Any, step: Callable[[], Any], lib: Any, rounds: int = 5) -> Found:
     """Counts one step that has been done before."""
     from flambeau.runtime import door, gpus
-    g = gpus.gpu()
+    g: Any = gpus.gpu()
     for _ in range(3):
         step()
     t.cuda.synchronize()

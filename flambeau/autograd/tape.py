@@ -204,6 +204,9 @@ class Capture:
     def __init__(self, wanted: Sequence[Node]) -> None:
         self.wanted = {id(n): n for n in wanted}
         self.got: dict[int, Any] = {}
+        for n in wanted:
+            if n[SEQ] and n[EXTRA] is None:
+                n[EXTRA] = {}  # as a hook's: no gradient goes past it (`ops.activated`)
 
 
 def backward(roots: Sequence[Node], grads: Sequence[Any], retain: bool, create: bool, capture: Capture | None = None,

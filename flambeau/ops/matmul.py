@@ -13,6 +13,8 @@ from ..kernels.programs import Prepared, Reduce
 from ..runtime import door
 from ..tensor import Meta, Storage, Tensor, _new, alias, empty, meta, new, on_forget, storage
 from . import launch
+from .activated import back as _activation_back
+from .activated import past as _past_activation
 from .casts import in_float32, to_dtype
 from .checks import same_device
 from .copies import contiguous
@@ -190,11 +192,7 @@ def _turned(t: Tensor) -> Tensor:
     """The conjugate transpose of a matrix; outside the tape a bare alias will do."""
     if _grad.get() or t.m.dtype.is_complex:
         return adjoint(t)
-    m = t.m
-    found = _swapped.get(m)
-    if found is None:
-        found = _swapped[m] = meta((m.shape[1], m.shape[0]), (m.strides[1], m.strides[0]), m.dtype, m.device)
-    return alias(t, found, t.p)
+    return _transposed(t)
 
 
 def _mm_back(node: Any, g: Tensor) -> Any:
@@ -204,7 +202,11 @@ def _mm_back(node: Any, g: Tensor) -> Any:
         tape.changed(a, va, node)
     if b.s.v != vb:
         tape.changed(b, vb, node)
-    return (_mm(g, _turned(b)) if ea is not None else None, _mm(_turned(a), g) if eb is not None else None)
+    gb = None
+    if eb is not None:
+        # laid out as b is: the gradient of a transposed weight is then the weight's without a copy
+        gb = _mm(_turned(a), g) if b.m.contiguous or b.m.strides[0] != 1 or b.m.dtype.is_complex else _turned(_mm(_turned(g), a))
+    return (_mm(g, _turned(b)) if ea is not None else None, gb)
 
 
 _mm_back.grad_name = "MmBackward0"  # type: ignore[attr-defined]
@@ -253,6 +255,8 @@ def _first_mm(a: Tensor, b: Tensor) -> Tensor:
         _quick.setdefault(a.m, {})[b.m] = (out.m, out.m.sizes, call)
     if tape.recording(a, b):
         out.n = [tape.next_seq(), None, _mm_back, (a.n, b.n), (a, a.s.v, b, b.s.v), None]
+        if tape.anomaly.on:
+            tape.anomaly.note(out.n)
     return out
 
 
@@ -274,6 +278,8 @@ def _bmm(a: Tensor, b: Tensor) -> Tensor:
     _product(out, a, b)
     if tape.recording(a, b):
         out.n = [tape.next_seq(), None, _bmm_back, (a.n, b.n), (a, a.s.v, b, b.s.v), None]
+        if tape.anomaly.on:
+            tape.anomaly.note(out.n)
     return out
 
 
@@ -482,18 +488,29 @@ def _linear_back(node: Any, g: Tensor) -> Any:
         tape.changed(x, vx, node)
     if w.s.v != vw:
         tape.changed(w, vw, node)
-    ex, ew, eb = node[3]
+    edges = node[3]
+    ex, ew, eb = edges[:3]
     shape = x.m
     if len(shape.shape) > 2:
         g, x = _as_rows(g), _as_rows(x)
-    gx = _mm(g, w if not w.m.dtype.is_complex else w.conj()) if ex is not None else None
+    past = _past_activation(node, g, w) if len(edges) > 3 else None
+    gx = _mm(g, w if not w.m.dtype.is_complex else w.conj()) if ex is not None and past is None else None
     both = _weight_and_bias(g, x, bias) if g.m.device.type != "cpu" and ew is not None and eb is not None and not _grad.get() else None
     if gx is not None and gx.m.shape != shape.shape:
         gx = gx.reshape(shape.shape) if _grad.get() else alias(gx, meta(shape.shape, None, gx.m.dtype, gx.m.device), gx.p)
     if both is not None:
-        return (gx, *both)
+        return (gx, *both, past)
     return (gx, _mm(_turned(g).conj() if g.m.dtype.is_complex else _turned(g), x if not x.m.dtype.is_complex else x.conj()) if ew is not None else None,
-            fit(g, bias) if eb is not None else None)
+            fit(g, bias) if eb is not None else None, past)
+
+
+def recorded_layer(input: Tensor, weight: Tensor, bias: Tensor | None) -> tape.Node:  # noqa: A002
+    """The node of a layer.  Its fourth edge, where it has one, leads past the activation that `input` comes from (`activated`)."""
+    n, edges = input.n, (input.n, weight.n, None if bias is None else bias.n)
+    if n is not None and n[2] is _activation_back and not tape.anomaly.on:
+        edges = (*edges, n[3][0])  # type: ignore[assignment]
+    return [tape.next_seq(), None, _linear_back if bias is not None else _plain_back, edges,
+            (input, input.s.v, weight, weight.s.v, None if bias is None else bias.m), None]
 
 
 _rows: dict[Meta, Meta] = {}
@@ -513,9 +530,11 @@ def _as_rows(t: Tensor) -> Tensor:
 
 
 _linear_back.grad_name = "AddmmBackward0"  # type: ignore[attr-defined]
+_linear_back.inputs = 3  # type: ignore[attr-defined]
 _linear_plans: dict[Any, Any] = {}
 _sums_plans: dict[Any, Any] = {}
-for _plans_of in (_linear_plans, _sums_plans):
+_plain_plans: dict[Any, tuple[Meta, Meta]] = {}
+for _plans_of in (_linear_plans, _sums_plans, _plain_plans):
     on_forget(_plans_of.clear)
     door.on_change(_plans_of.clear)
 
@@ -594,6 +613,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Te
                 raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({layout.numel(input.m.shape[:-1])}x{input.m.shape[-1]} and "
                                    f"{weight.m.shape[1]}x{weight.m.shape[0]})")
             if bias.m.dtype is input.m.dtype and tuple(bias.m.shape) == (weight.m.shape[0],):
+                if len(input.m.shape) > 2 and not input.m.contiguous:
+                    return linear(contiguous(input), weight, bias)
                 plan = _linear_plan(input, weight, bias)
             if plan is not None:
                 _linear_plans[key] = plan
@@ -606,12 +627,56 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Te
                 rows(r.p, bias.p)
                 product(r.p, input.p, weight.p)
             if (input.n is not None or weight.n is not None or bias.n is not None) and _grad.get():
-                r.n = [tape.next_seq(), None, _linear_back, (input.n, weight.n, bias.n),
-                       (input, input.s.v, weight, weight.s.v, bias.m), None]
+                r.n = recorded_layer(input, weight, bias)
                 if tape.anomaly.on:
                     tape.anomaly.note(r.n)
             return r
+    elif bias is None and type(input.m) is type(weight.m) is Meta and len(input.m.shape) >= 2 and len(weight.m.shape) == 2:
+        return _linear_plain(input, weight)
     return (_linear_any if bias is None else _linear_narrow)(input, weight, bias)
+
+
+def _linear_plain(x: Tensor, w: Tensor) -> Tensor:
+    """x w^T, as one node of the tape: its gradients need no other layouts of w."""
+    if x.m.shape[-1] != w.m.shape[1]:
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({layout.numel(x.m.shape[:-1])}x{x.m.shape[-1]} and "
+                           f"{w.m.shape[1]}x{w.m.shape[0]})")
+    m = x.m
+    if len(m.shape) == 2:
+        r = _mm(alias(x, m, x.p), _transposed(w))
+    else:
+        if not m.contiguous:
+            x = contiguous(x)
+            m = x.m
+        found = _plain_plans.get((m, w.m))
+        if found is None:
+            n = w.m.shape[0]
+            found = _plain_plans[m, w.m] = (meta((layout.numel(m.shape[:-1]), m.shape[-1]), None, m.dtype, m.device),
+                                            meta((*m.shape[:-1], n), None, m.dtype, m.device))
+        r = _mm(alias(x, found[0], x.p), _transposed(w))
+        r = alias(r, found[1], r.p)
+    if (x.n is not None or w.n is not None) and _grad.get():
+        r.n = recorded_layer(x, w, None)
+        if tape.anomaly.on:
+            tape.anomaly.note(r.n)
+    return r
+
+
+def _transposed(t: Tensor) -> Tensor:
+    """The transpose of a matrix, outside the tape."""
+    found = _swapped.get(t.m)
+    if found is None:
+        m = t.m
+        found = _swapped[m] = meta((m.shape[1], m.shape[0]), (m.strides[1], m.strides[0]), m.dtype, m.device)
+    return alias(t, found, t.p)
+
+
+def _plain_back(node: Any, g: Tensor) -> Any:
+    return _linear_back(node, g)
+
+
+_plain_back.grad_name = "MmBackward0"  # type: ignore[attr-defined]
+_plain_back.inputs = 3  # type: ignore[attr-defined]
 
 
 def _linear_any(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002

@@ -23,8 +23,14 @@ _programs: dict[Any, Any] = {}
 
 def _flat(t: Tensor, rows: int, cols: int) -> Tensor:
     """The elements as a matrix, outside the tape."""
-    t = contiguous(t.detach())
+    if not t.m.contiguous:
+        t = contiguous(alias(t, t.m, t.p))
     return alias(t, meta((rows, cols), None, t.m.dtype, t.m.device), t.p)
+
+
+def _like(t: Tensor, m: Any) -> Tensor:
+    """A contiguous tensor of our own in the shape of `m`; no view, so that it alone holds its memory."""
+    return t if t.m.shape == m.shape else alias(t, meta(m.shape, None, t.m.dtype, t.m.device), t.p)
 
 
 def _vector(t: Tensor | None, like: Tensor, cols: int, value: float) -> Tensor:
@@ -33,7 +39,8 @@ def _vector(t: Tensor | None, like: Tensor, cols: int, value: float) -> Tensor:
     if t is None:
         one = full((1,), value, dtype=like.m.dtype, device=like.m.device)
         return alias(one, meta((cols,), (0,), like.m.dtype, like.m.device), one.p)
-    t = contiguous(t.detach())
+    if not t.m.contiguous:
+        t = contiguous(alias(t, t.m, t.p))
     return alias(t, meta((cols,), None, t.m.dtype, t.m.device), t.p)
 
 
@@ -119,8 +126,8 @@ def _rows_back(node: Any, g: Tensor) -> Any:
         sums = [empty((cols,), d, x.m.device) for _ in range(2)]
         launch.run(_affine_program(d), (cols, rows), sums, [gf, xf, mean, rstd], [(1,), (1,), (1, cols), (1, cols), (0, 1), (0, 1)],
                    name="layer_norm_affine")
-        gw = sums[0].reshape(tuple(w.m.shape)) if ew is not None else None
-        gb = sums[1].reshape(tuple(b.m.shape)) if eb is not None else None
+        gw = _like(sums[0], w.m) if ew is not None else None
+        gb = _like(sums[1], b.m) if eb is not None else None
     return gx, gw, gb
 
 

@@ -10,6 +10,7 @@ from ..autograd import inplace, tape
 from ..autograd.mode import _grad
 from ..tensor import Tensor
 from .copies import contiguous
+from .parts import assemble, dense
 from .table import op
 from .views import as_strided, expand, permute, placed, reshape, select, sizes_of, slice_axis, squeeze, swapaxes, t, transpose, unsqueeze, view, view_of
 
@@ -18,7 +19,7 @@ def _several(input: Tensor, axis: int, views: list[Tensor] | tuple[Tensor, ...],
     """Views that together are the whole input, as the outputs of one function: their gradients are joined, not added up."""
     inplace.one_of_several(views, name)
     if len(views) > 1 and tape.recording(input):
-        tape.record_many(views, _joined, (input,), (axis, [v.m for v in views], stacked), name)
+        tape.record_many(views, _joined, (input,), (axis, [v.m for v in views], stacked, input.m, [v.p - input.p for v in views]), name)
     return tuple(views)
 
 
@@ -26,7 +27,9 @@ def _several(input: Tensor, axis: int, views: list[Tensor] | tuple[Tensor, ...],
 def _joined(node: Any, gs: list[Tensor | None]) -> Any:
     from .creation import zeros_meta
     from .joining import cat, stack
-    axis, metas, stacked = node[tape.SAVED]
+    axis, metas, stacked, m, offsets = node[tape.SAVED]
+    if not _grad.get() and dense(m) and all(g is None or (type(g) is Tensor and g.m.dtype is m.dtype) for g in gs):
+        return (assemble(m, [(g, v.strides, offset) for g, v, offset in zip(gs, metas, offsets, strict=True) if g is not None]),)
     parts = [zeros_meta(m) if g is None else g for g, m in zip(gs, metas, strict=True)]
     return ((stack if stacked else cat)(parts, axis),)
 

@@ -14,6 +14,7 @@ from ..autograd.mode import _grad
 from ..tensor import Meta, Tensor, _new, alias, empty, meta, new
 from . import launch
 from .copies import cast_program, contiguous
+from .parts import Parts, dense
 from .table import op
 
 if TYPE_CHECKING:
@@ -45,12 +46,14 @@ def view_of(t: Tensor, shape: Sequence[int], strides: tuple[int, ...], p: int,
 def placed(t: Tensor, shape: Sequence[int], strides: tuple[int, ...], p: int, region: Callable[[Tensor], Tensor],
            name: str) -> Tensor:
     """A view that shows part of `t`: `region` shows the same part of any tensor of t's shape."""
-    return view_of(t, shape, strides, p, _put_back, (t.m, region), name)
+    return view_of(t, shape, strides, p, _put_back, (t.m, region, strides, p - t.p), name)
 
 
 @tape.keeps_nothing
 def _put_back(node: Any, g: Tensor) -> Any:
-    m, region = node[tape.SAVED]
+    m, region, strides, offset = node[tape.SAVED]
+    if node[tape.EDGES][0][0] and not _grad.get() and type(g) is Tensor and g.m.dtype is m.dtype and dense(m):
+        return (Parts(m, (g, strides, offset)),)
     return (put(g, m.shape, region),)
 
 

@@ -20,19 +20,28 @@ def _as_float_mask(mask: Any, name: str, like: Any) -> Any:
     return mask
 
 
+def _linear(x: Any, weight: Any, bias: Any) -> Any:
+    """`linear` of (L, N, E) in the order that its rows have in memory: one given batch first is not copied."""
+    if not x.is_contiguous():
+        turned = x.transpose(0, 1)
+        if turned.is_contiguous():
+            return F.linear(turned, weight, bias).transpose(0, 1)
+    return F.linear(x, weight, bias)
+
+
 def _project(query: Any, key: Any, value: Any, weight: Any, bias: Any) -> tuple[Any, Any, Any]:
     """q, k and v from one stacked weight (3E, E), with as few products as the inputs' sameness allows."""
     e = query.size(-1)
     if key is value:
         if query is key:
-            qkv = F.linear(query, weight, bias)
+            qkv = _linear(query, weight, bias)
             return qkv[..., :e], qkv[..., e:2 * e], qkv[..., 2 * e:]
         b_q, b_kv = (None, None) if bias is None else (bias[:e], bias[e:])
-        kv = F.linear(key, weight[e:], b_kv)
-        return F.linear(query, weight[:e], b_q), kv[..., :e], kv[..., e:]
+        kv = _linear(key, weight[e:], b_kv)
+        return _linear(query, weight[:e], b_q), kv[..., :e], kv[..., e:]
     w = weight.chunk(3)
     b = (None, None, None) if bias is None else bias.chunk(3)
-    return F.linear(query, w[0], b[0]), F.linear(key, w[1], b[1]), F.linear(value, w[2], b[2])
+    return _linear(query, w[0], b[0]), _linear(key, w[1], b[1]), _linear(value, w[2], b[2])
 
 
 def _check_mask(mask: Any, length: int, source: int, heads: int) -> Any:
@@ -90,9 +99,9 @@ def multi_head_attention_forward(
             raise AssertionError(f"key's sequence and batch dims {key.shape[:2]} do not match value's "
                                  f"{value.shape[:2]}")
         b = (None, None, None) if in_proj_bias is None else in_proj_bias.chunk(3)
-        q = F.linear(query, q_proj_weight, b[0])
-        k = F.linear(key, k_proj_weight, b[1])
-        v = F.linear(value, v_proj_weight, b[2])
+        q = _linear(query, q_proj_weight, b[0])
+        k = _linear(key, k_proj_weight, b[1])
+        v = _linear(value, v_proj_weight, b[2])
     else:
         if key.shape != value.shape:
             raise AssertionError(f"key shape {key.shape} does not match value shape {value.shape}")
@@ -116,6 +125,18 @@ def multi_head_attention_forward(
         v = ops.cat([v, bias_v.repeat(1, batch, 1)])
         mask = None if mask is None else F.pad(mask, (0, 1))
         padding = None if padding is None else F.pad(padding, (0, 1))
+    drop = dropout_p if training else 0.0
+    if not need_weights and static_k is None and static_v is None and not add_zero_attn:
+        if padding is not None:
+            padding = padding.reshape(batch, 1, 1, k.shape[0])
+            mask = padding if mask is None else mask.reshape(-1, num_heads if mask.shape[0] > 1 else 1, *mask.shape[1:]) + padding
+        elif mask is not None:
+            mask = mask.reshape(-1, num_heads if mask.shape[0] > 1 else 1, *mask.shape[1:])
+        # as the projections lie: no head is copied
+        q, k, v = (x.unflatten(-1, (num_heads, -1)).permute(1, 2, 0, 3) for x in (q, k, v))
+        out = F.scaled_dot_product_attention(q, k, v, mask, drop, is_causal)
+        out = _linear(out.permute(2, 0, 1, 3).flatten(2), out_proj_weight, out_proj_bias)
+        return (out if batched else out.squeeze(1)), None
     q = q.reshape(length, batch * num_heads, head).transpose(0, 1)
     k = k.reshape(k.shape[0], batch * num_heads, head).transpose(0, 1) if static_k is None else static_k
     v = v.reshape(v.shape[0], batch * num_heads, head).transpose(0, 1) if static_v is None else static_v
@@ -129,7 +150,6 @@ def multi_head_attention_forward(
         padding = padding.reshape(batch, 1, 1, source).expand(-1, num_heads, -1, -1)
         padding = padding.reshape(batch * num_heads, 1, source)
         mask = padding if mask is None else mask + padding
-    drop = dropout_p if training else 0.0
 
     if need_weights:
         scores = (q * math.sqrt(1.0 / head)).bmm(k.transpose(-2, -1))
