@@ -6,11 +6,15 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+_FUSED = ("none", "exact", "all")
+
 
 class _Matmul:
     """Whether float32 products may use TF32, and 16-bit ones may add their partial sums in 16 bits.
 
-    allow_fp16_accumulation and fp32_precision are remembered.
+    allow_fp16_accumulation and fp32_precision are remembered.  fused_activations (not of PyTorch): whether a layer and the ReLU or
+    tanh GELU after it, in `nn.Sequential` and transformer layers, are one launch of cuBLASLt: "none", "exact" (GELU of 16-bit types;
+    the default) or "all" (also GELU of float32, to the library's accuracy, and ReLU, which then gives 0 for NaN).
     """
 
     def __init__(self) -> None:
@@ -38,6 +42,18 @@ class _Matmul:
     @allow_bf16_reduced_precision_reduction.setter
     def allow_bf16_reduced_precision_reduction(self, value: bool) -> None:
         self._allow("bfloat16", value)
+
+    @property
+    def fused_activations(self) -> str:
+        from ..runtime import switches
+        return _FUSED[int(switches.values["matmul.activations"])]
+
+    @fused_activations.setter
+    def fused_activations(self, value: str) -> None:
+        from ..runtime import switches
+        if value not in _FUSED:
+            raise RuntimeError(f"fused_activations: expected one of {', '.join(map(repr, _FUSED))}, got {value!r}")
+        switches.put("matmul.activations", _FUSED.index(value))
 
     @property
     def allow_tf32(self) -> bool:
@@ -93,14 +109,18 @@ class _Plans:
 
 cufft_plan_cache = _Plans()
 matmul = _Matmul()
-_attention = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
 
 
 def _choose(**which: bool) -> None:
     """Which ways of attention are allowed."""
     from ..runtime import switches
-    _attention.update((name, bool(allowed)) for name, allowed in which.items())
-    switches.put("attention.fused", any(allowed for name, allowed in _attention.items() if name != "math"))
+    for name, allowed in which.items():
+        switches.put(f"attention.{name}", bool(allowed))
+
+
+def _allowed(name: str) -> bool:
+    from ..runtime import switches
+    return bool(switches.values[f"attention.{name}"])
 
 
 def is_built() -> bool:
@@ -109,38 +129,40 @@ def is_built() -> bool:
 
 
 def flash_sdp_enabled() -> bool:
-    return _attention["flash"]
+    return _allowed("flash")
 
 
 def mem_efficient_sdp_enabled() -> bool:
-    return _attention["mem_efficient"]
+    return _allowed("efficient")
 
 
 def math_sdp_enabled() -> bool:
-    return _attention["math"]
+    return _allowed("math")
 
 
 def cudnn_sdp_enabled() -> bool:
-    return _attention["cudnn"]
+    return _allowed("cudnn")
 
 
 def enable_flash_sdp(enabled: bool) -> None:
-    """With all of flash, mem_efficient and cudnn off, a GPU's attention is a softmax between products; else one kernel."""
-    _choose(flash=enabled)
+    """Whether a GPU's attention may be a kernel of our own, which flash and mem_efficient both name; with both and cudnn off it is a
+    softmax between products."""
+    _choose(flash=enabled, overrideable=enabled or _allowed("efficient"))
 
 
 def enable_mem_efficient_sdp(enabled: bool) -> None:
-    """With all of flash, mem_efficient and cudnn off, a GPU's attention is a softmax between products; else one kernel."""
-    _choose(mem_efficient=enabled)
+    """Whether a GPU's attention may be a kernel of our own: see `enable_flash_sdp`."""
+    _choose(efficient=enabled, overrideable=enabled or _allowed("flash"))
 
 
 def enable_math_sdp(enabled: bool) -> None:
-    """With all of flash, mem_efficient and cudnn off, a GPU's attention is a softmax between products; else one kernel."""
+    """Remembered: a softmax between products is always there, for what no kernel serves."""
     _choose(math=enabled)
 
 
 def enable_cudnn_sdp(enabled: bool) -> None:
-    """With all of flash, mem_efficient and cudnn off, a GPU's attention is a softmax between products; else one kernel."""
+    """Whether a GPU's attention of 16-bit floats may be cuDNN's, which comes first where it serves; with flash and mem_efficient off it
+    is asked for small ones too."""
     _choose(cudnn=enabled)
 
 
@@ -148,8 +170,8 @@ def enable_cudnn_sdp(enabled: bool) -> None:
 def sdp_kernel(enable_flash: bool = True, enable_math: bool = True, enable_mem_efficient: bool = True,
                enable_cudnn: bool = True) -> Iterator[None]:
     """Sets the attention switches for a block."""
-    before = dict(_attention)
-    _choose(flash=enable_flash, math=enable_math, mem_efficient=enable_mem_efficient, cudnn=enable_cudnn)
+    before = {name: _allowed(name) for name in ("flash", "math", "efficient", "cudnn", "overrideable")}
+    _choose(flash=enable_flash, math=enable_math, efficient=enable_mem_efficient, cudnn=enable_cudnn, overrideable=enable_flash or enable_mem_efficient)
     try:
         yield
     finally:

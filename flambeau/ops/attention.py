@@ -133,6 +133,19 @@ def _composite_back(plan: _Plan, g: Tensor, q: Tensor, k: Tensor, v: Tensor, mas
 
 
 # ----------------------------------------------------------------------------------------------------------------- one kernel
+def _ways() -> tuple[bool, bool, bool]:
+    """Of a GPU's kernels: whether cuDNN's may be taken, whether our own may, and whether sums must be taken in a fixed order."""
+    may = switches.values
+    own = may["attention.flash"] or may["attention.efficient"] or may["attention.overrideable"]
+    dnn = may["attention.cudnn"] and may["cudnn.enabled"] and not (own and may["attention.own_first"])
+    return bool(dnn), bool(own), bool(may["deterministic"] or may["cudnn.deterministic"])
+
+
+def _room(nbytes: int, dev: device) -> tuple[Tensor, ...]:
+    """A launch's workspace, where it has one."""
+    return (empty((nbytes,), uint8, dev),) if nbytes else ()
+
+
 def _placed(t: Tensor) -> Tensor:
     """As a GPU's kernels take it: columns are neighbours, and the first one's address is a multiple of 16."""
     if t.m.strides[-1] == 1 and not t.p & 15:
@@ -143,28 +156,29 @@ def _placed(t: Tensor) -> Tensor:
 def _fused(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, p: float, scale: float) -> Tensor | None:
     """(batch, heads, length, depth) queries over (batch, key heads, source, depth) keys; None where there is no kernel."""
     dev, hosted = q.m.device, door.by_host(q.m.device)
-    if not hosted and not switches.values["attention.fused"]:
-        return None
     if not hosted:
         q, k, v = _placed(q), _placed(k), _placed(v)
     plan = _Plan(q, k, v, mask, causal, p, scale)
     batch, heads, _, length, _, _, value_depth = plan.sizes
     m, shape = q.m, (batch, heads, length, value_depth)
-    found = _launches.get(plan.key)
+    ways = None if hosted else _ways()
+    key = (plan.key, ways)
+    found = _launches.get(key)
     if found is None:
         strides = _ordered(shape, m)
         steps = {"q": tuple(m.strides), "k": tuple(k.m.strides), "v": tuple(v.m.strides), "o": strides[:3]}
-        prepared = routines.attention(*plan.what(m.dtype, steps)) if hosted else door.routine(dev, "attention", *plan.what(m.dtype, steps))
+        what = plan.what(m.dtype, steps)
+        prepared = routines.attention(*what) if ways is None else door.routine(dev, "attention", *what, ways) if any(ways[:2]) else None
         sums_type = m.dtype if hosted else float32
-        found = _launches[plan.key] = (None if prepared is None else door.bind(dev, prepared), meta(shape, strides, m.dtype, dev),
-                                       meta((batch, heads, length), None, sums_type, dev))
-    call, out_meta, sums_meta = found
+        found = _launches[key] = (None if prepared is None else door.bind(dev, prepared), meta(shape, strides, m.dtype, dev),
+                                       meta((batch, heads, length), None, sums_type, dev), 0 if prepared is None else prepared.workspace)
+    call, out_meta, sums_meta, workspace = found
     if call is None:
         return None
     plan.draw(dev)
     out, sums = new(out_meta), new(sums_meta)
-    masks = () if mask is None else (mask.p,)
-    call(out.p, sums.p, q.p, k.p, v.p, *masks, *plan.numbers())
+    beside = (*(() if mask is None else (mask,)), *_room(workspace, dev))
+    call(out.p, sums.p, q.p, k.p, v.p, *[t.p for t in beside], *plan.numbers())
     if tape.recording(q, k, v):
         saved = (plan, [(t, 0 if t is None else t.s.v) for t in (q, k, v, mask, alias(out, out.m, out.p))], sums)
         tape.record(out, _attention_back, (q, k, v), saved, f"ScaledDotProductFlashAttention{'ForCpu' if hosted else ''}Backward0")
@@ -185,22 +199,22 @@ def _attention_back(node: Any, g: Tensor) -> Any:
 
 def _by_device(plan: _Plan, g: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, out: Tensor, sums: Tensor) -> tuple[Tensor, ...] | None:
     """The gradients by a GPU's own kernels, of keys and values for the key heads; None where it has none for this."""
-    g = _placed(g)
-    key = (plan.key, g.m)
+    g, ways = _placed(g), _ways()
+    key = (plan.key, g.m, ways)
     found = _launches.get(key)
     if found is None:
         d, dev = q.m.dtype, q.m.device
         metas = [meta(tuple(t.m.shape), _ordered(tuple(t.m.shape), t.m), d, dev) for t in (q, k, v)]
         steps = {"q": tuple(q.m.strides), "k": tuple(k.m.strides), "v": tuple(v.m.strides), "o": tuple(out.m.strides[:3]), "g": tuple(g.m.strides[:3])}
         steps |= {name: tuple(m.strides[:3]) for name, m in zip(("dq", "dk", "dv"), metas, strict=True)}
-        prepared = door.routine(dev, "attention_backward", *plan.what(d, steps))
+        prepared = door.routine(dev, "attention_backward", *plan.what(d, steps), ways)
         found = _launches[key] = (None if prepared is None else door.bind(dev, prepared), metas, 0 if prepared is None else prepared.workspace)
     call, metas, workspace = found
     if call is None:
         return None
     made = [new(m) for m in metas]
-    masks = () if mask is None else (mask.p,)
-    call(*[t.p for t in made], g.p, out.p, sums.p, q.p, k.p, v.p, *masks, empty((workspace,), uint8, q.m.device).p, *plan.numbers())
+    beside = (*(() if mask is None else (mask,)), *_room(workspace, q.m.device))
+    call(*[t.p for t in (*made, g, out, sums, q, k, v, *beside)], *plan.numbers())
     return tuple(made)
 
 

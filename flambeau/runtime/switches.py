@@ -1,4 +1,7 @@
-"""What the program lets the libraries of GPUs do.  Asked when a launch is prepared; a change makes bound launches stale."""
+"""What the program lets the libraries of GPUs do.  Asked when a launch is prepared; a change makes bound launches stale.
+
+The ways of attention, which programs change for a block, make none stale: its launches are kept by them too.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,10 @@ from . import door
 
 values: dict[str, bool | int] = {
     "cudnn.enabled": True, "cudnn.benchmark": False, "cudnn.benchmark_limit": 10, "cudnn.deterministic": False, "cudnn.allow_tf32": True,
-    "deterministic": False, "attention.fused": True,
+    "deterministic": False, "matmul.activations": 1,
+    # ways of attention by PyTorch's names, and whether those of our own kernels (flash, efficient) come before cuDNN's
+    "attention.math": True, "attention.flash": True, "attention.efficient": True, "attention.cudnn": True, "attention.overrideable": True,
+    "attention.own_first": False,
 }
 
 
@@ -14,4 +20,5 @@ def put(name: str, value: bool | int) -> None:
     """Sets the switch `name`."""
     if values[name] != value:
         values[name] = value
-        door.changed()
+        if not name.startswith("attention."):
+            door.changed()

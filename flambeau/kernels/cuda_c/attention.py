@@ -1,9 +1,9 @@
 """Attention as CUDA C: softmax(Q K^T scale + mask) V without the scores ever leaving a block, and its gradients.
 
 As on the CPU (`kernels/llvm/attention.py`): the maximum of a row moves from tile to tile of keys and scales what was summed
-before; the logarithm to base 2 of each row's sum is kept, +inf for a row that sees nothing, so that the gradients make the weights
-again.  Sums are in float32 in a fixed order: queries' gradients are added up by the block of the queries, keys' and values' by the
-block of the keys.
+before; the natural logarithm of each row's sum is kept, +inf for a row that sees nothing, so that the gradients make the weights
+again.  cuDNN keeps the same, so that either may follow the other.  Sums are in float32 in a fixed order: queries' gradients are
+added up by the block of the queries, keys' and values' by the block of the keys.
 """
 
 from __future__ import annotations
@@ -123,6 +123,7 @@ class Attention:
             constants |= {f"{prefix}WARPS": t.warps, f"{prefix}MT": t.rows, f"{prefix}NT": t.columns}
         flags = {"CAUSAL": self.causal, "DROP": self.drop, "PRE": pre, "WHOLE": self.whole}
         lines = [f"struct Args {{ unsigned long long w[{len(names)}]; }};", "#define INFINITE __int_as_float(0x7f800000)",
+                 "#define NATURAL 0.693147180559945309f", "#define BINARY 1.44269504088896341f",
                  "enum { " + ", ".join(f"w_{n} = {names.index(n) if n in names else 0}" for n in every) + " };",
                  "constexpr int " + ", ".join(f"{n} = {v}" for n, v in constants.items()) + ";",
                  "constexpr bool " + ", ".join(f"{n} = {str(v).lower()}" for n, v in flags.items()) + ";"]
@@ -148,7 +149,7 @@ class Attention:
         return Kernel(source_text, planned, arguments, tuple(values.get(n, 0) for n in _NUMBERS), workspace, nbytes, flops)
 
     def forward(self) -> Kernel:
-        """``(O, LSE, Q, K, V, [mask,] [seed, offset, p])``; LSE is float32, (batch, heads, queries), contiguous."""
+        """``(O, LSE, Q, K, V, [mask,] [seed, offset, p])``; LSE is float32, (batch, heads, queries), contiguous: the natural logarithm."""
         batch, heads, _, length = self.sizes[:4]
         tiles = self.forward_tiles()
         blocks = batch * heads * -(-length // tiles.block)

@@ -376,7 +376,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) attention_forward_$tag(
       const bool none = all == 0.0f;  // it sees nothing: zeros, and weights of 0 in the gradient
       factor[m][j] = none ? 0.0f : 1.0f / all;
       const int r = row + m * 16 + lane / 4 + j * 8;
-      if (lane % 4 == 0 && r < h.length) ((float*)a.w[w_lse])[(Wide)both * h.length + r] = none ? INFINITE : fmaf(top[m][j], by, log2f(all));
+      if (lane % 4 == 0 && r < h.length) ((float*)a.w[w_lse])[(Wide)both * h.length + r] = none ? INFINITE : NATURAL * fmaf(top[m][j], by, log2f(all));
     }
   store(o, factor, (T*)a.w[w_o] + h.batch * (Wide)a.w[w_o_batch] + h.head * (Wide)a.w[w_o_head], (Wide)a.w[w_o_row], row, h.length, value_depth);
 }
@@ -427,7 +427,7 @@ extern "C" __global__ void __launch_bounds__(QWARPS * 32) attention_queries_$tag
     for (int j = 0; j < 2; j++) {
       const int r = row + m * 16 + lane / 4 + j * 8;
       const Wide at = (Wide)both * h.length + r;
-      lse[m][j] = r < h.length ? ((const float*)a.w[w_lse])[at] : INFINITE;
+      lse[m][j] = r < h.length ? BINARY * ((const float*)a.w[w_lse])[at] : INFINITE;
       delta[m][j] = r < h.length ? ((const float*)a.w[w_work])[at] : 0.0f;
       factor[m][j] = real(a.w[w_scale]);
     }
@@ -500,7 +500,7 @@ extern "C" __global__ void __launch_bounds__(KWARPS * 32) attention_keys_$tag(co
     if ((int)threadIdx.x < COLUMNS) {
       const int query = c + (int)threadIdx.x;
       const Wide at = (Wide)(batch * heads + head) * length + query;
-      stats[turn & 1][0][threadIdx.x] = query < length ? ((const float*)a.w[w_lse])[at] : INFINITE;
+      stats[turn & 1][0][threadIdx.x] = query < length ? BINARY * ((const float*)a.w[w_lse])[at] : INFINITE;
       stats[turn & 1][1][threadIdx.x] = query < length ? ((const float*)a.w[w_work])[at] : 0.0f;
     }
   };

@@ -17,8 +17,11 @@ WARN_FOR_UNFUSED_KERNELS = False
 
 
 class SDPBackend(enum.IntEnum):
-    """Ways to compute attention by PyTorch's names.  Where only MATH is allowed, a GPU's is a softmax between products; else the one
-    kernel that fits is taken."""
+    """Ways to compute attention by PyTorch's names.
+
+    On a GPU, CUDNN_ATTENTION is cuDNN's, which serves 16-bit floats without mask or dropout and comes first; FLASH_ATTENTION,
+    EFFICIENT_ATTENTION and OVERRIDEABLE are kernels of our own; MATH is a softmax between products, and serves where no other does.
+    """
 
     ERROR = -1
     MATH = 0
@@ -28,30 +31,38 @@ class SDPBackend(enum.IntEnum):
     OVERRIDEABLE = 4
 
 
-_allowed: list[SDPBackend] = [b for b in SDPBackend if b is not SDPBackend.ERROR]
+_SWITCHES = {SDPBackend.MATH: "attention.math", SDPBackend.FLASH_ATTENTION: "attention.flash", SDPBackend.EFFICIENT_ATTENTION: "attention.efficient",
+             SDPBackend.CUDNN_ATTENTION: "attention.cudnn", SDPBackend.OVERRIDEABLE: "attention.overrideable"}
+_OWN = (SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.OVERRIDEABLE)
+_order: list[SDPBackend] = list(_SWITCHES)
 
 
 @contextlib.contextmanager
 def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[None]:
-    """A block for which some backends are chosen: an `SDPBackend` or several.  The results are the same with each.
+    """A block for which some backends are chosen: an `SDPBackend` or several, with `set_priority` the first first.
 
-    Raises TypeError for anything else, RuntimeError for none at all.
+    What none of them serves is computed all the same.  Raises TypeError for anything else, RuntimeError for none at all.
     """
-    global _allowed
+    global _order
     chosen = [backends] if isinstance(backends, SDPBackend) else list(dict.fromkeys(backends)) if isinstance(backends, (list, tuple)) else None
     if chosen is None or not all(isinstance(b, SDPBackend) for b in chosen):
         raise TypeError(f"sdpa_kernel: backends must be an SDPBackend or a list of them, got {backends!r}")
     if not chosen:
         raise RuntimeError("sdpa_kernel: at least one backend must be given")
-    before, _allowed = _allowed, chosen
-    fused = switches.values["attention.fused"]
-    switches.put("attention.fused", any(b is not SDPBackend.MATH for b in chosen))
+    before = {name: switches.values[name] for name in (*_SWITCHES.values(), "attention.own_first")}
+    order = _order
+    for b, name in _SWITCHES.items():
+        switches.put(name, b in chosen)
+    if set_priority:
+        _order = [*chosen, *[b for b in _order if b not in chosen]]
+        switches.put("attention.own_first", next((b in _OWN for b in chosen if b is not SDPBackend.MATH), False))
     try:
         yield
     finally:
-        _allowed = before
-        switches.put("attention.fused", fused)
+        _order = order
+        for name, value in before.items():
+            switches.put(name, value)
 
 
 def _cur_sdpa_kernel_backends(with_priority: bool = False) -> list[SDPBackend]:
-    return list(_allowed)
+    return [b for b in (_order if with_priority else _SWITCHES) if switches.values[_SWITCHES[b]]]

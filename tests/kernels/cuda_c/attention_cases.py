@@ -113,7 +113,7 @@ class Case:
             factor = np.float32(1) / (np.float32(1) - np.float32(self.p))
             keep = np.where(uniform >= np.float32(self.p), factor, np.float32(0)).astype(np.float64).reshape(keep.shape)
         with np.errstate(divide="ignore"):
-            lse = np.where(total > 0, top + np.log(total), np.inf)[..., 0] / np.log(2.0)
+            lse = np.where(total > 0, top + np.log(total), np.inf)[..., 0]
         out = (weights * keep) @ v
         slopes = (g @ v.swapaxes(-1, -2)) * keep
         slopes = weights * (slopes - (g * out).sum(-1, keepdims=True)) * scale

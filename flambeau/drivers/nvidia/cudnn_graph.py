@@ -1,0 +1,269 @@
+"""cuDNN's graphs of operations, entered through ctypes: descriptors, a graph, and the plan that carries it out.
+
+A descriptor is made, given its attributes, and finished.  Tensors and operations are descriptors; a graph is a list of operations,
+for which the library proposes engines, best first; a plan is an engine made ready.  Names and numbers are those of NVIDIA's
+cudnn_graph.h, and only what has been there since cuDNN 9.0 is used.  None of this needs a GPU but to run: a `device` described in
+JSON serves in place of a handle.
+
+To make a plan ready the library compiles its kernel, which takes about half a second; a plan's text holds what was compiled, and is
+kept beside our own kernels on disk (`kernels.cache`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from typing import TYPE_CHECKING, Any
+
+from ...kernels import cache
+from .cudnn import _NO_KERNEL, _REFUSED, Unsupported, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    Sizes = Sequence[int]
+
+_KINDS = {"pointwise": 0, "engine": 2, "configuration": 3, "heuristics": 4, "plan": 5, "pointwise operation": 13, "graph": 15, "pack": 16, "tensor": 17,
+          "matmul": 18, "matmul operation": 19, "reduction": 21, "reduction operation": 22, "reshape operation": 31, "device": 38}
+# what attributes are made of: its number, and how C holds it
+_HANDLE, _TYPE, _FLAG, _INT, _ADDRESS, _HEURISTIC, _MODE, _DESCRIPTOR, _REDUCTION, _TEXT = (
+    (0, ctypes.c_void_p), (1, ctypes.c_int), (2, ctypes.c_bool), (3, ctypes.c_int64), (6, ctypes.c_void_p), (8, ctypes.c_int),
+    (14, ctypes.c_int), (15, ctypes.c_void_p), (18, ctypes.c_int), (24, ctypes.c_char))
+_ATTRIBUTES: dict[str, tuple[int, tuple[int, Any]]] = {
+    "pointwise.mode": (0, _MODE), "pointwise.type": (1, _TYPE), "pointwise.axis": (9, _INT),
+    "heuristics.mode": (200, _HEURISTIC), "heuristics.graph": (201, _DESCRIPTOR), "heuristics.results": (202, _DESCRIPTOR),
+    "heuristics.device": (204, _DESCRIPTOR), "configuration.engine": (300, _DESCRIPTOR),
+    "plan.handle": (400, _HANDLE), "plan.configuration": (401, _DESCRIPTOR), "plan.workspace": (402, _INT), "plan.json": (405, _TEXT),
+    "plan.device": (407, _DESCRIPTOR), "engine.number": (1301, _INT),
+    "pointwise operation.how": (750, _DESCRIPTOR), "pointwise operation.x": (751, _DESCRIPTOR), "pointwise operation.b": (752, _DESCRIPTOR),
+    "pointwise operation.y": (753, _DESCRIPTOR), "pointwise operation.t": (758, _DESCRIPTOR),
+    "graph.handle": (800, _HANDLE), "graph.operations": (801, _DESCRIPTOR),
+    "tensor.alignment": (900, _INT), "tensor.type": (901, _TYPE), "tensor.sizes": (902, _INT), "tensor.strides": (903, _INT), "tensor.id": (906, _INT),
+    "tensor.virtual": (907, _FLAG), "tensor.by_value": (908, _FLAG),
+    "pack.ids": (1000, _INT), "pack.pointers": (1001, _ADDRESS), "pack.workspace": (1003, _ADDRESS),
+    "matmul.type": (1500, _TYPE), "matmul operation.a": (1520, _DESCRIPTOR), "matmul operation.b": (1521, _DESCRIPTOR),
+    "matmul operation.c": (1522, _DESCRIPTOR), "matmul operation.how": (1523, _DESCRIPTOR),
+    "reduction.operator": (1600, _REDUCTION), "reduction.type": (1601, _TYPE), "reduction operation.x": (1610, _DESCRIPTOR),
+    "reduction operation.y": (1611, _DESCRIPTOR), "reduction operation.how": (1612, _DESCRIPTOR),
+    "reshape operation.x": (2200, _DESCRIPTOR), "reshape operation.y": (2201, _DESCRIPTOR),
+    "device.json": (2702, _TEXT)}
+TYPES = {"float32": 0, "float64": 1, "float16": 2, "int32": 4, "bfloat16": 9, "bool": 11}
+_MODES = {"add": 0, "mul": 1, "div": 6, "sub": 9, "exp": 13, "log": 15, "identity": 21, "ge": 303, "index": 501, "select": 601}
+_REDUCTIONS = {"add": 0, "max": 3}
+_BEST, _ANY = 3, 2  # heuristics: what is thought fastest, and what works for most
+_MOST_ENGINES = 32
+_TEXT_SIZES = (1 << 18, 1 << 20, 1 << 23)
+_ALIGNED = 16  # bytes that each address is a multiple of
+
+
+def declared(lib: ctypes.CDLL) -> ctypes.CDLL:
+    """The library with the types of what its calls take."""
+    p, i, n = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64
+    lib.cudnnBackendCreateDescriptor.argtypes = (i, p)
+    lib.cudnnBackendSetAttribute.argtypes = (p, i, i, n, p)
+    lib.cudnnBackendGetAttribute.argtypes = (p, i, i, n, p, p)
+    lib.cudnnBackendFinalize.argtypes = lib.cudnnBackendDestroyDescriptor.argtypes = (p,)
+    lib.cudnnBackendExecute.argtypes = (p, p, p)
+    return lib
+
+
+class Descriptor:
+    """One of the library's descriptors, finished.  values: its attributes by name; None leaves one unset.  Raises Unsupported."""
+
+    def __init__(self, lib: ctypes.CDLL, kind: str, finish: bool = True, **values: Any) -> None:
+        self.lib, self.kind, self.values, self.raw = lib, kind, values, ctypes.c_void_p()
+        check(lib.cudnnBackendCreateDescriptor(_KINDS[kind], ctypes.byref(self.raw)), f"making a {kind}")
+        for name, value in values.items():
+            if value is not None:
+                self._set(name, value if isinstance(value, (tuple, list, bytes)) else (value,))
+        if finish:
+            check(lib.cudnnBackendFinalize(self.raw), f"making a {kind}")
+
+    def _set(self, name: str, values: Sequence[Any]) -> None:
+        number, (kind, c) = _ATTRIBUTES[f"{self.kind}.{name}"]
+        held = (c * len(values))(*[v.raw if isinstance(v, Descriptor) else v for v in values])
+        check(self.lib.cudnnBackendSetAttribute(self.raw, number, kind, len(values), held), f"making a {self.kind} ({name})")
+
+    def read(self, name: str, count: int = 1, into: Any = None) -> Any:
+        """An attribute's values, at most `count`."""
+        number, (kind, c) = _ATTRIBUTES[f"{self.kind}.{name}"]
+        found, got = (c * count)() if into is None else into, ctypes.c_int64(0)
+        check(self.lib.cudnnBackendGetAttribute(self.raw, number, kind, count, ctypes.byref(got), found), f"asking a {self.kind} ({name})")
+        return found[:got.value]
+
+    def __del__(self) -> None:
+        destroy = getattr(self.lib, "cudnnBackendDestroyDescriptor", None)
+        if destroy is not None and self.raw:
+            destroy(self.raw)
+
+
+class Tensor(Descriptor):
+    """A tensor of a graph.  value: of a number that the host passes."""
+
+    def __init__(self, lib: ctypes.CDLL, which: int, sizes: Sizes, strides: Sizes, kind: str, virtual: bool, value: float | None = None) -> None:
+        self.which, self.sizes, self.strides, self.type, self.virtual = which, tuple(sizes), tuple(strides), kind, virtual
+        self.value = None if value is None else ctypes.c_float(value)
+        super().__init__(lib, "tensor", id=which, type=TYPES[kind], sizes=self.sizes, strides=self.strides, alignment=_ALIGNED, virtual=virtual,
+                         by_value=value is not None)
+
+
+def dense(sizes: Sizes) -> tuple[int, ...]:
+    """Strides of elements side by side."""
+    return tuple(math.prod(sizes[k + 1:]) for k in range(len(sizes)))
+
+
+class Graph:
+    """Operations in the order they are added, all in float32.
+
+    Each gives its result: a tensor that stays within the graph, or `to` where that is given.
+    """
+
+    def __init__(self, lib: ctypes.CDLL) -> None:
+        self.lib = lib
+        self.operations: list[Descriptor] = []
+        self.given: list[Tensor] = []  # what has an address, in the order of a plan's arguments
+        self.numbers: list[Tensor] = []
+        self._last = 0
+
+    def tensor(self, sizes: Sizes, strides: Sizes | None = None, kind: str = "float32", virtual: bool = True, value: float | None = None) -> Tensor:
+        self._last += 1
+        return Tensor(self.lib, self._last, sizes, dense(sizes) if strides is None else strides, kind, virtual, value)
+
+    def operand(self, sizes: Sizes, strides: Sizes, kind: str) -> Tensor:
+        """What is given by its address, to be read or written."""
+        made = self.tensor(sizes, strides, kind, virtual=False)
+        self.given.append(made)
+        return made
+
+    def number(self, value: float) -> Tensor:
+        made = self.tensor((1, 1, 1, 1), kind="float32", virtual=False, value=value)
+        self.numbers.append(made)
+        return made
+
+    def _add(self, kind: str, **values: Any) -> None:
+        self.operations.append(Descriptor(self.lib, kind, **values))
+
+    def pointwise(self, mode: str, x: Tensor, b: Tensor | None = None, t: Tensor | None = None, to: Tensor | None = None, kind: str = "float32",
+                  axis: int | None = None, strides: Sizes | None = None) -> Tensor:
+        """mode(x, b), or with "select" x where t, else b; "index" is an element's place along an axis."""
+        y = self.tensor(x.sizes, strides, kind) if to is None else to
+        how = Descriptor(self.lib, "pointwise", mode=_MODES[mode], type=TYPES["bool" if mode == "ge" else "float32"], axis=axis)
+        self._add("pointwise operation", how=how, x=x, y=y, b=b, t=t)
+        return y
+
+    def matmul(self, a: Tensor, b: Tensor, to: Tensor | None = None, kind: str = "float32") -> Tensor:
+        """The products of matrices in the last two axes; b's heads may be fewer than a's."""
+        c = self.tensor((*a.sizes[:-1], b.sizes[-1]), None, kind) if to is None else to
+        self._add("matmul operation", how=Descriptor(self.lib, "matmul", type=TYPES["float32"]), a=a, b=b, c=c)
+        return c
+
+    def reduce(self, how: str, x: Tensor, to: Tensor | None = None) -> Tensor:
+        """The sum or maximum of each row; of the heads that `to` has one for, where it has fewer."""
+        y = self.tensor((*x.sizes[:-1], 1)) if to is None else to
+        self._add("reduction operation", how=Descriptor(self.lib, "reduction", operator=_REDUCTIONS[how], type=TYPES["float32"]), x=x, y=y)
+        return y
+
+    def turned(self, x: Tensor, kind: str) -> Tensor:
+        """The last two axes in the other order: the same elements, seen so."""
+        def swap(v: tuple[int, ...]) -> tuple[int, ...]:
+            return (*v[:-2], v[-1], v[-2])
+        y = self.tensor(swap(x.sizes), swap(x.strides), kind)
+        self._add("reshape operation", x=x, y=y)
+        return y
+
+
+class Plan:
+    """A graph on an engine of the library's: `workspace` bytes, and `run`.
+
+    configuration: the engine and its choices; or text: a plan of the same graph as `text` gave it.  place: `handle` or `device`.
+    """
+
+    def __init__(self, graph: Graph, configuration: Descriptor | None = None, text: bytes | None = None, **place: Any) -> None:
+        self.lib, self.keep = graph.lib, (graph, configuration)
+        self.made = Descriptor(graph.lib, "plan", configuration=configuration, json=text, **place)
+        self.workspace: int = self.made.read("workspace")[0]
+        every = [*graph.given, *graph.numbers]
+        self._count = len(every)
+        self._ids = (ctypes.c_int64 * self._count)(*[t.which for t in every])
+        self._pointers = ctypes.c_void_p * self._count
+        self._fixed = [ctypes.addressof(t.value) for t in graph.numbers if t.value is not None]
+
+    def text(self) -> bytes:
+        """The plan and what was compiled for it; empty where the library does not tell."""
+        for size in _TEXT_SIZES:
+            try:
+                return bytes(self.made.read("json", size)).rstrip(b"\0")
+            except (Unsupported, RuntimeError):  # it is longer
+                continue
+        return b""
+
+    def engine(self) -> int:
+        """The number that the library gives its engine; -1 for a plan of a text."""
+        if self.keep[1] is None:
+            return -1
+        made = Descriptor(self.lib, "engine", finish=False)
+        self.keep[1].read("engine", 1, (ctypes.c_void_p * 1)(made.raw.value))
+        return int(made.read("number")[0])
+
+    def run(self, handle: Any, addresses: Sequence[int], workspace: int) -> int:
+        """Queues it on the handle's stream; gives the library's status.  addresses: of the graph's operands, in their order."""
+        lib, pack = self.lib, ctypes.c_void_p()
+        code: int = lib.cudnnBackendCreateDescriptor(16, ctypes.byref(pack))
+        if code:
+            return code
+        put = lib.cudnnBackendSetAttribute
+        room = ctypes.c_void_p(workspace)
+        code = (put(pack, 1000, 3, self._count, self._ids) or put(pack, 1001, 6, self._count, self._pointers(*addresses, *self._fixed))
+                or put(pack, 1003, 6, 1, ctypes.byref(room)) or lib.cudnnBackendFinalize(pack) or lib.cudnnBackendExecute(handle, self.made.raw, pack))
+        lib.cudnnBackendDestroyDescriptor(pack)
+        return code
+
+
+def described(lib: ctypes.CDLL, text: str) -> Descriptor:
+    """A device by its properties in JSON, for graphs that are planned where it is not."""
+    return Descriptor(lib, "device", json=text.encode())
+
+
+def plans(graph: Graph, most: int, handle: Any = None, device: Descriptor | None = None) -> Iterator[Plan]:
+    """What the library proposes for a graph, best first, made ready one by one; only those that need at most `most` bytes of workspace.
+
+    Raises Unsupported where the library takes no such graph.
+    """
+    lib = graph.lib
+    operations = Descriptor(lib, "graph", operations=graph.operations, handle=handle)
+    for mode in (_BEST, _ANY):
+        try:
+            asked = Descriptor(lib, "heuristics", graph=operations, mode=mode, device=device)
+            rooms = [Descriptor(lib, "configuration", finish=False) for _ in range(_MOST_ENGINES)]
+            found = len(asked.read("results", _MOST_ENGINES, (ctypes.c_void_p * _MOST_ENGINES)(*[r.raw.value for r in rooms])))
+        except Unsupported:
+            continue
+        for configuration in rooms[:found]:
+            try:
+                made = Plan(graph, configuration, **({"handle": handle} if device is None else {"device": device}))
+            except (Unsupported, RuntimeError):  # an engine that this machine has not all for
+                continue
+            if made.workspace <= most:
+                yield made
+
+
+def best(graph: Graph, name: str, most: int, handle: Any = None, device: Descriptor | None = None) -> Plan | None:
+    """The first of `plans`, or the one that the disk keeps under `name`; None where there is none."""
+    text = cache.load(name)
+    if text is not None:
+        try:
+            return Plan(graph, text=text, **({"handle": handle} if device is None else {"device": device}))
+        except (Unsupported, RuntimeError):  # another machine's, or damaged
+            pass
+    try:
+        made = next(plans(graph, most, handle, device), None)
+    except Unsupported:
+        return None
+    if made is not None and (text := made.text()):
+        cache.store(name, text)
+    return made
+
+
+def may_go_otherwise(code: int) -> bool:
+    """Whether a status says that another plan may do it."""
+    return code in _REFUSED or code in _NO_KERNEL
