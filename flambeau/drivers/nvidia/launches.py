@@ -52,6 +52,7 @@ class Launches:
         self.driver = driver
         self._modules: dict[tuple[int, str], Any] = {}
         self._functions: dict[tuple[int, str, str], Any] = {}
+        self._shared: dict[tuple[int, str, str], int] = {}
         self._lock = threading.RLock()
         self._libraries: dict[str, Any] = {}
         self._launch = 0
@@ -173,12 +174,13 @@ class Launches:
                 if code:
                     raise state.fail(code, f"looking for kernel '{name}'")
                 self._functions[key] = found
-            if shared > _PLAIN_SHARED:
+            if shared > max(_PLAIN_SHARED, self._shared.get(key, 0)):  # never less than before: launches of other sizes are kept
                 cu = self.driver._cu
                 attribute = cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                 code, = cu.cuFuncSetAttribute(found, attribute, shared)
                 if code:
                     raise self.driver._devices[device].state.fail(code, f"asking for {shared} bytes of shared memory for '{name}'")
+                self._shared[key] = shared
             return found
 
     def _module(self, device: int, kernel: Any) -> Any:

@@ -194,6 +194,19 @@ def end_faults_are_told(fake: Any) -> None:
         assert (x + x).sum().item() == 16
 
 
+def case_one_kernel_with_less_and_more_shared_memory() -> None:
+    """Rows of other lengths are launches of one function: one that asks for less must not take from what another needs."""
+    import numpy as np
+
+    import flambeau as torch
+    rng = np.random.default_rng(2)
+    for _ in range(2):
+        for length in (25000, 14000, 20000):
+            rows = rng.standard_normal((2, length)).astype("f4")
+            e = np.exp(rows - rows.max(1, keepdims=True))
+            np.testing.assert_allclose(array(torch.tensor(rows).cuda().softmax(1)), e / e.sum(1, keepdims=True), rtol=1e-4)
+
+
 def end_visible(fake: Any) -> None:
     """CUDA_VISIBLE_DEVICES: what is left, by the identities of the GPUs."""
     import flambeau as torch

@@ -45,7 +45,7 @@ typedef int (*Run)(const void *, unsigned, unsigned, unsigned, unsigned, unsigne
 struct Event { unsigned long long recorded = 0, done = 0; double time = 0; bool timing = true; int device = 0; };
 struct Item { std::function<int()> run; Event *wait = nullptr; unsigned long long ticket = 0; };
 struct Stream { std::deque<Item> items; int device; };
-struct Function { Run run; };
+struct Function { Run run; unsigned shared = 48 << 10; };  // the most dynamic shared memory, until more is asked for
 struct Device {
   char *low = nullptr;
   size_t span = 0, used = 0;
@@ -458,14 +458,20 @@ EXPORT int cuModuleGetFunction(void **f, void *m, const char *name) {
   *f = new std::pair<Function, int>(Function{(Run)run}, words);
   return OK;
 }
-EXPORT int cuFuncSetAttribute(void *, int, int v) { IN_CONTEXT; return v > 232448 ? INVALID_VALUE : OK; }
+EXPORT int cuFuncSetAttribute(void *f, int what, int v) {
+  IN_CONTEXT;
+  if (v < 0 || v > 232448) return INVALID_VALUE;
+  if (what == 8) ((std::pair<Function, int> *)f)->first.shared = v;  // MAX_DYNAMIC_SHARED_SIZE_BYTES: less takes back what was given
+  return OK;
+}
 EXPORT int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *s,
                           void **args, void **) {
   ON_STREAM;
-  if (!gx || !gy || !gz || !bx || !by || !bz || bx * by * bz > 1024 || bz > 64 || gy > 65535 || gz > 65535 || shared > 232448) return INVALID_VALUE;
+  if (!gx || !gy || !gz || !bx || !by || !bz || bx * by * bz > 1024 || bz > 64 || gy > 65535 || gz > 65535) return INVALID_VALUE;
   launched++;
   if (mode == 3) return OK;  // for timing the host
   auto *function = (std::pair<Function, int> *)f;
+  if (shared > function->first.shared) return INVALID_VALUE;
   auto held = std::make_shared<std::string>((const char *)args[0], function->second);  // the parameter is taken at the call
   Run run = function->first.run;
   Item item;
