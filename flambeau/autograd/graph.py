@@ -31,7 +31,9 @@ class GradFn:
         """The operations (or leaves) this one's inputs came from."""
         if self.node[tape.BACKWARD] is tape.to_output:
             return GradFn(self.node[tape.EDGES][0]).next_functions
-        return tuple((None if e is None else GradFn(e), 0) for e in self.node[tape.EDGES])
+        edges = self.node[tape.EDGES]
+        edges = edges[:getattr(self.node[tape.BACKWARD], "inputs", len(edges))]  # a layer's may have one more, past an activation
+        return tuple((None if e is None else GradFn(e), 0) for e in edges)
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:

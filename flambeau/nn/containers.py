@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 
 from ..tensor import Tensor
+from . import pairs
 from .module import Module, _indent
 from .parameter import Parameter
 
@@ -118,6 +119,8 @@ class Sequential(Module):
         return module  # type: ignore[no-any-return]
 
     def forward(self, input: Any) -> Any:
+        if pairs.may(input):
+            return pairs.in_turn(tuple(self._modules.values()), input)
         for module in self._modules.values():
             input = module(input)
         return input

@@ -8,6 +8,7 @@ from typing import Any
 from ..interop import protocols
 from ..tensor import Tensor
 from . import (  # noqa: F401 (each import registers its family)
+    activated,
     arranging,
     attention,
     attributes,

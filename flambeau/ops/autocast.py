@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ..dtypes import dtype
 
-_MATMULS = """addbmm addmm addmv addr baddbmm bmm chain_matmul multi_dot conv1d conv2d conv3d conv_transpose1d conv_transpose2d
+_MATMULS = """_addmm_activation addbmm addmm addmv addr baddbmm bmm chain_matmul multi_dot conv1d conv2d conv3d conv_transpose1d conv_transpose2d
  conv_transpose3d linear matmul mm mv prelu einsum scaled_dot_product_attention gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell""".split()
 _LOSSES = """binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy hinge_embedding_loss huber_loss kl_div l1_loss
  margin_ranking_loss mse_loss multilabel_margin_loss multi_margin_loss nll_loss poisson_nll_loss smooth_l1_loss soft_margin_loss

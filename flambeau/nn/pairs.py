@@ -1,0 +1,83 @@
+"""A linear layer and the activation after it as one operation, where a GPU's library has it (`ops.activated`) and nobody could tell.
+
+Everything is looked at on each call, as modules, their hooks and what they hold may change between calls.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..ops.activated import activated, serves
+from ..tensor import Tensor
+from . import functional as F
+from . import hooks as _hooks
+from .activation import GELU, ReLU
+from .linear import Linear
+from .module import Module
+from .parameter import Parameter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# a program may put its own in the place of these, and so does whoever looks on (`ops.interpose`): then they are called
+_OWN = (F.linear, F.relu, F.gelu)
+_CALLS = (Module.__call__, Linear.forward, ReLU.forward, GELU.forward)
+_WEIGHTS = (Parameter, Tensor)
+
+
+def may(x: Any) -> bool:
+    """Whether the input of a layer is one for which the two may be one operation."""
+    return type(x) is Tensor and x.m.device.type == "cuda"
+
+
+def in_turn(modules: Sequence[Any], x: Any) -> Any:
+    """`x` through modules one after the other; its first is on a GPU."""
+    i, n = 0, len(modules)
+    while i < n:
+        module = modules[i]
+        if type(module) is Linear and i + 1 < n and type(modules[i + 1]) in (ReLU, GELU):
+            made = _pair(module, modules[i + 1], x, i + 2 < n and type(modules[i + 2]) is Linear)
+            if made is not None:
+                x = made
+                i += 2
+                continue
+        x = module(x)
+        i += 1
+    return x
+
+
+def fed_forward(layer: Any, activation: Any, x: Any, followed: bool) -> Any:
+    """activation(layer(x)), where the activation may be a function.  followed: another layer reads the result."""
+    if may(x):
+        made = _pair(layer, activation, x, followed) if type(layer) is Linear else None
+        if made is not None:
+            return made
+    return activation(layer(x))
+
+
+def _pair(layer: Linear, activation: Any, x: Any, followed: bool) -> Tensor | None:
+    """activation(layer(x)) as one operation; None where it must be two."""
+    kind = type(activation)
+    if activation is _OWN[1] or kind is ReLU:
+        name = "relu"
+    elif kind is GELU and activation.approximate == "tanh":
+        name = "gelu"
+    else:
+        return None
+    if not serves(name) or _hooks.active or not may(x):
+        return None
+    if _OWN != (F.linear, F.relu, F.gelu) or _CALLS != (Module.__call__, Linear.forward, ReLU.forward, GELU.forward):
+        return None
+    own = layer.__dict__
+    if not _bare(own) or (activation is not _OWN[1] and not _bare(activation.__dict__)):
+        return None
+    parameters = own["_parameters"]
+    weight, bias = parameters.get("weight"), parameters.get("bias")
+    if type(weight) not in _WEIGHTS or type(bias) not in _WEIGHTS:
+        return None
+    return activated(x, weight, bias, name, followed)
+
+
+def _bare(own: dict[str, Any]) -> bool:
+    """Whether a module (its attributes) has no hooks and no forward of its own."""
+    return not (own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"] or own["_backward_pre_hooks"] or "forward" in own)
