@@ -105,7 +105,7 @@ def hardware(root: str = "/") -> str:
 def nvidia() -> dict[str, str]:
     """The NVIDIA driver, and what serves each kind of work on its GPUs: the library, or what to install, or the way it goes
     without. Empty where there is no driver; no GPU is begun."""
-    from flambeau.drivers.nvidia import cudnn, probe
+    from flambeau.drivers.nvidia import cudnn, cudnn_attention, probe
     from flambeau.drivers.nvidia import libraries as libraries_there
     from flambeau.drivers.nvidia.libraries import KNOWN as known
 
@@ -116,9 +116,13 @@ def nvidia() -> dict[str, str]:
     served["kernels"] = f"generated CUDA C, compiled by {_nvidia_library('nvrtc')}"
     served["matrix products"] = _nvidia_library("cublasLt")
     dnn = cudnn.version()
-    said = "" if dnn is None else f"cuDNN {dnn // 10000}.{dnn // 100 % 100}.{dnn % 100}, {libraries_there.find('cudnn')}"
+    named = "" if dnn is None else f"cuDNN {dnn // 10000}.{dnn // 100 % 100}.{dnn % 100}"
+    said = named and f"{named}, {libraries_there.find('cudnn')}"
     served["convolutions"] = said or _nvidia_library("cudnn")
-    served["attention"] = "fused kernels of our own; products by cuBLASLt and generated softmax for float64 and depths over 256"
+    why = cudnn_attention.why_not(dnn) + (f": pip install 'flambeau[{known['cudnn'].extra}]'" if dnn is None else "")
+    served["attention"] = f"kernels of our own ({why})" if why else (
+        f"{named}'s graphs for large ones of 16-bit floats; kernels of our own for float32, masks, dropout and what is small")
+    served["attention"] += "; products by cuBLASLt and generated softmax for float64 and depths over 256"
     served["sort, topk, unique"] = "kernels of our own"
     for name in ("cufft", "cusolver", "cublas", "nccl"):
         served[known[name].work] = _nvidia_library(name)

@@ -207,6 +207,11 @@ def case_benchmark() -> None:
         for _ in range(3):
             assert torch.allclose(f(*args).cpu(), right, atol=1e-4)
         assert [b - a for a, b in zip(before, ran(), strict=True)][:3] == [1, 1, 5]
+        x, w = (t.detach().requires_grad_() for t in args[:2])
+        f(x, w, *args[2:]).sum().backward()
+        on_host = [t.detach().cpu().requires_grad_() for t in (x, w)]
+        f(*on_host, *(t.cpu() for t in args[2:])).sum().backward()
+        assert all(torch.allclose(t.grad.cpu(), right.grad, atol=1e-4) for t, right in zip((x, w), on_host, strict=True))
     torch.backends.cudnn.benchmark = False
     assert torch.allclose(f(*args).cpu(), right, atol=1e-4)
 
@@ -260,9 +265,9 @@ def case_what_is_there() -> None:
 
     import flambeau as torch
     from flambeau import inventory
-    assert torch.backends.cudnn.is_available() and torch.backends.cudnn.version() == 91400
+    assert torch.backends.cudnn.is_available() and torch.backends.cudnn.version() == 91900
     told = inventory.nvidia()["convolutions"]
-    assert "cuDNN 9.14.0" in told and "libcudnn.so.9" in told
+    assert "cuDNN 9.19.0" in told and "libcudnn.so.9" in told
     from flambeau.drivers.nvidia import cudnn, libraries
     found, libraries.find = libraries.find, lambda name: "libabsent.so"
     try:

@@ -16,8 +16,9 @@ struct Choice { int algorithm, status; float time; size_t memory; int determinis
 struct Handle { void *stream = nullptr; };
 
 // what tests tell: algorithms refused at once (bits), refused when run (bits), bytes of workspace of algorithm 1, the fastest
-// when tried, whether layouts with the channels last are refused, and what the next run fails with
-static long rules[6] = {0, 0, 4096, 2, 0, 0}, ran[16], ran_math;
+// when tried, whether layouts with the channels last are refused, what the next run fails with,
+// and the version
+static long rules[7] = {0, 0, 4096, 2, 0, 0, 91900}, ran[16], ran_math;
 EXPORT void fake_cudnn(int which, long value) { rules[which] = value; }
 EXPORT long fake_cudnn_ran(int algorithm) { return algorithm < 0 ? ran_math : ran[algorithm]; }  // algorithm + 8: with its bias
 
@@ -43,7 +44,7 @@ static void put(void *p, int64_t i, int type, double x) {
 }
 
 // ------------------------------------------------------------------------------------------------------------- descriptors
-EXPORT size_t cudnnGetVersion() { return 91400; }
+EXPORT size_t cudnnGetVersion() { return (size_t)rules[6]; }
 EXPORT int cudnnCreate(Handle **h) { *h = new Handle; return 0; }
 EXPORT int cudnnDestroy(Handle *h) { delete h; return 0; }
 EXPORT int cudnnSetStream(Handle *h, void *stream) { h->stream = stream; return 0; }

@@ -9,7 +9,7 @@ from tests.kernels.cuda_c import build
 HERE = Path(__file__).parent
 GXX = build.COMPILER
 _LIBRARIES = (("libcuda.so.1", "fake_cuda.cc", ()), ("libnvidia-ml.so.1", "fake_cuda.cc", ("-DFAKE_NVML",)),
-              ("libcublasLt.so.13", "fake_blaslt.cc", ()), ("libcudnn.so.9", "fake_cudnn.cc", ()), ("libcufft.so.12", "fake_cufft.cc", ()),
+              ("libcublasLt.so.13", "fake_blaslt.cc", ()), ("libcudnn.so.9", "fake_cudnn.cc fake_cudnn_graph.cc", ()), ("libcufft.so.12", "fake_cufft.cc", ()),
               ("libcusolver.so.12", "fake_cusolver.cc", ()),
               ("libcublas.so.13", "fake_cusolver.cc", ("-DFAKE_CUBLAS",)))
 _FLAGS = ["-std=c++20", "-O1", "-fPIC", "-w"]
@@ -18,7 +18,7 @@ folder = build.folder
 
 def libraries() -> dict[str, Path]:
     """The fake libraries by name."""
-    return {name: build.build((HERE / file).read_text(), [*_FLAGS, f"-Wl,-soname,{name}", *options], ".so", (), name)
+    return {name: build.build("".join((HERE / part).read_text() for part in file.split()), [*_FLAGS, f"-Wl,-soname,{name}", *options], ".so", (), name)
             for name, file, options in _LIBRARIES}
 
 

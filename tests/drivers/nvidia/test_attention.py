@@ -1,4 +1,4 @@
-"""Attention on NVIDIA GPUs, through the driver on the fake libcuda."""
+"""Attention on NVIDIA GPUs, through the driver on the fake libraries."""
 
 from __future__ import annotations
 
