@@ -11,6 +11,7 @@
 #   make docs     the documentation as a site, in build/site
 #   make bench    how fast, against PyTorch in the same run
 #   make test-fake-gpu  the tests of devices through the NVIDIA driver on fake libraries; needs g++, no GPU
+#   make check-libraries  our calls of NVIDIA's libraries held against their headers, and what they say; needs g++ and no GPU, downloads 1.7 GB
 #   make test-gpu   the device tests on a real NVIDIA GPU (skipped, and said so, where there is none); build/test-gpu.md tells all of it
 #   make bench-gpu  how fast on that GPU, against PyTorch in the same run; the table goes to build/bench-gpu.md
 #   make host-cost  what an eager operation on a GPU costs the host, in microseconds; on the tests' fake driver where there is no GPU
@@ -32,7 +33,7 @@ PARITY := .venv-parity/bin
 # Some environments set this to an older CPU, which halves OpenBLAS. It is for OpenBLAS to find out.
 unexport OPENBLAS_CORETYPE
 
-.PHONY: help demo test check parity conformance conformance-page names docs bench test-fake-gpu test-gpu bench-gpu host-cost sizes fix clean
+.PHONY: help demo test check parity conformance conformance-page names docs bench test-fake-gpu check-libraries test-gpu bench-gpu host-cost sizes fix clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -115,6 +116,16 @@ test-fake-gpu: .venv/.dev
 		for order in lazy random; do \
 			FAKE_ORDER=$$order $(BIN)/python -m pytest -q -n $(JOBS) -m gpu -p tests.drivers.nvidia.fake_gpu $(PYTEST) || exit 1; done; fi
 
+# All of NVIDIA's libraries lie in an environment of their own: they are large.
+.venv-libraries/.made: pyproject.toml
+	$(PYTHON) -m venv .venv-libraries
+	.venv-libraries/bin/pip install --quiet --disable-pip-version-check --editable '.[dev,cuda-dnn,cuda-math]' 'nvidia-cuda-crt>=13.0,<14'
+	@touch $@
+
+check-libraries: .venv-libraries/.made
+	.venv-libraries/bin/python -m pytest -q -rs $(addprefix tests/drivers/nvidia/,test_real_libraries.py test_libraries.py test_cudnn.py test_nvidia.py) \
+		-k 'real' $(PYTEST)
+
 # GPU_PYTHON: a Python that has all that is needed, for machines that cannot install anything; nothing is made then.
 GPU_PYTHON ?=
 
@@ -145,4 +156,4 @@ fix: .venv/.dev
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf .venv .venv-parity .venv-bench-gpu build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .venv-parity .venv-bench-gpu .venv-libraries build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

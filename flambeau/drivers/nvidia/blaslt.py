@@ -36,6 +36,7 @@ _BATCH, _BATCH_STEP = 5, 6
 _MOST_WORKSPACE, _REDUCTIONS, _ALIGN_A, _ALIGN_B, _ALIGN_C, _ALIGN_D = 1, 3, 5, 6, 7, 8
 _IN_COMPUTE_TYPE = 2  # partial sums are added in float32, not in the 16 bits of the result
 _MOST_PRODUCTS = 1 << 13
+_MOST_BATCH = 65535  # a grid's third axis: larger batches are not served by all kernels
 _ROW = 16  # bytes: what an epilogue's operands must be aligned to
 _GELU_STEP, _SIGNS_STEP = 8, 128  # what elements from row to row of the matrix beside must be a multiple of
 _FULL = 256  # bytes: what the library takes addresses to be aligned to unless told otherwise
@@ -90,15 +91,14 @@ class Description:
         if _AUX in self.places:
             if "gelu" in epilogue and n % _GELU_STEP:
                 raise NotImplementedError("a matrix beside it whose rows are apart")
-            lead = ctypes.c_int64(n if "gelu" in epilogue else signs_lead(n))
-            check(lib.cublasLtMatmulDescSetAttribute(self.matmul, _AUX_LEAD, ctypes.byref(lead), 8), "describing what lies beside a product")
+            beside = ctypes.c_int64(n if "gelu" in epilogue else signs_lead(n))
+            check(lib.cublasLtMatmulDescSetAttribute(self.matmul, _AUX_LEAD, ctypes.byref(beside), 8), "describing what lies beside a product")
         # by columns, and turned round: B' first
         for layout, (rows, cols), (turned, lead), step in (
                 (self.first, (n, k), bt, b[2]), (self.second, (k, m), at, a[2]), (self.third, (n, m), (False, max(c[0], n)), c[2])):
             if turned:
                 rows, cols = cols, rows
-            check(lib.cublasLtMatrixLayoutCreate(ctypes.byref(layout), kind, ctypes.c_uint64(rows), ctypes.c_uint64(cols),
-                                                 ctypes.c_int64(lead)), "describing a matrix")
+            check(lib.cublasLtMatrixLayoutCreate(ctypes.byref(layout), kind, rows, cols, lead), "describing a matrix")
             if batch > 1:
                 count, offset = ctypes.c_int32(batch), ctypes.c_int64(step)
                 check(lib.cublasLtMatrixLayoutSetAttribute(layout, _BATCH, ctypes.byref(count), 4), "describing a batch")
@@ -124,12 +124,12 @@ class Description:
                 if layout:
                     lib.cublasLtMatrixLayoutDestroy(layout)
 
-    def choose(self, handle: ctypes.c_void_p, alignment: int) -> _Heuristic | None:
-        """The library's first choice for addresses of this alignment; None where it has no kernel."""
+    def choose(self, handle: ctypes.c_void_p, alignment: int, room: int = _WORKSPACE) -> _Heuristic | None:
+        """The library's first choice for addresses of this alignment and so many bytes of workspace; None where it has no kernel."""
         lib, preference = self.lib, ctypes.c_void_p()
         check(lib.cublasLtMatmulPreferenceCreate(ctypes.byref(preference)), "choosing a kernel")
         try:
-            size = ctypes.c_uint64(_WORKSPACE)
+            size = ctypes.c_uint64(room)
             check(lib.cublasLtMatmulPreferenceSetAttribute(preference, _MOST_WORKSPACE, ctypes.byref(size), 8), "choosing a kernel")
             if self.wide:
                 schemes = ctypes.c_uint32(_IN_COMPUTE_TYPE)
@@ -157,9 +157,14 @@ def load() -> ctypes.CDLL:
     except OSError as error:
         raise RuntimeError("matrix products on NVIDIA GPUs are cuBLASLt's, which is not installed: pip install 'flambeau[cuda]' "
                            f"({error})") from None
-    p = ctypes.c_void_p
-    for name in ("cublasLtMatmulDescDestroy", "cublasLtMatrixLayoutDestroy", "cublasLtMatmulPreferenceDestroy", "cublasLtDestroy"):
-        getattr(lib, name).argtypes = (p,)
+    p, i, size = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
+    for name in ("Create", "Destroy", "MatmulPreferenceCreate", "MatmulPreferenceDestroy", "MatmulDescDestroy", "MatrixLayoutDestroy"):
+        getattr(lib, "cublasLt" + name).argtypes = (p,)
+    for name in ("MatmulDesc", "MatrixLayout", "MatmulPreference"):
+        getattr(lib, f"cublasLt{name}SetAttribute").argtypes = (p, i, p, size)
+    lib.cublasLtMatmulDescCreate.argtypes = (p, i, i)
+    lib.cublasLtMatrixLayoutCreate.argtypes = (p, i, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int64)
+    lib.cublasLtMatmulAlgoGetHeuristic.argtypes = (p, p, p, p, p, p, p, i, p, p)
     return lib
 
 
@@ -186,9 +191,9 @@ class Library:
     def workspace(self, stream: Stream) -> int:
         """Memory for work of one stream, which runs in order.  0: there is no room, and kernels without must do."""
         with self._lock:
-            found = self._workspaces.get(stream)
-            if found is None:
-                found = self._workspaces[stream] = self.driver.alloc(stream.device, _WORKSPACE)
+            found = self._workspaces.get(stream) or self.driver.alloc(stream.device, _WORKSPACE)
+            if found:
+                self._workspaces[stream] = found
             return found
 
     def product(self, device: int, *what: Any) -> Callable[[Any, tuple[Any, ...]], None] | None:
@@ -227,13 +232,14 @@ class Library:
         workspaces = self._workspaces
         current, state = driver._current, driver._devices[device].state
 
-        def choose(alignment: int) -> tuple[int, int, _Heuristic]:
+        def choose(alignment: int, room: int = _WORKSPACE) -> tuple[int, int, _Heuristic]:
             made.put(_ROW)
-            found = made.choose(handle, alignment)
+            found = made.choose(handle, alignment, room)
             if found is None:
-                raise RuntimeError(f"cuBLASLt has no kernel for a product of {d} matrices ({m}, {k}) and ({k}, {n})")
-            chosen[alignment] = found.workspace, ctypes.addressof(found), found  # the algorithm is the first thing in it
-            return chosen[alignment]
+                raise RuntimeError(f"cuBLASLt has no kernel for a product of {d} matrices ({m}, {k}) and ({k}, {n})"
+                                   + ("" if room else " that needs no workspace, and the GPU has no room for one"))
+            kept = chosen[alignment if room else -alignment] = found.workspace, ctypes.addressof(found), found  # the algorithm lies first in it
+            return kept
 
         def failed(stream: Stream) -> None:
             code, codes[0] = codes[0], 0
@@ -254,17 +260,33 @@ class Library:
             if workspace:
                 room = workspaces.get(stream) or self.workspace(stream)
                 if not room:
-                    raise RuntimeError(f"cuBLASLt needs {workspace} bytes of workspace, and the GPU has no room for it")
+                    workspace, algorithm, _ = chosen.get(-alignment) or choose(alignment, 0)
             enter(to, left, right, algorithm, room, workspace, stream.raw, *beside)
             if codes[0]:
                 failed(stream)
         call.keep = made, scale, keep, result  # type: ignore[attr-defined]  # the builtin knows their addresses only
-        if epilogue:
-            try:
-                for alignment in (_FULL, _ROW):
-                    choose(alignment)
-            except RuntimeError:
+        try:
+            for alignment in (_FULL, _ROW) if epilogue else (_FULL,):
+                choose(alignment)
+        except RuntimeError:
+            if epilogue or batch <= _MOST_BATCH:
                 return None
+            return self._parts(device, d, m, n, k, a, b, c, batch, alpha, beta, tf32, wide, epilogue)
+        return call
+
+    def _parts(self, device: int, d: dtype, m: int, n: int, k: int, a: Steps, b: Steps, c: Steps, batch: int,
+               *more: Any) -> Callable[[Any, tuple[Any, ...]], None] | None:
+        """A batch in parts that every kernel serves."""
+        parts = []
+        for at in range(0, batch, _MOST_BATCH):
+            part = self.product(device, d, m, n, k, a, b, c, min(_MOST_BATCH, batch - at), *more)
+            if part is None:
+                return None
+            parts.append((part, [at * operand[2] * d.itemsize for operand in (c, a, b)]))
+
+        def call(stream: Stream, args: tuple[Any, ...]) -> None:
+            for part, beyond in parts:
+                part(stream, tuple([address + past for address, past in zip(args, beyond, strict=True)]))
         return call
 
 

@@ -25,7 +25,8 @@ _EXEC = {0x2a: "R2C", 0x2c: "C2R", 0x29: "C2C", 0x6a: "D2Z", 0x6c: "Z2D", 0x69: 
 _FORWARD, _INVERSE = -1, 1
 _NOT_SERVED = (0x8, 0xE, 0x10)  # invalid size, not implemented, not supported
 _STATUS = {1: "the plan is not valid", 2: "it could not allocate memory", 4: "an argument is not valid", 5: "an internal error",
-           6: "the transform could not be started", 7: "it does not start", 8: "it does not take this size", 0xD: "it has no work area"}
+           6: "the transform could not be started", 7: "it does not start", 8: "it does not take this size", 0xD: "it has no work area",
+           0x11: "a library that it needs is missing"}
 _MOST = 4096  # PyTorch's
 
 

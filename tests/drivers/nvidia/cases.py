@@ -29,13 +29,15 @@ def start(order: str, seed: int) -> Any:
     fake.fake_configure.argtypes = (ctypes.c_int, ctypes.c_size_t, ctypes.c_uint, ctypes.c_int, ctypes.c_int)
     fake.fake_count.restype = ctypes.c_long
     fake.fake_configure(ORDERS[order], MEMORY, seed, int(not os.environ.get("FAKE_NO_PEER")), int(os.environ.get("FAKE_VERSION", "13000")))
-    from flambeau.drivers.nvidia import blaslt, libraries
+    from flambeau.drivers.nvidia import libraries
     from flambeau.kernels import cuda_c
-    blaslt.find = lambda: str(made["libcublasLt.so.13"])
     absent = os.environ.get("FAKE_ABSENT", "cudnn").split()
     libraries.find = lambda name: "libabsent.so" if name in absent else str(made.get(libraries.KNOWN[name].files[0], "libabsent.so"))
     libraries.load = lambda name: ctypes.CDLL(libraries.find(name))
     cuda_c.compile = host_kernels.compile
+    if path := os.environ.get("FAKE_PROTOTYPES"):  # calls are held against the libraries' headers
+        import watched
+        fake.watch = watched.start(path)
     return fake
 
 
@@ -547,6 +549,8 @@ def main(cases: dict[str, Any], more: Any = None) -> None:
         except BaseException:
             told = traceback.format_exc()
         print(json.dumps({"name": name, "error": told}), flush=True)
+    if hasattr(fake, "watch"):
+        print(json.dumps({"name": "called", "functions": sorted(fake.watch.called)}))
 
 
 if __name__ == "__main__":

@@ -134,6 +134,43 @@ def case_product_fails() -> None:
     assert (x @ x).sum().item() == 216.0
 
 
+def case_products_that_are_not_served() -> None:
+    """A generated kernel does those; a batch too large for the library goes in parts."""
+    import numpy as np
+
+    import flambeau as torch
+    lib = fake("libcublasLt.so.13")
+    rng = np.random.default_rng(23)
+    a, b = rng.standard_normal((3, 5)).astype("f4"), rng.standard_normal((5, 2)).astype("f4")
+    x, y = torch.tensor(a).cuda(), torch.tensor(b).cuda()
+    lib.fake_refuse_epilogues(1)
+    np.testing.assert_allclose(array(x @ y), a @ b, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(array(y.t() @ x.t()), (a @ b).T, rtol=1e-5, atol=1e-5)
+    lib.fake_refuse_epilogues(0)
+    a, b = rng.standard_normal((70000, 2, 1)).astype("f4"), rng.standard_normal((70000, 1, 2)).astype("f4")
+    np.testing.assert_allclose(array(torch.tensor(a).cuda() @ torch.tensor(b).cuda()), a @ b, rtol=1e-5, atol=1e-5)
+    one = torch.tensor(b[:1]).cuda().expand(70000, 1, 2)  # the same matrix for all
+    np.testing.assert_allclose(array(torch.bmm(torch.tensor(a).cuda(), one)), a @ b[:1], rtol=1e-5, atol=1e-5)
+
+
+def case_no_room_for_a_workspace() -> None:
+    """A kernel that needs none serves; once there is room, it is taken."""
+    import flambeau as torch
+    lib = fake("libcuda.so.1")
+    lib.fake_count.restype = ctypes.c_long
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        x, y = torch.ones(7, 7, device="cuda"), torch.empty(7, 7, device="cuda")
+        taken = []
+        for code in (2, 0, 0):
+            before = lib.fake_count(4)
+            lib.fake_fail(b"cuMemAllocFromPoolAsync", 0, code)
+            torch.mm(x, x, out=y)
+            taken.append(lib.fake_count(4) - before)
+            assert y.sum().item() == 343.0
+        assert taken == [0, 1, 0], taken
+
+
 def _numbers(seed: int, *shape: int, complex_: bool = True) -> Any:
     import numpy as np
     rng = np.random.default_rng(seed)

@@ -139,10 +139,11 @@ EXPORT int cublasLtMatmulPreferenceSetAttribute(void *p, int what, const void *v
   return 0;
 }
 EXPORT int cublasLtMatmulAlgoGetHeuristic(void *, void *d, void *, void *, void *c, void *, void *p, int, Chosen *found, int *count) {
+  if (((Layout *)c)->batch > 65535) { *count = 0; return UNSUPPORTED; }
   auto *product = (Product *)d;
   *count = 0;
   if (!known(product->epilogue) || !lead_fits(product, ((Layout *)c)->rows)) return INVALID;
-  if (product->epilogue != 1 && (product->scale || product->epilogue & refused)) return UNSUPPORTED;  // float32 and 16 bits only
+  if (product->epilogue & refused || (product->epilogue != 1 && product->scale)) return UNSUPPORTED;  // float32 and 16 bits only
   wide += ((Preference *)p)->reductions == 2;
   found->align = ((Preference *)p)->align;
   found->workspace = ((Preference *)p)->workspace / 4;
