@@ -28,6 +28,7 @@ _KINDS: dict[str, tuple[tuple[tuple[str, str], ...], str, str, str]] = {
     "relu": ((), "bias relu", "bias relu signs", "relu gradient"),
     "gelu": ((("approximate", "tanh"),), "bias gelu", "bias gelu input", "gelu gradient"),
 }
+_WITH_SIGNS, _WITH_INPUT = ("bias relu signs", "relu gradient"), ("bias gelu input", "gelu gradient")
 _ALIGNED = 15
 _MOST_PLANS = 1 << 13
 _plans: dict[Any, Any] = {}
@@ -130,6 +131,7 @@ def _product(m: Meta, rows: int, columns: int, k: int, a: tuple[int, ...], b: tu
     if made is None:
         return None
     made.name += "_" + epilogue.replace("bias ", "").replace(" ", "_")
+    made.nbytes += door.signs_bytes(rows, columns) if epilogue in _WITH_SIGNS else rows * columns * m.dtype.itemsize if epilogue in _WITH_INPUT else 0
     return door.bind(m.device, made)
 
 

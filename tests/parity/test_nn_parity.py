@@ -297,3 +297,28 @@ def test_functions_with_other_arguments():
     _close(F.max_unpool2d(flambeau.from_numpy(pooled.numpy()), flambeau.from_numpy(where.numpy()), 2,
                           output_size=(5, 4)),
            TF.max_unpool2d(pooled, where, 2, output_size=(5, 4)), "max_unpool2d")
+
+
+@pytest.mark.parametrize("dtype, tol", [("float32", 2e-5), ("float64", 1e-12), ("bfloat16", 2e-2), ("float16", 2e-3), ("int64", 0)])
+@pytest.mark.parametrize("gelu", [False, True])
+@pytest.mark.parametrize("base", [(3,), (1, 3), (4, 3), (4, 1), (1,), ()])
+def test_addmm_activation(dtype, tol, gelu, base):
+    """PyTorch's fused operation, which has no gradient there."""
+    rng = np.random.default_rng(9)
+    arrays = [rng.integers(-4, 5, s) / (1 if dtype == "int64" else 4) for s in (base, (4, 5), (5, 3))]
+    mine = [flambeau.tensor(a).to(getattr(flambeau, dtype)) for a in arrays]
+    theirs = [torch.tensor(a).to(getattr(torch, dtype)) for a in arrays]
+    if gelu and dtype == "int64":
+        for module, args in ((flambeau, mine), (torch, theirs)):
+            with pytest.raises((NotImplementedError, RuntimeError), match="not implemented for 'Long'"):
+                module._addmm_activation(*args, use_gelu=True)
+        return
+    for more in ({}, {"beta": 2, "alpha": 3}, {"beta": 0}):
+        a, b = flambeau._addmm_activation(*mine, use_gelu=gelu, **more), torch._addmm_activation(*theirs, use_gelu=gelu, **more)
+        assert str(a.dtype) == str(b.dtype) and tuple(a.shape) == tuple(b.shape)
+        np.testing.assert_allclose(a.double().numpy(), b.double().numpy(), rtol=tol, atol=tol)
+        filled = flambeau._addmm_activation(flambeau.full_like(mine[0], 7 if dtype == "int64" else np.nan), *mine[1:], use_gelu=gelu, **more)
+        other = torch._addmm_activation(torch.full_like(theirs[0], 7 if dtype == "int64" else np.nan), *theirs[1:], use_gelu=gelu, **more)
+        np.testing.assert_allclose(filled.double().numpy(), other.double().numpy(), rtol=tol, atol=tol)
+    with flambeau.autocast("cpu"), torch.autocast("cpu"):
+        assert str(flambeau._addmm_activation(*mine).dtype) == str(torch._addmm_activation(*theirs).dtype)

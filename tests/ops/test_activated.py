@@ -1,0 +1,121 @@
+"""A layer and its activation as one operation.  The products themselves are run by tests/drivers/nvidia/cases_activations.py."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import flambeau as fb
+from flambeau.autograd import gradcheck, gradgradcheck, tape
+from flambeau.ops.activated import activated, serves
+
+F = fb.nn.functional
+
+
+@pytest.fixture
+def switch() -> Iterator[Any]:
+    """The switch, as it was afterwards."""
+    matmul = fb.backends.cuda.matmul
+    before = matmul.fused_activations
+    yield matmul
+    matmul.fused_activations = before
+
+
+def on_a_gpu(device: str) -> bool:
+    return device != "cpu" and not fb.cuda.get_device_properties(0).simulated
+
+
+def gelu(x: np.ndarray, tanh: bool) -> np.ndarray:
+    inner = np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)) if tanh else np.vectorize(math.erf)(x / np.sqrt(2))
+    return 0.5 * x * (1 + inner)
+
+
+@pytest.mark.parametrize("base", [(4,), (1, 4), (3, 4), (3, 1), (1,), ()])
+@pytest.mark.parametrize("beta, alpha", [(1, 1), (0.5, -2)])
+def test_addmm_activation(device: str, base: tuple[int, ...], beta: float, alpha: float) -> None:
+    rng = np.random.default_rng(0)
+    c, a, b = (rng.standard_normal(s) for s in (base, (3, 5), (5, 4)))
+    x, y, z = (fb.tensor(v, device=device) for v in (c, a, b))
+    whole = beta * c + alpha * (a @ b)
+    np.testing.assert_allclose(fb._addmm_activation(x, y, z, beta=beta, alpha=alpha).cpu().numpy(), np.maximum(whole, 0), atol=1e-12)
+    got = fb._addmm_activation(x, y, z, beta=beta, alpha=alpha, use_gelu=True)
+    np.testing.assert_allclose(got.cpu().numpy(), gelu(whole, device != "cpu"), atol=1e-12)  # PyTorch's form on each
+    out = fb.empty(3, 4, dtype=fb.float64, device=device)
+    assert fb._addmm_activation(x, y, z, beta=beta, alpha=alpha, out=out) is out
+    np.testing.assert_allclose(out.cpu().numpy(), np.maximum(whole, 0), atol=1e-12)
+
+
+@pytest.mark.parametrize("use_gelu", [False, True])
+def test_gradients_beside_differences(device: str, use_gelu: bool) -> None:
+    rng = np.random.default_rng(1)
+    inputs = tuple(fb.tensor(rng.standard_normal(s), device=device, requires_grad=True) for s in ((4,), (3, 5), (5, 4)))
+    for more in ({}, {"beta": 0.5, "alpha": 2}):
+        f = lambda *x: fb._addmm_activation(*x, use_gelu=use_gelu, **more)  # noqa: B023
+        assert gradcheck(f, inputs) and gradgradcheck(f, inputs)
+
+
+@pytest.mark.parametrize("dtype", [fb.float16, fb.bfloat16, fb.float32, fb.int64])
+def test_types_and_empty_operands(device: str, dtype: Any) -> None:
+    base, a, b = (fb.tensor(np.random.default_rng(i).integers(-3, 4, s), dtype=dtype, device=device) for i, s in enumerate(((4,), (3, 5), (5, 4))))
+    assert fb.equal(fb._addmm_activation(base, a, b), fb.relu(fb.addmm(base, a, b)))
+    for m, k, n in ((0, 5, 4), (3, 0, 4), (3, 5, 0)):
+        made = fb._addmm_activation(*[fb.ones(*s, dtype=dtype, device=device) for s in ((n,), (m, k), (k, n))])
+        assert made.shape == (m, n) and made.dtype is dtype and made.tolist() == [[1 + k] * n] * m
+    if dtype.is_floating_point and not on_a_gpu(device):
+        assert fb._addmm_activation(fb.full_like(base, math.nan), a, b).isnan().all()
+
+
+def test_errors() -> None:
+    a, b = fb.ones(4, 5), fb.ones(5, 3)
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        fb._addmm_activation(fb.ones(3), a, a)
+    with pytest.raises(RuntimeError, match="dtype"):
+        fb._addmm_activation(fb.ones(3), a.double(), b)
+    with pytest.raises(TypeError):
+        fb._addmm_activation(3, a, b)
+    with pytest.raises(RuntimeError):
+        fb._addmm_activation(fb.ones(5, 4, 3), a, b)
+
+
+def test_autocast() -> None:
+    with fb.autocast("cpu"):
+        assert fb._addmm_activation(fb.ones(3), fb.ones(4, 5), fb.ones(5, 3)).dtype is fb.bfloat16
+
+
+def test_none_where_there_is_no_such_launch(device: str) -> None:
+    if on_a_gpu(device):
+        pytest.skip("a GPU has them")
+    x, w, b = fb.ones(2, 8, device=device, requires_grad=True), fb.ones(8, 8, device=device), fb.ones(8, device=device)
+    assert activated(x, w, b, "gelu", level=2) is None and activated(x, w, b, "relu", True, 2) is None
+
+
+def test_switch(switch: Any) -> None:
+    assert switch.fused_activations == "exact" and serves("gelu") and not serves("relu")
+    for value, expected in (("none", (False, False)), ("all", (True, True)), ("exact", (False, True))):
+        switch.fused_activations = value
+        assert (serves("relu"), serves("gelu")) == expected and switch.fused_activations == value
+    with pytest.raises(RuntimeError, match="expected one of 'none', 'exact', 'all', got 'some'"):
+        switch.fused_activations = "some"
+
+
+def test_a_wanted_gradient_is_passed_by_nobody() -> None:
+    """What `autograd.grad` asks for is marked as a hook is, so that a layer's gradient does not go past it."""
+    x = fb.ones(2, 3, requires_grad=True)
+    y = F.linear(x, fb.ones(4, 3, requires_grad=True), fb.ones(4, requires_grad=True))
+    z = F.relu(y)
+    node: Any = z.n
+    assert node is not None and node[tape.EXTRA] is None
+    g, = fb.autograd.grad((z * 2).sum(), z)
+    assert node[tape.EXTRA] == {} and g.tolist() == [[2.0] * 4] * 2
+    leaf: Any = x.n
+    assert leaf[tape.EXTRA] is None
+
+
+def test_a_layer_shows_three_inputs() -> None:
+    x, w, b = fb.ones(2, 3, requires_grad=True), fb.ones(4, 3, requires_grad=True), fb.ones(4, requires_grad=True)
+    assert len(F.linear(x, w, b).grad_fn.next_functions) == 3
+    assert F.linear(x, w).grad_fn.next_functions[0][0].name() == "AccumulateGrad"
