@@ -13,6 +13,7 @@ from typing import Any
 
 from .. import ops
 from ..autograd import no_grad
+from ..ops import together
 from ..tensor import Tensor
 
 _ops: Any = ops
@@ -87,6 +88,7 @@ class GradScaler:
         """Per device, a 0-dim truth: whether a gradient is not finite."""
         found: dict[Any, Tensor] = {}
         inverse = 1.0 / self._scale
+        alike: dict[Any, list[Tensor]] = {}
         with no_grad():
             for group in optimizer.param_groups:
                 for p in group["params"]:
@@ -95,11 +97,20 @@ class GradScaler:
                         continue
                     if refuse_half and g.m.dtype.name == "float16":
                         raise ValueError("Attempting to unscale FP16 gradients.")
-                    g.mul_(inverse)
-                    bad = ~_ops.isfinite(g).all()
-                    old = found.get(g.m.device)
-                    found[g.m.device] = bad if old is None else old | bad
+                    alike.setdefault((g.m.device, g.m.dtype), []).append(g)
+            for (device, _), gs in alike.items():
+                told = together.unscale(gs, inverse)
+                for bad in self._each(gs, inverse) if told is None else [told]:
+                    old = found.get(device)
+                    found[device] = bad if old is None else old | bad
         return list(found.values())
+
+    @staticmethod
+    def _each(gs: list[Tensor], inverse: float) -> Any:
+        """Divides each gradient, and gives for each whether it is not finite."""
+        for g in gs:
+            g.mul_(inverse)
+            yield ~_ops.isfinite(g).all()
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """`optimizer.step(...)`, unless a gradient is not finite; unscales first when `unscale_` was not called."""

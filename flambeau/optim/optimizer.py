@@ -425,7 +425,7 @@ class Updates:
 
     def add(self, outs: tuple[Tensor, ...], grad: Tensor) -> None:
         """See `write`."""
-        if grad.m.numel <= together.MOST:
+        if grad.m.numel <= together.MOST or grad.m.device.type != "cpu":
             self.items.append((outs, grad))
         else:
             write(self.formula, outs, grad, self.numbers, self.consts)
@@ -433,6 +433,9 @@ class Updates:
     def run(self) -> None:
         """What `add` gathered."""
         items, launches, places = self.items, [], []
+        if len(items) > 1 and items[0][1].m.device.type != "cpu":
+            self._on_gpus()
+            return
         if len(items) > 1 and together.alike([outs[0] for outs, _ in items]):
             formula, consts, get = self.formula, self.consts, _launches.get
             for outs, grad in items:
@@ -450,6 +453,19 @@ class Updates:
                 return
         for outs, grad in items:  # the first step makes the launches
             write(self.formula, outs, grad, self.numbers, self.consts)
+
+    def _on_gpus(self) -> None:
+        """All of a type and device by few launches, where there is a kernel for that."""
+        kinds: dict[Any, list[tuple[tuple[Tensor, ...], Tensor]]] = {}
+        for item in self.items:
+            m = item[0][0].m
+            kinds.setdefault((m.dtype, m.device), []).append(item)
+        for items in kinds.values():
+            left: Any = items
+            if len(items) > 1 and together.listed([outs[0] for outs, _ in items]) and all(g.s is not outs[0].s for outs, g in items):
+                left = together.update(self.formula, items, self.numbers, self.consts)
+            for outs, grad in left:
+                write(self.formula, outs, grad, self.numbers, self.consts)
 
 
 def check_options(options: Iterable[tuple[str, Any, bool]]) -> None:

@@ -25,6 +25,8 @@ _WHERE = {
     "search": ("ordering", "search"),
     "occurrences": ("ordering", "occurrences"),
     "check": ("ordering", "check"),
+    "joined maps": ("joined", "maps"),
+    "joined reductions": ("joined", "reductions"),
     "product": ("blaslt", "product"),
     "fft": ("cufft", "transform"),
     "lapack": ("cusolver", "lapack"),
