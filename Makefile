@@ -142,8 +142,6 @@ BENCH_TORCH ?=
 	@touch $@
 
 bench-gpu: $(if $(GPU_PYTHON),,.venv-bench-gpu/.made)
-	@mkdir -p build
-	PYTHONPATH=. $(or $(GPU_PYTHON),.venv-bench-gpu/bin/python) benchmarks/gpu/host_cost.py --torch --json build/host-cost.json
 	PYTHONPATH=. $(or $(GPU_PYTHON),.venv-bench-gpu/bin/python) benchmarks/gpu/bench_gpu.py --table build/bench-gpu.md $(BENCH)
 
 host-cost: .venv/.dev

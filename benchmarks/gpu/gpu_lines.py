@@ -5,8 +5,11 @@ Every line has a smoke form of the same shape and a thousandth of the work, so t
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
+
+import host_cost
 
 Work = Callable[[], Any]
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -16,8 +19,9 @@ class Sizes(NamedTuple):
     """How large the work is."""
 
     copies: tuple[int, ...] = (KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB, GIB)
-    many: int = 1 << 26  # elements of a long vector
-    side: int = 8192  # of a square matrix that is read once
+    many: int = 1 << 28  # elements of a long vector: many times what a cache holds
+    rows: int = 32768  # of a matrix that is read once
+    side: int = 8192  # its columns
     products: tuple[int, ...] = (4096, 8192)
     images: tuple[int, int, int] = (64, 128, 56)  # of a convolution: how many, channels, side
     heads: tuple[int, int, int, int] = (8, 16, 2048, 64)
@@ -27,12 +31,13 @@ class Sizes(NamedTuple):
     gpt: tuple[int, ...] = (8, 1024, 12, 768, 12, 50304)  # batch, length, layers, width, heads, words
 
 
-SMOKE = Sizes((KIB, MIB), 1 << 12, 64, (16, 32), (2, 8, 8), (1, 2, 32, 16), 3, 2, 4, (1, 16, 1, 32, 2, 64))
+SMOKE = Sizes((KIB, MIB), 1 << 12, 256, 64, (16, 32), (2, 8, 8), (1, 2, 32, 16), 3, 2, 4, (1, 16, 1, 32, 2, 64))
 
 
 class Line(NamedTuple):
-    """target: how many times PyTorch's speed Flambeau's must at least be; None: no aim is set.
-    nbytes, flops: of one repetition.  against: which measured limit `nbytes` a second is set against: "link" or "memory"."""
+    """target: how many times PyTorch's speed Flambeau's must at least be; None: no aim is set.  nbytes, flops: of one repetition.
+    against: which measured limit `nbytes` a second is set against, "link up", "link down" or "memory"; part: how much of it must be reached.
+    clock: "gpu" (events around the repetitions), "wall" (they and the wait for their end) or "host" (the calls alone)."""
 
     name: str
     setup: Callable[[Any], Work]
@@ -40,7 +45,8 @@ class Line(NamedTuple):
     nbytes: int = 0
     flops: float = 0.0
     against: str = ""
-    host: bool = False  # the host's time counts: many small operations before each wait
+    part: float | None = None
+    clock: str = "gpu"
 
 
 def size(nbytes: int) -> str:
@@ -62,32 +68,61 @@ def copies(s: Sizes) -> Iterator[Line]:
                     if up:
                         return lambda: gpu.copy_(host, non_blocking=pinned)
                     return lambda: host.copy_(gpu, non_blocking=pinned)
-                large = nbytes >= 256 * MIB
-                yield Line(f"{'pinned' if pinned else 'pageable'} {'up' if up else 'down'} {size(nbytes)}", setup,
-                           (0.98 if pinned else 3.0) if large else None, nbytes, against="link")
+                large, way = nbytes >= 256 * MIB, "up" if up else "down"
+                yield Line(f"{'pinned' if pinned else 'pageable'} {way} {size(nbytes)}", setup, 3.0 if large and not pinned else None, nbytes,
+                           against=f"link {way}", part=(0.98 if pinned else 0.8 * 0.98) if large else None, clock="wall")
 
 
 def _filled(t: Any, *shape: int, dtype: str = "float32") -> Any:
     return t.randn(*shape, device="cuda").to(getattr(t, dtype))
 
 
+def _ways(t: Any, work: Work) -> list[Work]:
+    """An attention by what PyTorch chooses, and by cuDNN, which it does not choose of itself; anything else has one way."""
+    if t.__name__ != "torch":
+        return [work]
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    def by_cudnn() -> Any:
+        with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+            return work()
+    return [work, by_cudnn]
+
+
+def _fastest(t: Any, ways: list[Work]) -> Work:
+    """The one that takes least time."""
+    took: list[tuple[float, int]] = []
+    for k, way in enumerate(ways if len(ways) > 1 else ()):
+        try:
+            way()
+            t.cuda.synchronize()
+            since = time.perf_counter()
+            for _ in range(5):
+                way()
+            t.cuda.synchronize()
+            took.append((time.perf_counter() - since, k))
+        except RuntimeError:  # one that this machine does not have
+            pass
+    return ways[min(took)[1] if took else 0]
+
+
 def memory_bound(s: Sizes) -> Iterator[Line]:
-    n, k = s.many, s.side
+    n, m, k = s.many, s.rows, s.side
 
     def add(t: Any) -> Work:
         a, b = _filled(t, n), _filled(t, n)
         return lambda: a + b
 
     def chain(t: Any) -> Work:
-        a, b, c = _filled(t, k, k), _filled(t, k), _filled(t, k, k)
+        a, b, c = _filled(t, m, k), _filled(t, k), _filled(t, m, k)
         return lambda: t.nn.functional.gelu(a + b, approximate="tanh") + c
 
     def softmax(t: Any) -> Work:
-        a = _filled(t, k, k)
+        a = _filled(t, m, k)
         return lambda: a.softmax(-1)
 
     def norm(t: Any) -> Work:
-        a, w, b = _filled(t, k, k), _filled(t, k), _filled(t, k)
+        a, w, b = _filled(t, m, k), _filled(t, k), _filled(t, k)
         return lambda: t.nn.functional.layer_norm(a, (k,), w, b)
 
     def total(t: Any) -> Work:
@@ -95,16 +130,16 @@ def memory_bound(s: Sizes) -> Iterator[Line]:
         return lambda: a.sum()
 
     def columns(t: Any) -> Work:
-        a = _filled(t, k, k)
+        a = _filled(t, m, k)
         return lambda: a.sum(0)
-    square = k * k
-    yield Line(f"a + b, {n} float32", add, 0.9, 12 * n, against="memory")
+    all_of_it = m * k
+    yield Line(f"a + b, {n} float32", add, None, 12 * n, against="memory", part=0.9)
     # three launches read or write this much; PyTorch's three do the same
-    yield Line(f"bias, tanh-GELU, residual, {k}x{k}", chain, 0.9, 28 * square, against="memory")
-    yield Line(f"softmax {k}x{k}", softmax, 0.9, 8 * square, against="memory")
-    yield Line(f"layer_norm {k}x{k}", norm, 0.9, 8 * square, against="memory")
-    yield Line(f"sum of {n}", total, 0.9, 4 * n, against="memory")
-    yield Line(f"sum of columns {k}x{k}", columns, 0.9, 4 * square, against="memory")
+    yield Line(f"bias, tanh-GELU, residual, {m}x{k}", chain, None, 28 * all_of_it, against="memory", part=0.9)
+    yield Line(f"softmax {m}x{k}", softmax, None, 8 * all_of_it, against="memory", part=0.9)
+    yield Line(f"layer_norm {m}x{k}", norm, None, 8 * all_of_it, against="memory", part=0.9)
+    yield Line(f"sum of {n}", total, None, 4 * n, against="memory", part=0.9)
+    yield Line(f"sum of columns {m}x{k}", columns, None, 4 * all_of_it, against="memory", part=0.9)
 
 
 def ordering(s: Sizes) -> Iterator[Line]:
@@ -180,7 +215,7 @@ def layers(s: Sizes) -> Iterator[Line]:
 
     def attention(t: Any) -> Work:
         q, k, v = (_filled(t, b, h, length, depth, dtype="bfloat16") for _ in range(3))
-        return lambda: t.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return _fastest(t, _ways(t, lambda: t.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)))
 
     def attention_trained(t: Any) -> Work:
         q, k, v = (_filled(t, b, h, length, depth, dtype="bfloat16").requires_grad_() for _ in range(3))
@@ -188,7 +223,7 @@ def layers(s: Sizes) -> Iterator[Line]:
         def step() -> None:
             t.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).sum().backward()
             q.grad = k.grad = v.grad = None
-        return step
+        return _fastest(t, _ways(t, step))
     conv = 2.0 * count * channels ** 2 * 9 * side ** 2
     attend = 2.0 * 2 * b * h * length ** 2 * depth / 2
     yield Line(f"conv2d 3x3, {count}x{channels}x{side}x{side}", convolution, flops=conv)
@@ -218,7 +253,7 @@ def small(s: Sizes) -> Iterator[Line]:
         t.manual_seed(0)
         net = t.nn.Sequential(t.nn.Linear(32, 64), t.nn.ReLU(), t.nn.Linear(64, 10)).to("cuda")
         x, y = _filled(t, 64, 32), t.zeros(64, dtype=t.int64, device="cuda")
-        steps = t.optim.SGD(net.parameters(), lr=0.01)
+        steps = t.optim.SGD(net.parameters(), lr=0.01, fused=True)
 
         def many() -> None:
             for _ in range(s.steps):
@@ -226,9 +261,17 @@ def small(s: Sizes) -> Iterator[Line]:
                 t.nn.functional.cross_entropy(net(x), y).backward()
                 steps.step()
         return many
-    yield Line(f"{s.repeated} times a + b of 16x16", one, 1.33, host=True)
-    yield Line(f"{s.repeated} times a * b of 16x16, taped", taped, 1.33, host=True)
-    yield Line(f"{s.steps} steps of a small network", network, 1.3, host=True)
+    yield Line(f"{s.repeated} times a + b of 16x16", one, clock="wall")
+    yield Line(f"{s.repeated} times a * b of 16x16, taped", taped, clock="wall")
+    yield Line(f"{s.steps} steps of a small network", network, 1.3, clock="wall")
+
+
+def host(s: Sizes) -> Iterator[Line]:
+    """What an operation costs the host, by `host_cost`."""
+    for name in host_cost.NAMES:
+        def setup(t: Any, name: str = name) -> Work:
+            return host_cost.lines(t)[name]
+        yield Line(f"host's time: {name}", setup, 1.33, clock="host")
 
 
 def networks(s: Sizes) -> Iterator[Line]:
@@ -238,7 +281,7 @@ def networks(s: Sizes) -> Iterator[Line]:
         net = nn.Sequential(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
                             nn.Flatten(), nn.Linear(32 * 7 * 7, 10)).to("cuda")
         x, y = _filled(t, s.batch, 1, 28, 28), t.zeros(s.batch, dtype=t.int64, device="cuda")
-        steps = t.optim.Adam(net.parameters(), lr=1e-3)
+        steps = t.optim.Adam(net.parameters(), lr=1e-3, fused=True)
 
         def step() -> None:
             steps.zero_grad()
@@ -272,7 +315,7 @@ def _gpt(t: Any, batch: int, length: int, layers: int, width: int, heads: int, w
                "down": weight(width, 4 * width), "down_b": zeros(width)} for _ in range(layers)]
     last, last_b = ones(width), zeros(width)
     parameters = [embedding, places, last, last_b, *[p for b in blocks for p in b.values()]]
-    steps = t.optim.AdamW(parameters, lr=1e-4)
+    steps = t.optim.AdamW(parameters, lr=1e-4, fused=True)
     tokens = t.randint(0, words, (batch, length + 1), device="cuda")
     x0, y0 = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
@@ -296,4 +339,4 @@ def _gpt(t: Any, batch: int, length: int, layers: int, width: int, heads: int, w
 def all_lines(s: Sizes | None = None) -> list[Line]:
     """Dearest knowledge first: what is cut off at the end of the time is the least of it."""
     s = s or Sizes()
-    return [*memory_bound(s), *products(s), *small(s), *networks(s), *layers(s), *ordering(s), *copies(s)]
+    return [*memory_bound(s), *products(s), *small(s), *networks(s), *layers(s), *copies(s), *host(s), *ordering(s)]

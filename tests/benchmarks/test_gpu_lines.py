@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,30 +25,75 @@ def test_what_is_measured() -> None:
         assert [n.removeprefix(way + " ") for n in names if n.startswith(way)] == ["1 KiB", "64 KiB", "1 MiB", "16 MiB", "256 MiB", "1 GiB"]
     for kind in ("bfloat16", "float16", "float32", "TF32"):
         assert f"matmul {kind} 4096" in names and f"matmul {kind} 8192" in names
-    for text in ("a + b", "tanh-GELU", "softmax", "layer_norm", "sum of", "conv2d", "attention", "times a + b of 16x16", "demo's CNN", "GPT of 124M, bf16"):
+    for text in ("a + b", "tanh-GELU", "softmax", "layer_norm", "sum of", "conv2d", "attention", "times a + b of 16x16", "host's time: a + b",
+                 "demo's CNN", "GPT of 124M, bf16"):
         assert any(text in n for n in names), text
     assert [line.name.split(",")[0].split(" of ")[0] for line in gpu_lines.all_lines(gpu_lines.SMOKE)]
+
+
+def bench(tmp_path: Path, *options: str) -> tuple[subprocess.CompletedProcess[str], list[list[str]], dict[str, Any]]:
+    """What `bench_gpu` says, the rows of its table, and its figures."""
+    table = tmp_path / "table.md"
+    environment = {k: v for k, v in os.environ.items() if k not in ("CUDA_VISIBLE_DEVICES", "FLAMBEAU_SIM_GPUS")}
+    done = subprocess.run([sys.executable, str(ROOT / "benchmarks" / "gpu" / "bench_gpu.py"), "--smoke", "--table", str(table), *options],
+                          capture_output=True, text=True, env=environment, timeout=900, check=False)
+    rows = [[c.strip() for c in line.split("|")[1:-1]] for line in table.read_text().splitlines() if line.startswith("| ")][1:]
+    return done, rows, json.loads(table.with_suffix(".json").read_text())
 
 
 @pytest.mark.slow
 @on_fake
 def test_every_line_runs(tmp_path: Path) -> None:
-    table = tmp_path / "table.md"
-    environment = {k: v for k, v in os.environ.items() if k not in ("CUDA_VISIBLE_DEVICES", "FLAMBEAU_SIM_GPUS")}
-    done = subprocess.run([sys.executable, str(ROOT / "benchmarks" / "gpu" / "bench_gpu.py"), "--smoke", "--table", str(table)], capture_output=True,
-                          text=True, env=environment, timeout=900, check=False)
+    """All of them, against a stand-in for PyTorch."""
+    done, rows, told = bench(tmp_path, "--against", "flambeau")
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
-    rows = [line.split("|")[1:] for line in table.read_text().splitlines() if line.startswith("| ") and not line.startswith("| work")]
-    assert [r[0].strip() for r in rows] == [line.name for line in gpu_lines.all_lines(gpu_lines.SMOKE)]
-    assert all(r[2].strip().endswith(("us", "ms")) for r in rows), rows  # a time, not an error
+    assert [r[0] for r in rows] == [line.name for line in gpu_lines.all_lines(gpu_lines.SMOKE)] == list(told["seconds"])
+    for name, one, other, ratio, *_ in rows:
+        assert one.endswith(("us", "ms")) and other.endswith(("us", "ms")), (name, one, other)  # a time, not an error
+        both = told["seconds"][name]
+        assert abs(float(ratio) - both["torch"] / both["flambeau"]) < 0.01 and both["flambeau"] > 0
+    assert set(told["bounds"]) == {"link up", "link down", "memory"} and min(told["bounds"].values()) > 0 and "Fake H200" in told["about"]
+
+
+@on_fake
+@pytest.mark.parametrize("kind, said", [("fault", "CUDA_ERROR_ILLEGAL_ADDRESS (700)"), ("crash", "the process ended with -6: Fatal Python error: Aborted"),
+                                        ("hang", "given up after 5 s < bench_gpu.py:"), ("error", "ValueError: planted / here")])
+def test_a_line_that_goes_wrong(tmp_path: Path, kind: str, said: str) -> None:
+    """It is told, and the others are measured all the same."""
+    done, rows, told = bench(tmp_path, "--only", "host's time: ", "--against", "absent_module", "--plant", f"{kind}:time: sum of", "--each", "5")
+    assert done.returncode == 1 and "Flambeau alone is measured" in done.stdout, done.stdout + done.stderr
+    wrong = [r for r in rows if not r[2].endswith(("us", "ms"))]
+    assert [r[0] for r in wrong] == ["host's time: sum of rows"] == told["missed"] and said in wrong[0][2], wrong
+    assert len(rows) == 15 and all(not r[1] and not r[3] for r in rows)
+    assert f"0 lines not begun, {int(kind != 'error')} processes lost" in done.stdout
+
+
+@on_fake
+def test_the_time_is_kept(tmp_path: Path) -> None:
+    done, rows, _ = bench(tmp_path, "--only", "host's time: ", "--against", "absent_module", "--plant", "hang:time: relu", "--limit", "6")
+    assert done.returncode == 1 and rows[2][2].startswith("the time was over < bench_gpu.py:") and rows[1][2].endswith("us") and rows[3][1] == "not begun", done.stdout
+
+
+def test_aims() -> None:
+    """Against PyTorch, against a measured limit, and both."""
+    import bench_gpu
+    bounds = {"link up": 50e9, "memory": 4e12}
+    line = gpu_lines.Line("pageable up", lambda t: t, 3.0, 10 ** 9, against="link up", part=0.78)
+    for torch, mine, want in ((0.1, 0.025, True), (0.1, 0.03, False), (0.05, 0.021, False), (None, 0.02, True), ("ValueError", 0.02, True), (0.1, "no", None)):
+        text, reached = bench_gpu.row(line, {"torch": torch, "flambeau": mine}, bounds)
+        assert reached is want and ("reached" if want else "MISSED" if want is False else "3 times and 0.78") in text, text
+    assert "40.00 GB/s, 0.80 of the link up" in bench_gpu.row(line, {"torch": 0.1, "flambeau": 0.025}, bounds)[0]
+    assert bench_gpu.row(gpu_lines.Line("matmul", lambda t: t, 0.98, flops=2e12), {"torch": 1.0, "flambeau": 1.0}, bounds) == \
+        ("| matmul | 1000.000 ms | 1000.000 ms | 1.00 | 2.0 TFLOP/s | 0.98 times: reached |", True)
 
 
 @pytest.mark.slow
 @on_fake
 def test_the_hosts_time(tmp_path: Path) -> None:
-    import json
     figures = tmp_path / "figures.json"
     subprocess.run([sys.executable, str(ROOT / "benchmarks" / "gpu" / "host_cost.py"), "--json", str(figures), "--only", "a + b"], check=True,
                    capture_output=True, timeout=300)
     told = json.loads(figures.read_text())
+    import host_cost
+    assert set(told["microseconds"]) == {name for name in host_cost.NAMES if "a + b" in name}
     assert not told["real"] and 0 < told["microseconds"]["a + b"]["flambeau"] < 60

@@ -134,8 +134,8 @@ class Run:
 
     # -------------------------------------------------------------------------------------------------------- workers
     def start(self, number: int) -> None:
-        paths = self.files or [a for a in self.rest if not a.startswith("-")]
-        flags = [a for a in self.rest if a.startswith("-")]
+        given = [a for a in self.rest if (ROOT / a.split("::")[0]).exists()]
+        paths, flags = self.files or given, [a for a in self.rest if a not in given]
         plugins = [word for name in self.options.plugin for word in ("-p", name)]
         command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "--ignore=tests/parity", "-p", "no:cacheprovider", "--capture=sys", *plugins,
                    "-p", "tests.drivers.nvidia.hardware_worker", *flags, *paths]

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from tests.drivers.nvidia import gpu_kernels
+
 _commands, _reports = (int(n) for n in os.environ["HARDWARE_PIPES"].split(","))
 _phases: list[pytest.TestReport] = []
 _unread: list[str] = []  # files that could not be collected, and why
@@ -61,6 +63,17 @@ def _finished() -> tuple[str, str]:
     return wrong, next((f"GPU {d.index}: {d.state.first}" for d in driver._devices if d.state.first), "")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    gpu_kernels.install()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent.name == "cuda_c" and item.path.stem in gpu_kernels.FILES:
+            item.add_marker(pytest.mark.gpu)
+
+
 def pytest_collectreport(report: pytest.CollectReport) -> None:
     if report.failed:
         _unread.append(f"{report.nodeid}: {_cause(report)}")
@@ -75,6 +88,8 @@ def _cause(report: pytest.TestReport | pytest.CollectReport) -> str:
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash is not None:
         lines = [line for line in crash.message.splitlines() if line.strip()]
+        if len(lines) == 1 and len(lines[0]) < 40:  # an assertion without words: what it asserts
+            lines += [line[1:].strip() for line in report.longreprtext.splitlines() if line.startswith(">")][-1:]
         return " ".join(lines[:2])[:400] + f" ({os.path.basename(crash.path)}:{crash.lineno})"
     text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     return next(iter(text.strip().splitlines()[-1:]), "no words")[:400]
