@@ -30,7 +30,7 @@ _PLAIN, _LAST = 0, 1  # formats of filters: channels before the axes, or after t
 _DETERMINISTIC = 1
 _IDENTITY, _PRECOMPUTED = 5, 1  # the activation, and the one algorithm, that a bias can be added with
 _REFUSED = range(3000, 4000)
-_NO_KERNEL = (4001, 4004)  # a kernel that could not be compiled, or that found no memory
+_NO_KERNEL = (4001, 4004, 2003)  # a kernel that could not be compiled, that found no memory, or that wants addresses of a higher alignment
 _MOST = 1 << 31
 _TRIED_ROOM = 1 << 30  # bytes of workspace that algorithms may use while they are tried
 _STATUS = {1001: "it does not start, or a part of it is missing", 1002: "its parts are of different versions", 1008: "a part of it cannot be loaded",
@@ -196,7 +196,7 @@ class Description:
     def run(self, handle: ctypes.c_void_p, choice: Choice, args: tuple[int, ...], bias: bool) -> int:
         """Queues it; gives the library's status."""
         lib, space, one, zero = self.lib, choice.memory, ctypes.byref(self.one), ctypes.byref(self.zero)
-        if choice.math != self.math:
+        if choice.math != self.math and self.math != _FMA_MATH:  # that one is asked for: no other may round to TF32
             lib.cudnnSetConvolutionMathType(self.convolution, choice.math)
             self.math = choice.math
         if bias and choice.algorithm == _PRECOMPUTED:

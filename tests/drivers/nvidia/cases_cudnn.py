@@ -172,6 +172,7 @@ def case_choice() -> None:
     assert used((REFUSED_AT_ONCE, 2)) == [2]
     assert used((REFUSED_WHEN_RUN, 2)) == [2]
     assert used((REFUSED_WHEN_RUN, 6)) == [0]
+    assert used((FAILURE, 2003)) == [2]  # that kernel wants other addresses
     torch.backends.cudnn.deterministic = True
     assert used((REFUSED_AT_ONCE, 2)) == [0]
     torch.backends.cudnn.deterministic = False

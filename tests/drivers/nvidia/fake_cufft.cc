@@ -89,6 +89,7 @@ static int start(int p, void *from, void *to, int sign, int type) {
   if (fail_exec) { int code = fail_exec; fail_exec = 0; return code; }
   if (plan.own || (plan.work && !plan.area)) return NO_WORKSPACE;
   if (type % 16 == 0xc && plan.n.size() > 1) return INVALID_VALUE;
+  if (((uintptr_t)from | (uintptr_t)to) % (type >= 0x60 ? 16 : 8)) return INVALID_VALUE;
   executed++;
   static auto enqueue = (int (*)(void *, int (*)(void *), void *))dlsym(RTLD_DEFAULT, "fake_enqueue");
   auto *w = new Work{plan, from, to, sign};

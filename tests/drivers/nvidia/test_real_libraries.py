@@ -55,6 +55,7 @@ CUDNN = {
     "CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT": cudnn._KINDS["weights"][1],
     "CUDNN_STATUS_NOT_SUPPORTED": cudnn._REFUSED.start, "CUDNN_STATUS_INTERNAL_ERROR": cudnn._REFUSED.stop,
     "CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED": cudnn._NO_KERNEL[0], "CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED": cudnn._NO_KERNEL[1],
+    "CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER": cudnn._NO_KERNEL[2],
     **{f"sizeof({kind})": ctypes.sizeof(cudnn.Choice) for kind in (
         "cudnnConvolutionFwdAlgoPerf_t", "cudnnConvolutionBwdDataAlgoPerf_t", "cudnnConvolutionBwdFilterAlgoPerf_t")},
     **{f"offsetof({kind}, {theirs})": getattr(cudnn.Choice, ours).offset
