@@ -12,6 +12,7 @@
 #   make bench    how fast, against PyTorch in the same run
 #   make test-fake-gpu  the tests of devices through the NVIDIA driver on fake libraries; needs g++, no GPU
 #   make check-libraries  our calls of NVIDIA's libraries held against their headers, and what they say; needs g++ and no GPU, downloads 1.7 GB
+#   make check-cudnn  NVIDIA's own cuDNN asked to plan our graphs of attention for GPUs that are only described to it; needs g++ and no GPU
 #   make test-gpu   the device tests on a real NVIDIA GPU (skipped, and said so, where there is none); build/test-gpu.md tells all of it
 #   make bench-gpu  how fast on that GPU, against PyTorch in the same run; the table goes to build/bench-gpu.md
 #   make host-cost  what an eager operation on a GPU costs the host, in microseconds; on the tests' fake driver where there is no GPU
@@ -33,7 +34,7 @@ PARITY := .venv-parity/bin
 # Some environments set this to an older CPU, which halves OpenBLAS. It is for OpenBLAS to find out.
 unexport OPENBLAS_CORETYPE
 
-.PHONY: help demo test check parity conformance conformance-page names docs bench test-fake-gpu check-libraries test-gpu bench-gpu host-cost sizes fix clean
+.PHONY: help demo test check parity conformance conformance-page names docs bench test-fake-gpu check-libraries check-cudnn test-gpu bench-gpu host-cost sizes fix clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -125,6 +126,9 @@ test-fake-gpu: .venv/.dev
 check-libraries: .venv-libraries/.made
 	.venv-libraries/bin/python -m pytest -q -rs $(addprefix tests/drivers/nvidia/,test_real_libraries.py test_libraries.py test_cudnn.py test_nvidia.py) \
 		-k 'real' $(PYTEST)
+
+check-cudnn: .venv-libraries/.made
+	.venv-libraries/bin/python -m pytest -q -rs tests/drivers/nvidia/test_cudnn_real.py $(PYTEST)
 
 # GPU_PYTHON: a Python that has all that is needed, for machines that cannot install anything; nothing is made then.
 GPU_PYTHON ?=

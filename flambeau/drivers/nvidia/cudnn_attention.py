@@ -130,18 +130,24 @@ class Shape:
         return [-(-4 * n // _PAGE) * _PAGE for n in ((rows,) if fixed else (rows, rows * self.sizes["q"][3]))]
 
 
+def ready() -> bool:
+    """Loads what the library looks for among what is loaded: cuBLASLt, without which it ends the process, and NVRTC."""
+    for name in ("nvrtc", "cublasLt"):
+        try:
+            libraries.load(name)
+        except OSError:
+            if name == "cublasLt":
+                return False
+    return True
+
+
 class _Attention:
     """cuDNN's attention on the devices of one driver; plans are kept."""
 
     def __init__(self, driver: NvidiaDriver) -> None:
-        self.driver, self.made = driver, 0
+        self.driver, self.made = driver, 0 if ready() else MOST_PLANS
         self._plans: dict[Any, list[graphs.Plan]] = {}
         self._lock = threading.RLock()
-        for name in ("cublasLt", "nvrtc"):  # which the library looks for among those loaded; the first is wanted just to start
-            try:
-                libraries.load(name)
-            except OSError:
-                self.made = MOST_PLANS if name == "cublasLt" else self.made
 
     def plan(self, library: cudnn.Library, version: int, device: int, shape: Shape, fixed: bool, back: bool) -> list[graphs.Plan]:
         """The best plan, or nothing; kept, since making one takes the library half a second, unless the disk has it."""
