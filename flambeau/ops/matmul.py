@@ -531,6 +531,7 @@ def _as_rows(t: Tensor) -> Tensor:
 
 _linear_back.grad_name = "AddmmBackward0"  # type: ignore[attr-defined]
 _linear_back.inputs = 3  # type: ignore[attr-defined]
+_UNALIGNED = 15  # bits of an address that a library's product with more to do wants clear
 _linear_plans: dict[Any, Any] = {}
 _sums_plans: dict[Any, Any] = {}
 _plain_plans: dict[Any, tuple[Meta, Meta]] = {}
@@ -552,7 +553,7 @@ def _weight_and_bias(g: Tensor, x: Tensor, bias: Meta) -> tuple[Tensor, Tensor] 
                                 (x.m.strides[0], x.m.strides[1], 0), (k, 1, 0), epilogue="row sums")
         plan = _sums_plans[key] = () if made is None else (
             meta((n, k), None, g.m.dtype, g.m.device), meta((n,), None, g.m.dtype, g.m.device), door.bind(g.m.device, made))
-    if not plan:
+    if not plan or (g.p | x.p) & _UNALIGNED:
         return None
     weights, sums, product = plan
     gw, gb = new(weights), new(sums)
@@ -594,7 +595,7 @@ def _linear_plan(x: Tensor, w: Tensor, bias: Tensor) -> Any:
     fused = None
     if bias.m.strides[0] == 1:
         fused = routines.product(d, m, n, k, *steps, bias=True) if hosted else door.product(om.device, d, m, n, k, *steps, epilogue="bias")
-    return om, door.bind(om.device, rows), door.bind(om.device, product), fused and door.bind(om.device, fused), 0 if hosted else 15
+    return om, door.bind(om.device, rows), door.bind(om.device, product), fused and door.bind(om.device, fused), 0 if hosted else _UNALIGNED
 
 
 @op(method=False, out=None, spaces=("nn.functional",))
@@ -621,7 +622,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Te
         if plan is not None:
             om, rows, product, fused, unaligned = plan
             r = new(om)
-            if fused is not None and not bias.p & unaligned:
+            if fused is not None and not (unaligned and (input.p | weight.p | bias.p) & unaligned):
                 fused(r.p, input.p, weight.p, bias.p)
             else:
                 rows(r.p, bias.p)

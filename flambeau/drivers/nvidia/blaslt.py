@@ -87,6 +87,8 @@ class Description:
             flag = ctypes.c_int32(int(value))
             check(lib.cublasLtMatmulDescSetAttribute(self.matmul, attribute, ctypes.byref(flag), 4), "describing a product")
         code = _EPILOGUES[epilogue]
+        if batch > 1 and (code & _WITH_BESIDE or epilogue == "row sums"):
+            raise NotImplementedError("one row, or one matrix beside it, for a batch")
         self.places = (_BIAS,) * bool(code & _WITH_ROW) + (_AUX,) * bool(code & _WITH_BESIDE)  # attributes that hold addresses
         if _AUX in self.places:
             if "gelu" in epilogue and n % _GELU_STEP:

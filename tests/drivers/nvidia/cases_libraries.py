@@ -47,6 +47,13 @@ def case_linear_epilogues() -> None:
     for bias in (whole[1:6], whole[::4]):
         np.testing.assert_allclose(array(f.linear(rows, weight, bias)), array(rows) @ array(weight).T + array(bias), rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(array(f.linear(rows, weight[:1], whole[:1])), array(rows) @ array(weight[:1]).T + array(whole[:1]), rtol=1e-5, atol=1e-5)
+    # operands that lie askew, in the gradient too
+    askew = torch.tensor(rng.standard_normal(33), dtype=torch.float32, device="cuda")[1:].view(4, 8)
+    np.testing.assert_allclose(array(f.linear(askew, weight, whole[:5])), array(askew) @ array(weight).T + array(whole[:5]), rtol=1e-5, atol=1e-5)
+    w, b = weight.clone().requires_grad_(), whole[:5].clone().requires_grad_()
+    f.linear(askew, w, b).sum().backward()
+    np.testing.assert_allclose(array(w.grad), np.ones((5, 4)) @ array(askew), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(array(b.grad), np.full(5, 4.0), rtol=1e-5)
     # two biases in turn through one plan
     for _ in range(2):
         for bias in (whole[:5], whole[8:13]):

@@ -143,7 +143,7 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(void *, void *d, void *, void *, void 
   auto *product = (Product *)d;
   *count = 0;
   if (!known(product->epilogue) || !lead_fits(product, ((Layout *)c)->rows)) return INVALID;
-  if (product->epilogue & refused || (product->epilogue != 1 && product->scale)) return UNSUPPORTED;  // float32 and 16 bits only
+  if (product->epilogue & refused || (product->epilogue != 1 && (product->scale || ((Preference *)p)->align < 16))) return UNSUPPORTED;  // float32 and 16 bits only
   wide += ((Preference *)p)->reductions == 2;
   found->align = ((Preference *)p)->align;
   found->workspace = ((Preference *)p)->workspace / 4;

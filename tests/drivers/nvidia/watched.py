@@ -23,7 +23,8 @@ class Watch:
         self.prototypes = prototypes
         self.called: set[str] = set()
         # what a function makes: a pointer to a pointer to the library's own type
-        self.made = {kind[:-1] for name, parameters in prototypes.items() if "Create" in name for what, kind in parameters if kind.endswith("**")}
+        self.made = {kind[:-1] for name, parameters in prototypes.items() if "Create" in name for _, kind in parameters
+                     if kind.endswith("**") and kind != "void**"}
         self.places: dict[int, str] = {}
 
     def check(self, name: str, types: Any, args: tuple[Any, ...]) -> None:
