@@ -268,3 +268,55 @@ def test_descriptions_of_every_product() -> None:
     wrong = ctypes.c_uint64(1)
     assert lib.cublasLtMatmulDescSetAttribute(made.matmul, blaslt._EPILOGUE, ctypes.byref(wrong), ctypes.c_size_t(8)) == 7
     assert lib.cublasLtMatrixLayoutSetAttribute(made.first, blaslt._BATCH_STEP, ctypes.byref(wrong), ctypes.c_size_t(4)) == 7
+
+
+@on_fake
+@pytest.mark.parametrize("name", ["cublasLt", "cublas", "cudnn", "cufft", "cusolver"])
+def test_every_function_is_there(name: str) -> None:
+    """What the fake libraries have, since we call it, the real one exports."""
+    if name not in _INSTALLED:
+        pytest.skip(f"{libraries.KNOWN[name].package} is not installed (make check-libraries)")
+    lib = libraries.load(name)
+    start = {"cublasLt": "cublasLt", "cublas": "cublas(?!Lt)"}.get(name, name)
+    ours = [f for f in _functions() if re.match(start, f)]
+    assert ours and not [f for f in ours if not hasattr(lib, f)]
+
+
+@pytest.mark.skipif("cudnn" not in _INSTALLED, reason="nvidia-cudnn-cu13 is not installed (make check-libraries)")
+@pytest.mark.parametrize("name", list(cudnn._TYPES))
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_descriptions_of_convolutions(name: str, axes: int) -> None:
+    """The library takes each description, gives back what it was told, and works out the result's size as we do."""
+    import itertools
+
+    import flambeau as torch
+    lib = cudnn.load()
+    for last, groups, (stride, padding, dilation), kind, tf32 in itertools.product(
+            (False, True)[:1 + (axes > 1)], (1, 2), ((1, 0, 1), (2, 1, 1), (1, 2, 2)), cudnn._KINDS, (False, True)):
+        def dense(*sizes: int, last: bool = last) -> tuple[tuple[int, ...], tuple[int, ...]]:
+            return sizes, cudnn._dense(sizes, last)
+        image, kernel = (9, 8, 7)[:axes], (3, 2, 3)[:axes]
+        out = tuple((i + 2 * padding - dilation * (k - 1) - 1) // stride + 1 for i, k in zip(image, kernel, strict=True))
+        x, w, y = dense(2, 4, *image), dense(6, 4 // groups, *kernel), dense(2, 6, *out)
+        numbers = (padding,) * axes, (stride,) * axes, (dilation,) * axes
+        made = cudnn.Description(lib, kind, getattr(torch, name), x, w, y, numbers, groups, kind == "forward", tf32)
+        rank = max(axes, 2)  # one axis is two
+        told, more, mode, of = (ctypes.c_int * 5)(), (ctypes.c_int * 5)(), ctypes.c_int(), ctypes.c_int()
+
+        def wide(values: tuple[int, ...], fill: int, at: int = 2) -> tuple[int, ...]:
+            return values if axes > 1 else (*values[:at], fill, *values[at:])
+        assert lib.cudnnGetConvolutionNdForwardOutputDim(made.convolution, made.x, made.w, rank + 2, told) == 0
+        assert tuple(told[:rank + 2]) == wide(y[0], 1)
+        for tensor, (sizes, steps) in ((made.x, x), (made.y, y)):
+            assert lib.cudnnGetTensorNdDescriptor(tensor, 5, ctypes.byref(of), ctypes.byref(mode), told, more) == 0
+            assert (of.value, mode.value) == (cudnn._TYPES[name], rank + 2) and tuple(told[:rank + 2]) == wide(sizes, 1)
+            assert tuple(more[:rank + 2]) == wide(steps, sizes[-1])
+        assert lib.cudnnGetFilterNdDescriptor(made.w, 5, ctypes.byref(of), ctypes.byref(mode), ctypes.byref(ctypes.c_int()), told) == 0
+        assert (of.value, mode.value) == (cudnn._TYPES[name], int(last)) and tuple(told[:rank + 2]) == wide(w[0], 1)
+        lengths = [(ctypes.c_int * 3)() for _ in range(3)]
+        assert lib.cudnnGetConvolutionNdDescriptor(made.convolution, 3, ctypes.byref(of), *lengths, ctypes.byref(mode), ctypes.byref(ctypes.c_int())) == 0
+        assert [tuple(found[:rank]) for found in lengths] == [wide(v, fill, 0) for v, fill in zip(numbers, (0, 1, 1), strict=True)]
+        assert mode.value == cudnn._CROSS_CORRELATION
+        assert lib.cudnnGetConvolutionGroupCount(made.convolution, ctypes.byref(of)) == 0 and of.value == groups
+        assert lib.cudnnGetConvolutionMathType(made.convolution, ctypes.byref(of)) == 0
+        assert of.value == (1 if name in ("float16", "bfloat16") else 3 if name == "float32" and not tf32 else 0)
