@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from ..programs import Rows, Scan
     from .writer import Writer
 
+# What a large GPU does, roughly, for choosing between ways.  Constants, since what a row gives must not depend on the GPU.
+MULTIPROCESSORS = 132
+ALONE = 30_000.0  # bytes a microsecond that one of them reads and writes
+ALL = 4_000_000.0  # and that all do
+LAUNCH = 3.0  # microseconds that another launch takes, with what it joins
+
 
 class Along:
     """outs: how many outputs; used: the inputs that are read at the element, as operands; outer: the axes from row to row, those of

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..expr import walk
+from .along import ALL, LAUNCH, MULTIPROCESSORS
 from .groups import Group, states_of
-from .rows import KEPT, MULTIPROCESSORS, RowProgram
+from .rows import KEPT, RowProgram
 
 if TYPE_CHECKING:
     from ..expr import Expr
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 THREADS = 512
 TOGETHER = 2 * MULTIPROCESSORS  # blocks that run at once, with up to 64 registers a thread
-ALL = 4_000_000.0  # bytes a microsecond that a large GPU moves
-LAUNCH = 3.0  # microseconds for another launch and what it joins
 SIMPLE = 96  # operations for neighbours up to which four reads are brought on their way together
 
 

@@ -84,15 +84,17 @@ def apply(w: Writer, op: str, d: dtype, args: list[str], exact: bool = False) ->
 
 
 def combine(w: Writer, how: str, d: dtype, a: str, b: str) -> str:
-    """Two partial results as one: sum, prod, max, min (NaN wins), and, or.  Halves are not rounded: they add up in float."""
+    """Two partial results as one: sum, prod, max, min (NaN wins), and, or, logsumexp.  Halves are not rounded: they add up in float."""
+    if how == "logsumexp":
+        return f"{w.need('logaddexp')}({a}, {b})"
     op = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}.get(how, how)
     return apply(w, op, float32 if half(d) else d, [a, b])
 
 
 def identity(how: str, d: dtype) -> str:
     """What changes nothing when combined by `how`."""
-    if how in ("max", "argmax", "min", "argmin"):
-        lowest = how in ("max", "argmax")
+    if how in ("max", "argmax", "min", "argmin", "logsumexp"):
+        lowest = how not in ("min", "argmin")
         if d.kind == "f":
             return literal(float("-inf") if lowest else float("inf"), d)
         if d.kind == "b":

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..expr import walk
-from .along import Along
+from .along import ALONE, MULTIPROCESSORS, Along
 from .groups import Group, State, finished, join_all, states_of
 from .lower import from_stored, round_half, to_stored
 from .types import half, stored, value
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 KEPT = 16  # elements of a row a thread keeps of each operand
 MOST_KEPT = 48  # registers for those of all operands, and for values of functions
-MULTIPROCESSORS = 132  # of the larger GPUs; a constant, since what a row gives must not depend on the GPU
-ALONE = 30_000.0  # bytes a microsecond that one of them reads and writes
 MOST_SHARED = 100_608  # bytes of shared memory for them: what every GPU has for a block, less what joins the threads' results
 
 

@@ -1,34 +1,36 @@
-"""Scans: a group of threads walks a row tile by tile with what came before, or every thread has a row of its own.
+"""Scans: lanes side by side along a row, or, where neighbours in memory are of different rows, a thread for each row.
 
-In a tile each thread runs over a few neighbours, the threads' totals are scanned in their warp, and the warps' totals
-by all.  Few long rows are cut into pieces: one launch finds each piece's total, a second what comes before each piece, a
-third scans the pieces.  The order depends on the domain alone.
+A tile of a row is read as vectors of neighbours, several rounds of them on their way at once.  A thread runs over its neighbours,
+lanes scan their totals in their warp, and every warp scans the totals of all warps and rounds, so that a tile takes one barrier.
+Few long rows are cut into pieces: one launch finds the pieces' totals, the next scans the pieces, each behind the totals of those
+before it (threads of their own rows have those summed by a launch between).  So such rows are read twice, others once, and all
+are written once.  The order depends on the domain alone.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..complexes import PairScan
-from .along import Along
-from .groups import Group, multiply
-from .lower import apply, from_stored, identity, round_half, to_stored
-from .types import half, literal, stored, value
-from .writer import Walk
+from .along import ALL, ALONE, LAUNCH, MULTIPROCESSORS
+from .groups import Group
+from .running import Running
+from .types import stored
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from ..expr import Expr
     from ..programs import Scan
     from .kernel import Launch
-    from .lower import Leaf
     from .writer import Writer
 
-EACH = 4  # neighbours a thread runs over
-PIECE = 1 << 13  # elements of a piece of a long row
-FEW_ROWS = 256
-SERIAL = 64  # rows this short are left to a thread each
+BLOCK = 128  # threads of a block that has several rows
+TOGETHER = 4 * MULTIPROCESSORS  # blocks that run at once
+BATCH = 8  # elements that a thread with a row of its own reads before it goes on
+SHORTEST = 4 * BATCH  # elements of a piece of such a row
+MOST = 4096  # pieces of such a row
+WAIT = 1.0  # microseconds for a batch to arrive and be written
+SECTOR = 32  # bytes that memory brings at least
+VARIABLES = 16  # registers for the running values of a thread's elements
 
 
 def write(w: Writer, program: Scan, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...],
@@ -37,277 +39,463 @@ def write(w: Writer, program: Scan, domain: tuple[int, ...], strides: tuple[tupl
     return _Scan(w, program, domain, strides, numbers).write()
 
 
-class _Scan(Along):
-    program: Scan
+class Shape:
+    """Who scans a row of n elements: lanes of a warp, or several warps; each thread has `rounds` times v neighbours of a tile."""
 
+    __slots__ = ("lanes", "warps", "rounds", "v")
+
+    def __init__(self, n: int, v: int, itemsize: int, variables: int) -> None:
+        self.v = v
+        need, most = -(-n // v), max(1, min(4, VARIABLES // (v * variables)))
+        most = 1 << most.bit_length() - 1
+        self.lanes, self.warps = 1, 1
+        # few rounds, and lanes that read whole sectors
+        while self.lanes < 32 and (self.lanes * most < need or (self.lanes < need and self.lanes * v * itemsize < SECTOR)):
+            self.lanes *= 2
+        while self.warps < 8 and self.warps * 32 * most < need and 2 * self.warps * most <= 32:
+            self.warps *= 2
+        rounds = -(-need // (self.lanes * self.warps))
+        self.rounds = min(most, 1 << (rounds - 1).bit_length())  # a power of two, so that few different kernels are made
+
+    @property
+    def members(self) -> int:
+        return self.lanes * self.warps
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return 32 * self.warps if self.warps > 1 else BLOCK
+
+    @property
+    def rows(self) -> int:
+        """Of a block."""
+        return 1 if self.warps > 1 else BLOCK // self.lanes
+
+    @property
+    def tile(self) -> int:
+        return self.members * self.rounds * self.v
+
+
+class _Scan(Running):
     def __init__(self, w: Writer, program: Scan, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...], numbers: int) -> None:
         super().__init__(w, program, domain, strides, numbers)
-        self.d = program.elem.dtype
-        self.parts = 2 if isinstance(program, PairScan) else 1
-        self.how = program.combine[self.parts - 1:]
-        self.types = [value(self.d)] * self.parts + ["long long"] * (self.how in ("max", "min"))
-        n = self.length
-        neighbours = bool(self.outer) and self.score(self.outer[-1]) > self.score(self.inner)
-        if (neighbours and (self.rows >= 4096 or n <= SERIAL)) or (n <= SERIAL and self.rows >= 1024) or n == 1:
-            self.group = Group("across", 128, 1)
+        n, self.pieces, self.piece = self.length, 1, self.length
+        self.variables = sum(max(1, self.bytes_of(k) // 4) for k in range(len(self.types)))
+        if self.how == "logsumexp":  # its joins are long
+            self.variables *= 4
+        moves = n * sum(size for k, size in enumerate(self.sizes) if self.inner.strides[k])
+        reads = n * sum(self.sizes[k] for k in self.used if self.inner.strides[k])
+        self.columns = bool(self.outer) and self.score(self.outer[-1]) > self.score(self.inner)
+        if self.columns:
+            pieces = min(MULTIPROCESSORS * 1024 // self.rows, n // SHORTEST, MOST)
+            whole = max(n / BATCH * WAIT, self.rows * moves / ALL)
+            if pieces > 1 and max(2 * n / pieces / BATCH * WAIT, self.rows * (moves + reads) / ALL) + 2 * LAUNCH < whole:
+                self.piece = -(-n // pieces)
         else:
-            self.group = Group("warp", 32, 4) if n <= 32 * EACH else Group("block", 256 if n <= 4096 else 512, 1)
-        step = self.group.size * EACH
-        self.piece, self.pieces = n, 1
-        if self.group.kind == "block" and self.rows < FEW_ROWS and n >= 4 * PIECE:
-            self.piece = max(PIECE, -(-n // (64 * 1024)) // step * step + step)
-            self.pieces = -(-n // self.piece)
+            self.shape = Shape(n, self._width(), max(self.sizes), self.variables)
+            blocks = -(-self.rows // self.shape.rows)
+            pieces = min(TOGETHER // blocks, n // self.shape.tile)
+            if self.shape.warps > 1 and pieces > 1 and (
+                    self.rows * (moves + reads) / ALL + LAUNCH < -(-blocks // MULTIPROCESSORS) * self.shape.rows * moves / ALONE):
+                tiles = -(-n // self.shape.tile)
+                self.piece = -(-tiles // pieces) * self.shape.tile
+        self.pieces = -(-n // self.piece) if n else 1
+
+    def _width(self) -> int:
+        """How many neighbours a thread reads at once."""
+        moving = [k for k in (*self.used, *range(self.outs)) if self.inner.strides[k]]
+        if any(self.inner.strides[k] != self.sizes[k] for k in moving):
+            return 1
+        v: int = 16 // max(self.sizes[k] for k in ([k for k in moving if k >= self.outs] or moving))
+        while v > 1 and (self.length < v or v * self.variables > VARIABLES or any(x.strides[k] % (v * self.sizes[k]) for x in self.outer for k in moving)):
+            v //= 2
+        return v
 
     # --------------------------------------------------------------------------------------------------------- writing
     def write(self) -> tuple[str, tuple[Launch, ...], int]:
-        w, g = self.w, self.group
-        grid = (-(-self.rows // g.rows), self.pieces, 1)
-        launches: list[Launch] = []
-        functions: list[tuple[str, int, Sequence[str]]] = []
-        if self.pieces > 1:
-            for stem, make, threads in (("scan_totals", self._totals, g.threads), ("scan_starts", self._starts, 256)):
-                w.lines = []
-                make()
-                functions.append((stem, threads, w.lines))
-        w.lines = []
-        if g.size == 1:
-            self._serial()
+        parts: list[tuple[str, Callable[[], None], int, tuple[int, int, int]]] = []
+        cut = self.pieces > 1
+        if self.columns:
+            if cut:
+                self.middle = Shape(self.pieces, 1, 4, self.variables)
+                blocks = -(-self.rows // self.middle.rows)
+                parts.append(("scan_totals", lambda: self._by_threads(True), BLOCK, (-(-self.rows * (self.pieces - 1) // BLOCK), 1, 1)))
+                parts.append(("scan_starts", self._starts, self.middle.threads, (blocks, 1, 1)))
+            parts.append(("scan", lambda: self._by_threads(False), BLOCK, (-(-self.rows * self.pieces // BLOCK), 1, 1)))
         else:
-            self._tiles()
-        functions.append(("scan", g.threads, w.lines))
+            blocks = -(-self.rows // self.shape.rows)
+            if cut:
+                parts.append(("scan_totals", self._totals, self.shape.threads, (blocks, self.pieces - 1, 1)))
+            parts.append(("scan", self._by_lanes, self.shape.threads, (blocks, self.pieces, 1)))
+        w = self.w
+        functions: list[tuple[str, int, Sequence[str]]] = []
+        for stem, make, threads, _ in parts:
+            w.lines = []
+            make()
+            functions.append((stem, threads, w.lines))
         source, names = w.source(functions)
-        if self.pieces > 1:
-            launches.append((names[0], grid, (g.x, g.y, 1), 0))
-            launches.append((names[1], (-(-self.rows // 256), 1, 1), (256, 1, 1), 0))
-        launches.append((names[-1], grid, (g.x, g.y, 1), 0))
-        workspace = sum(self._part_bytes(k) for k in range(len(self.types))) if self.pieces > 1 else 0
-        return source, tuple(launches), workspace
+        launches = tuple((name, grid, (threads, 1, 1), 0) for name, (_, _, threads, grid) in zip(names, parts))
+        return source, launches, sum(self._room(k) for k in range(len(self.types))) if cut else 0
 
-    def _part_bytes(self, k: int) -> int:
-        size = 8 if k >= self.parts or self.d.itemsize == 8 else 4 if half(self.d) else self.d.itemsize
-        return -(-size * self.rows * self.pieces // 256) * 256
+    def _room(self, k: int) -> int:
+        return -(-self.bytes_of(k) * self.rows * self.pieces // 256) * 256
 
     def _arrays(self) -> list[str]:
+        """The pieces' totals, or what comes before them; rows that are neighbours are so here."""
         w = self.w
         work = w.let("unsigned char* const", f"(unsigned char*)a.w[{self.numbers - 1}]", "work")
         out, at = [], 0
         for k, t in enumerate(self.types):
             out.append(w.let(f"{t}* const", f"({t}*)({work} + {w.word(at)})", "a"))
-            at += self._part_bytes(k)
+            at += self._room(k)
         return out
 
-    def _open(self) -> str:
-        """Pointers, numbers, the row and where it begins."""
+    def _at(self, row: str, piece: str) -> str:
         w = self.w
-        everything = range(len(self.sizes))
-        self.pointers = {k: w.pointer(k) for k in everything}
-        self.names = w.numbers(self.numbers)
-        row, self.live = self.group.start(w, self.t, self.rows)
-        places, self.coords = Walk(w, self.outer, self.wide).places(row, list(everything))
-        self.q = {k: w.let("unsigned char* const", f"{self.pointers[k]} + {places[k]}" if k in places else self.pointers[k], "q") for k in everything}
-        self.by = {k: f"{self.sizes[k]}" if self.inner.strides[k] == self.sizes[k] else w.let(self.t, f"({self.t}){w.word(self.inner.strides[k])}", "by")
-                   for k in everything if self.inner.strides[k]}
-        self.n = w.let(self.t, f"({self.t}){w.word(self.length)}", "n")
-        return row
+        if self.columns:
+            return w.let("long long", f"(long long){piece} * {w.word(self.rows)} + {row}", "at")
+        return w.let("long long", f"(long long){row} * {w.word(self.pieces)} + {piece}", "at")
 
-    def _place(self, k: int, i: str) -> str:
-        return f"{self.q[k]} + {i} * {self.by[k]}" if k in self.by else self.q[k]
-
-    def _where(self, i: str) -> str:
-        """The element the scan meets as its i-th."""
-        return self.w.let(self.t, f"{self.n} - 1 - {i}", "e") if self.program.reverse else i
-
-    def _leaf(self, i: str, accs: list[str]) -> Leaf:
-        w = self.w
-        elements: dict[int, str] = {}
-
-        def leaf(e: Expr, args: list[str]) -> str:
-            if e.op == "input":
-                k = self.outs + e.value
-                if k not in elements:
-                    elements[k] = w.let(value(w.types[k]), from_stored(w, f"*(const {stored(w.types[k])}*)({self._place(k, i)})", w.types[k]), "x")
-                return elements[k]
-            if e.op == "scalar":
-                return self.names[e.value]
-            if e.op == "coord":
-                d = e.value % self.rank
-                return f"(long long){i}" if d == self.rank - 1 else f"(long long){self.coords[d]}" if d in self.coords else "0LL"
-            if e.op == "gather":
-                return w.gather(self.pointers[self.outs + e.value], args[0], e.dtype)
-            return accs[int(e.value)]
-        return leaf
-
-    def _element(self, i: str) -> list[str]:
-        """What the element brings: its value and its position."""
-        w = self.w
-        values = w.lower(self.program.roots()[:self.parts], self._leaf(i, []), {})
-        return [*values, f"(long long){i}"][:len(self.types)]
-
-    def _join(self, into: Sequence[str], later: Sequence[str], order: bool = True) -> None:
-        """`into` = `into` followed by `later`; order: False for `later` followed by `into`."""
-        w, how, n = self.w, self.how, self.parts
-        if how == "prod" and n == 2:
-            multiply(w, self.types[0], into, later)
-            return
-        if len(into) == n:
-            for x, y in zip(into, later):
-                first, second = (x, y) if order else (y, x)
-                w.line(f"{x} = {self._combined(first, second)};")
-            return
-        take = w.need("complex_later" if n == 2 else f"later_{how}")
-        sign = "-" if n == 2 and how == "min" else ""
-
-        def takes(a: Sequence[str], b: Sequence[str]) -> str:
-            return f"{take}({', '.join(sign + x for x in (*a[:n], *b[:n]))})"
-        w.line(f"if ({takes(into, later) if order else '!' + takes(later, into)}) {{")
-        for x, y in zip(into, later):
-            w.line(f"{x} = {y};")
-        w.line("}")
-
-    def _combined(self, a: str, b: str) -> str:
-        w, how = self.w, self.how
-        if how == "logsumexp":
-            return f"{w.need('logaddexp')}({a}, {b})"
-        from ...dtypes import float32
-        return apply(w, {"sum": "add", "prod": "mul"}[how], float32 if half(self.d) else self.d, [a, b])
-
-    def _start(self) -> list[str]:
-        first = identity({"logsumexp": "max"}.get(self.how, self.how), self.d)
-        return [first, literal(0, self.d) if self.how == "prod" else first][:self.parts] + ["-1LL"] * (len(self.types) - self.parts)
-
-    def _declare(self, values: Sequence[str], stem: str = "s") -> list[str]:
-        names = [self.w.fresh(stem) for _ in self.types]
-        for n, t, v in zip(names, self.types, values):
-            self.w.line(f"{t} {n} = {v};")
-        return names
-
-    def _store(self, state: Sequence[str], i: str) -> None:
-        w = self.w
-        accs = [*(w.let(self.types[0], round_half(w, x, self.d) if half(self.d) else x, "acc") for x in state[:self.parts]), *state[self.parts:]]
-        values = w.lower(self.program.posts, self._leaf(i, accs), {})
-        for k, (x, e) in enumerate(zip(values, self.program.posts)):
-            w.line(f"*({stored(e.dtype)}*)({self._place(k, i)}) = {to_stored(w, x, e.dtype)};")
-
-    def _serial(self) -> None:
-        """A row for each thread."""
-        w, t = self.w, self.t
-        self._open()
-        state = self._declare(self._start())
-        i = w.fresh("i")
-        w.line(f"for ({t} {i} = 0; {i} < {self.n}; {i}++) {{")
-        e = self._where(i)
-        self._join(state, self._element(e))
-        self._store(state, e)
-        w.line("}")
-
-    def _bounds(self) -> tuple[str, str]:
-        """Where this block's piece begins and ends, as the scan meets them."""
+    def _bounds(self, number: str) -> tuple[str, str]:
+        """Where a piece begins and ends, as the scan meets them."""
         w, t = self.w, self.t
         if self.pieces == 1:
             return "0", self.n
         piece = w.let(t, f"({t}){w.word(self.piece)}", "piece")
-        begin = w.let(t, f"({t})blockIdx.y * {piece}", "begin")
+        begin = w.let(t, f"({t}){number} * {piece}", "begin")
         return begin, w.let(t, f"{self.n} - {begin} < {piece} ? {self.n} : {begin} + {piece}", "end")
 
-    def _tiles(self, totals: bool = False) -> list[str]:
-        """The pieces, a tile at a time; totals: only find their totals, which are left in the names given back."""
-        w, g, t = self.w, self.group, self.t
-        row = self._open()
-        begin, end = self._bounds()
-        warps = g.size // 32
-        if self.pieces > 1 and not totals:
-            at = w.let("long long", f"(long long){row} * {w.word(self.pieces)} + blockIdx.y", "at")
-            carry = self._declare([f"{a}[{at}]" for a in self._arrays()], "carry")
-        else:
-            carry = self._declare(self._start(), "carry")
-        shared = [w.fresh("m") for _ in self.types] if warps > 1 else []
-        for m, kind in zip(shared, self.types):
-            w.line(f"__shared__ {kind} {m}[{warps}];")
-        lane = w.let("int", "(int)threadIdx.x & 31", "lane")
-        base = w.fresh("base")
-        w.line(f"for ({t} {base} = {begin}; {base} < {end}; {base} += {g.size * EACH}) {{")
-        i = w.let(t, f"{base} + (int)threadIdx.x * {EACH}", "i")
-        # the thread's own neighbours
-        held = [w.fresh("v") for _ in self.types]
-        for h, kind in zip(held, self.types):
-            w.line(f"{kind} {h}[{EACH}];")
-        own = self._declare(self._start(), "own")
+    # --------------------------------------------------------------------------------------------- a thread for each row
+    def _by_threads(self, totals: bool) -> None:
+        """A row, or a piece of one, for each thread; totals: only what the piece adds up to."""
+        w, t = self.w, self.t
+        self.pointers_and_numbers()
+        count = w.let("long long", f"{w.word(self.rows)} * {w.word(self.pieces - totals)}", "count")
+        me = w.let("long long", f"(long long)blockIdx.x * {BLOCK} + threadIdx.x", "me")
+        w.line(f"if ({me} >= {count}) return;")
+        piece = w.let("long long", f"{me} / {w.word(self.rows)}", "piece") if self.pieces > 1 else "0"
+        row = w.let(t, f"({t})({me} - {piece} * {w.word(self.rows)})", "row")
+        self.begin_row(row)
+        begin, end = self._bounds(piece)
+        arrays, at = (self._arrays(), self._at(row, piece)) if self.pieces > 1 else ([], "")
+        state = self.declare([f"{a}[{at}]" for a in arrays] if arrays and not totals else self.start())
+        i = w.fresh("i")
+        w.line(f"for ({t} {i} = {begin}; {i} < {end}; {i} += {BATCH}) {{")
+        held = {k: w.fresh("r") for k in self.moving}
+        for k, name in held.items():
+            w.line(f"{stored(w.types[k])} {name}[{BATCH}];")
         w.line("#pragma unroll")
-        w.line(f"for (int k = 0; k < {EACH}; k++) {{")
-        w.line(f"if ({i} + k < {end}) {{")
-        self._join(own, self._element(self._where(f"({i} + k)")))
+        w.line(f"for (int k = 0; k < {BATCH}; k++) {{")
+        e = self.where(w.let(t, f"{end} - {i} > k ? {i} + k : {end} - 1", "i"))
+        for k, name in held.items():
+            w.line(f"{name}[k] = *(const {stored(w.types[k])}*)({self.place(k, e)});")
         w.line("}")
-        for h, o in zip(held, own):
-            w.line(f"{h}[k] = {o};")
-        w.line("}")
-        # the warp's threads
-        for by in (1, 2, 4, 8, 16):
-            earlier = [w.let(kind, f"{w.need('before')}({n}, {by})", "x") for n, kind in zip(own, self.types)]
-            w.line(f"if ({lane} >= {by}) {{")
-            self._join(own, earlier, order=False)
-            w.line("}")
-        # what comes before this thread: the tiles before, the warps before, the lanes before
-        ahead = self._declare(carry, "ahead")
-        if warps > 1:
-            w.line(f"if ({lane} == 31) {{")
-            for m, n in zip(shared, own):
-                w.line(f"{m}[threadIdx.x >> 5] = {n};")
-            w.line("}")
-            w.line("__syncthreads();")
-            w.line(f"for (int k = 0; k < {warps}; k++) {{")
-            w.line("if (k < (int)(threadIdx.x >> 5)) {")
-            self._join(ahead, [f"{m}[k]" for m in shared])
-            w.line("}")
-            self._join(carry, [f"{m}[k]" for m in shared])
-            w.line("}")
-        else:
-            all_of = [w.let(kind, self._lane(n, kind, "31"), "x") for n, kind in zip(own, self.types)]
-            self._join(carry, all_of)
-        earlier = [w.let(kind, f"{w.need('before')}({n}, 1)", "x") for n, kind in zip(own, self.types)]
-        w.line(f"if ({lane} > 0) {{")
-        self._join(ahead, earlier)
-        w.line("}")
+        w.line("#pragma unroll")
+        w.line(f"for (int k = 0; k < {BATCH}; k++) {{")
+        w.line(f"if ({end} - {i} > k) {{")
+        elements, e = {k: f"{name}[k]" for k, name in held.items()}, self.where(f"({i} + k)")
+        self.join(state, self.brings(elements, e))
         if not totals:
-            w.line("#pragma unroll")
-            w.line(f"for (int k = 0; k < {EACH}; k++) {{")
-            w.line(f"if ({i} + k < {end}) {{")
-            state = self._declare(ahead)
-            self._join(state, [f"{h}[k]" for h in held])
-            self._store(state, self._where(f"({i} + k)"))
-            w.line("}")
-            w.line("}")
-        if warps > 1:
-            w.line("__syncthreads();")  # before the next tile's totals
+            for k, text in enumerate(self.results(state, elements, e)):
+                self.put(k, e, text)
         w.line("}")
-        self.row = row
-        return carry
-
-    @staticmethod
-    def _lane(name: str, kind: str, lane: str) -> str:
-        narrow = kind in ("bool", "signed char", "unsigned char", "short", "unsigned short")
-        return f"({kind})__shfl_sync(0xffffffffu, {'(int)' if narrow else ''}{name}, {lane})"
-
-    def _totals(self) -> None:
-        w = self.w
-        carry = self._tiles(totals=True)
-        arrays = self._arrays()
-        w.line("if (threadIdx.x == 0) {")
-        at = w.let("long long", f"(long long){self.row} * {w.word(self.pieces)} + blockIdx.y", "at")
-        for a, n in zip(arrays, carry):
-            w.line(f"{a}[{at}] = {n};")
         w.line("}")
+        w.line("}")
+        if totals:
+            for a, n in zip(arrays, state):
+                w.line(f"{a}[{at}] = {n};")
 
     def _starts(self) -> None:
-        """Each piece's total gives way to what comes before the piece: a thread for each row."""
-        w = self.w
-        row = w.let("long long", "(long long)blockIdx.x * 256 + threadIdx.x", "row")
-        w.line(f"if ({row} >= {w.word(self.rows)}) return;")
+        """Each piece's total gives way to what comes before the piece."""
+        w, shape = self.w, self.middle
+        row, count = self._row(shape, w.word(self.pieces))
         arrays = self._arrays()
-        state = self._declare(self._start())
-        k = w.fresh("k")
-        w.line(f"for (long long {k} = {row} * {w.word(self.pieces)}; {k} < ({row} + 1) * {w.word(self.pieces)}; {k}++) {{")
-        total = self._declare([f"{a}[{k}]" for a in arrays], "total")
-        for a, n in zip(arrays, state):
-            w.line(f"{a}[{k}] = {n};")
-        self._join(state, total)
+        held = [w.fresh("r") for _ in self.types]
+
+        def read(r: str, i: str, end: str) -> None:
+            w.line(f"if ({end} > {i}) {{")
+            at = self._at(row, i)
+            for h, a in zip(held, arrays):
+                w.line(f"{h}[{r}] = {a}[{at}];")
+            w.line("}")
+
+        def keep(state: Sequence[str], ahead: Sequence[str], r: str, i: str, k: str) -> None:
+            at = self._at(row, i)
+            for a, n in zip(arrays, ahead):
+                w.line(f"{a}[{at}] = {n};")
+        for h, t in zip(held, self.types):
+            w.line(f"{t} {h}[{shape.rounds}];")
+        end = w.let(self.t, f"{count} - 1", "end")  # of the last, nobody has the total, nor asks for it
+        self._tiles(shape, self.pieces, "0", count, self.declare(self.start(), "carry"), lambda r, i: read(r, i, end),
+                    lambda r, i, k: [f"{end} > {i} ? {h}[{r}] : {s}" for h, s in zip(held, self.start())], keep, None)
+
+    # -------------------------------------------------------------------------------------------------- lanes along a row
+    def _row(self, shape: Shape, length: str) -> tuple[str, str]:
+        """The row of this thread and its length: for threads beyond the end the last row, of nothing."""
+        w, t = self.w, self.t
+        if shape.warps > 1:
+            return w.let(t, f"({t})blockIdx.x", "row"), w.let(t, f"({t}){length}", "n")
+        n = w.let(t, f"({t}){w.word(self.rows)}", "count")
+        mine = w.let(t, f"({t})blockIdx.x * {shape.rows} + ({t})((int)threadIdx.x / {shape.lanes})", "row")
+        return w.let(t, f"{mine} < {n} ? {mine} : {n} - 1", "row"), w.let(t, f"{mine} < {n} ? ({t}){length} : 0", "n")
+
+    def _aligned(self) -> str:
+        """Whether vectors may be read and written; from the end they begin where whole ones do from there."""
+        w, v = self.w, self.shape.v
+        if v == 1:
+            return ""
+        w.need("vec")
+        tests = []
+        for k in (*self.moving, *range(self.outs)):
+            if k in self.by:
+                first = f"{self.q[k]} + ({self.n} & {v - 1}) * {self.sizes[k]}" if self.program.reverse else self.q[k]
+                tests.append(f"((unsigned long long)({first}) & {v * self.sizes[k] - 1}) == 0")
+        return w.let("bool", " && ".join(tests), "aligned")
+
+    def _vector(self, k: int, i: str) -> str:
+        """The address of the v neighbours from i on, as the scan meets them."""
+        first = f"({self.n} - {self.shape.v} - {i})" if self.program.reverse else i
+        return self.place(k, first)
+
+    def _component(self, k: str) -> str:
+        return f".v[{self.shape.v - 1} - {k}]" if self.program.reverse else f".v[{k}]"
+
+    def _by_lanes(self) -> None:
+        w, shape, v = self.w, self.shape, self.shape.v
+        self.pointers_and_numbers()
+        row, own = self._row(shape, w.word(self.length))
+        self.begin_row(row)
+        begin, end = self._bounds("blockIdx.y")
+        end = own if self.pieces == 1 else end
+        carry = self._before(row) if self.pieces > 1 else self.start()
+        aligned = self._aligned()
+        held = {k: w.fresh("r") for k in self.moving}
+        for k, name in held.items():
+            s = stored(w.types[k])
+            w.line(f"{s if v == 1 else f'Vec<{s}, {v}>'} {name}[{shape.rounds}];")
+        made: dict[int, str] = {}
+
+        def elements(r: str, k: str) -> dict[int, str]:
+            return {o: f"{name}[{r}]{self._component(k) if v > 1 else ''}" for o, name in held.items()}
+
+        def read(r: str, i: str) -> None:
+            if v > 1 and held:
+                w.line(f"if ({aligned} && {end} - {i} >= {v}) {{")
+                for o, name in held.items():
+                    w.line(f"{name}[{r}] = *(const Vec<{stored(w.types[o])}, {v}>*)({self._vector(o, i)});")
+                w.line("} else {")
+            w.line("#pragma unroll")
+            w.line(f"for (int k = 0; k < {v}; k++) {{")
+            w.line(f"if ({end} - {i} > k) {{")
+            e = self.where(f"({i} + k)")
+            for o, text in elements(r, "k").items():
+                w.line(f"{text} = *(const {stored(w.types[o])}*)({self.place(o, e)});")
+            w.line("}")
+            w.line("}")
+            if v > 1 and held:
+                w.line("}")
+
+        def bring(r: str, i: str, k: str) -> list[str]:
+            return self.brings(elements(r, k), self.where(f"({i} + {k})"))
+
+        def keep(state: Sequence[str], ahead: Sequence[str], r: str, i: str, k: str) -> None:
+            e = self.where(f"({i} + {k})")
+            for o, text in enumerate(self.results(state, elements(r, k), e)):
+                if v > 1 and o in self.by:
+                    w.line(f"{made[o]}{self._component(k)} = {text};")
+                else:
+                    self.put(o, e, text)
+
+        def store(i: str | None) -> None:
+            """Room for a round's results, and, with the place of the first, their way to memory."""
+            if v == 1:
+                return
+            outs = [o for o in range(self.outs) if o in self.by]
+            if i is None:
+                for o in outs:
+                    made[o] = w.fresh("y")
+                    w.line(f"Vec<{stored(w.types[o])}, {v}> {made[o]};")
+                return
+            w.line(f"if ({aligned} && {end} - {i} >= {v}) {{")
+            for o in outs:
+                w.line(f"*(Vec<{stored(w.types[o])}, {v}>*)({self._vector(o, i)}) = {made[o]};")
+            w.line("} else {")
+            w.line("#pragma unroll")
+            w.line(f"for (int k = 0; k < {v}; k++) {{")
+            w.line(f"if ({end} - {i} > k) {{")
+            e = self.where(f"({i} + k)")
+            for o in outs:
+                w.line(f"*({stored(w.types[o])}*)({self.place(o, e)}) = {made[o]}{self._component('k')};")
+            w.line("}")
+            w.line("}")
+            w.line("}")
+        self._tiles(shape, self.piece, begin, end, self.declare(carry, "carry"), read, bring, keep, store)
+
+    def _tiles(self, shape: Shape, longest: int, begin: str, end: str, carry: list[str], read: Callable[[str, str], None],
+               bring: Callable[[str, str, str], list[str]], keep: Callable[[Sequence[str], Sequence[str], str, str, str], None],
+               store: Callable[[str | None], None] | None) -> None:
+        """Scans from begin to end, tile by tile.
+
+        read(round, place) reads the neighbours of a round; bring(round, place, k) is what its k-th brings; keep(running value with
+        it, that before it, round, place, k) takes the result; store(None) and store(place) stand around a round's."""
+        w, t, v, lanes, warps, rounds = self.w, self.t, shape.v, shape.lanes, shape.warps, shape.rounds
+        member = w.let("int", f"(int)threadIdx.x{f' & {lanes - 1}' if warps == 1 else ''}", "member")
+        lane, warp = (w.let("int", f"(int)threadIdx.x {how}", stem) for how, stem in ((f"& {lanes - 1}", "lane"), (">> 5", "warp")))
+        shared = [w.fresh("m") for _ in self.types] if warps > 1 else []
+        for m, kind in zip(shared, self.types):
+            w.line(f"__shared__ {kind} {m}[2][{rounds * warps}];")
+        again = longest > shape.tile
+        side, base = w.fresh("side"), w.fresh("base")
+        if again:
+            w.line(f"int {side} = 0;")  # the arrays are written in turn: nobody writes what others may still read
+            w.line(f"for ({t} {base} = {begin}; {base} < {end}; {base} += {shape.tile}, {side} ^= 1) {{")
+        else:
+            w.line("{")
+            w.line(f"const {t} {base} = {begin};")
+            w.line(f"const int {side} = 0;")
+
+        def each_round() -> str:
+            w.line("#pragma unroll")
+            w.line(f"for (int r = 0; r < {rounds}; r++) {{")
+            return w.let(t, f"{base} + r * {shape.members * v} + {member}{f' * {v}' if v > 1 else ''}", "i")
+        held = [w.fresh("v") for _ in self.types]
+        run, ahead = ([w.fresh(stem) for _ in self.types] for stem in ("run", "ahead"))
+        for names, size in ((held, rounds * v), (run, rounds), (ahead, rounds)):
+            for name, kind in zip(names, self.types):
+                w.line(f"{kind} {name}[{size}];")
+        i = each_round()
+        read("r", i)
         w.line("}")
+        i = each_round()
+        own = self.declare(self.start(), "own")
+        w.line("#pragma unroll")
+        w.line(f"for (int k = 0; k < {v}; k++) {{")
+        w.line(f"if ({end} - {i} > k) {{")
+        self.join(own, bring("r", i, "k"))
+        w.line("}")
+        for h, o in zip(held, own):
+            w.line(f"{h}[r * {v} + k] = {o};")
+        w.line("}")
+        self._lanes(own, lane, lanes)
+        for name, x in zip(run, own):
+            w.line(f"{name}[r] = {x};")
+        for name, x in zip(ahead, own):
+            w.line(f"{name}[r] = {w.need('before')}({x}, 1);")
+        if warps > 1:
+            w.line(f"if ({lane} == 31) {{")
+            for m, x in zip(shared, own):
+                w.line(f"{m}[{side}][r * {warps} + {warp}] = {x};")
+            w.line("}")
+        w.line("}")
+        if warps > 1:
+            w.line("__syncthreads();")
+            count = rounds * warps
+            total = self.declare([f"{lane} < {count} ? {m}[{side}][{lane}] : {s}" for m, s in zip(shared, self.start())], "total")
+            self._lanes(total, lane, count)
+        i = each_round()
+        # what comes before this thread: the tiles, rounds, warps and lanes before
+        state = self.declare(carry, "first")
+        if warps > 1:
+            at = w.let("int", f"r * {warps} + {warp}", "at")
+            earlier = [w.let(kind, self._of_lane(n, kind, f"({at} + 31) & 31", 32), "x") for n, kind in zip(total, self.types)]
+            w.line(f"if ({at} > 0) {{")
+            self.join(state, earlier)
+            w.line("}")
+        else:
+            everything = [w.let(kind, self._of_lane(f"{n}[r]", kind, str(lanes - 1), lanes), "x") for n, kind in zip(run, self.types)]
+            self.join(carry, everything)
+        w.line(f"if ({lane} > 0) {{")
+        self.join(state, [f"{a}[r]" for a in ahead])
+        w.line("}")
+        if store is not None:
+            store(None)
+        w.line("#pragma unroll")
+        w.line(f"for (int k = 0; k < {v}; k++) {{")
+        w.line(f"if ({end} - {i} > k) {{")
+        with_it = self.declare(state)
+        self.join(with_it, [f"{h}[r * {v} + k]" for h in held])
+        keep(with_it, state, "r", i, "k")
+        w.line("}")
+        w.line("}")
+        if store is not None:
+            store(i)
+        w.line("}")
+        if warps > 1 and again:
+            self.join(carry, [w.let(kind, self._of_lane(n, kind, str(rounds * warps - 1), 32), "x") for n, kind in zip(total, self.types)])
+        w.line("}")
+
+    def _lanes(self, names: Sequence[str], lane: str, count: int) -> None:
+        """Every lane's value behind those of the lanes before, of `count` lanes side by side."""
+        w, by = self.w, 1
+        while by < count:
+            earlier = [w.let(kind, f"{w.need('before')}({n}, {by})", "x") for n, kind in zip(names, self.types)]
+            w.line(f"if ({lane} >= {by}) {{")
+            self.join(names, earlier, order=False)
+            w.line("}")
+            by *= 2
+
+    @staticmethod
+    def _of_lane(name: str, kind: str, lane: str, width: int) -> str:
+        narrow = kind in ("bool", "signed char", "unsigned char", "short", "unsigned short")
+        return f"({kind})__shfl_sync(0xffffffffu, {'(int)' if narrow else ''}{name}, {lane}{f', {width}' if width < 32 else ''})"
+
+    # ------------------------------------------------------------------------------------------------------------ pieces
+    def _totals(self) -> None:
+        """What a piece adds up to.  It is read from its end, so that the scan finds its beginning in the GPU's cache."""
+        w, t, shape, v = self.w, self.t, self.shape, self.shape.v
+        self.pointers_and_numbers()
+        row = w.let(t, f"({t})blockIdx.x", "row")
+        self.begin_row(row)
+        begin, end = self._bounds("blockIdx.y")
+        aligned = self._aligned()
+        states = self.totals()
+        for s in states:
+            s.declare(w)
+        step = shape.threads * v
+        i = w.fresh("i")
+        # pieces but the last are whole tiles
+        w.line(f"#pragma unroll {4 if self.how in ('sum', 'prod') else 2}")
+        w.line(f"for ({t} {i} = {end} - {step} + (int)threadIdx.x{f' * {v}' if v > 1 else ''}; {i} >= {begin}; {i} -= {step}) {{")
+        held = {k: w.fresh("r") for k in self.moving}
+        for k, name in held.items():
+            kind = stored(w.types[k])
+            w.line(f"{kind if v == 1 else f'Vec<{kind}, {v}>'} {name};")
+        if v > 1 and held:
+            w.line(f"if ({aligned}) {{")
+            for k, name in held.items():
+                w.line(f"{name} = *(const Vec<{stored(w.types[k])}, {v}>*)({self._vector(k, i)});")
+            w.line("} else {")
+        elements = {k: f"{name}{self._component('k') if v > 1 else ''}" for k, name in held.items()}
+        w.line("#pragma unroll")
+        w.line(f"for (int k = 0; k < {v}; k++) {{")
+        e = self.where(f"({i} + k)")
+        for k, text in elements.items():
+            w.line(f"{text} = *(const {stored(w.types[k])}*)({self.place(k, e)});")
+        w.line("}")
+        if v > 1 and held:
+            w.line("}")
+        w.line("#pragma unroll")
+        w.line(f"for (int k = 0; k < {v}; k++) {{")
+        self.join_total(states, self.brings(elements, self.where(f"({i} + k)")))
+        w.line("}")
+        w.line("}")
+        Group("block", shape.threads, 1).gather(w, states, everyone=False)
+        w.line("if (threadIdx.x == 0) {")
+        at = self._at(row, "blockIdx.y")
+        for a, text in zip(self._arrays(), self.values_of(states)):
+            w.line(f"{a}[{at}] = {text};")
+        w.line("}")
+
+    def _before(self, row: str) -> list[str]:
+        """What comes before this block's piece."""
+        w = self.w
+        arrays, states = self._arrays(), self.totals()
+        for s in states:
+            s.declare(w)
+        c = w.fresh("c")
+        w.line(f"for (int {c} = (int)threadIdx.x; {c} < (int)blockIdx.y; {c} += {self.shape.threads}) {{")
+        at = self._at(row, c)
+        self.join_total(states, [w.let(t, f"{a}[{at}]", "x") for t, a in zip(self.types, arrays)])
+        w.line("}")
+        Group("block", self.shape.threads, 1).gather(w, states, everyone=True)
+        return self.values_of(states)

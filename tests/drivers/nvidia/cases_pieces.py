@@ -48,5 +48,14 @@ def case_few_long_rows() -> None:
     close(lambda x: F.cross_entropy(x, labels.to(x.device), reduction="none"), some(2, 50000))
 
 
+def case_scans() -> None:
+    import flambeau as torch
+    for shape, dim in (((70001,), 0), ((2, 60000), 1), ((40000, 3), 0), ((300, 90), 0), ((500, 21), 1), ((7, 300), 1)):
+        close(lambda x, dim=dim: torch.cumsum(x, dim), some(*shape), rtol=1e-4, atol=1e-2)
+        close(lambda x, dim=dim: torch.logcumsumexp(x, dim), some(*shape), rtol=1e-4, atol=1e-4)
+        close(lambda x, dim=dim: torch.cummax(x, dim)[0], some(*shape))
+        cases_sorting.same(lambda x, dim=dim: torch.cummin(x, dim), torch.round(some(*shape)), most=4 * some(*shape).numel())
+
+
 if __name__ == "__main__":
     cases.main(globals())

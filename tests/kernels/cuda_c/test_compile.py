@@ -122,13 +122,17 @@ def rows() -> Iterator[Kernel]:
 
 
 def scans() -> Iterator[Kernel]:
-    for d in (float32, int64, bool_):
+    for d in (float32, bfloat16, int64, bool_):
         for how in ("sum", "max", *(("logsumexp",) if d is float32 else ())):
-            if d is bool_ and how in ("sum", "prod"):
+            if d is bool_ and how == "sum" or d is bfloat16 and how == "max":
                 continue
             posts = (E.acc(0, d), *((E.acc(1, int64),) if how in ("max", "min") else ()))
             for shape, strides in (((4, 100), (100, 1)), ((40, 3000), (3000, 1)), ((1 << 20,), (1,)), ((9000, 30), (1, 9000))):
                 yield render(Scan(E.input(0, d), how, posts, (d,), (), how == "max"), shape, (strides,) * (len(posts) + 1))
+            for shape in ((9000, 20), (300, 50001), (1, 50001)) if d in (float32, bfloat16) else ():
+                yield render(Scan(E.input(0, d), how, posts, (d,)), shape, ((shape[1], 1),) * (len(posts) + 1))
+            if d is float32:
+                yield render(Scan(E.input(0, d), how, posts, (d,)), (1000, 100000), ((1, 1000),) * (len(posts) + 1))
 
 
 def scatters() -> Iterator[Kernel]:
@@ -189,7 +193,7 @@ FAMILIES = {"ordering": ordering, "pairs": pairs, "across": across, "scattered":
 
 
 # Registers a thread may have: several functions of doubles in one kernel take most
-LIMITS = {"ordering": 128, "pairs": 96, "across": 48, "scattered": 64, "map": 168, "reduce": 80, "rows": 80, "scan": 64, "scatter": 64}
+LIMITS = {"ordering": 128, "pairs": 96, "across": 48, "scattered": 64, "map": 168, "reduce": 80, "rows": 80, "scan": 80, "scatter": 64}
 
 
 def usage(log: str) -> dict[str, tuple[int, int]]:

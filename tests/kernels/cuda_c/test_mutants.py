@@ -53,6 +53,29 @@ def running(n: int) -> Case:
                 [Operand(values(float32, (2, n), RNG, False))])
 
 
+def pieces() -> Case:
+    return Case(Scan(X, "max", (E.acc(0, float32), E.acc(1, int64)), (float32,)), (1, 70000),
+                [Operand(np.zeros((1, 70000), np.float32)), Operand(np.zeros((1, 70000), np.int64))],
+                [Operand(RNG.integers(0, 2, (1, 70000)).astype(np.float32))])
+
+
+def summed_pieces() -> Case:
+    return Case(Scan(X, "sum", (E.acc(0, float32),), (float32,)), (1, 70000), [Operand(np.zeros((1, 70000), np.float32))],
+                [Operand(RNG.integers(1, 9, (1, 70000)).astype(np.float32))])
+
+
+def short_runs() -> Case:
+    return Case(Scan(X, "sum", (E.acc(0, float32),), (float32,)), (37, 28), [Operand(np.zeros((37, 28), np.float32))],
+                [Operand(np.round(values(float32, (37, 28), RNG, False)))])
+
+
+def side_by_side() -> Case:
+    x, out = (Operand(np.round(values(float32, (20000, 8), RNG, False))) for _ in range(2))
+    for o in (x, out):
+        o.view = o.view.T
+    return Case(Scan(X, "sum", (E.acc(0, float32),), (float32,)), (8, 20000), [out], [x])
+
+
 def doubled(n: int, how: int = 0) -> Case:
     return Case(Map((X + X,), (float32,)), (n,), [Operand(np.zeros(n, np.float32), how)], [Operand(values(float32, (n,), RNG, False), how)])
 
@@ -107,7 +130,14 @@ MUTANTS = {
     "no barrier before columns are added": lambda: changed(columns(), BARRIER, ""),
     "no barrier before a row's maximum is read": lambda: changed(softmax(3000), BARRIER, ""),
     "no barrier before a row's sum is read": lambda: changed(softmax(3000), r"(?s)(__syncthreads\(\);.*?)__syncthreads\(\);", r"\1"),
-    "no barrier before the next tile": lambda: changed(running(5000), r"(?s)(__syncthreads\(\);.*)__syncthreads\(\);", r"\1"),
+    "totals of a tile written over those of the one before": lambda: changed(running(5000), r"\^= 1\)", "^= 0)"),
+    "a piece scanned behind its own total": lambda: changed(pieces(), r"< \(int\)blockIdx.y;", "< (int)blockIdx.y + 1;"),
+    "a piece's total of too little": lambda: changed(summed_pieces(), r"(i\d+) >= (begin\d+);", r"\1 > \2;"),
+    "equal extremes told apart the wrong way": lambda: changed(pieces(), r", -\(long long\)\(i", ", (long long)(i", 0),
+    "no barrier before what comes before is read": lambda: changed(pieces(), r"(?s)(void [^\n]* scan_[0-9a-f]{12}\(.*?)__syncthreads\(\);", r"\1"),
+    "a lane of another row taken in": lambda: changed(short_runs(), r"if \(lane\d+ >= 1\)", "if (true)"),
+    "rows beyond the last written": lambda: changed(short_runs(), r"(row\d+) < (count\d+) \? \(int\)(.*) : 0;", r"true ? (int)\3 : 0;"),
+    "a row of its own that begins a piece too early": lambda: changed(side_by_side(), r"(piece\d+) \* (piece\d+);", r"(\1 ? \1 - 1 : 0) * \2;"),
     "no barrier before the warps' totals are read": lambda: changed(running(5000), BARRIER, ""),
     "a barrier that only some threads reach": lambda: changed(total(3000), BARRIER, "if (threadIdx.x < 128) { __syncthreads(); }"),
     "one element too many": lambda: changed(doubled(1001), r"(const int left\d+ = .*?) : 4;", r"\1 + 1 : 4;"),

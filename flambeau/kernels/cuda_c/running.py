@@ -1,0 +1,162 @@
+"""What a scan accumulates, as C: its variables, how two of them become one, and an element's part in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..complexes import PairScan
+from .along import Along
+from .groups import NOWHERE, State, multiply
+from .lower import apply, from_stored, identity, round_half, to_stored
+from .types import half, literal, stored, value
+from .writer import Walk
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..expr import Expr
+    from ..programs import Scan
+    from .lower import Leaf
+    from .writer import Writer
+
+
+class Running(Along):
+    """parts: how many values an element brings; types: of the running value's variables, the position of an extreme last."""
+
+    program: Scan
+
+    def __init__(self, w: Writer, program: Scan, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...], numbers: int) -> None:
+        super().__init__(w, program, domain, strides, numbers)
+        self.d = program.elem.dtype
+        self.parts = 2 if isinstance(program, PairScan) else 1
+        self.how = program.combine[self.parts - 1:]
+        self.types = [value(self.d)] * self.parts + [self.t] * (self.how in ("max", "min"))
+
+    def bytes_of(self, k: int) -> int:
+        """The size of a variable of the running value."""
+        if k >= self.parts:
+            return 8 if self.wide else 4
+        return 4 if half(self.d) else self.d.itemsize
+
+    # ---------------------------------------------------------------------------------------------------------- operands
+    def pointers_and_numbers(self) -> None:
+        self.pointers = {k: self.w.pointer(k) for k in range(len(self.sizes))}
+        self.names = self.w.numbers(self.numbers)
+
+    def begin_row(self, row: str) -> None:
+        """Where the row's operands begin, and what is the same for all of it."""
+        w = self.w
+        everything = range(len(self.sizes))
+        places, self.coords = Walk(w, self.outer, self.wide).places(row, list(everything))
+        self.q = {k: w.let("unsigned char* const", f"{self.pointers[k]} + {places[k]}" if k in places else self.pointers[k], "q") for k in everything}
+        self.by = {k: f"{self.sizes[k]}" if self.inner.strides[k] == self.sizes[k] else w.let(self.t, f"({self.t}){w.word(self.inner.strides[k])}", "by")
+                   for k in everything if self.inner.strides[k]}
+        self.n = w.let(self.t, f"({self.t}){w.word(self.length)}", "n")
+        self.fixed = {k: w.let(value(w.types[k]), w.load(self.q[k], "0", w.types[k]), "f") for k in self.used if k not in self.by}
+        self.moving = [k for k in self.used if k in self.by]
+
+    def place(self, k: int, i: str) -> str:
+        return f"{self.q[k]} + {i} * {self.by[k]}" if k in self.by else self.q[k]
+
+    def where(self, i: str) -> str:
+        """The element that the scan meets as its i-th."""
+        return self.w.let(self.t, f"{self.n} - 1 - {i}", "e") if self.program.reverse else i
+
+    def _leaf(self, elements: dict[int, str], e: str, accs: Sequence[str]) -> Leaf:
+        w = self.w
+        found: dict[int, str] = dict(self.fixed)
+
+        def leaf(x: Expr, args: list[str]) -> str:
+            if x.op == "input":
+                k = self.outs + x.value
+                if k not in found:
+                    found[k] = w.let(value(w.types[k]), from_stored(w, elements[k], w.types[k]), "x")
+                return found[k]
+            if x.op == "scalar":
+                return self.names[x.value]
+            if x.op == "coord":
+                d = x.value % self.rank
+                return f"(long long){e}" if d == self.rank - 1 else f"(long long){self.coords[d]}" if d in self.coords else "0LL"
+            if x.op == "gather":
+                return w.gather(self.pointers[self.outs + x.value], args[0], x.dtype)
+            return accs[int(x.value)]
+        return leaf
+
+    def brings(self, elements: dict[int, str], e: str) -> list[str]:
+        """The value and the position of the element e, whose operands stand at `elements`."""
+        values = self.w.lower(self.program.roots()[:self.parts], self._leaf(elements, e, []), {})
+        return [*values, e][:len(self.types)]
+
+    def results(self, state: Sequence[str], elements: dict[int, str], e: str) -> list[str]:
+        """What is to stand in the outputs at element e."""
+        w = self.w
+        accs = [w.let(self.types[0], round_half(w, x, self.d) if half(self.d) else x, "acc") for x in state[:self.parts]]
+        accs += [f"(long long){x}" for x in state[self.parts:]]
+        values = w.lower(self.program.posts, self._leaf(elements, e, accs), {})
+        return [to_stored(w, x, p.dtype) for x, p in zip(values, self.program.posts)]
+
+    def put(self, k: int, e: str, text: str) -> None:
+        self.w.line(f"*({stored(self.program.posts[k].dtype)}*)({self.place(k, e)}) = {text};")
+
+    # ------------------------------------------------------------------------------------------------------ accumulation
+    def start(self) -> list[str]:
+        first = identity(self.how, self.d)
+        return [first, literal(0, self.d) if self.how == "prod" else first][:self.parts] + ["-1"] * (len(self.types) - self.parts)
+
+    def declare(self, values: Sequence[str], stem: str = "s") -> list[str]:
+        names = [self.w.fresh(stem) for _ in self.types]
+        for n, t, v in zip(names, self.types, values):
+            self.w.line(f"{t} {n} = {v};")
+        return names
+
+    def join(self, into: Sequence[str], later: Sequence[str], order: bool = True) -> None:
+        """`into` = `into` followed by `later`; order: False for `later` followed by `into`."""
+        w, how, n = self.w, self.how, self.parts
+        if how == "prod" and n == 2:
+            multiply(w, self.types[0], into, later)
+            return
+        if len(into) == n:
+            for x, y in zip(into, later):
+                first, second = (x, y) if order else (y, x)
+                w.line(f"{x} = {self._combined(first, second)};")
+            return
+        take = w.need("complex_later" if n == 2 else f"later_{how}")
+        sign = "-" if n == 2 and how == "min" else ""
+
+        def takes(a: Sequence[str], b: Sequence[str]) -> str:
+            return f"{take}({', '.join(sign + x for x in (*a[:n], *b[:n]))})"
+        w.line(f"if ({takes(into, later) if order else '!' + takes(later, into)}) {{")
+        for x, y in zip(into, later):
+            w.line(f"{x} = {y};")
+        w.line("}")
+
+    def _combined(self, a: str, b: str) -> str:
+        w, how = self.w, self.how
+        if how == "logsumexp":
+            return f"{w.need('logaddexp')}({a}, {b})"
+        from ...dtypes import float32
+        return apply(w, {"sum": "add", "prod": "mul"}[how], float32 if half(self.d) else self.d, [a, b])
+
+    # A total of many elements may be joined in any order: positions tell which of equal extremes the scan meets last.
+    def totals(self) -> list[State]:
+        if self.how in ("max", "min"):
+            return [State(f"{'c' * (self.parts - 1)}arg{self.how}", self.d)]
+        if self.how == "prod":
+            return [State(f"{'c' * (self.parts - 1)}prod", self.d)]
+        return [State(self.how, self.d) for _ in range(self.parts)]
+
+    def join_total(self, states: Sequence[State], values: Sequence[str]) -> None:
+        at = 0
+        for s in states:
+            size = len(s.types)
+            s.join(self.w, [*values[at:at + s.parts], *(self._position(v) for v in values[at + s.parts:at + size])])
+            at += size
+
+    def _position(self, text: str) -> str:
+        """Extremes go to the lowest position; the scan meets the highest last, or, from the end, the lowest."""
+        return f"(long long){text}" if self.program.reverse else f"-(long long){text}"
+
+    def values_of(self, states: Sequence[State]) -> list[str]:
+        """A total as a running value; one of nothing as the start."""
+        names = [n for s in states for n in s.names]
+        return [f"({self.t})({n} == {NOWHERE} ? -1 : {self._position(n)})" if k >= self.parts else n for k, n in enumerate(names)]
