@@ -15,6 +15,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 import host_kernels  # noqa: E402
+import strict  # noqa: E402
 
 ORDERS = {"eager": 0, "lazy": 1, "random": 2, "none": 3}
 MEMORY = 256 << 20
@@ -35,6 +36,8 @@ def start(order: str, seed: int) -> Any:
     libraries.find = lambda name: "libabsent.so" if name in absent else str(made.get(libraries.KNOWN[name].files[0], "libabsent.so"))
     libraries.load = lambda name: ctypes.CDLL(libraries.find(name))
     cuda_c.compile = host_kernels.compile
+    if order != "none":
+        strict.install()
     if path := os.environ.get("FAKE_PROTOTYPES"):  # calls are held against the libraries' headers
         import watched
         fake.watch = watched.start(path)

@@ -207,6 +207,57 @@ def case_one_kernel_with_less_and_more_shared_memory() -> None:
             np.testing.assert_allclose(array(torch.tensor(rows).cuda().softmax(1)), e / e.sum(1, keepdims=True), rtol=1e-4)
 
 
+def end_what_hardware_refuses(fake: Any) -> None:
+    """The fake refuses it too."""
+    from cuda.bindings import driver as cu
+
+    import flambeau as torch
+    from flambeau.kernels.cuda_c import Kernel
+    from flambeau.runtime import gpus
+    x = torch.ones(8, device="cuda")
+    g = gpus.gpu(0)
+    stream = g.default_handle.handle
+
+    def refused(code: int, f: Any, *args: Any) -> None:
+        assert int(f(*args)[0]) == code, (f, args)
+    source = 'struct Args { unsigned long long w[1]; };\nextern "C" __global__ void __launch_bounds__(64) k_0(const Args a) { *(float*)a.w[0] = 1.0f; }\n'
+    refused(209, cu.cuModuleLoadData, host_kernels.compile(source, "sm_80"))
+    refused(200, cu.cuModuleLoadData, b"\x7fELF and more")
+    for launches, code in (((("k_0", (1, 1, 1), (128, 1, 1), 0),), "701"), ((("k_0", (1, 65536, 1), (1, 1, 1), 0),), "(1)"),
+                           ((("k_0", (1 << 31, 1, 1), (1, 1, 1), 0),), "(1)"), ((("k_0", (1, 1, 1), (32, 1, 65), 0),), "(1)"),
+                           ((("k_0", (1, 1, 1), (1, 1, 1), 64 << 10),), "")):
+        kernel = Kernel(source, launches, "P", (), 0, 0, 0)
+        call = g.driver.bind(0, g.driver._programs().kernel("k", kernel))
+        try:
+            call(g.default_handle, (x.data_ptr(),))
+            assert not code, launches
+        except torch.AcceleratorError as error:
+            assert code and code in str(error), error
+    host = __import__("numpy").zeros(4)
+    call = g.driver.bind(0, g.driver._programs().kernel("k", Kernel(source, (("k_0", (1, 1, 1), (1, 1, 1), 0),), "P", (), 0, 0, 0)))
+    try:
+        call(g.default_handle, (host.ctypes.data,))
+        raise AssertionError("a kernel was given an address of the host")
+    except AssertionError as error:
+        assert "argument 0" in str(error), error
+    _, event = cu.cuEventCreate(0)
+    _, other = cu.cuEventCreate(2)
+    refused(400, cu.cuEventElapsedTime, event, event)  # never recorded
+    cu.cuEventRecord(event, stream)
+    cu.cuEventRecord(other, stream)
+    refused(400, cu.cuEventElapsedTime, event, other)  # keeps no time
+    cu.cuEventDestroy(event)
+    for f, args in ((cu.cuEventRecord, (event, stream)), (cu.cuEventQuery, (event,)), (cu.cuStreamWaitEvent, (stream, event, 0))):
+        refused(400, f, *args)
+    _, gone = cu.cuStreamCreateWithPriority(1, 0)
+    cu.cuStreamDestroy(gone)
+    for f, args in ((cu.cuStreamQuery, (gone,)), (cu.cuStreamSynchronize, (gone,)), (cu.cuEventRecord, (other, gone)), (cu.cuStreamDestroy, (gone,))):
+        refused(400, f, *args)
+    refused(1, cu.cuStreamCreateWithPriority, 2, 0)
+    refused(1, cu.cuMemHostAlloc, 0, 1)
+    assert x.sum().item() == 8.0
+
+
 def end_visible(fake: Any) -> None:
     """CUDA_VISIBLE_DEVICES: what is left, by the identities of the GPUs."""
     import flambeau as torch

@@ -1,10 +1,11 @@
 // A stand-in for NVIDIA's libcuda.so.1: the calls of the driver API that Flambeau makes, on host memory.
 //
-// Streams are real queues. In "lazy" order nothing runs until somebody waits for it, in "random" order bits of it run now
+// Where it can tell, it refuses what hardware refuses: a kernel of another architecture, more threads than it was compiled for, an
+// address that the GPU does not see, streams and events that are no more. Streams are real queues. In "lazy" order nothing runs until somebody waits for it, in "random" order bits of it run now
 // and then, so that a missing wait shows. Device memory cannot be touched by the host except while queued work runs: a
 // program that reads it directly dies as it would read rubbish on hardware. Calls can be told to fail.
 //
-// A module's image is "FAKECUDA:" and the path of a shared object made by host_kernels.py from the CUDA C.
+// A module's image is "FAKECUDA:", the architecture, ":" and the path of a shared object made by host_kernels.py from the CUDA C.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -36,16 +37,16 @@ EXPORT int nvmlDeviceGetUUID(void *h, char *text, unsigned n) {
 }
 #else
 
-enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_IMAGE = 200,
+enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_IMAGE = 200, NO_BINARY_FOR_GPU = 209,
        INVALID_CONTEXT = 201, PEER_UNSUPPORTED = 217, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700,
-       PEER_ENABLED = 704 };
+       OUT_OF_RESOURCES = 701, PEER_ENABLED = 704 };
 typedef std::lock_guard<std::recursive_mutex> Guard;
 typedef int (*Run)(const void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned);
 
 struct Event { unsigned long long recorded = 0, done = 0; double time = 0; bool timing = true; int device = 0; };
 struct Item { std::function<int()> run; Event *wait = nullptr; unsigned long long ticket = 0; };
 struct Stream { std::deque<Item> items; int device; };
-struct Function { Run run; unsigned shared = 48 << 10; };  // the most dynamic shared memory, until more is asked for
+struct Function { Run run; unsigned shared = 48 << 10; unsigned threads = 1024; };  // the most dynamic shared memory, until more is asked for
 struct Device {
   char *low = nullptr;
   size_t span = 0, used = 0;
@@ -217,7 +218,8 @@ EXPORT int cuDeviceGetAttribute(int *v, int what, int d) {
   static const std::map<int, int> known = {{75, 9}, {76, 0}, {16, 132}, {10, 32}, {39, 2048}, {82, 65536}, {8, 49152}, {81, 233472}, {97, 232448},
                                            {38, 50 << 20}, {18, 0}, {84, 0}, {34, 0}, {50, 0}, {1, 1024}};
   auto i = known.find(what);
-  *v = what == 33 ? d + 1 : what == 115 ? has_pools : i == known.end() ? 0 : i->second;
+  if (what != 33 && what != 115 && i == known.end()) return INVALID_VALUE;  // one that nobody has given a value here
+  *v = what == 33 ? d + 1 : what == 115 ? has_pools : i->second;
   return OK;
 }
 EXPORT int cuDevicePrimaryCtxRetain(void **c, int d) { CALL; *c = &devices[d].context; return OK; }
@@ -341,8 +343,9 @@ EXPORT int cuMemFree_v2(uint64_t p) {
   close_block(devices[on], (char *)p);
   return OK;
 }
-EXPORT int cuMemHostAlloc(void **p, size_t n, unsigned) {
+EXPORT int cuMemHostAlloc(void **p, size_t n, unsigned flags) {
   IN_CONTEXT;
+  if (!n || flags > 7) return INVALID_VALUE;
   *p = aligned_alloc(4096, (n + 4095) & ~4095ull);
   pinned[(char *)*p] = n;
   return OK;
@@ -369,7 +372,9 @@ static int copy(void *to, const void *from, size_t n, Stream *s, int kind) {  //
   if (t < 0 && !inside(to, n, pinned)) { drain(s); return devices[s->device].sticky; }
   return OK;
 }
-#define ON_STREAM IN_CONTEXT; if (((Stream *)s)->device != current) return INVALID_HANDLE
+static bool known(void *s) { for (auto &d : devices) for (auto *v : d.streams) if (v == s) return true; return false; }
+static std::set<void *> events;  // that live
+#define ON_STREAM IN_CONTEXT; if (!known(s) || ((Stream *)s)->device != current) return INVALID_HANDLE
 EXPORT int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t n, void *s) { ON_STREAM; return copy((void *)to, from, n, (Stream *)s, 1); }
 EXPORT int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t n, void *s) { ON_STREAM; return copy(to, (void *)from, n, (Stream *)s, 2); }
 EXPORT int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t n, void *s) {
@@ -385,9 +390,9 @@ EXPORT int cuMemcpyPeerAsync(uint64_t to, void *tc, uint64_t from, void *fc, siz
 }
 
 // -------------------------------------------------------------------------------------------------------- streams and events
-EXPORT int cuStreamCreateWithPriority(void **s, unsigned, int priority) {
+EXPORT int cuStreamCreateWithPriority(void **s, unsigned flags, int priority) {
   IN_CONTEXT;
-  if (priority > 0 || priority < -5) return INVALID_VALUE;
+  if (flags > 1 || priority > 0 || priority < -5) return INVALID_VALUE;
   auto *made = new Stream{{}, current};
   d.streams.push_back(made);
   *s = made;
@@ -395,48 +400,61 @@ EXPORT int cuStreamCreateWithPriority(void **s, unsigned, int priority) {
 }
 EXPORT int cuStreamDestroy_v2(void *s) {
   IN_CONTEXT;
+  if (!known(s)) return INVALID_HANDLE;
   drain((Stream *)s);
   auto &all = devices[((Stream *)s)->device].streams;
   all.erase(std::find(all.begin(), all.end(), (Stream *)s));
   delete (Stream *)s;
   return OK;
 }
-EXPORT int cuStreamSynchronize(void *s) { IN_CONTEXT; drain((Stream *)s); return devices[((Stream *)s)->device].sticky; }
+EXPORT int cuStreamSynchronize(void *s) { IN_CONTEXT; if (!known(s)) return INVALID_HANDLE; drain((Stream *)s); return devices[((Stream *)s)->device].sticky; }
 EXPORT int cuStreamQuery(void *s) {
   IN_CONTEXT;
+  if (!known(s)) return INVALID_HANDLE;
   if (mode == 2) step_any();
   return ((Stream *)s)->items.empty() ? OK : NOT_READY;
 }
-EXPORT int cuStreamWaitEvent(void *s, void *e, unsigned) {
+EXPORT int cuStreamWaitEvent(void *s, void *e, unsigned flags) {
   ON_STREAM;
+  if (flags > 1) return INVALID_VALUE;
+  if (!events.count(e)) return INVALID_HANDLE;
   Item item;
   item.wait = (Event *)e;
   item.ticket = item.wait->recorded;
   push((Stream *)s, std::move(item));
   return OK;
 }
-EXPORT int cuEventCreate(void **e, unsigned flags) { IN_CONTEXT; auto *v = new Event; v->timing = !(flags & 2); v->device = current; *e = v; return OK; }
-EXPORT int cuEventDestroy_v2(void *) { IN_CONTEXT; return OK; }
+EXPORT int cuEventCreate(void **e, unsigned flags) {
+  IN_CONTEXT;
+  if (flags > 7 || (flags & 6) == 4) return INVALID_VALUE;  // those for other processes keep no time
+  auto *v = new Event;
+  v->timing = !(flags & 2);
+  v->device = current;
+  events.insert(*e = v);
+  return OK;
+}
+EXPORT int cuEventDestroy_v2(void *e) { IN_CONTEXT; return events.erase(e) ? OK : INVALID_HANDLE; }
 EXPORT int cuEventRecord(void *e, void *s) {
   ON_STREAM;
   auto *v = (Event *)e;
-  if (v->device != current) return INVALID_HANDLE;
+  if (!events.count(e) || v->device != current) return INVALID_HANDLE;
   unsigned long long ticket = ++v->recorded;
   Item item;
   item.run = [=] { v->done = ticket; v->time = now(); return 0; };
   push((Stream *)s, std::move(item));
   return OK;
 }
-EXPORT int cuEventQuery(void *e) { IN_CONTEXT; if (mode == 2) step_any(); return ((Event *)e)->done >= ((Event *)e)->recorded ? OK : NOT_READY; }
+EXPORT int cuEventQuery(void *e) { IN_CONTEXT; if (!events.count(e)) return INVALID_HANDLE; if (mode == 2) step_any(); return ((Event *)e)->done >= ((Event *)e)->recorded ? OK : NOT_READY; }
 EXPORT int cuEventSynchronize(void *e) {
   IN_CONTEXT;
+  if (!events.count(e)) return INVALID_HANDLE;
   while (((Event *)e)->done < ((Event *)e)->recorded && !d.sticky) if (!step_any()) abort();
   return d.sticky;
 }
 EXPORT int cuEventElapsedTime_v2(float *ms, void *a, void *b) {
   IN_CONTEXT;
   auto *x = (Event *)a, *y = (Event *)b;
-  if (!x->timing || !y->timing) return INVALID_HANDLE;
+  if (!events.count(a) || !events.count(b) || !x->timing || !y->timing || !x->recorded || !y->recorded) return INVALID_HANDLE;
   if (x->done < x->recorded || y->done < y->recorded) return NOT_READY;
   *ms = (float)(y->time - x->time);
   return OK;
@@ -446,7 +464,8 @@ EXPORT int cuEventElapsedTime_v2(float *ms, void *a, void *b) {
 EXPORT int cuModuleLoadData(void **m, const void *image) {
   IN_CONTEXT;
   if (strncmp((const char *)image, "FAKECUDA:", 9)) return INVALID_IMAGE;
-  *m = dlopen((const char *)image + 9, RTLD_NOW | RTLD_LOCAL);
+  if (strncmp((const char *)image + 9, "sm_90:", 6)) return NO_BINARY_FOR_GPU;
+  *m = dlopen((const char *)image + 15, RTLD_NOW | RTLD_LOCAL);
   if (!*m) { fprintf(stderr, "fake libcuda: %s\n", dlerror()); return INVALID_IMAGE; }
   return OK;
 }
@@ -455,7 +474,9 @@ EXPORT int cuModuleGetFunction(void **f, void *m, const char *name) {
   void *run = dlsym(m, (std::string("run_") + name).c_str());
   if (!run) return NOT_FOUND;
   int words = *(int *)dlsym(m, (std::string("bytes_") + name).c_str());
-  *f = new std::pair<Function, int>(Function{(Run)run}, words);
+  auto *made = new std::pair<Function, int>(Function{(Run)run}, words);
+  made->first.threads = *(unsigned *)dlsym(m, (std::string("threads_") + name).c_str());
+  *f = made;
   return OK;
 }
 EXPORT int cuFuncSetAttribute(void *f, int what, int v) {
@@ -467,10 +488,12 @@ EXPORT int cuFuncSetAttribute(void *f, int what, int v) {
 EXPORT int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *s,
                           void **args, void **) {
   ON_STREAM;
-  if (!gx || !gy || !gz || !bx || !by || !bz || bx * by * bz > 1024 || bz > 64 || gy > 65535 || gz > 65535) return INVALID_VALUE;
+  if (!gx || !gy || !gz || !bx || !by || !bz || (uint64_t)bx * by * bz > 1024 || bz > 64 || gx > 0x7fffffffu || gy > 65535 || gz > 65535)
+    return INVALID_VALUE;
   launched++;
   if (mode == 3) return OK;  // for timing the host
   auto *function = (std::pair<Function, int> *)f;
+  if (bx * by * bz > function->first.threads) return OUT_OF_RESOURCES;  // by its __launch_bounds__
   if (shared > function->first.shared) return INVALID_VALUE;
   auto held = std::make_shared<std::string>((const char *)args[0], function->second);  // the parameter is taken at the call
   Run run = function->first.run;
@@ -484,7 +507,8 @@ EXPORT int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsign
 EXPORT int cuGetErrorName(int code, const char **s) {
   static const std::map<int, const char *> names = {
       {1, "CUDA_ERROR_INVALID_VALUE"}, {2, "CUDA_ERROR_OUT_OF_MEMORY"}, {3, "CUDA_ERROR_NOT_INITIALIZED"}, {46, "CUDA_ERROR_DEVICE_UNAVAILABLE"},
-      {100, "CUDA_ERROR_NO_DEVICE"}, {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"}, {200, "CUDA_ERROR_INVALID_IMAGE"}, {217, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"},
+      {100, "CUDA_ERROR_NO_DEVICE"}, {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"}, {200, "CUDA_ERROR_INVALID_IMAGE"}, {209, "CUDA_ERROR_NO_BINARY_FOR_GPU"}, {400, "CUDA_ERROR_INVALID_HANDLE"},
+      {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"}, {217, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"},
       {700, "CUDA_ERROR_ILLEGAL_ADDRESS"}, {719, "CUDA_ERROR_LAUNCH_FAILED"}, {999, "CUDA_ERROR_UNKNOWN"}};
   auto i = names.find(code);
   *s = i == names.end() ? "CUDA_ERROR_OTHER" : i->second;

@@ -1,0 +1,24 @@
+"""Kernels on the fake libcuda get addresses that a GPU sees: here they could read the host's memory, and on hardware that is a fault."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def install() -> None:
+    """Every launch from now on is looked at."""
+    from flambeau.drivers.nvidia.launches import Launches
+    plain = Launches._call
+
+    def call(self: Launches, device: int, kernel: Any, prepared: Any, steps: Any) -> Any:
+        launch, driver, codes, peers = plain(self, device, kernel, prepared, steps), self.driver, kernel.arguments, self.driver._devices[device].peers
+
+        def look(stream: Any, args: tuple[Any, ...]) -> None:
+            assert stream.device == device, f"'{prepared.name}' of GPU {device} goes to a stream of GPU {stream.device}"
+            for k, (code, address) in enumerate(zip(codes, args, strict=True)):
+                if code == "P" and address and not driver.is_pinned(address):
+                    owner = driver.owner(address)
+                    assert owner == device or owner in peers, f"'{prepared.name}' of GPU {device}: argument {k} is {address:#x}, on {owner}: {codes} {args}"
+            launch(stream, args)
+        return look
+    Launches._call = call  # type: ignore[method-assign]
