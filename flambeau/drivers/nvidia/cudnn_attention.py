@@ -32,6 +32,7 @@ _ODD_KEYS = 91501  # before that, gradients are wrong where the keys are no mult
 LEAST, LEAST_ROWS = 1 << 31, 64  # operations, and queries, below which the library is not asked: it gains little, and few queries come with ever new keys
 MOST_PLANS = 128  # compiled; lengths that never come again are better served by our own kernels, which any length may use
 MOST_ROOM = 1 << 30  # bytes of workspace that a backward pass with a fixed order may take
+SHARED_ROOM = 1 << 20  # bytes of workspace that a stream keeps for forward passes, most of which need 256
 _PAGE = 256
 _GAP = 8  # elements of 16 bytes: what depths and strides are multiples of
 
@@ -147,7 +148,19 @@ class _Attention:
     def __init__(self, driver: NvidiaDriver) -> None:
         self.driver, self.made = driver, 0 if ready() else MOST_PLANS
         self._plans: dict[Any, list[graphs.Plan]] = {}
+        self.rooms: dict[Stream, int] = {}
         self._lock = threading.RLock()
+
+    def room(self, stream: Stream) -> int:
+        """Workspace for what is done on a stream, one after another."""
+        with self._lock:
+            found = self.rooms.get(stream)
+            if found is None:
+                found = self.driver.alloc(stream.device, SHARED_ROOM)
+                if not found:
+                    raise RuntimeError(f"cuDNN needs {SHARED_ROOM} bytes of workspace, and the GPU has no room for it")
+                self.rooms[stream] = found
+            return found
 
     def plan(self, library: cudnn.Library, version: int, device: int, shape: Shape, fixed: bool, back: bool) -> list[graphs.Plan]:
         """The best plan, or nothing; kept, since making one takes the library half a second, unless the disk has it."""
@@ -197,39 +210,47 @@ def prepare(launches: Launches, device: int, d: dtype, mask: dtype | None, causa
     flops = int((5 if back else 2) * math.prod(shape.whole) * (sizes[5] + sizes[6]) * (0.5 if causal else 1.0))
     if not shape.fits() or own_may and own is not None and (flops < LEAST or sizes[3] < LEAST_ROWS):
         return None
+    version, about = cudnn.version(), launches.driver.properties(device)
+    if version is None or why_not(version, (about.major, about.minor)) or back and (version < _ODD_KEYS and sizes[4] % 128 or fixed and about.major >= 10):
+        return None
     library = cudnn.library(launches)
-    if library is None:
-        return None
-    version, about = int(library.lib.cudnnGetVersion()), launches.driver.properties(device)
-    if why_not(version, (about.major, about.minor)) or back and (version < _ODD_KEYS and sizes[4] % 128 or fixed and about.major >= 10):
-        return None
+    assert library is not None
     kept: _Attention = launches.library("cudnn attention", _Attention)
     plans = kept.plan(library, version, device, shape, fixed, back)
     if not plans:
         return None
-    rooms = shape.rooms(fixed) if back else []
-    mine, workspace = sum(rooms), max(plans[0].workspace + sum(rooms), 0 if own is None else own.workspace)
-    driver, handles, name = launches.driver, library._handles, f"cudnn_attention{'_backward' if back else ''}"
-    places = [sum(rooms[:k]) for k in range(len(rooms))]
+    plan, rooms = plans[0], shape.rooms(fixed) if back else []
+    space = plan.workspace + sum(rooms)
+    shared = not back and space <= SHARED_ROOM
+    run, failed = plan.runner(rooms), plan.failed
+    driver, handles = launches.driver, library._handles
+    current, state = driver._current, driver._devices[device].state
     spare: list[Call] = []
 
     def refused(stream: Stream, args: tuple[Any, ...], code: int) -> None:
-        if not graphs.may_go_otherwise(code) or own is None:
+        if own is None or not graphs.may_go_otherwise(code):
             library._fault(device, stream, code, f"attention of {d}, queries {shape.sizes['q']} and keys {shape.sizes['k']}")
         plans.clear()
         if not spare:
             spare.append(launches.bind(device, own))  # type: ignore[arg-type]
-        spare[0](stream, args if own.workspace else args[:5])  # type: ignore[union-attr]
+        spare[0](stream, args if back else args[:5])
 
     def call(stream: Stream, args: tuple[Any, ...]) -> None:
-        driver._use(device)
-        *operands, space = args
-        if not plans:
+        if current.device != device or state.first or driver._gone:
+            driver._use(device)
+        if spare:
             refused(stream, args, cudnn._REFUSED[0])
             return
-        with library._lock:
-            code = plans[0].run(handles.get(stream) or library.handle(stream), [*operands, *[space + n for n in places]], space + mine)
-        if code:
+        handle = handles.get(stream) or library.handle(stream)
+        if shared:
+            run(*args, kept.rooms.get(stream) or kept.room(stream), handle.value)
+        else:
+            run(*args, handle.value)
+        if failed[0]:
+            code, failed[0] = failed[0], 0
             refused(stream, args, code)
+    call.keep = plan  # type: ignore[attr-defined]  # the builtin knows its address only
     nbytes = sum(math.prod(s) for n, s in shape.sizes.items() if n in steps) * d.itemsize
-    return launches.call(name, device, call, outputs=3 if back else 2, workspace=workspace or _PAGE, nbytes=nbytes, flops=flops)
+    workspace = 0 if shared else max(space, _PAGE, 0 if own is None else own.workspace)
+    return launches.call("cudnn_attention_backward" if back else "cudnn_attention", device, call, outputs=3 if back else 2, workspace=workspace,
+                         nbytes=nbytes, flops=flops)

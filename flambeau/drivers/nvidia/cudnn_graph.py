@@ -16,18 +16,19 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ...kernels import cache
+from . import native_launch
 from .cudnn import _NO_KERNEL, _REFUSED, Unsupported, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     Sizes = Sequence[int]
 
-_KINDS = {"pointwise": 0, "engine": 2, "configuration": 3, "heuristics": 4, "plan": 5, "pointwise operation": 13, "graph": 15, "pack": 16, "tensor": 17,
+_KINDS = {"pointwise": 0, "engine": 2, "configuration": 3, "heuristics": 4, "plan": 5, "pointwise operation": 13, "graph": 15, "tensor": 17,
           "matmul": 18, "matmul operation": 19, "reduction": 21, "reduction operation": 22, "reshape operation": 31, "device": 38}
 # what attributes are made of: its number, and how C holds it
-_HANDLE, _TYPE, _FLAG, _INT, _ADDRESS, _HEURISTIC, _MODE, _DESCRIPTOR, _REDUCTION, _TEXT = (
-    (0, ctypes.c_void_p), (1, ctypes.c_int), (2, ctypes.c_bool), (3, ctypes.c_int64), (6, ctypes.c_void_p), (8, ctypes.c_int),
+_HANDLE, _TYPE, _FLAG, _INT, _HEURISTIC, _MODE, _DESCRIPTOR, _REDUCTION, _TEXT = (
+    (0, ctypes.c_void_p), (1, ctypes.c_int), (2, ctypes.c_bool), (3, ctypes.c_int64), (8, ctypes.c_int),
     (14, ctypes.c_int), (15, ctypes.c_void_p), (18, ctypes.c_int), (24, ctypes.c_char))
 _ATTRIBUTES: dict[str, tuple[int, tuple[int, Any]]] = {
     "pointwise.mode": (0, _MODE), "pointwise.type": (1, _TYPE), "pointwise.axis": (9, _INT),
@@ -40,7 +41,6 @@ _ATTRIBUTES: dict[str, tuple[int, tuple[int, Any]]] = {
     "graph.handle": (800, _HANDLE), "graph.operations": (801, _DESCRIPTOR),
     "tensor.alignment": (900, _INT), "tensor.type": (901, _TYPE), "tensor.sizes": (902, _INT), "tensor.strides": (903, _INT), "tensor.id": (906, _INT),
     "tensor.virtual": (907, _FLAG), "tensor.by_value": (908, _FLAG),
-    "pack.ids": (1000, _INT), "pack.pointers": (1001, _ADDRESS), "pack.workspace": (1003, _ADDRESS),
     "matmul.type": (1500, _TYPE), "matmul operation.a": (1520, _DESCRIPTOR), "matmul operation.b": (1521, _DESCRIPTOR),
     "matmul operation.c": (1522, _DESCRIPTOR), "matmul operation.how": (1523, _DESCRIPTOR),
     "reduction.operator": (1600, _REDUCTION), "reduction.type": (1601, _TYPE), "reduction operation.x": (1610, _DESCRIPTOR),
@@ -173,7 +173,7 @@ class Graph:
 
 
 class Plan:
-    """A graph on an engine of the library's: `workspace` bytes, and `run`.
+    """A graph on an engine of the library's: `workspace` bytes, and a `runner`.
 
     configuration: the engine and its choices; or text: a plan of the same graph as `text` gave it.  place: `handle` or `device`.
     """
@@ -182,11 +182,10 @@ class Plan:
         self.lib, self.keep = graph.lib, (graph, configuration)
         self.made = Descriptor(graph.lib, "plan", configuration=configuration, json=text, **place)
         self.workspace: int = self.made.read("workspace")[0]
-        every = [*graph.given, *graph.numbers]
-        self._count = len(every)
-        self._ids = (ctypes.c_int64 * self._count)(*[t.which for t in every])
-        self._pointers = ctypes.c_void_p * self._count
-        self._fixed = [ctypes.addressof(t.value) for t in graph.numbers if t.value is not None]
+        ids = [t.which for t in (*graph.given, *graph.numbers)]
+        self._ids = (ctypes.c_int64 * len(ids))(*ids)
+        self._codes = ctypes.c_int(0)
+        self.failed = memoryview(self._codes).cast("B").cast("i")
 
     def text(self) -> bytes:
         """The plan and what was compiled for it; empty where the library does not tell."""
@@ -205,18 +204,19 @@ class Plan:
         self.keep[1].read("engine", 1, (ctypes.c_void_p * 1)(made.raw.value))
         return int(made.read("number")[0])
 
-    def run(self, handle: Any, addresses: Sequence[int], workspace: int) -> int:
-        """Queues it on the handle's stream; gives the library's status.  addresses: of the graph's operands, in their order."""
-        lib, pack = self.lib, ctypes.c_void_p()
-        code: int = lib.cudnnBackendCreateDescriptor(16, ctypes.byref(pack))
-        if code:
-            return code
-        put = lib.cudnnBackendSetAttribute
-        room = ctypes.c_void_p(workspace)
-        code = (put(pack, 1000, 3, self._count, self._ids) or put(pack, 1001, 6, self._count, self._pointers(*addresses, *self._fixed))
-                or put(pack, 1003, 6, 1, ctypes.byref(room)) or lib.cudnnBackendFinalize(pack) or lib.cudnnBackendExecute(handle, self.made.raw, pack))
-        lib.cudnnBackendDestroyDescriptor(pack)
-        return code
+    def runner(self, rooms: Sequence[int] = ()) -> Callable[..., None]:
+        """A builtin that takes the addresses of the graph's operands in their order, of a workspace, and a handle's number, and queues
+        the plan on that handle's stream.  A failure's status is put to `failed`; the plan must outlive the builtin.
+
+        rooms: the bytes that the last operands have at the beginning of the workspace instead of an address.
+        """
+        calls = [ctypes.cast(getattr(self.lib, f"cudnnBackend{name}"), ctypes.c_void_p).value or 0
+                 for name in ("CreateDescriptor", "SetAttribute", "Finalize", "Execute", "DestroyDescriptor")]
+        graph = self.keep[0]
+        fixed = [ctypes.addressof(t.value) for t in graph.numbers if t.value is not None]
+        block = [*calls, self.made.raw.value or 0, ctypes.addressof(self._ids), ctypes.addressof(self._codes), sum(rooms),
+                 *[sum(rooms[:k]) for k in range(len(rooms))], *fixed]
+        return native_launch.graph(block, len(graph.given) - len(rooms), len(rooms), len(fixed))
 
 
 def described(lib: ctypes.CDLL, text: str) -> Descriptor:

@@ -1,4 +1,4 @@
-"""Launches and products without ctypes or the bindings' call: builtins over machine code that pack what they are given and call on.
+"""Launches, products and plans without ctypes or the bindings' call: builtins over machine code that pack what they are given and call on.
 
 It is the CPU's own way into kernels (`kernels.native`): the builtin finds its arguments as 64-bit words, which is how a kernel's
 parameter begins, appends the words that belong to the launch, and calls ``cuLaunchKernel``.
@@ -128,3 +128,75 @@ def product(block: Sequence[int], places: Sequence[int] = ()) -> Callable[..., N
     text = _product_text(places)
     address = compiler.functions(("cublaslt matmul", text), (_PRODUCT,), lambda: text)[_PRODUCT]
     return native.make_entry([(address, 1, 1)], block, 7 + len(places))
+
+
+_GRAPH = "flambeau_cudnn_execute"
+
+
+def _graph_text(operands: int, rooms: int, fixed: int) -> str:
+    """block: the addresses of cudnnBackendCreateDescriptor, -SetAttribute, -Finalize, -Execute and -DestroyDescriptor, the plan, the
+    ids of all tensors, where a failure's code goes, where in the workspace the library's own begins, where each of the rooms, and
+    the addresses of what is fixed.  The call: the operands, the workspace, the handle.
+
+    A pack of addresses can be filled but once, so each call has its own.
+    """
+    count, lines = operands + rooms + fixed, []
+
+    def word(name: str, place: int, of: str = "%block") -> None:
+        lines.append(f"  %{name}.at = getelementptr i64, ptr {of}, i64 {place}\n  %{name} = load i64, ptr %{name}.at")
+    for k, name in enumerate(("create", "set", "finish", "run", "destroy", "plan", "ids", "result", "own")):
+        word(name, k)
+        if k < 5:
+            lines.append(f"  %{name}.f = inttoptr i64 %{name} to ptr")
+    for k in range(operands + 2):
+        word(f"a{k}", k, "%args")
+    for k in range(count):
+        if k < operands:
+            value = f"%a{k}"
+        elif k < operands + rooms:
+            word(f"r{k}", 9 + k - operands)
+            lines.append(f"  %w{k} = add i64 %a{operands}, %r{k}")
+            value = f"%w{k}"
+        else:
+            word(f"f{k}", 9 + k - operands)
+            value = f"%f{k}"
+        lines.append(f"  %to{k} = getelementptr i64, ptr %pointers, i64 {k}\n  store i64 {value}, ptr %to{k}")
+    lines.append(f"  %space = add i64 %a{operands}, %own\n  store i64 %space, ptr %room\n  %code0 = call i32 %create.f(i32 16, ptr %pack)")
+    steps = [f"%set.f(i64 %made, i32 1000, i32 3, i64 {count}, i64 %ids)", f"%set.f(i64 %made, i32 1001, i32 6, i64 {count}, ptr %pointers)",
+             "%set.f(i64 %made, i32 1003, i32 6, i64 1, ptr %room)", "%finish.f(i64 %made)", f"%run.f(i64 %a{operands + 1}, i64 %plan, i64 %made)"]
+    body = "  %bad0 = icmp ne i32 %code0, 0\n  br i1 %bad0, label %tell, label %s1\n"
+    for k, step in enumerate(steps, 1):
+        body += f"s{k}:\n" + ("  %made = load i64, ptr %pack\n" if k == 1 else "") + f"  %code{k} = call i32 {step}\n"
+        body += f"  %bad{k} = icmp ne i32 %code{k}, 0\n  br i1 %bad{k}, label %ended, label %s{k + 1}\n" if k < len(steps) else "  br label %ended\n"
+    codes = ", ".join(f"[ %code{k}, %s{k} ]" for k in range(1, len(steps) + 1))
+    return f"""
+define void @{_GRAPH}(i64 %begin, i64 %end, ptr %args, ptr %block) {{
+entry:
+  %pack = alloca i64, align 8
+  %room = alloca i64, align 8
+  %pointers = alloca i64, i64 {count}, align 8
+{chr(10).join(lines)}
+{body}ended:
+  %last = phi i32 {codes}
+  %gone = call i32 %destroy.f(i64 %made)
+  %bad = icmp ne i32 %last, 0
+  br i1 %bad, label %tell, label %done
+tell:
+  %code = phi i32 [ %code0, %entry ], [ %last, %ended ]
+  %to = inttoptr i64 %result to ptr
+  store i32 %code, ptr %to
+  br label %done
+done:
+  ret void
+}}
+"""
+
+
+def graph(block: Sequence[int], operands: int, rooms: int, fixed: int) -> Callable[..., None]:
+    """A builtin that takes (*operands, workspace, handle) and carries out a plan of cuDNN's.
+
+    block: what `_graph_text` says.
+    """
+    text = _graph_text(operands, rooms, fixed)
+    address = compiler.functions(("cudnn execute", text), (_GRAPH,), lambda: text)[_GRAPH]
+    return native.make_entry([(address, 1, 1)], block, operands + 2)
