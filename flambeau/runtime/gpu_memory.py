@@ -5,8 +5,8 @@ their own.  A block belongs to the stream that was current when it was made.  Gi
 again at once, since that stream's work runs in order; another stream gets it only behind an event.
 
 Blocks come back in finalizers, in any thread at any moment, so giving back only adds to a list: that of the blocks' own bin
-(`Bin.back`), from where the next request like theirs takes them, or `inbox`.  Requests that find nothing there, and every question
-about sizes, settle both.
+(`Bin.back`), from where the next request like theirs takes them, or `inbox`.  Requests that find nothing on their shelf settle both.
+Once a program has done its work a few times, nearly every request is served by its bin's own list, and nothing is settled any more.
 """
 
 from __future__ import annotations
@@ -50,15 +50,14 @@ def block_size(nbytes: int) -> int:
 class Bin:
     """Where blocks that serve one rounded size on one stream go back to: ``append(address)``, or ``back.append(address)``.
 
-    `back` holds what counts as allocated still; `recycled` is how often a block went out from there again.
+    `back` holds what the meters count as allocated still.
     """
 
-    __slots__ = ("pool", "stream", "size", "counted", "free", "back", "recycled")
+    __slots__ = ("pool", "stream", "size", "counted", "free", "back")
 
     def __init__(self, pool: Pool, stream: Any, size: int, counted: int, free: list[int]) -> None:
         self.pool, self.stream, self.size, self.counted, self.free = pool, stream, size, counted, free
         self.back: list[int] = []
-        self.recycled = 0
 
     def append(self, address: int) -> None:
         self.pool.inbox.append((self, address))
@@ -114,6 +113,9 @@ class Pool:
         self.pending: deque[tuple[list[Any], Bin, int]] = deque()  # (events, bin, address): back, still in use
         self.meters = {name: _Meter() for name in METERS}
         self._bytes, self._blocks = self.meters["allocated_bytes"], self.meters["allocation"]
+        # How much may go out before there could be a new peak, were nothing given back meanwhile; and how much that was when it was last
+        # counted exactly.
+        self.room = self.pops = self._room = self._pops = 0
         self.retries = self.ooms = 0
         self.limit: int | None = None
 
@@ -129,21 +131,69 @@ class Pool:
         if self.used_by and address in self.used_by:
             b.append(address)
             return self._take(stream, nbytes)
-        b.recycled += 1
+        room = self.room = self.room - b.counted
+        pops = self.pops = self.pops - 1
+        if room < 0 or pops < 0:
+            with self.lock:
+                self._sample(b)
         return address, b.back
+
+    def _sample(self, b: Bin | None = None) -> None:
+        """Counts exactly, so that peaks are; b: whose block has just gone out of its `back`, with `room` and `pops` already less."""
+        nbytes, blocks = self._bytes, self._blocks
+        bytes_out, blocks_out = self._room - self.room, self._pops - self.pops  # went out again, since when this was last counted
+        nbytes.again(bytes_out)
+        blocks.again(blocks_out)
+        idle_bytes, idle = self._idle_now()
+        now, count = nbytes.current - idle_bytes, blocks.current - idle
+        nbytes.peak, blocks.peak = max(nbytes.peak, now), max(blocks.peak, count)
+        self.room = self._room = nbytes.peak - now
+        self.pops = self._pops = blocks.peak - count
+
+    def _idle_now(self) -> tuple[int, int]:
+        """Bytes and blocks that were given back and are counted as allocated still."""
+        nbytes = blocks = 0
+        for bins in list(self.bins.values()):
+            for b in list(bins.values()):
+                n = len(b.back)
+                if n:
+                    blocks += n
+                    nbytes += n * b.counted
+        for b in self.retired:
+            blocks += len(b.back)
+            nbytes += len(b.back) * b.counted
+        for b, _ in list(self.inbox):
+            blocks += 1
+            nbytes += b.counted
+        return nbytes, blocks
 
     def _take(self, stream: Any, nbytes: int) -> tuple[int, Any]:
         with self.lock:
-            self._settle()
             bins = self.bins.get(stream)
             if bins is None:
                 bins = self.bins[stream] = {}
             b = bins.get(nbytes)
             if b is None:
                 b = self._bin(bins, stream, nbytes)
+            if not self.quick:
+                self._settle()
+            elif not b.free:
+                for other in list(bins.values()):
+                    if other.free is b.free:
+                        self._empty(other)
+                self._sort()
+                if not b.free:
+                    self._settle()
             address = b.free.pop() if b.free else self._grow(b, nbytes)
-            self._bytes.add(b.counted)
-            self._blocks.add(1)
+            self._bytes.current += b.counted
+            self._blocks.current += 1
+            # these are counted as taken, not as taken again
+            self.room -= b.counted
+            self._room -= b.counted
+            self.pops -= 1
+            self._pops -= 1
+            if self.room < 0 or self.pops < 0:
+                self._sample()
             return address, b.back if self.quick else b
 
     def _bin(self, bins: dict[int, Bin], stream: Any, nbytes: int) -> Bin:
@@ -159,21 +209,12 @@ class Pool:
     def _settle(self, looks: int = _LOOKS) -> None:
         """Puts back what was given back, and, of those that wait for other streams, those that may go, until `looks` may
         not yet."""
-        inbox = self.inbox
         for bins in list(self.bins.values()):
             for b in list(bins.values()):
                 self._empty(b)
         for b in self.retired:
             self._empty(b)
-        while inbox:
-            b, address = inbox.popleft()
-            self._bytes.take(b.counted)
-            self._blocks.take(1)
-            streams = self.used_by.pop(address, None) if self.used_by else None
-            if streams is None:
-                self._idle(b, address)
-            else:
-                self.pending.append(([self._mark(s) for s in streams], b, address))
+        self._sort()
         for _ in range(len(self.pending)):
             events, b, address = self.pending.popleft()
             if all(self.driver.event_query(e) for e in events):
@@ -184,12 +225,21 @@ class Pool:
                 if not looks:
                     break
 
+    def _sort(self) -> None:
+        """What was given back goes to the shelves, or waits for the other streams that use it."""
+        inbox = self.inbox
+        while inbox:
+            b, address = inbox.popleft()
+            self._bytes.take(b.counted)
+            self._blocks.take(1)
+            streams = self.used_by.pop(address, None) if self.used_by else None
+            if streams is None:
+                self._idle(b, address)
+            else:
+                self.pending.append(([self._mark(s) for s in streams], b, address))
+
     def _empty(self, b: Bin) -> None:
         """What lies in a bin's own list goes the way of the inbox."""
-        if b.recycled:
-            n, b.recycled = b.recycled, 0
-            self._bytes.again(n * b.counted)
-            self._blocks.again(n)
         while b.back:
             try:
                 self.inbox.append((b, b.back.pop()))
@@ -351,12 +401,13 @@ class Pool:
 
     def current(self, name: str) -> int:
         with self.lock:
-            self._settle()
-            return self.meters[name].current
+            self._sample()
+            idle = dict(zip(("allocated_bytes", "allocation"), self._idle_now(), strict=True))
+            return self.meters[name].current - idle.get(name, 0)
 
     def peak(self, name: str) -> int:
         with self.lock:
-            self._settle()
+            self._sample()
             return self.meters[name].peak
 
     def reset_peaks(self) -> None:
@@ -364,10 +415,12 @@ class Pool:
             self._settle()
             for m in self.meters.values():
                 m.peak = m.current
+            self._sample()
 
     def reset_totals(self) -> None:
         with self.lock:
             self._settle()
+            self._sample()
             self.retries = self.ooms = 0
             for m in self.meters.values():
                 m.restart()
@@ -376,6 +429,7 @@ class Pool:
         """PyTorch's names: "allocated_bytes.all.current" and the like."""
         with self.lock:
             self._settle(_ALL)
+            self._sample()
             found = {f"{name}.all.{what}": getattr(m, what) for name, m in self.meters.items()
                      for what in ("current", "peak", "allocated", "freed")}
             found["num_alloc_retries"], found["num_ooms"] = self.retries, self.ooms

@@ -269,3 +269,52 @@ def test_many_threads(gpu: None) -> None:
     for t in threads:
         t.join(60)
     assert wrong == [] and torch.cuda.memory_allocated() == 0
+
+
+def test_what_has_been_done_before_is_served_by_the_bins_own_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool, a, _ = make(64 * MIB)
+    slow: list[int] = []
+    take = pool._take
+
+    def counted(stream: Any, nbytes: int) -> Any:
+        slow.append(nbytes)
+        return take(stream, nbytes)
+    monkeypatch.setattr(pool, "_take", counted)
+
+    def step() -> int:
+        slow.clear()
+        held = [pool.take(a, n) for n in (100, 5000, 3 * MIB, 100, 600)]
+        for _ in range(3):
+            address, back = pool.take(a, MIB)
+            held.append(pool.take(a, 513))
+            back.append(address)
+        while held:
+            address, back = held.pop(0)
+            back.append(address)
+        return len(slow)
+    for _ in range(6):
+        step()
+    assert step() == 0
+
+
+def test_peaks_of_what_goes_out_again() -> None:
+    pool, a, _ = make(64 * MIB)
+    address, back = pool.take(a, 10 * MIB)
+    back.append(address)
+    held = pool.take(a, 5 * MIB)
+    assert pool.peak("allocated_bytes") == 10 * MIB and pool.current("allocated_bytes") == 5 * MIB
+    again = pool.take(a, 10 * MIB)  # from the bin's own list
+    assert again[0] == address and pool.peak("allocated_bytes") == 15 * MIB and pool.peak("allocation") == 2
+    back.append(address)
+    pool.reset_peaks()
+    assert pool.peak("allocated_bytes") == 5 * MIB
+    for _ in range(3):
+        one, two = pool.take(a, 4 * MIB), pool.take(a, 3 * MIB)
+        one[1].append(one[0])
+        two[1].append(two[0])
+    assert pool.peak("allocated_bytes") == 12 * MIB
+    stats = pool.stats()
+    assert stats["allocation.all.allocated"] == 9 and stats["allocation.all.freed"] == 8
+    assert stats["allocated_bytes.all.allocated"] == (10 + 5 + 10 + 3 * 7) * MIB
+    held[1].append(held[0])
+    assert pool.current("allocation") == 0
