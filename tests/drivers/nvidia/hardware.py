@@ -31,7 +31,7 @@ _WRITE_EVERY = 5.0
 
 
 class Result:
-    """What came of a test: "passed", "failed", "skipped", "died" (its GPU did), "crashed" (its process did) or "hung"."""
+    """What came of a test: "passed", "failed", "skipped", "died" (its GPU did), "crashed" (its process did), "hung" or "cut off"."""
 
     __slots__ = ("name", "outcome", "seconds", "cause", "text")
 
@@ -248,7 +248,7 @@ class Run:
                 self.write()
         for worker in list(self.workers):
             if worker.test:
-                self.results.append(Result(worker.test, "hung", time.monotonic() - worker.since, "it was under way when the time was over"))
+                self.results.append(Result(worker.test, "cut off", time.monotonic() - worker.since, "it was under way when the time was over"))
             self.stop(worker, kill=True)
         for worker in self.ended:
             worker.process.poll()
