@@ -30,17 +30,20 @@ def generated() -> bool:
 
 
 def product(d: dtype, m: int, n: int, k: int, a: Strides, b: Strides, c: Strides, batch: int = 1, add: bool = False,
-            bias: bool = False) -> Prepared | None:
+            bias: bool = False, after: str = "") -> Prepared | None:
     """``entry(C, A, B)``: C = A B, or C += A B where `add`, for `batch` matrices; sizes are not zero.  Where `bias`,
-    ``entry(C, A, B, row)``: C = A B + row, n neighbours.
+    ``entry(C, A, B, row)``: C = A B + row, n neighbours.  after: "relu" beside `bias`, then max(x, 0); "relu gradient" alone,
+    ``entry(C, A, B, Y)``: C = A B where Y, laid out as C, is above 0, else 0.
 
     a, b, c: (from row to row, from column to column, from matrix to matrix).  C's columns are neighbours.
     """
     if d.name not in ("float32", "float64") or not generated() or c[1] != 1 or min(m, n) < 32 or m * n * k < 1 << 19:
         return None
     from .llvm import gemm
-    entry = gemm.gemm(d, m, n, k, a, b, (c[0], c[2]), batch, add, bias)
-    return Prepared(f"matmul_{d.name}", entry, nbytes=(m * k + k * n + m * n) * batch * d.itemsize, flops=2 * m * n * k * batch)
+    entry = gemm.gemm(d, m, n, k, a, b, (c[0], c[2]), batch, add, bias, after)
+    name = f"matmul_{d.name}_{after.replace(' ', '_')}" if after else f"matmul_{d.name}"
+    beside = m * n if after == "relu gradient" else 0
+    return Prepared(name, entry, nbytes=(m * k + k * n + m * n + beside) * batch * d.itemsize, flops=2 * m * n * k * batch)
 
 
 def convolution(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int, ...], ...], x: tuple[int, ...], a: tuple[int, int, int, int],

@@ -1,4 +1,4 @@
-"""A linear layer and the activation after it as one operation, where a GPU's library has it (`ops.activated`) and nobody could tell.
+"""A linear layer and the activation after it as one operation, where there is one (`ops.activated`) and nobody could tell.
 
 Everything is looked at on each call, as modules, their hooks and what they hold may change between calls.
 """
@@ -23,15 +23,16 @@ if TYPE_CHECKING:
 _OWN = (F.linear, F.relu, F.gelu)
 _CALLS = (Module.__call__, Linear.forward, ReLU.forward, GELU.forward)
 _WEIGHTS = (Parameter, Tensor)
+_WORTH = 1 << 13  # elements of an input on the CPU: looking costs a microsecond
 
 
 def may(x: Any) -> bool:
     """Whether the input of a layer is one for which the two may be one operation."""
-    return type(x) is Tensor and x.m.device.type == "cuda"
+    return type(x) is Tensor and (x.m.numel >= _WORTH or x.m.device.type == "cuda")
 
 
 def in_turn(modules: Sequence[Any], x: Any) -> Any:
-    """`x` through modules one after the other; its first is on a GPU."""
+    """`x` through modules one after the other."""
     i, n = 0, len(modules)
     while i < n:
         module = modules[i]
@@ -64,7 +65,7 @@ def _pair(layer: Linear, activation: Any, x: Any, followed: bool) -> Tensor | No
         name = "gelu"
     else:
         return None
-    if not serves(name) or _hooks.active or not may(x):
+    if not may(x) or not serves(name, x.m.device.type == "cpu") or _hooks.active:
         return None
     if _OWN != (F.linear, F.relu, F.gelu) or _CALLS != (Module.__call__, Linear.forward, ReLU.forward, GELU.forward):
         return None

@@ -1,5 +1,5 @@
-"""A layer and the activation after it as one launch, where a GPU's library has it; and the activation's gradient with the product that
-the next layer's gradient is.
+"""A layer and the activation after it as one launch, where a GPU's library or the CPU's products have it; and the activation's gradient
+with the product that the next layer's gradient is.
 
 The tape still holds the two operations that the launch stands for, with what they save; so hooks, gradients of gradients and names
 are those of the two.  Where the next layer reads the result, its node gets a fourth edge, to the node before the activation: in a plain
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes
 from ..autograd import tape
 from ..autograd.mode import _grad
+from ..kernels import routines
 from ..runtime import door, provenance, switches
 from ..tensor import Meta, Tensor, alias, meta, new, on_forget
 from . import autocast, elementwise
@@ -39,13 +40,13 @@ for _clear in (_plans.clear, _gradients.clear, _refused.clear):
     door.on_change(_clear)
 
 
-def serves(kind: str) -> bool:
+def serves(kind: str, on_cpu: bool) -> bool:
     """Whether `activated` may do "relu" or "gelu" (its tanh form) unasked.
 
-    cuBLASLt's max(x, 0) is 0 for NaN, so ReLU is only done where that is allowed.
+    cuBLASLt's max(x, 0) is 0 for NaN, so ReLU is only done there where that is allowed; the CPU's products have no GELU.
     """
     level = switches.values["matmul.activations"]
-    return level == ALL or level == EXACT and kind == "gelu"
+    return level != NEVER and (kind == "relu" if on_cpu else level == ALL or kind == "gelu")
 
 
 def activated(input: Tensor, weight: Tensor, bias: Tensor, kind: str, followed: bool = False, level: int | None = None) -> Tensor | None:  # noqa: A002
@@ -70,9 +71,9 @@ def activated(input: Tensor, weight: Tensor, bias: Tensor, kind: str, followed: 
         if len(_plans) > _MOST_PLANS:
             _plans.clear()
         plan = _plans[key] = _plan(input, weight, bias, kind, recorded, followed, level)
-    if not plan or (input.p | weight.p | bias.p) & _ALIGNED:
+    if not plan or (input.p | weight.p | bias.p) & plan[3]:
         return None
-    om, beside_meta, product, info = plan
+    om, beside_meta, product, unaligned, info = plan
     r = new(om)
     if beside_meta is None:
         product(r.p, input.p, weight.p, bias.p)
@@ -90,12 +91,15 @@ def activated(input: Tensor, weight: Tensor, bias: Tensor, kind: str, followed: 
             kept = (beside,)
         else:
             out = (alias(r, om, r.p), 0)
+            if not unaligned:  # the CPU's products look at the result itself
+                beside = out[0]
         r.n = [tape.next_seq(), None, back, (before,), (info, kept, (0,) * len(kept), out, (), kind, beside), None]
     return r
 
 
 def _plan(x: Tensor, w: Tensor, b: Tensor, kind: str, recorded: bool, followed: bool, level: int | None) -> tuple[Any, ...]:
-    """(the result's layout, that of what the gradient reads, the launch, how it is recorded); () where there is none."""
+    """(the result's layout, that of what else is written for the gradient, the launch, bits that addresses may not have, how it is
+    recorded); () where there is none."""
     xm, wm, bm = x.m, w.m, b.m
     d = xm.dtype
     if not type(xm) is type(wm) is type(bm) is Meta or len(xm.shape) < 2 or len(wm.shape) != 2 or xm.shape[-1] != wm.shape[1]:
@@ -103,14 +107,19 @@ def _plan(x: Tensor, w: Tensor, b: Tensor, kind: str, recorded: bool, followed: 
     n, k = wm.shape
     if not (d is wm.dtype is bm.dtype and d.kind == "f" and xm.device is wm.device is bm.device) or tuple(bm.shape) != (n,) or bm.strides != (1,):
         return ()
-    if xm.device.type == "cpu" or door.by_host(xm.device) or not xm.numel or not n or not k or len(xm.shape) > 2 and not xm.contiguous:
-        return ()
-    if (switches.values["matmul.activations"] if level is None else level) < (EXACT if kind == "gelu" and d.itemsize == 2 else ALL):
+    if not xm.numel or not n or not k or len(xm.shape) > 2 and not xm.contiguous:
         return ()
     rows = xm.numel // k
     steps = (k, 1) if len(xm.shape) > 2 else xm.strides
     consts, plain, with_beside, _ = _KINDS[kind]
     om = meta((*xm.shape[:-1], n), None, d, xm.device)
+    info = _operation(kind)._info((True,), (om,), consts) if recorded else None
+    if door.by_host(xm.device):
+        left, right = (steps[0], steps[1], 0), (wm.strides[1], wm.strides[0], 0)
+        made = routines.product(d, rows, n, k, left, right, (n, 1, 0), bias=True, after=kind) if kind == "relu" else None
+        return () if made is None else (om, None, door.bind(xm.device, made), 0, info)
+    if (switches.values["matmul.activations"] if level is None else level) < (EXACT if kind == "gelu" and d.itemsize == 2 else ALL):
+        return ()
     beside, product = None, None
     if recorded and (followed or kind == "gelu"):
         product = _product(xm, rows, n, k, steps, (wm.strides[1], wm.strides[0]), with_beside)
@@ -122,7 +131,7 @@ def _plan(x: Tensor, w: Tensor, b: Tensor, kind: str, recorded: bool, followed: 
         product = _product(xm, rows, n, k, steps, (wm.strides[1], wm.strides[0]), plain)
     if product is None:
         return ()
-    return om, beside, product, _operation(kind)._info((True,), (om,), consts) if recorded else None
+    return om, beside, product, _ALIGNED, info
 
 
 def _product(m: Meta, rows: int, columns: int, k: int, a: tuple[int, ...], b: tuple[int, ...], epilogue: str) -> Callable[..., Any] | None:
@@ -157,7 +166,7 @@ def past(node: tape.Node, g: Tensor, w: Tensor) -> Tensor | None:
     if edge is None or edge[2] is not back or edge[5] is not None or _grad.get():
         return None
     _, _, _, out, _, kind, beside = edge[4]
-    if beside is None or (out is not None and out[0].s.v != out[1]) or (g.p | w.p | beside.p) & _ALIGNED:
+    if beside is None or (out is not None and out[0].s.v != out[1]):
         return None
     x = node[4][0].m
     key = (g.m, w.m, x, kind)
@@ -166,14 +175,24 @@ def past(node: tape.Node, g: Tensor, w: Tensor) -> Tensor | None:
         if len(_gradients) > _MOST_PLANS:
             _gradients.clear()
         gm, wm = g.m, w.m
-        fits = gm.dtype is wm.dtype is x.dtype and gm.device is wm.device
-        plan = _gradients[key] = fits and _product(gm, gm.shape[0], wm.shape[1], wm.shape[0], gm.strides, wm.strides,
-                                                   _KINDS[kind][3]) or ()
-    if not plan:
+        plan = _gradients[key] = () if not (gm.dtype is wm.dtype is x.dtype and gm.device is wm.device) else _gradient(gm, wm, x, kind)
+    if not plan or (g.p | w.p | beside.p) & plan[2]:
         return None
-    made = new(meta(x.shape, None, x.dtype, x.device))
-    plan(made.p, g.p, w.p, beside.p)
+    made = new(plan[0])
+    plan[1](made.p, g.p, w.p, beside.p)
     return made
+
+
+def _gradient(g: Meta, w: Meta, x: Meta, kind: str) -> tuple[Any, ...]:
+    """(the layout of g w as a gradient of x, the launch, bits that addresses may not have); () where there is none."""
+    sizes = (g.shape[0], w.shape[1], w.shape[0])
+    if not door.by_host(g.device):
+        product = _product(g, *sizes, g.strides, w.strides, _KINDS[kind][3])
+        unaligned = _ALIGNED
+    else:
+        made = routines.product(g.dtype, *sizes, (g.strides[0], g.strides[1], 0), (w.strides[0], w.strides[1], 0), (sizes[1], 1, 0), after="relu gradient")
+        product, unaligned = None if made is None else door.bind(g.device, made), 0
+    return () if product is None else (meta(x.shape, None, x.dtype, x.device), product, unaligned)
 
 
 @op(method=False, out=True)
@@ -184,7 +203,7 @@ def _addmm_activation(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 
     """
     from .matmul import addmm
     on_gpu = isinstance(input, Tensor) and input.m.device.type != "cpu"
-    if on_gpu and beta == 1 and alpha == 1 and isinstance(mat1, Tensor) and isinstance(mat2, Tensor) and len(mat1.m.shape) == len(mat2.m.shape) == 2:
+    if beta == 1 and alpha == 1 and all(isinstance(t, Tensor) for t in (input, mat1, mat2)) and len(mat1.m.shape) == len(mat2.m.shape) == 2:
         made = activated(mat1, mat2.t(), input, "gelu" if use_gelu else "relu", level=ALL)
         if made is not None:
             return made

@@ -112,6 +112,39 @@ def test_a_row_is_added_as_if_it_had_been_there(name, m, n, k):
     close(got, a, b.T, row)
 
 
+@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("m,n,k", [(40, 70, 30), (33, 100, 1300), (1, 33, 5), (300, 600, 700), (15, 31, 193)])
+def test_an_activation_in_the_store_is_one_after_it(name, transposed, m, n, k):
+    """Bit for bit, NaN, infinities and zeros too; over one block of K and over several."""
+    rng = np.random.default_rng(6)
+    a, b, row, gate = (rng.normal(size=s).astype(TYPES[name]) for s in ((m, k), (n, k), (n,), (m, n)))
+    a[0], a[-1, 0], row[-1] = 0, np.nan, np.inf
+    row[0], gate[0] = -0.0, 0
+    gate[-1, :2] = np.nan
+    right = b.T if transposed else np.ascontiguousarray(b.T)
+    d, (shifted, plain, got) = getattr(dtypes, name), (np.full((m, n), 7, TYPES[name]) for _ in range(3))
+    start = [x.ctypes.data for x in (a, right)]
+    gemm.gemm(d, m, n, k, steps(a), steps(right), (n, 0), bias=True)(shifted.ctypes.data, *start, row.ctypes.data)
+    gemm.gemm(d, m, n, k, steps(a), steps(right), (n, 0), bias=True, after="relu")(got.ctypes.data, *start, row.ctypes.data)
+    np.testing.assert_array_equal(got, np.where(shifted <= 0, 0, shifted))
+    assert not np.signbit(got[got == 0]).any()
+    gemm.gemm(d, m, n, k, steps(a), steps(right), (n, 0))(plain.ctypes.data, *start)
+    gemm.gemm(d, m, n, k, steps(a), steps(right), (n, 0), after="relu gradient")(got.ctypes.data, *start, gate.ctypes.data)
+    np.testing.assert_array_equal(got, np.where(gate > 0, plain, 0))
+
+
+def test_an_activation_in_every_matrix_of_a_batch():
+    rng = np.random.default_rng(7)
+    a, b, gate = (rng.normal(size=s).astype(np.float32) for s in ((3, 40, 50), (3, 50, 60), (3, 40, 60)))
+    row, got = rng.normal(size=60).astype(np.float32), np.empty((3, 40, 60), np.float32)
+    sizes, given = (40, 60, 50, steps(a), steps(b), (60, 2400), 3), [x.ctypes.data for x in (got, a, b)]
+    gemm.gemm(dtypes.float32, *sizes, bias=True, after="relu")(*given, row.ctypes.data)
+    np.testing.assert_allclose(got, np.maximum(a @ b + row, 0), rtol=1e-4, atol=1e-4)
+    gemm.gemm(dtypes.float32, *sizes, after="relu gradient")(*given, gate.ctypes.data)
+    np.testing.assert_allclose(got, np.where(gate > 0, a @ b, 0), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3, 16])
 def test_a_task_is_no_more_than_the_caches_hold_and_nothing_is_left_out(threads):
     for m, n in ((1, 1), (14, 32), (768, 384), (32, 1536), (5000, 40), (40, 100_000), (100_000, 40), (4096, 4096)):

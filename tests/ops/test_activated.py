@@ -88,16 +88,47 @@ def test_autocast() -> None:
 
 def test_none_where_there_is_no_such_launch(device: str) -> None:
     if on_a_gpu(device):
-        pytest.skip("a GPU has them")
-    x, w, b = fb.ones(2, 8, device=device, requires_grad=True), fb.ones(8, 8, device=device), fb.ones(8, device=device)
-    assert activated(x, w, b, "gelu", level=2) is None and activated(x, w, b, "relu", True, 2) is None
+        pytest.skip("a GPU has more")
+    for size, kind, dtype in ((8, "gelu", fb.float32), (8, "relu", fb.float32), (128, "gelu", fb.float32), (128, "relu", fb.bfloat16)):
+        x, w, b = (fb.ones(*s, dtype=dtype, device=device, requires_grad=True) for s in ((size, size), (size, size), (size,)))
+        assert activated(x, w, b, kind, True, 2) is None
+    x, w, b = (fb.ones(*s, device=device) for s in ((128, 128), (128, 128), (128,)))
+    assert activated(x, w, b, "relu", level=2).tolist() == [[129.0] * 128] * 128
+    for other in ((x, w, b.double()), (x, w[:, :3], b), (x, w, b[:5]), (x[0], w, b), (x, w[0], b), (x, w, b.expand(2, 128))):
+        assert activated(*other, "relu", level=2) is None
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("m, k, n", [(64, 100, 100), (300, 40, 64), (33, 900, 47), (700, 65, 33)])
+def test_products_of_the_cpu(device: str, dtype: Any, m: int, k: int, n: int) -> None:
+    """Bit for bit what the two operations give, NaN and infinities too; and so is the gradient, which the next layer's product takes
+    past the activation."""
+    if on_a_gpu(device):
+        pytest.skip("these are the CPU's")
+    rng = np.random.default_rng(2)
+    x, w, b, v, c = (rng.standard_normal(s).astype(dtype) for s in ((m, k), (n, k), (n,), (40, n), (40,)))
+    x[0, 0], x[1, 0], x[2, 0] = math.nan, math.inf, -math.inf
+    found = []
+    for fused in (True, False):
+        p, q, r, s, t = (fb.tensor(a, device=device, requires_grad=True) for a in (x, w, b, v, c))
+        y = activated(p, q, r, "relu") if fused else F.relu(F.linear(p, q, r))
+        assert y is not None and y.grad_fn.name() == "ReluBackward0"
+        z = F.linear(y, s, t)
+        layer: Any = z.n
+        assert len(layer[tape.EDGES]) == (4 if fused else 3)
+        z[3:].square().sum().backward()
+        found.append([a.detach().cpu().numpy() for a in (y, z, *[a.grad for a in (p, q, r, s, t)])])
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_array_equal(a, b)
+        assert (np.signbit(a) == np.signbit(b)).all()
 
 
 def test_switch(switch: Any) -> None:
-    assert switch.fused_activations == "exact" and serves("gelu") and not serves("relu")
+    assert switch.fused_activations == "exact"
     for value, expected in (("none", (False, False)), ("all", (True, True)), ("exact", (False, True))):
         switch.fused_activations = value
-        assert (serves("relu"), serves("gelu")) == expected and switch.fused_activations == value
+        assert (serves("relu", False), serves("gelu", False)) == expected and switch.fused_activations == value
+        assert serves("relu", True) == (value != "none") and not serves("gelu", True)
     with pytest.raises(RuntimeError, match="expected one of 'none', 'exact', 'all', got 'some'"):
         switch.fused_activations = "some"
 

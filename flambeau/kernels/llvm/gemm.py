@@ -15,7 +15,22 @@ from ...dtypes import float32, float64
 from .. import native
 from . import scratch
 from .emit import Emitter, Module
-from .gemm_tile import Tile, call_tile, panel_elements, prefetch, sizes, write_packer, write_tiles
+from .gemm_tile import (
+    ADDED,
+    GATED,
+    GATED_SUM,
+    PLAIN,
+    RECTIFIED,
+    RECTIFIED_SUM,
+    SHIFTED,
+    Tile,
+    call_tile,
+    panel_elements,
+    prefetch,
+    sizes,
+    write_packer,
+    write_tiles,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,13 +52,15 @@ FEW_ROWS = 280  # of C, for which all of A is packed at once
 FEW = 16  # rows of B packed at a time where they are neighbours in memory
 
 # the parameter block; strides in bytes
-M, N, K, ROWS, COLUMNS, DEPTH, ROW_BLOCKS, COLUMN_BLOCKS, ADD, LDC, C_STEP, A_ROW, A_COL, A_STEP, B_ROW, B_COL, B_STEP, BARE_A, BARE_B, FAR = range(20)
+(M, N, K, ROWS, COLUMNS, DEPTH, ROW_BLOCKS, COLUMN_BLOCKS, ADD, LDC, C_STEP, A_ROW, A_COL, A_STEP, B_ROW, B_COL, B_STEP, BARE_A, BARE_B, FAR,
+ ALONE, LAST, OPERANDS) = range(23)  # ADD: the mode of K's first block; ALONE: where there is one; LAST: of the last of several
 
 
 def gemm(d: dtype, m: int, n: int, k: int, a: tuple[int, int, int], b: tuple[int, int, int], c: tuple[int, int], batch: int = 1,
-         add: bool = False, bias: bool = False) -> Callable[..., None]:
+         add: bool = False, bias: bool = False, after: str = "") -> Callable[..., None]:
     """A native launch ``entry(C, A, B)``: C = A B, or C += A B where `add`, for `batch` matrices; or ``entry(C, A, B, row)``,
-    C = A B + a row of n neighbours, where `bias`.
+    C = A B + a row of n neighbours, where `bias`.  after: "relu", then max(x, 0), beside `bias`; or "relu gradient", alone: ``entry(C,
+    A, B, Y)``, where Y, laid out as C, is not above 0, C is 0.
 
     a, b: (elements from row to row, from column to column, from matrix to matrix), any numbers.  c: (from row to row, from
     matrix to matrix); its columns are neighbours.  m, n, k and batch are not zero; d is float32 or float64.
@@ -61,11 +78,14 @@ def gemm(d: dtype, m: int, n: int, k: int, a: tuple[int, int, int], b: tuple[int
     row_blocks, column_blocks = -(-m // rows), -(-n // columns)
     total = row_blocks * column_blocks * batch
     far = (m * k + k * n) * item * batch > NEAR
-    params = [m, n, k, rows, columns, depth, row_blocks, column_blocks, 3 if bias else int(add), c[0] * item, c[1] * item,
-              *(s * item for s in a), *(s * item for s in b), int(bare_a), int(bare_b), int(far)]
+    first = SHIFTED if bias else ADDED if add else PLAIN
+    alone, last = {"": (first, ADDED), "relu": (RECTIFIED, RECTIFIED_SUM), "relu gradient": (GATED, GATED_SUM)}[after]
+    operands = 4 if bias or after else 3
+    params = [m, n, k, rows, columns, depth, row_blocks, column_blocks, first, c[0] * item, c[1] * item,
+              *(s * item for s in a), *(s * item for s in b), int(bare_a), int(bare_b), int(far), alone, last, operands]
     flops = 2 * m * n * k * batch
-    code = _function(d)[NAME_FEW if m <= FEW_ROWS and b[0] == 1 and not bare_b else NAME]
-    return native.make_entry([(code, total, max(1, total // (8 * threads)))], params, 4 if bias else 3, parallel=flops > 1 << 20)
+    code = _function(d, bool(after))[NAME_FEW if m <= FEW_ROWS and b[0] == 1 and not bare_b else NAME]
+    return native.make_entry([(code, total, max(1, total // (8 * threads)))], params, operands, parallel=flops > 1 << 20)
 
 
 def _task(m: int, n: int, depth_bytes: int, batch: int, threads: int, bare_a: bool, bare_b: bool, tile: tuple[int, int, int]) -> tuple[int, int]:
@@ -98,22 +118,22 @@ def bare(rows: int, columns: int, row: int, column: int, item: int, most_alike: 
     return column == item and row > 0 and rows * columns * item <= MOST_BARE and row % 4096 > 0 and (row % 512 > 0 or rows <= most_alike)
 
 
-_functions: dict[str, dict[str, int]] = {}
+_functions: dict[tuple[str, bool], dict[str, int]] = {}
 
 
-def _function(d: dtype) -> dict[str, int]:
-    found = _functions.get(d.name)
+def _function(d: dtype, active: bool) -> dict[str, int]:
+    found = _functions.get((d.name, active))
     if found is None:
         from . import compile as compiler
-        found = _functions[d.name] = compiler.functions(("gemm", d.name), (NAME, NAME_FEW), lambda: text(d))
+        found = _functions[d.name, active] = compiler.functions(("gemm", d.name, str(active)), (NAME, NAME_FEW), lambda: text(d, active))
     return found
 
 
-def text(d: dtype) -> str:
-    """The IR of the products of one element type."""
+def text(d: dtype, active: bool = False) -> str:
+    """The IR of the products of one element type; a module of its own has what activations add to their stores."""
     module = Module()
     tile = Tile(d)
-    write_tiles(module, tile)
+    write_tiles(module, tile, active)
     write_packer(module, tile, "pack_rows", tile.high)
     write_packer(module, tile, "pack_columns", tile.width)
     _write(module, tile)
@@ -123,7 +143,7 @@ def text(d: dtype) -> str:
 
 def _write(module: Module, tile: Tile) -> None:
     em = Emitter(module, f"void @{NAME}(i64 %begin, i64 %end, ptr %args, ptr %block)")
-    word = [em.word("%block", k) for k in range(FAR + 1)]
+    word = [em.word("%block", k) for k in range(OPERANDS + 1)]
     operands = _operands(em, word)
     # a panel of B takes this much, all of them together that much
     wide = panel_bytes(em, tile, tile.width, word[DEPTH])
@@ -138,8 +158,7 @@ def _write(module: Module, tile: Tile) -> None:
         rows, columns, a1, b1, c1, row1 = _block(em, tile, word, operands, task.i)
         with em.loop("0", word[K], word[DEPTH]) as k:
             depth = em.smaller(word[DEPTH], em.sub(word[K], k.i))
-            first = em.op(f"icmp eq i64 {k.i}, 0")
-            add = em.op(f"select i1 {first}, i64 {word[ADD]}, i64 1")
+            mode = _mode(em, word, k.i, depth)
             a2, b2 = em.at(a1, em.mul(k.i, word[A_COL])), em.at(b1, em.mul(k.i, word[B_ROW]))
             _pack_b(em, tile, word, b2, depth, columns, memory, wide)
             panels = em.op(f"sdiv i64 {em.add(columns, str(tile.width - 1))}, {tile.width}")
@@ -165,7 +184,8 @@ def _write(module: Module, tile: Tile) -> None:
                     there = em.op(f"and i1 {bare_b}, {whole}")
                     right = em.op(f"select i1 {there}, ptr {j.vars[1]}, ptr {j.vars[0]}")
                     b_k = em.op(f"select i1 {there}, i64 {word[B_ROW]}, i64 {tile.width * tile.item}")
-                    call_tile(em, tile, high, count, depth, left, (right, b_k), (j.vars[2], word[LDC]), add, em.at(row1, em.mul(j.i, str(tile.item))))
+                    call_tile(em, tile, high, count, depth, left, (right, b_k), (j.vars[2], word[LDC]), mode,
+                              _beside(em, tile, mode, operands, row1, j.i, j.vars[2]))
                     j.next = [em.at(j.vars[0], wide), em.at(j.vars[1], str(tile.width * tile.item)), em.at(j.vars[2], str(tile.width * tile.item)),
                               em.add(j.vars[3], "1")]
                 i.next = [em.at(i.vars[0], em.mul(word[A_ROW], str(tile.rows))), em.at(i.vars[1], em.mul(word[LDC], str(tile.rows))),
@@ -176,9 +196,23 @@ def _write(module: Module, tile: Tile) -> None:
 
 
 def _operands(em: Emitter, word: list[str]) -> list[str]:
-    """The addresses of C, A, B and the row that is added."""
-    biased = em.op(f"icmp eq i64 {word[ADD]}, 3")
-    return [*(em.pointer("%args", k) for k in range(3)), em.pointer(em.at("%args", em.op(f"select i1 {biased}, i64 24, i64 0")), 0)]
+    """The addresses of C, A, B and the row that is added, or the matrix that gates."""
+    more = em.op(f"icmp eq i64 {word[OPERANDS]}, 4")
+    return [*(em.pointer("%args", k) for k in range(3)), em.pointer(em.at("%args", em.op(f"select i1 {more}, i64 24, i64 0")), 0)]
+
+
+def _mode(em: Emitter, word: list[str], k: str, depth: str) -> str:
+    """A tile's mode in the block of K that begins at `k`."""
+    last = em.op(f"icmp sge i64 {em.add(k, depth)}, {word[K]}")
+    begin, rest = em.op(f"select i1 {last}, i64 {word[ALONE]}, i64 {word[ADD]}"), em.op(f"select i1 {last}, i64 {word[LAST]}, i64 {ADDED}")
+    return em.op(f"select i1 {em.op(f'icmp eq i64 {k}, 0')}, i64 {begin}, i64 {rest}")
+
+
+def _beside(em: Emitter, tile: Tile, mode: str, operands: list[str], row: str, j: str, c: str) -> str:
+    """What a tile of C at `c`, `j` columns on in its task, reads beside: of the row that is added, or of the matrix that gates."""
+    offset = em.op(f"sub i64 {em.op(f'ptrtoint ptr {c} to i64')}, {em.op(f'ptrtoint ptr {operands[0]} to i64')}")
+    gated = em.op(f"icmp sge i64 {mode}, {GATED}")
+    return em.op(f"select i1 {gated}, ptr {em.at(operands[3], offset)}, ptr {em.at(row, em.mul(j, str(tile.item)))}")
 
 
 def _block(em: Emitter, tile: Tile, word: list[str], operands: list[str], task: str) -> tuple[str, str, str, str, str, str]:
@@ -199,7 +233,7 @@ def _block(em: Emitter, tile: Tile, word: list[str], operands: list[str], task: 
 def _write_few(module: Module, tile: Tile) -> None:
     """For few rows, which read B's columns from far: all of A is packed, then panel after panel of B, while the next is fetched."""
     em = Emitter(module, f"void @{NAME_FEW}(i64 %begin, i64 %end, ptr %args, ptr %block)")
-    word = [em.word("%block", k) for k in range(FAR + 1)]
+    word = [em.word("%block", k) for k in range(OPERANDS + 1)]
     operands = _operands(em, word)
     tall = panel_bytes(em, tile, tile.high, word[DEPTH])
     room = em.mul(em.op(f"sdiv i64 {em.add(word[ROWS], str(tile.rows - 1))}, {tile.rows}"), tall)
@@ -210,7 +244,7 @@ def _write_few(module: Module, tile: Tile) -> None:
         heights = em.op(f"sdiv i64 {em.add(rows, str(tile.rows - 1))}, {tile.rows}")
         with em.loop("0", word[K], word[DEPTH]) as k:
             depth = em.smaller(word[DEPTH], em.sub(word[K], k.i))
-            add = em.op(f"select i1 {em.op(f'icmp eq i64 {k.i}, 0')}, i64 {word[ADD]}, i64 1")
+            mode = _mode(em, word, k.i, depth)
             with em.loop("0", rows, str(tile.rows), [("ptr", em.at(a1, em.mul(k.i, word[A_COL]))), ("ptr", packed_a)]) as i:
                 high = em.smaller(str(tile.rows), em.sub(rows, i.i))
                 em.line(f"call void @pack_rows(ptr {i.vars[0]}, i64 {word[A_ROW]}, i64 {word[A_COL]}, i64 {high}, i64 {depth}, ptr {i.vars[1]})")
@@ -225,8 +259,8 @@ def _write_few(module: Module, tile: Tile) -> None:
                 with em.loop("0", rows, str(tile.rows), [("ptr", packed_a), ("ptr", j.vars[1]), ("i64", "0")]) as i:
                     ahead.write(i.vars[2])
                     high = em.smaller(str(tile.rows), em.sub(rows, i.i))
-                    call_tile(em, tile, high, count, depth, i.vars[0], (packed_b, str(tile.width * tile.item)), (i.vars[1], word[LDC]), add,
-                              em.at(row1, em.mul(j.i, str(tile.item))))
+                    call_tile(em, tile, high, count, depth, i.vars[0], (packed_b, str(tile.width * tile.item)), (i.vars[1], word[LDC]), mode,
+                              _beside(em, tile, mode, operands, row1, j.i, i.vars[1]))
                     i.next = [em.at(i.vars[0], tall), em.at(i.vars[1], em.mul(word[LDC], str(tile.rows))), em.add(i.vars[2], "1")]
                 j.next = [following, em.at(j.vars[1], str(tile.width * tile.item))]
     scratch.give(em, index)

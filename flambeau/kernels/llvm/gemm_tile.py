@@ -49,8 +49,14 @@ def panel_elements(width: int, k: int) -> int:
 _SIGNATURE = "i64 %k, ptr %a, i64 %a_k, ptr %b, i64 %b_k, ptr %c, i64 %ldc, i64 %cols, i64 %mode, ptr %bias"
 
 
-def write_tiles(module: Module, tile: Tile) -> None:
-    """Adds @tile: C (rows x columns) = A B, or what more its mode says; `call_tile` calls it."""
+PLAIN, ADDED, BIASED, SHIFTED, RECTIFIED, RECTIFIED_SUM, GATED, GATED_SUM = range(8)  # modes of a tile; see `call_tile`
+_MODES = (PLAIN, ADDED, BIASED, SHIFTED)
+_ACTIVE = (PLAIN, ADDED, SHIFTED, RECTIFIED, RECTIFIED_SUM, GATED, GATED_SUM)  # of the tiles for products with activations
+
+
+def write_tiles(module: Module, tile: Tile, active: bool = False) -> None:
+    """Adds @tile: C (rows x columns) = A B, or what more its mode says; `call_tile` calls it.  active: it has the modes of
+    activations, but not that of a number for each row."""
     em = Emitter(module, f"internal void @tile(i64 %rows, {_SIGNATURE})")
     full, part = em.label("full"), em.label("part")
     em.branch(em.op(f"icmp sgt i64 %cols, {tile.lanes}"), full, part)
@@ -66,12 +72,14 @@ def write_tiles(module: Module, tile: Tile) -> None:
     em.finish()
     for vectors in (1, VECTORS):
         for r in range(1, tile.rows + 1):
-            _write_tile(module, tile, r, vectors)
+            _write_tile(module, tile, r, vectors, _ACTIVE if active else _MODES)
 
 
 def call_tile(em: Emitter, tile: Tile, rows: str, columns: str, k: str, a: tuple[str, str] | str, b: tuple[str, str],
               c: tuple[str, str], mode: str, bias: str = "null") -> None:
-    """mode: 0 C = A B, 1 C += A B, 2 C = A B + a number for each row from `bias`, 3 a number for each column.
+    """mode: PLAIN C = A B, ADDED C += A B, BIASED C = A B + a number for each row from `bias`, SHIFTED a number for each column,
+    RECTIFIED the same and then ReLU, RECTIFIED_SUM C = ReLU(C + A B), GATED C = A B where the matrix at `bias`, laid out as C,
+    is above 0, and 0 elsewhere, GATED_SUM the same of C + A B.
 
     a: a packed panel, or (address, bytes from k to k) of rows that are neighbours in memory.  b: (address, bytes from k to
     k); c: (address, bytes from row to row).
@@ -87,7 +95,7 @@ def prefetch(em: Emitter, address: str, write: bool = False, near: int = 3) -> N
     em.line(f"call void @llvm.prefetch.p0(ptr {address}, i32 {int(write)}, i32 {near}, i32 1)")
 
 
-def _write_tile(module: Module, tile: Tile, rows: int, vectors: int) -> None:
+def _write_tile(module: Module, tile: Tile, rows: int, vectors: int, modes: tuple[int, ...]) -> None:
     d, lanes, item = tile.d, tile.lanes, tile.item
     t = ty(d, lanes)
     em = Emitter(module, f"internal void @tile_{rows}_{vectors}({_SIGNATURE})")
@@ -124,34 +132,45 @@ def _write_tile(module: Module, tile: Tile, rows: int, vectors: int) -> None:
         whole, edge = em.label("whole"), em.label("edge")
         em.branch(em.op(f"icmp eq i64 %cols, {vectors * lanes}"), whole, edge)
         em.start(whole)
-        _store(em, tile, rows, vectors, sums, [None] * vectors)
+        _store(em, tile, rows, vectors, sums, [None] * vectors, modes)
         em.line("ret void")
         em.start(edge)
     masks: list[str | None] = [em.first_lanes(em.sub("%cols", str(v * lanes)), lanes) for v in range(vectors)]
-    _store(em, tile, rows, vectors, sums, masks)
+    _store(em, tile, rows, vectors, sums, masks, modes)
     em.line("ret void")
     em.finish()
 
 
-def _store(em: Emitter, tile: Tile, rows: int, vectors: int, sums: list[str], masks: list[str | None]) -> None:
+def _store(em: Emitter, tile: Tile, rows: int, vectors: int, sums: list[str], masks: list[str | None], modes: tuple[int, ...]) -> None:
     d, lanes, item = tile.d, tile.lanes, tile.item
-    kinds = {0: em.label("plain"), 1: em.label("add"), 2: em.label("biased"), 3: em.label("shifted")}
+    labels = {mode: em.label("store") for mode in modes}
     end, t = em.label("end"), ty(d, lanes)
-    em.line(f"switch i64 %mode, label %{kinds[0]} [ i64 1, label %{kinds[1]} i64 2, label %{kinds[2]} i64 3, label %{kinds[3]} ]")
-    for kind, label in kinds.items():
+    em.line(f"switch i64 %mode, label %{labels[PLAIN]} [ " + " ".join(f"i64 {mode}, label %{label}" for mode, label in labels.items() if mode) + " ]")
+    for mode, label in labels.items():
         em.start(label)
-        row = "%c"
-        shift = [em.load(d, lanes, em.at("%bias", str(v * lanes * item)), masks[v]) for v in range(vectors)] if kind == 3 else []
+        row, gate = "%c", "%bias"
+        shift = [em.load(d, lanes, em.at("%bias", str(v * lanes * item)), masks[v]) for v in range(vectors)] if mode in (SHIFTED, RECTIFIED) else []
         for r in range(rows):
-            base = em.broadcast(em.load(d, 1, em.at("%bias", str(r * item))), ty(d, 1), lanes) if kind == 2 else ""
+            base = em.broadcast(em.load(d, 1, em.at("%bias", str(r * item))), ty(d, 1), lanes) if mode == BIASED else ""
             for v in range(vectors):
                 place = em.at(row, str(v * lanes * item))
                 value = sums[r * vectors + v]
-                if kind:
-                    value = em.op(f"fadd {t} {base or (shift[v] if shift else em.load(d, lanes, place, masks[v]))}, {value}")
+                if mode in (ADDED, RECTIFIED_SUM, GATED_SUM):
+                    base = em.load(d, lanes, place, masks[v])
+                added = shift[v] if shift else base
+                if added:
+                    value = em.op(f"fadd {t} {added}, {value}")
+                if mode in (RECTIFIED, RECTIFIED_SUM):  # NaN stays
+                    low = em.op(f"fcmp ole {t} {value}, zeroinitializer")
+                    value = em.op(f"select <{lanes} x i1> {low}, {t} zeroinitializer, {t} {value}")
+                if mode in (GATED, GATED_SUM):
+                    above = em.op(f"fcmp ogt {t} {em.load(d, lanes, em.at(gate, str(v * lanes * item)), masks[v])}, zeroinitializer")
+                    value = em.op(f"select <{lanes} x i1> {above}, {t} {value}, {t} zeroinitializer")
                 em.store(d, lanes, value, place, masks[v])
             if r + 1 < rows:
                 row = em.at(row, "%ldc")
+                if mode in (GATED, GATED_SUM):
+                    gate = em.at(gate, "%ldc")
         em.jump(end)
     em.start(end)
 
