@@ -6,12 +6,15 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
+from ..autograd import tape
+from ..autograd.mode import _grad
 from ..dtypes import dtype
 from ..kernels import expr as E
+from ..runtime import door
 from ..runtime.device import device, resolve
-from ..tensor import Tensor
+from ..tensor import Meta, Tensor, alias, new, on_forget
 from .copies import clone, strides_for
-from .elementwise import Pointwise
+from .elementwise import Pointwise, fit
 from .table import op
 from .transfer import to_device
 
@@ -32,10 +35,39 @@ CAST.grad_name = "ToCopyBackward0"
 
 def to_dtype(t: Tensor, d: dtype) -> Tensor:
     """`t` in type `d`: itself when it has it already.  Differentiable between floating types."""
-    if t.m.dtype is d:
+    m = t.m
+    if m.dtype is d:
         return t
-    result: Tensor = CAST((t,), (), (("dtype", d),))
+    if type(m) is not Meta:
+        made: Tensor = CAST((t,), (), (("dtype", d),))
+        return made
+    found = _plans.get((m, d))
+    if found is None:
+        result: Tensor = CAST((t if t.n is None else alias(t, m, t.p),), (), (("dtype", d),))
+        plan = CAST.plans.get((m, (("dtype", d),)))
+        if plan is not None:
+            _plans[m, d] = plan.outs[0], plan.launch
+    else:
+        result = new(found[0])
+        found[1](result.p, t.p)
+    if t.n is not None and d.kind in "fc" and _grad.get():
+        result.n = [tape.next_seq(), None, _cast_back, (t.n,), m, None]
+        if tape.anomaly.on:
+            tape.anomaly.note(result.n)
     return result
+
+
+_plans: dict[tuple[Meta, dtype], tuple[Meta, Callable[..., Any]]] = {}
+on_forget(_plans.clear)
+door.on_change(_plans.clear)
+
+
+@tape.keeps_nothing
+def _cast_back(node: Any, g: Tensor) -> Any:
+    return (fit(g, node[tape.SAVED]),)
+
+
+_cast_back.grad_name = "ToCopyBackward0"
 
 
 def in_float32(function: _Function) -> _Function:
