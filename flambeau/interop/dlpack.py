@@ -60,7 +60,9 @@ _delete = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 # ----------------------------------------------------------------------------------------------------------------- outwards
 def device_of(t: Tensor) -> tuple[int, int]:
-    """(device type, index), as DLPack numbers them: (1, 0) is the CPU, (2, i) GPU i."""
+    """(device type, index), as DLPack numbers them: (1, 0) is the CPU, (2, i) GPU i.  Raises BufferError for the meta device."""
+    if t.m.device.type == "meta":
+        raise BufferError("Cannot pack tensors on meta: they have no memory")
     return (CPU, 0) if t.m.device.type == "cpu" else (CUDA, t.m.device.index or 0)
 
 

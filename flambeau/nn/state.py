@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections import OrderedDict, namedtuple
 from typing import TYPE_CHECKING, Any
 
@@ -137,6 +138,9 @@ class Stateful:
                 if assign:
                     self._assign_from_checkpoint(name, mine, given)
                 else:
+                    if mine.is_meta and not given.is_meta:
+                        warnings.warn(f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current model, which "
+                                      "is a no-op. (Did you mean to pass `assign=True`?)", UserWarning, stacklevel=2)
                     with no_grad():
                         mine.copy_(given)
             except Exception as error:

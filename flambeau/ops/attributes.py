@@ -29,7 +29,7 @@ _SIMPLE: dict[str, Any] = {
     "is_sparse": lambda t: False,
     "is_sparse_csr": lambda t: False,
     "is_quantized": lambda t: False,
-    "is_meta": lambda t: False,
+    "is_meta": lambda t: t.m.device.type == "meta",
     "is_mps": lambda t: False,
     "is_xpu": lambda t: False,
     "is_nested": lambda t: False,
@@ -175,7 +175,7 @@ def is_contiguous(self: Tensor, memory_format: Any = None) -> bool:
 
 def get_device(self: Tensor) -> int:
     """The GPU's index, -1 on the CPU."""
-    return -1 if self.m.device.type == "cpu" else int(self.m.device.index or 0)
+    return int(self.m.device.index or 0) if self.m.device.type == "cuda" else -1
 
 
 def data_ptr(self: Tensor) -> int:
@@ -206,6 +206,9 @@ def host_array(t: Tensor, reason: str = "numpy") -> Any:
     because of `reason`.  bfloat16 as uint16."""
     from ..kernels.interpret import memory
     if t.m.device.type != "cpu":
+        if t.m.device.type == "meta":
+            raise (RuntimeError("Tensor.item() cannot be called on meta tensors") if reason == "item" else
+                   NotImplementedError(f"{reason}: a meta tensor has no values, only a shape and a type"))
         from .transfer import to_device
         door.note_wait(t.m.device, reason)
         token = _grad.set(False)
@@ -334,7 +337,7 @@ def _contains(self: Tensor, element: Any) -> bool:
 
 
 def _format(self: Tensor, spec: str) -> str:
-    if not self.m.shape and type(self) is Tensor or spec and not self.m.shape:
+    if (not self.m.shape and type(self) is Tensor or spec and not self.m.shape) and self.m.device.type != "meta":
         return format(item(self), spec)
     return object.__format__(self, spec)
 
@@ -443,12 +446,25 @@ def _rebuild(kind: type, s: Storage, place: tuple[int, tuple[int, ...], tuple[in
     return out
 
 
+def _rebuild_bare(kind: type, shape: tuple[int, ...], strides: tuple[int, ...], d: dtypes.dtype, requires_grad: bool, extra: dict[str, Any]) -> Tensor:
+    """A pickled tensor of the meta device again."""
+    from ..tensor import empty
+    out = empty(shape, d, device_class("meta"), strides)
+    out.n = tape.leaf() if requires_grad else None
+    if kind is not Tensor:
+        out.__class__ = kind
+    out.__dict__.update(extra)
+    return out
+
+
 def _reduce(self: Tensor, protocol: int) -> Any:
     if self.n is not None and self.n[0]:
         raise RuntimeError("Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not support "
                            "crossing process boundaries.  If you just want to transfer the data, call detach() on the tensor "
                            "before serializing (e.g., putting it on the queue).")
     extra = {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
+    if self.m.device.type == "meta":
+        return _rebuild_bare, (type(self), tuple(self.m.shape), self.m.strides, self.m.dtype, self.n is not None, extra)
     from . import storages  # noqa: F401 (which tells how storages are pickled)
     at = self.p  # a tensor still being filled takes another class until then
     return _rebuild, (type(self), self.s, (at - self.s.p, tuple(self.m.shape), self.m.strides), self.m.dtype, self.n is not None, extra)

@@ -134,6 +134,8 @@ def show(t: Tensor) -> str:
     m = t.m
     if m.device.type != "cpu":
         suffixes.append(f"device='{m.device}'")
+        if m.device.type == "meta" and m.numel:
+            suffixes.append(f"size={tuple(m.shape)}")
     default = m.dtype in (dtypes.get_default_dtype(), dtypes.int64, dtypes.bool_, dtypes.default_complex())
     if m.numel == 0:
         if len(m.shape) != 1:
@@ -142,9 +144,10 @@ def show(t: Tensor) -> str:
             suffixes.append(f"dtype={m.dtype}")
         text = "[]"
     else:
-        if not default:
+        bare = m.device.type == "meta"
+        if not default or bare and m.dtype is not dtypes.get_default_dtype():
             suffixes.append(f"dtype={m.dtype}")
-        text = body(t, indent)
+        text = "..." if bare else body(t, indent)
     if t.n is not None:
         suffixes.append("requires_grad=True" if t.n[0] == 0 else f"grad_fn=<{tape.name_of(t.n)}>")
     out = prefix + text

@@ -91,7 +91,7 @@ class UntypedStorage:
         return self
 
     def get_device(self) -> int:
-        return -1 if self.device.type == "cpu" else self.device.index or 0
+        return self.device.index or 0 if self.device.type == "cuda" else -1
 
     def __getitem__(self, at: Any) -> Any:
         if not isinstance(at, slice):

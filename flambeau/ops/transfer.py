@@ -55,9 +55,13 @@ def copy_across(out: Tensor, source: Tensor, non_blocking: bool = False) -> None
 
 
 def move(out: Tensor, source: Tensor, non_blocking: bool = False) -> None:
-    """Carries the elements of `source` to `out` on another device: cast, broadcast and laid out anew as needed."""
-    if not out.m.numel:
+    """Carries the elements of `source` to `out` on another device: cast, broadcast and laid out anew as needed.  Raises
+    NotImplementedError where the source is on the meta device."""
+    if not out.m.numel or out.m.device.type == "meta":
         return
+    if source.m.device.type == "meta":
+        raise NotImplementedError("Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() instead of "
+                                  "torch.nn.Module.to() when moving module from meta to a different device.")
     if out.m.device.type == "cpu":
         _down(out, source, non_blocking)
     elif source.m.device.type == "cpu":

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any, NoReturn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-TYPES = ("cpu", "cuda")
-_ELSEWHERE = ("meta", "mps", "xpu", "hpu", "mtia", "xla")  # PyTorch's others, which programs name to compare with
+TYPES = ("cpu", "cuda", "meta")
+_ELSEWHERE = ("mps", "xpu", "hpu", "mtia", "xla")  # PyTorch's others, which programs name to compare with
 _FORMS = "'cpu', 'cuda' or 'cuda:<index>'"
 
 
 class device:
     """A device: ``device("cpu")``, ``device("cuda")`` (the current GPU), ``device("cuda:1")``, ``device("cuda", 1)`` or
-    ``device(1)`` (a GPU).  Naming a device needs no such hardware; using it does: "meta", "mps" and PyTorch's other types can be named only.
+    ``device(1)`` (a GPU).  Naming a device needs no such hardware; using it does: "mps" and PyTorch's other types can be named only.
+    Tensors on ``device("meta")`` have shapes, strides and types, and no values: nothing is allocated or computed.
 
     As a ``with`` block or a decorator it makes factories build on this device by default.
 
-    type: "cpu" or "cuda".  index: an int, or None when the name had none.
+    type: "cpu", "cuda" or "meta".  index: an int, or None when the name had none.
     Raises RuntimeError for a string that names no device and for a negative index, TypeError for other arguments.
     """
 
@@ -135,6 +136,7 @@ def _bad(text: str) -> NoReturn:
 
 
 CPU = of("cpu", None)
+META = of("meta", None)
 _by_argument["cpu:0"] = of("cpu", 0)
 
 
@@ -170,6 +172,8 @@ def resolve(like: Any = None) -> device:
         if found.index:
             raise RuntimeError(f"{found}: there is one CPU device, 'cpu' (or 'cpu:0')")
         return CPU
+    if found.type == "meta":
+        return META
     if found.type != "cuda":
         raise RuntimeError(f"there are no {found.type!r} devices here: Flambeau works on 'cpu' and 'cuda'")
     from . import gpus

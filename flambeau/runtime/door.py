@@ -16,12 +16,13 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from ..kernels import target
+from ..kernels.programs import Prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..dtypes import dtype
-    from ..kernels.programs import Prepared, Program
+    from ..kernels.programs import Program
     from .device import device
 
     Steps = tuple[int, int, int]
@@ -117,6 +118,8 @@ def bind(dev: device, prepared: Prepared) -> Callable[..., Any]:
                     done()
             return result
         return observed
+    if dev.type == "meta":
+        return _nothing
     from . import gpus
     launch = gpus.launcher(dev, prepared)
     if not _launch_observers:
@@ -130,9 +133,15 @@ def bind(dev: device, prepared: Prepared) -> Callable[..., Any]:
     return observed_launch
 
 
+def _nothing(*args: Any) -> None:
+    """Carries out any launch on the meta device."""
+
+
 def prepare(dev: device, program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Prepared:
     """A launch of `program` for a concrete device: see `target.prepare`, which serves every device that the CPU's kernels
-    carry out.  What other devices have no kernel for, the host does on copies."""
+    carry out.  What other devices have no kernel for, the host does on copies.  On the meta device there is nothing to make."""
+    if dev.type == "meta":
+        return Prepared(program.kind, _nothing, outputs=len(program.out_types), program=program, domain=domain, strides=strides)
     if dev.type != "cpu":
         from . import gpus
         made = gpus.prepare(dev, program, domain, strides)
@@ -142,8 +151,9 @@ def prepare(dev: device, program: Program, domain: tuple[int, ...], strides: tup
 
 
 def by_host(dev: device) -> bool:
-    """Whether launches on a device are carried out by the CPU's kernels and libraries: the CPU, and simulated GPUs."""
-    if dev.type == "cpu":
+    """Whether launches on a device are carried out by the CPU's kernels and libraries: the CPU, and simulated GPUs.  The meta device,
+    where none is, counts as one of these."""
+    if dev.type != "cuda":
         return True
     from . import gpus
     return gpus.gpu(dev).driver.hosted
@@ -189,7 +199,7 @@ def routine(dev: device, name: str, *what: Any) -> Prepared | None:
     """A launch of what is no loop program by a device's own kernels or libraries; None where it has none for this, and for
     devices that are `by_host`: there the caller brings an entry of its own."""
     from . import gpus
-    if dev.type == "cpu":
+    if dev.type != "cuda":
         return None
     g = gpus.gpu(dev)
     return None if g.driver.hosted else g.driver.routine(g.physical, name, *what)
@@ -268,7 +278,7 @@ class Wait:
 
 def note_wait(dev: device, reason: str) -> None:
     """Tells the observers of a synchronisation that the program's text does not show.  Nothing for the CPU."""
-    if _wait_observers and dev.type != "cpu":
+    if _wait_observers and dev.type == "cuda":
         for callback in _wait_observers:
             callback(Wait(dev, reason))
 
@@ -310,6 +320,10 @@ def copy(dst_device: device, dst: int, src_device: device, src: int, nbytes: int
     """
     if not nbytes:
         return
+    if dst_device.type == "meta":
+        return
+    if src_device.type == "meta":
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     if dst_device.type == src_device.type == "cpu":
         with Passing("h2h", "host", nbytes, True, src_device, dst_device, None, owners):
             ctypes.memmove(dst, src, nbytes)
@@ -320,7 +334,7 @@ def copy(dst_device: device, dst: int, src_device: device, src: int, nbytes: int
 
 def synchronize(dev: device) -> None:
     """Waits until everything queued on `dev` is done, and raises what went wrong there.  Nothing to do for the CPU."""
-    if dev.type != "cpu":
+    if dev.type == "cuda":
         from . import gpus
         gpus.synchronize(dev)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 from . import cpu_memory
@@ -10,14 +11,41 @@ if TYPE_CHECKING:
     from .device import device
 
 
+class _Nobody:
+    """Takes back what was never given."""
+
+    __slots__ = ()
+
+    def append(self, address: int) -> None:
+        pass
+
+
+_NOBODY = _Nobody()
+
+
+_reached = 1 << 60  # far from any memory: using an address of the meta device by mistake is a fault, not a wrong value
+_lock = threading.Lock()
+
+
+def _nowhere(nbytes: int) -> int:
+    """An address of the meta device: there is nothing there, but no other tensor has it."""
+    global _reached
+    with _lock:
+        found = _reached
+        _reached += -(-nbytes // 512) * 512 + 512
+    return found
+
+
 def block(dev: device, nbytes: int) -> tuple[int, Any]:
     """The address of `nbytes` uninitialised bytes on a concrete device, and what takes it back by ``append(address)``.
 
     On a GPU the block belongs to this thread's current stream: given back, it is reused at once by later work of that
-    stream.  Raises RuntimeError (on a GPU its subclass `OutOfMemoryError`) when there is no room.
+    stream.  On the meta device there is no memory, only addresses.  Raises RuntimeError (on a GPU its subclass `OutOfMemoryError`) when there is no room.
     """
     if dev.type == "cpu":
         return cpu_memory.block(nbytes)
+    if dev.type == "meta":
+        return _nowhere(nbytes), _NOBODY
     return _gpu_block(dev, nbytes)
 
 

@@ -175,6 +175,8 @@ def one_hot(input: Any, num_classes: int = -1) -> Any:  # noqa: A002
         if num_classes <= 0:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
         return ops.zeros((*input.shape, num_classes), dtype=dtypes.int64, device=input.device)
+    if input.is_meta and num_classes > 0:
+        return ops.empty((*input.shape, num_classes), dtype=dtypes.int64, device=input.device)
     if int(input.min()) < 0:
         raise RuntimeError("Class values must be non-negative.")
     largest = int(input.max())
@@ -369,7 +371,7 @@ def max_unpool(input: Any, indices: Any, kernel_size: Any, stride: Any, padding:
     flat = indices.reshape(*lead, -1)
     if flat.numel():
         with no_grad():
-            if int(flat.min()) < 0 or int(flat.max()) >= total:
+            if not flat.is_meta and (int(flat.min()) < 0 or int(flat.max()) >= total):
                 raise RuntimeError(f"Found an invalid max index: {int(flat.max())} (output volumes are of size "
                                    f"{'x'.join(map(str, size))}")
     zero = ops.zeros((*lead, total), dtype=input.dtype, device=input.device)

@@ -83,7 +83,7 @@ def _bags(input: Any, offsets: Any, include_last_offset: bool) -> tuple[int, Any
     if offsets.dim() != 1:
         raise ValueError(f"offsets has to be a 1D Tensor, but got Tensor of dimension {offsets.dim()}")
     begins = offsets.to(dtypes.int64)
-    if begins.numel():
+    if begins.numel() and not begins.is_meta:
         first, last = int(begins[0]), int(begins[-1])
         if first != 0:
             raise RuntimeError(f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {first}")

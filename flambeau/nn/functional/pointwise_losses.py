@@ -278,7 +278,7 @@ def gaussian_nll_loss(input: Any, target: Any, var: Any, full: bool = False, eps
             elif not (input.dim() == var.dim() and var.dim() > 0 and all(
                     v in (1, n) for v, n in zip(var.shape, input.shape))):
                 raise ValueError("var is of incorrect size")
-        negative = bool((var < 0).any())
+        negative = not var.is_meta and bool((var < 0).any())
     else:
         negative = var < 0
         var = var * ops.ones_like(input)

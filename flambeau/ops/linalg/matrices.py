@@ -153,6 +153,8 @@ _REASONS = {
 def require(name: str, reason: str, info: Tensor) -> None:
     """Waits for `info` (int32, one a matrix) and raises LinAlgError for the first that is not zero."""
     from ..attributes import values
+    if info.m.device.type == "meta":
+        return
     codes = values(info)
     if not codes.any():
         return

@@ -144,10 +144,11 @@ def lstsq(input: Tensor, b: Tensor, rcond: float | None = None, *, driver: str |
     name = "torch.linalg.lstsq"
     matrices.matrix(name, input, "input")
     matrices.alike(name, input, b, "input", "other")
-    driver = driver or ("gelsy" if input.m.device.type == "cpu" else "gels")
-    if input.m.device.type == "cpu" and driver not in _DRIVERS:
+    on_gpu = input.m.device.type == "cuda"
+    driver = driver or ("gels" if on_gpu else "gelsy")
+    if not on_gpu and driver not in _DRIVERS:
         raise RuntimeError(f"{name}: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
-    if input.m.device.type != "cpu" and driver != "gels":
+    if on_gpu and driver != "gels":
         raise RuntimeError(f"{name}: `driver` other than `gels` is not supported on CUDA")
     vector = len(b.m.shape) == len(input.m.shape) - 1 and tuple(b.m.shape) == tuple(input.m.shape[:-1])
     b = b.unsqueeze(-1) if vector else b
