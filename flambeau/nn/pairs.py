@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _OWN = (F.linear, F.relu, F.gelu)
 _CALLS = (Module.__call__, Linear.forward, ReLU.forward, GELU.forward)
 _WEIGHTS = (Parameter, Tensor)
-_WORTH = 1 << 13  # elements of an input on the CPU: looking costs a microsecond
+_WORTH, _GAINS = 1 << 13, 1 << 15  # elements of an input, and of a result, on the CPU: looking costs a microsecond
 
 
 def may(x: Any) -> bool:
@@ -65,7 +65,10 @@ def _pair(layer: Linear, activation: Any, x: Any, followed: bool) -> Tensor | No
         name = "gelu"
     else:
         return None
-    if not may(x) or not serves(name, x.m.device.type == "cpu") or _hooks.active:
+    on_cpu = x.m.device.type == "cpu"
+    if not may(x) or not serves(name, on_cpu) or _hooks.active:
+        return None
+    if on_cpu and x.m.numel // max(layer.in_features, 1) * layer.out_features < _GAINS:
         return None
     if _OWN != (F.linear, F.relu, F.gelu) or _CALLS != (Module.__call__, Linear.forward, ReLU.forward, GELU.forward):
         return None
