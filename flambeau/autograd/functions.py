@@ -61,12 +61,17 @@ door.on_change(_ones.clear)
 
 def _one(t: Tensor) -> Tensor:
     """The 1 a scalar's pass starts with; kept, unless somebody wrote to it."""
-    one = _ones.get(t.m)
+    key: Any = t.m
+    if key.device.type != "cpu":  # for each stream, so that it is written on the one that reads it
+        from ..runtime import gpus
+        key = key, gpus.here(key.device)[1]._handle
+    one = _ones.get(key)
     if one is None or one.s.v or one.n is not None:
-        if t.m.device.type != "cpu":  # kept, it would be written on one stream and read on another
-            return _written(t.m)
-        from ..ops.creation import full
-        one = _ones[t.m] = full(t.m.shape, 1, dtype=t.m.dtype, device=t.m.device)
+        if t.m.device.type != "cpu":
+            one = _ones[key] = _written(t.m)
+        else:
+            from ..ops.creation import full
+            one = _ones[key] = full(t.m.shape, 1, dtype=t.m.dtype, device=t.m.device)
     return alias(one, one.m, one.p)
 
 

@@ -8,7 +8,7 @@ from .. import layout
 from ..autograd import tape
 from ..dtypes import int64
 from ..kernels import expr as E
-from ..kernels.programs import Map, Rows
+from ..kernels.programs import Map, Reduce, Rows
 from ..tensor import Tensor, empty
 from . import device_routines, launch
 from .casts import in_float32, to_dtype
@@ -227,6 +227,9 @@ def _fused(x: Tensor, target: Tensor, ignore: int, reduction: str) -> Tensor:
     losses, lse = empty((n,), d, x.m.device), empty((n,), wide, x.m.device)  # type: ignore[assignment]
     launch.run(program, tuple(x.m.shape), [losses, lse], [x, target], [(1, 0), (1, 0), x.m.strides, (target.m.strides[0], 0)], (ignore,),  # type: ignore[list-item]
                "cross_entropy")
+    if reduction == "mean" and x.m.device.type != "cpu":
+        mean, count = _mean_of(losses, target, ignore)
+        return tape.record(mean, _mean_back, (x,), (x, x.s.v, target, lse, ignore, count), "CrossEntropyBackward0")
     tape.record(losses, _fused_back, (x,), (x, x.s.v, target, lse, ignore), "CrossEntropyBackward0")
     if reduction == "none":
         return losses
@@ -235,24 +238,56 @@ def _fused(x: Tensor, target: Tensor, ignore: int, reduction: str) -> Tensor:
     return losses.mean() if _uses_all(target, ignore) else losses.sum() / (target != ignore).sum()
 
 
+def _mean_of(losses: Tensor, target: Tensor, ignore: int) -> tuple[Tensor, Tensor]:
+    """The mean of the losses that are not ignored, and how many those are, by one launch; outside the tape."""
+    d, wide = losses.m.dtype, losses.m.dtype.opmath
+    program = _programs.get(("mean", d))
+    if program is None:
+        used = E.cast(E.input(1, int64) != E.scalar(0, int64), int64)
+        total, count = E.acc(0, wide), E.acc(1, int64)
+        program = _programs["mean", d] = Reduce((E.cast(E.input(0, d), wide), used), ("sum", "sum"),
+                                                (E.cast(total / E.cast(count, wide), d), count), (d, int64), (int64,))
+    mean, many = empty((), d, losses.m.device), empty((), int64, losses.m.device)
+    launch.run(program, tuple(losses.m.shape), [mean, many], [losses, target], [(), (), losses.m.strides, target.m.strides], (ignore,), "mean")
+    return mean, many
+
+
 def _fused_back(node: Any, g: Tensor) -> Any:
     x, version, target, lse, ignore = node[tape.SAVED]
     saved_tensor(x, version, node)
+    return (_slopes(x, target, lse, ignore, g, None),)
+
+
+def _mean_back(node: Any, g: Tensor) -> Any:
+    x, version, target, lse, ignore, count = node[tape.SAVED]
+    saved_tensor(x, version, node)
+    return (_slopes(x, target, lse, ignore, g, count),)
+
+
+def _slopes(x: Tensor, target: Tensor, lse: Tensor, ignore: int, g: Tensor, count: Tensor | None) -> Tensor:
+    """The logits' gradient; g belongs to each row's loss, or, where `count` says of how many, to their mean."""
     if tape.recording(g, x):
         hot = (target.unsqueeze(1) == _classes(x)) & (target != ignore).unsqueeze(1)
-        return ((x.softmax(1) - hot) * (g * (target != ignore)).unsqueeze(1),)
+        each = g if count is None else (g / count).expand(target.m.shape)
+        return (x.softmax(1) - hot) * (each * (target != ignore)).unsqueeze(1)
     d, wide = x.m.dtype, x.m.dtype.opmath
-    program = _programs.get(("rows back", d))
+    key = ("rows back" if count is None else "mean back", d)
+    program = _programs.get(key)
     if program is None:
         v, t, s = E.cast(E.input(0, d), wide), E.input(1, int64), E.input(2, wide)
         hit = E.where(E.coord(-1) == t, E.const(1, wide), E.const(0, wide))
-        slope = (E.exp(v - s) - hit) * E.cast(E.input(3, d), wide)
-        program = _programs["rows back", d] = Map((E.cast(E.where(t == E.scalar(0, int64), E.const(0, wide), slope), d),),
-                                                  (d, int64, wide, d), (int64,))
+        factor = E.cast(E.input(3, d), wide)
+        if count is not None:
+            factor = factor / E.cast(E.input(4, int64), wide)
+        slope = E.where(t == E.scalar(0, int64), E.const(0, wide), (E.exp(v - s) - hit) * factor)
+        program = _programs[key] = Map((E.cast(slope, d),), (d, int64, wide, d, *([int64] if count is not None else [])), (int64,))
     out = empty(x.m.shape, d, x.m.device)
-    launch.run(program, tuple(x.m.shape), [out], [x, target, lse, g], [out.m.strides, x.m.strides, (target.m.strides[0], 0), (1, 0),
-                                                                      (g.m.strides[0], 0)], (ignore,), "cross_entropy_backward")
-    return (out,)
+    ins, over = [x, target, lse, g], [out.m.strides, x.m.strides, (target.m.strides[0], 0), (1, 0), (g.m.strides[0] if count is None else 0, 0)]
+    if count is not None:
+        ins.append(count)
+        over.append((0, 0))
+    launch.run(program, tuple(x.m.shape), [out], ins, over, (ignore,), "cross_entropy_backward")
+    return out
 
 
 def _classes(x: Tensor) -> Tensor:
