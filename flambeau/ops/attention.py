@@ -22,10 +22,12 @@ from .random import _kept, draw
 from .table import op
 
 _launches: dict[Any, Any] = {}
+_direct: dict[Any, tuple[Any, Any]] = {}  # calls that need no preparation, by their arguments
 
 
 def _forget() -> None:
     _launches.clear()
+    _direct.clear()
 
 
 on_forget(_forget)
@@ -133,12 +135,22 @@ def _composite_back(plan: _Plan, g: Tensor, q: Tensor, k: Tensor, v: Tensor, mas
 
 
 # ----------------------------------------------------------------------------------------------------------------- one kernel
-def _ways() -> tuple[bool, bool, bool]:
-    """Of a GPU's kernels: whether cuDNN's may be taken, whether our own may, and whether sums must be taken in a fixed order."""
+def _ask() -> tuple[bool, bool, bool]:
     may = switches.values
     own = may["attention.flash"] or may["attention.efficient"] or may["attention.overrideable"]
     dnn = may["attention.cudnn"] and may["cudnn.enabled"] and not (own and may["attention.own_first"])
     return bool(dnn), bool(own), bool(may["deterministic"] or may["cudnn.deterministic"])
+
+
+_asked = (-1, (False, False, False))
+
+
+def _ways() -> tuple[bool, bool, bool]:
+    """Of a GPU's kernels: whether cuDNN's may be taken, whether our own may, and whether sums must be taken in a fixed order."""
+    global _asked
+    if _asked[0] != switches.turn:
+        _asked = switches.turn, _ask()
+    return _asked[1]
 
 
 def _room(nbytes: int, dev: device) -> tuple[Tensor, ...]:
@@ -153,9 +165,13 @@ def _placed(t: Tensor) -> Tensor:
     return clone(t, memory_format=contiguous_format)
 
 
-def _fused(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, p: float, scale: float) -> Tensor | None:
-    """(batch, heads, length, depth) queries over (batch, key heads, source, depth) keys; None where there is no kernel."""
+def _fused(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, p: float, scale: float, direct: Any) -> Tensor | None:
+    """(batch, heads, length, depth) queries over (batch, key heads, source, depth) keys; None where there is no kernel.
+
+    direct: by what such a call is known in `_direct`, if nothing needs to be prepared for it.
+    """
     dev, hosted = q.m.device, door.by_host(q.m.device)
+    given = (q, k, v)
     if not hosted:
         q, k, v = _placed(q), _placed(k), _placed(v)
     plan = _Plan(q, k, v, mask, causal, p, scale)
@@ -171,14 +187,23 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, p
         prepared = routines.attention(*what) if ways is None else door.routine(dev, "attention", *what, ways) if any(ways[:2]) else None
         sums_type = m.dtype if hosted else float32
         found = _launches[key] = (None if prepared is None else door.bind(dev, prepared), meta(shape, strides, m.dtype, dev),
-                                       meta((batch, heads, length), None, sums_type, dev), 0 if prepared is None else prepared.workspace)
-    call, out_meta, sums_meta, workspace = found
-    if call is None:
+                                  meta((batch, heads, length), None, sums_type, dev), 0 if prepared is None else prepared.workspace, hosted)
+    if found[0] is None:
         return None
-    plan.draw(dev)
+    if direct is not None and q is given[0] and k is given[1] and v is given[2]:
+        _direct[direct] = plan, found
+    return _launched(plan, found, q, k, v, mask)
+
+
+def _launched(plan: _Plan, found: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    call, out_meta, sums_meta, workspace, hosted = found
     out, sums = new(out_meta), new(sums_meta)
-    beside = (*(() if mask is None else (mask,)), *_room(workspace, dev))
-    call(out.p, sums.p, q.p, k.p, v.p, *[t.p for t in beside], *plan.numbers())
+    if mask is None and not workspace and plan.p == 0.0:
+        call(out.p, sums.p, q.p, k.p, v.p)
+    else:
+        plan.draw(q.m.device)
+        beside = (*(() if mask is None else (mask,)), *_room(workspace, q.m.device))
+        call(out.p, sums.p, q.p, k.p, v.p, *[t.p for t in beside], *plan.numbers())
     if tape.recording(q, k, v):
         saved = (plan, [(t, 0 if t is None else t.s.v) for t in (q, k, v, mask, alias(out, out.m, out.p))], sums)
         tape.record(out, _attention_back, (q, k, v), saved, f"ScaledDotProductFlashAttention{'ForCpu' if hosted else ''}Backward0")
@@ -301,6 +326,12 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
     key and value heads (axis -3), each shared by a run of query heads.  Raises RuntimeError for types or shapes that do not fit.
     A. Vaswani et al., "Attention is all you need", 2017.
     """
+    direct = None
+    if attn_mask is None and dropout_p == 0.0 and isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor):
+        direct = (query.m, key.m, value.m, is_causal, scale, enable_gqa, _ways())
+        known = _direct.get(direct)
+        if known is not None and not ((query.p | key.p | value.p) & 15):
+            return _launched(*known, query, key, value, None)
     _check(query, key, value, attn_mask, dropout_p)
     d, factor = query.m.dtype, scale
     if factor is None:
@@ -333,7 +364,7 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
             mask = contiguous(mask.expand(*mask.m.shape[:-1], whole[-1]))
         mask = _four(mask.expand(whole), leads[0])
     if layout.numel(whole) and v.m.numel and not tape.recording(mask):
-        out = _fused(q, k, v, mask, causal, p, factor)
+        out = _fused(q, k, v, mask, causal, p, factor, direct if q is query and k is key and v is value else None)
     if out is None and narrow:
         return _in_float32(*given)
     if out is None:

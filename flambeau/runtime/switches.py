@@ -15,10 +15,14 @@ values: dict[str, bool | int] = {
     "attention.own_first": False,
 }
 
+turn = 0  # how often they were changed
+
 
 def put(name: str, value: bool | int) -> None:
     """Sets the switch `name`."""
+    global turn
     if values[name] != value:
         values[name] = value
+        turn += 1
         if not name.startswith("attention."):
             door.changed()
