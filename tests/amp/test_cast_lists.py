@@ -16,7 +16,8 @@ Call = Callable[[Callable[..., Any]], Any]  # gets a function that makes positiv
 
 CALLS: dict[str, Call] = {
     # products
-    "addbmm": lambda t: torch.addbmm(t(3, 3), t(2, 3, 3), t(2, 3, 3)), "addmm": lambda t: torch.addmm(t(3, 3), t(3, 3), t(3, 3)),
+    "addbmm": lambda t: torch.addbmm(t(3, 3), t(2, 3, 3), t(2, 3, 3)), "_addmm_activation": lambda t: torch._addmm_activation(t(3), t(3, 3), t(3, 3)),
+    "addmm": lambda t: torch.addmm(t(3, 3), t(3, 3), t(3, 3)),
     "addmv": lambda t: torch.addmv(t(3), t(3, 3), t(3)), "addr": lambda t: torch.addr(t(3, 3), t(3), t(3)),
     "baddbmm": lambda t: torch.baddbmm(t(2, 3, 3), t(2, 3, 3), t(2, 3, 3)), "bmm": lambda t: torch.bmm(t(2, 3, 3), t(2, 3, 3)),
     "chain_matmul": lambda t: torch.chain_matmul(t(3, 3), t(3, 3), t(3, 3)), "multi_dot": lambda t: torch.linalg.multi_dot([t(3, 3), t(3, 3), t(3, 3)]),
