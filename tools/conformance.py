@@ -2,9 +2,10 @@
 
     python tools/conformance.py --check     a fixed part of it, CPU and simulated GPU, with answers kept in the repository (what CI runs)
     python tools/conformance.py --write     all of it: six types, both devices, aliasing rules; writes docs/conformance.md
+    python tools/conformance.py --gpu       that fixed part on a real GPU; what differs there goes to build/conformance/gpu.md
     python tools/conformance.py --pack      chooses the fixed part anew and writes its answers to tests/conformance
 
-The instrument is ../shared/opinfo (see its README).  PyTorch's answers to all of it are made once, by PyTorch, into
+The instrument is ../shared/opinfo, or what the variable OPINFO names (see its README).  PyTorch's answers to all of it are made once, by PyTorch, into
 build/conformance/answers (or --answers DIR has them); scoring needs no PyTorch, and --check not even those answers.  Why an
 operation is not whole stands in tests/conformance/reasons.toml: a failure without a reason fails --check, a reason without a
 failure is named by --write.  Where the instrument is absent this says so and does nothing.
@@ -28,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-SHARED = ROOT.parent / "shared" / "opinfo"
+SHARED = Path(os.environ.get("OPINFO") or ROOT.parent / "shared" / "opinfo").resolve()
 BUILD = ROOT / "build" / "conformance"
 KEPT = ROOT / "tests" / "conformance" / "answers.xz"
 REASONS = ROOT / "tests" / "conformance" / "reasons.toml"
@@ -326,17 +327,37 @@ def check() -> int:
     return bad
 
 
+def gpu(jobs: int, more: list[str]) -> int:
+    """The fixed part on a real GPU, in several processes, each of which ends when its GPU does."""
+    os.environ["FLAMBEAU_SIM_GPUS"] = ""
+    result = run("opinfo_score.py", "gpu", "cuda", "--dtypes", "all", "--oracle", str(unpack()), "--no-errors", "--module", "tests.conformance.mortal",
+                 "--jobs", str(jobs), "--timeout", "60", "--log", str(BUILD / "gpu.log"), *more)
+    ops, new = public(result), unexplained(failures(result), reasons())
+    names = sorted({f[0] for f in new})
+    total = share((int(whole(o, False)), 1) for o in ops.values())
+    lines = [f"conformance, GPU: {percent(total)} of the public operations whole on the fixed samples; {len(names)} differ without a reason"]
+    lines += [f"{name}: {'; '.join(f'{c}: {m}' for c, m in ops[name]['first'].items())[:400]}" for name in names]
+    (BUILD / "gpu.md").write_text("\n\n".join(lines) + "\n")
+    print("\n".join(lines))
+    return bool(names)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--check", action="store_true", help="a fixed part, with the kept answers (the default)")
     which.add_argument("--write", action="store_true", help="all of it, into docs/conformance.md")
+    which.add_argument("--gpu", action="store_true", help="the fixed part on a real GPU")
     which.add_argument("--pack", action="store_true", help="choose the fixed part anew")
+    parser.add_argument("--jobs", type=int, default=max(1, min(8, (os.cpu_count() or 2) // 2)), help="processes of --gpu")
+    parser.add_argument("--ops", default="", help="of --gpu: a comma list of operations")
     parser.add_argument("--answers", type=Path, default=BUILD / "answers", help="PyTorch's answers to all of it")
     chosen = parser.parse_args()
     if not (SHARED / "opinfo_score.py").exists():
         print(f"conformance: skipped, because the instrument is not beside this checkout: there is no {SHARED.parent.name}/{SHARED.name} next to {ROOT.name}")
         return 0
+    if chosen.gpu:
+        return gpu(chosen.jobs, ["--ops", chosen.ops] if chosen.ops else [])
     if chosen.pack:
         pack(chosen.answers)
         return 0

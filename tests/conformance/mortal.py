@@ -1,0 +1,30 @@
+"""Flambeau under another name, for the conformance instrument on a real GPU: a process whose GPU a fault has ended ends too, so that the
+instrument sees which check it was and goes on in a new one.  With FAKE_ORDER set it plays a GPU, by the tests' fake driver.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import flambeau
+from flambeau.drivers.nvidia import faults
+
+_fail = faults.State.fail
+
+
+def _last(self: faults.State, code: Any, what: str) -> Exception:
+    error = _fail(self, code, what)
+    if self.first:
+        print(f"GPU fault: {error}", file=sys.stderr, flush=True)
+        os._exit(9)
+    return error
+
+
+faults.State.fail = _last  # type: ignore[method-assign, assignment]
+if os.environ.get("FAKE_ORDER"):
+    from tests.drivers.nvidia import cases
+    cases.MEMORY = 2 << 30
+    cases.start(os.environ["FAKE_ORDER"], 1)
+sys.modules[__name__] = flambeau
