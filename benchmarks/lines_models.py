@@ -81,7 +81,27 @@ def minilm(batch: int, length: int = 32) -> Any:
     return setup
 
 
+def rows_of_few_features(rows: int = 4096, features: int = 64, hidden: int = 256) -> Any:
+    """A training step of a small network on many rows: its activations weigh as much as its products."""
+    def setup(lib: Any) -> Work:
+        nn = lib.nn
+        lib.manual_seed(0)
+        net = nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 10))
+        steps = lib.optim.SGD(net.parameters(), lr=0.01)
+        x, y = lib.randn(rows, features), lib.zeros(rows, dtype=lib.int64)
+
+        def step() -> None:
+            steps.zero_grad()
+            nn.functional.cross_entropy(net(x), y).backward()
+            steps.step()
+
+        return step
+
+    return setup
+
+
 LINES = [
+    Line("a training step of an MLP (64-256-256-10, 4096 rows)", 1.0, rows_of_few_features()),
     Line("a training step of a character GPT (4 layers of 128, 12 x 64 letters)", 1.0, character_gpt()),
     Line("MiniLM, 1 sentence of 32 tokens", 1.0, minilm(1)),
     Line("MiniLM, 32 sentences of 32 tokens", 1.0, minilm(32)),

@@ -336,7 +336,30 @@ def _gpt(t: Any, batch: int, length: int, layers: int, width: int, heads: int, w
     return step
 
 
+def blocks(s: Sizes) -> Iterator[Line]:
+    """A feed-forward block with each layer and its activation as one product, and as two operations: does the first serve?"""
+    batch, length, _, width, _, _ = s.gpt
+    # the switch keeps what it was last set to: the last is the usual one
+    for kind, how in (("ReLU", "all"), ("ReLU", "none"), ("tanh-GELU", "none"), ("tanh-GELU", "exact")):
+        def setup(t: Any, kind: str = kind, how: str = how) -> Work:
+            nn = t.nn
+            t.manual_seed(0)
+            net = nn.Sequential(nn.Linear(width, 4 * width), nn.ReLU() if kind == "ReLU" else nn.GELU(approximate="tanh"),
+                                nn.Linear(4 * width, width)).to("cuda", t.bfloat16)
+            x = _filled(t, batch * length, width, dtype="bfloat16").requires_grad_()
+            if t.__name__ != "torch":
+                t.backends.cuda.matmul.fused_activations = how
+
+            def step() -> None:
+                net(x).sum().backward()
+                x.grad = None
+                net.zero_grad()
+            return step
+        yield Line(f"feed-forward with {kind}, bf16, {'two operations' if how == 'none' else 'one product'}", setup,
+                   flops=3 * 2 * 8.0 * batch * length * width ** 2)
+
+
 def all_lines(s: Sizes | None = None) -> list[Line]:
     """Dearest knowledge first: what is cut off at the end of the time is the least of it."""
     s = s or Sizes()
-    return [*memory_bound(s), *products(s), *small(s), *networks(s), *layers(s), *copies(s), *host(s), *ordering(s)]
+    return [*memory_bound(s), *products(s), *small(s), *networks(s), *layers(s), *blocks(s), *copies(s), *host(s), *ordering(s)]

@@ -26,7 +26,7 @@ def test_what_is_measured() -> None:
     for kind in ("bfloat16", "float16", "float32", "TF32"):
         assert f"matmul {kind} 4096" in names and f"matmul {kind} 8192" in names
     for text in ("a + b", "tanh-GELU", "softmax", "layer_norm", "sum of", "conv2d", "attention", "times a + b of 16x16", "host's time: a + b",
-                 "demo's CNN", "GPT of 124M, bf16"):
+                 "demo's CNN", "GPT of 124M, bf16", "feed-forward with"):
         assert any(text in n for n in names), text
     assert [line.name.split(",")[0].split(" of ")[0] for line in gpu_lines.all_lines(gpu_lines.SMOKE)]
 
