@@ -253,18 +253,56 @@ def _max(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, d
         call, workspace = launch.plan(x.m.device, program, (count,), [(1,), (1,), (0,)], "max_pool")
         if workspace is None:
             _keep(key, (values.m, at.m, call, numbers, tuple(x.m.shape), f"MaxPool{n}DWithIndicesBackward0"))
-    tape.record(values, _max_back, (x,), (tuple(x.m.shape), at), f"MaxPool{n}DWithIndicesBackward0")
+    saved = (tuple(x.m.shape), at) if x.m.device.type == "cpu" else (tuple(x.m.shape), at, p)
+    tape.record(values, _max_back, (x,), saved, f"MaxPool{n}DWithIndicesBackward0")
     return (values.squeeze(0), at.squeeze(0)) if single else (values, at)
 
 
 @tape.keeps_nothing
 def _max_back(node: Any, g: Tensor) -> Any:
-    shape, at = node[tape.SAVED]
+    shape, at, *rest = node[tape.SAVED]
     rows = shape[0] * shape[1]
     if not rows:
         return (g.new_zeros(shape),)
+    if rest and not tape.recording(g) and math.prod(_reaching(rest[0])) <= _FEW:
+        return (_max_collected(g, shape, at, rest[0]),)
     flat = g.new_zeros((rows, layout.numel(shape[2:])))
     return (flat.scatter_add(1, at.reshape(rows, -1), g.reshape(rows, -1)).reshape(shape),)
+
+
+def _reaching(p: Pool) -> Sizes:
+    """How many windows may hold an element, along each axis."""
+    return tuple(-(-(d * (k - 1) + 1) // s) for d, k, s in zip(p.dilation, p.kernel, p.stride, strict=True))
+
+
+def _max_collected(g: Tensor, shape: Sizes, at: Tensor, p: Pool) -> Tensor:
+    """The gradients of the windows that chose each element, added up at the element: in one pass, always in the same order."""
+    d, wide, k = g.m.dtype, g.m.dtype.opmath, len(p.image)
+    key = ("collect", d, p.stride, _reaching(p))
+    program = _programs.get(key)
+    if program is None:
+        pads, steps, outs, out_steps = ([E.scalar(j * k + i, int64) for i in range(k)] for j in range(4))
+        own, zero, total = E.const(0, int64), E.const(0, int64), E.const(0, wide)
+        for i in range(k):
+            own = own + E.coord(1 + i) * steps[i]
+        last = [(E.coord(1 + i) + pads[i]) // p.stride[i] for i in range(k)]  # of the windows that begin there or before
+        for back in itertools.product(*map(range, _reaching(p))):
+            offset, good = E.coord(0) * E.scalar(4 * k, int64), E.const(True, dtypes.bool_)
+            for i in range(k):
+                o = last[i] - back[i]
+                good = good & (o >= 0) & (o < outs[i])
+                offset = offset + o * out_steps[i]
+            offset = E.where(good, offset, zero)
+            chose = good & (E.gather(1, offset, int64) == own)
+            total = total + E.where(chose, E.cast(E.gather(0, offset, d), wide), E.const(0, wide))
+        program = _programs[key] = Map((E.cast(total, d),), (d, int64), (int64,) * (4 * k + 1))
+    out = empty(shape, d, g.m.device)
+    planes = shape[0] * shape[1]
+    domain = (planes, *p.image)
+    numbers = (*p.padding, *layout.contiguous_strides(p.image), *p.out, *layout.contiguous_strides(p.out), layout.numel(p.out))
+    nowhere = (0,) * len(domain)
+    launch.run(program, domain, [out], [contiguous(g), at], [layout.contiguous_strides(domain), nowhere, nowhere], numbers, name="max_pool_backward")
+    return out
 
 
 # ------------------------------------------------------------------------------------------------------------------- mean

@@ -369,3 +369,22 @@ def test_poolings_met_before():
             assert seen[2][0] != seen[0][0]
             with fb.no_grad():
                 assert F.max_pool2d(z, 2, **options).grad_fn is None and F.avg_pool2d(z, 2, **options).grad_fn is None
+
+
+@pytest.mark.parametrize("n, kernel, stride, padding, dilation, ceil", [
+    (2, 2, 2, 0, 1, False), (2, 3, 2, 1, 1, False), (2, 3, 1, 1, 1, True), (2, (3, 2), (1, 3), (1, 0), (2, 1), True), (1, 3, 2, 1, 2, False),
+    (3, 2, (1, 2, 2), 1, 1, False), (2, 2, 3, 0, 1, False), (3, 4, 1, 2, 1, False)])
+def test_max_gradients_on_every_device(n: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool, device: str) -> None:
+    """Collected element by element, they are those of the CPU; equal elements and NaN among them."""
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 4, (2, 3, *IMAGES[n])).astype("f4")
+    a[0, 0].reshape(-1)[3] = np.nan
+    grads = []
+    for dev in ("cpu", device):
+        for single in (False, True):
+            x = fb.tensor(a[0] if single else a, device=dev).requires_grad_()
+            y = MAX[n](x, kernel, stride, padding, dilation, ceil)
+            y.backward(fb.tensor(np.random.default_rng(1).integers(-9, 9, tuple(y.shape)).astype("f4"), device=dev))
+            grads.append(plain(x.grad))
+    np.testing.assert_array_equal(grads[2], grads[0])
+    np.testing.assert_array_equal(grads[3], grads[1])
