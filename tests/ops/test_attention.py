@@ -241,3 +241,52 @@ def test_bad_input() -> None:
         attend(torch.randn(1, 3, 4, 8), k, v, enable_gqa=True)
     with pytest.raises(RuntimeError):
         attend(q, k[:, :, :, :].expand(1, 2, 4, 8).repeat(1, 2, 1, 1), v)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("heads, key_heads, length, source, depth, value_depth", [
+    (2, 2, 128, 128, 64, 64), (4, 2, 70, 133, 64, 64), (2, 2, 150, 40, 128, 128), (4, 1, 9, 130, 32, 48), (2, 2, 64, 64, 72, 40)])
+@pytest.mark.parametrize("way", ["CUDNN_ATTENTION", "FLASH_ATTENTION", "each after the other"])
+def test_ways_of_a_gpu(way: str, heads: int, key_heads: int, length: int, source: int, depth: int, value_depth: int, causal: bool, dtype: str) -> None:
+    """cuDNN's attention and ours, on rows beside each other as a layer's projection leaves them, and either after the other."""
+    from flambeau.nn.attention import SDPBackend, sdpa_kernel
+    from flambeau.runtime import door
+    ways = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION] if way.startswith("each") else [SDPBackend[way]] * 2
+    d, names = getattr(torch, dtype), []
+    arrays = [made(2, n, h, e, seed=k) for k, (n, h, e) in enumerate(((length, heads, depth), (source, key_heads, depth), (source, key_heads, value_depth)))]
+    rows = [torch.tensor(a).to(d).cuda().requires_grad_() for a in arrays]
+    g = torch.tensor(made(2, heads, length, value_depth, seed=5)).to(d)
+    with door.observe(lambda dev, stream, prepared, args: names.append(prepared.name)):
+        with sdpa_kernel(ways[0]):
+            out = attend(*[t.transpose(1, 2) for t in rows], is_causal=causal, enable_gqa=True)
+        with sdpa_kernel(ways[1]):
+            grads = torch.autograd.grad(out, rows, g.cuda())
+    told = [n for n in names if "attention" in n]
+    old = (torch.backends.cudnn.version() or 0) < 91501
+    assert len(told) == 2 and (ways[0] is SDPBackend.CUDNN_ATTENTION or told[0] == "attention"), told
+    if torch.backends.cudnn.is_available() and not old and ways[0] is SDPBackend.CUDNN_ATTENTION:
+        assert told == ["cudnn_attention", "attention_backward" if way.startswith("each") else "cudnn_attention_backward"]
+    q, k, v = (t.detach().cpu().double().numpy().swapaxes(1, 2) for t in rows)
+    k, v = (np.repeat(t, heads // key_heads, 1) for t in (k, v))
+    right = list(oracle(q, k, v, g.double().numpy(), causal=causal))
+    right[2:] = [t.reshape(2, key_heads, heads // key_heads, *t.shape[2:]).sum(2) for t in right[2:]]
+    close([out.detach().cpu().double().numpy(), *[t.cpu().double().numpy().swapaxes(1, 2) for t in grads]], right, dtype)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("fixed", [False, True])
+def test_gradients_in_a_fixed_order(fixed: bool) -> None:
+    """The same bits each time where that is asked for; near the others where it is not."""
+    from flambeau.nn.attention import SDPBackend, sdpa_kernel
+    q, k, v = (torch.tensor(made(1, 2, 200, 64, seed=s)).half().cuda().requires_grad_() for s in range(3))
+    torch.use_deterministic_algorithms(fixed)
+    try:
+        with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+            found = [torch.autograd.grad(attend(q, k, v, is_causal=True).float().square().sum(), (q, k, v)) for _ in range(4)]
+    finally:
+        torch.use_deterministic_algorithms(False)
+    for again in found[1:]:
+        for a, b in zip(found[0], again, strict=True):
+            assert torch.equal(a, b) if fixed else torch.allclose(a, b, rtol=1e-2, atol=1e-2)
