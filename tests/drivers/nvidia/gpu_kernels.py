@@ -1,4 +1,4 @@
-"""The kernels' own tests (`tests/kernels/cuda_c`) on a GPU: `GpuBatch` takes the place of `host.Batch`.
+"""A pytest plugin: the kernels' own tests (`tests/kernels/cuda_c`) on a GPU, where `GpuBatch` takes the place of `host.Batch`.
 
 Every operand is copied to memory of its own between two guards, the kernel is launched through the driver, and all of it is
 copied back: a guard that changed is an access outside of the operand.  "Orders of threads" are the GPU's own, twice.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from flambeau.kernels.cuda_c import Kernel
 
@@ -74,9 +75,16 @@ def _bytes(address: int, nbytes: int) -> Any:
     return (ctypes.c_ubyte * nbytes).from_address(address)
 
 
-def install() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Puts `GpuBatch` in place, before the tests are collected."""
     from tests.kernels.cuda_c import host
     host.Batch = GpuBatch  # type: ignore[assignment, misc]
     host.missing = lambda: ""  # type: ignore[assignment]
     host.ORDERS = (0, 1)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent.name == "cuda_c" and item.path.stem in FILES and item.name not in LEFT_OUT:
+            item.add_marker(pytest.mark.gpu)

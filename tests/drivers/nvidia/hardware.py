@@ -169,6 +169,9 @@ class Run:
             return
         self.about = message["about"]
         order = by_turns(message["tests"])
+        if self.options.again:
+            before = {r["name"]: r["outcome"] for r in json.loads(Path(self.options.again).read_text())["results"]}
+            order = [t for t in order if before.get(t) not in ("passed", "skipped")]
         alone = set(message["alone"])
         self.known = set(order)
         if not order and "none" not in self.about:
@@ -339,6 +342,7 @@ def main() -> int:
     parser.add_argument("--each", type=float, default=60.0, help="seconds for a test; twice that for a worker's first")
     parser.add_argument("--out", default=str(ROOT / "build"), help="the folder for test-gpu.md, test-gpu.json and the workers' output")
     parser.add_argument("--plugin", action="append", default=[], help="a plugin for the workers' pytest; tests.drivers.nvidia.fake_gpu plays a GPU")
+    parser.add_argument("--again", default="", help="a test-gpu.json: those of its tests that did not pass, and those it did not reach")
     parser.add_argument("--keep-paths", action="store_true", help="workers that come later look for tests everywhere too")
     own, _, rest = split(sys.argv[1:])
     run = Run(parser.parse_args(own), rest)

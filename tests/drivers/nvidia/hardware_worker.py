@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.drivers.nvidia import gpu_kernels
-
+pytest_plugins = ["tests.drivers.nvidia.gpu_kernels"]
 _commands, _reports = (int(n) for n in os.environ["HARDWARE_PIPES"].split(","))
 _phases: list[pytest.TestReport] = []
 _unread: list[str] = []  # files that could not be collected, and why
@@ -61,17 +60,6 @@ def _finished() -> tuple[str, str]:
             except Exception as error:
                 wrong = wrong or str(error)
     return wrong, next((f"GPU {d.index}: {d.state.first}" for d in driver._devices if d.state.first), "")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    gpu_kernels.install()
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.parent.name == "cuda_c" and item.path.stem in gpu_kernels.FILES and item.name not in gpu_kernels.LEFT_OUT:
-            item.add_marker(pytest.mark.gpu)
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:

@@ -52,6 +52,19 @@ def test_the_time_is_kept(tmp_path: Path) -> None:
                f"{PLANTED}::test_that_sleeps", f"{PLANTED}::test_that_passes[1]"))
     assert done.returncode == 1 and "1 cut off, 1 passed, 1 not reached" in done.stdout, done.stdout + done.stderr
     assert "under way when the time was over" in (tmp_path / "test-gpu.md").read_text()
+    before = tmp_path / "before.json"
+    (tmp_path / "test-gpu.json").rename(before)
+    done = run(tmp_path, "--workers", "1", "--again", str(before), "--plugin", "tests.drivers.nvidia.fake_gpu",
+               rest=(f"{PLANTED}::test_that_passes[0]", f"{PLANTED}::test_that_passes[1]"))
+    assert done.returncode == 0 and "1 tests of 1 files" in done.stdout and "1 passed, 0 not reached" in done.stdout, done.stdout + done.stderr
+
+
+@on_fake
+def test_kernels_run_through_the_driver(tmp_path: Path) -> None:
+    """The kernels' own tests, with operands in the GPU's memory between guards."""
+    done = run(tmp_path, "--workers", "1", "--plugin", "tests.drivers.nvidia.fake_gpu",
+               rest=("tests/kernels/cuda_c/test_scatter.py", "-k", "some_outputs or rows_that_are_not_apart"))
+    assert done.returncode == 0 and "2 passed, 0 not reached" in done.stdout, done.stdout + done.stderr
 
 
 def test_without_a_gpu(tmp_path: Path) -> None:
