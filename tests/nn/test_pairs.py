@@ -126,3 +126,122 @@ def test_a_layer_of_the_users(device: str, switch: str) -> None:
 def test_only_tensors_on_a_gpu(sim_gpus: Any) -> None:
     assert pairs.may(fb.ones(2, device="cuda")) and not pairs.may(fb.ones(2)) and not pairs.may((fb.ones(2, device="cuda"),)) and not pairs.may(None)
     assert not pairs.may(nn.Parameter(fb.ones(2, device="cuda")))
+
+
+# ------------------------------------------------------------------------------------------------ as large as it must be to gain
+@pytest.fixture
+def large(device: str) -> Iterator[tuple[Any, Any]]:
+    """A network and its input, large enough for the CPU's products to do ReLU too; simulated GPUs do where it is asked for."""
+    if device != "cpu" and not fb.cuda.get_device_properties(0).simulated:
+        pytest.skip("these are the CPU's products; cuBLASLt's are tried in tests/drivers/nvidia")
+    matmul = fb.backends.cuda.matmul
+    matmul.fused_activations = "all"
+    fb.manual_seed(0)
+    yield (nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 96), nn.ReLU(inplace=True), nn.Linear(96, 64)).to(device),
+           fb.randn(4, 128, 64, device=device))
+    matmul.fused_activations = "exact"
+
+
+def one_by_one(model: Any, x: Any) -> Any:
+    for module in model:
+        x = module(x)
+    return x
+
+
+def edges(t: Any) -> int:
+    return len(t.n[3])
+
+
+def test_bit_for_bit(large: tuple[Any, Any]) -> None:
+    model, x = large
+    model[0].weight.data[3, 5] = float("nan")
+    x.requires_grad_()
+    found = []
+    for run in (nn.Sequential.forward, one_by_one):
+        y = run(model, x)
+        assert edges(y) == (4 if run is not one_by_one else 3) and y.grad_fn.next_functions[0][0].name() == "ReluBackward0"
+        found.append([y, *fb.autograd.grad(y.nan_to_num().square().sum(), [x, *model.parameters()])])
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_array_equal(a.detach().cpu().numpy(), b.detach().cpu().numpy())
+
+
+def test_graphs_around(large: tuple[Any, Any]) -> None:
+    model, x = large
+    x.requires_grad_()
+
+    def middle(run: Any) -> Any:
+        y = run(model[:2], x)
+        z = run(model[2:], y)
+        seen: list[Any] = []
+        if run is not one_by_one:
+            assert edges(y) == 1 and len(z.grad_fn.next_functions) == 3
+        got = [*fb.autograd.grad(z.sum(), [y, model[0].weight], retain_graph=True)]
+        y.register_hook(lambda g: seen.append(g) or g * 2)
+        y.retain_grad()
+        (z.square().sum() + y.sum()).backward(retain_graph=True)
+        got += [seen[0], y.grad, x.grad]
+        g, = fb.autograd.grad(z.square().sum(), x, create_graph=True)
+        return [*got, *fb.autograd.grad(g.square().sum(), [x, model[2].weight])]
+    found = []
+    for run in (lambda m, v: m(v), one_by_one):
+        x.grad = None
+        found.append([t.detach().cpu().numpy() for t in middle(run)])
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("wanted", ["input", "weight", "bias", "none", "no grad"])
+def test_which_gradients(large: tuple[Any, Any], wanted: str) -> None:
+    model, x = large
+    for p in model.parameters():
+        p.requires_grad_(False)
+    if wanted != "none":
+        (x if wanted == "input" else model[0].bias if wanted == "bias" else model[0].weight).requires_grad_()
+    with fb.set_grad_enabled(wanted != "no grad"):
+        y, z = model(x), one_by_one(model, x)
+    assert y.requires_grad == (wanted in ("input", "weight", "bias")) and fb.equal(y, z)
+    if y.requires_grad:
+        leaf = x if wanted == "input" else model[0].weight if wanted == "weight" else model[0].bias
+        assert fb.equal(*[fb.autograd.grad(t.square().sum(), leaf)[0] for t in (y, z)])
+
+
+def test_onlookers_and_transforms(large: tuple[Any, Any]) -> None:
+    from flambeau.ops import interpose
+    model, x = large
+    expected = one_by_one(model, x)
+    told: list[str] = []
+
+    def look(name: str, function: Any, args: Any, kwargs: Any) -> Any:
+        told.append(name)
+        return function(*args, **kwargs)
+    with interpose.wrap(look):
+        assert edges(model(x)) == 3
+    assert [n for n in told if n in ("linear", "relu", "relu_")].count("linear") == 3 and sum(n.startswith("relu") for n in told) >= 2
+    packed: list[Any] = []
+    with fb.autograd.graph.saved_tensors_hooks(lambda t: packed.append(t) or t, lambda t: t):
+        y = model(x)
+    assert packed and edges(y) == 3
+    assert fb.equal(fb.func.vmap(model)(x), expected)
+    weights = {k: v.detach() for k, v in model.named_parameters()}
+    assert fb.equal(fb.func.functional_call(model, weights, (x,)), expected)
+    grads = fb.func.grad(lambda w: fb.func.functional_call(model, w, (x,)).square().sum())(weights)
+    plain = fb.autograd.grad(expected.square().sum(), list(model.parameters()))
+    for a, b in zip(grads.values(), plain, strict=True):
+        np.testing.assert_allclose(a.detach().cpu().numpy(), b.cpu().numpy(), rtol=1e-4, atol=1e-4)
+    with fb.inference_mode():
+        assert fb.equal(model(x), expected)
+    with fb.autocast(x.device.type, dtype=fb.bfloat16):
+        assert model(x).dtype is fb.bfloat16
+
+
+def test_large_transformer_layers(large: tuple[Any, Any]) -> None:
+    x = large[1]
+    for make, count in ((nn.TransformerEncoderLayer, 1), (nn.TransformerDecoderLayer, 2)):
+        layer = make(64, 4, 128, dropout=0.0, batch_first=True).to(x.device)
+        found = []
+        for value in ("all", "none"):
+            fb.backends.cuda.matmul.fused_activations = value
+            y = layer(*[x] * count)
+            found.append([y, *fb.autograd.grad(y.square().sum(), list(layer.parameters()))])
+        for a, b in zip(*found, strict=True):
+            np.testing.assert_array_equal(a.detach().cpu().numpy(), b.detach().cpu().numpy())
