@@ -323,7 +323,9 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
 
     attn_mask: bool (True takes part) or added to the scores, broadcast to (..., L, S).  is_causal: position i sees 0..i, of
     those the mask lets it see.  A position that sees nothing gives zeros.  scale: 1 / sqrt(E) by default.  enable_gqa: fewer
-    key and value heads (axis -3), each shared by a run of query heads.  Raises RuntimeError for types or shapes that do not fit.
+    key and value heads (axis -3), each shared by a run of query heads.  On a GPU one kernel does it: cuDNN's for large ones of 16-bit
+    types without mask and dropout, whose gradients then differ in their last bits from run to run unless
+    `use_deterministic_algorithms` is on; else ours (see `nn.attention.sdpa_kernel`).  Raises RuntimeError for types or shapes that do not fit.
     A. Vaswani et al., "Attention is all you need", 2017.
     """
     direct = None

@@ -32,6 +32,45 @@ def test_switches_read_back_as_set() -> None:
     assert torch.version.cuda is None
 
 
+def test_ways_of_attention() -> None:
+    """`sdpa_kernel` sets the switches of `backends.cuda` for its block, and puts them back."""
+    from flambeau.nn.attention import SDPBackend, _cur_sdpa_kernel_backends, sdpa_kernel
+    from flambeau.ops import attention
+    c = torch.backends.cuda
+    every = {SDPBackend.MATH, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.OVERRIDEABLE}
+
+    def enabled() -> list[bool]:
+        return [c.math_sdp_enabled(), c.flash_sdp_enabled(), c.mem_efficient_sdp_enabled(), c.cudnn_sdp_enabled()]
+    assert enabled() == [True] * 4 and set(_cur_sdpa_kernel_backends()) == every and attention._ways() == (True, True, False)
+    with sdpa_kernel(SDPBackend.MATH):
+        assert enabled() == [True, False, False, False] and attention._ways() == (False, False, False)
+        with sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION]):
+            assert enabled() == [False, True, False, True] and attention._ways() == (True, True, False)
+        assert enabled() == [True, False, False, False]
+    with sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION], set_priority=True):
+        assert attention._ways() == (False, True, False)
+        assert _cur_sdpa_kernel_backends(with_priority=True) == [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION]
+    with pytest.raises(ZeroDivisionError), sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+        assert enabled() == [False, False, False, True] and attention._ways() == (True, False, False)
+        raise ZeroDivisionError
+    c.enable_flash_sdp(False)
+    c.enable_mem_efficient_sdp(False)
+    assert attention._ways() == (True, False, False)
+    c.enable_flash_sdp(True)
+    c.enable_mem_efficient_sdp(True)
+    c.enable_cudnn_sdp(False)
+    assert attention._ways() == (False, True, False)
+    c.enable_cudnn_sdp(True)
+    with c.sdp_kernel(enable_flash=False, enable_math=False, enable_mem_efficient=False):
+        assert enabled() == [False, False, False, True]
+    with torch.backends.cudnn.flags(enabled=False, deterministic=True):
+        assert attention._ways() == (False, True, True)
+    torch.use_deterministic_algorithms(True)
+    assert attention._ways() == (True, True, True)
+    torch.use_deterministic_algorithms(False)
+    assert enabled() == [True] * 4 and set(_cur_sdpa_kernel_backends()) == every and attention._ways() == (True, True, False)
+
+
 def test_the_accelerator_is_the_gpus_there_are() -> None:
     a = torch.accelerator
     with torch.simulate(gpus=2):

@@ -244,12 +244,11 @@ def test_bad_input() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype, causal", [("float16", False), ("bfloat16", True)])
 @pytest.mark.parametrize("heads, key_heads, length, source, depth, value_depth", [
     (2, 2, 128, 128, 64, 64), (4, 2, 70, 133, 64, 64), (2, 2, 150, 40, 128, 128), (4, 1, 9, 130, 32, 48), (2, 2, 64, 64, 72, 40)])
 @pytest.mark.parametrize("way", ["CUDNN_ATTENTION", "FLASH_ATTENTION", "each after the other"])
-def test_ways_of_a_gpu(way: str, heads: int, key_heads: int, length: int, source: int, depth: int, value_depth: int, causal: bool, dtype: str) -> None:
+def test_ways_of_a_gpu(way: str, heads: int, key_heads: int, length: int, source: int, depth: int, value_depth: int, dtype: str, causal: bool) -> None:
     """cuDNN's attention and ours, on rows beside each other as a layer's projection leaves them, and either after the other."""
     from flambeau.nn.attention import SDPBackend, sdpa_kernel
     from flambeau.runtime import door

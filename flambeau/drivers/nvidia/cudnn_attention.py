@@ -173,6 +173,7 @@ class _Attention:
                     return []
                 found = self._plans[key] = []
                 name = cache.key("cudnn plan", str(version), about.name, f"{about.major}.{about.minor} {about.multi_processor_count}", repr(key[1:]))
+                self.driver._use(device)  # the library loads the plan's kernels there
                 try:
                     lib = graphs.declared(library.lib)
                     graph = shape.backward(lib, fixed) if back else shape.forward(lib)
