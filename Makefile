@@ -146,7 +146,7 @@ BENCH_TORCH ?=
 	@touch $@
 
 bench-gpu: $(if $(GPU_PYTHON),,.venv-bench-gpu/.made)
-	PYTHONPATH=. $(or $(GPU_PYTHON),.venv-bench-gpu/bin/python) benchmarks/gpu/bench_gpu.py --table build/bench-gpu.md $(BENCH)
+	$(or $(GPU_PYTHON),.venv-bench-gpu/bin/python) benchmarks/gpu/bench_gpu.py --table build/bench-gpu.md $(BENCH)
 
 host-cost: .venv/.dev
 	$(BIN)/python benchmarks/gpu/host_cost.py $(BENCH)
