@@ -1,8 +1,9 @@
 """Attention by cuDNN's graphs: the fused forward and backward of 16-bit floats.
 
 The graph is written out as products, scale, causal mask and the parts of a softmax, which the library has known as attention since
-8.9 and carries out as one kernel, or a few; the newer single operations are not needed for it.  The logarithms of the rows' sums
-go from one to the other; they are our own kernels' too (`kernels.cuda_c.attention`), so either can follow the other.
+8.9 and carries out as one kernel, or a few; the newer single operations are not needed for it.  A plan is made for each shape.
+The logarithms of the rows' sums go from one pass to the other; they are our own kernels' too (`kernels.cuda_c.attention`), so that
+either can follow the other.
 
 Left to our own kernels is what would differ: masks (a row that sees nothing is NaN here, zeros there), dropout (its numbers are the
 CPU's), scales that are not positive; what is too small to be worth the library's longer way; and what the library refuses.
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 OLDEST = 91002  # 9.10.0 and 9.10.1 are known to be wrong, and older ones want their workspace cleared
 _ODD_KEYS = 91501  # before that, gradients are wrong where the keys are no multiple of 128
 LEAST, LEAST_ROWS = 1 << 31, 64  # operations, and queries, below which the library is not asked: it gains little, and few queries come with ever new keys
-MOST_PLANS = 128  # compiled; lengths that never come again are better served by our own kernels, which any length may use
+MOST_PLANS = 64  # that a process compiles: lengths that do not come again are better served by our own kernels, which are for any length
 MOST_ROOM = 1 << 30  # bytes of workspace that a backward pass with a fixed order may take
 SHARED_ROOM = 1 << 20  # bytes of workspace that a stream keeps for forward passes, most of which need 256
 _PAGE = 256
@@ -146,7 +147,7 @@ class _Attention:
     """cuDNN's attention on the devices of one driver; plans are kept."""
 
     def __init__(self, driver: NvidiaDriver) -> None:
-        self.driver, self.made = driver, 0 if ready() else MOST_PLANS
+        self.driver, self.able, self.made = driver, ready(), 0
         self._plans: dict[Any, list[graphs.Plan]] = {}
         self.rooms: dict[Stream, int] = {}
         self._lock = threading.RLock()
@@ -169,16 +170,17 @@ class _Attention:
         with self._lock:
             found = self._plans.get(key)
             if found is None:
-                if self.made >= MOST_PLANS:
-                    return []
                 found = self._plans[key] = []
+                if not self.able:
+                    return found
                 name = cache.key("cudnn plan", str(version), about.name, f"{about.major}.{about.minor} {about.multi_processor_count}", repr(key[1:]))
                 self.driver._use(device)  # the library loads the plan's kernels there
                 try:
                     lib = graphs.declared(library.lib)
                     graph = shape.backward(lib, fixed) if back else shape.forward(lib)
-                    made = graphs.best(graph, name, MOST_ROOM if fixed and back else 1 << 62, library.handle(device))
-                except cudnn.Unsupported:
+                    most = MOST_ROOM if fixed and back else 1 << 62
+                    made = graphs.best(graph, name, most, library.handle(device), compiles=self.made < MOST_PLANS)
+                except RuntimeError:  # it is refused, or the library does not start
                     made = None
                 if made is not None:
                     self.made += made.engine() >= 0

@@ -192,7 +192,7 @@ class Plan:
         for size in _TEXT_SIZES:
             try:
                 return bytes(self.made.read("json", size)).rstrip(b"\0")
-            except (Unsupported, RuntimeError):  # it is longer
+            except RuntimeError:  # it is longer
                 continue
         return b""
 
@@ -236,27 +236,27 @@ def plans(graph: Graph, most: int, handle: Any = None, device: Descriptor | None
             asked = Descriptor(lib, "heuristics", graph=operations, mode=mode, device=device)
             rooms = [Descriptor(lib, "configuration", finish=False) for _ in range(_MOST_ENGINES)]
             found = len(asked.read("results", _MOST_ENGINES, (ctypes.c_void_p * _MOST_ENGINES)(*[r.raw.value for r in rooms])))
-        except Unsupported:
+        except RuntimeError:
             continue
         for configuration in rooms[:found]:
             try:
                 made = Plan(graph, configuration, **({"handle": handle} if device is None else {"device": device}))
-            except (Unsupported, RuntimeError):  # an engine that this machine has not all for
+            except RuntimeError:  # an engine that this machine has not all for
                 continue
             if made.workspace <= most:
                 yield made
 
 
-def best(graph: Graph, name: str, most: int, handle: Any = None, device: Descriptor | None = None) -> Plan | None:
-    """The first of `plans`, or the one that the disk keeps under `name`; None where there is none."""
+def best(graph: Graph, name: str, most: int, handle: Any = None, device: Descriptor | None = None, compiles: bool = True) -> Plan | None:
+    """The one that the disk keeps under `name`, or else, where it may be compiled, the first of `plans`; None where there is none."""
     text = cache.load(name)
     if text is not None:
         try:
             return Plan(graph, text=text, **({"handle": handle} if device is None else {"device": device}))
-        except (Unsupported, RuntimeError):  # another machine's, or damaged
+        except RuntimeError:  # another machine's, or damaged
             pass
     try:
-        made = next(plans(graph, most, handle, device), None)
+        made = next(plans(graph, most, handle, device), None) if compiles else None
     except Unsupported:
         return None
     if made is not None and (text := made.text()):

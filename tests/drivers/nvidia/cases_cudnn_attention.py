@@ -286,7 +286,12 @@ def case_plans_are_kept() -> None:
     both(torch.float16, shape)
     both(torch.float16, ((1, 1, 7, 8),) * 3)
     both(torch.float16, ((1, 1, 6, 8),) * 3, by=OWN)
+    both(torch.float16, shape)  # those on the disk cost little
     cudnn_attention.MOST_PLANS = most
+    forget()
+    able, cudnn_attention.ready = cudnn_attention.ready, lambda: False
+    both(torch.float16, shape, by=OWN)
+    cudnn_attention.ready = able
     forget()
 
 
