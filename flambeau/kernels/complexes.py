@@ -115,7 +115,7 @@ def _map(p: Map, work: _Work, inputs: tuple[dtype, ...], scalars: tuple[dtype, .
             targets.extend([(mode, offset * 2 if e.dtype.is_complex else offset)] * len(parts))
             continue
         targets.extend(((work.pairing(mode), offset * 2), ("", offset * 2)))
-    return Map(tuple(outs), inputs, scalars, tuple(targets), p.apart)
+    return Map(tuple(outs), inputs, scalars, tuple(targets), p.apart, p.unit)
 
 
 def _reduce(p: Reduce, work: _Work, inputs: tuple[dtype, ...], scalars: tuple[dtype, ...]) -> Reduce:

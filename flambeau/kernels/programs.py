@@ -35,17 +35,25 @@ class Map:
     `offset` (int64 expression) from the output's start, where mode is "set", "add", "mul", "max" or "min".  Colliding
     offsets are applied in row-major order of the domain, so results do not depend on threads.
     apart: axes of the domain; elements that differ in a coordinate of theirs never share an offset.
+    unit: the offsets of elements whose coordinates along `apart` are 0 are multiples of it.
+    extent: offsets are below it; 0 where that is not known.  It tells how to sort them, not what they are: it is not in the key.
     """
 
-    __slots__ = ("outs", "inputs", "scalars", "targets", "apart", "key")
+    __slots__ = ("outs", "inputs", "scalars", "targets", "apart", "unit", "extent", "key")
     kind = "map"
 
     def __init__(self, outs: tuple[Expr, ...], inputs: tuple[dtype, ...], scalars: tuple[dtype, ...] = (),
-                 targets: tuple[tuple[str, Expr] | None, ...] | None = None, apart: tuple[int, ...] = ()) -> None:
+                 targets: tuple[tuple[str, Expr] | None, ...] | None = None, apart: tuple[int, ...] = (), unit: int = 1) -> None:
         self.outs, self.inputs, self.scalars = outs, inputs, scalars
         self.targets = targets if targets is not None else (None,) * len(outs)
-        self.apart = apart
-        self.key: tuple[Any, ...] = ("map", outs, inputs, scalars, self.targets, apart)
+        self.apart, self.unit, self.extent = apart, unit, 0
+        self.key: tuple[Any, ...] = ("map", outs, inputs, scalars, self.targets, apart, *((unit,) if unit != 1 else ()))
+
+    def within(self, extent: int) -> Map:
+        """The same program, known to write offsets below `extent`."""
+        made = Map(self.outs, self.inputs, self.scalars, self.targets, self.apart, self.unit)
+        made.extent = extent
+        return made
 
     @property
     def out_types(self) -> tuple[dtype, ...]:

@@ -7,6 +7,7 @@ whose input (or output) is addressed by offsets computed from the positions.  Co
 from __future__ import annotations
 
 from ctypes import c_char, c_int64
+from math import gcd
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -377,10 +378,13 @@ def _put(x: Tensor, w: _Where, values: Tensor, mode: str) -> None:
     """x at w takes (or adds) values, broadcast; outside the tape."""
     if not layout.numel(w.domain):
         return
-    key = ("put", mode, x.m.dtype, w.key, w.apart)
+    k = len(w.idx)
+    # GPUs sort the places: small numbers in less time
+    unit = 1 if x.m.device.type == "cpu" or not w.apart else gcd(*w.numbers[k:2 * k]) or 1
+    key = ("put", mode, x.m.dtype, w.key, w.apart, unit)
     program = _programs.get(key)
     if program is None:
-        program = _programs[key] = Map((E.input(0, x.m.dtype),), (x.m.dtype, *[int64] * len(w.idx)), _scalars(w), ((mode, w.offset(1)),), w.apart)
+        program = _programs[key] = Map((E.input(0, x.m.dtype),), (x.m.dtype, *[int64] * k), _scalars(w), ((mode, w.offset(1)),), w.apart, unit)
     n = len(w.domain)
     launch.run(program, w.domain, [x], [values, *w.idx],
                [(0,) * n, layout.expand_strides(values.m.shape, values.m.strides, w.domain), *w.strides], w.numbers, "index_put")

@@ -52,7 +52,7 @@ def run(program: Program, domain: tuple[int, ...], outs: Sequence[Tensor], ins: 
             strides = [layout.expand_strides(t.m.shape, t.m.strides, domain) for t in (*outs, *ins)]
         if len(_bound) > _MOST:
             _bound.clear()
-        found = _bound[key] = plan(outs[0].m.device, program, domain, strides, name)
+        found = _bound[key] = plan(outs[0].m.device, _within(program, outs), domain, strides, name)
     call, workspace = found
     addresses = [t.p for t in outs]
     addresses += [t.p for t in ins]
@@ -61,6 +61,15 @@ def run(program: Program, domain: tuple[int, ...], outs: Sequence[Tensor], ins: 
         scratch = storage(workspace)
         addresses.append(scratch.p)
     call(*addresses, *numbers)
+
+
+def _within(program: Program, outs: Sequence[Tensor]) -> Program:
+    """The program, knowing how far offsets of its own reach."""
+    if isinstance(program, Map) and any(t is not None for t in program.targets) and outs[0].m.device.type == "cuda":
+        ends = [layout.extent(x.m.shape, x.m.strides) for x, t in zip(outs, program.targets, strict=True) if t is not None]
+        if not any(low for low, _ in ends):
+            return program.within(1 + max(high for _, high in ends))
+    return program
 
 
 def plan(dev: device, program: Program, domain: tuple[int, ...], strides: Sequence[tuple[int, ...]],

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ..programs import price, size_of
+from ..programs import Map, price, size_of
 from .kernel import Kernel
 from .nvrtc import compile  # noqa: A004 (the word for it)
 from .writer import Writer
@@ -39,6 +39,11 @@ def render(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, 
         # the workspace's address, if there is one, stands before the numbers
         numbers = len(codes) + workspaces
         w = Writer(real, places, numbers + len(real.scalars))
+        if isinstance(program, Map) and program.extent:
+            # offsets into complex outputs count their parts
+            parts = {2 if d.is_complex else 1 for d, t in zip(program.out_types, program.targets) if t is not None}
+            if len(parts) == 1:
+                w.extent, w.unit = (n * max(parts) for n in (program.extent, program.unit))
         renderer = importlib.import_module("." + real.kind, __name__)
         source, launches, workspace = renderer.write(w, real, domain, strides if split is None else split.strides(strides), numbers)
         if bool(workspace) == bool(workspaces):

@@ -1,8 +1,11 @@
 """Maps whose values go to offsets of their own: colliding ones in the domain's order, with no atomics.
 
-The first launch computes every element's value and offset.  A stable merge sort then brings the elements of one offset
+The first launch computes every element's value and offset.  A stable sort then brings the elements of one offset
 together, in their order, and the last launch applies them one after another, a thread for each offset.  So the result is
 that of a loop over the domain, whatever the threads do.  Few elements are not sorted: each looks through all others.
+
+Where it is known how far offsets reach, they are sorted by as many digits of 8 bits as that takes, few of them by one block; else,
+and beyond 2**30 elements, by merging.
 """
 
 from __future__ import annotations
@@ -10,12 +13,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import axes as walks
+from . import blocks, sorting
 from .groups import State
 from .lower import combine, from_stored, to_stored
 from .types import stored, value
 from .writer import NARROW, Walk, coordinates, is_wide, seen
+from .written import Room, Within
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...dtypes import dtype
     from ..expr import Expr
     from ..programs import Map
@@ -24,7 +31,8 @@ if TYPE_CHECKING:
 
 THREADS = 256
 TILE = 1024  # elements that a block sorts in shared memory
-FEW = 4096  # elements that are not sorted at all
+FEW = 1024  # elements that are not sorted at all
+TOGETHER = 4  # elements of one offset that are read before the first is brought in
 _HOW = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 
 
@@ -38,7 +46,10 @@ def write(w: Writer, program: Map, domain: tuple[int, ...], strides: tuple[tuple
 
 
 class Sorting:
-    """Brings keys together, a stable merge sort of `n` of them, and the arrays of the workspace for that."""
+    """Brings keys together: a stable sort of `n` of them, and the arrays of the workspace for that.
+
+    A key is an offset divided by `unit`; key: its type; bits: how many it has, 0 where that is not known.
+    """
 
     w: Writer
     program: Map
@@ -50,23 +61,64 @@ class Sorting:
     at: dict[str, int]
     workspace: int
 
-    def room_to_sort(self) -> None:
-        for name, size in (("keys_a", 8), ("keys_b", 8), ("order_a", self.sizeof), ("order_b", self.sizeof)):
-            self.room(name, size)
+    def plan_keys(self, unit: int) -> None:
+        self.bits, self.unit, self.key, self.key_size = 0, 1, "long long", 8
+        if self.w.extent and self.place == "int":
+            self.unit = unit
+            self.bits = max(1, ((self.w.extent - 1) // unit).bit_length())
+            self.key, self.key_size = ("unsigned int", 4) if self.bits <= 32 else ("unsigned long long", 8)
 
-    def sort(self, g: int) -> tuple[list[tuple[str, int, list[str]]], list[int], str]:
-        """The functions that sort the keys of group g, their grids, and which of the arrays then has the result."""
+    def room_to_sort(self) -> None:
+        for side in "a" if self.bits else "ab":
+            self.room("keys_" + side, self.key_size)
+            self.room("order_" + side, self.sizeof)
+
+    def write_key(self, g: int, i: str, offset: str) -> None:
+        w = self.w
+        by = f" / {w.word(self.unit)}" if self.unit > 1 else ""
+        w.line(f"{self.array(f'keys{g}', self.key)}[{i}] = ({self.key})({offset}{by});")
+
+    def sort(self, g: int) -> tuple[list[tuple[str, int, list[str]]], list[tuple[str, int, int]], str]:
+        """The functions that sort the keys of group g, their launches (name, blocks, threads), and which arrays then have the result."""
         w, last = self.w, "a"
         w.lines = []
-        functions, grids = [(f"scatter_tiles{g}", THREADS, self._tiles(g))], [-(-self.n // TILE)]
+        if self.bits:
+            return [], self._by_digits(g), last
+        functions, launches = [(f"scatter_tiles{g}", THREADS, self._tiles(g))], [(f"scatter_tiles{g}", -(-self.n // TILE), THREADS)]
         run = TILE
         while run < self.n:
             w.lines = []
             functions.append((f"scatter_merge{g}_{run}", THREADS, self._merge(run, last)))
-            grids.append(-(-self.n // THREADS))
+            launches.append((f"scatter_merge{g}_{run}", -(-self.n // THREADS), THREADS))
             last = "b" if last == "a" else "a"
             run *= 2
-        return functions, grids, last
+        return functions, launches, last
+
+    def _by_digits(self, g: int) -> list[tuple[str, int, int]]:
+        w = Within(self.w)
+        w.constants(all=f"({self.key})-1", digits=sorting.DIGITS)
+        if g == 0:
+            w.add(f"typedef {self.key} Key;")
+            w.add(blocks.SUMS)
+            w.add(blocks.DIGIT)
+        work = f"a.w[{self.numbers - 1}]"
+        for name, array, kind in (("given", f"keys{g}", "Key"), ("sorted", "keys_a", "Key"), ("order", "order_a", "int")):
+            w.constants(**{name: f"(({kind}*)((unsigned char*){work} + {w.word(self.at[array], 'long long')}))"})
+        read, write = "$given[begin + i]", "$sorted[place] = k;\n    $order[place] = position;"
+        if self.n <= sorting.alone(self.key_size):
+            sorting.by_a_block(w, self.bits, self.key_size, self.n, read, write, str(g))
+        else:
+            room = Room(self.workspace)
+            sorting.by_digits(w, self.bits, self.key_size, self.n, 1, work, room, read, write, str(g))
+            self.workspace = room.size
+        self.w.parts += w.parts
+        return w.launches
+
+    def source(self, functions: list[tuple[str, int, list[str]]], launches: list[tuple[str, int, int]]) -> tuple[str, tuple[Launch, ...]]:
+        """The text and the launches by their whole names."""
+        source, names = self.w.source(functions)
+        tag = names[0].rsplit("_", 1)[1]
+        return source, tuple((f"{stem}_{tag}", (blocks, 1, 1), (threads, 1, 1), 0) for stem, blocks, threads in launches)
 
     def room(self, name: str, size: int) -> None:
         self.at[name] = self.workspace
@@ -131,8 +183,8 @@ class Sorting:
     def first_of_its_offset(self, g: int, i: str, last: str) -> tuple[str, str, str]:
         """Threads whose element i is not the first of its offset end; the offsets, this one, and, where sorted, the elements' order."""
         w = self.w
-        keys = self.array(f"keys_{last}" if self.sorted else f"keys{g}", "long long")
-        key = w.let("long long", f"{keys}[{i}]", "key")
+        keys = self.array(f"keys_{last}" if self.sorted else f"keys{g}", self.key)
+        key = w.let(self.key, f"{keys}[{i}]", "key")
         if self.sorted:
             w.line(f"if ({i} > 0 && {keys}[{i} - 1] == {key}) return;")
         else:
@@ -140,6 +192,28 @@ class Sorting:
             w.line(f"if ({keys}[j] == {key}) return;")
             w.line("}")
         return keys, key, self.array("order_" + last, self.place) if self.sorted else ""
+
+    def each(self, i: str, n: str, keys: str, key: str, take: Callable[[str], None]) -> None:
+        """Takes all elements of the offset that has its first at i, in their order; several reads on their way at once where it has many."""
+        w, p = self.w, self.place
+        if not self.sorted:
+            w.line(f"for ({p} j = {i}; j < {n}; j++) {{")
+            w.line(f"if ({keys}[j] == {key}) {{")
+            take("j")
+            w.line("}")
+            w.line("}")
+            return
+        j = w.fresh("j")
+        w.line(f"{p} {j} = {i};")
+        w.line(f"for (; {n} - {j} >= {TOGETHER} && {keys}[{j} + {TOGETHER - 1}] == {key}; {j} += {TOGETHER}) {{")
+        w.line("#pragma unroll")
+        w.line(f"for (int k = 0; k < {TOGETHER}; k++) {{")
+        take(f"{j} + k")
+        w.line("}")
+        w.line("}")
+        w.line(f"for (; {j} < {n} && {keys}[{j}] == {key}; {j}++) {{")
+        take(j)
+        w.line("}")
 
     def _merge(self, run: int, last: str) -> list[str]:
         w, p, other = self.w, self.place, "b" if last == "a" else "a"
@@ -175,8 +249,9 @@ class _Scatter(Sorting):
                 self.groups.setdefault(target[1], []).append(k)
         self.at: dict[str, int] = {}
         self.workspace = 0
+        self.plan_keys(1)
         for g in range(len(self.groups)):
-            self.room(f"keys{g}", 8)
+            self.room(f"keys{g}", self.key_size)
         for k, target in enumerate(program.targets):
             if target is not None:
                 self.room(f"values{k}", max(4, self.sizes[k]))
@@ -186,20 +261,18 @@ class _Scatter(Sorting):
             self.room_to_sort()
 
     def write(self) -> tuple[str, tuple[Launch, ...], int]:
-        w = self.w
-        functions = [("scatter_values", THREADS, self._values())]
-        grids = [-(-self.n // THREADS)]
+        w, blocks = self.w, -(-self.n // THREADS)
+        functions, launches = [("scatter_values", THREADS, self._values())], [("scatter_values", blocks, THREADS)]
         for g, outs in enumerate(self.groups.values()):
             last = "a"
             if self.sorted:
-                more, sizes, last = self.sort(g)
+                more, sorts, last = self.sort(g)
                 functions += more
-                grids += sizes
+                launches += sorts
             w.lines = []
             functions.append((f"scatter_apply{g}", THREADS, self._apply(g, outs, last)))
-            grids.append(-(-self.n // THREADS))
-        source, names = w.source(functions)
-        return source, tuple((name, (grid, 1, 1), (THREADS, 1, 1), 0) for name, grid in zip(names, grids)), self.workspace
+            launches.append((f"scatter_apply{g}", blocks, THREADS))
+        return *self.source(functions, launches), self.workspace
 
     def _values(self) -> list[str]:
         """Every element's value and offset."""
@@ -225,7 +298,7 @@ class _Scatter(Sorting):
             raise NotImplementedError(f"{e.op} in a map")
         found = w.lower((*program.outs, *self.groups), leaf, {}, exact=True)
         for g, offset in enumerate(found[self.outs:]):
-            w.line(f"{self.array(f'keys{g}', 'long long')}[{i}] = {offset};")
+            self.write_key(g, i, offset)
         for k, x in enumerate(found[:self.outs]):
             d = w.types[k]
             if program.targets[k] is None:
@@ -236,7 +309,7 @@ class _Scatter(Sorting):
 
     def _apply(self, g: int, outs: list[int], last: str) -> list[str]:
         """The first element of each offset brings in all of them."""
-        w, p = self.w, self.place
+        w = self.w
         i, n = self.element()
         keys, key, order = self.first_of_its_offset(g, i, last)
         values = {k: self.array(f"values{k}", value(w.types[k])) for k in outs}
@@ -247,15 +320,13 @@ class _Scatter(Sorting):
             totals[k] = w.fresh("s")
             start = "0" if self.mode(k) == "set" else from_stored(w, f"(({stored(d)}*){pointers[k]})[{key}]", d)
             w.line(f"{value(d)} {totals[k]} = {start};")
-        w.line(f"for ({p} j = {i}; j < {n}{f' && {keys}[j] == {key}' if self.sorted else ''}; j++) {{")
-        if not self.sorted:
-            w.line(f"if ({keys}[j] == {key}) {{")
-        found = {k: w.let(value(w.types[k]), f"{values[k]}[{f'{order}[j]' if self.sorted else 'j'}]", "x") for k in outs}
-        for at, k in enumerate(outs):
-            bring(w, self.mode(k), w.types[k], list(totals.values())[at:], list(found.values())[at:])
-        if not self.sorted:
-            w.line("}")
-        w.line("}")
+
+        def take(j: str) -> None:
+            place = f"{order}[{j}]" if self.sorted else j
+            found = [w.let(value(w.types[k]), f"{values[k]}[{place}]", "x") for k in outs]
+            for at, k in enumerate(outs):
+                bring(w, self.mode(k), w.types[k], list(totals.values())[at:], found[at:])
+        self.each(i, n, keys, key, take)
         for k in outs:
             d = w.types[k]
             # a half adds up in float and is rounded once

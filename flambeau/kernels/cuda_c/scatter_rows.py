@@ -1,8 +1,8 @@
 """Maps whose values go to rows at offsets of their own, as the gradient of a table of rows does.
 
 Where the program knows axes along which offsets never meet (`Map.apart`), and offsets are a part that depends on the other axes plus
-a part of coordinates along those, only the first parts are sorted: one for each row, not for each element.  A thread then takes
-an element of all rows of one offset, in the domain's order, computing their values as it goes.
+a part of coordinates along those, only the first parts are sorted: one for each row, not for each element.  Threads side by side
+then take elements side by side of all rows of one offset, in the domain's order, computing their values as they go.
 """
 
 from __future__ import annotations
@@ -80,27 +80,32 @@ class ScatterRows(Sorting):
         self.sizeof = 8 if self.place == "long long" else 4
         self.at: dict[str, int] = {}
         self.workspace = 0
+        self.plan_keys(w.unit)
         self.sorted = self.n > FEW_ROWS or self.n * self.width > FEW * FEW_ROWS
-        self.room("keys0", 8)
+        self.room("keys0", self.key_size)
         if self.sorted:
             self.room_to_sort()
         target = program.targets[0]
         assert target is not None
         self.offset = target[1]
 
+        # each thread has several elements of a row, a block apart; narrow rows share a block
+        self.rounds = 4 if self.width > 64 else 2 if self.width > 32 else 1
+        self.x = min(THREADS, 1 << (-(-self.width // self.rounds) - 1).bit_length())
+        self.parts = -(-self.width // (self.x * self.rounds))
+
     def write(self) -> tuple[str, tuple[Launch, ...], int]:
-        w = self.w
-        functions, grids = [("scatter_keys", THREADS, self._keys())], [-(-self.n // THREADS)]
+        w, blocks = self.w, -(-self.n // THREADS)
+        functions, launches = [("scatter_keys", THREADS, self._keys())], [("scatter_keys", blocks, THREADS)]
         last = "a"
         if self.sorted:
-            more, sizes, last = self.sort(0)
+            more, sorts, last = self.sort(0)
             functions += more
-            grids += sizes
+            launches += sorts
         w.lines = []
         functions.append(("scatter_rows", THREADS, self._apply(last)))
-        grids.append(-(-self.n * self.width // THREADS))
-        source, names = w.source(functions)
-        return source, tuple((name, (grid, 1, 1), (THREADS, 1, 1), 0) for name, grid in zip(names, grids)), self.workspace
+        launches.append(("scatter_rows", -(-self.n // (THREADS // self.x)) * self.parts, THREADS))
+        return *self.source(functions, launches), self.workspace
 
     def _leaf(self, pointers: dict[int, str], names: dict[int, str], rows: dict[int, str], along: dict[int, str], coords: dict[int, str]) -> Leaf:
         w = self.w
@@ -125,43 +130,66 @@ class ScatterRows(Sorting):
         i, _ = self.element()
         rows, coords = Walk(w, self.rows, self.wide).places(i, used)
         (key,) = w.lower((self.offset,), self._leaf(pointers, names, rows, {}, coords), {})
-        w.line(f"{self.array('keys0', 'long long')}[{i}] = {key};")
+        self.write_key(0, i, key)
         return w.lines
 
     def _apply(self, last: str) -> list[str]:
-        w, p, program = self.w, self.place, self.program
+        w, p, program, x, rounds = self.w, self.place, self.program, self.x, self.rounds
         used = list(range(self.outs, len(self.sizes)))
         pointers, names = {k: w.pointer(k) for k in range(len(self.sizes))}, w.numbers(self.numbers)
-        n, width = w.let("long long", w.word(self.n), "n"), w.let("long long", w.word(self.width), "width")
-        at = w.let("long long", f"(long long)blockIdx.x * {THREADS} + threadIdx.x", "at")
-        w.line(f"if ({at} >= {n} * {width}) return;")
-        i = w.let(p, f"({p})({at} / {width})", "i")
+        n, width = w.let(p, f"({p}){w.word(self.n)}", "n"), w.let("int", f"(int){w.word(self.width)}", "width")
+        parts = w.let("int", f"(int){w.word(self.parts)}", "parts")
+        block = w.let("int", f"(int)blockIdx.x / {parts}", "block")
+        i = w.let(p, f"({p}){block} * {THREADS // x} + (int)threadIdx.x / {x}", "i")
+        w.line(f"if ({i} >= {n}) return;")
         t = "long long" if self.wide else "int"
-        column = w.let(t, f"({t})({at} - {i} * {width})", "column")
         keys, key, order = self.first_of_its_offset(0, i, last)
-        along, columns = Walk(w, self.along, self.wide).places(column, used)
+        first = w.let("int", f"((int)blockIdx.x - {block} * {parts}) * {x * rounds} + ((int)threadIdx.x & {x - 1})", "first")
+
+        def each_round(own_only: bool = False) -> tuple[dict[int, str], dict[int, str]]:
+            """Opens a loop over the thread's columns: where they are, and their coordinates."""
+            w.line("#pragma unroll")
+            w.line(f"for (int r = 0; r < {rounds}; r++) {{")
+            own = w.let("int", f"{first} + r * {x}", "own")
+            if own_only:
+                w.line(f"if ({own} < {width}) {{")
+            # those beyond the end take the last column's values along, and have none of their own
+            column = w.let(t, f"{own} < {width} ? {own} : {width} - 1", "column")
+            return Walk(w, self.along, self.wide).places(column, used)
 
         def row(j: str) -> tuple[dict[int, str], dict[int, str]]:
             return Walk(w, self.rows, self.wide).places(w.let(t, f"({t}){f'{order}[{j}]' if order else j}", "row"), used)
-        first, coords = row(i)
-        (offset,) = w.lower((self.offset,), self._leaf(pointers, names, first, along, {**coords, **columns}), {})
-        totals = {}
-        for k in range(self.outs):
-            d = w.types[k]
-            totals[k] = w.fresh("s")
-            start = "0" if self.mode(k) == "set" else from_stored(w, f"(({stored(d)}*){pointers[k]})[{offset}]", d)
-            w.line(f"{value(d)} {totals[k]} = {start};")
-        w.line(f"for ({p} j = {i}; j < {n}{f' && {keys}[j] == {key}' if self.sorted else ''}; j++) {{")
-        if not self.sorted:
-            w.line(f"if ({keys}[j] == {key}) {{")
-        rows, coords = row("j")
-        values = w.lower(program.outs, self._leaf(pointers, names, rows, along, {**coords, **columns}), {}, exact=True)
-        for k in range(self.outs):
-            bring(w, self.mode(k), w.types[k], list(totals.values())[k:], values[k:])
-        if not self.sorted:
+        start, coords = row(i)
+        totals = {k: w.fresh("s") for k in range(self.outs)}
+        for k, name in totals.items():
+            w.line(f"{value(w.types[k])} {name}[{rounds}] = {{}};")
+
+        def offset(along: dict[int, str], columns: dict[int, str]) -> str:
+            (text,) = w.lower((self.offset,), self._leaf(pointers, names, start, along, {**coords, **columns}), {})
+            return text
+        reads = [k for k in totals if self.mode(k) != "set"]
+        if reads:
+            along, columns = each_round(True)
+            at = offset(along, columns)
+            for k in reads:
+                d = w.types[k]
+                w.line(f"{totals[k]}[r] = {from_stored(w, f'(({stored(d)}*){pointers[k]})[{at}]', d)};")
             w.line("}")
-        w.line("}")
-        for k in range(self.outs):
+            w.line("}")
+
+        def take(j: str) -> None:
+            rows, row_at = row(j)
+            along, columns = each_round()
+            values = w.lower(program.outs, self._leaf(pointers, names, rows, along, {**row_at, **columns}), {}, exact=True)
+            for k in range(self.outs):
+                bring(w, self.mode(k), w.types[k], [f"{totals[o]}[r]" for o in range(k, self.outs)], values[k:])
+            w.line("}")
+        self.each(i, n, keys, key, take)
+        along, columns = each_round(True)
+        at = offset(along, columns)
+        for k, name in totals.items():
             d = w.types[k]
-            w.line(f"(({stored(d)}*){pointers[k]})[{offset}] = {to_stored(w, totals[k], d)};")
+            w.line(f"(({stored(d)}*){pointers[k]})[{at}] = {to_stored(w, f'{name}[r]', d)};")
+        w.line("}")
+        w.line("}")
         return w.lines

@@ -76,7 +76,7 @@ _BLOCK = """
 # Several counters for a digit, so that the threads of a block seldom meet at one
 _COUNT = """
   __shared__ int count[8 * $digits];
-  const int me = (int)threadIdx.x, row = (int)blockIdx.x / $tiles, tile = (int)blockIdx.x - row * $tiles;
+  const int me = (int)threadIdx.x, row = $row, tile = (int)blockIdx.x - row * $tiles;
   const int begin = tile * $tile, left = $n - begin < $tile ? $n - begin : $tile;
   $begins
   for (int i = me; i < 8 * $digits; i += $threads) count[i] = 0;
@@ -135,7 +135,7 @@ _MOVE = """
   __shared__ int to[$digits];
   __shared__ int run[$digits];
   __shared__ int same[1];
-  const int me = (int)threadIdx.x, row = (int)blockIdx.x / $tiles, tile = (int)blockIdx.x - row * $tiles;
+  const int me = (int)threadIdx.x, row = $row, tile = (int)blockIdx.x - row * $tiles;
   const int begin = tile * $tile, left = $n - begin < $tile ? $n - begin : $tile;
   const long long base = (long long)row * $n;
   $begins
@@ -226,7 +226,9 @@ def sort(d: dtype, domain: tuple[int, ...], strides: Sequence[tuple[int, ...]], 
         w.function("sort_rows", threads, _BLOCK, 2 * THREADS // threads)
         w.launch("sort_rows", count, threads)
         return w.kernel(0, nbytes)
-    return w.kernel(_by_digits(w, d, n, count), nbytes)
+    room = Room()
+    by_digits(w, keys.bits(d), d.itemsize, n, count, "a.w[3]", room, "read_key(a, row, begin + i)", _LAST)
+    return w.kernel(room.size, nbytes)
 
 
 def _tile(w: Written, threads: int, each: int) -> None:
@@ -234,45 +236,84 @@ def _tile(w: Written, threads: int, each: int) -> None:
     w.constants(threads=threads, each=each, tile=tile, gapped=tile + tile // 32)
 
 
-def _by_digits(w: Written, d: dtype, n: int, count: int) -> int:
-    """The launches for long rows; gives the bytes of workspace."""
-    threads = 256 if d.itemsize == 8 else 512  # what shared memory has room for
+def by_digits(w: Written, bits: int, itemsize: int, n: int, count: int, work: str, room: Room, read: str, write: str, mark: str = "") -> None:
+    """The launches that sort `count` rows of n keys of type Key by their lowest bits, stably.
+
+    work: the workspace's address as C; room: what is taken of it.  read: the key of element begin + i of row `row` as the rows are
+    given; write: what becomes of key `k`, from `position` in its row, which belongs to `place`.  mark: what the functions' names end in."""
+    threads = 256 if itemsize == 8 else 512  # what shared memory has room for
     _tile(w, threads, 8)
     tiles = -(-n // (threads * 8))
-    passes = -(-keys.bits(d) // 8)
-    room = Room()
-    w.words(tiles=tiles)
+    passes = -(-bits // 8)
+    w.words(n=n, tiles=tiles)
+    w.constants(row="(int)blockIdx.x / $tiles" if count > 1 else "0")
 
     def array(name: str, kind: str, nbytes: int) -> None:
         at = w.word(room.array(nbytes), "long long")
-        w.constants(**{name: f"(({kind}*)((unsigned char*)a.w[3] + {at}))"})
+        w.constants(**{name: f"(({kind}*)((unsigned char*){work} + {at}))"})
     array("counts", "int", 4 * count * DIGITS * tiles)
     array("totals", "int", 4 * count * DIGITS)
-    array("pass", "int", 4)
     for side in range(min(passes - 1, 2)):
-        array(f"keys{side}", "Key", d.itemsize * count * n)
+        array(f"keys{side}", "Key", itemsize * count * n)
         array(f"positions{side}", "int", 4 * count * n)
     array("pass", "int", 4)  # which digit the launches between the first and the last are at
     w.constants(passes=passes, next="" if passes == 1 else "if (blockIdx.x == 0 && threadIdx.x == 0) $pass[0] += 1;")
     w.constants(threads=THREADS)
-    w.function("sort_sums", THREADS, _SUMS)
+    w.function(f"sort_sums{mark}", THREADS, _SUMS)
     w.constants(threads=threads)
-    w.constants(begins=_FIRST if passes > 1 else "const int shift = 0;", read="read_key(a, row, begin + i)", position="from",
-                write="$keys0[base + place] = k;\n    $positions0[base + place] = position;" if passes > 1 else _LAST)
-    w.function("sort_count_first", threads, _COUNT.replace("$begins", "const int shift = 0;"))
-    w.function("sort_move_first", threads, _MOVE)
+    w.constants(begins=_FIRST if passes > 1 else "const int shift = 0;", read=read, position="from",
+                write="$keys0[base + place] = k;\n    $positions0[base + place] = position;" if passes > 1 else write)
+    w.function(f"sort_count_first{mark}", threads, _COUNT.replace("$begins", "const int shift = 0;"))
+    w.function(f"sort_move_first{mark}", threads, _MOVE)
     if passes > 1:
         def turn(odd: str, even: str) -> str:
             return f"(pass & 1 ? {odd} : {even})" if passes > 2 else odd if odd.endswith("0") else even
         w.constants(read="from_keys[(long long)row * $n + begin + i]", position="from_positions[base + from]", begins=_NEXT + "0;" + _FROM,
                     from_keys=turn("$keys0", "$keys1"), from_positions=turn("$positions0", "$positions1"), to_keys=turn("$keys1", "$keys0"),
                     to_positions=turn("$positions1", "$positions0"),
-                    write="if (pass < $passes - 1) {\n      $to_keys[base + place] = k;\n      $to_positions[base + place] = position;\n    } else " + _LAST)
-        w.function("sort_count", threads, _COUNT)
+                    write="if (pass < $passes - 1) {\n      $to_keys[base + place] = k;\n      $to_positions[base + place] = position;\n    } else {\n      "
+                          + write + "\n    }")
+        w.function(f"sort_count{mark}", threads, _COUNT)
         w.constants(begins=_NEXT + "1;" + _FROM)
-        w.function("sort_move", threads, _MOVE)
+        w.function(f"sort_move{mark}", threads, _MOVE)
     for p in range(passes):
-        w.launch("sort_count" if p else "sort_count_first", count * tiles, threads)
-        w.launch("sort_sums", count * DIGITS // (THREADS // 32), THREADS)
-        w.launch("sort_move" if p else "sort_move_first", count * tiles, threads)
-    return room.size
+        w.launch(f"sort_count{mark}" if p else f"sort_count_first{mark}", count * tiles, threads)
+        w.launch(f"sort_sums{mark}", count * DIGITS // (THREADS // 32), THREADS)
+        w.launch(f"sort_move{mark}" if p else f"sort_move_first{mark}", count * tiles, threads)
+
+
+# Rows that a block sorts at once
+_ALONE = """
+  __shared__ Key key[$gapped];
+  __shared__ unsigned short order[$gapped];
+  __shared__ unsigned long long counts[4 * $threads];
+  __shared__ unsigned long long warps[$threads / 32];
+  const int me = (int)threadIdx.x, begin = 0;
+  #pragma unroll
+  for (int e = 0; e < $each; e++) {
+    const int i = e * $threads + me;
+    key[gapped(i)] = i < $n ? $read : $all;
+  }
+  __syncthreads();
+  #pragma unroll 1
+  for (int shift = 0; shift < $bits; shift += 4) sort_digit<$threads, $each>(key, order, counts, warps, shift, shift == 0);
+  for (int place = me; place < $n; place += $threads) {
+    const Key k = key[gapped(place)];
+    const int position = order[gapped(place)];
+    $write
+  }"""
+
+
+def alone(itemsize: int) -> int:
+    """How many keys a block sorts by itself."""
+    return 2048 if itemsize == 8 else 4096
+
+
+def by_a_block(w: Written, bits: int, itemsize: int, n: int, read: str, write: str, mark: str = "") -> None:
+    """The launch that sorts up to `alone` keys; read and write as for `by_digits`."""
+    threads = next(t for t in (64, 128, 256, 512) if t * 8 >= n)
+    _tile(w, threads, 8)
+    w.words(n=n)
+    w.constants(bits=w.word(bits), read=read, write=write)
+    w.function(f"sort_few{mark}", threads, _ALONE)
+    w.launch(f"sort_few{mark}", 1, threads)

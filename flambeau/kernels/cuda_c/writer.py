@@ -39,6 +39,8 @@ class Writer:
         self.depth = 1
         self.names = 0
         self.types = program.out_types + program.inputs
+        self.parts: list[str] = []  # types, functions and kernels written by hand, in which PLACEHOLDER stands for the tag
+        self.extent, self.unit = 0, 1  # what is known of a map's own offsets
 
     # ------------------------------------------------------------------------------------------------------------ text
     def line(self, text: str) -> None:
@@ -72,9 +74,9 @@ class Writer:
         words = self.first + len(self.block)
         body = "\n".join(f'extern "C" __global__ void __launch_bounds__({threads}) {stem}_{PLACEHOLDER}(const Args a) {{\n'
                          + "\n".join(lines) + "\n}" for stem, threads, lines in functions)
-        head = f"struct Args {{ unsigned long long w[{words}]; }};\n" + helper_text(self.helpers) + "\n"
+        head = "\n".join([f"struct Args {{ unsigned long long w[{words}]; }};", helper_text(self.helpers), *self.parts, ""])
         tag = hashlib.blake2b((head + body).encode(), digest_size=6).hexdigest()
-        return head + body.replace(PLACEHOLDER, tag) + "\n", [f"{stem}_{tag}" for stem, _, _ in functions]
+        return (head + body).replace(PLACEHOLDER, tag) + "\n", [f"{stem}_{tag}" for stem, _, _ in functions]
 
     # --------------------------------------------------------------------------------------------------------- operands
     def pointer(self, operand: int) -> str:

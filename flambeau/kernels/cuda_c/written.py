@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .kernel import Launch
+    from .writer import Writer
 
 
 class Written:
@@ -95,11 +96,23 @@ def rows(w: Written, name: str, domain: Sequence[int], strides: Sequence[Sequenc
     w.add(f"__device__ __forceinline__ long long {name}(const Args& a, int row, int k) {{\n  " + "\n  ".join([*lines, f"return {chosen};"]) + "\n}")
 
 
+class Within(Written):
+    """Text by hand among a loop program's: the numbers of the launch are the program's too."""
+
+    def __init__(self, w: Writer) -> None:
+        super().__init__("")
+        self.w = w
+
+    def word(self, value: int, kind: str = "int") -> str:
+        text = self.w.word(value)
+        return f"(({kind}){text})" if kind != "long long" else f"({text})"
+
+
 class Room:
     """Arrays one after another in the workspace, each aligned to 256 bytes."""
 
-    def __init__(self) -> None:
-        self.size = 0
+    def __init__(self, size: int = 0) -> None:
+        self.size = size
 
     def array(self, nbytes: int) -> int:
         """Where an array of so many bytes begins."""

@@ -57,5 +57,35 @@ def case_scans() -> None:
         cases_sorting.same(lambda x, dim=dim: torch.cummin(x, dim), torch.round(some(*shape)), most=4 * some(*shape).numel())
 
 
+def case_sums_at_places() -> None:
+    """By rows and by elements, few and many, to the bit."""
+    import numpy as np
+
+    import flambeau as torch
+    rng = np.random.default_rng(3)
+    for rows, n, width in ((40, 30, 5), (700, 3000, 70), (70000, 9000, 3)):
+        at, g = torch.tensor(rng.integers(0, rows, n)), torch.tensor(rng.standard_normal((n, width)).astype("f4"))
+        size = 4 * g.numel() + 8 * n + 4 * rows * width
+
+        def table_gradient(at: Any, g: Any, rows: int = rows, width: int = width) -> Any:
+            table = torch.zeros(rows, width, device=g.device, requires_grad=True)
+            torch.nn.functional.embedding(at, table).backward(g)
+            return table.grad
+        cases_sorting.same(table_gradient, at, g, most=size)
+        cases_sorting.same(lambda at, g, rows=rows, width=width: torch.zeros(rows, width, device=g.device).index_add_(0, at, g, alpha=2), at, g, most=size)
+        cases_sorting.same(lambda at, g, rows=rows, width=width: torch.ones(width, rows, device=g.device).index_add_(1, at, g.t()), at, g, most=size)
+        cases_sorting.same(lambda at, g, rows=rows, width=width: torch.ones(rows, width, device=g.device).index_put_((at,), g, accumulate=True), at, g,
+                           most=size)
+        cases_sorting.same(lambda at, g, rows=rows: torch.ones(rows, 4, device=g.device).index_put_((at, at % 4), g[:, 0], accumulate=True), at, g, most=size)
+        wide = at[:, None].expand(n, width).contiguous()
+        cases_sorting.same(lambda at, g, rows=rows, width=width: torch.zeros(rows, width, device=g.device).scatter_add(0, at, g), wide, g, most=3 * size)
+        cases_sorting.same(lambda at, g, rows=rows: torch.zeros(rows, device=g.device).scatter_reduce(0, at, g[:, 0], "amax"), at, g, most=size)
+    z = torch.tensor((rng.standard_normal(5000) + 1j * rng.standard_normal(5000)).astype("c8"))
+    at = torch.tensor(rng.integers(0, 300, 5000))
+    for f in (lambda z, at: torch.view_as_real(torch.zeros(300, dtype=z.dtype, device=z.device).index_put_((at,), z, accumulate=True)),
+              lambda z, at: torch.view_as_real(torch.zeros(300, 2, dtype=z.dtype, device=z.device).index_add_(0, at, z.reshape(-1, 1).expand(-1, 2)))):
+        cases_sorting.same(f, z, at, most=10 ** 6)
+
+
 if __name__ == "__main__":
     cases.main(globals())

@@ -119,9 +119,9 @@ def smaller(c: Case, by: int) -> Case:
     return c
 
 
-def table() -> Case:
+def table(width: int = 4) -> Case:
     from tests.kernels.cuda_c.test_scatter import by_rows
-    return by_rows("add", float32, 1500, (4,), 600, RNG)
+    return by_rows("add", float32, 1500, (width,), 600, RNG)
 
 
 BARRIER = r"__syncthreads\(\);"
@@ -176,7 +176,9 @@ MUTANTS = {
     "a row that does not fit its shared memory": lambda: smaller(softmax(17000), 16),
     "a row kept in too little of it": lambda: changed(softmax(17000), r"(h\d+)\[(i\d+) / 4\]", r"\1[\2 / 8]", 0),
     "rows of one offset of which each writes": lambda: changed(table(), r"if \((i\d+) > 0 && .*? return;", ""),
-    "rows added in the order they were sorted from": lambda: changed(table(), r"\((a\d+)\[j\]\)|\(int\)(a\d+)\[j\]", "(int)j"),
+    "rows added in the order they were sorted from": lambda: changed(table(), r"\(int\)a\d+\[(j\d+( \+ k)?)\]", r"(\1)", 0),
+    "rows of the next offset taken too": lambda: changed(table(), r"(a\d+)\[(j\d+) \+ 3\] ==", r"\1[\2 + 2] =="),
+    "a column beyond the last written": lambda: changed(table(5), r"if \((own\d+) < (width\d+)\)", r"if (\1 <= \2)", 0),
     "a row read before it has arrived": lambda: changed(softmax(17000), r"copy_async_wait<0>\(\);", ""),
     "a piece's sum left out": lambda: changed(long_softmax(), r"for \(int (c\d+) = \(int\)threadIdx.x;", r"for (int \1 = (int)threadIdx.x + 1;", 0),
     "pieces joined before all is in place": lambda: changed(long_softmax(), r"(?s)(rows2_.*?)__syncthreads\(\);", r"\1"),
