@@ -179,7 +179,8 @@ class Run:
         self.waiting.extend(t for t in order if t not in alone)
         self.alone.extend(t for t in order if t in alone)
         self.files = sorted({t.split("::")[0] for t in order}) if not self.options.keep_paths else []
-        print(f"{len(order)} tests of {len(self.files) or 'the'} files, {self.options.workers} workers; {self.about.get('device', '')}", flush=True)
+        if order:
+            print(f"{len(order)} tests of {len(self.files) or 'the'} files, {self.options.workers} workers; {self.about.get('device', '')}", flush=True)
 
     def feed(self, worker: Worker) -> None:
         """The next test, or none: then the worker ends."""
