@@ -312,23 +312,33 @@ def _inverse_affine(center: tuple[float, float], angle: float, translate: Any, s
 
 def _sample(img: Any, m: list[float], width: int, height: int, w: int, h: int, interpolation: Any, fill: Any) -> Tensor:
     """A tensor image under an affine map from output to input pixels, about pixel centres."""
-    mode = interpolation.value if isinstance(interpolation, InterpolationMode) else str(interpolation)
     o: Any = _ops
     ys, xs = o.meshgrid(o.arange(h, dtype=dtypes.float32, device=img.device) + 0.5, o.arange(w, dtype=dtypes.float32, device=img.device) + 0.5, indexing="ij")
     u = (m[0] * xs + m[1] * ys + m[2]) * (2.0 / width) - 1.0
     v = (m[3] * xs + m[4] * ys + m[5]) * (2.0 / height) - 1.0
-    grid = o.stack([u, v], -1).unsqueeze(0)
-    flat = img.reshape(1, -1, *img.shape[-2:])
-    whole = not img.m.dtype.is_floating_point
+    return _sampled(img, o.stack([u, v], -1).unsqueeze(0), interpolation, fill)
+
+
+def _sampled(img: Tensor, grid: Any, interpolation: Any, fill: Any) -> Tensor:
+    """A tensor image (..., C, H, W) at the places of a grid (1, H, W, 2) from -1 to 1; outside lies `fill` (a number or one a channel)."""
+    mode = interpolation.value if isinstance(interpolation, InterpolationMode) else str(interpolation)
+    x: Any = img
+    channels = x.shape[-3]
+    flat = x.reshape(-1, channels, *x.shape[-2:])
+    whole = not x.m.dtype.is_floating_point
     values = flat.float() if whole else flat
-    made = _F.grid_sample(values, grid.to(values.dtype), mode=mode, padding_mode="zeros", align_corners=False)
+    grid = grid.to(values.dtype).expand(flat.shape[0], -1, -1, -1)
+    made = _F.grid_sample(values, grid, mode=mode, padding_mode="zeros", align_corners=False)
     if fill is not None:
-        inside = _F.grid_sample(o.ones_like(values[:, :1]), grid.to(values.dtype), mode=mode, padding_mode="zeros", align_corners=False)
-        paint = o.as_tensor(fill, dtype=values.dtype, device=img.device).reshape(1, -1, 1, 1)
-        made = made * inside + (1.0 - inside) * paint
+        inside = _F.grid_sample(_ops.ones_like(values[:, :1]), grid, mode=mode, padding_mode="zeros", align_corners=False)
+        paint = _ops.as_tensor(fill, dtype=values.dtype, device=x.device).reshape(1, -1, 1, 1)
+        if mode == "nearest":
+            made = _ops.where(inside < 0.5, paint, made)
+        else:
+            made = made * inside + (1.0 - inside) * paint
     if whole:
-        made = made.round().clamp(0, dtypes.iinfo(img.m.dtype).max).to(img.m.dtype)
-    found: Tensor = made.reshape(*img.shape[:-2], h, w)
+        made = made.round().clamp(0, dtypes.iinfo(x.m.dtype).max).to(x.m.dtype)
+    found: Tensor = made.reshape(*x.shape[:-2], *made.shape[-2:])
     return found
 
 
@@ -506,3 +516,14 @@ def five_crop(img: Any, size: Any) -> tuple[Any, ...]:
         raise ValueError(f"Requested crop size {(h, w)} is bigger than input size {(height, width)}")
     return (crop(img, 0, 0, h, w), crop(img, 0, width - w, h, w), crop(img, height - h, 0, h, w), crop(img, height - h, width - w, h, w),
             center_crop(img, [h, w]))
+
+
+def __getattr__(name: str) -> Any:
+    # those of values and of shapes are built from what stands here, and are names of this module too
+    from importlib import import_module
+    for module in ("values", "warping"):
+        found = getattr(import_module("." + module, __package__), name, None)
+        if found is not None and not name.startswith("_"):
+            globals()[name] = found
+            return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
