@@ -62,12 +62,12 @@ door.on_change(_ones.clear)
 def _one(t: Tensor) -> Tensor:
     """The 1 a scalar's pass starts with; kept, unless somebody wrote to it."""
     key: Any = t.m
-    if key.device.type != "cpu":  # for each stream, so that it is written on the one that reads it
+    if key.device.type == "cuda":  # for each stream, so that it is written on the one that reads it
         from ..runtime import gpus
         key = key, gpus.here(key.device)[1]._handle
     one = _ones.get(key)
     if one is None or one.s.v or one.n is not None:
-        if t.m.device.type != "cpu":
+        if t.m.device.type == "cuda":
             one = _ones[key] = _written(t.m)
         else:
             from ..ops.creation import full
