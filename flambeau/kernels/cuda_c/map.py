@@ -1,8 +1,10 @@
 """Maps: a thread computes a few neighbours along the innermost axis.
 
 Operands that step to the neighbour, or not at all, along that axis are read and written 16 bytes at a time where their
-addresses allow it, which is looked at when the kernel runs.  What a thread computes does not depend on that.  Big maps of
-one input do so twice a thread, both reads before the writes, so that enough bytes are on their way to keep memory busy.
+addresses allow it, which is looked at when the kernel runs.  What a thread computes does not depend on that.
+
+A GPU's memory is busy when 30 KB are on their way to each multiprocessor (4.8 TB/s by 700 ns, among 132): 16 bytes for each of its
+2048 threads.  So threads of big maps that read less at once do so several times, all reads before the writes.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import axes as walks
+from ..programs import size_of
 from . import transposed
 from .lower import from_stored, to_stored
 from .types import stored
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 
 THREADS = 256
 BIG = 1 << 20  # elements of a map whose threads do more
+WANTED = 16  # bytes that a thread has on their way
+CACHED = 8  # an operand read this often for each of its elements comes from a cache
 LONGEST = 160  # operations for all neighbours together: more would take too many registers, and long to compile
 
 
@@ -48,7 +53,7 @@ def write(w: Writer, program: Map, domain: tuple[int, ...], strides: tuple[tuple
     inner = axes[-1]
     # one index for v neighbours; the innermost axis is walked in steps of v
     packed[-1] = walks.Axis(-(-inner.size // v), tuple(s * v for s in inner.strides), inner.source)
-    wide = is_wide(axes, sizes, THREADS * v)
+    wide = is_wide(axes, sizes, THREADS * v * 8)
     walk = Walk(w, packed, wide)
     total = walk.size
     t = walk.t
@@ -57,6 +62,9 @@ def write(w: Writer, program: Map, domain: tuple[int, ...], strides: tuple[tuple
     u = _rounds(program, axes, sizes, used, v)
     i = w.let(t, f"({t})blockIdx.x * {THREADS * u} + ({t})threadIdx.x", "i")
     n = walk.count()
+    if v == 1 and u > 1:
+        _several(w, program, walk, pointers, names, used, i, n, u, rank)
+        return _launched(w, total, u)
     w.line(f"if ({i} >= {n}) return;")
     if v > 1:
         neighbours = _Neighbours(w, program, pointers, names, inner, v, t, len(axes) == 1, rank)
@@ -74,13 +82,69 @@ def write(w: Writer, program: Map, domain: tuple[int, ...], strides: tuple[tuple
             if live:
                 w.line("}")
     else:
-        places, at = walk.places(i, used)
-        where = {k: w.let("unsigned char* const", f"{pointers[k]} + {places[k]}" if k in places else pointers[k], "q") for k in used}
-        elements = {k: from_stored(w, f"*(const {stored(w.types[k])}*){q}", w.types[k]) for k, q in where.items() if k >= len(program.outs)}
-        element(w, program, where, pointers, names, elements, {k: f"*({stored(w.types[k])}*){where[k]} = {{}}" for k in range(len(program.outs))}, at,
-                rank)
+        _one(w, program, walk, pointers, names, used, i, rank)
+    return _launched(w, total, u)
+
+
+def _launched(w: Writer, total: int, u: int) -> tuple[str, tuple[Launch, ...], int]:
     source, found = w.source([("map", THREADS, w.lines)])
     return source, ((found[0], (-(-total // (THREADS * u)), 1, 1), (THREADS, 1, 1), 0),), 0
+
+
+def _at(w: Writer, walk: Walk, pointers: dict[int, str], used: list[int], i: str) -> tuple[dict[int, str], dict[int, str]]:
+    """Where the operands' i-th elements are, and its coordinates."""
+    places, at = walk.places(i, used)
+    return {k: w.let("unsigned char* const", f"{pointers[k]} + {places[k]}" if k in places else pointers[k], "q") for k in used}, at
+
+
+def _one(w: Writer, program: Map, walk: Walk, pointers: dict[int, str], names: dict[int, str], used: list[int], i: str, rank: int) -> None:
+    where, at = _at(w, walk, pointers, used, i)
+    elements = {k: from_stored(w, f"*(const {stored(w.types[k])}*){q}", w.types[k]) for k, q in where.items() if k >= len(program.outs)}
+    element(w, program, where, pointers, names, elements, {k: f"*({stored(w.types[k])}*){where[k]} = {{}}" for k in range(len(program.outs))}, at, rank)
+
+
+def _several(w: Writer, program: Map, walk: Walk, pointers: dict[int, str], names: dict[int, str], used: list[int], i: str, n: str, u: int,
+             rank: int) -> None:
+    """u elements of each thread, all reads, those at places of the program's own too, before the writes."""
+    outs = len(program.outs)
+    rounds = f"for (int r = 0; r < {u}; r++) {{"
+    w.line(f"if ({n} - ({i} - ({walk.t})threadIdx.x) >= {THREADS * u}) {{")
+    held, made = {k: w.fresh("r") for k in used if k >= outs}, {k: w.fresh("y") for k in range(outs)}
+    for k, name in (*held.items(), *made.items()):
+        w.line(f"{stored(w.types[k])} {name}[{u}];")
+    targets = {k: w.fresh("q") for k in range(outs)}
+    for name in targets.values():
+        w.line(f"unsigned char* {name}[{u}];")
+    coords = {axis.source: w.fresh("c") for axis in walk.axes if axis.source is not None}
+    for name in coords.values():
+        w.line(f"{walk.t} {name}[{u}];")
+    w.line("#pragma unroll")
+    w.line(rounds)
+    where, at = _at(w, walk, pointers, used, w.let(walk.t, f"{i} + r * {THREADS}", "i"))
+    for k, name in held.items():
+        w.line(f"{name}[r] = *(const {stored(w.types[k])}*){where[k]};")
+    for k, name in targets.items():
+        w.line(f"{name}[r] = {where[k]};")
+    for axis, name in coords.items():
+        w.line(f"{name}[r] = {at[axis]};")
+    w.line("}")
+    w.line("#pragma unroll")
+    w.line(rounds)
+    elements = {k: from_stored(w, f"{name}[r]", w.types[k]) for k, name in held.items()}
+    element(w, program, {}, pointers, names, elements, {k: f"{name}[r] = {{}}" for k, name in made.items()},
+            {axis: f"{name}[r]" for axis, name in coords.items()}, rank)
+    w.line("}")
+    w.line("#pragma unroll")
+    w.line(rounds)
+    for k, name in made.items():
+        w.line(f"*({stored(w.types[k])}*){targets[k]}[r] = {name}[r];")
+    w.line("}")
+    w.line("} else {")
+    j = w.fresh("j")
+    w.line(f"for ({walk.t} {j} = {i}; {j} < {n}; {j} += {THREADS}) {{")
+    _one(w, program, walk, pointers, names, used, j, rank)
+    w.line("}")
+    w.line("}")
 
 
 def _width(program: Map, axes: list[walks.Axis], sizes: list[int], used: list[int]) -> int:
@@ -101,10 +165,20 @@ def _width(program: Map, axes: list[walks.Axis], sizes: list[int], used: list[in
 
 def _rounds(program: Map, axes: list[walks.Axis], sizes: list[int], used: list[int], v: int) -> int:
     """How many times a thread computes neighbours."""
-    outs, facts = len(program.outs), walks.facts(program)
-    read = sum(v * sizes[k] for k in used if k >= outs and axes[-1].strides[k])
-    few = facts.operations + 7 * facts.functions <= LONGEST // (2 * v)
-    return 2 if v > 1 and len(axes) == 1 and axes[0].size >= BIG and 0 < read <= 16 and outs == 1 and few else 1
+    outs, facts, size = len(program.outs), walks.facts(program), size_of(tuple(x.size for x in axes))
+    operations = facts.operations + 7 * facts.functions
+    read = 0
+    for k in range(outs, len(sizes)):
+        if gathers(program, k - outs):
+            read += v * sizes[k]
+        elif k in used and size_of(tuple(x.size for x in axes if x.strides[k])) * CACHED >= size:
+            read += v * sizes[k] if axes[-1].strides[k] else sizes[k]
+    if size < BIG or not read or outs > 2 or (v > 1 and (outs > 1 or len(axes) > 3)):
+        return 1
+    u = 1
+    while u < (4 if v > 1 else 8) and u * read < WANTED * (2 if v > 1 else 1) and 2 * u * v * operations <= LONGEST:
+        u *= 2
+    return u
 
 
 def gathers(program: Map, k: int) -> bool:

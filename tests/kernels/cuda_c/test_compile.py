@@ -63,6 +63,13 @@ def maps() -> Iterator[Kernel]:
     yield render(Map((philox.normal(w, float32),), (), (uint64, uint64)), flat, ((1,),))
     z = E.input(0, complex64)
     yield render(Map((E.exp(z) * z, E.sqrt(z)), (complex64,)), flat, ((1,),) * 3)
+    for d in (float32, bfloat16):  # big ones, whose threads do more
+        x, y = (E.cast(E.input(k, d), float32) for k in range(2))
+        for n in (1024, 1023):
+            yield render(Map((E.cast(x * E.erf(x + y), d), x - y), (d, d)), (4096, n), ((n, 1), (n, 1), (n, 1), (0, 1)))
+            yield render(Map((x + y,), (d, d)), (4096, n), ((n, 1), (n, 1), (0, 1)))
+        yield render(Map((x,), (d,)), (1 << 22,), ((1,), (1,)))
+        yield render(Map((E.gather(0, E.input(1, int64) * 3, d),), (d, int64)), (4096, 1023), ((1023, 1), (0, 0), (1, 4096)))
     yield render(Map((E.gather(0, E.input(1, int64), float16),), (float16, int64)), square, ((500, 1), (), (1, 300)))
     yield render(Map((E.input(0, float32) * 2.0,), (float32,)), (1 << 16, 1 << 16), ((1 << 16, 1), (1, 1 << 16)))
 

@@ -190,6 +190,31 @@ def test_threads_of_big_maps_do_more(monkeypatch: pytest.MonkeyPatch) -> None:
     check_all([*cases, two], (0, 7))
 
 
+def test_threads_of_big_maps_do_more_where_nothing_lies_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_map, "BIG", 1000)
+    rng, cases = np.random.default_rng(14), []
+    for d in (float32, bfloat16, uint8, float64):
+        x, y = E.input(0, d), E.input(1, d)
+        for shape in ((40, 51), (2051,), (2, 33, 45), (16, 64)):
+            a, b = (values(d, shape, rng) for _ in range(2))
+            row = Operand(values(d, shape[-1:], rng)).over(shape)
+            cases.append(Case(Map((E.maximum(x, y),), (d, d)), shape, [Operand(np.zeros(shape, d.np))], [Operand(a), row]))
+            cases.append(Case(Map((x,), (d,)), shape, [Operand(np.zeros(shape, d.np))], [Operand(a, 1)]))
+            o = Operand(a, 3)  # in place, backwards
+            cases.append(Case(Map((E.minimum(x, y),), (d, d)), shape, [o], [o, Operand(b, 3)]))
+    at = Operand(rng.integers(0, 500, (30, 41)), 1)
+    table = Operand(values(float32, (500,), rng))
+    program = Map((E.gather(0, E.input(1, int64), float32) + E.cast(E.coord(0) * 3 + E.coord(1), float32), E.input(1, int64) + 1), (float32, int64))
+    outs = [Operand(np.zeros((30, 41), np.float32)), Operand(np.zeros((30, 41), np.int64), 2)]
+    cases.append(Case(program, (30, 41), outs, [table, at], strides={2: (0, 0)}))
+    mixed = [(bfloat16, float32), (uint8, float32), (float16, float64), (float32, bfloat16)]
+    cases += [flat(Map((E.cast(E.input(0, d), to),), (d,)), [values(d, (5003,), rng, False)]) for d, to in mixed]
+    rows = [Case(Map((E.input(0, float32) + E.input(1, float32),), (float32,) * 2), (20, 96), [Operand(np.zeros((20, 96), np.float32))],
+                 [Operand(values(float32, (20, 96), rng)), Operand(values(float32, (96,), rng)).over((20, 96))])]
+    assert sum("for (int r = 0; r <" in c.kernel.source for c in cases) > 35 and "live" in rows[0].kernel.source
+    check_all([*cases, *rows], (0, 7))
+
+
 def test_one_text_serves_every_size() -> None:
     program = Map((E.input(0, float32) + 1.0,), (float32,))
     found = {render(program, (n,), ((1,), (1,))).key for n in (5, 1000, 123456)}
