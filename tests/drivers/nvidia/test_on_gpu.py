@@ -100,6 +100,20 @@ def test_threads_and_streams() -> None:
     assert found == [True] * 8
 
 
+def test_a_thread_begins_with_a_launch() -> None:
+    """Its memory is the allocator's already, so the launch is its first call of the driver."""
+    x = torch.full((1000,), 3.0, device="cuda")
+    for _ in range(3):
+        x + x
+    torch.cuda.synchronize()
+    found: list[Any] = []
+    for _ in range(3):
+        thread = threading.Thread(target=lambda: found.append(x + x))
+        thread.start()
+        thread.join()
+    assert [t.sum().item() for t in found] == [6000.0] * 3
+
+
 def test_time_between_events() -> None:
     """A kernel that waits for a while takes that while."""
     if fake():
