@@ -131,6 +131,8 @@ def product(block: Sequence[int], places: Sequence[int] = ()) -> Callable[..., N
 
 
 _GRAPH = "flambeau_cudnn_execute"
+# a pack of addresses, its attributes, and what they are made of: numbers of cudnn_graph.h
+PACK, PACK_IDS, PACK_POINTERS, PACK_WORKSPACE, INT64, ADDRESS = 16, 1000, 1001, 1003, 3, 6
 
 
 def _graph_text(operands: int, rooms: int, fixed: int) -> str:
@@ -161,9 +163,11 @@ def _graph_text(operands: int, rooms: int, fixed: int) -> str:
             word(f"f{k}", 9 + k - operands)
             value = f"%f{k}"
         lines.append(f"  %to{k} = getelementptr i64, ptr %pointers, i64 {k}\n  store i64 {value}, ptr %to{k}")
-    lines.append(f"  %space = add i64 %a{operands}, %own\n  store i64 %space, ptr %room\n  %code0 = call i32 %create.f(i32 16, ptr %pack)")
-    steps = [f"%set.f(i64 %made, i32 1000, i32 3, i64 {count}, i64 %ids)", f"%set.f(i64 %made, i32 1001, i32 6, i64 {count}, ptr %pointers)",
-             "%set.f(i64 %made, i32 1003, i32 6, i64 1, ptr %room)", "%finish.f(i64 %made)", f"%run.f(i64 %a{operands + 1}, i64 %plan, i64 %made)"]
+    lines.append(f"  %space = add i64 %a{operands}, %own\n  store i64 %space, ptr %room\n  %code0 = call i32 %create.f(i32 {PACK}, ptr %pack)")
+    steps = [f"%set.f(i64 %made, i32 {PACK_IDS}, i32 {INT64}, i64 {count}, i64 %ids)",
+             f"%set.f(i64 %made, i32 {PACK_POINTERS}, i32 {ADDRESS}, i64 {count}, ptr %pointers)",
+             f"%set.f(i64 %made, i32 {PACK_WORKSPACE}, i32 {ADDRESS}, i64 1, ptr %room)",
+             "%finish.f(i64 %made)", f"%run.f(i64 %a{operands + 1}, i64 %plan, i64 %made)"]
     body = "  %bad0 = icmp ne i32 %code0, 0\n  br i1 %bad0, label %tell, label %s1\n"
     for k, step in enumerate(steps, 1):
         body += f"s{k}:\n" + ("  %made = load i64, ptr %pack\n" if k == 1 else "") + f"  %code{k} = call i32 {step}\n"

@@ -74,7 +74,7 @@ CUSOLVER = {
 }
 # cuDNN's graphs: descriptors, and their attributes by descriptor
 GRAPH_KINDS = {"pointwise": "POINTWISE", "engine": "ENGINE", "configuration": "ENGINECFG", "heuristics": "ENGINEHEUR", "plan": "EXECUTION_PLAN",
-               "pointwise operation": "OPERATION_POINTWISE", "graph": "OPERATIONGRAPH", "pack": "VARIANT_PACK", "tensor": "TENSOR", "matmul": "MATMUL",
+               "pointwise operation": "OPERATION_POINTWISE", "graph": "OPERATIONGRAPH", "tensor": "TENSOR", "matmul": "MATMUL",
                "matmul operation": "OPERATION_MATMUL", "reduction": "REDUCTION", "reduction operation": "OPERATION_REDUCTION",
                "reshape operation": "OPERATION_RESHAPE", "device": "DEVICEPROP"}
 GRAPH_ATTRIBUTES = {
@@ -82,13 +82,13 @@ GRAPH_ATTRIBUTES = {
     "heuristics": {"mode": "MODE", "graph": "OPERATION_GRAPH", "results": "RESULTS", "device": "DEVICEPROP"},
     "plan": {"handle": "HANDLE", "configuration": "ENGINE_CONFIG", "workspace": "WORKSPACE_SIZE", "json": "JSON_REPRESENTATION", "device": "DEVICEPROP"},
     "pointwise operation": {"how": "PW_DESCRIPTOR", "x": "XDESC", "b": "BDESC", "y": "YDESC", "t": "TDESC"},
-    "graph": {"handle": "HANDLE", "operations": "OPS"}, "pack": {"ids": "UNIQUE_IDS", "pointers": "DATA_POINTERS", "workspace": "WORKSPACE"},
+    "graph": {"handle": "HANDLE", "operations": "OPS"},
     "tensor": {"alignment": "BYTE_ALIGNMENT", "type": "DATA_TYPE", "sizes": "DIMENSIONS", "strides": "STRIDES", "id": "UNIQUE_ID",
                "virtual": "IS_VIRTUAL", "by_value": "IS_BY_VALUE"},
     "matmul": {"type": "COMP_TYPE"}, "matmul operation": {"a": "ADESC", "b": "BDESC", "c": "CDESC", "how": "DESC"},
     "reduction": {"operator": "OPERATOR", "type": "COMP_TYPE"}, "reduction operation": {"x": "XDESC", "y": "YDESC", "how": "DESC"},
     "reshape operation": {"x": "XDESC", "y": "YDESC"}, "device": {"json": "JSON_REPRESENTATION"}}
-GRAPH_TYPES = {"HANDLE": "_HANDLE", "DATA_TYPE": "_TYPE", "BOOLEAN": "_FLAG", "INT64": "_INT", "VOID_PTR": "_ADDRESS", "HEUR_MODE": "_HEURISTIC",
+GRAPH_TYPES = {"HANDLE": "_HANDLE", "DATA_TYPE": "_TYPE", "BOOLEAN": "_FLAG", "INT64": "_INT", "HEUR_MODE": "_HEURISTIC",
                "POINTWISE_MODE": "_MODE", "BACKEND_DESCRIPTOR": "_DESCRIPTOR", "REDUCTION_OPERATOR_TYPE": "_REDUCTION", "CHAR": "_TEXT"}
 GRAPH_MODES = {"add": "ADD", "mul": "MUL", "div": "DIV", "sub": "SUB", "exp": "EXP", "log": "LOG", "identity": "IDENTITY", "ge": "CMP_GE",
                "index": "GEN_INDEX", "select": "BINARY_SELECT"}
@@ -139,6 +139,9 @@ def test_numbers_of_graphs() -> None:
     ours |= {_DNN_OPERANDS[name]: cudnn_graph.TYPES[name] for name in _DNN_OPERANDS} | {
         "CUDNN_DATA_INT32": cudnn_graph.TYPES["int32"], "CUDNN_DATA_BOOLEAN": cudnn_graph.TYPES["bool"],
         "CUDNN_HEUR_MODE_A": cudnn_graph._BEST, "CUDNN_HEUR_MODE_FALLBACK": cudnn_graph._ANY}
+    ours |= {"CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR": native_launch.PACK, "CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS": native_launch.PACK_IDS,
+             "CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS": native_launch.PACK_POINTERS, "CUDNN_ATTR_VARIANT_PACK_WORKSPACE": native_launch.PACK_WORKSPACE,
+             "CUDNN_TYPE_INT64": native_launch.INT64, "CUDNN_TYPE_VOID_PTR": native_launch.ADDRESS}
     assert headers.ask(tuple(ours), ())[0] == ours
 
 
@@ -179,8 +182,8 @@ def test_calls_fit_the_prototypes(file: str, names: str, tmp_path: Path) -> None
         assert not found.get(case, found[""]), found.get(case, found[""])
     called = set(found["called"]["functions"])
     ours = {name for name in _functions() if re.match(names, name)}
-    # made but not unmade: handles live as long as the process; and the product itself goes through a builtin (below)
-    assert ours - called <= {"cudnnDestroy", "cublasLtDestroy", "cublasLtMatmul"} | _by_size(ours), sorted(ours - called)
+    # made but not unmade: handles live as long as the process; and products and plans themselves go through builtins (below)
+    assert ours - called <= {"cudnnDestroy", "cublasLtDestroy", "cublasLtMatmul", "cudnnBackendExecute"} | _by_size(ours), sorted(ours - called)
 
 
 def _by_size(names: set[str]) -> set[str]:
@@ -203,6 +206,20 @@ def test_the_product_entered_by_a_builtin() -> None:
     assert "(i64 %b2, i32 8, ptr %slot, i64 8)" in native_launch._product_text((8,))
     assert [of for _, of in found["cublasLtMatmulDescSetAttribute"]] == [
         "cublasLtMatmulDescOpaque_t*", "cublasLtMatmulDescAttributes_t", "void const*", "unsigned long"]
+
+
+@needs_headers
+def test_the_plan_entered_by_a_builtin() -> None:
+    """Its calls pass as many arguments as the prototypes have, each as wide."""
+    kinds = {"i32": ("int32",), "i64": ("int64", "pointer"), "ptr": ("pointer",)}
+    names = {"create": "CreateDescriptor", "set": "SetAttribute", "finish": "Finalize", "run": "Execute", "destroy": "DestroyDescriptor"}
+    found = headers.ask((), tuple(f"cudnnBackend{name}" for name in names.values()))[1]
+    calls = re.findall(r"call i32 %(\w+)\.f\((.*)\)", native_launch._graph_text(5, 2, 3))
+    assert [name for name, _ in calls] == ["create", "set", "set", "set", "finish", "run", "destroy"]
+    for name, arguments in calls:
+        wanted = [kind for kind, _ in found[f"cudnnBackend{names[name]}"]]
+        given = [a.split()[0] for a in arguments.split(", ")]
+        assert len(given) == len(wanted) and all(w in kinds[g] for g, w in zip(given, wanted, strict=True)), (name, given, wanted)
 
 
 _INSTALLED = [name for name in ("cublasLt", "cublas", "cudnn", "cufft", "cusolver") if os.path.isabs(libraries.find(name))]
