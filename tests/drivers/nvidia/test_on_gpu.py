@@ -154,7 +154,7 @@ def test_memory_runs_out_and_comes_back() -> None:
 
 def elsewhere(code: str, limit: float = 60.0) -> subprocess.CompletedProcess[str]:
     """Runs this in a process of its own, which may lose its GPU."""
-    text = ("import flambeau as torch\nfrom tests.drivers.nvidia.test_on_gpu import launcher\n" + code)
+    text = "import flambeau as torch\nfrom tests.drivers.nvidia.test_on_gpu import launcher\n" + code
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     return subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=limit, env=os.environ | {"PYTHONPATH": path}, cwd=ROOT,
                           check=False)
@@ -205,3 +205,17 @@ if not pid:
 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), x.sum().item())
 """) if not fake() else None
     assert done is None or done.stdout.split() == ["0", "3.0"], done.stdout + done.stderr
+
+
+def test_counting_leaves_a_fork_whole() -> None:
+    if fake():
+        pytest.skip("the process of its own would look for a real GPU")
+    done = elsewhere("""
+import os
+assert torch.cuda.device_count() and torch.cuda.is_available()
+pid = os.fork()
+if not pid:
+    os._exit(0 if torch.ones(4, device="cuda").sum().item() == 4 else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), torch.ones(5, device="cuda").sum().item())
+""")
+    assert done.stdout.split() == ["0", "5.0"], done.stdout + done.stderr
