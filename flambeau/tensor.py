@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _PACKAGE = __name__.rpartition(".")[0] + "."
 _plain = object.__new__
+_takes = memory.takes.get
 _new: Any = _plain  # makes every Tensor object but those of the kept plans' short ways
 
 
@@ -159,7 +160,11 @@ def storage(m: Meta) -> Storage:
     else:
         s.free = NO_FREE  # so that a failed allocation leaves a storage that frees nothing
         s.p = 0
-        s.p, s.free = memory.block(m.device, m.nbytes)
+        take = _takes(m.device)
+        if take is None:
+            s.p, s.free = memory.block(m.device, m.nbytes)
+        else:
+            s.p, s.free = take(m.nbytes)
     return s
 
 

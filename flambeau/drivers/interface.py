@@ -140,6 +140,10 @@ class Driver(ABC):
         can carry it out."""
         return None
 
+    def direct(self, device: int, prepared: Prepared, stream: Any) -> Callable[..., None] | None:
+        """The same for one stream, called with the arguments alone; None where `bind` must do."""
+        return None
+
     def routine(self, device: int, name: str, *what: Any) -> Prepared | None:
         """Where not `hosted`: a launch of what is no loop program (a product, a sort, a convolution) by the driver's own kernels
         or libraries; None where it has none for this.  The names and what each is told: `drivers/nvidia/routines.py`."""

@@ -50,14 +50,16 @@ def block_size(nbytes: int) -> int:
 class Bin:
     """Where blocks that serve one rounded size on one stream go back to: ``append(address)``, or ``back.append(address)``.
 
-    `back` holds what the meters count as allocated still.
+    `back` holds what the meters count as allocated still; `recycled` is how often a block went out from there again since that was
+    counted.  While `back` is no shorter than `floor` in any bin, there is no new peak.
     """
 
-    __slots__ = ("pool", "stream", "size", "counted", "free", "back")
+    __slots__ = ("pool", "stream", "size", "counted", "free", "back", "recycled", "floor")
 
     def __init__(self, pool: Pool, stream: Any, size: int, counted: int, free: list[int]) -> None:
         self.pool, self.stream, self.size, self.counted, self.free = pool, stream, size, counted, free
         self.back: list[int] = []
+        self.recycled = self.floor = 0
 
     def append(self, address: int) -> None:
         self.pool.inbox.append((self, address))
@@ -113,9 +115,7 @@ class Pool:
         self.pending: deque[tuple[list[Any], Bin, int]] = deque()  # (events, bin, address): back, still in use
         self.meters = {name: _Meter() for name in METERS}
         self._bytes, self._blocks = self.meters["allocated_bytes"], self.meters["allocation"]
-        # How much may go out before there could be a new peak, were nothing given back meanwhile; and how much that was when it was last
-        # counted exactly.
-        self.room = self.pops = self._room = self._pops = 0
+        self.bound = self.count_bound = 0  # what is allocated at most, in bytes and blocks, while every `back` is as long as its floor
         self.retries = self.ooms = 0
         self.limit: int | None = None
 
@@ -131,41 +131,67 @@ class Pool:
         if self.used_by and address in self.used_by:
             b.append(address)
             return self._take(stream, nbytes)
-        room = self.room = self.room - b.counted
-        pops = self.pops = self.pops - 1
-        if room < 0 or pops < 0:
-            with self.lock:
-                self._sample(b)
+        b.recycled += 1
+        if len(b.back) < b.floor:
+            self._sample(b)
         return address, b.back
 
-    def _sample(self, b: Bin | None = None) -> None:
-        """Counts exactly, so that peaks are; b: whose block has just gone out of its `back`, with `room` and `pops` already less."""
-        nbytes, blocks = self._bytes, self._blocks
-        bytes_out, blocks_out = self._room - self.room, self._pops - self.pops  # went out again, since when this was last counted
-        nbytes.again(bytes_out)
-        blocks.again(blocks_out)
-        idle_bytes, idle = self._idle_now()
-        now, count = nbytes.current - idle_bytes, blocks.current - idle
-        nbytes.peak, blocks.peak = max(nbytes.peak, now), max(blocks.peak, count)
-        self.room = self._room = nbytes.peak - now
-        self.pops = self._pops = blocks.peak - count
+    def taker(self, stream: Any) -> Callable[[int], tuple[int, Any]]:
+        """`take` for one stream."""
+        bins = self.bins.setdefault(stream, {})
 
-    def _idle_now(self) -> tuple[int, int]:
-        """Bytes and blocks that were given back and are counted as allocated still."""
-        nbytes = blocks = 0
-        for bins in list(self.bins.values()):
-            for b in list(bins.values()):
-                n = len(b.back)
+        def take(nbytes: int) -> tuple[int, Any]:
+            try:
+                b = bins[nbytes]
+                back = b.back
+                address = back.pop()
+            except (KeyError, IndexError):
+                return self._take(stream, nbytes)
+            if self.used_by and address in self.used_by:
+                b.append(address)
+                return self._take(stream, nbytes)
+            b.recycled += 1
+            if len(back) < b.floor:
+                self._sample(b)
+            return address, back
+        return take
+
+    def _sample(self, wanted: Bin | None = None) -> None:
+        """Counts exactly, so that peaks are, and says how much may go out before that must be done again: of `wanted` if possible all."""
+        with self.lock:
+            self._sort()
+            living = [b for bins in list(self.bins.values()) for b in list(bins.values())] + self.retired
+            nbytes, blocks = self._bytes, self._blocks
+            idle_bytes = idle = 0
+            for b in living:
+                n = b.recycled
                 if n:
-                    blocks += n
-                    nbytes += n * b.counted
-        for b in self.retired:
-            blocks += len(b.back)
-            nbytes += len(b.back) * b.counted
-        for b, _ in list(self.inbox):
-            blocks += 1
-            nbytes += b.counted
-        return nbytes, blocks
+                    b.recycled = 0
+                    nbytes.again(n * b.counted)
+                    blocks.again(n)
+                n = b.floor = len(b.back)
+                idle += n
+                idle_bytes += n * b.counted
+            now, count = nbytes.current - idle_bytes, blocks.current - idle
+            nbytes.peak, blocks.peak = max(nbytes.peak, now), max(blocks.peak, count)
+            room, pops = nbytes.peak - now, blocks.peak - count
+            self.bound, self.count_bound = now, count
+            if wanted is not None and wanted.floor:
+                idle, idle_bytes = idle - wanted.floor, idle_bytes - wanted.floor * wanted.counted
+                n = min(wanted.floor, room // wanted.counted, pops)
+                self._lower(wanted, n)
+                room, pops = room - n * wanted.counted, pops - n
+            if idle:
+                share = min(1.0, room / idle_bytes, pops / idle)
+                for b in living:
+                    if b.floor and b is not wanted:
+                        self._lower(b, int(b.floor * share))
+
+    def _lower(self, b: Bin, n: int) -> None:
+        """So many blocks may go out of a bin's own list."""
+        b.floor -= n
+        self.bound += n * b.counted
+        self.count_bound += n
 
     def _take(self, stream: Any, nbytes: int) -> tuple[int, Any]:
         with self.lock:
@@ -187,13 +213,10 @@ class Pool:
             address = b.free.pop() if b.free else self._grow(b, nbytes)
             self._bytes.current += b.counted
             self._blocks.current += 1
-            # these are counted as taken, not as taken again
-            self.room -= b.counted
-            self._room -= b.counted
-            self.pops -= 1
-            self._pops -= 1
-            if self.room < 0 or self.pops < 0:
-                self._sample()
+            self.bound += b.counted
+            self.count_bound += 1
+            if self.bound > self._bytes.peak or self.count_bound > self._blocks.peak:
+                self._sample(b)
             return address, b.back if self.quick else b
 
     def _bin(self, bins: dict[int, Bin], stream: Any, nbytes: int) -> Bin:
@@ -240,6 +263,11 @@ class Pool:
 
     def _empty(self, b: Bin) -> None:
         """What lies in a bin's own list goes the way of the inbox."""
+        beyond = len(b.back) - b.floor
+        b.floor = 0
+        if beyond > 0:  # nobody takes these from the list any more
+            self.bound -= beyond * b.counted
+            self.count_bound -= beyond
         while b.back:
             try:
                 self.inbox.append((b, b.back.pop()))
@@ -402,8 +430,9 @@ class Pool:
     def current(self, name: str) -> int:
         with self.lock:
             self._sample()
-            idle = dict(zip(("allocated_bytes", "allocation"), self._idle_now(), strict=True))
-            return self.meters[name].current - idle.get(name, 0)
+            idle = [(len(b.back), b.counted) for bins in self.bins.values() for b in bins.values()] + [(len(b.back), b.counted) for b in self.retired]
+            less = {"allocated_bytes": sum(n * size for n, size in idle), "allocation": sum(n for n, _ in idle)}
+            return self.meters[name].current - less.get(name, 0)
 
     def peak(self, name: str) -> int:
         with self.lock:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import errors
 from . import device as devices
-from . import door, visible
+from . import door, memory, visible
 from .gpu_memory import Pool
 from .pinned_memory import HostPool
 
@@ -76,6 +76,7 @@ class System:
         self.gpus: list[Gpu] = []
         self.started = False
         self.warned = False
+        self.elsewhere = False  # whether any thread ever made another stream than the default one current
         self.peers: dict[tuple[int, int], bool] = {}  # whether two reach each other, once asked
         self.host = HostPool(driver)
         self._ring: Ring | None = None
@@ -98,7 +99,7 @@ class System:
                 self.physical = list(range(self.driver.device_count()))
             self.gpus = [Gpu(self.driver, i, p, self.host) for i, p in enumerate(self.physical)]
             self.started = True
-            _ready.update({g.device: g for g in self.gpus})
+            _have(self.gpus)
             from . import ledger
             ledger.start()
 
@@ -109,11 +110,22 @@ class System:
 
 
 _lock = threading.RLock()
+_elsewhere = False  # the system's `elsewhere`
 _ready: dict[device, Gpu] = {}  # the GPUs of the system there is, once started: the short way from a concrete device
 _system: System | None = None
 _searched = False
 _why_none = ""
 _forked = False
+
+
+def _have(gpus: Sequence[Gpu]) -> None:
+    """These are the GPUs there are."""
+    _ready.clear()
+    memory.takes.clear()
+    for g in gpus:
+        _ready[g.device] = g
+        if not _elsewhere:
+            memory.takes[g.device] = g.pool.taker(g.default_handle)
 
 
 class _Thread(threading.local):
@@ -209,13 +221,12 @@ def parse_size(memory: int | str) -> int:
 def install(new: System | None, searched: bool = True, current: int = 0) -> tuple[System | None, bool, int]:
     """Puts a system in the place of the one there is, with this thread's current GPU; gives what `install` takes to put it
     back."""
-    global _system, _searched, _why_none
+    global _system, _searched, _why_none, _elsewhere
     with _lock:
         before = _system, _searched, _thread.index
         _system, _searched, _thread.index = new, searched, current
-        _ready.clear()
-        if new is not None:
-            _ready.update({g.device: g for g in new.gpus})
+        _elsewhere = new is not None and new.elsewhere
+        _have(() if new is None else new.gpus)
         if new is None and searched:
             _why_none = "it was taken away"
     door.changed()  # launches are bound to a system's streams
@@ -311,6 +322,14 @@ def current_stream(dev: Any = None) -> Stream:
 
 def set_stream(stream: Stream) -> None:
     """Makes a stream current in this thread for its own GPU."""
+    global _elsewhere
+    if not _elsewhere and stream._handle is not stream._gpu.default_handle:
+        with _lock:
+            _elsewhere = True
+            if _system is not None:
+                _system.elsewhere = True
+            memory.takes.clear()
+        door.changed()  # what was bound so far goes to the default streams alone
     _thread.streams[stream._gpu] = stream
 
 
@@ -319,6 +338,9 @@ def launcher(dev: device, prepared: Prepared) -> Callable[..., None]:
     g = gpu(dev)
     launch, default, thread = g.driver.launch, g.default_handle, _thread
     if not g.driver.hosted:
+        made = None if _elsewhere else g.driver.direct(g.physical, prepared, default)
+        if made is not None:
+            return made
         call = g.driver.bind(g.physical, prepared)
         if call is None:
             from . import hosted
@@ -394,7 +416,7 @@ def _in_child() -> None:
     _lock = threading.RLock()
     if _system is not None and (_system.started or _system.driver.initialised):
         _forked = True
-        _ready.clear()
+        _have(())
         door.changed()
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from . import cpu_memory
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .device import device
 
 
@@ -21,6 +23,8 @@ class _Nobody:
 
 
 _NOBODY = _Nobody()
+# by GPU, while every thread's current stream of it is the default one: `block` with the bytes alone
+takes: dict[device, Callable[[int], tuple[int, Any]]] = {}
 
 
 _reached = 1 << 60  # far from any memory: using an address of the meta device by mistake is a fault, not a wrong value

@@ -462,6 +462,9 @@ class NvidiaDriver(Driver):
     def bind(self, device: int, prepared: Prepared) -> Callable[[Any, tuple[Any, ...]], None] | None:
         return self._programs().bind(device, prepared)  # type: ignore[no-any-return]
 
+    def direct(self, device: int, prepared: Prepared, stream: Stream) -> Callable[..., None] | None:
+        return self._programs().direct(device, prepared, stream)  # type: ignore[no-any-return]
+
     def routine(self, device: int, name: str, *what: Any) -> Prepared | None:
         from .routines import prepare
         self._use(device)

@@ -11,6 +11,7 @@ from typing import Any
 from ...errors import AcceleratorError
 
 OUT_OF_MEMORY, NOT_READY, PEER_ENABLED, INVALID_CONTEXT, CONTEXT_DESTROYED, INVALID_HANDLE = 2, 600, 704, 201, 709, 400
+ELSEWHERE = (INVALID_CONTEXT, CONTEXT_DESTROYED, INVALID_HANDLE)  # another context is current in this thread, or none
 LOST = frozenset((46, 101, 709, 999))
 # what the CUDA driver API's page of CUresult says leaves the context in a state in which it must be destroyed
 STICKY = frozenset((214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721)) | LOST

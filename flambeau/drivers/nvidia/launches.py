@@ -134,6 +134,28 @@ class Launches:
                     failed()
         return several
 
+    def direct(self, device: int, prepared: Prepared, stream: Stream) -> Callable[..., None] | None:
+        """What launches on this one stream when called with the arguments; None for what `bind` must serve."""
+        kernel = prepared.keep
+        if type(kernel) is Routine or type(prepared.entry) is not _Refusal or not kernel.launches or "c" in kernel.arguments:
+            return None
+        self.driver._use(device)
+        from . import direct
+        steps = [(int(self._function(device, kernel, name, shared)), *grid, *block, shared) for name, grid, block, shared in kernel.launches]
+        result = ctypes.c_int(0)
+        driver, name = self.driver, prepared.name
+
+        def again() -> None:
+            if driver._gone or result.value in faults.ELSEWHERE:
+                driver._current.device = -1  # this thread has not used the device yet, or another library made its own context current
+                driver._use(device)
+            else:
+                failed()
+
+        def failed() -> None:
+            raise self._failure(device, result.value, name)
+        return direct.launcher(self._address(), steps, stream.raw, kernel.arguments, kernel.block, result, again, failed)
+
     def _packed(self, device: int, kernel: Any, prepared: Prepared, steps: list[tuple[Any, ...]]) -> Call:
         """By the bindings' own call."""
         driver, launch, pack = self.driver, self.driver._cu.cuLaunchKernel, kernel.pack
@@ -149,7 +171,7 @@ class Launches:
         return call
 
     def _failure(self, device: int, code: int, name: str) -> Exception:
-        if code in (faults.INVALID_CONTEXT, faults.INVALID_HANDLE, faults.CONTEXT_DESTROYED):
+        if code in faults.ELSEWHERE:
             self.driver._current.device = -1  # another library may have made its own current: the next call puts ours back
         return self.driver._devices[device].state.fail(code, f"launching '{name}'")
 

@@ -196,5 +196,59 @@ def case_a_small_network() -> None:
     assert sum(seen.values()) <= 11 and not {"fill", "ne", "div", "clone"} & set(seen), seen
 
 
+def case_launches_are_builtins() -> None:
+    """On the default stream; in a thread that has not used the device the driver refuses at first. On other streams they go another way."""
+    import threading
+
+    import flambeau as torch
+    from flambeau.kernels import expr as E
+    from flambeau.kernels.programs import Map
+    from flambeau.runtime import gpus
+    x = torch.arange(5.0, device="cuda")
+    prepared = gpus.gpu().driver.prepare(0, Map((E.input(0, torch.float32) * E.scalar(0, torch.float32),), (torch.float32,), (torch.float32,)), (5,),
+                                         ((1,), (1,)))
+    launch, asked = gpus.launcher(x.device, prepared), "launcher.<locals>.direct"
+    assert launch.__qualname__ != asked, launch  # no line of Python asks for the stream
+    y = torch.zeros(5, device="cuda")
+    found: list[Any] = []
+
+    def work() -> None:
+        launch(y.data_ptr(), x.data_ptr(), 3.0)
+        found.append(array(y).tolist())
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [[0.0, 3.0, 6.0, 9.0, 12.0]], found
+    for wrong, kind in (((1, 2), TypeError), ((y.data_ptr(), x.data_ptr(), "3"), TypeError), ((y.data_ptr(), "x", 3.0), TypeError)):
+        try:
+            launch(*wrong)
+        except kind:
+            continue
+        raise AssertionError(wrong)
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        z = x * 2
+    side.synchronize()
+    assert array(z).tolist() == [0.0, 2.0, 4.0, 6.0, 8.0]
+    assert gpus.launcher(x.device, prepared).__qualname__ == asked  # from now on the current stream is asked for
+    assert array(x * 2 + z).tolist() == [0.0, 4.0, 8.0, 12.0, 16.0]
+
+
+def end_a_launch_fails(fake: Any) -> None:
+    """The device is dead, and says so with its first words."""
+    import flambeau as torch
+    x = torch.ones(4, device="cuda")
+    y = x + x
+    fake.fake_fail(b"cuLaunchKernel", 0, 719)
+    for _ in range(2):
+        try:
+            x + x
+        except RuntimeError as error:
+            assert "launching 'add'" in str(error) and "CUDA_ERROR_LAUNCH_FAILED" in str(error), error
+        else:
+            raise AssertionError("no error")
+    del y
+
+
 if __name__ == "__main__":
     cases.main(globals())
