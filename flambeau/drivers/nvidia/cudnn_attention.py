@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 OLDEST = 91002  # 9.10.0 and 9.10.1 are known to be wrong, and older ones want their workspace cleared
 _ODD_KEYS = 91501  # before that, gradients are wrong where the keys are no multiple of 128
+_WRONG_BETWEEN = range(91100, 91300)  # those of depths between 128 and 192
 LEAST, LEAST_ROWS = 1 << 31, 64  # operations, and queries, below which the library is not asked: it gains little, and few queries come with ever new keys
 MOST_PLANS = 64  # that a process compiles: lengths that do not come again are better served by our own kernels, which are for any length
 MOST_ROOM = 1 << 30  # bytes of workspace that a backward pass with a fixed order may take
@@ -199,6 +200,15 @@ def why_not(version: int | None, capability: tuple[int, int] | None = None) -> s
     return ""
 
 
+def _sound(version: int, major: int, sizes: Sizes, fixed: bool) -> bool:
+    """Whether gradients are right where the library says that it has them: NVIDIA's notes name what is not."""
+    source, depth, value_depth = sizes[4:]
+    if version < _ODD_KEYS and source % 128 or fixed and major >= 10:  # there only one engine has an order, and the library proposes others
+        return False
+    between = 128 < depth <= 192 and 64 < value_depth <= 128 and (depth, value_depth) != (192, 128)
+    return not (between and version in _WRONG_BETWEEN)
+
+
 def prepare(launches: Launches, device: int, d: dtype, mask: dtype | None, causal: bool, drop: bool, sizes: Sizes, scale: float, steps: Steps,
             ways: tuple[bool, bool, bool], own: Prepared | None, back: bool = False) -> Prepared | None:
     """The launch, which takes what `own` takes, and a workspace; None where the library has none for it.
@@ -214,7 +224,7 @@ def prepare(launches: Launches, device: int, d: dtype, mask: dtype | None, causa
     if not shape.fits() or own_may and own is not None and (flops < LEAST or sizes[3] < LEAST_ROWS):
         return None
     version, about = cudnn.version(), launches.driver.properties(device)
-    if version is None or why_not(version, (about.major, about.minor)) or back and (version < _ODD_KEYS and sizes[4] % 128 or fixed and about.major >= 10):
+    if version is None or why_not(version, (about.major, about.minor)) or back and not _sound(version, about.major, sizes, fixed):
         return None
     library = cudnn.library(launches)
     assert library is not None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import flambeau as torch
-from flambeau.drivers.nvidia.cudnn_attention import Shape, why_not
+from flambeau.drivers.nvidia.cudnn_attention import Shape, _sound, why_not
 
 from .running import each_case
 
@@ -48,3 +48,10 @@ def test_axes_of_length_one_get_the_strides_of_dense_operands() -> None:
 def test_whom_it_does_not_serve() -> None:
     assert "not installed" in why_not(None) and "9.10.1 is older" in why_not(91001) and "below 8.0" in why_not(91900, (7, 5))
     assert not why_not(91002) and not why_not(92800, (9, 0))
+
+
+def test_gradients_that_are_known_to_be_wrong() -> None:
+    plain, odd, deep = (1, 1, 1, 64, 128, 64, 64), (1, 1, 1, 64, 100, 64, 64), (1, 1, 1, 64, 128, 160, 128)
+    assert _sound(91200, 9, plain, False) and not _sound(91500, 9, odd, False) and _sound(91501, 9, odd, False)
+    assert not _sound(91200, 9, deep, False) and _sound(91300, 9, deep, False) and _sound(91200, 9, (*deep[:5], 192, 128), False)
+    assert _sound(92800, 9, odd, True) and not _sound(92800, 10, odd, True)
