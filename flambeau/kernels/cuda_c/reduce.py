@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from .writer import Writer
 
 SHORT = 16  # elements that one thread reduces alone
-WANTED_BLOCKS = 1024  # enough to fill the biggest GPU a few times
-LEAST = 1 << 12  # elements of a chunk that is cut for the sake of filling the GPU
+WANTED_BLOCKS = 1024  # of 256 threads: 8 for each multiprocessor, whose 2048 threads have four reads on their way, 32 KB of float32
+LEAST = 1 << 12  # elements of a chunk that is cut for the sake of filling the GPU,
+LEAST_ACROSS = 1 << 7  # where neighbours are of different outputs: 16 for each thread
 LONGEST = 1 << 17  # elements of a chunk: more rounding errors would add up
 
 
@@ -72,12 +73,10 @@ class _Reduction:
             self.group = Group("block", 256, 1) if self.length > 1024 else Group("warp", 32, 8)
         else:
             x = min(32, 1 << (self.count - 1).bit_length())  # few outputs leave more threads for each
-            y = 128 // x
-            while y < 1024 // x and y * 4 < self.length:
-                y *= 2
-            self.group = Group("across", x, y)
+            self.group = Group("across", x, 256 // x if self.length >= 1024 // x else 128 // x)
         blocks = -(-self.count // self.group.rows)
-        pieces = max(1, -(-self.length // LONGEST), min(WANTED_BLOCKS // blocks, self.length // LEAST))
+        least = LEAST if along else max(LEAST_ACROSS, 16 * self.group.size)
+        pieces = max(1, -(-self.length // LONGEST), min(WANTED_BLOCKS // blocks, self.length // least))
         step = self.group.size * self.v
         wanted = -(-self.length // pieces)
         self.chunk = -(-wanted // step) * step
@@ -86,15 +85,21 @@ class _Reduction:
             self.chunk *= 2
             self.chunks = -(-self.length // self.chunk)
         self.blocks = blocks
+        # a warp would read many partial results of one output in turn
+        self.joining = Group("block", 256, 1) if self.chunks > 64 else Group("warp", 32, 8)
 
     def _width(self) -> int:
         """How many neighbours a thread loads at once."""
-        if len(self.reduced) != 1 or walks.facts(self.program).operations > 60:
+        if not self.reduced or walks.facts(self.program).operations > 60:
             return 1
-        moving = [k for k in self.used if self.reduced[0].strides[k]]
-        if not moving or any(self.reduced[0].strides[k] != self.sizes[k] for k in moving):
+        *outer, inner = self.reduced
+        moving = [k for k in self.used if any(x.strides[k] for x in self.reduced)]
+        if not moving or any(inner.strides[k] != self.sizes[k] for k in moving):
             return 1
-        return max(1, 16 // max(self.sizes[k] for k in moving))
+        v = max(1, 16 // max(self.sizes[k] for k in moving))
+        while v > 1 and outer and (inner.size % v or any(x.strides[k] % (v * self.sizes[k]) for x in outer for k in moving)):
+            v //= 2
+        return v
 
     # --------------------------------------------------------------------------------------------------------- writing
     def write(self) -> tuple[str, tuple[Launch, ...], int]:
@@ -107,7 +112,8 @@ class _Reduction:
         source, names = w.source(functions)
         launches: list[Launch] = [(names[0], (self.blocks, self.chunks, 1), (g.x, g.y, 1), 0)]
         if self.chunks > 1:
-            launches.append((names[1], (-(-self.count // 8), 1, 1), (32, 8, 1), 0))
+            g = self.joining
+            launches.append((names[1], (-(-self.count // g.rows), 1, 1), (g.x, g.y, 1), 0))
         workspace = sum(-(-size * self.count * self.chunks // 256) * 256 for size in self._state_sizes()) if self.chunks > 1 else 0
         return source, tuple(launches), workspace
 
@@ -185,26 +191,40 @@ class _Reduction:
         several = walks.facts(self.program).operations <= 8 and not any(len(s.types) > 1 for s in states)
         w.line(f"#pragma unroll {4 if several else 1}")
         w.line(f"for (; {end} - {r} >= {v}; {r} += {g.size * v}) {{")
+        first, coords = self._first_of(q, moving, r)
         for k in moving:
-            w.line(f"const Vec<{stored(w.types[k])}, {v}> {held[k]} = *(const Vec<{stored(w.types[k])}, {v}>*)({q[k]} + {r} * {self.sizes[k]});")
-        self._neighbours(states, {k: f"{held[k]}.v[k]" for k in moving}, fixed, kept_at, names, pointers, r, "")
+            w.line(f"const Vec<{stored(w.types[k])}, {v}> {held[k]} = *(const Vec<{stored(w.types[k])}, {v}>*)({first[k]});")
+        self._neighbours(states, {k: f"{held[k]}.v[k]" for k in moving}, fixed, {**kept_at, **coords}, names, pointers, r, "")
         w.line("}")
         w.line("}")
         w.line(f"for (; {r} < {end}; {r} += {g.size * v}) {{")
         inside = f"if ({end} - {r} > k) {{"
-        self._neighbours(states, {k: f"((const {stored(w.types[k])}*){q[k]})[{r} + k]" for k in moving}, fixed, kept_at, names, pointers, r, inside)
+        first, coords = self._first_of(q, moving, r)
+        texts = {k: f"((const {stored(w.types[k])}*)({first[k]}))[k]" for k in moving}
+        self._neighbours(states, texts, fixed, {**kept_at, **coords}, names, pointers, r, inside)
         w.line("}")
 
-    def _neighbours(self, states: list[State], texts: dict[int, str], fixed: dict[int, str], kept_at: dict[int, str], names: dict[int, str],
+    def _first_of(self, q: dict[int, str], moving: list[int], r: str) -> tuple[dict[int, str], dict[int, str]]:
+        """The addresses of the v neighbours at r, and their coordinates along the outer axes and the first's along the inner one."""
+        *outer, inner = self.reduced
+        if not outer:
+            return {k: f"{q[k]} + {r} * {self.sizes[k]}" for k in moving}, {} if inner.source is None else {inner.source: r}
+        packed = [*outer, Axis(inner.size // self.v, tuple(s * self.v for s in inner.strides), inner.source)]
+        at, coords = Walk(self.w, packed, self.wide).places(f"({r} / {self.v})", moving)
+        if inner.source is not None:
+            coords[inner.source] = f"({coords[inner.source]} * {self.v})"
+        return {k: f"{q[k]} + {at.get(k, '0')}" for k in moving}, coords
+
+    def _neighbours(self, states: list[State], texts: dict[int, str], fixed: dict[int, str], at: dict[int, str], names: dict[int, str],
                     pointers: dict[int, str], r: str, inside: str) -> None:
         w = self.w
         w.line("#pragma unroll")
         w.line(f"for (int k = 0; k < {self.v}; k++) {{")
         if inside:
             w.line(inside)
-        coords = dict(kept_at)
-        if self.reduced[0].source is not None:
-            coords[self.reduced[0].source] = f"({r} + k)"
+        coords, source = dict(at), self.reduced[-1].source
+        if source is not None:
+            coords[source] = f"({at[source]} + k)"
         elements = {**fixed, **{k: w.let(value(w.types[k]), from_stored(w, text, w.types[k]), "x") for k, text in texts.items()}}
         self._accumulate(states, elements, coords, names, pointers, f"({r} + k)")
         if inside:
@@ -270,9 +290,8 @@ class _Reduction:
                 w.line(f"{array}[{at}] = {name};")
 
     def _second(self) -> list[str]:
-        """A warp joins the chunks of an output."""
-        w = self.w
-        g = Group("warp", 32, 8)
+        """A warp or a block joins the chunks of an output."""
+        w, g = self.w, self.joining
         pointers = {k: w.pointer(k) for k in range(len(self.sizes))}
         names = w.numbers(self.numbers)
         row, live, places, coords = self._start(list(range(self.outs)), g)
@@ -281,7 +300,7 @@ class _Reduction:
         for s in states:
             s.declare(w)
         c = w.fresh("c")
-        w.line(f"for (int {c} = (int)threadIdx.x; {c} < (int){w.word(self.chunks)}; {c} += 32) {{")
+        w.line(f"for (int {c} = (int)threadIdx.x; {c} < (int){w.word(self.chunks)}; {c} += {g.x}) {{")
         at = w.let("long long", f"(long long){c} * {w.word(self.count)} + {row}", "at")
         for s, parts in zip(states, arrays):
             s.join(w, [f"{a}[{at}]" for a in parts])

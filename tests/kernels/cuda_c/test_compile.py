@@ -93,6 +93,10 @@ def reductions() -> Iterator[Kernel]:
                 if how in ("sum", "max"):
                     yield render(Reduce((x,), (how,), (E.acc(0, d),), (d,)), shape, (out, strides))
             yield render(Reduce((x,), ("argmax",), (E.acc(0, d), E.acc(1, int64)), (d,)), shape, (out, out, strides))
+    for d in (float32, bfloat16):
+        x = E.cast(E.input(0, d), float32)
+        yield render(Reduce((x, x * x), ("sum", "sum"), (E.acc(0, float32), E.acc(1, float32)), (d,)), (256, 64, 3136),
+                     ((1,), (1,), (3136, 256 * 3136, 1)))
     x = E.input(0, float32)
     for shape, strides in layouts:
         out = dense(shape[:-1])

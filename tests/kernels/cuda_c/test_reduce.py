@@ -100,7 +100,8 @@ def test_long_ones_in_two_launches() -> None:
              case(moments, values(float32, (3, 9001), rng, False), 1, how=4, numbers=[9001.0], rtol=1e-4),
              case(Reduce((x * y,), ("sum",), (E.acc(0, float32),), (float32, float32)), values(float32, (10007,), rng, False), 1, rtol=1e-4,
                   more=[Operand(values(float32, (10007,), rng, False), 1)])]
-    assert all(len(c.kernel.launches) == 2 and c.kernel.workspace for c in cases)
+    cases.append(case(moments, values(float32, (400000,), rng, False), 1, numbers=[400000.0], rtol=1e-4))  # a block joins so many
+    assert all(len(c.kernel.launches) == 2 and c.kernel.workspace for c in cases) and cases[-1].kernel.launches[1][2] == (256, 1, 1)
     check_all(cases)
 
 
@@ -123,6 +124,30 @@ def test_coordinates_gathers_and_complex_sums() -> None:
              case(Reduce((z,), ("sum",), (E.acc(0, complex64) * E.scalar(0, complex64),), (complex64,), (complex64,)),
                   values(complex64, (4, 70), rng, False), 1, numbers=[2 - 1j], rtol=1e-4)]
     check_all(cases)
+
+
+def test_vectors_along_the_last_of_several_axes() -> None:
+    """Statistics of channels: neighbours of an image, then images."""
+    rng, cases = np.random.default_rng(8), []
+    x, where = E.input(0, float32), E.cast(E.coord(-1) + E.coord(1) * 3 + E.coord(0), float32)
+    weighed = Reduce((x * where, E.input(1, float32) * x), ("sum", "max"), (E.acc(0, float32), E.acc(1, float32)), (float32, float32))
+    for shape in ((5, 3, 32, 32), (40, 2, 16, 16), (3, 4, 7, 9), (33, 2, 5, 4)):
+        for d in (float32, bfloat16, uint8):
+            for how in (0, 4):
+                a = values(d, shape, rng, False)
+                turn = (1, 0, 2, 3)
+                cases.append(case(of_one("sum", d), a, 3, how, turn=turn, rtol=3e-2 if d is bfloat16 else 1e-3 if d is float32 else 0.0))
+                cases.append(case(of_one("argmax", d), a, 3, how, turn=turn))
+        a, b = (np.round(values(float32, shape, rng, False)) for _ in range(2))
+        cases.append(case(weighed, a, 3, more=[Operand(b)], turn=(1, 0, 2, 3)))
+    assert sum("Vec<" in c.kernel.source for c in cases) >= 20
+    check_all(cases, (0, 7))
+
+
+def test_columns_are_cut_to_fill_a_gpu() -> None:
+    for length, count in ((8192, 1024), (4096, 4096), (32768, 768), (1 << 20, 8)):
+        ((_, grid, block, _), *_) = render(of_one("sum", float32), (count, length), ((1,), (1, count))).launches
+        assert 512 <= grid[0] * grid[1] <= 1056 and block[0] * block[1] == 256, (grid, block)
 
 
 def test_complex_products_and_extremes() -> None:
