@@ -89,7 +89,8 @@ FACTORIES: dict[str, Callable[[Any, Any], Any]] = {
     "full_like": lambda v, d: torch.full_like(torch.ones(2, 3), 5, device=v, dtype=d),
     "new_zeros": lambda v, d: torch.ones(2).new_zeros(3, 4, device=v, dtype=d), "new_ones": lambda v, d: torch.ones(2).new_ones((3, 4), device=v, dtype=d),
     "new_empty": lambda v, d: torch.ones(2).new_empty(3, device=v, dtype=d), "new_full": lambda v, d: torch.ones(2).new_full((3,), 2, device=v, dtype=d),
-    "randint": lambda v, d: torch.randint(0, 2 if d is torch.bool else 5, (3, 4), device=v, dtype=d), "randperm": lambda v, d: torch.randperm(6, device=v, dtype=d),
+    "randint": lambda v, d: torch.randint(0, 2 if d is torch.bool else 5, (3, 4), device=v, dtype=d),
+    "randperm": lambda v, d: torch.randperm(6, device=v, dtype=d),
     "tril_indices": lambda v, d: torch.tril_indices(3, 3, device=v, dtype=d), "triu_indices": lambda v, d: torch.triu_indices(3, 3, device=v, dtype=d),
 }
 FLOATING: dict[str, Callable[[Any, Any], Any]] = {
