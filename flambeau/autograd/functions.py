@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..runtime import door
+from ..runtime import door, memory
 from ..tensor import Tensor, alias, new, on_forget
 from . import tape
 

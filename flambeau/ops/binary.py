@@ -97,6 +97,8 @@ def _additive(name: str, plain: Pointwise, scaled: Pointwise, aliases: tuple[str
         try:
             if old:
                 return _in_order(name + "_", inplace, (self, other, *old), {})  # type: ignore[no-any-return]
+            if alpha == 1 and plain.inplace_pair(self, other):
+                return self
             a, b = _pair(name, self, other)
             if alpha == 1:
                 return plain.inplace(self, (a, b))

@@ -69,10 +69,12 @@ class Tape:
 class Info:
     """The part of a tape node that every call on the same layouts shares."""
 
-    __slots__ = ("op", "tape", "metas", "consts", "grad_name")
+    __slots__ = ("op", "tape", "metas", "consts", "grad_name", "quick")
 
     def __init__(self, op: Pointwise, t: Tape, metas: tuple[Meta | None, ...], consts: tuple[Any, ...]) -> None:
         self.op, self.tape, self.metas, self.consts, self.grad_name = op, t, metas, consts, op.grad_name
+        # by the arriving gradient's meta: the plan of the backward formula, while that is one of its `plans`
+        self.quick: dict[Meta, tuple[Plan, dict[Any, Plan], Any]] = {}
 
     def __call__(self, node: Any, g: Any) -> Any:
         return tape.freed(node, g)
@@ -92,7 +94,7 @@ class Pointwise:
     accept: the kinds of common type it is defined for.
     """
 
-    __slots__ = ("name", "grad_name", "formula", "arity", "promote", "apart", "grad", "accept", "plans", "into", "settled", "tapes",
+    __slots__ = ("name", "grad_name", "formula", "arity", "promote", "apart", "grad", "accept", "plans", "into", "settled", "pairs", "tapes",
                  "programs", "heeds")
 
     def __init__(self, name: str, formula: Callable[..., Any], arity: int, promote: str = "default",
@@ -103,6 +105,7 @@ class Pointwise:
         self.plans: dict[Any, Plan] = {}
         self.into: dict[Any, Plan] = {}
         self.settled: dict[Any, Plan] = {}  # of `into`: what has been written in place before, and may be
+        self.pairs: dict[Meta, dict[Any, Any]] = {}  # of `settled`: launches with one other operand, by its meta
         self.tapes: dict[Any, Tape] = {}
         self.programs: dict[Any, tuple[Map, tuple[Any, ...]]] = {}
         self.heeds = autocast.named(name)  # whether `autocast` has a say in its types
@@ -250,6 +253,8 @@ class Pointwise:
 
     def inplace(self, t: Tensor, operands: tuple[Any, ...], numbers: tuple[Any, ...] = (), consts: tuple[Any, ...] = ()) -> Tensor:
         """``t = formula(t, ...)`` in t's own memory; `operands` includes t."""
+        if len(operands) == 2 and not numbers and self.inplace_pair(t, operands[1]):
+            return t
         key = self._settled_key(t, operands, numbers) if not consts else None
         plan = self.settled.get(key)
         if plan is not None:
@@ -285,7 +290,24 @@ class Pointwise:
                 if len(self.settled) > _MOST_PLANS:
                     self.settled.clear()
                 self.settled[key] = plan
+                if len(operands) == 2 and not numbers and operands[0] is t and len(plan.tensors) == 2 and not plan.convert:
+                    self.pairs.setdefault(t.m, {})[operands[1].m] = plan.launch
         return t
+
+    def inplace_pair(self, t: Tensor, other: Any) -> bool:
+        """``t = formula(t, other)`` where that has been done before and nothing is to be recorded or looked at again; False, and
+        nothing done, otherwise."""
+        try:
+            launch = self.pairs[t.m][other.m]
+        except (KeyError, AttributeError):
+            return False
+        if other.s is t.s and other is not t:
+            return False
+        if (t.n is not None or other.n is not None or getattr(t, "b", None) is not None) and _grad.get():
+            return False
+        launch(t.p, t.p, other.p)
+        t.s.v += 1
+        return True
 
     def _settled_key(self, t: Tensor, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """What `inplace` knows a call by that needs no look at histories, shared memory or types again; None where it does."""
@@ -513,7 +535,11 @@ def _backward(node: tape.Node, g: Tensor) -> list[Tensor | None]:
         if t.quick is not None and not numbers and not info.consts:
             made = t.quick(*args)
         else:
-            made = t.op(tuple(args), numbers, info.consts)
+            made = _again(info, args) if not numbers and not _grad.get() else None
+            if made is None:
+                made = t.op(tuple(args), numbers, info.consts)
+                if not numbers:
+                    _keep(info, args)
         if type(made) is Tensor:
             made = (made,)
     found = []  # type: ignore[var-annotated]
@@ -524,6 +550,26 @@ def _backward(node: tape.Node, g: Tensor) -> list[Tensor | None]:
             x = g if gr == "same" else made[gr]
             found.append(x if x.m is m else fit(x, m))
     return found
+
+
+def _again(info: Info, args: list[Any]) -> list[Tensor] | None:
+    """The backward formula on operands of which only the gradient's meta can differ from the last time's, outside the tape."""
+    found = info.quick.get(args[0].m)
+    if found is None or found[1].get(found[2]) is not found[0]:
+        return None
+    outs = [new(m) for m in found[0].outs]
+    found[0].launch(*[o.p for o in outs], *[x.p for x in args])
+    return outs
+
+
+def _keep(info: Info, args: list[Any]) -> None:
+    """Notes the plan for `_again`."""
+    op = info.tape.op
+    if op is not None and not op.heeds and all(isinstance(x, Tensor) for x in args):
+        key = (*[x.m for x in args], info.consts)
+        plan = op.plans.get(key)
+        if plan is not None and not plan.convert and len(plan.tensors) == len(args):
+            info.quick[args[0].m] = plan, op.plans, key
 
 
 @tape.keeps_nothing
@@ -584,6 +630,7 @@ def forget() -> None:
         op.plans.clear()
         op.into.clear()
         op.settled.clear()
+        op.pairs.clear()
     for clear in _fast_caches:
         clear()
 

@@ -36,6 +36,7 @@ _copy_observers: tuple[Any, ...] = ()
 _wait_observers: tuple[Any, ...] = ()
 _clearers: list[Callable[[], None]] = []
 _lock = threading.Lock()
+_hosted: dict[device, bool] = {}  # `by_host` of GPUs
 _tf32 = False
 _wide: frozenset[str] = frozenset()
 
@@ -47,6 +48,7 @@ def on_change(clear: Callable[[], None]) -> None:
 
 def changed() -> None:
     """Bound launches are stale: every registered cache is emptied."""
+    _hosted.clear()
     for clear in list(_clearers):
         clear()
 
