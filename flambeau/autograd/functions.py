@@ -62,7 +62,7 @@ door.on_change(_ones.clear)
 def _one(t: Tensor) -> Tensor:
     """The 1 a scalar's pass starts with; kept, unless somebody wrote to it."""
     key: Any = t.m
-    if key.device.type == "cuda":  # for each stream, so that it is written on the one that reads it
+    if key.device.type == "cuda" and key.device not in memory.takes:  # for each stream, so that it is written on the one that reads it
         from ..runtime import gpus
         key = key, gpus.here(key.device)[1]._handle
     one = _ones.get(key)
@@ -91,6 +91,14 @@ def _written(m: Meta) -> Tensor:
     one = new(m)
     write(one.p, 1.0 if m.dtype.kind == "f" else 1)
     return one
+
+
+def begin(t: Tensor, retain: bool) -> bool:
+    """The usual pass, from a real scalar to all leaves; False, and nothing done, where that is not what `t` is."""
+    if t.n is None or t.m.numel != 1 or t.m.dtype.kind != "f":
+        return False
+    tape.backward((t.n,), (_one(t),), retain, False)
+    return True
 
 
 def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None, create_graph: bool = False,

@@ -264,6 +264,7 @@ def _run(roots: Sequence[Node], grads: Sequence[Any], retain: bool, create: bool
     heap: list[Node] = []
     pending: dict[int, Any] = {}  # gradients on their way, by node id; nodes stay alive through the graph
     needed = _needed(roots, capture.wanted) if capture is not None else None
+    plain = capture is None and leaves is None and not create
     for node, g in zip(roots, grads, strict=True):
         _send(node, g, heap, pending, create, capture, leaves)
     while heap:
@@ -307,11 +308,18 @@ def _run(roots: Sequence[Node], grads: Sequence[Any], retain: bool, create: bool
                     heappush(heap, e)
                 else:
                     pending[j] = old + ge if type(ge) is Tensor else added(old, ge)
+            elif plain and not e[0] and e[5] is None:
+                if type(gs) is not list:
+                    gs = list(gs)
+                gs[k] = None  # so that a leaf can see whether anybody else holds the gradient
+                if e[1] is None and getrefcount(ge) <= 2 and type(ge) is Tensor and getrefcount(ge.s) == 2 and ge.m.contiguous and ge.n is None:
+                    e[1] = ge  # the common leaf, written out: see `_to_leaf`
+                else:
+                    _send(e, ge, heap, pending, create, capture, leaves)
             else:
                 if not e[0]:
-                    gs = _without(gs, k)  # so that a leaf can see whether anybody else holds the gradient
+                    gs = _without(gs, k)
                 _send(e, ge, heap, pending, create, capture, leaves)
-
 
     for e, g in [x for x in pending.values() if type(x) is tuple and x[0][0] == 0]:
         _to_leaf(e, g, create, capture, leaves)

@@ -8,7 +8,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, layout
-from ..autograd import tape
+from ..autograd import functions, tape
 from ..autograd.mode import _grad
 from ..runtime import door, provenance
 from ..runtime.device import device as device_class
@@ -346,8 +346,9 @@ def _format(self: Tensor, spec: str) -> str:
 def backward(self: Tensor, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
              inputs: Any = None) -> None:
     """Accumulates d self / d leaf into `.grad` of every leaf (or of `inputs`) that self was computed from."""
-    from ..autograd.functions import backward as run
-    run(self, gradient, retain_graph, create_graph, inputs=inputs)
+    if gradient is None and inputs is None and not create_graph and functions.begin(self, bool(retain_graph)):
+        return
+    functions.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 
 class RemovableHandle:

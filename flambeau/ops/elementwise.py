@@ -73,8 +73,7 @@ class Info:
 
     def __init__(self, op: Pointwise, t: Tape, metas: tuple[Meta | None, ...], consts: tuple[Any, ...]) -> None:
         self.op, self.tape, self.metas, self.consts, self.grad_name = op, t, metas, consts, op.grad_name
-        # by the arriving gradient's meta: the plan of the backward formula, while that is one of its `plans`
-        self.quick: dict[Meta, tuple[Plan, dict[Any, Plan], Any]] = {}
+        self.quick: dict[Meta, tuple[int, Plan]] = {}  # by the arriving gradient's meta: `_forgotten` then, and the backward formula's plan
 
     def __call__(self, node: Any, g: Any) -> Any:
         return tape.freed(node, g)
@@ -555,10 +554,11 @@ def _backward(node: tape.Node, g: Tensor) -> list[Tensor | None]:
 def _again(info: Info, args: list[Any]) -> list[Tensor] | None:
     """The backward formula on operands of which only the gradient's meta can differ from the last time's, outside the tape."""
     found = info.quick.get(args[0].m)
-    if found is None or found[1].get(found[2]) is not found[0]:
+    if found is None or found[0] != _forgotten:
         return None
-    outs = [new(m) for m in found[0].outs]
-    found[0].launch(*[o.p for o in outs], *[x.p for x in args])
+    plan = found[1]
+    outs = [new(m) for m in plan.outs]
+    plan.launch(*[o.p for o in outs], *[x.p for x in args])
     return outs
 
 
@@ -566,10 +566,9 @@ def _keep(info: Info, args: list[Any]) -> None:
     """Notes the plan for `_again`."""
     op = info.tape.op
     if op is not None and not op.heeds and all(isinstance(x, Tensor) for x in args):
-        key = (*[x.m for x in args], info.consts)
-        plan = op.plans.get(key)
+        plan = op.plans.get((*[x.m for x in args], info.consts))
         if plan is not None and not plan.convert and len(plan.tensors) == len(args):
-            info.quick[args[0].m] = plan, op.plans, key
+            info.quick[args[0].m] = _forgotten, plan
 
 
 @tape.keeps_nothing
@@ -626,6 +625,8 @@ def launcher(program: Any, domain: tuple[int, ...], metas: Sequence[Meta], dev: 
 
 def forget() -> None:
     """Empties every plan: the door changed (observers, devices) or metas were dropped."""
+    global _forgotten
+    _forgotten += 1
     for op in _all:
         op.plans.clear()
         op.into.clear()
@@ -635,6 +636,7 @@ def forget() -> None:
         clear()
 
 
+_forgotten = 0  # how often
 _fast_caches: list[Callable[[], None]] = []
 on_forget(forget)
 door.on_change(forget)
