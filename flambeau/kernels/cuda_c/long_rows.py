@@ -2,30 +2,28 @@
 
 A launch for each step.  A block accumulates over its piece and leaves the result in the workspace; the blocks of the next
 step first join those of all pieces, each for itself and in the same order, so nothing is accumulated by atomics and equal inputs
-give equal bits.  Every second launch walks the pieces backwards: what the one before read last is still in the GPU's cache.
+give equal bits.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..expr import walk
 from .along import ALL, LAUNCH, MULTIPROCESSORS
 from .groups import Group, states_of
-from .rows import KEPT, RowProgram
+from .rows import KEPT
+from .unkept_rows import UnkeptRows
 
 if TYPE_CHECKING:
-    from ..expr import Expr
-    from .groups import State
     from .kernel import Launch
     from .rows import Stage
 
 THREADS = 512
 TOGETHER = 2 * MULTIPROCESSORS  # blocks that run at once, with up to 64 registers a thread
-SIMPLE = 96  # operations for neighbours up to which four reads are brought on their way together
 
 
-class LongRows(RowProgram):
+class LongRows(UnkeptRows):
     def _plan(self) -> None:
         self.kept, self.registers, self.whole, self.shared, self.cached, self.passes = KEPT, 1, False, 0, [], 1
         if self.outer and self.score(self.outer[-1]) > self.score(self.inner):
@@ -69,12 +67,7 @@ class LongRows(RowProgram):
             w.lines = []
             whole = all(s[0] == "row" for s in step)
             self.once = "" if whole else " && blockIdx.y == 0"
-            self.backwards, self.maps = at % 2 == 1, not self.reductions[at]
-            made = [e for e in walk(tuple(s[2] for s in step)) if e.args]
-            few = len(made) * self.v <= SIMPLE and all(e.dtype.itemsize < 8 for e in made)
-            self.several = 4 if few else 1 if self.v > 1 else 2
             row = self._open()
-            self._bounds()
             self._join(at, step, row)
             if self.reductions[at]:
                 self._part(at, step, row)
@@ -85,11 +78,11 @@ class LongRows(RowProgram):
         source, names = w.source(functions)
         return source, tuple((name, grid, (g.x, g.y, 1), 0) for name, grid in zip(names, grids)), self.workspace
 
-    def _bounds(self) -> None:
+    def _piece(self) -> tuple[str, str]:
         w, t = self.w, self.t
         piece = w.let(t, f"({t}){w.word(self.piece)}", "piece")
-        self.begin = w.let(t, f"({t})blockIdx.y * {piece}", "begin")
-        self.end = w.let(t, f"{self.n} - {self.begin} < {piece} ? {self.n} : {self.begin} + {piece}", "end")
+        begin = w.let(t, f"({t})blockIdx.y * {piece}", "begin")
+        return begin, w.let(t, f"{self.n} - {begin} < {piece} ? {self.n} : {begin} + {piece}", "end")
 
     def _arrays(self, at: int) -> list[list[str]]:
         """Where the accumulators' parts of step `at` are, for each row and piece."""
@@ -110,6 +103,7 @@ class LongRows(RowProgram):
         w = self.w
         roots = tuple(s[2] for s in step)
         varying = self._varying(roots)
+        self.prepare(at, step)
         self._constant(roots, varying)
         states = self._states(at, step, roots, varying)
         self.group.gather(w, states, everyone=False)
@@ -146,53 +140,3 @@ class LongRows(RowProgram):
         for first, s in found:
             for k in range(s.parts):
                 self.accs[first + k] = next(made)
-
-    def _pass(self, body: Any, guard: bool = True) -> None:
-        """This piece's elements, v neighbours at a time where they are aligned; then one by one those that are left."""
-        w, v = self.w, self.v
-        if not self.length:
-            return
-        if v == 1:
-            self._loop(body, self.begin, self.end)
-            return
-        aligned = self.aligned
-        rest = w.let(self.t, f"{aligned} ? {self.end} - {self.end} % {v} : {self.begin}", "rest")
-        self.aligned = "true"
-        self._loop(body, self.begin, rest)
-        self.v = 1
-        self._loop(body, rest, self.end)
-        self.v, self.aligned = v, aligned
-
-    def _loop(self, body: Any, begin: str, end: str) -> None:
-        w, t, v, size = self.w, self.t, self.v, self.group.size
-        step = size * v
-        first = w.let(t, f"{begin} + {self.group.member}{f' * {v}' if v > 1 else ''}", "first")
-        i = w.fresh("i")
-        rounds = 2 if self.maps else 1
-        by = step * rounds
-        loop = f"for ({t} {i} = {first}; {i} < {end}; {i} += {by}) {{"
-        if self.backwards:
-            last = w.let(t, f"{end} > {first} ? {first} + ({end} - {first} - 1) / {step} * {step} : {begin} - 1", "last")
-            loop = f"for ({t} {i} = {last}; {i} >= {begin}; {i} -= {by}) {{"
-        if not self.maps:
-            w.line(f"#pragma unroll {self.several}")
-        w.line(loop)
-        self.next: tuple[str, str] | None = None
-        if self.maps:
-            more = w.let("bool", f"{i} - {begin} >= {step}" if self.backwards else f"{end} - {i} > {step}", "more")
-            self.next = more, w.let(t, f"{more} ? {i} {'-' if self.backwards else '+'} {step} : {i}", "i")
-        body("0", i, "true")
-        w.line("}")
-
-    def _elements(self, at: int, step: list[Stage], roots: tuple[Expr, ...], varying: set[Expr], p: str, i: str, states: list[State]) -> None:
-        """Two reads before the writes of both, so that enough bytes are on their way to keep memory busy."""
-        here = self._read(roots, p, i)
-        if self.next is None:
-            self._compute(at, step, roots, varying, p, i, states, here)
-            return
-        more, j = self.next
-        there = self._read(roots, p, j)
-        self._compute(at, step, roots, varying, p, i, states, here)
-        self.w.line(f"if ({more}) {{")
-        self._compute(at, step, roots, varying, p, j, states, there)
-        self.w.line("}")

@@ -1,8 +1,8 @@
 """Row programs: a group of threads for each row, in one kernel.
 
 An operand that several stages read is loaded once and kept: in registers, or in shared memory where the row is too long for
-those (each thread keeps its own elements there, so nobody waits).  Longer rows still are read again by each stage; where those
-are too few to fill a GPU, each goes to many blocks (`long_rows`).
+those (each thread keeps its own elements there, so nobody waits).  Longer rows still are read again by each stage
+(`unkept_rows`); where those are too few to fill a GPU, each goes to many blocks (`long_rows`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,11 @@ def write(w: Writer, program: Rows, domain: tuple[int, ...], strides: tuple[tupl
           numbers: int) -> tuple[str, tuple[Launch, ...], int]:
     """The source, the launches and the bytes of workspace."""
     from .long_rows import LongRows
-    by_rows, by_pieces = (kind(w, program, domain, strides, numbers) for kind in (RowProgram, LongRows))
+    from .unkept_rows import UnkeptRows
+    by_rows = RowProgram(w, program, domain, strides, numbers)
+    if by_rows.group.kind == "block" and not by_rows.whole and not by_rows.shared:
+        by_rows = UnkeptRows(w, program, domain, strides, numbers)
+    by_pieces = LongRows(w, program, domain, strides, numbers)
     return (by_pieces if by_pieces.time() < by_rows.time() else by_rows).write()
 
 
@@ -106,13 +110,13 @@ class RowProgram(Along):
         self.cached = shared if self.whole or self.shared else []
 
     def _width(self, ragged: bool = False) -> int:
-        """How many neighbours a thread reads and writes at once; ragged: rows may end between them."""
+        """How many neighbours a thread reads and writes at once; ragged: rows may begin and end between them."""
         moving = [k for k in range(len(self.sizes)) if self.inner.strides[k]]
         if self.group.kind == "across" or not moving or any(self.inner.strides[k] != self.sizes[k] for k in moving):
             return 1
         v = 16 // max(self.sizes[k] for k in moving)
-        while v > 1 and ((not ragged and self.length % v) or self.length < v * self.group.size or v > self.kept
-                         or any(x.strides[k] % (v * self.sizes[k]) for x in self.outer for k in moving)):
+        while v > 1 and (self.length < v * self.group.size or v > self.kept or not ragged and (
+                self.length % v or any(x.strides[k] % (v * self.sizes[k]) for x in self.outer for k in moving))):
             v //= 2
         return v
 
@@ -159,11 +163,10 @@ class RowProgram(Along):
         self.n = w.let(t, f"({t}){w.word(self.length)}", "n")
         self.steps_by = {k: w.let(t, f"({t}){w.word(self.inner.strides[k])}", "by") for k in everything
                          if self.inner.strides[k] and self.inner.strides[k] != self.sizes[k]}
-        moving = [k for k in everything if self.inner.strides[k]]
         self.aligned = ""
         if v > 1:
             w.need("vec")
-            self.aligned = w.let("bool", " && ".join(f"((unsigned long long){self.q[k]} & {v * self.sizes[k] - 1}) == 0" for k in moving), "aligned")
+            self.aligned = self._aligned([k for k in everything if self.inner.strides[k]])
         # a number a row; a row without elements has none to read
         fixed = [k for k in self.used if not self.inner.strides[k]]
         self.fixed = {k: w.let(value(w.types[k]), w.load(self.q[k], "0", w.types[k]), "f") for k in fixed} if self.length else dict.fromkeys(self.used, "0")
@@ -173,7 +176,11 @@ class RowProgram(Along):
         self.saved: dict[Expr, str] = {}
         return row
 
-    def _pass(self, body: Any, guard: bool = True) -> None:
+    def _aligned(self, moving: list[int]) -> str:
+        """Whether neighbours may be read at once."""
+        return self.w.let("bool", " && ".join(f"((unsigned long long){self.q[k]} & {self.v * self.sizes[k] - 1}) == 0" for k in moving), "aligned")
+
+    def _pass(self, body: Any, guard: bool = True, together: int = 0) -> None:
         """The thread's elements: body(pass, index of the first of v neighbours, whether it is one of the row).
 
         v divides the row's length, so neighbours are all of the row, or none is."""
@@ -187,6 +194,8 @@ class RowProgram(Along):
             i = w.let(t, f"{p} * {step} + {self.group.member}{f' * {self.v}' if self.v > 1 else ''}", "i")
         else:
             i = w.fresh("i")
+            if together:
+                w.line(f"#pragma unroll {together}")
             w.line(f"for ({t} {i} = {self.group.member}{f' * {self.v}' if self.v > 1 else ''}; {i} < {self.n}; {i} += {step}) {{")
         if guard and self.whole:
             w.line(f"if ({i} < {self.n}) {{")
@@ -223,7 +232,7 @@ class RowProgram(Along):
             if self.aligned:
                 w.line("} else {")
         if self.aligned or not straight:
-            self._pass(lambda p, i, inside: self._fill(p, i, inside))
+            self._pass(lambda p, i, inside: self._fill(p, i, inside), together=8)
         if straight and self.aligned:
             w.line("}")
 

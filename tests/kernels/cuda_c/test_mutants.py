@@ -53,6 +53,15 @@ def running(n: int) -> Case:
                 [Operand(values(float32, (2, n), RNG, False))])
 
 
+def odd_softmax() -> Case:
+    """Rows that are read again, one of which begins between two vectors."""
+    e = E.exp(X - E.acc(0, float32))
+    program = Rows((("reduce", "max", X), ("reduce", "sum", e), ("row", 0, E.acc(1, float32))), (float32,))
+    a = values(float32, (2, 25601), RNG, False)
+    a[1, 0] = 9.0
+    return Case(program, (2, 25601), [Operand(np.zeros(2, np.float32))], [Operand(a)], (), 1e-4, 1e-6, {0: (1, 0)})
+
+
 def pieces() -> Case:
     return Case(Scan(X, "max", (E.acc(0, float32), E.acc(1, int64)), (float32,)), (1, 70000),
                 [Operand(np.zeros((1, 70000), np.float32)), Operand(np.zeros((1, 70000), np.int64))],
@@ -184,7 +193,8 @@ MUTANTS = {
     "pieces joined before all is in place": lambda: changed(long_softmax(), r"(?s)(rows2_.*?)__syncthreads\(\);", r"\1"),
     "pieces that overlap": lambda: changed(long_softmax(), r"(n\d+) : (begin\d+) \+ (piece\d+)", r"\1 : \2 + \3 + 4", 0),
     "a value of a row that each piece writes": lambda: changed(long_softmax(), r" && blockIdx.y == 0", ""),
-    "neighbours beyond a row's end": lambda: changed(long_softmax(), r"(end\d+) - end\d+ % 4", r"\1"),
+    "neighbours beyond a row's end": lambda: changed(long_softmax(), r"/ 4 \* 4;", "/ 4 * 4 + 4;"),
+    "a row's first elements left out": lambda: changed(odd_softmax(), r"(before\d+) = .*;", r"\1 = 0;"),
     "the second of two reads beyond the end": lambda: changed(long_softmax(), r"more\d+ \? (i\d+ \+ \d+) : i\d+", r"\1", 0),
     "no barrier before a tile is read across": lambda: changed(turned(), BARRIER, ""),
     "a tile with too little room": lambda: changed(turned(), r"\[32\]\[33\]", "[31][33]"),

@@ -7,7 +7,7 @@ import pytest
 
 from flambeau.dtypes import bfloat16, complex64, dtype, float16, float32, float64, int32, int64
 from flambeau.kernels import expr as E
-from flambeau.kernels.cuda_c import long_rows, render
+from flambeau.kernels.cuda_c import long_rows, render, rows
 from flambeau.kernels.cuda_c.rows import MOST_SHARED
 from flambeau.kernels.programs import Rows
 from tests.kernels.cuda_c import host
@@ -26,9 +26,9 @@ def softmax(d: dtype) -> Rows:
 
 def room(program: Rows, shape: tuple[int, ...], how: int = 0) -> tuple[list[Operand], dict[int, tuple[int, ...]]]:
     """Outputs, and the strides of those that have a number a row."""
-    rows = {s[1] for s in program.stages if s[0] == "row"}
-    outs = [Operand(np.zeros(shape[:-1] if k in rows else shape, d.np), 0 if k in rows else how) for k, d in enumerate(program.out_types)]
-    return outs, {k: (*outs[k].strides, 0) for k in rows}
+    short = {s[1] for s in program.stages if s[0] == "row"}
+    outs = [Operand(np.zeros(shape[:-1] if k in short else shape, d.np), 0 if k in short else how) for k, d in enumerate(program.out_types)]
+    return outs, {k: (*outs[k].strides, 0) for k in short}
 
 
 def per_row(a: np.ndarray, shape: tuple[int, ...]) -> Operand:
@@ -94,6 +94,22 @@ def test_rows_too_long_to_keep(monkeypatch: pytest.MonkeyPatch) -> None:
     check_all(cases, (0, 7))
 
 
+def test_long_rows_of_any_length_are_read_by_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logits of 50257 classes: a row in four begins where a vector does."""
+    monkeypatch.setattr(long_rows, "LAUNCH", 1e9)
+    monkeypatch.setattr(rows, "MOST_SHARED", 0)
+    rng, cases = np.random.default_rng(15), []
+    for d, n in ((float32, 17001), (bfloat16, 20003), (float64, 9001)):
+        for how in (0, 4):
+            cases.append(case(softmax(d), (5, n), [Operand(values(d, (5, n), rng, False), how)], (), LIMIT[d.name], how))
+    a = values(float32, (4, 16403), rng, False)
+    cases.append(case(cross_entropy(float32), (4, 16403), [Operand(a), per_row(rng.integers(0, 16403, 4), a.shape), Operand(a)], [16403], 1e-5))
+    w, b = (Operand(values(float32, (16403,), rng, False)).over(a.shape) for _ in range(2))  # these begin elsewhere than most rows
+    cases.append(case(layer_norm(float32), a.shape, [Operand(a), w, b], [16403.0], 1e-3))
+    assert all("head" in c.kernel.source and len(c.kernel.launches) == 1 for c in cases)
+    check_all(cases, (0, 7))
+
+
 def test_every_reduction() -> None:
     rng, cases = np.random.default_rng(6), []
     for d in (float32, float64, int32, int64):
@@ -112,9 +128,9 @@ def test_in_place_and_empty() -> None:
         o = Operand(values(float32, shape, rng, False))
         cases.append(Case(softmax(float32), shape, [o], [o], (), 1e-5, 1e-7))
     check_all(cases)
-    rows = Rows((("reduce", "sum", E.input(0, float32)), ("row", 0, E.acc(0, float32))), (float32,))
-    check_all([case(rows, (4, 0), [Operand(np.zeros((4, 0), np.float32))])], (0,))
-    assert render(rows, (0, 4), ((1, 0), (4, 1))).launches == ()
+    sums = Rows((("reduce", "sum", E.input(0, float32)), ("row", 0, E.acc(0, float32))), (float32,))
+    check_all([case(sums, (4, 0), [Operand(np.zeros((4, 0), np.float32))])], (0,))
+    assert render(sums, (0, 4), ((1, 0), (4, 1))).launches == ()
 
 
 def test_complex_rows() -> None:
