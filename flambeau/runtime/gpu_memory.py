@@ -115,7 +115,7 @@ class Pool:
         self.pending: deque[tuple[list[Any], Bin, int]] = deque()  # (events, bin, address): back, still in use
         self.meters = {name: _Meter() for name in METERS}
         self._bytes, self._blocks = self.meters["allocated_bytes"], self.meters["allocation"]
-        self.bound = self.count_bound = 0  # what is allocated at most, in bytes and blocks, while every `back` is as long as its floor
+        self.ceiling = self.count_ceiling = 0  # what is allocated at most, in bytes and blocks, while every `back` is as long as its floor
         self.retries = self.ooms = 0
         self.limit: int | None = None
 
@@ -175,7 +175,7 @@ class Pool:
             now, count = nbytes.current - idle_bytes, blocks.current - idle
             nbytes.peak, blocks.peak = max(nbytes.peak, now), max(blocks.peak, count)
             room, pops = nbytes.peak - now, blocks.peak - count
-            self.bound, self.count_bound = now, count
+            self.ceiling, self.count_ceiling = now, count
             if wanted is not None and wanted.floor:
                 idle, idle_bytes = idle - wanted.floor, idle_bytes - wanted.floor * wanted.counted
                 n = min(wanted.floor, room // wanted.counted, pops)
@@ -190,8 +190,8 @@ class Pool:
     def _lower(self, b: Bin, n: int) -> None:
         """So many blocks may go out of a bin's own list."""
         b.floor -= n
-        self.bound += n * b.counted
-        self.count_bound += n
+        self.ceiling += n * b.counted
+        self.count_ceiling += n
 
     def _take(self, stream: Any, nbytes: int) -> tuple[int, Any]:
         with self.lock:
@@ -213,9 +213,9 @@ class Pool:
             address = b.free.pop() if b.free else self._grow(b, nbytes)
             self._bytes.current += b.counted
             self._blocks.current += 1
-            self.bound += b.counted
-            self.count_bound += 1
-            if self.bound > self._bytes.peak or self.count_bound > self._blocks.peak:
+            self.ceiling += b.counted
+            self.count_ceiling += 1
+            if self.ceiling > self._bytes.peak or self.count_ceiling > self._blocks.peak:
                 self._sample(b)
             return address, b.back if self.quick else b
 
@@ -266,8 +266,8 @@ class Pool:
         beyond = len(b.back) - b.floor
         b.floor = 0
         if beyond > 0:  # nobody takes these from the list any more
-            self.bound -= beyond * b.counted
-            self.count_bound -= beyond
+            self.ceiling -= beyond * b.counted
+            self.count_ceiling -= beyond
         while b.back:
             try:
                 self.inbox.append((b, b.back.pop()))
