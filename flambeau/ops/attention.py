@@ -224,12 +224,12 @@ def _attention_back(node: Any, g: Tensor) -> Any:
 
 def _by_device(plan: _Plan, g: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, out: Tensor, sums: Tensor) -> tuple[Tensor, ...] | None:
     """The gradients by a GPU's own kernels, of keys and values for the key heads; None where it has none for this."""
-    g, ways = _placed(g), _ways()
-    key = (plan.key, g.m, ways)
+    g, ways, packed = _placed(g), _ways(), _packed(q, k, v)
+    key = (plan.key, g.m, ways, packed)
     found = _launches.get(key)
     if found is None:
         d, dev = q.m.dtype, q.m.device
-        metas = [meta(tuple(t.m.shape), _ordered(tuple(t.m.shape), t.m), d, dev) for t in (q, k, v)]
+        metas = [q.m] * 3 if packed else [meta(tuple(t.m.shape), _ordered(tuple(t.m.shape), t.m), d, dev) for t in (q, k, v)]
         steps = {"q": tuple(q.m.strides), "k": tuple(k.m.strides), "v": tuple(v.m.strides), "o": tuple(out.m.strides[:3]), "g": tuple(g.m.strides[:3])}
         steps |= {name: tuple(m.strides[:3]) for name, m in zip(("dq", "dk", "dv"), metas, strict=True)}
         prepared = door.routine(dev, "attention_backward", *plan.what(d, steps), ways)
@@ -237,10 +237,24 @@ def _by_device(plan: _Plan, g: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Te
     call, metas, workspace = found
     if call is None:
         return None
-    made = [new(m) for m in metas]
+    if packed:
+        whole = new(q.s.m)
+        made = [alias(whole, q.m, whole.p + t.p - q.s.p) for t in (q, k, v)]
+    else:
+        made = [new(m) for m in metas]
     beside = (*(() if mask is None else (mask,)), *_room(workspace, q.m.device))
     call(*[t.p for t in (*made, g, out, sums, q, k, v, *beside)], *plan.numbers())
     return tuple(made)
+
+
+def _packed(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    """Whether the three are one tensor cut in three, so that one memory laid out like it takes their gradients where they belong."""
+    s, m = q.s, q.m
+    if k.s is not s or v.s is not s or k.m is not m or v.m is not m or s.m.dtype is not m.dtype or s.m.numel != 3 * m.numel:
+        return False
+    first, second, third = sorted((q.p, k.p, v.p))
+    step, rest = divmod(second - first, m.dtype.itemsize)
+    return first == s.p and not rest and third - second == second - first and step > 0 and layout.is_dense((3, *m.shape), (step, *m.strides))
 
 
 def _by_parts(plan: _Plan, g: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, out: Tensor, sums: Tensor) -> tuple[Tensor, ...]:

@@ -52,10 +52,18 @@ class Parts(tape.Parts):
 
 
 def assemble(m: Meta, pieces: Sequence[Piece], whole: Tensor | None = None, own: bool = False) -> Tensor:
-    """The sum of the pieces in their places and of the whole, outside the tape.  own: nobody else has the whole."""
+    """The sum of the pieces in their places and of the whole, outside the tape.  own: nobody else has the whole.
+
+    Pieces that are already together in one memory laid out like `m` are left there.
+    """
     d = m.dtype
     pieces = [p for p in pieces if p[0].m.numel]
     apart, covered = _boxes(m, pieces)
+    if covered and whole is None:
+        g, _, offset = pieces[0]
+        at = g.p - offset
+        if all(h.s is g.s and h.p - by == at and h.m.strides == strides for h, strides, by in pieces):
+            return alias(g, m, at)  # they lie where they belong
     out = whole
     if out is None or not own or out.m is not m:
         out = new(m)
