@@ -241,7 +241,7 @@ def test_across_memory_by_tiles() -> None:
     rng, cases = np.random.default_rng(10), []
     for d in (float32, float64, bfloat16, uint8, complex64):
         x, y = E.input(0, d), E.input(1, d)
-        shapes = [(32, 32), (70, 40), (16, 100), (20, 3, 65)] if d is float32 else [(40, 50)]
+        shapes = [(32, 32), (70, 40), (16, 100), (20, 3, 65)] if d is float32 else [(40, 50), (70, 130)]
         for shape in shapes:
             turned = Operand(values(d, shape, rng, False), 2)
             cases.append(Case(Map((x,), (d,)), shape, [Operand(np.zeros(shape, d.np))], [turned]))
