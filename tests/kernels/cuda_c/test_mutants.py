@@ -11,6 +11,7 @@ import pytest
 from flambeau.dtypes import bool_, complex64, float32, int64
 from flambeau.kernels import expr as E
 from flambeau.kernels.cuda_c import Kernel, searching
+from flambeau.kernels.cuda_c import map as cuda_map
 from flambeau.kernels.programs import Map, Reduce, Rows, Scan
 from tests.kernels.cuda_c import host
 from tests.kernels.cuda_c.cases import Case, Operand, values
@@ -89,6 +90,15 @@ def doubled(n: int, how: int = 0) -> Case:
     return Case(Map((X + X,), (float32,)), (n,), [Operand(np.zeros(n, np.float32), how)], [Operand(values(float32, (n,), RNG, False), how)])
 
 
+def strided_rounds() -> Case:
+    """A map whose threads read several elements before they write."""
+    most, cuda_map.BIG = cuda_map.BIG, 1000
+    try:
+        return doubled(3001, 1)
+    finally:
+        cuda_map.BIG = most
+
+
 def in_order(n: int, rows: int = 2, few: bool = False) -> Job:
     return sort_job(float32, (rows, n), RNG, few=few)
 
@@ -152,6 +162,8 @@ MUTANTS = {
     "one element too many": lambda: changed(doubled(1001), r"(const int left\d+ = .*?) : 4;", r"\1 + 1 : 4;"),
     "one element too many in a strided map": lambda: changed(doubled(250, 1), r"if \((i\d+) >= (n\d+)\) return;", r"if (\1 > \2) return;"),
     "one element too many in a row": lambda: changed(softmax(999), r"if \((i\d+) < (n\d+)\)", r"if (\1 <= \2)", 0),
+    "the last block taken for a whole one": lambda: changed(strided_rounds(), r">= 1024\) \{", ">= 900) {"),
+    "a round that goes where another went": lambda: changed(strided_rounds(), r"\+ r \* 256", "+ (r & 1) * 256"),
     "the last elements left out": lambda: changed(total(3001), r"if \((end\d+|n\d+) - (r\d+) > k\)", r"if (\1 - \2 > k + 1)"),
     "the wrong mask": lambda: changed(total(3000), "0xffffffffu", "0x0000ffffu", 0),
     "a shuffle that half the warp skips": lambda: changed(total(100), r"const float (x\d+) = shuffle\((s\d+), 16\);",
