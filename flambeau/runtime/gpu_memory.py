@@ -48,20 +48,31 @@ def block_size(nbytes: int) -> int:
 
 
 class Bin:
-    """Where blocks that serve one rounded size on one stream go back to: ``append(address)``, or ``back.append(address)``.
+    """Where blocks that serve one rounded size on one stream go back to: ``append(address)``.
 
-    `back` holds what the meters count as allocated still; `recycled` is how often a block went out from there again since that was
-    counted.  While `back` is no shorter than `floor` in any bin, there is no new peak.
+    `back` holds what was given back and is on no shelf yet; `recycled` is how often a block went out from there again since that
+    was counted.
     """
 
-    __slots__ = ("pool", "stream", "size", "counted", "free", "back", "recycled", "floor")
+    __slots__ = ("pool", "stream", "size", "counted", "free", "back", "recycled")
 
     def __init__(self, pool: Pool, stream: Any, size: int, counted: int, free: list[int]) -> None:
         self.pool, self.stream, self.size, self.counted, self.free = pool, stream, size, counted, free
         self.back: list[int] = []
-        self.recycled = self.floor = 0
+        self.recycled = 0
 
     def append(self, address: int) -> None:
+        self.pool.now -= self.counted  # no other thread runs between reading and writing: nothing is called
+        self.back.append(address)
+
+
+class LateBin(Bin):
+    """One whose blocks go to the pool's inbox."""
+
+    __slots__ = ()
+
+    def append(self, address: int) -> None:
+        self.pool.now -= self.counted
         self.pool.inbox.append((self, address))
 
 
@@ -115,7 +126,7 @@ class Pool:
         self.pending: deque[tuple[list[Any], Bin, int]] = deque()  # (events, bin, address): back, still in use
         self.meters = {name: _Meter() for name in METERS}
         self._bytes, self._blocks = self.meters["allocated_bytes"], self.meters["allocation"]
-        self.ceiling = self.count_ceiling = 0  # what is allocated at most, in bytes and blocks, while every `back` is as long as its floor
+        self.now = self.top = 0  # bytes that are allocated, and the most that ever were
         self.retries = self.ooms = 0
         self.limit: int | None = None
 
@@ -129,12 +140,13 @@ class Pool:
         except (KeyError, IndexError):
             return self._take(stream, nbytes)
         if self.used_by and address in self.used_by:
-            b.append(address)
+            self.inbox.append((b, address))
             return self._take(stream, nbytes)
         b.recycled += 1
-        if len(b.back) < b.floor:
-            self._sample(b)
-        return address, b.back
+        now = self.now = self.now + b.counted
+        if now > self.top:
+            self._new_peak()
+        return address, b
 
     def taker(self, stream: Any) -> Callable[[int], tuple[int, Any]]:
         """`take` for one stream."""
@@ -143,55 +155,37 @@ class Pool:
         def take(nbytes: int) -> tuple[int, Any]:
             try:
                 b = bins[nbytes]
-                back = b.back
-                address = back.pop()
+                address = b.back.pop()
             except (KeyError, IndexError):
                 return self._take(stream, nbytes)
             if self.used_by and address in self.used_by:
-                b.append(address)
+                self.inbox.append((b, address))
                 return self._take(stream, nbytes)
             b.recycled += 1
-            if len(back) < b.floor:
-                self._sample(b)
-            return address, back
+            now = self.now = self.now + b.counted
+            if now > self.top:
+                self._new_peak()
+            return address, b
         return take
 
-    def _sample(self, wanted: Bin | None = None) -> None:
-        """Counts exactly, so that peaks are, and says how much may go out before that must be done again: of `wanted` if possible all."""
+    def _new_peak(self) -> None:
+        """More bytes are allocated than ever; how many blocks are is looked at then, and when a request finds nothing in its bin."""
         with self.lock:
-            self._sort()
-            living = [b for bins in list(self.bins.values()) for b in list(bins.values())] + self.retired
-            nbytes, blocks = self._bytes, self._blocks
-            idle_bytes = idle = 0
-            for b in living:
-                n = b.recycled
-                if n:
-                    b.recycled = 0
-                    nbytes.again(n * b.counted)
-                    blocks.again(n)
-                n = b.floor = len(b.back)
-                idle += n
-                idle_bytes += n * b.counted
-            now, count = nbytes.current - idle_bytes, blocks.current - idle
-            nbytes.peak, blocks.peak = max(nbytes.peak, now), max(blocks.peak, count)
-            room, pops = nbytes.peak - now, blocks.peak - count
-            self.ceiling, self.count_ceiling = now, count
-            if wanted is not None and wanted.floor:
-                idle, idle_bytes = idle - wanted.floor, idle_bytes - wanted.floor * wanted.counted
-                n = min(wanted.floor, room // wanted.counted, pops)
-                self._lower(wanted, n)
-                room, pops = room - n * wanted.counted, pops - n
-            if idle:
-                share = min(1.0, room / idle_bytes, pops / idle)
-                for b in living:
-                    if b.floor and b is not wanted:
-                        self._lower(b, int(b.floor * share))
+            self.top = max(self.top, self.now)
+            self._blocks.peak = max(self._blocks.peak, self._living())
 
-    def _lower(self, b: Bin, n: int) -> None:
-        """So many blocks may go out of a bin's own list."""
-        b.floor -= n
-        self.ceiling += n * b.counted
-        self.count_ceiling += n
+    def _living(self) -> int:
+        """How many blocks are allocated."""
+        idle = sum(len(b.back) for bins in list(self.bins.values()) for b in list(bins.values()))
+        return self._blocks.current - idle - sum(len(b.back) for b in self.retired) - len(self.inbox)
+
+    def _count(self) -> None:
+        """Brings the meters up to what went out from the bins' own lists."""
+        for b in [b for bins in list(self.bins.values()) for b in list(bins.values())] + self.retired:
+            n, b.recycled = b.recycled, 0
+            self._bytes.again(n * b.counted)
+            self._blocks.again(n)
+        self._bytes.peak = self.top
 
     def _take(self, stream: Any, nbytes: int) -> tuple[int, Any]:
         with self.lock:
@@ -213,11 +207,10 @@ class Pool:
             address = b.free.pop() if b.free else self._grow(b, nbytes)
             self._bytes.current += b.counted
             self._blocks.current += 1
-            self.ceiling += b.counted
-            self.count_ceiling += 1
-            if self.ceiling > self._bytes.peak or self.count_ceiling > self._blocks.peak:
-                self._sample(b)
-            return address, b.back if self.quick else b
+            now = self.now = self.now + b.counted
+            if now > self.top:
+                self._new_peak()
+            return address, b
 
     def _bin(self, bins: dict[int, Bin], stream: Any, nbytes: int) -> Bin:
         size = block_size(nbytes)
@@ -226,7 +219,7 @@ class Pool:
             self._settle()
             self.retired.extend(bins.values())  # living blocks still go back to them
             bins.clear()
-        b = bins[nbytes] = Bin(self, stream, size, rounded(nbytes), shelf)
+        b = bins[nbytes] = (Bin if self.quick else LateBin)(self, stream, size, rounded(nbytes), shelf)
         return b
 
     def _settle(self, looks: int = _LOOKS) -> None:
@@ -263,11 +256,6 @@ class Pool:
 
     def _empty(self, b: Bin) -> None:
         """What lies in a bin's own list goes the way of the inbox."""
-        beyond = len(b.back) - b.floor
-        b.floor = 0
-        if beyond > 0:  # nobody takes these from the list any more
-            self.ceiling -= beyond * b.counted
-            self.count_ceiling -= beyond
         while b.back:
             try:
                 self.inbox.append((b, b.back.pop()))
@@ -399,7 +387,7 @@ class Pool:
         free, total = self.driver.memory_info(self.physical)
         return errors.out_of_memory(
             nbytes, name=self.name, index=self.index, total=total, free=free,
-            allocated=self.meters["allocated_bytes"].current, reserved=self.meters["reserved_bytes"].current,
+            allocated=self.now, reserved=self.meters["reserved_bytes"].current,
             largest=max((size for (_, size), shelf in self.shelves.items() if shelf), default=0))
 
     # ------------------------------------------------------------------------------------------------ what users ask
@@ -429,27 +417,23 @@ class Pool:
 
     def current(self, name: str) -> int:
         with self.lock:
-            self._sample()
-            idle = [(len(b.back), b.counted) for bins in self.bins.values() for b in bins.values()] + [(len(b.back), b.counted) for b in self.retired]
-            less = {"allocated_bytes": sum(n * size for n, size in idle), "allocation": sum(n for n, _ in idle)}
-            return self.meters[name].current - less.get(name, 0)
+            return self.now if name == "allocated_bytes" else self._living() if name == "allocation" else self.meters[name].current
 
     def peak(self, name: str) -> int:
         with self.lock:
-            self._sample()
+            self._count()
             return self.meters[name].peak
 
     def reset_peaks(self) -> None:
         with self.lock:
-            self._settle()
-            for m in self.meters.values():
-                m.peak = m.current
-            self._sample()
+            self.top = self.now
+            for name, m in self.meters.items():
+                m.peak = self.current(name)
 
     def reset_totals(self) -> None:
         with self.lock:
             self._settle()
-            self._sample()
+            self._count()
             self.retries = self.ooms = 0
             for m in self.meters.values():
                 m.restart()
@@ -458,7 +442,7 @@ class Pool:
         """PyTorch's names: "allocated_bytes.all.current" and the like."""
         with self.lock:
             self._settle(_ALL)
-            self._sample()
+            self._count()
             found = {f"{name}.all.{what}": getattr(m, what) for name, m in self.meters.items()
                      for what in ("current", "peak", "allocated", "freed")}
             found["num_alloc_retries"], found["num_ooms"] = self.retries, self.ooms
