@@ -494,7 +494,7 @@ EXPORT int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsign
   if (mode == 3) return OK;  // for timing the host
   auto *function = (std::pair<Function, int> *)f;
   if (bx * by * bz > function->first.threads) return OUT_OF_RESOURCES;  // by its __launch_bounds__
-  if (shared > function->first.shared) return INVALID_VALUE;
+  if (shared > function->first.shared || function->second > 4096) return INVALID_VALUE;  // 4096: of the parameters, before CUDA 12.1
   auto held = std::make_shared<std::string>((const char *)args[0], function->second);  // the parameter is taken at the call
   Run run = function->first.run;
   Item item;
