@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .. import layout
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
-from ..tensor import Meta, Tensor, _new, alias, empty, meta, new
+from ..tensor import Meta, Tensor, _new, alias, empty, meta, new, on_forget
 from . import launch
 from .copies import cast_program, contiguous
 from .parts import Parts, dense
@@ -24,8 +24,23 @@ if TYPE_CHECKING:
 def view_of(t: Tensor, shape: Sequence[int], strides: tuple[int, ...], p: int,
             backward: Callable[[Any, Tensor], Any] | None, saved: Any, name: str) -> Tensor:
     """A view of `t` at address `p`, recorded with `backward`, known to its base."""
+    return _viewed(t, meta(shape, strides, t.m.dtype, t.m.device), p, backward, saved, name)
+
+
+_kept: dict[Any, tuple[Meta, Any]] = {}  # by a tensor's meta and what was asked for: the view's meta, and what its gradient needs
+_MOST_KEPT = 1 << 14
+on_forget(_kept.clear)
+
+
+def _keep(key: Any, m: Meta, saved: Any) -> None:
+    if len(_kept) > _MOST_KEPT:
+        _kept.clear()
+    _kept[key] = m, saved
+
+
+def _viewed(t: Tensor, m: Meta, p: int, backward: Callable[[Any, Tensor], Any] | None, saved: Any, name: str) -> Tensor:
     r = _new(Tensor)
-    r.m = meta(shape, strides, t.m.dtype, t.m.device)
+    r.m = m
     r.s = t.s
     r.p = p
     r.n = None
@@ -116,12 +131,17 @@ def view(self: Tensor, *size: Any, dtype: Any = None) -> Tensor:
         return view_as_type(self, dtype if dtype is not None else size[0])
     if not size:
         raise TypeError("view() missing 1 required positional arguments: \"size\"")
-    shape = layout.infer_size(sizes_of("view", size), self.m.numel)
-    strides = layout.view_strides(tuple(self.m.shape), self.m.strides, shape)
+    m, sizes = self.m, sizes_of("view", size)
+    found = _kept.get((m, sizes))
+    if found is not None:
+        return _viewed(self, found[0], self.p, _reshape_back, m.shape, "ViewBackward0")
+    shape = layout.infer_size(sizes, m.numel)
+    strides = layout.view_strides(tuple(m.shape), m.strides, shape)
     if strides is None:
         raise RuntimeError("view size is not compatible with input tensor's size and stride (at least one dimension spans across "
                            "two contiguous subspaces). Use .reshape(...) instead.")
-    return view_of(self, shape, strides, self.p, _reshape_back, self.m.shape, "ViewBackward0")
+    _keep((m, sizes), meta(shape, strides, m.dtype, m.device), None)
+    return view_of(self, shape, strides, self.p, _reshape_back, m.shape, "ViewBackward0")
 
 
 def view_as_type(self: Tensor, d: Any) -> Tensor:
@@ -150,11 +170,16 @@ def view_as_type(self: Tensor, d: Any) -> Tensor:
 @op()
 def reshape(input: Tensor, *shape: Any) -> Tensor:  # noqa: A002
     """The same elements in another shape: a view where the layout allows it, else a copy."""
-    size = layout.infer_size(sizes_of("reshape", shape), input.m.numel)
+    sizes = sizes_of("reshape", shape)
+    found = _kept.get((input.m, sizes))
+    if found is not None:  # by `view` or here
+        return _viewed(input, found[0], input.p, _reshape_back, input.m.shape, "ViewBackward0")
+    size = layout.infer_size(sizes, input.m.numel)
     if size == tuple(input.m.shape):
         return view_of(input, size, input.m.strides, input.p, _reshape_back, input.m.shape, "ViewBackward0")
     strides = layout.view_strides(tuple(input.m.shape), input.m.strides, size)
     if strides is not None:
+        _keep((input.m, sizes), meta(size, strides, input.m.dtype, input.m.device), None)
         return view_of(input, size, strides, input.p, _reshape_back, input.m.shape, "ViewBackward0")
     dense = contiguous(input)
     out = alias(dense, meta(size, None, dense.m.dtype, dense.m.device), dense.p)
@@ -171,6 +196,9 @@ def permute(input: Tensor, *dims: Any) -> Tensor:  # noqa: A002
     """A view with its axes in the order `dims`."""
     order = sizes_of("permute", dims)
     m = input.m
+    found = _kept.get((m, "permute", order))
+    if found is not None:
+        return _viewed(input, found[0], input.p, _permute_back, found[1], "PermuteBackward0")
     if len(order) != len(m.shape):
         raise RuntimeError(f"permute(sparse_coo): number of dimensions in the tensor input does not match the length of the "
                            f"desired ordering of dimensions i.e. input.dim() = {len(m.shape)} is not equal to len(dims) = "
@@ -179,8 +207,8 @@ def permute(input: Tensor, *dims: Any) -> Tensor:  # noqa: A002
     if len(set(axes)) != len(axes):
         raise RuntimeError("permute(): duplicate dims are not allowed.")
     back = tuple(sorted(range(len(axes)), key=axes.__getitem__))
-    return view_of(input, [m.shape[a] for a in axes], tuple(m.strides[a] for a in axes), input.p, _permute_back, back,
-                   "PermuteBackward0")
+    _keep((m, "permute", order), meta([m.shape[a] for a in axes], tuple([m.strides[a] for a in axes]), m.dtype, m.device), back)
+    return permute(input, order)
 
 
 @tape.keeps_nothing
@@ -192,11 +220,17 @@ def _transpose_back(node: Any, g: Tensor) -> Any:
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:  # noqa: A002
     """A view with two axes exchanged."""
     m = input.m
+    plain = type(dim0) is int and type(dim1) is int
+    found = _kept.get((m, dim0, dim1)) if plain else None
+    if found is not None:
+        return _viewed(input, found[0], input.p, _transpose_back, found[1], "TransposeBackward0")
     a, b = layout.wrap_dim(dim0, len(m.shape)), layout.wrap_dim(dim1, len(m.shape))
     shape, strides = list(m.shape), list(m.strides)
     if shape:
         shape[a], shape[b] = shape[b], shape[a]
         strides[a], strides[b] = strides[b], strides[a]
+    if plain:
+        _keep((m, dim0, dim1), meta(shape, tuple(strides), m.dtype, m.device), (a, b))
     return view_of(input, shape, tuple(strides), input.p, _transpose_back, (a, b), "TransposeBackward0")
 
 

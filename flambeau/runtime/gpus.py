@@ -345,6 +345,10 @@ def launcher(dev: device, prepared: Prepared) -> Callable[..., None]:
         if call is None:
             from . import hosted
             return hosted.launcher(g, prepared)
+        if not _elsewhere:
+            def by_default(*args: Any) -> None:
+                call(default, args)
+            return by_default
 
         def direct(*args: Any) -> None:
             stream = thread.streams.get(g)
