@@ -16,6 +16,7 @@
 #   make test-gpu   the device tests on a real NVIDIA GPU (skipped, and said so, where there is none); build/test-gpu.md tells all of it
 #   make bench-gpu  how fast on that GPU, against PyTorch in the same run; the table goes to build/bench-gpu.md
 #   make host-cost  what an eager operation on a GPU costs the host, in microseconds; on the tests' fake driver where there is no GPU
+#   make step-count  what a training step asks of a GPU: launches, bytes, copies, waits, memory; on the tests' fake driver, needs g++
 #   make sizes    what installing with the extra for NVIDIA GPUs downloads
 #   make fix      let ruff mend what it can
 #   make clean    remove the environments and caches
@@ -34,7 +35,7 @@ PARITY := .venv-parity/bin
 # Some environments set this to an older CPU, which halves OpenBLAS. It is for OpenBLAS to find out.
 unexport OPENBLAS_CORETYPE
 
-.PHONY: help demo test check parity conformance conformance-page names docs bench test-fake-gpu check-libraries check-cudnn test-gpu bench-gpu host-cost sizes fix clean
+.PHONY: help demo test check parity conformance conformance-page names docs bench test-fake-gpu check-libraries check-cudnn test-gpu bench-gpu host-cost step-count sizes fix clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -150,6 +151,9 @@ bench-gpu: $(if $(GPU_PYTHON),,.venv-bench-gpu/.made)
 
 host-cost: .venv/.dev
 	$(BIN)/python benchmarks/gpu/host_cost.py $(BENCH)
+
+step-count: .venv/.dev
+	$(BIN)/python benchmarks/gpu/step_count.py $(BENCH)
 
 sizes: .venv/.made
 	$(BIN)/python benchmarks/extras.py $(EXTRAS)
