@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import flambeau as torch
 from flambeau.runtime import door
@@ -102,3 +104,17 @@ def test_many_parts() -> None:
     y = x * 1
     sum((y[i] * i).sum() for i in range(100)).backward()
     np.testing.assert_allclose(x.grad.numpy(), np.arange(100.0)[:, None] * np.ones(3))
+
+
+_AXIS = st.one_of(st.integers(0, 2), st.tuples(st.integers(0, 2), st.integers(1, 3), st.integers(1, 2)).map(lambda t: slice(t[0], t[0] + t[1], t[2])))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.tuples(_AXIS, _AXIS, _AXIS), st.integers(-3, 3)), min_size=1, max_size=6), st.permutations(range(3)), st.booleans())
+def test_any_parts_add_up(parts: list[tuple[Any, int]], order: list[int], whole: bool) -> None:
+    x = values(3, 3, 3)
+    y = (x * 1).permute(*order)
+    total = sum((y[index] * float(factor)).sum() for index, factor in parts)
+    (total + y.sum() if whole else total).backward()
+    expected = gradient(y, *[(index, float(factor)) for index, factor in parts]) + whole
+    np.testing.assert_allclose(x.grad.numpy(), expected.transpose(np.argsort(order)))
