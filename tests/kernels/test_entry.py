@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from flambeau.kernels import native
+from flambeau.kernels.llvm import arguments
 from flambeau.kernels.llvm import compile as compiler
 
 # slots: copies block[0] argument slots to the address in slot 0; count: *(slot 0) += end - begin + block[1], atomically
@@ -63,12 +64,75 @@ def slots(code, nargs, floats=()):
     return native.make_entry([(code["flambeau_slots"], 1, 1)], [nargs], nargs, floats)
 
 
-def test_ints_arrive_modulo_two_to_the_64_and_floats_as_doubles(code) -> None:
+class Whole(int):
+    pass
+
+
+class Real(float):
+    pass
+
+
+class Index:
+    def __index__(self) -> int:
+        return 1 << 50
+
+
+EDGES = sorted({s * ((1 << b) + d) for b in (0, 8, 29, 30, 31, 47, 59, 60, 61, 62, 63, 64) for d in (-1, 0, 1) for s in (-1, 1)})
+
+
+@pytest.mark.parametrize("kind", [int, Whole])
+def test_ints_arrive_modulo_two_to_the_64(code, kind) -> None:
+    fit = [v for v in EDGES if -(1 << 63) <= v < 1 << 64]
+    out = np.zeros(1 + len(fit), np.uint64)
+    slots(code, 1 + len(fit))(out.ctypes.data, *[kind(v) for v in fit])
+    assert out[1:].tolist() == [v % (1 << 64) for v in fit]
+    for v in EDGES:
+        if v not in fit:
+            with pytest.raises(OverflowError):
+                slots(code, 2)(out.ctypes.data, kind(v))
+    assert len(fit) > 50 and len(EDGES) - len(fit) >= 4
+
+
+def test_other_whole_numbers(code) -> None:
+    out = np.zeros(6, np.uint64)
+    slots(code, 6)(out.ctypes.data, True, False, np.int64(-(1 << 40)), np.uint8(255), Index())
+    assert out[1:].view(np.int64).tolist() == [1, 0, -(1 << 40), 255, 1 << 50]
+
+
+def test_floats_arrive_as_doubles(code) -> None:
     out = np.zeros(8, np.uint64)
-    entry = slots(code, 8, [5, 6, 7])
-    entry(out.ctypes.data, -1, 1 << 63, True, (1 << 64) + 5, 2.5, -1.0, 7)
-    assert out[1:5].tolist() == [(1 << 64) - 1, 1 << 63, 1, 5]
-    assert out[5:].view(np.float64).tolist() == [2.5, -1.0, 7.0]
+    slots(code, 8, range(1, 8))(out.ctypes.data, 2.5, -1.0, 7, Real(-1.0), np.float64(3.5), np.float32(0.5), 1 << 40)
+    assert out[1:].view(np.float64).tolist() == [2.5, -1.0, 7.0, -1.0, 3.5, 0.5, 2.0 ** 40]
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_reading_by_calls_alone_gives_the_same(known, monkeypatch) -> None:
+    """What stands for a CPython whose layout is not known."""
+    if known and not arguments._KNOWN:
+        pytest.skip("the layout of this Python's numbers is not known")
+    monkeypatch.setattr(arguments, "_KNOWN", known)
+    name = f"flambeau_read_{known}"
+    text = f"""{arguments.DECLARED}
+define ptr @{name}(ptr %self, ptr %given, i64 %n) {{
+entry:
+  br label %each
+{arguments.reading("entry", "42", "%self")}ready:
+  ret ptr %self
+}}
+"""
+    address = compiler.functions(("test reading", name), (name,), lambda: text)[name]
+    call = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.py_object), ctypes.c_int64)(address)
+
+    def read(*given):
+        out = np.zeros(len(given), np.uint64)
+        assert call(out.ctypes.data, (ctypes.py_object * len(given))(*given), len(given)) == out.ctypes.data
+        return out
+    out = read(1 << 40, 2.5, 7, Real(-1.0), -1, 9, True, np.int64(1 << 33))  # 42: the second, fourth and sixth are floats
+    assert out[[0, 2, 4, 6, 7]].view(np.int64).tolist() == [1 << 40, 7, -1, 1, 1 << 33]
+    assert out[[1, 3, 5]].view(np.float64).tolist() == [2.5, -1.0, 9.0]
+    for bad, error in (((1 << 64,), OverflowError), (("x",), TypeError), ((0, "x"), TypeError), ((-(1 << 63) - 1,), OverflowError)):
+        with pytest.raises(error):
+            read(*bad)
 
 
 def test_special_floats(code) -> None:
@@ -143,7 +207,7 @@ def test_parameters_are_signed_words(code) -> None:
 def test_references_are_kept_and_given_back(code) -> None:
     out = np.zeros(2, np.uint64)
     entry = slots(code, 2)
-    big, address = 1 << 70, out.ctypes.data
+    big, address = 1 << 63, out.ctypes.data
     before = sys.getrefcount(big), sys.getrefcount(None)
     for _ in range(1000):
         entry(address, big)

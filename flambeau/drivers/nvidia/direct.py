@@ -28,6 +28,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from ...kernels import native
+from ...kernels.llvm import arguments
 from ...kernels.llvm import compile as compiler
 
 if TYPE_CHECKING:
@@ -57,12 +58,7 @@ def _text() -> str:
 @_Py_NoneStruct = external global i64
 @PyExc_TypeError = external global ptr
 @wrong = internal constant [69 x i8] c"a launch takes %zd arguments (addresses and numbers), but got %zd\\00\\00\\00\\00"
-declare i64 @PyLong_AsLongLong(ptr)
-declare i64 @PyLong_AsUnsignedLongLong(ptr)
-declare double @PyFloat_AsDouble(ptr)
-declare ptr @PyErr_Occurred()
-declare ptr @PyErr_Format(ptr, ptr, ...)
-declare void @PyErr_Clear()
+{arguments.DECLARED}declare ptr @PyErr_Format(ptr, ptr, ...)
 declare ptr @PyObject_CallNoArgs(ptr)
 declare void @Py_DecRef(ptr)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
@@ -80,50 +76,7 @@ count:
   %type = load ptr, ptr @PyExc_TypeError
   %e = call ptr (ptr, ptr, ...) @PyErr_Format(ptr %type, ptr @wrong, i64 %h0, i64 %n)
   ret ptr null
-each:
-  %k = phi i64 [ 0, %entry ], [ %next, %keep ]
-  %bits = phi i64 [ %h1, %entry ], [ %rest, %keep ]
-  %more = icmp slt i64 %k, %n
-  br i1 %more, label %one, label %ready
-one:
-  %op = getelementptr ptr, ptr %given, i64 %k
-  %o = load ptr, ptr %op
-  %low = and i64 %bits, 1
-  %rest = lshr i64 %bits, 1
-  %float = icmp ne i64 %low, 0
-  br i1 %float, label %as_float, label %as_int
-as_int:
-  %i = call i64 @PyLong_AsLongLong(ptr %o)
-  %odd = icmp eq i64 %i, -1
-  br i1 %odd, label %doubt, label %keep
-doubt:
-  %error = call ptr @PyErr_Occurred()
-  %bad = icmp ne ptr %error, null
-  br i1 %bad, label %unsigned, label %keep
-unsigned:
-  call void @PyErr_Clear()
-  %u = call i64 @PyLong_AsUnsignedLongLong(ptr %o)
-  %u_odd = icmp eq i64 %u, -1
-  br i1 %u_odd, label %last_doubt, label %keep
-as_float:
-  %f = call double @PyFloat_AsDouble(ptr %o)
-  %fb = bitcast double %f to i64
-  %f_odd = fcmp oeq double %f, -1.0
-  br i1 %f_odd, label %last_doubt, label %keep
-last_doubt:
-  %v0 = phi i64 [ %u, %unsigned ], [ %fb, %as_float ]
-  %last_error = call ptr @PyErr_Occurred()
-  %failed = icmp ne ptr %last_error, null
-  br i1 %failed, label %raised, label %keep
-raised:
-  ret ptr null
-keep:
-  %v = phi i64 [ %i, %as_int ], [ %i, %doubt ], [ %u, %unsigned ], [ %fb, %as_float ], [ %v0, %last_doubt ]
-  %slot = getelementptr i64, ptr %buffer, i64 %k
-  store i64 %v, ptr %slot
-  %next = add i64 %k, 1
-  br label %each
-ready:
+{arguments.reading("entry", "%h1", "%buffer")}ready:
   %first = getelementptr i64, ptr %head, i64 {_HEAD}
   %spread = shl i64 %h3, 3
   %tail = getelementptr i64, ptr %first, i64 %spread
@@ -154,7 +107,7 @@ tell:
   %call = inttoptr i64 %whom to ptr
   %said = call ptr @PyObject_CallNoArgs(ptr %call)
   %threw = icmp eq ptr %said, null
-  br i1 %threw, label %raised, label %again
+  br i1 %threw, label %raise, label %again
 again:
   call void @Py_DecRef(ptr %said)
   br label %kernels

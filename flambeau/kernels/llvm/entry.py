@@ -3,8 +3,7 @@
 Its `self` is a bytes object, the header of the launch:
 
   word 0  how many arguments it takes
-  word 1  which of the first 64 are floats (bit k for argument k): read as a double, stored as its bits; every other
-          argument is an int (or bool) from -2**63 to 2**64 - 1, stored modulo 2**64; OverflowError for others
+  word 1  which of the first 64 are floats (bit k for argument k); every other argument is an int (`arguments.py`)
   word 2  how many stages
   word 3  0: run here and now, holding the GIL; 1: give up the GIL and share out over the pool
   word 4  where the parameter block begins, in bytes from the header's start
@@ -18,7 +17,7 @@ from __future__ import annotations
 
 import sys
 
-from . import pool
+from . import arguments, pool
 
 HEADER_WORDS = 5
 NAMES = ("flambeau_entry", "flambeau_worker", "flambeau_set_threads", "flambeau_set_starter", "flambeau_reset")
@@ -32,24 +31,18 @@ def text() -> str:
   %rc = load i64, ptr @_Py_NoneStruct
   %rc1 = add i64 %rc, 1
   store i64 %rc1, ptr @_Py_NoneStruct"""
-    return pool.text() + _ENTRY.replace("$DATA", str(data)).replace("$COUNT", count)
+    reading = arguments.reading("read", "%floats", "%args")
+    return pool.text() + arguments.DECLARED + _ENTRY.replace("$DATA", str(data)).replace("$COUNT", count).replace("$READING", reading)
 
 
 _ENTRY = """
 @_Py_NoneStruct = external global i64
 @PyExc_TypeError = external global ptr
-@PyExc_OverflowError = external global ptr
 @wanted = internal global i64 0
 @starter = internal global ptr null
 @bad_count = internal constant [73 x i8] c"a native launch takes %zd arguments (addresses and numbers), but got %zd\\00"
-declare i64 @PyLong_AsLongLong(ptr)
-declare i64 @PyLong_AsUnsignedLongLong(ptr)
 declare i64 @PyLong_AsUnsignedLongLongMask(ptr)
-declare i32 @PyErr_ExceptionMatches(ptr)
-declare double @PyFloat_AsDouble(ptr)
-declare ptr @PyErr_Occurred()
 declare ptr @PyErr_Format(ptr, ptr, ...)
-declare void @PyErr_Clear()
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 declare ptr @PyObject_CallNoArgs(ptr)
@@ -70,55 +63,7 @@ read:
   %fp = getelementptr i64, ptr %head, i64 1
   %floats = load i64, ptr %fp
   br label %each
-each:
-  %k = phi i64 [ 0, %read ], [ %k1, %keep ]
-  %bits = phi i64 [ %floats, %read ], [ %bits1, %keep ]
-  %more = icmp slt i64 %k, %n
-  br i1 %more, label %one, label %ready
-one:
-  %op = getelementptr ptr, ptr %given, i64 %k
-  %o = load ptr, ptr %op
-  %low = and i64 %bits, 1
-  %bits1 = lshr i64 %bits, 1
-  %is_float = icmp ne i64 %low, 0
-  br i1 %is_float, label %as_float, label %as_int
-as_int:
-  %i = call i64 @PyLong_AsLongLong(ptr %o)
-  %i_odd = icmp eq i64 %i, -1
-  br i1 %i_odd, label %int_doubt, label %keep
-int_doubt:
-  %i_error = call ptr @PyErr_Occurred()
-  %i_wrong = icmp ne ptr %i_error, null
-  br i1 %i_wrong, label %beyond, label %keep
-beyond:
-  %overflow = load ptr, ptr @PyExc_OverflowError
-  %large = call i32 @PyErr_ExceptionMatches(ptr %overflow)
-  %is_large = icmp ne i32 %large, 0
-  br i1 %is_large, label %unsigned, label %raise
-unsigned:
-  call void @PyErr_Clear()
-  %u = call i64 @PyLong_AsUnsignedLongLong(ptr %o)
-  %u_odd = icmp eq i64 %u, -1
-  br i1 %u_odd, label %doubt, label %keep
-as_float:
-  %f = call double @PyFloat_AsDouble(ptr %o)
-  %fb = bitcast double %f to i64
-  %f_odd = fcmp oeq double %f, -1.0
-  br i1 %f_odd, label %doubt, label %keep
-doubt:
-  %v0 = phi i64 [ %u, %unsigned ], [ %fb, %as_float ]
-  %error = call ptr @PyErr_Occurred()
-  %failed = icmp ne ptr %error, null
-  br i1 %failed, label %raise, label %keep
-raise:
-  ret ptr null
-keep:
-  %v = phi i64 [ %i, %as_int ], [ %i, %int_doubt ], [ %u, %unsigned ], [ %fb, %as_float ], [ %v0, %doubt ]
-  %slot = getelementptr i64, ptr %args, i64 %k
-  store i64 %v, ptr %slot
-  %k1 = add i64 %k, 1
-  br label %each
-ready:
+$READINGready:
   %sp = getelementptr i64, ptr %head, i64 2
   %stages = load i64, ptr %sp
   %mp = getelementptr i64, ptr %head, i64 3
