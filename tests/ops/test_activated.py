@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import flambeau as fb
 from flambeau.autograd import gradcheck, gradgradcheck, tape
@@ -47,6 +49,26 @@ def test_addmm_activation(device: str, base: tuple[int, ...], beta: float, alpha
     out = fb.empty(3, 4, dtype=fb.float64, device=device)
     assert fb._addmm_activation(x, y, z, beta=beta, alpha=alpha, out=out) is out
     np.testing.assert_allclose(out.cpu().numpy(), np.maximum(whole, 0), atol=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(rows=st.integers(0, 70), width=st.integers(1, 90), out=st.integers(1, 70), d=st.sampled_from([fb.float32, fb.float64]), transposed=st.booleans(),
+       seed=st.integers(0, 99), followed=st.booleans())
+def test_it_is_the_two_operations_to_the_bit(rows: int, width: int, out: int, d: Any, transposed: bool, seed: int, followed: bool) -> None:
+    rng = np.random.default_rng(seed)
+    x = fb.tensor(rng.standard_normal((width, rows)).T.copy() if not transposed else rng.standard_normal((width, rows)), dtype=d)
+    x = x.t() if transposed else x
+    w, b, g = (fb.tensor(rng.standard_normal(s), dtype=d) for s in ((out, width), (out,), (rows, out)))
+    made, plain = ([t.detach().clone(memory_format=fb.preserve_format).requires_grad_() for t in (x, w, b)] for _ in range(2))
+    found, wanted = activated(*made, "relu", followed), F.relu(F.linear(*plain))
+    if found is None:  # not to be had for these: then nothing was done
+        assert all(t.grad is None for t in made)
+        return
+    assert fb.equal(found, wanted) and found.stride() == wanted.stride()
+    found.backward(g)
+    wanted.backward(g)
+    for one, other in zip(made, plain, strict=True):
+        assert fb.equal(one.grad, other.grad)
 
 
 @pytest.mark.parametrize("use_gelu", [False, True])
