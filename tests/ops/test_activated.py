@@ -52,7 +52,7 @@ def test_addmm_activation(device: str, base: tuple[int, ...], beta: float, alpha
 
 
 @settings(max_examples=40, deadline=None)
-@given(rows=st.integers(0, 70), width=st.integers(1, 90), out=st.integers(1, 70), d=st.sampled_from([fb.float32, fb.float64]), transposed=st.booleans(),
+@given(rows=st.integers(64, 150), width=st.integers(130, 200), out=st.integers(64, 150), d=st.sampled_from([fb.float32, fb.float64]), transposed=st.booleans(),
        seed=st.integers(0, 99), followed=st.booleans())
 def test_it_is_the_two_operations_to_the_bit(rows: int, width: int, out: int, d: Any, transposed: bool, seed: int, followed: bool) -> None:
     rng = np.random.default_rng(seed)
@@ -61,9 +61,7 @@ def test_it_is_the_two_operations_to_the_bit(rows: int, width: int, out: int, d:
     w, b, g = (fb.tensor(rng.standard_normal(s), dtype=d) for s in ((out, width), (out,), (rows, out)))
     made, plain = ([t.detach().clone(memory_format=fb.preserve_format).requires_grad_() for t in (x, w, b)] for _ in range(2))
     found, wanted = activated(*made, "relu", followed), F.relu(F.linear(*plain))
-    if found is None:  # not to be had for these: then nothing was done
-        assert all(t.grad is None for t in made)
-        return
+    assert found is not None and activated(made[0][:5], *made[1:], "relu") is None  # few rows are two operations
     assert fb.equal(found, wanted) and found.stride() == wanted.stride()
     found.backward(g)
     wanted.backward(g)
