@@ -165,6 +165,8 @@ def case_no_room_for_a_workspace() -> None:
     import flambeau as torch
     lib = fake("libcuda.so.1")
     lib.fake_count.restype = ctypes.c_long
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()  # what other cases left is no room for this one
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         x, y = torch.ones(7, 7, device="cuda"), torch.empty(7, 7, device="cuda")
