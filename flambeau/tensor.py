@@ -15,6 +15,7 @@ from .dtypes import dtype
 from .layout import Size, contiguous_strides
 from .runtime import cpu_memory, memory, provenance
 from .runtime.device import device
+from .runtime.memory import NO_FREE as NO_FREE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -101,18 +102,6 @@ class Storage:
 
     def __del__(self) -> None:
         self.free.append(self.p)
-
-
-class _NoFree:
-    """The `free` of memory someone else owns."""
-
-    __slots__ = ()
-
-    def append(self, address: int) -> None:
-        pass
-
-
-NO_FREE = _NoFree()
 
 
 class Tensor:

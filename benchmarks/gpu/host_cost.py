@@ -67,14 +67,15 @@ def measure(t: Any, call: Callable[[], Any], rounds: int = _ROUNDS, times: int =
     return best * 1e6
 
 
-def fake(order: str = "none") -> bool:
+def fake(order: str = "none", memory: int = 0) -> bool:
     """Puts the tests' fake libcuda in place; False where it cannot be built.  order: "none" takes launches and drops them, "eager" carries
-    them out at once."""
+    them out at once.  memory: bytes of a GPU, where more than usual are wanted."""
     sys.path.insert(0, str(ROOT / "tests" / "drivers" / "nvidia"))
     import cases  # type: ignore[import-not-found]
     import host_kernels  # type: ignore[import-not-found]
     if host_kernels.GXX is None:
         return False
+    cases.MEMORY = memory or cases.MEMORY
     cases.start(order, 0)
     return True
 

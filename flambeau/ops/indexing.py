@@ -550,13 +550,8 @@ def _get(self: Tensor, index: Any) -> Tensor:
 def _number_for(d: dtype_class, value: Any) -> bool:
     """Whether a Python number can stand in a tensor of type d as it is."""
     if d.kind in "ui":
-        return type(value) is int and _fits(d, value)
+        return type(value) is int
     return d.kind == "f" and type(value) in (int, float) or d is bool_ and type(value) is bool
-
-
-def _fits(d: dtype_class, value: int) -> bool:
-    info = np.iinfo(d.np)
-    return bool(info.min <= value <= info.max)
 
 
 def _filled(x: Tensor, pending: list[Any], value: Any) -> bool:

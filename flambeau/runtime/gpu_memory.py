@@ -120,6 +120,7 @@ class Pool:
         self.lock = threading.RLock()  # re-entrant: a finalizer that allocates may interrupt this thread in here
         self.shelves: dict[tuple[Any, int], list[int]] = {}  # (stream, block size) -> free blocks
         self.bins: dict[Any, dict[int, Bin]] = {}
+        self.takers: dict[Any, Callable[[int], tuple[int, Any]]] = {}  # `taker`s by stream
         self.retired: list[Bin] = []
         self.segments: dict[int, tuple[int, int]] = {}  # address -> (bytes, block size), of all the driver gave
         self.used_by: dict[int, list[Any]] = {}  # living block -> other streams that use it
@@ -134,22 +135,13 @@ class Pool:
     def take(self, stream: Any, nbytes: int) -> tuple[int, Any]:
         """A block for `nbytes` on `stream`, and what takes it back by ``append(address)``.  Raises OutOfMemoryError when nothing
         helps."""
-        try:
-            b = self.bins[stream][nbytes]
-            address = b.back.pop()
-        except (KeyError, IndexError):
-            return self._take(stream, nbytes)
-        if self.used_by and address in self.used_by:
-            self.inbox.append((b, address))
-            return self._take(stream, nbytes)
-        b.recycled += 1
-        now = self.now = self.now + b.counted
-        if now > self.top:
-            self._new_peak()
-        return address, b
+        found = self.takers.get(stream)
+        if found is None:
+            found = self.takers[stream] = self.taker(stream)
+        return found(nbytes)
 
     def taker(self, stream: Any) -> Callable[[int], tuple[int, Any]]:
-        """`take` for one stream."""
+        """`take` for one stream, for callers that keep it."""
         bins = self.bins.setdefault(stream, {})
 
         def take(nbytes: int) -> tuple[int, Any]:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from .device import device
 
 
-class _Nobody:
-    """Takes back what was never given."""
+class _NoFree:
+    """What takes back memory that is somebody else's, or nobody's."""
 
     __slots__ = ()
 
@@ -22,7 +22,7 @@ class _Nobody:
         pass
 
 
-_NOBODY = _Nobody()
+NO_FREE = _NoFree()
 # by GPU, while every thread's current stream of it is the default one: `block` with the bytes alone
 takes: dict[device, Callable[[int], tuple[int, Any]]] = {}
 
@@ -49,7 +49,7 @@ def block(dev: device, nbytes: int) -> tuple[int, Any]:
     if dev.type == "cpu":
         return cpu_memory.block(nbytes)
     if dev.type == "meta":
-        return _nowhere(nbytes), _NOBODY
+        return _nowhere(nbytes), NO_FREE
     return _gpu_block(dev, nbytes)
 
 

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import ctypes
 import struct
-import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -45,17 +44,10 @@ class _Header(bytes):
 
 
 def _text() -> str:
-    data = bytes.__basicsize__ - 1  # where a bytes object's bytes begin
-    # None became immortal in Python 3.12; before, a new reference must be counted
-    count = "" if sys.version_info >= (3, 12) else """
-  %rc = load i64, ptr @_Py_NoneStruct
-  %rc1 = add i64 %rc, 1
-  store i64 %rc1, ptr @_Py_NoneStruct"""
     heads = "".join(f"  %h{k}.at = getelementptr i64, ptr %head, i64 {k}\n  %h{k} = load i64, ptr %h{k}.at\n" for k in range(_HEAD))
     words = "".join(f"  %k{k}.at = getelementptr i64, ptr %kernel, i64 {k}\n  %k{k} = load i64, ptr %k{k}.at\n" for k in range(8))
     sizes = "".join(f"  %n{k} = trunc i64 %k{k} to i32\n" for k in range(1, 8))
     return f"""
-@_Py_NoneStruct = external global i64
 @PyExc_TypeError = external global ptr
 @wrong = internal constant [69 x i8] c"a launch takes %zd arguments (addresses and numbers), but got %zd\\00\\00\\00\\00"
 {arguments.DECLARED}declare ptr @PyErr_Format(ptr, ptr, ...)
@@ -65,7 +57,7 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
 define ptr @{_NAME}(ptr %self, ptr %given, i64 %n) {{
 entry:
-  %head = getelementptr i8, ptr %self, i64 {data}
+  %head = getelementptr i8, ptr %self, i64 {arguments.DATA}
 {heads}  %total = add i64 %h0, %h2
   %buffer = alloca i64, i64 %total, align 16
   %params = alloca ptr, align 8
@@ -111,7 +103,7 @@ tell:
 again:
   call void @Py_DecRef(ptr %said)
   br label %kernels
-done:{count}
+done:{arguments.COUNT_NONE}
   ret ptr @_Py_NoneStruct
 }}
 """

@@ -14,7 +14,7 @@ from .types import half, literal, stored, value, wide_unsigned
 from .values import device_function
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from ...dtypes import dtype
     from ..expr import Expr
@@ -52,6 +52,29 @@ def lower(w: Writer, roots: tuple[Expr, ...], leaf: Leaf, known: dict[Expr, str]
         text = leaf(e, args) if e.op in LEAVES else _node(w, e, args, exact)
         known[e] = text if text.isidentifier() else w.let(value(e.dtype), text)
     return [known[r] for r in roots]
+
+
+def leaves(w: Writer, outs: int, rank: int, read: Callable[[int], str], coords: Mapping[int, str], names: Mapping[int, str],
+           pointers: Mapping[int, str], accs: Sequence[str] = ()) -> Leaf:
+    """The leaves of a program with so many outputs over a domain of so many axes.
+
+    read: the text of an operand at the element.  coords: C's names of coordinates, by axis; those of other axes are 0.  names: of the
+    numbers.  pointers: to the operands' memory, for gathers.  accs: what steps before have reduced; no such leaf is known without.
+    """
+    def leaf(e: Expr, args: list[str]) -> str:
+        if e.op == "input":
+            return read(outs + e.value)
+        if e.op == "scalar":
+            return names[e.value]
+        if e.op == "coord":
+            axis = e.value % rank if rank else -1
+            return f"(long long){coords[axis]}" if axis in coords else "0LL"
+        if e.op == "gather":
+            return w.gather(pointers[outs + e.value], args[0], e.dtype)
+        if not accs:
+            raise NotImplementedError(f"{e.op} in a program without steps")
+        return accs[int(e.value)]
+    return leaf
 
 
 def _node(w: Writer, e: Expr, args: list[str], exact: bool) -> str:

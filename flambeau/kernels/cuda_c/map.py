@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 from .. import axes as walks
 from ..programs import size_of
 from . import transposed
-from .lower import from_stored, to_stored
+from .lower import from_stored, leaves, to_stored
 from .types import stored
 from .writer import Walk, coordinates, is_wide, seen
 
 if TYPE_CHECKING:
-    from ..expr import Expr
     from ..programs import Map
     from .kernel import Launch
     from .writer import Writer
@@ -262,16 +261,7 @@ def element(w: Writer, program: Map, q: dict[int, str], pointers: dict[int, str]
     """The statements for one element."""
     outs = len(program.outs)
 
-    def leaf(e: Expr, args: list[str]) -> str:
-        if e.op == "input":
-            return elements[outs + e.value]
-        if e.op == "scalar":
-            return names[e.value]
-        if e.op == "coord":
-            return f"(long long){coords[e.value % rank]}" if rank and e.value % rank in coords else "0LL"
-        if e.op == "gather":
-            return w.gather(pointers[outs + e.value], args[0], e.dtype)
-        raise NotImplementedError(f"{e.op} in a map")
+    leaf = leaves(w, outs, rank, lambda k: elements[k], coords, names, pointers)
     values = w.lower(program.outs, leaf, {}, exact=True)
     stored_values = [to_stored(w, x, e.dtype) for x, e in zip(values, program.outs)]
     for k, x in enumerate(stored_values):

@@ -13,12 +13,11 @@ from .. import axes as walks
 from ..axes import Axis
 from ..programs import size_of
 from .groups import Group, State, finished, join_all, states_of
-from .lower import from_stored, round_half, to_stored
+from .lower import from_stored, leaves, round_half, to_stored
 from .types import half, stored, value
 from .writer import Walk, coordinates, is_wide, seen
 
 if TYPE_CHECKING:
-    from ..expr import Expr
     from ..programs import Reduce
     from .kernel import Launch
     from .lower import Leaf
@@ -239,19 +238,7 @@ class _Reduction:
 
     def _leaf(self, elements: dict[int, str], coords: dict[int, str], names: dict[int, str], pointers: dict[int, str],
               accs: list[str]) -> Leaf:
-        w = self.w
-
-        def leaf(e: Expr, args: list[str]) -> str:
-            if e.op == "input":
-                return elements[self.outs + e.value]
-            if e.op == "scalar":
-                return names[e.value]
-            if e.op == "coord":
-                return f"(long long){coords[e.value % self.rank]}" if self.rank and e.value % self.rank in coords else "0LL"
-            if e.op == "gather":
-                return w.gather(pointers[self.outs + e.value], args[0], e.dtype)
-            return accs[int(e.value)]
-        return leaf
+        return leaves(self.w, self.outs, self.rank, lambda k: elements[k], coords, names, pointers, accs)
 
     def _finish(self, states: list[State], pointers: dict[int, str], places: dict[int, str], coords: dict[int, str],
                 names: dict[int, str]) -> None:

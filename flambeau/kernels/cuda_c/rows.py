@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..expr import walk
 from .along import ALONE, MULTIPROCESSORS, Along
 from .groups import Group, State, finished, join_all, states_of
-from .lower import from_stored, round_half, to_stored
+from .lower import from_stored, leaves, round_half, to_stored
 from .types import half, stored, value
 from .writer import FUNCTIONS, Walk
 
@@ -391,18 +391,5 @@ class RowProgram(Along):
         return any(e in set(walk(tuple(s[2] for s in step))) for step in self.steps[:at] if step[0][0] == "reduce")
 
     def _leaf(self, elements: dict[int, str], i: str) -> Leaf:
-        w = self.w
-
-        def leaf(e: Expr, args: list[str]) -> str:
-            if e.op == "input":
-                k = self.outs + e.value
-                return elements[k] if k in elements else self.fixed[k]
-            if e.op == "scalar":
-                return self.names[e.value]
-            if e.op == "coord":
-                d = e.value % self.rank
-                return f"(long long){i}" if d == self.rank - 1 else f"(long long){self.coords[d]}" if d in self.coords else "0LL"
-            if e.op == "gather":
-                return w.gather(self.pointers[self.outs + e.value], args[0], e.dtype)
-            return self.accs[int(e.value)]
-        return leaf
+        coords = {**self.coords, self.rank - 1: i}
+        return leaves(self.w, self.outs, self.rank, lambda k: elements[k] if k in elements else self.fixed[k], coords, self.names, self.pointers, self.accs)

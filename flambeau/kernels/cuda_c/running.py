@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 from ..complexes import PairScan
 from .along import Along
 from .groups import NOWHERE, State, multiply
-from .lower import apply, from_stored, identity, round_half, to_stored
+from .lower import apply, from_stored, identity, leaves, round_half, to_stored
 from .types import half, literal, stored, value
 from .writer import Walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..expr import Expr
     from ..programs import Scan
     from .lower import Leaf
     from .writer import Writer
@@ -66,21 +65,11 @@ class Running(Along):
         w = self.w
         found: dict[int, str] = dict(self.fixed)
 
-        def leaf(x: Expr, args: list[str]) -> str:
-            if x.op == "input":
-                k = self.outs + x.value
-                if k not in found:
-                    found[k] = w.let(value(w.types[k]), from_stored(w, elements[k], w.types[k]), "x")
-                return found[k]
-            if x.op == "scalar":
-                return self.names[x.value]
-            if x.op == "coord":
-                d = x.value % self.rank
-                return f"(long long){e}" if d == self.rank - 1 else f"(long long){self.coords[d]}" if d in self.coords else "0LL"
-            if x.op == "gather":
-                return w.gather(self.pointers[self.outs + x.value], args[0], x.dtype)
-            return accs[int(x.value)]
-        return leaf
+        def read(k: int) -> str:
+            if k not in found:
+                found[k] = w.let(value(w.types[k]), from_stored(w, elements[k], w.types[k]), "x")
+            return found[k]
+        return leaves(w, self.outs, self.rank, read, {**self.coords, self.rank - 1: e}, self.names, self.pointers, accs)
 
     def brings(self, elements: dict[int, str], e: str) -> list[str]:
         """The value and the position of the element e, whose operands stand at `elements`."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from .. import axes as walks
 from . import blocks, sorting
 from .groups import State
-from .lower import combine, from_stored, to_stored
+from .lower import combine, from_stored, leaves, to_stored
 from .types import stored, value
 from .writer import NARROW, Walk, coordinates, is_wide, seen
 from .written import Room, Within
@@ -284,18 +284,7 @@ class _Scatter(Sorting):
         i = w.let(walk.t, f"({walk.t})blockIdx.x * {THREADS} + ({walk.t})threadIdx.x", "i")
         w.line(f"if ({i} >= {walk.count()}) return;")
         places, coords = walk.places(i, used)
-
-        def leaf(e: Expr, args: list[str]) -> str:
-            if e.op == "input":
-                k = self.outs + e.value
-                return w.load(pointers[k], places.get(k, "0"), w.types[k])
-            if e.op == "scalar":
-                return names[e.value]
-            if e.op == "coord":
-                return f"(long long){coords[e.value % self.rank]}" if self.rank and e.value % self.rank in coords else "0LL"
-            if e.op == "gather":
-                return w.gather(pointers[self.outs + e.value], args[0], e.dtype)
-            raise NotImplementedError(f"{e.op} in a map")
+        leaf = leaves(w, self.outs, self.rank, lambda k: w.load(pointers[k], places.get(k, "0"), w.types[k]), coords, names, pointers)
         found = w.lower((*program.outs, *self.groups), leaf, {}, exact=True)
         for g, offset in enumerate(found[self.outs:]):
             self.write_key(g, i, offset)

@@ -13,7 +13,7 @@ from .. import axes as walks
 from ..axes import Axis
 from ..expr import walk
 from ..programs import size_of
-from .lower import from_stored, to_stored
+from .lower import from_stored, leaves, to_stored
 from .scatter import FEW, THREADS, Sorting, bring
 from .types import stored, value
 from .writer import NARROW, Walk, coordinates, is_wide, seen
@@ -110,17 +110,9 @@ class ScatterRows(Sorting):
     def _leaf(self, pointers: dict[int, str], names: dict[int, str], rows: dict[int, str], along: dict[int, str], coords: dict[int, str]) -> Leaf:
         w = self.w
 
-        def leaf(e: Expr, args: list[str]) -> str:
-            if e.op == "input":
-                k = self.outs + e.value
-                return w.load(pointers[k], " + ".join(x[k] for x in (rows, along) if k in x) or "0", w.types[k])
-            if e.op == "scalar":
-                return names[e.value]
-            if e.op == "coord":
-                a = e.value % self.rank
-                return f"(long long){coords[a]}" if a in coords else "0LL"
-            return w.gather(pointers[self.outs + e.value], args[0], e.dtype)
-        return leaf
+        def read(k: int) -> str:
+            return w.load(pointers[k], " + ".join(x[k] for x in (rows, along) if k in x) or "0", w.types[k])
+        return leaves(w, self.outs, self.rank, read, coords, names, pointers)
 
     def _keys(self) -> list[str]:
         """The offset of each row's first element."""

@@ -16,7 +16,15 @@ _KNOWN = (sys.implementation.name == "cpython" and sys.version_info < (3, 15) an
 # what stands for "two digits, positive" between an int's type and its digits
 _TWO = 2 << 3 if sys.version_info >= (3, 12) else 2
 
+DATA = bytes.__basicsize__ - 1  # where a bytes object's bytes begin, which a builtin's header is
+# before None is returned: it became immortal in Python 3.12; before, a new reference must be counted
+COUNT_NONE = "" if sys.version_info >= (3, 12) else """
+  %rc = load i64, ptr @_Py_NoneStruct
+  %rc1 = add i64 %rc, 1
+  store i64 %rc1, ptr @_Py_NoneStruct"""
+
 DECLARED = """
+@_Py_NoneStruct = external global i64
 @PyLong_Type = external global i64
 @PyFloat_Type = external global i64
 @PyExc_OverflowError = external global ptr

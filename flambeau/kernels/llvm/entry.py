@@ -15,8 +15,6 @@ A function is called as ``fn(begin, end, args, block)``.
 
 from __future__ import annotations
 
-import sys
-
 from . import arguments, pool
 
 HEADER_WORDS = 5
@@ -25,18 +23,11 @@ NAMES = ("flambeau_entry", "flambeau_worker", "flambeau_set_threads", "flambeau_
 
 def text() -> str:
     """The IR of the entry, of the pool, and of the builtins that manage it."""
-    data = bytes.__basicsize__ - 1  # where a bytes object's bytes begin
-    # None became immortal in Python 3.12; before, a new reference must be counted
-    count = "" if sys.version_info >= (3, 12) else """
-  %rc = load i64, ptr @_Py_NoneStruct
-  %rc1 = add i64 %rc, 1
-  store i64 %rc1, ptr @_Py_NoneStruct"""
     reading = arguments.reading("read", "%floats", "%args")
-    return pool.text() + arguments.DECLARED + _ENTRY.replace("$DATA", str(data)).replace("$COUNT", count).replace("$READING", reading)
+    return pool.text() + arguments.DECLARED + _ENTRY.replace("$DATA", str(arguments.DATA)).replace("$COUNT", arguments.COUNT_NONE).replace("$READING", reading)
 
 
 _ENTRY = """
-@_Py_NoneStruct = external global i64
 @PyExc_TypeError = external global ptr
 @wanted = internal global i64 0
 @starter = internal global ptr null
