@@ -15,6 +15,7 @@ from . import (  # noqa: F401 (each import registers its family)
     binary,
     casts,
     complexes,
+    contractions,
     convolution,
     copies,
     counting,
