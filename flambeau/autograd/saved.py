@@ -92,7 +92,7 @@ def unpacked(x: Any) -> Any:
 
 
 def active() -> Pair | None:
-    """The innermost hooks of this thread.  Raises RuntimeError where they are forbidden."""
+    """The innermost hooks of this thread; None where there are none, or none may run."""
     found = _pairs.get()
     return None if not found or isinstance(found[-1], str) else found[-1]
 

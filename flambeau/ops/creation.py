@@ -461,7 +461,7 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
         exact = np.asarray(_leaves(data), object)  # NumPy's common type of a number beyond int64 and a small one is float64
         if {type(x) for x in exact.reshape(-1)} <= {int, bool}:
             array = exact.astype(np.uint64)
-    if d.kind in "ui" and array.dtype.kind in "iuf" and array.size and not isinstance(data, (np.ndarray, np.generic)):
+    if d.kind in "ui" and array.dtype.kind in "iuf" and array.dtype != d.np and array.size and not isinstance(data, (np.ndarray, np.generic)):
         for v in (array.min(), array.max()):  # NaN where there is one
             try:
                 dtypes.number(v.item(), d)
