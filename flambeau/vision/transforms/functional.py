@@ -385,9 +385,13 @@ def rgb_to_grayscale(img: Any, num_output_channels: int = 1) -> Any:
 to_grayscale = rgb_to_grayscale
 
 
+def _top(img: Any) -> float:
+    """The largest value of an image's type."""
+    return 1.0 if img.m.dtype.is_floating_point else float(dtypes.iinfo(img.m.dtype).max)
+
+
 def _blend(a: Any, b: Any, ratio: float) -> Any:
-    top = 1.0 if a.m.dtype.is_floating_point else float(dtypes.iinfo(a.m.dtype).max)
-    return (ratio * a + (1.0 - ratio) * b).clamp(0, top).to(a.dtype)
+    return (ratio * a + (1.0 - ratio) * b).clamp(0, _top(a)).to(a.dtype)
 
 
 def _enhanced(img: Any, kind: str, factor: float) -> Any:

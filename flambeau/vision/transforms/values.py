@@ -7,15 +7,10 @@ from typing import Any
 from ... import dtypes, ops
 from ...nn import functional as F
 from ...tensor import Tensor
-from .functional import _blend, _check, _enhanced, convert_image_dtype, get_image_num_channels, invert
+from .functional import _blend, _check, _enhanced, _top, convert_image_dtype, get_image_num_channels, invert
 
 _ops: Any = ops
 _F: Any = F
-
-
-def _top(img: Any) -> float:
-    """The largest value of an image's type."""
-    return 1.0 if img.m.dtype.is_floating_point else float(dtypes.iinfo(img.m.dtype).max)
 
 
 def _image(img: Tensor, *channels: int) -> None:
