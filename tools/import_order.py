@@ -1,10 +1,13 @@
-"""Checks that every module of the package imports only from its own layer and the layers below it.
+"""Checks that every module of the package imports only from its own layer and the layers below it, and how large circles are.
 
     python tools/import_order.py [PACKAGE_FOLDER]
 
 Imports inside functions count as much as those at the top: a lazy import saves time, not a dependency. Only what
 stands under `if TYPE_CHECKING:` is left out, since it never runs. A module that no layer names is an offence too, so
-that each new one is given its place here. Exit status: 0 if the order holds, 1 if not.
+that each new one is given its place here.
+
+Files that import one another, each reached from each, are a circle: none of them can be read, tested or moved without the
+others. The largest may have at most CEILING files. Exit status: 0 if both hold, 1 if not.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 PACKAGE = "flambeau"
@@ -33,6 +37,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("trace", "inventory", "cli", "demo", "version", "__config__", "script", "__main__"),
     ("__init__",),  # the public surface: names everything, and nothing below may lean on it
 )
+
+# The most files that may import one another in a circle. It only ever falls; the aim is 10.
+CEILING = 99
 
 # What may break the order all the same: (importer, imported, reason). Keep it empty if you can.
 ALLOWED: tuple[tuple[str, str, str], ...] = (
@@ -73,6 +80,13 @@ def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
             continue
         yield child
         yield from _nodes(child)
+
+
+@cache
+def _statements(path: Path) -> list[ast.AST]:
+    """What a file can run that may import: import statements, and calls."""
+    tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    return [node for node in _nodes(tree) if isinstance(node, (ast.Import, ast.ImportFrom, ast.Call))]
 
 
 def _exists(root: Path, module: str) -> bool:
@@ -125,7 +139,7 @@ def offences(root: Path) -> list[str]:
         if here is None:
             found.append(f"{shown}: {'.'.join(parts)} has no layer: give it one in tools/import_order.py")
             continue
-        for node in _nodes(ast.parse(path.read_text(encoding="utf-8"), filename=str(path))):
+        for node in _statements(path):
             for module in _imported(node, package, root):
                 there = place(module)
                 line = f"{shown}:{getattr(node, 'lineno', 0)}"
@@ -136,13 +150,78 @@ def offences(root: Path) -> list[str]:
     return found
 
 
+def _module(path: Path, root: Path) -> str:
+    """The name of a file's module from below the package; '__init__' for the package itself."""
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
+
+
+def _files(node: ast.AST, package: list[str], root: Path, modules: dict[str, Path]) -> Iterator[str]:
+    """The modules that one statement imports, as `_imported`, but `from .folder import file` reaches that file alone."""
+    names = [alias.name for alias in node.names] if isinstance(node, ast.ImportFrom) else []
+    for base in _imported(node, package, root):
+        inside = [f"{base}.{name}" for name in names if f"{base}.{name}" in modules]
+        yield from inside
+        if len(inside) < len(names) or not names:
+            yield base
+
+
+def graph(root: Path) -> dict[str, set[str]]:
+    """For each module under the package folder `root`, the others that it imports, at the top or inside functions."""
+    modules = {_module(path, root): path for path in sorted(root.rglob("*.py"))}
+    found: dict[str, set[str]] = {}
+    for name, path in modules.items():
+        package = [PACKAGE, *path.relative_to(root).parts[:-1]]
+        found[name] = {other for node in _statements(path) for other in _files(node, package, root, modules) if other in modules and other != name}
+    return found
+
+
+def circles(edges: dict[str, set[str]]) -> list[list[str]]:
+    """The circles of more than one module, the largest first: R. Tarjan, "Depth-first search and linear graph algorithms", 1972."""
+    number: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    open_: list[str] = []  # met, and not known yet to which circle it belongs
+    found = []
+    for start in edges:
+        if start in number:
+            continue
+        path = [(start, iter(sorted(edges[start])))]
+        number[start] = lowest[start] = len(number)
+        open_.append(start)
+        while path:
+            name, rest = path[-1]
+            for other in rest:
+                if other not in number:
+                    number[other] = lowest[other] = len(number)
+                    open_.append(other)
+                    path.append((other, iter(sorted(edges[other]))))
+                    break
+                if other in open_:
+                    lowest[name] = min(lowest[name], number[other])
+            else:
+                path.pop()
+                if path:
+                    lowest[path[-1][0]] = min(lowest[path[-1][0]], lowest[name])
+                if lowest[name] == number[name]:
+                    at = open_.index(name)
+                    if len(open_) - at > 1:
+                        found.append(sorted(open_[at:]))
+                    del open_[at:]
+    return sorted(found, key=lambda circle: (-len(circle), circle))
+
+
 def main(arguments: list[str]) -> int:
     root = Path(arguments[0]) if arguments else Path(__file__).resolve().parent.parent / PACKAGE
     found = offences(root)
     for line in found:
         print(line)
     print(f"import order: {len(found)} offences" if found else "import order: the layers hold")
-    return 1 if found else 0
+    together = circles(graph(root))
+    most = len(together[0]) if together else 0
+    print(f"import order: the largest circle has {most} files, at most {CEILING} may be")
+    if most > CEILING:
+        print("  " + " ".join(together[0]))
+    return 1 if found or most > CEILING else 0
 
 
 if __name__ == "__main__":

@@ -79,8 +79,34 @@ def test_exit_status_and_summary(check: ModuleType, tmp_path: Path, capsys: pyte
     assert "1 offences" in capsys.readouterr().out
 
 
+def test_files_that_import_one_another_are_a_circle_lazy_imports_counted(check: ModuleType, tmp_path: Path) -> None:
+    root = package(tmp_path, ops__a="from . import b", ops__b="from .c import late", ops__c="def late():\n    from flambeau.ops import a, d",
+                   ops__d="from .e import x", ops__e="from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from . import d",
+                   runtime__one="from .two import x", runtime__two="from . import one")
+    assert check.circles(check.graph(root)) == [["ops.a", "ops.b", "ops.c"], ["runtime.one", "runtime.two"]]
+
+
+def test_a_folder_is_in_a_circle_only_by_its_own_file(check: ModuleType, tmp_path: Path) -> None:
+    for text, expected in (("", []), ("from . import name_of_the_folder", [["ops", "ops.a", "ops.b"]])):
+        root = package(tmp_path / str(len(expected)), ops__a="from . import b", ops__b=text)
+        (root / "ops" / "__init__.py").write_text("from . import a")
+        assert check.graph(root)["ops.a"] == {"ops.b"}
+        assert check.circles(check.graph(root)) == expected
+
+
+def test_a_circle_above_the_ceiling_fails(check: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    root = str(package(tmp_path, ops__a="from . import b", ops__b="from . import a"))
+    monkeypatch.setattr(check, "CEILING", 1)
+    assert check.main([root]) == 1
+    assert "ops.a ops.b" in capsys.readouterr().out
+    monkeypatch.setattr(check, "CEILING", 2)
+    assert check.main([root]) == 0
+
+
 def test_the_package_itself_holds(check: ModuleType) -> None:
     assert check.offences(ROOT / "flambeau") == []
+    assert len(check.circles(check.graph(ROOT / "flambeau"))[0]) <= check.CEILING
 
 
 def test_every_exception_to_the_order_has_a_reason(check: ModuleType) -> None:
