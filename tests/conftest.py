@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from importlib import util
 from typing import Any
@@ -12,6 +13,11 @@ import pytest
 # The machine's own settings are not what is tested; a test that wants one sets it.
 for _name in ("CUDA_VISIBLE_DEVICES", "FLAMBEAU_SIM_GPUS", "FLAMBEAU_KERNELS", "OPENBLAS_CORETYPE"):
     os.environ.pop(_name, None)
+
+# Containers set this to keep their layers small. Without its cache pytest rewrites the asserts of every test file each time, which takes
+# three quarters of collecting them, and each process that a test starts compiles the package.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # The parity suite compares with PyTorch, and lies idle where PyTorch is not.
 collect_ignore = [] if util.find_spec("torch") else ["parity"]

@@ -83,7 +83,7 @@ def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 @cache
-def _statements(path: Path) -> list[ast.AST]:
+def statements(path: Path) -> list[ast.AST]:
     """What a file can run that may import: import statements, and calls."""
     tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
     return [node for node in _nodes(tree) if isinstance(node, (ast.Import, ast.ImportFrom, ast.Call))]
@@ -139,7 +139,7 @@ def offences(root: Path) -> list[str]:
         if here is None:
             found.append(f"{shown}: {'.'.join(parts)} has no layer: give it one in tools/import_order.py")
             continue
-        for node in _statements(path):
+        for node in statements(path):
             for module in _imported(node, package, root):
                 there = place(module)
                 line = f"{shown}:{getattr(node, 'lineno', 0)}"
@@ -172,7 +172,7 @@ def graph(root: Path) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for name, path in modules.items():
         package = [PACKAGE, *path.relative_to(root).parts[:-1]]
-        found[name] = {other for node in _statements(path) for other in _files(node, package, root, modules) if other in modules and other != name}
+        found[name] = {other for node in statements(path) for other in _files(node, package, root, modules) if other in modules and other != name}
     return found
 
 

@@ -1,0 +1,74 @@
+"""The habits agree: what .ci/run runs, the workflow runs, on the Pythons that the package names; hooks and targets exist."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
+HOOKS = ROOT / ".pre-commit-config.yaml"
+
+
+def parts() -> list[str]:
+    """The make targets of .ci/run, in order."""
+    return re.findall(r"^part (\S+) \d+$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+
+
+def targets() -> set[str]:
+    return set(re.findall(r"^([\w-]+):(?!=)", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def parsed(path: Path) -> Any:
+    yaml = pytest.importorskip("yaml", reason="an environment made before pyyaml was asked for")
+    return yaml.safe_load(path.read_text())
+
+
+def test_the_workflow_runs_what_ci_runs() -> None:
+    assert len(parts()) >= 6
+    assert re.findall(r"^ +- run: make (\S+)$", WORKFLOW.read_text(), re.MULTILINE) == parts()
+
+
+def test_every_part_is_a_target_that_help_tells_of() -> None:
+    told = set(re.findall(r"^#   make ([\w-]+) ", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(parts()) <= targets() & told
+    assert {"quick", "fix"} <= targets() & told
+
+
+def test_the_workflow_parses_and_runs_every_part_to_its_end() -> None:
+    jobs = parsed(WORKFLOW)["jobs"]
+    assert len(jobs) == 1
+    job = jobs["everything"]
+    assert job["strategy"]["fail-fast"] is False and "continue-on-error" not in str(jobs)
+    limits = dict(re.findall(r"^part (\S+) (\d+)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE))
+    made = [step for step in job["steps"] if step.get("run", "").startswith("make ")]
+    for step in made:
+        assert step["if"] == "${{ !cancelled() }}", step
+        assert 60 * step["timeout-minutes"] >= int(limits[step["run"].removeprefix("make ")]), step
+    assert job["timeout-minutes"] >= sum(step["timeout-minutes"] for step in made)
+
+
+def test_the_workflow_runs_on_every_python_that_the_package_names() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = [c.rpartition(" ")[2] for c in project["classifiers"] if re.search(r"Python :: 3\.\d+$", c)]
+    assert parsed(WORKFLOW)["jobs"]["everything"]["strategy"]["matrix"]["python"] == named == ["3.11", "3.12", "3.13", "3.14"]
+    assert project["requires-python"] == f">={named[0]}"
+
+
+def test_the_hooks_run_tools_that_exist() -> None:
+    hooks = [hook for repo in parsed(HOOKS)["repos"] for hook in repo["hooks"]]
+    assert [repo["repo"] for repo in parsed(HOOKS)["repos"]] == ["local"]
+    assert [hook["id"] for hook in hooks] == ["ruff", "import-order", "stubs", "names"]
+    check = re.search(r"^check:.*?^$", (ROOT / "Makefile").read_text(), re.MULTILINE | re.DOTALL)
+    assert check is not None
+    for hook in hooks:
+        program, *arguments = hook["entry"].split()
+        assert program in (".venv/bin/python", ".venv/bin/ruff"), hook
+        assert hook["language"] == "system"
+        if program.endswith("python"):  # then the same as `make check` runs
+            assert (ROOT / arguments[0]).is_file() and " ".join(arguments) in check[0], hook
+            assert re.match(hook["files"], "flambeau/tensor.py") and not re.match(hook["files"], "tests/test_tensor.py")
