@@ -11,6 +11,7 @@
 #   make names    docs/names.md: where each name of PyTorch is here
 #   make docs     the documentation as a site, in build/site
 #   make bench    how fast, against PyTorch in the same run
+#   make bench-ops  every public operation beside PyTorch, tiny, forward and backward, worst first
 #   make test-fake-gpu  the tests of devices through the NVIDIA driver on fake libraries; needs g++, no GPU
 #   make check-libraries  our calls of NVIDIA's libraries held against their headers, and what they say; needs g++ and no GPU, downloads 1.7 GB
 #   make check-cudnn  NVIDIA's own cuDNN asked to plan our graphs of attention for GPUs that are only described to it; needs g++ and no GPU
@@ -39,7 +40,7 @@ unexport OPENBLAS_CORETYPE
 # Containers set this to keep their layers small. Here it makes each start compile all anew, and pytest rewrite the asserts of every test.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test quick check parity conformance conformance-page names docs bench test-fake-gpu check-libraries check-cudnn test-gpu bench-gpu host-cost step-count sizes fix clean
+.PHONY: help demo test quick check parity conformance conformance-page names docs bench bench-ops test-fake-gpu check-libraries check-cudnn test-gpu bench-gpu host-cost step-count sizes fix clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -113,6 +114,10 @@ docs: .venv/.docs
 
 bench: .venv-parity/.made
 	$(PARITY)/python benchmarks/run.py $(BENCH)
+
+# One process, one thread, a few minutes. For a part of it: BENCH="--only softmax --compare old.json", BENCH="--profile std".
+bench-ops: .venv-parity/.made
+	$(PARITY)/python benchmarks/ops/bench_ops.py --small $(BENCH)
 
 .venv/.cuda: .venv/.dev
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[cuda-dnn]'
