@@ -10,6 +10,7 @@
 #   make conformance-page  all of that database: docs/conformance.md
 #   make names    docs/names.md: where each name of PyTorch is here
 #   make docs     the documentation as a site, in build/site
+#   make fuzz     random programs, hostile arguments and errors in ulp, held against what is known; FUZZ="--seeds 0:500 --only programs" for a part
 #   make bench    how fast, against PyTorch in the same run
 #   make bench-ops  every public operation beside PyTorch, tiny, forward and backward, worst first
 #   make test-fake-gpu  the tests of devices through the NVIDIA driver on fake libraries; needs g++, no GPU
@@ -30,6 +31,7 @@ QUICK ?=
 BENCH ?=
 NAMES ?=
 PYTEST ?=
+FUZZ ?=
 EXTRAS ?=
 
 BIN := .venv/bin
@@ -40,7 +42,7 @@ unexport OPENBLAS_CORETYPE
 # Containers set this to keep their layers small. Here it makes each start compile all anew, and pytest rewrite the asserts of every test.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test quick check parity conformance conformance-page names docs bench bench-ops test-fake-gpu check-libraries check-cudnn test-gpu bench-gpu host-cost step-count sizes fix clean
+.PHONY: help demo test quick check parity conformance conformance-page names docs fuzz bench bench-ops test-fake-gpu check-libraries check-cudnn test-gpu bench-gpu host-cost step-count sizes fix clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -111,6 +113,11 @@ docs: .venv/.docs
 	$(BIN)/python tools/api_pages.py
 	$(BIN)/mkdocs build --quiet
 	@echo "the pages are in build/site: open build/site/guide/index.html"
+
+# The instruments lie beside the checkout; where they are absent this says so.
+fuzz: .venv-parity/.made
+	@if [ "$$(cat .venv-parity/.made)" = yes ]; then $(PARITY)/python -m tools.fuzz $(FUZZ); \
+	else echo "fuzz: skipped, because PyTorch 2.13.0 could not be installed here"; fi
 
 bench: .venv-parity/.made
 	$(PARITY)/python benchmarks/run.py $(BENCH)

@@ -1,0 +1,169 @@
+"""Classes of differences: their names, the file of known ones, the comparison; and the seams that the instruments need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tools.fuzz import classes, guard, numerics, programs
+from tools.fuzz.classes import Class, Entry, Family, Known
+
+ROOT = Path(__file__).resolve().parents[2]
+INSTRUMENTS = ROOT.parent / "shared" / "instruments"
+
+
+@pytest.mark.parametrize(("line", "name"), [
+    ("T.add(v[0], v[1], alpha=2)", "add"), ("v[3].index_add(0, T.tensor([1, 0]), v[2])", "index_add"), ("T.topk(v[1], 2, -1)[0]", "topk"),
+    ("T.nn.functional.relu6(v[0])", "relu6"), ("v[0][..., T.tensor([1])]", "index"), ("v[0][1:, None].copy_(v[1])", "copy_"), ("v[2].mT", "mT"),
+    ("!v[1][T.tensor([0]), :] = v[0]", "set"), ("v[0] // v[1]", "operator //"), ("3 << v[1]", "operator <<"), ("v[0] == v[1]", "operator eq"),
+    ("v[4]", "value"), ("!(v[-1].abs() if v[-1].is_complex() else v[-1]).sum().backward()", "backward"), ("len(v[0])", "len"), ("v[0] +", "?")])
+def test_operation(line: str, name: str) -> None:
+    assert classes.operation(line) == name
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ('"glu_cpu" not implemented for \'Bool\'', "# not implemented for #"),
+    ("expected dtype c10::complex<float> for `end` but got dtype torch.float16", "expected dtype # for # but got dtype #"),
+    ("index 3 is out of bounds for dimension 1 with size 1", "index # is out of bounds for dimension # with size #"),
+    ("shape [2, 3] at 0x7f12ab34, not (1, -1)\nmore", "shape # at #, not #")])
+def test_words_leave_out_what_depends_on_the_case(text: str, words: str) -> None:
+    assert classes.plain_words(text) == words
+
+
+def test_words_are_cut_between_words() -> None:
+    words = classes.plain_words("a message of very many words " * 5)
+    assert len(words) <= 70 and words.endswith(("a", "message", "of", "very", "many", "words"))
+
+
+@pytest.mark.parametrize(("kind", "text", "words"), [
+    ("value", "value at (0, 1): nan / 0.5 (float32)", "float: nan / number"),
+    ("value-after", "v[2] value at (): 3 / -1 (int64)", "int: number / number"),
+    ("grad-value", "v[0].grad value at (0,): inf / nan (bfloat16)", "bfloat: inf / nan"),
+    ("float", "float 1.0 / inf", "number: number / inf"),
+    ("dtype", "dtype int64 / float32", "int / float"),
+    ("dtype", "dtype uint8 / int64", "uint8 / int64"),
+    ("flambeau-error", "AttributeError: 'Tensor' object has no attribute 'p'", "AttributeError: Tensor has no attribute #"),
+    ("requires_grad-after", "v[12] requires_grad True / False", "True / False"),
+    ("kind", "kind T?/T ('T?', 'x') / ('T', 'float32')", "T?/T"),
+    ("torch-error", "IndexError: index 3 is out of range", "IndexError: index # is out of range"),
+    ("shape", "shape (2,) / ()", "")])
+def test_class_of(kind: str, text: str, words: str) -> None:
+    assert classes.class_of(kind, "T.sum(v[0])", text) == (kind, "sum", words)
+
+
+TIES: Class = ("value", "kthvalue", "int: number / number")
+TYPES: Class = ("torch-error", "glu", "NotImplementedError: # not implemented for #")
+NEW: Class = ("crash", "", "SIGSEGV")
+
+
+def known() -> Known:
+    return Known({"seeds": "0:10", "programs": 10}, [Family("no kernel", "torch-error", "NotImplementedError: # not")], {TIES: Entry(4, 'a "b" \\ c', "ties")})
+
+
+def test_a_new_class_is_found_and_a_family_covers_many() -> None:
+    assert classes.compare(Counter({TIES: 2, TYPES: 9, NEW: 1}), known()).new == [NEW]
+    assert classes.compare(Counter({TIES: 2, TYPES: 9}), known()).new == []
+    assert classes.compare(Counter({("flambeau-error", *TYPES[1:]): 1}), known()).new == [("flambeau-error", *TYPES[1:])]
+
+
+def test_a_known_class_that_shows_far_more_often_is_told() -> None:
+    counts = Counter({TIES: 14})
+    assert classes.compare(counts, known(), share=1.0).risen == [(TIES, 4, 14)]
+    assert classes.compare(counts, known(), share=0.0).risen == []  # other cases ran
+    assert classes.compare(Counter({TIES: 8}), known(), share=1.0).risen == []
+
+
+def test_the_file_keeps_reasons_and_is_the_same_when_written_again(tmp_path: Path) -> None:
+    path = tmp_path / "known.toml"
+    now = classes.renewed(known(), Counter({TIES: 5, NEW: 1, TYPES: 3}), {NEW: "line\nbreak é"}, {"seeds": "0:20"})
+    assert now.families[0].count == 3 and now.classes[TIES].reason == "ties" and now.classes[TIES].count == 5 and TYPES not in now.classes
+    classes.write(path, now, "Head\n\nof the file.")
+    first = path.read_bytes()
+    again = classes.read(path)
+    assert again == now
+    classes.write(path, again, "Head\n\nof the file.")
+    assert path.read_bytes() == first
+    assert classes.read(tmp_path / "none.toml") == Known()
+
+
+def test_share_of_the_recorded_programs() -> None:
+    assert programs.share(known(), {seed: [] for seed in range(5)}) == 0.5
+    assert programs.share(known(), {3: [], 12: []}) == 0
+    assert programs.share(Known(), {3: []}) == 0
+
+
+def test_how_a_process_ended() -> None:
+    assert programs.ended(-11, "")[:1] + programs.ended(-11, "")[2:] == ("crash", "SIGSEGV")
+    assert programs.ended(-27, "")[0] == "hang"
+    assert programs.ended(1, "Traceback\nMemoryError: 12 bytes")[0] == "harness"
+
+
+GUARDED = """3 T.sum args=['<torch.float32 (2,)>'] kw={ }
+   -> <torch.float32 ()>
+4 F.pad args=['x'] kw={ }
+   !! TypeError pad(): bad
+5 T.sort args=['1'] kw={ }
+   !! OverflowError Python int too large to convert to C long 77
+6 T.cumsum args=['1'] kw={ }
+SLOW>30s 6 T.cumsum args=['1'] kw={ }
+DEVERR RuntimeError illegal address 6 T.cumsum args=['1'] kw={ }
+"""
+
+
+def test_outcomes_of_guarded_calls() -> None:
+    found = list(guard.outcomes(GUARDED))
+    assert [(kind, name, words) for kind, name, words, _ in found] == [
+        ("odd", "T.sort", "OverflowError: Python # too large to convert to C #"), ("hang", "T.cumsum", ""), ("device", "T.cumsum", "RuntimeError")]
+    assert found[0][3].startswith("5 T.sort args=") and len(list(guard.seeds(GUARDED))) == 4
+    assert guard.split("DONE {}")[0] == -1 and guard.split("17 T.add args=[] kw={}")[:2] == (17, "T.add")
+
+
+NUMERICS = """fn  range  torch maxulp p99.9 #specialmismatch | flambeau
+exp                      wide   (0.5, 0.5, 0, [], -0.1) | (0.9, 0.6, 0, [], -71.7)
+digamma                  small  (5.5, 2.7, 0, [], 0.06) | (2.5e+07, inf, 186, [nan, -1e-40], -1.4e-08) <<ULP
+erfinv                   mid    (5.5, 2.7, 0, [], 0.06) | ERR RuntimeError no <<ERR
+sum1e7 rel err 7.8e-08 dim0 of (1e5,100) 0.0108 half sum 1.0 dot 2e-05
+sum1e7 rel err 1.2e-07 dim0 of (1e5,100) 0.0062 half sum 49984.0 dot 2.6e-06
+same int mean RuntimeError
+DIFF std big ('288.81', '288.82')
+"""
+
+
+def test_numerics_are_read_written_and_compared(tmp_path: Path) -> None:
+    now = numerics.parse(NUMERICS)
+    assert now.functions == {"exp wide": (0.9, 0.6, 0), "digamma small": (2.5e7, float("inf"), 186)} and now.refused == ["erfinv mid"]
+    assert now.long == {"sum1e7 rel err": 1.2e-07, "dim0 of (1e5,100)": 0.0062, "half sum": 49984.0, "dot": 2.6e-06}
+    assert now.answers == {"std big": "('288.81', '288.82')"}
+    numerics.write(tmp_path / "n.toml", now, {"std big": "rounding"})
+    kept, reasons = numerics.read(tmp_path / "n.toml")
+    assert kept == now and reasons == {"std big": "rounding"} and numerics.worse(now, kept) == []
+    more = "DIFF pow ('1', '2')\nsinc mid (1, 1, 0, [], 1) | (1.0, 1.0, 0, [], 1)\n"
+    worse = numerics.parse(NUMERICS.replace("(0.9, 0.6", "(1.9, 0.6").replace("2.6e-06", "2.6e-02") + more)
+    assert [line.partition(":")[0] for line in numerics.worse(worse, kept)] == ["exp wide", "sinc mid", "dot", "pow"]
+    assert numerics.worse(numerics.parse(NUMERICS.replace("288.82", "288.83")), kept) == ["std big: ('288.81', '288.83')"]  # our answer changed
+    assert numerics.worse(numerics.parse(NUMERICS.replace("288.81", "288.80")), kept) == []  # PyTorch's did, on another machine
+    assert numerics.worse(numerics.Report(), kept) == ["digamma small: no longer reported", "exp wide: no longer reported"]
+
+
+def test_files_of_known_classes_can_be_read() -> None:
+    folder = ROOT / "tools" / "fuzz" / "known"
+    for path in (folder / "programs.toml", folder / "guard.toml"):
+        found = classes.read(path)
+        assert found.about and all(f.reason and f.kind for f in found.families), path
+        assert all(found.family(c) is None for c in found.classes), path
+    assert numerics.read(folder / "numerics.toml")[0].functions
+
+
+@pytest.mark.skipif(not INSTRUMENTS.is_dir(), reason="the instruments do not lie beside the checkout")
+def test_the_guard_stands_behind_the_tensors_of_this_tree() -> None:
+    """A read beyond a tensor's last byte ends the process: the instrument's allocator is in use, whatever was prepared before it came."""
+    reach = ("import sys, ctypes; sys.path.insert(0, {guard!r}); import flambeau as T; (T.ones(8) + 1).sum().item(); "
+             "from tools.fuzz.guard_process import connect; connect(); import guard; x = T.ones(8) + 1; assert x.sum().item() == 16.0; "
+             "y = T.ones(3, 5).contiguous().cumsum(0); assert all(t.data_ptr() in guard.live for t in (x, y)); print('so far', flush=True); "
+             "ctypes.string_at(x.data_ptr(), 33)").format(guard=str(INSTRUMENTS / "guard"))
+    done = subprocess.run([sys.executable, "-c", reach], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout == "so far\n" and done.returncode < 0, done.stderr

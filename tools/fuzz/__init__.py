@@ -1,0 +1,1 @@
+"""`make fuzz`: the instruments of ../shared/instruments, their findings held against what is known (tools/fuzz/known)."""

@@ -1,0 +1,46 @@
+"""Runs the instruments that lie beside the checkout and holds what they find against tools/fuzz/known.
+
+    python -m tools.fuzz                                  programs, numerics and guard, over the recorded cases
+    python -m tools.fuzz --only programs --seeds 30000:32000 [--seconds 120]
+    python -m tools.fuzz --only programs --against DIR    only what another checkout does not show on the same seeds
+    python -m tools.fuzz --write [--only ...]             renews the files of what is known
+
+It fails for what is not known, and prints the shortest program that shows it.  New is not always wrong: rare classes wait in seeds that nobody
+ran.  `--against` a checkout from before a change tells the two apart.  PyTorch is needed for programs and numerics.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from . import guard, numerics, programs
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTS = {"programs": programs.check, "numerics": numerics.check, "guard": guard.check}
+
+
+def main() -> int:
+    p = argparse.ArgumentParser(prog="fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--only", default=",".join(PARTS), help="parts, with commas: programs, numerics, guard")
+    p.add_argument("--seeds", default="", metavar="FIRST:LAST", help="of programs and guard; none: the recorded ones")
+    p.add_argument("--seconds", type=float, default=0, metavar="N", help="at most so long, of programs and of each device of guard")
+    p.add_argument("--against", type=Path, metavar="DIR", help="another checkout; programs only")
+    p.add_argument("--write", action="store_true", help="renew what is known")
+    a = p.parse_args()
+    instruments = Path(os.environ.get("INSTRUMENTS") or ROOT.parent / "shared" / "instruments").resolve()
+    if not instruments.is_dir():
+        print("fuzz: skipped, because the instruments do not lie beside the checkout (shared/instruments)")
+        return 0
+    os.environ.pop("OPENBLAS_CORETYPE", None)  # some environments set it to an older CPU
+    (ROOT / "build" / "fuzz").mkdir(parents=True, exist_ok=True)
+    failed = [part for part in a.only.split(",") if not PARTS[part](ROOT, instruments, a)]
+    if failed:
+        print("fuzz: not known:", ", ".join(failed))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

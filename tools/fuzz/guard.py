@@ -1,0 +1,131 @@
+"""The part `guard`: guard_process.py on the CPU and on simulated GPUs, in processes of its own; goes on after crashes, compares with what is known.
+
+Classes are (device and kind, function, words).  Kinds: `crash` (a signal), `hang` (half a minute), `base` and `odd` (an exception that is none of the
+five which bad arguments may raise), `device` (an error of the device that only waiting for it shows).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from . import classes
+from .classes import Class
+
+MODES = ("cpu", "cuda", "cudalazy")
+RECORDED = 6000  # calls of each
+HANGS = 90  # seconds without a new call, after which the process is ended
+FINE = {"RuntimeError", "TypeError", "ValueError", "IndexError", "NotImplementedError"}
+HEAD = """Calls with hostile arguments that crash, hang or raise what bad arguments should not: `make fuzz FUZZ="--only guard --write"` renews them.
+Reasons are written by hand and stay."""
+
+Call = tuple[int, str, str]  # seed, function, the call as the instrument writes it
+
+
+def check(root: Path, instruments: Path, a: argparse.Namespace) -> bool:
+    kept = Path(__file__).parent / "known" / "guard.toml"
+    known = classes.read(kept)
+    first, last = map(int, (a.seeds or f"0:{known.about.get('calls', RECORDED) if not a.write else RECORDED}").split(":"))
+    found: list[tuple[Class, str]] = []
+    calls = 0
+    for mode in MODES:
+        ran, here = collect(root, instruments, mode, first, last, a.seconds)
+        calls += ran
+        found += here
+    counts = classes.total([[c for c, _ in found]])
+    print(f"fuzz: {calls} guarded calls, {len(counts)} classes")
+    examples: dict[Class, str] = {}
+    for c, call in found:
+        examples.setdefault(c, call)
+    if a.write:
+        classes.write(kept, classes.renewed(known, counts, examples, {"calls": last - first}), HEAD)
+        return True
+    new = classes.compare(counts, known).new
+    for c in new:
+        print(f"  new: {classes.said(c)}\n       {examples[c]}")
+    return not new
+
+
+def collect(root: Path, instruments: Path, mode: str, first: int, last: int, seconds: float) -> tuple[int, list[tuple[Class, str]]]:
+    """Runs the calls of one device; after a crash or a hang, a new process goes on behind it."""
+    build = root / "build" / "fuzz"
+    state, out = build / f"guard-{mode}.state", build / f"guard-{mode}.txt"
+    found: list[tuple[Class, str]] = []
+    ran = 0
+    ends = time.monotonic() + (seconds or 1e9)
+    with out.open("w") as everything:
+        while first < last and time.monotonic() < ends:
+            state.unlink(missing_ok=True)
+            code, text = one_process(root, instruments, mode, first, last - first, state, ends)
+            everything.write(text)
+            found += [((f"{mode} {kind}", name, words), line) for kind, name, words, line in outcomes(text)]
+            ran += sum(1 for _ in seeds(text))
+            now = state.read_text() if state.exists() else ""
+            if now.startswith("DONE") or time.monotonic() > ends:
+                break
+            seed, name, call = split(now)
+            if seed < 0:
+                raise SystemExit(f"fuzz: the guard did not start:\n{text[-2000:]}")
+            what = "hang" if code in (None, -signal.SIGKILL) else "crash" if code else "exit"
+            found.append(((f"{mode} {what}", name, signal.Signals(-code).name if code and code < 0 and what == "crash" else ""), call[:200]))
+            print(f"  {mode}: seed {seed} ended its process ({what}): {call[:160]}")
+            first = seed + 1
+    return ran, found
+
+
+def one_process(root: Path, instruments: Path, mode: str, first: int, count: int, state: Path, ends: float) -> tuple[int | None, str]:
+    """Exit status (None: it hung and was ended) and all that the process printed."""
+    command = [sys.executable, "-m", "tools.fuzz.guard_process", str(instruments / "guard"), str(root), mode, str(first), str(count), str(state)]
+    log = state.with_suffix(".log")
+    with log.open("w") as out:
+        process = subprocess.Popen(command, cwd=root, env={**os.environ, "VERB": "1"}, stdout=out, stderr=subprocess.STDOUT)
+        code: int | None = None
+        while code is None:
+            try:
+                code = process.wait(timeout=1)
+            except subprocess.TimeoutExpired:
+                still = time.time() - (state.stat().st_mtime if state.exists() else process_start(log))
+                if still > HANGS or time.monotonic() > ends:
+                    process.kill()
+                    process.wait()
+                    break
+    return code, log.read_text(errors="replace")
+
+
+def process_start(log: Path) -> float:
+    return log.stat().st_mtime  # the log is empty until the first call
+
+
+def seeds(text: str) -> Iterator[str]:
+    return (m[0] for m in re.finditer(r"^\d+ \S+ args=", text, re.MULTILINE))
+
+
+def split(line: str) -> Call:
+    found = re.match(r"(\d+) (\S+) args=", line)
+    return (int(found[1]), found[2], line) if found else (-1, "", line)
+
+
+def outcomes(text: str) -> Iterator[tuple[str, str, str, str]]:
+    """Kind, function, words and call of each line that tells of something out of order."""
+    name, call = "", ""
+    for line in text.splitlines():
+        seed, here, whole = split(line)
+        if seed >= 0:
+            name, call = here, re.sub(r"0x[0-9a-f]+", "0x", whole)[:200]
+        elif line.startswith("   !! "):
+            kind = line[6:].partition(" ")[0]
+            if kind not in FINE and not kind.startswith("Out"):
+                yield "odd", name, classes.error_words(kind, line[6:].partition(" ")[2]), call
+        elif line.startswith("SLOW>30s"):
+            yield "hang", name, "", call
+        elif line.startswith("BASE "):
+            yield "base", name, line.split()[1], call
+        elif line.startswith("DEVERR "):
+            yield "device", name, line.split()[1], call
