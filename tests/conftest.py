@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -26,6 +27,16 @@ collect_ignore = [] if util.find_spec("torch") else ["parity"]
 def _has_gpu() -> bool:
     from flambeau.drivers.nvidia import probe
     return probe.look().count > 0
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Iterator[None]:
+    """Sixteen thousand tests are made, and none of them is garbage: looking for some among them takes a tenth of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
