@@ -5,8 +5,8 @@
 
 A line is an operation with generated arguments (ops_calls, ops_values), without gradients and, where PyTorch has one, with
 its backward pass.  Both libraries run in this process, on one thread, in turn for short blocks of calls; the least of a few
-medians of the processor's time counts.  The ratio is PyTorch's time over ours: above 1, Flambeau is faster.  What cannot be
-timed is listed with its reason.
+medians of the processor's time counts.  The ratio is PyTorch's time over ours: above 1, Flambeau is faster; "calls" are the
+Python functions that our call enters, the same on every machine.  What cannot be timed is listed with its reason.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ if __name__ == "__main__":  # before NumPy and PyTorch are imported, which read 
     os.environ.pop("OPENBLAS_CORETYPE", None)  # which halves OpenBLAS where it is set to an older CPU
 
 from ops_lines import Line, all_lines  # noqa: E402
-from ops_timing import Failed, Gradient, gradient_of, measure, prepare  # noqa: E402
+from ops_timing import Failed, Gradient, entered, gradient_of, measure, prepare  # noqa: E402
 from ops_values import SMALL, Case  # noqa: E402
 
+ROOT = Path(__file__).resolve().parents[2]
 Result = dict[str, Any]
 FORWARD, BACKWARD = "forward", "forward + backward"
 
@@ -59,13 +60,13 @@ def timed(line: Line, libs: list[Any], gradient: Gradient | None, case: Case) ->
     try:
         for lib in libs:
             lib.set_grad_enabled(gradient is not None)
-        seconds = measure(works)
+        seconds, calls = measure(works), len(entered(works[-1]))
     except Exception as error:
         return {"why": f"{type(error).__name__}: {str(error)[:160]}"}
     finally:
         gc.enable()
     us = [round(1e6 * s, 4) for s in seconds]
-    return {"us": us[-1], **({"torch_us": us[0], "ratio": round(us[0] / us[-1], 4)} if len(us) > 1 else {})}
+    return {"us": us[-1], "calls": calls, **({"torch_us": us[0], "ratio": round(us[0] / us[-1], 4)} if len(us) > 1 else {})}
 
 
 def run(chosen: argparse.Namespace, case: Case = SMALL) -> Result:
@@ -116,18 +117,19 @@ def report(figures: Result, worst: int, old: Result | None) -> str:
     text = []
     if any("ratio" in r for r in lines.values()):
         order = sorted(lines, key=lambda n: float(lines[n]["ratio"]))
-        text.append(f"{'ratio':>6} {'torch us':>10} {'our us':>10}  {'was':>6} line")
+        text.append(f"{'ratio':>6} {'torch us':>10} {'our us':>10} {'calls':>5} {'was':>6} line")
         for name in order[:worst or None]:
             r = lines[name]
             was = (old or {}).get("lines", {}).get(name, {}).get("ratio")
-            text.append(f"{r['ratio']:6.3f} {r['torch_us']:10.2f} {r['us']:10.2f}  {'' if was is None else f'{was:.2f}':>6} {name}  [{r['family']}]")
+            then = "" if was is None else f"{was:.2f}"
+            text.append(f"{r['ratio']:6.3f} {r['torch_us']:10.2f} {r['us']:10.2f} {r['calls']:5} {then:>6} {name}  [{r['family']}]")
         text.append("")
         families = sorted({r["family"] for r in lines.values()}, key=lambda f: mean([r["ratio"] for r in lines.values() if r["family"] == f]))
         text += [summary(f, [r for r in lines.values() if r["family"] == f]) for f in families]
         text += [""] + [summary(m, part) for m in (FORWARD, BACKWARD) if (part := [r for r in lines.values() if r["mode"] == m])]
         text.append(summary("all", list(lines.values())))
     else:
-        text += [f"{r['us']:10.2f} us  {name}" for name, r in lines.items()]
+        text += [f"{r['us']:10.2f} us {r['calls']:5} calls  {name}" for name, r in lines.items()]
     if old:
         text += compared(lines, old["lines"])
     if figures["not timed"]:
@@ -139,26 +141,31 @@ def compared(lines: dict[str, Result], old: dict[str, Result]) -> list[str]:
     """What became slower beside the other library by more than noise, and what is gone."""
     changes = {n: r["ratio"] / old[n]["ratio"] for n, r in lines.items() if "ratio" in r and "ratio" in old.get(n, {})}
     slower = sorted((c, n) for n, c in changes.items() if c < 0.85)
+    longer = sorted(((r["calls"] - old[n]["calls"], n) for n, r in lines.items() if r["calls"] > old.get(n, {}).get("calls", math.inf)), reverse=True)
     gone = [n for n in old if n not in lines and lines]
     return ["", f"beside the old figures: {mean(list(changes.values())):.2f}x over {len(changes)} lines; {len(slower)} slower by more than 15 %",
-            *(f"  {c:.2f}x  {n}" for c, n in slower[:30]), *([f"no longer timed or not chosen: {len(gone)}"] if gone else [])]
+            *(f"  {c:.2f}x  {n}" for c, n in slower[:30]), f"more Python calls than then: {len(longer)} lines", *(f"  {c:+}  {n}" for c, n in longer[:30]),
+            *([f"no longer timed or not chosen: {len(gone)}"] if gone else [])]
 
 
 def profile(name: str, case: Case, backward: bool) -> int:
     """Where the time of our call goes."""
     libs = sides(case, True)
-    line = next((line for line in all_lines(libs[0])[0] if line.name == name), None)
+    # PyTorch's names are not asked for here: some of its methods are functions too in ours
+    line = next((line for line in all_lines(libs[0])[0] if line.name in (name, name.removeprefix("Tensor."))), None)
     if line is None:
         print(f"bench-ops: there is no line {name!r}")
         return 2
     work = prepare(libs[0], line, gradient_of(libs[0], line, case) if backward else None, case)
     work.block(200)
+    path = entered(work)
     count, watch = 2000, cProfile.Profile()
     alone = work.block(count) / count
     watch.enable()
     work.block(count)
     watch.disable()
     print(f"{line.text}: {1e6 * alone:.2f} us a call without the profiler, {count} calls below")
+    print(f"it enters {len(path)} Python functions:", *[p.removeprefix(str(ROOT) + "/") for p in path], sep="\n  ")
     pstats.Stats(watch).sort_stats("tottime").print_stats(30)
     return 0
 

@@ -53,8 +53,8 @@ FAMILIES = {
         rand: n, n | rand_like | randn: n, n | randn_like | randint: 0, 9, shape | randint_like: x, 0, 9 | normal: x, y | uniform_: o | normal_: o
         random_: o | exponential_: o | cauchy_: o | log_normal_: o | geometric_: o, 0.5 | bernoulli | bernoulli_: o | dropout | dropout_: o
         native_dropout: x, 0.5, True | dropout1d: line | dropout2d: image | dropout3d: volume | alpha_dropout: x, 0.5, True
-        feature_alpha_dropout: image, 0.5, True | feature_dropout: image, 0.5, True | torch.dropout: x, 0.5, True | randperm: n | multinomial: x, 2
-        poisson | binomial: one, x | rrelu: x, 0.1, 0.3, True | rrelu_: o, 0.1, 0.3, True | gumbel_softmax: x""",
+        feature_alpha_dropout: image, 0.5, True | feature_dropout: image, 0.5, True | torch.dropout: x, 0.5, True | torch.dropout_: o, 0.5, True
+        randperm: n | multinomial: x, 2 | poisson | binomial: one, x | rrelu: x, 0.1, 0.3, True | rrelu_: o, 0.1, 0.3, True | gumbel_softmax: x""",
     "comparison": """
         lt | le | gt | ge | eq | ne | isclose | equal | allclose | isnan | isinf | isfinite | isposinf | isneginf | isreal | signbit | logical_and
         logical_or | logical_xor | logical_not | is_nonzero: scalar | isin | nonzero | argwhere | nonzero_static: x, size=4 | is_same_size: x, y""",
@@ -117,6 +117,7 @@ FAMILIES = {
     "losses": """
         nll_loss: x, target | cross_entropy: x, target | linear_cross_entropy: x, y, target | mse_loss: x, y | l1_loss: x, y | smooth_l1_loss: x, y
         huber_loss: x, y | binary_cross_entropy: x, y | binary_cross_entropy_with_logits: x, y | kl_div: x, y | poisson_nll_loss: x, y
+        torch.poisson_nll_loss: x, y, True, False, 1e-8, 1
         gaussian_nll_loss: x, y, z | cosine_embedding_loss: x, y, v_signs | hinge_embedding_loss: x, signs | margin_ranking_loss: v, w, v_signs
         multi_margin_loss: x, target | multilabel_margin_loss: x, index | multilabel_soft_margin_loss: x, y | soft_margin_loss: x, signs
         triplet_margin_loss: x, y, z | triplet_margin_with_distance_loss: x, y, z | ctc_loss: log_probs, labels, input_len, target_len""",

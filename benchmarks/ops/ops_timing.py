@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -146,6 +147,23 @@ def prepare(lib: Any, line: Line, gradient: Gradient | None, case: Case = SMALL)
         text = str(error).strip().splitlines()
         raise Failed(f"{type(error).__name__}: {text[0][:160] if text else ''}") from error
     return Work(block, restore)
+
+
+def entered(work: Work) -> list[str]:
+    """The Python functions that one call enters, as file:name: what it costs on any machine."""
+    found: list[str] = []
+
+    def look(frame: Any, event: str, _: Any) -> None:
+        if event == "call":
+            found.append(f"{frame.f_code.co_filename}:{frame.f_code.co_qualname}")
+
+    sys.setprofile(look)
+    try:
+        work.block(1)
+    finally:
+        sys.setprofile(None)
+    work.restore()
+    return [name for name in found if not name.startswith(("<string>:block", __file__))]
 
 
 def repeats(work: Work) -> int:

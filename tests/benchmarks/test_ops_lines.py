@@ -68,14 +68,15 @@ def test_a_few_lines_run(tmp_path: Path) -> None:
 
 def test_where_a_call_spends_its_time() -> None:
     said, _ = run("--profile", "std")
-    assert "us a call without the profiler" in said and "function calls" in said
+    assert "us a call without the profiler" in said and "function calls" in said and "ops/reductions.py:std" in said
 
 
 def test_the_report(tmp_path: Path) -> None:
     import bench_ops
-    lines = {"a, forward": {"family": "views", "mode": "forward", "us": 2.0, "torch_us": 1.0, "ratio": 0.5},
-             "b, forward": {"family": "rows", "mode": "forward", "us": 1.0, "torch_us": 2.0, "ratio": 2.0}}
-    old = {"lines": {"a, forward": {"ratio": 1.0}, "b, forward": {"ratio": 1.0}}}
+    lines = {"a, forward": {"family": "views", "mode": "forward", "us": 2.0, "calls": 9, "torch_us": 1.0, "ratio": 0.5},
+             "b, forward": {"family": "rows", "mode": "forward", "us": 1.0, "calls": 3, "torch_us": 2.0, "ratio": 2.0}}
+    old = {"lines": {"a, forward": {"ratio": 1.0, "calls": 7}, "b, forward": {"ratio": 1.0}}}
     said = bench_ops.report({"lines": lines, "not timed": {"c": "needs a GPU"}}, 1, old)
     assert "0.500" in said and "b, forward  [rows]" not in said
     assert "geometric mean  1.00x   below 1x:    1" in said and "1 slower by more than 15 %" in said and "c: needs a GPU" in said
+    assert "more Python calls than then: 1 lines" in said and "+2  a, forward" in said
