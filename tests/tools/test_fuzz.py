@@ -118,7 +118,8 @@ def test_outcomes_of_guarded_calls() -> None:
     found = list(guard.outcomes(GUARDED))
     assert [(kind, name, words) for kind, name, words, _ in found] == [
         ("odd", "T.sort", "OverflowError: Python # too large to convert to C #"), ("hang", "T.cumsum", ""), ("device", "T.cumsum", "RuntimeError")]
-    assert found[0][3].startswith("5 T.sort args=") and len(list(guard.seeds(GUARDED))) == 4
+    assert found[0][3].startswith("5 T.sort args=") and sorted(guard.told(GUARDED)) == [3, 4, 5, 6]
+    assert guard.told(GUARDED)[4] == ("4 F.pad args=['x'] kw={ }", "!! TypeError pad(): bad") and guard.told(GUARDED)[6][1] == ""
     assert guard.split("DONE {}")[0] == -1 and guard.split("17 T.add args=[] kw={}")[:2] == (17, "T.add")
 
 

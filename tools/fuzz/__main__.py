@@ -2,7 +2,7 @@
 
     python -m tools.fuzz                                  programs, numerics and guard, over the recorded cases
     python -m tools.fuzz --only programs --seeds 30000:32000 [--seconds 120]
-    python -m tools.fuzz --only programs --against DIR    only what another checkout does not show on the same seeds
+    python -m tools.fuzz --only programs,guard --against DIR  only what another checkout says otherwise on the same seeds
     python -m tools.fuzz --write [--only ...]             renews the files of what is known
 
 It fails for what is not known, and prints the shortest program that shows it.  New is not always wrong: rare classes wait in seeds that nobody
@@ -27,9 +27,11 @@ def main() -> int:
     p.add_argument("--only", default=",".join(PARTS), help="parts, with commas: programs, numerics, guard")
     p.add_argument("--seeds", default="", metavar="FIRST:LAST", help="of programs and guard; none: the recorded ones")
     p.add_argument("--seconds", type=float, default=0, metavar="N", help="at most so long, of programs and of each device of guard")
-    p.add_argument("--against", type=Path, metavar="DIR", help="another checkout; programs only")
+    p.add_argument("--against", type=Path, metavar="DIR", help="another checkout; programs and guard")
     p.add_argument("--write", action="store_true", help="renew what is known")
     a = p.parse_args()
+    if a.against and "numerics" in a.only:
+        p.error("--against: say --only programs,guard")
     instruments = Path(os.environ.get("INSTRUMENTS") or ROOT.parent / "shared" / "instruments").resolve()
     if not instruments.is_dir():
         print("fuzz: skipped, because the instruments do not lie beside the checkout (shared/instruments)")

@@ -33,11 +33,13 @@ def check(root: Path, instruments: Path, a: argparse.Namespace) -> bool:
     kept = Path(__file__).parent / "known" / "guard.toml"
     known = classes.read(kept)
     first, last = map(int, (a.seeds or f"0:{known.about.get('calls', RECORDED) if not a.write else RECORDED}").split(":"))
+    if a.against:
+        return beside(root, instruments, a.against.resolve(), first, last, a.seconds)
     found: list[tuple[Class, str]] = []
     calls = 0
     for mode in MODES:
-        ran, here = collect(root, instruments, mode, first, last, a.seconds)
-        calls += ran
+        text, here = collect(root, instruments, root, mode, first, last, a.seconds)
+        calls += len(told(text))
         found += here
     counts = classes.total([[c for c, _ in found]])
     print(f"fuzz: {calls} guarded calls, {len(counts)} classes")
@@ -53,36 +55,34 @@ def check(root: Path, instruments: Path, a: argparse.Namespace) -> bool:
     return not new
 
 
-def collect(root: Path, instruments: Path, mode: str, first: int, last: int, seconds: float) -> tuple[int, list[tuple[Class, str]]]:
-    """Runs the calls of one device; after a crash or a hang, a new process goes on behind it."""
+def collect(root: Path, instruments: Path, tree: Path, mode: str, first: int, last: int, seconds: float) -> tuple[str, list[tuple[Class, str]]]:
+    """All that the calls of one device printed, and what is out of order; after a crash or a hang, a new process goes on behind it."""
     build = root / "build" / "fuzz"
-    state, out = build / f"guard-{mode}.state", build / f"guard-{mode}.txt"
+    state = build / f"guard-{mode}.state"
     found: list[tuple[Class, str]] = []
-    ran = 0
+    everything = ""
     ends = time.monotonic() + (seconds or 1e9)
-    with out.open("w") as everything:
-        while first < last and time.monotonic() < ends:
-            state.unlink(missing_ok=True)
-            code, text = one_process(root, instruments, mode, first, last - first, state, ends)
-            everything.write(text)
-            found += [((f"{mode} {kind}", name, words), line) for kind, name, words, line in outcomes(text)]
-            ran += sum(1 for _ in seeds(text))
-            now = state.read_text() if state.exists() else ""
-            if now.startswith("DONE") or time.monotonic() > ends:
-                break
-            seed, name, call = split(now)
-            if seed < 0:
-                raise SystemExit(f"fuzz: the guard did not start:\n{text[-2000:]}")
-            what = "hang" if code in (None, -signal.SIGKILL) else "crash" if code else "exit"
-            found.append(((f"{mode} {what}", name, signal.Signals(-code).name if code and code < 0 and what == "crash" else ""), call[:200]))
-            print(f"  {mode}: seed {seed} ended its process ({what}): {call[:160]}")
-            first = seed + 1
-    return ran, found
+    while first < last and time.monotonic() < ends:
+        state.unlink(missing_ok=True)
+        code, text = one_process(root, instruments, tree, mode, first, last - first, state, ends)
+        everything += text
+        found += [((f"{mode} {kind}", name, words), line) for kind, name, words, line in outcomes(text)]
+        now = state.read_text() if state.exists() else ""
+        if now.startswith("DONE") or time.monotonic() > ends:
+            break
+        seed, name, call = split(now)
+        if seed < 0:
+            raise SystemExit(f"fuzz: the guard did not start:\n{text[-2000:]}")
+        what = "hang" if code in (None, -signal.SIGKILL) else "crash" if code else "exit"
+        found.append(((f"{mode} {what}", name, signal.Signals(-code).name if code and code < 0 and what == "crash" else ""), call[:200]))
+        print(f"  {mode}: seed {seed} ended its process ({what}): {call[:160]}")
+        first = seed + 1
+    return everything, found
 
 
-def one_process(root: Path, instruments: Path, mode: str, first: int, count: int, state: Path, ends: float) -> tuple[int | None, str]:
+def one_process(root: Path, instruments: Path, tree: Path, mode: str, first: int, count: int, state: Path, ends: float) -> tuple[int | None, str]:
     """Exit status (None: it hung and was ended) and all that the process printed."""
-    command = [sys.executable, "-m", "tools.fuzz.guard_process", str(instruments / "guard"), str(root), mode, str(first), str(count), str(state)]
+    command = [sys.executable, "-m", "tools.fuzz.guard_process", str(instruments / "guard"), str(tree), mode, str(first), str(count), str(state)]
     log = state.with_suffix(".log")
     with log.open("w") as out:
         process = subprocess.Popen(command, cwd=root, env={**os.environ, "VERB": "1"}, stdout=out, stderr=subprocess.STDOUT)
@@ -103,8 +103,47 @@ def process_start(log: Path) -> float:
     return log.stat().st_mtime  # the log is empty until the first call
 
 
-def seeds(text: str) -> Iterator[str]:
-    return (m[0] for m in re.finditer(r"^\d+ \S+ args=", text, re.MULTILINE))
+def beside(root: Path, instruments: Path, other: Path, first: int, last: int, seconds: float) -> bool:
+    """Prints the calls of which another checkout says something else: another result's type, shape, strides and device, or another error."""
+    names = {tree: functions(root, instruments, tree) for tree in (root, other)}
+    os.environ["ONLY"] = ",".join(name for name in names[root] if name in names[other])  # the seeds choose among them: both need the same
+    differ = 0
+    for mode in MODES:
+        here, there = (told(collect(root, instruments, tree, mode, first, last, seconds)[0]) for tree in (root, other))
+        for seed in sorted(here.keys() & there.keys()):
+            if here[seed] != there[seed]:
+                differ += 1
+                print(f"  {mode}: {here[seed][0]}\n      there: {there[seed][1]}\n      here:  {here[seed][1]}")
+    print(f"fuzz: {differ} guarded calls differ from {other.name}'s")
+    return not differ
+
+
+def functions(root: Path, instruments: Path, tree: Path) -> list[str]:
+    state = root / "build" / "fuzz" / "guard-names.state"
+    _, text = one_process(root, instruments, tree, "cuda", 0, 0, state, time.monotonic() + HANGS)
+    found = re.search(r"^NAMES (.*)$", text, re.MULTILINE)
+    if not found:
+        raise SystemExit(f"fuzz: the guard did not start:\n{text[-2000:]}")
+    return found[1].split(",")
+
+
+def told(text: str) -> dict[int, tuple[str, str]]:
+    """By seed: the call, and the result or the error; the second is empty where the process ended."""
+    out: dict[int, tuple[str, str]] = {}
+    at = -1
+    for line in text.splitlines():
+        seed, _, call = split(line)
+        if seed >= 0:
+            at = seed
+            out[at] = (_plain(call), "")
+        elif line.startswith(("   -> ", "   !! ")):
+            out[at] = (out[at][0], _plain(line[3:]))
+    return out
+
+
+def _plain(text: str) -> str:
+    """Without addresses and paths."""
+    return re.sub(r"0x[0-9a-f]+|\b\d{13,}\b| from '/[^']*'", "#", text)[:240]
 
 
 def split(line: str) -> Call:
@@ -118,7 +157,7 @@ def outcomes(text: str) -> Iterator[tuple[str, str, str, str]]:
     for line in text.splitlines():
         seed, here, whole = split(line)
         if seed >= 0:
-            name, call = here, re.sub(r"0x[0-9a-f]+", "0x", whole)[:200]
+            name, call = here, _plain(whole)
         elif line.startswith("   !! "):
             kind = line[6:].partition(" ")[0]
             if kind not in FINE and not kind.startswith("Out"):

@@ -70,7 +70,9 @@ def main() -> None:
     resource.setrlimit = lambda *limits: None  # the instrument wants more on the CPU and no limit elsewhere
     if mode == "cpu":
         connect()
-    runpy.run_path(str(Path(folder) / "fuzz.py"), run_name="__main__")
+    ran = runpy.run_path(str(Path(folder) / "fuzz.py"), run_name="__main__")
+    if count == "0":  # no calls: the names of the functions that could be called
+        print("NAMES", ",".join(dict.fromkeys(name for name, *_ in ran["funs"])))
 
 
 if __name__ == "__main__":
