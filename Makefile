@@ -135,7 +135,7 @@ bench-ops: .venv-parity/.made
 test-fake-gpu: .venv/.dev
 	@if ! command -v g++ > /dev/null; then echo "test-fake-gpu: skipped, because there is no g++ here"; else \
 		for order in lazy random; do \
-			FAKE_ORDER=$$order $(BIN)/python -m pytest -q -n $(JOBS) -m gpu -p tests.drivers.nvidia.fake_gpu $(PYTEST) || exit 1; done; fi
+			FAKE_ORDER=$$order $(BIN)/python -m pytest -q -n $(JOBS) -m gpu -p tests._core.drivers.nvidia.fake_gpu $(PYTEST) || exit 1; done; fi
 
 # All of NVIDIA's libraries lie in an environment of their own: they are large.
 .venv-libraries/.made: pyproject.toml
@@ -144,19 +144,19 @@ test-fake-gpu: .venv/.dev
 	@touch $@
 
 check-libraries: .venv-libraries/.made
-	.venv-libraries/bin/python -m pytest -q -rs $(addprefix tests/drivers/nvidia/,test_real_libraries.py test_libraries.py test_cudnn.py test_nvidia.py) \
+	.venv-libraries/bin/python -m pytest -q -rs $(addprefix tests/_core/drivers/nvidia/,test_real_libraries.py test_libraries.py test_cudnn.py test_nvidia.py) \
 		-k 'real' $(PYTEST)
 
 check-cudnn: .venv-libraries/.made
-	.venv-libraries/bin/python -m pytest -q -rs tests/drivers/nvidia/test_cudnn_real.py $(PYTEST)
+	.venv-libraries/bin/python -m pytest -q -rs tests/_core/drivers/nvidia/test_cudnn_real.py $(PYTEST)
 
 # GPU_PYTHON: a Python that has all that is needed, for machines that cannot install anything; nothing is made then.
 GPU_PYTHON ?=
 
-# Worker processes, since after some faults a process can use its GPU no more: tests/drivers/nvidia/hardware.py, whose options HARDWARE are.
+# Worker processes, since after some faults a process can use its GPU no more: tests/_core/drivers/nvidia/hardware.py, whose options HARDWARE are.
 HARDWARE ?=
 test-gpu: $(if $(GPU_PYTHON),,.venv/.cuda)
-	$(or $(GPU_PYTHON),$(BIN)/python) -m tests.drivers.nvidia.hardware $(HARDWARE) -- $(PYTEST)
+	$(or $(GPU_PYTHON),$(BIN)/python) -m tests._core.drivers.nvidia.hardware $(HARDWARE) -- $(PYTEST)
 
 # PyTorch with CUDA in an environment of its own; where the machine's own Python has one (BENCH_TORCH), that is used.
 BENCH_TORCH ?=

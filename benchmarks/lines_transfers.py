@@ -40,14 +40,14 @@ def link(copy: Callable[[Any, Any, Any], Any], pinned: bool = False) -> Callable
 
 def plain_up(_: Any, x: Any, there: Any) -> None:
     """By the driver alone, as a runtime without staging of its own does."""
-    from flambeau.runtime import gpus
+    from flambeau._core.runtime import gpus
 
     g = gpus.gpu()
     g.driver.memcpy(g.default_handle, there.data_ptr(), x.data_ptr(), NBYTES)
 
 
 def plain_down(_: Any, x: Any, there: Any) -> None:
-    from flambeau.runtime import gpus
+    from flambeau._core.runtime import gpus
 
     g = gpus.gpu()
     g.driver.memcpy(g.default_handle, x.data_ptr(), there.data_ptr(), NBYTES)
@@ -55,7 +55,7 @@ def plain_down(_: Any, x: Any, there: Any) -> None:
 
 def memcpy(lib: Any) -> Work:
     """The host's memcpy, one thread, slot after slot of the size that staging uses."""
-    from flambeau.runtime.staging import SLOT
+    from flambeau._core.runtime.staging import SLOT
 
     x, slots = lib.zeros(N), lib.zeros(SLOT)  # four slots
     source, target = x.data_ptr(), slots.data_ptr()
@@ -72,7 +72,7 @@ def filling(threads: int) -> Callable[[Any], Work]:
     """The same by the staging ring's own filling."""
 
     def setup(lib: Any) -> Work:
-        from flambeau.runtime import staging
+        from flambeau._core.runtime import staging
 
         lib.set_num_threads(threads)
         x, slots = lib.zeros(N), lib.zeros(staging.SLOT)
@@ -107,7 +107,7 @@ def training(kept: bool) -> Callable[[Any], Work]:
         optimizer = lib.optim.SGD(net.parameters(), lr=0.01)
         images, labels = lib.randn(64, 1, 8, 8), lib.randint(0, 10, (64,))
         if not kept:
-            from flambeau.runtime import ledger
+            from flambeau._core.runtime import ledger
 
             if ledger._watching is not None:
                 ledger._watching.close()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .runtime import gpus as _gpus
-from .runtime.device import device as _device
+from ._core.runtime import gpus as _gpus
+from ._core.runtime.device import device as _device
 
 if TYPE_CHECKING:
-    from .runtime.streams import Stream
+    from ._core.runtime.streams import Stream
 
 
 def is_available() -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 def compile(*args: Any, **options: Any) -> Any:  # noqa: A001 (PyTorch's name)
     """`flambeau.compile`."""
-    from .ops.queries import compile as accept
+    from ._core.ops.queries import compile as accept
     return accept(*args, **options)
 
 

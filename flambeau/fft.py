@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .ops import table
+from ._core.ops import table
 
 globals().update(table.namespace("fft"))
 __all__ = sorted(table.namespace("fft"))  # noqa: PLE0605 (filled from the table)

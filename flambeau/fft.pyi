@@ -4,9 +4,9 @@ import builtins
 from collections.abc import Callable, Sequence
 from typing import Any, SupportsIndex
 
-from .dtypes import dtype as _dtype
-from .runtime.device import device as _device
-from .tensor import Tensor
+from ._core.dtypes import dtype as _dtype
+from ._core.runtime.device import device as _device
+from ._core.tensor import Tensor
 
 def fft(input: Tensor, n: SupportsIndex | None = ..., dim: SupportsIndex = ..., norm: builtins.str | None = ..., *, out: Tensor | Sequence[Tensor] | None = ...) -> Tensor: ...
 def fft2(input: Tensor, s: Any = ..., dim: Any = ..., norm: builtins.str | None = ..., *, out: Tensor | Sequence[Tensor] | None = ...) -> Tensor: ...

@@ -75,7 +75,7 @@ def gpus() -> list[dict[str, Any]]:
 
 def why_no_gpu() -> str:
     """Why `cuda.is_available()` is False, with what this machine shows of NVIDIA hardware; empty when it is True."""
-    from flambeau.runtime import gpus as system
+    from flambeau._core.runtime import gpus as system
 
     reason = system.why_none()
     return f"{reason} ({hardware()})" if reason else ""
@@ -105,9 +105,9 @@ def hardware(root: str = "/") -> str:
 def nvidia() -> dict[str, str]:
     """The NVIDIA driver, and what serves each kind of work on its GPUs: the library, or what to install, or the way it goes
     without. Empty where there is no driver; no GPU is begun."""
-    from flambeau.drivers.nvidia import cudnn, cudnn_attention, probe
-    from flambeau.drivers.nvidia import libraries as libraries_there
-    from flambeau.drivers.nvidia.libraries import KNOWN as known
+    from flambeau._core.drivers.nvidia import cudnn, cudnn_attention, probe
+    from flambeau._core.drivers.nvidia import libraries as libraries_there
+    from flambeau._core.drivers.nvidia.libraries import KNOWN as known
 
     found = probe.look()
     if not found.version:
@@ -131,7 +131,7 @@ def nvidia() -> dict[str, str]:
 
 def _nvidia_library(name: str) -> str:
     """A library with its version and path; or what does its work without it, and what to install."""
-    from flambeau.drivers.nvidia import libraries
+    from flambeau._core.drivers.nvidia import libraries
 
     known = libraries.KNOWN[name]
     path = libraries.find(name)
@@ -155,7 +155,7 @@ def libraries() -> dict[str, str]:
 
 
 def _onednn() -> str:
-    from flambeau.drivers.cpu import onednn
+    from flambeau._core.drivers.cpu import onednn
 
     found = onednn.library()
     if found is not None:
@@ -180,7 +180,7 @@ def _openblas() -> str:
 
 def kernel_cache() -> dict[str, Any]:
     """The folder of compiled kernels, how many it holds and their bytes."""
-    from flambeau.kernels import cache
+    from flambeau._core.kernels import cache
 
     folder = cache.folder()
     try:

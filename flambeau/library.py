@@ -10,8 +10,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from ._core.tensor import Tensor
 from .autograd import Function
-from .tensor import Tensor
 
 __all__ = ["CustomOpDef", "custom_op", "get_ctx", "impl", "register_autograd", "register_fake", "register_kernel"]
 

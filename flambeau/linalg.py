@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .errors import LinAlgError
-from .ops import table
+from ._core.errors import LinAlgError
+from ._core.ops import table
 
 globals().update(table.namespace("linalg"))
 __all__ = ["LinAlgError", *sorted(table.namespace("linalg"))]  # noqa: PLE0605 (filled from the table)

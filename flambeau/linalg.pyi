@@ -4,10 +4,10 @@ import builtins
 from collections.abc import Callable, Sequence
 from typing import Any, SupportsIndex
 
-from .dtypes import dtype as _dtype
-from .errors import LinAlgError as LinAlgError
-from .runtime.device import device as _device
-from .tensor import Tensor
+from ._core.dtypes import dtype as _dtype
+from ._core.errors import LinAlgError as LinAlgError
+from ._core.runtime.device import device as _device
+from ._core.tensor import Tensor
 
 def cholesky(input: Tensor, *, upper: builtins.bool = ..., out: Tensor | Sequence[Tensor] | None = ...) -> Tensor: ...
 def cholesky_ex(input: Tensor, *, upper: builtins.bool = ..., check_errors: builtins.bool = ..., out: Tensor | Sequence[Tensor] | None = ...) -> Any: ...

@@ -10,9 +10,9 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from ._core.tensor import Tensor
 from .interop.overriding import ask, enabled, overloaded, overrides
 from .interop.protocols import cover
-from .tensor import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -72,7 +72,7 @@ def get_overridable_functions() -> dict[Any, list[Any]]:
     """The functions that `__torch_function__` can be asked about, by the namespace they are found in."""
     import importlib
 
-    from .ops import table
+    from ._core.ops import table
     package = __name__.rpartition(".")[0]
     found: dict[Any, list[Any]] = {}
     for space in ("torch", "nn.functional", "linalg", "fft", "special"):
@@ -144,7 +144,7 @@ class TorchFunctionMode:
         raise NotImplementedError(f"{type(self).__name__} has no __torch_function__")
 
     def __enter__(self) -> TorchFunctionMode:
-        from .ops import interpose
+        from ._core.ops import interpose
         self._open.append(interpose.wrap(self._see))
         return self
 
@@ -164,8 +164,8 @@ class TorchFunctionMode:
 
 def _public(name: str, function: Any) -> Any:
     """What a program knows an operation as."""
+    from ._core.ops import interpose, table
     from .interop.overriding import _OPERATORS
-    from .ops import interpose, table
     if function.__name__ in _OPERATORS:
         return getattr(Tensor, _OPERATORS[function.__name__])
     row = table.TABLE.get(name)

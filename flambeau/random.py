@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from .runtime import generators
-from .runtime.device import resolve
-from .runtime.generators import Generator
+from ._core.runtime import generators
+from ._core.runtime.device import resolve
+from ._core.runtime.generators import Generator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .ops import results
+from ._core.ops import results
 
 _FIELDS = {
     "aminmax": "min max", "cummax": "values indices", "cummin": "values indices", "frexp": "mantissa exponent", "histogram": "hist bin_edges",

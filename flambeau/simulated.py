@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .drivers.simulated.driver import SimulatedDriver
-from .drivers.simulated.models import MODELS
-from .runtime import gpus
+from ._core.drivers.simulated.driver import SimulatedDriver
+from ._core.drivers.simulated.models import MODELS
+from ._core.runtime import gpus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .ops import table
+from ._core.ops import table
 
 globals().update(table.namespace("special"))
 __all__ = sorted(table.namespace("special"))  # noqa: PLE0605 (filled from the table)

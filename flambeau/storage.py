@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .ops.storages import TypedStorage, UntypedStorage
+from ._core.ops.storages import TypedStorage, UntypedStorage
 
 __all__ = ["TypedStorage", "UntypedStorage"]

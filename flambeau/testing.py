@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .tensor import Tensor
+from ._core.tensor import Tensor
 
 # PyTorch's documented defaults, (rtol, atol) by type
 _TOLERANCES = {"float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7),
@@ -57,15 +57,15 @@ def _pair(a: Any, b: Any, where: str, fail: Callable[[str], None], rtol: float |
     if type(a) is not type(b) and not numbers and isinstance(a, Tensor) != isinstance(b, Tensor):
         raise TypeError(f"No comparison pair was able to handle inputs of type {type(a)} and {type(b)}.")
     x, y = (v if isinstance(v, Tensor) else _tensor(v) for v in (a, b))
-    if tuple(x.m.shape) != tuple(y.m.shape):
+    if tuple(x.meta.shape) != tuple(y.meta.shape):
         fail(f"The values for attribute 'shape' do not match: {x.shape} != {y.shape}.{at}")
-    if check_device and x.m.device is not y.m.device:
+    if check_device and x.meta.device is not y.meta.device:
         fail(f"The values for attribute 'device' do not match: {x.device} != {y.device}.{at}")
-    if check_dtype and not numbers and x.m.dtype is not y.m.dtype:
+    if check_dtype and not numbers and x.meta.dtype is not y.meta.dtype:
         fail(f"The values for attribute 'dtype' do not match: {x.dtype} != {y.dtype}.{at}")
-    if check_stride and x.m.strides != y.m.strides:
-        fail(f"The values for attribute 'stride()' do not match: {x.m.strides} != {y.m.strides}.{at}")
-    found = [_TOLERANCES.get(t.m.dtype.name, (0.0, 0.0)) for t in (x, y)]
+    if check_stride and x.meta.strides != y.meta.strides:
+        fail(f"The values for attribute 'stride()' do not match: {x.meta.strides} != {y.meta.strides}.{at}")
+    found = [_TOLERANCES.get(t.meta.dtype.name, (0.0, 0.0)) for t in (x, y)]
     r = max(f[0] for f in found) if rtol is None else rtol
     t = max(f[1] for f in found) if atol is None else atol
     p, q = _host(x), _host(y)
@@ -101,7 +101,7 @@ def assert_allclose(actual: Any, expected: Any, rtol: float | None = None, atol:
 
 
 def _tensor(v: Any) -> Tensor:
-    from . import ops
+    from ._core import ops
     o: Any = ops
     made: Tensor = o.from_numpy(np.ascontiguousarray(v)) if isinstance(v, np.ndarray) else o.tensor(v)
     return made
@@ -109,22 +109,22 @@ def _tensor(v: Any) -> Tensor:
 
 def _host(t: Tensor) -> Any:
     wide = t.detach().cpu()
-    if wide.m.dtype.kind == "c":
-        return wide.to(wide.m.dtype if wide.m.dtype.name == "complex128" else _complex128()).resolve_conj().numpy()
-    if wide.m.dtype.kind == "f":
+    if wide.meta.dtype.kind == "c":
+        return wide.to(wide.meta.dtype if wide.meta.dtype.name == "complex128" else _complex128()).resolve_conj().numpy()
+    if wide.meta.dtype.kind == "f":
         return wide.double().numpy()
-    return wide.numpy().astype(object if wide.m.dtype.name == "uint64" else np.int64)
+    return wide.numpy().astype(object if wide.meta.dtype.name == "uint64" else np.int64)
 
 
 def _complex128() -> Any:
-    from .dtypes import complex128
+    from ._core.dtypes import complex128
     return complex128
 
 
 def make_tensor(*shape: Any, dtype: Any, device: Any, low: float | None = None, high: float | None = None, requires_grad: bool = False,
                 noncontiguous: bool = False, exclude_zero: bool = False, memory_format: Any = None) -> Tensor:
     """Random values of a shape: floats and complex from [-9, 9), integers likewise (unsigned from 0), bool."""
-    from . import ops
+    from ._core import ops
     sizes = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
     o: Any = ops
     if dtype.kind == "b":
@@ -141,7 +141,7 @@ def make_tensor(*shape: Any, dtype: Any, device: Any, low: float | None = None, 
             made = (o.rand(sizes, device=device) * (hi - lo) + lo).to(dtype)
     if exclude_zero:
         made = o.where(made == 0, o.ones_like(made), made)
-    if noncontiguous and made.m.numel > 1:
+    if noncontiguous and made.meta.numel > 1:
         made = o.repeat_interleave(made, 2, dim=-1)[..., ::2]
     result: Tensor = made.requires_grad_() if requires_grad else made
     return result

@@ -7,11 +7,11 @@ import os
 from collections.abc import Sequence
 from typing import IO, Union
 
-from .dtypes import dtype as _dtype
-from .layout import Size
-from .ops.memory_format import layout as _layout
-from .runtime.device import device as _device
-from .tensor import Storage, Tensor
+from ._core.dtypes import dtype as _dtype
+from ._core.layout import Size
+from ._core.ops.memory_format import layout as _layout
+from ._core.runtime.device import device as _device
+from ._core.tensor import Storage, Tensor
 
 _int, _float, _bool, _complex = builtins.int, builtins.float, builtins.bool, builtins.complex
 _symint, _symfloat = builtins.int, builtins.float

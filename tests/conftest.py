@@ -25,7 +25,7 @@ collect_ignore = [] if util.find_spec("torch") else ["parity"]
 
 
 def _has_gpu() -> bool:
-    from flambeau.drivers.nvidia import probe
+    from flambeau._core.drivers.nvidia import probe
     return probe.look().count > 0
 
 

@@ -416,7 +416,7 @@ class TestOutOfMemory:
 CACHE_SCRIPT = """
 import sys
 import flambeau as t
-from flambeau.kernels.llvm import compile as compiler
+from flambeau._core.kernels.llvm import compile as compiler
 x = t.linspace(-2, 2, 1001)
 y = t.ones(7, 11)
 r = [(x * 3 + 1).exp().sum().item(), x.sigmoid().mean().item(), y.softmax(1).sum().item(), (y @ y.t()).sum().item(), x.cumsum(0)[-1].item(),

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import flambeau  # noqa: E402
-from flambeau.ops.table import TABLE  # noqa: E402
+from flambeau._core.ops.table import TABLE  # noqa: E402
 
 FOLDER = ROOT / "docs" / "api"
 # file, namespace, what stands above it

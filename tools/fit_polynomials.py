@@ -1,6 +1,6 @@
-"""Fits the polynomials of flambeau/kernels/coefficients.py: minimax, by Remez's exchange algorithm in high precision.
+"""Fits the polynomials of flambeau/_core/kernels/coefficients.py: minimax, by Remez's exchange algorithm in high precision.
 
-    python tools/fit_polynomials.py > flambeau/kernels/coefficients.py
+    python tools/fit_polynomials.py > flambeau/_core/kernels/coefficients.py
 
 Needs mpmath.  Each table approximates the unknown factor of a form whose leading terms are exact, so that small arguments
 keep their relative accuracy; the error is weighted so that it counts in units of the whole function's last place.

@@ -1,6 +1,6 @@
-"""Chebyshev tables of the special functions in flambeau/kernels/bessel.py, from mpmath's values in high precision.
+"""Chebyshev tables of the special functions in flambeau/_core/kernels/bessel.py, from mpmath's values in high precision.
 
-    python tools/fit_special.py > flambeau/kernels/bessel_tables.py
+    python tools/fit_special.py > flambeau/_core/kernels/bessel_tables.py
 
 Each table is a series in Chebyshev polynomials of t in [-1, 1] (the first coefficient halved already), interpolated at
 Chebyshev points and cut where its terms fall below the last place of a double.  Needs mpmath.

@@ -23,18 +23,18 @@ PACKAGE = "flambeau"
 # From the ground up. A name is the module or package directly below `flambeau`; a dotted name is a part of one that
 # has a place of its own (the longest name that fits decides).
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("dtypes", "layout", "errors"),
-    ("kernels",),
-    ("drivers",),
-    ("runtime",),
-    ("tensor", "autograd", "ops", "interop", "profiler"),
-    ("compile",),
+    ("_core",),  # the package's own docstring; its parts follow
+    ("_core.dtypes", "_core.layout", "_core.errors"),
+    ("_core.kernels",),
+    ("_core.drivers",),
+    ("_core.runtime",),
+    ("_core.tensor", "_core.autograd", "_core.ops", "interop", "profiler"),
+    ("autograd", "errors"),
     ("nn", "optim", "data", "utils", "amp", "io", "distributed", "cuda", "random", "simulated", "linalg", "fft",
      "special", "backends", "distributions", "testing", "types", "accelerator", "cpu", "compiler", "jit", "hub", "sparse",
      "func", "library", "futures",
-     "multiprocessing", "return_types", "signal", "masked", "left_out", "overrides", "_C", "vision", "serialization", "storage", "xpu", "mps",
-     "torch_version", "_dynamo", "_inductor"),
-    ("trace", "inventory", "cli", "demo", "version", "__config__", "script", "__main__"),
+     "multiprocessing", "return_types", "signal", "masked", "overrides", "vision", "serialization", "storage", "_faces"),
+    ("trace", "inventory", "cli", "demo", "version", "_faces.__config__", "script", "__main__"),
     ("__init__",),  # the public surface: names everything, and nothing below may lean on it
 )
 
@@ -46,7 +46,7 @@ ALLOWED: tuple[tuple[str, str, str], ...] = (
     ("demo", "__init__", "the demo is a user's script: it says `import flambeau as torch`"),
     ("cli", "__init__", "the command line shows the package as a user sees it"),
     ("version", "__init__", "it repeats the package's version"),
-    ("__config__", "__init__", "it tells the package's version"),
+    ("_faces.__config__", "__init__", "it tells the package's version"),
     ("script", "__init__", "it puts the package in the place of another"),
     ("inventory", "__init__", "the report is on the package as a user sees it"),
     ("__main__", "__init__", "it is the command line by another name"),
@@ -101,7 +101,9 @@ def _imported(node: ast.AST, package: list[str], root: Path) -> Iterator[str]:
         if name == PACKAGE:
             yield "__init__"
         elif name.startswith(PACKAGE + "."):
-            yield name.removeprefix(PACKAGE + ".")
+            inner = name.removeprefix(PACKAGE + ".")
+            faced = not _exists(root, inner) and _exists(root, f"_faces.{inner}")  # found by the package's `__path__`
+            yield f"_faces.{inner}" if faced else inner
 
     if isinstance(node, ast.Import):
         for alias in node.names:
@@ -112,11 +114,10 @@ def _imported(node: ast.AST, package: list[str], root: Path) -> Iterator[str]:
             base = ".".join([*parent, node.module] if node.module else parent)
         else:
             base = node.module or ""
-        if base != PACKAGE:
-            yield from own(base)
-            return
         for alias in node.names:  # `from flambeau import nn` reaches nn; any other name is read off the package itself
-            yield alias.name if _exists(root, alias.name) else "__init__"
+            inner = f"{base}.{alias.name}"
+            reached = inner.startswith(PACKAGE + ".") and _exists(root, inner.removeprefix(PACKAGE + "."))
+            yield from own(inner if reached else base)
     elif isinstance(node, ast.Call) and node.args:
         called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         first = node.args[0]

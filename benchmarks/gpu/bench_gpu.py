@@ -119,13 +119,13 @@ def child(options: argparse.Namespace, tell: Any) -> int:
     if options.smoke:
         from host_cost import fake
         os.environ.pop("FLAMBEAU_SIM_GPUS", None)
-        from flambeau.drivers.nvidia import probe
+        from flambeau._core.drivers.nvidia import probe
         if not probe.look().count and not fake("eager"):
             tell(none="nothing was tried: the fake driver needs g++")
             return 2
     import flambeau
     if not flambeau.cuda.is_available():
-        from flambeau.runtime import gpus
+        from flambeau._core.runtime import gpus
         tell(none=f"nothing was measured: {gpus.why_none()}")
         return 2
     modules: dict[str, Any] = {}

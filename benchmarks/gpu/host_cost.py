@@ -70,7 +70,7 @@ def measure(t: Any, call: Callable[[], Any], rounds: int = _ROUNDS, times: int =
 def fake(order: str = "none", memory: int = 0) -> bool:
     """Puts the tests' fake libcuda in place; False where it cannot be built.  order: "none" takes launches and drops them, "eager" carries
     them out at once.  memory: bytes of a GPU, where more than usual are wanted."""
-    sys.path.insert(0, str(ROOT / "tests" / "drivers" / "nvidia"))
+    sys.path.insert(0, str(ROOT / "tests" / "_core" / "drivers" / "nvidia"))
     import cases  # type: ignore[import-not-found]
     import host_kernels  # type: ignore[import-not-found]
     if host_kernels.GXX is None:
@@ -88,7 +88,7 @@ def main() -> int:
     parser.add_argument("--profile", action="store_true", help="where the time goes, by function, instead of figures")
     options = parser.parse_args()
     os.environ.pop("FLAMBEAU_SIM_GPUS", None)
-    from flambeau.drivers.nvidia import probe
+    from flambeau._core.drivers.nvidia import probe
     real = bool(probe.look().count)
     if not real and not fake():
         print("host_cost: no GPU here, and the fake driver needs g++")

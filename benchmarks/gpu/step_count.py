@@ -73,7 +73,7 @@ def seconds(prepared: Any) -> float:
 
 def count(t: Any, step: Callable[[], Any], lib: Any, rounds: int = 9) -> Found:
     """Counts one step that has been done before."""
-    from flambeau.runtime import door, gpus
+    from flambeau._core.runtime import door, gpus
     g: Any = gpus.gpu()
     for _ in range(3):
         step()

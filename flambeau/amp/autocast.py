@@ -6,9 +6,9 @@ import functools
 import warnings
 from typing import Any
 
-from .. import dtypes
-from ..dtypes import dtype as _dtype
-from ..ops import autocast as _lists
+from .._core import dtypes
+from .._core.dtypes import dtype as _dtype
+from .._core.ops import autocast as _lists
 
 _KINDS = ("cuda", "cpu")
 _defaults = {"cuda": dtypes.float16, "cpu": dtypes.bfloat16}

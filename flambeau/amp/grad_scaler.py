@@ -11,10 +11,10 @@ from collections import defaultdict
 from enum import Enum
 from typing import Any
 
-from .. import ops
+from .._core import ops
+from .._core.ops import together
+from .._core.tensor import Tensor
 from ..autograd import no_grad
-from ..ops import together
-from ..tensor import Tensor
 
 _ops: Any = ops
 
@@ -64,7 +64,7 @@ class GradScaler:
             return outputs
         if isinstance(outputs, Tensor):
             # in float32, which holds the scale; the product promotes nothing narrower
-            return outputs * self._scale if outputs.m.dtype.itemsize >= 4 else outputs.float() * self._scale
+            return outputs * self._scale if outputs.meta.dtype.itemsize >= 4 else outputs.float() * self._scale
         if isinstance(outputs, (list, tuple)):
             return type(outputs)([self.scale(x) for x in outputs])
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
@@ -95,9 +95,9 @@ class GradScaler:
                     g = p.grad
                     if g is None:
                         continue
-                    if refuse_half and g.m.dtype.name == "float16":
+                    if refuse_half and g.meta.dtype.name == "float16":
                         raise ValueError("Attempting to unscale FP16 gradients.")
-                    alike.setdefault((g.m.device, g.m.dtype), []).append(g)
+                    alike.setdefault((g.meta.device, g.meta.dtype), []).append(g)
             for (device, _), gs in alike.items():
                 told = together.unscale(gs, inverse)
                 for bad in self._each(gs, inverse) if told is None else [told]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from .mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
+from .._core.autograd.mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 
-_LAZY = {"Function": "function", "FunctionCtx": "function", "backward": "functions", "grad": "functions",
-         "gradcheck": "gradcheck", "gradgradcheck": "gradcheck", "detect_anomaly": "anomaly",
-         "set_detect_anomaly": "anomaly", "Variable": "variable"}
+_LAZY = {"Function": ".function", "FunctionCtx": ".function", "backward": ".._core.autograd.functions", "grad": ".._core.autograd.functions",
+         "gradcheck": ".gradcheck", "gradgradcheck": ".gradcheck", "detect_anomaly": ".anomaly",
+         "set_detect_anomaly": ".anomaly", "Variable": ".variable"}
 
 
 def __getattr__(name: str) -> Any:
     import importlib
     if name in _LAZY:
-        module = importlib.import_module("." + _LAZY[name], __name__)
+        module = importlib.import_module(_LAZY[name], __name__)
         # a module of the same name as one of its functions is bound here by the import: the function wins
         globals().update({each: getattr(module, each) for each, where in _LAZY.items() if where == _LAZY[name]})
         return globals()[name]

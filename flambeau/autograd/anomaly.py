@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .tape import anomaly
+from .._core.autograd.tape import anomaly
 
 
 class set_detect_anomaly:

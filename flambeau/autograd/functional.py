@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..tensor import Tensor
-from .functions import grad
-from .mode import enable_grad
+from .._core.autograd.functions import grad
+from .._core.autograd.mode import enable_grad
+from .._core.tensor import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +44,7 @@ def _like(v: Any, xs: tuple[Any, ...], function: str, what: str) -> tuple[Any, .
     if len(vs) != len(xs):
         raise RuntimeError(f"v is a tuple of invalid length: should be {len(xs)} but got {len(vs)}.")
     for i, (a, b) in enumerate(zip(vs, xs, strict=True)):
-        if tuple(a.m.shape) != tuple(b.m.shape):
+        if tuple(a.meta.shape) != tuple(b.meta.shape):
             raise RuntimeError(f"v has invalid size: should be {b.size()} but got {a.size()}" if len(xs) == 1 else
                                f"Entry {i} in v has invalid size: should be {b.size()} but got {a.size()}.")
     return vs
@@ -149,7 +149,7 @@ def by_rows(ys: Any, xs: tuple[Any, ...], create: bool, strict: bool = False) ->
 
 
 def _stacked(parts: list[Any], y: Any, x: Any) -> Any:
-    from .. import ops
+    from .._core import ops
     stack: Any = ops.stack
     if not parts:
         return x.new_zeros((*y.shape, *x.shape))
@@ -174,7 +174,7 @@ def _scalar(func: Callable[..., Any], name: str) -> Callable[..., Any]:
         y = func(*xs)
         if isinstance(y, (tuple, list)) or not isinstance(y, Tensor):
             raise RuntimeError(f"The function given to {name} should return a single Tensor")
-        if y.m.numel != 1:
+        if y.meta.numel != 1:
             raise RuntimeError(f"The Tensor returned by the function given to {name} should contain a single element")
         return y.reshape(())
     return call

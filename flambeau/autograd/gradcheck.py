@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor import Tensor
-from .functions import grad
+from .._core.autograd.functions import grad
+from .._core.tensor import Tensor
 
 
 class GradcheckError(RuntimeError):
@@ -19,16 +19,16 @@ def _tuple(x: Any) -> tuple[Any, ...]:
 
 
 def _array(t: Tensor) -> Any:
-    return np.array(t.detach().cpu().tolist(), np.complex128 if t.m.dtype.is_complex else np.float64).reshape(tuple(t.m.shape))
+    return np.array(t.detach().cpu().tolist(), np.complex128 if t.meta.dtype.is_complex else np.float64).reshape(tuple(t.meta.shape))
 
 
 def _numerical(f: Any, inputs: tuple[Any, ...], which: int, eps: float, outs: int) -> list[Any]:
     """Central differences: for each differentiable output the matrix (input elements, output elements); complex inputs give a
     second matrix for steps along the imaginary axis."""
-    from ..ops.creation import tensor
+    from .._core.ops.creation import tensor
     x = inputs[which]
     base = _array(x)
-    complex_in = x.m.dtype.is_complex
+    complex_in = x.meta.dtype.is_complex
     rows: list[list[Any]] = [[] for _ in range(outs)]
     steps = (eps, 1j * eps) if complex_in else (eps,)
     for at in np.ndindex(base.shape):
@@ -37,7 +37,7 @@ def _numerical(f: Any, inputs: tuple[Any, ...], which: int, eps: float, outs: in
             for sign in (1, -1):
                 moved = base.copy()
                 moved[at] += sign * h
-                t = tensor(moved, dtype=x.m.dtype, device=x.m.device)
+                t = tensor(moved, dtype=x.meta.dtype, device=x.meta.device)
                 here = tuple(t if i == which else v.detach() if isinstance(v, Tensor) else v for i, v in enumerate(inputs))
                 values.append([_array(o) for o in _differentiable(f(*here))])
             for k in range(outs):
@@ -46,21 +46,21 @@ def _numerical(f: Any, inputs: tuple[Any, ...], which: int, eps: float, outs: in
 
 
 def _differentiable(outputs: Any) -> list[Tensor]:
-    return [o for o in _tuple(outputs) if isinstance(o, Tensor) and o.m.dtype.kind in "fc"]
+    return [o for o in _tuple(outputs) if isinstance(o, Tensor) and o.meta.dtype.kind in "fc"]
 
 
 def _analytic(out: Tensor, x: Tensor) -> Any:
     """The matrix (input elements, output elements) of d out / d x from backward passes, rows as in `_numerical`."""
-    from ..ops.creation import tensor
-    complex_in, complex_out = x.m.dtype.is_complex, out.m.dtype.is_complex
+    from .._core.ops.creation import tensor
+    complex_in, complex_out = x.meta.dtype.is_complex, out.meta.dtype.is_complex
     columns = []
-    for at in np.ndindex(tuple(out.m.shape)):
+    for at in np.ndindex(tuple(out.meta.shape)):
         parts = []
         for unit in ((1.0, 1j) if complex_out else (1.0,)):
-            seed = np.zeros(tuple(out.m.shape), np.complex128 if complex_out else np.float64)
+            seed = np.zeros(tuple(out.meta.shape), np.complex128 if complex_out else np.float64)
             seed[at] = unit
-            (g,) = grad(out, x, tensor(seed, dtype=out.m.dtype, device=out.m.device), retain_graph=True, allow_unused=True)
-            parts.append(np.zeros(tuple(x.m.shape)) if g is None else _array(g))
+            (g,) = grad(out, x, tensor(seed, dtype=out.meta.dtype, device=out.meta.device), retain_graph=True, allow_unused=True)
+            parts.append(np.zeros(tuple(x.meta.shape)) if g is None else _array(g))
         # the gradient of Re(conj(seed) . out) along a real step is its real part, along an imaginary one its imaginary part
         real_steps = [p.real for p in parts]
         imag_steps = [p.imag for p in parts] if complex_in else None
@@ -69,7 +69,7 @@ def _analytic(out: Tensor, x: Tensor) -> Any:
         if imag_steps is not None:
             column.append((imag_steps[0] + (1j * imag_steps[1] if complex_out else 0)).reshape(-1))
         columns.append(np.stack(column, 1).reshape(-1))
-    return np.array(columns).T.reshape(x.m.numel * (2 if complex_in else 1), out.m.numel)
+    return np.array(columns).T.reshape(x.meta.numel * (2 if complex_in else 1), out.meta.numel)
 
 
 def gradcheck(func: Any, inputs: Any, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3, raise_exception: bool = True,
@@ -78,15 +78,15 @@ def gradcheck(func: Any, inputs: Any, *, eps: float = 1e-6, atol: float = 1e-5, 
     """Whether the gradients of `func(*inputs)` agree with central differences of step `eps` for every floating point input that
     requires grad (float64 is needed for the default tolerances).  Raises GradcheckError (or returns False)."""
     inputs = _tuple(inputs)
-    if not any(isinstance(x, Tensor) and x.n is not None for x in inputs):
+    if not any(isinstance(x, Tensor) and x.node is not None for x in inputs):
         raise ValueError("gradcheck expects at least one input tensor to require gradient, but none of the them have requires_grad=True.")
     outputs = _differentiable(func(*inputs))
     for i, x in enumerate(inputs):
-        if not isinstance(x, Tensor) or x.n is None:
+        if not isinstance(x, Tensor) or x.node is None:
             continue
         numerical = _numerical(func, inputs, i, eps, len(outputs))
         for k, out in enumerate(outputs):
-            analytic = _analytic(out, x) if out.n is not None else np.zeros_like(numerical[k])
+            analytic = _analytic(out, x) if out.node is not None else np.zeros_like(numerical[k])
             if not np.allclose(analytic, numerical[k], rtol, atol, equal_nan=True):
                 if not raise_exception:
                     return False
@@ -101,19 +101,19 @@ def gradgradcheck(func: Any, inputs: Any, grad_outputs: Any = None, *, eps: floa
     inputs = _tuple(inputs)
     outputs = _differentiable(func(*inputs))
     if grad_outputs is None:
-        from ..ops.creation import tensor
+        from .._core.ops.creation import tensor
         rng = np.random.default_rng(0)
-        grad_outputs = [tensor(rng.normal(size=tuple(o.m.shape)), dtype=o.m.dtype, device=o.m.device, requires_grad=True) for o in outputs]
+        grad_outputs = [tensor(rng.normal(size=tuple(o.meta.shape)), dtype=o.meta.dtype, device=o.meta.device, requires_grad=True) for o in outputs]
     given = _tuple(grad_outputs)
-    where = [i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.n is not None]
+    where = [i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.node is not None]
 
     def gradients(*args: Any) -> Any:
         xs, gs = list(args[:len(inputs)]), args[len(inputs):]
         for i in where:
-            if xs[i].n is None:
+            if xs[i].node is None:
                 xs[i] = xs[i].requires_grad_()
         outs = _differentiable(func(*xs))
-        kept = [(o, g) for o, g in zip(outs, gs, strict=True) if o.n is not None]
+        kept = [(o, g) for o, g in zip(outs, gs, strict=True) if o.node is not None]
         found = grad([o for o, _ in kept], [xs[i] for i in where], [g for _, g in kept], create_graph=True, allow_unused=True,
                      materialize_grads=True)
         return tuple(found)

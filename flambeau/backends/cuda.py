@@ -23,7 +23,7 @@ class _Matmul:
         self.fp32_precision = "none"
 
     def _allow(self, name: str, value: bool) -> None:
-        from ..runtime import door
+        from .._core.runtime import door
         self._reduced[name] = bool(value)
         door.set_wide(name, not value)
 
@@ -45,24 +45,24 @@ class _Matmul:
 
     @property
     def fused_activations(self) -> str:
-        from ..runtime import switches
+        from .._core.runtime import switches
         return _FUSED[int(switches.values["matmul.activations"])]
 
     @fused_activations.setter
     def fused_activations(self, value: str) -> None:
-        from ..runtime import switches
+        from .._core.runtime import switches
         if value not in _FUSED:
             raise RuntimeError(f"fused_activations: expected one of {', '.join(map(repr, _FUSED))}, got {value!r}")
         switches.put("matmul.activations", _FUSED.index(value))
 
     @property
     def allow_tf32(self) -> bool:
-        from ..ops.queries import get_float32_matmul_precision
+        from .._core.ops.queries import get_float32_matmul_precision
         return get_float32_matmul_precision() != "highest"
 
     @allow_tf32.setter
     def allow_tf32(self, value: bool) -> None:
-        from ..ops.queries import set_float32_matmul_precision
+        from .._core.ops.queries import set_float32_matmul_precision
         set_float32_matmul_precision("high" if value else "highest")
 
 
@@ -75,8 +75,8 @@ class _Plans:
         object.__setattr__(self, "_device", device)
 
     def _cache(self) -> Any:
-        from ..drivers.nvidia import cufft
-        from ..runtime import gpus
+        from .._core.drivers.nvidia import cufft
+        from .._core.runtime import gpus
         return cufft.cache(gpus.gpu(self._device).physical)
 
     def __getitem__(self, device: Any) -> _Plans:
@@ -113,13 +113,13 @@ matmul = _Matmul()
 
 def _choose(**which: bool) -> None:
     """Which ways of attention are allowed."""
-    from ..runtime import switches
+    from .._core.runtime import switches
     for name, allowed in which.items():
         switches.put(f"attention.{name}", bool(allowed))
 
 
 def _allowed(name: str) -> bool:
-    from ..runtime import switches
+    from .._core.runtime import switches
     return bool(switches.values[f"attention.{name}"])
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from ..runtime import switches
+from .._core.runtime import switches
 
 _NAMES = ("enabled", "benchmark", "benchmark_limit", "deterministic", "allow_tf32")
 enabled: bool
@@ -49,7 +49,7 @@ def is_available() -> bool:
 
 def version() -> int | None:
     """cuDNN's version, as 91200 for 9.12; None without it."""
-    from ..drivers.nvidia import cudnn
+    from .._core.drivers.nvidia import cudnn
     return cudnn.version()
 
 

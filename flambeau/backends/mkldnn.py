@@ -6,7 +6,7 @@ enabled = True
 
 
 def is_available() -> bool:
-    from ..drivers.cpu import onednn
+    from .._core.drivers.cpu import onednn
     return onednn.library() is not None
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .. import dtypes
+from .._core import dtypes
+from .._core.dtypes import dtype as _dtype
 from ..amp import GradScaler as _GradScaler
 from ..amp import autocast as _autocast
-from ..dtypes import dtype as _dtype
 
 
 class autocast(_autocast):

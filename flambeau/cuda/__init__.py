@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..errors import AcceleratorError, OutOfMemoryError
-from ..ops.pending import host_reads_wait
-from ..runtime import gpus as _gpus
-from ..runtime.device import device as _device
-from ..runtime.streams import Event, Stream
+from .._core.errors import AcceleratorError, OutOfMemoryError
+from .._core.ops.pending import host_reads_wait
+from .._core.runtime import gpus as _gpus
+from .._core.runtime.device import device as _device
+from .._core.runtime.streams import Event, Stream
 from .memory import (
     caching_allocator_alloc,
     caching_allocator_delete,
@@ -49,7 +49,7 @@ from .random import (
 )
 
 if TYPE_CHECKING:
-    from ..drivers.interface import Properties
+    from .._core.drivers.interface import Properties
 
 
 # ------------------------------------------------------------------------------------------------------------- devices
@@ -209,10 +209,10 @@ def __getattr__(name: str) -> Any:
         import importlib
         return importlib.import_module("." + name, __name__)
     if name == "default_generators":
-        from ..runtime import generators
+        from .._core.runtime import generators
         return tuple(generators.default(_gpus.named(i)) for i in range(_gpus.count()))
     if name.endswith("Tensor"):
-        from ..ops.legacy import CUDA_TYPES
+        from .._core.ops.legacy import CUDA_TYPES
         if name in CUDA_TYPES:
             return CUDA_TYPES[name]
     raise AttributeError(f"module 'flambeau.cuda' has no attribute {name!r}")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from .. import dtypes
+from .._core import dtypes
+from .._core.dtypes import dtype as _dtype
 from ..amp import GradScaler as _GradScaler
 from ..amp import autocast as _autocast
 from ..amp import custom_bwd as _custom_bwd
 from ..amp import custom_fwd as _custom_fwd
-from ..dtypes import dtype as _dtype
 
 
 class autocast(_autocast):

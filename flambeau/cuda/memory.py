@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import OutOfMemoryError, size
-from ..runtime import gpus as _gpus
+from .._core.errors import OutOfMemoryError, size
+from .._core.runtime import gpus as _gpus
 
 
 def memory_allocated(device: Any = None) -> int:
@@ -80,7 +80,7 @@ def get_allocator_backend() -> str:
     """Where the caching allocator takes memory from, as PYTORCH_CUDA_ALLOC_CONF=backend:... names it: "cudaMallocAsync" (pools of the
     driver, ordered by stream) where that is asked for, else "native" (the driver's pools too, on GPUs that have them, unless it is
     asked for by name)."""
-    from ..drivers.nvidia.driver import backend
+    from .._core.drivers.nvidia.driver import backend
     return backend() or "native"
 
 

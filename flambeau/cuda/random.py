@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..runtime import generators, gpus
+from .._core.runtime import generators, gpus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..runtime.generators import Generator
+    from .._core.runtime.generators import Generator
 
 
 def _default(device: Any) -> Generator:

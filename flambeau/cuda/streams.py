@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ..runtime.streams import Event, Stream
+from .._core.runtime.streams import Event, Stream
 
 __all__ = ["Event", "Stream"]

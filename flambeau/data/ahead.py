@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ..runtime.device import device as device_class
-from ..tensor import Tensor
+from .._core.runtime.device import device as device_class
+from .._core.tensor import Tensor
 from .collate import each
 
 

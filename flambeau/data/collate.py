@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, ops
-from ..runtime.device import device
-from ..tensor import Tensor, meta, new
+from .._core import dtypes, ops
+from .._core.runtime.device import device
+from .._core.tensor import Tensor, meta, new
 
 
 def default_convert(data: Any) -> Any:
@@ -67,9 +67,9 @@ def use(shared_empty: Any) -> None:
 
 def stack(samples: list[Tensor]) -> Any:
     """`ops.stack(samples)`, in shared memory in a worker, and without a launch for each sample."""
-    first = samples[0].m
+    first = samples[0].meta
     for t in samples:
-        if type(t) is not Tensor or t.m is not first or t.n is not None:
+        if type(t) is not Tensor or t.meta is not first or t.node is not None:
             return ops.stack(samples, 0)
     if first.device.type != "cpu" or not first.contiguous:
         return ops.stack(samples, 0)
@@ -77,9 +77,9 @@ def stack(samples: list[Tensor]) -> Any:
     out = new(m) if _shared_empty is None else _shared_empty(m)
     size = first.numel * first.dtype.itemsize
     if size:
-        move, at = ctypes.memmove, out.p
+        move, at = ctypes.memmove, out.ptr
         for t in samples:
-            move(at, t.p, size)
+            move(at, t.ptr, size)
             at += size
     return out
 

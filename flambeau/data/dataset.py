@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
-from .. import dtypes, ops
+from .._core import dtypes, ops
 
 T_co = TypeVar("T_co", covariant=True)
 

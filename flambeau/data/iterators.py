@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .. import dtypes, ops
+from .._core import dtypes, ops
 from . import pinning
 from .pool import DEAD, Event, Pool, context_of
 from .workers import END, ERROR

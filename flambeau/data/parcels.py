@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import dtypes, layout
-from ..kernels.interpret import memory
-from ..runtime.device import device
-from ..runtime.shared_memory import Mapping
-from ..tensor import Tensor, meta, new, wrap
+from .._core import dtypes, layout
+from .._core.kernels.interpret import memory
+from .._core.runtime.device import device
+from .._core.runtime.shared_memory import Mapping
+from .._core.tensor import Tensor, meta, new, wrap
 from .channel import MOST_FILES
 from .segments import Loan, Store, aligned
 
@@ -39,7 +39,7 @@ def _address(array: Any) -> int:
 
 
 def _reduce(t: Tensor) -> tuple[Any, ...]:
-    m = t.m
+    m = t.meta
     if m.device.type != "cpu":
         raise RuntimeError(f"a DataLoader worker cannot send a tensor on {m.device}: return CPU tensors, and move the batch to the "
                            "device in the main process (pin_memory=True and non_blocking=True, or flambeau.data.prefetch)")
@@ -50,8 +50,8 @@ def _reduce(t: Tensor) -> tuple[Any, ...]:
                            "serializing (e.g., putting it on the queue).")
     if layout.dense_like(tuple(m.shape), m.strides) != m.strides:
         t = t.detach().contiguous()
-        m = t.m
-    content = pickle.PickleBuffer(_bytes_at(t.p, m.numel * m.dtype.itemsize, t))
+        m = t.meta
+    content = pickle.PickleBuffer(_bytes_at(t.ptr, m.numel * m.dtype.itemsize, t))
     return _rebuild, (content, tuple(m.shape), m.strides, m.dtype.name, grad)
 
 
@@ -62,7 +62,7 @@ def _rebuild(content: Any, shape: tuple[int, ...], strides: tuple[int, ...], nam
     else:  # the content was small and came with the message
         t = new(m)
         if len(content):
-            ctypes.memmove(t.p, bytes(content), len(content))
+            ctypes.memmove(t.ptr, bytes(content), len(content))
     return t.requires_grad_() if grad else t
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
-from .. import dtypes, ops
+from .._core import dtypes, ops
 
 T_co = TypeVar("T_co", covariant=True)
 

@@ -15,7 +15,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from ..runtime.shared_memory import Mapping, nameless
+from .._core.runtime.shared_memory import Mapping, nameless
 
 if TYPE_CHECKING:
     from collections import deque

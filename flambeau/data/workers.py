@@ -118,8 +118,8 @@ def main(end: socket.socket, job: Job) -> None:
 
 def _serve(end: socket.socket, job: Job) -> None:
     global _info
-    from ..kernels.native import set_num_threads
-    from ..runtime.device import set_default
+    from .._core.kernels.native import set_num_threads
+    from .._core.runtime.device import set_default
     from . import collate
     from .channel import Channel
     from .failure import Failure

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ..ops import copies
-from ..tensor import Tensor
+from .._core.ops import copies
+from .._core.tensor import Tensor
 
 
 class ReduceOp:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..layout import Size
+from .._core.layout import Size
 from . import constraints
 from .gamma import Gamma
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import dtypes, linalg, ops
+from .. import linalg
+from .._core import dtypes, ops
 
 _ops: Any = ops
 _linalg: Any = linalg

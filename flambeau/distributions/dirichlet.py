@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import ops
+from .._core import ops
 from . import constraints
 from .exp_family import ExponentialFamily
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import warnings
 from typing import Any, ClassVar
 
-from .. import ops
-from ..autograd.mode import no_grad
-from ..layout import Size, broadcast_shapes
-from ..tensor import Tensor
+from .._core import ops
+from .._core.autograd.mode import no_grad
+from .._core.layout import Size, broadcast_shapes
+from .._core.tensor import Tensor
 from . import constraints
 from .utils import lazy_property
 

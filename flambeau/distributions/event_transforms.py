@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import dtypes, linalg, ops
-from ..layout import Size
+from .. import linalg
+from .._core import dtypes, ops
+from .._core.layout import Size
 from . import constraints
 from .pointwise_transforms import _softplus
 from .transform import Plain, Transform

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..autograd.functions import grad
-from ..autograd.mode import enable_grad
+from .._core.autograd.functions import grad
+from .._core.autograd.mode import enable_grad
 from .distribution import Distribution
 
 

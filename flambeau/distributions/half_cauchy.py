@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .. import ops
+from .._core import ops
 from . import constraints
 from .cauchy import Cauchy
 from .transformed_distribution import TransformedDistribution

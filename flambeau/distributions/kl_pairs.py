@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .. import ops
+from .._core import ops
 from .bernoulli import Bernoulli
 from .beta import Beta
 from .binomial import Binomial
@@ -408,8 +408,8 @@ def _family_family(p: Any, q: Any) -> Any:
     if type(p) is not type(q):
         raise NotImplementedError("The cross KL-divergence between different exponential families cannot be computed using Bregman "
                                   "divergences")
-    from ..autograd.functions import grad
-    from ..autograd.mode import enable_grad
+    from .._core.autograd.functions import grad
+    from .._core.autograd.mode import enable_grad
     with enable_grad():
         natural = [x.detach().requires_grad_() for x in p._natural_params]
         log_normalizer = p._log_normalizer(*natural)

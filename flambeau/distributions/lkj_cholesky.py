@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .. import dtypes, ops
-from ..layout import Size
+from .._core import dtypes, ops
+from .._core.layout import Size
 from . import constraints
 from .beta import Beta
 from .distribution import Distribution

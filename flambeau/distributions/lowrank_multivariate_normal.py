@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .. import linalg, ops
-from ..layout import Size
+from .. import linalg
+from .._core import ops
+from .._core.layout import Size
 from . import constraints
 from .distribution import Distribution, common_shape
 from .multivariate_normal import batch_mahalanobis, batch_mv, half_log_det

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import ops
-from ..autograd.mode import no_grad
-from ..layout import Size
+from .._core import ops
+from .._core.autograd.mode import no_grad
+from .._core.layout import Size
 from . import constraints
 from .categorical import Categorical
 from .distribution import Distribution

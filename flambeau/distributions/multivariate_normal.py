@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .. import linalg, ops
-from ..layout import Size
+from .. import linalg
+from .._core import ops
+from .._core.layout import Size
 from . import constraints
 from .distribution import Distribution, common_shape
 from .utils import lazy_property, standard_normal

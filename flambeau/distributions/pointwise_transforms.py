@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import dtypes, ops
-from ..tensor import Tensor
+from .._core import dtypes, ops
+from .._core.tensor import Tensor
 from . import constraints
 from .distribution import common_shape
 from .transform import Plain, Transform

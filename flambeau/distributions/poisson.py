@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import ops
-from ..autograd.mode import no_grad
-from ..layout import Size
+from .._core import ops
+from .._core.autograd.mode import no_grad
+from .._core.layout import Size
 from . import constraints
 from .exp_family import ExponentialFamily
 from .utils import broadcast_all, is_number

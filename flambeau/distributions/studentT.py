@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .. import ops
-from ..layout import Size
+from .._core import ops
+from .._core.layout import Size
 from . import constraints
 from .chi2 import Chi2
 from .distribution import Distribution

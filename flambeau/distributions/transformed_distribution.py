@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..autograd.mode import no_grad
-from ..layout import Size
+from .._core.autograd.mode import no_grad
+from .._core.layout import Size
 from . import constraints
 from .distribution import Distribution
 from .independent import Independent

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import dtypes, ops
-from ..autograd.mode import enable_grad
-from ..tensor import Tensor
+from .._core import dtypes, ops
+from .._core.autograd.mode import enable_grad
+from .._core.tensor import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .. import dtypes, ops
-from ..autograd.mode import no_grad
-from ..layout import Size
+from .._core import dtypes, ops
+from .._core.autograd.mode import no_grad
+from .._core.layout import Size
 from . import constraints
 from .distribution import Distribution
 from .utils import broadcast_all, lazy_property

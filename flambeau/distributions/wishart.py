@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .. import dtypes, linalg, ops
-from ..layout import Size
+from .. import linalg
+from .._core import dtypes, ops
+from .._core.layout import Size
 from . import constraints
 from .distribution import common_shape
 from .exp_family import ExponentialFamily

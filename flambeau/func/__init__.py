@@ -16,7 +16,7 @@ def stack_module_state(models: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
     Raises RuntimeError for no models, or for models that differ in class or mode.
     """
-    from .. import ops
+    from .._core import ops
     stack: Any = ops.stack
     models = list(models)
     if not models:
@@ -31,5 +31,5 @@ def stack_module_state(models: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     for name in parameters[0]:
         each = [p[name] for p in parameters]
         made = stack(each).detach()
-        stacked[name] = made.requires_grad_(any(p.requires_grad for p in each)) if made.m.dtype.kind in "fc" else made
+        stacked[name] = made.requires_grad_(any(p.requires_grad for p in each)) if made.meta.dtype.kind in "fc" else made
     return stacked, {name: stack([b[name] for b in buffers]) for name in buffers[0]}

@@ -11,11 +11,11 @@ import inspect
 from contextvars import ContextVar
 from typing import Any
 
-from .. import ops as _ops
+from .._core import ops as _ops
+from .._core.ops.arguments import FIRST, Overridden
+from .._core.tensor import Meta, Tensor, _new
 from ..interop import overriding
 from ..interop.overriding import Overridable
-from ..ops.arguments import FIRST, Overridden
-from ..tensor import Meta, Tensor, _new
 
 ops: Any = _ops
 
@@ -115,15 +115,15 @@ class Batched(Overridable):
     value: Any
 
     @property
-    def m(self) -> Any:  # type: ignore[override]
+    def meta(self) -> Any:  # type: ignore[override]
         _stop()
-        return _layout(self.value.m)
+        return _layout(self.value.meta)
 
     @property
-    def n(self) -> Any:
-        return self.value.n
+    def node(self) -> Any:
+        return self.value.node
 
-    p, s, b = _hidden("p"), _hidden("s"), _hidden("b")
+    ptr, store, base = _hidden("ptr"), _hidden("store"), _hidden("base")
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -327,8 +327,8 @@ def _drawn(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], 
             made = level.run(func, *whole[0], **whole[1])
             return args[0] if name.endswith("_") else level.wrap(made)
         return by_examples(level, func, args, kwargs)
-    from ..runtime import generators
-    device = next(members((args, kwargs))).value.m.device
+    from .._core.runtime import generators
+    device = next(members((args, kwargs))).value.meta.device
     generator = kwargs.get("generator") or generators.default(device)
     state = generator.state_bytes()
     return by_examples(level, func, args, kwargs, lambda: generator.set_state_bytes(state))

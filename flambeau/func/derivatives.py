@@ -10,10 +10,11 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from .. import ops as _ops
-from ..autograd import functional, tape
-from ..autograd.mode import enable_grad
-from ..tensor import Tensor
+from .._core import ops as _ops
+from .._core.autograd import tape
+from .._core.autograd.mode import enable_grad
+from .._core.tensor import Tensor
+from ..autograd import functional
 from .batching import levels, own
 from .trees import leaves, mapped, rebuild
 
@@ -38,14 +39,14 @@ def _connected(t: Any) -> Any:
     if not isinstance(t, Tensor):
         return t
     x: Any = own(t) if levels.get() else t
-    if x.m.dtype.kind not in "fc":
-        raise RuntimeError(f"only floating point and complex tensors can be differentiated in, got {x.m.dtype}")
-    return x.view_as(x) if x.n is not None else x.detach().requires_grad_()
+    if x.meta.dtype.kind not in "fc":
+        raise RuntimeError(f"only floating point and complex tensors can be differentiated in, got {x.meta.dtype}")
+    return x.view_as(x) if x.node is not None else x.detach().requires_grad_()
 
 
 def _reaches(roots: list[Any], own: set[int], stop: set[int]) -> bool:
     """Whether the history of `roots` goes to a leaf that is none of `own` (nodes), looking no further than `stop`."""
-    stack = [t.n for t in roots if isinstance(t, Tensor) and t.n is not None]
+    stack = [t.node for t in roots if isinstance(t, Tensor) and t.node is not None]
     seen: set[int] = set()
     while stack:
         node = stack.pop()
@@ -78,8 +79,8 @@ class _At:
             made, self.aux = made
         self.output = made
         # a history from outside: the arguments', or that of tensors the function closes over
-        fresh = {id(x.n) for x in self.xs if x.n[tape.SEQ] == 0}
-        self.outer = any(x.n[tape.SEQ] for x in self.xs) or _reaches(leaves(self.output), fresh, set())
+        fresh = {id(x.node) for x in self.xs if x.node[tape.SEQ] == 0}
+        self.outer = any(x.node[tape.SEQ] for x in self.xs) or _reaches(leaves(self.output), fresh, set())
 
     def settle(self, value: Any) -> Any:
         """A result, without history unless there is one from outside."""
@@ -103,8 +104,8 @@ def grad_and_value(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = F
         y = at.output
         if not isinstance(y, Tensor):
             raise RuntimeError(f"grad_and_value(f)(*args): Expected f(*args) to return a Tensor, got {type(y)}")
-        if y.m.shape:
-            raise RuntimeError(f"grad_and_value(f)(*args): Expected f(*args) to return a scalar tensor, got tensor with {len(y.m.shape)} dims.")
+        if y.meta.shape:
+            raise RuntimeError(f"grad_and_value(f)(*args): Expected f(*args) to return a scalar tensor, got tensor with {len(y.meta.shape)} dims.")
         any_y: Any = y
         found = at.arranged(at.slopes((y,), (any_y.new_ones(()),)))
         value = (at.settle(y), at.settle(at.aux)) if has_aux else at.settle(y)
@@ -138,7 +139,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         if len(vs) != len(ys):
             raise RuntimeError(f"Expected pytree structure of cotangents to be the same as pytree structure of outputs to the function: {len(ys)} "
                                f"tensors, got {len(vs)}")
-        later = at.outer or any(isinstance(v, Tensor) and v.n is not None for v in vs)
+        later = at.outer or any(isinstance(v, Tensor) and v.node is not None for v in vs)
         with enable_grad():
             found = functional._slopes(ys, at.xs, vs, later)
         found = found if later else tuple(g.detach() for g in found)
@@ -155,7 +156,7 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
         raise RuntimeError("jvp(f, primals, tangents): Expected primals and tangents to have the same python structure")
     at = _At(func, tuple(range(len(primals))), primals, {}, has_aux, "jvp(f, primals, tangents)")
     vs = tuple(leaves(tangents))
-    later = at.outer or any(v.n is not None for v in vs)
+    later = at.outer or any(v.node is not None for v in vs)
     with enable_grad():
         found = functional.forward(tuple(leaves(at.output)), at.xs, vs, later, strict)
     made = rebuild(at.output, iter(found if later else [t.detach() for t in found]))
@@ -201,7 +202,7 @@ def _at_once(func: Any, at: _At, argnums: Any, args: Any, kwargs: Any, has_aux: 
     mine, others = (at.xs, ys) if columns else (ys, at.xs)
     counts = [t.numel() for t in mine]
     count = sum(counts)
-    if count < 2 or not all(isinstance(y, Tensor) and y.m.dtype.kind in "fc" for y in ys):
+    if count < 2 or not all(isinstance(y, Tensor) and y.meta.dtype.kind in "fc" for y in ys):
         return None
     if chunk is None:
         chunk = max(1, _MOST // max(1, *[t.numel() for t in (*at.xs, *ys)]))
@@ -213,7 +214,7 @@ def _at_once(func: Any, at: _At, argnums: Any, args: Any, kwargs: Any, has_aux: 
             return functional.forward(outs, each.xs, vectors, each.outer) if columns else each.slopes(outs, vectors)
     basis = []
     for t, start in zip(mine, (sum(counts[:i]) for i in range(len(counts))), strict=True):
-        unit = ops.eye(count, dtype=t.m.dtype, device=t.m.device)[:, start:start + t.numel()]
+        unit = ops.eye(count, dtype=t.meta.dtype, device=t.meta.device)[:, start:start + t.numel()]
         basis.append(unit.reshape(count, *t.shape))
     try:
         found = vmap(one, chunk_size=min(chunk, count), randomness=randomness)(*basis)

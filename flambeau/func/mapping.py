@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from .. import ops
-from ..tensor import Tensor
+from .._core import ops
+from .._core.tensor import Tensor
 from .batching import Level, batched, dispatch, drawing, draws, levels, members, prepare
 from .rules import RANDOM
 from .trees import leaves, rebuild, spread
@@ -83,11 +83,11 @@ def _split(func: Callable[..., Any], in_dims: Any, args: tuple[Any, ...]) -> tup
                 continue
             raise ValueError(f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): Got in_dim={d} for an input but the input is of type {type(v)}. We "
                              "cannot vmap over non-Tensor arguments, please use None as the respective in_dim")
-        rank = len(v.m.shape)
+        rank = len(v.meta.shape)
         if not -rank <= d < rank:
             raise ValueError(f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): Got in_dim={d} for some input, but that input is a Tensor of "
                              f"dimensionality {rank} so expected in_dim to satisfy -{rank} <= in_dim < {rank}.")
-        sizes.add(v.m.shape[d])
+        sizes.add(v.meta.shape[d])
     if not sizes:
         raise ValueError(f"vmap({name}): at least one input must be mapped over: every in_dim is None")
     if len(sizes) > 1:
@@ -125,8 +125,8 @@ class _Randomness:
     """What the examples may do with random generators: watches those of the arguments' devices."""
 
     def __init__(self, mode: str, values: list[Any]) -> None:
-        from ..runtime import generators
-        from ..runtime.device import resolve
+        from .._core.runtime import generators
+        from .._core.runtime.device import resolve
         self.mode = mode
         devices = dict.fromkeys([resolve("cpu"), *(v.device for v in values if isinstance(v, Tensor))])
         self.states = [(g, g.state_bytes()) for g in (generators.default(d) for d in devices)]
@@ -134,7 +134,7 @@ class _Randomness:
 
     def __enter__(self) -> _Randomness:
         if self.mode == "different":
-            from ..ops import interpose
+            from .._core.ops import interpose
             self.hook = interpose.wrap(_each_its_own)
         return self
 

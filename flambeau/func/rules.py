@@ -9,11 +9,11 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from .. import ops as _ops
+from .._core import ops as _ops
+from .._core.ops import table
+from .._core.ops.queries import result_type
+from .._core.tensor import Tensor
 from ..nn import functional as F
-from ..ops import table
-from ..ops.queries import result_type
-from ..tensor import Tensor
 from .batching import Batched, DataDependent, Level, members, replaced
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import ops as _ops
+from .._core import ops as _ops
+from .._core.tensor import Tensor
 from ..nn import functional as F
-from ..tensor import Tensor
 from .batching import Level, members
 from .rules import bound, name_of, rule
 
@@ -192,7 +192,7 @@ def _classified(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
         return each
     if reduction == "sum":
         return each.sum()
-    if target.m.dtype.kind == "f":
+    if target.meta.dtype.kind == "f":
         return each.sum() / (x.shape[0] if not alone else 1) if alone or x.ndim == 2 else each.sum() / (each.numel())
     counted = (target != given.get("ignore_index", -100)).sum()
     return each.sum() / counted

@@ -11,13 +11,13 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
-from .. import dtypes
-from ..runtime.device import device as device_class
-from ..runtime.device import resolve
-from ..tensor import Tensor, alias, meta, wrap
+from .._core import dtypes
+from .._core.runtime.device import device as device_class
+from .._core.runtime.device import resolve
+from .._core.tensor import Tensor, alias, meta, wrap
 
 if TYPE_CHECKING:
-    from ..dtypes import dtype
+    from .._core.dtypes import dtype
 
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13
 VERSION = (1, 1)
@@ -61,9 +61,9 @@ _delete = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 # ----------------------------------------------------------------------------------------------------------------- outwards
 def device_of(t: Tensor) -> tuple[int, int]:
     """(device type, index), as DLPack numbers them: (1, 0) is the CPU, (2, i) GPU i.  Raises BufferError for the meta device."""
-    if t.m.device.type == "meta":
+    if t.meta.device.type == "meta":
         raise BufferError("Cannot pack tensors on meta: they have no memory")
-    return (CPU, 0) if t.m.device.type == "cpu" else (CUDA, t.m.device.index or 0)
+    return (CPU, 0) if t.meta.device.type == "cpu" else (CUDA, t.meta.device.index or 0)
 
 
 def export(self: Tensor, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None) -> Any:
@@ -78,14 +78,14 @@ def export(self: Tensor, *, stream: Any = None, max_version: Any = None, dl_devi
 
     Raises BufferError for a tensor that requires grad, or when what is asked for needs a copy that `copy` forbids.
     """
-    if self.n is not None:
+    if self.node is not None:
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
     if stream is not None and type(stream) is not int:
         raise TypeError(f"stream must be int or None, got {type(stream).__name__}")
     t = _placed(self, dl_device, copy)
     copied = t is not self
-    if t.m.device.type == "cpu":
-        if stream not in (None, -1) and self.m.device.type == "cpu":
+    if t.meta.device.type == "cpu":
+        if stream not in (None, -1) and self.meta.device.type == "cpu":
             raise AssertionError("stream should be None on cpu.")
         return _capsule(t, max_version, copied)
     _order(t, stream)
@@ -101,7 +101,7 @@ def _placed(t: Tensor, dl_device: Any, copy: bool | None) -> Tensor:
     if where[0] not in _DEVICES:
         raise BufferError(f"__dlpack__: dl_device={where} is no device that Flambeau knows: (1, 0) is the CPU, (2, i) GPU i")
     if copy is False:
-        raise BufferError(f"__dlpack__: the tensor is on {t.m.device}; dl_device={where} needs a copy, which copy=False forbids")
+        raise BufferError(f"__dlpack__: the tensor is on {t.meta.device}; dl_device={where} needs a copy, which copy=False forbids")
     try:
         target = resolve("cpu" if _DEVICES[where[0]] == "cpu" else device_class("cuda", where[1]))
         moved: Tensor = t.to(target)
@@ -112,10 +112,10 @@ def _placed(t: Tensor, dl_device: Any, copy: bool | None) -> Tensor:
 
 def _order(t: Tensor, stream: int | None) -> None:
     """Lets the consumer's stream wait for what is queued on ours."""
-    from ..runtime import gpus
+    from .._core.runtime import gpus
     if stream == -1:
         return
-    g, current = gpus.here(t.m.device)
+    g, current = gpus.here(t.meta.device)
     if stream in (None, 0, 1, 2):
         consumer: Any = g.default_handle
     else:
@@ -130,8 +130,8 @@ def _order(t: Tensor, stream: int | None) -> None:
 
 
 def _capsule(t: Tensor, max_version: Any, copied: bool) -> Any:
-    from ..kernels.interpret import memory
-    array = memory(t.p, tuple(t.m.shape), t.m.strides, t.m.dtype, t.s)
+    from .._core.kernels.interpret import memory
+    array = memory(t.ptr, tuple(t.meta.shape), t.meta.strides, t.meta.dtype, t.store)
     versioned = max_version is not None and int(max_version[0]) >= 1
     try:
         made = array.__dlpack__(max_version=VERSION) if versioned else array.__dlpack__()
@@ -144,7 +144,7 @@ def _capsule(t: Tensor, max_version: Any, copied: bool) -> Any:
     else:
         description = _Managed.from_address(_pointer(made, _UNVERSIONED)).tensor
     description.device_type, description.device_id = device_of(t)
-    if t.m.dtype is dtypes.bfloat16:
+    if t.meta.dtype is dtypes.bfloat16:
         description.code = _BFLOAT
     return made
 
@@ -183,25 +183,25 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
         made = _taken(ext_tensor)
     else:
         made = _taken(_asked(ext_tensor, device, copy))
-    target = made.m.device if device is None else resolve(device)
-    if target is made.m.device:
+    target = made.meta.device if device is None else resolve(device)
+    if target is made.meta.device:
         return made.clone() if copy and not hasattr(ext_tensor, "__dlpack__") else made
     if copy is False:
-        raise BufferError(f"from_dlpack: the array is on {made.m.device}; device={target} needs a copy, which copy=False forbids")
+        raise BufferError(f"from_dlpack: the array is on {made.meta.device}; device={target} needs a copy, which copy=False forbids")
     moved: Tensor = made.to(target)
     return moved
 
 
 def _own(t: Tensor, device: Any, copy: bool | None) -> Tensor:
-    if t.n is not None:
+    if t.node is not None:
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
-    target = t.m.device if device is None else resolve(device)
-    if target is not t.m.device:
+    target = t.meta.device if device is None else resolve(device)
+    if target is not t.meta.device:
         if copy is False:
-            raise BufferError(f"from_dlpack: the tensor is on {t.m.device}; device={target} needs a copy, which copy=False forbids")
+            raise BufferError(f"from_dlpack: the tensor is on {t.meta.device}; device={target} needs a copy, which copy=False forbids")
         moved: Tensor = t.to(target)
         return moved
-    return t.clone() if copy else alias(t, t.m, t.p)
+    return t.clone() if copy else alias(t, t.meta, t.ptr)
 
 
 def _asked(array: Any, device: Any, copy: bool | None) -> Any:
@@ -210,7 +210,7 @@ def _asked(array: Any, device: Any, copy: bool | None) -> Any:
     kind, index = int(where[0]), int(where[1])
     options: dict[str, Any] = {}
     if kind in (CUDA, CUDA_MANAGED):
-        from ..runtime import gpus
+        from .._core.runtime import gpus
         if gpus.system() is None:
             raise BufferError(f"from_dlpack: the array is on a GPU {(kind, index)}, and there is none here: {gpus.why_none()}")
         options["stream"] = gpus.here(resolve(device_class("cuda", index)))[1].cuda_stream or 1
@@ -277,7 +277,7 @@ def _device(d: Any, p: int) -> device_class:
         return device_class("cpu")
     if d.device_type not in (CUDA, CUDA_MANAGED):
         raise BufferError(f"from_dlpack: the array is on DLPack device type {d.device_type}: accepted are CPU (1), CUDA (2) and pinned memory (3)")
-    from ..runtime import gpus
+    from .._core.runtime import gpus
     system = gpus.system()
     if system is None:
         raise BufferError(f"from_dlpack: the array is on GPU {d.device_id}, and there is none here: {gpus.why_none()}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from typing import Any
 
-from ..tensor import Tensor
+from .._core.tensor import Tensor
 
 _ROWS, _EDGE = 12, 5  # at most so many rows or columns; of longer axes so many from either end
 
@@ -24,15 +24,15 @@ def _cell(value: Any) -> str:
 def repr_html(self: Tensor) -> str:
     """A heading (shape, type, device, grad) and, for up to two axes, a table of the values, shortened; more axes as text."""
     import numpy as np
-    m = self.m
+    m = self.meta
     facts = [f"shape ({', '.join(map(str, m.shape))})", m.dtype.name, str(m.device)]
-    if self.n is not None:
-        facts.append("a leaf that requires grad" if self.n[0] == 0 else "with a history")
+    if self.node is not None:
+        facts.append("a leaf that requires grad" if self.node[0] == 0 else "with a history")
     head = f"<div class=\"flambeau-tensor\"><b>tensor</b> <span style=\"opacity:.65\">{html.escape(', '.join(facts))}</span>"
     if not m.numel or len(m.shape) > 2:
         body = "" if not m.numel else f"<pre>{html.escape(repr(self))}</pre>"
         return f"{head}{body}</div>"
-    from ..ops.attributes import values
+    from .._core.ops.attributes import values
     rows, columns = (1, *m.shape)[-2:] if m.shape else (1, 1)
     grid = self.detach().reshape(rows, columns)
     lines = []

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..ops.attributes import numpy as shared
-from ..tensor import Tensor
+from .._core import dtypes
+from .._core.ops.attributes import numpy as shared
+from .._core.tensor import Tensor
 
 
 def array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> Any:
@@ -19,14 +19,15 @@ def array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> Any:
     made = shared(self)
     if dtype is not None and np.dtype(dtype) != made.dtype:
         if copy is False:
-            raise ValueError(f"Unable to avoid copy while creating an array as requested: the tensor is {self.m.dtype}, dtype={np.dtype(dtype)} needs a copy")
+            raise ValueError(f"Unable to avoid copy while creating an array as requested: the tensor is {self.meta.dtype}, "
+                             f"dtype={np.dtype(dtype)} needs a copy")
         return made.astype(dtype)
     return made.copy() if copy else made
 
 
 def array_wrap(self: Tensor, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
     """What a NumPy function made of this tensor, as a tensor (booleans as uint8, as PyTorch does)."""
-    from ..ops.creation import from_numpy
+    from .._core.ops.creation import from_numpy
     made = np.asarray(array)
     if made.dtype == bool:
         made = made.astype(np.uint8)
@@ -43,19 +44,19 @@ def cuda_array_interface(self: Tensor) -> dict[str, Any]:
     Raises AttributeError for a tensor on the CPU, of bfloat16 (which the interface has no name for), or on a simulated GPU,
     whose addresses no CUDA library can read; RuntimeError for one that requires grad.
     """
-    if self.m.device.type != "cuda":
-        raise AttributeError(f"Can't get __cuda_array_interface__ on non-CUDA tensor on {self.m.device}. If CUDA data is required use "
+    if self.meta.device.type != "cuda":
+        raise AttributeError(f"Can't get __cuda_array_interface__ on non-CUDA tensor on {self.meta.device}. If CUDA data is required use "
                              "tensor.cuda() to copy tensor to device memory.")
-    from ..runtime import gpus
+    from .._core.runtime import gpus
     if gpus.there().driver.simulated:
-        raise AttributeError(f"Can't get __cuda_array_interface__: {self.m.device} is a simulated GPU, and its addresses mean nothing to CUDA "
+        raise AttributeError(f"Can't get __cuda_array_interface__: {self.meta.device} is a simulated GPU, and its addresses mean nothing to CUDA "
                              "libraries. Use tensor.cpu(), or DLPack within this process.")
-    if self.n is not None:
+    if self.node is not None:
         raise RuntimeError("Can't get __cuda_array_interface__ on Variable that requires grad. If gradients aren't required, use "
                            "var.detach() to get Variable that doesn't require grad.")
-    d = self.m.dtype
+    d = self.meta.dtype
     if d is dtypes.bfloat16:
         raise AttributeError("Can't get __cuda_array_interface__ of bfloat16, which it has no name for: use .float() or DLPack")
-    return {"typestr": f"{'|' if d.itemsize == 1 else '<'}{d.kind}{d.itemsize}", "shape": tuple(self.m.shape),
-            "strides": None if self.m.contiguous else tuple(s * d.itemsize for s in self.m.strides),
-            "data": (self.p if self.m.numel else 0, False), "version": 2}
+    return {"typestr": f"{'|' if d.itemsize == 1 else '<'}{d.kind}{d.itemsize}", "shape": tuple(self.meta.shape),
+            "strides": None if self.meta.contiguous else tuple(s * d.itemsize for s in self.meta.strides),
+            "data": (self.ptr if self.meta.numel else 0, False), "version": 2}

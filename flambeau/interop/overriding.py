@@ -1,7 +1,7 @@
 """`__torch_function__`: classes that answer for operations on them, at no cost to plain tensors.
 
 A user's subclass of Tensor gets `Overridable` among its bases, whose methods ask `__torch_function__` first.  Functions
-look straight into their tensors and check nothing; so the layout `m` of an overridable tensor is a property that stops the
+look straight into their tensors and check nothing; so the layout `meta` of an overridable tensor is a property that stops the
 function on its first look (`Overridden`), and the outermost public function that was called hears of it and asks.
 Objects that are no tensors at all are found where a function trips over them.  Which functions can hear is told by the code
 of the frames (`ops.arguments.HANDLERS`), so nothing has to be noted while they run.
@@ -13,18 +13,19 @@ import sys
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from ..ops.arguments import FIRST, HANDLERS, Overridden, covered
-from ..tensor import Tensor, _new
+from .._core.ops.arguments import FIRST, HANDLERS, Overridden, covered
+from .._core.tensor import Tensor, _new
 from .protocols import cover, disabled_torch_function_impl
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 enabled: ContextVar[bool] = ContextVar("torch_function", default=True)
-_layout: Any = Tensor.__dict__["m"]  # the slot
+_layout: Any = Tensor.__dict__["meta"]  # the slot
 _PACKAGE = __name__.rpartition(".interop")[0]
-_WITHIN = tuple(f"{_PACKAGE}.{part}" for part in ("ops", "interop", "tensor", "layout", "autograd.inplace", "autograd.mode", "nn.functional"))
-_ENGINE = f"{_PACKAGE}.autograd"
+_WITHIN = tuple(f"{_PACKAGE}.{part}" for part in ("_core.ops", "_core.tensor", "_core.layout", "_core.autograd.inplace", "_core.autograd.mode",
+                                                   "interop", "nn.functional"))
+_ENGINE = f"{_PACKAGE}._core.autograd", f"{_PACKAGE}.autograd"
 _MAKERS = f"{_PACKAGE}.autograd.functional"  # calls operations as a program does
 _regions: dict[Any, str] = {}  # of code objects: "within" an operation, the "engine" of gradients, or "" (anything else)
 
@@ -74,10 +75,10 @@ def as_subclass(self: Tensor, cls: type[Tensor]) -> Any:
     if not (isinstance(cls, type) and issubclass(cls, Tensor)):
         raise TypeError(f"as_subclass(): argument 'cls' must be a subclass of Tensor, not {cls!r}")
     made: Any = _new(cls)
-    made.m, made.s, made.p, made.n = _layout.__get__(self), self.s, self.p, self.n
-    base = getattr(self, "b", None)
+    made.meta, made.store, made.ptr, made.node = _layout.__get__(self), self.store, self.ptr, self.node
+    base = getattr(self, "base", None)
     if base is not None:
-        made.b = base
+        made.base = base
     return made
 
 
@@ -184,7 +185,7 @@ class Overridable(Tensor):
     """What users' subclasses of Tensor have between them and it: each method and attribute asks `__torch_function__`."""
 
     __slots__ = ()
-    m = property(_get_layout, lambda self, m: _layout.__set__(self, m))
+    meta = property(_get_layout, lambda self, m: _layout.__set__(self, m))
 
 
 # what Python's operators are called as functions, where the other side is a tensor or a number
@@ -193,7 +194,7 @@ _OPERATORS = {"__add__": "add", "__radd__": "add", "__mul__": "mul", "__rmul__":
               "__neg__": "neg", "__abs__": "abs", "__and__": "bitwise_and", "__or__": "bitwise_or", "__xor__": "bitwise_xor",
               "__invert__": "bitwise_not", "__iadd__": "add_", "__isub__": "sub_", "__imul__": "mul_", "__itruediv__": "div_"}
 _OWN = frozenset("""__new__ __init__ __init_subclass__ __class__ __getattribute__ __torch_function__ __dict__ __weakref__ __hash__ __slots__
- __module__ __doc__ __array_priority__ __annotations__ __iter__ as_subclass _make_subclass m s p n b __dlpack_device__""".split())
+ __module__ __doc__ __array_priority__ __annotations__ __iter__ as_subclass _make_subclass meta store ptr node base __dlpack_device__""".split())
 # told without asking a class that has the default answer: its answer would be the same
 _PLAIN = frozenset("""shape dtype device ndim is_cuda is_cpu is_sparse is_sparse_csr is_quantized is_meta is_mps is_xpu is_nested itemsize nbytes
  requires_grad is_leaf output_nr _version layout names retains_grad grad_fn size stride dim numel nelement ndimension is_contiguous

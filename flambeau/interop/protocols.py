@@ -30,7 +30,7 @@ def _to_device(self: Any, device: Any, /, *, stream: Any = None) -> Any:
     if stream is not None:
         import contextlib
 
-        from ..runtime.streams import Stream
+        from .._core.runtime.streams import Stream
         with stream if isinstance(stream, Stream) else contextlib.nullcontext():
             return self.to(device)
     return self.to(device)
@@ -107,7 +107,7 @@ def cover(space: dict[str, Any] | None = None) -> None:
     else:
         _spaces.append(space)
     if _covered:
-        from ..ops.arguments import covered
+        from .._core.ops.arguments import covered
         for names in _spaces:
             package = names["__name__"]
             for name, value in list(names.items()):

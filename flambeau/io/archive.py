@@ -13,7 +13,7 @@ import struct
 import zlib
 from typing import IO, TYPE_CHECKING, Any
 
-from ..errors import FileFormatError
+from .._core.errors import FileFormatError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

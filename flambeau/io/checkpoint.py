@@ -13,11 +13,11 @@ import pickle
 import sys
 from typing import IO, TYPE_CHECKING, Any
 
-from .. import dtypes
-from ..errors import FileFormatError
-from ..ops.storages import TypedStorage, UntypedStorage, host_bytes
-from ..runtime.device import device as Device
-from ..tensor import meta, wrap
+from .._core import dtypes
+from .._core.errors import FileFormatError
+from .._core.ops.storages import TypedStorage, UntypedStorage, host_bytes
+from .._core.runtime.device import device as Device
+from .._core.tensor import meta, wrap
 from . import archive, names, pickler, places, safe
 from .files import replacing
 from .rebuild import brief
@@ -172,7 +172,7 @@ class Shelf:
         self.swapped = order.decode() != sys.byteorder
         self.mapped: Any = None
         if path is not None:
-            from ..drivers.files import mapped
+            from .._core.drivers.files import mapped
             self.mapped = mapped(path)
 
     def storage(self, pid: Any) -> Any:
@@ -207,7 +207,7 @@ class Shelf:
             if start + size > len(self.mapped):
                 raise self.records.fail("it became shorter while it was read")
             if address % 16 == 0:
-                return UntypedStorage._of(wrap(address, meta((size,), None, dtypes.uint8, Device("cpu")), self.mapped).s)
+                return UntypedStorage._of(wrap(address, meta((size,), None, dtypes.uint8, Device("cpu")), self.mapped).store)
         made = UntypedStorage(size, device="cpu")
         space = host_bytes(made._storage, "load")
         if size:

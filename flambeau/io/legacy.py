@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import IO, Any
 
-from ..errors import FileFormatError
-from ..ops.storages import UntypedStorage
+from .._core.errors import FileFormatError
+from .._core.ops.storages import UntypedStorage
 from .archive import fill
 from .names import STORAGES, Named
 from .unpickler import Survey, Unpickler

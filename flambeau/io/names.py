@@ -9,13 +9,13 @@ import importlib
 import sys
 from typing import Any
 
-from .. import dtypes
-from ..dtypes import dtype
-from ..errors import FileFormatError
-from ..layout import Size
-from ..ops.memory_format import memory_format
-from ..runtime.device import device
-from ..tensor import Tensor
+from .._core import dtypes
+from .._core.dtypes import dtype
+from .._core.errors import FileFormatError
+from .._core.layout import Size
+from .._core.ops.memory_format import memory_format
+from .._core.runtime.device import device
+from .._core.tensor import Tensor
 
 # element types that have a storage type; the others are written as bytes
 STORAGES = {"FloatStorage": dtypes.float32, "DoubleStorage": dtypes.float64, "HalfStorage": dtypes.float16, "BFloat16Storage": dtypes.bfloat16,

@@ -8,12 +8,12 @@ import pickle
 from collections import OrderedDict
 from typing import Any
 
-from .. import dtypes
+from .._core import dtypes
+from .._core.ops.memory_format import layout as Layout
+from .._core.ops.storages import TypedStorage, UntypedStorage, root
+from .._core.runtime.device import device
+from .._core.tensor import Storage, Tensor
 from ..nn.parameter import Buffer, Parameter, is_lazy
-from ..ops.memory_format import layout as Layout
-from ..ops.storages import TypedStorage, UntypedStorage, root
-from ..runtime.device import device
-from ..tensor import Storage, Tensor
 from .names import STORAGE_OF, Named, torch_name
 from .places import location_tag
 
@@ -49,7 +49,7 @@ class Storages:
     def place(self, found: _Bytes) -> tuple[Any, ...]:
         """What PyTorch's files write for a storage.  Raises RuntimeError when it was seen as another element type before."""
         s, d = found.storage, found.dtype
-        key = (s.p, s.m.nbytes, s.m.device) if s.m.nbytes else id(s)
+        key = (s.ptr, s.meta.nbytes, s.meta.device) if s.meta.nbytes else id(s)
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self.kept)
@@ -61,24 +61,24 @@ class Storages:
             raise RuntimeError("Cannot save multiple tensors or storages that view the same data as different types: "
                                f"{self._types[number]} and {d}")
         kind = _UNTYPED if d is None else _KINDS[d]
-        return "storage", kind, str(number), location_tag(UntypedStorage._of(s)), s.m.nbytes // (1 if d is None else d.itemsize)
+        return "storage", kind, str(number), location_tag(UntypedStorage._of(s)), s.meta.nbytes // (1 if d is None else d.itemsize)
 
 
 def _tensor(t: Tensor) -> Any:
     """(function, arguments) of a tensor without what its class adds."""
-    at = t.p  # waits for one that is still being filled
-    if (at - t.s.p) % t.m.dtype.itemsize:  # a view of bytes that no offset in elements reaches
+    at = t.ptr  # waits for one that is still being filled
+    if (at - t.store.ptr) % t.meta.dtype.itemsize:  # a view of bytes that no offset in elements reaches
         fresh = t.detach().clone()
-        return _plain(fresh, fresh.p, t.requires_grad)
+        return _plain(fresh, fresh.ptr, t.requires_grad)
     return _plain(t, at, t.requires_grad)
 
 
 def _plain(t: Tensor, at: int, grad: bool) -> Any:
-    m = t.m
-    offset = (at - t.s.p) // m.dtype.itemsize
+    m = t.meta
+    offset = (at - t.store.ptr) // m.dtype.itemsize
     if m.dtype in STORAGE_OF:
-        return _V2, (_Bytes(t.s, m.dtype), offset, tuple(m.shape), m.strides, grad, OrderedDict())
-    return _V3, (_Bytes(t.s, None), offset, tuple(m.shape), m.strides, grad, OrderedDict(), m.dtype)
+        return _V2, (_Bytes(t.store, m.dtype), offset, tuple(m.shape), m.strides, grad, OrderedDict())
+    return _V3, (_Bytes(t.store, None), offset, tuple(m.shape), m.strides, grad, OrderedDict(), m.dtype)
 
 
 def _sparse(kind: Any) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..errors import FileFormatError
-from ..ops.storages import TypedStorage, UntypedStorage
-from ..runtime.device import device as Device
-from ..runtime.device import resolve
-from ..tensor import Tensor
+from .._core.errors import FileFormatError
+from .._core.ops.storages import TypedStorage, UntypedStorage
+from .._core.runtime.device import device as Device
+from .._core.runtime.device import resolve
+from .._core.tensor import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable

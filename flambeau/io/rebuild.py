@@ -10,14 +10,14 @@ import math
 from collections import OrderedDict
 from typing import Any
 
-from .. import dtypes
-from ..autograd import tape
-from ..dtypes import dtype
-from ..errors import FileFormatError
+from .._core import dtypes
+from .._core.autograd import tape
+from .._core.dtypes import dtype
+from .._core.errors import FileFormatError
+from .._core.ops import memory_format
+from .._core.ops.storages import TypedStorage, UntypedStorage, tensor_on
+from .._core.tensor import Tensor, meta
 from ..nn.parameter import Parameter, on_storage
-from ..ops import memory_format
-from ..ops.storages import TypedStorage, UntypedStorage, tensor_on
-from ..tensor import Tensor, meta
 
 MOST_AXES = 64
 _LIMIT = 1 << 63
@@ -75,9 +75,9 @@ def _view(given: Any, d: dtype | None, offset: Any, size: Any, stride: Any, grad
         raise _fail(f"a tensor of sizes {brief(shape)}, strides {brief(strides)} and offset {offset} reaches element {last} of a storage of "
                     f"{untyped.nbytes() // d.itemsize}")
     s = untyped._storage
-    t = tensor_on(s, meta(shape, strides, d, s.m.device), s.p + offset * d.itemsize)
+    t = tensor_on(s, meta(shape, strides, d, s.meta.device), s.ptr + offset * d.itemsize)
     if grad:
-        t.n = tape.leaf()
+        t.node = tape.leaf()
     return t
 
 
@@ -101,10 +101,10 @@ def _finished(t: Tensor, metadata: Any) -> Tensor:
         raise _fail("a tensor's metadata must be its conj and neg bits")
     if not any(metadata.values()):
         return t
-    if t.m.numel * t.m.dtype.itemsize > t.s.m.nbytes:
+    if t.meta.numel * t.meta.dtype.itemsize > t.store.meta.nbytes:
         raise _fail("a lazily conjugated or negated tensor repeats its elements")
-    if (metadata.get("conj") and not t.m.dtype.is_complex) or t.m.dtype.kind not in "fc":
-        raise _fail(f"a tensor of type {t.m.dtype} cannot be lazily conjugated or negated")
+    if (metadata.get("conj") and not t.meta.dtype.is_complex) or t.meta.dtype.kind not in "fc":
+        raise _fail(f"a tensor of type {t.meta.dtype} cannot be lazily conjugated or negated")
     made = t.detach()
     if metadata.get("conj"):
         made = made.conj_physical()
@@ -116,8 +116,8 @@ def _finished(t: Tensor, metadata: Any) -> Tensor:
 def parameter(data: Any, requires_grad: Any, hooks: Any = None) -> Parameter:
     if not isinstance(data, Tensor) or type(requires_grad) is not bool:
         raise _fail(f"a parameter needs a tensor and whether it requires a gradient, got {brief(data)} and {brief(requires_grad)}")
-    if requires_grad and data.m.dtype.kind not in "fc":
-        raise _fail(f"a parameter of type {data.m.dtype} cannot require a gradient")
+    if requires_grad and data.meta.dtype.kind not in "fc":
+        raise _fail(f"a parameter of type {data.meta.dtype} cannot require a gradient")
     return on_storage(Parameter, data, requires_grad)  # type: ignore[no-any-return]
 
 
@@ -155,7 +155,7 @@ def set_state(t: Any, state: Any) -> None:
 
 def sparse(kind: Any, data: Any) -> Any:
     """A sparse tensor, COO or CSR, whose indices all lie in its shape."""
-    from ..ops import table
+    from .._core.ops import table
     makers: Any = table.namespace("torch")
     name = getattr(kind, "name", None)
     if name not in ("sparse_coo", "sparse_csr") or f"{name}_tensor" not in makers:
@@ -165,9 +165,9 @@ def sparse(kind: Any, data: Any) -> Any:
     parts, size = (data[:2], data[2]) if name == "sparse_coo" else (data[:3], data[3])
     shape = _sizes("sizes", size)
     for part in parts:
-        if not isinstance(part, Tensor) or part.m.numel * part.m.dtype.itemsize > part.s.m.nbytes or part.m.device is not parts[-1].m.device:
+        if not isinstance(part, Tensor) or part.meta.numel * part.meta.dtype.itemsize > part.store.meta.nbytes or part.meta.device is not parts[-1].meta.device:
             raise _fail("the parts of a sparse tensor must be tensors of one device that do not repeat their elements")
-    if any(part.m.dtype not in (dtypes.int64, dtypes.int32) for part in parts[:-1]):
+    if any(part.meta.dtype not in (dtypes.int64, dtypes.int32) for part in parts[:-1]):
         raise _fail("the indices of a sparse tensor must be integers")
     values: Any = parts[-1]
     if name == "sparse_coo":
@@ -192,7 +192,7 @@ def sparse(kind: Any, data: Any) -> Any:
 
 
 def _within(indices: Any, shape: tuple[int, ...]) -> None:
-    if indices.m.numel:
+    if indices.meta.numel:
         low, high = indices.amin(1).tolist(), indices.amax(1).tolist()
         if min(low) < 0 or any(h >= n for h, n in zip(high, shape, strict=True)):
             raise _fail("the indices of a sparse tensor reach past its sizes")

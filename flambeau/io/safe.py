@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import dtypes
-from ..errors import FileFormatError
-from ..layout import Size
+from .._core import dtypes
+from .._core.errors import FileFormatError
+from .._core.layout import Size
+from .._core.ops import memory_format
+from .._core.ops.storages import TypedStorage, UntypedStorage
+from .._core.runtime.device import device
+from .._core.tensor import Tensor
 from ..nn.parameter import Parameter
-from ..ops import memory_format
-from ..ops.storages import TypedStorage, UntypedStorage
-from ..runtime.device import device
-from ..tensor import Tensor
 from . import rebuild
 from .names import STORAGES, Named, canonical, names_of
 from .rebuild import brief
@@ -215,7 +215,7 @@ def _checked(function: Callable[..., Any], u: Unpickler, *args: Any) -> Any:
 
 def _sparse(u: Unpickler, *args: Any) -> Any:
     for part in args[1] if len(args) == 2 and type(args[1]) is tuple else ():
-        u.spend(min(part.m.numel, part.s.m.nbytes) if isinstance(part, Tensor) else 0)  # its indices are looked through
+        u.spend(min(part.meta.numel, part.store.meta.nbytes) if isinstance(part, Tensor) else 0)  # its indices are looked through
     return rebuild.sparse(*args)
 
 

@@ -17,11 +17,11 @@ import math
 import os
 from typing import IO, TYPE_CHECKING, Any
 
-from .. import dtypes
-from ..errors import FileFormatError
-from ..ops.storages import UntypedStorage, host_bytes, tensor_on
-from ..runtime.device import device as Device
-from ..tensor import Tensor, meta, wrap
+from .._core import dtypes
+from .._core.errors import FileFormatError
+from .._core.ops.storages import UntypedStorage, host_bytes, tensor_on
+from .._core.runtime.device import device as Device
+from .._core.tensor import Tensor, meta, wrap
 from .archive import fill
 from .rebuild import brief
 
@@ -196,7 +196,7 @@ def read(stream: IO[bytes], available: int | None, where: str) -> dict[str, Tens
 def placed(t: Tensor, place: Placer) -> Tensor:
     """A tensor that fills its storage, on the storage that `place` gives for it."""
     s = place(UntypedStorage(t), "cpu")._storage
-    return t if s is t.s else tensor_on(s, meta(t.m.shape, t.m.strides, t.m.dtype, s.m.device), s.p)
+    return t if s is t.store else tensor_on(s, meta(t.meta.shape, t.meta.strides, t.meta.dtype, s.meta.device), s.ptr)
 
 
 class safe_open:
@@ -210,7 +210,7 @@ class safe_open:
     def __init__(self, filename: str | os.PathLike[str], framework: str = "pt", device: Any = "cpu", *, backend: str = "mmap") -> None:
         if framework not in ("pt", "torch", "pytorch", "flambeau"):
             raise ValueError(f"safe_open: framework must be 'pt', got {framework!r:.50}")
-        from ..drivers.files import mapped
+        from .._core.drivers.files import mapped
         self._device = Device(device)
 
         def both() -> tuple[Any, Any]:

@@ -13,7 +13,7 @@ import struct
 from collections import Counter, OrderedDict, defaultdict
 from typing import TYPE_CHECKING, Any
 
-from ..errors import FileFormatError
+from .._core.errors import FileFormatError
 from . import safe
 from .rebuild import brief
 

@@ -9,27 +9,27 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .. import dtypes, ops
-from ..tensor import Tensor
+from .._core import dtypes, ops
+from .._core.tensor import Tensor
 
 _ops: Any = ops
 
 
 def _ready(input: Any, dtype: Any, mask: Any) -> tuple[Any, Any]:
     """The input in its type and the mask at its shape."""
-    x = input if dtype is None or input.m.dtype is dtype else input.to(dtype)
+    x = input if dtype is None or input.meta.dtype is dtype else input.to(dtype)
     if mask is None:
         return x, None
-    if mask.m.dtype is not dtypes.bool_:
+    if mask.meta.dtype is not dtypes.bool_:
         mask = mask.to(dtypes.bool_)
-    if len(mask.m.shape) > len(x.m.shape):
-        raise IndexError(f"_input_mask expected broadcastable mask (got mask dimensionality {len(mask.m.shape)} higher than of the input "
-                         f"dimensionality {len(x.m.shape)})")
-    return x, mask.expand(x.m.shape)
+    if len(mask.meta.shape) > len(x.meta.shape):
+        raise IndexError(f"_input_mask expected broadcastable mask (got mask dimensionality {len(mask.meta.shape)} higher than of the input "
+                         f"dimensionality {len(x.meta.shape)})")
+    return x, mask.expand(x.meta.shape)
 
 
 def _filled(x: Any, mask: Any, value: Any) -> Any:
-    return x if mask is None else _ops.where(mask, x, _ops.full((), value, dtype=x.m.dtype, device=x.m.device))
+    return x if mask is None else _ops.where(mask, x, _ops.full((), value, dtype=x.meta.dtype, device=x.meta.device))
 
 
 def _lowest(d: Any, highest: bool = False) -> Any:
@@ -42,7 +42,7 @@ def _lowest(d: Any, highest: bool = False) -> Any:
 
 
 def _dims(x: Any, dim: Any) -> tuple[int, ...]:
-    n = len(x.m.shape)
+    n = len(x.meta.shape)
     if dim is None or (isinstance(dim, (tuple, list)) and not dim):
         return tuple(range(n))
     wanted = (dim,) if isinstance(dim, int) else tuple(dim)
@@ -55,7 +55,7 @@ def _dims(x: Any, dim: Any) -> tuple[int, ...]:
 def _wide(input: Any, dtype: Any) -> Any:
     if dtype is not None:
         return dtype
-    return dtypes.int64 if input.m.dtype.kind in "bui" else input.m.dtype
+    return dtypes.int64 if input.meta.dtype.kind in "bui" else input.meta.dtype
 
 
 def sum(input: Tensor, dim: Any = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Tensor | None = None) -> Tensor:  # noqa: A001, A002
@@ -78,43 +78,43 @@ def prod(input: Tensor, dim: Any = None, *, keepdim: bool | None = False, dtype:
 def amax(input: Tensor, dim: Any = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Tensor | None = None) -> Tensor:  # noqa: A002
     """The largest; the lowest value of the type where nothing counts."""
     x, m = _ready(input, dtype, mask)
-    made: Tensor = _ops.amax(_filled(x, m, _lowest(x.m.dtype)), _dims(x, dim), bool(keepdim))
+    made: Tensor = _ops.amax(_filled(x, m, _lowest(x.meta.dtype)), _dims(x, dim), bool(keepdim))
     return made
 
 
 def amin(input: Tensor, dim: Any = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Tensor | None = None) -> Tensor:  # noqa: A002
     """The smallest; the highest value of the type where nothing counts."""
     x, m = _ready(input, dtype, mask)
-    made: Tensor = _ops.amin(_filled(x, m, _lowest(x.m.dtype, True)), _dims(x, dim), bool(keepdim))
+    made: Tensor = _ops.amin(_filled(x, m, _lowest(x.meta.dtype, True)), _dims(x, dim), bool(keepdim))
     return made
 
 
 def argmax(input: Tensor, dim: int | None = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Tensor | None = None) -> Tensor:  # noqa: A002
     """Where the largest is, as a number of the input's type (or `dtype`)."""
     x, m = _ready(input, dtype, mask)
-    made: Tensor = _ops.argmax(_filled(x, m, _lowest(x.m.dtype)), dim, bool(keepdim)).to(x.m.dtype)
+    made: Tensor = _ops.argmax(_filled(x, m, _lowest(x.meta.dtype)), dim, bool(keepdim)).to(x.meta.dtype)
     return made
 
 
 def argmin(input: Tensor, dim: int | None = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Tensor | None = None) -> Tensor:  # noqa: A002
     """Where the smallest is, as a number of the input's type (or `dtype`)."""
     x, m = _ready(input, dtype, mask)
-    made: Tensor = _ops.argmin(_filled(x, m, _lowest(x.m.dtype, True)), dim, bool(keepdim)).to(x.m.dtype)
+    made: Tensor = _ops.argmin(_filled(x, m, _lowest(x.meta.dtype, True)), dim, bool(keepdim)).to(x.meta.dtype)
     return made
 
 
 def _count(x: Any, m: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
-    kind = x.m.dtype.to_real() if x.m.dtype.is_complex else x.m.dtype
+    kind = x.meta.dtype.to_real() if x.meta.dtype.is_complex else x.meta.dtype
     if m is None:
-        return float(math.prod(x.m.shape[d] for d in dims))
+        return float(math.prod(x.meta.shape[d] for d in dims))
     return _ops.sum(m.to(dtypes.int64), dims, keepdim).to(kind)
 
 
 def mean(input: Tensor, dim: Any = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Tensor | None = None) -> Tensor:  # noqa: A002
     """The arithmetic mean; NaN where nothing counts.  Raises ValueError for integers without dtype."""
     x, m = _ready(input, dtype, mask)
-    if x.m.dtype.kind not in "fc":
-        raise ValueError("input type unsupported for masked mean" if x.m.dtype.kind == "b" else
+    if x.meta.dtype.kind not in "fc":
+        raise ValueError("input type unsupported for masked mean" if x.meta.dtype.kind == "b" else
                          "mean input should be floating or complex")
     dims = _dims(x, dim)
     made: Tensor = _ops.sum(_filled(x, m, 0), dims, bool(keepdim)) / _count(x, m, dims, bool(keepdim))
@@ -124,7 +124,7 @@ def mean(input: Tensor, dim: Any = None, *, keepdim: bool | None = False, dtype:
 def median(input: Tensor, dim: int = -1, *, keepdim: bool = False, dtype: Any = None, mask: Tensor | None = None) -> Tensor:  # noqa: A002
     """The lower median; NaN where nothing counts."""
     x, m = _ready(input, dtype, mask)
-    if not x.m.dtype.is_floating_point:
+    if not x.meta.dtype.is_floating_point:
         raise ValueError("input tensor does not support masked median: expected a floating type")
     found: Tensor = _ops.nanmedian(_filled(x, m, math.nan), dim, keepdim).values
     return found
@@ -144,7 +144,7 @@ def norm(input: Tensor, ord: float | None = 2.0, dim: Any = None, *, keepdim: bo
 def var(input: Tensor, dim: Any = None, unbiased: bool | None = None, *, correction: float | None = None, keepdim: bool | None = False,  # noqa: A002
         dtype: Any = None, mask: Tensor | None = None) -> Tensor:
     """The variance, with n - correction in the denominator (1, or 0 for unbiased=False)."""
-    x, m = _ready(input, dtype if dtype is not None or input.m.dtype.kind in "fc" else dtypes.get_default_dtype(), mask)
+    x, m = _ready(input, dtype if dtype is not None or input.meta.dtype.kind in "fc" else dtypes.get_default_dtype(), mask)
     if unbiased is not None and correction is not None:
         raise ValueError("Only one of unbiased and correction may be given")
     less = (1 if unbiased is None or unbiased else 0) if correction is None else correction
@@ -152,9 +152,9 @@ def var(input: Tensor, dim: Any = None, unbiased: bool | None = None, *, correct
     n = _count(x, m, dims, True)
     middle = _ops.sum(_filled(x, m, 0), dims, True) / n
     gap = _filled(x - middle, m, 0)
-    square = gap * gap.conj() if x.m.dtype.is_complex else gap * gap
+    square = gap * gap.conj() if x.meta.dtype.is_complex else gap * gap
     total = _ops.sum(square, dims, bool(keepdim))
-    count = n if not isinstance(n, Tensor) else n.reshape(total.m.shape)
+    count = n if not isinstance(n, Tensor) else n.reshape(total.meta.shape)
     rest = count - less
     made: Tensor = total / (max(rest, 0.0) if not isinstance(rest, Tensor) else rest.clamp(min=0))
     return made
@@ -170,9 +170,9 @@ def std(input: Tensor, dim: Any = None, unbiased: bool | None = None, *, correct
 def logsumexp(input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: Any = None, mask: Tensor | None = None) -> Tensor:  # noqa: A002
     """log of the sum of exponentials; -inf where nothing counts."""
     x, m = _ready(input, dtype, mask)
-    made: Tensor = _ops.logsumexp(_filled(x, m, _lowest(x.m.dtype) if x.m.dtype.kind in "ui" else -math.inf), _dims(x, dim), bool(keepdim))
-    if x.m.dtype.kind in "ui":
-        return made.to(x.m.dtype)
+    made: Tensor = _ops.logsumexp(_filled(x, m, _lowest(x.meta.dtype) if x.meta.dtype.kind in "ui" else -math.inf), _dims(x, dim), bool(keepdim))
+    if x.meta.dtype.kind in "ui":
+        return made.to(x.meta.dtype)
     return made
 
 

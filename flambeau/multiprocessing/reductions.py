@@ -6,29 +6,29 @@ import os
 from multiprocessing.reduction import DupFd, ForkingPickler
 from typing import Any
 
-from .. import dtypes
+from .._core import dtypes
+from .._core.ops import sharing
+from .._core.runtime.device import device
+from .._core.runtime.shared_memory import Shared
+from .._core.tensor import Tensor, meta, wrap
 from ..nn.parameter import Parameter
-from ..ops import sharing
-from ..runtime.device import device
-from ..runtime.shared_memory import Shared
-from ..tensor import Tensor, meta, wrap
 
 
 def reduce_tensor(t: Tensor) -> Any:
     """Raises RuntimeError for a tensor with a history, which ends at the process."""
-    m = t.m
+    m = t.meta
     if m.device.type != "cpu" or m.numel == 0 or type(t) is not Tensor or (t.requires_grad and not t.is_leaf):
         return t.__reduce_ex__(2)  # by value, or the error that says why not
     block = sharing.block_of(t)
     if block is None:
-        if getattr(t, "b", None) is not None:  # its base stays where it is
+        if getattr(t, "base", None) is not None:  # its base stays where it is
             t = sharing.shared_like(t).requires_grad_(t.requires_grad)
         else:
             sharing.share_memory_(t)
         block = sharing.block_of(t)
         assert block is not None
-        m = t.m
-    place = (block.size, t.p - block.address)
+        m = t.meta
+    place = (block.size, t.ptr - block.address)
     return _rebuild, (DupFd(block.descriptor), place, tuple(m.shape), m.strides, m.dtype.name, bool(t.requires_grad))
 
 
@@ -41,7 +41,7 @@ def _rebuild(descriptor: Any, place: tuple[int, int], shape: tuple[int, ...], st
 
 
 def _reduce_parameter(p: Parameter) -> Any:
-    if p.m.device.type == "cpu" and p.m.numel:
+    if p.meta.device.type == "cpu" and p.meta.numel:
         sharing.share_memory_(p)
     return p.__reduce_ex__(2)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from ..tensor import Tensor
+from .._core.tensor import Tensor
 from . import pairs
 from .module import Module, _indent
 from .parameter import Parameter

@@ -5,8 +5,8 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from ..autograd.function import Function
-from ..tensor import Tensor
+from .._core.autograd.function import Function
+from .._core.tensor import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable

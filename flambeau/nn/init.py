@@ -10,13 +10,13 @@ import math
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from .. import dtypes, ops
+from .._core import dtypes, ops
 from ..autograd import no_grad
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..tensor import Tensor
+    from .._core.tensor import Tensor
 
 _LINEAR = ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
            "sigmoid")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .. import ops
+from .._core import ops
 from . import functional as F
 from . import init
 from .lazy import LazyModule

@@ -99,7 +99,7 @@ class LinearCrossEntropyOptions:
         step = self.rows(input.shape[0], input.shape[1], linear_weight.shape[0]) if input.dim() > 1 else 1
         if input.dim() < 2 or step >= input.shape[0]:
             return of_rows(input, target, linear_weight, bias, weight, ignore, reduction, smoothing)
-        from .. import ops
+        from .._core import ops
         from ..utils.checkpoint import checkpoint
         how = "none" if reduction == "none" else "sum"
         parts: list[Any] = []

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .. import ops
-from ..runtime.device import device as Device
-from ..tensor import Tensor
+from .._core import ops
+from .._core.runtime.device import device as Device
+from .._core.tensor import Tensor
 from . import hooks as _hooks
 from .hooks import (
     BackwardHooks,

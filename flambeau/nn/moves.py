@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .._core.dtypes import dtype as Dtype
+from .._core.runtime.device import device as Device
+from .._core.tensor import Tensor
 from ..autograd import no_grad
-from ..dtypes import dtype as Dtype
-from ..runtime.device import device as Device
-from ..tensor import Tensor
 from .parameter import Parameter
 
 if TYPE_CHECKING:

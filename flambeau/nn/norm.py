@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import dtypes, ops
+from .._core import dtypes, ops
 from . import functional as F
 from . import init
 from .lazy import LazyModule

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..ops.activated import activated, serves
-from ..tensor import Tensor
+from .._core.ops.activated import activated, serves
+from .._core.tensor import Tensor
 from . import functional as F
 from . import hooks as _hooks
 from .activation import GELU, ReLU
@@ -28,7 +28,7 @@ _WORTH, _GAINS = 1 << 13, 1 << 15  # elements of an input, and of a result, on t
 
 def may(x: Any) -> bool:
     """Whether the input of a layer is one for which the two may be one operation."""
-    return type(x) is Tensor and (x.m.numel >= _WORTH or x.m.device.type == "cuda")
+    return type(x) is Tensor and (x.meta.numel >= _WORTH or x.meta.device.type == "cuda")
 
 
 def in_turn(modules: Sequence[Any], x: Any) -> Any:
@@ -65,10 +65,10 @@ def _pair(layer: Linear, activation: Any, x: Any, followed: bool) -> Tensor | No
         name = "gelu"
     else:
         return None
-    on_cpu = x.m.device.type == "cpu"
+    on_cpu = x.meta.device.type == "cpu"
     if not may(x) or not serves(name, on_cpu) or _hooks.active:
         return None
-    if on_cpu and x.m.numel // max(layer.in_features, 1) * layer.out_features < _GAINS:
+    if on_cpu and x.meta.numel // max(layer.in_features, 1) * layer.out_features < _GAINS:
         return None
     if _OWN != (F.linear, F.relu, F.gelu) or _CALLS != (Module.__call__, Linear.forward, ReLU.forward, GELU.forward):
         return None

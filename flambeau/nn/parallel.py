@@ -9,11 +9,11 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .. import ops
+from .._core import ops
+from .._core.autograd.function import Function
+from .._core.runtime.device import device as Device
+from .._core.tensor import Tensor
 from ..autograd import is_grad_enabled, set_grad_enabled
-from ..autograd.function import Function
-from ..runtime.device import device as Device
-from ..tensor import Tensor
 from .distributed import DistributedDataParallel
 from .module import Module
 

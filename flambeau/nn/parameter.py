@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import ops
+from .._core import ops
+from .._core.tensor import Tensor, _new
 from ..interop.protocols import disabled_torch_function_impl
-from ..tensor import Tensor, _new
 
 if TYPE_CHECKING:
-    from ..dtypes import dtype as Dtype
+    from .._core.dtypes import dtype as Dtype
 
 
 def on_storage(cls: type[Tensor], data: Tensor, requires_grad: bool) -> Any:
     """A leaf of class `cls` that shares the storage of `data`."""
     made: Any = _new(cls)
-    made.m, made.s, made.p, made.n = data.m, data.s, data.p, None
+    made.meta, made.store, made.ptr, made.node = data.meta, data.store, data.ptr, None
     if requires_grad:
         made.requires_grad_(True)
     return made

@@ -6,7 +6,7 @@ from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any
 
-from .. import ops
+from .._core import ops
 from . import functional as F
 from .containers import ModuleList, Sequential
 from .linear import Linear

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .. import ops
-from ..ops import autocast
+from .._core import ops
+from .._core.ops import autocast
 from . import functional as F
 from . import init
 from .functional.recurrent import STEPS, layer

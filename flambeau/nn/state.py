@@ -7,8 +7,8 @@ import warnings
 from collections import OrderedDict, namedtuple
 from typing import TYPE_CHECKING, Any
 
+from .._core.tensor import Tensor
 from ..autograd import no_grad
-from ..tensor import Tensor
 from .hooks import RemovableHandle
 from .parameter import Parameter, is_lazy
 

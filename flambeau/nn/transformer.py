@@ -6,7 +6,7 @@ import copy
 import math
 from typing import Any
 
-from .. import ops
+from .._core import ops
 from . import functional as F
 from . import pairs
 from .attention.multihead import MultiheadAttention

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..kernels import expr as E
-from ..ops.elementwise import Pointwise
-from ..tensor import Tensor
+from .._core.kernels import expr as E
+from .._core.ops.elementwise import Pointwise
+from .._core.tensor import Tensor
 from .optimizer import FormulaOptimizer, Updates, check_options, follow, write, zeros_for
 
 
@@ -101,7 +101,7 @@ class _Moments(FormulaOptimizer):
             state["step"] = 0.0
             state["exp_avg"] = zeros_for(p)
             state[self.second] = zeros_for(p)
-        elif state["exp_avg"].m.device is not p.m.device:
+        elif state["exp_avg"].meta.device is not p.meta.device:
             follow(p, state)
         state["step"] = step = float(state["step"]) + 1.0
         return step
@@ -218,7 +218,7 @@ class NAdam(_Moments):
               (("maximize", group["maximize"]), ("decoupled", _decoupled(group))))
 
     def _saved(self, state: Any) -> Any:
-        from .. import ops
+        from .._core import ops
 
         state = super()._saved(state)
         product = state.get("mu_product")

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import ops
-from ..kernels import expr as E
-from ..ops.elementwise import Pointwise
-from ..tensor import Tensor
+from .._core import ops
+from .._core.kernels import expr as E
+from .._core.ops.elementwise import Pointwise
+from .._core.tensor import Tensor
 from .optimizer import FormulaOptimizer, check_options, follow, write, zeros_for
 
 
@@ -79,7 +79,7 @@ class RMSprop(FormulaOptimizer):
                 state["momentum_buffer"] = zeros_for(p)
             if centered:
                 state["grad_avg"] = zeros_for(p)
-        elif state["square_avg"].m.device is not p.m.device:
+        elif state["square_avg"].meta.device is not p.meta.device:
             follow(p, state)
         state["step"] = float(state["step"]) + 1.0
         outs = [p, state["square_avg"]]
@@ -135,7 +135,7 @@ class Adagrad(FormulaOptimizer):
                 memo: dict[Any, Any]) -> None:
         if not state:  # a group added later
             self._start(group, p, state)
-        elif state["sum"].m.device is not p.m.device:
+        elif state["sum"].meta.device is not p.meta.device:
             follow(p, state)
         state["step"] = step = float(state["step"]) + 1.0
         decay = float(group["weight_decay"])
@@ -178,7 +178,7 @@ class Adadelta(FormulaOptimizer):
                 memo: dict[Any, Any]) -> None:
         if not state:
             state.update(step=0.0, square_avg=zeros_for(p), acc_delta=zeros_for(p))
-        elif state["square_avg"].m.device is not p.m.device:
+        elif state["square_avg"].meta.device is not p.meta.device:
             follow(p, state)
         state["step"] = float(state["step"]) + 1.0
         decay, rho = float(group["weight_decay"]), float(group["rho"])
@@ -219,7 +219,7 @@ class Rprop(FormulaOptimizer):
                 memo: dict[Any, Any]) -> None:
         if not state:
             state.update(step=0.0, prev=zeros_for(p), step_size=ops.full_like(p, float(group["lr"])).detach())
-        elif state["prev"].m.device is not p.m.device:
+        elif state["prev"].meta.device is not p.meta.device:
             follow(p, state)
         state["step"] = float(state["step"]) + 1.0
         (down, up), (low, high) = group["etas"], group["step_sizes"]

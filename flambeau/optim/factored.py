@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .. import dtypes, ops
+from .._core import dtypes, ops
+from .._core.tensor import Tensor
 from ..autograd import enable_grad, no_grad
-from ..tensor import Tensor
 from .optimizer import Optimizer, check_options
 
 _ops: Any = ops

@@ -7,9 +7,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from .. import ops
+from .._core import ops
+from .._core.tensor import Tensor
 from ..autograd import enable_grad, no_grad
-from ..tensor import Tensor
 from .optimizer import Optimizer
 
 _ops: Any = ops

@@ -13,17 +13,17 @@ from copy import deepcopy
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from .. import ops
+from .._core import ops
+from .._core.ops import together
+from .._core.runtime import door
+from .._core.tensor import Tensor, on_forget
 from ..autograd import enable_grad, no_grad
-from ..ops import together
-from ..runtime import door
-from ..tensor import Tensor, on_forget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ..ops.elementwise import Pointwise
-from ..ops.sparse import Sparse
+    from .._core.ops.elementwise import Pointwise
+from .._core.ops.sparse import Sparse
 
 
 class _Required:
@@ -337,7 +337,7 @@ class FormulaOptimizer(Optimizer):
         for group in self.param_groups:
             memo: dict[Any, Any] = {}
             for p in group["params"]:
-                node = p.n
+                node = p.node
                 # a leaf's gradient lies on its node; the attribute is for the other cases
                 grad = node[1] if node is not None and node[0] == 0 else p.grad
                 if grad is not None:
@@ -395,20 +395,20 @@ def write(formula: Pointwise, outs: tuple[Tensor, ...], grad: Tensor, numbers: t
           consts: tuple[tuple[str, Any], ...] = ()) -> None:
     """Runs ``outs = formula(*outs, grad, *numbers)`` in place as one kernel, outside the tape; complex numbers are
     updated as pairs of real ones."""
-    key = (formula, consts, grad.m, *[o.m for o in outs])
+    key = (formula, consts, grad.meta, *[o.meta for o in outs])
     launch = _launches.get(key)
-    if launch is not None and grad.s is not outs[0].s:
-        places = [o.p for o in outs]
-        launch(*places, *places, grad.p, *numbers)
+    if launch is not None and grad.store is not outs[0].store:
+        places = [o.ptr for o in outs]
+        launch(*places, *places, grad.ptr, *numbers)
         for o in outs:
-            o.s.v += 1
+            o.store.version += 1
         return
     if outs[0].is_complex():
         pairs = tuple(ops.view_as_real(o.detach()) for o in outs)
         formula.write(pairs, (*pairs, ops.view_as_real(grad.detach())), numbers, consts)
         return
     formula.write(outs, (*outs, grad), numbers, consts)
-    _launches[key] = formula.plan((*outs, grad), numbers, consts, tuple(o.m for o in outs)).launch
+    _launches[key] = formula.plan((*outs, grad), numbers, consts, tuple(o.meta for o in outs)).launch
 
 
 class Updates:
@@ -425,7 +425,7 @@ class Updates:
 
     def add(self, outs: tuple[Tensor, ...], grad: Tensor) -> None:
         """See `write`."""
-        if grad.m.numel <= together.MOST or grad.m.device.type != "cpu":
+        if grad.meta.numel <= together.MOST or grad.meta.device.type != "cpu":
             self.items.append((outs, grad))
         else:
             write(self.formula, outs, grad, self.numbers, self.consts)
@@ -433,23 +433,23 @@ class Updates:
     def run(self) -> None:
         """What `add` gathered."""
         items, launches, places = self.items, [], []
-        if len(items) > 1 and items[0][1].m.device.type != "cpu":
+        if len(items) > 1 and items[0][1].meta.device.type != "cpu":
             self._on_gpus()
             return
         if len(items) > 1 and together.alike([outs[0] for outs, _ in items]):
             formula, consts, get = self.formula, self.consts, _launches.get
             for outs, grad in items:
-                launch = get((formula, consts, grad.m, *[o.m for o in outs]))
-                if launch is None or grad.s is outs[0].s:
+                launch = get((formula, consts, grad.meta, *[o.meta for o in outs]))
+                if launch is None or grad.store is outs[0].store:
                     break
-                here = [o.p for o in outs]
+                here = [o.ptr for o in outs]
                 launches.append(launch)
-                places.append([*here, *here, grad.p])
+                places.append([*here, *here, grad.ptr])
             else:
                 together.run(launches, places, self.numbers)
                 for outs, _ in items:
                     for o in outs:
-                        o.s.v += 1
+                        o.store.version += 1
                 return
         for outs, grad in items:  # the first step makes the launches
             write(self.formula, outs, grad, self.numbers, self.consts)
@@ -458,11 +458,11 @@ class Updates:
         """All of a type and device by few launches, where there is a kernel for that."""
         kinds: dict[Any, list[tuple[tuple[Tensor, ...], Tensor]]] = {}
         for item in self.items:
-            m = item[0][0].m
+            m = item[0][0].meta
             kinds.setdefault((m.dtype, m.device), []).append(item)
         for items in kinds.values():
             left: Any = items
-            if len(items) > 1 and together.listed([outs[0] for outs, _ in items]) and all(g.s is not outs[0].s for outs, g in items):
+            if len(items) > 1 and together.listed([outs[0] for outs, _ in items]) and all(g.store is not outs[0].store for outs, g in items):
                 left = together.update(self.formula, items, self.numbers, self.consts)
             for outs, grad in left:
                 write(self.formula, outs, grad, self.numbers, self.consts)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ops.elementwise import Pointwise
-from ..tensor import Tensor
+from .._core.ops.elementwise import Pointwise
+from .._core.tensor import Tensor
 from .optimizer import FormulaOptimizer, Updates, check_options, follow, required, write, zeros_for
 
 
@@ -69,7 +69,7 @@ class SGD(FormulaOptimizer):
         first = buf is None
         if first:
             buf = state["momentum_buffer"] = zeros_for(p)
-        elif buf.m.device is not p.m.device:
+        elif buf.meta.device is not p.meta.device:
             follow(p, state)
             buf = state["momentum_buffer"]
         memo[first].add((p, buf), grad)
@@ -109,7 +109,7 @@ class ASGD(FormulaOptimizer):
         lr = float(group["lr"])
         if not state:
             state.update(step=0.0, eta=lr, mu=1.0, ax=zeros_for(p))
-        elif state["ax"].m.device is not p.m.device:
+        elif state["ax"].meta.device is not p.meta.device:
             follow(p, state)
         state["step"] = step = state["step"] + 1.0
         eta, mu = float(state["eta"]), float(state["mu"])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .. import ops as _ops
+from .._core import ops as _ops
+from .._core.tensor import Tensor
 from ..autograd import no_grad
-from ..tensor import Tensor
 from .optimizer import FormulaOptimizer, check_options
 
 ops: Any = _ops

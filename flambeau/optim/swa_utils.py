@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .. import ops
+from .._core import ops
 from ..autograd import no_grad
 from ..nn import Module
 from ..nn.norm import _BatchNorm

@@ -6,8 +6,8 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from ..ops import interpose
-from ..tensor import Tensor
+from .._core.ops import interpose
+from .._core.tensor import Tensor
 from .events import EventList
 from .ranges import Recorder
 
@@ -118,7 +118,7 @@ class profile:
         r = self._recorder
         if r is None:
             return function(*args, **kwargs)
-        shapes = [list(a.m.shape) if isinstance(a, Tensor) else [] for a in args] if r.shapes else None
+        shapes = [list(a.meta.shape) if isinstance(a, Tensor) else [] for a in args] if r.shapes else None
         r.begin("aten::" + interpose.readable(name), shapes)
         try:
             return function(*args, **kwargs)

@@ -32,7 +32,7 @@ def run(script: str, arguments: list[str], *, module: bool = False, sim_gpus: in
     sys.path[0] = os.getcwd() if module else os.path.dirname(os.path.abspath(script))
     with contextlib.ExitStack() as watching:
         if ledger:
-            from ..runtime.ledger import transfers
+            from .._core.runtime.ledger import transfers
             watching.enter_context(transfers(title=f"transfers of {os.path.basename(script)}"))
         traced: Any = None
         if report is not None:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-from ..torch_version import TorchVersion
 
-VERSION = TorchVersion("2.13.0+flambeau")  # what scripts that ask for a version are told: that of the API
+# what scripts that ask for a version are told: that of the API
+VERSION: str = importlib.import_module("flambeau.torch_version").TorchVersion("2.13.0+flambeau")
 _ALIAS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "alias")
 _PLACES = {"torch": "flambeau", "torchvision": "flambeau.vision"}
 # PyTorch's inner paths that scripts import by name, and where the same thing is here
@@ -27,8 +27,8 @@ _MOVED = {
     "torch.utils.data.dataset": "flambeau.data.dataset", "torch.utils.data.sampler": "flambeau.data.sampler",
     "torch.utils.data.dataloader": "flambeau.data.loader", "torch.nn.parameter": "flambeau.nn.parameter",
     "torch.optim.optimizer": "flambeau.optim.optimizer", "torch._six": "flambeau.script.six",
-    "torch.functional": "flambeau", "torch._tensor": "flambeau.tensor",
-    "torch.autograd.grad_mode": "flambeau.autograd.mode", "torch.autograd.anomaly_mode": "flambeau.autograd.anomaly",
+    "torch.functional": "flambeau", "torch._tensor": "flambeau._core.tensor",
+    "torch.autograd.grad_mode": "flambeau._core.autograd.mode", "torch.autograd.anomaly_mode": "flambeau.autograd.anomaly",
     "torch.amp.autocast_mode": "flambeau.amp.autocast", "torch.cuda.amp.autocast_mode": "flambeau.cuda.amp",
     "torch.cuda.amp.grad_scaler": "flambeau.cuda.amp", "torch.optim.adamw": "flambeau.optim.adam",
     "torch.optim.adagrad": "flambeau.optim.adaptive", "torch.optim.rmsprop": "flambeau.optim.adaptive",
@@ -145,7 +145,7 @@ def teach(module: ModuleType) -> None:
 def _front() -> ModuleType:
     """`torch`: what is set on it stays its own, all else is Flambeau's; what was found once is kept here."""
     import flambeau
-    from flambeau.ops.memory_format import layout
+    from flambeau._core.ops.memory_format import layout
     made = ModuleType("torch", flambeau.__doc__)
 
     def __getattr__(name: str) -> Any:

@@ -12,8 +12,8 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from .. import dtypes, ops
-from ..tensor import Tensor
+from .._core import dtypes, ops
+from .._core.tensor import Tensor
 
 _ops: Any = ops
 
@@ -81,7 +81,7 @@ def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, dtype: Any = None, l
     if M <= 1:
         return x if M == 0 else _one(M, dtype, device, requires_grad)
     inside = (1.0 - x * x).clamp(min=0.0).sqrt() * beta
-    return _finish(_ops.i0(inside) / _ops.i0(_ops.full((), beta, dtype=x.m.dtype, device=device)), requires_grad)
+    return _finish(_ops.i0(inside) / _ops.i0(_ops.full((), beta, dtype=x.meta.dtype, device=device)), requires_grad)
 
 
 def general_cosine(M: int, *, a: Iterable[float], sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None,

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ops import sparse_ops as _forms
-from ..ops.sparse import Sparse
-from ..ops.sparse_checks import check_sparse_tensor_invariants
+from .._core.ops import sparse_ops as _forms
+from .._core.ops.sparse import Sparse
+from .._core.ops.sparse_checks import check_sparse_tensor_invariants
 
 __all__ = ["addmm", "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax", "spdiags", "sum"]
 
@@ -62,7 +62,7 @@ def log_softmax(input: Any, dim: int, *, dtype: Any = None) -> Any:  # noqa: A00
 
 def spdiags(diagonals: Any, offsets: Any, shape: Any, layout: Any = None) -> Any:
     """The sparse matrix with the rows of `diagonals` as its diagonals at `offsets`; column j holds element j of each."""
-    from .. import ops
+    from .._core import ops
     o: Any = ops
     rows, columns, values = [], [], []
     for row, k in zip(diagonals.reshape(-1, diagonals.shape[-1]), offsets.reshape(-1).tolist(), strict=True):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import ops
-from ..ops.legacy import _NAMES
-from ..ops.sparse import Coo
+from .._core import ops
+from .._core.ops.legacy import _NAMES
+from .._core.ops.sparse import Coo
 
 _ops: Any = ops
 
@@ -17,7 +17,7 @@ class sparse_type(type):
     dtype: Any
 
     def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, Coo) and instance.m.dtype is cls.dtype
+        return isinstance(instance, Coo) and instance.meta.dtype is cls.dtype
 
     def __call__(cls, *args: Any) -> Any:
         if args and isinstance(args[0], ops.Tensor):  # type: ignore[attr-defined]

@@ -36,7 +36,7 @@ class _Callable(types.ModuleType):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if args and not isinstance(args[0], str) or "input" in kwargs:
-            from ..ops.table import TABLE
+            from .._core.ops.table import TABLE
             return TABLE["trace"].function(*args, **kwargs)
         from .record import Trace
         return Trace(*args, **kwargs)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from ..autograd.mode import no_grad
+from .._core.autograd.mode import no_grad
+from .._core.tensor import Tensor
 from ..nn.module import Module
-from ..tensor import Tensor
 from . import text
 from .record import Trace, _described, _tensors
 from .values import Sample

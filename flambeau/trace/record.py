@@ -7,20 +7,20 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from ..ops import interpose
-from ..runtime import door, gpus
-from ..runtime.ledger import Ledger
-from ..runtime.provenance import caller
-from ..tensor import Tensor
+from .._core.ops import interpose
+from .._core.runtime import door, gpus
+from .._core.runtime.ledger import Ledger
+from .._core.runtime.provenance import caller
+from .._core.tensor import Tensor
 from .stages import Group, Stage, Work
 from .values import Sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ..drivers.simulated.driver import SimulatedDriver
-    from ..kernels.programs import Prepared
-    from ..runtime.device import device
+    from .._core.drivers.simulated.driver import SimulatedDriver
+    from .._core.kernels.programs import Prepared
+    from .._core.runtime.device import device
 
 _GROUPS = frozenset(("backward", "grad"))
 _UNFILLED = frozenset(("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"))  # no values yet
@@ -175,8 +175,8 @@ class Trace:
         local.stage, local.last = None, None
         outs = list(_tensors((result,)))
         if not stage.works:
-            known = {id(t.s) for t in ins}
-            if not any(id(t.s) not in known for t in outs):
+            known = {id(t.store) for t in ins}
+            if not any(id(t.store) not in known for t in outs):
                 return result  # a view, or a question: nothing was done
             self._spent(stage.host)
         stage.outputs = [_described(t) for t in outs]
@@ -342,12 +342,12 @@ def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
 
 
 def _described(t: Tensor) -> tuple[tuple[int, ...], str, str]:
-    return tuple(t.m.shape), t.m.dtype.name, str(t.m.device)
+    return tuple(t.meta.shape), t.meta.dtype.name, str(t.meta.device)
 
 
 def _filled_by(stage: Stage, t: Tensor) -> Any:
     """The stream that will fill a CPU tensor after the call has returned, if one will."""
-    if t.m.device.type == "cpu":
+    if t.meta.device.type == "cpu":
         for w in reversed(stage.works):
             if w.direction == "d2h" and not w.blocking:
                 return gpus.current_stream(w.source)
@@ -367,8 +367,8 @@ def _describe_launch(stage: Stage, dev: device, prepared: Prepared) -> None:
 
 def _readable_call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """The operation with the arguments that are plain: `add(10)`, `to('cuda:0')`, `sum(dim=1)`."""
-    from ..dtypes import dtype
-    from ..runtime.device import device
+    from .._core.dtypes import dtype
+    from .._core.runtime.device import device
 
     def text(v: Any) -> str | None:
         if v is None or v is False:

@@ -100,7 +100,7 @@ class Stage:
         return self.moved or sum(w.nbytes for w in self.works) or (0 if self.works else self._made())
 
     def _made(self) -> int:
-        from ..dtypes import BY_NAME
+        from .._core.dtypes import BY_NAME
         total = 0
         for shape, dtype, _ in self.outputs:
             n = BY_NAME[dtype].itemsize

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
-from ..runtime import gpus
+from .._core.runtime import gpus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..tensor import Tensor
+    from .._core.tensor import Tensor
 
 WHOLE = 64  # tensors of up to so many elements are kept whole
 FIRST = 8  # of others, so many
@@ -27,7 +27,7 @@ class Sample:
     __slots__ = ("shape", "dtype", "whole", "_kept", "_waits", "_buffers", "_places", "_wide")
 
     def __init__(self, t: Tensor, source: Any = None) -> None:
-        m = t.m
+        m = t.meta
         self.shape, self.dtype, self.whole = tuple(m.shape), m.dtype.name, m.numel <= WHOLE
         self._kept: Any = None
         self._wide = m.dtype
@@ -48,16 +48,16 @@ class Sample:
             blocks = [(o, size) for o in offsets]
             self._places = (), 0
         # a CPU tensor that a queued copy is going to fill is read on that copy's stream
-        stream = source if source is not None else gpus.current_stream(t.m.device) if t.m.device.type == "cuda" else None
+        stream = source if source is not None else gpus.current_stream(t.meta.device) if t.meta.device.type == "cuda" else None
         for at, nbytes in blocks:
-            address = t.p + at * size
+            address = t.ptr + at * size
             buffer = ctypes.create_string_buffer(_BLANK * nbytes, nbytes)
             self._buffers.append(buffer)
             if stream is None:
                 ctypes.memmove(buffer, address, nbytes)
             else:
                 gpu = stream._gpu
-                self._waits.append(gpu.driver.peek(stream._handle, ctypes.addressof(buffer), address, nbytes, (buffer, t.s)))
+                self._waits.append(gpu.driver.peek(stream._handle, ctypes.addressof(buffer), address, nbytes, (buffer, t.store)))
 
     @property
     def values(self) -> list[Any] | None:
@@ -66,7 +66,7 @@ class Sample:
         if self._kept is None:
             import numpy as np
 
-            from ..kernels.interpret import load
+            from .._core.kernels.interpret import load
             for wait in self._waits:
                 wait()
             raw = [b.raw for b in self._buffers]

@@ -73,7 +73,7 @@ class Timer:
         return float(self._clock() - started)
 
     def _measure(self, samples: Any) -> list[float]:
-        from ..ops.queries import get_num_threads, set_num_threads
+        from .._core.ops.queries import get_num_threads, set_num_threads
         before = get_num_threads()
         set_num_threads(self.num_threads)
         try:

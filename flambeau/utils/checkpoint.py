@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import ops
+from .._core import ops
+from .._core.autograd.function import Function
+from .._core.autograd.functions import backward as run_backward
+from .._core.tensor import Tensor
 from ..autograd import enable_grad, is_grad_enabled, no_grad
-from ..autograd.function import Function
-from ..autograd.functions import backward as run_backward
-from ..tensor import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

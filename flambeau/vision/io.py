@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import ops
-from ..tensor import Tensor
+from .._core import ops
+from .._core.tensor import Tensor
 
 _ops: Any = ops
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .. import ops
+from .._core import ops
+from .._core.tensor import Tensor
 from ..autograd import no_grad
-from ..tensor import Tensor
 
 _ops: Any = ops
 
@@ -63,7 +63,7 @@ def save_image(tensor: Any, fp: Any, format: str | None = None, **options: Any) 
 
 
 def _uint8() -> Any:
-    from ..dtypes import uint8
+    from .._core.dtypes import uint8
     return uint8
 
 

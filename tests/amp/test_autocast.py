@@ -105,7 +105,7 @@ def test_gradients_come_back_in_the_weights_type(device: str) -> None:
 def test_a_weight_is_cast_once_a_region() -> None:
     w = torch.randn(4, 4, requires_grad=True)
     x = torch.randn(2, 4)
-    from flambeau.ops import autocast as lists
+    from flambeau._core.ops import autocast as lists
     with torch.autocast("cpu"):
         F.linear(x, w)
         first = lists.kept.get()[id(w)][2]
@@ -218,7 +218,7 @@ def test_a_region_in_a_region_of_the_other_kind() -> None:
 
 def test_casts_of_weights_are_forgotten_at_the_end() -> None:
     """A region closed and opened again sees weights as they are then; an inner region shares the outer one's casts."""
-    from flambeau.ops import autocast as lists
+    from flambeau._core.ops import autocast as lists
     w, x = torch.ones(2, 2, requires_grad=True), torch.ones(2, 2)
     with torch.autocast("cpu"):
         F.linear(x, w)

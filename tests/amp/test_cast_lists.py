@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import flambeau as torch
+from flambeau._core.ops import autocast as lists
 from flambeau.nn import functional as F
-from flambeau.ops import autocast as lists
 
 LOW = {"cpu": torch.bfloat16, "cuda": torch.float16}
 Call = Callable[[Callable[..., Any]], Any]  # gets a function that makes positive numbers of the type asked about

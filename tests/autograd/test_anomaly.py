@@ -67,7 +67,7 @@ def test_errors_of_a_users_function_name_its_line(error):
 
 
 def test_switching():
-    from flambeau.autograd.tape import anomaly
+    from flambeau._core.autograd.tape import anomaly
     assert not anomaly.on
     with set_detect_anomaly(True):
         assert anomaly.on

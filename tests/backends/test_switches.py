@@ -34,8 +34,8 @@ def test_switches_read_back_as_set() -> None:
 
 def test_ways_of_attention() -> None:
     """`sdpa_kernel` sets the switches of `backends.cuda` for its block, and puts them back."""
+    from flambeau._core.ops import attention
     from flambeau.nn.attention import SDPBackend, _cur_sdpa_kernel_backends, sdpa_kernel
-    from flambeau.ops import attention
     c = torch.backends.cuda
     every = {SDPBackend.MATH, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.OVERRIDEABLE}
 

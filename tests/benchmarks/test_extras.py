@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from flambeau.drivers.nvidia import libraries
+from flambeau._core.drivers.nvidia import libraries
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.drivers.nvidia.running import on_fake
+from tests._core.drivers.nvidia.running import on_fake
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks" / "gpu"))

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 import flambeau
-from flambeau.drivers.nvidia import faults
+from flambeau._core.drivers.nvidia import faults
 
 _fail = faults.State.fail
 
@@ -24,7 +24,7 @@ def _last(self: faults.State, code: Any, what: str) -> Exception:
 
 faults.State.fail = _last  # type: ignore[method-assign, assignment]
 if os.environ.get("FAKE_ORDER"):
-    from tests.drivers.nvidia import cases
+    from tests._core.drivers.nvidia import cases
     cases.MEMORY = 2 << 30
     cases.start(os.environ["FAKE_ORDER"], 1)
 sys.modules[__name__] = flambeau

@@ -110,7 +110,7 @@ def test_a_capsule_is_used_once():
 
 def test_memory_outlives_its_owner():
     t = fb.arange(1000.0)
-    storage = weakref.ref(t.s)
+    storage = weakref.ref(t.store)
     array = np.from_dlpack(t)
     del t
     gc.collect()
@@ -136,7 +136,7 @@ def test_memory_outlives_its_owner():
 def test_an_unused_capsule_lets_go():
     for version in (None, (1, 1)):
         t = fb.ones(8)
-        storage = weakref.ref(t.s)
+        storage = weakref.ref(t.store)
         capsule = t.__dlpack__(max_version=version)
         del t
         gc.collect()
@@ -150,7 +150,7 @@ def test_the_deleter_may_come_from_any_thread():
     kept = []
     for _ in range(50):
         t = fb.ones(64)
-        kept.append((weakref.ref(t.s), [np.from_dlpack(t), fb.from_dlpack(t.__dlpack__())]))
+        kept.append((weakref.ref(t.store), [np.from_dlpack(t), fb.from_dlpack(t.__dlpack__())]))
     del t
     threads = [threading.Thread(target=lambda part=part: [x[1].clear() for x in part]) for part in (kept[:25], kept[25:])]
     for thread in threads:

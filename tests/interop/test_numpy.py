@@ -100,7 +100,7 @@ class _Real:
 
 
 def test_the_interface_of_a_real_gpu(sim_gpus, monkeypatch):
-    from flambeau.runtime import gpus
+    from flambeau._core.runtime import gpus
 
     class There:
         driver = _Real

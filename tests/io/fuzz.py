@@ -25,11 +25,11 @@ from collections import OrderedDict
 
 import flambeau
 from flambeau import nn, optim
-from flambeau.errors import FileFormatError
+from flambeau._core.errors import FileFormatError
+from flambeau._core.ops.storages import host_bytes
 from flambeau.io import legacy, pickler, safetensors
 from flambeau.io.archive import Writer
 from flambeau.io.unpickler import Unpickler
-from flambeau.ops.storages import host_bytes
 
 MOST_SECONDS = 2.0
 MOST_MEMORY = 256 << 20  # of growth over a run; a file has some kilobytes

@@ -8,9 +8,9 @@ import pickle
 import pytest
 
 import flambeau
-from flambeau.errors import FileFormatError
+from flambeau._core.errors import FileFormatError
+from flambeau._core.ops.storages import host_bytes
 from flambeau.io import legacy, pickler
-from flambeau.ops.storages import host_bytes
 
 
 def _file(value, version=1001, system=None, keys=None, counts=None, end=b""):

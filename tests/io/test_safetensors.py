@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import flambeau
-from flambeau.errors import FileFormatError
+from flambeau._core.errors import FileFormatError
 from flambeau.io import safetensors
 from flambeau.io.safetensors import load, load_file, safe_open, save, save_file
 

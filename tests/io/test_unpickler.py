@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import flambeau
-from flambeau.errors import FileFormatError
+from flambeau._core.errors import FileFormatError
 from flambeau.io.archive import Writer
 from flambeau.serialization import UnsafeFileError
 

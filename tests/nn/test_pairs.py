@@ -133,7 +133,7 @@ def test_only_tensors_on_a_gpu(sim_gpus: Any) -> None:
 def large(device: str) -> Iterator[tuple[Any, Any]]:
     """A network and its input, large enough for the CPU's products to do ReLU too; simulated GPUs do where it is asked for."""
     if device != "cpu" and not fb.cuda.get_device_properties(0).simulated:
-        pytest.skip("these are the CPU's products; cuBLASLt's are tried in tests/drivers/nvidia")
+        pytest.skip("these are the CPU's products; cuBLASLt's are tried in tests/_core/drivers/nvidia")
     matmul = fb.backends.cuda.matmul
     matmul.fused_activations = "all"
     fb.manual_seed(0)
@@ -149,7 +149,7 @@ def one_by_one(model: Any, x: Any) -> Any:
 
 
 def edges(t: Any) -> int:
-    return len(t.n[3])
+    return len(t.node[3])
 
 
 def test_bit_for_bit(large: tuple[Any, Any]) -> None:
@@ -206,7 +206,7 @@ def test_which_gradients(large: tuple[Any, Any], wanted: str) -> None:
 
 
 def test_onlookers_and_transforms(large: tuple[Any, Any]) -> None:
-    from flambeau.ops import interpose
+    from flambeau._core.ops import interpose
     model, x = large
     expected = one_by_one(model, x)
     told: list[str] = []

@@ -32,7 +32,7 @@ def test_dlpack_both_ways(name, layout):
 
 def test_writes_are_seen_and_memory_is_kept():
     ours = fb.zeros(8)
-    storage = weakref.ref(ours.s)
+    storage = weakref.ref(ours.store)
     theirs = torch.from_dlpack(ours)
     theirs.add_(1)
     assert ours.tolist() == [1.0] * 8

@@ -145,7 +145,7 @@ def test_what_a_script_puts_on_torch_stays(tmp_path) -> None:
     assert torch.add(1, 2) == "mine" and flambeau.add is before
     del torch.add
     assert torch.add is before and "add" in dir(torch)
-    from flambeau.ops import interpose  # what a trace looks on with
+    from flambeau._core.ops import interpose  # what a trace looks on with
     seen = []
     def hook(name, function, args, kwargs):
         seen.append(name)

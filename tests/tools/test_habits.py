@@ -71,4 +71,4 @@ def test_the_hooks_run_tools_that_exist() -> None:
         assert hook["language"] == "system"
         if program.endswith("python"):  # then the same as `make check` runs
             assert (ROOT / arguments[0]).is_file() and " ".join(arguments) in check[0], hook
-            assert re.match(hook["files"], "flambeau/tensor.py") and not re.match(hook["files"], "tests/test_tensor.py")
+            assert re.match(hook["files"], "flambeau/_core/tensor.py") and not re.match(hook["files"], "tests/_core/test_tensor.py")

@@ -22,7 +22,7 @@ def check() -> ModuleType:
 
 def package(folder: Path, **files: str) -> Path:
     root = folder / "flambeau"
-    for name, text in {"__init__": "", "dtypes": "", "runtime__door": "", "ops__table": "", **files}.items():
+    for name, text in {"__init__": "", "_core__dtypes": "", "_core__runtime__door": "", "_core__ops__table": "", **files}.items():
         path = root / (name.replace("__", "/") if name != "__init__" else name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.with_suffix(".py").write_text(text)
@@ -32,39 +32,39 @@ def package(folder: Path, **files: str) -> Path:
 @pytest.mark.parametrize(
     "line",
     [
-        "import flambeau.ops.table",
-        "from flambeau.ops import table",
-        "from flambeau.ops.table import row",
-        "from flambeau import ops",
+        "import flambeau._core.ops.table",
+        "from flambeau._core.ops import table",
+        "from flambeau._core.ops.table import row",
+        "from flambeau._core import ops",
         "from ..ops import table",
         "from .. import ops",
-        "def late():\n    from flambeau.ops import table",
-        "import importlib\nimportlib.import_module('flambeau.ops.table')",
+        "def late():\n    from flambeau._core.ops import table",
+        "import importlib\nimportlib.import_module('flambeau._core.ops.table')",
         "import flambeau",
         "from flambeau import Tensor",
-        "if TYPE_CHECKING:\n    pass\nelse:\n    import flambeau.ops",
+        "if TYPE_CHECKING:\n    pass\nelse:\n    import flambeau._core.ops",
     ],
 )
 def test_an_import_from_above_is_an_offence(check: ModuleType, tmp_path: Path, line: str) -> None:
-    found = check.offences(package(tmp_path, runtime__queue=line))
+    found = check.offences(package(tmp_path, _core__runtime__queue=line))
     assert len(found) == 1, found
-    assert found[0].startswith("flambeau/runtime/queue.py:") and "above" in found[0]
+    assert found[0].startswith("flambeau/_core/runtime/queue.py:") and "above" in found[0]
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        "from flambeau.dtypes import float32",
-        "from flambeau import dtypes",
+        "from flambeau._core.dtypes import float32",
+        "from flambeau._core import dtypes",
         "from . import door",
-        "from flambeau.runtime.door import bind",
+        "from flambeau._core.runtime.door import bind",
         "import numpy",
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from flambeau.ops import table",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from flambeau._core.ops import table",
         "import typing\nif typing.TYPE_CHECKING:\n    import flambeau",
     ],
 )
 def test_what_lies_below_or_never_runs_is_allowed(check: ModuleType, tmp_path: Path, line: str) -> None:
-    assert check.offences(package(tmp_path, runtime__queue=line)) == []
+    assert check.offences(package(tmp_path, _core__runtime__queue=line)) == []
 
 
 def test_a_module_without_a_layer_is_an_offence(check: ModuleType, tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_module_without_a_layer_is_an_offence(check: ModuleType, tmp_path: Pat
 def test_exit_status_and_summary(check: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check.main([str(package(tmp_path / "good"))]) == 0
     assert "the layers hold" in capsys.readouterr().out
-    assert check.main([str(package(tmp_path / "bad", dtypes="import flambeau.ops"))]) == 1
+    assert check.main([str(package(tmp_path / "bad", _core__dtypes="import flambeau._core.ops"))]) == 1
     assert "1 offences" in capsys.readouterr().out
 
 
@@ -96,10 +96,10 @@ def test_a_folder_is_in_a_circle_only_by_its_own_file(check: ModuleType, tmp_pat
 
 def test_a_circle_above_the_ceiling_fails(check: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str],
                                           monkeypatch: pytest.MonkeyPatch) -> None:
-    root = str(package(tmp_path, ops__a="from . import b", ops__b="from . import a"))
+    root = str(package(tmp_path, _core__ops__a="from . import b", _core__ops__b="from . import a"))
     monkeypatch.setattr(check, "CEILING", 1)
     assert check.main([root]) == 1
-    assert "ops.a ops.b" in capsys.readouterr().out
+    assert "_core.ops.a _core.ops.b" in capsys.readouterr().out
     monkeypatch.setattr(check, "CEILING", 2)
     assert check.main([root]) == 0
 

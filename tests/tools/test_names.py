@@ -27,7 +27,7 @@ def test_states_are_found_by_looking():
     assert names.reason("torch.onnx.export") and names.reason("torch.quantize_per_tensor") and names.reason("torch.add") is None
     assert names.section("torch.nn.functional.relu") == "torch.nn.functional" and names.section("torch.nn.Module.cuda") == "torch.nn"
     text = names.page({"torch.add": True, "torch.onnx.export": False, "torch.nothing_of_the_kind": False}, "2.13.0")
-    assert "| **`torch.add`** | here | `flambeau.ops.binary` |" in text and "| `torch.nothing_of_the_kind` | missing |  |" in text
+    assert "| **`torch.add`** | here | `flambeau._core.ops.binary` |" in text and "| `torch.nothing_of_the_kind` | missing |  |" in text
     assert "| all | 1 | 1 | 1 |" in text and "| common | 1 | 0 | 0 |" in text
 
 

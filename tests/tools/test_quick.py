@@ -183,4 +183,4 @@ def test_ruff_is_asked_of_what_is_there_and_the_order_of_what_may_change_it(quic
     asked = dict(quick.checks(["tools/quick.py", "tools/gone.py", "README.md"]))
     assert list(asked) == ["ruff"] and asked["ruff"][0] == sys.executable and asked["ruff"][-1] == "tools/quick.py" and "tools/gone.py" not in asked["ruff"]
     assert list(quick.checks(["README.md"])) == []
-    assert [what for what, _ in quick.checks(["flambeau/tensor.py"])] == ["ruff", "import order"]
+    assert [what for what, _ in quick.checks(["flambeau/_core/tensor.py"])] == ["ruff", "import order"]

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.drivers.simulated.clock import COPY, KERNEL, LAUNCH
-from flambeau.runtime import door
+from flambeau._core.drivers.simulated.clock import COPY, KERNEL, LAUNCH
+from flambeau._core.runtime import door
 from flambeau.trace import Trace
 
 A = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]]
@@ -263,12 +263,12 @@ def test_a_failed_device_shows_no_made_up_values() -> None:
     with torch.simulate(gpus=1, queue="lazy"):
         x = torch.ones(4, device="cuda:0")
         torch.cuda.synchronize()
-        from flambeau.ops import launch
+        from flambeau._core.ops import launch
 
         def fail(address: int) -> None:
             raise ValueError("planted")
         with torch.trace() as t:
-            launch.routine(x.device, "planted", fail, [x.p])
+            launch.routine(x.device, "planted", fail, [x.ptr])
             y = x + 1
         with pytest.raises(torch.AcceleratorError, match="planted"):
             torch.cuda.synchronize()
@@ -309,7 +309,7 @@ def test_without_values_none_are_kept() -> None:
 
 
 def test_importing_the_package_does_not_import_the_trace() -> None:
-    code = ("import sys, flambeau\nassert not any(m.startswith(('flambeau.trace', 'flambeau.ops.interpose', 'rich')) for m in sys.modules)\n"
+    code = ("import sys, flambeau\nassert not any(m.startswith(('flambeau.trace', 'flambeau._core.ops.interpose', 'rich')) for m in sys.modules)\n"
             "assert flambeau.trace(flambeau.eye(3)).item() == 3 and 'flambeau.trace.record' not in sys.modules\n"
             "with flambeau.trace() as t: flambeau.ones(2)\nassert len(t.stages) == 1 and flambeau.trace(flambeau.eye(2)).item() == 2")
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

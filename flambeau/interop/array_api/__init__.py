@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ... import dtypes as _dtypes
+from ..._core import dtypes as _dtypes
 from . import arrange, creation, elementwise, fft, linalg, statistics
 from .creation import e, inf, nan, newaxis, pi
 from .inspection import Info as _Info

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import namedtuple
 from typing import Any
 
-from ... import ops
-from ...tensor import Tensor
+from ..._core import ops
+from ..._core.tensor import Tensor
 from .promotion import axes, together
 
 NAMES = """broadcast_arrays broadcast_to concat expand_dims flip moveaxis permute_dims repeat reshape roll squeeze stack tile unstack take
@@ -39,7 +39,7 @@ def expand_dims(x: Tensor, /, axis: int) -> Tensor:
 
 def flip(x: Tensor, /, *, axis: Any = None) -> Tensor:
     """x with the elements of the axes (all by default) in reverse."""
-    return ops.flip(x, axes(axis, x)) if x.m.shape else x.clone()
+    return ops.flip(x, axes(axis, x)) if x.meta.shape else x.clone()
 
 
 def moveaxis(x: Tensor, source: Any, destination: Any, /) -> Tensor:
@@ -65,7 +65,7 @@ def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -
         except RuntimeError as error:
             raise ValueError(f"reshape: copy=False, but the layout does not allow a view: {error}") from None
     made: Tensor = ops.reshape(x, tuple(shape))
-    return made.clone() if copy and made.s is x.s else made
+    return made.clone() if copy and made.store is x.store else made
 
 
 def roll(x: Tensor, /, shift: Any, *, axis: Any = None) -> Tensor:
@@ -77,8 +77,8 @@ def squeeze(x: Tensor, /, axis: Any) -> Tensor:
     """x without these axes.  Raises ValueError for an axis of more than one element."""
     places = axes(axis, x)
     for a in places:
-        if x.m.shape[a] != 1:
-            raise ValueError(f"squeeze: axis {a} has {x.m.shape[a]} elements, not one")
+        if x.meta.shape[a] != 1:
+            raise ValueError(f"squeeze: axis {a} has {x.meta.shape[a]} elements, not one")
     return ops.squeeze(x, places)  # type: ignore[no-any-return]
 
 
@@ -100,8 +100,8 @@ def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
 def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
     """The parts of x at these places of an axis (which a vector need not name)."""
     if axis is None:
-        if len(x.m.shape) != 1:
-            raise ValueError(f"take: axis must be given for an array of {len(x.m.shape)} axes")
+        if len(x.meta.shape) != 1:
+            raise ValueError(f"take: axis must be given for an array of {len(x.meta.shape)} axes")
         axis = 0
     return ops.index_select(x, axis, indices)  # type: ignore[no-any-return]
 
@@ -123,12 +123,12 @@ def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> 
 
 def count_nonzero(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
     """How many elements are not zero."""
-    return ops.sum(x != 0, axes(axis, x), keepdims) if axes(axis, x) else (x != 0).to(ops.asarray(0).m.dtype)
+    return ops.sum(x != 0, axes(axis, x), keepdims) if axes(axis, x) else (x != 0).to(ops.asarray(0).meta.dtype)
 
 
 def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
     """The places of the elements that are not zero, an array for each axis.  Raises ValueError for no axes."""
-    if not x.m.shape:
+    if not x.meta.shape:
         raise ValueError("nonzero: the array has no axes")
     return tuple(ops.nonzero(x, as_tuple=True))
 
@@ -153,8 +153,8 @@ def _distinct(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Values, places of first occurrence, for each element its value's place, counts.  Each NaN is a value of its own."""
     import numpy as np
     values, first, inverse, counts = np.unique(x.detach().cpu().numpy(), return_index=True, return_inverse=True, return_counts=True, equal_nan=False)
-    there = x.m.device
-    found = [ops.from_numpy(np.array(a)).to(there) for a in (values, first, inverse.reshape(tuple(x.m.shape)), counts)]
+    there = x.meta.device
+    found = [ops.from_numpy(np.array(a)).to(there) for a in (values, first, inverse.reshape(tuple(x.meta.shape)), counts)]
     return found[0], found[1], found[2], found[3]
 
 

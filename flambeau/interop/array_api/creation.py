@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ... import dtypes, ops
-from ...dtypes import dtype as _dtype
-from ...tensor import Tensor
+from ..._core import dtypes, ops
+from ..._core.dtypes import dtype as _dtype
+from ..._core.tensor import Tensor
 from .promotion import promote
 
 NAMES = """arange asarray empty empty_like eye from_dlpack full full_like linspace meshgrid ones ones_like tril triu zeros zeros_like astype
@@ -116,12 +116,12 @@ def zeros_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor
 
 def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:
     """x in another type; x itself when nothing changes and copy is False."""
-    return x.to(device=x.m.device if device is None else device, dtype=dtype, copy=copy)
+    return x.to(device=x.meta.device if device is None else device, dtype=dtype, copy=copy)
 
 
 def can_cast(from_: Any, to: Any, /) -> bool:
     """Whether promotion leads from one type (or an array's) to another."""
-    d = from_.m.dtype if isinstance(from_, Tensor) else from_
+    d = from_.meta.dtype if isinstance(from_, Tensor) else from_
     try:
         return promote(d, to) is to
     except RuntimeError:
@@ -132,7 +132,7 @@ class finfo:  # noqa: N801 (the standard's name)
     """Limits of a floating type (or of an array's); of a complex one, those of its parts."""
 
     def __init__(self, type: Any, /) -> None:  # noqa: A002
-        d = type.m.dtype if isinstance(type, Tensor) else type
+        d = type.meta.dtype if isinstance(type, Tensor) else type
         found = dtypes.finfo(d.to_real())
         self.bits: int = found.bits
         self.eps, self.max, self.min = float(found.eps), float(found.max), float(found.min)
@@ -143,7 +143,7 @@ class iinfo:  # noqa: N801
     """Limits of an integer type (or of an array's)."""
 
     def __init__(self, type: Any, /) -> None:  # noqa: A002
-        d = type.m.dtype if isinstance(type, Tensor) else type
+        d = type.meta.dtype if isinstance(type, Tensor) else type
         found = dtypes.iinfo(d)
         self.bits: int = found.bits
         self.max, self.min, self.dtype = int(found.max), int(found.min), d
@@ -166,7 +166,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 
 def result_type(*arrays_and_dtypes: Any) -> _dtype:
     """The type that operands of these types are promoted to.  Raises TypeError for none, or for Python numbers alone."""
-    found = [x.m.dtype if isinstance(x, Tensor) else x for x in arrays_and_dtypes]
+    found = [x.meta.dtype if isinstance(x, Tensor) else x for x in arrays_and_dtypes]
     types = [d for d in found if isinstance(d, _dtype)]
     if not types:
         raise TypeError("result_type: at least one array or dtype is needed")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ... import ops
-from ...tensor import Tensor
+from ..._core import ops
+from ..._core.tensor import Tensor
 from .promotion import number, together
 
 _UNARY = """abs acos acosh asin asinh atan atanh cos cosh exp expm1 imag isnan log log1p log2 log10 logical_not neg:negative
@@ -18,7 +18,7 @@ _WHOLE = "ceil floor trunc".split()  # integers are returned as they are
 
 def _unary(f: Any, name: str, whole: bool) -> Any:
     def call(x: Tensor, /) -> Tensor:
-        if whole and x.m.dtype.kind in "bui":
+        if whole and x.meta.dtype.kind in "bui":
             return x.clone()
         return f(x)  # type: ignore[no-any-return]
     return _named(call, name)
@@ -47,19 +47,19 @@ for _entry in _BINARY:
 
 def conj(x: Tensor, /) -> Tensor:
     """The complex conjugate; real arrays as they are."""
-    return ops.conj_physical(x) if x.m.dtype.is_complex else x
+    return ops.conj_physical(x) if x.meta.dtype.is_complex else x
 
 
 def round(x: Tensor, /) -> Tensor:  # noqa: A001 (the standard's name)
     """The nearest integers, halves to even; of complex numbers, part by part."""
-    if x.m.dtype.is_complex:
+    if x.meta.dtype.is_complex:
         return ops.complex(ops.round(x.real), ops.round(x.imag))  # type: ignore[no-any-return]
-    return x.clone() if x.m.dtype.kind in "bui" else ops.round(x)
+    return x.clone() if x.meta.dtype.kind in "bui" else ops.round(x)
 
 
 def sign(x: Tensor, /) -> Tensor:
     """-1, 0 or 1, and NaN for NaN; of a complex number, what it is divided by its size."""
-    if x.m.dtype.kind in "bui":
+    if x.meta.dtype.kind in "bui":
         return ops.sign(x)  # type: ignore[no-any-return]
     made: Tensor = ops.sgn(x)
     return ops.where(ops.isnan(x), x, made)  # type: ignore[no-any-return]
@@ -69,13 +69,13 @@ def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:  # noqa: A00
     """x between `min` and `max` (numbers, arrays or None), in the type of x."""
     if min is None and max is None:
         return x.clone()
-    bounds = [b.to(x.m.dtype) if isinstance(b, Tensor) else None if b is None else number(b, x.m.dtype, x) for b in (min, max)]
+    bounds = [b.to(x.meta.dtype) if isinstance(b, Tensor) else None if b is None else number(b, x.meta.dtype, x) for b in (min, max)]
     made = x
     if bounds[0] is not None:
         made = ops.maximum(made, bounds[0])
     if bounds[1] is not None:
         made = ops.minimum(made, bounds[1])
-    return made.to(x.m.dtype)
+    return made.to(x.meta.dtype)
 
 
 NAMES = [e.partition(":")[2] or e for e in (*_UNARY, *_WHOLE, *_BINARY)] + ["conj", "round", "sign", "clip"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...ops import table
-from ...tensor import Tensor
+from ..._core.ops import table
+from ..._core.tensor import Tensor
 
 __all__ = "fft ifft rfft irfft hfft ihfft fftn ifftn rfftn irfftn fftfreq rfftfreq fftshift ifftshift".split()
 

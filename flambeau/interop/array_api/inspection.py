@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ... import dtypes
-from ...runtime.device import device as device_class
+from ..._core import dtypes
+from ..._core.runtime.device import device as device_class
 from .creation import KINDS
 
 _ALL = [d for d in dtypes.ALL if d.name not in ("float16", "bfloat16")]
@@ -20,7 +20,7 @@ class Info:
 
     def default_device(self) -> Any:
         """Where arrays are made."""
-        from ...runtime.device import resolve
+        from ..._core.runtime.device import resolve
         return resolve(None)
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
@@ -41,6 +41,6 @@ class Info:
 
     def devices(self) -> list[Any]:
         """The CPU and the GPUs there are."""
-        from ...runtime import gpus
+        from ..._core.runtime import gpus
         count = gpus.count() if gpus.system() is not None else 0
         return [device_class("cpu"), *[device_class("cuda", i) for i in range(count)]]

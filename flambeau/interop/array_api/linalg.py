@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import namedtuple
 from typing import Any
 
-from ... import ops
-from ...layout import broadcast_shapes
-from ...ops import table
-from ...ops.matmul import matmul as _matmul
-from ...tensor import Tensor
+from ..._core import ops
+from ..._core.layout import broadcast_shapes
+from ..._core.ops import table
+from ..._core.ops.matmul import matmul as _matmul
+from ..._core.tensor import Tensor
 from .promotion import floating, together
 
 CORE = "matmul matrix_transpose tensordot vecdot".split()
@@ -41,12 +41,12 @@ def tensordot(x1: Tensor, x2: Tensor, /, *, axes: Any = 2) -> Tensor:
 def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
     """Products of vectors along an axis, the first conjugated; the other axes broadcast."""
     x1, x2 = together(x1, x2)
-    if not -min(len(x1.m.shape), len(x2.m.shape)) <= axis < 0:
+    if not -min(len(x1.meta.shape), len(x2.meta.shape)) <= axis < 0:
         raise IndexError(f"vecdot: axis {axis} is not a negative one that both arrays have")
-    if x1.m.shape[axis] != x2.m.shape[axis]:
-        raise ValueError(f"vecdot: x1 has {x1.m.shape[axis]} elements along axis {axis}, x2 {x2.m.shape[axis]}")
-    first = ops.conj_physical(x1) if x1.m.dtype.is_complex else x1
-    return ops.sum(first * x2, axis, dtype=x1.m.dtype)  # type: ignore[no-any-return]
+    if x1.meta.shape[axis] != x2.meta.shape[axis]:
+        raise ValueError(f"vecdot: x1 has {x1.meta.shape[axis]} elements along axis {axis}, x2 {x2.meta.shape[axis]}")
+    first = ops.conj_physical(x1) if x1.meta.dtype.is_complex else x1
+    return ops.sum(first * x2, axis, dtype=x1.meta.dtype)  # type: ignore[no-any-return]
 
 
 def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
@@ -57,7 +57,7 @@ def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
 def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
     """The cross product of vectors of three."""
     x1, x2 = together(x1, x2)
-    if not -min(len(x1.m.shape), len(x2.m.shape)) <= axis < 0:
+    if not -min(len(x1.meta.shape), len(x2.meta.shape)) <= axis < 0:
         raise IndexError(f"cross: axis {axis} is not a negative one that both arrays have")
     return _of["cross"](*ops.broadcast_tensors(x1, x2), dim=axis)  # type: ignore[no-any-return]
 
@@ -125,10 +125,10 @@ def slogdet(x: Tensor, /) -> Any:
 def solve(x1: Tensor, x2: Tensor, /) -> Tensor:
     """What x1 must be multiplied by to give x2: a vector only where x2 has one axis."""
     x1, x2 = together(x1, x2)
-    if len(x2.m.shape) == 1:
-        return _of["solve"](x1, x2.unsqueeze(-1).expand(*x1.m.shape[:-1], 1)).squeeze(-1)  # type: ignore[no-any-return]
-    lead = broadcast_shapes(tuple(x1.m.shape[:-2]), tuple(x2.m.shape[:-2]))
-    x1, x2 = x1.expand(*lead, *x1.m.shape[-2:]), x2.expand(*lead, *x2.m.shape[-2:])
+    if len(x2.meta.shape) == 1:
+        return _of["solve"](x1, x2.unsqueeze(-1).expand(*x1.meta.shape[:-1], 1)).squeeze(-1)  # type: ignore[no-any-return]
+    lead = broadcast_shapes(tuple(x1.meta.shape[:-2]), tuple(x2.meta.shape[:-2]))
+    x1, x2 = x1.expand(*lead, *x1.meta.shape[-2:]), x2.expand(*lead, *x2.meta.shape[-2:])
     return _of["solve"](x1, x2)  # type: ignore[no-any-return]
 
 
@@ -144,12 +144,12 @@ def svdvals(x: Tensor, /) -> Tensor:
 
 def trace(x: Tensor, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
     """Sums of diagonals."""
-    return ops.sum(ops.diagonal(x, offset, -2, -1), -1, dtype=dtype or floating(x.m.dtype))  # type: ignore[no-any-return]
+    return ops.sum(ops.diagonal(x, offset, -2, -1), -1, dtype=dtype or floating(x.meta.dtype))  # type: ignore[no-any-return]
 
 
 def vector_norm(x: Tensor, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Tensor:  # noqa: A002
     """Norms over axes, all by default."""
     if axis == ():
         size: Tensor = abs(x)
-        return size if ord != 0 else (x != 0).to(size.m.dtype)
+        return size if ord != 0 else (x != 0).to(size.meta.dtype)
     return _of["vector_norm"](x, ord, dim=axis, keepdim=keepdims)  # type: ignore[no-any-return]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ... import dtypes
-from ...tensor import Tensor
+from ..._core import dtypes
+from ..._core.tensor import Tensor
 
 
 def promote(a: dtypes.dtype, b: dtypes.dtype) -> dtypes.dtype:
@@ -25,9 +25,9 @@ def together(*xs: Any) -> tuple[Any, ...]:
     arrays = [x for x in xs if isinstance(x, Tensor)]
     if not arrays:
         raise TypeError("at least one operand must be an array, got " + ", ".join(type(x).__name__ for x in xs))
-    common = arrays[0].m.dtype
+    common = arrays[0].meta.dtype
     for x in arrays[1:]:
-        common = promote(common, x.m.dtype)
+        common = promote(common, x.meta.dtype)
     return tuple(x.to(common) if isinstance(x, Tensor) else number(x, common, arrays[0]) for x in xs)
 
 
@@ -36,8 +36,8 @@ def number(x: Any, common: dtypes.dtype, like: Tensor) -> Any:
     kinds = "buifc" if isinstance(x, bool) else "uifc" if isinstance(x, int) else "fc" if isinstance(x, float) else "c"
     if common.kind not in kinds or not isinstance(x, (bool, int, float, complex)):
         raise TypeError(f"a Python {type(x).__name__} cannot be combined with an array of {common}")
-    from ...ops.creation import tensor
-    return tensor(x, dtype=common, device=like.m.device)
+    from ..._core.ops.creation import tensor
+    return tensor(x, dtype=common, device=like.meta.device)
 
 
 def floating(d: dtypes.dtype, like: Tensor | None = None) -> dtypes.dtype:
@@ -49,8 +49,8 @@ def floating(d: dtypes.dtype, like: Tensor | None = None) -> dtypes.dtype:
 
 def axes(axis: Any, x: Tensor) -> tuple[int, ...]:
     """Axes as a tuple; None means all."""
-    from ...layout import wrap_dim
-    n = len(x.m.shape)
+    from ..._core.layout import wrap_dim
+    n = len(x.meta.shape)
     if axis is None:
         return tuple(range(n))
     found = (axis,) if hasattr(axis, "__index__") else tuple(axis)

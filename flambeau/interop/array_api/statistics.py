@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ... import ops
-from ...tensor import Tensor
+from ..._core import ops
+from ..._core.tensor import Tensor
 from .promotion import axes, floating
 
 NAMES = "cumulative_prod cumulative_sum max mean min prod std sum var all any diff".split()
@@ -13,14 +13,14 @@ NAMES = "cumulative_prod cumulative_sum max mean min prod std sum var all any di
 
 def _cumulative(f: Any, start: int, x: Tensor, axis: int | None, dtype: Any, include_initial: bool) -> Tensor:
     if axis is None:
-        if len(x.m.shape) != 1:
-            raise ValueError(f"axis must be given for an array of {len(x.m.shape)} axes")
+        if len(x.meta.shape) != 1:
+            raise ValueError(f"axis must be given for an array of {len(x.meta.shape)} axes")
         axis = 0
-    made: Tensor = f(x, axis, dtype=dtype or floating(x.m.dtype))
+    made: Tensor = f(x, axis, dtype=dtype or floating(x.meta.dtype))
     if include_initial:
-        shape = list(made.m.shape)
+        shape = list(made.meta.shape)
         shape[axis] = 1
-        made = ops.cat([ops.full(shape, start, dtype=made.m.dtype, device=made.m.device), made], axis)
+        made = ops.cat([ops.full(shape, start, dtype=made.meta.dtype, device=made.meta.device), made], axis)
     return made
 
 
@@ -54,15 +54,15 @@ def mean(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 def sum(x: Tensor, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:  # noqa: A001
     """The sum; integers are added in the widest type of their kind."""
-    places, d = axes(axis, x), dtype or floating(x.m.dtype)
+    places, d = axes(axis, x), dtype or floating(x.meta.dtype)
     return ops.sum(x, places, keepdims, dtype=d) if places else x.to(d, copy=True)
 
 
 def prod(x: Tensor, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """The product; integers are multiplied in the widest type of their kind."""
-    made = x.to(dtype or floating(x.m.dtype), copy=True)
+    made = x.to(dtype or floating(x.meta.dtype), copy=True)
     for a in sorted(axes(axis, x), reverse=True):
-        made = ops.prod(made, a, keepdims, dtype=made.m.dtype)
+        made = ops.prod(made, a, keepdims, dtype=made.meta.dtype)
     return made
 
 

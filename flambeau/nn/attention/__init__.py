@@ -6,7 +6,7 @@ import contextlib
 import enum
 from typing import TYPE_CHECKING, Any
 
-from ...runtime import switches
+from ..._core.runtime import switches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

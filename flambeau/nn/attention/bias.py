@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ... import ops as _ops
-from ...dtypes import bool_
+from ..._core import ops as _ops
+from ..._core.dtypes import bool_
 
 ops: Any = _ops
 

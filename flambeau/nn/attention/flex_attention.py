@@ -6,9 +6,9 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from ... import ops as _ops
-from ...dtypes import bool_, int32
-from ...tensor import Tensor
+from ..._core import ops as _ops
+from ..._core.dtypes import bool_, int32
+from ..._core.tensor import Tensor
 
 ops: Any = _ops
 
@@ -176,7 +176,7 @@ def flex_attention(query: Any, key: Any, value: Any, score_mod: Any = None, bloc
     Raises ValueError for shapes that do not fit, or grouped heads without enable_gqa.
     """
     for name, t in (("query", query), ("key", key), ("value", value)):
-        if not isinstance(t, Tensor) or len(t.m.shape) != 4:
+        if not isinstance(t, Tensor) or len(t.meta.shape) != 4:
             raise ValueError(f"flex_attention: {name} must be a tensor of 4 dimensions, got {getattr(t, 'shape', type(t))}")
     batch, heads, length, depth = query.shape
     source = key.shape[2]

@@ -56,7 +56,7 @@ from .sampling import gumbel_softmax, local_response_norm, lp_pool1d, lp_pool2d,
 
 def _heed_autocast() -> None:
     """The functions written here that autocast's lists name get the guard that operations get in the table."""
-    from ...ops import autocast
+    from ..._core.ops import autocast
 
     here = globals()
     for name in list(here):
@@ -69,7 +69,7 @@ _heed_autocast()
 
 def __getattr__(name: str) -> Any:
     """An operation of the table, by its name here; it becomes an ordinary attribute, so this runs once for each."""
-    from ...ops import table
+    from ..._core.ops import table
 
     found = table.namespace("nn.functional").get(name) or table.namespace("torch").get(name)
     if found is None:
@@ -79,7 +79,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    from ...ops import table
+    from ..._core.ops import table
 
     return sorted({*globals(), *table.namespace("nn.functional")})
 

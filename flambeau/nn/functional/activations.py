@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ... import ops
-from ...kernels import expr as E
-from ...ops.elementwise import Pointwise
+from ..._core import ops
+from ..._core.kernels import expr as E
+from ..._core.ops.elementwise import Pointwise
 from .late import F
 
 _gated = Pointwise("glu", lambda a, b: a / (1.0 + E.exp(-b)), 2)

@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes, ops
-from ...autograd import no_grad, tape
-from ...autograd.function import Function
-from ...kernels import expr as E
-from ...kernels.programs import Map
-from ...ops import launch
-from ...ops.copies import cast_program
-from ...runtime import door
-from ...tensor import Tensor, meta, new, on_forget
+from ..._core import dtypes, ops
+from ..._core.autograd import tape
+from ..._core.autograd.function import Function
+from ..._core.kernels import expr as E
+from ..._core.kernels.programs import Map
+from ..._core.ops import launch
+from ..._core.ops.copies import cast_program
+from ..._core.runtime import door
+from ..._core.tensor import Tensor, meta, new, on_forget
+from ...autograd import no_grad
 from ..parameter import Parameter
 from ..sizes import ntuple
 
@@ -60,9 +61,9 @@ _LARGE = {"f": 65504, "i": 127}  # what every type of the kind has
 def _by_plan(plan: Any, input: Any) -> Any:  # noqa: A002
     made, fill, number, copy, offset, saved = plan
     t = new(made)
-    fill(t.p, number)
-    copy(t.p + offset, input.p)
-    return t if input.n is None else tape.record(t, _pad_back, (input,), saved, "ConstantPadNdBackward0")
+    fill(t.ptr, number)
+    copy(t.ptr + offset, input.ptr)
+    return t if input.node is None else tape.record(t, _pad_back, (input,), saved, "ConstantPadNdBackward0")
 
 
 def _plan(m: Any, before: list[int], after: list[int], value: Any) -> Any:
@@ -103,7 +104,7 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: float | None = None
     amounts = [int(p) for p in pad]
     key = None
     if mode == "constant" and type(input) in (Tensor, Parameter):
-        key = input.m, tuple(amounts), None if value is None else repr(value)
+        key = input.meta, tuple(amounts), None if value is None else repr(value)
         plan = _plans.get(key)
         if plan is not None:
             return _by_plan(plan, input)
@@ -127,7 +128,7 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: float | None = None
         if not any(before) and not any(after):
             return cropped.clone()
         value = 0 if value is None else value
-        plan = _plan(input.m, before, after, value) if key is not None and cropped is input else None
+        plan = _plan(input.meta, before, after, value) if key is not None and cropped is input else None
         if plan is None:
             return _ConstantPad.apply(cropped, before, after, value)
         if len(_plans) > _MOST_PLANS:

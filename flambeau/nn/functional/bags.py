@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ... import dtypes, ops
+from ..._core import dtypes, ops
 from ...autograd import no_grad
 from .late import F
 
@@ -29,7 +29,7 @@ def embedding_bag(input: Any, weight: Any, offsets: Any = None, max_norm: float 
     """
     if mode not in ("sum", "mean", "max"):
         raise ValueError("mode has to be one of sum, mean or max")
-    if weight.m.dtype in (dtypes.int64, dtypes.int32) and input.is_floating_point():
+    if weight.meta.dtype in (dtypes.int64, dtypes.int32) and input.is_floating_point():
         input, weight = weight, input  # noqa: A001 (the order of old)
     if per_sample_weights is not None and per_sample_weights.shape != input.shape:
         raise ValueError(f"embedding_bag: If per_sample_weights ({tuple(per_sample_weights.shape)}) is not None, then it must have the same shape "
@@ -53,7 +53,7 @@ def embedding_bag(input: Any, weight: Any, offsets: Any = None, max_norm: float 
         flat, which = flat[kept], which[kept]
         factors = None if factors is None else factors[kept]
     found = F.embedding(flat, weight, None, None, norm_type, scale_grad_by_freq)
-    d = found.m.dtype
+    d = found.meta.dtype
     if mode != "max" and d.kind == "f":
         found, factors = found.to(d.opmath), None if factors is None else factors.to(d.opmath)  # products and sums are rounded once
     if factors is not None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ... import dtypes, ops
-from ...ops.checks import same_device
-from ...tensor import Tensor
+from ..._core import dtypes, ops
+from ..._core.ops.checks import same_device
+from ..._core.tensor import Tensor
 
 # Stands for log 0: far below any sum of log-probabilities, and with differences that are not NaN.
 _NEVER = -1e30

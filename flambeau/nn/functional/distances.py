@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ... import ops
-from ...dtypes import promote_types
-from ...ops.casts import in_float32
+from ..._core import ops
+from ..._core.dtypes import promote_types
+from ..._core.ops.casts import in_float32
 
 
 def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Any = None) -> Any:

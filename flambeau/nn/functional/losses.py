@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ... import dtypes, ops
+from ..._core import dtypes, ops
 from .late import F
 from .reduction import chosen, reduced
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ... import ops
+from ..._core import ops
+from ..._core.kernels import expr as E
+from ..._core.ops.elementwise import Pointwise
 from ...autograd import no_grad
-from ...kernels import expr as E
-from ...ops.elementwise import Pointwise
 from .reduction import chosen, folded, reduced
 
 # -- the formulas: x is the input, t the target

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ... import ops
-from ...autograd import tape
-from ...autograd.mode import _grad
-from ...kernels import expr as E
-from ...ops import autocast
-from ...ops.elementwise import Pointwise, saved_tensor
-from ...tensor import Tensor, alias, meta, new
+from ..._core import ops
+from ..._core.autograd import tape
+from ..._core.autograd.mode import _grad
+from ..._core.kernels import expr as E
+from ..._core.ops import autocast
+from ..._core.ops.elementwise import Pointwise, saved_tensor
+from ..._core.tensor import Tensor, alias, meta, new
 from .late import F
 
 if TYPE_CHECKING:
@@ -48,11 +48,11 @@ _relu_gate = Pointwise("rnn_relu", lambda x, h: E.where(x + h > 0.0, x + h, 0.0 
 
 def _windows(t: Tensor, parts: int) -> list[Tensor]:
     """The parts of the last axis, outside autograd."""
-    m = t.m
+    m = t.meta
     n = m.shape[-1] // parts
     part = meta((*m.shape[:-1], n), m.strides, m.dtype, m.device)
     step = n * m.strides[-1] * m.dtype.itemsize
-    return [alias(t, part, t.p + i * step) for i in range(parts)]
+    return [alias(t, part, t.ptr + i * step) for i in range(parts)]
 
 
 def _gated(op: Pointwise, parts: int, alike: bool, x: Any, h: Any, *states: Any) -> Any:
@@ -62,12 +62,12 @@ def _gated(op: Pointwise, parts: int, alike: bool, x: Any, h: Any, *states: Any)
     """
     kept = (x, h, *states)
     d = x.dtype
-    if autocast.regions[0] or d.opmath is not d or any(type(t) is not Tensor or t.m.dtype is not d or t.m.device is not x.m.device for t in kept):
+    if autocast.regions[0] or d.opmath is not d or any(type(t) is not Tensor or t.meta.dtype is not d or t.meta.device is not x.meta.device for t in kept):
         return op((*x.chunk(parts, -1), *h.chunk(parts, -1), *states))
-    outs = op((*_windows(x, parts), *_windows(h, parts), *[alias(s, s.m, s.p) for s in states]))
+    outs = op((*_windows(x, parts), *_windows(h, parts), *[alias(s, s.meta, s.ptr) for s in states]))
     if not _grad.get():
         return outs
-    saved = (op, parts, alike, kept, [t.s.v for t in kept])
+    saved = (op, parts, alike, kept, [t.store.version for t in kept])
     if isinstance(outs, tuple):
         tape.record_many(outs, _gated_back, kept, saved, op.grad_name)
         return outs
@@ -98,8 +98,8 @@ def _gated_back(node: Any, gs: list[Tensor | None]) -> Any:
         rest = found[len(heads) * parts:]
     else:
         operands = (*_windows(x, parts), *_windows(h, parts), *states)
-        joined = [new(meta(g.m.shape, None, g.m.dtype, g.m.device)) for g in heads]
-        rest = [new(meta(s.m.shape, None, s.m.dtype, s.m.device)) for s in states]
+        joined = [new(meta(g.meta.shape, None, g.meta.dtype, g.meta.device)) for g in heads]
+        rest = [new(meta(s.meta.shape, None, s.meta.dtype, s.meta.device)) for s in states]
         found = [w for j in joined for w in _windows(j, parts)] + rest
         outs: list[Any] = [None] * len(places)
         for place, w in zip(places, found, strict=True):

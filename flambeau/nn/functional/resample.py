@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes, ops
-from ...ops.casts import in_float32
+from ..._core import dtypes, ops
+from ..._core.ops.casts import in_float32
 from .late import F
 
 Array = np.ndarray[Any, Any]

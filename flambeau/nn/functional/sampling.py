@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ... import ops
-from ...ops.casts import in_float32
+from ..._core import ops
+from ..._core.ops.casts import in_float32
 from ..sizes import ntuple
 from .late import F
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ... import ops
+from ..._core import ops
+from ..._core.ops import together
+from ..._core.tensor import Tensor
 from ...autograd import no_grad
-from ...ops import together
-from ...tensor import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

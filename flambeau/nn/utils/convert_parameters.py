@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ... import ops
-from ...tensor import Tensor
+from ..._core import ops
+from ..._core.tensor import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

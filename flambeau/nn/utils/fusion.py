@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
-from ... import ops as _ops
+from ..._core import ops as _ops
 from ..parameter import Parameter
 
 ops: Any = _ops

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ... import linalg, ops
+from ... import linalg
+from ..._core import ops
 from ...autograd import no_grad
 from .. import functional as F
 from ..module import Module
@@ -82,7 +83,7 @@ class _SpectralNorm(Module):
 def spectral_norm(module: Any, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None) -> Any:
     """Divides the parameter `name` by its largest singular value.  Raises ValueError where there is no such tensor."""
     weight = getattr(module, name, None)
-    if not hasattr(weight, "m"):
+    if not hasattr(weight, "meta"):
         raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
     if dim is None:
         dim = 1 if type(module).__name__.startswith("ConvTranspose") else 0
@@ -97,7 +98,7 @@ def _is_orthogonal(q: Any, eps: float | None = None) -> bool:
 
 
 def _eps(d: Any) -> float:
-    from ...dtypes import finfo
+    from ..._core.dtypes import finfo
     return float(finfo(d).eps)
 
 
@@ -195,7 +196,7 @@ def orthogonal(module: Any, name: str = "weight", orthogonal_map: str | None = N
     Raises ValueError for an unknown map or a tensor of fewer than two dimensions.
     """
     weight = getattr(module, name, None)
-    if not hasattr(weight, "m"):
+    if not hasattr(weight, "meta"):
         raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
     w: Any = weight
     if w.dim() < 2:

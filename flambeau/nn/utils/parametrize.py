@@ -57,7 +57,7 @@ class ParametrizationList(ModuleList):
                 if inverse is None:
                     continue
                 new = inverse(*new) if isinstance(new, tuple) else inverse(new)
-                if not hasattr(new, "m") and not isinstance(new, (list, tuple)):
+                if not hasattr(new, "meta") and not isinstance(new, (list, tuple)):
                     raise ValueError(f"'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). Got {type(new).__name__}")
         self.is_tensor = not isinstance(new, (list, tuple))
         parts = [new] if self.is_tensor else list(new)
@@ -74,7 +74,7 @@ class ParametrizationList(ModuleList):
                 self.register_buffer(name, part)
         if not unsafe:
             made = self()
-            if not hasattr(made, "m"):
+            if not hasattr(made, "meta"):
                 raise ValueError(f"A parametrization must return a tensor. Got {type(made).__name__}.")
             if made.dtype is not dtype:
                 raise ValueError("Registering a parametrization may not change the dtype of the tensor, unless `unsafe` flag is enabled.\n"

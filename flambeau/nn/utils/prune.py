@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ... import ops as _ops
+from ..._core import ops as _ops
 
 ops: Any = _ops
 

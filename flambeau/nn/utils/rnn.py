@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import namedtuple
 from typing import TYPE_CHECKING, Any
 
-from ... import dtypes, ops
-from ...tensor import Tensor
+from ..._core import dtypes, ops
+from ..._core.tensor import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

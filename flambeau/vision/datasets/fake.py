@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ... import ops
-from ...runtime.generators import Generator
+from ..._core import ops
+from ..._core.runtime.generators import Generator
 from .vision import VisionDataset
 
 _ops: Any = ops

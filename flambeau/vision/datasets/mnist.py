@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ... import ops
-from ...tensor import Tensor
+from ..._core import ops
+from ..._core.tensor import Tensor
 from .vision import VisionDataset, missing
 
 _TYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes, ops
+from ..._core import dtypes, ops
+from ..._core.tensor import Tensor
 from ...nn import functional as F
-from ...tensor import Tensor
 
 _ops: Any = ops
 _F: Any = F
@@ -80,7 +80,7 @@ def to_tensor(pic: Any) -> Tensor:
     else:
         raise TypeError(f"pic should be PIL Image or ndarray. Got {type(pic)}")
     made: Any = _ops.from_numpy(np.ascontiguousarray(values.transpose(2, 0, 1)))
-    found: Tensor = made.to(dtypes.get_default_dtype()).div(255) if made.m.dtype is dtypes.uint8 else made
+    found: Tensor = made.to(dtypes.get_default_dtype()).div(255) if made.meta.dtype is dtypes.uint8 else made
     return found
 
 
@@ -104,7 +104,7 @@ def to_pil_image(pic: Any, mode: str | None = None) -> Any:
     """A (C, H, W) or (H, W) tensor, or (H, W[, C]) array, as a PIL image; floats in [0, 1] become uint8."""
     from PIL import Image
     if isinstance(pic, Tensor):
-        if pic.m.dtype.is_floating_point and mode != "F":
+        if pic.meta.dtype.is_floating_point and mode != "F":
             t: Any = pic
             pic = t.mul(255).to(dtypes.uint8)
         values = pic.detach().cpu().numpy()  # type: ignore[attr-defined, unused-ignore]
@@ -125,7 +125,7 @@ def to_pil_image(pic: Any, mode: str | None = None) -> Any:
 
 def convert_image_dtype(image: Any, dtype: Any = dtypes.float32) -> Tensor:
     """Another type, the range scaled: [0, 1] for floats, all of the type for integers."""
-    source = image.m.dtype
+    source = image.meta.dtype
     if source is dtype:
         found: Tensor = image
         return found
@@ -149,10 +149,10 @@ def normalize(tensor: Any, mean: Any, std: Any, inplace: bool = False) -> Tensor
     """(tensor - mean) / std by channel.  Raises TypeError for integers, ValueError for a zero in std."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"img should be Tensor Image. Got {type(tensor)}")
-    if not tensor.m.dtype.is_floating_point:
+    if not tensor.meta.dtype.is_floating_point:
         raise TypeError(f"Input tensor should be a float tensor. Got {tensor.dtype}.")
-    if len(tensor.m.shape) < 3:
-        raise ValueError(f"Expected tensor to be a tensor image of size (..., C, H, W). Got tensor.size() = {tensor.m.shape}")
+    if len(tensor.meta.shape) < 3:
+        raise ValueError(f"Expected tensor to be a tensor image of size (..., C, H, W). Got tensor.size() = {tensor.meta.shape}")
     x: Any = tensor if inplace else tensor.clone()  # type: ignore[attr-defined, unused-ignore]
     middle, spread = (_ops.as_tensor(v, dtype=x.dtype, device=x.device) for v in (mean, std))
     if bool((spread == 0).any()):
@@ -187,14 +187,14 @@ def resize(img: Any, size: Any, interpolation: Any = InterpolationMode.BILINEAR,
     smooth = mode in ("bilinear", "bicubic")
     x: Any = img
     flat = x.reshape(-1, *x.shape[-3:]) if x.dim() != 4 else x
-    whole = not x.m.dtype.is_floating_point
+    whole = not x.meta.dtype.is_floating_point
     options = {"align_corners": False} if smooth else {}
     try:
         made = _F.interpolate(flat.float() if whole else flat, size=(h, w), mode=mode, antialias=bool(antialias and smooth), **options)
     except NotImplementedError:
         made = _F.interpolate(flat.float() if whole else flat, size=(h, w), mode=mode, **options)
     if whole:
-        made = made.round().clamp(0, dtypes.iinfo(x.m.dtype).max).to(x.m.dtype)
+        made = made.round().clamp(0, dtypes.iinfo(x.meta.dtype).max).to(x.meta.dtype)
     return made.reshape(*x.shape[:-2], h, w)
 
 
@@ -252,9 +252,9 @@ def pad(img: Any, padding: Any, fill: Any = 0, padding_mode: str = "constant") -
     if mode == "constant":
         return _F.pad(x, [left, right, top, bottom], value=fill if isinstance(fill, (int, float)) else fill[0])
     flat = x.reshape(-1, *x.shape[-2:]).unsqueeze(0)
-    whole = not x.m.dtype.is_floating_point
+    whole = not x.meta.dtype.is_floating_point
     made = _F.pad(flat.float() if whole else flat, [left, right, top, bottom], mode=mode)
-    return (made.to(x.m.dtype) if whole else made).reshape(*x.shape[:-2], *made.shape[-2:])
+    return (made.to(x.meta.dtype) if whole else made).reshape(*x.shape[:-2], *made.shape[-2:])
 
 
 def _mirror(i: int, n: int) -> int:
@@ -325,7 +325,7 @@ def _sampled(img: Tensor, grid: Any, interpolation: Any, fill: Any) -> Tensor:
     x: Any = img
     channels = x.shape[-3]
     flat = x.reshape(-1, channels, *x.shape[-2:])
-    whole = not x.m.dtype.is_floating_point
+    whole = not x.meta.dtype.is_floating_point
     values = flat.float() if whole else flat
     grid = grid.to(values.dtype).expand(flat.shape[0], -1, -1, -1)
     made = _F.grid_sample(values, grid, mode=mode, padding_mode="zeros", align_corners=False)
@@ -337,7 +337,7 @@ def _sampled(img: Tensor, grid: Any, interpolation: Any, fill: Any) -> Tensor:
         else:
             made = made * inside + (1.0 - inside) * paint
     if whole:
-        made = made.round().clamp(0, dtypes.iinfo(x.m.dtype).max).to(x.m.dtype)
+        made = made.round().clamp(0, dtypes.iinfo(x.meta.dtype).max).to(x.meta.dtype)
     found: Tensor = made.reshape(*x.shape[:-2], *made.shape[-2:])
     return found
 
@@ -387,7 +387,7 @@ to_grayscale = rgb_to_grayscale
 
 def _top(img: Any) -> float:
     """The largest value of an image's type."""
-    return 1.0 if img.m.dtype.is_floating_point else float(dtypes.iinfo(img.m.dtype).max)
+    return 1.0 if img.meta.dtype.is_floating_point else float(dtypes.iinfo(img.meta.dtype).max)
 
 
 def _blend(a: Any, b: Any, ratio: float) -> Any:
@@ -416,7 +416,7 @@ def adjust_contrast(img: Any, contrast_factor: float) -> Any:
         return _enhanced(img, "Contrast", contrast_factor)
     x: Any = img
     grey = rgb_to_grayscale(x)
-    return _blend(x, (grey if x.m.dtype.is_floating_point else grey.floor()).float().mean((-3, -2, -1), keepdim=True), contrast_factor)
+    return _blend(x, (grey if x.meta.dtype.is_floating_point else grey.floor()).float().mean((-3, -2, -1), keepdim=True), contrast_factor)
 
 
 def adjust_saturation(img: Any, saturation_factor: float) -> Any:
@@ -441,8 +441,8 @@ def adjust_hue(img: Any, hue_factor: float) -> Any:
         return Image.merge("HSV", (Image.fromarray(turned.astype(np.uint8)), s, v)).convert(img.mode)
     if get_image_num_channels(img) == 1:
         return img
-    x: Any = img if img.m.dtype.is_floating_point else convert_image_dtype(img)
-    return convert_image_dtype(_to_rgb(_turned(x, hue_factor)), img.m.dtype)
+    x: Any = img if img.meta.dtype.is_floating_point else convert_image_dtype(img)
+    return convert_image_dtype(_to_rgb(_turned(x, hue_factor)), img.meta.dtype)
 
 
 def _turned(x: Any, by: float) -> tuple[Any, Any, Any]:
@@ -471,7 +471,7 @@ def invert(img: Any) -> Any:
     _check(img)
     if isinstance(img, Tensor):
         x: Any = img
-        return (1.0 if x.m.dtype.is_floating_point else dtypes.iinfo(x.m.dtype).max) - x
+        return (1.0 if x.meta.dtype.is_floating_point else dtypes.iinfo(x.meta.dtype).max) - x
     from PIL import ImageOps
     return ImageOps.invert(img)
 
@@ -485,7 +485,7 @@ def gaussian_blur(img: Any, kernel_size: Any, sigma: Any = None) -> Any:
     s = s * 2 if len(s) == 1 else s
     pil = not isinstance(img, Tensor)
     x: Any = pil_to_tensor(img) if pil else img
-    values = x.float() if not x.m.dtype.is_floating_point else x
+    values = x.float() if not x.meta.dtype.is_floating_point else x
     flat = values.reshape(-1, 1, *x.shape[-2:])
     lines = []
     for n, dev in zip(k, s, strict=True):
@@ -494,8 +494,8 @@ def gaussian_blur(img: Any, kernel_size: Any, sigma: Any = None) -> Any:
         lines.append(w / w.sum())
     kernel = (lines[1][:, None] * lines[0][None, :])[None, None]
     made = _F.conv2d(_F.pad(flat, [k[0] // 2, k[0] // 2, k[1] // 2, k[1] // 2], mode="reflect"), kernel).reshape(x.shape)
-    if not x.m.dtype.is_floating_point:
-        made = made.round().clamp(0, dtypes.iinfo(x.m.dtype).max).to(x.m.dtype)
+    if not x.meta.dtype.is_floating_point:
+        made = made.round().clamp(0, dtypes.iinfo(x.meta.dtype).max).to(x.meta.dtype)
     return to_pil_image(made, img.mode) if pil else made
 
 

@@ -7,8 +7,8 @@ import math
 from enum import Enum
 from typing import Any
 
-from ... import dtypes, ops
-from ...tensor import Tensor
+from ..._core import dtypes, ops
+from ..._core.tensor import Tensor
 from . import functional as F
 from . import values as V
 from .functional import InterpolationMode
@@ -221,7 +221,7 @@ class AugMix(_Policy):
                 name = list(space)[_integer(0, len(space) - 1)]
                 chain = self._one(chain, name, space[name][0], _integer(0, self.severity - 1), space[name][1], fill)
             mixed = mixed + weights[:, i].reshape(first) * chain
-        if not img.m.dtype.is_floating_point:
-            mixed = mixed.clamp(0, dtypes.iinfo(img.m.dtype).max)
+        if not img.meta.dtype.is_floating_point:
+            mixed = mixed.clamp(0, dtypes.iinfo(img.meta.dtype).max)
         made = mixed.reshape(img.shape).to(img.dtype)
         return made if isinstance(orig_img, Tensor) else F.to_pil_image(made, orig_img.mode)

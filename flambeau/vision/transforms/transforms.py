@@ -7,8 +7,9 @@ import numbers
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ... import nn, ops
-from ...tensor import Tensor
+from ... import nn
+from ..._core import ops
+from ..._core.tensor import Tensor
 from . import functional as F
 from .functional import InterpolationMode
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ... import dtypes, ops
+from ..._core import dtypes, ops
+from ..._core.tensor import Tensor
 from ...nn import functional as F
-from ...tensor import Tensor
 from .functional import _blend, _check, _enhanced, _top, convert_image_dtype, get_image_num_channels, invert
 
 _ops: Any = ops
@@ -14,8 +14,8 @@ _F: Any = F
 
 
 def _image(img: Tensor, *channels: int) -> None:
-    if len(img.m.shape) < 3 or channels and get_image_num_channels(img) not in channels:
-        raise TypeError(f"Input image tensor should be (..., C, H, W) with C of {channels or 'any number'}, but got shape {list(img.m.shape)}")
+    if len(img.meta.shape) < 3 or channels and get_image_num_channels(img) not in channels:
+        raise TypeError(f"Input image tensor should be (..., C, H, W) with C of {channels or 'any number'}, but got shape {list(img.meta.shape)}")
 
 
 def posterize(img: Any, bits: int) -> Any:
@@ -26,8 +26,8 @@ def posterize(img: Any, bits: int) -> Any:
     if not isinstance(img, Tensor):
         from PIL import ImageOps
         return ImageOps.posterize(img, bits)
-    if img.m.dtype is not dtypes.uint8:
-        raise TypeError(f"Only torch.uint8 image tensors are supported, but found {img.m.dtype}")
+    if img.meta.dtype is not dtypes.uint8:
+        raise TypeError(f"Only torch.uint8 image tensors are supported, but found {img.meta.dtype}")
     return _ops.bitwise_and(img, 256 - (1 << 8 - bits))
 
 
@@ -54,7 +54,7 @@ def adjust_sharpness(img: Any, sharpness_factor: float) -> Any:
     x: Any = img
     if min(x.shape[-2:]) <= 2:
         return x
-    whole = not x.m.dtype.is_floating_point
+    whole = not x.meta.dtype.is_floating_point
     flat = (x.float() if whole else x).reshape(-1, 1, *x.shape[-2:])
     kernel = _ops.ones(1, 1, 3, 3, dtype=flat.dtype, device=x.device)
     kernel[0, 0, 1, 1] = 5.0
@@ -73,7 +73,7 @@ def autocontrast(img: Any) -> Any:
     _image(img, 1, 3)
     x: Any = img
     top = _top(x)
-    values = x if x.m.dtype.is_floating_point else x.float()
+    values = x if x.meta.dtype.is_floating_point else x.float()
     low, high = (values.amin((-2, -1), keepdim=True), values.amax((-2, -1), keepdim=True))
     flat = high == low
     scale = top / _ops.where(flat, _ops.full_like(high, top), high - low)
@@ -87,8 +87,8 @@ def equalize(img: Any) -> Any:
         from PIL import ImageOps
         return ImageOps.equalize(img)
     _image(img, 1, 3)
-    if img.m.dtype is not dtypes.uint8:
-        raise TypeError(f"Only torch.uint8 image tensors are supported, but found {img.m.dtype}")
+    if img.meta.dtype is not dtypes.uint8:
+        raise TypeError(f"Only torch.uint8 image tensors are supported, but found {img.meta.dtype}")
     x: Any = img
     flat = x.reshape(-1, x.shape[-2] * x.shape[-1]).long()
     counts = _ops.zeros((flat.shape[0], 256), dtype=dtypes.int64, device=x.device).scatter_add(1, flat, _ops.ones_like(flat))
@@ -112,5 +112,5 @@ def adjust_gamma(img: Any, gamma: float, gain: float = 1) -> Any:
         whole = img.convert("RGB")
         table = [int((255 + 1 - 1e-3) * gain * pow(v / 255.0, gamma)) for v in range(256)] * 3
         return whole.point(table).convert(mode)
-    x: Any = img if img.m.dtype.is_floating_point else convert_image_dtype(img, dtypes.float32)
-    return convert_image_dtype((gain * x ** gamma).clamp(0, 1), img.m.dtype)
+    x: Any = img if img.meta.dtype.is_floating_point else convert_image_dtype(img, dtypes.float32)
+    return convert_image_dtype((gain * x ** gamma).clamp(0, 1), img.meta.dtype)

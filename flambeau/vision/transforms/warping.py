@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes, ops
-from ...tensor import Tensor
+from ..._core import dtypes, ops
+from ..._core.tensor import Tensor
 from .functional import InterpolationMode, _check, _filter, _sampled, five_crop, get_image_size, hflip, pil_to_tensor, to_pil_image, vflip
 
 _ops: Any = ops
@@ -32,7 +32,7 @@ def perspective(img: Any, startpoints: Any, endpoints: Any, interpolation: Any =
         from PIL import Image
         options = {} if fill is None else {"fillcolor": fill if isinstance(fill, (int, float)) else tuple(int(v) for v in fill)}
         return img.transform((width, height), Image.Transform.PERSPECTIVE, m, _filter(interpolation), **options)
-    dev = img.m.device
+    dev = img.meta.device
     ys, xs = _ops.meshgrid(_ops.arange(height, dtype=dtypes.float32, device=dev) + 0.5, _ops.arange(width, dtype=dtypes.float32, device=dev) + 0.5,
                            indexing="ij")
     below = m[6] * xs + m[7] * ys + 1.0
@@ -49,8 +49,8 @@ def elastic_transform(img: Any, displacement: Any, interpolation: Any = Interpol
     pil = not isinstance(img, Tensor)
     x: Any = pil_to_tensor(img) if pil else img
     height, width = x.shape[-2:]
-    if tuple(displacement.m.shape) != (1, height, width, 2):
-        raise ValueError(f"Argument displacement shape should be {(1, height, width, 2)}, but given {tuple(displacement.m.shape)}")
+    if tuple(displacement.meta.shape) != (1, height, width, 2):
+        raise ValueError(f"Argument displacement shape should be {(1, height, width, 2)}, but given {tuple(displacement.meta.shape)}")
     ends = [((1 - n) / n, (n - 1) / n, n) for n in (height, width)]
     ys, xs = _ops.meshgrid(*[_ops.linspace(low, high, n, device=x.device) for low, high, n in ends], indexing="ij")
     where: Any = displacement

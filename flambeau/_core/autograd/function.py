@@ -1,0 +1,192 @@
+"""`Function`: operations whose forward and backward a user writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import layout
+from ..tensor import Tensor, alias
+from . import tape
+from .mode import _grad, no_grad
+from .saved import Packed, packed
+
+
+class FunctionCtx:
+    """What `forward` leaves for `backward`: saved tensors, marks, and any attribute."""
+
+    needs_input_grad: tuple[bool, ...]
+
+    def __init__(self) -> None:
+        self._saved: tuple[Any, ...] = ()
+        self._non_differentiable: set[int] = set()
+        self._dirty: set[int] = set()
+        self._materialize = True
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        """Keeps tensors for backward; changing one in place before then is an error."""
+        for t in tensors:
+            if t is not None and not isinstance(t, Tensor):
+                raise TypeError(f"save_for_backward can only save variables, but argument is of type {type(t).__name__}")
+        self._saved = tensors
+
+    save_for_forward = save_for_backward
+
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
+        self._non_differentiable = {id(t) for t in tensors}
+
+    def mark_dirty(self, *tensors: Tensor) -> None:
+        self._dirty = {id(t) for t in tensors}
+
+    def set_materialize_grads(self, value: bool) -> None:
+        self._materialize = value
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        node = self.__dict__.get("_node")
+        if node is not None and node[tape.SAVED] is None:
+            tape.freed(node, None)
+        out = []
+        for t, version, own in self.__dict__.get("_kept", ()):
+            if type(t) is Packed:
+                t = t.tensor()
+            if t is not None and t.store.version != version:
+                tape.changed(t, version, node or [0, None, None, (), None, None])
+            if own is not None and _grad.get():  # an output saved: its history is this very node
+                t = alias(t, t.meta, t.ptr)
+                t.node = own[0]
+            out.append(t)
+        return tuple(out) if "_kept" in self.__dict__ else self._saved
+
+
+def once_differentiable(backward: Any) -> Any:
+    """Marks a backward that cannot itself be differentiated."""
+    def run(ctx: Any, *grads: Any) -> Any:
+        with no_grad():
+            found = backward(ctx, *grads)
+        if tape.recording(*[g for g in grads if isinstance(g, Tensor)]):
+            several = isinstance(found, (tuple, list))
+            found = tuple(alias(t, t.meta, t.ptr) if isinstance(t, Tensor) else t for t in (found if several else (found,)))
+            for t in found:
+                if isinstance(t, Tensor):
+                    tape.record(t, _twice, [g for g in grads if isinstance(g, Tensor)], (), "Error")
+            return found if several else found[0]
+        return found
+    return run
+
+
+def _twice(node: Any, g: Tensor) -> Any:
+    raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
+
+
+class Function:
+    """Base of user-written operations: static `forward(ctx, *args)` (or `forward(*args)` with `setup_context(ctx, inputs,
+    output)`) and `backward(ctx, *grads)`; use through `apply`."""
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise NotImplementedError("You must implement either the backward or vjp method for your custom autograd.Function to use it "
+                                  "with backward mode AD.")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function "
+                           f"with static forward method: {type(self).__name__}.apply(...)")
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        for a in args:
+            if isinstance(a, Tensor) and type(a) is not Tensor and (whole := getattr(type(a), "__function_of_batch__", None)) is not None:
+                return whole(cls, args, kwargs)  # examples of a batch
+        ctx = FunctionCtx()
+        ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.node is not None for a in args)
+        record = _grad.get() and any(ctx.needs_input_grad)
+        token = _grad.set(False)
+        try:
+            setup = cls.__dict__.get("setup_context") or getattr(cls, "setup_context", None)
+            if setup is not None:
+                result = cls.forward(*args, **kwargs)
+                cls.setup_context(ctx, args, result)  # type: ignore[attr-defined]
+            else:
+                result = cls.forward(ctx, *args, **kwargs)
+        finally:
+            _grad.reset(token)
+        outs = list(result) if isinstance(result, (tuple, list)) else [result]
+        if not record:
+            return result
+        inputs = [a for a in args if isinstance(a, Tensor)]
+        for i, t in enumerate(outs):
+            if isinstance(t, Tensor) and any(t is a for a in inputs) and id(t) not in ctx._dirty:
+                outs[i] = alias(t, t.meta, t.ptr)  # an input returned as it is becomes an output of its own
+        tracked = [t for t in outs if isinstance(t, Tensor) and id(t) not in ctx._non_differentiable and t.meta.dtype.kind in "fc"]
+        edges = tuple(a.node if isinstance(a, Tensor) else None for a in args)
+        node: tape.Node = [tape.next_seq(), None, _run_backward, edges, (cls, ctx, [t.meta for t in tracked], len(outs), [
+            i for i, t in enumerate(outs) if any(t is x for x in tracked)],
+            [a.meta if isinstance(a, Tensor) else None for a in args]), {"name": cls.__name__ + "Backward",
+                                                                             "outputs": len(tracked)}]
+        if tape.anomaly.on:
+            tape.anomaly.note(node)
+        places: dict[int, list[Any]] = {}
+        for i, t in enumerate(tracked):
+            out_node = [tape.next_seq(), None, tape.to_output, (node,), i, {"name": cls.__name__ + "Backward"}]
+            if id(t) in ctx._dirty:
+                from .inplace import rebase
+                rebase(t, out_node)
+            else:
+                t.node = out_node
+            places[id(t)] = [t.node]
+        ctx.__dict__["_kept"] = [
+            (None, 0, None) if t is None else
+            (alias(t, t.meta, t.ptr), t.store.version, places[id(t)]) if id(t) in places else (t, t.store.version, None) for t in ctx._saved]
+        ctx._saved = ()
+        if tape.anomaly.watchers:
+            ctx.__dict__["_kept"] = packed(ctx.__dict__["_kept"])
+        ctx.__dict__["_node"] = None
+        return tuple(outs) if isinstance(result, (tuple, list)) else outs[0]
+
+
+def _run_backward(node: tape.Node, gs: list[Any]) -> Any:
+    cls, ctx, metas, count, at, wanted = node[tape.SAVED]
+    full: list[Any] = [None] * count
+    for i, g, m in zip(at, gs, metas, strict=True):
+        if g is None and ctx._materialize:
+            from ..ops.creation import zeros_meta
+            g = zeros_meta(m)
+        full[i] = g
+    found = cls.backward(ctx, *full)
+    found = list(found) if isinstance(found, (tuple, list)) else [found]
+    edges = node[tape.EDGES]
+    while len(found) > len(edges) and found[-1] is None:
+        found.pop()
+    if len(found) != len(edges):
+        raise RuntimeError(f"function {cls.__name__}Backward returned an incorrect number of gradients (expected {len(edges)}, got "
+                           f"{len(found)})")
+    return [_fitted(cls, i, g, m) if e is not None else None for i, (g, e, m) in enumerate(zip(found, edges, wanted, strict=True))]
+
+
+def _fitted(cls: Any, i: int, g: Any, m: Any) -> Any:
+    """A user's gradient in its input's type, summed over axes the input was broadcast along."""
+    if g is None or g.meta is m:
+        return g
+    if not isinstance(g, Tensor):
+        raise TypeError(f"function {cls.__name__}Backward returned {type(g).__name__} as gradient {i}; expected a Tensor or None")
+    if g.meta.device is not m.device:
+        raise RuntimeError(f"Function {cls.__name__}Backward returned an invalid gradient at index {i} - expected device {m.device} but got "
+                           f"{g.meta.device}")
+    try:
+        fits = tuple(layout.broadcast_shapes(g.meta.shape, m.shape)) == tuple(g.meta.shape)
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise RuntimeError(f"Function {cls.__name__}Backward returned an invalid gradient at index {i} - got {list(g.meta.shape)} but expected "
+                           f"shape compatible with {list(m.shape)}")
+    if g.meta.shape == m.shape and g.meta.dtype is m.dtype:
+        return g  # of other strides
+    from ..ops.elementwise import fit
+    return fit(g, m)
+
+
+for _kind in (Function, FunctionCtx):
+    _kind.__module__ = "flambeau.autograd.function"  # where a program finds them

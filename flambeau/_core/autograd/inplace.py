@@ -1,0 +1,155 @@
+"""Writing in place under autograd: what may be written, and how histories are rebuilt afterwards."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from .. import layout
+from ..tensor import Tensor, alias, meta
+from . import tape
+from .mode import _grad
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def check(t: Tensor, operands: Sequence[Any]) -> bool:
+    """Whether an in-place operation on `t` is recorded.  Raises RuntimeError where PyTorch forbids it.  Grad mode is on."""
+    n = t.node
+    if n is not None:
+        base = getattr(t, "base", None)
+        if base is not None:
+            if base.node is not None and base.node[0] == 0:
+                raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
+            _may_rebase(t)
+        if n[0] == 0:
+            raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+        return True
+    if t.meta.dtype.kind not in "fc":
+        return False
+    recorded = any(isinstance(x, Tensor) and x.node is not None for x in operands)
+    base = getattr(t, "base", None)
+    if base is not None and (recorded or base.node is not None):
+        _may_rebase(t)
+    return recorded
+
+
+_WHY = {
+    "several": "This view is the output of a function that returns multiple views. Such functions do not allow the output views to be "
+               "modified inplace. You should replace the inplace operation by an out-of-place one.",
+    "no_grad": "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Make both the view and the "
+               "write inside the no_grad block (so that the write is not recorded) or both outside (so that it is).",
+}
+
+
+def _may_rebase(view: Tensor) -> None:
+    """Raises RuntimeError for views whose history a recorded write could not mend."""
+    made = view.__dict__.get("_made")
+    if made is not None:
+        kind, place, name = made
+        what = f"Output {place} of {name} is a view and is being modified inplace. " if kind == "several" else ""
+        raise RuntimeError(what + _WHY[kind])
+
+
+def one_of_several(views: Sequence[Tensor], name: str) -> None:
+    """Marks the outputs of a function that returns several views: recorded writes to them are errors."""
+    for i, view in enumerate(views):
+        view.__dict__["_made"] = ("several", i, name)
+
+
+def note_view(base: Tensor, view: Tensor) -> None:
+    """Remembers a view, so that a later recorded write can refresh its history."""
+    view.base = base
+    if not _grad.get():
+        if base.node is not None:
+            view.__dict__["_made"] = ("no_grad", 0, tape.name_of(base.node))
+    elif (base.node is None or base.node[0] != 0) and base.meta.dtype.kind in "fc":
+        views = base.__dict__.setdefault("_views", [])
+        count = len(views)
+        if count > 16 and count & count - 1 == 0:  # at powers of two, so that many living views are not looked through each time
+            views[:] = [r for r in views if r() is not None]
+        views.append(weakref.ref(view))
+
+
+def rebase(t: Tensor, node: Any) -> None:
+    """`node` is the history of t's new value: gives it to t, to its base and to the base's other views."""
+    base = getattr(t, "base", None)
+    if base is None:
+        t.node = node
+        refresh(t, t)
+        return
+    # base = its old value with the view's elements replaced
+    base.node = [tape.next_seq(), None, _replaced, (base.node, node), (base.meta, t.meta, t.ptr - base.ptr), {"name": "CopySlices"}]
+    t.node = _view_node(base, t)
+    refresh(base, t)
+
+
+def refresh(base: Tensor, done: Tensor) -> None:
+    for ref in base.__dict__.get("_views", ()):
+        view = ref()
+        if view is not None and view is not done and getattr(view, "base", None) is base:
+            view.node = _view_node(base, view)
+
+
+def _view_node(base: Tensor, view: Tensor) -> Any:
+    return [tape.next_seq(), None, _as_strided, (base.node,), (base.meta, view.meta, view.ptr - base.ptr), {"name": "AsStridedBackward0"}]
+
+
+def _replaced(node: Any, g: Tensor) -> Any:
+    return _cleared(g, node[tape.SAVED]), _taken(g, node[tape.SAVED])
+
+
+def _as_strided(node: Any, g: Tensor) -> Any:
+    return (_put(g, node[tape.SAVED]),)
+
+
+# Linear maps between a base and the part of it that a view shows; a place is (the base's meta, the view's meta, bytes
+# between their first elements).  Each is recorded with its adjoint, so gradients of gradients pass through view writes.
+def _dense(g: Tensor, place: Any) -> tuple[Tensor, Tensor]:
+    """A copy of `g` laid out like the base, and the view's elements of it; outside the tape."""
+    from ..ops.views import dense_copy
+    like, part, offset = place
+    whole = dense_copy(alias(g, g.meta, g.ptr), like)
+    return whole, _at(whole, like, part, offset)
+
+
+def _at(whole: Tensor, like: Any, part: Any, offset: int) -> Tensor:
+    """The elements of `whole`, laid out like `like`, at a view's place.  A view may show the parts of complex numbers."""
+    d = whole.meta.dtype if part.dtype is like.dtype else part.dtype
+    return alias(whole, meta(part.shape, part.strides, d, whole.meta.device), whole.ptr + offset)
+
+
+def _cleared(g: Tensor, place: Any) -> Tensor:
+    """`g` with 0 at the place."""
+    whole, here = _dense(g, place)
+    here.zero_()
+    return tape.record(whole, lambda node, gg: (_cleared(gg, node[tape.SAVED]),), (g,), place, "CopySlicesBackward0")
+
+
+def _taken(g: Tensor, place: Any) -> Tensor:
+    """The elements of `g` at the place."""
+    out = _dense(g, place)[1].clone()
+    return tape.record(out, lambda node, gg: (_put(gg, node[tape.SAVED]),), (g,), place, "AsStridedBackward0")
+
+
+def _put(g: Tensor, place: Any) -> Tensor:
+    """Zeros like the base with `g` at the place; elements shown more than once get the sum."""
+    from ..ops.creation import zeros_meta
+    from ..ops.views import strided_sum
+    like, part, offset = place
+    given = alias(g, g.meta, g.ptr)
+    d = g.meta.dtype if part.dtype is like.dtype else like.dtype
+    whole = zeros_meta(meta(like.shape, like.strides, d, g.meta.device))
+    here = _at(whole, like, part, offset)
+    for axis, (n, step) in enumerate(zip(part.shape, part.strides, strict=True)):
+        if step == 0 and n > 1:  # an expanded axis: its elements are one
+            given, here = given.sum(axis, keepdim=True), here.narrow(axis, 0, 1)
+    if layout.overlaps_itself(here.meta.shape, here.meta.strides):
+        whole = strided_sum(given, like, tuple(here.meta.shape), here.meta.strides, offset // g.meta.dtype.itemsize)
+    else:
+        here.add_(given)
+    return tape.record(whole, lambda node, gg: (_taken(gg, node[tape.SAVED]),), (g,), place, "AsStridedBackward0")
+
+
+__all__ = ["alias", "check", "note_view", "rebase"]

@@ -1,0 +1,434 @@
+"""The tape: one node per recorded operation, and the backward pass over them.
+
+A node is a plain list (a list is the cheapest thing Python builds)::
+
+    [SEQ, GRAD, BACKWARD, EDGES, SAVED, EXTRA]
+
+SEQ       negative and falling: a node made later comes first off the heap; 0 for a leaf
+GRAD      a leaf's accumulated gradient (`.grad`); None elsewhere
+BACKWARD  ``f(node, gradient) -> tuple`` of gradients, one an edge, None where there is none
+EDGES     the nodes of the operation's inputs, None for inputs that need no gradient
+SAVED     what BACKWARD needs; dropped after use unless the graph is retained
+EXTRA     None, or a dict: "name", "hooks", "pre", "retain" (a weak reference), "line", "meta", "stream"
+
+An operation with several outputs has one node, and per output a small node whose BACKWARD is `to_output`.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from heapq import heappop, heappush
+from itertools import count
+from sys import getrefcount
+from typing import TYPE_CHECKING, Any
+
+from ..tensor import Tensor
+from .mode import _grad
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+SEQ, GRAD, BACKWARD, EDGES, SAVED, EXTRA = range(6)
+Node = list[Any]
+next_seq = count(-1, -1).__next__
+
+
+def leaf() -> Node:
+    """The node of a tensor whose gradient is accumulated in `.grad`."""
+    return [0, None, None, (), None, None]
+
+
+def freed(node: Node, g: Any) -> Any:
+    raise RuntimeError("Trying to backward through the graph a second time (or directly access saved tensors after they have "
+                       "already been freed). Saved intermediate values of the graph are freed when you call .backward() or "
+                       "autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time "
+                       "or if you need to access saved tensors after calling backward.")
+
+
+def changed(t: Tensor, saved: int, node: Node) -> None:
+    """Raises PyTorch's error for a saved tensor that an in-place operation has since changed."""
+    kind = f"torch.{'cuda.' if t.meta.device.type == 'cuda' else ''}FloatTensor"
+    where = node[EXTRA].get("line") if node[EXTRA] else None
+    raise RuntimeError(
+        f"one of the variables needed for gradient computation has been modified by an inplace operation: [{kind} "
+        f"{list(t.meta.shape)}], which is output 0 of {name_of(t.node) if t.node is not None else 'a leaf'}, is at version {t.store.version}; "
+        f"expected version {saved} instead."
+        + (f" It was saved by the operation at {where}." if where else
+           " Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
+           "torch.autograd.set_detect_anomaly(True)."))
+
+
+def name_of(node: Node) -> str:
+    """The name `grad_fn` shows: AddBackward0, AccumulateGrad, ..."""
+    extra = node[EXTRA]
+    if extra is not None and "name" in extra:
+        return str(extra["name"])
+    if node[SEQ] == 0:
+        return "AccumulateGrad"
+    name = getattr(node[BACKWARD], "grad_name", None)
+    if name is None:
+        saved = node[SAVED]
+        op = saved[0] if type(saved) is tuple and saved else None
+        name = getattr(op, "grad_name", None) or getattr(node[BACKWARD], "__name__", "op")
+    return str(name)
+
+
+def record(out: Tensor, backward: Callable[[Node, Any], Any], inputs: Sequence[Tensor | None], saved: Any = None,
+           name: str | None = None) -> Tensor:
+    """Puts an operation with one output on the tape when grad mode is on and an input requires grad.
+
+    `backward(node, g)` returns gradients for `inputs` in order; it may use any differentiable operation.
+    """
+    if _grad.get():
+        edges = tuple([None if t is None else t.node for t in inputs])
+        for e in edges:
+            if e is not None:
+                out.node = [next_seq(), None, backward, edges, saved, {"name": name} if name else None]
+                if anomaly.on:
+                    anomaly.note(out.node)
+                break
+    return out
+
+
+def recording(*inputs: Tensor | None) -> bool:
+    """Whether an operation on these inputs is recorded."""
+    if _grad.get():
+        for t in inputs:
+            if t is not None and t.node is not None:
+                return True
+    return False
+
+
+def record_many(outs: Sequence[Tensor], backward: Callable[[Node, Any], Any], inputs: Sequence[Tensor | None],
+                saved: Any = None, name: str | None = None) -> None:
+    """`record` for several outputs: `backward(node, gs)` gets a list with None for outputs that got no gradient.
+
+    Outputs of integer type get no node.
+    """
+    if not recording(*inputs):
+        return
+    edges = tuple([None if t is None else t.node for t in inputs])
+    parent: Node = [next_seq(), None, backward, edges, saved, {"outputs": len(outs), **({"name": name} if name else {})}]
+    if anomaly.on:
+        anomaly.note(parent)
+    for i, t in enumerate(outs):
+        if t.meta.dtype.kind in "fc":
+            t.node = [next_seq(), None, to_output, (parent,), i, {"name": name} if name else None]
+
+
+def to_output(node: Node, g: Any) -> Any:
+    """Backward of one output of a node with several: hands the gradient over with its place."""
+    return ((node[SAVED], g),)
+
+
+# types that may come first in SAVED: they have a `grad_name`, hold no tensors, and called as a BACKWARD raise `freed`'s error
+described: set[type] = set()
+# backward functions whose SAVED holds no tensors: their nodes may run again without retain_graph
+reusable: set[Any] = {to_output}
+
+
+def keeps_nothing(f: Any) -> Any:
+    """Marks a backward function that saves shapes and numbers only."""
+    reusable.add(f)
+    return f
+
+
+class _Anomaly:
+    """Who looks at each node as it is recorded: `set_detect_anomaly`, which keeps where in the program that was, and watchers.
+
+    on: somebody does.  lines: anomaly detection does.
+    """
+
+    __slots__ = ("on", "lines", "check_nan", "watchers")
+
+    def __init__(self) -> None:
+        self.on = self.lines = False
+        self.check_nan = True
+        self.watchers: dict[Callable[[Node], None], int] = {}
+
+    def detect(self, lines: bool, check_nan: bool) -> None:
+        self.lines, self.check_nan = lines, check_nan
+        self.on = lines or bool(self.watchers)
+
+    def watch(self, watcher: Callable[[Node], None], change: int) -> None:
+        """Adds a watcher (change 1), which may be added several times, or takes it back (-1)."""
+        count = self.watchers.pop(watcher, 0) + change
+        if count:
+            self.watchers = {**self.watchers, watcher: count}
+        self.on = self.lines or bool(self.watchers)
+
+    def note(self, node: Node) -> None:
+        if self.lines:
+            self._line(node)
+        for watcher in self.watchers:
+            watcher(node)
+
+    def _line(self, node: Node) -> None:
+        import traceback
+        extra = node[EXTRA] = node[EXTRA] or {}
+        stack = traceback.extract_stack()
+        here = __file__.rsplit("_core", 1)[0]
+        user = [f for f in stack if not f.filename.startswith(here)]
+        if user:
+            extra["line"] = f"{user[-1].filename}:{user[-1].lineno}: {user[-1].line}"
+
+
+anomaly = _Anomaly()
+
+
+class Parts:
+    """A gradient on its way that is not put together yet: adds what else arrives to itself, and is `joined` when its node is run.
+
+    Only backward functions of nodes whose edge is no leaf, in a pass that is not recorded, may give one.
+    """
+
+    __slots__ = ()
+
+    def __add__(self, other: Any) -> Any:
+        raise NotImplementedError
+
+    def joined(self) -> Tensor:
+        raise NotImplementedError
+
+
+def added(old: Any, g: Any) -> Any:
+    """Two gradients of one tensor as one."""
+    return g + old if isinstance(g, Parts) else old + g
+
+
+class Capture:
+    """Gradients of chosen nodes gathered in a pass, for `autograd.grad`."""
+
+    __slots__ = ("wanted", "got")
+
+    def __init__(self, wanted: Sequence[Node]) -> None:
+        self.wanted = {id(n): n for n in wanted}
+        self.got: dict[int, Any] = {}
+        for n in wanted:
+            if n[SEQ] and n[EXTRA] is None:
+                n[EXTRA] = {}  # as a hook's: no gradient goes past it (`ops.activated`)
+
+
+def backward(roots: Sequence[Node], grads: Sequence[Any], retain: bool, create: bool, capture: Capture | None = None,
+             leaves: Sequence[Node] | None = None) -> None:
+    """One backward pass.
+
+    roots, grads: where it starts, with what.  retain: keep saved values for another pass.  create: record the pass
+    itself, so that gradients can be differentiated.  capture: hand these nodes' gradients over instead of accumulating
+    in leaves.  leaves: accumulate in these leaves only.
+    """
+    token = _grad.set(create)
+    ends: list[Callable[[], None]] = []
+    outer = _ends.set(ends)
+    try:
+        _run(roots, grads, retain, create, capture, None if leaves is None else {id(n) for n in leaves})
+        for end in ends:
+            end()
+    finally:
+        _ends.reset(outer)
+        _grad.reset(token)
+
+
+# what is called when this thread's backward pass is over
+_ends: ContextVar[list[Callable[[], None]] | None] = ContextVar("ends of the backward pass", default=None)
+
+
+def at_end(call: Callable[[], None]) -> None:
+    """Has `call` called when the pass that is running has gone through.  Raises RuntimeError where none is."""
+    ends = _ends.get()
+    if ends is None:
+        raise RuntimeError("no backward pass is running here")
+    ends.append(call)
+
+
+def _needed(roots: Sequence[Node], targets: dict[int, Any]) -> set[int]:
+    """Ids of the nodes from which a target can be reached: the rest of the graph is not run."""
+    reach: set[int] = set()
+    state: dict[int, bool] = {}
+    stack: list[tuple[Node, bool]] = [(r, False) for r in roots]
+    while stack:
+        node, ready = stack.pop()
+        i = id(node)
+        if ready:
+            if i in targets or any(e is not None and id(e) in reach for e in node[3]):
+                reach.add(i)
+        elif i not in state:
+            state[i] = True
+            stack.append((node, True))
+            stack.extend((e, False) for e in node[3] if e is not None and id(e) not in state)
+    return reach
+
+
+def _run(roots: Sequence[Node], grads: Sequence[Any], retain: bool, create: bool, capture: Capture | None,
+         leaves: set[int] | None) -> None:
+    heap: list[Node] = []
+    pending: dict[int, Any] = {}  # gradients on their way, by node id; nodes stay alive through the graph
+    needed = _needed(roots, capture.wanted) if capture is not None else None
+    plain = capture is None and leaves is None and not create
+    for node, g in zip(roots, grads, strict=True):
+        _send(node, g, heap, pending, create, capture, leaves)
+    while heap:
+        node = heappop(heap)
+        i = id(node)
+        if needed is not None and i not in needed:
+            continue
+        g = pending.pop(i)
+        if type(g) is not Tensor and isinstance(g, Parts):
+            g = g.joined()
+        extra = node[5]
+        if extra is not None:
+            g = _with_extra(extra, g, create, capture)
+        if capture is not None and i in capture.wanted and type(g) is not list:
+            capture.got[i] = g
+        edges = node[3]
+        if capture is not None and i in capture.wanted and not (needed is not None and any(
+                e is not None and id(e) in needed for e in edges)):
+            continue
+        if anomaly.lines:
+            gs = _run_checked(node, g)
+        else:
+            gs = node[2](node, g)
+        g = None
+        if not retain and node[4] is not None and node[2] not in reusable:
+            saved = node[4]
+            # a description is callable and stands in for `freed`, so that a node keeps its name
+            node[2] = saved[0] if type(saved) is tuple and saved and type(saved[0]) in described else freed
+            node[4] = saved = None
+        for k, e in enumerate(edges):
+            if e is None:
+                continue
+            ge = gs[k]
+            if ge is None:
+                continue
+            if e[0] and type(ge) is not tuple and capture is None:  # the common edge, written out
+                j = id(e)
+                old = pending.get(j)
+                if old is None:
+                    pending[j] = ge
+                    heappush(heap, e)
+                else:
+                    pending[j] = old + ge if type(ge) is Tensor else added(old, ge)
+            elif plain and not e[0] and e[5] is None:
+                if type(gs) is not list:
+                    gs = list(gs)
+                gs[k] = None  # so that a leaf can see whether anybody else holds the gradient
+                if e[1] is None and getrefcount(ge) <= 2 and type(ge) is Tensor and getrefcount(ge.store) == 2 and ge.meta.contiguous and ge.node is None:
+                    e[1] = ge  # the common leaf, written out: see `_to_leaf`
+                else:
+                    _send(e, ge, heap, pending, create, capture, leaves)
+            else:
+                if not e[0]:
+                    gs = _without(gs, k)
+                _send(e, ge, heap, pending, create, capture, leaves)
+
+    for e, g in [x for x in pending.values() if type(x) is tuple and x[0][0] == 0]:
+        _to_leaf(e, g, create, capture, leaves)
+
+
+def _without(gs: Any, k: int) -> list[Any]:
+    out = list(gs)
+    out[k] = None
+    return out
+
+
+def _send(e: Node, g: Any, heap: list[Node], pending: dict[int, Any], create: bool, capture: Capture | None,
+          leaves: set[int] | None) -> None:
+    i = id(e)
+    if e[0] == 0:
+        if e[5] is None:
+            _to_leaf(e, g, create, capture, leaves)
+        else:  # hooks see the sum of what arrives, once, at the end of the pass
+            old = pending.get(i)
+            pending[i] = (e, g if old is None else old[1] + g)
+        return
+    if type(g) is tuple:  # one output of a node with several
+        place, value = g
+        slots = pending.get(i)
+        if slots is None:
+            slots = pending[i] = [None] * e[5]["outputs"]
+            heappush(heap, e)
+        slots[place] = value if slots[place] is None else slots[place] + value
+        return
+    old = pending.get(i)
+    if old is None:
+        pending[i] = g
+        heappush(heap, e)
+    else:
+        pending[i] = added(old, g)
+
+
+# references to a gradient nobody else holds: in _run, _send, _to_leaf, and getrefcount's own
+_HELD = 4
+
+
+def _to_leaf(e: Node, g: Any, create: bool, capture: Capture | None, leaves: set[int] | None) -> None:
+    i = id(e)
+    extra = e[5]
+    if extra is not None:
+        g = run_hooks(extra, g)
+    if capture is not None:
+        if i in capture.wanted:
+            old = capture.got.get(i)
+            capture.got[i] = g if old is None else old + g
+        return
+    if leaves is not None and i not in leaves:
+        return
+    old = e[1]
+    if old is None:
+        # take the gradient over when nobody else holds it or its memory (2: argument and local), else copy
+        if create:  # it is part of a graph: what is written to `.grad` must not reach that
+            g = g.clone()
+        elif not (getrefcount(g) <= _HELD and getrefcount(g.store) == 2 and g.meta.contiguous and g.node is None):
+            g = g.detach().clone()
+        e[1] = g
+    elif create or old.node is not None or type(old) is not type(g):  # a sparse one and a dense one make a dense one
+        e[1] = old + g
+    else:
+        old.add_(g)
+    if extra is not None:
+        for hook in list(extra.get("accumulated", {}).values()):
+            owner = extra["owner"]()
+            if owner is not None:
+                hook(owner)
+
+
+def _with_extra(extra: dict[str, Any], g: Any, create: bool, capture: Capture | None) -> Any:
+    """The gradient after an interior tensor's hooks; kept in its `.grad` where `retain_grad` asked for it."""
+    if type(g) is not list:
+        g = run_hooks(extra, g)
+        keep = extra.get("retain")
+        if keep is not None:
+            t = keep()
+            if t is not None and capture is None:
+                kept = t.__dict__.get("_grad")
+                t.__dict__["_grad"] = (g if create else g.detach().clone()) if kept is None else kept + g
+    return g
+
+
+def run_hooks(extra: dict[str, Any], g: Any) -> Any:
+    """A tensor's hooks in the order they were registered; what one returns replaces the gradient."""
+    for hook in list(extra.get("hooks", {}).values()):
+        changed_g = hook(g)
+        if changed_g is not None:
+            if not isinstance(changed_g, Tensor):
+                raise TypeError(f"hook should return a Tensor or None, got {type(changed_g).__name__}")
+            g = changed_g
+    return g
+
+
+def _run_checked(node: Node, g: Any) -> Any:
+    """One step under anomaly detection: errors and NaNs name the forward line."""
+    line = (node[EXTRA] or {}).get("line", "unknown (recorded before anomaly detection was on)")
+    try:
+        gs = node[2](node, g)
+    except RuntimeError as error:
+        raise RuntimeError(f"{error}\nThe forward operation was recorded at {line}") from error
+    except Exception as error:  # another kind keeps its type, which may not be built from a text
+        error.add_note(f"The forward operation was recorded at {line}")
+        raise
+    if anomaly.check_nan:
+        for k, ge in enumerate(gs):
+            if isinstance(ge, Tensor) and ge.meta.dtype.kind in "fc" and bool((ge != ge).any()):
+                raise RuntimeError(f"Function '{name_of(node)}' returned nan values in its {k}th output. "
+                                   f"The forward operation was recorded at {line}")
+    return gs

@@ -1,0 +1,82 @@
+"""Exceptions of devices, and their texts.
+
+RuntimeError
+  AcceleratorError      a GPU failed: a queued launch raised, or touched memory that is not its own
+  OutOfMemoryError      a GPU has no room for a request
+  LinAlgError           a matrix has no such factorization, or an iteration did not converge
+  FileFormatError       a file is corrupt, cut off, of another format, or asks for what is not allowed
+"""
+
+from __future__ import annotations
+
+
+class AcceleratorError(RuntimeError):
+    """A GPU's work failed.  Raised at the next synchronisation, since the work ran after its call had returned."""
+
+
+class OutOfMemoryError(RuntimeError):
+    """A GPU has no room.  In bytes: `requested`, `total`, `free`, `allocated` (by tensors), `reserved` (by the
+    allocator), `largest` (the biggest block that is reserved but unused)."""
+
+    requested = total = free = allocated = reserved = largest = 0
+
+
+class LinAlgError(RuntimeError):
+    """A matrix is singular, not positive-definite, ..., or an iteration did not converge."""
+
+
+class FileFormatError(RuntimeError):
+    """A file that is read is corrupt, cut off, of another format, or asks for what is not allowed.  Nothing of it was run."""
+
+
+def size(nbytes: int) -> str:
+    """A number of bytes as people read it: '1.50 GiB'."""
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if nbytes >= factor:
+            return f"{nbytes / factor:.2f} {unit}"
+    return f"{nbytes} bytes"
+
+
+class TransferError(RuntimeError):
+    """A copy between devices where a `transfer_guard` forbids it; nothing was copied."""
+
+
+HOW_TO_SIMULATE = 'flambeau.simulate(gpus=4, model="H200") or the environment variable FLAMBEAU_SIM_GPUS=4'
+
+
+for _kind in (AcceleratorError, OutOfMemoryError, LinAlgError, FileFormatError, TransferError):
+    _kind.__module__ = "flambeau.errors"  # where a program finds them: what a traceback shows
+
+
+def no_gpu(reason: str) -> RuntimeError:
+    """For a use of a GPU where there is none."""
+    return RuntimeError(f"no CUDA GPU is available: {reason}. The devices here are: cpu. To work on simulated GPUs: "
+                        f"{HOW_TO_SIMULATE}")
+
+
+def no_such_gpu(index: int, count: int, what: str) -> RuntimeError:
+    """For an index past the GPUs there are."""
+    there = "cuda:0" if count == 1 else f"cuda:0 to cuda:{count - 1}"
+    return RuntimeError(f"invalid device ordinal: cuda:{index} is not there; the devices here are cpu and {there} "
+                        f"({what}). More can be simulated: {HOW_TO_SIMULATE}")
+
+
+def forked() -> RuntimeError:
+    """For a use of a GPU in a child of a process that had used one."""
+    return RuntimeError(
+        "Cannot re-initialize CUDA in forked subprocess: the parent had already used a GPU, and a GPU's state does not "
+        "survive a fork. Start the process with multiprocessing's 'spawn' or 'forkserver' method, or fork before the "
+        "first use of a GPU")
+
+
+def out_of_memory(requested: int, *, name: str, index: int, total: int, free: int, allocated: int, reserved: int,
+                  largest: int) -> OutOfMemoryError:
+    """The error of a request that found no room after everything unused was given back."""
+    error = OutOfMemoryError(
+        f"CUDA out of memory. Tried to allocate {size(requested)}. GPU {index} ({name}) has {size(total)} in all, of "
+        f"which {size(free)} is free. Tensors hold {size(allocated)}; the allocator reserves {size(reserved)}, and its "
+        f"largest unused block is {size(largest)}. Unused blocks, other streams' blocks and garbage were given back "
+        f"first: keep fewer tensors, use smaller batches, or look at flambeau.cuda.memory_summary({index})")
+    error.requested, error.total, error.free = requested, total, free
+    error.allocated, error.reserved, error.largest = allocated, reserved, largest
+    return error

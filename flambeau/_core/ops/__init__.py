@@ -1,0 +1,75 @@
+"""The operations, by family.  Importing this package fills the op table and gives the Tensor its methods."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ...interop import protocols
+from ..tensor import Tensor
+from . import (  # noqa: F401 (each import registers its family)
+    activated,
+    arranging,
+    attention,
+    attributes,
+    binary,
+    casts,
+    complexes,
+    contractions,
+    convolution,
+    copies,
+    counting,
+    covariance,
+    creation,
+    differences,
+    distances,
+    extremes,
+    fft,
+    fractional,
+    indexing,
+    internals,
+    joining,
+    legacy,
+    linalg,
+    losses,
+    matmul,
+    normalization,
+    placement,
+    pointwise,
+    pooling,
+    positions,
+    random,
+    reductions,
+    sampling,
+    scans,
+    searching,
+    sharing,
+    softmax,
+    sorting,
+    sparse,
+    special,
+    spectra,
+    splitting,
+    table,
+    views,
+)
+
+attributes.install(Tensor)
+protocols.install(Tensor)
+table.attach(Tensor)
+_rows = table.namespace("torch")
+binary.operators(Tensor, _rows)
+protocols.name_methods(Tensor)
+
+
+def __getattr__(name: str) -> Any:
+    """An operation by its name in `torch`, for the layers above; it becomes an ordinary attribute at its first use."""
+    found = table.namespace("torch").get(name)
+    if found is None and not name.startswith("_") and "flambeau.library" in sys.modules:
+        found = sys.modules["flambeau.library"].space(name)  # `torch.ops.<namespace>` of custom operations
+        if found is not None:
+            return found
+    if found is None:
+        raise AttributeError(f"module 'flambeau.ops' has no operation {name!r}")
+    globals()[name] = found
+    return found

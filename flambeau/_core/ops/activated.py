@@ -1,0 +1,213 @@
+"""A layer and the activation after it as one launch, where a GPU's library or the CPU's products have it; and the activation's gradient
+with the product that the next layer's gradient is.
+
+The tape still holds the two operations that the launch stands for, with what they save; so hooks, gradients of gradients and names
+are those of the two.  Where the next layer reads the result, its node gets a fourth edge, to the node before the activation: in a plain
+backward pass it sends the gradient there, past the activation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import dtypes
+from ..autograd import tape
+from ..autograd.mode import _grad
+from ..kernels import routines
+from ..runtime import door, provenance, switches
+from ..tensor import Meta, Tensor, alias, meta, new, on_forget
+from . import autocast, elementwise
+from .table import TABLE, op
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# the switch "matmul.activations": never; those whose result is that of the two operations within its type's rounding; all
+NEVER, EXACT, ALL = 0, 1, 2
+# what an activation is to the table: its constants; and to the library: forward, forward with what its gradient reads, gradient
+_KINDS: dict[str, tuple[tuple[tuple[str, str], ...], str, str, str]] = {
+    "relu": ((), "bias relu", "bias relu signs", "relu gradient"),
+    "gelu": ((("approximate", "tanh"),), "bias gelu", "bias gelu input", "gelu gradient"),
+}
+_WITH_SIGNS, _WITH_INPUT = ("bias relu signs", "relu gradient"), ("bias gelu input", "gelu gradient")
+_ALIGNED = 15
+_MOST_PLANS = 1 << 13
+_plans: dict[Any, Any] = {}
+_gradients: dict[Any, Any] = {}
+_refused: set[Any] = set()
+for _clear in (_plans.clear, _gradients.clear, _refused.clear):
+    on_forget(_clear)
+    door.on_change(_clear)
+
+
+def serves(kind: str, on_cpu: bool) -> bool:
+    """Whether `activated` may do "relu" or "gelu" (its tanh form) unasked.
+
+    cuBLASLt's max(x, 0) is 0 for NaN, so ReLU is only done there where that is allowed; the CPU's products have no GELU.
+    """
+    level = switches.values["matmul.activations"]
+    return level != NEVER and (kind == "relu" if on_cpu else level == ALL or kind == "gelu")
+
+
+def activated(input: Tensor, weight: Tensor, bias: Tensor, kind: str, followed: bool = False, level: int | None = None) -> Tensor | None:  # noqa: A002
+    """activation(input @ weight.T + bias) as one launch; None where that is not to be had, and nothing was done then.
+
+    kind: "relu" or "gelu".  followed: the result goes to another layer.  level: instead of the switch's.
+    """
+    if tape.anomaly.on or provenance.enabled():
+        return None
+    if autocast.regions[0] and autocast.current.get():
+        asked = (input.meta, weight.meta, bias.meta, kind)
+        if asked in _refused:
+            return None
+        made: Tensor | None = autocast.under("linear", activated, (input, weight, bias, kind, followed, level), {})
+        if made is None:
+            _refused.add(asked)
+        return made
+    recorded = (input.node is not None or weight.node is not None or bias.node is not None) and _grad.get()
+    key = (input.meta, weight.meta, bias.meta, kind, recorded and (1 + followed), level)
+    plan = _plans.get(key)
+    if plan is None:
+        if len(_plans) > _MOST_PLANS:
+            _plans.clear()
+        plan = _plans[key] = _plan(input, weight, bias, kind, recorded, followed, level)
+    if not plan or (input.ptr | weight.ptr | bias.ptr) & plan[3]:
+        return None
+    om, beside_meta, product, unaligned, info = plan
+    r = new(om)
+    if beside_meta is None:
+        product(r.ptr, input.ptr, weight.ptr, bias.ptr)
+        beside = None
+    else:
+        beside = new(beside_meta)
+        product(r.ptr, input.ptr, weight.ptr, bias.ptr, beside.ptr)
+    if recorded:
+        from .matmul import recorded_layer
+        before = recorded_layer(input, weight, bias)
+        kept: tuple[Any, ...] = ()
+        out = None
+        if kind == "gelu" and beside is not None:
+            beside.node = before
+            kept = (beside,)
+        else:
+            out = (alias(r, om, r.ptr), 0)
+            if not unaligned:  # the CPU's products look at the result itself
+                beside = out[0]
+        r.node = [tape.next_seq(), None, back, (before,), (info, kept, (0,) * len(kept), out, (), kind, beside), None]
+    return r
+
+
+def _plan(x: Tensor, w: Tensor, b: Tensor, kind: str, recorded: bool, followed: bool, level: int | None) -> tuple[Any, ...]:
+    """(the result's layout, that of what else is written for the gradient, the launch, bits that addresses may not have, how it is
+    recorded); () where there is none."""
+    xm, wm, bm = x.meta, w.meta, b.meta
+    d = xm.dtype
+    if not type(xm) is type(wm) is type(bm) is Meta or len(xm.shape) < 2 or len(wm.shape) != 2 or xm.shape[-1] != wm.shape[1]:
+        return ()
+    n, k = wm.shape
+    if not (d is wm.dtype is bm.dtype and d.kind == "f" and xm.device is wm.device is bm.device) or tuple(bm.shape) != (n,) or bm.strides != (1,):
+        return ()
+    if not xm.numel or not n or not k or len(xm.shape) > 2 and not xm.contiguous:
+        return ()
+    rows = xm.numel // k
+    steps = (k, 1) if len(xm.shape) > 2 else xm.strides
+    consts, plain, with_beside, _ = _KINDS[kind]
+    om = meta((*xm.shape[:-1], n), None, d, xm.device)
+    info = _operation(kind)._info((True,), (om,), consts) if recorded else None
+    if door.by_host(xm.device):
+        left, right = (steps[0], steps[1], 0), (wm.strides[1], wm.strides[0], 0)
+        made = routines.product(d, rows, n, k, left, right, (n, 1, 0), bias=True, after=kind) if kind == "relu" else None
+        return () if made is None else (om, None, door.bind(xm.device, made), 0, info)
+    if (switches.values["matmul.activations"] if level is None else level) < (EXACT if kind == "gelu" and d.itemsize == 2 else ALL):
+        return ()
+    beside, product = None, None
+    if recorded and (followed or kind == "gelu"):
+        product = _product(xm, rows, n, k, steps, (wm.strides[1], wm.strides[0]), with_beside)
+        if product is not None:
+            beside = om if kind == "gelu" else meta((door.signs_bytes(rows, n),), None, dtypes.uint8, xm.device)
+        elif kind == "gelu":
+            return ()  # its gradient reads what it was applied to
+    if product is None:
+        product = _product(xm, rows, n, k, steps, (wm.strides[1], wm.strides[0]), plain)
+    if product is None:
+        return ()
+    return om, beside, product, _ALIGNED, info
+
+
+def _product(m: Meta, rows: int, columns: int, k: int, a: tuple[int, ...], b: tuple[int, ...], epilogue: str) -> Callable[..., Any] | None:
+    """A launch of a product (rows, k) (k, columns) of matrices with these steps from row to row and column to column."""
+    made = door.product(m.device, m.dtype, rows, columns, k, (a[0], a[1], 0), (b[0], b[1], 0), (columns, 1, 0), epilogue=epilogue)
+    if made is None:
+        return None
+    made.name += "_" + epilogue.replace("bias ", "").replace(" ", "_")
+    made.nbytes += door.signs_bytes(rows, columns) if epilogue in _WITH_SIGNS else rows * columns * m.dtype.itemsize if epilogue in _WITH_INPUT else 0
+    return door.bind(m.device, made)
+
+
+def _operation(kind: str) -> Any:
+    return TABLE[kind].pointwise
+
+
+def back(node: tape.Node, g: Tensor) -> Any:
+    """The gradient of an activation that was done with its layer: what the operation's own is."""
+    saved = node[4]
+    node[4] = saved[:5]
+    try:
+        return elementwise._backward(node, g)
+    finally:
+        node[4] = saved
+
+
+def past(node: tape.Node, g: Tensor, w: Tensor) -> Tensor | None:
+    """For the node of a layer that reads what an activation gave: the gradient of what the activation was applied to, from the rows
+    `g` of the layer's and its weight.  None where the gradient must pass the activation itself: somebody looks at it there, or it is
+    to be recorded, or the library cannot."""
+    edge = node[3][0]
+    if edge is None or edge[2] is not back or edge[5] is not None or _grad.get():
+        return None
+    _, _, _, out, _, kind, beside = edge[4]
+    if beside is None or (out is not None and out[0].store.version != out[1]):
+        return None
+    x = node[4][0].meta
+    key = (g.meta, w.meta, x, kind)
+    plan = _gradients.get(key)
+    if plan is None:
+        if len(_gradients) > _MOST_PLANS:
+            _gradients.clear()
+        gm, wm = g.meta, w.meta
+        plan = _gradients[key] = () if not (gm.dtype is wm.dtype is x.dtype and gm.device is wm.device) else _gradient(gm, wm, x, kind)
+    if not plan or (g.ptr | w.ptr | beside.ptr) & plan[2]:
+        return None
+    made = new(plan[0])
+    plan[1](made.ptr, g.ptr, w.ptr, beside.ptr)
+    return made
+
+
+def _gradient(g: Meta, w: Meta, x: Meta, kind: str) -> tuple[Any, ...]:
+    """(the layout of g w as a gradient of x, the launch, bits that addresses may not have); () where there is none."""
+    sizes = (g.shape[0], w.shape[1], w.shape[0])
+    if not door.by_host(g.device):
+        product = _product(g, *sizes, g.strides, w.strides, _KINDS[kind][3])
+        unaligned = _ALIGNED
+    else:
+        made = routines.product(g.dtype, *sizes, (g.strides[0], g.strides[1], 0), (w.strides[0], w.strides[1], 0), (sizes[1], 1, 0), after="relu gradient")
+        product, unaligned = None if made is None else door.bind(g.device, made), 0
+    return () if product is None else (meta(x.shape, None, x.dtype, x.device), product, unaligned)
+
+
+@op(method=False, out=True)
+def _addmm_activation(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1, use_gelu: bool = False) -> Tensor:  # noqa: A002
+    """relu(beta input + alpha mat1 @ mat2), or gelu of it: x Φ(x) on the CPU, its tanh form on GPUs, as PyTorch has it.
+
+    Where a GPU's library does it in one launch (a row to add, beta and alpha 1), its max(x, 0) is 0 for NaN.
+    """
+    from .matmul import addmm
+    on_gpu = isinstance(input, Tensor) and input.meta.device.type != "cpu"
+    if beta == 1 and alpha == 1 and all(isinstance(t, Tensor) for t in (input, mat1, mat2)) and len(mat1.meta.shape) == len(mat2.meta.shape) == 2:
+        made = activated(mat1, mat2.t(), input, "gelu" if use_gelu else "relu", level=ALL)
+        if made is not None:
+            return made
+    before = addmm(input, mat1, mat2, beta=beta, alpha=alpha)
+    consts = (("approximate", "tanh" if on_gpu else "none"),) if use_gelu else ()
+    after: Tensor = _operation("gelu" if use_gelu else "relu")((before,), (), consts)
+    return after

@@ -1,0 +1,391 @@
+"""Scaled dot-product attention: one kernel over blocks of queries and keys, or, where there is none, a softmax between products."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .. import layout
+from ..autograd import tape
+from ..autograd.mode import _grad
+from ..dtypes import bool_, dtype, float32, uint8
+from ..kernels import routines
+from ..runtime import door, switches
+from ..runtime.device import device
+from ..tensor import Meta, Tensor, alias, empty, meta, new, on_forget
+from .casts import to_dtype
+from .checks import same_device
+from .copies import clone, contiguous
+from .elementwise import saved_tensor
+from .memory_format import contiguous_format
+from .random import _kept, draw
+from .table import op
+
+_launches: dict[Any, Any] = {}
+_direct: dict[Any, tuple[Any, Any]] = {}  # calls that need no preparation, by their arguments
+
+
+def _forget() -> None:
+    _launches.clear()
+    _direct.clear()
+
+
+on_forget(_forget)
+door.on_change(_forget)
+
+
+class _Plan:
+    """One kind of attention: layouts, numbers, and where the random numbers of its dropout begin."""
+
+    __slots__ = ("key", "sizes", "mask_steps", "mask_type", "causal", "p", "scale", "seed", "offset")
+
+    def __init__(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, p: float, scale: float) -> None:
+        batch, heads, length, depth = q.meta.shape
+        self.sizes = (batch, heads, heads // k.meta.shape[1], length, k.meta.shape[2], depth, v.meta.shape[3])
+        self.mask_type = None if mask is None else mask.meta.dtype
+        self.mask_steps = None if mask is None else tuple(mask.meta.strides[:3])
+        self.causal, self.p, self.scale, self.seed, self.offset = causal, p, scale, 0, 0
+        self.key = (q.meta, k.meta, v.meta, None if mask is None else mask.meta, causal, p > 0.0, scale)
+
+    def what(self, d: dtype, steps: dict[str, tuple[int, ...]]) -> tuple[Any, ...]:
+        """What a routine is asked for."""
+        if self.mask_steps is not None:
+            steps["mask"] = self.mask_steps
+        return d, self.mask_type, self.causal, self.p > 0.0, self.sizes, self.scale, steps
+
+    def draw(self, dev: device) -> None:
+        """Takes the random numbers of its dropout."""
+        if self.p > 0.0:
+            from ..runtime import generators
+            batch, heads, _, length, source = self.sizes[:5]
+            self.seed, self.offset = generators.default(dev).take(batch * heads * length * source)
+
+    def numbers(self) -> tuple[Any, ...]:
+        return (self.seed, self.offset, self.p) if self.p > 0.0 else ()
+
+    def kept(self, like: Tensor) -> Tensor:
+        """What dropout multiplied the weights of (batch, heads, length, source) by."""
+        from ..runtime.generators import Generator
+        g = Generator(like.meta.device).manual_seed(self.seed)
+        g.set_offset(self.offset)
+        batch, heads, _, length, source = self.sizes[:5]
+        return draw(empty((batch, heads, length, source), like.meta.dtype, like.meta.device), "dropout", _kept, (self.p,), g)
+
+
+def _is_narrow(t: Tensor) -> bool:
+    """Whether sums are taken in a wider type."""
+    return t.meta.dtype.kind == "f" and t.meta.dtype.itemsize == 2
+
+
+def _ordered(shape: tuple[int, ...], like: Meta) -> tuple[int, ...]:
+    """Dense strides with axes in the order of `like`'s, columns neighbours."""
+    strides = tuple(layout.dense_like(shape, like.strides))
+    return strides if strides[-1] == 1 else tuple(layout.contiguous_strides(shape))
+
+
+# ----------------------------------------------------------------------------------------------------------------- composite
+def _weights(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
+    """softmax(q k^T scale + mask), zeros for a query that sees nothing."""
+    scores = (q * scale) @ k.transpose(-2, -1)
+    if causal:
+        from .creation import ones
+        scores = scores.masked_fill(~ones(*scores.meta.shape[-2:], dtype=bool_, device=q.meta.device).tril(), -math.inf)
+    if mask is None:
+        return scores.softmax(-1)
+    scores = scores.masked_fill(~mask, -math.inf) if mask.meta.dtype is bool_ else scores + mask
+    unseen = (scores == -math.inf).all(-1, True)
+    return scores.masked_fill(unseen, 0.0).softmax(-1).masked_fill(unseen, 0.0)
+
+
+def _composite(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, p: float, scale: float) -> Tensor:
+    weights = _weights(q, k, mask, causal, scale)
+    if p > 0.0:
+        from .random import dropout
+        weights = dropout(weights, p)
+    made: Any = weights @ v
+    return made  # type: ignore[no-any-return]
+
+
+def _composite_back(plan: _Plan, g: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients by operations that have gradients themselves."""
+    if _is_narrow(q):
+        wide = [to_dtype(t, float32) for t in (g, q, k, v)]
+        added = mask if mask is None or mask.meta.dtype is bool_ else to_dtype(mask, float32)
+        dq, dk, dv = [to_dtype(t, q.meta.dtype) for t in _composite_back(plan, wide[0], wide[1], wide[2], wide[3], added)]
+        return dq, dk, dv
+    batch, heads, group = plan.sizes[:3]
+    lead = (batch, heads // group, group)
+
+    def grouped(t: Tensor) -> Tensor:
+        return t.reshape(*lead, *t.meta.shape[2:]) if t.meta.shape[1] == heads else t.unsqueeze(2)
+    if mask is not None:
+        mask = grouped(mask.expand(batch, heads, *mask.meta.shape[2:]))
+    q5, k5, v5, g5 = grouped(q), k.unsqueeze(2), v.unsqueeze(2), g.reshape(*lead, *g.meta.shape[2:])
+    weights = _weights(q5, k5, mask, plan.causal, plan.scale)
+    slopes = g5 @ v5.transpose(-2, -1)
+    kept = weights
+    if plan.p > 0.0:
+        keep = plan.kept(q).reshape(*lead, *weights.meta.shape[-2:])
+        kept, slopes = weights * keep, slopes * keep
+    slopes = weights * (slopes - (weights * slopes).sum(-1, True)) * plan.scale
+    dq = (slopes @ k5).reshape(q.meta.shape)
+    dk = (slopes.transpose(-2, -1) @ q5).sum(2)
+    dv = (kept.transpose(-2, -1) @ g5).sum(2)
+    return dq, dk, dv
+
+
+# ----------------------------------------------------------------------------------------------------------------- one kernel
+def _ask() -> tuple[bool, bool, bool]:
+    may = switches.values
+    own = may["attention.flash"] or may["attention.efficient"] or may["attention.overrideable"]
+    dnn = may["attention.cudnn"] and may["cudnn.enabled"] and not (own and may["attention.own_first"])
+    return bool(dnn), bool(own), bool(may["deterministic"] or may["cudnn.deterministic"])
+
+
+_asked = (-1, (False, False, False))
+
+
+def _ways() -> tuple[bool, bool, bool]:
+    """Of a GPU's kernels: whether cuDNN's may be taken, whether our own may, and whether sums must be taken in a fixed order."""
+    global _asked
+    if _asked[0] != switches.turn:
+        _asked = switches.turn, _ask()
+    return _asked[1]
+
+
+def _room(nbytes: int, dev: device) -> tuple[Tensor, ...]:
+    """A launch's workspace, where it has one."""
+    return (empty((nbytes,), uint8, dev),) if nbytes else ()
+
+
+def _placed(t: Tensor) -> Tensor:
+    """As a GPU's kernels take it: columns are neighbours, and the first one's address is a multiple of 16."""
+    if t.meta.strides[-1] == 1 and not t.ptr & 15:
+        return t
+    return clone(t, memory_format=contiguous_format)
+
+
+def _fused(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, p: float, scale: float, direct: Any) -> Tensor | None:
+    """(batch, heads, length, depth) queries over (batch, key heads, source, depth) keys; None where there is no kernel.
+
+    direct: by what such a call is known in `_direct`, if nothing needs to be prepared for it.
+    """
+    dev, hosted = q.meta.device, door.by_host(q.meta.device)
+    given = (q, k, v)
+    if not hosted:
+        q, k, v = _placed(q), _placed(k), _placed(v)
+    plan = _Plan(q, k, v, mask, causal, p, scale)
+    batch, heads, _, length, _, _, value_depth = plan.sizes
+    m, shape = q.meta, (batch, heads, length, value_depth)
+    ways = None if hosted else _ways()
+    key = (plan.key, ways)
+    found = _launches.get(key)
+    if found is None:
+        strides = _ordered(shape, m)
+        steps = {"q": tuple(m.strides), "k": tuple(k.meta.strides), "v": tuple(v.meta.strides), "o": strides[:3]}
+        what = plan.what(m.dtype, steps)
+        prepared = routines.attention(*what) if ways is None else door.routine(dev, "attention", *what, ways) if any(ways[:2]) else None
+        sums_type = m.dtype if hosted else float32
+        found = _launches[key] = (None if prepared is None else door.bind(dev, prepared), meta(shape, strides, m.dtype, dev),
+                                  meta((batch, heads, length), None, sums_type, dev), 0 if prepared is None else prepared.workspace, hosted)
+    if found[0] is None:
+        return None
+    if direct is not None and q is given[0] and k is given[1] and v is given[2]:
+        _direct[direct] = plan, found
+    return _launched(plan, found, q, k, v, mask)
+
+
+def _launched(plan: _Plan, found: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    call, out_meta, sums_meta, workspace, hosted = found
+    out, sums = new(out_meta), new(sums_meta)
+    if mask is None and not workspace and plan.p == 0.0:
+        call(out.ptr, sums.ptr, q.ptr, k.ptr, v.ptr)
+    else:
+        plan.draw(q.meta.device)
+        beside = (*(() if mask is None else (mask,)), *_room(workspace, q.meta.device))
+        call(out.ptr, sums.ptr, q.ptr, k.ptr, v.ptr, *[t.ptr for t in beside], *plan.numbers())
+    if tape.recording(q, k, v):
+        saved = (plan, [(t, 0 if t is None else t.store.version) for t in (q, k, v, mask, alias(out, out.meta, out.ptr))], sums)
+        tape.record(out, _attention_back, (q, k, v), saved, f"ScaledDotProductFlashAttention{'ForCpu' if hosted else ''}Backward0")
+    return out
+
+
+def _attention_back(node: Any, g: Tensor) -> Any:
+    plan, saved, sums = node[tape.SAVED]
+    q, k, v, mask, out = [saved_tensor(t, version, node) for t, version in saved]
+    if _grad.get():
+        return _composite_back(plan, g, q, k, v, mask)
+    if g.meta.strides[-1] != 1:
+        g = contiguous(g)
+    if not door.by_host(q.meta.device):
+        return _by_device(plan, g, q, k, v, mask, out, sums) or _composite_back(plan, g, q, k, v, mask)
+    return _by_parts(plan, g, q, k, v, mask, out, sums)
+
+
+def _by_device(plan: _Plan, g: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, out: Tensor, sums: Tensor) -> tuple[Tensor, ...] | None:
+    """The gradients by a GPU's own kernels, of keys and values for the key heads; None where it has none for this."""
+    g, ways, packed = _placed(g), _ways(), _packed(q, k, v)
+    key = (plan.key, g.meta, ways, packed)
+    found = _launches.get(key)
+    if found is None:
+        d, dev = q.meta.dtype, q.meta.device
+        metas = [q.meta] * 3 if packed else [meta(tuple(t.meta.shape), _ordered(tuple(t.meta.shape), t.meta), d, dev) for t in (q, k, v)]
+        steps = {"q": tuple(q.meta.strides), "k": tuple(k.meta.strides), "v": tuple(v.meta.strides), "o": tuple(out.meta.strides[:3]),
+                 "g": tuple(g.meta.strides[:3])}
+        steps |= {name: tuple(m.strides[:3]) for name, m in zip(("dq", "dk", "dv"), metas, strict=True)}
+        prepared = door.routine(dev, "attention_backward", *plan.what(d, steps), ways)
+        found = _launches[key] = (None if prepared is None else door.bind(dev, prepared), metas, 0 if prepared is None else prepared.workspace)
+    call, metas, workspace = found
+    if call is None:
+        return None
+    if packed:
+        whole = new(q.store.meta)
+        made = [alias(whole, q.meta, whole.ptr + t.ptr - q.store.ptr) for t in (q, k, v)]
+    else:
+        made = [new(m) for m in metas]
+    beside = (*(() if mask is None else (mask,)), *_room(workspace, q.meta.device))
+    call(*[t.ptr for t in (*made, g, out, sums, q, k, v, *beside)], *plan.numbers())
+    return tuple(made)
+
+
+def _packed(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    """Whether the three are one tensor cut in three, so that one memory laid out like it takes their gradients where they belong."""
+    s, m = q.store, q.meta
+    if k.store is not s or v.store is not s or k.meta is not m or v.meta is not m or s.meta.dtype is not m.dtype or s.meta.numel != 3 * m.numel:
+        return False
+    first, second, third = sorted((q.ptr, k.ptr, v.ptr))
+    step, rest = divmod(second - first, m.dtype.itemsize)
+    return first == s.ptr and not rest and third - second == second - first and step > 0 and layout.is_dense((3, *m.shape), (step, *m.strides))
+
+
+def _by_parts(plan: _Plan, g: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, out: Tensor, sums: Tensor) -> tuple[Tensor, ...]:
+    """The gradients by the CPU's kernel: of keys and values in parts, for each query head."""
+    batch, heads, group, length = plan.sizes[:4]
+    parts = routines.attention_parts(batch, heads, length)
+    key = (plan.key, g.meta)
+    found = _launches.get(key)
+    if found is None:
+        d, dev = q.meta.dtype, q.meta.device
+        alone = parts == 1 and group == 1
+        metas = [meta(tuple(q.meta.shape), _ordered(tuple(q.meta.shape), q.meta), d, dev)]
+        for t in (k, v):
+            whole = (batch, heads, *t.meta.shape[2:])
+            metas.append(meta(whole, _ordered(whole, t.meta), d, dev) if alone else meta((parts, *whole), None, d, dev))
+        dk, dv = [(0, *m.strides[:3]) if alone else m.strides[:4] for m in metas[1:]]
+        steps = {"q": q.meta.strides, "k": k.meta.strides, "v": v.meta.strides, "o": out.meta.strides[:3], "g": g.meta.strides[:3],
+                 "dq": metas[0].strides[:3], "dk": dk, "dv": dv}
+        prepared = routines.attention_backward(*plan.what(d, steps))
+        found = _launches[key] = (door.bind(dev, prepared), metas)
+    call, metas = found
+    made = [new(m) for m in metas]
+    masks = () if mask is None else (mask.ptr,)
+    call(*[t.ptr for t in made], g.ptr, out.ptr, sums.ptr, q.ptr, k.ptr, v.ptr, *masks, *plan.numbers())
+    for i in (1, 2):
+        if parts > 1:
+            made[i] = made[i].sum(0)
+        elif len(made[i].meta.shape) == 5:
+            made[i] = made[i].squeeze(0)
+        if group > 1:
+            made[i] = made[i].unflatten(1, (heads // group, group)).sum(2)
+    return tuple(made)
+
+
+# --------------------------------------------------------------------------------------------------------------------- checks
+def _check(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, p: float) -> None:
+    same_device("scaled_dot_product_attention", query, key, value, mask)
+    types, dims = [t.meta.dtype for t in (query, key, value)], [len(t.meta.shape) for t in (query, key, value)]
+    if types[1] is not types[0] or types[2] is not types[0]:
+        raise RuntimeError(f"Expected query, key, and value to have the same dtype, but got query.dtype: {types[0]} key.dtype: {types[1]} and "
+                           f"value.dtype: {types[2]} instead.")
+    if min(dims) < 2:
+        raise RuntimeError("Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: "
+                           f"{dims[0]} key.dim: {dims[1]} and value.dim: {dims[2]} instead.")
+    if types[0].kind not in "fc":
+        raise RuntimeError(f"scaled_dot_product_attention takes query, key and value of floating point types, but got {types[0]}")
+    if mask is not None and mask.meta.dtype is not bool_ and mask.meta.dtype is not types[0] and mask.meta.dtype is not float32:
+        raise RuntimeError("Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: "
+                           f"{mask.meta.dtype} and  query.dtype: {types[0]} instead.")
+    if not 0.0 <= p <= 1.0:
+        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
+    if query.meta.shape[-1] != key.meta.shape[-1]:
+        raise RuntimeError(f"query and key must have the same size in their last dimension, but got query of shape {list(query.meta.shape)} and key of "
+                           f"shape {list(key.meta.shape)}")
+    if key.meta.shape[-2] != value.meta.shape[-2]:
+        raise RuntimeError(f"key and value must have the same length in dimension -2, but got key of shape {list(key.meta.shape)} and value of shape "
+                           f"{list(value.meta.shape)}")
+
+
+def _four(t: Tensor, lead: tuple[int, ...]) -> Tensor:
+    """(lead..., rows, columns) with the axes before the heads as one."""
+    if tuple(t.meta.shape[:-2]) != lead:
+        t = t.expand(*lead, *t.meta.shape[-2:])
+    if len(lead) == 2:
+        return t
+    return t.reshape(layout.numel(lead[:-1]), lead[-1] if lead else 1, *t.meta.shape[-2:])
+
+
+def _in_float32(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *rest: Any) -> Tensor:
+    """The attention of 16-bit floats in float32, rounded once."""
+    wide = [to_dtype(t, float32) for t in (query, key, value)]
+    mask = mask if mask is None or mask.meta.dtype is bool_ else to_dtype(mask, float32)
+    return to_dtype(scaled_dot_product_attention(wide[0], wide[1], wide[2], mask, *rest), query.meta.dtype)
+
+
+@op(method=False, spaces=("nn.functional",))
+def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
+                                 is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False) -> Tensor:
+    """softmax(query key^T * scale + mask) value, for query (..., L, E), key (..., S, E), value (..., S, Ev), of floating point types.
+
+    attn_mask: bool (True takes part) or added to the scores, broadcast to (..., L, S).  is_causal: position i sees 0..i, of
+    those the mask lets it see.  A position that sees nothing gives zeros.  scale: 1 / sqrt(E) by default.  enable_gqa: fewer
+    key and value heads (axis -3), each shared by a run of query heads.  On a GPU one kernel does it: cuDNN's for large ones of 16-bit
+    types without mask and dropout, whose gradients then differ in their last bits from run to run unless
+    `use_deterministic_algorithms` is on; else ours (see `nn.attention.sdpa_kernel`).  Raises RuntimeError for types or shapes that do not fit.
+    A. Vaswani et al., "Attention is all you need", 2017.
+    """
+    direct = None
+    if attn_mask is None and dropout_p == 0.0 and isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor):
+        direct = (query.meta, key.meta, value.meta, is_causal, scale, enable_gqa, _ways())
+        known = _direct.get(direct)
+        if known is not None and not ((query.ptr | key.ptr | value.ptr) & 15):
+            return _launched(*known, query, key, value, None)
+    _check(query, key, value, attn_mask, dropout_p)
+    d, factor = query.meta.dtype, scale
+    if factor is None:
+        factor = 1.0 / math.sqrt(query.meta.shape[-1]) if query.meta.shape[-1] else 1.0
+    narrow, given = _is_narrow(query), (query, key, value, attn_mask, dropout_p, is_causal, factor, enable_gqa)
+    if narrow and door.by_host(query.meta.device):
+        return _in_float32(*given)
+    if attn_mask is not None and attn_mask.meta.dtype is not bool_ and not narrow:
+        attn_mask = to_dtype(attn_mask, d)
+    heads = query.meta.shape[-3] if len(query.meta.shape) > 2 else 1
+    few = [t for t in (key, value) if enable_gqa and len(t.meta.shape) > 2]
+    for t in few:
+        if not t.meta.shape[-3] or heads % t.meta.shape[-3]:
+            raise RuntimeError(f"Number of heads in key and value must divide the number of heads in query, but got {t.meta.shape[-3]} and {heads}")
+    if few and key.meta.shape[-3] != value.meta.shape[-3]:
+        key, value = [t.repeat_interleave(heads // t.meta.shape[-3], -3) for t in (key, value)]
+    key_heads = key.meta.shape[-3] if few else heads
+    lead = layout.broadcast_shapes(*[t.meta.shape[:-3] if few else t.meta.shape[:-2] for t in (query, key, value)])
+    leads = [(*lead, heads), (*lead, key_heads), (*lead, key_heads)] if few else [tuple(lead)] * 3
+    whole = (*leads[0], query.meta.shape[-2], key.meta.shape[-2])
+    causal, p = bool(is_causal), float(dropout_p)
+    q, k, v = [_four(t, to) for t, to in zip((query, key, value), leads, strict=True)]
+    mask, out = attn_mask, None
+    if mask is not None and tuple(layout.broadcast_shapes(mask.meta.shape, whole)) != whole:
+        raise RuntimeError(f"attn_mask of shape {list(mask.meta.shape)} does not broadcast to {list(whole)}, the shape of the scores")
+    if mask is not None:
+        if mask.meta.shape and mask.meta.shape[-1] == whole[-1] and mask.meta.strides[-1] != 1:
+            mask = contiguous(mask)
+        elif not mask.meta.shape or mask.meta.shape[-1] != whole[-1]:
+            mask = contiguous(mask.expand(*mask.meta.shape[:-1], whole[-1]))
+        mask = _four(mask.expand(whole), leads[0])
+    if layout.numel(whole) and v.meta.numel and not tape.recording(mask):
+        out = _fused(q, k, v, mask, causal, p, factor, direct if q is query and k is key and v is value else None)
+    if out is None and narrow:
+        return _in_float32(*given)
+    if out is None:
+        if k.meta.shape[1] != q.meta.shape[1]:
+            k, v = [t.repeat_interleave(q.meta.shape[1] // t.meta.shape[1], 1) for t in (k, v)]
+        out = _composite(q, k, v, mask, causal, p, factor)
+    return out if len(leads[0]) == 2 else out.reshape(*leads[0], *out.meta.shape[-2:])

@@ -1,0 +1,513 @@
+"""What a Tensor tells about itself: attributes, sizes, values read by the host, and its place in autograd."""
+
+from __future__ import annotations
+
+import copy as _copy
+import ctypes
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from .. import dtypes, layout
+from ..autograd import functions, tape
+from ..autograd.mode import _grad
+from ..runtime import door, provenance
+from ..runtime.device import device as device_class
+from ..tensor import NO_FREE, Storage, Tensor, _new, alias, meta
+from .memory_format import strided
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# ---------------------------------------------------------------------------------------------------------- description
+_SIMPLE: dict[str, Any] = {
+    "shape": lambda t: t.meta.shape,
+    "dtype": lambda t: t.meta.dtype,
+    "device": lambda t: t.meta.device,
+    "ndim": lambda t: len(t.meta.shape),
+    "is_cuda": lambda t: t.meta.device.type == "cuda",
+    "is_cpu": lambda t: t.meta.device.type == "cpu",
+    "is_sparse": lambda t: False,
+    "is_sparse_csr": lambda t: False,
+    "is_quantized": lambda t: False,
+    "is_meta": lambda t: t.meta.device.type == "meta",
+    "is_mps": lambda t: False,
+    "is_xpu": lambda t: False,
+    "is_nested": lambda t: False,
+    "itemsize": lambda t: t.meta.dtype.itemsize,
+    "nbytes": lambda t: t.meta.numel * t.meta.dtype.itemsize,
+    "requires_grad": lambda t: t.node is not None,
+    "is_leaf": lambda t: t.node is None or t.node[0] == 0,
+    "output_nr": lambda t: t.node[4] if t.node is not None and t.node[2] is tape.to_output else 0,
+    "_version": lambda t: t.store.version,
+    "layout": lambda t: strided,
+    "names": lambda t: (None,) * len(t.meta.shape),
+    "retains_grad": lambda t: bool(t.node is not None and t.node[0] and t.node[5] and "retain" in t.node[5]),
+}
+
+
+_TOLD = {
+    "shape": "The size of each axis.", "dtype": "The type of the elements.", "device": "Where the elements are.", "ndim": "The number of axes.",
+    "itemsize": "Bytes of an element.", "nbytes": "Bytes of all elements.", "requires_grad": "Whether gradients are recorded for it.",
+    "is_leaf": "Whether it was not computed from tensors that require grad.", "output_nr": "Which result of its function it is.",
+    "_version": "How often its memory was written to.", "layout": "How it is stored: `torch.strided`.", "names": "None for each axis: axes have no names.",
+    "retains_grad": "Whether a computed tensor keeps its gradient.",
+    "T": "A view with the axes in reverse order.", "H": "A matrix's conjugate transpose.", "mT": "A view with the last two axes exchanged.",
+    "mH": "The conjugate of `mT`.", "grad": "The gradient that backward passes have added up here, or None.",
+    "grad_fn": "What a backward pass does at this tensor; None for leaves.", "_base": "The tensor that this one is a view of, or None.",
+    "data": "The same memory outside of autograd; assigning gives the tensor another's memory.",
+    "element_size": "Bytes of an element.", "is_floating_point": "Whether the type is a floating point one.", "is_complex": "Whether the type is complex.",
+    "is_signed": "Whether the type has negative numbers.", "is_same_size": "Whether both have one shape.",
+    "is_inference": "False: there are no inference tensors.", "is_conj": "False: conjugates are computed at once.",
+    "is_neg": "False: negatives are computed at once.", "has_names": "False: axes have no names.",
+    "is_nonzero": "Whether the one element is not 0.  Raises RuntimeError for any other number of elements.",
+    "_is_view": "Whether it is a view of another tensor.",
+}
+
+
+def _base(t: Tensor) -> Tensor | None:
+    return getattr(t, "base", None)
+
+
+def _grad_fn(t: Tensor) -> Any:
+    from ..autograd.graph import GradFn
+    return None if t.node is None or t.node[0] == 0 else GradFn(t.node)
+
+
+def _set_requires_grad(t: Tensor, value: bool) -> None:
+    requires_grad_(t, value)
+
+
+def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
+    """Makes a leaf accumulate gradients in `.grad`, or stop doing so.  Raises RuntimeError for integers and non-leaves."""
+    n = self.node
+    if requires_grad:
+        if n is None:
+            if self.meta.dtype.kind not in "fc":
+                raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+            self.node = tape.leaf()
+            kept = self.__dict__.pop("_grad", None)
+            if kept is not None:
+                self.node[1] = kept
+    elif n is not None:
+        if n[0]:
+            raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a computed variable "
+                               "in a subgraph that doesn't require differentiation use var_no_grad = var.detach().")
+        if n[1] is not None:
+            self.__dict__["_grad"] = n[1]
+        self.node = None
+    return self
+
+
+def _get_grad(t: Tensor) -> Tensor | None:
+    n = t.node
+    if n is not None and n[0] == 0:
+        found: Tensor | None = n[1]
+        return found
+    kept: Tensor | None = t.__dict__.get("_grad")
+    if kept is None and n is not None and not (n[5] and "retain" in n[5]):
+        import warnings
+        warnings.warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed: backward() does not fill it. Call "
+                      ".retain_grad() on the tensor before, or look at the leaf it was computed from.", UserWarning, stacklevel=2)
+    return kept
+
+
+def _set_grad(t: Tensor, g: Tensor | None) -> None:
+    if g is not None:
+        if not isinstance(g, Tensor):
+            raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(g).__name__}")
+        if g.meta.shape != t.meta.shape:
+            raise RuntimeError(f"assigned grad has data of a different size: expected {list(t.meta.shape)}, got {list(g.meta.shape)}")
+        if g.meta.device is not t.meta.device:
+            raise RuntimeError(f"assigned grad has data located on a different device: expected {t.meta.device}, got {g.meta.device}")
+        if g.meta.dtype is not t.meta.dtype:
+            raise RuntimeError(f"assigned grad has data of a different type: expected {t.meta.dtype}, got {g.meta.dtype}")
+    if t.node is not None and t.node[0] == 0:
+        t.node[1] = g
+    elif g is None:
+        t.__dict__.pop("_grad", None)
+    else:
+        t.__dict__["_grad"] = g
+
+
+def _get_data(t: Tensor) -> Tensor:
+    """The same memory outside the tape, with a version of its own: writes through it go unnoticed."""
+    r = alias(t, t.meta, t.ptr)
+    r.store = s = Storage()
+    s.ptr, s.version, s.meta, s.free, s.keep = t.store.ptr, 0, t.store.meta, NO_FREE, t.store
+    return r
+
+
+def _set_data(t: Tensor, new: Tensor) -> None:
+    """The tensor object keeps its identity and history and takes over the storage and layout of `new`."""
+    if not isinstance(new, Tensor):
+        raise TypeError(f"Variable data has to be a tensor, but got {type(new).__name__}")
+    t.meta, t.store, t.ptr = new.meta, new.store, new.ptr
+    provenance.note(t)
+
+
+def size(self: Tensor, dim: int | None = None) -> Any:
+    """The shape, or the size of one axis."""
+    return self.meta.shape if dim is None else self.meta.shape[layout.wrap_dim(dim, len(self.meta.shape), False)]
+
+
+def stride(self: Tensor, dim: int | None = None) -> Any:
+    """The strides in elements, or that of one axis."""
+    return self.meta.strides if dim is None else self.meta.strides[layout.wrap_dim(dim, len(self.meta.shape), False)]
+
+
+def numel(self: Tensor) -> int:
+    """The number of elements."""
+    return self.meta.numel
+
+
+def dim(self: Tensor) -> int:
+    """The number of axes."""
+    return len(self.meta.shape)
+
+
+def is_contiguous(self: Tensor, memory_format: Any = None) -> bool:
+    """Whether the elements lie in row-major order (or in that of `memory_format`) without gaps."""
+    name = getattr(memory_format, "name", "contiguous_format")
+    if name in ("channels_last", "channels_last_3d"):
+        return len(self.meta.shape) == (4 if name == "channels_last" else 5) and layout.is_channels_last(self.meta.shape, self.meta.strides)
+    return self.meta.contiguous
+
+
+def get_device(self: Tensor) -> int:
+    """The GPU's index, -1 on the CPU."""
+    return int(self.meta.device.index or 0) if self.meta.device.type == "cuda" else -1
+
+
+def data_ptr(self: Tensor) -> int:
+    """The address of the first element (0 for an empty tensor)."""
+    return self.ptr if self.meta.numel else 0
+
+
+def storage_offset(self: Tensor) -> int:
+    """How many elements into its storage the tensor begins."""
+    return (self.ptr - self.store.ptr) // self.meta.dtype.itemsize
+
+
+def untyped_storage(self: Tensor) -> Any:
+    """The bytes under the tensor and its views."""
+    from .storages import UntypedStorage
+    return UntypedStorage(self)
+
+
+def storage(self: Tensor) -> Any:
+    """The storage under the tensor as elements of its type."""
+    from .storages import TypedStorage
+    return TypedStorage(wrap_storage=untyped_storage(self), dtype=self.meta.dtype)
+
+
+# ------------------------------------------------------------------------------------------------------- values on the host
+def host_array(t: Tensor, reason: str = "numpy") -> Any:
+    """The elements as a NumPy array in host memory: shared for a CPU tensor, copied from a GPU, for which the host waits
+    because of `reason`.  bfloat16 as uint16."""
+    from ..kernels.interpret import memory
+    if t.meta.device.type != "cpu":
+        if t.meta.device.type == "meta":
+            raise (RuntimeError("Tensor.item() cannot be called on meta tensors") if reason == "item" else
+                   NotImplementedError(f"{reason}: a meta tensor has no values, only a shape and a type"))
+        from .transfer import to_device
+        door.note_wait(t.meta.device, reason)
+        token = _grad.set(False)
+        try:
+            t = to_device(t, device_class("cpu"))
+        finally:
+            _grad.reset(token)
+    array = memory(t.ptr, tuple(t.meta.shape), t.meta.strides, t.meta.dtype, t.store)
+    return array
+
+
+def values(t: Tensor, reason: str = "numpy") -> Any:
+    """The elements as NumPy values (bfloat16 widened to float32); `reason` as for `host_array`."""
+    from ..kernels.interpret import load
+    return load(host_array(t, reason), t.meta.dtype)
+
+
+_PLAIN: dict[Any, Any] = {
+    dtypes.float32: ctypes.c_float, dtypes.float64: ctypes.c_double, dtypes.int64: ctypes.c_int64, dtypes.int32: ctypes.c_int32,
+    dtypes.int16: ctypes.c_int16, dtypes.int8: ctypes.c_int8, dtypes.uint8: ctypes.c_uint8, dtypes.bool_: ctypes.c_bool}
+
+
+def item(self: Tensor) -> Any:
+    """The one element as a Python number; waits for the device.  Raises RuntimeError for any other number of elements."""
+    return _item(self, "item")
+
+
+def _item(self: Tensor, reason: str) -> Any:
+    m = self.meta
+    if m.numel != 1:
+        raise RuntimeError(f"a Tensor with {m.numel} elements cannot be converted to Scalar")
+    plain = _PLAIN.get(m.dtype) if m.device.type == "cpu" else None
+    if plain is not None:
+        return plain.from_address(self.ptr).value
+    return values(self, reason).reshape(()).item()
+
+
+def tolist(self: Tensor) -> Any:
+    """The elements as nested lists of Python numbers (a number for a zero-dim tensor)."""
+    return values(self, "tolist").tolist()
+
+
+def numpy(self: Tensor, *, force: bool = False) -> Any:
+    """The elements as a NumPy array that shares the memory of a CPU tensor.
+
+    Raises TypeError for a GPU tensor or bfloat16, RuntimeError for one that requires grad; `force` detaches and copies.
+    """
+    if force:
+        door.note_wait(self.meta.device, "numpy")
+        return numpy(self.detach().cpu())
+    if self.meta.device.type != "cpu":
+        raise TypeError(f"can't convert {self.meta.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
+                        "memory first.")
+    if self.node is not None:
+        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+    if self.meta.dtype is dtypes.bfloat16:
+        raise TypeError("Got unsupported ScalarType BFloat16")
+    return host_array(self)
+
+
+def apply_(self: Tensor, callable: Any) -> Tensor:  # noqa: A002 (PyTorch's name)
+    """Every element replaced by ``callable(element)``, one by one in Python.  Raises TypeError for a GPU tensor."""
+    return _by_python("apply_", self, callable)
+
+
+def map_(self: Tensor, tensor: Tensor, callable: Any) -> Tensor:  # noqa: A002
+    """Every element replaced by ``callable(element, element of tensor)``, one by one in Python."""
+    return _by_python("map_", self, callable, tensor.expand(tuple(self.meta.shape)))
+
+
+def _by_python(name: str, t: Tensor, f: Any, *others: Tensor) -> Tensor:
+    if t.meta.device.type != "cpu":
+        raise TypeError(f"{name} is only implemented on CPU tensors")
+    if t.node is not None:
+        raise RuntimeError(f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() instead.")
+    from .creation import tensor
+    columns = [x.detach().reshape(-1).tolist() for x in (t, *others)]
+    made: Tensor = tensor([f(*row) for row in zip(*columns, strict=True)], dtype=t.meta.dtype).reshape(tuple(t.meta.shape))
+    t.copy_(made)
+    return t
+
+
+def _bool(self: Tensor) -> bool:
+    if self.meta.numel != 1:
+        if self.meta.numel == 0:
+            raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
+        raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+    return bool(_item(self, "bool"))
+
+
+def _scalar(convert: Any) -> Any:
+    def call(self: Tensor) -> Any:
+        if self.meta.numel != 1:
+            raise ValueError(f"only one element tensors can be converted to Python scalars; this one has shape {list(self.meta.shape)}")
+        value = item(self)
+        if self.meta.dtype.is_complex and convert is not complex:
+            if value.imag != 0:
+                raise RuntimeError(f"value cannot be converted to type {convert.__name__} without overflow")
+            value = value.real
+        return convert(value)
+    return call
+
+
+def _index(self: Tensor) -> int:
+    if self.meta.numel != 1 or self.meta.dtype.kind not in "bui":
+        raise TypeError("only integer tensors of a single element can be converted to an index")
+    return int(item(self))
+
+
+def _len(self: Tensor) -> int:
+    if not self.meta.shape:
+        raise TypeError("len() of a 0-d tensor")
+    return self.meta.shape[0]
+
+
+def _iter(self: Tensor) -> Iterator[Any]:
+    if not self.meta.shape:
+        raise TypeError("iteration over a 0-d tensor")
+    return iter(self.unbind(0))
+
+
+def _contains(self: Tensor, element: Any) -> bool:
+    if not isinstance(element, (Tensor, int, float, complex, bool)):
+        raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
+    return bool((self == element).any())
+
+
+def _format(self: Tensor, spec: str) -> str:
+    if (not self.meta.shape and type(self) is Tensor or spec and not self.meta.shape) and self.meta.device.type != "meta":
+        return format(item(self), spec)
+    return object.__format__(self, spec)
+
+
+# ---------------------------------------------------------------------------------------------------------------- autograd
+def backward(self: Tensor, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
+             inputs: Any = None) -> None:
+    """Accumulates d self / d leaf into `.grad` of every leaf (or of `inputs`) that self was computed from."""
+    if gradient is None and inputs is None and not create_graph and functions.begin(self, bool(retain_graph)):
+        return
+    functions.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+class RemovableHandle:
+    """Removes a hook when asked (`remove()`), or at the end of a `with` block."""
+
+    def __init__(self, hooks: dict[Any, Any], hook: Any) -> None:
+        self._hooks = weakref.ref(hooks) if not isinstance(hooks, dict) else hooks
+        self.id = id(self)
+        hooks[self] = hook
+
+    def remove(self) -> None:
+        hooks = self._hooks
+        if isinstance(hooks, dict):
+            hooks.pop(self, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+
+def _extra(t: Tensor) -> dict[str, Any]:
+    extra: dict[str, Any] | None = t.node[5]
+    if extra is None:
+        extra = t.node[5] = {}
+    return extra
+
+
+def register_hook(self: Tensor, hook: Any) -> RemovableHandle:
+    """Calls `hook(grad)` whenever this tensor's gradient is computed; what it returns (if not None) replaces it."""
+    if self.node is None:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    return RemovableHandle(_extra(self).setdefault("hooks", {}), hook)
+
+
+def register_post_accumulate_grad_hook(self: Tensor, hook: Any) -> RemovableHandle:
+    """Calls `hook(tensor)` after a leaf's gradient has been accumulated."""
+    if self.node is None or self.node[0]:
+        raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+    extra = _extra(self)
+    extra["owner"] = weakref.ref(self)
+    return RemovableHandle(extra.setdefault("accumulated", {}), hook)
+
+
+def retain_grad(self: Tensor) -> None:
+    """Keeps the gradient of a computed tensor in `.grad` too."""
+    if self.node is None:
+        raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+    if self.node[0]:
+        _extra(self)["retain"] = weakref.ref(self)
+
+
+def detach_(self: Tensor) -> Tensor:
+    """Takes the tensor off the tape, in place.  Raises RuntimeError for a view."""
+    if getattr(self, "base", None) is not None:
+        raise RuntimeError("Can't detach views in-place. Use detach() instead.")
+    self.node = None
+    return self
+
+
+# ----------------------------------------------------------------------------------------------------- copies and pickling
+def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
+    if id(self) in memo:
+        found: Tensor = memo[id(self)]
+        return found
+    if self.node is not None and self.node[0]:
+        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. "
+                           "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage.")
+    from .storages import copied
+    at = self.ptr  # of a tensor still being filled, when it is there
+    fresh = copied(self.store, memo)
+    out = _new(type(self))
+    out.meta, out.store, out.ptr, out.node = self.meta, fresh, fresh.ptr + (at - self.store.ptr), None
+    memo[id(self)] = out
+    if self.node is not None:
+        out.node = tape.leaf()
+        if self.node[1] is not None:
+            out.node[1] = _copy.deepcopy(self.node[1], memo)
+    for k, v in self.__dict__.items():
+        if not k.startswith("_"):
+            out.__dict__[k] = _copy.deepcopy(v, memo)
+    return out  # type: ignore[no-any-return]
+
+
+def _rebuild(kind: type, s: Storage, place: tuple[int, tuple[int, ...], tuple[int, ...]], d: dtypes.dtype, requires_grad: bool,
+             extra: dict[str, Any]) -> Tensor:
+    """A pickled tensor again: (bytes from the storage's start, shape, strides)."""
+    from .storages import tensor_on
+    offset, shape, strides = place
+    out = tensor_on(s, meta(shape, strides, d, s.meta.device), s.ptr + offset)
+    out.node = tape.leaf() if requires_grad else None
+    if kind is not Tensor:
+        out.__class__ = kind
+    out.__dict__.update(extra)
+    return out
+
+
+def _rebuild_bare(kind: type, shape: tuple[int, ...], strides: tuple[int, ...], d: dtypes.dtype, requires_grad: bool, extra: dict[str, Any]) -> Tensor:
+    """A pickled tensor of the meta device again."""
+    from ..tensor import empty
+    out = empty(shape, d, device_class("meta"), strides)
+    out.node = tape.leaf() if requires_grad else None
+    if kind is not Tensor:
+        out.__class__ = kind
+    out.__dict__.update(extra)
+    return out
+
+
+def _reduce(self: Tensor, protocol: int) -> Any:
+    if self.node is not None and self.node[0]:
+        raise RuntimeError("Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not support "
+                           "crossing process boundaries.  If you just want to transfer the data, call detach() on the tensor "
+                           "before serializing (e.g., putting it on the queue).")
+    extra = {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
+    if self.meta.device.type == "meta":
+        return _rebuild_bare, (type(self), tuple(self.meta.shape), self.meta.strides, self.meta.dtype, self.node is not None, extra)
+    from . import storages  # noqa: F401 (which tells how storages are pickled)
+    at = self.ptr  # a tensor still being filled takes another class until then
+    return _rebuild, (type(self), self.store, (at - self.store.ptr, tuple(self.meta.shape), self.meta.strides), self.meta.dtype, self.node is not None, extra)
+
+
+def _dir_name(self: Tensor) -> str:
+    from .printing import show
+    return show(self)
+
+
+def _new_tensor_type(self: Tensor) -> bool:
+    return self.meta.dtype.is_floating_point
+
+
+def install(target: type) -> None:
+    """Gives the Tensor its attributes and these methods."""
+    for name, read in _SIMPLE.items():
+        setattr(target, name, property(read, doc=_TOLD.get(name) or f"Whether the tensor is {name[3:].replace('_', ' ')}."))
+    for name, (get, put) in {"requires_grad": (_SIMPLE["requires_grad"], _set_requires_grad), "grad": (_get_grad, _set_grad),
+                             "data": (_get_data, _set_data)}.items():
+        setattr(target, name, property(get, put, doc=_TOLD[name]))  # type: ignore[arg-type]
+    for name, get in (("grad_fn", _grad_fn), ("_base", _base)):
+        setattr(target, name, property(get, doc=_TOLD[name]))
+    methods: dict[str, Any] = {
+        "requires_grad_": requires_grad_, "size": size, "stride": stride, "numel": numel, "nelement": numel, "dim": dim,
+        "ndimension": dim, "is_contiguous": is_contiguous, "get_device": get_device, "data_ptr": data_ptr,
+        "storage_offset": storage_offset, "untyped_storage": untyped_storage, "storage": storage, "item": item, "tolist": tolist,
+        "numpy": numpy, "__bool__": _bool, "__float__": _scalar(float), "__int__": _scalar(int),
+        "__complex__": _scalar(complex), "__index__": _index, "__len__": _len, "__iter__": _iter, "__contains__": _contains,
+        "__format__": _format, "__repr__": _dir_name, "__deepcopy__": _deepcopy, "__reduce_ex__": _reduce, "backward": backward,
+        "register_hook": register_hook, "retain_grad": retain_grad, "detach_": detach_,
+        "register_post_accumulate_grad_hook": register_post_accumulate_grad_hook,
+        "element_size": lambda self: self.meta.dtype.itemsize, "is_floating_point": _new_tensor_type,
+        "is_complex": lambda self: self.meta.dtype.is_complex, "is_signed": lambda self: self.meta.dtype.is_signed,
+        "is_same_size": lambda self, other: self.meta.shape == other.meta.shape,
+        "is_inference": lambda self: False, "is_conj": lambda self: False, "is_neg": lambda self: False,
+        "has_names": lambda self: False, "is_nonzero": _bool, "apply_": apply_, "map_": map_,
+        "_is_view": lambda self: getattr(self, "base", None) is not None,
+    }
+    for name, method in methods.items():
+        if getattr(method, "__name__", "") == "<lambda>":
+            method.__name__ = name
+        if not method.__doc__:
+            method.__doc__ = _TOLD.get(name)
+        setattr(target, name, method)

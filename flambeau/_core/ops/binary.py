@@ -1,0 +1,543 @@
+"""Pointwise operations of two or three operands, and Python's operators."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..dtypes import bool_
+from ..kernels import expr as E
+from ..kernels.expr import Expr, where
+from ..tensor import Tensor
+from . import table
+from .arguments import HANDLERS, TRIPS, any_overrides, tripped
+from .elementwise import Pointwise, fast_binary
+from .table import op, pointwise, write_out
+
+INTEGRAL = "bui"
+NUMBER = (int, float, complex)
+
+
+def _operand(name: str, param: str, x: Any) -> Any:
+    if isinstance(x, (Tensor, *NUMBER, Expr)):
+        return x
+    if isinstance(x, np.generic):
+        return x.item()
+    raise TypeError(f"{name}(): argument '{param}' must be Tensor or Number, not {type(x).__name__}")
+
+
+def _pair(name: str, a: Any, b: Any) -> tuple[Any, Any]:
+    a, b = _operand(name, "input", a), _operand(name, "other", b)
+    if not isinstance(a, (Tensor, Expr)) and not isinstance(b, (Tensor, Expr)):
+        raise TypeError(f"{name}(): argument 'input' must be Tensor, not {type(a).__name__}")
+    return a, b
+
+
+# ------------------------------------------------------------------------------------------------------------ add and sub
+def _no_bool_sub(x: Expr, y: Expr) -> Expr:
+    if x.dtype is bool_:
+        raise RuntimeError("Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
+                           "`logical_xor()` operator instead.")
+    return x - y
+
+
+def _check_alpha(name: str, common: dtypes.dtype, alpha: Any) -> None:
+    if common.kind in "ui" and isinstance(alpha, float):
+        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+    if common.kind == "b" and not isinstance(alpha, bool):
+        raise RuntimeError("Boolean alpha only supported for Boolean results.")
+
+
+ADD = Pointwise("add", lambda x, y: x + y, 2)
+SUB = Pointwise("sub", _no_bool_sub, 2)
+ADD_SCALED = Pointwise("add", lambda x, y, alpha: x + y * alpha, 2)
+SUB_SCALED = Pointwise("sub", lambda x, y, alpha: x - y * alpha, 2)
+
+
+def _general(made: Pointwise) -> Any:
+    def call(a: Any, b: Any) -> Any:
+        try:
+            return made(_pair(made.name, a, b))
+        except TRIPS as error:
+            return tripped(error, table.TABLE[made.name].function, made.name, call, (a, b), {})
+    HANDLERS.add(call.__code__)
+    return call
+
+
+def _in_order(name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    from .old_order import reordered
+    found = reordered(name, args)
+    if found is None:
+        raise TypeError(f"{name}() takes 2 positional arguments but {len(args)} were given")
+    return function(*found[0], **found[1], **kwargs)
+
+
+def _additive(name: str, plain: Pointwise, scaled: Pointwise, aliases: tuple[str, ...]) -> Any:
+    fast = fast_binary(plain, _general(plain))
+
+    def function(input: Any, other: Any, *old: Any, alpha: Any = 1, out: Any = None) -> Any:  # noqa: A002
+        try:
+            if old:
+                return _in_order(name, function, (input, other, *old), {"out": out})
+            if out is None and alpha == 1:
+                return fast(input, other)
+            a, b = _pair(name, input, other)
+            if alpha == 1:
+                return write_out(plain, out, (a, b), (), ())
+            _check_alpha(name, scaled.common((a, b)), alpha)
+            return scaled((a, b), (alpha,)) if out is None else write_out(scaled, out, (a, b), (alpha,), ())
+        except TRIPS as error:
+            return tripped(error, function, name, function, (input, other), {"alpha": alpha, "out": out} if out is not None or alpha != 1 else {})
+
+    def inplace(self: Tensor, other: Any, *old: Any, alpha: Any = 1) -> Tensor:
+        try:
+            if old:
+                return _in_order(name + "_", inplace, (self, other, *old), {})  # type: ignore[no-any-return]
+            if alpha == 1 and plain.inplace_pair(self, other):
+                return self
+            a, b = _pair(name, self, other)
+            if alpha == 1:
+                return plain.inplace(self, (a, b))
+            _check_alpha(name, scaled.common((a, b)), alpha)
+            return scaled.inplace(self, (a, b), (alpha,))
+        except TRIPS as error:
+            return tripped(error, inplace, name + "_", inplace, (self, other), {"alpha": alpha} if alpha != 1 else {})  # type: ignore[no-any-return]
+    both: tuple[Any, Any] = function, inplace
+    for made in both:  # shown without the old order
+        made.__signature__ = inspect.Signature([p for p in inspect.signature(made).parameters.values()
+                                                if p.kind is not inspect.Parameter.VAR_POSITIONAL])
+    function.__name__ = name
+    function.__doc__ = f"input {'+' if name == 'add' else '-'} alpha * other, broadcast."
+    inplace.__name__ = name + "_"
+    function.fast = fast  # type: ignore[attr-defined]
+    HANDLERS.update((function.__code__, inplace.__code__))
+    op(inplace=inplace, out=None, aliases=aliases)(function)
+    return function
+
+
+add = _additive("add", ADD, ADD_SCALED, ())
+sub = _additive("sub", SUB, SUB_SCALED, ("subtract",))
+
+
+@op(method=False)
+def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:  # noqa: A002
+    """other - alpha * input."""
+    if not isinstance(input, (Tensor, Expr)):
+        raise TypeError(f"rsub(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+    return sub(other, input, alpha=alpha)
+
+
+MUL = pointwise("mul", "input other", lambda x, y: x & y if x.dtype is bool_ else x * y, aliases=("multiply",), tensors=0,
+                doc="input * other, broadcast.")
+
+# ---------------------------------------------------------------------------------------------------------------- division
+DIV = Pointwise("div", lambda x, y: x / y, 2, promote="float")
+DIV_FLOOR = Pointwise("floor_divide", lambda x, y: E.floordiv(x, y), 2, accept="uif")
+DIV_TRUNC = Pointwise("div", lambda x, y: E.truncdiv(x, y), 2, accept="uif")
+_fast_div = fast_binary(DIV, _general(DIV))
+
+
+def _division(rounding_mode: str | None) -> Pointwise:
+    if rounding_mode is None:
+        return DIV
+    if rounding_mode == "floor":
+        return DIV_FLOOR
+    if rounding_mode == "trunc":
+        return DIV_TRUNC
+    raise RuntimeError(f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'")
+
+
+def _by_zero(made: Pointwise, a: Any, b: Any) -> None:
+    """Integer division by zero is an error, as on the CPU in PyTorch; the check reads a number only."""
+    if made is not DIV and type(b) is int and b == 0 and isinstance(a, Tensor) and a.meta.dtype.kind in "ui":
+        raise RuntimeError("ZeroDivisionError")
+
+
+def _div_inplace(self: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+    made = _division(rounding_mode)
+    _by_zero(made, self, other)
+    return made.inplace(self, _pair("div", self, other))
+
+
+@op(inplace=_div_inplace, out=None, aliases=("divide",))
+def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Any = None) -> Any:  # noqa: A002
+    """input / other (integers give the default float type); rounding_mode "trunc" or "floor" rounds and keeps the type."""
+    if rounding_mode is None and out is None:
+        return _fast_div(input, other)
+    made = _division(rounding_mode)
+    a, b = _pair("div", input, other)
+    _by_zero(made, a, b)
+    return made((a, b)) if out is None else write_out(made, out, (a, b), (), ())
+
+
+@op(inplace=lambda self, other: _div_inplace(self, other), out=None)
+def true_divide(input: Any, other: Any, *, out: Any = None) -> Any:  # noqa: A002
+    """input / other; integers give the default float type."""
+    return div(input, other, out=out)
+
+
+@op(inplace=lambda self, other: _div_inplace(self, other, rounding_mode="floor"), out=None)
+def floor_divide(input: Any, other: Any, *, out: Any = None) -> Any:  # noqa: A002
+    """floor(input / other), in the operands' common type."""
+    return div(input, other, rounding_mode="floor", out=out)
+
+
+pointwise("remainder", "input other", lambda x, y: E.rem(x, y), accept="uif", tensors=0, doc="Python's modulus: the sign of other.")
+pointwise("fmod", "input other", lambda x, y: E.fmod(x, y), accept="uif", doc="C's fmod: the sign of input.")
+
+# ------------------------------------------------------------------------------------------------------------------- power
+POW = Pointwise("pow", lambda x, y: E.pow_(x, y), 2)
+POW_FIXED = Pointwise("pow", lambda x, exponent: _fixed_power(x, exponent), 1)
+_FIXED = frozenset((0.5, 2, 3, 4, -1, -0.5, -2))
+
+
+def _fixed_power(x: Expr, n: float) -> Expr:
+    if n == 0.5:
+        return E.sqrt(x)
+    if n == -0.5:
+        return E.rsqrt(x)
+    if n == 4:
+        return (x * x) * (x * x)
+    if n == -1:
+        return 1.0 / x
+    return 1.0 / (x * x) if n == -2 else E.pow_(x, n)
+
+
+def _power(a: Any, b: Any) -> tuple[Pointwise, tuple[Any, ...], tuple[Any, ...]]:
+    """Common fixed exponents get kernels of their own; the others pass through launch or a tensor."""
+    a, b = _pair("pow", a, b)
+    if isinstance(a, Tensor) and type(b) in (int, float):
+        if a.meta.dtype.kind in "fc" and b in _FIXED:
+            return POW_FIXED, (a,), (("exponent", b),)
+        if a.meta.dtype.kind in "ui" and type(b) is int:
+            if b < 0:
+                raise RuntimeError("Integers to negative integer powers are not allowed.")
+            if b in (2, 3):
+                return POW_FIXED, (a,), (("exponent", b),)
+    return POW, (a, b), ()
+
+
+def _pow_inplace(self: Tensor, exponent: Any) -> Tensor:
+    made, operands, consts = _power(self, exponent)
+    return made.inplace(self, operands, (), consts)
+
+
+@op(inplace=_pow_inplace, out=None)
+def pow(input: Any, exponent: Any, *, out: Any = None) -> Any:  # noqa: A001, A002
+    """input to the power exponent; either may be a number.  Raises RuntimeError for a negative integer power of integers."""
+    made, operands, consts = _power(input, exponent)
+    return made(operands, (), consts) if out is None else write_out(made, out, operands, (), consts)
+
+
+def _float_power_inplace(self: Tensor, exponent: Any) -> Tensor:
+    result = float_power(self, exponent)
+    if result.meta.dtype is not self.meta.dtype:
+        raise RuntimeError(f"the base given to float_power_ has dtype {self.meta.dtype} but the operation's result requires dtype "
+                           f"{result.meta.dtype}")
+    if result.meta.shape != self.meta.shape:
+        raise RuntimeError(f"output with shape {list(self.meta.shape)} doesn't match the broadcast shape {list(result.meta.shape)}")
+    from .copies import assign
+    return assign(self, result)
+
+
+@op(inplace=_float_power_inplace, out=True)
+def float_power(input: Any, exponent: Any) -> Any:  # noqa: A002
+    """`pow` in float64 (complex128 for complex operands)."""
+    from .casts import to_dtype
+    wide = dtypes.complex128 if any(isinstance(x, complex) or (isinstance(x, Tensor) and x.meta.dtype.is_complex)
+                                    for x in (input, exponent)) else dtypes.float64
+    return pow(*[to_dtype(x, wide) if isinstance(x, Tensor) else x for x in (input, exponent)])
+
+
+# ------------------------------------------------------------------------------------------------------------- comparisons
+def _comparison(name: str, alias: str, accept: str = "buif") -> None:
+    pointwise(name, "input other", lambda x, y: E.compare(name, x, y), accept=accept, aliases=(alias,))
+
+
+for _short, _long in (("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal")):
+    _comparison(_short, _long)
+
+
+def _eq(x: Expr, y: Expr) -> Expr:
+    if x.dtype.is_complex:
+        return (E.real(x) == E.real(y)) & (E.imag(x) == E.imag(y))
+    return x == y
+
+
+pointwise("eq", "input other", _eq)
+pointwise("ne", "input other", lambda x, y: ~_eq(x, y) if x.dtype.is_complex else x != y, aliases=("not_equal",))
+
+
+def _isclose(x: Expr, y: Expr, rtol: float, atol: float, equal_nan: bool) -> Expr:
+    for what, bound in (("rtol", rtol), ("atol", atol)):
+        if bound < 0:
+            raise RuntimeError(f"{what} must be greater than or equal to zero, but got {bound}")
+    close = _eq(x, y)
+    if equal_nan and x.dtype.kind in "fc":
+        close = close | (E.isnan(E.real(x)) & E.isnan(E.real(y)))
+    if x.dtype is bool_:
+        return close
+    gap = abs(x - y) if x.dtype.kind != "u" else E.maximum(x, y) - E.minimum(x, y)
+    d = dtypes.float64 if x.dtype.kind in "ui" else gap.dtype
+    gap, size = E.cast(gap, d), E.cast(abs(y) if y.dtype.kind != "u" else y, d)
+    return close | ((gap <= atol + rtol * size) & (gap < math.inf))
+
+
+pointwise("isclose", "input other", _isclose, consts={"rtol": 1e-05, "atol": 1e-08, "equal_nan": False}, inplace=False, out=False, tensors=2,
+          doc="|input - other| <= atol + rtol * |other|, element by element.")
+
+# ------------------------------------------------------------------------------------------------------- logical, bitwise
+for _name, _f in (("and", lambda x, y: E.to_bool(x) & E.to_bool(y)), ("or", lambda x, y: E.to_bool(x) | E.to_bool(y)),
+                  ("xor", lambda x, y: E.to_bool(x) ^ E.to_bool(y))):
+    pointwise(f"logical_{_name}", "input other", _f, tensors=2)
+for _name, _g in (("and", lambda x, y: x & y), ("or", lambda x, y: x | y), ("xor", lambda x, y: x ^ y)):
+    pointwise(f"bitwise_{_name}", "input other", _g, accept=INTEGRAL, tensors=0)
+pointwise("bitwise_left_shift", "input other", lambda x, y: E.shl(x, y), accept="ui", tensors=0)
+pointwise("bitwise_right_shift", "input other", lambda x, y: E.shr(x, y), accept="ui", tensors=0)
+
+# ------------------------------------------------------------------------------------------------------------- extremes
+pointwise("maximum", "input other", E.maximum, accept="buif", inplace=False, tensors=2, doc="The greater of two; NaN where either is NaN.")
+pointwise("minimum", "input other", E.minimum, accept="buif", inplace=False, tensors=2, doc="The lesser of two; NaN where either is NaN.")
+
+
+def _prefer(pick: Any) -> Any:
+    def formula(x: Expr, y: Expr) -> Expr:
+        return where(E.isnan(x), y, where(E.isnan(y), x, pick(x, y))) if x.dtype.kind == "f" else pick(x, y)
+    return formula
+
+
+def _prefer_grad(first: str) -> Any:
+    def grad(g: Expr, x: Expr, y: Expr, out: Expr) -> tuple[Expr, Expr]:
+        zero = E.const(0, g.dtype)
+        x_wins = E.compare(first, x, y) | E.isnan(y)
+        return where(x_wins, g, zero), where(x_wins, zero, g)
+    return grad
+
+
+pointwise("fmax", "input other", _prefer(E.maximum), accept="buif", inplace=False, tensors=2, grad=_prefer_grad("ge"),
+          doc="The greater of two, ignoring NaN where the other is a number.")
+pointwise("fmin", "input other", _prefer(E.minimum), accept="buif", inplace=False, tensors=2, grad=_prefer_grad("le"),
+          doc="The lesser of two, ignoring NaN where the other is a number.")
+
+
+def _clamp_low(g: Expr, x: Expr, lo: Expr, y: Expr) -> tuple[Expr, Expr]:
+    zero = E.const(0, g.dtype)
+    return where((x >= lo) | E.isnan(x), g, zero), where(x < lo, g, zero)
+
+
+def _clamp_high(g: Expr, x: Expr, hi: Expr, y: Expr) -> tuple[Expr, Expr]:
+    zero = E.const(0, g.dtype)
+    return where((x <= hi) | E.isnan(x), g, zero), where(x > hi, g, zero)
+
+
+def _clamp_both(g: Expr, x: Expr, lo: Expr, hi: Expr, y: Expr) -> tuple[Expr, Expr, Expr]:
+    zero = E.const(0, g.dtype)
+    return (where(((x >= lo) & (x <= hi)) | E.isnan(x), g, zero), where((x < lo) & (lo < hi), g, zero),
+            where((x > hi) | (lo > hi), g, zero))
+
+
+CLAMP = Pointwise("clamp", lambda x, lo, hi: E.minimum(E.maximum(x, lo), hi), 3, grad=_clamp_both, accept="uif")
+CLAMP_MIN = Pointwise("clamp", lambda x, lo: E.maximum(x, lo), 2, grad=_clamp_low, accept="buif")
+CLAMP_MAX = Pointwise("clamp", lambda x, hi: E.minimum(x, hi), 2, grad=_clamp_high, accept="buif")
+
+
+def _clamping(x: Any, lo: Any, hi: Any) -> tuple[Pointwise, tuple[Any, ...]]:
+    if not isinstance(x, (Tensor, Expr)):
+        raise TypeError(f"clamp(): argument 'input' (position 1) must be Tensor, not {type(x).__name__}")
+    if lo is None and hi is None:
+        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    if lo is None:
+        return CLAMP_MAX, (x, _operand("clamp", "max", hi))
+    if hi is None:
+        return CLAMP_MIN, (x, _operand("clamp", "min", lo))
+    return CLAMP, (x, _operand("clamp", "min", lo), _operand("clamp", "max", hi))
+
+
+def _clamp_inplace(self: Tensor, min: Any = None, max: Any = None) -> Tensor:  # noqa: A002
+    made, operands = _clamping(self, min, max)
+    return made.inplace(self, operands)
+
+
+@op(inplace=_clamp_inplace, out=None, aliases=("clip",))
+def clamp(input: Any, min: Any = None, max: Any = None, *, out: Any = None) -> Any:  # noqa: A002
+    """min(max(input, min), max); the bounds are numbers, tensors or None.  NaN stays NaN."""
+    made, operands = _clamping(input, min, max)
+    return made(operands) if out is None else write_out(made, out, operands, (), ())
+
+
+@op(inplace=lambda self, min: _clamp_inplace(self, min), out=None)
+def clamp_min(input: Any, min: Any, *, out: Any = None) -> Any:  # noqa: A002
+    """max(input, min)."""
+    return clamp(input, min, None, out=out)
+
+
+@op(inplace=lambda self, max: _clamp_inplace(self, None, max), out=None)
+def clamp_max(input: Any, max: Any, *, out: Any = None) -> Any:  # noqa: A002
+    """min(input, max)."""
+    return clamp(input, None, max, out=out)
+
+
+# ---------------------------------------------------------------------------------------------------- floating of two
+pointwise("atan2", "input other", E.atan2, promote="float", accept="f", tensors=2, aliases=("arctan2",))
+pointwise("hypot", "input other", E.hypot, accept="f", tensors=2)
+pointwise("copysign", "input other", E.copysign, promote="float", accept="f")
+pointwise("nextafter", "input other", E.nextafter, accept="f", tensors=2,
+          grad=lambda g, x, y, out: (where(x == y, E.const(0, g.dtype), g), E.const(0, g.dtype)))
+pointwise("heaviside", "input values", lambda x, v: where(x == 0, v, where(x < 0, E.const(0, x.dtype), where(
+    E.isnan(x), x, E.const(1, x.dtype)))), accept="buif", tensors=2)
+pointwise("ldexp", "input other", lambda x, y: x * E.exp2(y), promote="float", tensors=2, doc="input * 2**other.")
+
+
+def _logaddexp(exp: Any, log1p: Any) -> Any:
+    def formula(x: Expr, y: Expr) -> Expr:
+        top = E.maximum(x, y)
+        same = (x == y) & (abs(x) == math.inf)
+        return where(same, x, top + log1p(exp(-abs(x - y))))
+    return formula
+
+
+def _soft_share(exp: Any) -> Any:
+    def grad(g: Expr, x: Expr, y: Expr, out: Expr) -> tuple[Expr, Expr]:
+        if x.dtype.is_complex:
+            return g * E.conj(exp(x - out)), g * E.conj(exp(y - out))
+        gap = x - y  # not from the result, which may be rounded to 16 bits
+        return g / (1.0 + exp(-gap)), g / (1.0 + exp(gap))
+    return grad
+
+
+def _logaddexp_any(x: Expr, y: Expr) -> Any:
+    if not x.dtype.is_complex:
+        return _logaddexp(E.exp, E.log1p)(x, y)
+    swap = E.real(x) < E.real(y)
+    top, low = where(swap, y, x), where(swap, x, y)
+    same = (E.real(x) == E.real(y)) & (abs(E.real(x)) == math.inf)  # the difference of equal infinities is none
+    return where(same, where(E.real(x) < 0.0, top, E.log(E.exp(x) + E.exp(y))), top + E.log1p(E.exp(low - top)))
+
+
+LOGADDEXP = pointwise("logaddexp", "input other", _logaddexp_any, accept="fc", grad=_soft_share(E.exp), inplace=False, tensors=2,
+          doc="log(exp(input) + exp(other)), without overflow.")
+pointwise("logaddexp2", "input other", _logaddexp(E.exp2, lambda x: E.log1p(x) * (1 / math.log(2.0))), accept="f",
+          grad=_soft_share(E.exp2), inplace=False, tensors=2)
+
+
+def _xlog(log: Any) -> Any:
+    def formula(x: Expr, y: Expr) -> Expr:
+        return where(E.isnan(y), y, where(x == 0.0, E.const(0, x.dtype), x * log(y)))
+    return formula
+
+
+pointwise("xlogy", "input other", _xlog(E.log), promote="float", accept="f", tensors=0, aliases=("special.xlogy",),
+          grad=lambda g, x, y, out: (where((x == 0.0) & (y <= 0.0), E.const(0, g.dtype), g * E.log(y)), g * (x / y)),
+          doc="input * log(other), 0 where input is 0.")
+pointwise("xlog1py", "input other", _xlog(E.log1p), promote="float", accept="f", tensors=0, spaces=("special",), method=False, inplace=False,
+          grad=lambda g, x, y, out: (where((x == 0.0) & (y <= -1.0), E.const(0, g.dtype), g * E.log1p(y)), g * (x / (y + 1.0))))
+
+# ------------------------------------------------------------------------------------------------------------ three operands
+pointwise("lerp", "input end weight", lambda a, b, w: where(abs(w) < 0.5, a + w * (b - a), b - (b - a) * (1.0 - w)), accept="fc", tensors=2,
+          grad=lambda g, a, b, w, y: (g * E.conj(1.0 - w), g * E.conj(w), g * E.conj(b - a)), doc="input + weight * (end - input).")
+pointwise("addcmul", "input tensor1 tensor2", lambda x, a, b, value: x + value * a * b, numbers={"value": 1}, keyword=("value",), tensors=3,
+          doc="input + value * tensor1 * tensor2.")
+pointwise("addcdiv", "input tensor1 tensor2", lambda x, a, b, value: x + value * a / b, numbers={"value": 1}, keyword=("value",), tensors=3,
+          accept="fc", doc="input + value * tensor1 / tensor2.")
+
+WHERE = Pointwise("where", lambda c, x, y: where(c, x, y), 3, apart=(0,))
+WHERE.grad_name = "WhereBackward0"
+
+
+@op(method=False, out=None, name="where")
+def where_(condition: Tensor, input: Any = None, other: Any = None, *, out: Any = None) -> Any:  # noqa: A002
+    """input where condition, else other, broadcast; with the condition alone, the indices where it is true."""
+    if input is None and other is None:
+        return condition.nonzero(as_tuple=True)
+    if not isinstance(condition, (Tensor, Expr)):
+        raise TypeError(f"where(): argument 'condition' (position 1) must be Tensor, not {type(condition).__name__}")
+    if isinstance(condition, Tensor) and condition.meta.dtype not in (bool_, dtypes.uint8):
+        raise RuntimeError(f"where expected condition to be a boolean tensor, but got a tensor with dtype "
+                           f"{condition.meta.dtype}")
+    for one, another in ((input, other), (other, input)):
+        if type(one) is int and isinstance(another, Tensor) and another.meta.dtype.kind in "ui":
+            dtypes.number(one, another.meta.dtype)
+    operands = (condition, _operand("where", "input", input), _operand("where", "other", other))
+    return WHERE(operands) if out is None else write_out(WHERE, out, operands, (), ())
+
+
+def _where_method(self: Tensor, condition: Tensor, other: Any) -> Any:
+    """self where condition, else other."""
+    return where_(condition, self, other)
+
+
+# --------------------------------------------------------------------------------------------------------------- operators
+def _reflected(f: Any) -> Any:
+    def call(a: Any, b: Any) -> Any:
+        return f(b, a)
+    return call
+
+
+def _tolerant(f: Any, reflected: bool = False) -> Any:
+    """A binary operator, which answers NotImplemented to what is no operand so that Python may ask the other side."""
+    def call(a: Any, b: Any) -> Any:
+        if not isinstance(b, (Tensor, *NUMBER, Expr)):
+            if isinstance(b, np.ndarray):
+                from .creation import from_numpy
+                b = from_numpy(b)
+            elif isinstance(b, np.generic):
+                b = b.item()
+            elif any_overrides((b,), {}):
+                return f(b, a) if reflected else f(a, b)
+            else:
+                return NotImplemented
+        return f(b, a) if reflected else f(a, b)
+    return call
+
+
+def _in_place(f: Any) -> Any:
+    """An in-place operator, which leaves a NumPy array to the operator out of place."""
+    def call(self: Any, other: Any) -> Any:
+        try:
+            return f(self, other)
+        except TypeError:
+            if isinstance(other, np.ndarray):
+                return NotImplemented
+            raise
+    call.__name__ = call.__qualname__ = f.__name__
+    return call
+
+
+def _first_then(fast: Any, slow: Any) -> Any:
+    """The fast form for tensors and numbers, the tolerant one for the rest."""
+    def call(a: Any, b: Any) -> Any:
+        kind = type(b)
+        if kind is Tensor or kind is float or kind is int:
+            return fast(a, b)
+        return slow(a, b)
+    return call
+
+
+def operators(target: type, functions: dict[str, Any]) -> None:
+    """Gives the Tensor Python's operators."""
+    fast = {"add": add.fast, "sub": sub.fast, "mul": functions["mul"].fast, "truediv": _fast_div}
+    for name, f in (*fast.items(), ("floordiv", floor_divide), ("mod", functions["remainder"]), ("pow", pow),
+                    ("and", functions["bitwise_and"]), ("or", functions["bitwise_or"]), ("xor", functions["bitwise_xor"]),
+                    ("lshift", functions["bitwise_left_shift"]), ("rshift", functions["bitwise_right_shift"])):
+        setattr(target, f"__{name}__", _first_then(f, _tolerant(f)))
+        setattr(target, f"__r{name}__", _tolerant(f, reflected=True))
+    target.__rdiv__ = target.__rtruediv__  # type: ignore[attr-defined]
+    for name in ("lt", "le", "gt", "ge", "eq", "ne"):
+        setattr(target, f"__{name}__", _first_then(functions[name].fast, _tolerant(functions[name])))
+    inplace = {"add": "add_", "sub": "sub_", "mul": "mul_", "truediv": "div_", "floordiv": "floor_divide_", "mod": "remainder_",
+               "pow": "pow_", "and": "bitwise_and_", "or": "bitwise_or_", "xor": "bitwise_xor_",
+               "lshift": "bitwise_left_shift_", "rshift": "bitwise_right_shift_"}
+    for name, method in inplace.items():
+        setattr(target, f"__i{name}__", _in_place(functions[method]))
+    target.__neg__ = functions["neg"]  # type: ignore[operator]
+    target.__pos__ = functions["positive"]  # type: ignore[operator]
+    target.__abs__ = functions["abs"]  # type: ignore[attr-defined]
+    target.__invert__ = functions["bitwise_not"]  # type: ignore[operator]
+    target.__hash__ = object.__hash__  # type: ignore[assignment]
+    target.where = _where_method  # type: ignore[attr-defined]
+
+

@@ -1,0 +1,88 @@
+"""Checks every operation shares: one device, no overlap between what is written and what is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import dtypes, layout
+from ..tensor import Tensor
+from .mismatch import mismatch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def to_one_device(name: str, operands: tuple[Any, ...], outs: Sequence[Tensor] = ()) -> tuple[Any, ...]:
+    """The operands on one device: zero-dim CPU tensors follow the others; anything else mixed is an error.
+
+    Raises RuntimeError; see `mismatch`.
+    """
+    tensors = [x for x in operands if isinstance(x, Tensor)]
+    devices = {x.meta.device for x in (*tensors, *outs)}
+    if len(devices) <= 1:
+        return operands
+    anchors = {x.meta.device for x in (*(t for t in tensors if t.meta.shape or t.meta.device.type != "cpu"), *outs)}
+    if len(anchors) == 1:
+        from .transfer import to_device
+        (to,) = anchors
+        return tuple(to_device(x, to) if isinstance(x, Tensor) and x.meta.device is not to else x for x in operands)
+    raise mismatch(name, [*outs, *tensors], outs, operands)
+
+
+def same_device(name: str, *tensors: Any) -> None:
+    """Raises the mismatch error unless all tensors are on one device (no exception for zero-dim ones); what is no tensor does
+    not matter."""
+    present = [t for t in tensors if isinstance(t, Tensor)]
+    if any(t.meta.device is not present[0].meta.device for t in present):
+        raise mismatch(name, present)
+
+
+def scalar_tensor(value: Any, like: Tensor) -> Tensor:
+    """A Python number as a zero-dim tensor beside `like`, of the type it would be promoted as."""
+    from .creation import full
+    d = like.meta.dtype
+    kind = dtypes.of_scalar(value)
+    d = d if "buifc".index(kind.kind) <= "buifc".index(d.kind) else (d.to_complex() if kind.is_complex else kind)
+    return full((), value, dtype=d, device=like.meta.device)
+
+
+def may_write(t: Tensor) -> None:
+    """Raises RuntimeError when elements of `t` share memory, as those of an expanded tensor do."""
+    if not t.meta.contiguous and layout.overlaps_itself(t.meta.shape, t.meta.strides):
+        raise RuntimeError("unsupported operation: more than one element of the written-to tensor refers to a single memory "
+                           "location. Please clone() the tensor before performing the operation.")
+
+
+def overlap(out: Tensor, x: Tensor) -> bool:
+    """Whether `x` shares some memory with `out` without being the very same elements."""
+    if x.store.ptr != out.store.ptr or (x.ptr == out.ptr and x.meta.strides == out.meta.strides and x.meta.shape == out.meta.shape):
+        return False
+    a, b = layout.extent(out.meta.shape, out.meta.strides), layout.extent(x.meta.shape, x.meta.strides)
+    size_a, size_b = out.meta.dtype.itemsize, x.meta.dtype.itemsize
+    return (out.ptr + a[0] * size_a < x.ptr + (b[1] + 1) * size_b) and (x.ptr + b[0] * size_b < out.ptr + (a[1] + 1) * size_a)
+
+
+def apart_from(out: Tensor, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The operands, which may share all or none of `out`'s memory.  Raises RuntimeError where they share some."""
+    for x in operands:
+        if isinstance(x, Tensor) and x.store.ptr == out.store.ptr and overlap(out, x) and _interleaved(out, x):
+            raise RuntimeError("unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
+                               "single memory location. Please clone() the tensor before performing the operation.")
+    return operands
+
+
+def _interleaved(a: Tensor, b: Tensor) -> bool:
+    """False when two overlapping ranges surely have no element in common (columns of one matrix, say)."""
+    if a.meta.strides == b.meta.strides and a.meta.dtype is b.meta.dtype and a.meta.strides:
+        step = max(abs(s) for s in a.meta.strides) * a.meta.dtype.itemsize
+        if step:
+            gap = (b.ptr - a.ptr) % step
+            width = max((layout.extent(t.meta.shape[1:], t.meta.strides[1:])[1] + 1) * t.meta.dtype.itemsize
+                        if abs(t.meta.strides[0]) * t.meta.dtype.itemsize == step else step for t in (a, b))
+            return not (width <= gap <= step - width)
+    return True
+
+
+def write_mask_needs(d: Any) -> bool:
+    """Whether a type can carry gradients."""
+    return d.kind in "fc"

@@ -1,0 +1,512 @@
+"""Convolutions of one, two and three axes, plain and transposed, and their gradients.
+
+Three linear maps close the family under differentiation: `_forward` (x, w -> y), `_to_input` (g, w -> gradient of x) and
+`_to_weight` (g, x -> gradient of w); the gradient of each is made of the other two.  A transposed convolution is
+`_to_input` called by its user.  Windows are copied into columns, image by image so that they stay in cache, and multiplied
+by the library; grouped ones go through one generated reduction.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .. import layout
+from ..autograd import tape
+from ..dtypes import dtype, float32, uint8
+from ..kernels import expr as E
+from ..kernels import routines
+from ..kernels.programs import Reduce
+from ..runtime import door
+from ..tensor import Tensor, alias, empty, meta, on_forget
+from . import device_convolution, launch
+from .casts import in_float32, to_dtype
+from .copies import cast_program, contiguous
+from .creation import zeros_meta
+from .elementwise import saved_tensor
+from .matmul import _product, _type_name
+from .mismatch import mismatch
+from .table import no_recording, op
+
+Sizes = tuple[int, ...]
+_programs: dict[Any, Reduce] = {}
+_BY_PRODUCTS = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
+
+
+class Geometry:
+    """The numbers of a convolution: strides, paddings, dilations, groups, and the sizes of both sides."""
+
+    __slots__ = ("stride", "padding", "dilation", "groups", "image", "kernel", "out")
+
+    def __init__(self, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int, image: Sizes, kernel: Sizes, out: Sizes) -> None:
+        self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
+        self.image, self.kernel, self.out = image, kernel, out
+
+    def padded(self) -> Sizes:
+        return tuple(i + 2 * p for i, p in zip(self.image, self.padding, strict=True))
+
+
+def _raw(t: Tensor, shape: Any, strides: Sizes, offset: int = 0) -> Tensor:
+    """A window on t's memory, outside autograd; offset in elements."""
+    return alias(t, meta(shape, strides, t.meta.dtype, t.meta.device), t.ptr + offset * t.meta.dtype.itemsize)
+
+
+def _copy(out: Tensor, source: Tensor) -> None:
+    if out.meta.numel:
+        launch.run(cast_program(source.meta.dtype, out.meta.dtype), tuple(out.meta.shape), [out], [source], name="im2col")
+
+
+def _pad(x: Tensor, g: Geometry) -> Tensor:
+    """x (N, C, ...) with its zero border, contiguous."""
+    if not any(g.padding):
+        return contiguous(x.detach())
+    out = zeros_meta(meta((*x.meta.shape[:2], *g.padded()), None, x.meta.dtype, x.meta.device))
+    offset = 0
+    for p, s in zip(g.padding, out.meta.strides[2:], strict=True):
+        offset += p * s
+    _copy(_raw(out, x.meta.shape, out.meta.strides, offset), x)
+    return out
+
+
+def _windows(xp: Tensor, g: Geometry) -> Tensor:
+    """The view (N, C, *kernel, *out) of a padded image."""
+    n, c = xp.meta.shape[:2]
+    st = xp.meta.strides
+    return _raw(xp, (n, c, *g.kernel, *g.out), (st[0], st[1], *[s * d for s, d in zip(st[2:], g.dilation, strict=True)],
+                                                *[s * t for s, t in zip(st[2:], g.stride, strict=True)]))
+
+
+def _is_plain(g: Geometry) -> bool:
+    """Kernel 1, stride 1, no border: the image is its own columns."""
+    return all(k == 1 for k in g.kernel) and all(s == 1 for s in g.stride) and not any(g.padding)
+
+
+def _columns(view: Tensor, i: int, count: int, scratch: Tensor | None, g: Geometry) -> Tensor:
+    """Columns (count, C prod(kernel), prod(out)) of images i ... of a window view."""
+    n, c = view.meta.shape[:2]
+    shape = (count, c, *g.kernel, *g.out)
+    part = _raw(view, shape, view.meta.strides, i * view.meta.strides[0])
+    rows, cols = c * math.prod(g.kernel), math.prod(g.out)
+    if scratch is None or scratch.meta.shape[0] != count:
+        scratch = empty((count, rows, cols), view.meta.dtype, view.meta.device)
+    _copy(_raw(scratch, shape, layout.contiguous_strides(shape)), part)
+    return scratch
+
+
+def _step(c: int, g: Geometry, item: int, n: int) -> int:
+    """How many images' columns to make at a time: about a megabyte."""
+    size = c * math.prod(g.kernel) * math.prod(g.out) * item
+    return max(1, min(n, (1 << 20) // max(size, 1)))
+
+
+_launches: dict[Any, Any] = {}
+
+
+def _forget() -> None:
+    _launches.clear()
+
+
+on_forget(_forget)
+door.on_change(_forget)
+
+
+def _by_windows(out: Tensor, x: Tensor, w: Tensor, bias: Tensor | None, g: Geometry, turned: bool = False) -> bool:
+    """The convolution by the target's own routine; False where it has none.  turned: with the kernels of `w` turned round and
+    its channels changing places, as for the gradient of images."""
+    if not out.meta.numel or not x.meta.numel or (_is_plain(g) and g.groups == 1) or not door.by_host(x.meta.device):
+        return False
+    x, w = x if x.meta.strides[-1] == 1 else contiguous(x.detach()), contiguous(w.detach())
+    key = (out.meta, x.meta, w.meta, None if bias is None else bias.meta, g.stride, g.padding, g.dilation, g.groups, turned)
+    found = _launches.get(key)
+    if found is None:
+        n, c = x.meta.shape[0], x.meta.shape[1] // g.groups
+        taps = math.prod(g.kernel)
+        a = (taps, w.meta.shape[1] * taps, -1, taps - 1) if turned else (c * taps, taps, 1, 0)
+        prepared = routines.convolution(x.meta.dtype, n, c, out.meta.shape[1] // g.groups, (g.image, g.out, g.kernel, g.stride, g.padding, g.dilation),
+                                        tuple(x.meta.strides), a, bias is not None, g.groups)
+        if prepared is None:
+            return False
+        found = _launches[key] = (door.bind(out.meta.device, prepared), prepared.workspace)
+    call, workspace = found
+    scratch = empty((workspace,), uint8, out.meta.device)
+    if bias is None:
+        call(out.ptr, x.ptr, w.ptr, scratch.ptr)
+    else:
+        call(out.ptr, x.ptr, w.ptr, contiguous(bias.detach()).ptr, scratch.ptr)
+    return True
+
+
+def _is_narrow(d: dtype) -> bool:
+    """Whether sums of products of this type are taken in float32, and the library has refused it."""
+    return d.kind == "f" and d.itemsize == 2
+
+
+def _wide(t: Tensor | None) -> Any:
+    return None if t is None else to_dtype(t.detach(), float32)
+
+
+def _forward_raw(x: Tensor, w: Tensor, bias: Tensor | None, g: Geometry) -> Tensor:
+    made = device_convolution.convolve("forward", x, w, g, (x.meta.shape[0], w.meta.shape[0], *g.out), bias)
+    if made is not None:
+        return made
+    if _is_narrow(x.meta.dtype) and (g.groups > 1 or bias is not None):  # else one product, whose sums are in float32
+        return to_dtype(_forward_raw(_wide(x), _wide(w), _wide(bias), g), x.meta.dtype)
+    out = empty((x.meta.shape[0], w.meta.shape[0], *g.out), x.meta.dtype, x.meta.device)
+    if not _by_windows(out, x, w, bias, g):
+        _by_columns(out, x, w, g)
+        if bias is not None:
+            with no_recording():
+                out.add_(bias.detach().reshape((-1,) + (1,) * len(g.kernel)))
+    return out
+
+
+def _by_columns(out: Tensor, x: Tensor, w: Tensor, g: Geometry) -> Tensor:
+    n, c = x.meta.shape[:2]
+    o = w.meta.shape[0]
+    if not out.meta.numel:
+        return out
+    if g.groups > 1 or x.meta.dtype.name not in _BY_PRODUCTS or c == 0:
+        return _grouped(x, w, g, out)
+    rows, cols = c * math.prod(g.kernel), math.prod(g.out)
+    wide = _raw(contiguous(w.detach()), (o, rows), (rows, 1))
+    xp = _pad(x, g)
+    view = _windows(xp, g)
+    step = n if _is_plain(g) else _step(c, g, x.meta.dtype.itemsize, n)
+    scratch = None
+    for i in range(0, n, step):
+        count = min(step, n - i)
+        if _is_plain(g):
+            columns = _raw(xp, (count, c, cols), (c * cols, cols, 1), i * c * cols)
+        else:
+            columns = scratch = _columns(view, i, count, scratch, g)
+        target = _raw(out, (count, o, cols), (o * cols, cols, 1), i * o * cols)
+        _product(target, _raw(wide, (count, o, rows), (0, rows, 1)), columns)
+    return out
+
+
+def _grouped(x: Tensor, w: Tensor, g: Geometry, out: Tensor) -> Tensor:
+    """One reduction over a group's channels and the kernel."""
+    d = x.meta.dtype
+    n, c = x.meta.shape[:2]
+    o, cg = w.meta.shape[:2]
+    og, k = o // g.groups, len(g.kernel)
+    wide = d.opmath
+    program = _programs.get(d)
+    if program is None:
+        a, b = E.cast(E.input(0, d), wide), E.cast(E.input(1, d), wide)
+        program = _programs[d] = Reduce((a * b,), ("sum",), (E.cast(E.acc(0, wide), d),), (d, d))
+    view, w = _windows(_pad(x, g), g), contiguous(w.detach())
+    vs, ws, os = view.meta.strides, w.meta.strides, out.meta.strides
+    domain = (n, g.groups, og, *g.out, cg, *g.kernel)
+    launch.run(program, domain, [out], [view, w],
+               [(os[0], os[1] * og, os[1], *os[2:]),
+                (vs[0], vs[1] * cg, 0, *vs[2 + k:], vs[1], *vs[2:2 + k]),
+                (0, ws[0] * og, ws[0], *(0,) * k, ws[1], *ws[2:])], name=f"conv_{d.name}")
+    return out
+
+
+def _to_input_raw(gy: Tensor, w: Tensor, g: Geometry) -> Tensor:
+    """The gradient of the image: columns of W^T g, added where their windows were."""
+    n = gy.meta.shape[0]
+    o, cg = w.meta.shape[:2]
+    c = cg * g.groups
+    shape = (n, c, *g.image)
+    made = device_convolution.convolve("images", w, gy, g, shape)
+    if made is not None:
+        return made
+    if _is_narrow(gy.meta.dtype):
+        return to_dtype(_to_input_raw(_wide(gy), _wide(w), g), gy.meta.dtype)
+    k = len(g.kernel)
+    if all(s == 1 for s in g.stride) and all(p <= d * (s - 1) for p, d, s in zip(g.padding, g.dilation, g.kernel, strict=True)) and o and not (
+            g.groups == 1 and _is_plain(g)):
+        # stride 1: a plain convolution of g with the kernel turned round
+        turned = Geometry(g.stride, tuple(d * (s - 1) - p for p, d, s in zip(g.padding, g.dilation, g.kernel, strict=True)), g.dilation, g.groups,
+                          g.out, g.kernel, g.image)
+        out = empty(shape, gy.meta.dtype, gy.meta.device)
+        if _by_windows(out, gy, w, None, turned, True):
+            return out
+        if g.groups == 1:
+            return _by_columns(out, gy, w.detach().flip(tuple(range(2, 2 + k))).transpose(0, 1), turned)
+    d = gy.meta.dtype
+    gy, w = contiguous(gy.detach()), contiguous(w.detach())
+    rows, cols, og = cg * math.prod(g.kernel), math.prod(g.out), o // g.groups
+    padded = zeros_meta(meta((n, c, *g.padded()), None, d, gy.meta.device))
+    if gy.meta.numel and w.meta.numel:
+        for j in range(g.groups):
+            columns = empty((n, rows, cols), d, gy.meta.device)
+            _product(columns, _raw(w, (n, rows, og), (0, 1, rows), j * og * rows), _raw(gy, (n, og, cols), (o * cols, cols, 1), j * og * cols))
+            _scatter_columns(padded, columns, j * cg, cg, g)
+    if not any(g.padding):
+        return padded
+    offset = 0
+    for p, s in zip(g.padding, padded.meta.strides[2:], strict=True):
+        offset += p * s
+    return contiguous(_raw(padded, shape, padded.meta.strides, offset))
+
+
+def _scatter_columns(padded: Tensor, columns: Tensor, first: int, cg: int, g: Geometry) -> None:
+    """Adds columns (n, cg prod(kernel), prod(out)) to their places: one strided addition for each element of the kernel."""
+    n = padded.meta.shape[0]
+    ps = padded.meta.strides
+    flat = layout.contiguous_strides((n, cg, *g.kernel, *g.out))
+    k = len(g.kernel)
+    for at in range(math.prod(g.kernel)):
+        pos, rest = [], at
+        for size in reversed(g.kernel):
+            pos.append(rest % size)
+            rest //= size
+        pos.reverse()
+        place, source = first * ps[1], 0
+        for p, s, dil, f in zip(pos, ps[2:], g.dilation, flat[2:2 + k], strict=True):
+            place += p * s * dil
+            source += p * f
+        target = _raw(padded, (n, cg, *g.out), (ps[0], ps[1], *[s * t for s, t in zip(ps[2:], g.stride, strict=True)]), place)
+        target.add_(_raw(columns, (n, cg, *g.out), (flat[0], flat[1], *flat[2 + k:]), source))
+
+
+def _weights_by_windows(out: Tensor, gy: Tensor, x: Tensor, g: Geometry) -> bool:
+    """The kernel's gradient by the target's own routine; False where it has none."""
+    if not door.by_host(x.meta.device):
+        return False
+    x = x if x.meta.strides[-1] == 1 else contiguous(x.detach())
+    key = (out.meta, gy.meta, x.meta, g.stride, g.padding, g.dilation, g.groups)
+    found = _launches.get(key)
+    if found is None:
+        n, c = x.meta.shape[0], x.meta.shape[1] // g.groups
+        prepared = routines.convolution_weights(x.meta.dtype, n, c, out.meta.shape[0] // g.groups, (g.image, g.out, g.kernel, g.stride, g.padding, g.dilation),
+                                                tuple(x.meta.strides), g.groups)
+        if prepared is None:
+            return False
+        found = _launches[key] = (door.bind(out.meta.device, prepared), prepared.workspace)
+    call, workspace = found
+    call(out.ptr, gy.ptr, x.ptr, empty((workspace,), uint8, out.meta.device).ptr)
+    return True
+
+
+def _to_weight_raw(gy: Tensor, x: Tensor, g: Geometry) -> Tensor:
+    """The gradient of the kernel: g columns^T, summed over the images."""
+    n, c = x.meta.shape[:2]
+    o, cg = gy.meta.shape[1], c // g.groups
+    og = o // g.groups
+    rows, cols = cg * math.prod(g.kernel), math.prod(g.out)
+    d = x.meta.dtype
+    made = device_convolution.convolve("weights", x, gy, g, (o, cg, *g.kernel))
+    if made is not None:
+        return made
+    if _is_narrow(d):
+        return to_dtype(_to_weight_raw(_wide(gy), _wide(x), g), d)
+    out = empty((o, cg, *g.kernel), d, x.meta.device)
+    if not (gy.meta.numel and x.meta.numel and out.meta.numel):
+        launch.fill(out, 0)
+        return out
+    gy = contiguous(gy.detach())
+    if _weights_by_windows(out, gy, x, g):
+        return out
+    launch.fill(out, 0)
+    xp = _pad(x, g)
+    view = _windows(xp, g)
+    flat = _raw(out, (o, rows), (rows, 1))
+    scratch = None
+    for i in range(n):
+        if _is_plain(g):
+            columns = _raw(xp, (1, c, cols), (c * cols, cols, 1), i * c * cols)
+        else:
+            columns = scratch = _columns(view, i, 1, scratch, g)
+        for j in range(g.groups):
+            _product(_raw(flat, (og, rows), (rows, 1), j * og * rows), _raw(gy, (og, cols), (cols, 1), (i * o + j * og) * cols),
+                     _raw(columns, (cols, rows), (1, cols), j * rows * cols), 1.0, 1.0)
+    return out
+
+
+# -------------------------------------------------------------------------------------------------- the three, on the tape
+def _c(t: Tensor) -> Tensor:
+    return t.conj() if t.meta.dtype.is_complex else t
+
+
+def _forward(x: Tensor, w: Tensor, g: Geometry, bias: Tensor | None = None) -> Tensor:
+    return tape.record(_forward_raw(x, w, bias, g), _forward_back, (x, w) if bias is None else (x, w, bias), (x, x.store.version, w, w.store.version, g),
+                       "ConvolutionBackward0")
+
+
+def _forward_back(node: Any, gy: Tensor) -> Any:
+    x, vx, w, vw, g = node[tape.SAVED]
+    saved_tensor(x, vx, node)
+    saved_tensor(w, vw, node)
+    ex, ew, *eb = node[tape.EDGES]
+    made = (_to_input(gy, _c(w), g) if ex is not None else None, _to_weight(gy, _c(x), g) if ew is not None else None)
+    return (*made, gy.sum((0, *range(2, 2 + len(g.kernel)))) if eb[0] is not None else None) if eb else made
+
+
+def _to_input(gy: Tensor, w: Tensor, g: Geometry) -> Tensor:
+    return tape.record(_to_input_raw(gy, w, g), _to_input_back, (gy, w), (gy, gy.store.version, w, w.store.version, g), "ConvolutionBackward0")
+
+
+def _to_input_back(node: Any, gx: Tensor) -> Any:
+    gy, vg, w, vw, g = node[tape.SAVED]
+    saved_tensor(gy, vg, node)
+    saved_tensor(w, vw, node)
+    ey, ew = node[tape.EDGES]
+    return _forward(gx, _c(w), g) if ey is not None else None, _to_weight(_c(gy), gx, g) if ew is not None else None
+
+
+def _to_weight(gy: Tensor, x: Tensor, g: Geometry) -> Tensor:
+    return tape.record(_to_weight_raw(gy, x, g), _to_weight_back, (gy, x), (gy, gy.store.version, x, x.store.version, g), "ConvolutionBackward0")
+
+
+def _to_weight_back(node: Any, gw: Tensor) -> Any:
+    gy, vg, x, vx, g = node[tape.SAVED]
+    saved_tensor(gy, vg, node)
+    saved_tensor(x, vx, node)
+    ey, ex = node[tape.EDGES]
+    return _forward(_c(x), gw, g) if ey is not None else None, _to_input(_c(gy), gw, g) if ex is not None else None
+
+
+# ----------------------------------------------------------------------------------------------------------------- checks
+def _many(name: str, value: Any, n: int) -> Sizes:
+    if isinstance(value, int):
+        return (value,) * n
+    out = tuple(int(v) for v in value)
+    if len(out) == 1:
+        return out * n
+    if len(out) != n:
+        raise RuntimeError(f"expected {name} to be a single integer value or a list of {n} values to match the convolution dimensions, but "
+                           f"got {name}={list(out)}")
+    return out
+
+
+def _checked(name: str, x: Tensor, w: Tensor, bias: Tensor | None, n: int, groups: int, transposed: bool) -> tuple[Tensor, bool]:
+    """The input with a batch axis, and whether it had none.  Raises RuntimeError as PyTorch does."""
+    for t in (w, *([bias] if bias is not None else [])):
+        if t.meta.device is not x.meta.device:
+            raise mismatch(name, [x, w, *([bias] if bias is not None else [])])
+        if t.meta.dtype is not x.meta.dtype:
+            raise RuntimeError(f"Input type ({_type_name(x)}) and {'weight' if t is w else 'bias'} type ({_type_name(t)}) should be the same")
+    if len(w.meta.shape) != n + 2:
+        raise RuntimeError(f"weight should have at least three dimensions, but got {len(w.meta.shape)}" if len(w.meta.shape) < 3 else
+                           f"Expected {n + 2}-dimensional weight for {name}, but got weight of size {list(w.meta.shape)}")
+    single = len(x.meta.shape) == n + 1
+    if not single and len(x.meta.shape) != n + 2:
+        raise RuntimeError(f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {name}, but got input of size: {list(x.meta.shape)}")
+    if single:
+        x = x.unsqueeze(0)
+    if groups <= 0:
+        raise RuntimeError("non-positive groups is not supported")
+    channels = w.meta.shape[0] if transposed else w.meta.shape[1] * groups
+    if x.meta.shape[1] != channels:
+        raise RuntimeError(f"Given {'transposed=1' if transposed else f'groups={groups}'}, weight of size {list(w.meta.shape)}, expected input"
+                           f"{list(x.meta.shape)} to have {channels} channels, but got {x.meta.shape[1]} channels instead")
+    if not transposed and w.meta.shape[0] % groups:
+        raise RuntimeError(f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of size "
+                           f"{list(w.meta.shape)} instead")
+    outs = w.meta.shape[1] * groups if transposed else w.meta.shape[0]
+    if bias is not None and tuple(bias.meta.shape) != (outs,):
+        raise RuntimeError(f"Given {'transposed=1' if transposed else 'weight'} of size {list(w.meta.shape)}, expected bias to be 1-dimensional "
+                           f"with {outs} elements, but got bias of size {list(bias.meta.shape)} instead")
+    return x, single
+
+
+def _positive(stride: Sizes, dilation: Sizes, padding: Sizes) -> None:
+    if any(s <= 0 for s in stride):
+        raise RuntimeError("non-positive stride is not supported")
+    if any(d <= 0 for d in dilation):
+        raise RuntimeError("dilation should be greater than zero")
+    if any(p < 0 for p in padding):
+        raise RuntimeError("negative padding is not supported")
+
+
+def _convolve(name: str, n: int, x: Tensor, w: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int) -> Tensor:
+    x, single = _checked(name, x, w, bias, n, groups, False)
+    made = (_convolved_as_is if device_convolution.narrow(x) else _convolved)(x, n, w, bias, stride, padding, dilation, groups)
+    return made.squeeze(0) if single else made
+
+
+def _convolved_as_is(x: Tensor, n: int, w: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int) -> Tensor:
+    stride, dilation = _many("stride", stride, n), _many("dilation", dilation, n)
+    kernel = tuple(w.meta.shape[2:])
+    if isinstance(padding, str):
+        if padding not in ("same", "valid"):
+            raise RuntimeError(f"Invalid padding string: '{padding}'")
+        if padding == "same" and any(s != 1 for s in stride):
+            raise RuntimeError("padding='same' is not supported for strided convolutions")
+        total = [d * (k - 1) if padding == "same" else 0 for d, k in zip(dilation, kernel, strict=True)]
+        if any(t % 2 for t in total):  # the odd one goes to the far side
+            x = _padded_far(x, [t % 2 for t in total])
+        padding = tuple(t // 2 for t in total)
+    padding = _many("padding", padding, n)
+    _positive(stride, dilation, padding)
+    image = tuple(x.meta.shape[2:])
+    out = tuple((i + 2 * p - d * (k - 1) - 1) // s + 1 for i, p, d, k, s in zip(image, padding, dilation, kernel, stride, strict=True))
+    if any(i + 2 * p < d * (k - 1) + 1 for i, p, d, k in zip(image, padding, dilation, kernel, strict=True)):
+        raise RuntimeError(f"Calculated padded input size per channel: ({' x '.join(str(i + 2 * p) for i, p in zip(image, padding, strict=True))}). "
+                           f"Kernel size: ({' x '.join(str(d * (k - 1) + 1) for d, k in zip(dilation, kernel, strict=True))}). Kernel size can't be "
+                           "greater than actual input size")
+    return _forward(x, w, Geometry(stride, padding, dilation, groups, image, kernel, out), bias)
+
+
+# sums of 16-bit products, the bias among them, stay in float32 until the result is rounded
+_convolved = in_float32(_convolved_as_is)
+
+
+def _padded_far(x: Tensor, far: list[int]) -> Tensor:
+    from .joining import cat
+    for i, f in enumerate(far):
+        if f:
+            shape = list(x.meta.shape)
+            shape[2 + i] = f
+            x = cat([x, x.new_zeros(shape)], 2 + i)
+    return x
+
+
+def _transposed(name: str, n: int, x: Tensor, w: Tensor, bias: Tensor | None, stride: Any, padding: Any, output_padding: Any, groups: int,
+                dilation: Any) -> Tensor:
+    x, single = _checked(name, x, w, bias, n, groups, True)
+    made = (_transposed_as_is if device_convolution.narrow(x) else _transposed_of)(x, n, w, bias, stride, padding, output_padding, groups, dilation)
+    return made.squeeze(0) if single else made
+
+
+def _transposed_as_is(x: Tensor, n: int, w: Tensor, bias: Tensor | None, stride: Any, padding: Any, output_padding: Any, groups: int,
+                   dilation: Any) -> Tensor:
+    stride, padding, dilation = _many("stride", stride, n), _many("padding", padding, n), _many("dilation", dilation, n)
+    extra = _many("output_padding", output_padding, n)
+    _positive(stride, dilation, padding)
+    for e, s, d in zip(extra, stride, dilation, strict=True):
+        if e >= s and e >= d:
+            raise RuntimeError(f"output padding must be smaller than either stride or dilation, but got output_padding: {list(extra)} stride: "
+                               f"{list(stride)} dilation: {list(dilation)}")
+    kernel = tuple(w.meta.shape[2:])
+    image = tuple((i - 1) * s - 2 * p + d * (k - 1) + e + 1
+                  for i, s, p, d, k, e in zip(x.meta.shape[2:], stride, padding, dilation, kernel, extra, strict=True))
+    if any(i <= 0 for i in image):
+        raise RuntimeError(f"Given input size per channel: ({' x '.join(map(str, x.meta.shape[2:]))}). Calculated output size per channel: "
+                           f"({' x '.join(map(str, image))}). Output size is too small")
+    y = _to_input(x, w, Geometry(stride, padding, dilation, groups, image, kernel, tuple(x.meta.shape[2:])))
+    if bias is not None:
+        # the fresh result takes the bias in its own memory; both keep their gradients
+        y = y.add_(bias.reshape((-1,) + (1,) * n))
+    return y
+
+
+_transposed_of = in_float32(_transposed_as_is)
+
+
+def _define(n: int) -> None:
+    plain, turned = f"conv{n}d", f"conv_transpose{n}d"
+
+    def conv(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,  # noqa: A002
+             groups: int = 1) -> Tensor:
+        return _convolve(plain, n, input, weight, bias, stride, padding, dilation, groups)
+
+    def transposed(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,  # noqa: A002
+                   output_padding: Any = 0, groups: int = 1, dilation: Any = 1) -> Tensor:
+        return _transposed(turned, n, input, weight, bias, stride, padding, output_padding, groups, dilation)
+    conv.__name__ = conv.__qualname__ = plain
+    transposed.__name__ = transposed.__qualname__ = turned
+    shape = "(N, C, " + ", ".join("DHW"[3 - n:]) + ")"
+    conv.__doc__ = f"The cross-correlation of input {shape} with weight (out, C / groups, kernel...), over {n} axes; padding may be \"same\"."
+    transposed.__doc__ = f"The gradient of conv{n}d with respect to its input, as an operation: weight (C, out / groups, kernel...)."
+    op(method=False, spaces=("torch", "nn.functional"))(conv)
+    op(method=False, spaces=("torch", "nn.functional"))(transposed)
+
+
+for _n in (1, 2, 3):
+    _define(_n)

@@ -1,0 +1,166 @@
+"""Copies: between layouts and types on one device by a generated kernel, between devices through the door."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import layout
+from ..autograd import inplace, tape
+from ..autograd.mode import _grad
+from ..kernels import expr as E
+from ..kernels.programs import Map
+from ..tensor import NO_FREE, Tensor, alias, empty, meta, new, storage
+from . import checks, launch
+from .elementwise import fit
+from .table import op
+
+if TYPE_CHECKING:
+    from ..dtypes import dtype
+
+_programs: dict[Any, Map] = {}
+
+
+def cast_program(source: dtype, target: dtype) -> Map:
+    found = _programs.get((source, target))
+    if found is None:
+        e = E.input(0, source)
+        if source.is_complex and not target.is_complex:
+            e = E.real(e)
+        found = _programs[source, target] = Map((E.cast(e, target),), (source,))
+    return found
+
+
+def copy_into(out: Tensor, source: Tensor, non_blocking: bool = False) -> None:
+    """out = source (broadcast, cast, moved as needed), outside the tape; out's version goes up."""
+    if source.meta.device is not out.meta.device:
+        from .transfer import copy_across
+        copy_across(out, source, non_blocking)
+    else:
+        if checks.overlap(out, source):
+            source = dense_of(source)
+        shape = tuple(out.meta.shape)
+        strides = [out.meta.strides, layout.expand_strides(source.meta.shape, source.meta.strides, shape)]
+        launch.run(cast_program(source.meta.dtype, out.meta.dtype), shape, [out], [source], strides, name="copy")
+    out.store.version += 1
+
+
+def dense_of(t: Tensor) -> Tensor:
+    """The elements of `t` in fresh contiguous memory, outside the tape."""
+    out = empty(t.meta.shape, t.meta.dtype, t.meta.device)
+    launch.run(cast_program(t.meta.dtype, t.meta.dtype), tuple(t.meta.shape), [out], [t], name="copy")
+    return out
+
+
+def assign(self: Tensor, result: Tensor) -> Tensor:
+    """Writes a differentiable result into `self`, which takes over its history."""
+    node = result.node
+    checks.may_write(self)
+    copy_into(self, result)
+    if node is not None and _grad.get():
+        inplace.rebase(self, _through(node, self, result))
+    elif self.node is not None and _grad.get():
+        inplace.rebase(self, None) if getattr(self, "base", None) is None else inplace.rebase(self, _nothing())
+    return self
+
+
+def _through(node: Any, self: Tensor, result: Tensor) -> Any:
+    if result.meta.dtype is self.meta.dtype and result.meta.shape == self.meta.shape and result.meta.device is self.meta.device:
+        return node
+    m = result.meta
+    return [tape.next_seq(), None, _fit_back, (node,), m, {"name": "CopyBackwards"}]
+
+
+def _nothing() -> Any:
+    return [tape.next_seq(), None, lambda node, g: (), (), None, {"name": "CopyBackwards"}]
+
+
+def _fit_back(node: Any, g: Tensor) -> Any:
+    return (fit(g, node[tape.SAVED]),)
+
+
+@op(inplace=False)
+def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:  # noqa: A002
+    """A copy with its own memory; the layout is kept when dense (`memory_format` chooses another).  Differentiable."""
+    m = input.meta
+    strides = strides_for(m.shape, m.strides, memory_format)
+    out = new(meta(m.shape, strides, m.dtype, m.device))
+    launch.run(cast_program(m.dtype, m.dtype), tuple(m.shape), [out], [input], name="clone")
+    return tape.record(out, _same, (input,), None, "CloneBackward0")
+
+
+def _same(node: Any, g: Tensor) -> Any:
+    return (g,)
+
+
+def strides_for(shape: Any, strides: tuple[int, ...], memory_format: Any) -> tuple[int, ...]:
+    """The strides a copy in `memory_format` has.  Raises RuntimeError for channels-last with the wrong number of axes."""
+    name = getattr(memory_format, "name", None)
+    if name in (None, "preserve_format"):
+        return layout.dense_like(tuple(shape), strides)
+    if name == "channels_last" or name == "channels_last_3d":
+        axes = 4 if name == "channels_last" else 5
+        if len(shape) != axes:
+            raise RuntimeError(f"required rank {axes} tensor to use {name} format")
+        return layout.channels_last_strides(shape)
+    return layout.contiguous_strides(shape)
+
+
+@op()
+def contiguous(input: Tensor, *, memory_format: Any = None) -> Tensor:  # noqa: A002
+    """`input` itself when it is contiguous in `memory_format` (row-major by default), else a copy that is."""
+    name = getattr(memory_format, "name", None)
+    if name in ("channels_last", "channels_last_3d"):
+        if layout.is_channels_last(input.meta.shape, input.meta.strides) and len(input.meta.shape) == (4 if name == "channels_last" else 5):
+            return input
+        return clone(input, memory_format=memory_format)
+    if input.meta.contiguous:
+        return input
+    m = input.meta
+    out = empty(m.shape, m.dtype, m.device)
+    launch.run(cast_program(m.dtype, m.dtype), tuple(m.shape), [out], [input], name="contiguous")
+    return tape.record(out, _same, (input,), None, "CloneBackward0")
+
+
+@op(name="copy_")
+def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
+    """Writes `src` (broadcast; any type and device) into `self`.  Recorded: gradients flow to `src`.
+
+    non_blocking: between pinned host memory and a GPU the copy is queued; the first to read it on the host waits.
+    """
+    if not isinstance(src, Tensor):
+        raise TypeError(f"copy_(): argument 'other' must be Tensor, not {type(src).__name__}")
+    recording = _grad.get() and inplace.check(self, (self, src))
+    checks.may_write(self)
+    if layout.broadcast_shapes(self.meta.shape, src.meta.shape) != tuple(self.meta.shape):
+        raise RuntimeError(f"output with shape {list(self.meta.shape)} doesn't match the broadcast shape "
+                           f"{list(layout.broadcast_shapes(self.meta.shape, src.meta.shape))}")
+    if src is not self:
+        copy_into(self, src, non_blocking)
+    if recording:
+        node = [tape.next_seq(), None, _copied, (self.node, src.node), src.meta, {"name": "CopyBackwards"}]
+        inplace.rebase(self, node)
+    return self
+
+
+def _copied(node: Any, g: Tensor) -> Any:
+    from .creation import zeros_like
+    before, source = node[tape.EDGES]  # what was overwritten has a gradient too: 0
+    return (None if before is None else zeros_like(g)), (None if source is None else fit(g, node[tape.SAVED]))
+
+
+def resize(t: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Gives `t` another shape, keeping the elements that fit; its storage grows when it must."""
+    m = meta(shape, None, t.meta.dtype, t.meta.device)
+    have = t.store.meta.nbytes - (t.ptr - t.store.ptr)
+    if m.nbytes > have:
+        if t.store.free is NO_FREE:  # an array of NumPy's, a mapped file: no more of it can be had
+            raise RuntimeError(f"Trying to resize storage that is not resizable: shape {list(shape)} needs {m.nbytes} bytes, and the memory that the "
+                               f"tensor shares with its owner has {have}")
+        old = alias(t, t.meta, t.ptr)
+        t.store = storage(m)
+        t.ptr = t.store.ptr
+        if old.meta.numel and old.meta.contiguous:
+            keep = meta((old.meta.numel,), None, m.dtype, m.device)
+            launch.run(cast_program(m.dtype, m.dtype), (old.meta.numel,), [alias(t, keep, t.ptr)], [alias(old, keep, old.ptr)])
+    t.meta = m
+    return t

@@ -1,0 +1,384 @@
+"""Counting: distinct elements, occurrences of integers, histograms.
+
+The size of most results depends on the elements, so the host waits for them and NumPy does the counting.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import dtypes, layout
+from ..autograd import tape
+from ..dtypes import bool_, float64, int64
+from ..kernels.interpret import load, memory, narrow_bfloat16, store, widen_bfloat16
+from ..runtime import door
+from ..tensor import Tensor, empty
+from . import device_routines, launch, ordering
+from .attributes import host_array, values
+from .casts import to_dtype
+from .checks import same_device
+from .copies import contiguous
+from .creation import from_host, full, zeros
+from .indexing import nonzero, take_at
+from .joining import cat, stack
+from .positions import added_at, taken_along
+from .results import named
+from .sorting import sort
+from .table import op
+
+if TYPE_CHECKING:
+    from ..dtypes import dtype
+
+_HISTOGRAM = named("histogram", "hist bin_edges")
+_HISTOGRAMDD = named("histogramdd", "hist bin_edges")
+
+
+# ------------------------------------------------------------------------------------------------------ distinct elements
+def _no_gradient(node: Any, g: Tensor) -> Any:
+    raise NotImplementedError(f"the derivative for '{node[tape.SAVED]}' is not implemented.")
+
+
+def _order(a: Any, d: dtype) -> tuple[Any, Any]:
+    """Positions that sort the rows of `a` (n, k), and where a row of the sorted ones differs from the one before."""
+    n, k = a.shape
+    if k == 1:
+        at = ordering.order(a.reshape(1, n), d)[0]
+    else:
+        whole = ordering.keys(a, d)
+        big = whole.astype(whole.dtype.newbyteorder(">"))  # so that comparing bytes compares rows
+        at = np.argsort(np.ascontiguousarray(big).view(f"V{k * d.itemsize}").reshape(n), kind="stable")
+    return at, _changes(load(a, d)[at])
+
+
+def _changes(rows: Any) -> Any:
+    new = np.ones(len(rows), bool)
+    if len(rows):
+        np.any(rows[1:] != rows[:-1], axis=1, out=new[1:])
+    return new
+
+
+_MOST_COLUMNS = 512  # of slices that are sorted a column at a time
+
+
+def _by_device(name: str, t: Tensor, by_order: bool, return_inverse: bool, return_counts: bool, dim: int | None) -> Any:
+    """The distinct elements or slices, found by t's own device, of which only how many there are comes to the host; None where it does
+    not."""
+    if door.by_host(t.meta.device) or t.meta.dtype.is_complex or not t.meta.numel:
+        return None
+    shape = tuple(t.meta.shape)
+    x = t.detach()
+    axis = 0 if dim is None else layout.wrap_dim(dim, len(shape))
+    rows = x.reshape(-1, 1) if dim is None or not shape else x.movedim(axis, 0).reshape(shape[axis], -1)
+    n, width = rows.meta.shape
+    if by_order and width > _MOST_COLUMNS:
+        return None
+    at = None
+    if by_order:
+        for column in range(width - 1, -1, -1):  # a stable sort by each, the last first
+            key = rows[:, column]
+            by = sort(key if at is None else taken_along(key, at))[1]
+            at = by if at is None else taken_along(at, by)
+        rows = take_at(rows, [at])
+    new = full((n,), True, dtype=bool_, device=t.meta.device)
+    new[1:] = (rows[1:] != rows[:-1]).any(1)
+    (starts,) = nonzero(new, as_tuple=True)
+    picked = take_at(rows, [starts])
+    if dim is None or not shape:
+        made = picked.reshape(-1)
+    else:
+        made = picked.reshape(-1, *shape[:axis], *shape[axis + 1:]).movedim(0, axis).contiguous()
+    result = tape.record(made, _no_gradient, (t,), name, f"{name.capitalize()}Backward0")
+    out = [result]
+    if return_inverse:
+        place = new.cumsum(0) - 1
+        inverse = place if at is None else empty((n,), int64, t.meta.device)
+        if at is not None:
+            device_routines.run(t.meta.device, "spread", (n,), (inverse.ptr, at.ptr, place.ptr))
+        out.append(inverse.reshape(shape) if dim is None else inverse)
+    if return_counts:
+        out.append(cat([starts[1:], starts.new_full((1,), n)]) - starts)
+    return result if len(out) == 1 else tuple(out)
+
+
+def _distinct(name: str, t: Tensor, by_order: bool, return_inverse: bool, return_counts: bool, dim: int | None) -> Any:
+    own = _by_device(name, t, by_order, return_inverse, return_counts, dim)
+    if own is not None:
+        return own
+    a, m = host_array(t.detach()), t.meta
+    if m.dtype.is_complex:
+        raise NotImplementedError(f"\"{name}\" not implemented for '{m.dtype.name}': complex numbers have no order")
+    if dim is None:
+        axis, rows = 0, np.ascontiguousarray(a).reshape(-1, 1)
+    else:
+        axis = layout.wrap_dim(dim, len(m.shape))
+        if 0 in m.shape and (m.shape[axis] or sum(1 for s in m.shape if not s) > 1):
+            raise RuntimeError(f"{name}(): the tensor has axes of size 0 besides dim {axis}, so its parts have nothing to be compared by")
+        moved = np.moveaxis(a, axis, 0) if m.shape else a.reshape(1)
+        rows = np.ascontiguousarray(moved).reshape(len(moved), layout.numel(moved.shape[1:]))
+    n = len(rows)
+    if by_order and n:
+        at, new = _order(rows, m.dtype)
+    else:
+        at, new = np.arange(n), _changes(load(rows, m.dtype))
+    starts = np.nonzero(new)[0]
+    picked = rows[at[starts]]
+    if dim is None:
+        made = picked.reshape(-1)
+    else:
+        made = np.moveaxis(picked.reshape(len(picked), *moved.shape[1:]), 0, axis) if m.shape else picked.reshape(-1)
+    result = tape.record(from_host(np.ascontiguousarray(made), m.dtype, m.device), _no_gradient, (t,), name, f"{name.capitalize()}Backward0")
+    if not (return_inverse or return_counts):
+        return result
+    out = [result]
+    if return_inverse:
+        inverse = np.empty(n, np.int64)
+        inverse[at] = np.cumsum(new) - 1
+        out.append(from_host(inverse.reshape(tuple(m.shape) if dim is None else (n,)), int64, m.device))
+    if return_counts:
+        out.append(from_host(np.diff(np.append(starts, n)).astype(np.int64), int64, m.device))
+    return tuple(out)
+
+
+@op()
+def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:  # noqa: A002
+    """The distinct elements in order (of the flattened tensor), or the distinct slices along `dim`.
+
+    return_inverse: also where each element is in the result (int64).  return_counts: also how often each occurs.  Each NaN is
+    distinct.  The host waits for the values.  No gradient.
+    """
+    return _distinct("unique", input, True, return_inverse, return_counts, dim)
+
+
+@op()
+def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:  # noqa: A002
+    """The first element of each run of equal ones (of the flattened tensor, or of slices along `dim`); else as `unique`."""
+    return _distinct("unique_consecutive", input, False, return_inverse, return_counts, dim)
+
+
+# ------------------------------------------------------------------------------------------------------------- occurrences
+@op()
+def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:  # noqa: A002
+    """How often each number 0, 1, ... occurs in a vector of integers (int64), or the sums of their `weights` (of their floating
+    type, else float64).  The host waits for the values.
+
+    Raises RuntimeError for negative numbers or a wrong shape.
+    """
+    if input.meta.dtype.kind not in "ui":
+        raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{input.meta.dtype.name}': input must have an integer type")
+    if minlength < 0:
+        raise RuntimeError(f"minlength should be >= 0, got {minlength}")
+    if len(input.meta.shape) == 1 and input.meta.numel and not door.by_host(input.meta.device):
+        return _counted_by_device(input, weights, minlength)
+    a = host_array(input)
+    if len(input.meta.shape) != 1 or (len(a) and int(a.min()) < 0):
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    if weights is None:
+        return from_host(np.bincount(a.astype(np.int64), minlength=minlength).astype(np.int64), int64, input.meta.device)
+    if weights.meta.shape != input.meta.shape:
+        raise RuntimeError("weights should be 1-d and have the same length as input")
+    same_device("bincount", input, weights)
+    d = weights.meta.dtype if weights.meta.dtype.name == "float32" else float64
+    w = load(host_array(weights.detach()), weights.meta.dtype).astype(np.float64)
+    return from_host(np.bincount(a.astype(np.int64), w, minlength).astype(d.np), d, input.meta.device)
+
+
+def _counted_by_device(t: Tensor, weights: Tensor | None, minlength: int) -> Tensor:
+    """bincount by t's own device, of which only the least and the greatest number come to the host."""
+    t = to_dtype(t, int64)
+    least, greatest = (int(v) for v in values(stack([t.min(), t.max()]), "bincount"))
+    if least < 0:
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    bins = max(greatest + 1, minlength)
+    if weights is None:
+        return _occurrences(t, bins)
+    if weights.meta.shape != t.meta.shape:
+        raise RuntimeError("weights should be 1-d and have the same length as input")
+    same_device("bincount", t, weights)
+    d = weights.meta.dtype if weights.meta.dtype.name == "float32" else float64
+    made = zeros(bins, dtype=float64, device=t.meta.device)
+    added_at(made, t, to_dtype(weights.detach(), float64))
+    return to_dtype(made, d)
+
+
+def _occurrences(t: Tensor, bins: int) -> Tensor:
+    """How often each of 0 .. bins - 1 is among the elements of t (int64), which are all of these."""
+    made: Tensor = zeros(bins, dtype=int64, device=t.meta.device)
+    t = contiguous(t)
+    if not device_routines.run(t.meta.device, "occurrences", (t.meta.numel, bins), (made.ptr, t.ptr)):
+        raise RuntimeError(f"bincount: {t.meta.device} has no routine for it")
+    return made
+
+
+# --------------------------------------------------------------------------------------------------------------- histograms
+def _range(name: str, low: Any, high: Any, apart: float) -> tuple[Any, Any]:
+    """The outer edges, `apart` further out each where they coincide."""
+    if not (np.isfinite(low) and np.isfinite(high)):
+        raise RuntimeError(f"torch.{name}: range of [{low}, {high}] is not finite")
+    if low > high:
+        raise RuntimeError(f"torch.{name}: max must be larger than min, got [{low}, {high}]")
+    return (low - apart, high + apart) if low == high else (low, high)
+
+
+@op(out=True)
+def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:  # noqa: A002
+    """How many elements fall into each of `bins` equal intervals from min to max (of input's floating type); the last includes
+    max, elements outside and NaN are not counted.  Equal min and max stand for the data's own.
+    """
+    d = input.meta.dtype
+    if d.kind != "f":
+        raise NotImplementedError(f"\"histogram_cpu\" not implemented for '{d.name}': input must have a floating type")
+    if bins <= 0:
+        raise RuntimeError(f"torch.histc(): bins must be > 0, but got {bins}")
+    if min > max:
+        raise RuntimeError(f"torch.histc: max must be larger than min, got [{min}, {max}]")
+    out = empty((bins,), d, input.meta.device)
+    shape, strides = tuple(input.meta.shape), input.meta.strides
+
+    def entry(target: int, source: int) -> None:
+        x = load(memory(source, shape, strides, d), d).reshape(-1)
+        given = (x.min(), x.max()) if min == max and x.size else (x.dtype.type(min), x.dtype.type(max))
+        low, high = _range("histc", *given, 1)
+        x = x[(x >= low) & (x <= high)]
+        def rounded(v: Any) -> Any:  # the numbers of the type itself decide, also where NumPy has no such type
+            return widen_bfloat16(narrow_bfloat16(np.asarray(v, np.float32))) if d is dtypes.bfloat16 else v
+        at = np.minimum(rounded(rounded(rounded(x - low) * bins) / rounded(high - low)).astype(np.int64), bins - 1)
+        store(memory(target, (bins,), (1,), d), np.bincount(at, minlength=bins), d)
+    if not door.by_host(input.meta.device):
+        return _histc_by_device(input.detach(), bins, min, max)
+    launch.routine(input.meta.device, "histc", entry, (out.ptr, input.ptr), nbytes=input.meta.nbytes)
+    return out
+
+
+def _histc_by_device(x: Tensor, bins: int, low: Any, high: Any) -> Tensor:
+    """histc with the roundings of the host's, of which only the data's own edges come to the host where they are asked for."""
+    d = x.meta.dtype
+    kind = np.float32 if d is dtypes.bfloat16 else np.dtype(d.np).type
+    if low == high and x.meta.numel:
+        low, high = values(stack([x.min(), x.max()]), "histc")
+    low, high = _range("histc", kind(low), kind(high), 1)
+    inside = (x >= float(low)) & (x <= float(high))
+    width = high - low
+    if d is dtypes.bfloat16:
+        width = widen_bfloat16(narrow_bfloat16(np.asarray(width, np.float32)))
+    place = (x - float(low)) * float(kind(bins)) / float(width)
+    at = to_dtype(place.masked_fill(~inside, 0.0), int64).clamp_(max=bins - 1).masked_fill(~inside, bins)
+    counts: Tensor = _occurrences(at, bins + 1)[:bins]
+    return to_dtype(counts, d)
+
+
+def _edges(name: str, bins: Any, x: Any, limits: tuple[Any, Any] | None, d: dtype) -> Any:
+    """The edges of one axis: a tensor's elements, or equally spaced ones."""
+    if isinstance(bins, Tensor):
+        return load(host_array(bins.detach()), bins.meta.dtype)
+    if bins <= 0:
+        raise RuntimeError(f"torch.{name}(): bins must be > 0, but got {bins}")
+    low, high = _range(name, *(limits if limits is not None else (x.min(), x.max()) if x.size else (0.0, 1.0)), 0.5)  # type: ignore[call-arg]
+    return np.linspace(low, high, bins + 1, dtype=np.float64).astype(x.dtype)
+
+
+def _counted(name: str, points: Any, edges: list[Any], weight: Any, density: bool, d: dtype) -> Any:
+    """The histogram of points (n, axes) over the cells that the edges make."""
+    inside = np.ones(len(points), bool)
+    place = np.zeros(len(points), np.int64)
+    for i, e in enumerate(edges):
+        x = points[:, i]
+        at = np.searchsorted(e, x, "right") - 1
+        at[x == e[-1]] = len(e) - 2
+        inside &= (x >= e[0]) & (x <= e[-1])
+        place = place * (len(e) - 1) + at
+    cells = [len(e) - 1 for e in edges]
+    w = None if weight is None else weight.reshape(-1)[inside].astype(np.float64)
+    counts: Any = np.bincount(place[inside], w, layout.numel(cells)).reshape(cells).astype(np.float64)
+    if density:
+        counts = counts / counts.sum()
+        for i, e in enumerate(edges):
+            counts = counts / np.diff(e.astype(np.float64)).reshape([-1 if k == i else 1 for k in range(len(edges))])
+    return from_host(np.ascontiguousarray(counts.astype(d.np)), d, _cpu())
+
+
+def _cpu() -> Any:
+    from ..runtime.device import resolve
+    return resolve("cpu")
+
+
+def _histogram_input(name: str, input: Tensor, weight: Tensor | None, rest: tuple[int, ...]) -> Any:  # noqa: A002
+    if input.meta.dtype.name not in ("float32", "float64"):
+        raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{input.meta.dtype.name}': input must be float32 or float64")
+    if weight is None:
+        return None
+    if weight.meta.dtype is not input.meta.dtype:
+        raise RuntimeError(f"torch.{name}(): if weight tensor is provided, it must have the same dtype as the input tensor; got {weight.meta.dtype}")
+    if tuple(weight.meta.shape) != rest:
+        raise RuntimeError(f"torch.{name}(): if weight tensor is provided it should have the same shape as the input tensor excluding its innermost "
+                           f"dimension, but got input with shape {list(input.meta.shape)} and weight with shape {list(weight.meta.shape)}")
+    return host_array(weight.detach())
+
+
+@op(out=True)
+def histogram(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | None = None, density: bool = False) -> Any:  # noqa: A002
+    """Counts of the elements in intervals, and the intervals' edges, both of input's type (float32 or float64).
+
+    bins: how many equal intervals over `range` (the data's own by default), or an increasing vector of edges.  weight: what
+    each element counts.  density: divided by the total and the intervals' lengths.  The host waits for the values.
+    """
+    d = input.meta.dtype
+    same_device("histogram", input, weight, bins)
+    w = _histogram_input("histogram", input, weight, tuple(input.meta.shape))
+    x = host_array(input.detach()).reshape(-1)
+    edges = _edges("histogram", bins, x, range, d)
+    hist = _counted("histogram", x.reshape(-1, 1), [edges], w, density, d)
+    return _HISTOGRAM(hist.to(input.meta.device), from_host(np.ascontiguousarray(edges.astype(d.np)), d, input.meta.device))
+
+
+@op(method=True, out=True)
+def histogramdd(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | None = None, density: bool = False) -> Any:  # noqa: A002
+    """`histogram` of points: input is (..., axes).  bins: a number, a number an axis, or a vector of edges an axis.  range: lowest
+    and highest of each axis in turn.  Gives the counts, one axis a coordinate, and a tuple of edges.
+    """
+    d = input.meta.dtype
+    if len(input.meta.shape) < 2:
+        raise RuntimeError(f"torch.histogramdd(): input tensor should have at least 2 dimensions, but got {len(input.meta.shape)}")
+    axes = input.meta.shape[-1]
+    same_device("histogramdd", input, weight, *(bins if isinstance(bins, (list, tuple)) else ()))
+    w = _histogram_input("histogramdd", input, weight, tuple(input.meta.shape[:-1]))
+    points = host_array(input.detach()).reshape(-1, axes)
+    each = [bins] * axes if isinstance(bins, int) else list(bins)
+    if len(each) != axes:
+        raise RuntimeError(f"torch.histogramdd(): expected {axes} sequences of bin edges or counts, one for each coordinate, but got {len(each)}")
+    limits = None if range is None else list(range)
+    if limits is not None and len(limits) != 2 * axes:
+        raise RuntimeError(f"torch.histogramdd(): for a {axes}-dimensional histogram range should have {2 * axes} elements, but got {len(limits)}")
+    edges = [_edges("histogramdd", b, points[:, i], None if limits is None else (limits[2 * i], limits[2 * i + 1]), d)
+             for i, b in enumerate(each)]
+    hist = _counted("histogramdd", points, edges, w, density, d)
+    return _HISTOGRAMDD(hist.to(input.meta.device), tuple(from_host(np.ascontiguousarray(e.astype(d.np)), d, input.meta.device) for e in edges))
+
+
+@op(out=True)
+def hash_tensor(input: Tensor, dim: Any = (), *, keepdim: bool = False, mode: int = 0) -> Tensor:  # noqa: A002
+    """The exclusive or over `dim` (all axes for none) of the elements' 64 bits, as uint64: integers widened to int64, floating
+    numbers to float64.  mode 0 is the only one.  Raises NotImplementedError for complex numbers."""
+    if mode != 0:
+        raise RuntimeError(f"Unknown hash_tensor mode: {mode}")
+    d = input.meta.dtype
+    if d.is_complex:
+        raise NotImplementedError(f"\"hash_tensor\" not implemented for '{d.name}'")
+    n = len(input.meta.shape)
+    wanted = (dim,) if isinstance(dim, int) else tuple(dim or ())
+    axes = tuple(sorted(layout.wrap_dim(a, n) for a in wanted)) if wanted and n else tuple(range(n))
+    if len(set(axes)) != len(axes):
+        raise RuntimeError(f"dim appears multiple times in the list of dims: {wanted}")
+    shape, strides = tuple(input.meta.shape), input.meta.strides
+    kept = tuple([(1 if keepdim else None) if i in axes else s for i, s in enumerate(shape)])
+    result = tuple([s for s in kept if s is not None])
+    out = empty(result, dtypes.uint64, input.meta.device)
+
+    def entry(target: int, source: int) -> None:
+        x = load(memory(source, shape, strides, d), d)
+        bits = np.ascontiguousarray(x.astype(np.float64 if d.kind == "f" else np.int64)).view(np.uint64)
+        found = np.bitwise_xor.reduce(bits.reshape(shape), axis=axes) if axes else bits
+        memory(target, result, layout.contiguous_strides(result), dtypes.uint64)[...] = found.reshape(result)
+    launch.routine(input.meta.device, "hash_tensor", entry, (out.ptr, input.ptr), nbytes=input.meta.nbytes)
+    return out

@@ -1,0 +1,617 @@
+"""Factories: tensors from sizes, numbers, ranges and data, made on their device."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import dtypes, layout
+from ..autograd import tape
+from ..dtypes import dtype as dtype_class
+from ..kernels import expr as E
+from ..kernels.programs import Map
+from ..runtime import door, gpus
+from ..runtime.device import device as device_class
+from ..runtime.device import resolve
+from ..tensor import Meta, Tensor, meta, new, on_forget, wrap
+from . import launch
+from .copies import strides_for
+from .table import op
+from .views import sizes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def zeros_meta(m: Meta) -> Tensor:
+    """Zeros of an exact layout."""
+    out = new(m)
+    if m.nbytes:
+        launch.fill(out, 0)
+    return out
+
+
+def _options(d: Any, dev: Any, layout_: Any = None) -> tuple[dtype_class, device_class]:
+    if d is None:
+        d = dtypes.get_default_dtype()
+    elif not isinstance(d, dtype_class):
+        d = {float: dtypes.get_default_dtype(), int: dtypes.int64, bool: dtypes.bool_, complex: dtypes.default_complex()}.get(d, d)
+        if not isinstance(d, dtype_class):
+            raise TypeError(f"argument 'dtype' must be torch.dtype, not {type(d).__name__}")
+    return d, resolve(dev)
+
+
+def _shape(name: str, size: tuple[Any, ...]) -> tuple[int, ...]:
+    shape = sizes_of(name, size)
+    for s in shape:
+        if s < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {s}: {list(shape)}")
+    return shape
+
+
+def _finish(t: Tensor, requires_grad: bool, pin: bool = False) -> Tensor:
+    if pin:
+        t = t.pin_memory()
+    if requires_grad:
+        t.requires_grad_(True)
+    return t
+
+
+def _fresh(m: Meta, pin: bool) -> Tensor:
+    if not pin:
+        return new(m)
+    from .placement import pinned_empty
+    return pinned_empty(m)
+
+
+def _make(shape: tuple[int, ...], value: Any, d: dtype_class, dev: device_class, out: Tensor | None, requires_grad: bool,
+          memory_format: Any = None, pin: bool = False) -> Tensor:
+    if out is not None:
+        from .copies import resize
+        if out.meta.dtype is not d:
+            raise RuntimeError(f"expected out of type {d}, but got {out.meta.dtype}")
+        resize(out, shape)
+        t = out
+        t.store.version += 1
+    else:
+        t = _fresh(meta(shape, None if memory_format is None else strides_for(shape, layout.contiguous_strides(shape), memory_format),
+                        d, dev), pin)
+    if value is not None and t.meta.numel:
+        launch.fill(t, value)
+    return _finish(t, requires_grad)
+
+
+_SIZED = inspect.signature(lambda *size, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False,
+                           memory_format=None: 0).replace(return_annotation="Tensor")
+
+
+def _factory(name: str, value: Any) -> Any:
+    def make(*size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
+             requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, names: Any = None) -> Tensor:
+        if "size" in (names or ()):
+            raise TypeError(f"{name}(): named tensors are not supported")
+        if out is not None:
+            d, dev = dtype or out.meta.dtype, out.meta.device
+        else:
+            d, dev = _options(dtype, device)
+        return _make(_shape(name, size), value, d, dev, out, requires_grad, memory_format, pin_memory)
+
+    def accept(*args: Any, **kwargs: Any) -> Tensor:
+        size = kwargs.pop("size", None)
+        return make(*(args if size is None else (size,)), **kwargs)
+    accept.__name__ = accept.__qualname__ = name
+    accept.__signature__ = _SIZED  # type: ignore[attr-defined]
+    accept.__doc__ = (f"A tensor of a size (ints or one sequence), "
+                      f"{'uninitialised' if value is None else f'filled with {value}'}, on `device`, of type `dtype`.")
+    op(method=False)(accept)
+    return accept
+
+
+empty, zeros, ones = _factory("empty", None), _factory("zeros", 0), _factory("ones", 1)
+
+
+@op(method=False)
+def full(size: Any, fill_value: Any, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
+         requires_grad: bool = False, pin_memory: bool = False, names: Any = None) -> Tensor:
+    """A tensor of `size` filled with a number; its type is the number's own by default."""
+    if isinstance(fill_value, Tensor):
+        fill_value = fill_value.item()
+    elif isinstance(fill_value, np.generic):
+        fill_value = fill_value.item()
+    d = dtype if dtype is not None else out.meta.dtype if out is not None else dtypes.of_scalar(fill_value)
+    d, dev = _options(d, device)
+    return _make(_shape("full", (size,)), fill_value, d, dev, out, requires_grad, pin=pin_memory)
+
+
+@op(method=False)
+def empty_strided(size: Any, stride: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
+                  requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+    """An uninitialised tensor of these sizes and strides."""
+    d, dev = _options(dtype, device)
+    return _finish(_fresh(meta(_shape("empty_strided", (size,)), tuple(stride), d, dev), pin_memory), requires_grad)
+
+
+@op(method=False)
+def empty_permuted(size: Any, physical_layout: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
+                   requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+    """An uninitialised dense tensor whose axes lie in memory in the order `physical_layout`, outermost first."""
+    shape, strides, step = _shape("empty_permuted", (size,)), [0] * len(size), 1
+    if len(physical_layout) != len(shape):
+        raise RuntimeError(f"Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = {len(shape)} is "
+                           f"not equal to len(physical_layout) = {len(physical_layout)}")
+    for axis in physical_layout:
+        if not 0 <= axis < len(shape):
+            raise RuntimeError(f"Dimension out of range (expected to be between 0 and {len(shape) - 1}, but got {axis}).  NB: negative dims "
+                               "not currently supported; file an issue if you want it.")
+    if len(set(physical_layout)) != len(shape):
+        raise RuntimeError(f"Duplicate dim not allowed: physical_layout is {list(physical_layout)}")
+    for axis in reversed(physical_layout):
+        strides[axis] = step
+        step *= max(shape[axis], 1)
+    d, dev = _options(dtype, device)
+    return _finish(_fresh(meta(shape, tuple(strides), d, dev), pin_memory), requires_grad)
+
+
+# ---------------------------------------------------------------------------------------------------------- like and new
+def _like(name: str, value: Any) -> Any:
+    def make(input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,  # noqa: A002
+             pin_memory: bool = False, memory_format: Any = None) -> Tensor:
+        m = input.meta
+        d, dev = dtype or m.dtype, m.device if device is None else resolve(device)
+        t = _fresh(meta(m.shape, strides_for(m.shape, m.strides, memory_format), d, dev), pin_memory)
+        if value is not None and m.numel:
+            launch.fill(t, value)
+        return _finish(t, requires_grad)
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"`{name.split('_')[0]}` with the shape, type, device and layout of `input` unless given."
+    op(method=False)(make)
+
+    def new_one(self: Tensor, *size: Any, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+                pin_memory: bool = False, **kwargs: Any) -> Tensor:
+        size = (kwargs["size"],) if "size" in kwargs else size
+        d, dev = dtype or self.meta.dtype, self.meta.device if device is None else resolve(device)
+        return _make(_shape(name, size), value, d, dev, None, requires_grad, pin=pin_memory)
+    new_one.__name__ = new_one.__qualname__ = "new_" + name.split("_")[0]
+    new_one.__doc__ = f"`{name.split('_')[0]}` of a size, with this tensor's type and device unless given."
+    op(spaces=())(new_one)
+    return make
+
+
+empty_like, zeros_like, ones_like = _like("empty_like", None), _like("zeros_like", 0), _like("ones_like", 1)
+
+
+@op(method=False)
+def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,  # noqa: A002
+              requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None) -> Tensor:
+    """A tensor like `input`, filled with a number."""
+    out = empty_like(input, dtype=dtype, device=device, memory_format=memory_format, pin_memory=pin_memory)
+    if out.meta.numel:
+        launch.fill(out, fill_value.item() if isinstance(fill_value, Tensor) else fill_value)
+    return _finish(out, requires_grad)
+
+
+@op(spaces=())
+def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
+             requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+    """A filled tensor with this one's type and device unless given."""
+    return full(size, fill_value, dtype=dtype or self.meta.dtype, device=self.meta.device if device is None else device,
+                requires_grad=requires_grad, pin_memory=pin_memory)
+
+
+@op(spaces=())
+def new_empty_strided(self: Tensor, size: Any, stride: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
+                      requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+    """An uninitialised strided tensor with this one's type and device unless given."""
+    return empty_strided(size, stride, dtype=dtype or self.meta.dtype, device=self.meta.device if device is None else device,
+                         requires_grad=requires_grad, pin_memory=pin_memory)
+
+
+@op(spaces=())
+def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """`tensor(data)` with this one's type and device unless given."""
+    return tensor(data, dtype=dtype or self.meta.dtype, device=self.meta.device if device is None else device,
+                  requires_grad=requires_grad)
+
+
+# --------------------------------------------------------------------------------------------------------------- ranges
+def _number(x: Any) -> Any:
+    return x.item() if isinstance(x, (Tensor, np.generic)) else x
+
+
+def ramp(count: int, d: dtype_class, dev: device_class, formula: Any, out: Tensor | None, numbers: tuple[Any, ...] = (),
+         compute: dtype_class | None = None) -> Tensor:
+    """A vector whose element i is `formula(i, *numbers)`."""
+    t = _make((count,), None, d, dev, out, False)
+    compute = compute or d
+    scalars = tuple(E.scalar(i, compute) for i in range(len(numbers)))
+    e = E.cast(formula(E.coord(-1), *scalars), d)
+    if count:
+        convert = float if compute.kind == "f" else int
+        launch.run(Map((e,), (), (compute,) * len(numbers)), (count,), [t], [], numbers=tuple(convert(v) for v in numbers), name="range")
+    return t
+
+
+@op(method=False)
+def arange(start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+           device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+    """start, start + step, ... below end (above, for a negative step).  Integers unless a bound or the step is a float."""
+    if end is None:
+        start, end = 0, start
+    start, end, step = _number(start), _number(end), _number(step)
+    if dtype is None:
+        dtype = out.meta.dtype if out is not None else (dtypes.int64 if all(isinstance(v, int) for v in (start, end, step))
+                                                     else dtypes.get_default_dtype())
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
+    if (step > 0 and end < start) or (step < 0 and end > start):
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    if dtype is dtypes.int64:
+        start, end, step = int(start), int(end), int(step)
+        if step == 0:
+            raise RuntimeError("step must be nonzero")
+    whole = all(isinstance(v, int) for v in (start, end, step))
+    count = (end - start + step - (1 if step > 0 else -1)) // step if whole else math.ceil((end - start) / step)
+    d, dev = _options(dtype, device)
+    if d.kind in "buic" or whole and d.kind != "f":
+        wide = dtypes.int64 if whole or d.kind in "bui" else dtypes.float64
+    else:
+        wide = dtypes.float64
+    if d.kind in "bui" and not whole:
+        start, step = int(start), int(step)
+    return _finish(ramp(int(count), d, dev, lambda i, a, s: a + E.cast(i, a.dtype) * s, out, (start, step), wide), requires_grad, pin_memory)
+
+
+@op(method=False, name="range")
+def range_(start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+           device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Like `arange`, with `end` included (deprecated in PyTorch)."""
+    if end is None:
+        start, end = 0, start
+    count = int(math.floor((_number(end) - _number(start)) / _number(step))) + 1
+    d, dev = _options(dtype, device)
+    return _finish(ramp(count, d, dev, lambda i, a, s: a + E.cast(i, a.dtype) * s, out, (_number(start), _number(step)), dtypes.float64),
+                   requires_grad)
+
+
+def _spaced(a: E.Expr, s: E.Expr, b: E.Expr, half: E.Expr, i: E.Expr, last: E.Expr) -> E.Expr:
+    """Counted from the nearer end, so that both ends are exact."""
+    return E.where(i < half, a + i * s, b - (last - i) * s)
+
+
+def _rounded(x: float, d: dtype_class) -> float:
+    """A number as type d has it."""
+    value: float = tensor(x, dtype=d).item()
+    return value
+
+
+def _steps(name: str, steps: Any) -> int:
+    """A whole number of steps.  Raises TypeError for anything else."""
+    if not hasattr(steps, "__index__"):
+        raise TypeError(f"{name}(): argument 'steps' must be int, not {type(steps).__name__}")
+    return int(steps.__index__())
+
+
+@op(method=False)
+def linspace(start: Any, end: Any, steps: int, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+             device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+    """`steps` evenly spaced numbers from start to end, both included."""
+    steps = _steps("linspace", steps)
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
+    start, end = _number(start), _number(end)
+    if dtype is None and (isinstance(start, complex) or isinstance(end, complex)):
+        dtype = dtypes.default_complex()
+    d, dev = _options(dtype or (out.meta.dtype if out is not None else None), device)
+    if d.is_complex:
+        re = linspace(complex(start).real, complex(end).real, steps, dtype=d.to_real(), device=dev)
+        im = linspace(complex(start).imag, complex(end).imag, steps, dtype=d.to_real(), device=dev)
+        from .complexes import complex_
+        from .table import into
+        made: Tensor = complex_(re, im)
+        return _finish(made if out is None else into(out, made), requires_grad, pin_memory)
+    if d.kind in "bui":
+        start, end = int(start), int(end)
+    step = (end - start) / (steps - 1) if steps > 1 else 0.0
+    if d.kind == "f" and d.itemsize == 2:
+        start, end = _rounded(start, d), _rounded(end, d)
+        step = _rounded(_rounded(end - start, d) / (steps - 1), d) if steps > 1 else 0.0
+
+        def near(i: E.Expr, a: E.Expr, b: E.Expr, s: E.Expr, half: E.Expr, last: E.Expr) -> E.Expr:
+            i = E.cast(i, a.dtype)
+            return E.where(i < half, a + E.cast(E.cast(i * s, d), a.dtype), b - E.cast(E.cast((last - i) * s, d), a.dtype))
+        return _finish(ramp(steps, d, dev, near, out, (start, end, step, steps // 2 or steps, steps - 1), dtypes.float32), requires_grad, pin_memory)
+    return _finish(ramp(steps, d, dev, lambda i, a, b, s, half, last: _spaced(a, s, b, half, E.cast(i, a.dtype), last), out,
+                        (start, end, step, (steps + 1) // 2, steps - 1), dtypes.float64), requires_grad, pin_memory)
+
+
+@op(method=False)
+def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+             device: Any = None, requires_grad: bool = False) -> Tensor:
+    """base to the power of `linspace(start, end, steps)`."""
+    steps = _steps("logspace", steps)
+    from .table import into
+    d, dev = _options(dtype or (out.meta.dtype if out is not None else None), out.meta.device if out is not None and device is None else device)
+    start, end = _number(start), _number(end)
+    if d.kind in "bui":
+        start, end = int(start), int(end)
+    elif d.kind == "f" and d.itemsize == 2 and steps > 1:
+        start, end = _rounded(start, d), _rounded(end, d)
+    exponents = linspace(start, end, steps, dtype=dtypes.complex128 if d.is_complex else dtypes.float64, device=dev)
+    result = (base ** exponents).to(d)
+    return _finish(result if out is None else into(out, result), requires_grad)
+
+
+@op(method=False)
+def eye(n: int, m: int | None = None, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
+        requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+    """The n by m identity matrix (m is n by default)."""
+    m = n if m is None else m
+    for name, v in (("n", n), ("m", m)):
+        if v < 0:
+            raise RuntimeError(f"{name} must be greater or equal to 0, got {v}")
+    d, dev = _options(dtype or (out.meta.dtype if out is not None else None), device)
+    t = _make((n, m), None, d, dev, out, False)
+    if n * m:
+        one = E.coord(-1) == E.coord(-2)
+        launch.run(Map((E.cast(one, d) if not d.is_complex else E.complex_(E.cast(one, d.to_real()), E.const(0, d.to_real())),), ()),
+                   (n, m), [t], [], name="eye")
+    return _finish(t, requires_grad)
+
+
+# ----------------------------------------------------------------------------------------------------------------- data
+def from_host(array: Any, d: dtype_class, dev: device_class) -> Tensor:
+    """A tensor on `dev` with the values of a C-contiguous NumPy array of d's storage type (copied)."""
+    m = meta(array.shape, None, d, dev)
+    out = new(m)
+    if m.numel:
+        if dev.type == "cpu":
+            from ..kernels.interpret import memory
+            memory(out.ptr, tuple(m.shape), m.strides, d)[...] = array
+        else:
+            # pageable memory has been read when this returns: the host need not wait for the GPU
+            p = array.ctypes.data
+            door.copy(dev, out.ptr, device_class("cpu"), p, array.nbytes, blocking=gpus.is_pinned(p), owners=(None, out.store))
+    return out
+
+
+def _to_storage(array: Any, d: dtype_class) -> Any:
+    """Host values as the stored elements of type `d`."""
+    from ..kernels.interpret import convert, narrow_bfloat16
+    if d is dtypes.bfloat16:
+        return np.ascontiguousarray(narrow_bfloat16(np.asarray(array).astype(np.float32)))
+    source = np.asarray(array)
+    if source.dtype == d.np:
+        return np.ascontiguousarray(source).reshape(source.shape)
+    if source.dtype.kind in "OUSMmV":
+        raise TypeError(f"can't convert np.ndarray of type {source.dtype}. The only supported types are: float64, float32, float16, "
+                        "complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, uint8, and bool.")
+    with np.errstate(all="ignore"):
+        return np.ascontiguousarray(convert(source, dtypes.from_numpy(source.dtype), d)).reshape(source.shape)
+
+
+def _leaves(data: Any) -> Any:
+    """Nested sequences of numbers with tensors among them, as plain nested lists."""
+    if isinstance(data, Tensor):
+        return data.tolist()
+    if isinstance(data, (list, tuple)):
+        return [_leaves(x) for x in data]
+    return data
+
+
+def _infer(data: Any) -> Any:
+    """Nested Python data as an array and the type PyTorch gives it."""
+    if isinstance(data, (list, tuple)) and data and any(isinstance(x, Tensor) for x in data):
+        kinds = [x.meta.dtype for x in data if isinstance(x, Tensor)]
+        array = np.asarray(_leaves(list(data)))
+        d = kinds[0]
+        for k in kinds[1:]:
+            d = dtypes.promote_types(d, k)
+        return array, d
+    try:
+        array = np.asarray(_leaves(data) if isinstance(data, (list, tuple)) else data)
+    except ValueError as error:
+        raise ValueError(f"expected sequence of equal length at every dimension: {error}") from None
+    if array.dtype.kind == "O":
+        flat = [type(x).__name__ for x in array.reshape(-1)[:1]] or ["object"]
+        if isinstance(data, np.ndarray):
+            dtypes.from_numpy(array.dtype)  # which says that it has no counterpart
+        held = {type(x) for x in array.reshape(-1)}
+        if held <= {int, float, bool}:  # integers beyond 64 bits, for floating types only
+            return array.astype(np.float64), dtypes.get_default_dtype() if float in held else None
+        if flat[0] in ("list", "tuple"):
+            raise ValueError("expected sequence of equal length at every dimension")
+        raise RuntimeError(f"Could not infer dtype of {flat[0]}")
+    if array.dtype.kind in "US":
+        raise TypeError(f"new(): invalid data type '{type(array.reshape(-1)[0].item()).__name__}'")
+    python = not isinstance(data, (np.ndarray, np.generic)) and not (
+        isinstance(data, (list, tuple)) and data and isinstance(data[0], (np.ndarray, np.generic)))
+    if array.size == 0 and python:
+        return array, dtypes.get_default_dtype()
+    d = dtypes.from_numpy(array.dtype)
+    if python and d is dtypes.uint64:
+        return array, None
+    if python:
+        d = {"b": dtypes.bool_, "f": dtypes.get_default_dtype(), "c": dtypes.default_complex()}.get(d.kind, dtypes.int64)
+    return array, d
+
+
+@op(method=False)
+def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+    """A new tensor with a copy of `data`: a number, nested sequences, a NumPy array, or a tensor (with a warning)."""
+    if isinstance(data, Tensor):
+        import warnings
+        warnings.warn("To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+                      "sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).", UserWarning,
+                      stacklevel=2)
+        copied = data.detach().to(device=data.meta.device if device is None else device, dtype=dtype or data.meta.dtype,
+                                  copy=True)
+        return _finish(copied, requires_grad, pin_memory)
+    if hasattr(data, "__array__") and not isinstance(data, (np.ndarray, np.generic)):
+        data = np.asarray(data)
+    array, inferred = _infer(data)
+    if dtype is None and inferred is None:
+        raise ValueError("Overflow when unpacking long long: an integer in the data is beyond 64 bits; give dtype=torch.float64")
+    d, dev = _options(dtype if dtype is not None else inferred, device)
+    if d is dtypes.uint64 and array.dtype == np.float64 and isinstance(data, (list, tuple)):
+        exact = np.asarray(_leaves(data), object)  # NumPy's common type of a number beyond int64 and a small one is float64
+        if {type(x) for x in exact.reshape(-1)} <= {int, bool}:
+            array = exact.astype(np.uint64)
+    if d.kind in "ui" and array.dtype.kind in "iuf" and array.dtype != d.np and array.size and not isinstance(data, (np.ndarray, np.generic)):
+        for v in (array.min(), array.max()):  # NaN where there is one
+            try:
+                dtypes.number(v.item(), d)
+            except RuntimeError:
+                raise RuntimeError(f"value cannot be converted to type {d.name} without overflow: {v} is outside of what {d} holds") from None
+    if dev.type != "cpu" and array.ndim == 0 and type(data) in (int, float, bool) and not pin_memory:
+        # a number rides along with the launch: no copy, and the host does not wait
+        return full((), data, dtype=d, device=dev, requires_grad=requires_grad)
+    return _finish(from_host(_to_storage(array, d), d, dev), requires_grad, pin_memory)
+
+
+@op(method=False)
+def scalar_tensor(s: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: bool = False,
+                  requires_grad: bool = False) -> Tensor:
+    """A zero-dim tensor of the default type holding one number."""
+    return full((), s, dtype=dtype or dtypes.get_default_dtype(), device=device, requires_grad=requires_grad, pin_memory=pin_memory)
+
+
+_layouts: dict[Any, Meta] = {}  # of NumPy arrays by dtype, shape and strides, those that may be shared
+on_forget(_layouts.clear)
+
+
+def _shared_layout(ndarray: Any) -> Meta:
+    d = dtypes.from_numpy(ndarray.dtype)
+    if not ndarray.dtype.isnative:
+        raise ValueError("given numpy array has byte order different from the native byte order. Conversion between byte orders is "
+                         "currently not supported.")
+    if any(s < 0 for s in ndarray.strides):
+        raise ValueError("At least one stride in the given numpy array is negative, and tensors with negative strides are not "
+                         "currently supported. (You can probably work around this by making a copy of your array  with "
+                         "array.copy().) ")
+    if any(s % d.itemsize for s in ndarray.strides):
+        raise ValueError("given numpy array strides not a multiple of the element byte size. Copy the numpy array to reallocate the "
+                         "memory.")
+    m = meta(ndarray.shape, tuple(s // d.itemsize for s in ndarray.strides), d, device_class("cpu"))
+    if len(_layouts) > 4096:
+        _layouts.clear()
+    _layouts[ndarray.dtype, ndarray.shape, ndarray.strides] = m
+    return m
+
+
+@op(method=False)
+def from_numpy(ndarray: Any) -> Tensor:
+    """A CPU tensor that shares the memory of a NumPy array.  Raises TypeError for other objects and types, ValueError for
+    negative strides."""
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
+    m = _layouts.get((ndarray.dtype, ndarray.shape, ndarray.strides)) or _shared_layout(ndarray)
+    if not ndarray.flags.writeable:
+        import warnings
+        warnings.warn("The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means writing "
+                      "to this tensor will result in undefined behavior.", UserWarning, stacklevel=2)
+    return wrap(ndarray.__array_interface__["data"][0], m, ndarray)
+
+
+@op(method=False)
+def as_tensor(data: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Tensor:
+    """`data` as a tensor, sharing memory where type and device allow: a tensor as it is, a NumPy array through `from_numpy`."""
+    if isinstance(data, Tensor):
+        moved: Tensor = data.to(device=data.meta.device if device is None else device, dtype=dtype or data.meta.dtype)
+        return moved
+    if isinstance(data, np.ndarray) and data.dtype.isnative and data.flags.writeable and all(s >= 0 for s in data.strides):
+        found: Tensor = from_numpy(data)
+        to = resolve(device)
+        if to is not found.meta.device or dtype not in (None, found.meta.dtype):
+            found = found.to(device=to, dtype=dtype or found.meta.dtype)
+        return found
+    return tensor(data, dtype=dtype, device=device)
+
+
+@op(method=False)
+def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False) -> Tensor:
+    """`obj` as a tensor: shared where that is possible, always copied with copy=True.  Raises ValueError when copy=False and a copy
+    is needed."""
+    if copy:
+        made = tensor(obj.detach() if isinstance(obj, Tensor) else obj, dtype=dtype, device=device) if not isinstance(obj, Tensor) else (
+            obj.detach().to(device=obj.meta.device if device is None else device, dtype=dtype or obj.meta.dtype, copy=True))
+        return _finish(made, requires_grad)
+    made = as_tensor(obj, dtype, device)
+    if copy is False:
+        shares = made is obj if isinstance(obj, Tensor) else isinstance(obj, np.ndarray) and made.store.ptr == obj.__array_interface__["data"][0]
+        if not shares:
+            raise ValueError("can't alias tensor with a different type or device, or an object that is no array")
+    return _finish(made, requires_grad) if requires_grad else made
+
+
+@op(method=False)
+def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor on the memory of another library's array, or of a DLPack capsule; see `interop.dlpack`."""
+    from ...interop import dlpack
+    return dlpack.from_dlpack(ext_tensor, device=device, copy=copy)
+
+
+@op(method=False)
+def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
+    """A one-axis CPU tensor over the memory of a Python buffer.  Raises ValueError when it does not fit."""
+    view = memoryview(buffer)
+    if view.nbytes == 0:
+        raise ValueError("both buffer length (0) and count (-1) must not be 0")
+    if offset < 0 or offset >= view.nbytes:
+        raise ValueError(f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({view.nbytes} bytes) minus 1")
+    if count < 0:
+        if (view.nbytes - offset) % dtype.itemsize:
+            raise ValueError(f"buffer length ({view.nbytes - offset} bytes) after offset ({offset} bytes) must be a multiple of element "
+                             f"size ({dtype.itemsize})")
+        count = (view.nbytes - offset) // dtype.itemsize
+    if offset + count * dtype.itemsize > view.nbytes:
+        raise ValueError(f"requested buffer length ({count} * {dtype.itemsize} bytes) after offset ({offset} bytes) must not be greater "
+                         f"than actual buffer length ({view.nbytes} bytes)")
+    array = np.frombuffer(buffer, dtype.np, count, offset)
+    return _finish(wrap(array.__array_interface__["data"][0], meta((count,), None, dtype, device_class("cpu")), array), requires_grad)
+
+
+def from_bytes(raw: bytes, shape: Sequence[int], d: dtype_class, dev: Any) -> Tensor:
+    """A tensor from the raw bytes of its elements in row-major order.  Raises ValueError when their number is wrong."""
+    shape = tuple(shape)
+    if len(raw) != layout.numel(shape) * d.itemsize:
+        raise ValueError(f"{len(raw)} bytes do not fill a {d} tensor of shape {list(shape)}")
+    return from_host(np.frombuffer(raw, d.np).reshape(shape), d, resolve(dev))
+
+
+# ---------------------------------------------------------------------------------------------------------- filling in place
+@op(inplace=False, name="fill_")
+def fill_(self: Tensor, value: Any) -> Tensor:
+    """Every element becomes `value`, a number or a zero-dim tensor.  A number may go into elements that share memory."""
+    from ..autograd import inplace
+    from ..autograd.mode import _grad
+    if isinstance(value, Tensor):
+        if value.meta.shape:
+            raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {len(value.meta.shape)} dimensions.")
+        return self.copy_(value)
+    recorded = _grad.get() and inplace.check(self, (self,))
+    if self.meta.numel:
+        launch.fill(self, value)
+    self.store.version += 1
+    if recorded:
+        inplace.rebase(self, [tape.next_seq(), None, lambda node, g: (zeros_like(g),), (self.node,), None, {"name": "FillBackward0"}])
+    return self
+
+
+@op(name="zero_")
+def zero_(self: Tensor) -> Tensor:
+    """Every element becomes 0."""
+    return fill_(self, 0)
+
+
+@op()
+def fill(input: Tensor, value: Any) -> Tensor:  # noqa: A002
+    """A copy of `input` with every element `value`."""
+    out: Tensor = input.clone()
+    return fill_(out, value)
+
+

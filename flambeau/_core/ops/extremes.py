@@ -1,0 +1,166 @@
+"""Greatest and least elements: with their positions, along axes, or of everything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import layout
+from ..autograd import tape
+from ..dtypes import bool_, int64
+from ..kernels import expr as E
+from ..kernels.programs import Reduce
+from ..tensor import Tensor, alias
+from .elementwise import saved_tensor
+from .reductions import _program, axes_of, reduce, simple, spread
+from .results import named
+from .table import op
+
+_RESULTS = {n: named(n, "values indices") for n in ("max", "min", "cummax", "cummin")}
+_AMINMAX = named("aminmax", "min max")
+
+
+def _no_complex(name: str, t: Tensor) -> None:
+    if t.meta.dtype.is_complex:
+        raise RuntimeError(f'"{name}" not implemented for \'{t.meta.dtype.name}\'')
+
+
+def _not_empty(name: str, t: Tensor, axes: tuple[int, ...]) -> None:
+    for a in axes:
+        if t.meta.shape[a] == 0:
+            raise IndexError(f"{name}(): Expected reduction dim {a} to have non-zero size.")
+
+
+def _whole_not_empty(name: str, t: Tensor) -> None:
+    if t.meta.numel == 0:
+        raise RuntimeError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the "
+                           "'dim' argument.")
+
+
+def _with_position(name: str, how: str, t: Tensor, axes: tuple[int, ...], keepdim: bool) -> tuple[Tensor, Tensor]:
+    d = t.meta.dtype
+
+    def build() -> Reduce:
+        x = E.input(0, d)
+        x = E.cast(x, d.opmath)
+        return Reduce((x,), (how,), (E.cast(E.acc(0, d.opmath), d), E.acc(1, int64)), (d,))
+    values, at = reduce(t, axes, keepdim, _program(how, d, build), name)
+    return values, at
+
+
+def _pick_back(node: Any, g: Tensor) -> Any:
+    from .creation import zeros
+    shape, dim, keepdim, at = node[tape.SAVED]
+    if not keepdim and shape:
+        g, at = g.unsqueeze(dim), at.unsqueeze(dim)
+    if not shape:
+        return (g,)
+    return (zeros(shape, dtype=g.meta.dtype, device=g.meta.device).scatter(dim, at, g),)
+
+
+def _along(name: str, how: str, t: Tensor, dim: int, keepdim: bool) -> Any:
+    _no_complex(name, t)
+    axis = layout.wrap_dim(dim, len(t.meta.shape))
+    axes = (axis,) if t.meta.shape else ()
+    _not_empty(name, t, axes)
+    values, at = _with_position(name, how, t, axes, keepdim)
+    tape.record(values, _pick_back, (t,), (tuple(t.meta.shape), axis, keepdim, at), f"{name.capitalize()}Backward0")
+    return _RESULTS[name](values, at)
+
+
+def _share_back(node: Any, g: Tensor) -> Any:
+    """The gradient is shared equally among the elements that attain the extreme."""
+    x, version, own, axes, keepdim = node[tape.SAVED]
+    saved_tensor(x, version, node)
+    top = spread(own, x.meta.shape, axes, keepdim)
+    hit = (x == top) | ((x != x) & (top != top)) if x.meta.dtype.kind == "f" else x == top
+    count = hit.sum(axes, True).to(g.meta.dtype) if axes else hit.to(g.meta.dtype)
+    return (hit * (spread(g, x.meta.shape, axes, keepdim) / count),)
+
+
+def _extreme(name: str, how: str, t: Tensor, axes: tuple[int, ...], keepdim: bool) -> Tensor:
+    _no_complex(name, t)
+    d = t.meta.dtype
+    out = reduce(t, axes, keepdim, simple(how, d, d.opmath, d, how), name)[0]
+    return tape.record(out, _share_back, (t,), (t, t.store.version, alias(out, out.meta, out.ptr), axes, keepdim), f"{name.capitalize()}Backward0")
+
+
+def _full(name: str, how: str) -> Any:
+    from .binary import _operand
+    from .table import TABLE
+    pair = TABLE["maximum" if how == "max" else "minimum"].function
+
+    def function(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, out: Any = None, axis: int | None = None,  # noqa: A002
+                 keepdims: bool = False) -> Any:
+        if axis is not None or keepdims:
+            dim, keepdim = dim if axis is None else axis, keepdim or keepdims
+        if isinstance(dim, Tensor) or other is not None:
+            return pair(input, _operand(name, "other", dim if other is None else other), out=out)
+        if dim is None:
+            _whole_not_empty(name, input)
+            made = _extreme(name, how, input, tuple(range(len(input.meta.shape))), False)
+        else:
+            made = _along(name, "arg" + how, input, dim, keepdim)
+        if out is None:
+            return made
+        from .table import into
+        if isinstance(made, Tensor):
+            return into(out, made)
+        if input.node is not None and tape.recording(input):  # type: ignore[unreachable]
+            raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
+                               "arguments requires grad.")
+        return _RESULTS[name](into(out[0], made[0]), into(out[1], made[1]))
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = (f"The {name} of all elements; along `dim`, the values and their (first) positions; with another tensor, element by "
+                        "element.")
+    return op(out=None)(function)
+
+
+max, min = _full("max", "max"), _full("min", "min")  # noqa: A001
+
+
+def _a(name: str, how: str) -> Any:
+    def function(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:  # noqa: A002
+        axes = axes_of(input, dim)
+        if dim == () or dim is None:
+            if input.meta.numel == 0:
+                _whole_not_empty(name, input)
+        else:
+            _not_empty(name, input, axes)
+        return _extreme(name, how, input, axes, keepdim)
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"The {how}imum over `dim` (all axes by default); its gradient is shared among equal elements."
+    return op(out=True)(function)
+
+
+amax, amin = _a("amax", "max"), _a("amin", "min")
+
+
+@op(out=True)
+def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Any:  # noqa: A002
+    """The least and the greatest element, over `dim` or of all."""
+    if dim is None and input.meta.numel == 0:
+        raise RuntimeError("aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.")
+    dims = () if dim is None else (dim,)
+    keep = keepdim
+    return _AMINMAX(amin(input, dims, keep), amax(input, dims, keep))
+
+
+def _arg(name: str) -> Any:
+    def function(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:  # noqa: A002
+        _no_complex(name, input)
+        if input.meta.dtype is bool_:
+            raise NotImplementedError(f'"{name}_cpu" not implemented for \'Bool\'')
+        if dim is None:
+            if input.meta.numel == 0:
+                raise IndexError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0.")
+            axes = tuple(range(len(input.meta.shape)))
+        else:
+            axes = (layout.wrap_dim(dim, len(input.meta.shape)),) if input.meta.shape else (layout.wrap_dim(dim, 0),) and ()
+            _not_empty(name, input, axes)
+        return _with_position(name, name, input, axes, keepdim)[1]
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = "The (first) position of the extreme element along `dim`, or in the flattened tensor: int64."
+    return op(out=True)(function)
+
+
+argmax, argmin = _arg("argmax"), _arg("argmin")

@@ -1,0 +1,266 @@
+"""Discrete Fourier transforms.  One primitive, the complex transform over several axes; the others are built from it.
+
+The primitive is a library routine: NumPy's pocketfft in the tensor's own precision, on a GPU that GPU's own where there is one
+(`device_fft.py`), which also has transforms of real numbers.  Each is linear, so its gradient is its adjoint: the opposite transform
+with the same scale.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any
+
+from .. import dtypes, layout
+from ..autograd import tape
+from ..tensor import Tensor, empty
+from . import device_fft, launch
+from .casts import to_dtype
+from .complexes import complex_, conj, imag, real
+from .copies import contiguous
+from .table import op
+
+_NORMS = (None, "backward", "ortho", "forward")
+
+
+def _transform(t: Tensor, axes: tuple[int, ...], inverse: bool, scale: float) -> Tensor:
+    """sum over the axes of t * exp(-+ 2 pi i j k / n), times `scale`."""
+    if device_fft.served(t):
+        made = device_fft.complex_transform(t, axes, inverse, scale)
+        if made is not None:
+            return tape.record(made, _back, (t,), (axes, inverse, scale), "FftC2CBackward0")
+    import numpy as np
+
+    from ..kernels.interpret import memory
+    x = contiguous(t)
+    out = empty(x.meta.shape, x.meta.dtype, x.meta.device)
+    shape, strides, d = tuple(x.meta.shape), x.meta.strides, x.meta.dtype
+
+    def entry(to: int, source: int) -> None:
+        values = memory(source, shape, strides, d)
+        # "forward" norm leaves the inverse unscaled, "backward" the forward one
+        made = (np.fft.ifftn(values, axes=axes, norm="forward") if inverse else np.fft.fftn(values, axes=axes, norm="backward"))
+        memory(to, shape, strides, d)[...] = made * scale if scale != 1.0 else made
+    if x.meta.numel:
+        n = layout.numel([shape[a] for a in axes])
+        launch.routine(x.meta.device, "fft", entry, (out.ptr, x.ptr), nbytes=2 * x.meta.nbytes, flops=5 * x.meta.numel * max(n.bit_length() - 1, 1))
+    return tape.record(out, _back, (t,), (axes, inverse, scale), "FftC2CBackward0")
+
+
+@tape.keeps_nothing
+def _back(node: Any, g: Tensor) -> Any:
+    axes, inverse, scale = node[tape.SAVED]
+    return (_transform(g, axes, not inverse, scale),)
+
+
+def _half_spectrum(t: Tensor, axes: tuple[int, ...], scale: float) -> Tensor | None:
+    """The transform of real numbers without its redundant half, by the device's library; None where it has none."""
+    made = device_fft.half_spectrum(t, axes, scale) if device_fft.served(t) else None
+    return None if made is None else tape.record(made, _half_back, (t,), (axes, scale, t.meta.shape[axes[-1]]), "FftR2CBackward0")
+
+
+@tape.keeps_nothing
+def _half_back(node: Any, g: Tensor) -> Any:
+    axes, scale, length = node[tape.SAVED]
+    return (real(_transform(_fit(g, (axes[-1],), (length,)), axes, True, scale)),)
+
+
+def _real_signal(t: Tensor, axis: int, length: int, scale: float) -> Tensor | None:
+    """The inverse along one axis of half a spectrum, by the device's library; None where it has none."""
+    made = device_fft.real_signal(t, axis, length, scale) if device_fft.served(t) else None
+    return None if made is None else tape.record(made, _signal_back, (t,), (axis, length, scale), "FftC2RBackward0")
+
+
+@tape.keeps_nothing
+def _signal_back(node: Any, g: Tensor) -> Any:
+    from . import cat
+    axis, length, scale = node[tape.SAVED]
+    x = _half_spectrum(g, (axis,), scale)
+    if x is None:
+        x = _half(_transform(_complex(g), (axis,), False, scale), axis)
+    twice = (length - 1) // 2  # all but the ends stand for their mirror images too
+    ends = [x.narrow(axis, 0, 1), x.narrow(axis, 1, twice) * 2.0, *([x.narrow(axis, twice + 1, 1)] if length % 2 == 0 else [])]
+    return (cat(ends, axis),)  # type: ignore[misc]
+
+
+def _complex(t: Tensor) -> Tensor:
+    if t.meta.dtype.is_complex:
+        return t
+    d = t.meta.dtype if t.meta.dtype.is_floating_point else dtypes.get_default_dtype()
+    if d.itemsize == 2:
+        raise RuntimeError(f"Unsupported dtype {d}: transforms take float32, float64, complex64 and complex128")
+    return to_dtype(t, d.to_complex())
+
+
+def _axes(t: Tensor, s: Any, dim: Any, default: int | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The axes and the length along each.  Raises RuntimeError for repeated axes or lengths below 1."""
+    ndim = len(t.meta.shape)
+    s = (s,) if isinstance(s, int) else None if s is None else tuple(s)
+    if dim is None:
+        dim = tuple(range(ndim - (len(s) if s is not None else default or ndim), ndim))
+    dims = tuple(layout.wrap_dim(d, ndim) for d in ((dim,) if isinstance(dim, int) else dim))
+    if len(set(dims)) != len(dims):
+        raise RuntimeError("FFT dims must be unique")
+    if s is not None and len(s) != len(dims):
+        raise RuntimeError("When given, dim and shape arguments must have the same length")
+    lengths = tuple(t.meta.shape[d] if s is None or s[i] == -1 else s[i] for i, d in enumerate(dims))
+    for n in lengths:
+        if n < 1:
+            raise RuntimeError(f"Invalid number of data points ({n}) specified")
+    return dims, lengths
+
+
+def _fit(t: Tensor, dims: tuple[int, ...], lengths: tuple[int, ...]) -> Tensor:
+    """Each axis cut or padded with zeros at its end."""
+    from . import cat
+    for d, n in zip(dims, lengths, strict=True):
+        have = t.meta.shape[d]
+        if n < have:
+            t = t.narrow(d, 0, n)
+        elif n > have:
+            pad = list(t.meta.shape)
+            pad[d] = n - have
+            t = cat([t, t.new_zeros(pad)], d)  # type: ignore[misc]
+    return t
+
+
+def _scale(norm: str | None, inverse: bool, count: int) -> float:
+    if norm not in _NORMS:
+        raise RuntimeError(f'Invalid normalization mode: "{norm}"')
+    if norm == "ortho":
+        return 1.0 / sqrt(count)
+    return 1.0 / count if inverse == (norm in (None, "backward")) else 1.0
+
+
+def _c2c(t: Tensor, s: Any, dim: Any, norm: str | None, inverse: bool, default: int | None) -> Tensor:
+    dims, lengths = _axes(t, s, dim, default)
+    x = _fit(_complex(t), dims, lengths)
+    return _transform(x, dims, inverse, _scale(norm, inverse, layout.numel(lengths))) if dims else x
+
+
+def _half(t: Tensor, axis: int) -> Tensor:
+    return t.narrow(axis, 0, t.meta.shape[axis] // 2 + 1)
+
+
+def _r2c(t: Tensor, s: Any, dim: Any, norm: str | None, default: int | None, inverse: bool = False) -> Tensor:
+    if t.meta.dtype.is_complex:
+        raise RuntimeError(f"{'ihfft' if inverse else 'rfft'} expects a floating point input tensor, but got {t.meta.dtype}")
+    dims, lengths = _axes(t, s, dim, default)
+    if not dims:
+        raise RuntimeError("at least one axis must be transformed")
+    if not inverse and device_fft.served(t):
+        found = _half_spectrum(_fit(t, dims, lengths), dims, _scale(norm, inverse, layout.numel(lengths)))
+        if found is not None:
+            return found
+    return _half(_c2c(t, s, dim, norm, inverse, default), dims[-1])
+
+
+def _c2r(t: Tensor, s: Any, dim: Any, norm: str | None, default: int | None, inverse: bool = True) -> Tensor:
+    """A real signal from half of its spectrum: the other half is the conjugate, mirrored along every axis."""
+    from . import cat
+    x = _complex(t)
+    dims, lengths = _axes(x, s, dim, default)
+    if not dims:
+        raise RuntimeError("at least one axis must be transformed")
+    s = None if s is None else ((s,) if isinstance(s, int) else tuple(s))
+    last = lengths[-1] if s is not None and s[-1] != -1 else 2 * (x.meta.shape[dims[-1]] - 1)
+    if last < 1:
+        raise RuntimeError(f"Invalid number of data points ({last}) specified")
+    x = _fit(x, dims, (*lengths[:-1], last // 2 + 1))
+    count = layout.numel(lengths[:-1]) * last
+    if len(dims) > 1:
+        x = _transform(x, dims[:-1], inverse, 1.0)
+    axis = dims[-1]
+    # after the other axes, the last one alone: its mirror image needs no other axis
+    if inverse:
+        found = _real_signal(x, axis, last, _scale(norm, inverse, count))
+        if found is not None:
+            return found
+    mirrored = x.narrow(axis, 1, (last - 1) // 2).flip(axis)
+    whole = cat([_real_ends(x, axis, last), conj(mirrored)], axis)  # type: ignore[misc]
+    return real(_transform(whole, (axis,), inverse, _scale(norm, inverse, count)))
+
+
+def _real_ends(x: Tensor, axis: int, last: int) -> Tensor:
+    """The spectrum with the imaginary parts of its first and (for an even length) middle element dropped."""
+    from . import cat
+    n = x.meta.shape[axis]
+    parts = [_only_real(x.narrow(axis, 0, 1))]
+    stop = n - 1 if last % 2 == 0 and n > 1 else n
+    if stop > 1:
+        parts.append(x.narrow(axis, 1, stop - 1))
+    if stop < n:
+        parts.append(_only_real(x.narrow(axis, n - 1, 1)))
+    return cat(parts, axis) if len(parts) > 1 else parts[0]  # type: ignore[misc]
+
+
+def _only_real(x: Tensor) -> Tensor:
+    made: Tensor = complex_(real(x), imag(x) * 0.0)
+    return made
+
+
+def _one(name: str, call: Any, doc: str) -> None:
+    def one(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:  # noqa: A002
+        return call(input, n, dim, norm, 1)  # type: ignore[no-any-return]
+
+    def two(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:  # noqa: A002
+        return call(input, s, dim, norm, 2)  # type: ignore[no-any-return]
+
+    def many(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:  # noqa: A002
+        return call(input, s, dim, norm, None)  # type: ignore[no-any-return]
+    for f, suffix, where in ((one, "", "one axis, `dim`, of length `n`"), (two, "2", "two axes"), (many, "n", "several axes (all by default)")):
+        f.__name__ = f.__qualname__ = name + suffix
+        f.__doc__ = f"{doc}, over {where}; cut or padded with zeros to the lengths given.  norm: \"backward\", \"ortho\", \"forward\"."
+        op(method=False, out=True, spaces=("fft",), name="fft_" + name + suffix, aliases=(f"fft.{name}{suffix}",))(f)
+
+
+_one("fft", lambda t, s, d, norm, k: _c2c(t, s, d, norm, False, k), "The discrete Fourier transform")
+_one("ifft", lambda t, s, d, norm, k: _c2c(t, s, d, norm, True, k), "The inverse transform")
+_one("rfft", lambda t, s, d, norm, k: _r2c(t, s, d, norm, k), "The transform of a real signal, its redundant half left out")
+_one("irfft", lambda t, s, d, norm, k: _c2r(t, s, d, norm, k), "The real signal of a half spectrum")
+_one("hfft", lambda t, s, d, norm, k: _c2r(conj(_complex(t)), s, d, _swapped(norm), k), "The real spectrum of half of a Hermitian signal")
+_one("ihfft", lambda t, s, d, norm, k: conj(_r2c(t, s, d, _swapped(norm), k)), "The inverse of hfft")
+
+
+def _swapped(norm: str | None) -> str | None:
+    """The norm under which a forward transform scales as the inverse one does."""
+    return {None: "forward", "backward": "forward", "forward": "backward"}.get(norm, norm)
+
+
+def _shift(name: str, amount: Any) -> None:
+    def shift(input: Tensor, dim: Any = None) -> Tensor:  # noqa: A002
+        from . import roll
+        dims = tuple(range(len(input.meta.shape))) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+        if not dims:
+            return input.clone()
+        rolled: Tensor = roll(input, tuple(amount(input.meta.shape[d]) for d in dims), dims)  # type: ignore[misc]
+        return rolled
+    shift.__name__ = shift.__qualname__ = name
+    shift.__doc__ = f"{'Moves' if name == 'fftshift' else 'Undoes moving'} frequency zero to the middle of each axis."
+    op(method=False, spaces=("fft",))(shift)
+
+
+_shift("fftshift", lambda n: n // 2)
+_shift("ifftshift", lambda n: -(n // 2))
+
+
+@op(method=False, spaces=("fft",))
+def fftfreq(n: int, d: float = 1.0, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+            requires_grad: bool = False) -> Tensor:
+    """The frequencies of an n-point transform with sample spacing d: 0, 1, ..., then the negative ones, over n d."""
+    from .creation import arange
+    k = arange(n, dtype=dtype or dtypes.get_default_dtype(), device=device)
+    k = k - (k >= (n + 1) // 2) * n
+    return _finished(k * (1.0 / (n * d)), out, requires_grad)
+
+
+@op(method=False, spaces=("fft",))
+def rfftfreq(n: int, d: float = 1.0, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+             requires_grad: bool = False) -> Tensor:
+    """The non-negative frequencies of an n-point transform with sample spacing d."""
+    from .creation import arange
+    return _finished(arange(n // 2 + 1, dtype=dtype or dtypes.get_default_dtype(), device=device) * (1.0 / (n * d)), out, requires_grad)
+
+
+def _finished(t: Tensor, out: Any, requires_grad: bool) -> Tensor:
+    from .table import into
+    return into(out, t) if out is not None else t.requires_grad_(requires_grad)

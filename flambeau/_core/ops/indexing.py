@@ -1,0 +1,720 @@
+"""Indexing: `x[...]` to read and write, and the operations that take positions.
+
+Basic indices (ints, slices, None, ...) make one view by arithmetic.  Tensors of positions become one generated kernel: a Map
+whose input (or output) is addressed by offsets computed from the positions.  Colliding writes are applied in order.
+"""
+
+from __future__ import annotations
+
+from ctypes import c_char, c_int64
+from math import gcd
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import layout
+from ..autograd import inplace, tape
+from ..autograd.mode import _grad
+from ..dtypes import bool_, int64, uint8
+from ..kernels import expr as E
+from ..kernels.programs import Map, Reduce
+from ..runtime import door
+from ..tensor import Meta, Tensor, _new, alias, empty, meta, new, on_forget, storage
+from . import device_routines, launch
+from .casts import to_dtype
+from .checks import may_write, same_device
+from .mismatch import mismatch
+from .table import op
+from .views import placed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..dtypes import dtype as dtype_class
+
+_programs: dict[Any, Any] = {}
+NOTHING = -(1 << 63)  # a position that is not spared the check by being this
+_TILE = 2048  # elements whose count a device's routine keeps
+
+
+# ----------------------------------------------------------------------------------------------------------- basic indices
+def _too_many(t: Tensor) -> IndexError:
+    return IndexError(f"too many indices for tensor of dimension {len(t.meta.shape)}")
+
+
+def _normal(index: Any) -> list[Any]:
+    """The index as a list, nested lists and arrays as tensors."""
+    from .creation import tensor
+    items = list(index) if isinstance(index, tuple) else [index]
+    out: list[Any] = []
+    for x in items:
+        if isinstance(x, (list, range)):
+            x = tensor(list(x), device="cpu") if len(x) else tensor([], dtype=int64, device="cpu")
+        elif isinstance(x, np.ndarray):
+            x = tensor(x, device="cpu")
+        elif isinstance(x, np.bool_):
+            x = bool(x)
+        elif isinstance(x, np.integer):
+            x = int(x)
+        if isinstance(x, Tensor) and x.meta.dtype.kind not in "bui":
+            raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+        out.append(x)
+    return out
+
+
+def _consumes(x: Any) -> int:
+    """How many axes of the tensor an index uses up."""
+    if x is None or isinstance(x, bool):
+        return 0
+    if isinstance(x, Tensor) and x.meta.dtype in (bool_, uint8):
+        return len(x.meta.shape)
+    return 1
+
+
+def _basic(t: Tensor, items: list[Any]) -> tuple[Tensor, list[Any]]:
+    """The view that ints, slices, None and ... make, and for each of its axes the tensor of positions still to apply."""
+    used = 0
+    for x in items:
+        if x is not Ellipsis:
+            used += _consumes(x)
+    ndim = len(t.meta.shape)
+    if used > ndim:
+        raise _too_many(t)
+    if sum(1 for x in items if x is Ellipsis) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    if not any(x is Ellipsis for x in items):
+        items = [*items, Ellipsis]
+    shape: list[int] = []
+    strides: list[int] = []
+    pending: list[Any] = []
+    offset, axis = 0, 0
+    sizes, steps = t.meta.shape, t.meta.strides
+    for x in items:
+        if x is Ellipsis:
+            for _ in range(ndim - used):
+                shape.append(sizes[axis])
+                strides.append(steps[axis])
+                pending.append(None)
+                axis += 1
+        elif x is None or isinstance(x, bool):
+            shape.append(1)
+            strides.append(sizes[axis] * steps[axis] if axis < ndim else 1)
+            pending.append(x)
+        elif isinstance(x, slice):
+            start, stop, step = _slice(x, sizes[axis])
+            count = max(0, -(-(stop - start) // step))
+            offset += start * steps[axis] if count else 0
+            shape.append(count)
+            strides.append(steps[axis] * step)
+            pending.append(None)
+            axis += 1
+        elif isinstance(x, Tensor) and (x.meta.shape or x.meta.dtype in (bool_, uint8)):
+            k = _consumes(x)
+            for i in range(k):
+                shape.append(sizes[axis])
+                strides.append(steps[axis])
+                pending.append(x if i == 0 else "with the one before")
+                axis += 1
+            if k == 0:
+                shape.append(1)
+                strides.append(0)
+                pending.append(x)
+        else:
+            if isinstance(x, (float, str)) or not hasattr(x, "__index__"):
+                kind: type[Exception] = TypeError if isinstance(x, str) else IndexError
+                raise kind("only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got "
+                           f"{type(x).__name__})")
+            i = _position(x)
+            n = sizes[axis]
+            if not -n <= i < n:
+                raise IndexError(f"index {i} is out of bounds for dimension {axis} with size {n}")
+            offset += (i + n if i < 0 else i) * steps[axis]
+            axis += 1
+    if shape == list(sizes) and strides == list(steps) and any(p is not None for p in pending):
+        return t, pending
+    region = _region([slice(None) if isinstance(x, Tensor) else None if isinstance(x, bool) else x for x in items], items)
+    out = placed(t, shape, tuple(strides), t.ptr + offset * t.meta.dtype.itemsize, region, "SliceBackward0" if len(items) else "AliasBackward0")
+    return out, pending
+
+
+def _region(basic: list[Any], items: list[Any]) -> Any:
+    """The same view of another tensor: positions stand for whole axes."""
+    expanded: list[Any] = []
+    for b, x in zip(basic, items, strict=True):
+        if isinstance(x, Tensor) and (x.meta.shape or x.meta.dtype in (bool_, uint8)):
+            expanded += [slice(None)] * _consumes(x) if _consumes(x) else [None]
+        elif isinstance(x, Tensor):
+            expanded.append(_position(x))
+        else:
+            expanded.append(b)
+    return lambda z: _basic(z, expanded)[0]
+
+
+def _position(x: Any) -> int:
+    if isinstance(x, Tensor):
+        return int(x.item())
+    if isinstance(x, (float, str)) or not hasattr(x, "__index__"):
+        raise TypeError(f"only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got "
+                        f"{type(x).__name__})")
+    return int(x.__index__())
+
+
+def _slice(x: slice, n: int) -> tuple[int, int, int]:
+    parts = [None if p is None else _position(p) for p in (x.start, x.stop, x.step)]
+    if parts[2] is not None and parts[2] <= 0:
+        raise ValueError("step must be greater than zero")
+    return slice(*parts).indices(n)
+
+
+# ------------------------------------------------------------------------------------------------------ positions as tensors
+def _expanded(x: Tensor, pending: list[Any]) -> tuple[Tensor, list[Tensor | None]]:
+    """Masks as positions; positions in int64 on x's device.  Bool scalars become an axis of size 1 or 0."""
+    out: list[Tensor | None] = []
+    i = 0
+    while i < len(pending):
+        p = pending[i]
+        if p is None:
+            out.append(None)
+        elif isinstance(p, bool) or (isinstance(p, Tensor) and not p.meta.shape and p.meta.dtype in (bool_, uint8)):
+            from .creation import zeros
+            out.append(zeros((1 if bool(p) else 0,), dtype=int64, device=x.meta.device))
+        elif p.meta.dtype in (bool_, uint8):
+            for k, (a, b) in enumerate(zip(p.meta.shape, x.meta.shape[i:], strict=False)):
+                if a != b:
+                    raise IndexError(f"The shape of the mask {list(p.meta.shape)} at index {k} does not match the shape of the indexed tensor "
+                                     f"{list(x.meta.shape)} at index {i + k}")
+            out += list(_nonzero_parts(p, x.meta.device))
+            i += len(p.meta.shape) - 1
+        else:
+            out.append(_placed_index(p, x))
+        i += 1
+    return x, out
+
+
+def _placed_index(p: Tensor, x: Tensor) -> Tensor:
+    if p.meta.device is not x.meta.device:
+        if p.meta.device.type != "cpu" or (p.meta.shape and x.meta.device.type == "cpu"):
+            raise mismatch("index", [x, p], [x], begins=f"indices should be either on cpu or on the same device as the indexed tensor ({x.meta.device})",
+                           labels=("input", "index"))
+        from .transfer import to_device
+        p = to_device(p, x.meta.device)
+    return to_dtype(p, int64)
+
+
+def _nonzero_parts(mask: Tensor, dev: Any) -> tuple[Tensor, ...]:
+    found = nonzero_columns(mask) if mask.meta.device is dev else None
+    if found is not None:
+        parts = tuple(found[k] for k in range(len(mask.meta.shape)))
+    else:
+        from .creation import from_host
+        parts = tuple(from_host(np.ascontiguousarray(a, np.int64), int64, dev) for a in _nonzero_host(mask))
+    for part, n in zip(parts, mask.meta.shape, strict=True):
+        part.__dict__["_below"] = n  # nobody else has them: they need no check
+    return parts
+
+
+def nonzero_counts(t: Tensor) -> Tensor | None:
+    """What "nonzero write" needs: how many elements are not 0, and how many before each of its blocks, in t's own memory; None where
+    t's device has no routine for it."""
+    m = t.meta
+    if m.device.type == "cpu" or not m.numel or not m.shape:
+        return None
+    counts = empty((1 + -(-m.numel // _TILE),), int64, m.device)
+    return counts if device_routines.run(m.device, "nonzero count", (m.dtype, tuple(m.shape), m.strides), (counts.ptr, t.ptr)) else None
+
+
+def nonzero_columns(t: Tensor) -> Tensor | None:
+    """The coordinates (ndim, count) of the elements that are not 0, found by t's own device, of which only the count comes to the host;
+    None where the host is to find them."""
+    counts = nonzero_counts(t)
+    if counts is None:
+        return None
+    m = t.meta
+    from .attributes import values
+    n = int(values(counts[:1], "nonzero")[0])
+    found = empty((len(m.shape), n), int64, m.device)
+    if n:
+        device_routines.run(m.device, "nonzero write", (m.dtype, tuple(m.shape), m.strides), (found.ptr, t.ptr, counts.ptr), (n, 1, n))
+    return found
+
+
+def _nonzero_host(t: Tensor) -> tuple[Any, ...]:
+    """NumPy's nonzero of the values, which come to the host."""
+    from .attributes import values
+    v = values(t.detach() if t.node is not None else t, "nonzero")
+    return tuple(np.nonzero(v)) if t.meta.shape else tuple(np.nonzero(v.reshape(1)))[:0] or ()
+
+
+def _checked(idx: Sequence[Tensor], sizes: Sequence[int], axes: Sequence[int]) -> None:
+    """Raises IndexError for positions outside an axis: at once on the CPU, from the queue on a GPU."""
+    from ..kernels.interpret import memory
+    for p, n, axis in zip(idx, sizes, axes, strict=True):
+        if not p.meta.numel or p.__dict__.get("_below") == n:
+            continue
+        if p.meta.device.type == "cpu" and not beyond(p.meta, -n, n)(p.ptr):
+            continue
+        shape, strides = tuple(p.meta.shape), p.meta.strides
+        told = f"index {{}} is out of bounds for dimension {axis} with size {n}"
+        if device_routines.run(p.meta.device, "check", (shape, strides, -n, n, NOTHING, told), (p.ptr,)):
+            continue
+
+        def check(address: int, n: int = n, axis: int = axis, shape: Any = shape, strides: Any = strides) -> None:
+            v = memory(address, shape, strides, int64)
+            low, high = int(v.min()), int(v.max())
+            if low < -n or high >= n:
+                bad = low if low < -n else high
+                raise IndexError(f"index {bad} is out of bounds for dimension {axis} with size {n}")
+        launch.routine(p.meta.device, "index check", check, (p.ptr,))
+
+
+_beyond: dict[Any, Callable[[int], int]] = {}
+_taken: dict[Any, Any] = {}  # of a tensor and of positions: what `take_at` does on the CPU
+_MOST_PLANS = 1 << 12
+for _plans in (_beyond, _taken):
+    on_forget(_plans.clear)
+    door.on_change(_plans.clear)
+
+
+def beyond(m: Meta, low: int, high: int) -> Callable[[int], int]:
+    """What counts, given the address of int64 positions laid out as m says on the CPU, those that are not in low .. high - 1."""
+    found = _beyond.get((m, low, high))
+    if found is None:
+        if len(_beyond) > _MOST_PLANS:
+            _beyond.clear()
+        found = _beyond[m, low, high] = _counter(m, low, high)
+    return found
+
+
+def _counter(m: Meta, low: int, high: int) -> Callable[[int], int]:
+    program = _programs.get("beyond")
+    if program is None:
+        p = E.input(0, int64)
+        bad = (p < E.scalar(0, int64)) | (p >= E.scalar(1, int64))
+        program = _programs["beyond"] = Reduce((E.where(bad, E.const(1, int64), E.const(0, int64)),), ("sum",), (E.acc(0, int64),), (int64,),
+                                               (int64, int64))
+    call, workspace = launch.plan(m.device, program, tuple(m.shape), [(), m.strides], "index check")
+    one, read = meta((1,), None, int64, m.device), c_int64.from_address
+
+    def count(address: int) -> int:
+        s = storage(one)
+        if workspace is None:
+            call(s.ptr, address, low, high)
+        else:
+            scratch = storage(workspace)
+            call(s.ptr, address, scratch.ptr, low, high)
+        return read(s.ptr).value
+    return count
+
+
+class _Where:
+    """Where an advanced index reads or writes: the result's domain and the offset of each of its elements in `x`."""
+
+    __slots__ = ("domain", "idx", "strides", "numbers", "key", "offset", "apart")
+
+    def __init__(self, x: Tensor, indices: Sequence[Tensor | None]) -> None:
+        axes = [i for i, p in enumerate(indices) if p is not None]
+        given: list[Tensor] = [p for p in indices if p is not None]
+        try:
+            shape = layout.broadcast_shapes(*[p.meta.shape for p in given])
+        except RuntimeError:
+            raise IndexError("shape mismatch: indexing tensors could not be broadcast together with shapes " +
+                             ", ".join(str(list(p.meta.shape)) for p in given)) from None
+        # an index that stands alone or whose tensors are adjacent keeps its place; separated ones go first
+        at = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
+        rest = [i for i in range(len(x.meta.shape)) if indices[i] is None] if len(indices) == len(x.meta.shape) else [
+            i for i in range(len(x.meta.shape)) if i >= len(indices) or indices[i] is None]
+        before = [i for i in rest if i < at] if at else []
+        after = [i for i in rest if i not in before]
+        self.domain = (*[x.meta.shape[i] for i in before], *shape, *[x.meta.shape[i] for i in after])
+        _checked(given, [x.meta.shape[a] for a in axes], axes)
+        lead, tail = len(before), len(after)
+        self.idx = given
+        self.strides = [(0,) * lead + layout.expand_strides(p.meta.shape, p.meta.strides, shape) + (0,) * tail for p in given]
+        self.numbers = (*[x.meta.shape[a] for a in axes], *[x.meta.strides[a] for a in axes], *[x.meta.strides[i] for i in (*before, *after)])
+        self.key = (len(given), lead, len(shape), tail)
+        k, places = len(given), [*range(lead), *range(lead + len(shape), lead + len(shape) + tail)]
+        # along its other axes x has different elements
+        self.apart = () if layout.overlaps_itself(x.meta.shape, x.meta.strides) else tuple(places)
+
+        def offset(first: int) -> E.Expr:
+            """The element offset; the positions are inputs first, first + 1, ..."""
+            total: E.Expr = E.const(0, int64)
+            for j in range(k):
+                p, n = E.input(first + j, int64), E.scalar(j, int64)
+                p = E.where(p < 0, p + n, p)
+                # a wrong position on a GPU is reported by the check; meanwhile it must not leave the tensor
+                p = E.where((p >= 0) & (p < n), p, E.const(0, int64))
+                total = total + p * E.scalar(k + j, int64)
+            for j, place in enumerate(places):
+                total = total + E.coord(place) * E.scalar(2 * k + j, int64)
+            return total
+        self.offset = offset
+
+
+def _scalars(w: _Where) -> tuple[dtype_class, ...]:
+    return (int64,) * len(w.numbers)
+
+
+def _take(x: Tensor, w: _Where) -> Tensor:
+    """The elements of x at w, contiguous; outside the tape."""
+    out = empty(w.domain, x.meta.dtype, x.meta.device)
+    if not out.meta.numel:
+        return out
+    program, domain, strides = _taking(x, w, out.meta)
+    launch.run(program, domain, [out], [x, *w.idx], strides, w.numbers, "index")
+    return out
+
+
+def _taking(x: Tensor, w: _Where, to: Meta) -> tuple[Map, tuple[int, ...], list[tuple[int, ...]]]:
+    """The program that takes the elements of x at w, its domain and its operands' strides."""
+    key = ("take", x.meta.dtype, w.key)
+    program = _programs.get(key)
+    if program is None:
+        program = _programs[key] = Map((E.gather(0, w.offset(1), x.meta.dtype),), (x.meta.dtype, *[int64] * len(w.idx)), _scalars(w))
+    return program, w.domain, [to.strides, (0,) * len(w.domain), *w.strides]
+
+
+def _put(x: Tensor, w: _Where, values: Tensor, mode: str) -> None:
+    """x at w takes (or adds) values, broadcast; outside the tape."""
+    if not layout.numel(w.domain):
+        return
+    k = len(w.idx)
+    # GPUs sort the places: small numbers in less time
+    unit = 1 if x.meta.device.type == "cpu" or not w.apart else gcd(*w.numbers[k:2 * k]) or 1
+    key = ("put", mode, x.meta.dtype, w.key, w.apart, unit)
+    program = _programs.get(key)
+    if program is None:
+        program = _programs[key] = Map((E.input(0, x.meta.dtype),), (x.meta.dtype, *[int64] * k), _scalars(w), ((mode, w.offset(1)),), w.apart, unit)
+    n = len(w.domain)
+    launch.run(program, w.domain, [x], [values, *w.idx],
+               [(0,) * n, layout.expand_strides(values.meta.shape, values.meta.strides, w.domain), *w.strides], w.numbers, "index_put")
+
+
+def _index_back(node: Any, g: Tensor) -> Any:
+    shape, indices = node[tape.SAVED]
+    return (_accumulated(g, shape, indices),)
+
+
+def _accumulated(g: Tensor, shape: Sequence[int], indices: Any) -> Tensor:
+    """Zeros with g added at the positions.  Differentiable."""
+    from .creation import zeros_meta
+    out = zeros_meta(meta(shape, None, g.meta.dtype, g.meta.device))
+    _put(out, _Where(out, indices), g, "add")
+    return tape.record(out, lambda node, gg: (take_at(gg, node[tape.SAVED]),), (g,), indices, "IndexPutBackward0")
+
+
+def take_at(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    """x[indices] for tensors of positions (None: the whole axis), recorded."""
+    out = taken(x, indices)
+    if x.node is None:
+        return out
+    return tape.record(out, _index_back, (x,), (tuple(x.meta.shape), tuple(indices)), "IndexBackward0")
+
+
+def taken(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    """`take_at` outside the tape."""
+    key = (x.meta, *[None if p is None else p.meta for p in indices])
+    plan = _taken.get(key)
+    if plan is not None:
+        made, call, checks, numbers = plan
+        at = [p.ptr for p in indices if p is not None]
+        for count, p in zip(checks, at, strict=True):
+            if count(p):
+                break  # it is told below
+        else:
+            out = new(made)
+            call(out.ptr, x.ptr, *at, *numbers)
+            return out
+    w = _Where(x, indices)
+    out = _take(x, w)
+    if x.meta.device.type == "cpu" and out.meta.numel:
+        if len(_taken) > _MOST_PLANS:
+            _taken.clear()
+        call, workspace = launch.plan(x.meta.device, *_taking(x, w, out.meta), "index")
+        if workspace is None:
+            _taken[key] = out.meta, call, [beyond(p.meta, -n, n) for p, n in zip(w.idx, w.numbers, strict=False)], w.numbers
+    return out
+
+
+# ---------------------------------------------------------------------------------------------------------- x[...] itself
+_rows: dict[Meta, tuple[Meta, int, int]] = {}  # of a tensor: what a row is, how many, how many bytes from one to the next
+on_forget(_rows.clear)
+
+
+def _row(t: Tensor, index: int) -> Tensor | None:
+    """`t[index]` for a tensor without a history, the common case of reading samples; None out of range."""
+    found = _rows.get(t.meta)
+    if found is None:
+        m = t.meta
+        if not m.shape:
+            return None
+        found = _rows[m] = meta(m.shape[1:], m.strides[1:], m.dtype, m.device), m.shape[0], m.strides[0] * m.dtype.itemsize
+    m, n, step = found
+    if index < 0:
+        index += n
+    if not 0 <= index < n:
+        return None
+    r: Tensor = _new(Tensor)
+    r.meta, r.store, r.ptr, r.node = m, t.store, t.ptr + index * step, None
+    base = getattr(t, "base", None)
+    inplace.note_view(t if base is None else base, r)
+    if base is not None and "_made" in t.__dict__:
+        r.__dict__["_made"] = t.__dict__["_made"]
+    return r
+
+
+_ALL = slice(None)
+
+
+def _plain(t: Tensor, index: Any) -> list[Tensor | None] | None:
+    """The positions for each axis, where an index is nothing but them and whole axes; None for other indices."""
+    items = index if type(index) is tuple else (index,)
+    out: list[Tensor | None] = []
+    some, dev = False, t.meta.device
+    for x in items:
+        if type(x) is Tensor:
+            m = x.meta
+            if m.dtype is not int64 or not m.shape or m.device is not dev:
+                return None
+            some = True
+            out.append(x)
+        elif type(x) is slice and x == _ALL:
+            out.append(None)
+        else:
+            return None
+    rest = len(t.meta.shape) - len(out)
+    if rest < 0 or not some:
+        return None
+    return out + [None] * rest if rest else out
+
+
+_FEW = 1 << 14  # elements of a mask that NumPy goes through without positions
+
+
+def _chosen(t: Tensor, mask: Tensor) -> Tensor | None:
+    """t[mask] outside the tape, for a small mask over the first axes of dense memory on the CPU; None elsewhere."""
+    m, n = t.meta, mask.meta
+    axes = len(n.shape)
+    if not axes or m.device.type != "cpu" or n.device is not m.device or not 0 < n.numel <= _FEW or not m.numel or not n.contiguous or not m.contiguous or (
+            m.shape != n.shape if axes == len(m.shape) else tuple(m.shape[:axes]) != tuple(n.shape)):
+        return None
+    read: Any = np.frombuffer
+    which = read((c_char * n.numel).from_address(mask.ptr), np.bool_)
+    rest = tuple(m.shape[axes:])
+    out = new(meta((int(np.count_nonzero(which)), *rest), None, m.dtype, m.device))
+    if not out.meta.numel:
+        return out
+    d = m.dtype.np
+    size, room, width = m.nbytes, out.meta.nbytes, m.numel // n.numel
+
+    def entry(to: int, source: int) -> None:
+        rows = read((c_char * size).from_address(source), d)
+        made = read((c_char * room).from_address(to), d)
+        if width == 1:
+            made[...] = rows[which]
+        else:
+            made.reshape(-1, width)[...] = rows.reshape(-1, width)[which]
+    launch.routine(m.device, "index", entry, (out.ptr, t.ptr), nbytes=size + room)
+    return out
+
+
+def _get(self: Tensor, index: Any) -> Tensor:
+    if type(index) is int:
+        if self.node is None:
+            row = _row(self, index)
+            if row is not None:
+                return row
+        from .views import select
+        if not self.meta.shape:
+            raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a "
+                             "0-dim tensor to a number")
+        n = self.meta.shape[0]
+        if not -n <= index < n:
+            raise IndexError(f"index {index} is out of bounds for dimension 0 with size {n}")
+        picked: Tensor = select(self, 0, index)
+        return picked
+    if type(index) is Tensor and index.meta.dtype is bool_ and not tape.recording(self):
+        chosen = _chosen(self, index)
+        if chosen is not None:
+            return chosen
+    plain = _plain(self, index)
+    if plain is not None:
+        return take_at(self, plain)
+    view, pending = _basic(self, _normal(index))
+    if all(p is None for p in pending):
+        return view
+    x, indices = _expanded(view, pending)
+    return take_at(x, indices)
+
+
+def _number_for(d: dtype_class, value: Any) -> bool:
+    """Whether a Python number can stand in a tensor of type d as it is."""
+    if d.kind in "ui":
+        return type(value) is int
+    return d.kind == "f" and type(value) in (int, float) or d is bool_ and type(value) is bool
+
+
+def _filled(x: Tensor, pending: list[Any], value: Any) -> bool:
+    """x[mask] = value for one mask and one number, where nothing is recorded: no positions are needed, and no GPU is waited for."""
+    at = [i for i, p in enumerate(pending) if isinstance(p, Tensor)]
+    if len(at) != 1 or any(type(p) is bool for p in pending):
+        return False
+    mask, axis = pending[at[0]], at[0]
+    if mask.meta.dtype is not bool_ or not mask.meta.shape or mask.meta.device is not x.meta.device or not x.meta.numel:
+        return False
+    if isinstance(value, Tensor):
+        if value.meta.shape or value.meta.dtype is not x.meta.dtype or value.meta.device is not x.meta.device or tape.recording(value):
+            return False
+    elif not _number_for(x.meta.dtype, value):
+        return False
+    last = axis + len(mask.meta.shape)
+    if tape.recording(x) or tuple(x.meta.shape[axis:last]) != tuple(mask.meta.shape):
+        return False
+    x.masked_fill_(mask.reshape((*mask.meta.shape, *[1] * (len(x.meta.shape) - last))), value)
+    return True
+
+
+def _set(self: Tensor, index: Any, value: Any) -> None:
+    from .creation import tensor
+    view, pending = _basic(self, _normal(index))
+    if _filled(view, pending, value):
+        return
+    if not isinstance(value, Tensor):
+        if isinstance(value, (list, tuple, np.ndarray)):
+            value = tensor(value, dtype=self.meta.dtype, device=self.meta.device)
+        elif all(p is None for p in pending):
+            view.fill_(value if not isinstance(value, np.generic) else value.item())
+            return
+        else:
+            value = tensor(value, dtype=self.meta.dtype, device=self.meta.device)
+    elif value.meta.device is not self.meta.device and value.meta.shape:
+        raise mismatch("index_put_", [self, value], [self], (self, None, value))
+    if all(p is None for p in pending):
+        shape = tuple(value.meta.shape)
+        while len(shape) > len(view.meta.shape) and shape[0] == 1:
+            shape = shape[1:]
+        try:
+            view.copy_(value.reshape(shape) if shape != tuple(value.meta.shape) else value)
+        except RuntimeError as error:
+            if "must match" in str(error) or "broadcast" in str(error):
+                raise RuntimeError(f"The expanded size of the tensor ({view.meta.shape[-1] if view.meta.shape else 1}) must match the existing size "
+                                   f"({shape[-1] if shape else 1}) at non-singleton dimension {len(view.meta.shape) - 1}.  Target sizes: "
+                                   f"{list(view.meta.shape)}.  Tensor sizes: {list(value.meta.shape)}") from None
+            raise
+        return
+    x, indices = _expanded(view, pending)
+    put_at(x, indices, value, False)
+
+
+def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    return len(shape) <= len(to) and all(a in (1, b) for a, b in zip(reversed(shape), reversed(to), strict=False))
+
+
+def put_at(x: Tensor, indices: Sequence[Tensor | None], value: Tensor, accumulate: bool) -> Tensor:
+    """Writes (or adds) values at positions, in place, recorded."""
+    recording = _grad.get() and inplace.check(x, (x, value))
+    may_write(x)
+    if value.meta.device is not x.meta.device:
+        if value.meta.shape or value.meta.device.type != "cpu":
+            raise mismatch("index_put_", [x, value], [x], labels=("self", "values"))
+        from .transfer import to_device
+        value = to_device(value, x.meta.device)
+    if value.meta.dtype is not x.meta.dtype:
+        if accumulate or value.meta.shape:
+            if value.meta.dtype.kind in "fc" and x.meta.dtype.kind in "bui" or value.meta.dtype is not x.meta.dtype and accumulate:
+                raise RuntimeError(f"Index put requires the source and destination dtypes match, got {x.meta.dtype} for the destination and "
+                                   f"{value.meta.dtype} for the source.")
+        value = to_dtype(value, x.meta.dtype)
+    w = _Where(x, indices)
+    shape = tuple(value.meta.shape)
+    while len(shape) > len(w.domain) and shape[0] == 1:
+        shape = shape[1:]
+    if not _broadcasts(shape, w.domain):
+        raise RuntimeError(f"shape mismatch: value tensor of shape {list(value.meta.shape)} cannot be broadcast to indexing result of shape "
+                           f"{list(w.domain)}")
+    value = value.reshape(shape)
+    source = value.detach() if value.store.ptr != x.store.ptr else value.detach().clone()
+    _put(x, w, source, "add" if accumulate else "set")
+    x.store.version += 1
+    if recording:
+        node = [tape.next_seq(), None, _put_at_back, (x.node, value.node), (tuple(indices), accumulate, value.meta), {"name": "IndexPutBackward0"}]
+        if tape.anomaly.on:
+            tape.anomaly.note(node)
+        inplace.rebase(x, node)
+    return x
+
+
+def _put_at_back(node: Any, g: Tensor) -> Any:
+    from .elementwise import fit
+    indices, accumulate, m = node[tape.SAVED]
+    ex, ev = node[tape.EDGES]
+    gx = None
+    if ex is not None:
+        gx = g
+        if not accumulate:
+            gx = g.clone()
+            put_at(gx, indices, g.new_zeros(()), False)
+    return gx, (fit(take_at(g, indices), m) if ev is not None else None)
+
+
+Tensor.__getitem__ = _get  # type: ignore[method-assign]
+Tensor.__setitem__ = _set  # type: ignore[method-assign]
+
+
+@op(name="index_put_")
+def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
+    """Writes values at positions (one tensor an axis), or adds them."""
+    x, found = _expanded(self, [*indices, *[None] * (len(self.meta.shape) - len(indices))]) if not any(
+        isinstance(i, Tensor) and i.meta.dtype is bool_ for i in indices) else _expanded(*_basic(self, list(indices)))
+    return put_at(x, found, values, accumulate)
+
+
+@op()
+def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:  # noqa: A002
+    """A copy with values written (or added) at positions."""
+    return index_put_(input.clone(), indices, values, accumulate)
+
+
+# ------------------------------------------------------------------------------------------------------------------ masks
+@op()
+def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = None) -> Any:  # noqa: A002
+    """The positions of the elements that are not 0, (count, ndim) int64, or one vector an axis.  The host waits for the values."""
+    from .creation import from_host
+    if not input.meta.shape and as_tuple:
+        return nonzero(input.unsqueeze(0), as_tuple=True)
+    own = nonzero_columns(input)
+    found = _nonzero_host(input) if own is None else tuple(own[k] for k in range(len(input.meta.shape)))
+    if as_tuple and own is not None:
+        return found
+    if as_tuple:
+        return tuple(from_host(np.ascontiguousarray(a, np.int64), int64, input.meta.device) for a in found)
+    if input.meta.shape:
+        columns = from_host(np.ascontiguousarray(np.stack(found), np.int64), int64, input.meta.device) if own is None else own
+        n = columns.meta.shape[1]  # PyTorch's layout: each axis's positions lie together
+        made = alias(columns, meta((n, len(found)), (1, n), int64, input.meta.device), columns.ptr) if n else columns.reshape(0, len(found))
+    else:
+        made = empty((int(bool(input.item())), 0), int64, input.meta.device)
+    if out is not None:
+        from .table import into
+        return into(out, made)
+    return made
+
+
+@op()
+def argwhere(input: Tensor) -> Tensor:  # noqa: A002
+    """The positions of the elements that are not 0, one a row."""
+    found: Tensor = nonzero(input)
+    return found
+
+
+@op(out=True)
+def masked_select(input: Tensor, mask: Tensor) -> Tensor:  # noqa: A002
+    """The elements where the mask is true, as a vector."""
+    if mask.meta.dtype is not bool_:
+        raise RuntimeError("masked_select: expected BoolTensor for mask")
+    same_device("masked_select", input, mask)
+    shape = layout.broadcast_shapes(input.meta.shape, mask.meta.shape)
+    picked: Tensor = input.expand(shape)[mask.expand(shape)]
+    return picked.reshape(-1)
+
+

@@ -1,0 +1,129 @@
+"""Entry points of PyTorch that its own front ends call and some code calls by name: backward steps, forms with more results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import dtypes
+from ..tensor import Tensor
+from .casts import in_float32, to_dtype
+from .table import op
+
+
+@op(method=False, out=True)
+@in_float32
+def _softmax_backward_data(grad_output: Tensor, output: Tensor, dim: int, input_dtype: Any) -> Tensor:
+    """The gradient of softmax from its output: y (g - sum(g y))."""
+    product: Any = grad_output * output
+    return to_dtype(product - output * product.sum(dim, True), input_dtype)
+
+
+@op(method=False)
+def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """The gradient of dropout: g where `mask`, times `scale`."""
+    made: Tensor = grad_output * to_dtype(mask, grad_output.meta.dtype) * scale
+    return made
+
+
+@op(method=False, out=True)
+def _chunk_cat(tensors: Any, dim: int, num_chunks: int) -> Tensor:
+    """Each tensor, filled with zeros along `dim` to a multiple of num_chunks, as (..., num_chunks, rest), side by side."""
+    from .joining import cat
+    parts: list[Any] = []
+    for t in tensors:
+        if not t.meta.numel:
+            raise RuntimeError(f"_chunk_cat expects non-empty tensor, got one of shape {list(t.meta.shape)}")
+        axis = dim % len(t.meta.shape)
+        size = t.meta.shape[axis]
+        fill = -size % num_chunks
+        if fill:
+            shape = list(t.meta.shape)
+            shape[axis] = fill
+            t = cat([t, t.new_zeros(shape)], axis)
+        parts.append(t.reshape(*t.meta.shape[:axis], num_chunks, -1))
+    return cat(parts, -1)
+
+
+@op(method=False)
+def _unsafe_masked_index(input: Any, mask: Any, indices: Any, fill: Any) -> Tensor:  # noqa: A002
+    """input[indices] where `mask`, else fill; indices where it is false may be out of range."""
+    made: Tensor = input[_kept(input, mask, indices)].masked_fill(~mask, fill)
+    return made
+
+
+@op(method=False)
+def _unsafe_masked_index_put_accumulate(input: Any, mask: Any, indices: Any, values: Any) -> Tensor:  # noqa: A002
+    """`input` with values added at `indices` where `mask`."""
+    made: Tensor = input.index_put(_kept(input, mask, indices), values.masked_fill(~mask, 0), accumulate=True)
+    return made
+
+
+def _kept(x: Tensor, mask: Any, indices: Any) -> tuple[Any, ...]:
+    return tuple(slice(None) if i is None else (i * mask).clamp(-x.meta.shape[a], x.meta.shape[a] - 1) for a, i in enumerate(indices))
+
+
+@op(method=False, out=True)
+def _native_batch_norm_legit(input: Tensor, weight: Tensor | None, bias: Tensor | None, *rest: Any) -> Any:  # noqa: A002
+    """`native_batch_norm` of (running_mean, running_var, training, momentum, eps), or without running statistics."""
+    from .normalization import native_batch_norm
+    mean, var, *rest = (None, None, *rest) if len(rest) == 3 else rest  # type: ignore[assignment]
+    return native_batch_norm(input, weight, bias, mean, var, *rest)
+
+
+@op(method=False)
+def _batch_norm_with_update(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor, running_var: Tensor,  # noqa: A002
+                            momentum: float, eps: float) -> Any:
+    """`native_batch_norm` in training, with an empty fourth result."""
+    from .creation import empty
+    from .normalization import native_batch_norm
+    made = native_batch_norm(input, weight, bias, running_mean, running_var, True, momentum, eps)
+    return (*made, empty((0,), dtype=dtypes.uint8, device=input.meta.device))
+
+
+_START = {"max": -float("inf"), "min": float("inf"), "sum": 0.0, "prod": 1.0, "mean": 0.0}
+_HOW = {"max": "amax", "min": "amin", "sum": "sum", "prod": "prod", "mean": "sum"}
+
+
+@op(method=False, aliases=("_segment_reduce",))
+def segment_reduce(data: Any, reduce: str, *, lengths: Any = None, indices: Tensor | None = None, offsets: Any = None, axis: int = 0,
+                   unsafe: bool = False, initial: Any = None) -> Tensor:
+    """"sum", "prod", "mean", "max" or "min" over consecutive pieces of `data` along axis, whose `lengths` (..., pieces), or
+    whose bounds `offsets` (..., pieces + 1), are given for each place along the axes before it.  `initial` is what a reduction
+    starts from and what an empty piece gives.
+    """
+    if reduce not in _HOW:
+        raise RuntimeError(f"segment_reduce(): Expected reduce to be one of sum, prod, mean, max, min, got {reduce}")
+    if indices is not None:
+        raise NotImplementedError("segment_reduce(): indices is not supported; give lengths or offsets")
+    if (lengths is None) == (offsets is None):
+        raise RuntimeError("segment_reduce(): Either lengths or offsets must be defined.")
+    if lengths is None:
+        lengths = offsets.diff()
+    if len(lengths.meta.shape) != axis + 1:
+        raise RuntimeError(f"segment_reduce(): Expected axis to be the last dimension of lengths but got {axis}.")
+    if not unsafe:
+        if bool((lengths < 0).any()):
+            raise RuntimeError("lengths contains negative value!")
+        if bool((lengths.sum(-1) != data.meta.shape[axis]).any()):
+            raise RuntimeError("segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when !unsafe.")
+    from .creation import arange, full
+    pieces, tail = lengths.meta.numel, tuple(data.meta.shape[axis + 1:])
+    flat = data.reshape(-1, *tail) if data.meta.numel else data.reshape(data.meta.numel, *tail) if not tail else data.flatten(0, axis)
+    each = lengths.reshape(-1)
+    where = arange(pieces, device=data.meta.device).repeat_interleave(each)
+    if where.meta.numel != flat.meta.shape[0]:  # the pieces leave some of the rows out
+        size = data.meta.shape[axis]
+        rows = arange(pieces // max(lengths.meta.shape[-1], 1), device=data.meta.device).reshape(*lengths.meta.shape[:-1], 1) * size
+        begin = (offsets.narrow(-1, 0, lengths.meta.shape[-1]) if offsets is not None else lengths.cumsum(-1) - lengths) + rows
+        shift: Any = (begin.reshape(-1) - (each.cumsum(0) - each)).repeat_interleave(each)
+        flat = flat[arange(where.meta.numel, device=data.meta.device) + shift]
+    start = _START[reduce] if initial is None else initial
+    base = full((pieces, *tail), start, dtype=data.meta.dtype, device=data.meta.device)
+    made = base.scatter_reduce(0, where.reshape(-1, *(1,) * len(tail)).expand(flat.meta.shape), flat, _HOW[reduce])
+    counts = lengths.reshape(-1, *(1,) * len(tail))
+    if reduce == "mean":
+        empty_piece = counts == 0
+        made = made / counts.clamp(min=1)
+        made = made.masked_fill(empty_piece, float("nan")) if initial is None else made
+    result: Tensor = made.reshape(*lengths.meta.shape, *tail)
+    return result

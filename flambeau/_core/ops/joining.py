@@ -1,0 +1,333 @@
+"""Joining tensors: along an axis, along a new one, in blocks and grids."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+from .. import dtypes, layout
+from ..autograd import tape
+from ..runtime import door, provenance
+from ..tensor import Tensor, alias, empty, meta, new, on_forget
+from . import launch
+from .checks import same_device
+from .copies import cast_program
+from .elementwise import fit
+from .table import op
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def _cat_back(node: Any, g: Tensor) -> Any:
+    axis, metas = node[tape.SAVED]
+    out: list[Any] = []
+    at = 0
+    if not tape.recording(g) and None not in metas and all(m.dtype is g.meta.dtype for m in metas):
+        d = g.meta.dtype
+        for e, m in zip(node[tape.EDGES], metas, strict=True):
+            out.append(None if e is None else alias(g, meta(m.shape, g.meta.strides, d, g.meta.device), g.ptr + at * g.meta.strides[axis] * d.itemsize))
+            at += m.shape[axis]
+        return out
+    for e, m in zip(node[tape.EDGES], metas, strict=True):
+        if m is None:  # an empty one-axis tensor that took no part
+            out.append(None if e is None else g.new_zeros((0,)))
+            continue
+        n = m.shape[axis]
+        out.append(None if e is None else fit(g.narrow(axis, at, n), m))
+        at += n
+    return out
+
+
+tape.keeps_nothing(_cat_back)
+
+
+_MANY = 9  # tensors: fewer are joined by copies that are planned once
+_MOST_PLANS = 1 << 12
+_plans: dict[Any, Any] = {}
+on_forget(_plans.clear)
+door.on_change(_plans.clear)
+_SMALL = 1 << 16  # bytes: larger parts are worth the threads of a copy's kernel
+
+
+def _blocks(sizes: list[int]) -> Any:
+    """Copies blocks of so many bytes, one behind the other."""
+    def entry(to: int, *blocks: int) -> None:
+        move = ctypes.memmove
+        for p, n in zip(blocks, sizes, strict=True):
+            move(to, p, n)
+            to += n
+    return entry
+
+
+def _in_blocks(out: Tensor, parts: Sequence[Tensor], sizes: list[int]) -> None:
+    """Dense parts into a dense tensor, on a device that the host works for: one routine instead of a kernel for each."""
+    launch.routine(out.meta.device, "cat", _blocks(sizes), [out.ptr, *[t.ptr for t in parts]], nbytes=2 * sum(sizes))
+
+
+def _alike(ts: Sequence[Any]) -> Any:
+    """The meta that all of many tensors share, where they can be joined as blocks; None where they cannot."""
+    if len(ts) < _MANY or type(ts[0]) is not Tensor:
+        return None
+    m = ts[0].meta
+    if not m.contiguous or not m.numel or m.numel * m.dtype.itemsize > _SMALL or not door.by_host(m.device):
+        return None
+    for t in ts:
+        if type(t) is not Tensor or t.meta is not m:
+            return None
+    return m
+
+
+@tape.keeps_nothing
+def _stack_back(node: Any, g: Tensor) -> Any:
+    axis, count = node[tape.SAVED]
+    if tape.recording(g):
+        return tuple(g.select(axis, i) for i in range(count))
+    m = g.meta
+    part = meta((*m.shape[:axis], *m.shape[axis + 1:]), (*m.strides[:axis], *m.strides[axis + 1:]), m.dtype, m.device)
+    step = m.strides[axis] * m.dtype.itemsize
+    return tuple([None if e is None else alias(g, part, g.ptr + i * step) for i, e in enumerate(node[tape.EDGES])])
+
+
+def _joined(plan: Any, ts: Any) -> Tensor:
+    """The tensors copied to their places by a plan of `_plans`: (meta, a bound copy and a place for each, what is saved)."""
+    out = new(plan[0])
+    p = out.ptr
+    for t, (call, offset) in zip(ts, plan[1], strict=True):
+        call(p + offset, t.ptr)
+    return out
+
+
+@op(method=False, out=True, aliases=("concat", "concatenate"))
+def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
+    """The tensors one after another along an existing axis; their other sizes must be equal."""
+    ts = _listed("cat", tensors)
+    dim = dim if axis is None else axis
+    key = None
+    if len(ts) < _MANY:
+        key = dim, tuple([t.meta if type(t) is Tensor else None for t in ts])
+        plan = _plans.get(key)
+        if plan is not None:
+            return tape.record(_joined(plan, ts), _cat_back, ts, plan[2], "CatBackward0")
+    if not ts:
+        raise ValueError("torch.cat(): expected a non-empty list of Tensors")
+    for i, t in enumerate(ts):
+        if not isinstance(t, Tensor):
+            raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(t).__name__}")
+    same_device("cat", *ts)
+    for i, t in enumerate(ts):
+        if not t.meta.shape:
+            raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
+    parts = [t for t in ts if tuple(t.meta.shape) != (0,)]
+    d = ts[0].meta.dtype
+    for t in ts[1:]:
+        d = dtypes.promote_types(d, t.meta.dtype)
+    if not parts:
+        return tape.record(empty((0,), d, ts[0].meta.device), _cat_back, ts, (0, [t.meta for t in ts]), "CatBackward0")
+    first = parts[0]
+    at = layout.wrap_dim(dim, len(first.meta.shape))
+    one = _alike(ts)
+    if one is not None and layout.numel(one.shape[:at]) == 1:
+        out = new(meta((*one.shape[:at], len(ts) * one.shape[at], *one.shape[at + 1:]), None, d, one.device))
+        _in_blocks(out, ts, [one.numel * d.itemsize] * len(ts))
+        return tape.record(out, _cat_back, ts, (at, [one] * len(ts)), "CatBackward0")
+    total = 0
+    for i, t in enumerate(ts):
+        if tuple(t.meta.shape) == (0,):
+            continue
+        if len(t.meta.shape) != len(first.meta.shape):
+            raise RuntimeError(f"Tensors must have same number of dimensions: got {len(first.meta.shape)} and {len(t.meta.shape)}")
+        for k, (a, b) in enumerate(zip(first.meta.shape, t.meta.shape, strict=True)):
+            if k != at and a != b:
+                raise RuntimeError(f"Sizes of tensors must match except in dimension {at}. Expected size {a} but got size {b} for tensor "
+                                   f"number {i} in the list.")
+        total += t.meta.shape[at]
+    shape = (*first.meta.shape[:at], total, *first.meta.shape[at + 1:])
+    strides = None
+    if all(layout.is_channels_last(t.meta.shape, t.meta.strides) and not t.meta.contiguous for t in parts):
+        strides = layout.channels_last_strides(shape)
+    out = new(meta(shape, strides, d, first.meta.device))
+    start = 0
+    moves = []
+    for t in parts:
+        n = t.meta.shape[at]
+        if t.meta.numel:
+            place = _window(out, at, start, n)
+            domain = tuple(t.meta.shape)
+            prepared = door.prepare(out.meta.device, cast_program(t.meta.dtype, d), domain, tuple(
+                layout.expand_strides(x.meta.shape, x.meta.strides, domain) for x in (place, t)))
+            prepared.name = "cat"
+            call = door.bind(out.meta.device, prepared)
+            moves.append((call, place.ptr - out.ptr))
+            call(place.ptr, t.ptr)
+        start += n
+    saved = (at, [None if tuple(t.meta.shape) == (0,) else t.meta for t in ts])
+    if key is not None and None not in key[1] and len(moves) == len(ts) and not provenance.enabled():
+        if len(_plans) > _MOST_PLANS:
+            _plans.clear()
+        _plans[key] = out.meta, moves, saved
+    return tape.record(out, _cat_back, ts, saved, "CatBackward0")
+
+
+def _window(out: Tensor, axis: int, start: int, n: int) -> Tensor:
+    m = out.meta
+    return alias(out, meta((*m.shape[:axis], n, *m.shape[axis + 1:]), m.strides, m.dtype, m.device),
+                 out.ptr + start * m.strides[axis] * m.dtype.itemsize)
+
+
+@op(method=False, out=True)
+def stack(tensors: Any, dim: int = 0) -> Tensor:
+    """Tensors of one shape along a new axis."""
+    ts = _listed("stack", tensors)
+    key: Any = None
+    if len(ts) < _MANY:
+        key = "stack", dim, tuple([t.meta if type(t) is Tensor else None for t in ts])
+        plan = _plans.get(key)
+        if plan is not None:
+            return tape.record(_joined(plan, ts), _stack_back, ts, plan[2], "StackBackward0")
+    if not ts:
+        raise RuntimeError("stack expects a non-empty TensorList")
+    for i, t in enumerate(ts):
+        if not isinstance(t, Tensor):
+            raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(t).__name__}")
+    at = layout.wrap_dim(dim, len(ts[0].meta.shape) + 1)
+    one = _alike(ts)
+    if one is not None and layout.numel(one.shape[:at]) == 1:
+        out = new(meta((*one.shape[:at], len(ts), *one.shape[at:]), None, one.dtype, one.device))
+        _in_blocks(out, ts, [one.numel * one.dtype.itemsize] * len(ts))
+        return tape.record(out, _stack_back, ts, (at, len(ts)), "StackBackward0")
+    for i, t in enumerate(ts):
+        if t.meta.shape != ts[0].meta.shape:
+            raise RuntimeError(f"stack expects each tensor to be equal size, but got {list(ts[0].meta.shape)} at entry 0 and "
+                               f"{list(t.meta.shape)} at entry {i}")
+    # new axes of size 1, also for the empty tensors that cat would skip
+    grown = [t.unsqueeze(at) for t in ts]
+    out = cat(grown, at)
+    plan = _plans.get((at, tuple([t.meta for t in grown]))) if key is not None else None
+    if plan is not None and None not in key[2]:
+        _plans[key] = plan[0], plan[1], (at, len(ts))
+    if out.node is not None:
+        out.node[tape.EXTRA] = {**(out.node[tape.EXTRA] or {}), "name": "StackBackward0"}
+    return out
+
+
+def _listed(name: str, tensors: Any) -> list[Any]:
+    """The tensors as a list; one tensor is not its rows."""
+    if isinstance(tensors, Tensor):
+        raise TypeError(f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not Tensor")
+    return list(tensors)
+
+
+def _least(name: str, n: int, tensors: Any) -> list[Tensor]:
+    from .table import TABLE
+    grow = TABLE[f"atleast_{n}d"].function
+    ts = _listed(name, tensors)
+    if not ts:
+        raise RuntimeError(f"{name} expects a non-empty TensorList")
+    return [grow(t) for t in ts]
+
+
+@op(method=False, out=True)
+def hstack(tensors: Any) -> Tensor:
+    """Joined along the second axis (the first for vectors)."""
+    ts = _least("hstack", 1, tensors)
+    return cat(ts, 0 if len(ts[0].meta.shape) == 1 else 1)
+
+
+@op(method=False, out=True, aliases=("row_stack",))
+def vstack(tensors: Any) -> Tensor:
+    """Joined along the first axis, vectors as rows."""
+    return cat(_least("vstack", 2, tensors), 0)
+
+
+@op(method=False, out=True)
+def dstack(tensors: Any) -> Tensor:
+    """Joined along the third axis."""
+    return cat(_least("dstack", 3, tensors), 2)
+
+
+@op(method=False, out=True)
+def column_stack(tensors: Any) -> Tensor:
+    """Joined along the second axis, vectors as columns."""
+    return hstack([t.reshape(-1, 1) if len(t.meta.shape) <= 1 else t for t in _listed("column_stack", tensors)])
+
+
+@op(method=False)
+def block_diag(*tensors: Tensor) -> Tensor:
+    """Matrices along the diagonal of a larger one, zeros elsewhere."""
+    blocks = []
+    for i, t in enumerate(tensors):
+        if len(t.meta.shape) > 2:
+            raise RuntimeError(f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {len(t.meta.shape)} dimensions")
+        blocks.append(t.reshape(1, -1) if len(t.meta.shape) < 2 else t)
+    if not blocks:
+        return empty((1, 0), dtypes.get_default_dtype(), _cpu())
+    width = 0
+    for b in blocks:
+        width += b.meta.shape[1]
+    d = blocks[0].meta.dtype
+    for b in blocks[1:]:
+        d = dtypes.promote_types(d, b.meta.dtype)
+    rows, at = [], 0
+    for b in blocks:
+        n, m = b.meta.shape
+        rows.append(cat([b.new_zeros((n, at), dtype=d), b, b.new_zeros((n, width - at - m), dtype=d)], 1))
+        at += m
+    return cat(rows, 0)
+
+
+def _cpu() -> Any:
+    from ..runtime.device import resolve
+    return resolve("cpu")
+
+
+@op(method=False)
+def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
+    """Views of vectors over the grid they span: "ij" (matrix order, the default) or "xy"."""
+    ts = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else list(tensors)
+    if not ts:
+        raise RuntimeError("meshgrid expects a non-empty TensorList")
+    indexing = indexing or "ij"
+    if indexing not in ("ij", "xy"):
+        raise RuntimeError(f"torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but received: {indexing}")
+    same_device("meshgrid", *ts)
+    for t in ts:
+        if len(t.meta.shape) > 1:
+            raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {t!r}")
+        if t.meta.dtype is not ts[0].meta.dtype:
+            raise RuntimeError("torch.meshgrid expects all tensors to have the same dtype")
+    swap = indexing == "xy" and len(ts) >= 2
+    if swap:
+        ts[0], ts[1] = ts[1], ts[0]
+    shape = [t.meta.numel for t in ts]
+    grids = [t.reshape([-1 if i == k else 1 for i in range(len(ts))]).expand(shape) for k, t in enumerate(ts)]
+    if swap:
+        grids[0], grids[1] = grids[1], grids[0]
+    return tuple(grids)
+
+
+@op(method=False)
+def cartesian_prod(*tensors: Tensor) -> Tensor:
+    """All combinations of the vectors' elements, one a row."""
+    ts: Sequence[Tensor] = tensors
+    if len(ts) == 1:
+        return ts[0]
+    return stack([g.reshape(-1) for g in meshgrid(*ts)], 1)
+
+
+@op()
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:  # noqa: A002
+    """The r-element combinations of a vector's elements, one a row."""
+    import itertools
+    if len(input.meta.shape) != 1:
+        raise RuntimeError("Expect a 1D vector, but got shape " + str(list(input.meta.shape)))
+    if r < 0:
+        raise RuntimeError(f"Expect a non-negative number, but got {r}")
+    if r == 0:
+        return empty((0,), input.meta.dtype, input.meta.device)
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    rows = list(choose(range(input.meta.shape[0]), r))
+    from ..dtypes import int64
+    from .creation import tensor
+    at = tensor(rows, dtype=int64, device=input.meta.device).reshape(-1, r)
+    return input[at]

@@ -1,0 +1,113 @@
+"""Running loop programs on tensors outside the pointwise engine: the calls every operation family is built from.
+
+Launches are cached by program and operand layouts.  Nothing here is recorded on the tape and versions do not change:
+the operation that calls does both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import layout
+from ..dtypes import number
+from ..kernels.programs import Map, Prepared, Program
+from ..runtime import door
+from ..tensor import Tensor, on_forget
+from ..tensor import meta as make_meta
+from ..tensor import storage as storage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..runtime.device import device
+    from ..tensor import Meta
+
+_bound: dict[Any, tuple[Callable[..., Any], Meta | None]] = {}
+_MOST = 1 << 14
+
+
+def forget() -> None:
+    _bound.clear()
+
+
+on_forget(forget)
+door.on_change(forget)
+
+
+def run(program: Program, domain: tuple[int, ...], outs: Sequence[Tensor], ins: Sequence[Tensor],
+        strides: Sequence[tuple[int, ...]] | None = None, numbers: Sequence[Any] = (), name: str = "") -> None:
+    """Carries out `program` over `domain`.
+
+    strides: per operand (outputs first), in elements over the domain (over its kept axes for a Reduce's outputs); by
+    default each operand is broadcast to the domain.  All operands must be on one device.
+    """
+    key = (program.key, domain, tuple([t.meta for t in outs]), tuple([t.meta for t in ins]), strides and tuple(strides))
+    found = _bound.get(key)
+    if found is None:
+        if any(t.meta.device is not outs[0].meta.device for t in (*outs, *ins)):
+            # the last line: an operation that did not look itself
+            from .mismatch import mismatch
+            raise mismatch(name or program.__class__.__name__.lower(), [*outs, *ins])
+        if strides is None:
+            strides = [layout.expand_strides(t.meta.shape, t.meta.strides, domain) for t in (*outs, *ins)]
+        if len(_bound) > _MOST:
+            _bound.clear()
+        found = _bound[key] = plan(outs[0].meta.device, _within(program, outs), domain, strides, name)
+    call, workspace = found
+    addresses = [t.ptr for t in outs]
+    addresses += [t.ptr for t in ins]
+    if workspace is not None:
+        # returned to the allocator when this function ends: the device's queue runs in order, so nobody writes it earlier
+        scratch = storage(workspace)
+        addresses.append(scratch.ptr)
+    call(*addresses, *numbers)
+
+
+def _within(program: Program, outs: Sequence[Tensor]) -> Program:
+    """The program, knowing how far offsets of its own reach."""
+    if isinstance(program, Map) and any(t is not None for t in program.targets) and outs[0].meta.device.type == "cuda":
+        ends = [layout.extent(x.meta.shape, x.meta.strides) for x, t in zip(outs, program.targets, strict=True) if t is not None]
+        if not any(low for low, _ in ends):
+            return program.within(1 + max(high for _, high in ends))
+    return program
+
+
+def plan(dev: device, program: Program, domain: tuple[int, ...], strides: Sequence[tuple[int, ...]],
+         name: str = "") -> tuple[Callable[..., Any], Meta | None]:
+    """What carries out `program` when called with addresses and numbers, and the layout of the workspace whose address it wants
+    after the inputs'.  For callers that keep it, until `door.on_change`."""
+    prepared = door.prepare(dev, program, domain, tuple(strides))
+    prepared.name = name or prepared.name
+    return door.bind(dev, prepared), make_meta((prepared.workspace,), None, _uint8(), dev) if prepared.workspace else None
+
+
+def _uint8() -> Any:
+    from ..dtypes import uint8
+    return uint8
+
+
+def fill(t: Tensor, value: Any) -> None:
+    """Every element of `t` becomes the Python number `value`.  Raises RuntimeError where its type cannot hold that."""
+    from ..kernels import expr as E
+    d = t.meta.dtype
+    if d.kind == "c":
+        v = number(value, d)
+        part = d.to_real()
+        e = E.complex_(E.scalar(0, part), E.scalar(1, part))
+        run(Map((e,), (), (part, part)), tuple(t.meta.shape), [t], [], numbers=(v.real, v.imag), name="fill")
+        return
+    run(Map((E.scalar(0, d),), (), (d,)), tuple(t.meta.shape), [t], [], numbers=(number(value, d),), name="fill")
+
+
+def routine(dev: device, name: str, entry: Callable[..., Any], args: Sequence[Any], *, outputs: int = 1, nbytes: int = 0,
+            flops: int = 0) -> None:
+    """One call of a library routine: `entry(*args)` on the device's queue; args are addresses and numbers."""
+    door.bind(dev, Prepared(name, entry, outputs=outputs, nbytes=nbytes, flops=flops))(*args)
+
+
+def call(dev: device, made: Prepared, args: Sequence[Any]) -> None:
+    """One call of a device's own routine (`door.routine`) with its addresses; the workspace it says is added."""
+    if made.workspace:
+        scratch = storage(make_meta((made.workspace,), None, _uint8(), dev))
+        args = (*args, scratch.ptr)
+    door.bind(dev, made)(*args)

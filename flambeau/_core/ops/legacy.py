@@ -1,0 +1,122 @@
+"""PyTorch's older tensor types: `FloatTensor`, `cuda.LongTensor`, ..., `.type()` and the default tensor type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import dtypes
+from ..dtypes import dtype as dtype_class
+from ..runtime import defaults
+from ..runtime.device import device as device_class
+from ..runtime.device import resolve
+from ..tensor import Tensor, empty
+from .casts import convert
+from .creation import tensor
+from .table import op
+
+_NAMES = {"FloatTensor": dtypes.float32, "DoubleTensor": dtypes.float64, "HalfTensor": dtypes.float16,
+          "BFloat16Tensor": dtypes.bfloat16, "ByteTensor": dtypes.uint8, "CharTensor": dtypes.int8, "ShortTensor": dtypes.int16,
+          "IntTensor": dtypes.int32, "LongTensor": dtypes.int64, "BoolTensor": dtypes.bool_}
+_BY_DTYPE = {d: n for n, d in _NAMES.items()} | {dtypes.complex64: "ComplexFloatTensor", dtypes.complex128: "ComplexDoubleTensor"}
+
+
+class tensor_type(type):
+    """The type of `FloatTensor` and its like: a constructor, and a class whose instances are tensors of one dtype and device."""
+
+    dtype: dtype_class
+    kind: str
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, Tensor) and instance.meta.dtype is cls.dtype and instance.meta.device.type == cls.kind
+
+    def __call__(cls, *args: Any, device: Any = None) -> Tensor:
+        return construct(args, cls.dtype, resolve(cls.kind if device is None else device))
+
+    def __repr__(cls) -> str:
+        return f"<class 'torch.{'cuda.' if cls.kind == 'cuda' else ''}{cls.__name__}'>"
+
+
+def construct(args: tuple[Any, ...], d: dtype_class, dev: device_class) -> Tensor:
+    """A legacy constructor's result: uninitialised for sizes, a copy for data, empty for nothing."""
+    if not args:
+        return empty((0,), d, dev)
+    if len(args) == 1:
+        (data,) = args
+        if isinstance(data, Tensor):
+            return convert(data.detach(), dev, d)
+        if not isinstance(data, int):
+            from ..layout import Size
+            from .storages import TypedStorage, UntypedStorage, on_storage
+            if isinstance(data, TypedStorage | UntypedStorage):
+                return on_storage(data, d)
+            if isinstance(data, Size):
+                return empty(data, d, dev)
+            return tensor(data, dtype=d, device=dev)
+    if not all(hasattr(a, "__index__") for a in args):
+        raise TypeError(f"new() received an invalid combination of arguments - got ({', '.join(type(a).__name__ for a in args)}), but "
+                        "expected sizes (ints), a sequence or a Tensor")
+    return empty(tuple(int(a) for a in args), d, dev)
+
+
+def _make(name: str, kind: str) -> Any:
+    told = f"Tensors of type {_NAMES[name].name}{' on GPUs' if kind == 'cuda' else ''}: a constructor from sizes or data, and a class for isinstance."
+    return tensor_type(name, (), {"dtype": _NAMES[name], "kind": kind, "__doc__": told, "__module__": "torch.cuda" if kind == "cuda" else "torch"})
+
+
+CPU_TYPES = {name: _make(name, "cpu") for name in _NAMES}
+CUDA_TYPES = {name: _make(name, "cuda") for name in _NAMES}
+(FloatTensor, DoubleTensor, HalfTensor, BFloat16Tensor, ByteTensor, CharTensor, ShortTensor, IntTensor, LongTensor,
+ BoolTensor) = CPU_TYPES.values()
+
+
+def parse(name: Any) -> tuple[dtype_class, str]:
+    """The dtype and device kind of a tensor type or its name.  Raises ValueError naming the accepted forms."""
+    if isinstance(name, tensor_type):
+        return name.dtype, name.kind
+    if name is Tensor:
+        return dtypes.get_default_dtype(), "cpu"
+    parts = str(name).split(".")
+    if parts[0] == "torch" and parts[-1] in _NAMES and (len(parts) == 2 or (len(parts) == 3 and parts[1] == "cuda")):
+        return _NAMES[parts[-1]], "cuda" if len(parts) == 3 else "cpu"
+    raise ValueError(f"invalid type: '{name}' (it takes a torch.dtype, 'torch.FloatTensor', 'torch.cuda.FloatTensor' and their like)")
+
+
+@op(spaces=(), name="type")
+def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
+    """The tensor type's name, or, given a dtype, a tensor type or its name, the tensor converted to it."""
+    if dtype is None:
+        return f"torch.{'cuda.' if self.meta.device.type == 'cuda' else ''}{_BY_DTYPE.get(self.meta.dtype, self.meta.dtype.name)}"
+    if isinstance(dtype, dtype_class):
+        return convert(self, None, dtype, non_blocking)
+    d, kind = parse(dtype)
+    return convert(self, self.meta.device if self.meta.device.type == kind else resolve(kind), d, non_blocking)
+
+
+@op(spaces=())
+def new(self: Tensor, *args: Any, device: Any = None) -> Tensor:
+    """A legacy constructor with this tensor's type and device."""
+    return construct(args, self.meta.dtype, self.meta.device if device is None else resolve(device))
+
+
+def set_default_tensor_type(t: Any) -> None:
+    """Makes a floating tensor type (or its name) the default: its dtype, and its device for factories."""
+    d, kind = parse(t)
+    if not d.is_floating_point:
+        raise TypeError(f"only floating-point types are supported as the default type, got {t}")
+    dtypes.set_default_dtype(d)
+    defaults.set_default_device(kind if kind != "cpu" else None)
+
+
+def _construct(cls: type, *args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Tensor:
+    """`Tensor(...)`: the default tensor type's legacy constructor; a subclass gives its own kind."""
+    from ..tensor import _new
+    made = construct(args, dtype or dtypes.get_default_dtype(), resolve(device)) if not (
+        len(args) == 1 and isinstance(args[0], Tensor) and cls is not Tensor) else args[0]
+    if cls is Tensor:
+        return made
+    t: Any = _new(cls)
+    t.meta, t.store, t.ptr, t.node = made.meta, made.store, made.ptr, made.node
+    return t  # type: ignore[no-any-return]
+
+
+Tensor.__new__ = _construct  # type: ignore[method-assign]

@@ -1,0 +1,162 @@
+"""Determinants, from the LU factorization.
+
+Gradients: d det(A) = det(A) tr(A^-1 dA), d log det(A) = tr(A^-1 dA) (Giles 2008, 2.2).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import dtypes
+from ...autograd import tape
+from ...tensor import Tensor, alias, empty
+from ..table import op
+from . import device, matrices
+from .matrices import adjoint
+from .solving import inverted
+
+
+def _diagonal(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """LU, pivots (int64, packed) and the parity of the exchanges (+1 or -1, real), outside the tape."""
+    n, batch, letter = a.meta.shape[-1], matrices.batch_of(a), matrices.letter_of(a)
+    lead, dev, real = tuple(a.meta.shape[:-2]), a.meta.device, a.meta.dtype.to_real()
+    lu, pivots, parity = matrices.columns(a), matrices.scratch(batch * n, dev), empty(lead, real, dev)
+
+    def entry(to: int, at_pivots: int, to_parity: int) -> None:
+        import numpy as np
+
+        from ...kernels.interpret import memory
+        from . import lapack
+        order = memory(at_pivots, (batch, n), (n, 1), dtypes.int64)
+        if n:
+            lapack.getrf(letter, batch, n, n, to, order, np.zeros(batch, np.int64))
+        exchanges = (order != np.arange(1, n + 1)).sum(-1)
+        memory(to_parity, (batch,), (1,), real)[...] = 1 - 2 * (exchanges % 2)
+    if batch and not _on_device(lu, pivots, parity):
+        matrices.enqueue("lu", a, entry, lu, pivots, parity, flops=2 * batch * n ** 3 // 3)
+    return lu, pivots, parity
+
+
+def _on_device(lu: Tensor, pivots: Tensor, parity: Tensor) -> bool:
+    """`_diagonal`'s work by the device's library, where it has one."""
+    from ..creation import arange
+    from ..table import no_recording
+    n = lu.meta.shape[-1]
+    lead, dev = tuple(lu.meta.shape[:-2]), lu.meta.device
+    order, info = empty((*lead, n), dtypes.int32, dev), empty(lead, dtypes.int32, dev)
+    if not device.lu(lu, order, info):
+        return False
+    with no_recording():
+        device.put(pivots.narrow(0, 0, order.meta.numel), order.reshape(-1))
+        odd = (order != arange(1, n + 1, dtype=dtypes.int32, device=dev)).sum(-1) % 2
+        device.put(parity, (1 - 2 * odd).to(parity.meta.dtype))
+    return True
+
+
+def _det(a: Tensor) -> Tensor:
+    from ..table import no_recording
+    lu, pivots, parity = _diagonal(a)
+    with no_recording():
+        out = lu.diagonal(0, -2, -1).prod(-1) * parity
+    if out.node is not None or out is parity:
+        out = alias(out, out.meta, out.ptr)
+    return tape.record(out, _det_back, (a,), (matrices.keep(a), matrices.keep_outputs(out), lu, pivots), "LinalgDetBackward0")
+
+
+def _det_back(node: Any, g: Tensor) -> Any:
+    inputs, outputs, lu, pivots = node[tape.SAVED]
+    (a,), (det,) = matrices.kept(node, inputs), matrices.kept_outputs(node, outputs)
+    if tape.recording(a, g):
+        return ((g * det.conj()).unsqueeze(-1).unsqueeze(-1) * adjoint(inverted(a)[0]),)
+    return (g.unsqueeze(-1).unsqueeze(-1) * _cofactors(lu, pivots),)
+
+
+def _cofactors(lu: Tensor, pivots: Tensor) -> Tensor:
+    """conj(det) A^-H.  Zeros on U's diagonal are moved by a rounding error, which changes the result by as much and gives
+    singular matrices their gradient."""
+    n, batch, letter, d = lu.meta.shape[-1], matrices.batch_of(lu), matrices.letter_of(lu), lu.meta.dtype
+    out = matrices.fresh(lu.meta.shape, d, lu.meta.device)
+    work = matrices.columns(lu)
+
+    def entry(to: int, at_lu: int, at_pivots: int) -> None:
+        import numpy as np
+
+        from ...kernels.interpret import memory
+        from . import lapack
+        order = memory(at_pivots, (batch, n), (n, 1), dtypes.int64)
+        u = memory(at_lu, (batch, n * n), (n * n, 1), d)[:, ::n + 1]
+        small = np.finfo(d.np).eps * np.maximum(np.abs(u).max(-1, keepdims=True), np.finfo(d.np).tiny)
+        u[...] = np.where(u == 0, np.where(small > np.finfo(d.np).tiny, small, np.finfo(d.np).eps), u)
+        det = np.prod(u, -1) * (1 - 2 * ((order != np.arange(1, n + 1)).sum(-1) % 2)).astype(u.real.dtype)
+        values = memory(to, (batch, n, n), (n * n, 1, n), d)
+        values[...] = np.eye(n, dtype=d.np)
+        lapack.getrs(letter, batch, n, n, at_lu, order, to, adjoint=True)
+        values *= det.conj()[:, None, None]
+    if out.meta.numel:
+        matrices.enqueue("cofactors", lu, entry, out, work, pivots, flops=2 * batch * n ** 3)
+    return out
+
+
+def _slogdet(a: Tensor) -> tuple[Tensor, Tensor]:
+    from ..table import no_recording
+    lu, _, parity = _diagonal(a)
+    with no_recording():
+        u = lu.diagonal(0, -2, -1)
+        sign, size = u.sgn().prod(-1) * parity, u.abs().log().sum(-1)
+    tape.record_many((sign, size), _slogdet_back, (a,), (matrices.keep(a), matrices.keep_outputs(sign, size)), "LinalgSlogdetBackward0")
+    return sign, size
+
+
+def _slogdet_back(node: Any, gs: Any) -> Any:
+    inputs, outputs = node[tape.SAVED]
+    (a,), (sign, _) = matrices.kept(node, inputs), matrices.kept_outputs(node, outputs)
+    g_sign, g = gs
+    if a.meta.dtype.is_complex:
+        from ..complexes import complex_, imag
+        # sign = exp(i Im(log det)), log|det| = Re(log det)
+        turn = None if g_sign is None else -imag(g_sign.conj() * sign)
+        if turn is None:
+            g = g.to(a.meta.dtype)
+        else:
+            g = complex_(turn - turn if g is None else g, turn)
+    elif g is None:
+        return (a.new_zeros(tuple(a.meta.shape)),)
+    return (g.unsqueeze(-1).unsqueeze(-1) * adjoint(inverted(a)[0]),)
+
+
+# --------------------------------------------------------------------------------------------------------------- names
+@op(method=False, out=True, spaces=("linalg",), name="det")
+def linalg_det(A: Tensor) -> Tensor:
+    """The determinant of square matrices (..., n, n); differentiable, also where it is zero."""
+    matrices.square("linalg.det", A)
+    return _det(A)
+
+
+@op()
+def det(input: Tensor) -> Tensor:  # noqa: A002 (PyTorch's name)
+    """`linalg.det` under its older name."""
+    return linalg_det(input)
+
+
+@op(method=False, out=True, spaces=("linalg",), name="slogdet")
+def linalg_slogdet(A: Tensor) -> Any:
+    """(sign, logabsdet) with det = sign exp(logabsdet), for (..., n, n); a singular matrix gives 0 and -inf."""
+    matrices.square("linalg.slogdet", A)
+    return matrices.result("linalg_slogdet", "sign logabsdet", *_slogdet(A))
+
+
+@op(out=True)
+def slogdet(input: Tensor) -> Any:  # noqa: A002
+    """`linalg.slogdet` under its older name."""
+    matrices.square("linalg.slogdet", input)
+    return matrices.result("slogdet", "sign logabsdet", *_slogdet(input))
+
+
+@op()
+def logdet(input: Tensor) -> Tensor:  # noqa: A002
+    """The logarithm of the determinant: NaN where a real one is negative, -inf where it is zero."""
+    matrices.square("logdet", input)
+    sign, size = _slogdet(input)
+    if sign.meta.dtype.is_complex:
+        return sign.log() + size
+    return size.masked_fill(sign == -1, float("nan"))

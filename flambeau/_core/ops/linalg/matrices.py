@@ -1,0 +1,233 @@
+"""What every operation on matrices shares: checks of arguments, column-by-column copies, failures, and history.
+
+Matrices are the last two axes; the axes before them are a batch.  LAPACK wants them column by column, so operands are
+copied into that order (`columns`) and results have it.
+"""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
+
+from ... import dtypes, layout
+from ...autograd import tape
+from ...autograd.mode import _grad
+from ...errors import LinAlgError
+from ...tensor import Tensor, alias, empty, meta, new
+from .. import checks, launch
+from ..copies import cast_program, contiguous
+from ..elementwise import saved_tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ...dtypes import dtype
+    from ...runtime.device import device
+
+_NAMES = {"float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double", "int64": "Long", "int32": "Int", "int16": "Short",
+          "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat", "complex128": "ComplexDouble", "complex32": "ComplexHalf"}
+
+
+def type_name(t: Tensor) -> str:
+    """The name PyTorch's messages give a type."""
+    return _NAMES.get(t.meta.dtype.name, t.meta.dtype.name)
+
+
+# ------------------------------------------------------------------------------------------------------------- checks
+def matrix(name: str, t: Any, which: str = "A") -> Tensor:
+    """`t`, known to be a tensor of matrices.  Raises TypeError, or RuntimeError for fewer than two axes or another type."""
+    if not isinstance(t, Tensor):
+        raise TypeError(f"{name}(): argument '{which}' (position 1) must be Tensor, not {type(t).__name__}")
+    numeric(name, t)
+    if len(t.meta.shape) < 2:
+        raise RuntimeError(f"{name}: The input tensor {which} must have at least 2 dimensions.")
+    return t
+
+
+def numeric(name: str, t: Tensor, low: bool = False) -> None:
+    """Raises RuntimeError unless `t` is floating point or complex; half types pass only when `low`."""
+    if t.meta.dtype.kind not in "fc":
+        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {type_name(t)}")
+    if not low and t.meta.dtype.name not in ("float32", "float64", "complex64", "complex128"):
+        raise RuntimeError(f"{name}: Low precision dtypes not supported. Got {type_name(t)}")
+
+
+def square(name: str, t: Any, which: str = "A") -> Tensor:
+    """`matrix`, and square."""
+    x: Tensor = matrix(name, t, which)
+    m, n = x.meta.shape[-2:]
+    if m != n:
+        raise RuntimeError(f"{name}: {which} must be batches of square matrices, but they are {m} by {n} matrices")
+    return x
+
+
+def alike(name: str, a: Tensor, b: Tensor, first: str = "A", second: str = "B") -> None:
+    """Raises RuntimeError unless two operands have one type and one device."""
+    checks.same_device(name, a, b)
+    if a.meta.dtype is not b.meta.dtype:
+        raise RuntimeError(f"{name}: Expected {first} and {second} to have the same dtype, but found {first} of type {type_name(a)} and {second} "
+                           f"of type {type_name(b)} instead")
+
+
+def compatible(name: str, a: Tensor, b: Tensor, left: bool = True) -> None:
+    """Raises RuntimeError unless A X = B (X A = B) makes sense for square A."""
+    side = -2 if left else -1
+    if a.meta.shape[-1] != b.meta.shape[side]:
+        x = "AX = B" if left else "XA = B"
+        raise RuntimeError(f"{name}: Incompatible shapes of A and B for the equation {x} ({a.meta.shape[-2]}x{a.meta.shape[-1]} and "
+                           f"{b.meta.shape[-2]}x{b.meta.shape[-1]})")
+
+
+# ------------------------------------------------------------------------------------------------------------- memory
+@lru_cache(4096)
+def column_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of packed matrices whose columns lie one after another."""
+    *lead, m, n = shape
+    swapped = layout.contiguous_strides((*lead, n, m))
+    return (*swapped[:-2], swapped[-1], swapped[-2])
+
+
+def fresh(shape: Sequence[int], d: dtype, dev: device) -> Tensor:
+    """An uninitialised tensor of matrices, column by column."""
+    return empty(tuple(shape), d, dev, column_strides(tuple(shape)))
+
+
+def columns(t: Tensor, rows: int | None = None) -> Tensor:
+    """A copy of `t`, column by column, outside the tape; with more rows (of zeros below) when asked."""
+    shape = tuple(t.meta.shape)
+    if rows is None or rows == shape[-2]:
+        out = fresh(shape, t.meta.dtype, t.meta.device)
+        place = out
+    else:
+        out = fresh((*shape[:-2], rows, shape[-1]), t.meta.dtype, t.meta.device)
+        launch.fill(out, 0)
+        place = alias(out, meta(shape, out.meta.strides, t.meta.dtype, t.meta.device), out.ptr)
+    if t.meta.numel:
+        launch.run(cast_program(t.meta.dtype, t.meta.dtype), shape, [place], [t], name="copy")
+    return out
+
+
+def batch_of(t: Tensor, axes: int = 2) -> int:
+    """How many matrices."""
+    return layout.numel(t.meta.shape[:len(t.meta.shape) - axes])
+
+
+def scratch(count: int, dev: device, d: dtype = dtypes.int64) -> Tensor:
+    return new(meta((max(count, 1),), None, d, dev))
+
+
+def letter_of(t: Tensor) -> str:
+    return {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}[t.meta.dtype.name]
+
+
+def enqueue(name: str, like: Tensor, entry: Callable[..., Any], *operands: Tensor, flops: int = 0) -> None:
+    """One library call on the queue of `like`'s device: `entry` gets the operands' addresses."""
+    # on a GPU's queue the work runs later: what it reads and writes may be freed meanwhile, in stream order
+    launch.routine(like.meta.device, name, entry, [t.ptr for t in operands], nbytes=sum(t.meta.nbytes for t in operands), flops=flops)
+
+
+def identity(t: Tensor, n: int) -> Tensor:
+    """The identity matrix of t's type and device."""
+    from ..creation import eye
+    made: Tensor = eye(n, dtype=t.meta.dtype, device=t.meta.device)
+    return made
+
+
+# ------------------------------------------------------------------------------------------------------------- failures
+_REASONS = {
+    "inv": "The diagonal element {info} is zero, the inversion could not be completed because the input matrix is singular.",
+    "solve": "The solver failed because the input matrix is singular.",
+    "cholesky": "The factorization could not be completed because the input is not positive-definite (the leading minor of order {info} is not "
+                "positive-definite).",
+    "svd": "The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated singular values (error code: "
+           "{info}).",
+    "eig": "The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated eigenvalues (error code: "
+           "{info}).",
+    "lstsq": "The least squares solution could not be computed because the input matrix does not have full rank (error code: {info}).",
+    "lu": "U[{info},{info}] is zero and using it on lu_solve would result in a division by zero. If you still want to perform the factorization, "
+          "consider calling linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)",
+    "ldl": "The factorization could not be completed because the diagonal block D[{info},{info}] is exactly zero: the matrix is singular.",
+}
+
+
+def require(name: str, reason: str, info: Tensor) -> None:
+    """Waits for `info` (int32, one a matrix) and raises LinAlgError for the first that is not zero."""
+    from ..attributes import values
+    if info.meta.device.type == "meta":
+        return
+    codes = values(info)
+    if not codes.any():
+        return
+    place = int(codes.reshape(-1).nonzero()[0][0])
+    code = int(codes.reshape(-1)[place])
+    where = f"{name}: " + (f"(Batch element {place}): " if info.meta.shape else "")
+    if code < 0:
+        raise LinAlgError(f"{where}The algorithm failed to converge because the input matrix contained non-finite values.")
+    raise LinAlgError(where + _REASONS[reason].format(info=code))
+
+
+# ------------------------------------------------------------------------------------------------------------- results
+@cache
+def _result(name: str, fields: str) -> Any:
+    from ..results import named
+    return named(name, fields)
+
+
+def result(name: str, fields: str, *values: Any) -> Any:
+    """Values as PyTorch's named tuple; the class is made at its first use."""
+    return _result(name, fields)(*values)
+
+
+# ------------------------------------------------------------------------------------------------------------- history
+def keep(*tensors: Tensor | None) -> tuple[Any, ...]:
+    """Inputs to save, with their versions."""
+    return tuple(None if t is None else (t, t.store.version) for t in tensors)
+
+
+def kept(node: Any, items: Sequence[Any]) -> list[Any]:
+    """The saved inputs.  Raises RuntimeError for one that was written to meanwhile."""
+    return [None if item is None else saved_tensor(item[0], item[1], node) for item in items]
+
+
+def keep_outputs(*tensors: Tensor) -> tuple[Any, ...]:
+    """Outputs to save: aliases, since an output and its node must not hold each other."""
+    return tuple((alias(t, t.meta, t.ptr), t.store.version) for t in tensors)
+
+
+def kept_outputs(node: Any, items: Sequence[Any]) -> list[Tensor]:
+    """The saved outputs, with their history while gradients of gradients are recorded."""
+    found = []
+    several = node[tape.EXTRA] is not None and "outputs" in node[tape.EXTRA]
+    for i, (t, version) in enumerate(items):
+        saved_tensor(t, version, node)
+        y = alias(t, t.meta, t.ptr)
+        if _grad.get() and t.meta.dtype.kind in "fc":
+            y.node = [tape.next_seq(), None, tape.to_output, (node,), i, None] if several else node
+        found.append(y)
+    return found
+
+
+def adjoint(t: Tensor) -> Tensor:
+    """The conjugate transpose."""
+    x = t.transpose(-2, -1)
+    return x.conj() if t.meta.dtype.is_complex else x
+
+
+def real_part(t: Tensor) -> Tensor:
+    from ..complexes import real
+    return real(t)
+
+
+def half_diagonal(t: Tensor) -> Tensor:
+    """X + X^H with half its diagonal, for a triangular X: the Hermitian matrix of that triangle."""
+    return t + adjoint(t) - diagonal_matrix(real_part(t.diagonal(0, -2, -1)).to(t.meta.dtype))
+
+
+def diagonal_matrix(t: Tensor) -> Tensor:
+    """Vectors as diagonal matrices."""
+    made: Tensor = t.diag_embed()
+    return made
+
+
+def ready(t: Tensor) -> Tensor:
+    return contiguous(t)

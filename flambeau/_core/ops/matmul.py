@@ -1,0 +1,707 @@
+"""Matrix products.  Two-dimensional and batched products are launches of the CPU's library; everything else is built from them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import dtypes, layout
+from ..autograd import tape
+from ..autograd.mode import _grad
+from ..kernels import expr as E
+from ..kernels import routines
+from ..kernels.programs import Prepared, Reduce
+from ..runtime import door
+from ..tensor import Meta, Storage, Tensor, _new, alias, empty, meta, new, on_forget, storage
+from . import launch
+from .activated import back as _activation_back
+from .activated import past as _past_activation
+from .casts import in_float32, to_dtype
+from .checks import same_device
+from .copies import contiguous
+from .elementwise import fit
+from .old_order import accepts_old
+from .table import op, with_out
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_BY_COPIES = object()  # a plan: the operands are copied first, since the library cannot read their strides
+_plans: dict[Any, Any] = {}
+_quick: dict[Any, dict[Any, Any]] = {}
+_BLAS = frozenset(("float32", "float64", "complex64", "complex128"))
+
+
+def _forget() -> None:
+    _plans.clear()
+    _quick.clear()
+
+
+on_forget(_forget)
+door.on_change(_forget)
+
+
+def _orient(rows: int, cols: int, row_step: int, col_step: int) -> tuple[bool, int] | None:
+    """(transposed, leading dimension) for a matrix of these strides, or None when the library cannot read it."""
+    if (cols == 1 or col_step == 1) and (rows == 1 or row_step >= max(1, cols)):
+        return False, max(row_step if rows > 1 else cols, cols, 1)
+    if (rows == 1 or row_step == 1) and (cols == 1 or col_step >= max(1, rows)):
+        return True, max(col_step if cols > 1 else rows, rows, 1)
+    return None
+
+
+def _product(c: Tensor, a: Tensor, b: Tensor, alpha: complex = 1.0, beta: complex = 0.0) -> None:
+    """c = alpha a b + beta c for (m, k) (k, n) or batches of them with equal leading axes of size 1 at most 3 axes; outside
+    the tape.  c is contiguous, all of one type."""
+    if not c.meta.numel:
+        return
+    key = (c.meta, a.meta, b.meta, alpha, beta)
+    call = _plans.get(key)
+    if call is _BY_COPIES:
+        _product(c, contiguous(a), contiguous(b), alpha, beta)
+        return
+    if call is None:
+        same_device("matmul", a, b, c)
+        *lead, m, k = a.meta.shape
+        n = b.meta.shape[-1]
+        d = a.meta.dtype
+        name = f"matmul_{d.name}"
+        batch = lead[0] if lead else 1
+        prepared = None
+        hosted = door.by_host(c.meta.device)
+        if not hosted and k and d.kind in "fc":
+            x, y, z = [(t.meta.strides[-2], t.meta.strides[-1], t.meta.strides[0] if lead else 0) for t in (a, b, c)]
+            prepared = door.product(c.meta.device, d, m, n, k, x, y, (n, 1, z[2]), batch, alpha, beta)
+            if prepared is None:  # strides that the library cannot read, or a type
+                left, right = contiguous(a), contiguous(b)
+                if left is a and right is b:
+                    _by_kernel(c, left, right, alpha, beta)
+                else:
+                    _plans[key] = _BY_COPIES
+                    _product(c, left, right, alpha, beta)
+                return
+        elif d.name not in _BLAS or k == 0 or not hosted:
+            _by_kernel(c, a, b, alpha, beta)
+            return
+        if hosted and alpha == 1 and beta in (0, 1):
+            x, y, z = [(t.meta.strides[-2], t.meta.strides[-1], t.meta.strides[0] if lead else 0) for t in (a, b, c)]
+            prepared = routines.product(d, m, n, k, x, y, (n, 1, z[2]), batch, beta == 1)
+        if prepared is None:
+            at, bt = _orient(m, k, *a.meta.strides[-2:]), _orient(k, n, *b.meta.strides[-2:])
+            if at is None or bt is None:
+                _product(c, a if at is not None else contiguous(a), b if bt is not None else contiguous(b), alpha, beta)
+                return
+            from ..drivers.cpu import blas
+            entry = blas.gemm(d.name, m, n, k, (*at, a.meta.strides[0] if lead else 0), (*bt, b.meta.strides[0] if lead else 0),
+                              (n, m * n), batch, alpha, beta)
+            prepared = Prepared(name, entry, nbytes=a.meta.nbytes + b.meta.nbytes + c.meta.nbytes, flops=2 * batch * m * n * k)
+        call = door.bind(c.meta.device, prepared)
+        if len(_plans) > 1 << 14:
+            _plans.clear()
+        _plans[key] = call
+    call(c.ptr, a.ptr, b.ptr)
+
+
+_kernels: dict[Any, Reduce] = {}
+
+
+def _by_kernel(c: Tensor, a: Tensor, b: Tensor, alpha: complex, beta: complex) -> None:
+    """Integers and half types by a generated reduction over k (half types accumulate in float32)."""
+    d = a.meta.dtype
+    *lead, m, k = a.meta.shape
+    n = b.meta.shape[-1]
+    if d.kind == "f" and d.itemsize == 2:
+        if alpha == 1 and not beta and _by_onednn(c, a, b):
+            return
+        wide = empty(c.meta.shape, dtypes.float32, c.meta.device)
+        if beta:
+            from .copies import copy_into
+            copy_into(wide, c)
+        with _off():
+            _product(wide, to_dtype(a, dtypes.float32), to_dtype(b, dtypes.float32), alpha, beta)
+            from .copies import copy_into
+            copy_into(c, wide)
+        return
+    program = _kernels.get(d)
+    if program is None:
+        x, y = E.input(0, d), E.input(1, d)
+        total = E.acc(0, d)
+        # 0 has no gradient here and no NaN: integers only, or empty sums
+        program = _kernels[d] = Reduce((x * y if d.kind != "b" else x & y,), ("sum" if d.kind != "b" else "or",), (total,), (d, d))
+    domain = (*lead, m, n, k)
+    made = c if not beta and alpha == 1 else empty(c.meta.shape, d, c.meta.device)
+    a_lead, b_lead = a.meta.strides[:-2], b.meta.strides[:-2]
+    launch.run(program, domain, [made], [a, b], [layout.contiguous_strides((*lead, m, n)), (*a_lead, a.meta.strides[-2], 0, a.meta.strides[-1]),
+                                                 (*b_lead, 0, b.meta.strides[-1], b.meta.strides[-2])], name="matmul")
+    if made is not c:
+        from .copies import copy_into
+        with _off():
+            copy_into(c, made * alpha + (c * beta if beta else 0))
+
+
+def _by_onednn(c: Tensor, a: Tensor, b: Tensor) -> bool:
+    """A 16-bit product by oneDNN; False where it is absent or has none of this kind."""
+    from ..drivers.cpu import onednn
+    if onednn.library() is None:
+        return False
+    *lead, m, k = a.meta.shape
+    n, d = b.meta.shape[-1], a.meta.dtype
+    batch = lead[0] if lead else 1
+    x, y, z = [(t.meta.strides[0] if lead else 0, t.meta.strides[-2], t.meta.strides[-1]) for t in (a, b, c)]
+    if (x[1] != 1 and x[2] != 1) or (y[1] != 1 and y[2] != 1):
+        return False
+    entry = onednn.matmul(d.name, batch, m, n, k, x, y, z)
+    if entry is None:
+        return False
+    prepared = Prepared(f"matmul_{d.name}", entry, nbytes=a.meta.nbytes + b.meta.nbytes + c.meta.nbytes, flops=2 * batch * m * n * k)
+    call = _plans[c.meta, a.meta, b.meta, 1.0, 0.0] = door.bind(c.meta.device, prepared)
+    call(c.ptr, a.ptr, b.ptr)
+    return True
+
+
+def _off() -> Any:
+    from .table import no_recording
+    return no_recording()
+
+
+def _type_name(t: Tensor) -> str:
+    return {"float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int64": "long", "int32": "int",
+            "complex64": "c10::complex<float>", "complex128": "c10::complex<double>"}.get(t.meta.dtype.name, t.meta.dtype.name)
+
+
+def _check_types(name: str, *ts: Any) -> None:
+    for i, t in enumerate(ts):
+        if not isinstance(t, Tensor):
+            label = "input" if not i else "other" if name == "matmul" else "mat2"
+            raise TypeError(f"{name}(): argument '{label}' (position {i + 1}) must be Tensor, not {type(t).__name__}")
+    same_device(name, *ts)
+    if ts[0].meta.dtype is not ts[1].meta.dtype:
+        raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {_type_name(ts[0])} != {_type_name(ts[1])}")
+
+
+def adjoint(t: Tensor) -> Tensor:
+    """The conjugate transpose of the last two axes."""
+    x = t.transpose(-2, -1)
+    return x.conj() if t.meta.dtype.is_complex else x
+
+
+_swapped: dict[Meta, Meta] = {}
+on_forget(_swapped.clear)
+
+
+def _turned(t: Tensor) -> Tensor:
+    """The conjugate transpose of a matrix; outside the tape a bare alias will do."""
+    if _grad.get() or t.meta.dtype.is_complex:
+        return adjoint(t)
+    return _transposed(t)
+
+
+def _mm_back(node: Any, g: Tensor) -> Any:
+    a, va, b, vb = node[4]
+    ea, eb = node[3]
+    if a.store.version != va:
+        tape.changed(a, va, node)
+    if b.store.version != vb:
+        tape.changed(b, vb, node)
+    gb = None
+    if eb is not None:
+        # laid out as b is: the gradient of a transposed weight is then the weight's without a copy
+        gb = _mm(_turned(a), g) if b.meta.contiguous or b.meta.strides[0] != 1 or b.meta.dtype.is_complex else _turned(_mm(_turned(g), a))
+    return (_mm(g, _turned(b)) if ea is not None else None, gb)
+
+
+_mm_back.grad_name = "MmBackward0"  # type: ignore[attr-defined]
+
+
+def _mm(a: Tensor, b: Tensor) -> Tensor:
+    """(m, k) @ (k, n), recorded; the fast path of small products."""
+    try:
+        om, sizes, call = _quick[a.meta][b.meta]
+    except (KeyError, AttributeError):
+        return _first_mm(a, b)
+    if sizes is not None:
+        s = Storage()
+        s.version = 0
+        s.meta = om
+        free = s.free = sizes.free
+        try:
+            s.ptr = free.pop()
+        except IndexError:
+            s.ptr = sizes.grow()
+    else:
+        s = storage(om)
+    r: Tensor = _new(Tensor)
+    r.meta = om
+    r.store = s
+    r.ptr = s.ptr
+    r.node = None
+    call(s.ptr, a.ptr, b.ptr)
+    if (a.node is not None or b.node is not None) and _grad.get():
+        r.node = [tape.next_seq(), None, _mm_back, (a.node, b.node), (a, a.store.version, b, b.store.version), None]
+        if tape.anomaly.on:
+            tape.anomaly.note(r.node)
+    return r
+
+
+def _first_mm(a: Tensor, b: Tensor) -> Tensor:
+    _check_types("mm", a, b)
+    if len(a.meta.shape) != 2 or len(b.meta.shape) != 2:
+        raise RuntimeError(f"{'self' if len(a.meta.shape) != 2 else 'mat2'} must be a matrix")
+    if a.meta.shape[1] != b.meta.shape[0]:
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({a.meta.shape[0]}x{a.meta.shape[1]} and {b.meta.shape[0]}x{b.meta.shape[1]})")
+    out = empty((a.meta.shape[0], b.meta.shape[1]), a.meta.dtype, a.meta.device)
+    _product(out, a, b)
+    call = _plans.get((out.meta, a.meta, b.meta, 1.0, 0.0))
+    if call is not None and call is not _BY_COPIES:
+        _quick.setdefault(a.meta, {})[b.meta] = (out.meta, out.meta.sizes, call)
+    if tape.recording(a, b):
+        out.node = [tape.next_seq(), None, _mm_back, (a.node, b.node), (a, a.store.version, b, b.store.version), None]
+        if tape.anomaly.on:
+            tape.anomaly.note(out.node)
+    return out
+
+
+def _bmm_back(node: Any, g: Tensor) -> Any:
+    a, va, b, vb = node[4]
+    if a.store.version != va:
+        tape.changed(a, va, node)
+    if b.store.version != vb:
+        tape.changed(b, vb, node)
+    return (_bmm(g, adjoint(b)) if node[3][0] is not None else None, _bmm(adjoint(a), g) if node[3][1] is not None else None)
+
+
+_bmm_back.grad_name = "BmmBackward0"  # type: ignore[attr-defined]
+
+
+def _bmm(a: Tensor, b: Tensor) -> Tensor:
+    """(p, m, k) @ (p, k, n), recorded."""
+    out = empty((a.meta.shape[0], a.meta.shape[1], b.meta.shape[2]), a.meta.dtype, a.meta.device)
+    _product(out, a, b)
+    if tape.recording(a, b):
+        out.node = [tape.next_seq(), None, _bmm_back, (a.node, b.node), (a, a.store.version, b, b.store.version), None]
+        if tape.anomaly.on:
+            tape.anomaly.note(out.node)
+    return out
+
+
+# --------------------------------------------------------------------------------------------------------------- products
+@op(out=True)
+def mm(input: Tensor, mat2: Tensor) -> Tensor:  # noqa: A002
+    """The product of matrices (n, m) and (m, p)."""
+    return _mm(input, mat2)
+
+
+@op(out=True)
+def bmm(input: Tensor, mat2: Tensor) -> Tensor:  # noqa: A002
+    """The products of batches (b, n, m) and (b, m, p)."""
+    _check_types("bmm", input, mat2)
+    if len(input.meta.shape) != 3 or len(mat2.meta.shape) != 3:
+        raise RuntimeError("batch1 must be a 3D tensor" if len(input.meta.shape) != 3 else "batch2 must be a 3D tensor")
+    b, n, m = input.meta.shape
+    if mat2.meta.shape[:2] != (b, m):
+        raise RuntimeError(f"Expected size for first two dimensions of batch2 tensor to be: [{b}, {m}] but got: [{mat2.meta.shape[0]}, "
+                           f"{mat2.meta.shape[1]}].")
+    return _bmm(input, mat2)
+
+
+@op(out=True, aliases=("linalg.matmul",))
+def matmul(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
+    """The matrix product, batch axes broadcast; vectors are rows on the left and columns on the right."""
+    if isinstance(input, Tensor) and isinstance(other, Tensor) and len(input.meta.shape) == 2 and len(other.meta.shape) == 2:
+        return _mm(input, other)
+    _check_types("matmul", input, other)
+    a, b = input, other
+    na, nb = len(a.meta.shape), len(b.meta.shape)
+    if na == 0 or nb == 0:
+        raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {na}D and {nb}D")
+    if na == 1 and nb == 1:
+        return dot(a, b)
+    if na == 1:
+        return matmul(a.unsqueeze(0), b).squeeze(-2)
+    if nb == 1:
+        return matmul(a, b.unsqueeze(1)).squeeze(-1)
+    m, k, n = a.meta.shape[-2], a.meta.shape[-1], b.meta.shape[-1]
+    if k != b.meta.shape[-2]:
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({layout.numel(a.meta.shape[:-1])}x{k} and {b.meta.shape[-2]}x{n})")
+    if nb == 2:  # one matrix for the whole batch: one product of all rows
+        return _mm(a.reshape(layout.numel(a.meta.shape[:-1]), k), b).reshape(*a.meta.shape[:-1], n)
+    lead = layout.broadcast_shapes(a.meta.shape[:-2], b.meta.shape[:-2])
+    p = layout.numel(lead)
+    a3 = a.expand(*lead, m, k).reshape(p, m, k)
+    b3 = b.expand(*lead, k, n).reshape(p, k, n)
+    return _bmm(a3, b3).reshape(*lead, m, n)
+
+
+def _vector_back(node: Any, g: Tensor) -> Any:
+    a, va, b, vb = node[4]
+    for t, v in ((a, va), (b, vb)):
+        if t.store.version != v:
+            tape.changed(t, v, node)
+    return (g * b.conj(), g * a.conj())
+
+
+@op(out=True)
+def dot(input: Tensor, tensor: Tensor) -> Tensor:  # noqa: A002
+    """The sum of products of two vectors."""
+    a, b = input, tensor
+    same_device("dot", a, b)
+    if len(a.meta.shape) != 1 or len(b.meta.shape) != 1:
+        raise RuntimeError(f"1D tensors expected, but got {len(a.meta.shape)}D and {len(b.meta.shape)}D tensors")
+    if a.meta.dtype is not b.meta.dtype:
+        raise RuntimeError(f"dot : expected both vectors to have same dtype, but found {_type_name(a).capitalize()} and "
+                           f"{_type_name(b).capitalize()}")
+    if a.meta.shape != b.meta.shape:
+        raise RuntimeError(f"inconsistent tensor size, expected tensor [{a.meta.shape[0]}] and src [{b.meta.shape[0]}] to have the same number "
+                           f"of elements, but got {a.meta.shape[0]} and {b.meta.shape[0]} elements respectively")
+    out = empty((1, 1), a.meta.dtype, a.meta.device)
+    row, column = _shaped(a, (1, a.meta.shape[0]), (a.meta.shape[0] * a.meta.strides[0], a.meta.strides[0])), _shaped(
+        b, (b.meta.shape[0], 1), (b.meta.strides[0], 1))
+    _product(out, row, column)
+    if not a.meta.numel:
+        launch.fill(out, 0)
+    r = alias(out, meta((), None, a.meta.dtype, a.meta.device), out.ptr)
+    return tape.record(r, _vector_back, (a, b), (a, a.store.version, b, b.store.version), "DotBackward0")
+
+
+def _shaped(t: Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
+    return alias(t, meta(shape, strides, t.meta.dtype, t.meta.device), t.ptr)
+
+
+@op(out=True)
+def vdot(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
+    """The dot product with the first vector conjugated."""
+    return dot(input.conj(), other)
+
+
+@op(out=True)
+def mv(input: Tensor, vec: Tensor) -> Tensor:  # noqa: A002
+    """A matrix times a vector."""
+    if len(input.meta.shape) != 2 or len(vec.meta.shape) != 1:
+        raise RuntimeError(f"vector + matrix @ vector expected, got {len(vec.meta.shape)}, {len(input.meta.shape)}, {len(vec.meta.shape)}")
+    if input.meta.shape[1] != vec.meta.shape[0]:
+        raise RuntimeError(f"size mismatch, got input ({input.meta.shape[0]}), mat ({input.meta.shape[0]}x{input.meta.shape[1]}), vec "
+                           f"({vec.meta.shape[0]})")
+    return _mm(input, vec.unsqueeze(1)).squeeze(1)
+
+
+@op(out=True, aliases=("ger",))
+def outer(input: Tensor, vec2: Tensor) -> Tensor:  # noqa: A002
+    """The matrix of products of two vectors' elements."""
+    if len(input.meta.shape) != 1 or len(vec2.meta.shape) != 1:
+        raise RuntimeError(f"outer: Expected 1-D argument {'self' if len(input.meta.shape) != 1 else 'vec2'}, but got "
+                           f"{len(input.meta.shape) if len(input.meta.shape) != 1 else len(vec2.meta.shape)}-D")
+    return input.unsqueeze(1) * vec2
+
+
+# ------------------------------------------------------------------------------------------------------- sums of products
+def _added(name: str, product: Callable[[Tensor, Tensor], Tensor]) -> Any:
+    def inplace(self: Tensor, first: Tensor, second: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+        from .copies import assign
+        made = compute(self, first, second, beta, alpha)
+        if made.meta.shape != self.meta.shape:
+            raise RuntimeError(f"{name}_: the result has shape {list(made.meta.shape)}, which does not fit into {list(self.meta.shape)} in place")
+        return assign(self, made)
+
+    def compute(base: Tensor, first: Tensor, second: Tensor, beta: Any, alpha: Any) -> Tensor:
+        same_device(name, base, first, second)
+        if base.meta.dtype.kind in "bui":  # numbers of another kind are first made of this one
+            alpha, beta = (int(x) if base.meta.dtype.kind != "b" else bool(x) for x in (alpha, beta))
+        return added(base, first, second, beta, alpha)
+
+    @in_float32
+    def added(base: Tensor, first: Tensor, second: Tensor, beta: Any, alpha: Any) -> Tensor:
+        made = product(first, second)
+        if base.meta.dtype is not made.meta.dtype:
+            raise RuntimeError(f"expected {name} operands to have the same dtype, but got: {_type_name(base)} != {_type_name(made)}")
+        if layout.broadcast_shapes(base.meta.shape, made.meta.shape) != tuple(made.meta.shape):
+            raise RuntimeError(f"The expanded size of the tensor ({list(made.meta.shape)}) must match the existing size "
+                               f"({list(base.meta.shape)})")
+        if alpha != 1:
+            made = made * alpha
+        if beta == 0:  # NaN and infinities of the base do not count then
+            return made
+        return made + (base if beta == 1 else base * beta)
+    inplace.__name__ = name + "_"
+    return compute, inplace
+
+
+_addmm, _addmm_ = _added("addmm", _mm)
+_baddbmm, _baddbmm_ = _added("baddbmm", lambda a, b: bmm(a, b))
+_addmv, _addmv_ = _added("addmv", lambda a, b: mv(a, b))
+_addr, _addr_ = _added("addr", lambda a, b: outer(a, b))
+_addbmm, _addbmm_ = _added("addbmm", lambda a, b: bmm(a, b).sum(0))
+
+
+@op(out=True, inplace=accepts_old("addmm_")(_addmm_))
+@accepts_old("addmm")
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: A002
+    """beta input + alpha mat1 @ mat2."""
+    made: Tensor = _addmm(input, mat1, mat2, beta, alpha)
+    return made
+
+
+@op(out=True, inplace=accepts_old("baddbmm_")(_baddbmm_))
+@accepts_old("baddbmm")
+def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: A002
+    """beta input + alpha batch1 @ batch2, batch by batch."""
+    made: Tensor = _baddbmm(input, batch1, batch2, beta, alpha)
+    return made
+
+
+@op(out=True, inplace=accepts_old("addmv_")(_addmv_))
+@accepts_old("addmv")
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: A002
+    """beta input + alpha mat @ vec."""
+    made: Tensor = _addmv(input, mat, vec, beta, alpha)
+    return made
+
+
+@op(out=True, inplace=accepts_old("addr_")(_addr_))
+@accepts_old("addr")
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: A002
+    """beta input + alpha outer(vec1, vec2)."""
+    made: Tensor = _addr(input, vec1, vec2, beta, alpha)
+    return made
+
+
+@op(out=True, inplace=accepts_old("addbmm_")(_addbmm_))
+@accepts_old("addbmm")
+def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: A002
+    """beta input + alpha times the sum of batch1 @ batch2 over the batch."""
+    made: Tensor = _addbmm(input, batch1, batch2, beta, alpha)
+    return made
+
+
+def _linear_back(node: Any, g: Tensor) -> Any:
+    x, vx, w, vw, bias = node[4]
+    if x.store.version != vx:
+        tape.changed(x, vx, node)
+    if w.store.version != vw:
+        tape.changed(w, vw, node)
+    edges = node[3]
+    ex, ew, eb = edges[:3]
+    shape = x.meta
+    if not g.meta.contiguous and g.meta.device.type != "cpu" and 0 in g.meta.strides:  # a sum's gradient: libraries read no expanded axes
+        g = contiguous(g)
+    if len(shape.shape) > 2:
+        g, x = _as_rows(g), _as_rows(x)
+    past = _past_activation(node, g, w) if len(edges) > 3 else None
+    gx = _mm(g, w if not w.meta.dtype.is_complex else w.conj()) if ex is not None and past is None else None
+    both = _weight_and_bias(g, x, bias) if g.meta.device.type != "cpu" and ew is not None and eb is not None and not _grad.get() else None
+    if gx is not None and gx.meta.shape != shape.shape:
+        gx = gx.reshape(shape.shape) if _grad.get() else alias(gx, meta(shape.shape, None, gx.meta.dtype, gx.meta.device), gx.ptr)
+    if both is not None:
+        return (gx, *both, past)
+    return (gx, _mm(_turned(g).conj() if g.meta.dtype.is_complex else _turned(g), x if not x.meta.dtype.is_complex else x.conj()) if ew is not None else None,
+            fit(g, bias) if eb is not None else None, past)
+
+
+def recorded_layer(input: Tensor, weight: Tensor, bias: Tensor | None) -> tape.Node:  # noqa: A002
+    """The node of a layer.  Its fourth edge, where it has one, leads past the activation that `input` comes from (`activated`)."""
+    n, edges = input.node, (input.node, weight.node, None if bias is None else bias.node)
+    if n is not None and n[2] is _activation_back and not tape.anomaly.on:
+        edges = (*edges, n[3][0])  # type: ignore[assignment]
+    return [tape.next_seq(), None, _linear_back if bias is not None else _plain_back, edges,
+            (input, input.store.version, weight, weight.store.version, None if bias is None else bias.meta), None]
+
+
+_rows: dict[Meta, Meta] = {}
+on_forget(_rows.clear)
+
+
+def _as_rows(t: Tensor) -> Tensor:
+    """All axes but the last as one; outside the tape a bare alias will do."""
+    m = t.meta
+    if _grad.get() or not m.contiguous:
+        made: Tensor = t.reshape(-1, m.shape[-1])
+        return made
+    found = _rows.get(m)
+    if found is None:
+        found = _rows[m] = meta((m.numel // max(m.shape[-1], 1), m.shape[-1]), None, m.dtype, m.device)
+    return alias(t, found, t.ptr)
+
+
+_linear_back.grad_name = "AddmmBackward0"  # type: ignore[attr-defined]
+_linear_back.inputs = 3  # type: ignore[attr-defined]
+_UNALIGNED = 15  # bits of an address that a library's product with more to do wants clear
+_linear_plans: dict[Any, Any] = {}
+_sums_plans: dict[Any, Any] = {}
+_plain_plans: dict[Any, tuple[Meta, Meta]] = {}
+for _plans_of in (_linear_plans, _sums_plans, _plain_plans):
+    on_forget(_plans_of.clear)
+    door.on_change(_plans_of.clear)
+
+
+def _weight_and_bias(g: Tensor, x: Tensor, bias: Meta) -> tuple[Tensor, Tensor] | None:
+    """(g^T x, the sums of g's columns) by one product that reads g once; None where the device has none of this kind."""
+    key = (g.meta, x.meta, bias)
+    plan = _sums_plans.get(key)
+    if plan is None:
+        m, n = g.meta.shape
+        k = x.meta.shape[1]
+        made = None
+        if g.meta.dtype.kind == "f" and g.meta.dtype is x.meta.dtype is bias.dtype and bias.shape == (n,) and m and n and k:
+            made = door.product(g.meta.device, g.meta.dtype, n, k, m, (g.meta.strides[1], g.meta.strides[0], 0),
+                                (x.meta.strides[0], x.meta.strides[1], 0), (k, 1, 0), epilogue="row sums")
+        plan = _sums_plans[key] = () if made is None else (
+            meta((n, k), None, g.meta.dtype, g.meta.device), meta((n,), None, g.meta.dtype, g.meta.device), door.bind(g.meta.device, made))
+    if not plan or (g.ptr | x.ptr) & _UNALIGNED:
+        return None
+    weights, sums, product = plan
+    gw, gb = new(weights), new(sums)
+    product(gw.ptr, g.ptr, x.ptr, gb.ptr)
+    return gw, gb
+
+
+def _linear_plan(x: Tensor, w: Tensor, bias: Tensor) -> Any:
+    """The launches of x w^T + bias: one product, where the device's library adds a row; rows of bias and the product added to them
+    otherwise."""
+    from .copies import cast_program
+    whole = x.meta
+    if len(whole.shape) > 2:
+        if not whole.contiguous or not whole.numel:
+            return None
+        x = alias(x, meta((whole.numel // whole.shape[-1], whole.shape[-1]), None, whole.dtype, whole.device), x.ptr)
+    m, k = x.meta.shape
+    n = w.meta.shape[0]
+    om = meta((m, n), None, x.meta.dtype, x.meta.device)
+    hosted = door.by_host(om.device)
+    if (x.meta.dtype.name not in _BLAS if hosted else x.meta.dtype.kind != "f") or not om.numel or not k:
+        return None
+    d = om.dtype
+    rows = door.prepare(om.device, cast_program(bias.meta.dtype, d), (m, n), ((n, 1), (0, bias.meta.strides[0])))
+    rows.name = "bias"
+    steps = (x.meta.strides[0], x.meta.strides[1], 0), (w.meta.strides[1], w.meta.strides[0], 0), (n, 1, 0)
+    product = (routines.product(d, m, n, k, *steps, add=True) if hosted else door.product(om.device, d, m, n, k, *steps, beta=1.0))
+    if product is None:
+        if not hosted:
+            return None
+        at, bt = _orient(m, k, *x.meta.strides), _orient(k, n, w.meta.strides[1], w.meta.strides[0])
+        if at is None or bt is None:
+            return None
+        from ..drivers.cpu import blas
+        entry = blas.gemm(d.name, m, n, k, (*at, 0), (*bt, 0), (n, 0), 1, 1.0, 1.0)
+        product = Prepared(f"matmul_{d.name}", entry, nbytes=x.meta.nbytes + w.meta.nbytes + om.nbytes, flops=2 * m * n * k)
+    if whole is not x.meta:
+        om = meta((*whole.shape[:-1], n), None, d, whole.device)
+    fused = None
+    if bias.meta.strides[0] == 1:
+        fused = routines.product(d, m, n, k, *steps, bias=True) if hosted else door.product(om.device, d, m, n, k, *steps, epilogue="bias")
+    return om, door.bind(om.device, rows), door.bind(om.device, product), fused and door.bind(om.device, fused), 0 if hosted else _UNALIGNED
+
+
+@op(method=False, out=None, spaces=("nn.functional",))
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:  # noqa: A002
+    """input @ weight.T + bias for input (..., in), weight (out, in) or (in,), bias (out,)."""
+    if out is not None:
+        made: Tensor = with_out(linear)(input, weight, bias, out=out)
+        return made
+    if bias is not None and len(input.meta.shape) >= 2 and len(weight.meta.shape) == 2:
+        key = (input.meta, weight.meta, bias.meta)
+        plan = _linear_plans.get(key)
+        if plan is None:
+            _check_types("linear", input, weight)
+            same_device("linear", input, weight, bias)
+            if input.meta.shape[-1] != weight.meta.shape[1]:
+                raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({layout.numel(input.meta.shape[:-1])}x{input.meta.shape[-1]} and "
+                                   f"{weight.meta.shape[1]}x{weight.meta.shape[0]})")
+            if bias.meta.dtype is input.meta.dtype and tuple(bias.meta.shape) == (weight.meta.shape[0],):
+                if len(input.meta.shape) > 2 and not input.meta.contiguous:
+                    return linear(contiguous(input), weight, bias)
+                plan = _linear_plan(input, weight, bias)
+            if plan is not None:
+                _linear_plans[key] = plan
+        if plan is not None:
+            om, rows, product, fused, unaligned = plan
+            r = new(om)
+            if fused is not None and not (unaligned and (input.ptr | weight.ptr | bias.ptr) & unaligned):
+                fused(r.ptr, input.ptr, weight.ptr, bias.ptr)
+            else:
+                rows(r.ptr, bias.ptr)
+                product(r.ptr, input.ptr, weight.ptr)
+            if (input.node is not None or weight.node is not None or bias.node is not None) and _grad.get():
+                r.node = recorded_layer(input, weight, bias)
+                if tape.anomaly.on:
+                    tape.anomaly.note(r.node)
+            return r
+    elif bias is None and type(input.meta) is type(weight.meta) is Meta and len(input.meta.shape) >= 2 and len(weight.meta.shape) == 2:
+        return _linear_plain(input, weight)
+    return (_linear_any if bias is None else _linear_narrow)(input, weight, bias)
+
+
+def _linear_plain(x: Tensor, w: Tensor) -> Tensor:
+    """x w^T, as one node of the tape: its gradients need no other layouts of w."""
+    if x.meta.shape[-1] != w.meta.shape[1]:
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({layout.numel(x.meta.shape[:-1])}x{x.meta.shape[-1]} and "
+                           f"{w.meta.shape[1]}x{w.meta.shape[0]})")
+    m = x.meta
+    if len(m.shape) == 2:
+        r = _mm(alias(x, m, x.ptr), _transposed(w))
+    else:
+        if not m.contiguous:
+            x = contiguous(x)
+            m = x.meta
+        found = _plain_plans.get((m, w.meta))
+        if found is None:
+            n = w.meta.shape[0]
+            found = _plain_plans[m, w.meta] = (meta((layout.numel(m.shape[:-1]), m.shape[-1]), None, m.dtype, m.device),
+                                            meta((*m.shape[:-1], n), None, m.dtype, m.device))
+        r = _mm(alias(x, found[0], x.ptr), _transposed(w))
+        r = alias(r, found[1], r.ptr)
+    if (x.node is not None or w.node is not None) and _grad.get():
+        r.node = recorded_layer(x, w, None)
+        if tape.anomaly.on:
+            tape.anomaly.note(r.node)
+    return r
+
+
+def _transposed(t: Tensor) -> Tensor:
+    """The transpose of a matrix, outside the tape."""
+    found = _swapped.get(t.meta)
+    if found is None:
+        m = t.meta
+        found = _swapped[m] = meta((m.shape[1], m.shape[0]), (m.strides[1], m.strides[0]), m.dtype, m.device)
+    return alias(t, found, t.ptr)
+
+
+def _plain_back(node: Any, g: Tensor) -> Any:
+    return _linear_back(node, g)
+
+
+_plain_back.grad_name = "MmBackward0"  # type: ignore[attr-defined]
+_plain_back.inputs = 3  # type: ignore[attr-defined]
+
+
+def _linear_any(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
+    if len(weight.meta.shape) == 1:
+        out = matmul(input, weight)
+    else:
+        if input.meta.shape and input.meta.shape[-1] != weight.meta.shape[-1]:
+            raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({layout.numel(input.meta.shape[:-1])}x{input.meta.shape[-1]} and "
+                               f"{weight.meta.shape[1]}x{weight.meta.shape[0]})")
+        out = matmul(input, weight.t())
+    return out if bias is None else out + bias
+
+
+# a 16-bit product is rounded once, after the bias was added
+_linear_narrow = in_float32(_linear_any)
+
+
+def _matmul(self: Tensor, other: Any) -> Any:
+    if isinstance(other, Tensor):
+        return matmul(self, other)
+    return matmul(self, _from_array(other)) if hasattr(other, "__array_interface__") else NotImplemented
+
+
+def _rmatmul(self: Tensor, other: Any) -> Any:
+    if isinstance(other, Tensor):
+        return matmul(other, self)
+    return matmul(_from_array(other), self) if hasattr(other, "__array_interface__") else NotImplemented
+
+
+def _from_array(array: Any) -> Tensor:
+    from .creation import as_tensor
+    return as_tensor(array)
+
+
+Tensor.__matmul__ = _matmul  # type: ignore[method-assign]
+Tensor.__rmatmul__ = _rmatmul  # type: ignore[method-assign]

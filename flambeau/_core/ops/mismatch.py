@@ -1,0 +1,138 @@
+"""The error for tensors on different devices in one operation: which argument lies where, where it came from, the cure.
+
+Nothing here runs until an operation fails, so the arguments' names are read off the call stack rather than passed along.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import CodeType, FrameType
+
+_PACKAGE = __name__.split(".", 1)[0]
+_MOST = 12  # arguments listed: a `cat` of thousands must stay readable
+
+
+def mismatch(name: str, tensors: Sequence[Tensor], outs: Sequence[Tensor] = (), operands: Sequence[Any] = (),
+             begins: str | None = None, labels: Sequence[str] = ()) -> RuntimeError:
+    """The error, which names the operation, each argument with its device, shape and source line, and the cure.
+
+    name: the operation, where the call stack does not show a better one.  tensors: those found to disagree.  outs: those
+    of them that are written to, and so cannot be moved.  operands: all operands in their order, to name them by.  begins:
+    the first sentence where PyTorch has another for this operation.  labels: names of `tensors` where the stack has none.
+    """
+    if labels:
+        called, labelled = name, list(zip(labels, tensors, strict=True))
+    else:
+        called, labelled = _from_stack() or _from_table(name, operands or tensors) or (
+            name, [(f"argument {i + 1}", t) for i, t in enumerate(tensors)])
+    known = {id(t) for _, t in labelled}
+    labelled = [("out", t) for t in outs if id(t) not in known] + labelled
+    anchors = list(outs) or [t for _, t in labelled if t.meta.shape or t.meta.device.type != "cpu"] or [t for _, t in labelled]
+    wanted = next((t.meta.device for t in anchors if t.meta.device.type != "cpu"), anchors[0].meta.device) if not outs else anchors[0].meta.device
+    odd = [(label, t) for label, t in labelled if t.meta.device is not wanted and (t.meta.shape or t.meta.device.type != "cpu")]
+    odd = odd or [(label, t) for label, t in labelled if t.meta.device is not wanted]
+    other = odd[0][1].meta.device if odd else wanted
+    text = begins or f"Expected all tensors to be on the same device, but found at least two devices, {wanted} and {other}!"
+    text += f" (when checking argument for argument {odd[0][0] if odd else labelled[0][0]} in method {called})"
+    return RuntimeError("\n".join([text, *_lines(labelled), _cure(odd, str(wanted))]))
+
+
+def _lines(labelled: list[tuple[str, Tensor]]) -> list[str]:
+    from ..runtime import provenance
+    lines = []
+    for label, t in labelled[:_MOST]:
+        came = provenance.of(t)
+        lines.append(f"  {label}: {t.meta.dtype} {list(t.meta.shape)} on {t.meta.device}" + (f", from {came}" if came else ""))
+    if len(labelled) > _MOST:
+        lines.append(f"  and {len(labelled) - _MOST} more")
+    return lines
+
+
+def _cure(odd: list[tuple[str, Tensor]], wanted: str) -> str:
+    from ..runtime import provenance
+    names = list(dict.fromkeys(label for label, _ in odd))
+    cure = ", ".join(f"{n}.to('{wanted}')" for n in names[:4]) + (", ..." if len(names) > 4 else "")
+    if odd and all(hasattr(type(t), "__deepcopy__") and type(t).__name__ in ("Parameter", "Buffer") for _, t in odd):
+        cure += f"; being a module's, the whole module moves with module.to('{wanted}')"
+    hint = "" if provenance.enabled() else " flambeau.provenance(True) makes tensors remember the line they came from."
+    return f"To mend it: {cure}.{hint}"
+
+
+# -------------------------------------------------------------------------------------------------- names of arguments
+def _from_stack() -> tuple[str, list[tuple[str, Tensor]]] | None:
+    """The operation the user called and its tensor arguments: the outermost operation whose arguments disagree."""
+    codes = _operations()
+    best = strict = None
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and _inside(frame):
+        name = codes.get(frame.f_code) or _functional(frame)
+        if name is not None:
+            found = _arguments(frame)
+            if len({t.meta.device for _, t in found if t.meta.shape or t.meta.device.type != "cpu"}) > 1:
+                best = name, found
+            elif len({t.meta.device for _, t in found}) > 1:
+                strict = name, found  # an operation in which zero-dim tensors are no exception
+        frame = frame.f_back
+    return best or strict
+
+
+def _inside(frame: FrameType) -> bool:
+    module = frame.f_globals.get("__name__", "")
+    return bool(module == _PACKAGE or module.startswith(_PACKAGE + "."))
+
+
+def _operations() -> dict[CodeType, str]:
+    """The operations by their code; those that share code (made by one factory) are left out."""
+    from .table import TABLE
+    found: dict[CodeType, str] = {}
+    several = set()
+    for row in TABLE.values():
+        for function in (row.function, row.inplace) if row.pointwise is None else ():
+            code = getattr(inspect.unwrap(function), "__code__", None) if function is not None else None
+            if code is not None:
+                if code in found and found[code].rstrip("_") != row.name:
+                    several.add(code)
+                found[code] = row.name + ("_" if function is row.inplace else "")
+    return {code: name for code, name in found.items() if code not in several and code.co_argcount + code.co_kwonlyargcount > 0}
+
+
+def _functional(frame: FrameType) -> str | None:
+    """The name of a public function of nn.functional that is not in the table."""
+    if not frame.f_globals.get("__name__", "").startswith(_PACKAGE + ".nn.functional"):
+        return None
+    name = frame.f_code.co_name
+    here = getattr(frame.f_globals.get(name), "__code__", None) is frame.f_code
+    return name if here and name in sys.modules[_PACKAGE + ".nn.functional"].__dict__ else None
+
+
+def _arguments(frame: FrameType) -> list[tuple[str, Tensor]]:
+    code = frame.f_code
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
+    found = []
+    for name in code.co_varnames[:count]:
+        value = frame.f_locals.get(name)
+        if isinstance(value, Tensor):
+            found.append((name, value))
+        elif isinstance(value, (list, tuple)):
+            found += [(f"{name}[{i}]", x) for i, x in enumerate(value) if isinstance(x, Tensor)]
+    return found
+
+
+def _from_table(name: str, operands: Sequence[Any]) -> tuple[str, list[tuple[str, Tensor]]] | None:
+    """The names that the table's signature gives the operands, in their order."""
+    from .table import TABLE
+    row = TABLE.get(name) or TABLE.get(name.rstrip("_"))
+    if row is None:
+        return None
+    names = [n.partition("=")[0].partition(":")[0].strip() for n in row.signature.strip("()").split(", ")]
+    names = names[:names.index("*")] if "*" in names else names
+    if len(names) < len(operands):
+        return None
+    return name, [(n, x) for n, x in zip(names, operands, strict=False) if isinstance(x, Tensor)]

@@ -1,0 +1,164 @@
+"""Host tensors whose values are still on their way from a GPU: their first reader waits.
+
+Whatever reads a tensor's elements begins with its address, the slot `ptr`.  A tensor that a queued copy will fill has that
+slot empty and a class of its own, whose `__getattr__` waits for the copy and puts things back.  So no reader can miss
+the wait, and other tensors pay nothing for it.  Shapes and types can be asked without waiting.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from ..tensor import Storage, Tensor, alias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_KEY = "_arrival"
+_lock = threading.RLock()
+_kinds: dict[type, type] = {}
+_waiting: set[type] = set()  # the classes of tensors that wait
+_waits = True
+
+
+class host_reads_wait:
+    """Whether the first read of host memory waits for the ``non_blocking=True`` copy that fills it: a call, or a `with`
+    block that puts it back.
+
+    It does by default.  ``host_reads_wait(False)`` gives PyTorch's behaviour for copies from now on: a read before the
+    program has synchronised sees whatever the memory held.
+    """
+
+    def __init__(self, mode: bool = True) -> None:
+        global _waits
+        self._before, _waits = _waits, bool(mode)
+
+    def __enter__(self) -> host_reads_wait:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        global _waits
+        _waits = self._before
+
+    @staticmethod
+    def enabled() -> bool:
+        """Whether it does now."""
+        return _waits
+
+
+class Arrival:
+    """Copies into one storage: `waits`, each of which waits for one (or makes a stream wait), and the tensors that show
+    the memory, with their class and address."""
+
+    __slots__ = ("waits", "tensors", "failed")
+
+    def __init__(self) -> None:
+        self.waits: list[Callable[..., None]] = []
+        self.tensors: list[tuple[Any, type, int]] = []
+        self.failed: BaseException | None = None
+
+    def finish(self) -> None:
+        """Waits, and lets the tensors be ordinary ones.  Raises what kept the copy from running, each time."""
+        if self.failed is not None:
+            raise RuntimeError("the copy that was to fill this tensor failed") from self.failed
+        try:
+            for wait in self.waits:
+                wait()
+        except BaseException as error:
+            self.failed = error
+            raise
+        with _lock:
+            for ref, kind, p in self.tensors:
+                t = ref()
+                if t is None or t.__dict__.get(_KEY) is not self:
+                    continue
+                try:
+                    _slot(t)  # set meanwhile: it shows other memory now
+                except AttributeError:
+                    t.ptr = p
+                del t.__dict__[_KEY]
+                t.__class__ = kind
+
+
+_slot: Any = Tensor.ptr.__get__  # type: ignore[attr-defined]
+
+
+def _missing(self: Tensor, name: str) -> Any:
+    arrival = self.__dict__.get(_KEY)
+    if name != "ptr":
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+    if arrival is not None:
+        arrival.finish()
+    return _slot(self)  # without an arrival, another thread has just put it back
+
+
+def _kind(of: type) -> type:
+    found = _kinds.get(of)
+    if found is None:
+        found = _kinds[of] = type(of.__name__, (of,), {"__slots__": (), "__getattr__": _missing, "__module__": of.__module__,
+                                                       "__qualname__": of.__qualname__})
+        _waiting.add(found)
+    return found
+
+
+def arrival_of(t: Tensor) -> Arrival | None:
+    """What `t` waits for, if anything."""
+    return t.__dict__.get(_KEY) if type(t) in _waiting else None
+
+
+def address(t: Tensor) -> int:
+    """The address of the first element, without waiting."""
+    arrival = arrival_of(t)
+    if arrival is not None:
+        for ref, _, p in arrival.tensors:
+            if ref() is t:
+                return p
+    return t.ptr
+
+
+def _owners(t: Tensor) -> int:
+    return sys.getrefcount(t.store)
+
+
+_own = 0  # what `_owners` gives for a tensor that has its storage to itself
+
+
+def fill_later(t: Tensor, wait: Callable[..., None]) -> None:
+    """`t` is being filled by a copy that `wait` waits for.
+
+    Every tensor that shows its memory must wait: its base and the base's views are known.  Where something else shares
+    the memory (views of views that nobody noted, a NumPy array), this waits at once.
+    """
+    global _own
+    if not _waits:
+        return
+    if not _own:
+        one = alias(t, t.meta, 0)
+        one.store = Storage()
+        one.store.ptr, one.store.free = 0, []
+        _own = _owners(one)
+    base = getattr(t, "base", None)
+    base = t if base is None else base
+    those = {id(x): x for x in (t, base, *(r() for r in base.__dict__.get("_views", ()))) if x is not None and x.store is t.store}
+    # a storage with an owner of its own is a second one on the same memory: of `.data`, of a NumPy array
+    if _owners(t) - _own > len(those) - 1 or getattr(t.store, "keep", None) is not None:
+        wait()
+        return
+    arrival = Arrival()
+    arrival.waits.append(wait)
+    with _lock:
+        for x in those.values():
+            before = arrival_of(x)
+            if before is None:
+                kind, p = type(x), x.ptr
+                x.__class__ = _kind(kind)
+            else:
+                ref, kind, p = next(entry for entry in before.tensors if entry[0]() is x)
+                arrival.waits += [w for w in before.waits if w not in arrival.waits]
+            arrival.tensors.append((weakref.ref(x), kind, p))
+            x.__dict__[_KEY] = arrival
+            if before is None:
+                del x.ptr

@@ -1,0 +1,516 @@
+"""Pooling: greatest and mean elements over windows of one, two or three axes, fixed or adapted to an output size."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes, layout
+from ..autograd import tape
+from ..dtypes import float32, int64
+from ..kernels import expr as E
+from ..kernels.programs import Map, Reduce
+from ..runtime import door
+from ..tensor import Tensor, empty, meta, new, on_forget
+from . import launch
+from .casts import in_float32, to_dtype
+from .convolution import Geometry, Sizes, _copy, _raw, _windows
+from .copies import contiguous
+from .creation import zeros_meta
+from .table import op
+
+_programs: dict[Any, Any] = {}
+
+
+def _many(name: str, value: Any, n: int) -> Sizes:
+    if isinstance(value, int):
+        return (value,) * n
+    out = tuple(int(v) for v in value)
+    if len(out) == 1:
+        return out * n
+    if len(out) != n:
+        raise RuntimeError(f"{name} must either be a single int, or a tuple of {n} ints, but got {list(out)}")
+    return out
+
+
+class Pool:
+    """The numbers of one pooling: kernel, stride, padding, dilation, the image's and the result's sizes."""
+
+    __slots__ = ("kernel", "stride", "padding", "dilation", "image", "out")
+
+    def __init__(self, name: str, image: Sizes, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool) -> None:
+        n = len(image)
+        self.kernel = _many("kernel_size", kernel, n)
+        self.stride = self.kernel if stride is None or stride == () or stride == [] else _many("stride", stride, n)
+        self.padding, self.dilation, self.image = _many("padding", padding, n), _many("dilation", dilation, n), image
+        for label, sizes in (("kernel size", self.kernel), ("stride", self.stride), ("dilation", self.dilation)):
+            if any(s <= 0 for s in sizes):
+                raise RuntimeError(f"{name}: {label} should be greater than zero, but got {list(sizes)}")
+        for p, k in zip(self.padding, self.kernel, strict=True):
+            if p < 0 or 2 * p > k:
+                raise RuntimeError(f"pad should be at most half of effective kernel size, but got pad={p}, kernel_size={k} and dilation=1" if p >= 0
+                                   else f"pad must be non-negative, but got pad: {p}")
+        out = []
+        for i, k, s, p, d in zip(image, self.kernel, self.stride, self.padding, self.dilation, strict=True):
+            span = i + 2 * p - d * (k - 1) - 1
+            o = (-(-span // s) if ceil else span // s) + 1
+            if ceil and (o - 1) * s >= i + p:  # the last window must begin inside the image or its left border
+                o -= 1
+            if o <= 0:
+                raise RuntimeError(f"Given input size: ({'x'.join(map(str, image))}). Calculated output size: ({o}). Output size is too small")
+            out.append(o)
+        self.out = tuple(out)
+
+    def reach(self) -> Sizes:
+        """Sizes of the padded image that all windows fit into."""
+        return tuple(max((o - 1) * s + d * (k - 1) + 1, i + p)
+                     for o, s, d, k, i, p in zip(self.out, self.stride, self.dilation, self.kernel, self.image, self.padding, strict=True))
+
+    def geometry(self) -> Geometry:
+        return Geometry(self.stride, self.padding, self.dilation, 1, self.image, self.kernel, self.out)
+
+
+def _prepared(name: str, x: Tensor, n: int, channels: bool = True) -> tuple[Tensor, bool]:
+    """x in a batch, and whether it came without one.  channels: there must be some."""
+    single = len(x.meta.shape) == n + 1
+    if not single and len(x.meta.shape) != n + 2:
+        raise RuntimeError(f"{name}(): Expected {n + 1}D or {n + 2}D input, but got {len(x.meta.shape)}D: {list(x.meta.shape)}")
+    if any(d == 0 for d in x.meta.shape[len(x.meta.shape) - n - channels:]):
+        raise RuntimeError(f"{name}(): Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim batch size for input, but got: "
+                           f"{list(x.meta.shape)}")
+    return (x.unsqueeze(0) if single else x), single
+
+
+def _bordered(x: Tensor, p: Pool, value: Any) -> Tensor:
+    """x in a border of `value` that all windows fit into, contiguous; outside the tape."""
+    x = x.detach()
+    reach = p.reach()
+    if not any(p.padding) and reach == p.image:
+        return contiguous(x)
+    out = new(meta((*x.meta.shape[:2], *reach), None, x.meta.dtype, x.meta.device))
+    launch.fill(out, value)
+    offset = 0
+    for pad, s in zip(p.padding, out.meta.strides[2:], strict=True):
+        offset += pad * s
+    _copy(_raw(out, x.meta.shape, out.meta.strides, offset), x)
+    return out
+
+
+# -------------------------------------------------------------------------------------------------------------------- max
+def _lowest(d: Any) -> Any:
+    return -math.inf if d.kind == "f" else dtypes.iinfo(d).min if d.kind != "b" else False
+
+
+_FEW = 32  # taps of a window that one formula looks at
+
+
+def _max_small(x: Tensor, p: Pool) -> tuple[Tensor, Tensor]:
+    """The greatest of each small window and its position, in one pass over the results as they lie in memory."""
+    d = x.meta.dtype
+    shape = (*x.meta.shape[:2], *p.out)
+    values, flat = empty(shape, d, x.meta.device), empty(shape, int64, x.meta.device)
+    if not values.meta.numel:
+        return values, flat
+    program, numbers = _small(x, p)
+    launch.run(program, (values.meta.numel,), [_raw(values, (values.meta.numel,), (1,)), _raw(flat, (values.meta.numel,), (1,))], [contiguous(x.detach())],
+               [(1,), (1,), (0,)], numbers, name="max_pool")
+    return values, flat
+
+
+def _small(x: Tensor, p: Pool) -> tuple[Map, tuple[Any, ...]]:
+    """The program for small windows and its numbers."""
+    d = x.meta.dtype
+    inside = not any(p.padding) and p.reach() == p.image
+    key = ("small", d, p.kernel, inside)
+    program = _programs.get(key)
+    if program is None:
+        program = _programs[key] = _small_program(d, p.kernel, inside)
+    steps = layout.contiguous_strides(p.image)
+    taps = [sum(a * t * s for a, t, s in zip(at, p.dilation, steps, strict=True)) for at in itertools.product(*map(range, p.kernel))]
+    numbers = (*map(float, p.out), layout.numel(p.image), -sum(a * s for a, s in zip(p.padding, steps, strict=True)),
+               *[a * s for a, s in zip(p.stride, steps, strict=True)], *taps)
+    if not inside:
+        numbers += (*p.stride, *p.padding, *p.dilation, *p.image)
+    return program, numbers
+
+
+def _small_program(d: Any, kernel: Sizes, inside: bool) -> Map:
+    """Numbers: output sizes (as floats), the image's size, the padding's offset, strides and taps as offsets; where windows
+    reach over the border also strides, paddings, dilations and image sizes."""
+    k, wide = len(kernel), dtypes.float64
+    count = math.prod(kernel)
+    at = k + 2
+    whole, pad = E.scalar(k, int64), E.scalar(k + 1, int64)
+    rest, place, own = E.coord(0), pad, [E.coord(0)] * k
+    for i in reversed(range(k)):
+        # a quotient in double, of a half more than a whole number, is exact where 64-bit division would be slow
+        size = E.scalar(i, wide)
+        above = E.cast(E.floor((E.cast(rest, wide) + 0.5) / size), int64)
+        own[i] = rest - above * E.cast(size, int64)
+        place, rest = place + own[i] * E.scalar(at + i, int64), above
+    base = rest * whole
+    at += k
+    fits = []  # for each axis and place in the kernel, whether it falls on the image
+    if not inside:
+        extra = [[E.scalar(at + count + j * k + i, int64) for i in range(k)] for j in range(4)]
+        for i in range(k):
+            first = own[i] * extra[0][i] - extra[1][i]
+            fits.append([(first + extra[2][i] * a >= 0) & (first + extra[2][i] * a < extra[3][i]) for a in range(kernel[i])])
+    best, where = E.const(_lowest(d), d.opmath), E.const(-1, int64)
+    for t, taps in enumerate(itertools.product(*map(range, kernel))):
+        offset = place + E.scalar(at + t, int64)
+        if inside:
+            v = E.cast(E.gather(0, base + offset, d), d.opmath)
+        else:
+            good = fits[0][taps[0]]
+            for i in range(1, k):
+                good = good & fits[i][taps[i]]
+            v = E.cast(E.gather(0, E.where(good, base + offset, base), d), d.opmath)
+        more = v > best
+        if d.kind == "f":
+            more = more | (E.isnan(v) & ~E.isnan(best))
+        if not inside:
+            more = (more | (where < 0)) & good
+        best, where = (v, offset) if inside and not t else (E.where(more, v, best), E.where(more, offset, where))
+    scalars = (wide,) * k + (int64,) * (2 + k + count + (0 if inside else 4 * k))
+    return Map((E.cast(best, d), where), (d,), scalars)
+
+
+def _max_raw(x: Tensor, p: Pool) -> tuple[Tensor, Tensor]:
+    """The greatest of each window and its position in the flattened image."""
+    if math.prod(p.kernel) <= _FEW:
+        return _max_small(x, p)
+    d = x.meta.dtype
+    n, k = len(p.image), len(p.image)
+    shape = (*x.meta.shape[:2], *p.out)
+    values, at, flat = empty(shape, d, x.meta.device), empty(shape, int64, x.meta.device), empty(shape, int64, x.meta.device)
+    if not values.meta.numel:
+        return values, flat
+    program = _programs.get(("max", d))
+    if program is None:
+        v = E.cast(E.input(0, d), d.opmath)
+        program = _programs["max", d] = Reduce((v,), ("argmax",), (E.cast(E.acc(0, d.opmath), d), E.acc(1, int64)), (d,))
+    view = _windows(_bordered(x, p, _lowest(d)), p.geometry())
+    st = view.meta.strides
+    strides = (st[0], st[1], *st[2 + n:], *st[2:2 + n])
+    launch.run(program, (*shape, *p.kernel), [values, at], [view], [values.meta.strides, at.meta.strides, strides], name="max_pool")
+    place = _programs.get(("place", n))
+    if place is None:
+        rest, total = E.input(0, int64), E.const(0, int64)
+        kernel, stride, pad, dil, image = ([E.scalar(j * k + i, int64) for i in range(k)] for j in range(5))
+        parts = []
+        for i in reversed(range(k)):
+            parts.append(E.rem(rest, kernel[i]))
+            rest = E.floordiv(rest, kernel[i])
+        parts.reverse()
+        for i in range(k):
+            where = E.coord(2 + i) * stride[i] + parts[i] * dil[i] - pad[i]
+            total = total * image[i] + E.minimum(E.maximum(where, E.const(0, int64)), image[i] - 1)
+        place = _programs["place", n] = Map((total,), (int64,), (int64,) * (5 * k))
+    launch.run(place, shape, [flat], [at], numbers=(*p.kernel, *p.stride, *p.padding, *p.dilation, *p.image), name="max_pool_index")
+    return values, flat
+
+
+_plans: dict[Any, Any] = {}  # of a batch and a pooling's numbers: what is done on the CPU
+_MOST_PLANS = 1 << 12
+_LISTS = (list, np.ndarray)
+on_forget(_plans.clear)
+door.on_change(_plans.clear)
+
+
+def _key(*what: Any) -> Any:
+    """For `_plans`: lists as tuples, and floats, which are refused, apart from ints."""
+    return tuple([tuple(w) if type(w) in _LISTS else repr(w) if type(w) is float else w for w in what])
+
+
+def _keep(key: Any, plan: Any) -> None:
+    if len(_plans) > _MOST_PLANS:
+        _plans.clear()
+    _plans[key] = plan
+
+
+def _max(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool) -> tuple[Tensor, Tensor]:
+    key = _key(name, x.meta, kernel, stride, padding, dilation, ceil)
+    plan = _plans.get(key)
+    if plan is not None:
+        made, places, call, numbers, saved, grad_name = plan
+        values, at = new(made), new(places)
+        call(values.ptr, at.ptr, x.ptr, *numbers)
+        if x.node is not None:
+            tape.record(values, _max_back, (x,), (saved, at), grad_name)
+        return values, at
+    if x.meta.dtype.is_complex or x.meta.dtype.kind == "b":
+        raise NotImplementedError(f'"{name}" not implemented for \'{x.meta.dtype.name.capitalize()}\'')
+    x, single = _prepared(name, x, n)
+    p = Pool(name, tuple(x.meta.shape[2:]), kernel, stride, padding, dilation, ceil)
+    values, at = _max_raw(x, p)
+    if x.meta is key[1] and x.meta.contiguous and x.meta.device.type == "cpu" and values.meta.numel and math.prod(p.kernel) <= _FEW:
+        program, numbers = _small(x, p)
+        count = values.meta.numel
+        call, workspace = launch.plan(x.meta.device, program, (count,), [(1,), (1,), (0,)], "max_pool")
+        if workspace is None:
+            _keep(key, (values.meta, at.meta, call, numbers, tuple(x.meta.shape), f"MaxPool{n}DWithIndicesBackward0"))
+    saved = (tuple(x.meta.shape), at) if x.meta.device.type == "cpu" else (tuple(x.meta.shape), at, p)
+    tape.record(values, _max_back, (x,), saved, f"MaxPool{n}DWithIndicesBackward0")
+    return (values.squeeze(0), at.squeeze(0)) if single else (values, at)
+
+
+@tape.keeps_nothing
+def _max_back(node: Any, g: Tensor) -> Any:
+    shape, at, *rest = node[tape.SAVED]
+    rows = shape[0] * shape[1]
+    if not rows:
+        return (g.new_zeros(shape),)
+    if rest and not tape.recording(g) and math.prod(_reaching(rest[0])) <= _FEW:
+        return (_max_collected(g, shape, at, rest[0]),)
+    flat = g.new_zeros((rows, layout.numel(shape[2:])))
+    return (flat.scatter_add(1, at.reshape(rows, -1), g.reshape(rows, -1)).reshape(shape),)
+
+
+def _reaching(p: Pool) -> Sizes:
+    """How many windows may hold an element, along each axis."""
+    return tuple(-(-(d * (k - 1) + 1) // s) for d, k, s in zip(p.dilation, p.kernel, p.stride, strict=True))
+
+
+def _max_collected(g: Tensor, shape: Sizes, at: Tensor, p: Pool) -> Tensor:
+    """The gradients of the windows that chose each element, added up at the element: in one pass, always in the same order."""
+    d, wide, k = g.meta.dtype, g.meta.dtype.opmath, len(p.image)
+    key = ("collect", d, p.stride, _reaching(p))
+    program = _programs.get(key)
+    if program is None:
+        pads, steps, outs, out_steps = ([E.scalar(j * k + i, int64) for i in range(k)] for j in range(4))
+        own, zero, total = E.const(0, int64), E.const(0, int64), E.const(0, wide)
+        for i in range(k):
+            own = own + E.coord(1 + i) * steps[i]
+        last = [(E.coord(1 + i) + pads[i]) // p.stride[i] for i in range(k)]  # of the windows that begin there or before
+        for back in itertools.product(*map(range, _reaching(p))):
+            offset, good = E.coord(0) * E.scalar(4 * k, int64), E.const(True, dtypes.bool_)
+            for i in range(k):
+                o = last[i] - back[i]
+                good = good & (o >= 0) & (o < outs[i])
+                offset = offset + o * out_steps[i]
+            offset = E.where(good, offset, zero)
+            chose = good & (E.gather(1, offset, int64) == own)
+            total = total + E.where(chose, E.cast(E.gather(0, offset, d), wide), E.const(0, wide))
+        program = _programs[key] = Map((E.cast(total, d),), (d, int64), (int64,) * (4 * k + 1))
+    out = empty(shape, d, g.meta.device)
+    planes = shape[0] * shape[1]
+    domain = (planes, *p.image)
+    numbers = (*p.padding, *layout.contiguous_strides(p.image), *p.out, *layout.contiguous_strides(p.out), layout.numel(p.out))
+    nowhere = (0,) * len(domain)
+    launch.run(program, domain, [out], [contiguous(g), at], [layout.contiguous_strides(domain), nowhere, nowhere], numbers, name="max_pool_backward")
+    return out
+
+
+# ------------------------------------------------------------------------------------------------------------------- mean
+def _summing(x: Tensor, p: Pool, out: Tensor) -> Any:
+    """What sums windows that lie inside of x, called with addresses."""
+    n = len(p.image)
+    st = _windows(x.detach(), p.geometry()).meta.strides
+    return launch.plan(x.meta.device, _programs["sum", x.meta.dtype], (*out.meta.shape, *p.kernel),
+                       [out.meta.strides, (st[0], st[1], *st[2 + n:], *st[2:2 + n])], "avg_pool")
+
+
+def _sum_windows(x: Tensor, p: Pool) -> Tensor:
+    """The sum of each window, zeros beyond the image.  Recorded."""
+    d = x.meta.dtype
+    n = len(p.image)
+    shape = (*x.meta.shape[:2], *p.out)
+    out = empty(shape, d, x.meta.device)
+    if out.meta.numel:
+        program = _programs.get(("sum", d))
+        if program is None:
+            program = _programs["sum", d] = Reduce((E.cast(E.input(0, d), d.opmath),), ("sum",), (E.cast(E.acc(0, d.opmath), d),), (d,))
+        view = _windows(_bordered(x, p, 0), p.geometry())
+        st = view.meta.strides
+        launch.run(program, (*shape, *p.kernel), [out], [view], [out.meta.strides, (st[0], st[1], *st[2 + n:], *st[2:2 + n])], name="avg_pool")
+    return tape.record(out, _sum_back, (x,), (tuple(x.meta.shape), p), f"AvgPool{n}DBackward0")
+
+
+@tape.keeps_nothing
+def _sum_back(node: Any, g: Tensor) -> Any:
+    shape, p = node[tape.SAVED]
+    return (_spread_windows(g, shape, p),)
+
+
+def _spread_windows(g: Tensor, shape: Sizes, p: Pool) -> Tensor:
+    """Each window's gradient added to all its elements.  Recorded."""
+    whole = zeros_meta(meta((*shape[:2], *p.reach()), None, g.meta.dtype, g.meta.device))
+    source = contiguous(g.detach())
+    st = whole.meta.strides
+    if source.meta.numel:
+        for at in itertools.product(*map(range, p.kernel)):
+            offset = 0
+            for a, d, s in zip(at, p.dilation, st[2:], strict=True):
+                offset += a * d * s
+            _raw(whole, source.meta.shape, (st[0], st[1], *[s * t for s, t in zip(st[2:], p.stride, strict=True)]), offset).add_(source)
+    offset = 0
+    for pad, s in zip(p.padding, st[2:], strict=True):
+        offset += pad * s
+    out = contiguous(_raw(whole, shape, st, offset))
+    return tape.record(out, lambda node, gg: (_sum_windows(gg, node[tape.SAVED]),), (g,), p, "AvgPoolBackwardBackward0")
+
+
+def _divisors(p: Pool, include_pad: bool, override: int | None, like: Tensor) -> Any:
+    """What each window's sum is divided by: one number, or a tensor where windows differ."""
+    if override is not None:
+        if override == 0:
+            raise RuntimeError("divisor must be not zero")
+        return override
+    sides = []
+    for o, s, k, pad, i in zip(p.out, p.stride, p.kernel, p.padding, p.image, strict=True):
+        start = np.arange(o) * s - pad
+        stop = np.minimum(start + k, i + pad)
+        if not include_pad:
+            start, stop = np.maximum(start, 0), np.minimum(stop, i)
+        sides.append(stop - start)
+    if all((s == s[0]).all() for s in sides):
+        return int(math.prod(int(s[0]) for s in sides))
+    from .creation import tensor
+    made = sides[0]
+    for s in sides[1:]:  # type: ignore[assignment]
+        made = made[..., None] * s
+    return tensor(made, dtype=like.meta.dtype if like.meta.dtype.is_floating_point else int64, device=like.meta.device)
+
+
+def _mean(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, ceil: bool, include: bool, override: int | None) -> Tensor:
+    if x.meta.dtype.kind == "f" and x.meta.dtype.itemsize == 2:  # the sums, which may pass float16's range, are not rounded
+        return to_dtype(_mean(name, n, to_dtype(x, float32), kernel, stride, padding, ceil, include, override), x.meta.dtype)
+    key = _key(name, x.meta, kernel, stride, padding, ceil, include, override)
+    plan = _plans.get(key)
+    if plan is None:
+        x, single = _prepared(name, x, n)
+        p = Pool(name, tuple(x.meta.shape[2:]), kernel, stride, padding, 1, ceil)
+        total = _sum_windows(x, p)
+        by = _divisors(p, include, override, x)
+        if (x.meta is key[1] and type(by) is int and x.meta.device.type == "cpu" and total.meta.numel and not any(p.padding) and p.reach() == p.image
+                and x.meta.contiguous):
+            call, workspace = _summing(x, p, total)
+            if workspace is None:
+                _keep(key, (total.meta, call, by, (tuple(x.meta.shape), p), f"AvgPool{n}DBackward0"))
+    else:
+        single = False
+        made, call, by, saved, grad_name = plan
+        total = new(made)
+        call(total.ptr, x.ptr)
+        if x.node is not None:
+            tape.record(total, _sum_back, (x,), saved, grad_name)
+    out = total / by if x.meta.dtype.is_floating_point else total.div(by, rounding_mode="trunc")
+    return out.squeeze(0) if single else out
+
+
+# --------------------------------------------------------------------------------------------------------------- adapted
+def _targets(name: str, x: Tensor, size: Any, n: int) -> Sizes:
+    sizes = (size,) * n if isinstance(size, int) or size is None else tuple(size)
+    if len(sizes) == 1 and n > 1:
+        sizes = tuple(sizes) * n
+    if len(sizes) != n:
+        raise RuntimeError(f"{name}(): internal error: output_size.size() must be {n}")
+    out = tuple(int(x.meta.shape[2 + i] if s is None else s) for i, s in enumerate(sizes))
+    if any(s < 0 for s in out):
+        raise RuntimeError(f"{name}(): elements of output_size must be greater than or equal to 0 but received {list(out)}")
+    return out
+
+
+def _bounds(i: int, o: int) -> list[tuple[int, int]]:
+    return [(a * i // o, -(-(a + 1) * i // o)) for a in range(o)]
+
+
+def _adaptive_mean(name: str, n: int, x: Tensor, size: Any) -> Tensor:
+    return _adaptive_mean_of(x, name, n, size)
+
+
+@in_float32
+def _adaptive_mean_of(x: Tensor, name: str, n: int, size: Any) -> Tensor:
+    x, single = _prepared(name, x, n, False)
+    out = _targets(name, x, size, n)
+    image = tuple(x.meta.shape[2:])
+    if 0 not in out and all(i % o == 0 for i, o in zip(image, out, strict=True)):
+        kernel = tuple(i // o for i, o in zip(image, out, strict=True))
+        made = _mean(name, n, x, kernel, None, 0, False, True, None)
+    else:
+        from .creation import tensor
+        made = x
+        for axis, (i, o) in enumerate(zip(image, out, strict=True)):
+            weights = np.zeros((i, o))
+            for a, (lo, hi) in enumerate(_bounds(i, o)):
+                weights[lo:hi, a] = 1.0 / (hi - lo)
+            matrix = tensor(weights, dtype=x.meta.dtype, device=x.meta.device)
+            made = (made.movedim(2 + axis, -1) @ matrix).movedim(-1, 2 + axis)
+        made = contiguous(made)
+    return made.squeeze(0) if single else made
+
+
+def _adaptive_max(name: str, n: int, x: Tensor, size: Any) -> tuple[Tensor, Tensor]:
+    x, single = _prepared(name, x, n, False)
+    out = _targets(name, x, size, n)
+    image = tuple(x.meta.shape[2:])
+    if 0 not in out and all(i % o == 0 for i, o in zip(image, out, strict=True)):
+        kernel = tuple(i // o for i, o in zip(image, out, strict=True))
+        values, at = _max(name, n, x, kernel, None, 0, 1, False)
+    else:
+        values, at = _by_cells(x, image, out)
+    return (values.squeeze(0), at.squeeze(0)) if single else (values, at)
+
+
+def _by_cells(x: Tensor, image: Sizes, out: Sizes) -> tuple[Tensor, Tensor]:
+    """Windows of unequal size, one at a time."""
+    from .creation import arange
+    from .joining import stack
+    where = arange(layout.numel(image), device=x.meta.device).reshape(image)
+    picked = []
+    for cell in itertools.product(*[_bounds(i, o) for i, o in zip(image, out, strict=True)]):
+        place = (slice(None), slice(None), *[slice(lo, hi) for lo, hi in cell])
+        flat = x[place].flatten(2)
+        best = flat.detach().argmax(-1)
+        picked.append(where[place[2:]].reshape(-1)[best])
+    if not picked:
+        return x.new_zeros((*x.meta.shape[:2], *out)), x.new_zeros((*x.meta.shape[:2], *out), dtype=int64)
+    at = stack(picked, -1)
+    values = x.flatten(2).gather(2, at)
+    return values.reshape(*x.meta.shape[:2], *out), at.reshape(*x.meta.shape[:2], *out)
+
+
+def _define(n: int) -> None:
+    max_name, avg_name = f"max_pool{n}d", f"avg_pool{n}d"
+    functional = ("torch", "nn.functional")
+
+    def with_indices(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,  # noqa: A002
+                     return_indices: bool = False) -> tuple[Tensor, Tensor]:
+        return _max(max_name, n, input, kernel_size, stride, padding, dilation, ceil_mode)
+
+    def max_pool(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,  # noqa: A002
+                 return_indices: bool = False) -> Any:
+        made = _max(max_name, n, input, kernel_size, stride, padding, dilation, ceil_mode)
+        return made if return_indices else made[0]
+
+    def avg_pool(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,  # noqa: A002
+                 divisor_override: int | None = None) -> Tensor:
+        return _mean(avg_name, n, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+    def avg_pool_1(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True) -> Tensor:  # noqa: A002, E501
+        return _mean(avg_name, n, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+
+    def adaptive_avg(input: Tensor, output_size: Any) -> Tensor:  # noqa: A002
+        return _adaptive_mean(f"adaptive_avg_pool{n}d", n, input, output_size)
+
+    def adaptive_max(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:  # noqa: A002
+        made = _adaptive_max(f"adaptive_max_pool{n}d", n, input, output_size)
+        return made if return_indices else made[0]
+    shape = "(N, C, " + ", ".join("DHW"[3 - n:]) + ")"
+    for f, name, doc, spaces in (
+            (max_pool, max_name, f"The greatest of each window of {shape}; positions in the flattened image with return_indices.", functional),
+            (with_indices, max_name + "_with_indices", "`max_pool` with positions.", functional),
+            (avg_pool if n > 1 else avg_pool_1, avg_name, f"The mean of each window of {shape}.", functional if n == 1 else ("nn.functional",)),
+            (adaptive_avg, f"adaptive_avg_pool{n}d", "The mean over windows that give the output size.", functional if n == 1 else ("nn.functional",)),
+            (adaptive_max, f"adaptive_max_pool{n}d", "The greatest over windows that give the output size.", functional if n == 1 else ("nn.functional",))):
+        f.__name__ = f.__qualname__ = name
+        f.__doc__ = doc
+        op(method=False, spaces=spaces, out=f is avg_pool)(f)
+
+
+for _n in (1, 2, 3):
+    _define(_n)

@@ -1,0 +1,693 @@
+"""Operations that take positions along an axis: gather and scatter, index_select and its like, embedding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import layout
+from ..autograd import tape
+from ..dtypes import bool_, int64, number, uint8
+from ..kernels import expr as E
+from ..kernels.programs import Map
+from ..runtime import door
+from ..tensor import Tensor, empty, new, on_forget
+from . import device_routines, launch
+from .casts import to_dtype
+from .checks import same_device, to_one_device
+from .copies import cast_program
+from .elementwise import Pointwise, saved_tensor
+from .indexing import NOTHING, beyond, put_at, take_at, taken
+from .table import op
+
+_programs: dict[Any, Map] = {}
+
+
+def _axis_offset(ndim: int, axis: int, position: E.Expr) -> E.Expr:
+    """Offset of the element with `position` along `axis` and the domain's coordinates elsewhere: scalar 0 is the axis's size,
+    scalars 1.. the strides."""
+    p = E.where(position < 0, position + E.scalar(0, int64), position)
+    p = E.where((p >= 0) & (p < E.scalar(0, int64)), p, E.const(0, int64))
+    total: E.Expr = E.const(0, int64)
+    for i in range(ndim):
+        total = total + (p if i == axis else E.coord(i)) * E.scalar(1 + i, int64)
+    return total
+
+
+def _numbers(t: Tensor, axis: int) -> tuple[int, ...]:
+    return (t.meta.shape[axis] if t.meta.shape else 1, *t.meta.strides)
+
+
+def _prepare(name: str, t: Tensor, dim: int, index: Tensor, source: Tensor | None) -> int:
+    axis = layout.wrap_dim(dim, len(t.meta.shape))
+    same_device(name, t, index, source)
+    if index.meta.numel and index.meta.dtype.name not in ("int64", "int32"):
+        raise RuntimeError(f"{name}(): Expected dtype int64 for index")
+    if index.meta.numel == 0:
+        return axis
+    if max(len(index.meta.shape), 1) != max(len(t.meta.shape), 1):
+        raise RuntimeError("Index tensor must have the same number of dimensions as " + ("input tensor" if name == "gather" else
+                                                                                         "self tensor"))
+    if source is not None and max(len(index.meta.shape), 1) != max(len(source.meta.shape), 1):
+        raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
+    for i, n in enumerate(index.meta.shape):
+        if i != axis and n > (t.meta.shape[i] if t.meta.shape else 1):
+            raise RuntimeError(f"Size does not match at dimension {i} expected index {list(index.meta.shape)} to be no larger than self "
+                               f"{list(t.meta.shape)} apart from dimension {axis}")
+        if source is not None and n > (source.meta.shape[i] if source.meta.shape else 1):
+            raise RuntimeError(f"Expected index {list(index.meta.shape)} to be no larger than self {list(t.meta.shape)} apart from dimension "
+                               f"{axis} and to be no larger size than src {list(source.meta.shape)}")
+    return axis
+
+
+def _checked_along(name: str, index: Tensor, t: Tensor, axis: int) -> Tensor:
+    index = to_dtype(index, int64)
+    from ..kernels.interpret import memory
+    n = t.meta.shape[axis] if t.meta.shape else 1
+    shape, strides = tuple(index.meta.shape), index.meta.strides
+    if index.meta.numel and index.meta.device.type == "cpu" and not beyond(index.meta, 0, n)(index.ptr):
+        return index
+    if index.meta.numel and device_routines.run(index.meta.device, "check", (
+            shape, strides, 0, n, NOTHING, f"index {{}} is out of bounds for dimension {axis} with size {n}"), (index.ptr,)):
+        return index
+
+    def check(address: int) -> None:
+        v = memory(address, shape, strides, int64)
+        low, high = int(v.min()), int(v.max())
+        if low < 0 or high >= n:
+            raise RuntimeError(f"index {low if low < 0 else high} is out of bounds for dimension {axis} with size {n}")
+    if index.meta.numel:
+        launch.routine(index.meta.device, f"{name} check", check, (index.ptr,))
+    return index
+
+
+def _as_axes(t: Tensor, like: Tensor) -> Tensor:
+    """Zero-dim tensors as vectors of one element, so that both have axes."""
+    return t.reshape(1) if not t.meta.shape else t
+
+
+def _gathering(t: Tensor, axis: int) -> Map:
+    n = len(t.meta.shape)
+    key = ("gather", t.meta.dtype, n, axis)
+    program = _programs.get(key)
+    if program is None:
+        program = _programs[key] = Map((E.gather(0, _axis_offset(n, axis, E.input(1, int64)), t.meta.dtype),), (t.meta.dtype, int64),
+                                       (int64,) * (n + 1))
+    return program
+
+
+def _gather_into(out: Tensor, t: Tensor, axis: int, index: Tensor) -> None:
+    launch.run(_gathering(t, axis), tuple(index.meta.shape), [out], [t, index], [out.meta.strides, (0,) * len(t.meta.shape), index.meta.strides],
+               _numbers(t, axis), "gather")
+
+
+_plans: dict[Any, Any] = {}  # of metas and numbers: what gather and scatter do on the CPU
+_MOST_PLANS = 1 << 12
+on_forget(_plans.clear)
+door.on_change(_plans.clear)
+
+
+def _keep(key: Any, plan: Any) -> None:
+    if len(_plans) > _MOST_PLANS:
+        _plans.clear()
+    _plans[key] = plan
+
+
+@op(out=True)
+def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:  # noqa: A002
+    """out[i][j] = input[index[i][j]][j] (for dim 0): the shape of index."""
+    key = dim, input.meta, index.meta
+    plan = _plans.get(key)
+    if plan is not None:
+        made, call, count, numbers, saved = plan
+        if not count(index.ptr):
+            out = new(made)
+            call(out.ptr, input.ptr, index.ptr, *numbers)
+            return out if input.node is None else tape.record(out, _gather_back, (input,), (*saved, index), "GatherBackward0")
+    axis = _prepare("gather", input, dim, index, None)
+    if not index.meta.numel:
+        none = empty(index.meta.shape, input.meta.dtype, input.meta.device)
+        return tape.record(none, _gather_back, (input,), (tuple(input.meta.shape), axis, index), "GatherBackward0")
+    if not input.meta.shape or not index.meta.shape:
+        return gather(_as_axes(input, index), 0, _as_axes(index, input)).reshape(tuple(index.meta.shape))
+    index = _checked_along("gather", index, input, axis)
+    out = empty(index.meta.shape, input.meta.dtype, input.meta.device)
+    _gather_into(out, input, axis, index)
+    if index.meta is key[2] and index.meta.device.type == "cpu":
+        call, workspace = launch.plan(out.meta.device, _gathering(input, axis), tuple(index.meta.shape),
+                                      [out.meta.strides, (0,) * len(input.meta.shape), index.meta.strides], "gather")
+        if workspace is None:
+            _keep(key, (out.meta, call, beyond(index.meta, 0, input.meta.shape[axis]), _numbers(input, axis), (tuple(input.meta.shape), axis)))
+    return tape.record(out, _gather_back, (input,), (tuple(input.meta.shape), axis, index), "GatherBackward0")
+
+
+def taken_along(t: Tensor, at: Tensor) -> Tensor:
+    """The elements of t at positions along the last axis, which are known to be in range; not recorded."""
+    out = empty(at.meta.shape, t.meta.dtype, t.meta.device)
+    if at.meta.numel:
+        _gather_into(out, t, len(t.meta.shape) - 1, at)
+    return out
+
+
+def _gather_back(node: Any, g: Tensor) -> Any:
+    shape, axis, index = node[tape.SAVED]
+    if not index.meta.numel:
+        return (g.new_zeros(shape),)
+    return (scatter_add(g.new_zeros(shape), axis, index, g),)
+
+
+def _scattering(out: Tensor, axis: int, mode: str) -> Map:
+    n = len(out.meta.shape)
+    key = ("scatter", mode, out.meta.dtype, n, axis)
+    program = _programs.get(key)
+    if program is None:
+        program = _programs[key] = Map((E.input(0, out.meta.dtype),), (out.meta.dtype, int64), (int64,) * (n + 1),
+                                       ((mode, _axis_offset(n, axis, E.input(1, int64))),))
+    return program
+
+
+def _scatter_into(out: Tensor, axis: int, index: Tensor, source: Tensor, mode: str) -> None:
+    n = len(out.meta.shape)
+    launch.run(_scattering(out, axis, mode), tuple(index.meta.shape), [out], [source, index], [(0,) * n, source.meta.strides, index.meta.strides],
+               _numbers(out, axis),
+               "scatter")
+
+
+def added_at(out: Tensor, index: Tensor, source: Tensor) -> None:
+    """Adds source to out at positions along its first axis, in their order, which are known to be in range; outside the tape."""
+    _scatter_into(out, 0, index, source, "add")
+
+
+def _scatter(name: str, self: Tensor, dim: int, index: Tensor, src: Any, mode: str) -> Tensor:
+    """self with src written, added, ... at index; differentiable for "set" and "add"."""
+    fixed = not isinstance(src, Tensor)
+    if fixed:
+        from .creation import full
+        src = full((), src, dtype=self.meta.dtype, device=self.meta.device)
+    key = name, mode, dim, self.meta, index.meta, None if fixed else src.meta
+    plan = _plans.get(key)
+    if plan is not None:
+        made, copy, call, count, numbers, saved = plan
+        if not count(index.ptr):
+            out = new(made)
+            copy(out.ptr, self.ptr)
+            call(out.ptr, src.ptr, index.ptr, *numbers)
+            if self.node is None and src.node is None:
+                return out
+            return tape.record(out, _scatter_back, (self, None if fixed else src), (saved[0], index, *saved[1:]),
+                               "ScatterAddBackward0" if mode == "add" else "ScatterBackward0")
+    if fixed:
+        src = src.expand(tuple(index.meta.shape))
+    else:
+        if src.meta.dtype is not self.meta.dtype:
+            raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype")
+    axis = _prepare(name, self, dim, index, src)
+    out = self.detach().clone()
+    if index.meta.numel:
+        if not self.meta.shape or not index.meta.shape:
+            return _scatter(name, _as_axes(self, index), 0, _as_axes(index, self), _as_axes(src, self), mode).reshape(tuple(self.meta.shape))
+        index = _checked_along(name, index, self, axis)
+        window = src if fixed else _window(src, index)
+        _scatter_into(out, axis, index, window.detach(), mode)
+        if index.meta is key[4] and index.meta.device.type == "cpu":
+            n, shape = len(out.meta.shape), tuple(out.meta.shape)
+            copy, none = launch.plan(out.meta.device, cast_program(out.meta.dtype, out.meta.dtype), shape, [out.meta.strides, self.meta.strides], "clone")
+            call, workspace = launch.plan(out.meta.device, _scattering(out, axis, mode), tuple(index.meta.shape),
+                                          [(0,) * n, src.meta.strides, index.meta.strides], "scatter")
+            if none is None and workspace is None:
+                _keep(key, (out.meta, copy, call, beyond(index.meta, 0, shape[axis]), _numbers(out, axis), (axis, mode, tuple(src.meta.shape))))
+    return tape.record(out, _scatter_back, (self, None if fixed else src), (axis, index, mode, tuple(src.meta.shape)),
+                       "ScatterAddBackward0" if mode == "add" else "ScatterBackward0")
+
+
+def _window(src: Tensor, index: Tensor) -> Tensor:
+    """The part of src that index covers."""
+    for i, n in enumerate(index.meta.shape):
+        if src.meta.shape[i] != n:
+            src = src.narrow(i, 0, n)
+    return src
+
+
+def _scatter_back(node: Any, g: Tensor) -> Any:
+    axis, index, mode, shape = node[tape.SAVED]
+    ex, es = node[tape.EDGES]
+    if not index.meta.numel:
+        return g, g.new_zeros(shape) if es is not None else None
+    gx = g if mode == "add" or ex is None else _scatter("scatter", g, axis, index, 0, "set")
+    gs = None
+    if es is not None:
+        gs = gather(g, axis, index)
+        if tuple(gs.meta.shape) != shape:
+            from .views import put
+            gs = put(gs, shape, lambda z: _window(z, index))
+    return gx, gs
+
+
+@op(inplace=True, out=True)
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:  # noqa: A002
+    """input with src added at index along dim; colliding positions add up in order."""
+    return _scatter("scatter_add", input, dim, index, src, "add")
+
+
+@op(inplace=True, out=True)
+def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Tensor:  # noqa: A002
+    """input with src (a tensor or a number) written at index along dim; reduce "add" or "multiply" combines instead."""
+    source = value if src is None else src
+    if source is None:
+        raise TypeError("scatter() missing 1 required positional arguments: \"src\" or \"value\"")
+    if reduce is None:
+        return _scatter("scatter", input, dim, index, source, "set")
+    if reduce not in ("add", "multiply"):
+        raise RuntimeError("reduce argument must be either add or multiply.")
+    return _scatter("scatter", input, dim, index, source, "add" if reduce == "add" else "mul")
+
+
+@op(inplace=True, out=True)
+def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:  # noqa: A002
+    """input with src reduced into it at index along dim: "sum", "prod", "mean", "amax" or "amin"."""
+    return _reduced("scatter_reduce", input, dim, index, src, reduce, include_self)
+
+
+_IDENTITY = {"sum": 0.0, "mean": 0.0, "prod": 1.0}
+
+
+def _reduced(name: str, self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include: bool) -> Tensor:
+    if reduce not in ("sum", "prod", "mean", "amax", "amin"):
+        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
+    if src.meta.dtype is not self.meta.dtype:
+        raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype")
+    if self.meta.dtype is bool_:  # sums and products of truths are or and and
+        how = {"sum": "amax", "prod": "amin"}.get(reduce, reduce)
+        return to_dtype(_reduced(name, to_dtype(self, uint8), dim, index, to_dtype(src, uint8), how, include), bool_)
+    axis = _prepare(name, self, dim, index, src)
+    if not self.meta.shape or not index.meta.shape:
+        if not index.meta.numel:
+            return self.clone()
+        return _reduced(name, _as_axes(self, index), 0, _as_axes(index, self), _as_axes(src, self), reduce, include).reshape(
+            tuple(self.meta.shape))
+    src = _window(src, index) if index.meta.numel else src
+    hit = scatter_add(self.detach().new_zeros(tuple(self.meta.shape), dtype=int64), axis, index, index * 0 + 1)
+    if reduce in ("sum", "mean"):
+        base = self if include else self.masked_fill(hit > 0, 0)
+        total = scatter_add(base, axis, index, src)
+        if reduce == "sum":
+            return total
+        count = (hit + (1 if include else 0)).clamp(min=1)
+        return total / count if self.meta.dtype.kind in "fc" else total.div(count, rounding_mode="floor")
+    if reduce == "prod":
+        base = self if include else self.masked_fill(hit > 0, 1)
+        return _product(base, src, axis, index)
+    from ..dtypes import finfo, iinfo
+    d = self.meta.dtype
+    worst: Any = (-float("inf") if reduce == "amax" else float("inf")) if d.kind == "f" else bool(reduce == "amin") if d is bool_ else (
+        iinfo(d).min if reduce == "amax" else iinfo(d).max)
+    del finfo
+    base = self if include else self.masked_fill(hit > 0, worst)
+    made = _scatter("scatter", base.detach(), axis, index, src.detach(), "max" if reduce == "amax" else "min")
+    return _extreme_recorded(made, base, src, axis, index)
+
+
+def _product(base: Tensor, src: Tensor, axis: int, index: Tensor) -> Tensor:
+    """base with src multiplied in at index."""
+    made = _scatter("scatter", base.detach(), axis, index, src.detach(), "mul")
+    return tape.record(made, _product_back, (base, src), (base, base.store.version, src, src.store.version, axis, index), "ScatterReduceBackward0")
+
+
+def _product_back(node: Any, g: Tensor) -> Any:
+    """Each element gets the product of the others: exact where it is 0 and all its companions are not."""
+    base, base_version, src, src_version, axis, index = node[tape.SAVED]
+    saved_tensor(base, base_version, node)
+    saved_tensor(src, src_version, node)
+    made = _product(base, src, axis, index)  # again, with a history when this pass is recorded
+    whole = _product(base.masked_fill(base == 0, 1), src.masked_fill(src == 0, 1), axis, index)
+    zeros = scatter_add((base == 0).to(int64), axis, index, (src == 0).to(int64))
+    if tape.recording(g, base, src) and bool((zeros > 1).any()):
+        raise RuntimeError("scatter_reduce(): the second derivative of a product is not supported where more than one factor is 0")
+
+    def others(t: Tensor, z: Tensor, w: Tensor, m: Tensor) -> Tensor:
+        alone = ((t == 0) & (z == 1)).to(g.meta.dtype)
+        return alone * w + (m / t.masked_fill(t == 0, 1)).masked_fill(t == 0, 0)
+    return (g * others(base, zeros, whole, made),
+            gather(g, axis, index) * others(src, gather(zeros, axis, index), gather(whole, axis, index), gather(made, axis, index)))
+
+
+def _extreme_recorded(made: Tensor, base: Tensor, src: Tensor, axis: int, index: Tensor) -> Tensor:
+    """The gradient is shared equally among the elements that attain the extreme."""
+    out = made.detach()
+
+    def back(node: Any, g: Tensor) -> Any:
+        mine, theirs = (base == out), (src == gather(out, axis, index))
+        count = scatter_add(mine.to(g.meta.dtype), axis, index, theirs.to(g.meta.dtype))
+        share = g / count
+        return mine * share, theirs * gather(share, axis, index)
+    return tape.record(made, back, (base, src), (base, src), "ScatterReduceBackward0")
+
+
+@op(out=True)
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:  # noqa: A002
+    """`gather` with the other axes broadcast; of the flattened tensor when dim is None."""
+    if dim is None:
+        return gather(input.reshape(-1), 0, indices.reshape(-1))
+    axis = layout.wrap_dim(dim, len(input.meta.shape))
+    if len(input.meta.shape) != len(indices.meta.shape):
+        raise RuntimeError(f"torch.take_along_dim(): input and indices should have the same number of dimensions, but got "
+                           f"{len(input.meta.shape)} dimensions for input, and {len(indices.meta.shape)} dimensions for indices")
+    a, b = list(input.meta.shape), list(indices.meta.shape)
+    a[axis] = b[axis] = 1
+    lead = list(layout.broadcast_shapes(a, b))
+    left, right = list(lead), list(lead)
+    left[axis], right[axis] = input.meta.shape[axis], indices.meta.shape[axis]
+    n = input.meta.shape[axis]
+    if indices.meta.dtype.kind == "i" and indices.meta.numel:
+        indices = indices.where(indices >= 0, indices + n)
+    return gather(input.expand(left), axis, indices.expand(right))
+
+
+# ------------------------------------------------------------------------------------------------------------ index_*
+def _vector(name: str, index: Tensor) -> Tensor:
+    if index.meta.dtype.name not in ("int64", "int32"):
+        raise RuntimeError(f"{name}(): Expected dtype int32 or int64 for index")
+    if len(index.meta.shape) > 1:
+        raise IndexError(f"{name}(): Index is supposed to be a vector, but got dim: {len(index.meta.shape)} with type: Long and size: "
+                         f"{list(index.meta.shape)}")
+    return to_dtype(index.reshape(-1), int64)
+
+
+def _at(ndim: int, axis: int, index: Tensor) -> list[Tensor | None]:
+    return [index if i == axis else None for i in range(ndim)]
+
+
+@op(out=True)
+def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:  # noqa: A002
+    """The positions `index` (a vector) of an axis."""
+    axis = layout.wrap_dim(dim, len(input.meta.shape))
+    if type(index) is Tensor and index.meta.dtype is int64 and len(index.meta.shape) == 1 and index.meta.device is input.meta.device and input.meta.shape:
+        return take_at(input, [None] * axis + [index] + [None] * (len(input.meta.shape) - 1 - axis))
+    same_device("index_select", input, index)
+    at = _vector("index_select", index)
+    if not input.meta.shape:
+        return take_at(input.reshape(1), [at]).reshape(()) if at.meta.numel == 1 else take_at(input.reshape(1), [at])
+    return take_at(input, _at(len(input.meta.shape), axis, at))
+
+
+def _check_added(name: str, t: Tensor, axis: int, at: Tensor, source: Tensor) -> None:
+    a, b = list(t.meta.shape), list(source.meta.shape)
+    if len(a) != len(b) or a[:axis] + a[axis + 1:] != b[:axis] + b[axis + 1:]:
+        raise RuntimeError("source tensor shape must match self tensor shape, excluding the specified dimension. Got "
+                           f"self.shape = {a} source.shape = {b}")
+    if b[axis] != at.meta.numel:
+        raise RuntimeError(f"{name}(): Number of indices ({at.meta.numel}) should be equal to source.size(dim): ({b[axis]}), for dim: {axis}")
+
+
+def _check_copied(name: str, t: Tensor, axis: int, at: Tensor, source: Tensor) -> None:
+    a, b = list(t.meta.shape), list(source.meta.shape)
+    if not b:
+        if at.meta.numel != 1:
+            raise IndexError(f"{name}(): When source is scalar, index should have one element (got {at.meta.numel})")
+        return
+    if len(a) != len(b):
+        raise IndexError(f"{name}(): When source and destination are not scalars, their dimensionality must match. Source dimensionality "
+                         f"({len(b)}), destination dimensionality ({len(a)})")
+    for i, (m, n) in enumerate(zip(a, b, strict=True)):
+        if m != n and i != axis:
+            raise RuntimeError(f"{name}(): Source/destination tensor must have same slice shapes. Destination slice shape: {m} at dimension {i} "
+                               f"and source slice shape: {n} at dimension {i}.")
+    if b[axis] != at.meta.numel:
+        raise IndexError(f"{name}(): Number of indices ({at.meta.numel}) should be equal to source.size(dim) ({b[axis]})")
+
+
+def _index_op(name: str, accumulate: bool) -> None:
+    def inplace_form(self: Tensor, dim: int, index: Tensor, source: Any, *, alpha: Any = 1) -> Tensor:
+        axis = layout.wrap_dim(dim, len(self.meta.shape))
+        same_device(name, self, index, source)
+        at = _vector(name, index)
+        if source.meta.dtype is not self.meta.dtype:
+            raise RuntimeError(f"{name}(): self ({self.meta.dtype}) and source ({source.meta.dtype}) must have the same scalar type")
+        if self.meta.shape:
+            (_check_added if accumulate else _check_copied)(name + "_", self, axis, at, source)
+        if alpha != 1:
+            source = source * alpha
+        if not self.meta.shape:
+            target = self.view(1)
+            put_at(target, [at], source.reshape(-1), accumulate)
+            return self
+        return put_at(self, _at(len(self.meta.shape), axis, at), source, accumulate)
+
+    def function(input: Tensor, dim: int, index: Tensor, source: Any, *, alpha: Any = 1) -> Tensor:  # noqa: A002
+        return inplace_form(input.clone(), dim, index, source, alpha=alpha)
+    if not accumulate:
+        def copy(input: Tensor, dim: int, index: Tensor, source: Any) -> Tensor:  # noqa: A002
+            return inplace_form(input.clone(), dim, index, source)
+        function = copy  # type: ignore[assignment]
+    function.__name__ = function.__qualname__ = name
+    inplace_form.__name__ = name + "_"
+    function.__doc__ = f"input with the rows of source {'added' if accumulate else 'written'} at positions of an axis."
+    op(inplace=inplace_form, out=True)(function)
+
+
+_index_op("index_add", True)
+_index_op("index_copy", False)
+
+
+def _index_fill_(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    axis = layout.wrap_dim(dim, len(self.meta.shape))
+    if isinstance(value, Tensor) and value.meta.shape:
+        raise RuntimeError(f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {len(value.meta.shape)} dimension(s).")
+    if not isinstance(value, Tensor):
+        if isinstance(value, complex) and not self.meta.dtype.is_complex:
+            raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported")
+        from .creation import full
+        value = full((), value, dtype=self.meta.dtype, device=self.meta.device)
+    same_device("index_fill_", self, index)
+    return MASKED_FILL.inplace(self, _index_fill_operands(self, axis, index, value))
+
+
+def _index_fill_operands(t: Tensor, axis: int, index: Tensor, value: Any) -> tuple[Any, ...]:
+    """A fill where a mask is true: a position given twice counts once, in the gradient too."""
+    from .creation import zeros
+    at = _vector("index_fill_", index)
+    hit = zeros((t.meta.shape[axis] if t.meta.shape else 1,), dtype=bool_, device=t.meta.device)
+    put_at(hit, [at], zeros((), dtype=bool_, device=t.meta.device).logical_not(), False)
+    return _fill_operands(t, hit.reshape([-1 if i == axis else 1 for i in range(len(t.meta.shape))]), value)
+
+
+@op(inplace=_index_fill_)
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:  # noqa: A002
+    """input with one value written at positions of an axis."""
+    return _index_fill_(input.clone(), dim, index, value)
+
+
+@op(inplace=True, out=True)
+def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:  # noqa: A002
+    """input with the rows of source reduced into it at positions of an axis: "prod", "mean", "amax" or "amin"."""
+    axis = layout.wrap_dim(dim, len(input.meta.shape))
+    at = _vector("index_reduce", index)
+    if not input.meta.shape:
+        return index_reduce(input.reshape(1), 0, at, source.reshape(-1), reduce, include_self=include_self).reshape(())
+    spread = at.reshape([-1 if i == axis else 1 for i in range(len(input.meta.shape))]).expand(tuple(source.meta.shape))
+    return _reduced("index_reduce", input, axis, spread, source, reduce, include_self)
+
+
+@op(out=True)
+def take(input: Tensor, index: Tensor) -> Tensor:  # noqa: A002
+    """Elements of the flattened input at positions: the shape of index."""
+    if index.meta.dtype is not int64:
+        raise RuntimeError("take(): Expected a long tensor for index, but got " + index.meta.dtype.name.capitalize())
+    same_device("take", input, index)
+    return take_at(input.reshape(-1), [index])
+
+
+@op(name="put_")
+def put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """Writes (or adds) elements at positions of the flattened tensor."""
+    from .copies import assign
+    return assign(self, put(self, index, source, accumulate))
+
+
+@op()
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:  # noqa: A002
+    """A copy with elements written (or added) at positions of the flattened tensor."""
+    if index.meta.dtype is not int64:
+        raise RuntimeError("put_(): Expected a long tensor for index, but got " + index.meta.dtype.name.capitalize())
+    if source.meta.dtype is not input.meta.dtype:
+        raise RuntimeError(f"put_(): self and source expected to have the same dtype, but got self.dtype = {input.meta.dtype} and source.dtype "
+                           f"= {source.meta.dtype}")
+    same_device("put", input, index, source)
+    flat = input.clone(memory_format=_row_major()).reshape(-1)
+    return put_at(flat, [index.reshape(-1)], source.reshape(-1), accumulate).reshape(tuple(input.meta.shape))
+
+
+def _row_major() -> Any:
+    from .memory_format import contiguous_format
+    return contiguous_format
+
+
+# ------------------------------------------------------------------------------------------------------------------ masks
+
+MASKED_FILL = Pointwise("masked_fill", lambda x, m, v: E.where(E.to_bool(m), v, x), 3, apart=(1,))
+
+
+def _fill_operands(t: Tensor, mask: Tensor, value: Any) -> tuple[Any, ...]:
+    if mask.meta.dtype is not bool_:
+        raise RuntimeError("masked_fill_ only supports boolean masks, but got mask with dtype " + mask.meta.dtype.name)
+    if isinstance(value, Tensor):
+        if value.meta.shape:
+            raise RuntimeError(f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {len(value.meta.shape)} "
+                               "dimension(s).")
+        if value.meta.dtype.kind in "fc" and t.meta.dtype.kind in "bui" or value.meta.dtype.is_complex and not t.meta.dtype.is_complex:
+            found = value.item()  # whether it can be converted depends on what it is
+            return _fill_operands(t, mask, found.real if isinstance(found, complex) and not found.imag and not t.meta.dtype.is_complex else found)
+        value = to_dtype(value, t.meta.dtype)
+    elif t.meta.dtype is bool_:
+        value = bool(value)
+    else:
+        value = number(value, t.meta.dtype)
+    return to_one_device("masked_fill", (t, mask, value))
+
+
+def _masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
+    return MASKED_FILL.inplace(self, _fill_operands(self, mask, value))
+
+
+@op(inplace=_masked_fill_)
+def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:  # noqa: A002
+    """input with `value` where the mask is true."""
+    result: Tensor = MASKED_FILL(_fill_operands(input, mask, value))
+    return result
+
+
+@op(inplace=True)
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:  # noqa: A002
+    """input with the elements of source, in order, where the mask is true."""
+    if input.meta.dtype is not source.meta.dtype:
+        raise RuntimeError(f"masked_scatter: expected self and source to have same dtypes but got {input.meta.dtype} and {source.meta.dtype}")
+    if mask.meta.dtype is not bool_:
+        raise RuntimeError("masked_scatter_ only supports boolean masks, but got mask with dtype " + mask.meta.dtype.name)
+    same_device("masked_scatter", input, mask, source)
+    shape = layout.broadcast_shapes(input.meta.shape, mask.meta.shape)
+    x, m = input.expand(shape).clone(memory_format=_row_major()), mask.expand(shape)
+    if x.meta.numel == 0:
+        return x
+    at = (m.reshape(-1).cumsum(0) - 1).clamp(min=0)
+    if source.meta.numel == 0:
+        return x
+    if m.meta.device.type != "meta" and int(m.sum().item()) > source.meta.numel:
+        raise RuntimeError("masked_scatter: expected self and source to have same number of elements where mask is true")
+    picked = take_at(source.reshape(-1), [at.clamp(max=source.meta.numel - 1)]).reshape(shape)
+    from .binary import where_
+    made: Tensor = where_(m, picked, x)
+    return made
+
+
+# --------------------------------------------------------------------------------------------------------------- embedding
+@op(method=False, spaces=("nn.functional",))
+def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None, norm_type: float = 2.0,  # noqa: A002
+              scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:
+    """Rows of weight (num, dim) at the positions in input (any shape): (*input.shape, dim).  The row padding_idx gets no
+    gradient; max_norm rescales the rows used, in place; scale_grad_by_freq divides gradients by how often a row is used.
+    sparse: weight's gradient is a sparse tensor of the rows that were looked up."""
+    if input.meta.dtype.name not in ("int64", "int32"):
+        raise RuntimeError(f"Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got "
+                           f"{input.meta.dtype.name.capitalize()} instead (while checking arguments for embedding)")
+    if len(weight.meta.shape) != 2:
+        raise RuntimeError("'weight' must be 2-D")
+    same_device("embedding", input, weight)
+    if padding_idx is not None:
+        n = weight.meta.shape[0]
+        if not -n <= padding_idx < n:
+            raise AssertionError("Padding_idx must be within num_embeddings")
+        padding_idx %= n
+    if max_norm is not None:
+        _renormalise(weight, input, max_norm, norm_type)
+    at = to_dtype(input, int64)
+    out = taken(weight, [at, None])
+    return tape.record(out, _embedding_back, (weight,), (tuple(weight.meta.shape), at, padding_idx, scale_grad_by_freq, sparse), "EmbeddingBackward0")
+
+
+def _embedding_back(node: Any, g: Tensor) -> Any:
+    from .indexing import _accumulated
+    shape, at, padding, scale, sparse = node[tape.SAVED]
+    if sparse:
+        return (_rows_used(g, shape, at, padding, scale),)
+    if scale:
+        count = scatter_add(at.new_zeros((shape[0],)), 0, at.reshape(-1), at.reshape(-1) * 0 + 1)
+        g = g / take_at(count, [at]).unsqueeze(-1)
+    if padding is not None:
+        g = g.masked_fill((at == padding).unsqueeze(-1), 0.0)
+    return (_accumulated(g, shape, (at, None)),)
+
+
+def _rows_used(g: Tensor, shape: tuple[int, ...], at: Tensor, padding: int | None, scale: bool) -> Tensor:
+    """The gradient of a table as its rows that were looked up, as often as they were."""
+    from .sparse import Coo, make
+    if scale:
+        raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
+    where, values = at.reshape(-1), g.reshape(-1, shape[1])
+    if padding is not None:
+        kept = (where != padding).nonzero().reshape(-1)
+        where, values = where[kept], values[kept]
+    made: Tensor = make(Coo, (where.unsqueeze(0),), values, shape)
+    return made
+
+
+def _renormalise(weight: Tensor, index: Tensor, max_norm: float, p: float) -> None:
+    """The rows used, scaled down to max_norm where longer, in place and off the tape."""
+    from .table import no_recording
+    with no_recording():
+        w = weight.detach()
+        used = scatter_add(w.new_zeros((w.meta.shape[0],)), 0, to_dtype(index.reshape(-1), int64), w.new_ones((index.meta.numel,))) > 0
+        size = w.norm(p, 1)
+        scale = (max_norm / (size + 1e-7)).masked_fill(~(used & (size > max_norm)), 1.0)
+        w.mul_(scale.unsqueeze(1))
+
+
+def _repeated(counts: Tensor, size: int | None) -> Tensor:
+    """Each place of a vector as often as `counts` says, found by the vector's device; the host reads how many that makes, unless it is told."""
+    from .attributes import values
+    from .creation import arange
+    from .joining import stack
+    ends = counts.cumsum(0)
+    if size is None:
+        least, size = (int(v) for v in values(stack([counts.min(), ends[-1]]), "repeat_interleave"))
+        if least < 0:
+            raise RuntimeError("repeats can not be negative")
+    from .searching import searchsorted
+    made: Tensor = searchsorted(ends, arange(size, device=ends.meta.device), right=True)
+    return made
+
+
+@op(method=False)
+def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None) -> Tensor:  # noqa: A002
+    """Each position of an axis (of the flattened tensor by default) repeated, all alike or each its own number of times."""
+    from .creation import arange, tensor
+    if repeats is None:
+        input, repeats, dim = arange(input.meta.shape[0], device=input.meta.device), input, 0
+    x = input.reshape(-1) if dim is None else input
+    axis = 0 if dim is None else layout.wrap_dim(dim, len(x.meta.shape))
+    if not x.meta.shape:
+        x = x.reshape(1)
+    n = x.meta.shape[axis]
+    if isinstance(repeats, int):
+        if repeats < 0:
+            raise RuntimeError("Repeats must be non-negative")
+        at = arange(n * repeats, device=x.meta.device).div(max(repeats, 1), rounding_mode="floor")
+    else:
+        r = repeats if isinstance(repeats, Tensor) else tensor(repeats, device="cpu")
+        if isinstance(repeats, Tensor) and repeats.meta.shape:
+            same_device("repeat_interleave", x, r)
+        if r.meta.device is x.meta.device and not door.by_host(x.meta.device) and r.meta.numel in (1, n) and n:
+            at = _repeated(to_dtype(r.detach(), int64).reshape(-1).expand(n), output_size)
+            return take_at(x, _at(len(x.meta.shape), axis, at))
+        import numpy as np
+
+        from .attributes import values
+        from .creation import from_host
+        counts = np.broadcast_to(values(r).reshape(-1), (n,)) if r.meta.numel in (1, n) else None
+        if counts is None:
+            raise RuntimeError("repeats must have the same size as input along dim")
+        if (counts < 0).any():
+            raise RuntimeError("repeats can not be negative")
+        at = from_host(np.repeat(np.arange(n), counts), int64, x.meta.device)
+    return take_at(x, _at(len(x.meta.shape), axis, at))
+
+
+Tensor.repeat_interleave = repeat_interleave  # type: ignore[assignment, method-assign]

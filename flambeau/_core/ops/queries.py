@@ -1,0 +1,139 @@
+"""Questions about tensors and settings that are functions in PyTorch's top namespace."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from .. import dtypes, layout
+from ..layout import Size
+from ..tensor import Tensor
+
+
+def is_tensor(obj: Any) -> bool:
+    """Whether `obj` is a Tensor."""
+    return isinstance(obj, Tensor)
+
+
+def is_storage(obj: Any) -> bool:
+    """Whether an object is a storage, typed or not."""
+    from .storages import TypedStorage, UntypedStorage
+    return isinstance(obj, (TypedStorage, UntypedStorage))
+
+
+def is_floating_point(input: Tensor) -> bool:  # noqa: A002 (PyTorch's name)
+    """Whether the type is float16, bfloat16, float32 or float64."""
+    return input.meta.dtype.is_floating_point
+
+
+def is_complex(input: Tensor) -> bool:  # noqa: A002
+    """Whether the type is complex64 or complex128."""
+    return input.meta.dtype.is_complex
+
+
+def is_anomaly_check_nan_enabled() -> bool:
+    """Whether anomaly detection looks for NaN in gradients."""
+    from ..autograd.tape import anomaly
+    return anomaly.check_nan
+
+
+def is_nonzero(input: Tensor) -> bool:  # noqa: A002
+    """The truth of the one element."""
+    return bool(input)
+
+
+def is_same_size(input: Tensor, other: Tensor) -> bool:  # noqa: A002
+    """Whether both tensors have one shape."""
+    return input.meta.shape == other.meta.shape
+
+
+def numel(input: Tensor) -> int:  # noqa: A002
+    """The number of elements."""
+    return input.meta.numel
+
+
+def typename(obj: Any) -> str:
+    """`torch.FloatTensor` and its like for tensors, the qualified class name for anything else."""
+    if isinstance(obj, Tensor):
+        return str(obj.type())
+    return f"{type(obj).__module__}.{type(obj).__qualname__}"
+
+
+def result_type(tensor1: Any, tensor2: Any) -> dtypes.dtype:
+    """The type an operation on these tensors or numbers would give."""
+    both = (tensor1, tensor2)
+    return dtypes.result_of([x.meta.dtype for x in both if isinstance(x, Tensor) and x.meta.shape],
+                            [x.meta.dtype for x in both if isinstance(x, Tensor) and not x.meta.shape],
+                            [dtypes.of_scalar(x) for x in both if not isinstance(x, Tensor)])
+
+
+def broadcast_shapes(*shapes: Any) -> Size:
+    """The shape that tensors of these shapes broadcast to."""
+    tuples = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
+    if any(d < 0 for s in tuples for d in s):
+        raise RuntimeError("Trying to create tensor with negative dimension in broadcast_shapes")
+    return Size(layout.broadcast_shapes(*tuples)) if tuples else Size(())
+
+
+_settings: dict[str, Any] = {"deterministic": False, "precision": "highest", "interop": 1}
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """Whether libraries on GPUs may only take algorithms that give the same result each time; our own always do."""
+    _settings["deterministic"] = bool(mode)
+    from ..runtime import switches
+    switches.put("deterministic", bool(mode))
+
+
+def are_deterministic_algorithms_enabled() -> bool:
+    """Whether `use_deterministic_algorithms` was turned on."""
+    return bool(_settings["deterministic"])
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """"highest", "high" or "medium": how exact float32 matrix products on a GPU must be."""
+    if precision not in ("highest", "high", "medium"):
+        raise RuntimeError(f"{precision} is not one of 'highest', 'high', or 'medium'.")
+    _settings["precision"] = precision
+    from ..runtime import door
+    door.set_tf32(precision != "highest")
+
+
+def get_float32_matmul_precision() -> str:
+    """What `set_float32_matmul_precision` chose: "highest", "high" or "medium"."""
+    return str(_settings["precision"])
+
+
+def set_num_threads(int: int) -> None:  # noqa: A002 (PyTorch's name)
+    """How many threads kernels on the CPU may use."""
+    from ..kernels import native
+    if int <= 0:
+        raise RuntimeError("expected positive number of threads")
+    native.set_num_threads(int)
+    from ..runtime import door
+    door.changed()  # kept launches were cut for as many threads as there were
+
+
+def get_num_threads() -> int:
+    """How many threads kernels on the CPU may use."""
+    from ..kernels import native
+    count: Any = native.get_num_threads()
+    return count if isinstance(count, int) else len(os.sched_getaffinity(0))
+
+
+def set_num_interop_threads(int: int) -> None:  # noqa: A002
+    """Remembered; operations here run in the order of the program."""
+    _settings["interop"] = int
+
+
+def get_num_interop_threads() -> int:
+    """What `set_num_interop_threads` was told."""
+    found: Any = _settings["interop"]
+    return found  # type: ignore[no-any-return]
+
+
+def compile(model: Any = None, *, fullgraph: bool = False, dynamic: Any = None, backend: Any = None, mode: str | None = None,  # noqa: A001
+            options: Any = None, name: str | None = None, disable: bool = False, recompile_limit: int | None = None,
+            isolate_recompiles: bool = False, shapes_spec: Any = None) -> Any:
+    """Accepted for PyTorch's scripts: gives the function back unchanged (a whole-step compiler is on its way)."""
+    return (lambda m: m) if model is None else model

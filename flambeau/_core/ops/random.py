@@ -1,0 +1,578 @@
+"""Random tensors: every one a loop program over Philox counters, the same numbers on every device."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import dtypes
+from ..autograd import inplace, tape
+from ..autograd.mode import _grad
+from ..dtypes import dtype as dtype_class
+from ..dtypes import float32, float64, uint64
+from ..kernels import expr as E
+from ..kernels import philox
+from ..kernels.expr import Expr
+from ..kernels.programs import Map
+from ..runtime import door, generators
+from ..runtime.device import resolve
+from ..tensor import Tensor, alias, empty, meta
+from . import launch
+from .checks import may_write, same_device
+from .copies import copy_into, strides_for
+from .creation import _finish, _options, _shape
+from .table import op
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..runtime.device import device as device_class
+
+Words = tuple[Expr, Expr, Expr, Expr]
+_programs: dict[Any, Map] = {}
+
+
+def _generator(dev: device_class, given: Any) -> generators.Generator:
+    if given is None:
+        return generators.default(dev)
+    if given.device.type != dev.type:
+        raise RuntimeError(f"Expected a '{dev.type}' device type for generator but found '{given.device.type}'")
+    found: generators.Generator = given
+    return found
+
+
+def _get_state(self: generators.Generator) -> Tensor:
+    """The state as a uint8 CPU tensor."""
+    from .creation import from_bytes
+    return from_bytes(self.state_bytes(), (16,), dtypes.uint8, "cpu")
+
+
+def _set_state(self: generators.Generator, state: Tensor) -> generators.Generator:
+    """Restores what `get_state` gave."""
+    self.set_state_bytes(bytes(state.tolist()))
+    return self
+
+
+generators.Generator.get_state = _get_state
+generators.Generator.set_state = _set_state
+
+
+def draw(t: Tensor, name: str, formula: Callable[..., Expr], numbers: tuple[Any, ...] = (), generator: Any = None,
+         inputs: tuple[Tensor, ...] = (), number_type: dtype_class | None = None) -> Tensor:
+    """Fills `t` with `formula(words, compute type, *numbers, *inputs)`, element i (row-major) from counter i of the draw.
+
+    inputs: tensors broadcast to t's shape.  Nothing is recorded; t's version goes up.
+    """
+    if inputs:
+        same_device(name.removesuffix("_tensor"), t, *inputs)
+    m = t.meta
+    n = m.numel
+    seed, offset = _generator(m.device, generator).take(n)
+    if not n:
+        return t
+    number_type = number_type or (float64 if m.dtype is float64 else float32)
+    key = (name, m.dtype, number_type, tuple(x.meta.dtype for x in inputs), len(m.shape) if inputs or not m.contiguous else -1)
+    flat = not inputs and m.contiguous
+    domain = (n,) if flat else tuple(m.shape)
+    program = _programs.get(key)
+    if program is None:
+        index: Expr = E.coord(-1)
+        scalars: list[dtype_class] = [uint64, uint64]
+        if not flat:
+            # row-major position from coordinates: the strides come as numbers, so one kernel serves every shape of a rank
+            index = E.const(0, dtypes.int64)
+            for axis in range(len(domain)):
+                index = index + E.coord(axis) * E.scalar(len(scalars), dtypes.int64)
+                scalars.append(dtypes.int64)
+        w = philox.words(philox.counter_at(index, E.scalar(1, uint64)), E.scalar(0, uint64))
+        values = [E.scalar(len(scalars) + i, number_type) for i in range(len(numbers))]
+        scalars += [number_type] * len(numbers)
+        ins = [E.input(i, x.meta.dtype) for i, x in enumerate(inputs)]
+        program = _programs[key] = Map((E.cast(formula(w, m.dtype, *values, *ins), m.dtype),), tuple(x.meta.dtype for x in inputs),
+                                       tuple(scalars))
+    convert = float if number_type.kind == "f" else int
+    steps: tuple[int, ...] = ()
+    if not flat:
+        from ..layout import contiguous_strides
+        steps = contiguous_strides(domain)
+    target = t if not flat else alias(t, meta((n,), None, m.dtype, m.device), t.ptr)
+    launch.run(program, domain, [target], list(inputs), numbers=(seed, offset, *steps, *[convert(v) for v in numbers]), name=name)
+    t.store.version += 1
+    return t
+
+
+# ------------------------------------------------------------------------------------------------------------- formulas
+def _uniform(w: Words, d: dtype_class, low: Expr, high: Expr) -> Expr:
+    u = philox.uniform(w, d)
+    return u * E.cast(high - low, u.dtype) + E.cast(low, u.dtype)
+
+
+def _normal(w: Words, d: dtype_class, mean: Expr, std: Expr) -> Expr:
+    z = philox.normal(w, d)
+    return z * E.cast(std, z.dtype) + E.cast(mean, z.dtype)
+
+
+def _integers(w: Words, d: dtype_class, low: Expr, span: Expr) -> Expr:
+    """low + a multiple-shift of 32 bits by the span; wider spans take 64 bits modulo the span."""
+    span64 = E.cast(span, uint64)
+    narrow = E.make("shr", uint64, (E.make("mul", uint64, (E.cast(w[0], uint64), span64)), E.const(32, uint64)))
+    return E.cast(narrow, dtypes.int64) + low
+
+
+def _integers_wide(w: Words, d: dtype_class, low: Expr, span: Expr) -> Expr:
+    wide = E.make("or", uint64, (E.make("shl", uint64, (E.cast(w[1], uint64), E.const(32, uint64))), E.cast(w[0], uint64)))
+    return E.cast(E.make("rem", uint64, (wide, E.cast(span, uint64))), dtypes.int64) + low
+
+
+def _open(w: Words, d: dtype_class) -> Expr:
+    """Uniform on (0, 1]."""
+    return 1.0 - philox.uniform(w, float64 if d is float64 else float32)
+
+
+def _exponential(w: Words, d: dtype_class, rate: Expr) -> Expr:
+    u = _open(w, d)
+    return -E.log(u) / E.cast(rate, u.dtype)
+
+
+def _cauchy(w: Words, d: dtype_class, median: Expr, sigma: Expr) -> Expr:
+    u = philox.uniform(w, float64 if d is float64 else float32)
+    return E.tan((u - 0.5) * math.pi) * E.cast(sigma, u.dtype) + E.cast(median, u.dtype)
+
+
+def _log_normal(w: Words, d: dtype_class, mean: Expr, std: Expr) -> Expr:
+    return E.exp(_normal(w, d, mean, std))
+
+
+def _geometric(w: Words, d: dtype_class, p: Expr) -> Expr:
+    u = _open(w, d)
+    return E.maximum(E.ceil(E.log(u) / E.log1p(-E.cast(p, u.dtype))), E.const(1, u.dtype))
+
+
+def _chance(w: Words, d: dtype_class, p: Expr) -> Expr:
+    u = philox.uniform(w, float64 if p.dtype is float64 else float32)
+    return u < E.cast(p, u.dtype)
+
+
+def _kept(w: Words, d: dtype_class, p: Expr) -> Expr:
+    """1 / (1 - p) with probability 1 - p, else 0."""
+    u = philox.uniform(w, float64 if d is float64 else float32)
+    q = E.cast(p, u.dtype)
+    return E.where(u >= q, 1.0 / (1.0 - q), E.const(0, u.dtype))
+
+
+# ------------------------------------------------------------------------------------------------------------- factories
+def _sized(name: str, fill: Callable[[Tensor, Any], Tensor]) -> Any:
+    def make(*size: Any, generator: Any = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
+             requires_grad: bool = False, pin_memory: bool = False, names: Any = None, **kwargs: Any) -> Tensor:
+        if "size" in kwargs:
+            size = (kwargs.pop("size"),)
+        if kwargs:
+            raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(kwargs))}'")
+        if out is not None:
+            from .copies import resize
+            t = resize(out, _shape(name, size))
+        else:
+            d, dev = _options(dtype, device)
+            t = empty(_shape(name, size), d, dev)
+        if t.meta.dtype.kind not in "fc":
+            raise NotImplementedError(f"\"{name}\" not implemented for '{t.meta.dtype.name.capitalize()}'")
+        return _finish(fill(t, generator), requires_grad, pin_memory)
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"A tensor of a size with {'uniform numbers in [0, 1)' if name == 'rand' else 'standard normal numbers'}."
+    op(method=False)(make)
+
+    def like(input: Tensor, *, generator: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,  # noqa: A002
+             requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None) -> Tensor:
+        m = input.meta
+        t = empty(m.shape, dtype or m.dtype, m.device if device is None else resolve(device),
+                  strides_for(m.shape, m.strides, memory_format))
+        return _finish(fill(t, generator), requires_grad, pin_memory)
+    like.__name__ = like.__qualname__ = name + "_like"
+    like.__doc__ = f"`{name}` with the shape, type and device of `input`."
+    op(method=False)(like)
+    return make
+
+
+def _fill_uniform(t: Tensor, generator: Any, low: float = 0.0, high: float = 1.0) -> Tensor:
+    if t.meta.dtype.is_complex:
+        return _complex(t, lambda part: _fill_uniform(part, generator, low, high))
+    return draw(t, "uniform", _uniform, (low, high), generator)
+
+
+def _fill_normal(t: Tensor, generator: Any, mean: float = 0.0, std: float = 1.0) -> Tensor:
+    if t.meta.dtype.is_complex:
+        # a complex normal number has the variance split between its parts
+        return _complex(t, lambda part: _fill_normal(part, generator, mean, std * math.sqrt(0.5)))
+    return draw(t, "normal", _normal, (mean, std), generator)
+
+
+def _complex(t: Tensor, fill: Callable[[Tensor], Tensor]) -> Tensor:
+    """Fills the two parts of a complex tensor in one draw, as a real tensor with a last axis of 2."""
+    real = t.meta.dtype.to_real()
+    parts = fill(empty((*t.meta.shape, 2), real, t.meta.device))
+    made = alias(parts, meta(t.meta.shape, None, t.meta.dtype, t.meta.device), parts.ptr)
+    copy_into(t, made)
+    return t
+
+
+rand, randn = _sized("rand", _fill_uniform), _sized("randn", _fill_normal)
+
+
+def _fill_integers(t: Tensor, low: int, high: int, generator: Any) -> Tensor:
+    d = t.meta.dtype
+    if d.kind in "bui":
+        least, most = (0, 1) if d.kind == "b" else (dtypes.iinfo(d).min, dtypes.iinfo(d).max)
+        for name, bound in (("from", low), ("to - 1", high - 1)):
+            if not least <= bound <= most:
+                raise RuntimeError(f"{name} is out of bounds for {d}: {bound}, but its elements are {least} to {most}")
+    span = high - low
+    narrow = span <= 1 << 32
+    return draw(t, "randint" if narrow else "randint_wide", _integers if narrow else _integers_wide,
+                (low, span if span < 1 << 63 else span - (1 << 64)), generator, number_type=dtypes.int64)
+
+
+@op(method=False)
+def randint(low: Any = None, high: Any = None, size: Any = None, *, generator: Any = None, out: Tensor | None = None, dtype: Any = None,
+            layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+    """Integers of [low, high) (low is 0 when one bound is given), int64 by default."""
+    if size is None and not isinstance(high, int):
+        low, high, size = 0, low, high
+    elif high is None:
+        low, high = 0, low
+    if low is None:
+        low = 0
+    if high is None or size is None:
+        raise TypeError("randint() received an invalid combination of arguments: expected (int high, tuple size) or (int low, int "
+                        "high, tuple size)")
+    low, high = int(low), int(high)
+    if low >= high:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    d, dev = _options(dtype or (out.meta.dtype if out is not None else dtypes.int64), device)
+    from .copies import resize
+    t = resize(out, _shape("randint", (size,))) if out is not None else empty(_shape("randint", (size,)), d, dev)
+    return _finish(_fill_integers(t, low, high, generator), requires_grad, pin_memory)
+
+
+@op(method=False)
+def randint_like(input: Tensor, low: int | None = None, high: int | None = None, *, generator: Any = None, dtype: Any = None, layout: Any = None,  # noqa: A002
+                 device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None) -> Tensor:
+    """`randint` with the shape, type and device of `input`."""
+    low, high = (0, low) if high is None else (low or 0, high)
+    return randint(low, high, tuple(input.meta.shape), generator=generator, dtype=dtype or input.meta.dtype,
+                   device=input.meta.device if device is None else device, requires_grad=requires_grad, pin_memory=pin_memory)
+
+
+@op(method=False)
+def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any = None, out: Tensor | None = None, dtype: Any = None,
+           layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+    """Normal numbers; mean and std are numbers (with a size) or tensors (which are broadcast)."""
+    if isinstance(std, (int, float)) and std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+    if isinstance(mean, Tensor) or isinstance(std, Tensor):
+        like = mean if isinstance(mean, Tensor) else std
+        shape = tuple((mean + std).meta.shape) if isinstance(mean, Tensor) and isinstance(std, Tensor) else tuple(like.meta.shape)
+        z = randn(shape, generator=generator, dtype=like.meta.dtype, device=like.meta.device)
+        result = z * std + mean
+        if out is not None:
+            from .table import into
+            return into(out, result)
+        return result  # type: ignore[no-any-return]
+    made = randn(size, generator=generator, out=out, dtype=dtype, device=device)
+    if mean != 0.0 or std != 1.0:
+        made = made.mul_(std).add_(mean)
+    return _finish(made, requires_grad, pin_memory)
+
+
+# -------------------------------------------------------------------------------------------------------------- in place
+def _inplace(self: Tensor, name: str, fill: Callable[[Tensor], Tensor]) -> Tensor:
+    recorded = _grad.get() and inplace.check(self, (self,))
+    may_write(self)
+    fill(self)
+    if recorded:
+        def nothing(node: Any, g: Tensor) -> Any:
+            from .creation import zeros_like
+            return (zeros_like(g),)
+        inplace.rebase(self, [tape.next_seq(), None, nothing, (self.node,), None, {"name": name}])
+    return self
+
+
+def _floating(name: str, t: Tensor) -> None:
+    if t.meta.dtype.kind not in "fc":
+        raise NotImplementedError(f"\"{name}\" not implemented for '{t.meta.dtype.name.capitalize()}'")
+
+
+@op(name="uniform_", spaces=())
+def uniform_(self: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: Any = None, **kwargs: Any) -> Tensor:
+    """Uniform numbers of [from, to)."""
+    low = kwargs.pop("from", from_)
+    _floating("uniform_", self)
+    if low > to:
+        raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={to}")
+    return _inplace(self, "UniformBackward0", lambda t: _fill_uniform(t, generator, low, to))
+
+
+@op(name="normal_", spaces=())
+def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
+    """Normal numbers."""
+    _floating("normal_", self)
+    if std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+    return _inplace(self, "NormalBackward0", lambda t: _fill_normal(t, generator, mean, std))
+
+
+@op(name="random_", spaces=())
+def random_(self: Tensor, from_: int | None = None, to: int | None = None, *, generator: Any = None, **kwargs: Any) -> Tensor:
+    """Integers of [from, to), or of [0, to), or of all the type can hold exactly."""
+    low = kwargs.pop("from", from_)
+    d = self.meta.dtype
+    if to is None and low is not None:
+        low, to = 0, low
+    if to is None:
+        to = {"bool": 2, "float16": 2049, "bfloat16": 257, "float32": (1 << 24) + 1, "float64": (1 << 53) + 1}.get(
+            d.name, (1 << (d.itemsize * 8 - d.is_signed)) if d.kind in "ui" else 0)
+        to = min(to, (1 << 63) - 1)
+    low = 0 if low is None else low
+    if low >= to:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={to}")
+    return _inplace(self, "RandomBackward0", lambda t: _fill_integers(t, low, to, generator))
+
+
+def _distribution(name: str, formula: Any, defaults: dict[str, float], check: Callable[..., str | None]) -> None:
+    names = list(defaults)
+
+    def method(self: Tensor, *args: float, generator: Any = None, **kwargs: float) -> Tensor:
+        got = {**defaults, **dict(zip(names, args, strict=False)), **kwargs}
+        if set(got) - set(names):
+            raise TypeError(f"{name}() got an unexpected keyword argument '{(set(got) - set(names)).pop()}'")
+        values = tuple(got[n] for n in names)
+        problem = check(*values)
+        if problem:
+            raise RuntimeError(f"{name} {problem}")
+        if name != "geometric_":
+            _floating(name, self)
+        return _inplace(self, name[:-1].capitalize() + "Backward0", lambda t: draw(t, name, formula, values, generator))
+    method.__name__ = method.__qualname__ = name
+    method.__signature__ = inspect.Signature([inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)] + [  # type: ignore[attr-defined]
+        inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=d) for n, d in defaults.items()] + [
+        inspect.Parameter("generator", inspect.Parameter.KEYWORD_ONLY, default=None)])
+    method.__doc__ = f"Fills with numbers of the {name[:-1].replace('_', '-')} distribution ({', '.join(names)})."
+    op(name=name, spaces=())(method)
+
+
+_distribution("exponential_", _exponential, {"lambd": 1.0}, lambda v: f"expects lambda > 0.0, but found lambda={v}" if v <= 0 else None)
+_distribution("cauchy_", _cauchy, {"median": 0.0, "sigma": 1.0}, lambda m, s: f"expects sigma > 0.0, but found sigma={s}" if s <= 0 else None)
+_distribution("log_normal_", _log_normal, {"mean": 1.0, "std": 2.0}, lambda m, s: f"expects std > 0.0, but found std={s}" if s <= 0 else None)
+_distribution("geometric_", _geometric, {"p": 0.5}, lambda p: f"expects p to be in (0, 1), but got p={p}" if not 0 < p < 1 else None)
+
+
+def _check_chances(p: Tensor) -> None:
+    """Raises RuntimeError for probabilities outside [0, 1].  On a GPU the host would have to wait for them: there they count as
+    the nearest of 0 and 1."""
+    if p.meta.device.type == "cpu" and not bool(((p >= 0) & (p <= 1)).all()):
+        raise RuntimeError("bernoulli: Expected p_in >= 0 && p_in <= 1 to be true, but some probability lies outside [0, 1] or is NaN")
+
+
+def _bernoulli_inplace(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
+    if isinstance(p, Tensor):
+        _check_chances(p)
+        return _inplace(self, "BernoulliBackward0", lambda t: draw(t, "bernoulli_tensor", _chance, (), generator, (p,)))
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
+    return _inplace(self, "BernoulliBackward0", lambda t: draw(t, "bernoulli", _chance, (p,), generator))
+
+
+@op(inplace=_bernoulli_inplace, out=True)
+def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None) -> Tensor:  # noqa: A002
+    """1 with the probability each element of `input` gives (or with probability p), else 0."""
+    t = empty(input.meta.shape, input.meta.dtype, input.meta.device)
+    if p is not None:
+        return _bernoulli_inplace(t, p, generator=generator)
+    _check_chances(input)
+    made = draw(t, "bernoulli_tensor", _chance, (), generator, (input,))
+    return tape.record(made, _no_slope, (input,), None, "BernoulliBackward0")
+
+
+@tape.keeps_nothing
+def _no_slope(node: Any, g: Tensor) -> Any:
+    return (g * 0.0,)
+
+
+# --------------------------------------------------------------------------------------------------------------- dropout
+@op(spaces=("torch", "nn.functional"), method=False)
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:  # noqa: A002
+    """Zeroes elements with probability p and scales the others by 1 / (1 - p), in training; else gives input.
+
+    Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting", 2014.
+    """
+    if not 0 <= p <= 1:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+    if not training or p == 0:
+        return input
+    if p == 1:
+        return input.mul_(0.0) if inplace else input * 0.0
+    mask = draw(empty(input.meta.shape, input.meta.dtype, input.meta.device), "dropout", _kept, (p,))
+    return input.mul_(mask) if inplace else input * mask
+
+
+@op(method=False, name="dropout_")
+def dropout_(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:  # noqa: A002
+    """`dropout`, in place."""
+    return dropout(input, p, training, True)
+
+
+@op(method=False)
+def native_dropout(input: Tensor, p: float, train: bool | None = True) -> tuple[Tensor, Tensor]:  # noqa: A002
+    """The dropped-out input and the mask of what was kept."""
+    if train is False or p == 0:
+        from .creation import ones_like
+        return input * 1, ones_like(input, dtype=dtypes.bool_)
+    mask = draw(empty(input.meta.shape, dtypes.bool_, input.meta.device), "bernoulli", _chance, (1.0 - p,))
+    return input * mask * (1.0 / (1.0 - p) if p < 1 else 0.0), mask
+
+
+# --------------------------------------------------------------------------------------------------- permutations, choices
+@op(method=False)
+def randperm(n: int, *, generator: Any = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
+             requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+    """The integers of [0, n) in random order: the order of n random 64-bit keys."""
+    if n < 0:
+        raise RuntimeError(f"n must be non-negative, got {n}")
+    d, dev = _options(dtype or (out.meta.dtype if out is not None else dtypes.int64), device)
+    if d.kind == "f" and n > 1 << {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}[d.name]:
+        raise RuntimeError(f"n={n} is too large for the type {d}")
+    keys = _fill_integers(empty((n,), dtypes.int64, dev), 0, (1 << 63) - 1, generator)
+    result = empty((n,), dtypes.int64, dev)
+    if n and not door.by_host(dev):
+        from .sorting import sort
+        result = sort(keys)[1]
+    elif n:
+        launch.routine(dev, "argsort", _argsort_entry(n), (result.ptr, keys.ptr), nbytes=16 * n)
+    from .casts import to_dtype
+    made = to_dtype(result, d)
+    if out is not None:
+        from .table import into
+        return into(out, made)
+    return _finish(made, requires_grad, pin_memory)
+
+
+def _argsort_entry(n: int) -> Callable[[int, int], None]:
+    from ..kernels.interpret import memory
+
+    def entry(to: int, keys: int) -> None:
+        memory(to, (n,), (1,), dtypes.int64)[...] = np.argsort(memory(keys, (n,), (1,), dtypes.int64), kind="stable")
+    return entry
+
+
+@op(out=True)
+def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None) -> Tensor:  # noqa: A002
+    """Indices drawn with the (unnormalised) probabilities in each row of `input`, (n,) or (m, n): int64 (num_samples,) or
+    (m, num_samples).  Without replacement the order is that of the draws."""
+    shape = input.meta.shape
+    if len(shape) not in (1, 2):
+        raise RuntimeError("prob_dist must be 1 or 2 dim")
+    if input.meta.dtype.kind != "f":
+        raise RuntimeError("multinomial only supports floating-point dtypes for input, got: " + input.meta.dtype.name.capitalize())
+    if num_samples <= 0:
+        raise RuntimeError("cannot sample n_sample <= 0 samples")
+    if not replacement and num_samples > shape[-1]:
+        raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+    if input.meta.device.type == "cpu" and input.meta.numel * num_samples <= _FEW:
+        return _few_drawn(input, num_samples, replacement, generator)
+    x = input.detach().double()
+    _check_probabilities(x, None if replacement else num_samples)
+    if replacement:
+        total = x.cumsum(-1)
+        u = rand(*shape[:-1], num_samples, generator=generator, dtype=float64, device=x.meta.device) * total[..., -1:]
+        from . import searchsorted
+        found: Tensor = searchsorted(total, u, right=True)  # type: ignore[misc]
+        return found.clamp_(max=shape[-1] - 1)
+    race = draw(empty(shape, float64, x.meta.device), "exponential_", _exponential, (1.0,), generator)
+    order: Tensor = (x / race).topk(num_samples, -1)[1]
+    return order
+
+
+_FEW = 1 << 12  # numbers that NumPy is done with before the operations of the general way have begun
+
+
+def _few_drawn(input: Tensor, num_samples: int, replacement: bool, generator: Any) -> Tensor:  # noqa: A002
+    """`multinomial` of few probabilities of the CPU: the same draws, counted out by NumPy."""
+    from ..kernels.interpret import load, memory
+    m = input.meta
+    p = load(memory(input.ptr, tuple(m.shape), m.strides, m.dtype, input.store), m.dtype).astype(np.float64)
+    with np.errstate(all="ignore"):
+        total = p.sum(-1)
+        if p.size and not (p.min() >= 0 and np.isfinite(p).all()):
+            raise RuntimeError(_WRONG[0])
+        if p.size and not total.min() > 0:
+            raise RuntimeError(_WRONG[1])
+        if not replacement and num_samples > 1 and p.size and np.count_nonzero(p > 0, -1).min() < num_samples:
+            raise RuntimeError(_WRONG[2])
+        out = empty((*m.shape[:-1], num_samples), dtypes.int64, m.device)
+        if replacement:
+            u = rand(*m.shape[:-1], num_samples, generator=generator, dtype=float64, device=m.device)
+            ends = p.cumsum(-1)
+            at = memory(u.ptr, tuple(u.meta.shape), u.meta.strides, float64, u.store) * ends[..., -1:]
+            found = np.minimum((ends[..., None, :] <= at[..., None]).sum(-1), p.shape[-1] - 1)
+        else:
+            race = draw(empty(m.shape, float64, m.device), "exponential_", _exponential, (1.0,), generator)
+            speed = p / memory(race.ptr, tuple(race.meta.shape), race.meta.strides, float64, race.store)
+            found = speed.argmax(-1)[..., None] if num_samples == 1 else np.argsort(-speed, -1, kind="stable")[..., :num_samples]
+        memory(out.ptr, tuple(out.meta.shape), out.meta.strides, dtypes.int64, out.store)[...] = found
+    return out
+
+
+_WRONG = ("probability tensor contains either `inf`, `nan` or element < 0", "invalid multinomial distribution (sum of probabilities <= 0)",
+          "invalid multinomial distribution (with replacement=False, not enough non-negative category to sample)")
+
+
+def _check_probabilities(x: Tensor, different: int | None) -> None:
+    """Raises RuntimeError for what cannot be drawn from; different: how many draws must differ.  A GPU is asked once."""
+    wrong = {_WRONG[0]: ((x < 0) | ~x.isfinite()).any()}
+    if x.meta.numel:
+        wrong[_WRONG[1]] = (x.sum(-1) <= 0).any()
+    if different is not None:
+        wrong[_WRONG[2]] = ((x > 0).sum(-1) < different).any()
+    from .attributes import values
+    from .joining import stack
+    for what, found in zip(wrong, values(stack([*wrong.values()]), "multinomial"), strict=True):
+        if found:
+            raise RuntimeError(what)
+
+
+def _by_numpy(name: str, sample: Callable[[Any, Any], Any]) -> Callable[..., Tensor]:
+    """Distributions without a closed transformation, drawn by NumPy's generator seeded from this one's position."""
+    from ..kernels.interpret import load, memory, store
+
+    def run(out: Tensor, inputs: list[Tensor], generator: Any) -> Tensor:
+        from .copies import contiguous
+        inputs = [contiguous(x) for x in inputs]
+        seed, offset = _generator(out.meta.device, generator).take(out.meta.numel)
+        metas = [x.meta for x in inputs]
+
+        def entry(to: int, *addresses: int) -> None:
+            rng = np.random.Generator(np.random.Philox(key=seed, counter=offset))
+            values = [load(memory(a, tuple(m.shape), m.strides, m.dtype), m.dtype) for a, m in zip(addresses, metas, strict=True)]
+            store(memory(to, tuple(out.meta.shape), out.meta.strides, out.meta.dtype), sample(rng, values), out.meta.dtype)
+        if out.meta.numel:
+            launch.routine(out.meta.device, name, entry, (out.ptr, *[x.ptr for x in inputs]))
+        return out
+    return run
+
+
+_poisson = _by_numpy("poisson", lambda rng, v: rng.poisson(v[0]))
+_binomial = _by_numpy("binomial", lambda rng, v: rng.binomial(v[0].astype(np.int64), v[1]))
+
+
+@op(method=False)
+def poisson(input: Tensor, generator: Any = None) -> Tensor:  # noqa: A002
+    """Poisson numbers with the rates in `input`, in its type."""
+    return _poisson(empty(input.meta.shape, input.meta.dtype, input.meta.device), [input], generator)
+
+
+@op(method=False)
+def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
+    """Binomial numbers of `count` trials with probability `prob`."""
+    return _binomial(empty((count + prob).meta.shape, prob.meta.dtype, prob.meta.device), [count, prob], generator)

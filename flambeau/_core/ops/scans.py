@@ -1,0 +1,196 @@
+"""Running sums, products, extremes and log-sum-exps along an axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import layout
+from ..autograd import tape
+from ..dtypes import dtype as dtype_class
+from ..dtypes import int64
+from ..kernels import expr as E
+from ..kernels.programs import Scan
+from ..tensor import Tensor, alias, empty
+from . import launch
+from .casts import to_dtype
+from .elementwise import saved_tensor
+from .results import named
+from .table import op
+
+_programs: dict[Any, Scan] = {}
+_RESULTS = {n: named(n, "values indices") for n in ("cummax", "cummin")}
+
+
+def _scan(t: Tensor, axis: int, how: str, result: dtype_class, reverse: bool = False) -> list[Tensor]:
+    """One Scan program along `axis`; max and min give positions too."""
+    wide = result.opmath
+    key = (t.meta.dtype, how, result, reverse)
+    program = _programs.get(key)
+    if program is None:
+        e = E.cast(E.input(0, t.meta.dtype), wide)
+        posts: tuple[E.Expr, ...] = (E.cast(E.acc(0, wide), result),)
+        if how in ("max", "min"):
+            posts += (E.acc(1, int64),)
+        program = _programs[key] = Scan(e, how, posts, (t.meta.dtype,), (), reverse)
+    outs = [empty(t.meta.shape, d, t.meta.device) for d in program.out_types]
+    if not t.meta.numel:
+        return outs
+    order = [i for i in range(len(t.meta.shape)) if i != axis] + ([axis] if t.meta.shape else [])
+    domain = tuple(t.meta.shape[i] for i in order) if order else (1,)
+
+    def over(x: Tensor) -> tuple[int, ...]:
+        return tuple(x.meta.strides[i] for i in order) if order else (1,)
+    launch.run(program, domain, outs, [t], [over(x) for x in (*outs, t)], name=f"cum{how}")
+    return outs
+
+
+def _axis(t: Tensor, dim: int) -> int:
+    return layout.wrap_dim(dim, len(t.meta.shape))
+
+
+def _result(t: Tensor, dtype: Any) -> dtype_class:
+    found: dtype_class = dtype if dtype is not None else int64 if t.meta.dtype.kind in "bui" else t.meta.dtype
+    return found
+
+
+def _by_parts(t: Tensor, dim: int) -> Tensor:
+    """A complex running sum is that of its parts."""
+    from .complexes import complex_, imag, real
+    made: Tensor = complex_(cumsum(real(t), dim), cumsum(imag(t), dim))
+    return made
+
+
+@op(inplace=True, out=True)
+def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:  # noqa: A002
+    """The running sum along `dim`; integers in int64."""
+    axis, result = _axis(input, dim), _result(input, dtype)
+    if result.is_complex:
+        return _by_parts(to_dtype(input, result), axis)
+    out = _scan(input, axis, "sum", result)[0]
+    return tape.record(out, _cumsum_back, (input,), (axis, input.meta.dtype, False), "CumsumBackward0")
+
+
+@tape.keeps_nothing
+def _cumsum_back(node: Any, g: Tensor) -> Any:
+    axis, d, reverse = node[tape.SAVED]
+    return (to_dtype(_running(g, axis, not reverse), d),)
+
+
+def _running(g: Tensor, axis: int, reverse: bool) -> Tensor:
+    """A running sum from either end.  Differentiable."""
+    if g.meta.dtype.is_complex:
+        return cumsum(g.flip(axis), axis).flip(axis) if reverse else cumsum(g, axis)
+    out = _scan(g, axis, "sum", g.meta.dtype, reverse)[0]
+    return tape.record(out, _cumsum_back, (g,), (axis, g.meta.dtype, reverse), "CumsumBackward0")
+
+
+@op(inplace=True, out=True)
+def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:  # noqa: A002
+    """The running product along `dim`; integers in int64."""
+    axis, result = _axis(input, dim), _result(input, dtype)
+    x = to_dtype(input, result)
+    if result.is_complex:
+        return _complex_product(x, axis)
+    out = _scan(x, axis, "prod", result)[0]
+    return tape.record(out, _cumprod_back, (x,), (x, x.store.version, alias(out, out.meta, out.ptr), axis), "CumprodBackward0")
+
+
+def _complex_product(x: Tensor, axis: int) -> Tensor:
+    from . import stack
+    if not x.meta.shape or not x.meta.numel:
+        return x.clone()
+    parts = [x.select(axis, 0)]
+    for i in range(1, x.meta.shape[axis]):
+        parts.append(parts[-1] * x.select(axis, i))
+    made: Tensor = stack(parts, axis)  # type: ignore[misc]
+    return made
+
+
+def _cumprod_back(node: Any, g: Tensor) -> Any:
+    x, version, own, axis = node[tape.SAVED]
+    saved_tensor(x, version, node)
+    if not x.meta.shape or not x.meta.numel:
+        return (g,)
+    own = alias(own, own.meta, own.ptr)
+    own.node = node
+    if not bool((x == 0).any()):
+        return (_running(g * own, axis, True) / x,)
+    # with zeros: the products that leave element k out, one k at a time
+    from . import cat, stack
+    parts = []
+    n = x.meta.shape[axis]
+    for k in range(n):
+        one = x.select(axis, 0) * 0 + 1
+        before = x.narrow(axis, 0, k).prod(axis) if k else one
+        after = cat([one.unsqueeze(axis), x.narrow(axis, k + 1, n - k - 1).cumprod(axis)], axis) if k + 1 < n else one.unsqueeze(axis)  # type: ignore[misc]
+        parts.append((g.narrow(axis, k, n - k) * after).sum(axis) * before)
+    made: Tensor = stack(parts, axis)  # type: ignore[misc]
+    return (made,)
+
+
+def _extreme(name: str) -> Any:
+    how = name[3:]
+
+    def function(input: Tensor, dim: int) -> Any:  # noqa: A002
+        axis = _axis(input, dim)
+        values, at = _scan(input, axis, how, input.meta.dtype)
+        tape.record(values, _extreme_back, (input,), (axis, at), f"{name.capitalize()}Backward0")
+        return _RESULTS[name](values, at)
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"The running {how}imum along `dim` and its latest position."
+    return op(out=True)(function)
+
+
+def _extreme_back(node: Any, g: Tensor) -> Any:
+    axis, at = node[tape.SAVED]
+    if not g.meta.shape:
+        return (g,)
+    return ((g * 0).scatter_add(axis, at, g),)
+
+
+cummax, cummin = _extreme("cummax"), _extreme("cummin")
+
+
+@op(out=True)
+def logcumsumexp(input: Tensor, dim: int) -> Tensor:  # noqa: A002
+    """log of the running sum of exp along `dim`, without overflow."""
+    if input.meta.dtype.kind not in "fc":
+        raise NotImplementedError(f'"logcumsumexp_out_cpu" not implemented for \'{input.meta.dtype.name.capitalize()}\'')
+    axis = _axis(input, dim)
+    if input.meta.dtype.is_complex:
+        return _by_doubling(input, axis)
+    out = _scan(input, axis, "logsumexp", input.meta.dtype)[0]
+    return tape.record(out, _lcse_back, (input,), (input, input.store.version, alias(out, out.meta, out.ptr), axis), "LogcumsumexpBackward0")
+
+
+def _by_doubling(x: Tensor, axis: int) -> Tensor:
+    """log(n) steps, each joining runs twice as long; every partial sum keeps its own scale."""
+    from .binary import LOGADDEXP
+    from .joining import cat
+    n = x.meta.shape[axis] if x.meta.shape else 1
+    reach = 1
+    out = x.clone() if n < 2 else x
+    while reach < n:
+        out = cat([out.narrow(axis, 0, reach), LOGADDEXP((out.narrow(axis, reach, n - reach), out.narrow(axis, 0, n - reach)))], axis)
+        reach *= 2
+    return out
+
+
+def _lcse_back(node: Any, g: Tensor) -> Any:
+    """sum over j >= i of g_j exp(x_i - out_j), each sign of g in the log domain so that nothing overflows."""
+    x, version, own, axis = node[tape.SAVED]
+    saved_tensor(x, version, node)
+    own = alias(own, own.meta, own.ptr)
+    own.node = node
+
+    if tape.recording(g, x):  # logarithms of the signs would have no second derivative at 0
+        top = x.detach().amax(axis, True) if x.meta.shape else x.detach()
+        return (_running(g * (top - own).exp(), axis, True) * (x - top).exp(),) if x.meta.shape else (g,)
+
+    def part(h: Tensor) -> Tensor:
+        logs = logcumsumexp((h.log() - own).flip(axis) if h.meta.shape else h.log() - own, axis)
+        return ((logs.flip(axis) if h.meta.shape else logs) + x).exp()  # type: ignore[no-any-return]
+    zero = g * 0.0
+    return (part(g.clamp(min=0.0) + zero) - part((-g).clamp(min=0.0) + zero),)
+
+

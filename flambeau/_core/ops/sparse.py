@@ -1,0 +1,579 @@
+"""Sparse tensors: coordinates (COO) and compressed rows (CSR).
+
+A sparse tensor is a Tensor that holds ordinary tensors: its indices and its values.  It has no memory of its own (see
+`unsupported`).  Gradients flow through the values, which carry the history; `grad` shows a leaf's in the same layout.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import dtypes
+from ..layout import Size, contiguous_strides
+from ..layout import numel as numel_of
+from ..runtime.device import resolve
+from ..tensor import Tensor
+from . import table
+from .memory_format import layout as layout_class
+from .memory_format import sparse_coo, sparse_csr
+from .unsupported import SparseMeta, Unsupported, refusal
+
+
+def _ops() -> Any:
+    from .. import ops
+    return ops
+
+
+def make(kind: Any, indices: tuple[Any, ...], values: Any, size: Any, coalesced: bool = False) -> Any:
+    """A sparse tensor of these parts, which fit: COO has one indices tensor, CSR rows' ends and columns."""
+    t = object.__new__(kind)
+    m = SparseMeta()
+    m.shape, m.dtype, m.device = Size(size), values.meta.dtype, values.meta.device
+    m.numel, m.contiguous, m.nbytes, m.sizes, m.layout = numel_of(m.shape), False, values.meta.nbytes, None, kind.kind
+    t.meta, t.store, t.node = m, values.store, values.node
+    t.__dict__["_parts"] = (indices, values)
+    t.__dict__["_known"] = coalesced
+    return t
+
+
+def kind_of(t: Any) -> Any:
+    """The layout of a sparse tensor."""
+    return t.__class__.kind
+
+
+def linear(indices: Any, shape: Any) -> Any:
+    """The row-major position of each coordinate of (n, nnz) indices."""
+    total = None
+    for row, step in zip(indices.unbind(0), contiguous_strides(tuple(shape)), strict=True):
+        total = row * step if total is None else total + row * step
+    return total if total is not None else _ops().zeros((indices.shape[1],), dtype=dtypes.int64, device=indices.device)
+
+
+def coordinates(at: Any, shape: Any) -> Any:
+    """The inverse of `linear`."""
+    rows = [(at // step) % max(size, 1) for step, size in zip(contiguous_strides(tuple(shape)), shape, strict=True)]
+    return _ops().stack(rows) if rows else at.new_zeros((0, at.numel()))
+
+
+class Sparse(Tensor):
+    """What the layouts share."""
+
+    __slots__ = ()
+    kind: layout_class = sparse_coo
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "ptr":
+            raise refusal("this operation", type(self).kind)
+        raise AttributeError(f"'Tensor' object has no attribute '{name}'")
+
+    # ---------------------------------------------------------------------------------------------------- description
+    layout = property(lambda self: type(self).kind)
+    is_sparse = property(lambda self: type(self).kind is sparse_coo)
+    is_sparse_csr = property(lambda self: type(self).kind is sparse_csr)
+
+    def _nnz(self) -> int:
+        """How many elements are specified."""
+        return int(self._value.meta.shape[0])
+
+    @property
+    def _value(self) -> Any:
+        return self.__dict__["_parts"][1]
+
+    @property
+    def _index(self) -> tuple[Any, ...]:
+        found: tuple[Any, ...] = self.__dict__["_parts"][0]
+        return found
+
+    def _with(self, values: Any) -> Any:
+        """The same places with other values."""
+        return make(type(self), self._index, values, (*self.meta.shape[:len(self.meta.shape) - self.dense_dim()], *values.shape[1:]),
+                    self.__dict__["_known"])
+
+    def _replace(self, other: Any) -> Any:
+        """Takes over the parts of another: what writing in place comes to."""
+        self.meta, self.node, self.store = other.meta, other.node, other.store
+        self.__dict__.update(_parts=other.__dict__["_parts"], _known=other.__dict__["_known"])
+        self.__dict__.pop("_rows", None)
+        return self
+
+    def dense_dim(self) -> int:
+        """How many of the last dimensions each value has."""
+        return len(self._value.meta.shape) - 1
+
+    def sparse_dim(self) -> int:
+        """How many of the dimensions the indices tell."""
+        return len(self.meta.shape) - self.dense_dim()
+
+    # ------------------------------------------------------------------------------------------------------- autograd
+    @property
+    def grad(self) -> Any:
+        """A leaf's gradient, in the same places."""
+        g = self._value.grad if self.node is not None and self.node[0] == 0 else None
+        return None if g is None else self._with(g)
+
+    @grad.setter
+    def grad(self, g: Any) -> None:
+        self._value.grad = None if g is None else g._value if isinstance(g, Sparse) else g
+
+    def requires_grad_(self, requires_grad: bool = True) -> Any:
+        """Makes the values a leaf that accumulates gradients, or stop being one."""
+        self._value.requires_grad_(requires_grad)
+        self.node = self._value.node
+        return self
+
+    def detach(self) -> Any:
+        """The same tensor without history."""
+        return self._with(self._value.detach())
+
+    def clone(self, *, memory_format: Any = None) -> Any:
+        """A copy."""
+        return make(type(self), tuple(i.clone() for i in self._index), self._value.clone(), self.meta.shape, self.__dict__["_known"])
+
+    # ------------------------------------------------------------------------------------------------ types and devices
+    def to(self, *args: Any, **kwargs: Any) -> Any:
+        """The tensor in another type or on another device."""
+        args = tuple(a._value if isinstance(a, Sparse) else a for a in args)
+        value = self._value.to(*args, **kwargs)
+        if value is self._value:
+            return self
+        where = value.device
+        return make(type(self), tuple(i.to(where) for i in self._index), value, self.meta.shape, self.__dict__["_known"])
+
+    data = property(lambda self: self.detach())
+
+    def cpu(self, memory_format: Any = None) -> Any:
+        """The tensor in host memory."""
+        return self.to("cpu")
+
+    def cuda(self, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Any:
+        """The tensor on a GPU."""
+        return self.to("cuda" if device is None else device, non_blocking=non_blocking)
+
+    def type(self, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
+        """The tensor type's name, or the tensor in another type."""
+        if dtype is not None:
+            return self.to(dtype)
+        name = self._value.type()
+        return name.replace("torch.", "torch.sparse.", 1).replace("sparse.cuda.", "cuda.sparse.")
+
+    # ------------------------------------------------------------------------------------------------------ conversions
+    def to_dense(self, dtype: Any = None, *, masked_grad: bool | None = None) -> Any:
+        """The strided tensor: zeros where nothing is specified, sums where a place is named more than once."""
+        coo = self.to_sparse()
+        shape = tuple(self.meta.shape)
+        sparse, rest = shape[:coo.sparse_dim()], shape[coo.sparse_dim():]
+        values = coo._value
+        flat = values.new_zeros((numel_of(sparse), *rest))
+        kept = values.to(dtypes.uint8) if values.meta.dtype is dtypes.bool_ else values
+        made = flat.to(kept.dtype).index_add(0, linear(coo._index[0], sparse), kept).to(values.dtype).reshape(shape)
+        return made if dtype is None else made.to(dtype)
+
+    def to_sparse(self, *args: Any, **kwargs: Any) -> Any:
+        """The tensor in COO layout."""
+        raise NotImplementedError
+
+    def numpy(self, *, force: bool = False) -> Any:
+        raise TypeError(f"can't convert {'Sparse' if self.is_sparse else 'SparseCsr'} layout tensor to numpy. Use Tensor.to_dense() first.")
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        self.numpy()
+
+    def data_ptr(self) -> int:
+        raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
+
+    def item(self) -> Any:
+        """The one element."""
+        return self.to_dense().item()
+
+    def tolist(self) -> Any:
+        """The elements as nested lists, zeros included."""
+        return self.to_dense().tolist()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _rebuilt, (type(self).kind.name, self._index, self._value, tuple(self.meta.shape), self.__dict__["_known"])
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        if self.node is not None and self.node[0]:
+            raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.")
+        made = self.detach().clone().requires_grad_(self.node is not None) if self.meta.dtype.kind in "fc" else self.clone()
+        memo[id(self)] = made
+        return made
+
+    # --------------------------------------------------------------------------------------------------------- operators
+    def _run(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        from .sparse_ops import run
+        return run(name, args, kwargs, refusal(name, type(self).kind))
+
+    def __matmul__(self, other: Any) -> Any:
+        return self._run("matmul", self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return self._run("matmul", other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._run("mul", self, other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._run("div", self, other)
+
+    def __add__(self, other: Any) -> Any:
+        return self._run("add", self, other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return self._run("sub", self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._run("sub", other, self)
+
+    def __neg__(self) -> Any:
+        return self._run("neg", self)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._run("index", self, key)
+
+    def t(self) -> Any:
+        """The transpose of up to two dimensions."""
+        return self._run("t", self)
+
+    def transpose(self, dim0: Any, dim1: Any) -> Any:
+        """Two dimensions in each other's place."""
+        return self._run("transpose", self, dim0, dim1)
+
+    T = property(lambda self: self._run("t", self))
+    mT = property(lambda self: self._run("transpose", self, -2, -1))
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        return shown(self)
+
+
+class Coo(Sparse):
+    """A sparse tensor by coordinates: int64 indices (sparse_dim, nnz) and values (nnz, ...).  A place named twice has the sum."""
+
+    __slots__ = ()
+    kind = sparse_coo
+
+    def _indices(self) -> Any:
+        """The indices as they are."""
+        return self._index[0]
+
+    def _values(self) -> Any:
+        """The values as they are."""
+        return self._value
+
+    def is_coalesced(self) -> bool:
+        """Whether the indices are known to be sorted and each there once."""
+        return bool(self.__dict__["_known"])
+
+    def _coalesced_(self, coalesced: bool) -> Any:
+        self.__dict__["_known"] = coalesced
+        return self
+
+    def indices(self) -> Any:
+        """The indices of a coalesced tensor.  Raises RuntimeError for another."""
+        if not self.is_coalesced():
+            raise RuntimeError("Cannot get indices on an uncoalesced tensor, please call .coalesce() first")
+        return self._indices()
+
+    def values(self) -> Any:
+        """The values of a coalesced tensor.  Raises RuntimeError for another."""
+        if not self.is_coalesced():
+            raise RuntimeError("Cannot get values on an uncoalesced tensor, please call .coalesce() first")
+        return self._values()
+
+    def coalesce(self) -> Any:
+        """The tensor with its indices sorted and each place named once."""
+        if self.is_coalesced():
+            return self
+        shape = tuple(self.meta.shape)[:self.sparse_dim()]
+        if self._nnz() < 2:
+            return make(Coo, self._index, self._value, self.meta.shape, True)
+        places, which = _ops().unique(linear(self._indices(), shape), return_inverse=True)
+        v = self._value
+        kept = v.to(dtypes.uint8) if v.meta.dtype is dtypes.bool_ else v
+        values = kept.new_zeros((places.numel(), *v.shape[1:])).index_add(0, which, kept).to(v.dtype)
+        return make(Coo, (coordinates(places, shape),), values, self.meta.shape, True)
+
+    def to_sparse(self, *args: Any, **kwargs: Any) -> Any:
+        """This tensor."""
+        wanted = kwargs.get("layout")
+        return self.to_sparse_csr() if wanted is sparse_csr else self
+
+    to_sparse_coo = to_sparse
+
+    def to_sparse_csr(self, dense_dim: int | None = None) -> Any:
+        """The matrix by compressed rows.  Raises RuntimeError unless it has two dimensions."""
+        if self.sparse_dim() != 2 or self.dense_dim():
+            raise RuntimeError(f"to_sparse_csr: only matrices have a CSR layout here, this has {self.sparse_dim()} sparse and {self.dense_dim()} "
+                               "dense dimensions")
+        one = self.coalesce()
+        rows, columns = one._indices().unbind(0)
+        ends = _ops().bincount(rows, minlength=self.meta.shape[0]).cumsum(0)
+        crow = _ops().cat([ends.new_zeros((1,)), ends])[:self.meta.shape[0] + 1]
+        return make(Csr, (crow, columns), one._value, self.meta.shape, True)
+
+    def sparse_mask(self, mask: Any) -> Any:
+        """The values at the places of another sparse tensor."""
+        return self.to_dense().sparse_mask(mask)
+
+    def sparse_resize_(self, size: Any, sparse_dim: int, dense_dim: int) -> Any:
+        """Other sizes, in place."""
+        if sparse_dim != self.sparse_dim() or dense_dim != self.dense_dim():
+            raise RuntimeError("sparse_resize_: the numbers of sparse and dense dimensions cannot be changed")
+        return self._replace(make(Coo, self._index, self._value, size, self.is_coalesced()))
+
+
+class Csr(Sparse):
+    """A sparse matrix by rows: where each row's entries end, the entries' columns, and their values."""
+
+    __slots__ = ()
+    kind = sparse_csr
+
+    def crow_indices(self) -> Any:
+        """Where each row's entries begin, and the number of entries: (rows + 1)."""
+        return self._index[0]
+
+    def col_indices(self) -> Any:
+        """The column of each entry."""
+        return self._index[1]
+
+    def values(self) -> Any:
+        """The entries' values."""
+        return self._value
+
+    def to_sparse(self, *args: Any, **kwargs: Any) -> Any:
+        """The tensor in COO layout (this one if ``layout=torch.sparse_csr``)."""
+        if kwargs.get("layout") is sparse_csr:
+            return self
+        crow, columns = self._index
+        counts = crow[1:] - crow[:-1]
+        rows = _ops().repeat_interleave(_ops().arange(self.meta.shape[0], device=crow.device), counts)
+        return make(Coo, (_ops().stack([rows.to(dtypes.int64), columns.to(dtypes.int64)]),), self._value, self.meta.shape, True)
+
+    to_sparse_coo = to_sparse
+
+    def to_sparse_csr(self, dense_dim: int | None = None) -> Any:
+        """This tensor."""
+        return self
+
+
+def _rebuilt(kind: str, indices: Any, values: Any, size: Any, coalesced: bool) -> Any:
+    return make(Coo if kind == "sparse_coo" else Csr, tuple(indices), values, size, coalesced)
+
+
+def shown(t: Sparse) -> str:
+    """The text of `repr(t)`."""
+    def part(name: str, x: Any) -> str:
+        pad = " " * (len("tensor(") + len(name) + 1)
+        text = repr(x.detach())
+        for more in (f", dtype={x.meta.dtype})", f", device='{x.meta.device}')", f", device='{x.meta.device}', dtype={x.meta.dtype})"):
+            if name == "values" and text.endswith(more):
+                text = text[:-len(more)] + ")"  # told once, of the whole
+        return f"{name}=" + text.replace("\n", "\n" + pad)
+    rows = [part("indices", t._indices())] if isinstance(t, Coo) else [part("crow_indices", t._index[0]), part("col_indices", t._index[1])]
+    rows.append(part("values", t._value))
+    tail = [f"size={tuple(t.meta.shape)}", f"nnz={t._nnz()}"]
+    if t.meta.device.type != "cpu":
+        tail.insert(0, f"device='{t.meta.device}'")
+    if t.meta.dtype not in (dtypes.get_default_dtype(), dtypes.int64, dtypes.bool_, dtypes.default_complex()):
+        tail.append(f"dtype={t.meta.dtype}")
+    tail.append(f"layout={type(t).kind!r}")
+    if t.node is not None:
+        from ..autograd import tape
+        tail.append("requires_grad=True" if t.node[0] == 0 else f"grad_fn=<{tape.name_of(t.node)}>")
+    text = "tensor(" + ",\n       ".join(rows)
+    line = len(text) - text.rfind("\n") + 1
+    if isinstance(t, Coo):
+        line = 1 << 16  # what follows begins a line of its own
+    for x in tail:
+        if line + len(x) + 2 > 80:
+            text += ",\n       " + x
+            line = 7 + len(x)
+        else:
+            text += ", " + x
+            line += len(x) + 2
+    return text + ")"
+
+
+# ------------------------------------------------------------------------------------------------------------- creation
+def _tensor_of(x: Any, d: Any, dev: Any) -> Any:
+    if isinstance(x, Tensor):
+        made: Any = x
+        return made if (d is None or x.meta.dtype is d) and (dev is None or x.meta.device is resolve(dev)) else made.to(device=dev, dtype=d or x.meta.dtype)
+    return _ops().tensor(x, dtype=d, device=dev)
+
+
+def _checked(given: bool | None) -> bool:
+    from .sparse_checks import checking
+    return checking() if given is None else given
+
+
+@table.op(method=False)
+def sparse_coo_tensor(indices: Any, values: Any = None, size: Any = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+                      check_invariants: bool | None = None, is_coalesced: bool | None = None, pin_memory: bool = False) -> Any:
+    """A sparse tensor of `values` (nnz, ...) at integer `indices` (sparse_dim, nnz).
+
+    Without a size it is as small as the indices allow.  ``sparse_coo_tensor(size)`` makes one with nothing specified.
+    check_invariants: raise RuntimeError for indices outside the size (default: as `torch.sparse.check_sparse_tensor_invariants`
+    says).
+    """
+    if values is None and size is None:  # one of nothing but zeros
+        shape = Size(indices)
+        made = _ops().zeros((0,), dtype=dtype, device=device)
+        return _end(Coo, (_ops().zeros((len(shape), 0), dtype=dtypes.int64, device=made.device),), made, shape, True, requires_grad)
+    v = _tensor_of(values, dtype, device)
+    i = _tensor_of(indices, None, v.device)
+    if i.meta.dtype.kind not in "ui" and i.meta.numel:
+        if i.meta.dtype.kind == "b" or i.meta.dtype.kind == "c":
+            raise TypeError(f"sparse_coo_tensor: indices must be integers, got {i.meta.dtype}")
+    i = i.detach().to(dtypes.int64)
+    if i.dim() == 1 and not i.numel():
+        i = i.reshape(0 if size is None else len(tuple(size)), 0)
+    if i.dim() != 2:
+        raise RuntimeError(f"indices must be sparse_dim x nnz, but got: {list(i.shape)}")
+    if v.dim() < 1:
+        v = v.reshape(1).expand(i.shape[1])
+    if v.shape[0] != i.shape[1]:
+        raise RuntimeError(f"indices and values must have same nnz, but got nnz from indices: {i.shape[1]}, nnz from values: {v.shape[0]}")
+    if size is None:
+        if i.numel() and bool((i < 0).any()):
+            raise RuntimeError("found negative index in the indices of sparse_coo_tensor")
+        highest = [int(n) + 1 for n in i.max(1)[0].tolist()] if i.shape[1] else [0] * i.shape[0]
+        size = (*highest, *v.shape[1:])
+    shape = Size(size)
+    if len(shape) != i.shape[0] + v.dim() - 1:
+        raise RuntimeError(f"number of dimensions must be sparse_dim ({i.shape[0]}) + dense_dim ({v.dim() - 1}), but got {len(shape)}")
+    if tuple(shape[i.shape[0]:]) != tuple(v.shape[1:]):
+        raise RuntimeError(f"values has incorrect size, expected {[v.shape[0], *shape[i.shape[0]:]]}, got {list(v.shape)}")
+    if _checked(check_invariants):
+        from .sparse_checks import check_coo
+        check_coo(i, shape)
+    return _end(Coo, (i,), v, shape, bool(is_coalesced), requires_grad)
+
+
+def _end(kind: Any, indices: Any, values: Any, shape: Any, coalesced: bool, requires_grad: bool) -> Any:
+    """The new tensor: a leaf if it requires grad, else an operation on its values."""
+    values = values.detach().requires_grad_() if requires_grad else values if values.node is None else values.view_as(values)
+    return make(kind, indices, values, shape, coalesced)
+
+
+@table.op(method=False)
+def sparse_csr_tensor(crow_indices: Any, col_indices: Any, values: Any, size: Any = None, *, dtype: Any = None, device: Any = None,
+                      requires_grad: bool = False, check_invariants: bool | None = None, pin_memory: bool = False) -> Any:
+    """A sparse matrix by rows: `values` (nnz) in the columns `col_indices` (nnz), row r being [crow_indices[r], crow_indices[r + 1])."""
+    v = _tensor_of(values, dtype, device)
+    crow, columns = _tensor_of(crow_indices, None, v.device).detach(), _tensor_of(col_indices, None, v.device).detach()
+    for name, x in (("crow_indices", crow), ("col_indices", columns)):
+        if x.dtype not in (dtypes.int32, dtypes.int64):
+            raise RuntimeError(f"{name} and the other indices must be int32 or int64, got {x.dtype}")
+        if x.dim() != 1:
+            raise NotImplementedError(f"sparse_csr_tensor: {name} must have one dimension, it has {x.dim()}: batches are not implemented")
+    if columns.shape[0] != v.shape[0] or v.dim() != 1:
+        raise RuntimeError(f"col_indices and values must have the same number of entries, got {list(columns.shape)} and {list(v.shape)}")
+    if size is None:
+        size = (crow.shape[0] - 1, int(columns.max()) + 1 if columns.numel() else 0)
+    if len(tuple(size)) != 2 or crow.shape[0] != size[0] + 1:
+        raise RuntimeError(f"crow_indices must have one entry more than rows: got {crow.shape[0]} for size {list(size)}")
+    if _checked(check_invariants):
+        from .sparse_checks import check_csr
+        check_csr(crow, columns, size)
+    return _end(Csr, (crow, columns), v, size, True, requires_grad)
+
+
+@table.op(method=False)
+def sparse_compressed_tensor(compressed_indices: Any, plain_indices: Any, values: Any, size: Any = None, *, dtype: Any = None, layout: Any = None,
+                             device: Any = None, requires_grad: bool = False, check_invariants: bool | None = None, pin_memory: bool = False) -> Any:
+    """`sparse_csr_tensor`, for the one compressed layout there is.  Raises NotImplementedError for the others."""
+    if layout is not sparse_csr:
+        raise NotImplementedError(f"sparse_compressed_tensor: layout {layout!r} is not implemented, torch.sparse_csr is")
+    return sparse_csr_tensor(compressed_indices, plain_indices, values, size, dtype=dtype, device=device, requires_grad=requires_grad,
+                             check_invariants=check_invariants)
+
+
+def _named(name: str, doc: str) -> None:
+    def call(input: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002
+        from . import sparse_ops
+        if not any(isinstance(x, Sparse) for x in (input, *args)):
+            raise RuntimeError(f"{name}: one of the tensors must be sparse")
+        return sparse_ops.run(name, (input, *args), kwargs, refusal(name, sparse_coo))
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = doc
+    table.op(method=name != "spmm" and name != "hspmm")(call)
+
+
+_named("spmm", "The product of a sparse matrix and a strided one.")
+_named("smm", "The product of a sparse matrix and a strided one, as a sparse tensor.")
+_named("hspmm", "The product of a sparse matrix and a strided one, as a sparse tensor.")
+_named("sspaddmm", "beta input + alpha (mat1 @ mat2), of sparse input and mat1.")
+
+
+# -------------------------------------------------------------------------------------------------- methods of all tensors
+def to_sparse(self: Any, sparse_dim: Any = None, *, layout: Any = None, blocksize: Any = None, dense_dim: Any = None) -> Any:
+    """The nonzero elements in COO layout (or the `layout` asked for); the last dimensions dense where `sparse_dim` is fewer."""
+    if layout not in (None, sparse_coo, sparse_csr):
+        raise NotImplementedError(f"to_sparse: layout {layout!r} is not implemented")
+    n = self.dim() if sparse_dim is None else int(sparse_dim)
+    if not 0 < n <= max(self.dim(), 1):
+        raise RuntimeError(f"sparse_dim argument must be in >0, <={self.dim()}: got {n}")
+    shape = tuple(self.meta.shape)
+    flat = self.reshape(numel_of(shape[:n]), *shape[n:])
+    seen = (self.detach() != 0).reshape(numel_of(shape[:n]), numel_of(shape[n:])).any(1)
+    places = seen.nonzero().reshape(-1)
+    made = make(Coo, (coordinates(places, shape[:n]),), flat.index_select(0, places), shape, True)
+    return made.to_sparse_csr() if layout is sparse_csr else made
+
+
+def to_sparse_csr(self: Any, dense_dim: Any = None) -> Any:
+    """The nonzero elements of a matrix by compressed rows."""
+    return to_sparse(self).to_sparse_csr()
+
+
+def to_dense(self: Any, dtype: Any = None, *, masked_grad: bool | None = None) -> Any:
+    """The tensor itself: it is strided."""
+    return self if dtype is None else self.to(dtype)
+
+
+def sparse_mask(self: Any, mask: Any) -> Any:
+    """The elements at the places that the sparse tensor `mask` specifies."""
+    if not isinstance(mask, Sparse):
+        raise TypeError("sparse_mask(): argument 'mask' must be a sparse Tensor")
+    if tuple(mask.meta.shape) != tuple(self.meta.shape):
+        raise RuntimeError(f"sparse_mask(): operands have incompatible sizes; self has size {list(self.meta.shape)} but mask has size "
+                           f"{list(mask.meta.shape)}")
+    at = mask.to_sparse()
+    n = at.sparse_dim()
+    shape = tuple(self.meta.shape)
+    values = self.reshape(numel_of(shape[:n]), *shape[n:]).index_select(0, linear(at._index[0], shape[:n]))
+    return mask._with(values)
+
+
+def _only_for(name: str, layout: str) -> Any:
+    def method(self: Any, *args: Any) -> Any:
+        raise RuntimeError(f"{name} expected sparse {layout} tensor layout but got {'Strided' if not isinstance(self, Sparse) else type(self).__name__}")
+    method.__name__ = name
+    method.__doc__ = f"For sparse {layout} tensors.  Raises RuntimeError for others."
+    return method
+
+
+def _converter(name: str, d: Any) -> Any:
+    def method(self: Any) -> Any:
+        return self.to(d)
+    method.__name__ = name
+    method.__doc__ = f"The tensor in {d}."
+    return method
+
+
+for _name, _d in {"double": dtypes.float64, "float": dtypes.float32, "half": dtypes.float16, "bfloat16": dtypes.bfloat16, "long": dtypes.int64,
+                  "int": dtypes.int32, "short": dtypes.int16, "char": dtypes.int8, "byte": dtypes.uint8, "bool": dtypes.bool_}.items():
+    setattr(Sparse, _name, _converter(_name, _d))
+for _f in (to_sparse, to_sparse_csr, to_dense, sparse_mask):
+    setattr(Tensor, _f.__name__, _f)
+Tensor.to_sparse_coo = to_sparse  # type: ignore[method-assign]
+for _name in ("indices", "values", "coalesce", "is_coalesced", "sparse_dim", "dense_dim", "_nnz", "_indices", "_values"):
+    setattr(Tensor, _name, _only_for(_name, "coordinate"))
+for _name in ("crow_indices", "col_indices"):
+    setattr(Tensor, _name, _only_for(_name, "row compressed"))
+__all__ = ["Coo", "Csr", "Sparse", "Unsupported", "make", "sparse_coo_tensor", "sparse_compressed_tensor", "sparse_csr_tensor"]

@@ -1,0 +1,79 @@
+"""A matrix of compressed rows times a strided one, differentiable in the entries' values and the strided matrix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..autograd import tape
+from ..kernels import routines
+from ..runtime import door
+from ..tensor import Tensor, empty, on_forget
+from . import launch
+from .elementwise import saved_tensor
+
+_prepared: dict[Any, Any] = {}
+on_forget(_prepared.clear)
+
+
+def served(values: Tensor, dense: Tensor) -> bool:
+    """Whether there is a kernel for the type and the device."""
+    return values.meta.dtype.name in ("float32", "float64") and routines.generated() and door.by_host(values.meta.device)
+
+
+class Rows:
+    """The places of a sparse matrix's entries: by rows, and when they are asked for, by columns."""
+
+    __slots__ = ("crow", "rows", "columns", "shape", "_turned")
+
+    def __init__(self, crow: Any, rows: Any, columns: Any, shape: tuple[int, int]) -> None:
+        self.crow, self.rows, self.columns, self.shape = crow, rows, columns, shape
+        self._turned: tuple[Rows, Any] | None = None
+
+    def turned(self) -> tuple[Rows, Any]:
+        """The places of the transpose, and which entry each of its entries is."""
+        if self._turned is None:
+            order = self.columns.argsort(stable=True)
+            ends = begins(self.columns, self.shape[1])
+            self._turned = Rows(ends, self.columns[order], self.rows[order], (self.shape[1], self.shape[0])), order
+        return self._turned
+
+
+def begins(sorted_or_not: Any, size: int) -> Any:
+    """Where each row's entries begin, and the number of entries: (size + 1)."""
+    counts = sorted_or_not.new_zeros((size + 1,))
+    counts.index_add_(0, sorted_or_not + 1, sorted_or_not * 0 + 1)
+    return counts.cumsum(0)
+
+
+def product(places: Rows, values: Any, dense: Any) -> Any:
+    """(m, n) = the matrix (m, k) with these places and values, times `dense` (k, n)."""
+    v: Any = values.detach().contiguous()
+    x: Any = dense.detach()
+    if x.meta.shape[1] > 1 and x.meta.strides[1] != 1 or x.meta.shape[0] > 1 and x.meta.strides[0] < x.meta.shape[1]:
+        x = x.contiguous()
+    m, n = places.shape[0], x.meta.shape[1]
+    out = empty((m, n), v.meta.dtype, v.meta.device)
+    if m and n:
+        step = x.meta.strides[0] if x.meta.shape[0] > 1 else n
+        key = (v.meta.dtype.name, m, n, step, v.meta.numel)
+        made = _prepared.get(key)
+        if made is None:
+            made = _prepared[key] = routines.rows_product(v.meta.dtype.name, m, n, step, v.meta.numel)
+        launch.routine(v.meta.device, "rows_product", made, (out.ptr, places.crow.ptr, places.columns.ptr, v.ptr, x.ptr),
+                       nbytes=x.meta.nbytes + out.meta.nbytes,
+                       flops=2 * n * v.meta.numel)
+    return tape.record(out, _back, (values, dense), ((values, values.store.version), (dense, dense.store.version), places), "SparseMmBackward0")
+
+
+def _back(node: Any, g: Any) -> Any:
+    (values, vv), (dense, dv), places = node[tape.SAVED]
+    edges = node[tape.EDGES]
+    slopes = down = None
+    if edges[0] is not None:
+        dense = saved_tensor(dense, dv, node)
+        slopes = (g.index_select(0, places.rows) * dense.index_select(0, places.columns)).sum(1)
+    if edges[1] is not None:
+        values = saved_tensor(values, vv, node)
+        other, order = places.turned()
+        down = product(other, values[order], g)
+    return slopes, down

@@ -1,0 +1,435 @@
+"""Views that cut, fold or walk axes: split, chunk, unbind, diagonal, unfold, flatten, movedim and their relatives."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from .. import layout
+from ..autograd import inplace, tape
+from ..autograd.mode import _grad
+from ..tensor import Tensor
+from .copies import contiguous
+from .parts import assemble, dense
+from .table import op
+from .views import as_strided, expand, permute, placed, reshape, select, sizes_of, slice_axis, squeeze, swapaxes, t, transpose, unsqueeze, view, view_of
+
+
+def _several(input: Tensor, axis: int, views: list[Tensor] | tuple[Tensor, ...], name: str, stacked: bool = False) -> tuple[Tensor, ...]:  # noqa: A002
+    """Views that together are the whole input, as the outputs of one function: their gradients are joined, not added up."""
+    inplace.one_of_several(views, name)
+    if len(views) > 1 and tape.recording(input):
+        tape.record_many(views, _joined, (input,), (axis, [v.meta for v in views], stacked, input.meta, [v.ptr - input.ptr for v in views]), name)
+    return tuple(views)
+
+
+@tape.keeps_nothing
+def _joined(node: Any, gs: list[Tensor | None]) -> Any:
+    from .creation import zeros_meta
+    from .joining import cat, stack
+    axis, metas, stacked, m, offsets = node[tape.SAVED]
+    if not _grad.get() and dense(m) and all(g is None or (type(g) is Tensor and g.meta.dtype is m.dtype) for g in gs):
+        return (assemble(m, [(g, v.strides, offset) for g, v, offset in zip(gs, metas, offsets, strict=True) if g is not None]),)
+    parts = [zeros_meta(m) if g is None else g for g, m in zip(gs, metas, strict=True)]
+    return ((stack if stacked else cat)(parts, axis),)
+
+
+@op()
+def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:  # noqa: A002
+    """Views of consecutive parts of the sizes given, which must add up to the axis."""
+    axis = layout.wrap_dim(dim, len(input.meta.shape))
+    sizes = [int(s) for s in split_sizes]
+    if any(s < 0 for s in sizes):
+        raise RuntimeError(f"split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes={sizes}")
+    if not input.meta.shape:
+        raise RuntimeError("split expects at least a 1-dimensional tensor")
+    total = input.meta.shape[axis]
+    count = 0
+    for s in sizes:
+        count += s
+    if count != total:
+        raise RuntimeError(f"split_with_sizes expects split_sizes to sum exactly to {total} (input tensor's size at dimension {axis}), but "
+                           f"got split_sizes={sizes}")
+    out, at = [], 0
+    for s in sizes:
+        out.append(slice_axis(input, axis, at, at + s))
+        at += s
+    return _several(input, axis, out, "SplitWithSizesBackward0")
+
+
+@op()
+def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:  # noqa: A002
+    """`split_with_sizes` whose results may be written to, at the caller's risk, while recording."""
+    out = split_with_sizes(input, split_sizes, dim)
+    for part in out:
+        del part.__dict__["_made"]
+    return out
+
+
+@op()
+def split(tensor: Tensor, split_size_or_sections: Any = None, dim: int = 0, *, split_size: Any = None, axis: int | None = None) -> tuple[Tensor, ...]:
+    """Views of consecutive parts: of one size (the last may be smaller), or of the sizes listed.
+
+    split_size: what methods call `split_size_or_sections`.
+    """
+    dim = dim if axis is None else axis
+    if split_size_or_sections is None:
+        split_size_or_sections = split_size
+        if split_size is None:
+            raise TypeError("split() missing 1 required positional arguments: \"split_size_or_sections\"")
+    if isinstance(split_size_or_sections, (list, tuple)):
+        return split_with_sizes(tensor, split_size_or_sections, dim)
+    if not tensor.meta.shape:
+        raise RuntimeError("split expects at least a 1-dimensional tensor")
+    out = _equal_parts(tensor, int(split_size_or_sections), dim)
+    return _several(tensor, layout.wrap_dim(dim, len(tensor.meta.shape)), out, "SplitBackward0")
+
+
+@op()
+def unsafe_split(tensor: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """`split` into equal parts whose results may be written to, at the caller's risk, while recording."""
+    return _equal_parts(tensor, split_size, dim)
+
+
+def _equal_parts(tensor: Tensor, size: int, dim: int) -> tuple[Tensor, ...]:
+    axis = layout.wrap_dim(dim, len(tensor.meta.shape))
+    n = tensor.meta.shape[axis]
+    if size < 0:
+        raise RuntimeError(f"split expects split_size be non-negative, but got split_size={size}")
+    if size == 0:
+        if n:
+            raise RuntimeError(f"split_size can only be 0 if dimension size is 0, but got dimension size of {n}")
+        return (slice_axis(tensor, axis, 0, 0),)
+    return tuple(slice_axis(tensor, axis, i, i + size) for i in range(0, max(n, 1), size))
+
+
+@op()
+def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: int | None = None) -> tuple[Tensor, ...]:  # noqa: A002
+    """At most `chunks` views of equal size (the last may be smaller)."""
+    dim = dim if axis is None else axis
+    if chunks <= 0:
+        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    if not input.meta.shape:
+        raise RuntimeError("chunk expects at least a 1-dimensional tensor")
+    n = input.meta.shape[layout.wrap_dim(dim, len(input.meta.shape))]
+    size = -(-n // chunks)
+    return split(input, size, dim) if size else split_with_sizes(input, [0] * chunks, dim)
+
+
+@op()
+def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:  # noqa: A002
+    """`chunk` whose results may be written to, at the caller's risk, while recording."""
+    out = chunk(input, chunks, dim)
+    for part in out:
+        del part.__dict__["_made"]
+    return out
+
+
+@op()
+def tensor_split(input: Tensor, indices_or_sections: Any = None, dim: int = 0, *, indices: Any = None,  # noqa: A002
+                 sections: int | None = None) -> tuple[Tensor, ...]:
+    """Views cut at the indices given, or into a number of nearly equal parts."""
+    if indices_or_sections is None:
+        indices_or_sections = indices if indices is not None else sections
+        if indices_or_sections is None:
+            raise TypeError("tensor_split(): one of the arguments 'indices' and 'sections' is missing")
+    if not input.meta.shape:
+        raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
+    axis = layout.wrap_dim(dim, len(input.meta.shape))
+    n = input.meta.shape[axis]
+    if isinstance(indices_or_sections, Tensor):
+        if len(indices_or_sections.meta.shape) > 1:
+            raise RuntimeError(f"tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, but got "
+                               f"a tensor with {len(indices_or_sections.meta.shape)} dims")
+        if indices_or_sections.meta.device.type != "cpu":
+            raise RuntimeError("tensor_split expected tensor_indices_or_sections to be on cpu, but it's on "
+                               f"{indices_or_sections.meta.device}; pass indices.cpu() or a list")
+        indices_or_sections = indices_or_sections.tolist()
+    if isinstance(indices_or_sections, int):
+        k = indices_or_sections
+        if k <= 0:
+            raise RuntimeError(f"number of sections must be larger than 0, got {k}")
+        indices_or_sections = [i * (n // k) + min(i, n % k) for i in range(1, k)]
+    cuts = [0, *indices_or_sections, n]
+    return tuple(slice_axis(input, axis, a, b if i + 2 < len(cuts) else n) for i, (a, b) in enumerate(zip(cuts, cuts[1:], strict=False)))
+
+
+def _named_split(name: str, axis_of: Any, least: int) -> None:
+    def function(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:  # noqa: A002
+        ndim = len(input.meta.shape)
+        if ndim < least:
+            raise RuntimeError(f"torch.{name} requires a tensor with at least {least} dimension{'s' if least > 1 else ''}, but got a tensor "
+                               f"with {ndim} dimensions!")
+        axis = axis_of(ndim)
+        if isinstance(indices_or_sections, int) and (indices_or_sections == 0 or input.meta.shape[axis] % indices_or_sections):
+            raise RuntimeError(f"torch.{name} attempted to split along dimension {axis}, but the size of the dimension "
+                               f"{input.meta.shape[axis]} is not divisible by the split_size {indices_or_sections}!")
+        return tensor_split(input, indices_or_sections, axis)
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = "Views cut along one axis, as tensor_split."
+    op()(function)
+
+
+_named_split("hsplit", lambda n: 0 if n == 1 else 1, 1)
+_named_split("vsplit", lambda n: 0, 2)
+_named_split("dsplit", lambda n: 2, 3)
+
+
+@op()
+def unbind(input: Tensor, dim: int = 0, *, axis: int | None = None) -> tuple[Tensor, ...]:  # noqa: A002
+    """The views of every position along an axis, which disappears."""
+    dim = dim if axis is None else axis
+    if not input.meta.shape:
+        raise RuntimeError("Dimension specified as 0 but tensor has no dimensions")
+    axis = layout.wrap_dim(dim, len(input.meta.shape))
+    out = tuple(select(input, axis, i) for i in range(input.meta.shape[axis]))
+    return _several(input, axis, out, "UnbindBackward0", True)
+
+
+@op()
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:  # noqa: A002
+    """The axes from start_dim to end_dim as one: a view where possible."""
+    shape = tuple(input.meta.shape)
+    if not shape:
+        return reshape(input, 1)
+    a, b = layout.wrap_dim(start_dim, len(shape)), layout.wrap_dim(end_dim, len(shape))
+    if a > b:
+        raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
+    if a == b:
+        return input
+    return reshape(input, (*shape[:a], layout.numel(shape[a:b + 1]), *shape[b + 1:]))
+
+
+@op()
+def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:  # noqa: A002
+    """An axis as several, of sizes whose product is its own (one may be -1)."""
+    axis = layout.wrap_dim(dim, len(input.meta.shape), False)
+    sizes = (sizes,) if isinstance(sizes, int) else tuple(sizes)
+    if not sizes:
+        raise RuntimeError("unflatten: sizes must be non-empty")
+    try:
+        inner = layout.infer_size(sizes, input.meta.shape[axis])
+    except RuntimeError:
+        raise RuntimeError(f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {axis} ({input.meta.shape[axis]}) in "
+                           "the input tensor") from None
+    return view(input, (*input.meta.shape[:axis], *inner, *input.meta.shape[axis + 1:]))
+
+
+@op()
+def ravel(input: Tensor) -> Tensor:  # noqa: A002
+    """All elements along one axis: a view of a contiguous tensor, else a copy."""
+    return view(contiguous(input), -1)
+
+
+@op(aliases=("moveaxis",))
+def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:  # noqa: A002
+    """A view with axes moved to other places, the rest in their order."""
+    n = len(input.meta.shape)
+    src = [source] if isinstance(source, int) else list(source)
+    dst = [destination] if isinstance(destination, int) else list(destination)
+    if len(src) != len(dst):
+        raise RuntimeError(f"movedim: Invalid source or destination dims: source ({src} dims) should contain the same number of dims as "
+                           f"destination ({dst} dims)")
+    s, d = [layout.wrap_dim(x, n) for x in src], [layout.wrap_dim(x, n) for x in dst]
+    for name, axes, given in (("source", s, src), ("destination", d, dst)):
+        if len(set(axes)) != len(axes):
+            raise RuntimeError(f"movedim: repeated dim in `{name}` ({given})")
+    order = [i for i in range(n) if i not in s]
+    for to, axis in sorted(zip(d, s, strict=True)):
+        order.insert(to, axis)
+    return permute(input, order) if n else view_of(input, (), (), input.ptr, lambda node, g: (g,), None, "ViewBackward0")
+
+
+@op(inplace=False, aliases=())
+def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:  # noqa: A002
+    """A view of a diagonal of two axes, as the last axis."""
+    m = input.meta
+    a, b = layout.wrap_dim(dim1, len(m.shape), False), layout.wrap_dim(dim2, len(m.shape), False)
+    if a == b:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    rows, cols = m.shape[a], m.shape[b]
+    count = max(min(rows, cols - offset) if offset >= 0 else min(rows + offset, cols), 0)
+    start = (offset * m.strides[b] if offset >= 0 else -offset * m.strides[a]) if count else 0
+    keep = [i for i in range(len(m.shape)) if i not in (a, b)]
+    return placed(input, (*[m.shape[i] for i in keep], count), (*[m.strides[i] for i in keep], m.strides[a] + m.strides[b]),
+                  input.ptr + start * m.dtype.itemsize, lambda z: diagonal(z, offset, a, b), "DiagonalBackward0")
+
+
+@op(method=False, spaces=("linalg",), name="diagonal")
+def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """A view of a diagonal of the last two axes."""
+    return diagonal(A, offset, dim1, dim2)
+
+
+def _unfold_back(node: Any, g: Tensor) -> Any:
+    """Windows overlap: each element gathers what its windows got."""
+    shape, axis, size, step = node[tape.SAVED]
+    out = g.new_zeros(shape) if not g.requires_grad else g.sum() * 0 + g.new_zeros(shape)
+    count = g.meta.shape[axis]
+    last = len(shape)
+    for k in range(size):  # the k-th element of every window is a slice with this step
+        piece = select(g, last, k)
+        stop = k + (count - 1) * step + 1
+        out = _added_at(out, piece, axis, k, stop, step)
+    return (out,)
+
+
+def _added_at(out: Tensor, piece: Tensor, axis: int, start: int, stop: int, step: int) -> Tensor:
+    from .views import put
+    if not piece.meta.numel:
+        return out
+    return out + put(piece, out.meta.shape, lambda z: slice_axis(z, axis, start, stop, step))
+
+
+@op(spaces=())
+def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """A view of windows of `size` along an axis, every `step`, as a new last axis."""
+    m = self.meta
+    axis = layout.wrap_dim(dimension, len(m.shape))
+    n = m.shape[axis] if m.shape else 1
+    if size < 0:
+        raise RuntimeError(f"size is {size} but must be >= 0")
+    if size > n:
+        raise RuntimeError(f"maximum size for tensor at dimension {axis} is {n} but size is {size}")
+    if step <= 0:
+        raise RuntimeError(f"step is {step} but must be > 0")
+    if not m.shape:
+        return view_of(self, (size,), (1,), self.ptr, lambda node, g: (g.reshape(()) if g.meta.numel else g.sum(),), None, "UnfoldBackward0")
+    count = (n - size) // step + 1
+    return view_of(self, (*m.shape[:axis], count, *m.shape[axis + 1:], size),
+                   (*m.strides[:axis], m.strides[axis] * step, *m.strides[axis + 1:], m.strides[axis]), self.ptr, _unfold_back,
+                   (tuple(m.shape), axis, size, step), "UnfoldBackward0")
+
+
+# ---------------------------------------------------------------------------------------------------------- like another
+@op(spaces=())
+def view_as(self: Tensor, other: Tensor) -> Tensor:
+    """A view of other's shape."""
+    return view(self, tuple(other.meta.shape))
+
+
+@op(spaces=())
+def reshape_as(self: Tensor, other: Tensor) -> Tensor:
+    """`reshape` to other's shape."""
+    return reshape(self, tuple(other.meta.shape))
+
+
+@op(spaces=())
+def expand_as(self: Tensor, other: Tensor) -> Tensor:
+    """`expand` to other's shape."""
+    return expand(self, tuple(other.meta.shape))
+
+
+@op()
+def broadcast_to(input: Tensor, size: Any) -> Tensor:  # noqa: A002
+    """A view broadcast to a shape."""
+    return expand(input, size)
+
+
+@op(method=False)
+def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
+    """Views of the tensors in their common shape."""
+    ts = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
+    shape = layout.broadcast_shapes(*[t.meta.shape for t in ts])
+    return tuple(expand(t, shape) for t in ts)
+
+
+@op()
+def adjoint(input: Tensor) -> Tensor:  # noqa: A002
+    """The conjugate transpose of the last two axes."""
+    return transpose(input, -2, -1).conj() if input.meta.dtype.is_complex else transpose(input, -2, -1)
+
+
+def _atleast(name: str, n: int) -> None:
+    def function(*tensors: Any) -> Any:
+        if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
+            return tuple(function(t) for t in tensors[0])
+        if len(tensors) > 1:
+            return tuple(function(t) for t in tensors)
+        t = tensors[0]
+        have = len(t.meta.shape)
+        if have >= n:
+            return t
+        if n == 3 and have == 2:
+            return t.unsqueeze(-1)
+        if n == 3 and have == 1:
+            return t.unsqueeze(0).unsqueeze(-1)
+        return reshape(t, (1,) * (n - have) + tuple(t.meta.shape))
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Views of at least {n} axes."
+    op(method=False)(function)
+
+
+for _n in (1, 2, 3):
+    _atleast(f"atleast_{_n}d", _n)
+
+
+# ---------------------------------------------------------------------------------------- the layout of a tensor, in place
+def _relayout(name: str, make: Any, shown: Any) -> None:
+    """`name_`: the tensor itself takes the layout of a view of it."""
+    def function(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if self.node is not None and _grad.get():
+            inplace.check(self, (self,))
+        made = make(self, *args, **kwargs)
+        node = made.node
+        self.meta, self.ptr = made.meta, made.ptr
+        self.store.version += 1
+        if node is not None:
+            self.node = node
+        return self
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"`{name[:-1]}`, changing the layout of the tensor itself."
+    function.__signature__ = inspect.signature(shown)  # type: ignore[attr-defined]
+    op(spaces=(), name=name)(function)
+
+
+for _name, _view in (("squeeze", squeeze), ("unsqueeze", unsqueeze), ("transpose", transpose), ("t", t), ("as_strided", as_strided)):
+    _relayout(_name + "_", lambda x, *a, _f=_name, **k: getattr(x, _f)(*a, **k), _view)
+_relayout("swapaxes_", swapaxes, swapaxes)
+_relayout("swapdims_", transpose, transpose)
+
+
+@op(spaces=())
+def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = None) -> Tensor:
+    """Another shape in place; the storage grows when it must, and new elements are uninitialised."""
+    sizes = sizes if size is None else (size,)
+    from .copies import resize
+    if self.node is not None:
+        raise RuntimeError("cannot resize variables that require grad")
+    return resize(self, sizes_of("resize_", sizes))
+
+
+@op(spaces=())
+def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
+    """`resize_` to another tensor's shape."""
+    return resize_(self, tuple(the_template.meta.shape))
+
+
+@op(spaces=())
+def is_set_to(self: Tensor, tensor: Tensor) -> bool:
+    """Whether both are the same elements of one storage in the same layout."""
+    return self.store is tensor.store and self.ptr == tensor.ptr and self.meta is tensor.meta
+
+
+@op(spaces=())
+def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
+    """Takes over the storage and layout of a tensor, or the given part of a storage; with no source, an empty storage."""
+    from .storages import TypedStorage, UntypedStorage, on_storage
+    if isinstance(source, TypedStorage) and source.dtype is not self.meta.dtype:
+        raise RuntimeError(f"Expected a Storage of type {self.meta.dtype} or an UntypedStorage, but got type {source.dtype} for argument 1 'storage'")
+    if isinstance(source, TypedStorage | UntypedStorage):
+        source = on_storage(source, self.meta.dtype, storage_offset, size, stride)
+    elif source is None:
+        source = self.new_empty((0,))
+    elif not isinstance(source, Tensor):
+        raise TypeError(f"set_: source must be a tensor or a storage, got {type(source).__name__}")
+    self.meta, self.store, self.ptr = source.meta, source.store, source.ptr
+    return self
+
+
+Tensor.T = property(lambda t: t.permute(tuple(reversed(range(len(t.meta.shape))))) if t.meta.shape else t,  # type: ignore[assignment, method-assign]
+                    doc="A view with the axes in reverse order.")
+Tensor.mT = property(lambda t: transpose(t, -2, -1), doc="A view with the last two axes exchanged.")  # type: ignore[assignment, method-assign]
+Tensor.H = property(lambda t: adjoint(t) if len(t.meta.shape) == 2 else t,  # type: ignore[assignment, method-assign]
+                    doc="A matrix's conjugate transpose.")
+Tensor.mH = property(adjoint, doc="The conjugate of `mT`.")  # type: ignore[assignment, method-assign]

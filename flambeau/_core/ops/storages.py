@@ -1,0 +1,322 @@
+"""Storages as objects: the bytes under tensors, and the older storages of one element type.
+
+A storage object is a handle; two are equal when they mean the same memory.  What they do with the bytes goes through a
+flat uint8 tensor over them, so that it works on every device.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import sys
+from typing import Any
+
+from .. import dtypes
+from ..dtypes import dtype as dtype_class
+from ..layout import extent
+from ..runtime.device import device as device_class
+from ..runtime.device import resolve
+from ..tensor import NO_FREE, Storage, Tensor, _new, empty, meta
+
+
+def tensor_on(s: Storage, m: Any, p: int) -> Tensor:
+    """A tensor of layout `m` that begins at address `p` of a storage, outside autograd."""
+    t = _new(Tensor)
+    t.meta, t.store, t.ptr, t.node = m, s, p, None
+    return t  # type: ignore[no-any-return]
+
+
+class UntypedStorage:
+    """The bytes under a tensor.
+
+    ``UntypedStorage(n)`` has n uninitialised bytes, ``UntypedStorage([1, 2])`` those values; `device` says where
+    (the default device).  ``tensor.untyped_storage()`` shares a tensor's.  A slice shares memory too.
+    """
+
+    __slots__ = ("_storage", "_held", "__weakref__")
+    _storage: Storage
+    _held: Tensor | None  # where the numbers were given
+
+    def __init__(self, source: Any = 0, *, device: Any = None) -> None:
+        if isinstance(source, Tensor):
+            source.ptr  # noqa: B018 (waits for bytes that are still on their way)
+            self._storage = source.store
+        elif hasattr(source, "__index__"):
+            self._storage = empty((int(source),), dtypes.uint8, resolve(device)).store
+        else:
+            from .creation import tensor
+            self._storage = tensor(list(source), dtype=dtypes.uint8, device=device).store
+
+    @staticmethod
+    def _of(s: Storage) -> UntypedStorage:
+        made = UntypedStorage.__new__(UntypedStorage)
+        made._storage = s
+        return made
+
+    @classmethod
+    def from_file(cls, filename: Any, shared: bool = False, nbytes: int | None = None, size: int | None = None) -> UntypedStorage:
+        """The first `nbytes` of a file, mapped: written back to it if `shared` is true, seen by nobody else if not."""
+        from ..drivers.files import mapped
+        from ..tensor import wrap
+        count = nbytes if nbytes is not None else size
+        array = mapped(filename, shared, count)
+        m = meta((array.nbytes,), None, dtypes.uint8, device_class("cpu"))
+        return cls._of(wrap(int(array.__array_interface__["data"][0]), m, array).store)
+
+    @property
+    def device(self) -> device_class:
+        return self._storage.meta.device
+
+    @property
+    def is_cuda(self) -> bool:
+        return self._storage.meta.device.type == "cuda"
+
+    is_sparse = False
+
+    def _bytes(self) -> Tensor:
+        s = self._storage
+        return tensor_on(s, meta((s.meta.nbytes,), None, dtypes.uint8, s.meta.device), s.ptr)
+
+    def data_ptr(self) -> int:
+        return self._storage.ptr
+
+    def nbytes(self) -> int:
+        return self._storage.meta.nbytes
+
+    size = __len__ = nbytes
+
+    def element_size(self) -> int:
+        return 1
+
+    def untyped(self) -> UntypedStorage:
+        return self
+
+    def get_device(self) -> int:
+        return self.device.index or 0 if self.device.type == "cuda" else -1
+
+    def __getitem__(self, at: Any) -> Any:
+        if not isinstance(at, slice):
+            return self._bytes()[at].item()
+        start, stop, step = at.indices(self.nbytes())
+        if step != 1:
+            raise RuntimeError(f"Trying to slice with a step of {step}, but only a step of 1 is supported")
+        part, s = Storage(), self._storage
+        part.version, part.meta, part.free, part.keep = 0, meta((max(stop - start, 0),), None, dtypes.uint8, s.meta.device), NO_FREE, s
+        part.ptr = s.ptr + start
+        return UntypedStorage._of(part)
+
+    def __setitem__(self, at: Any, value: Any) -> None:
+        self._bytes()[at] = value
+
+    def __iter__(self) -> Any:
+        return iter(self.tolist())
+
+    def tolist(self) -> list[int]:
+        return self._bytes().tolist()  # type: ignore[no-any-return]
+
+    def fill_(self, value: int) -> UntypedStorage:
+        self._bytes().fill_(value)
+        return self
+
+    def copy_(self, source: Any, non_blocking: bool = False) -> UntypedStorage:
+        self._bytes().copy_(source.untyped()._bytes(), non_blocking=non_blocking)
+        return self
+
+    def clone(self) -> UntypedStorage:
+        return UntypedStorage._of(self._bytes().clone().store)
+
+    def to(self, device: Any, non_blocking: bool = False) -> UntypedStorage:
+        """On `device`: this storage itself if it is there, else a copy."""
+        target = resolve(device)
+        return self if target is self.device else UntypedStorage._of(self._bytes().to(target, non_blocking=non_blocking).store)
+
+    def cpu(self) -> UntypedStorage:
+        return self.to("cpu")
+
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> UntypedStorage:
+        return self.to("cuda" if device is None else device_class("cuda", device) if type(device) is int else device, non_blocking)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self._bytes().__array__(dtype, copy) if copy is not None else self._bytes().__array__(dtype)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UntypedStorage) and (other._storage is self._storage or (
+            other.data_ptr() == self.data_ptr() and other.nbytes() == self.nbytes() != 0 and other.device is self.device))
+
+    def __hash__(self) -> int:
+        return hash((self._storage.ptr, self._storage.meta.nbytes))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> UntypedStorage:
+        return UntypedStorage._of(copied(self._storage, memo))
+
+    def __reduce__(self) -> Any:
+        return UntypedStorage._of, (self._storage,)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__} of {self.nbytes()} bytes on {self.device}"
+
+
+class TypedStorage:
+    """A storage seen as elements of one type, as older programs know it."""
+
+    __slots__ = ("_untyped_storage", "dtype")
+    _kind: dtype_class | None = None  # of FloatStorage and its like
+
+    def __init__(self, *args: Any, wrap_storage: Any = None, dtype: Any = None, device: Any = None) -> None:
+        self.dtype: dtype_class = dtype or self._kind or dtypes.get_default_dtype()
+        if wrap_storage is not None:
+            self._untyped_storage: UntypedStorage = wrap_storage
+        elif args and not hasattr(args[0], "__index__"):
+            from .creation import tensor
+            self._untyped_storage = UntypedStorage(tensor(list(args[0]), dtype=self.dtype, device=device))
+        else:
+            self._untyped_storage = UntypedStorage(int(args[0]) * self.dtype.itemsize if args else 0, device=device)
+
+    @classmethod
+    def from_buffer(cls, buffer: Any, byte_order: str = "native", count: int = -1, offset: int = 0) -> TypedStorage:
+        """A copy of a Python buffer's elements.  Raises ValueError for a byte order other than this machine's."""
+        if byte_order not in ("native", sys.byteorder):
+            raise ValueError(f"from_buffer: byte_order must be 'native' or {sys.byteorder!r}, got {byte_order!r:.50}")
+        from .creation import frombuffer
+        kind = cls._kind or dtypes.get_default_dtype()
+        return cls(wrap_storage=UntypedStorage(frombuffer(buffer, dtype=kind, count=count, offset=offset).clone()), dtype=kind)
+
+    @property
+    def device(self) -> device_class:
+        return self._untyped_storage.device
+
+    @property
+    def is_cuda(self) -> bool:
+        return self._untyped_storage.is_cuda
+
+    def _elements(self) -> Tensor:
+        s = self._untyped_storage._storage
+        return tensor_on(s, meta((self.size(),), None, self.dtype, s.meta.device), s.ptr)
+
+    def untyped(self) -> UntypedStorage:
+        return self._untyped_storage
+
+    def data_ptr(self) -> int:
+        return self._untyped_storage.data_ptr()
+
+    def nbytes(self) -> int:
+        return self._untyped_storage.nbytes()
+
+    def element_size(self) -> int:
+        return self.dtype.itemsize
+
+    def size(self) -> int:
+        return self._untyped_storage.nbytes() // self.dtype.itemsize
+
+    __len__ = size
+
+    def __getitem__(self, at: Any) -> Any:
+        found = self._elements()[at]
+        return found.tolist() if isinstance(at, slice) else found.item()
+
+    def __setitem__(self, at: Any, value: Any) -> None:
+        self._elements()[at] = value
+
+    def __iter__(self) -> Any:
+        return iter(self.tolist())
+
+    def tolist(self) -> list[Any]:
+        return self._elements().tolist()  # type: ignore[no-any-return]
+
+    def fill_(self, value: Any) -> TypedStorage:
+        self._elements().fill_(value)
+        return self
+
+    def copy_(self, source: Any, non_blocking: bool = False) -> TypedStorage:
+        self._elements().copy_(source._elements(), non_blocking=non_blocking)
+        return self
+
+    def clone(self) -> TypedStorage:
+        return TypedStorage(wrap_storage=self._untyped_storage.clone(), dtype=self.dtype)
+
+    def to(self, device: Any, non_blocking: bool = False) -> TypedStorage:
+        return TypedStorage(wrap_storage=self._untyped_storage.to(device, non_blocking), dtype=self.dtype)
+
+    def cpu(self) -> TypedStorage:
+        return self.to("cpu")
+
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> TypedStorage:
+        return TypedStorage(wrap_storage=self._untyped_storage.cuda(device, non_blocking), dtype=self.dtype)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TypedStorage) and other.dtype is self.dtype and other._untyped_storage == self._untyped_storage
+
+    def __hash__(self) -> int:
+        return hash((self._untyped_storage, self.dtype))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TypedStorage:
+        return TypedStorage(wrap_storage=self._untyped_storage.__deepcopy__(memo), dtype=self.dtype)
+
+    def __reduce__(self) -> Any:
+        return _typed, (self._untyped_storage, self.dtype)
+
+    def __repr__(self) -> str:
+        return f"TypedStorage of {self.size()} {self.dtype} on {self.device}"
+
+
+_KINDS = {"Float": dtypes.float32, "Double": dtypes.float64, "Half": dtypes.float16, "BFloat16": dtypes.bfloat16, "Long": dtypes.int64,
+          "Int": dtypes.int32, "Short": dtypes.int16, "Char": dtypes.int8, "Byte": dtypes.uint8, "Bool": dtypes.bool_,
+          "ComplexFloat": dtypes.complex64, "ComplexDouble": dtypes.complex128}
+(FloatStorage, DoubleStorage, HalfStorage, BFloat16Storage, LongStorage, IntStorage, ShortStorage, CharStorage, ByteStorage, BoolStorage,
+ ComplexFloatStorage, ComplexDoubleStorage) = (
+    type(f"{name}Storage", (TypedStorage,), {"_kind": kind, "__slots__": (), "__doc__": f"A storage of elements of type {kind}."})
+    for name, kind in _KINDS.items())
+
+
+def on_storage(storage: Any, d: dtype_class, offset: int = 0, shape: Any = None, strides: Any = None) -> Tensor:
+    """A tensor over a storage; all of it, with one axis, when no shape is given.  Raises RuntimeError where it does not fit."""
+    s = storage.untyped()._storage
+    there = s.meta.nbytes // d.itemsize
+    shape = (max(there - offset, 0),) if shape is None else tuple(shape)
+    m = meta(shape, None if strides is None else tuple(strides), d, s.meta.device)
+    low, high = extent(tuple(m.shape), m.strides)
+    if offset < 0 or low < 0 or offset + high >= there or min(shape, default=0) < 0:
+        raise RuntimeError(f"setStorage: sizes {list(shape)}, strides {list(m.strides)} and storage offset {offset} are out of bounds for a storage "
+                           f"of {there} elements")
+    return tensor_on(s, m, s.ptr + offset * d.itemsize)
+
+
+def _typed(untyped: UntypedStorage, d: dtype_class) -> TypedStorage:
+    return TypedStorage(wrap_storage=untyped, dtype=d)
+
+
+# ------------------------------------------------------------------------------------------------------ copies and pickles
+def root(s: Storage) -> Storage:
+    """The storage that owns these very bytes: `data` has one of its own over its tensor's."""
+    keep = getattr(s, "keep", None)
+    while isinstance(keep, Storage) and keep.ptr == s.ptr and keep.meta.nbytes == s.meta.nbytes:
+        s, keep = keep, getattr(keep, "keep", None)
+    return s
+
+
+def copied(s: Storage, memo: dict[int, Any]) -> Storage:
+    """A copy of a storage, one for each storage and `memo` of a `copy.deepcopy`."""
+    s = root(s)
+    found = memo.get(id(s))
+    if found is None:
+        found = memo[id(s)] = UntypedStorage._of(s).clone()._storage
+        memo.setdefault(id(memo), []).append(s)  # its id must not come again
+    return found
+
+
+def host_bytes(s: Storage, reason: str) -> Any:
+    """A storage's bytes as a NumPy array: shared with it on the CPU, copied from a GPU, for which the host waits."""
+    from .attributes import host_array
+    return host_array(UntypedStorage._of(s)._bytes(), reason)
+
+
+def _reduce(s: Storage) -> Any:
+    whole = root(s)
+    return (root, (whole,)) if whole is not s else (_rebuild, (host_bytes(s, "pickle").tobytes(), str(s.meta.device)))
+
+
+def _rebuild(raw: bytes, where: str) -> Storage:
+    from .creation import from_bytes
+    return from_bytes(raw, (len(raw),), dtypes.uint8, where).store
+
+
+copyreg.pickle(Storage, _reduce)

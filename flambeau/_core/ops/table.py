@@ -1,0 +1,497 @@
+"""The op table: every operation's names, in one place, from which functions, methods, in-place and `out=` forms come.
+
+A pointwise operation is one call of `pointwise` (a formula); any other operation is a function under the decorator `op`.
+`attach` gives the Tensor its methods; `flambeau.__init__` and the stub generator read `TABLE`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .. import dtypes
+from ..autograd.mode import _grad
+from ..kernels.expr import Expr
+from ..tensor import Tensor
+from . import arguments, autocast
+from .elementwise import Pointwise, _type_name, fast_binary, fast_unary
+from .unsupported import Unsupported, instead
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+Function = Any
+F = TypeVar("F", bound=Any)
+REQUIRED = object()
+# functions without `out=` that take NumPy's `axis` for `dim`, as all others do
+_NUMPY_TOO = frozenset("count_nonzero var_mean std_mean unique unique_consecutive repeat_interleave tensor_split".split())
+_FLAG = inspect.Parameter("inplace", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=False)
+_OUT = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any")
+
+
+class _Shown(inspect.Signature):
+    """A function's signature as help and editors show it, worked out when somebody looks: there are hundreds."""
+
+    __slots__ = ("_make",)
+    _make: Callable[[], inspect.Signature]
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("_parameters", "_return_annotation"):
+            raise AttributeError(name)
+        whole = self._make()
+        inspect.Signature.__init__(self, list(whole.parameters.values()), return_annotation=whole.return_annotation,
+                                   __validate_parameters__=False)
+        return getattr(self, name)
+
+
+def _shown(make: Callable[[], inspect.Signature]) -> inspect.Signature:
+    lazy = _Shown.__new__(_Shown)
+    lazy._make = make
+    return lazy
+
+
+class Row:
+    """One operation: its function per namespace, and which forms it has."""
+
+    __slots__ = ("name", "function", "method", "inplace", "out", "spaces", "aliases", "doc", "pointwise", "tensors", "_open", "_public",
+                 "_signature")
+
+    def __init__(self, name: str, function: Function, method: bool, inplace: Function | None, out: bool,
+                 spaces: tuple[str, ...], aliases: tuple[str, ...], signature: str | Function, pointwise: Pointwise | None) -> None:
+        """signature: its text, or the function that has it."""
+        self.name, self.function, self.method, self.inplace, self.out = name, function, method, inplace, out
+        self.spaces, self.aliases, self._signature, self.pointwise = spaces, aliases, signature, pointwise
+        self.doc = function.__doc__ or ""
+        # how many parameters must be tensors, and whether one left open by its type is a tensor, by its name
+        self.tensors, self._open = (0, False) if pointwise is not None else _tensors_of(signature)
+        self._public: Function | None = None
+
+    @property
+    def signature(self) -> str:
+        if not isinstance(self._signature, str):
+            self._signature = str(inspect.signature(self._signature))
+        return self._signature
+
+    def public(self) -> Function:
+        """The function for users: one that says so when an argument should have been a tensor, and asks a class that overrides.
+        A pointwise operation, one under autocast's guard and `HANDLERS` do so themselves."""
+        if not (self.tensors or self._open) or autocast.named(self.name) or (
+                getattr(self.function, "__code__", None) in arguments.HANDLERS):
+            return self.function
+        if self._public is None:
+            self._public = arguments.checked(self)
+        return self._public
+
+
+def _tensors_of(function: Function) -> tuple[int, bool]:
+    """See `Row`; from the annotations alone, as signatures take long to make."""
+    while hasattr(function, "__wrapped__") and "__signature__" not in function.__dict__:
+        function = function.__wrapped__
+    if "__signature__" in function.__dict__:
+        parameters = inspect.signature(function).parameters
+        names, notes = list(parameters), {n: p.annotation for n, p in parameters.items()}
+    else:
+        code, notes = function.__code__, function.__annotations__
+        names = code.co_varnames[:code.co_argcount + code.co_kwonlyargcount + 2]
+        names = [n for n in names if n in notes]
+    kinds = {n: str(notes[n]) for n in names}
+    return (sum(kind.startswith("Tensor") for kind in kinds.values()),
+            kinds.get("input", "").startswith("Any") and names[0] == "input" or any("tensors" in n for n in names))
+
+
+TABLE: dict[str, Row] = {}
+
+
+def _register(row: Row) -> None:
+    if row.name in TABLE and TABLE[row.name].spaces == row.spaces:
+        raise ValueError(f"operation {row.name!r} is in the table twice")
+    TABLE[row.name if row.name not in TABLE else f"{row.spaces[0]}.{row.name}"] = row
+
+
+# ----------------------------------------------------------------------------------------------------------- general ops
+def op(*, method: bool = True, inplace: Any = False, out: bool | None = False, spaces: tuple[str, ...] = ("torch",),
+       aliases: tuple[str, ...] = (), name: str | None = None) -> Callable[[F], F]:
+    """Registers a function as an operation.
+
+    method: also a Tensor method of the same name.  inplace: also `name_`, which writes the result into `input` (a general
+    form that computes and copies; a function given here is used instead).  out: takes `out=` (a tensor, or a
+    tuple for several results), resized to fit; None means that the function handles `out=` itself.  spaces: where the
+    function is exported: "torch", "nn.functional", "special", "linalg", "fft".  aliases: other names of the same thing, "special.x" for another namespace.
+    """
+    def register(function: F) -> F:
+        final: F = with_out(function) if out is True else arguments.numpy_too(function) if function.__name__ in _NUMPY_TOO else function
+        final = autocast.guarded(name or function.__name__, final)
+        made = inplace if callable(inplace) else _inplace_of(function) if inplace else None
+        if made is not None and not made.__doc__:
+            made.__doc__ = f"`{name or function.__name__}`, in place."
+        if out is True:
+            final.__signature__ = _shown(lambda: _plus_out(inspect.signature(function)))
+        if made is not None and not callable(inplace):
+            made.__signature__ = _shown(lambda: inspect.signature(function))
+        _register(Row(name or function.__name__, final, method, made, out is not False, spaces, aliases, function, None))
+        return final
+    return register
+
+
+def _plus_out(signature: inspect.Signature) -> inspect.Signature:
+    """A signature with `out=` at its end, as help and editors show it."""
+    parameters = list(signature.parameters.values())
+    place = len(parameters) - (parameters[-1].kind is inspect.Parameter.VAR_KEYWORD)
+    parameters.insert(place, _OUT)
+    return inspect.Signature(parameters, return_annotation=signature.return_annotation, __validate_parameters__=False)
+
+
+def with_out(function: Function) -> Function:
+    """The function with `out=`: it computes, and copies."""
+    @functools.wraps(function)
+    def call(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        if out is None:
+            try:
+                return function(*args, **kwargs)
+            except Unsupported as error:
+                return instead(function.__name__, args, kwargs, error)
+            except TypeError:
+                known = arguments.by_numpy(function, kwargs)
+                if known is None:
+                    raise
+                return function(*args, **known)
+        kwargs = arguments.by_numpy(function, kwargs) or kwargs
+        if function.__name__ in _APART:
+            _must_lie_apart(out, (*args, *kwargs.values()))
+        if _grad.get():
+            _forbid_recording(function.__name__, (*args, *kwargs.values()), out)
+            with no_recording():
+                result = function(*args, **kwargs)
+        else:
+            result = function(*args, **kwargs)
+        if isinstance(result, tuple):
+            if not isinstance(out, (tuple, list)) or len(out) != len(result):
+                raise TypeError(f"{function.__name__}(): argument 'out' must be a tuple of {len(result)} tensors")
+            for o, r in zip(out, result, strict=True):
+                _must_have_type(function.__name__, o, r)
+                into(o, r, function.__name__)
+            return type(result)(out) if type(result) is not tuple and hasattr(result, "_fields") is False else (
+                type(result)(*out) if hasattr(result, "_fields") else tuple(out))
+        _must_have_type(function.__name__, out, result)
+        return into(out, result, function.__name__)
+    return call
+
+
+# what PyTorch writes while it reads, so that `out` must not share memory with an operand; and what writes its own type only
+_APART = frozenset("cat gather index_select kthvalue masked_select take".split())
+_EXACT = frozenset("aminmax complex_ gather multinomial".split())
+
+
+def _must_lie_apart(out: Any, args: Sequence[Any]) -> None:
+    from .checks import may_write, overlap
+    for o in out if isinstance(out, (tuple, list)) else (out,):
+        if not isinstance(o, Tensor):
+            continue
+        may_write(o)
+        for x in itertools.chain.from_iterable(a if isinstance(a, (tuple, list)) else (a,) for a in args):
+            if isinstance(x, Tensor) and o.meta.numel and x.meta.numel and (
+                    overlap(o, x) or x.ptr == o.ptr and x.meta.strides == o.meta.strides and x.meta.shape == o.meta.shape):
+                raise RuntimeError("unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
+                                   "single memory location. Please clone() the tensor before performing the operation.")
+
+
+def _must_have_type(name: str, out: Any, result: Tensor) -> None:
+    if name in _EXACT and isinstance(out, Tensor) and out.meta.dtype is not result.meta.dtype:
+        raise RuntimeError(f"Expected out tensor to have dtype {result.meta.dtype.name}, but got {out.meta.dtype.name} instead")
+
+
+class no_recording:
+    """Grad mode off, as cheaply as can be."""
+
+    __slots__ = ("token",)
+
+    def __enter__(self) -> None:
+        self.token = _grad.set(False)
+
+    def __exit__(self, *exc: object) -> None:
+        _grad.reset(self.token)
+
+
+def _forbid_recording(name: str, args: Sequence[Any], out: Any) -> None:
+    outs = out if isinstance(out, (tuple, list)) else (out,)
+    for x in (*args, *outs):
+        if isinstance(x, Tensor) and x.node is not None:
+            raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but one "
+                               "of the arguments requires grad.")
+
+
+def into(out: Tensor, result: Tensor, name: str = "out=") -> Tensor:
+    """Copies the result of operation `name` into `out`, resizing it.  Raises RuntimeError for a type or device that does not fit."""
+    from .checks import may_write
+    from .mismatch import mismatch
+    if not isinstance(out, Tensor):
+        raise TypeError(f"argument 'out' must be Tensor, not {type(out).__name__}")
+    if not dtypes.can_cast(result.meta.dtype, out.meta.dtype):
+        raise RuntimeError(f"result type {_type_name(result.meta.dtype)} can't be cast to the desired output type "
+                           f"{_type_name(out.meta.dtype)}")
+    if out.meta.device is not result.meta.device:
+        raise mismatch(name, [out, result], [out], labels=("out", "result"))
+    resize_output(out, tuple(result.meta.shape))
+    may_write(out)
+    from .copies import copy_into
+    copy_into(out, result)
+    return out
+
+
+def resize_output(out: Tensor, shape: tuple[int, ...]) -> None:
+    """Gives `out` this shape; warns, as PyTorch does, when it held elements of another."""
+    if tuple(out.meta.shape) == shape:
+        return
+    from .copies import resize
+    if out.meta.numel:
+        import warnings
+        warnings.warn(f"An output with one or more elements was resized since it had shape {list(out.meta.shape)}, which does not "
+                      f"match the required output shape {list(shape)}. This behavior is deprecated.", UserWarning, stacklevel=4)
+    resize(out, shape)
+
+
+def _inplace_of(function: Function) -> Function:
+    name = function.__name__ + "_"
+
+    def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        from ..autograd import inplace
+        from .checks import may_write
+        from .copies import assign
+        others = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+        if _grad.get():
+            inplace.check(self, (self, *others))
+        may_write(self)
+        result = function(self, *args, **kwargs)
+        if result.meta.shape != self.meta.shape:
+            raise RuntimeError(f"{name}: the result has shape {list(result.meta.shape)}, which does not fit into "
+                               f"{list(self.meta.shape)} in place")
+        if not dtypes.can_cast(result.meta.dtype, self.meta.dtype):
+            raise RuntimeError(f"result type {_type_name(result.meta.dtype)} can't be cast to the desired output type "
+                               f"{_type_name(self.meta.dtype)}")
+        return assign(self, result)
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"`{function.__name__}`, in place."
+    return call
+
+
+# ----------------------------------------------------------------------------------------------------------- pointwise
+def pointwise(name: str, operands: str, formula: Callable[..., Any], *, promote: str = "default", apart: tuple[int, ...] = (),
+              grad: Callable[..., Any] | None = None, accept: str = "buifc", numbers: dict[str, Any] | None = None,
+              consts: dict[str, Any] | None = None, keyword: tuple[str, ...] = (), method: bool = True, inplace: bool = True,
+              out: bool = True, spaces: tuple[str, ...] = ("torch",), aliases: tuple[str, ...] = (), flag: bool = False, tensors: int = 1,
+              check: Callable[..., None] | None = None, doc: str = "") -> Pointwise:
+    """One row: a pointwise operation from its formula, with function, method, `name_`, `out=` and gradients of any order.
+
+    operands: names of the tensor parameters.  formula: ``(*operands, *numbers, **consts)`` of expressions.  numbers:
+    parameters passed at launch, name to default (`REQUIRED` for none).  consts: parameters fixed in the kernel.  keyword:
+    those of them that are keyword-only.  flag: the function takes ``inplace=False``, as nn.functional's do.
+    tensors: how many of the operands, from the first, must be tensors; the others may be numbers.  check: raises for numbers
+    that make no sense.
+    See `elementwise.Pointwise` for promote, apart and grad.
+    """
+    names = tuple(operands.split())
+    made = Pointwise(name, formula, len(names), promote, apart, grad, accept)
+    params = (*[(n, d, True) for n, d in (numbers or {}).items()], *[(n, d, False) for n, d in (consts or {}).items()])
+    bind = _binder(name, names, params, keyword, tensors, check)
+    run, run_inplace = _forms(made, name, names, params, bind, flag)
+    text = f"{doc or name + ', element by element.'}"
+
+    def whole(more: bool) -> inspect.Signature:
+        shown = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in names]
+        shown += [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY if n in keyword else inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                                    default=d if d is not REQUIRED else inspect.Parameter.empty) for n, d, _ in params]
+        shown += ([_FLAG] if flag and more else []) + ([_OUT] if out and more else [])
+        return inspect.Signature(sorted(shown, key=lambda p: p.kind), __validate_parameters__=False)
+    for f, suffix in ((run, ""), (run_inplace, "_")):
+        f.__name__ = f.__qualname__ = name + suffix
+        f.__doc__ = text if not suffix else f"`{name}`, in place."
+        f.__signature__ = _shown(functools.partial(whole, not suffix))
+    listed = list(names) + [f"{n}={d!r}" if d is not REQUIRED else n for n, d, _ in params if n not in keyword]
+    rest = [f"{n}={d!r}" for n, d, _ in params if n in keyword] + (["out=None"] if out else [])
+    if flag:
+        listed.append("inplace=False")
+    signature = "(" + ", ".join(listed + (["*", *rest] if rest else [])) + ")"
+    _register(Row(name, run, method, run_inplace if inplace else None, out, spaces, aliases, signature, made))
+    return made
+
+
+def _binder(name: str, names: tuple[str, ...], params: tuple[tuple[str, Any, bool], ...], keyword: tuple[str, ...],
+            tensors: int = 0, check: Callable[..., None] | None = None) -> Any:
+    """From a call's arguments to (operands, numbers, consts).  tensors: so many operands may not be numbers."""
+    positional = [*names, *[p[0] for p in params if p[0] not in keyword]]
+    defaults = {n: d for n, d, _ in params}
+    number_names = [n for n, _, is_number in params if is_number]
+    const_names = [n for n, _, is_number in params if not is_number]
+
+    def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
+        if len(args) > len(positional):
+            from .old_order import reordered
+            found = reordered(name, args)
+            if found is None:
+                raise TypeError(f"{name}() takes {len(positional)} positional arguments but {len(args)} were given")
+            args, kwargs = found[0], {**kwargs, **found[1]}
+        got = dict(zip(positional, args, strict=False))
+        for k, v in kwargs.items():
+            if k == "self" and names[0] not in got:
+                k = names[0]
+            if k in got:
+                raise TypeError(f"{name}() got multiple values for argument '{k}'")
+            if k not in defaults and k not in names:
+                raise TypeError(f"{name}() got an unexpected keyword argument '{k}'")
+            got[k] = v
+        for place, n in enumerate(names):
+            if n not in got:
+                raise TypeError(f"{name}() missing 1 required positional arguments: \"{n}\"")
+            v = got[n]
+            if not isinstance(v, (Tensor, int, float, complex, Expr)):
+                if place < tensors:
+                    raise TypeError(f"{name}(): argument '{n}' (position {place + 1}) must be Tensor, not {type(v).__name__}")
+                v = got[n] = _number(name, n, v)
+        for place, n in enumerate(names[:tensors]):
+            v = got[n]
+            # inside a formula of the user's a number is as good as an expression
+            if not isinstance(v, (Tensor, Expr)) and not (place and any(isinstance(got[x], Expr) for x in names)):
+                raise TypeError(f"{name}(): argument '{n}' (position {place + 1}) must be Tensor, not {type(v).__name__}")
+        if not any(isinstance(got[n], (Tensor, Expr)) for n in names):
+            raise TypeError(f"{name}(): argument '{names[0]}' must be Tensor, not {type(got[names[0]]).__name__}")
+        for n, d in defaults.items():
+            if n not in got:
+                if d is REQUIRED:
+                    raise TypeError(f"{name}() missing 1 required positional arguments: \"{n}\"")
+                got[n] = d
+        nums = []
+        for n in number_names:
+            v = got[n]
+            if isinstance(v, Tensor):
+                v = v.item()
+            if not isinstance(v, (int, float, complex)) and not isinstance(v, Expr):
+                v = _number(name, n, v)
+            nums.append(v)
+        if check is not None:
+            check(*nums)
+        return tuple([got[n] for n in names]), tuple(nums), tuple([(n, got[n]) for n in const_names])
+    return bind
+
+
+def _number(name: str, param: str, v: Any) -> Any:
+    """NumPy's scalars as Python numbers.  Raises TypeError for anything else."""
+    import numpy as np
+    if isinstance(v, np.generic):
+        return v.item()
+    raise TypeError(f"{name}(): argument '{param}' must be Tensor or Number, not {type(v).__name__}")
+
+
+def _forms(made: Pointwise, name: str, names: tuple[str, ...], params: tuple[Any, ...], bind: Any, flag: bool) -> tuple[Any, Any]:
+    def general(*args: Any, **kwargs: Any) -> Any:
+        try:
+            operands, numbers, consts = bind(args, kwargs)
+            return made(operands, numbers, consts)
+        except arguments.TRIPS as error:
+            return arguments.tripped(error, public(), name, general, args, kwargs)
+
+    def with_out(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
+            operands, numbers, consts = bind(args, kwargs)
+            return write_out(made, out, operands, numbers, consts)
+        except arguments.TRIPS as error:
+            return arguments.tripped(error, public(), name, general, (*args,), {**kwargs, "out": out})
+
+    def inplace(*args: Any, **kwargs: Any) -> Any:
+        try:
+            operands, numbers, consts = bind(args, kwargs)
+            if not isinstance(operands[0], Tensor):
+                raise TypeError(f"{name}_(): argument 'self' must be Tensor, not {type(operands[0]).__name__}")
+            return made.inplace(operands[0], operands, numbers, consts)
+        except arguments.TRIPS as error:
+            return arguments.tripped(error, inplace, name + "_", inplace, args, kwargs)
+
+    def public() -> Any:
+        return next((row.function for row in TABLE.values() if row.pointwise is made), general)
+    arguments.HANDLERS.update(f.__code__ for f in (general, with_out, inplace))
+
+    if len(names) == 1 and not params and not flag:
+        quick = fast_unary(made, general)
+
+        def unary(input: Any, *, out: Any = None) -> Any:  # noqa: A002 (PyTorch's name)
+            return quick(input) if out is None else with_out(out, (input,), {})
+        return unary, inplace
+    if len(names) == 1 and not params and flag:
+        speedy = fast_unary(made, general)
+
+        def activation(input: Any, inplace: bool = False, *, out: Any = None) -> Any:  # noqa: A002
+            if inplace:
+                return in_place(input)
+            return speedy(input) if out is None else with_out(out, (input,), {})
+        in_place = inplace
+        return activation, inplace
+    if len(names) == 2 and not params and not flag:
+        fast = fast_binary(made, general)
+
+        def binary(input: Any, other: Any, *, out: Any = None) -> Any:  # noqa: A002
+            return fast(input, other) if out is None else with_out(out, (input, other), {})
+        binary.fast = fast  # type: ignore[attr-defined]
+        if names == ("input", "other"):
+            return binary, inplace
+
+    def call(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        if flag and (kwargs.pop("inplace", False) or (len(args) > len(names) + len(params) and args[-1])):
+            return inplace(*args[:len(names) + len(params)], **kwargs)
+        if flag:
+            args = args[:len(names) + len(params)]
+        return general(*args, **kwargs) if out is None else with_out(out, args, kwargs)
+    return call, inplace
+
+
+def write_out(made: Pointwise, out: Any, operands: tuple[Any, ...], numbers: tuple[Any, ...], consts: tuple[Any, ...]) -> Any:
+    """The `out=` form of a formula."""
+    if isinstance(out, (tuple, list)) and len(out) == 1:
+        out = out[0]
+    if not isinstance(out, Tensor):
+        raise TypeError(f"{made.name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+    if _grad.get():
+        _forbid_recording(made.name, operands, out)
+    from .. import layout
+    from .checks import to_one_device
+    from .mismatch import mismatch
+    tensors = [x for x in operands if isinstance(x, Tensor)]
+    operands = to_one_device(made.name, operands)
+    anchor = next((x for x in operands if isinstance(x, Tensor)), out)
+    if anchor.meta.device is not out.meta.device:
+        raise mismatch(made.name, [out, *tensors], [out], operands)
+    (result,) = made.program(operands, numbers, consts, made.common(operands), None)[0].out_types
+    if not dtypes.can_cast(result, out.meta.dtype):
+        raise RuntimeError(f"result type {_type_name(result)} can't be cast to the desired output type {_type_name(out.meta.dtype)}")
+    resize_output(out, tuple(layout.broadcast_shapes(*[x.meta.shape for x in tensors])))
+    made.write((out,), operands, numbers, consts)
+    return out
+
+
+# ------------------------------------------------------------------------------------------------------------- namespaces
+def attach(target: type) -> None:
+    """Gives the Tensor class its methods and in-place methods."""
+    for row in TABLE.values():
+        for name in (row.name, *row.aliases):
+            if "." in name or name.startswith("_") and not name.startswith("__"):
+                continue
+            if row.method and name not in target.__dict__:
+                setattr(target, name, row.public() if row.tensors > 1 else row.function)
+            if row.inplace is not None and row.method and name + "_" not in target.__dict__:
+                setattr(target, name + "_", row.inplace)
+
+
+def namespace(space: str) -> dict[str, Any]:
+    """The functions exported from one namespace, by name."""
+    found: dict[str, Any] = {}
+    for row in TABLE.values():
+        if space in row.spaces:
+            for name in (row.name, *row.aliases):
+                if "." not in name:
+                    found[name] = row.public()
+                    if row.inplace is not None:
+                        found[name + "_"] = row.inplace
+        for name in row.aliases:
+            if name.startswith(space + "."):
+                found[name[len(space) + 1:]] = row.public()
+    return found

@@ -1,0 +1,272 @@
+"""The transfer ledger: which source line moved how many bytes, by which path, and what that says.
+
+One ledger of the process is always kept once a GPU is used: a few counters a line, through the observers of the door.
+`transfers` keeps another for a block or a function, watches launches too, and prints its table at the end.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from . import door, provenance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .device import device
+
+VARIABLE = "FLAMBEAU_LEDGER"
+_MOST_STORAGES = 4096
+
+
+class Row:
+    """What one line moved in one direction by one path: `line` ("file:line"), `direction`, `path`, `source`, `target`,
+    `count`, `nbytes`, `blocking` (how many kept the host waiting), `seconds` (host time in those calls)."""
+
+    __slots__ = ("line", "direction", "path", "source", "target", "count", "nbytes", "blocking", "_records", "_seconds")
+
+    def __init__(self, line: str, record: door.Copy) -> None:
+        self.line, self.direction, self.path = line, record.direction, record.path
+        self.source, self.target = str(record.source), str(record.target)
+        self.count = self.nbytes = self.blocking = 0
+        self._seconds = 0.0
+        self._records: list[door.Copy] = []  # on their way: their time is not known yet
+
+    def add(self, record: door.Copy) -> None:
+        self.count += 1
+        self.nbytes += record.nbytes
+        self.blocking += record.blocking
+        self._settle()
+        self._records.append(record)
+
+    def _settle(self) -> None:
+        waiting = []
+        for r in self._records:
+            if r.seconds is None:
+                waiting.append(r)
+            else:
+                self._seconds += r.seconds
+        self._records = waiting
+
+    @property
+    def seconds(self) -> float:
+        self._settle()
+        return self._seconds
+
+    def data(self) -> dict[str, Any]:
+        """The row as plain values."""
+        return {"line": self.line, "direction": self.direction, "path": self.path, "source": self.source, "target": self.target,
+                "count": self.count, "nbytes": self.nbytes, "blocking": self.blocking, "seconds": self.seconds}
+
+
+class Travel:
+    """One storage's copies: which version went where from which lines, and where its bytes came from."""
+
+    __slots__ = ("ref", "sent", "origin")
+
+    def __init__(self, storage: Any, forget: Callable[[Any], None]) -> None:
+        self.ref = weakref.ref(storage, forget)
+        self.sent: dict[Any, list[Any]] = {}  # target device: [version, count, bytes of one, last line]
+        self.origin: tuple[Any, str, int] | None = None  # (device, line, own version when it arrived)
+
+
+class Ledger:
+    """Rows and findings from the copies and waits it is shown."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.rows: dict[Any, Row] = {}
+        self.waits: dict[tuple[str, str, str], int] = {}  # (line, device, reason): times
+        self.repeats: dict[tuple[str, str], list[int]] = {}  # (line, target): [times sent again, bytes of one]
+        self.returns: dict[tuple[str, str, str], list[int]] = {}  # (line, line it came by, device): [times, bytes]
+        self.small: dict[tuple[str, str], list[float]] = {}  # (line, device): [times, seconds there, seconds here]
+        self._travels: dict[int, Travel] = {}
+        self._visits: dict[Any, list[Any]] = {}  # device: [line, bytes in, launches, bytes touched, operations]
+
+    # ----------------------------------------------------------------------------------------------------- observing
+    def copies(self, record: door.Copy) -> None:
+        """Enters a copy."""
+        if record.direction in ("h2h", "d2d"):
+            return
+        line = provenance.caller() or "(a thread of flambeau)"
+        with self._lock:
+            key = (line, record.direction, record.path, record.source, record.target)
+            row = self.rows.get(key)
+            if row is None:
+                row = self.rows[key] = Row(line, record)
+            row.add(record)
+            self._follow(record, line)
+            self._visit(record, line)
+
+    def sync(self, wait: door.Wait) -> None:
+        """Enters a wait that the program's text does not show."""
+        line = provenance.caller() or "(a thread of flambeau)"
+        with self._lock:
+            key = (line, str(wait.device), wait.reason)
+            self.waits[key] = self.waits.get(key, 0) + 1
+
+    def launches(self, dev: device, stream: Any, prepared: Any, args: Any) -> None:
+        """Enters work on a GPU, for telling whether it was worth the way."""
+        visit = self._visits.get(dev)
+        if visit is not None and dev.type != "cpu":
+            visit[2] += 1
+            visit[3] += prepared.nbytes
+            visit[4] += prepared.flops
+
+    def _follow(self, record: door.Copy, line: str) -> None:
+        """Whether these bytes went this way before."""
+        source, target = record.owners
+        if source is None:
+            return
+        travel = self._travel(source)
+        sent = travel.sent.get(record.target)
+        if sent is not None and sent[0] == source.version and sent[2] == record.nbytes:
+            sent[1] += 1
+            again = self.repeats.setdefault((line, str(record.target)), [0, record.nbytes])
+            again[0] += 1
+            sent[3] = line
+        else:
+            travel.sent[record.target] = [source.version, 1, record.nbytes, line]
+        came = travel.origin
+        if came is not None and came[0] is record.target and source.version == came[2]:
+            found = self.returns.setdefault((line, came[1], str(record.source)), [0, record.nbytes])
+            found[0] += 1
+        if target is not None:
+            arrived = self._travel(target)
+            arrived.origin = (record.source, line, target.version)
+            arrived.sent.clear()
+
+    def _travel(self, storage: Any) -> Travel:
+        i = id(storage)
+        travel = self._travels.get(i)
+        if travel is None or travel.ref() is not storage:
+            if len(self._travels) >= _MOST_STORAGES:
+                self._travels.pop(next(iter(self._travels)))
+            travel = self._travels[i] = Travel(storage, self._forget(i))
+        return travel
+
+    def _forget(self, i: int) -> Callable[[Any], None]:
+        travels = self._travels
+
+        def forget(_: Any) -> None:
+            travels.pop(i, None)
+        return forget
+
+    def _visit(self, record: door.Copy, line: str) -> None:
+        """From a copy in to the next copy out is a visit to a GPU; what was computed there is set against the way."""
+        if record.direction == "h2d":
+            visit = self._visits.get(record.target)
+            if visit is None:
+                self._visits[record.target] = [line, record.nbytes, 0, 0, 0]
+            else:
+                visit[1] += record.nbytes
+        elif record.direction == "d2h":
+            visit = self._visits.pop(record.source, None)
+            if visit is None or not visit[2]:
+                return
+            came, nbytes, launches, touched, operations = visit
+            # orders of magnitude: a copy's set-up and a launch's host time on a GPU's side, one core's bandwidth and rate here
+            there = 2 * 8e-6 + (nbytes + record.nbytes) / 8e9 + launches * 4e-6
+            here = launches * 1e-6 + max(touched / 1e10, operations / 2e10)
+            if there > 2 * here:
+                found = self.small.setdefault((came, str(record.source)), [0, 0.0, 0.0])
+                found[0] += 1
+                found[1] += there
+                found[2] += here
+
+    # ------------------------------------------------------------------------------------------------------- telling
+    def table(self) -> list[dict[str, Any]]:
+        """The rows as plain values, the most bytes first."""
+        with self._lock:
+            rows = list(self.rows.values())
+        return sorted((r.data() for r in rows), key=lambda r: (-r["nbytes"], r["line"]))
+
+    def findings(self) -> list[Any]:
+        """What the rows say (see `findings.Finding`), most important first."""
+        from .findings import found
+        with self._lock:
+            return found(self)
+
+    def show(self, title: str = "transfers", console: Any = None) -> None:
+        """Prints the table and the findings."""
+        from .findings import show
+        show(self, title, console)
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        self.__init__()  # type: ignore[misc]
+
+
+process: Ledger | None = None  # the one that is always kept
+_watching: Any = None
+
+
+def start() -> None:
+    """Begins the process's ledger; called when the first GPU is made ready."""
+    global process, _watching
+    if process is not None:
+        return
+    process = Ledger()
+    _watching = door.observe(copies=process.copies, waits=process.sync)
+    if os.environ.get(VARIABLE, "").strip() not in ("", "0"):
+        import atexit
+        atexit.register(_at_exit)
+
+
+def _at_exit() -> None:
+    if process is not None and process.rows:
+        from rich.console import Console
+        process.show(f"transfers of {os.path.basename(sys.argv[0]) or 'this process'}", Console(stderr=True))
+
+
+class transfers:
+    """A ledger of a ``with`` block or a decorated function: its table is printed at the end.
+
+    show: whether to print.  `rows` (list of dicts) and `findings` can be read inside and after.  `transfers.so_far()` is
+    the ledger that is kept of the whole process; FLAMBEAU_LEDGER=1 prints that one when the process ends.
+    """
+
+    def __init__(self, show: bool = True, title: str = "transfers") -> None:
+        self._show, self._title = show, title
+        self.ledger = Ledger()
+        self._observer: Any = None
+
+    def __enter__(self) -> transfers:
+        self._observer = door.observe(self.ledger.launches, self.ledger.copies, self.ledger.sync)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._observer.close()
+        if self._show and exc[0] is None:
+            self.ledger.show(self._title)
+
+    def __call__(self, function: Any) -> Any:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with transfers(self._show, self._title if self._title != "transfers" else f"transfers of {function.__name__}"):
+                return function(*args, **kwargs)
+        return call
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The table as plain values, the most bytes first."""
+        return self.ledger.table()
+
+    @property
+    def findings(self) -> list[Any]:
+        """What the rows say, most important first."""
+        return self.ledger.findings()
+
+    def print(self, console: Any = None) -> None:
+        """Prints the table and the findings."""
+        self.ledger.show(self._title, console)
+
+    @staticmethod
+    def so_far() -> Ledger:
+        """The ledger of the whole process; an empty one while no GPU was used."""
+        return process if process is not None else Ledger()

@@ -1,0 +1,107 @@
+"""Where tensors came from: behind a switch, each tensor remembers the source line that made or moved it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+VARIABLE = "FLAMBEAU_PROVENANCE"
+_KEY = "_provenance"
+_on = False
+_package = __name__.partition(".")[0]
+_switched: list[Callable[[bool], None]] = []
+
+
+class provenance:
+    """Turns the memory of source lines on or off: a call, or a `with` block that puts it back.
+
+    While it is on, every tensor remembers the user's line that made or moved it, and errors about tensors on different
+    devices name those lines; operations take their slow path.  While it is off nothing is done or paid for.  The
+    environment variable FLAMBEAU_PROVENANCE=1 turns it on from the start.
+    """
+
+    def __init__(self, mode: bool = True) -> None:
+        self._before = _on
+        _set(bool(mode))
+
+    def __enter__(self) -> provenance:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _set(self._before)
+
+    @staticmethod
+    def enabled() -> bool:
+        """Whether lines are being remembered."""
+        return _on
+
+    @staticmethod
+    def of(t: Any) -> str | None:
+        """The line `t` came from, as `file:line`; None when it was not remembered."""
+        return of(t)
+
+
+def _set(mode: bool) -> None:
+    global _on
+    if mode is _on:
+        return
+    _on = mode
+    for tell in _switched:
+        tell(mode)
+    from . import door
+    door.changed()  # the short ways through kept plans make tensors of their own: no plan is kept while this is on
+
+
+def on_switch(tell: Callable[[bool], None]) -> None:
+    """Registers what to call, with the new mode, when the switch is turned."""
+    _switched.append(tell)
+
+
+def from_environment() -> None:
+    """Turns the switch on where the environment says so."""
+    if os.environ.get(VARIABLE, "").strip() not in ("", "0"):
+        _set(True)
+
+
+def enabled() -> bool:
+    """Whether lines are being remembered."""
+    return _on
+
+
+def of(t: Any) -> str | None:
+    """The line a tensor came from, as `file:line`, when it was remembered."""
+    found: str | None = getattr(t, "__dict__", {}).get(_KEY)
+    return found
+
+
+_inside: dict[Any, bool] = {}  # by code object: whether it is this package's
+
+
+def caller() -> str | None:
+    """The innermost line outside this package, as `file:line`."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        ours = _inside.get(code)
+        if ours is None:
+            name = frame.f_globals.get("__name__", "")
+            ours = name == _package or name.startswith(_package + ".")
+            if len(_inside) > 1 << 14:
+                _inside.clear()  # code made by exec at every step
+            _inside[code] = ours
+        if not ours:
+            return f"{code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back
+    return None
+
+
+def note(t: Any) -> None:
+    """Remembers the caller's line for a tensor, when the switch is on."""
+    if _on:
+        line = caller()
+        if line is not None:
+            t.__dict__[_KEY] = line

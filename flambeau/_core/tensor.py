@@ -1,0 +1,200 @@
+"""The Tensor: a storage (bytes on one device, with a version) seen through a layout.
+
+This module and `autograd.tape` are the whole fast path's data: `Meta`, `Storage`, `Tensor`.  They are plain slots, with no
+`__init__`, so that an operation on known shapes costs a fraction of a microsecond.  The user's methods come from the op
+table (`ops.table.attach`) and from `ops.methods`.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from . import layout
+from .dtypes import dtype
+from .layout import Size, contiguous_strides
+from .runtime import cpu_memory, memory, provenance
+from .runtime.device import device
+from .runtime.memory import NO_FREE as NO_FREE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_PACKAGE = __name__.partition(".")[0] + "."
+_plain = object.__new__
+_takes = memory.takes.get
+_new: Any = _plain  # makes every Tensor object but those of the kept plans' short ways
+
+
+class Meta:
+    """Shape, strides, type and device of a tensor.  Interned: compared by identity, and the key of every plan."""
+
+    __slots__ = ("shape", "strides", "dtype", "device", "numel", "contiguous", "nbytes", "sizes")
+    shape: Size
+    strides: tuple[int, ...]
+    dtype: dtype
+    device: device
+    numel: int
+    contiguous: bool
+    nbytes: int
+    sizes: Any  # the CPU allocator's size class when the tensor is small and on the CPU, else None
+
+    def __repr__(self) -> str:
+        return f"Meta({tuple(self.shape)}, {self.strides}, {self.dtype.name}, {self.device})"
+
+
+_metas: dict[Any, Meta] = {}  # by (shape, strides, dtype, device)
+_forget: list[Callable[[], None]] = []  # plan caches, which hold metas
+_MOST_METAS = 1 << 16
+
+
+def meta(shape: Sequence[int], strides: tuple[int, ...] | None, d: dtype, dev: device) -> Meta:
+    """The one Meta of this description; `strides` None means contiguous."""
+    if strides is None:
+        # a dense one is kept under None too: its strides need not be counted again to find it
+        short = (tuple(shape), None, d, dev) if type(shape) is list else (shape, None, d, dev)
+        found = _metas.get(short)
+        if found is None:
+            shape = Size(shape)
+            found = _metas[short] = meta(shape, contiguous_strides(shape), d, dev)
+        return found
+    shape = shape if type(shape) is Size else Size(shape)
+    key = (shape, strides, d, dev)
+    found = _metas.get(key)
+    if found is None:
+        found = _metas[key] = _make_meta(shape, strides, d, dev)
+        if len(_metas) > _MOST_METAS:
+            # programs whose shapes never repeat: start over; living tensors keep their metas, identity is only a shortcut
+            _metas.clear()
+            for clear in _forget:
+                clear()
+    return found
+
+
+def _make_meta(shape: Size, strides: tuple[int, ...], d: dtype, dev: device) -> Meta:
+    m = Meta()
+    m.shape, m.strides, m.dtype, m.device = shape, strides, d, dev
+    m.numel = layout.numel(shape)
+    if m.numel >> 63:
+        raise RuntimeError(f"numel: integer multiplication overflow: sizes {list(shape)} come to {m.numel} elements")
+    m.contiguous = layout.is_contiguous(shape, strides)
+    m.nbytes = (layout.extent(shape, strides)[1] + 1) * d.itemsize
+    if m.nbytes >> 63:
+        raise RuntimeError(f"Storage size calculation overflowed with sizes={list(shape)} and strides={list(strides)}")
+    m.sizes = cpu_memory.size_class(m.nbytes) if dev.type == "cpu" and m.nbytes <= cpu_memory.SMALL else None
+    return m
+
+
+def on_forget(clear: Callable[[], None]) -> None:
+    """Registers a plan cache to be emptied when metas are."""
+    _forget.append(clear)
+
+
+class Storage:
+    """Bytes on one device: address `ptr`, `version` (in-place writes so far), `free` (takes the address back), `meta`, `keep` (an owner)."""
+
+    __slots__ = ("ptr", "version", "free", "meta", "keep", "__weakref__")
+    ptr: int
+    version: int
+    free: Any
+    meta: Meta
+    keep: Any
+
+    def __del__(self) -> None:
+        self.free.append(self.ptr)
+
+
+class Tensor:
+    """An n-dimensional array of one dtype on one device, with automatic differentiation.
+
+    Slots: `meta`; `store`, the Storage (`storage` is a method of PyTorch's); `ptr`, the address of the first element; `node`
+    of the tape (None: requires no grad); `base`, the tensor that a view is of (unset otherwise).
+    """
+
+    __slots__ = ("meta", "store", "ptr", "node", "base", "__weakref__", "__dict__")
+    meta: Meta
+    store: Storage
+    ptr: int
+    node: Any
+    base: Tensor
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if not f"{cls.__module__}.".startswith(_PACKAGE):
+            from ..interop.overriding import adopt
+            adopt(cls)
+
+
+def new(m: Meta) -> Tensor:
+    """A fresh, uninitialised tensor of this layout."""
+    t = _new(Tensor)
+    t.store = s = storage(m)
+    t.meta = m
+    t.ptr = s.ptr
+    t.node = None
+    return t
+
+
+def storage(m: Meta) -> Storage:
+    s = Storage()
+    s.version = 0
+    s.meta = m
+    sizes = m.sizes
+    if sizes is not None:
+        s.free = free = sizes.free
+        try:
+            s.ptr = free.pop()
+        except IndexError:
+            s.ptr = sizes.grow()
+    else:
+        s.free = NO_FREE  # so that a failed allocation leaves a storage that frees nothing
+        s.ptr = 0
+        take = _takes(m.device)
+        if take is None:
+            s.ptr, s.free = memory.block(m.device, m.nbytes)
+        else:
+            s.ptr, s.free = take(m.nbytes)
+    return s
+
+
+def empty(shape: Sequence[int], d: dtype, dev: device, strides: tuple[int, ...] | None = None) -> Tensor:
+    return new(meta(shape, strides, d, dev))
+
+
+def alias(t: Tensor, m: Meta, p: int) -> Tensor:
+    """Another tensor on the storage of `t`, outside autograd."""
+    r = _new(Tensor)
+    r.meta = m
+    r.store = t.store
+    r.ptr = p
+    r.node = None
+    return r
+
+
+def wrap(address: int, m: Meta, keep: Any) -> Tensor:
+    """A tensor on memory that `keep` owns."""
+    s = Storage()
+    s.free = NO_FREE
+    s.ptr, s.version, s.meta, s.keep = address, 0, m, keep
+    t = _new(Tensor)
+    t.meta, t.store, t.ptr, t.node = m, s, address, None
+    return t
+
+
+def _noted(kind: type) -> Any:
+    t = _plain(kind)
+    provenance.note(t)
+    return t
+
+
+def _remember_lines(on: bool) -> None:
+    """Puts the maker that notes the user's line, or the plain one, in this module and in those that took it from here: a
+    switch costs a walk over the modules, so that without it nothing is paid for each tensor."""
+    made = _noted if on else _plain
+    for name, module in list(sys.modules.items()):
+        if name.startswith(_PACKAGE) and getattr(module, "_new", None) in (_plain, _noted):
+            module._new = made  # type: ignore[attr-defined]
+
+
+provenance.on_switch(_remember_lines)
+provenance.from_environment()

@@ -1,0 +1,59 @@
+"""torch._dynamo: what scripts say to the compiler before `compile`; there is none, so functions run as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau.compiler import allow_in_graph, assume_constant_result, disable, is_compiling, reset, substitute_in_graph
+from flambeau.nn.module import Module
+
+
+class Settings:
+    """Settings that are remembered and change nothing; one that was never set is False."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return False
+
+    def patch(self, *names: Any, **values: Any) -> Any:
+        """A ``with`` block or decorator; nothing is changed."""
+        import contextlib
+        return contextlib.nullcontext() if not (names and callable(names[0])) else names[0]
+
+
+config: Any = Settings()
+
+
+class OptimizedModule(Module):
+    """No module is one: `compile` gives modules back as they are.  For ``isinstance``."""
+
+
+def optimize(*args: Any, **options: Any) -> Any:
+    """A decorator that gives its function back."""
+    return lambda f: f
+
+
+def run(fn: Any = None) -> Any:
+    """The function unchanged; also a decorator."""
+    return (lambda f: f) if fn is None else fn
+
+
+def graph_break(msg: str = "") -> None:
+    """There is no graph to break."""
+
+
+def mark_dynamic(t: Any, index: Any = None, **options: Any) -> None:
+    """There is nothing to mark."""
+
+
+maybe_mark_dynamic = mark_static = mark_static_address = mark_dynamic
+
+
+def list_backends(*args: Any, **options: Any) -> list[str]:
+    """The back ends of `compile`: "eager" alone."""
+    return ["eager"]
+
+
+__all__ = ["OptimizedModule", "Settings", "allow_in_graph", "assume_constant_result", "config", "disable", "graph_break", "is_compiling", "list_backends",
+           "mark_dynamic", "mark_static", "maybe_mark_dynamic", "optimize", "reset", "run", "substitute_in_graph"]

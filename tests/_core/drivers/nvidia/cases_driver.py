@@ -1,0 +1,275 @@
+"""The driver itself on a fake libcuda, in a process of its own: pools of memory, what the environment says, what is told.
+
+``python cases_driver.py ORDER SEED [NAME...]``.  All but ``case_...`` want an environment of their own: see `test_driver.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+import cases  # noqa: E402
+import host_kernels  # noqa: E402
+
+array = cases.array
+USED, TAKEN, GIVEN, TRIMMED, REACHED, KEPT = 2, 4, 5, 6, 7, 8
+
+
+def count(what: int) -> int:
+    """A number of the fake libcuda's."""
+    import ctypes
+    fake = ctypes.CDLL(str(host_kernels.libraries()["libcuda.so.1"]))
+    fake.fake_count.restype = ctypes.c_long
+    return int(fake.fake_count(what))
+
+
+def case_pools() -> None:
+    import flambeau as torch
+    a = torch.ones(1 << 20, device="cuda")
+    b = torch.full((3 << 20,), 2.0, device="cuda")
+    assert count(TAKEN) >= 2 and count(KEPT) == 0 and count(USED) >= 16 << 20
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):  # a fresh segment is every stream's at once
+        c = torch.ones(5 << 20, device="cuda")
+        assert c.sum().item() == 5 << 20
+    assert a.sum().item() == 1 << 20 and b[0].item() == 2
+    given, trimmed = count(GIVEN), count(TRIMMED)
+    del a, b, c
+    torch.cuda.empty_cache()
+    assert count(GIVEN) >= given + 3 and count(TRIMMED) == trimmed + 1 and count(KEPT) == 0
+    free, total = torch.cuda.mem_get_info()
+    assert total - free == torch.cuda.memory_reserved() == count(USED)
+
+
+def case_a_pool_under_the_ladder() -> None:
+    import flambeau as torch
+    torch.cuda.empty_cache()
+    held = [torch.empty(20 << 20, dtype=torch.uint8, device="cuda") for _ in range(9)]
+    del held
+    before = torch.cuda.memory_stats()["num_alloc_retries"]
+    big = torch.zeros(200 << 20, dtype=torch.uint8, device="cuda")  # by segments given back
+    assert big.sum().item() == 0 and torch.cuda.memory_stats()["num_alloc_retries"] == before + 1
+    try:
+        torch.empty(100 << 20, dtype=torch.uint8, device="cuda")
+        raise AssertionError("there was room")
+    except torch.cuda.OutOfMemoryError as error:
+        assert "Tried to allocate 100.00 MiB" in str(error), error
+    del big
+    assert torch.ones(150 << 18, device="cuda").sum().item() == 150 << 18
+
+
+def case_peers_reach_a_pool() -> None:
+    import flambeau as torch
+    x = torch.arange(5, device="cuda:0")
+    assert x.to("cuda:1").tolist() == [0, 1, 2, 3, 4] and x.to("cuda:1").to("cuda:0").tolist() == [0, 1, 2, 3, 4]
+    assert count(REACHED) >= 2
+
+
+def case_what_is_told_of_memory() -> None:
+    import flambeau as torch
+    x = torch.ones(3 << 20, dtype=torch.uint8, device="cuda")
+    told = torch.cuda.memory_summary()
+    assert told.startswith("cuda:0 (Fake H200): ") and "reserved" in told and "segments" in told, told
+    assert len(torch.cuda.memory_summary(abbreviated=True)) < len(told)
+    stats = torch.cuda.memory_stats()
+    assert stats["allocated_bytes.all.current"] == torch.cuda.memory_allocated() >= x.numel()
+    assert torch.cuda.max_memory_allocated() >= stats["allocated_bytes.all.current"] <= torch.cuda.memory_reserved()
+    torch.cuda.reset_peak_memory_stats()
+    assert torch.cuda.max_memory_allocated() == torch.cuda.memory_allocated()
+    assert torch.cuda.memory_stats("cuda:1")["segment.all.current"] >= 0 and torch.cuda.get_allocator_backend() == "native"
+
+
+def case_inventory() -> None:
+    """What `flambeau info` says of the driver, the GPUs and the libraries."""
+    from flambeau import inventory
+    facts = inventory.collect()
+    assert [(g["device"], g["name"], g["kind"]) for g in facts["gpus"]] == [("cuda:0", "Fake H200", "real"), ("cuda:1", "Fake H200", "real")]
+    assert "cannot be told" not in str(facts), facts
+    told = facts["nvidia"]
+    assert told["driver"] == "speaks CUDA 13.0, 2 GPUs" and "compute capability 9.0" in facts["gpus"][0]["capability"]
+    for work, name in (("Fourier transforms", "cuFFT"), ("factorizations of matrices", "cuSOLVER"), ("triangular equations", "cuBLAS")):
+        assert told[work].replace(",", " ").startswith(name + " ") and told[work].endswith((".so.12", ".so.13")), told
+    assert "pip install 'flambeau[cuda-dist]'" in told["collectives"]
+
+
+def end_absent_inventory(fake: Any) -> None:
+    from flambeau import inventory
+    told = inventory.nvidia()
+    assert "pip install 'flambeau[cuda-fft]'" in told["Fourier transforms"] and "the host on copies" in told["Fourier transforms"], told
+    assert "pip install 'flambeau[cuda-math]'" in told["factorizations of matrices"]
+    assert "pip install 'flambeau[cuda]'" in told["matrix products"], told
+    import contextlib
+    import io
+    with contextlib.redirect_stdout(io.StringIO()) as shown:
+        inventory.show()
+    text = " ".join(shown.getvalue().split())
+    for extra in ("cuda", "cuda-fft", "cuda-math", "cuda-dist"):
+        assert f"'flambeau[{extra}]'" in text.replace("- ", "-"), text
+
+
+def end_without_pools(fake: Any) -> None:
+    """A device that has none, and an environment that wants none."""
+    import flambeau as torch
+    x = torch.ones(1 << 20, device="cuda")
+    assert x.sum().item() == 1 << 20 and count(TAKEN) == 0 and count(USED) > 0
+    del x
+    torch.cuda.empty_cache()
+    assert count(USED) == torch.cuda.memory_reserved() and count(TRIMMED) == 0
+    fake.fake_fail(b"cuMemAlloc_v2", 0, 2)
+    held = torch.empty(32 << 20, dtype=torch.uint8, device="cuda")
+    assert held.numel() and torch.cuda.memory_stats()["num_alloc_retries"] == 1
+    assert torch.arange(3, device="cuda:0").to("cuda:1").tolist() == [0, 1, 2]
+
+
+def end_unknown_backend(fake: Any) -> None:
+    import flambeau as torch
+    try:
+        torch.ones(1, device="cuda")
+        raise AssertionError("it was taken")
+    except RuntimeError as error:
+        assert "PYTORCH_CUDA_ALLOC_CONF: Unknown allocator backend 'other', options are native and cudaMallocAsync" in str(error), error
+
+
+def end_pool_fails(fake: Any) -> None:
+    """A pool that cannot be made is done without; one that fails is told."""
+    import flambeau as torch
+    fake.fake_fail(b"cuMemPoolCreate", 0, 801)
+    assert torch.ones(4, device="cuda").sum().item() == 4 and count(TAKEN) == 0
+    fake.fake_fail(b"cuMemAllocFromPoolAsync", 0, 1)
+    try:
+        torch.ones(1 << 22, device="cuda:1")
+        raise AssertionError("the failure was not told")
+    except RuntimeError as error:
+        assert "allocating" in str(error) and "CUDA_ERROR_INVALID_VALUE" in str(error), error
+    assert torch.ones(1 << 22, device="cuda:1")[0].item() == 1
+
+
+def end_no_start(fake: Any) -> None:
+    """A driver that does not start: asking whether there is a GPU does not raise, using one says why."""
+    import flambeau as torch
+    there = torch.cuda.is_available()  # NVML, where it answers, sees GPUs all the same
+    assert there == (not os.environ.get("FAKE_NO_NVML"))
+    for _ in range(2):
+        try:
+            torch.ones(1, device="cuda")
+            raise AssertionError("nothing was raised")
+        except RuntimeError as error:
+            assert "the NVIDIA driver does not start" in str(error) and "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)" in str(error), error
+    assert torch.ones(2).sum().item() == 2
+
+
+def end_context_fails(fake: Any) -> None:
+    """The first use of a GPU fails, and a later one does not."""
+    import flambeau as torch
+    fake.fake_fail(b"cuDevicePrimaryCtxRetain", 0, 2)
+    try:
+        torch.ones(1, device="cuda")
+        raise AssertionError("nothing was raised")
+    except RuntimeError as error:
+        assert "CUDA_ERROR_OUT_OF_MEMORY" in str(error) and "the first use of the device" in str(error), error
+    assert torch.ones(3, device="cuda").sum().item() == 3
+
+
+def end_faults_are_told(fake: Any) -> None:
+    """Each call that fails says what was being done; none of these ends the device."""
+    import flambeau as torch
+    x = torch.ones(8, device="cuda")
+    host = torch.ones(8).pin_memory()
+    for call, work, text in ((b"cuMemcpyHtoDAsync_v2", lambda: x.copy_(host), "copying 32 bytes"), (b"cuStreamSynchronize", lambda: x.sum().item(), "waiting"),
+                             (b"cuStreamCreateWithPriority", lambda: torch.cuda.Stream().synchronize(), "making a stream"),
+                             (b"cuEventRecord", lambda: torch.cuda.Event().record(), "recording an event"),
+                             (b"cuLaunchKernel", lambda: x + x, "launching"), (b"cuMemGetInfo_v2", torch.cuda.mem_get_info, "asking for its free memory"),
+                             (b"cuCtxSynchronize", torch.cuda.synchronize, "waiting for the device")):
+        torch.cuda.synchronize()
+        fake.fake_fail(call, 0, 1)
+        try:
+            work()
+            raise AssertionError(f"{call!r}: nothing was raised")
+        except RuntimeError as error:
+            assert "CUDA error on GPU 0: CUDA_ERROR_INVALID_VALUE (1)" in str(error) and text in str(error), (call, error)
+        fake.fake_fail(b"", 0, 0)
+        assert (x + x).sum().item() == 16
+
+
+def case_one_kernel_with_less_and_more_shared_memory() -> None:
+    """Rows of other lengths are launches of one function: one that asks for less must not take from what another needs."""
+    import numpy as np
+
+    import flambeau as torch
+    rng = np.random.default_rng(2)
+    for _ in range(2):
+        for length in (25000, 14000, 20000):
+            rows = rng.standard_normal((2, length)).astype("f4")
+            e = np.exp(rows - rows.max(1, keepdims=True))
+            np.testing.assert_allclose(array(torch.tensor(rows).cuda().softmax(1)), e / e.sum(1, keepdims=True), rtol=1e-4)
+
+
+def end_what_hardware_refuses(fake: Any) -> None:
+    """The fake refuses it too."""
+    from cuda.bindings import driver as cu
+
+    import flambeau as torch
+    from flambeau._core.kernels.cuda_c import Kernel
+    from flambeau._core.runtime import gpus
+    x = torch.ones(8, device="cuda")
+    g = gpus.gpu(0)
+    stream = g.default_handle.handle
+
+    def refused(code: int, f: Any, *args: Any) -> None:
+        assert int(f(*args)[0]) == code, (f, args)
+    source = 'struct Args { unsigned long long w[1]; };\nextern "C" __global__ void __launch_bounds__(64) k_0(const Args a) { *(float*)a.w[0] = 1.0f; }\n'
+    refused(209, cu.cuModuleLoadData, host_kernels.compile(source, "sm_80"))
+    refused(200, cu.cuModuleLoadData, b"\x7fELF and more")
+    for launches, code in (((("k_0", (1, 1, 1), (128, 1, 1), 0),), "701"), ((("k_0", (1, 65536, 1), (1, 1, 1), 0),), "(1)"),
+                           ((("k_0", (1 << 31, 1, 1), (1, 1, 1), 0),), "(1)"), ((("k_0", (1, 1, 1), (32, 1, 65), 0),), "(1)"),
+                           ((("k_0", (1, 1, 1), (1, 1, 1), 64 << 10),), "")):
+        kernel = Kernel(source, launches, "P", (), 0, 0, 0)
+        call = g.driver.bind(0, g.driver._programs().kernel("k", kernel))
+        try:
+            call(g.default_handle, (x.data_ptr(),))
+            assert not code, launches
+        except torch.AcceleratorError as error:
+            assert code and code in str(error), error
+    host = __import__("numpy").zeros(4)
+    call = g.driver.bind(0, g.driver._programs().kernel("k", Kernel(source, (("k_0", (1, 1, 1), (1, 1, 1), 0),), "P", (), 0, 0, 0)))
+    try:
+        call(g.default_handle, (host.ctypes.data,))
+        raise AssertionError("a kernel was given an address of the host")
+    except AssertionError as error:
+        assert "argument 0" in str(error), error
+    _, event = cu.cuEventCreate(0)
+    _, other = cu.cuEventCreate(2)
+    refused(400, cu.cuEventElapsedTime, event, event)  # never recorded
+    cu.cuEventRecord(event, stream)
+    cu.cuEventRecord(other, stream)
+    refused(400, cu.cuEventElapsedTime, event, other)  # keeps no time
+    cu.cuEventDestroy(event)
+    for f, args in ((cu.cuEventRecord, (event, stream)), (cu.cuEventQuery, (event,)), (cu.cuStreamWaitEvent, (stream, event, 0))):
+        refused(400, f, *args)
+    _, gone = cu.cuStreamCreateWithPriority(1, 0)
+    cu.cuStreamDestroy(gone)
+    for f, args in ((cu.cuStreamQuery, (gone,)), (cu.cuStreamSynchronize, (gone,)), (cu.cuEventRecord, (other, gone)), (cu.cuStreamDestroy, (gone,))):
+        refused(400, f, *args)
+    refused(1, cu.cuStreamCreateWithPriority, 2, 0)
+    refused(1, cu.cuMemHostAlloc, 0, 1)
+    assert x.sum().item() == 8.0
+
+
+def end_visible(fake: Any) -> None:
+    """CUDA_VISIBLE_DEVICES: what is left, by the identities of the GPUs."""
+    import flambeau as torch
+    want = os.environ["WANT"].split()
+    assert torch.cuda.device_count() == len(want), (torch.cuda.device_count(), want)
+    found = [str(torch.cuda.get_device_properties(i).uuid)[:2] for i in range(len(want))]
+    assert found == want, found
+    if want:
+        assert torch.ones(3, device=f"cuda:{len(want) - 1}").sum().item() == 3
+    else:
+        assert not torch.cuda.is_available()
+
+
+if __name__ == "__main__":
+    cases.main(globals())

@@ -1,0 +1,193 @@
+"""The disk cache of compiled kernels: never a wrong byte, whatever happens to the files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from flambeau._core.kernels import cache
+from flambeau._core.kernels.llvm import compile as compiler
+
+IR = "define void @flambeau_test(i64 %b, i64 %e, ptr %args, ptr %block) #0 {\n  ret void\n}\n"
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path / "c"))
+    monkeypatch.setattr(cache, "_usable", {})
+    monkeypatch.setattr(cache, "_stores", 0)
+    return tmp_path / "c" / "kernels-1"
+
+
+def test_what_is_stored_is_loaded(place) -> None:
+    name = cache.key("a", "b")
+    assert cache.load(name) is None
+    assert cache.store(name, b"code" * 100)
+    assert cache.load(name) == b"code" * 100
+    assert os.listdir(place) == [name]
+
+
+def test_keys_tell_the_boundaries_of_their_parts() -> None:
+    assert len({cache.key("ab", "c"), cache.key("a", "bc"), cache.key("abc"), cache.key("abc", "")}) == 4
+    assert cache.key("a", "b") == cache.key("a", "b")
+
+
+@pytest.mark.parametrize("damage", ["truncate", "empty", "flip", "header", "append", "swap"])
+def test_damaged_entries_are_not_loaded_and_disappear(place, damage) -> None:
+    name, other = cache.key("x"), cache.key("y")
+    cache.store(name, bytes(range(256)))
+    cache.store(other, b"something else")
+    path = place / name
+    data = path.read_bytes()
+    path.write_bytes({"truncate": data[:-1], "empty": b"", "flip": data[:-9] + bytes([data[-9] ^ 1]) + data[-8:],
+                      "header": b"?" + data[1:], "append": data + b"x", "swap": (place / other).read_bytes()}[damage])
+    assert cache.load(name) is None
+    assert not path.exists()
+    assert cache.load(other) == b"something else"
+
+
+def test_a_damaged_kernel_is_compiled_again(place) -> None:
+    parts = ("test", "damaged kernel")
+    before = compiler.compiled
+    first = compiler.functions(parts, ("flambeau_test",), lambda: IR)
+    assert compiler.compiled == before + 1 and first["flambeau_test"]
+    compiler.functions(parts, ("flambeau_test",), lambda: pytest.fail("it was in the cache"))
+    file, = place.iterdir()
+    file.write_bytes(file.read_bytes()[:200])
+    compiler.functions(parts, ("flambeau_test",), lambda: IR)
+    assert compiler.compiled == before + 2
+    assert cache.load(file.name) is not None
+
+
+def test_the_oldest_entries_go_first(place) -> None:
+    names = [cache.key(str(k)) for k in range(8)]
+    for k, name in enumerate(names):
+        cache.store(name, bytes(1000))
+        os.utime(place / name, (1000 + k, 1000 + k))
+    left = cache.trim(5000)
+    assert left <= 3750
+    assert sorted(os.listdir(place)) == sorted(names[-(left // 1000):])
+
+
+def test_loading_an_old_entry_marks_it_as_used(place) -> None:
+    name = cache.key("old")
+    cache.store(name, b"x")
+    os.utime(place / name, (1000, 1000))
+    cache.load(name)
+    assert time.time() - os.stat(place / name).st_mtime < 100
+
+
+def test_trimming_removes_what_dead_writers_left(place) -> None:
+    cache.store(cache.key("a"), b"x")
+    (place / "dead.1.2.tmp").write_bytes(b"half")
+    (place / "live.1.2.tmp").write_bytes(b"half")
+    os.utime(place / "dead.1.2.tmp", (1000, 1000))
+    cache.trim()
+    assert sorted(os.listdir(place)) == sorted([cache.key("a"), "live.1.2.tmp"])
+
+
+def test_a_folder_that_cannot_be_made_is_no_error(tmp_path, monkeypatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path / "file"))
+    assert not cache.store(cache.key("a"), b"x")
+    assert cache.load(cache.key("a")) is None
+    assert cache.trim() == 0
+    assert compiler.functions(("no folder",), ("flambeau_test",), lambda: IR)["flambeau_test"]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="POSIX permissions")
+def test_a_folder_others_may_write_to_is_not_used(place) -> None:
+    cache.store(cache.key("b"), b"y")
+    place.chmod(0o777)
+    cache._usable.clear()
+    assert not cache.store(cache.key("a"), b"x")
+    assert cache.load(cache.key("b")) is None
+    assert os.listdir(place) == [cache.key("b")]
+
+
+def test_the_folder_follows_the_environment(monkeypatch, tmp_path) -> None:
+    monkeypatch.delenv("FLAMBEAU_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache.folder() == str(tmp_path / "xdg" / "flambeau" / "kernels-1")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache.folder() == str(tmp_path / ".cache" / "flambeau" / "kernels-1")
+
+
+def test_many_writers_and_readers_at_once(place) -> None:
+    names = [cache.key(str(k)) for k in range(5)]
+    bad = []
+
+    def work(seed: int) -> None:
+        for k in range(200):
+            name = names[(seed + k) % 5]
+            if k % 3 == 0:
+                cache.store(name, name.encode() * 300)
+            got = cache.load(name)
+            if got is not None and got != name.encode() * 300:
+                bad.append(name)
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not bad
+    assert sorted(os.listdir(place)) == sorted(names)
+
+
+SCRIPT = """
+import sys
+import numpy as np
+from flambeau._core.dtypes import float32
+from flambeau._core.kernels import expr as E
+from flambeau._core.kernels.llvm import compile as compiler, prepare
+from flambeau._core.kernels.programs import Map
+a = np.arange(100, dtype=np.float32)
+out = np.zeros_like(a)
+for k in range(6):
+    p = prepare(Map((E.input(0, float32) * float(k + 2),), (float32,)), (100,), ((1,), (1,)))
+    p.entry(out.ctypes.data, a.ctypes.data)
+    assert (out == a * (k + 2)).all()
+print(compiler.compiled, "llvmlite" in sys.modules)
+"""
+
+
+def test_processes_share_it_and_a_warm_one_does_not_import_llvm(place) -> None:
+    env = dict(os.environ)
+    run = [sys.executable, "-c", SCRIPT]
+    cold = [subprocess.Popen(run, env=env, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    for p in cold:
+        out, _ = p.communicate(timeout=60)
+        assert p.returncode == 0, out
+    warm = subprocess.run(run, env=env, capture_output=True, text=True, timeout=60, check=True)
+    if sys.platform == "linux" and os.uname().machine == "x86_64":
+        assert warm.stdout.split() == ["0", "False"]
+    else:
+        assert warm.stdout.split()[0] == "0"
+
+
+def test_the_fingerprint_follows_the_cpu_chosen(monkeypatch) -> None:
+    monkeypatch.setenv("FLAMBEAU_CPU", "")
+    here = compiler.cpu_description()
+    monkeypatch.setenv("FLAMBEAU_CPU", "x86-64-v3")
+    assert compiler.cpu_description() != here
+
+
+def test_llvms_own_linker_serves_where_ours_does_not() -> None:
+    data = compiler.to_object("declare double @cos(double)\n" + IR.replace(
+        "  ret void", "  %p = load ptr, ptr %args\n  %x = load double, ptr %p\n  %y = call double @cos(double %x)\n"
+        "  store double %y, ptr %p\n  ret void"))
+    import ctypes
+    import math
+    name = ("flambeau_test",)
+    for found in (compiler._load_by_orc(data, name, "orc"), compiler.load(data, name, "own")):
+        value = ctypes.c_double(0.5)
+        args = (ctypes.c_void_p * 1)(ctypes.addressof(value))
+        ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(
+            found["flambeau_test"])(0, 1, ctypes.addressof(args), None)
+        assert value.value == math.cos(0.5)

@@ -1,0 +1,177 @@
+"""Convolutions against direct sums."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import flambeau as fb
+from flambeau._core.ops import convolution as conv
+from flambeau.autograd import gradcheck, gradgradcheck
+
+F = fb.nn.functional
+
+
+def direct(x, w, stride, padding, dilation, groups):
+    """The definition, element by element."""
+    n = x.ndim - 2
+    x = np.pad(x, [(0, 0), (0, 0)] + [(p, p) for p in padding])
+    out = [(x.shape[2 + i] - dilation[i] * (w.shape[2 + i] - 1) - 1) // stride[i] + 1 for i in range(n)]
+    y = np.zeros((x.shape[0], w.shape[0], *out))
+    per, outs = w.shape[1], w.shape[0] // groups
+    for o in range(w.shape[0]):
+        g = o // outs
+        for at in itertools.product(*map(range, out)):
+            window = tuple(slice(a * s, a * s + d * (k - 1) + 1, d) for a, s, d, k in zip(at, stride, dilation, w.shape[2:], strict=True))
+            part = x[(slice(None), slice(g * per, (g + 1) * per), *window)]
+            y[(slice(None), o, *at)] = (part * w[o]).reshape(x.shape[0], -1).sum(1)
+    return y
+
+
+CASES = [((2, 3, 9), (4, 3, 3), 1, 0, 1, 1), ((2, 3, 7, 8), (4, 3, 3, 2), 1, 1, 1, 1), ((2, 4, 7, 8), (6, 2, 3, 3), 2, 1, 1, 2),
+         ((1, 3, 9, 9), (2, 3, 3, 3), 1, 2, 2, 1), ((2, 4, 5, 5), (4, 1, 3, 3), 1, 1, 1, 4), ((2, 2, 5, 5), (3, 2, 1, 1), 1, 0, 1, 1),
+         ((1, 2, 4, 5, 6), (3, 2, 2, 3, 2), 1, 1, 1, 1), ((2, 1, 8, 8), (5, 1, 3, 3), 3, 0, 1, 1)]
+
+
+@pytest.mark.parametrize("xs,ws,stride,padding,dilation,groups", CASES)
+def test_values_and_gradients(xs, ws, stride, padding, dilation, groups, device):
+    rng = np.random.default_rng(0)
+    n = len(xs) - 2
+    x, w, b = rng.normal(size=xs), rng.normal(size=ws), rng.normal(size=ws[0])
+    f = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[n]
+    got = f(fb.tensor(x).to(device), fb.tensor(w).to(device), fb.tensor(b).to(device), stride, padding, dilation, groups)
+    want = direct(x, w, (stride,) * n, (padding,) * n, (dilation,) * n, groups) + b.reshape(1, -1, *(1,) * n)
+    np.testing.assert_allclose(got.cpu().numpy(), want, atol=1e-10)
+
+
+@pytest.mark.parametrize("xs,ws,stride,padding,dilation,groups", [CASES[0], ((1, 2, 4, 4), (2, 2, 3, 3), 1, 1, 1, 1), ((1, 2, 5, 5), (2, 1, 3, 3), 2, 1, 1, 2)])
+def test_gradients_of_every_order(xs, ws, stride, padding, dilation, groups):
+    rng = np.random.default_rng(0)
+    x, w = (fb.tensor(rng.normal(size=s), requires_grad=True) for s in (xs, ws))
+    b = fb.tensor(rng.normal(size=ws[0]), requires_grad=True)
+    f = {1: F.conv1d, 2: F.conv2d}[len(xs) - 2]
+    g = lambda x, w, b: f(x, w, b, stride, padding, dilation, groups)  # noqa: E731
+    assert gradcheck(g, (x, w, b)) and gradgradcheck(g, (x, w, b), atol=1e-4)
+
+
+def bounded(got, want, size, dtype):
+    """Within what a sum of products of `size` terms may lose, the values being of the order of 1."""
+    assert (np.abs(got - want) <= 8 * np.sqrt(size + 4) * np.finfo(dtype).eps * (4 + np.abs(want))).all()
+
+
+@given(st.integers(1, 3), st.integers(1, 20), st.integers(1, 40), st.tuples(st.integers(1, 20), st.integers(1, 40)),
+       st.tuples(st.integers(1, 5), st.integers(1, 7)), st.integers(1, 3), st.integers(0, 3), st.integers(1, 2), st.sampled_from(["float32", "float64"]),
+       st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_any_geometry_and_its_gradients(n, c, o, image, kernel, stride, padding, dilation, dtype, sliced):
+    if any(i + 2 * padding < dilation * (k - 1) + 1 for i, k in zip(image, kernel, strict=True)):
+        return
+    rng = np.random.default_rng(n + 10 * c + 100 * o)
+    x, w, b = (rng.normal(size=s).astype(dtype) for s in ((n, c, *image), (o, c, *kernel), (o,)))
+    wide = fb.full((n, c + 1, image[0] + 2, image[1] + 1), float("nan"), dtype=getattr(fb, dtype))
+    wide[:, 1:, 2:, :-1] = fb.from_numpy(x)
+    tx = (wide[:, 1:, 2:, :-1] if sliced else fb.from_numpy(x)).detach().requires_grad_()
+    tw, tb = fb.from_numpy(w).requires_grad_(), fb.from_numpy(b).requires_grad_()
+    y = F.conv2d(tx, tw, tb, stride, padding, dilation)
+    d = (dilation, dilation)
+    wide_x, wide_w = x.astype(np.float64), w.astype(np.float64)
+    bounded(y.detach().numpy(), direct(wide_x, wide_w, (stride, stride), (padding, padding), d, 1) + b.reshape(1, -1, 1, 1), c * w[0, 0].size, dtype)
+    g = rng.normal(size=tuple(y.shape)).astype(dtype)
+    gx, gw, gb = fb.autograd.grad(y, (tx, tw, tb), fb.from_numpy(g))
+    # the map is linear in each: <g, conv(dx, w)> = <gx, dx>
+    padded = np.pad(wide_x, [(0, 0), (0, 0), (padding, padding), (padding, padding)])
+    want_w, want_x = np.zeros(w.shape), np.zeros(padded.shape)
+    for at in itertools.product(*map(range, kernel)):
+        rows, cols = (slice(a * dilation, a * dilation + stride * (s - 1) + 1, stride) for a, s in zip(at, y.shape[2:], strict=True))
+        want_w[:, :, at[0], at[1]] = np.einsum("nohw,nchw->oc", g.astype(np.float64), padded[:, :, rows, cols])
+        want_x[:, :, rows, cols] += np.einsum("nohw,oc->nchw", g.astype(np.float64), wide_w[:, :, at[0], at[1]])
+    bounded(gw.numpy(), want_w, g[:, 0].size, dtype)
+    bounded(gx.numpy(), want_x[:, :, padding:padding + image[0], padding:padding + image[1]], o * w[0, 0].size, dtype)
+    bounded(gb.numpy(), g.astype(np.float64).sum((0, 2, 3)), g[:, 0].size, dtype)
+
+
+@given(st.integers(1, 3), st.integers(2, 9), st.integers(1, 3), st.integers(1, 18), st.integers(1, 2), st.integers(0, 2), st.booleans())
+@settings(max_examples=30, deadline=None)
+def test_groups_are_convolutions_side_by_side(n, groups, c, o, stride, padding, pointwise):
+    k = 1 if pointwise else 3
+    x = fb.randn(n, groups * c, 9, 17, dtype=fb.float64, requires_grad=True)
+    w, b = (fb.randn(*s, dtype=fb.float64, requires_grad=True) for s in ((groups * o, c, k, k), (groups * o,)))
+    y = F.conv2d(x, w, b, stride, padding, 1, groups)
+    parts = zip(x.chunk(groups, 1), w.chunk(groups), b.chunk(groups), strict=True)
+    z = fb.cat([F.conv2d(*part, stride, padding) for part in parts], 1)
+    g = fb.randn_like(y)
+    np.testing.assert_allclose(y.detach().numpy(), z.detach().numpy(), atol=1e-12)
+    for a, e in zip(fb.autograd.grad(y, (x, w, b), g), fb.autograd.grad(z, (x, w, b), g), strict=True):
+        np.testing.assert_allclose(a.numpy(), e.numpy(), atol=1e-11)
+
+
+@pytest.mark.parametrize("shape,o,kernel", [
+    ((9, 20, 30, 31), 40, (3, 3)), ((40, 3, 7, 7), 17, (5, 3)), ((1, 70, 1, 900), 33, (1, 9)), ((1, 200, 9, 9), 250, (3, 3))])
+def test_the_same_bits_on_any_threads(shape, o, kernel):
+    x, w = fb.randn(*shape, requires_grad=True), fb.randn(o, shape[1], *kernel, requires_grad=True)
+    before, results = fb.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            fb.set_num_threads(threads)
+            conv._forget()  # plans know how many threads there were
+            y = F.conv2d(x, w, padding=1)
+            results.append([t.detach().numpy() for t in (y, *fb.autograd.grad(y, (x, w), fb.ones_like(y)))])
+    finally:
+        fb.set_num_threads(before)
+        conv._forget()
+    for other in results[1:]:
+        for a, b in zip(results[0], other, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_many_channels_of_few_places():
+    x, w = fb.randn(2, 200, 9, 7), fb.randn(250, 200, 3, 3)
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x.numpy().astype(np.float64), [(0, 0), (0, 0), (1, 1), (1, 1)]), (3, 3), (2, 3))
+    want = np.einsum("nchwij,ocij->nohw", windows, w.numpy().astype(np.float64), optimize=True)
+    np.testing.assert_allclose(F.conv2d(x, w, padding=1).numpy(), want, atol=2e-3)
+
+
+def test_nan_and_infinities_reach_only_their_windows():
+    x, w = fb.randn(2, 5, 12, 13), fb.randn(9, 5, 3, 3)
+    x[1, 2, 4, 5], x[0, 1, 11, 12] = float("nan"), float("inf")
+    y = F.conv2d(x, w, padding=1).numpy()
+    wrong = np.zeros(y.shape, bool)
+    wrong[1, :, 3:6, 4:7] = wrong[0, :, 10:, 11:] = True
+    np.testing.assert_array_equal(~np.isfinite(y), wrong)
+    w[:, :, 1, 1] = 0
+    assert np.isnan(F.conv2d(x, w, padding=1).numpy()[0, :, 11, 12]).all()  # infinity times 0
+
+
+def test_nothing_to_do():
+    w = fb.randn(4, 3, 3, 3, requires_grad=True)
+    for shape in ((0, 3, 8, 8), (2, 3, 8, 8)):
+        x = fb.randn(*shape, requires_grad=True)
+        y = F.conv2d(x, w)
+        gx, gw = fb.autograd.grad(y, (x, w), fb.ones_like(y))
+        assert tuple(gx.shape) == shape and tuple(gw.shape) == (4, 3, 3, 3)
+        assert shape[0] or (gw == 0).all()
+
+
+def test_transposed_is_the_adjoint():
+    rng = np.random.default_rng(0)
+    x, w = fb.tensor(rng.normal(size=(2, 3, 8, 8))), fb.tensor(rng.normal(size=(5, 3, 3, 3)))
+    y = F.conv2d(x, w, None, 2, 1)
+    z = fb.tensor(rng.normal(size=tuple(y.shape)))
+    back = F.conv_transpose2d(z, w, None, 2, 1, output_padding=1)
+    assert tuple(back.shape) == (2, 3, 8, 8)
+    np.testing.assert_allclose((y * z).sum().item(), (x * back).sum().item())
+    t = fb.tensor(rng.normal(size=(1, 3, 4, 4)), requires_grad=True)
+    u = fb.tensor(rng.normal(size=(3, 2, 3, 3)), requires_grad=True)
+    assert gradcheck(lambda a, b: F.conv_transpose2d(a, b, None, 2, 1, 1), (t, u))
+
+
+def test_same_padding_and_errors():
+    assert tuple(F.conv1d(fb.zeros(1, 1, 7), fb.zeros(1, 1, 4), padding="same").shape) == (1, 1, 7)
+    with pytest.raises(RuntimeError, match="to have 3 channels, but got 2"):
+        F.conv2d(fb.zeros(1, 2, 5, 5), fb.zeros(4, 3, 3, 3))
+    with pytest.raises(RuntimeError, match="Kernel size can't be greater"):
+        F.conv2d(fb.zeros(1, 3, 2, 2), fb.zeros(4, 3, 3, 3))

@@ -1,0 +1,245 @@
+"""Factories against NumPy: sizes, ranges, data of every kind, memory shared or copied, devices and errors."""
+
+from __future__ import annotations
+
+import array
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import flambeau as fb
+from flambeau._core import dtypes
+
+ALL = [d for d in dtypes.ALL if d is not fb.bfloat16]
+
+
+@pytest.mark.parametrize("d", dtypes.ALL, ids=str)
+@pytest.mark.parametrize("shape", [(), (3,), (2, 0, 3), (2, 3)], ids=str)
+def test_fills_of_every_type(d, shape):
+    for t, value in ((fb.zeros(shape, dtype=d), 0), (fb.ones(shape, dtype=d), 1), (fb.full(shape, 1, dtype=d), 1),
+            (fb.zeros(3, 2, dtype=d).new_ones(shape), 1),
+                     (fb.ones_like(fb.empty(shape, dtype=d)), 1), (fb.full_like(fb.empty(shape, dtype=d), 1), 1)):
+        assert t.dtype is d and t.shape == shape and t.is_contiguous() and (t == value).all().item()
+    assert fb.empty(shape, dtype=d).shape == shape
+
+
+@pytest.mark.parametrize("dev", ["cpu", "cuda"])
+def test_numbers_too_large_for_the_type_are_refused(dev, sim_gpus):
+    x = fb.ones(2, dtype=fb.int8, device=dev)
+    at, mask = fb.tensor([0], device=dev), fb.tensor([True, False], device=dev)
+
+    def put(where):
+        x[where] = 300
+    for bad in (lambda: fb.full((1,), 300, dtype=fb.int8, device=dev), lambda: x.fill_(300), lambda: x.masked_fill(mask, 300), lambda: put(0),
+                lambda: put(mask), lambda: put(at), lambda: x.index_fill(0, at, 300), lambda: x.scatter(0, at, 300), lambda: fb.where(mask, x, 300),
+                lambda: fb.nn.functional.pad(x, (1, 1), value=300), lambda: fb.tensor([1, 300], dtype=fb.int8, device=dev),
+                lambda: fb.tensor(300, dtype=fb.int8, device=dev), lambda: fb.tensor([float("nan")], dtype=fb.int32, device=dev),
+                lambda: fb.full((1,), 1e300, device=dev)):
+        with pytest.raises(RuntimeError, match="cannot be converted to type .* without overflow"):
+            bad()
+    for bad in (lambda: fb.randint(0, 129, (2,), dtype=fb.int8, device=dev), lambda: x.random_(-129, 3)):
+        with pytest.raises(RuntimeError, match="out of bounds"):
+            bad()
+    assert x.tolist() == [1, 1]
+    assert fb.tensor([-1, 255], dtype=fb.uint8, device=dev).tolist() == [255, 255] and fb.full((1,), 2**64 - 1, dtype=fb.uint64, device=dev).item() == 2**64 - 1
+    wide = fb.ones(2, dtype=fb.int64, device=dev)
+    for _ in range(2):  # by the general way, then by the kept plan
+        for bad in (lambda: wide + 2**70, lambda: wide * -2**70, lambda: wide == 2**64):
+            with pytest.raises(OverflowError):
+                bad()
+        assert (wide + 2**63).tolist() == [1 - 2**63] * 2 and (wide + (-1)).tolist() == [0, 0]
+        assert (wide + 5).tolist() == [6, 6]
+
+
+def test_sizes_come_one_by_one_in_a_sequence_or_by_name():
+    for make in (fb.zeros, fb.ones, fb.empty):
+        assert make(2, 3).shape == make((2, 3)).shape == make([2, 3]).shape == make(size=(2, 3)).shape == make(fb.Size([2, 3])).shape == (2, 3)
+        assert make(np.int64(2)).shape == (2,) and make(()).shape == () and make(fb.tensor(2), 1).shape == (2, 1)
+        with pytest.raises(RuntimeError, match="negative dimension -1"):
+            make(2, -1)
+        with pytest.raises(TypeError, match="must be tuple of ints"):
+            make(2.5)
+        with pytest.raises((TypeError, RuntimeError)):
+            make("3")
+
+
+def test_types_devices_and_gradients_are_options():
+    t = fb.zeros(2, dtype=fb.float64, device="cpu", requires_grad=True)
+    assert t.dtype is fb.float64 and t.requires_grad and t.is_leaf
+    assert fb.zeros(2, dtype=int).dtype is fb.int64 and fb.zeros(2, dtype=float).dtype is fb.float32 and fb.zeros(1, dtype=bool).dtype is fb.bool
+    with pytest.raises(RuntimeError, match="floating point"):
+        fb.zeros(2, dtype=fb.int64, requires_grad=True)
+    with pytest.raises(TypeError, match="argument 'dtype' must be torch.dtype, not str"):
+        fb.zeros(2, dtype="float32")
+    with pytest.raises(RuntimeError, match="(?i)device"):
+        fb.zeros(2, device="gpu")
+    out = fb.empty(0)
+    assert fb.ones(2, 2, out=out) is out and out.tolist() == [[1, 1], [1, 1]]
+    assert fb.full((2,), 3).dtype is fb.int64 and fb.full((2,), True).dtype is fb.bool and fb.full((2,), 1j).dtype is fb.complex64
+    assert fb.full((2,), 2.5).dtype is fb.float32
+    assert fb.full((2,), fb.tensor(4.0)).tolist() == [4, 4] and fb.scalar_tensor(3).dtype is fb.float32
+
+
+def test_likes_keep_type_device_and_layout():
+    x = fb.zeros(2, 3, dtype=fb.float16).t()
+    for make in (fb.zeros_like, fb.ones_like, fb.empty_like, fb.rand_like):
+        assert make(x).stride() == x.stride() and make(x).dtype is fb.float16 and make(x, dtype=fb.float64).dtype is fb.float64
+    assert x.new_zeros(2, 2).dtype is fb.float16 and x.new_tensor([1, 2]).dtype is fb.float16 and x.new_full((1,), 3).item() == 3
+    assert x.new_empty(4).shape == (4,)
+    assert fb.empty_strided((2, 3), (1, 2)).stride() == (1, 2) and fb.empty_permuted((2, 3, 4), (2, 0, 1)).stride() == (3, 1, 6)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(-20, 20), st.integers(-20, 20), st.integers(-5, 5).filter(bool), st.sampled_from([None, fb.int32, fb.float32, fb.float64, fb.int8]))
+def test_whole_ranges_are_numpys(a, b, step, d):
+    if (b - a) * step < 0:
+        with pytest.raises(RuntimeError, match="inconsistent with step sign"):
+            fb.arange(a, b, step)
+        return
+    got = fb.arange(a, b, step, dtype=d)
+    assert got.dtype is (d or fb.int64)
+    np.testing.assert_array_equal(got.numpy(), np.arange(a, b, step))
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(-40, 40), st.integers(0, 60), st.sampled_from([0.25, 0.1, 0.3, 1.5]))
+def test_fractional_ranges(start, count, step):
+    a = start * 0.5
+    want = np.arange(a, a + count * step, step)
+    got = fb.arange(a, a + count * step, step, dtype=fb.float64)
+    assert got.shape[0] == math.ceil((a + count * step - a) / step)
+    np.testing.assert_allclose(got.numpy()[:len(want)], want[:got.shape[0]], rtol=1e-12, atol=1e-12)
+    assert fb.arange(a, a + 2.0).dtype is fb.float32
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(-9, 9), st.integers(-9, 9), st.integers(0, 30), st.sampled_from([fb.float32, fb.float64, fb.float16]))
+def test_spaced_numbers_are_numpys_with_exact_ends(a, b, n, d):
+    got = fb.linspace(a, b, n, dtype=d)
+    rtol, atol = {fb.float16: (1e-3, 1e-2), fb.float32: (1e-6, 1e-6), fb.float64: (1e-13, 1e-13)}[d]
+    np.testing.assert_allclose(got.numpy(), np.linspace(a, b, n), rtol, atol)
+    if n > 1:
+        assert got[0].item() == a and got[-1].item() == b
+    if abs(a) < 3 and abs(b) < 3:
+        np.testing.assert_allclose(fb.logspace(a, b, n, dtype=fb.float64).numpy(), np.logspace(a, b, n), rtol=1e-10)
+
+
+def test_odd_ranges():
+    assert fb.arange(0).shape == (0,) and fb.arange(3.0).tolist() == [0, 1, 2] and fb.arange(5, 1, -2).tolist() == [5, 3]
+    assert fb.linspace(3, 9, 1).tolist() == [3] and fb.linspace(0, 1, 5, dtype=fb.int64).tolist() == [0, 0, 0, 0, 1]
+    assert fb.linspace(0, 1j, 3).dtype is fb.complex64
+    for call in (lambda: fb.arange(0, 1, 0), lambda: fb.arange(0.0, float("inf")), lambda: fb.linspace(0, 1, -1), lambda: fb.eye(-1)):
+        with pytest.raises(RuntimeError):
+            call()
+    big = fb.arange(2 ** 53, 2 ** 53 + 3)
+    assert big.tolist() == [2 ** 53, 2 ** 53 + 1, 2 ** 53 + 2]
+    for n, m in ((3, None), (2, 4), (4, 2), (0, 3)):
+        np.testing.assert_array_equal(fb.eye(n, m).numpy() if m is not None else fb.eye(n).numpy(), np.eye(n, m))
+    assert fb.eye(2, dtype=fb.complex64)[1, 1].item() == 1
+
+
+@pytest.mark.parametrize("data,d,shape", [
+    (3, fb.int64, ()), (2.5, fb.float32, ()), (True, fb.bool, ()), (1j, fb.complex64, ()), ([], fb.float32, (0,)), ([[]], fb.float32, (1, 0)),
+    ([1, 2.5], fb.float32, (2,)),
+    ([True, 2], fb.int64, (2,)), ([1, 2j], fb.complex64, (2,)), (((1, 2), (3, 4)), fb.int64, (2, 2)), (range(3), fb.int64, (3,)),
+    ([np.float64(1), np.float64(2)], fb.float64, (2,)),
+    (np.float64(3), fb.float64, ()), (np.zeros((2, 3), np.int8), fb.int8, (2, 3)), ([np.zeros(2), np.ones(2)], fb.float64, (2, 2)),
+    ([np.zeros(2, np.float32)], fb.float32, (1, 2))], ids=lambda v: repr(v)[:20])
+def test_data_has_the_type_and_shape_pytorch_gives_it(data, d, shape):
+    t = fb.tensor(data)
+    assert t.dtype is d and t.shape == shape
+    np.testing.assert_array_equal(t.numpy(), np.array(data))
+
+
+def test_tensors_inside_lists_and_tensors_themselves():
+    assert fb.tensor([fb.tensor(1.0), fb.tensor(2.0)]).tolist() == [1, 2]
+    with pytest.warns(UserWarning, match="clone"):
+        copy = fb.tensor(fb.ones(2, requires_grad=True))
+    assert not copy.requires_grad and copy.is_leaf
+    for wrong, error in (([[1], [1, 2]], ValueError), ("abc", TypeError), ([None], RuntimeError), ([2 ** 70], ValueError), (2 ** 63, ValueError),
+            (object(), RuntimeError), (["a"], TypeError),
+                         (np.array(["a"]), TypeError)):
+        with pytest.raises(error):
+            fb.tensor(wrong)
+    assert fb.tensor(2 ** 63, dtype=fb.uint64).item() == 2 ** 63 and fb.tensor([2 ** 70, 1.5]).dtype is fb.float32
+    with pytest.raises(TypeError, match="can't convert np.ndarray of type"):
+        fb.tensor(np.array([object()]))
+
+
+@pytest.mark.parametrize("d", ALL, ids=str)
+def test_numpy_arrays_share_memory_both_ways(d):
+    a = np.ones((3, 4), d.np)
+    t = fb.from_numpy(a)
+    assert t.dtype is d and t.data_ptr() == a.__array_interface__["data"][0]
+    a[1, 2] = 0
+    assert t[1, 2].item() == 0
+    t[0] = 0
+    assert not a[0].any() and fb.from_numpy(a.T).stride() == (1, 4) and fb.from_numpy(a[::2, 1::2]).tolist() == a[::2, 1::2].tolist()
+    back = t.numpy()
+    assert back.dtype == d.np and np.shares_memory(back, a)
+    del a, t
+    assert back[1, 0] == 1
+
+
+def test_what_numpy_arrays_cannot_be_shared():
+    for wrong, error in ((np.arange(3)[::-1], ValueError), (np.array([1], ">i4"), ValueError), (np.array(["a"]), TypeError), ([1], TypeError),
+                         (np.zeros(2, [("a", "f4"), ("b", "i1")])["a"], ValueError)):
+        with pytest.raises(error):
+            fb.from_numpy(wrong)
+    frozen = np.zeros(2)
+    frozen.flags.writeable = False
+    with pytest.warns(UserWarning, match="not writable"):
+        fb.from_numpy(frozen)
+    a = np.arange(3)[::-1]
+    assert fb.tensor(a).tolist() == [2, 1, 0] and fb.as_tensor(a).tolist() == [2, 1, 0]
+
+
+def test_as_tensor_and_asarray_share_where_they_can():
+    a, t = np.arange(3.0), fb.arange(3.0)
+    assert fb.as_tensor(t) is t and fb.as_tensor(a).data_ptr() == a.__array_interface__["data"][0] and fb.as_tensor(a, dtype=fb.float32).dtype is fb.float32
+    assert fb.asarray(a).data_ptr() == a.__array_interface__["data"][0] != fb.asarray(a, copy=True).data_ptr() and fb.asarray([1, 2]).tolist() == [1, 2]
+    with pytest.raises(ValueError, match="can't alias"):
+        fb.asarray([1, 2], copy=False)
+    shared = fb.from_dlpack(a)
+    assert shared.data_ptr() == a.__array_interface__["data"][0] and np.shares_memory(np.from_dlpack(t), t.numpy())
+    raw = array.array("f", [1.0, 2.0, 3.0])
+    b = fb.frombuffer(raw, dtype=fb.float32, offset=4)
+    raw[1] = 9
+    assert b.tolist() == [9, 3] and fb.frombuffer(bytearray(8), dtype=fb.int16, count=2).shape == (2,)
+    for kw in ({"offset": 99}, {"count": 9}, {"offset": 1}):
+        with pytest.raises(ValueError):
+            fb.frombuffer(raw, dtype=fb.float32, **kw)
+
+
+def test_a_default_device_and_a_device_context(sim_gpus):
+    with fb.device("cuda:1"):
+        assert str(fb.zeros(2).device) == "cuda:1" and str(fb.tensor([1]).device) == "cuda:1" and str(fb.zeros(2, device="cpu").device) == "cpu"
+    assert str(fb.zeros(2).device) == "cpu"
+    fb.set_default_device("cuda")
+    try:
+        assert fb.arange(3).is_cuda and fb.randn(2).is_cuda and fb.eye(2).is_cuda
+    finally:
+        fb.set_default_device("cpu")
+
+
+def test_on_every_device(device):
+    for t, want in ((fb.zeros(2, 3, device=device), np.zeros((2, 3))), (fb.arange(5, device=device), np.arange(5)),
+            (fb.linspace(0, 1, 5, device=device), np.linspace(0, 1, 5)),
+                    (fb.eye(3, device=device), np.eye(3)), (fb.tensor([[1, 2]], device=device), np.array([[1, 2]])),
+                    (fb.full((2,), 3.5, device=device), np.full(2, 3.5)),
+                    (fb.empty(2, device=device).fill_(4), np.full(2, 4)), (fb.as_tensor(np.ones(2), device=device), np.ones(2))):
+        assert str(t.device) == device
+        np.testing.assert_array_equal(t.cpu().numpy(), want)
+
+
+def test_fill_and_zero_in_place():
+    t = fb.empty(2, 3)
+    assert t.fill_(2.5) is t and t.tolist() == [[2.5] * 3] * 2 and t.zero_().sum().item() == 0 and t._version == 2
+    t[:, 1].fill_(fb.tensor(7.0))
+    assert t.tolist() == [[0, 7, 0]] * 2 and fb.fill(t, 1).sum().item() == 6 and t.sum().item() == 14
+    with pytest.raises(RuntimeError, match="0-dimension value tensor"):
+        t.fill_(fb.ones(2))
+    assert fb.empty(2, dtype=fb.int64).fill_(3.9).tolist() == [3, 3] and fb.empty(1, dtype=fb.bool).fill_(2).item() is True
