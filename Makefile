@@ -5,6 +5,7 @@
 #   make test     the whole test suite (no PyTorch needed)
 #   make quick    in under a minute: the tests that the working tree's changes touch, ruff on them, the order of the layers
 #   make check    ruff, mypy, the order of the layers, the stubs of generated names, the table of names
+#   make generated  writes the stubs and docs/names.md anew, by what the package says now
 #   make parity   the same operations by PyTorch, compared (skipped where PyTorch cannot be had)
 #   make conformance  a fixed part of PyTorch's operator database, on the CPU and a simulated GPU (no PyTorch needed)
 #   make conformance-page  all of that database: docs/conformance.md
@@ -42,7 +43,7 @@ unexport OPENBLAS_CORETYPE
 # Containers set this to keep their layers small. Here it makes each start compile all anew, and pytest rewrite the asserts of every test.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test quick check parity conformance conformance-page names docs fuzz bench bench-ops test-fake-gpu check-libraries check-cudnn test-gpu bench-gpu host-cost step-count sizes fix clean
+.PHONY: help demo test quick check generated parity conformance conformance-page names docs fuzz bench bench-ops test-fake-gpu check-libraries check-cudnn test-gpu bench-gpu host-cost step-count sizes fix clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -87,6 +88,10 @@ check: .venv/.dev
 	$(BIN)/python tools/stubs.py --check || failed="$$failed stubs"; \
 	$(BIN)/python tools/names.py --check || failed="$$failed names"; \
 	test -z "$$failed" || { echo "check: failed:$$failed"; exit 1; }
+
+generated: .venv/.dev
+	$(BIN)/python tools/stubs.py
+	$(BIN)/python tools/names.py > /dev/null
 
 parity: .venv-parity/.made
 	@if [ "$$(cat .venv-parity/.made)" = yes ]; then \

@@ -72,3 +72,17 @@ def test_the_hooks_run_tools_that_exist() -> None:
         if program.endswith("python"):  # then the same as `make check` runs
             assert (ROOT / arguments[0]).is_file() and " ".join(arguments) in check[0], hook
             assert re.match(hook["files"], "flambeau/_core/tensor.py") and not re.match(hook["files"], "tests/_core/test_tensor.py")
+
+
+def test_contributing_names_every_generated_file_and_targets_that_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    table = text[text.index("## Generated files"):text.index("## Add an operation")]
+    package = ROOT / "flambeau"
+    stubs = [f for f in package.rglob("*.pyi") if "tools/stubs.py" in f.read_text()[:200]]
+    fitted = [f for f in package.rglob("*.py") if "made by tools/" in f.read_text(errors="ignore")[:200]]
+    known = [ROOT / "docs" / "names.md", ROOT / "docs" / "conformance.md", *(ROOT / "tests" / "conformance").glob("*.xz")]
+    assert len(stubs) >= 6 and len(fitted) >= 2
+    for file in [*stubs, *fitted, *known]:
+        assert file.relative_to(ROOT).as_posix() in table or (file in stubs and f"`{file.relative_to(package).as_posix()}`" in table), file
+    assert [t for t in re.findall(r"tools/\w+\.py", text) if not (ROOT / t).is_file()] == []
+    assert [t for t in re.findall(r"`make ([\w-]+)", text) if t not in targets()] == []
