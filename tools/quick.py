@@ -37,6 +37,7 @@ from import_order import statements  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "flambeau"
+FACES = f"{PACKAGE}/_faces/"  # the package's `__path__` has it: flambeau/_faces/mps.py is flambeau.mps
 UNTIL = "FLAMBEAU_QUICK_UNTIL"  # tells the processes of the tests when to stop, in seconds since the epoch
 
 INTERRUPTED, NOTHING_LEFT = 2, 5  # of pytest's exit statuses: stopped early; only slow tests in these files
@@ -87,8 +88,14 @@ def changed(base: str | None, root: Path = ROOT) -> list[str]:
 
 # --------------------------------------------------------------------------------------------------- what that touches
 def name(path: str) -> str:
-    """The dotted name of a module's file; a package's for its __init__."""
-    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    """The dotted name of a module's file; a package's for its __init__. What lies in FACES is found as if it lay above."""
+    return path.replace(FACES, f"{PACKAGE}/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def is_module(dotted: str, root: Path) -> bool:
+    there = dotted.replace(".", "/")
+    places = {there, there.replace(f"{PACKAGE}/", FACES, 1)}
+    return any((root / f"{p}.py").is_file() or (root / p / "__init__.py").is_file() for p in places)
 
 
 def imported(path: Path, root: Path) -> set[str]:
@@ -103,8 +110,7 @@ def imported(path: Path, root: Path) -> set[str]:
             base = ".".join([*above, node.module] if node.module else above)
             for alias in node.names:
                 inside = f"{base}.{alias.name}"
-                there = root.joinpath(*inside.split("."))
-                found.add(inside if there.with_suffix(".py").is_file() or (there / "__init__.py").is_file() else base)
+                found.add(inside if is_module(inside, root) else base)
         elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str):
             found.add(node.args[0].value)  # import_module("flambeau.nn"), spec_from_file_location("import_order", ...)
     return found
@@ -124,7 +130,7 @@ def is_test(path: str) -> bool:
 
 def own_tests(path: str, root: Path) -> list[Path]:
     """The tests that mirror a module of the package, a tool or a benchmark."""
-    where = Path(path.removeprefix(f"{PACKAGE}/"))
+    where = Path(path.replace(FACES, f"{PACKAGE}/").removeprefix(f"{PACKAGE}/"))
     folder = root / "tests" / where.parent
     stem = where.stem.strip("_") if where.stem != "__init__" else where.parent.name
     exact = [*folder.glob(f"test_{stem}.py"), *sorted(folder.glob(f"test_{stem}_*.py"))]

@@ -36,6 +36,7 @@ def tree(tmp_path: Path) -> Path:
         "flambeau/nn/module.py": "",
         "flambeau/nn/page.css": "",
         "flambeau/demo/show.py": "",
+        "flambeau/_faces/mps.py": "",
         "tools/order.py": "",
         "tests/conftest.py": "",
         "tests/test_nn.py": "",
@@ -49,6 +50,8 @@ def tree(tmp_path: Path) -> Path:
         "tests/ops/test_other.py": "# views are named here, and not imported",
         "tests/nn/test_page.py": "",
         "tests/demo/test_demo.py": "",
+        "tests/test_mps.py": "",
+        "tests/demo/test_faces.py": "from flambeau import mps",
         "tests/io/test_helped.py": "from tests.helper import view",
         "tests/tools/test_order.py": "import importlib\nimportlib.import_module('order')",
         "tests/tools/test_uses_order.py": "importlib.util.spec_from_file_location('order', 'tools/order.py')",
@@ -74,6 +77,7 @@ OWN_OF_VIEWS = ["tests/ops/test_views.py", "tests/ops/test_views_strided.py", "t
         (["flambeau/nn/__init__.py"], [[], ["tests/test_nn.py"], [], []]),
         (["flambeau/nn/page.css"], [[], ["tests/nn/test_page.py"], [], []]),
         (["flambeau/demo/show.py"], [[], ["tests/demo/test_demo.py"], [], []]),
+        (["flambeau/_faces/mps.py"], [[], ["tests/test_mps.py"], ["tests/demo/test_faces.py"], []]),
         (["tests/helper.py"], [[], [], ["tests/io/test_helped.py"], []]),
         (["tests/ops/test_late.py", "tests/parity/test_views_parity.py"], [["tests/ops/test_late.py"], [], [], []]),
         (["tests/ops/test_views.py", "flambeau/ops/views.py"],
@@ -90,7 +94,7 @@ def test_what_a_change_touches(quick: ModuleType, tree: Path, paths: list[str], 
 
 def test_a_conftest_touches_all_below_it(quick: ModuleType, tree: Path) -> None:
     own = quick.closest(["tests/conftest.py"], tree)[1]
-    assert len(own) == 13 and not [t for t in own if "parity" in t or "helper" in t]
+    assert len(own) == 15 and not [t for t in own if "parity" in t or "helper" in t]
 
 
 def test_a_removed_module_touches_the_tests_that_still_import_it(quick: ModuleType, tree: Path) -> None:
