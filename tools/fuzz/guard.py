@@ -63,7 +63,6 @@ def collect(root: Path, instruments: Path, tree: Path, mode: str, first: int, la
     everything = ""
     ends = time.monotonic() + (seconds or 1e9)
     while first < last and time.monotonic() < ends:
-        state.unlink(missing_ok=True)
         code, text = one_process(root, instruments, tree, mode, first, last - first, state, ends)
         everything += text
         found += [((f"{mode} {kind}", name, words), line) for kind, name, words, line in outcomes(text)]
@@ -84,6 +83,7 @@ def one_process(root: Path, instruments: Path, tree: Path, mode: str, first: int
     """Exit status (None: it hung and was ended) and all that the process printed."""
     command = [sys.executable, "-m", "tools.fuzz.guard_process", str(instruments / "guard"), str(tree), mode, str(first), str(count), str(state)]
     log = state.with_suffix(".log")
+    state.unlink(missing_ok=True)
     with log.open("w") as out:
         process = subprocess.Popen(command, cwd=root, env={**os.environ, "VERB": "1"}, stdout=out, stderr=subprocess.STDOUT)
         code: int | None = None
@@ -142,8 +142,8 @@ def told(text: str) -> dict[int, tuple[str, str]]:
 
 
 def _plain(text: str) -> str:
-    """Without addresses and paths."""
-    return re.sub(r"0x[0-9a-f]+|\b\d{13,}\b| from '/[^']*'", "#", text)[:240]
+    """Without addresses, paths and names of attributes."""
+    return re.sub(r"0x[0-9a-f]+|\b\d{13,}\b| from '/[^']*'|(?<=has no attribute )'\w+'", "#", text)[:240]
 
 
 def split(line: str) -> Call:
