@@ -13,7 +13,8 @@ from ops_lines import Line, find
 from ops_values import SMALL, VALUES, Case, Values
 
 BLOCK_SECONDS = 0.0006  # of calls without a look at the clock
-BLOCKS, MEDIANS = 5, 4  # a median is of so many blocks; the least of so many medians counts
+BLOCKS, MEDIANS = 5, 5  # a median is of so many blocks; the least of so many medians counts
+WARM = 5  # calls before each block
 SLOW = 0.02  # seconds a call beyond which few are made
 Block = Callable[[int], float]
 
@@ -166,12 +167,19 @@ def entered(work: Work) -> list[str]:
     return [name for name in found if not name.startswith(("<string>:block", __file__))]
 
 
+def timed(work: Work, count: int) -> float:
+    """Seconds of so many calls, after a few that bring back what the other library's turn drove out of the caches."""
+    work.block(min(count, WARM))
+    seconds = work.block(count)
+    work.restore()
+    return seconds
+
+
 def repeats(work: Work) -> int:
-    """How many calls fill a block."""
+    """How many calls fill a block; the quickest of three blocks says so, as one may meet a busy machine."""
     count = 1
     while True:
-        seconds = work.block(count)
-        work.restore()
+        seconds = min(timed(work, count) for _ in range(3))
         if seconds >= BLOCK_SECONDS:
             return count
         count *= 2 if seconds < BLOCK_SECONDS / 4 else max(1, round(BLOCK_SECONDS / seconds)) + 1
@@ -181,12 +189,11 @@ def measure(works: list[Work]) -> list[float]:
     """Seconds a call of each: the least of a few medians of short blocks, in which the works take turns."""
     counts = [repeats(w) for w in works]
     least = [float("inf")] * len(works)
-    slow = any(w.block(1) > SLOW for w in works)
+    slow = any(timed(w, 1) > SLOW for w in works)
     for _ in range(1 if slow else MEDIANS):
         samples: list[list[float]] = [[] for _ in works]
         for _ in range(3 if slow else BLOCKS):
             for work, count, column in zip(works, counts, samples, strict=True):
-                column.append(work.block(count) / count)
-                work.restore()
+                column.append(timed(work, count) / count)
         least = [min(a, statistics.median(b)) for a, b in zip(least, samples, strict=True)]
     return least
