@@ -14,6 +14,7 @@ from .casts import to_dtype
 from .elementwise import saved_tensor
 from .random import _by_numpy
 from .special import _host
+from .splitting import broadcast_tensors
 from .table import op
 
 _gamma = _by_numpy("standard_gamma", lambda rng, v: rng.standard_gamma(v[0]))
@@ -53,7 +54,7 @@ def _standard_gamma(input: Tensor, generator: Any = None) -> Tensor:  # noqa: A0
 @op(method=False, name="_standard_gamma_grad")
 def _standard_gamma_grad(input: Tensor, output: Tensor) -> Tensor:  # noqa: A002
     """The derivative in the shapes `input` of gamma numbers `output`, at a fixed rank."""
-    a, x = (to_dtype(t.detach(), dtypes.float64) for t in (input, output))
+    a, x = broadcast_tensors(*(to_dtype(t.detach(), dtypes.float64) for t in (input, output)))
 
     def slope(a: Any, x: Any, psi: Any) -> Any:
         from ..kernels.implicit import gamma_slope
@@ -82,7 +83,7 @@ def _sample_dirichlet(input: Tensor, generator: Any = None) -> Tensor:  # noqa: 
 @op(method=False, name="_dirichlet_grad")
 def _dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> Tensor:
     """The derivative of each share x, a Beta(alpha, total - alpha) number, in its alpha, over 1 - x."""
-    x64, a, b = (to_dtype(t.detach(), dtypes.float64) for t in (x, alpha, total - alpha))
+    x64, a, b = broadcast_tensors(*(to_dtype(t.detach(), dtypes.float64) for t in (x, alpha, total - alpha)))
 
     def slope(x: Any, a: Any, b: Any, psi_a: Any, psi_ab: Any) -> Any:
         from ..kernels.implicit import beta_slope

@@ -1,0 +1,27 @@
+"""The derivatives of samples in their parameters: operands of several shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import flambeau as fb
+
+
+def test_operands_of_gamma_slopes_are_broadcast() -> None:
+    a, x = fb.tensor([[0.5], [3.0]]), fb.tensor([[0.1, 1.0, 4.0]])
+    found = fb._standard_gamma_grad(a, x)
+    whole = fb._standard_gamma_grad(a.expand(2, 3), x.expand(2, 3).clone())
+    assert found.shape == (2, 3) and found.equal(whole) and np.isfinite(found.numpy()).all()
+    with pytest.raises(RuntimeError, match="size of tensor a .2. must match the size of tensor b .3."):
+        fb._standard_gamma_grad(fb.ones(8, 2, 1), fb.ones(1, 3, 3))
+    assert fb._standard_gamma_grad(fb.ones(0, 3), fb.ones(3)).shape == (0, 3)
+
+
+def test_operands_of_dirichlet_slopes_are_broadcast() -> None:
+    x, alpha = fb.tensor([[0.2, 0.3, 0.5]]), fb.tensor([[1.0, 2.0, 3.0], [4.0, 1.0, 0.5]])
+    total = alpha.sum(-1, keepdim=True)
+    found = fb._dirichlet_grad(x, alpha, total)
+    assert found.shape == (2, 3) and found.equal(fb._dirichlet_grad(x.expand(2, 3).clone(), alpha, total.expand(2, 3).clone()))
+    with pytest.raises(RuntimeError, match="must match the size"):
+        fb._dirichlet_grad(fb.ones(2, 3), fb.ones(4, 3), fb.ones(4, 1))
