@@ -1,4 +1,4 @@
-"""What a GPU driver must offer.  Everything above (allocator, streams, events, copies) is written once, against this.
+"""What a device's backend must offer: launches for specs, memory, copies, streams, events.  Everything above is written once, against this.
 
 Devices are numbered 0, 1, ... in the driver's own (physical) order.  Stream and event handles are opaque.  Addresses
 are Python ints, unique over the host and all devices of a driver, so that an address tells where it lies.  Every call
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..kernels.programs import Prepared, Program
+    from ..kernels.programs import Prepared
+    from ..kernels.specs import Spec
 
 
 class Properties:
@@ -44,10 +45,9 @@ class Properties:
 
 
 class Driver(ABC):
-    """A set of GPUs.  `simulated` says whether they are played by the CPU."""
+    """A set of devices of one kind.  `simulated` says whether they are GPUs played by the CPU."""
 
     simulated: bool = False
-    hosted: bool = True  # whether launches are carried out by the CPU's kernels: their entries can read the devices' memory
     own_visibility: bool = False  # whether `device_count` already counts visible devices only
 
     @property
@@ -130,23 +130,23 @@ class Driver(ABC):
     def launch(self, stream: Any, prepared: Prepared, args: tuple[Any, ...]) -> None:
         """Queues ``prepared.entry(*args)``.  Returns at once; an error shows at a later synchronisation."""
 
-    def prepare(self, device: int, program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Prepared | None:
-        """Where not `hosted`: a launch of a loop program by the driver's own kernels, whose workspace it says; None where it
-        has none for this program."""
-        return None
+    @abstractmethod
+    def prepare(self, device: int, spec: Spec) -> Prepared | None:
+        """A launch of what a spec names (a loop program, a product, a sort, a convolution) by the backend's own kernels or libraries; None
+        where it has none for this."""
+
+    @abstractmethod
+    def serves(self, kind: type[Spec]) -> bool:
+        """Whether `prepare` has launches for specs of this kind at all."""
 
     def bind(self, device: int, prepared: Prepared) -> Callable[[Any, tuple[Any, ...]], None] | None:
-        """Where not `hosted`: what queues `prepared` when called with a stream and the arguments; None where only the host
-        can carry it out."""
-        return None
+        """What queues `prepared` when called with a stream and the arguments; None where only the host can carry it out."""
+        def call(stream: Any, args: tuple[Any, ...]) -> None:
+            self.launch(stream, prepared, args)
+        return call
 
     def direct(self, device: int, prepared: Prepared, stream: Any) -> Callable[..., None] | None:
         """The same for one stream, called with the arguments alone; None where `bind` must do."""
-        return None
-
-    def routine(self, device: int, name: str, *what: Any) -> Prepared | None:
-        """Where not `hosted`: a launch of what is no loop program (a product, a sort, a convolution) by the driver's own kernels
-        or libraries; None where it has none for this.  The names and what each is told: `drivers/nvidia/routines.py`."""
         return None
 
     @abstractmethod

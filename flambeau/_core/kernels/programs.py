@@ -163,17 +163,20 @@ class Prepared:
     ``entry(*outputs, *inputs, [workspace], *scalars)`` takes addresses as ints and numbers as int or float; it may be
     called from any thread and lets other Python threads run during long work.  `workspace` is the number of bytes the
     extra address must point to (0: the argument is absent).  `nbytes` and `flops` price the launch.  Equal `name`s mean
-    the same kind of work; `program` is None for library routines.
+    the same kind of work; `program` is None for library routines.  `aligned`: bits that no address may have.  Of a
+    `specs.Product` with an epilogue: `beside` bytes are written for the gradient (0: it reads the result), and `exact` says
+    whether the result is that of the operations one by one.
     """
 
-    __slots__ = ("name", "entry", "workspace", "nbytes", "flops", "program", "outputs", "domain", "strides", "keep")
+    __slots__ = ("name", "entry", "workspace", "nbytes", "flops", "program", "outputs", "domain", "strides", "keep", "aligned", "beside", "exact")
 
     def __init__(self, name: str, entry: Callable[..., Any], *, outputs: int = 1, workspace: int = 0, nbytes: int = 0,
                  flops: int = 0, program: Program | None = None, domain: tuple[int, ...] = (),
-                 strides: tuple[tuple[int, ...], ...] = (), keep: Any = None) -> None:
+                 strides: tuple[tuple[int, ...], ...] = (), keep: Any = None, aligned: int = 0) -> None:
         self.name, self.entry, self.outputs, self.workspace = name, entry, outputs, workspace
         self.nbytes, self.flops, self.program, self.domain, self.strides = nbytes, flops, program, domain, strides
         self.keep = keep  # what must stay alive while the entry may be called
+        self.aligned, self.beside, self.exact = aligned, 0, True
 
 
 def size_of(domain: tuple[int, ...]) -> int:

@@ -13,24 +13,18 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes
 from ..autograd import tape
 from ..autograd.mode import _grad
-from ..kernels import routines
 from ..runtime import door, provenance, switches
 from ..tensor import Meta, Tensor, alias, meta, new, on_forget
 from . import autocast, elementwise
 from .table import TABLE, op
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from ..kernels.programs import Prepared
 
 # the switch "matmul.activations": never; those whose result is that of the two operations within its type's rounding; all
 NEVER, EXACT, ALL = 0, 1, 2
-# what an activation is to the table: its constants; and to the library: forward, forward with what its gradient reads, gradient
-_KINDS: dict[str, tuple[tuple[tuple[str, str], ...], str, str, str]] = {
-    "relu": ((), "bias relu", "bias relu signs", "relu gradient"),
-    "gelu": ((("approximate", "tanh"),), "bias gelu", "bias gelu input", "gelu gradient"),
-}
-_WITH_SIGNS, _WITH_INPUT = ("bias relu signs", "relu gradient"), ("bias gelu input", "gelu gradient")
-_ALIGNED = 15
+# what an activation is to the table: its constants
+_KINDS: dict[str, tuple[tuple[str, str], ...]] = {"relu": (), "gelu": (("approximate", "tanh"),)}
 _MOST_PLANS = 1 << 13
 _plans: dict[Any, Any] = {}
 _gradients: dict[Any, Any] = {}
@@ -73,7 +67,7 @@ def activated(input: Tensor, weight: Tensor, bias: Tensor, kind: str, followed: 
         plan = _plans[key] = _plan(input, weight, bias, kind, recorded, followed, level)
     if not plan or (input.ptr | weight.ptr | bias.ptr) & plan[3]:
         return None
-    om, beside_meta, product, unaligned, info = plan
+    om, beside_meta, product, _, info, reads_result = plan
     r = new(om)
     if beside_meta is None:
         product(r.ptr, input.ptr, weight.ptr, bias.ptr)
@@ -91,7 +85,7 @@ def activated(input: Tensor, weight: Tensor, bias: Tensor, kind: str, followed: 
             kept = (beside,)
         else:
             out = (alias(r, om, r.ptr), 0)
-            if not unaligned:  # the CPU's products look at the result itself
+            if reads_result:
                 beside = out[0]
         r.node = [tape.next_seq(), None, back, (before,), (info, kept, (0,) * len(kept), out, (), kind, beside), None]
     return r
@@ -99,7 +93,7 @@ def activated(input: Tensor, weight: Tensor, bias: Tensor, kind: str, followed: 
 
 def _plan(x: Tensor, w: Tensor, b: Tensor, kind: str, recorded: bool, followed: bool, level: int | None) -> tuple[Any, ...]:
     """(the result's layout, that of what else is written for the gradient, the launch, bits that addresses may not have, how it is
-    recorded); () where there is none."""
+    recorded, whether the gradient reads the result); () where there is none."""
     xm, wm, bm = x.meta, w.meta, b.meta
     d = xm.dtype
     if not type(xm) is type(wm) is type(bm) is Meta or len(xm.shape) < 2 or len(wm.shape) != 2 or xm.shape[-1] != wm.shape[1]:
@@ -111,37 +105,23 @@ def _plan(x: Tensor, w: Tensor, b: Tensor, kind: str, recorded: bool, followed: 
         return ()
     rows = xm.numel // k
     steps = (k, 1) if len(xm.shape) > 2 else xm.strides
-    consts, plain, with_beside, _ = _KINDS[kind]
     om = meta((*xm.shape[:-1], n), None, d, xm.device)
-    info = _operation(kind)._info((True,), (om,), consts) if recorded else None
-    if door.by_host(xm.device):
-        left, right = (steps[0], steps[1], 0), (wm.strides[1], wm.strides[0], 0)
-        made = routines.product(d, rows, n, k, left, right, (n, 1, 0), bias=True, after=kind) if kind == "relu" else None
-        return () if made is None else (om, None, door.bind(xm.device, made), 0, info)
-    if (switches.values["matmul.activations"] if level is None else level) < (EXACT if kind == "gelu" and d.itemsize == 2 else ALL):
+    info = _operation(kind)._info((True,), (om,), _KINDS[kind]) if recorded else None
+    made = _product(xm, rows, n, k, steps, (wm.strides[1], wm.strides[0]), "bias " + kind, bool(recorded))
+    if made is not None and made.beside and kind == "relu" and not followed:
+        made = None  # nobody reads the signs
+    if made is None and recorded and kind == "relu":
+        recorded = False
+        made = _product(xm, rows, n, k, steps, (wm.strides[1], wm.strides[0]), "bias " + kind, False)
+    if made is None or (switches.values["matmul.activations"] if level is None else level) < (EXACT if made.exact else ALL):
         return ()
-    beside, product = None, None
-    if recorded and (followed or kind == "gelu"):
-        product = _product(xm, rows, n, k, steps, (wm.strides[1], wm.strides[0]), with_beside)
-        if product is not None:
-            beside = om if kind == "gelu" else meta((door.signs_bytes(rows, n),), None, dtypes.uint8, xm.device)
-        elif kind == "gelu":
-            return ()  # its gradient reads what it was applied to
-    if product is None:
-        product = _product(xm, rows, n, k, steps, (wm.strides[1], wm.strides[0]), plain)
-    if product is None:
-        return ()
-    return om, beside, product, _ALIGNED, info
+    beside = None if not made.beside else om if kind == "gelu" else meta((made.beside,), None, dtypes.uint8, xm.device)
+    return om, beside, door.bind(xm.device, made), made.aligned, info, recorded and not made.beside
 
 
-def _product(m: Meta, rows: int, columns: int, k: int, a: tuple[int, ...], b: tuple[int, ...], epilogue: str) -> Callable[..., Any] | None:
-    """A launch of a product (rows, k) (k, columns) of matrices with these steps from row to row and column to column."""
-    made = door.product(m.device, m.dtype, rows, columns, k, (a[0], a[1], 0), (b[0], b[1], 0), (columns, 1, 0), epilogue=epilogue)
-    if made is None:
-        return None
-    made.name += "_" + epilogue.replace("bias ", "").replace(" ", "_")
-    made.nbytes += door.signs_bytes(rows, columns) if epilogue in _WITH_SIGNS else rows * columns * m.dtype.itemsize if epilogue in _WITH_INPUT else 0
-    return door.bind(m.device, made)
+def _product(m: Meta, rows: int, columns: int, k: int, a: tuple[int, ...], b: tuple[int, ...], epilogue: str, recorded: bool = False) -> Prepared | None:
+    """A product (rows, k) (k, columns) of matrices with these steps from row to row and column to column."""
+    return door.product(m.device, m.dtype, rows, columns, k, (a[0], a[1], 0), (b[0], b[1], 0), (columns, 1, 0), epilogue=epilogue, recorded=recorded)
 
 
 def _operation(kind: str) -> Any:
@@ -186,13 +166,8 @@ def past(node: tape.Node, g: Tensor, w: Tensor) -> Tensor | None:
 def _gradient(g: Meta, w: Meta, x: Meta, kind: str) -> tuple[Any, ...]:
     """(the layout of g w as a gradient of x, the launch, bits that addresses may not have); () where there is none."""
     sizes = (g.shape[0], w.shape[1], w.shape[0])
-    if not door.by_host(g.device):
-        product = _product(g, *sizes, g.strides, w.strides, _KINDS[kind][3])
-        unaligned = _ALIGNED
-    else:
-        made = routines.product(g.dtype, *sizes, (g.strides[0], g.strides[1], 0), (w.strides[0], w.strides[1], 0), (sizes[1], 1, 0), after="relu gradient")
-        product, unaligned = None if made is None else door.bind(g.device, made), 0
-    return () if product is None else (meta(x.shape, None, x.dtype, x.device), product, unaligned)
+    made = _product(g, *sizes, g.strides, w.strides, kind + " gradient")
+    return () if made is None else (meta(x.shape, None, x.dtype, x.device), door.bind(g.device, made), made.aligned)
 
 
 @op(method=False, out=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import layout
 from ..autograd import tape
 from ..autograd.mode import _grad
 from ..dtypes import bool_, dtype, float32, uint8
-from ..kernels import routines
+from ..kernels.specs import Attention, AttentionGradient
 from ..runtime import door, switches
 from ..runtime.device import device
 from ..tensor import Meta, Tensor, alias, empty, meta, new, on_forget
@@ -21,7 +21,12 @@ from .memory_format import contiguous_format
 from .random import _kept, draw
 from .table import op
 
-_launches: dict[Any, Any] = {}
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..kernels.specs import Spec
+
+_launches: dict[Any, _Launch] = {}
 _direct: dict[Any, tuple[Any, Any]] = {}  # calls that need no preparation, by their arguments
 
 
@@ -32,6 +37,10 @@ def _forget() -> None:
 
 on_forget(_forget)
 door.on_change(_forget)
+
+
+# what PyTorch calls it where kernels of the CPU do it, and elsewhere
+_NAME, _NAMES = "ScaledDotProductFlashAttentionForCpuBackward0", {"cuda": "ScaledDotProductFlashAttentionBackward0"}
 
 
 class _Plan:
@@ -47,11 +56,11 @@ class _Plan:
         self.causal, self.p, self.scale, self.seed, self.offset = causal, p, scale, 0, 0
         self.key = (q.meta, k.meta, v.meta, None if mask is None else mask.meta, causal, p > 0.0, scale)
 
-    def what(self, d: dtype, steps: dict[str, tuple[int, ...]]) -> tuple[Any, ...]:
-        """What a routine is asked for."""
+    def spec(self, kind: Callable[..., Spec], d: dtype, **steps: tuple[int, ...]) -> Spec:
+        """What a backend is asked for."""
         if self.mask_steps is not None:
             steps["mask"] = self.mask_steps
-        return d, self.mask_type, self.causal, self.p > 0.0, self.sizes, self.scale, steps
+        return kind(d, self.mask_type, self.causal, self.p > 0.0, self.sizes, self.scale, tuple(steps.items()), _ways())
 
     def draw(self, dev: device) -> None:
         """Takes the random numbers of its dropout."""
@@ -153,14 +162,31 @@ def _ways() -> tuple[bool, bool, bool]:
     return _asked[1]
 
 
-def _room(nbytes: int, dev: device) -> tuple[Tensor, ...]:
-    """A launch's workspace, where it has one."""
-    return (empty((nbytes,), uint8, dev),) if nbytes else ()
+class _Launch:
+    """A bound launch with the layouts of its results and workspace, and the bits that no address may have."""
+
+    __slots__ = ("call", "metas", "workspace", "aligned")
+
+    def __init__(self, dev: device, spec: Spec, *metas: Meta) -> None:
+        made = door.find(dev, spec)
+        self.call: Any = None if made is None else door.bind(dev, made)  # None: the backend has none for this
+        self.metas, self.aligned = metas, 0 if made is None else made.aligned
+        self.workspace = None if made is None or not made.workspace else meta((made.workspace,), None, uint8, dev)
+
+    def run(self, tensors: Sequence[Tensor], mask: Tensor | None, numbers: tuple[Any, ...]) -> None:
+        """Calls it with the tensors' addresses."""
+        addresses = [t.ptr for t in tensors]
+        if mask is not None:
+            addresses.append(mask.ptr)
+        if self.workspace is not None:
+            room = new(self.workspace)
+            addresses.append(room.ptr)
+        self.call(*addresses, *numbers)
 
 
-def _placed(t: Tensor) -> Tensor:
-    """As a GPU's kernels take it: columns are neighbours, and the first one's address is a multiple of 16."""
-    if t.meta.strides[-1] == 1 and not t.ptr & 15:
+def _placed(t: Tensor, aligned: int) -> Tensor:
+    """As kernels take it: columns are neighbours, and the first one's address has none of these bits."""
+    if t.meta.strides[-1] == 1 and not t.ptr & aligned:
         return t
     return clone(t, memory_format=contiguous_format)
 
@@ -170,43 +196,45 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, p
 
     direct: by what such a call is known in `_direct`, if nothing needs to be prepared for it.
     """
-    dev, hosted = q.meta.device, door.by_host(q.meta.device)
-    given = (q, k, v)
-    if not hosted:
-        q, k, v = _placed(q), _placed(k), _placed(v)
-    plan = _Plan(q, k, v, mask, causal, p, scale)
-    batch, heads, _, length, _, _, value_depth = plan.sizes
-    m, shape = q.meta, (batch, heads, length, value_depth)
-    ways = None if hosted else _ways()
-    key = (plan.key, ways)
-    found = _launches.get(key)
-    if found is None:
-        strides = _ordered(shape, m)
-        steps = {"q": tuple(m.strides), "k": tuple(k.meta.strides), "v": tuple(v.meta.strides), "o": strides[:3]}
-        what = plan.what(m.dtype, steps)
-        prepared = routines.attention(*what) if ways is None else door.routine(dev, "attention", *what, ways) if any(ways[:2]) else None
-        sums_type = m.dtype if hosted else float32
-        found = _launches[key] = (None if prepared is None else door.bind(dev, prepared), meta(shape, strides, m.dtype, dev),
-                                  meta((batch, heads, length), None, sums_type, dev), 0 if prepared is None else prepared.workspace, hosted)
-    if found[0] is None:
+    given = q, k, v
+    plan, launch = _planned(q, k, v, mask, causal, p, scale)
+    if launch.call is None or (q.ptr | k.ptr | v.ptr) & launch.aligned:
+        q, k, v = [_placed(t, launch.aligned) for t in given]
+        plan, launch = _planned(q, k, v, mask, causal, p, scale)
+        if launch.call is not None and (q.ptr | k.ptr | v.ptr) & launch.aligned:
+            q, k, v = [_placed(t, launch.aligned) for t in (q, k, v)]
+            plan, launch = _planned(q, k, v, mask, causal, p, scale)
+    if launch.call is None:
         return None
     if direct is not None and q is given[0] and k is given[1] and v is given[2]:
-        _direct[direct] = plan, found
-    return _launched(plan, found, q, k, v, mask)
+        _direct[direct] = plan, launch
+    return _launched(plan, launch, q, k, v, mask)
 
 
-def _launched(plan: _Plan, found: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    call, out_meta, sums_meta, workspace, hosted = found
-    out, sums = new(out_meta), new(sums_meta)
-    if mask is None and not workspace and plan.p == 0.0:
-        call(out.ptr, sums.ptr, q.ptr, k.ptr, v.ptr)
+def _planned(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, p: float, scale: float) -> tuple[_Plan, _Launch]:
+    plan = _Plan(q, k, v, mask, causal, p, scale)
+    key = (plan.key, _ways())
+    found = _launches.get(key)
+    if found is None:
+        batch, heads, _, length, _, _, value_depth = plan.sizes
+        m, shape = q.meta, (batch, heads, length, value_depth)
+        strides = _ordered(shape, m)
+        spec = plan.spec(Attention, m.dtype, q=tuple(m.strides), k=tuple(k.meta.strides), v=tuple(v.meta.strides), o=strides[:3])
+        found = _launches[key] = _Launch(m.device, spec, meta(shape, strides, m.dtype, m.device),
+                                         meta((batch, heads, length), None, m.dtype.opmath, m.device))
+    return plan, found
+
+
+def _launched(plan: _Plan, launch: _Launch, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    out, sums = new(launch.metas[0]), new(launch.metas[1])
+    if mask is None and launch.workspace is None and plan.p == 0.0:
+        launch.call(out.ptr, sums.ptr, q.ptr, k.ptr, v.ptr)
     else:
         plan.draw(q.meta.device)
-        beside = (*(() if mask is None else (mask,)), *_room(workspace, q.meta.device))
-        call(out.ptr, sums.ptr, q.ptr, k.ptr, v.ptr, *[t.ptr for t in beside], *plan.numbers())
+        launch.run((out, sums, q, k, v), mask, plan.numbers())
     if tape.recording(q, k, v):
         saved = (plan, [(t, 0 if t is None else t.store.version) for t in (q, k, v, mask, alias(out, out.meta, out.ptr))], sums)
-        tape.record(out, _attention_back, (q, k, v), saved, f"ScaledDotProductFlashAttention{'ForCpu' if hosted else ''}Backward0")
+        tape.record(out, _attention_back, (q, k, v), saved, _NAMES.get(q.meta.device.type, _NAME))
     return out
 
 
@@ -215,79 +243,50 @@ def _attention_back(node: Any, g: Tensor) -> Any:
     q, k, v, mask, out = [saved_tensor(t, version, node) for t, version in saved]
     if _grad.get():
         return _composite_back(plan, g, q, k, v, mask)
-    if g.meta.strides[-1] != 1:
-        g = contiguous(g)
-    if not door.by_host(q.meta.device):
-        return _by_device(plan, g, q, k, v, mask, out, sums) or _composite_back(plan, g, q, k, v, mask)
-    return _by_parts(plan, g, q, k, v, mask, out, sums)
+    return _gradients(plan, g, q, k, v, mask, out, sums) or _composite_back(plan, g, q, k, v, mask)
 
 
-def _by_device(plan: _Plan, g: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, out: Tensor, sums: Tensor) -> tuple[Tensor, ...] | None:
-    """The gradients by a GPU's own kernels, of keys and values for the key heads; None where it has none for this."""
-    g, ways, packed = _placed(g), _ways(), _packed(q, k, v)
-    key = (plan.key, g.meta, ways, packed)
-    found = _launches.get(key)
-    if found is None:
-        d, dev = q.meta.dtype, q.meta.device
-        metas = [q.meta] * 3 if packed else [meta(tuple(t.meta.shape), _ordered(tuple(t.meta.shape), t.meta), d, dev) for t in (q, k, v)]
-        steps = {"q": tuple(q.meta.strides), "k": tuple(k.meta.strides), "v": tuple(v.meta.strides), "o": tuple(out.meta.strides[:3]),
-                 "g": tuple(g.meta.strides[:3])}
-        steps |= {name: tuple(m.strides[:3]) for name, m in zip(("dq", "dk", "dv"), metas, strict=True)}
-        prepared = door.routine(dev, "attention_backward", *plan.what(d, steps), ways)
-        found = _launches[key] = (None if prepared is None else door.bind(dev, prepared), metas, 0 if prepared is None else prepared.workspace)
-    call, metas, workspace = found
-    if call is None:
+def _gradients(plan: _Plan, g: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, out: Tensor, sums: Tensor) -> tuple[Tensor, ...] | None:
+    """The gradients by one launch, of keys and values for the key heads; None where there is none for this."""
+    g, packed = _placed(g, 0), _packed(q, k, v)
+    launch = _gradient_launch(plan, g, q, k, v, out, packed)
+    if g.ptr & launch.aligned:
+        g = _placed(g, launch.aligned)
+        launch = _gradient_launch(plan, g, q, k, v, out, packed)
+    if launch.call is None:
         return None
     if packed:
         whole = new(q.store.meta)
         made = [alias(whole, q.meta, whole.ptr + t.ptr - q.store.ptr) for t in (q, k, v)]
     else:
-        made = [new(m) for m in metas]
-    beside = (*(() if mask is None else (mask,)), *_room(workspace, q.meta.device))
-    call(*[t.ptr for t in (*made, g, out, sums, q, k, v, *beside)], *plan.numbers())
+        made = [new(m) for m in launch.metas]
+    launch.run((*made, g, out, sums, q, k, v), mask, plan.numbers())
     return tuple(made)
+
+
+def _gradient_launch(plan: _Plan, g: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, packed: bool) -> _Launch:
+    key = (plan.key, g.meta, _ways(), packed)
+    found = _launches.get(key)
+    if found is None:
+        d, dev = q.meta.dtype, q.meta.device
+        metas = [q.meta] * 3 if packed else [meta(tuple(t.meta.shape), _ordered(tuple(t.meta.shape), t.meta), d, dev) for t in (q, k, v)]
+        dq, dk, dv = [tuple(m.strides[:3]) for m in metas]
+        spec = plan.spec(AttentionGradient, d, q=tuple(q.meta.strides), k=tuple(k.meta.strides), v=tuple(v.meta.strides),
+                         o=tuple(out.meta.strides[:3]), g=tuple(g.meta.strides[:3]), dq=dq, dk=dk, dv=dv)
+        found = _launches[key] = _Launch(dev, spec, *metas)
+    return found
 
 
 def _packed(q: Tensor, k: Tensor, v: Tensor) -> bool:
     """Whether the three are one tensor cut in three, so that one memory laid out like it takes their gradients where they belong."""
     s, m = q.store, q.meta
-    if k.store is not s or v.store is not s or k.meta is not m or v.meta is not m or s.meta.dtype is not m.dtype or s.meta.numel != 3 * m.numel:
+    if k.store is not s or v.store is not s or k.meta is not m or v.meta is not m or m.strides[-1] != 1:
+        return False
+    if s.meta.dtype is not m.dtype or s.meta.numel != 3 * m.numel:
         return False
     first, second, third = sorted((q.ptr, k.ptr, v.ptr))
     step, rest = divmod(second - first, m.dtype.itemsize)
     return first == s.ptr and not rest and third - second == second - first and step > 0 and layout.is_dense((3, *m.shape), (step, *m.strides))
-
-
-def _by_parts(plan: _Plan, g: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, out: Tensor, sums: Tensor) -> tuple[Tensor, ...]:
-    """The gradients by the CPU's kernel: of keys and values in parts, for each query head."""
-    batch, heads, group, length = plan.sizes[:4]
-    parts = routines.attention_parts(batch, heads, length)
-    key = (plan.key, g.meta)
-    found = _launches.get(key)
-    if found is None:
-        d, dev = q.meta.dtype, q.meta.device
-        alone = parts == 1 and group == 1
-        metas = [meta(tuple(q.meta.shape), _ordered(tuple(q.meta.shape), q.meta), d, dev)]
-        for t in (k, v):
-            whole = (batch, heads, *t.meta.shape[2:])
-            metas.append(meta(whole, _ordered(whole, t.meta), d, dev) if alone else meta((parts, *whole), None, d, dev))
-        dk, dv = [(0, *m.strides[:3]) if alone else m.strides[:4] for m in metas[1:]]
-        steps = {"q": q.meta.strides, "k": k.meta.strides, "v": v.meta.strides, "o": out.meta.strides[:3], "g": g.meta.strides[:3],
-                 "dq": metas[0].strides[:3], "dk": dk, "dv": dv}
-        prepared = routines.attention_backward(*plan.what(d, steps))
-        found = _launches[key] = (door.bind(dev, prepared), metas)
-    call, metas = found
-    made = [new(m) for m in metas]
-    masks = () if mask is None else (mask.ptr,)
-    call(*[t.ptr for t in made], g.ptr, out.ptr, sums.ptr, q.ptr, k.ptr, v.ptr, *masks, *plan.numbers())
-    for i in (1, 2):
-        if parts > 1:
-            made[i] = made[i].sum(0)
-        elif len(made[i].meta.shape) == 5:
-            made[i] = made[i].squeeze(0)
-        if group > 1:
-            made[i] = made[i].unflatten(1, (heads // group, group)).sum(2)
-    return tuple(made)
 
 
 # --------------------------------------------------------------------------------------------------------------------- checks
@@ -347,15 +346,13 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
     if attn_mask is None and dropout_p == 0.0 and isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor):
         direct = (query.meta, key.meta, value.meta, is_causal, scale, enable_gqa, _ways())
         known = _direct.get(direct)
-        if known is not None and not ((query.ptr | key.ptr | value.ptr) & 15):
+        if known is not None and not ((query.ptr | key.ptr | value.ptr) & known[1].aligned):
             return _launched(*known, query, key, value, None)
     _check(query, key, value, attn_mask, dropout_p)
     d, factor = query.meta.dtype, scale
     if factor is None:
         factor = 1.0 / math.sqrt(query.meta.shape[-1]) if query.meta.shape[-1] else 1.0
     narrow, given = _is_narrow(query), (query, key, value, attn_mask, dropout_p, is_causal, factor, enable_gqa)
-    if narrow and door.by_host(query.meta.device):
-        return _in_float32(*given)
     if attn_mask is not None and attn_mask.meta.dtype is not bool_ and not narrow:
         attn_mask = to_dtype(attn_mask, d)
     heads = query.meta.shape[-3] if len(query.meta.shape) > 2 else 1

@@ -13,14 +13,13 @@ from typing import Any
 
 from .. import layout
 from ..autograd import tape
-from ..dtypes import dtype, float32, uint8
+from ..dtypes import dtype, float32
 from ..kernels import expr as E
-from ..kernels import routines
 from ..kernels.programs import Reduce
-from ..runtime import door
-from ..tensor import Tensor, alias, empty, meta, on_forget
-from . import device_convolution, launch
-from .casts import in_float32, to_dtype
+from ..tensor import Tensor, alias, empty, meta
+from . import launch
+from .casts import to_dtype
+from .convolving import convolve
 from .copies import cast_program, contiguous
 from .creation import zeros_meta
 from .elementwise import saved_tensor
@@ -99,43 +98,6 @@ def _step(c: int, g: Geometry, item: int, n: int) -> int:
     return max(1, min(n, (1 << 20) // max(size, 1)))
 
 
-_launches: dict[Any, Any] = {}
-
-
-def _forget() -> None:
-    _launches.clear()
-
-
-on_forget(_forget)
-door.on_change(_forget)
-
-
-def _by_windows(out: Tensor, x: Tensor, w: Tensor, bias: Tensor | None, g: Geometry, turned: bool = False) -> bool:
-    """The convolution by the target's own routine; False where it has none.  turned: with the kernels of `w` turned round and
-    its channels changing places, as for the gradient of images."""
-    if not out.meta.numel or not x.meta.numel or (_is_plain(g) and g.groups == 1) or not door.by_host(x.meta.device):
-        return False
-    x, w = x if x.meta.strides[-1] == 1 else contiguous(x.detach()), contiguous(w.detach())
-    key = (out.meta, x.meta, w.meta, None if bias is None else bias.meta, g.stride, g.padding, g.dilation, g.groups, turned)
-    found = _launches.get(key)
-    if found is None:
-        n, c = x.meta.shape[0], x.meta.shape[1] // g.groups
-        taps = math.prod(g.kernel)
-        a = (taps, w.meta.shape[1] * taps, -1, taps - 1) if turned else (c * taps, taps, 1, 0)
-        prepared = routines.convolution(x.meta.dtype, n, c, out.meta.shape[1] // g.groups, (g.image, g.out, g.kernel, g.stride, g.padding, g.dilation),
-                                        tuple(x.meta.strides), a, bias is not None, g.groups)
-        if prepared is None:
-            return False
-        found = _launches[key] = (door.bind(out.meta.device, prepared), prepared.workspace)
-    call, workspace = found
-    scratch = empty((workspace,), uint8, out.meta.device)
-    if bias is None:
-        call(out.ptr, x.ptr, w.ptr, scratch.ptr)
-    else:
-        call(out.ptr, x.ptr, w.ptr, contiguous(bias.detach()).ptr, scratch.ptr)
-    return True
-
-
 def _is_narrow(d: dtype) -> bool:
     """Whether sums of products of this type are taken in float32, and the library has refused it."""
     return d.kind == "f" and d.itemsize == 2
@@ -146,17 +108,16 @@ def _wide(t: Tensor | None) -> Any:
 
 
 def _forward_raw(x: Tensor, w: Tensor, bias: Tensor | None, g: Geometry) -> Tensor:
-    made = device_convolution.convolve("forward", x, w, g, (x.meta.shape[0], w.meta.shape[0], *g.out), bias)
+    made = convolve("forward", x, w, g, (x.meta.shape[0], w.meta.shape[0], *g.out), bias)
     if made is not None:
         return made
-    if _is_narrow(x.meta.dtype) and (g.groups > 1 or bias is not None):  # else one product, whose sums are in float32
+    if _is_narrow(x.meta.dtype):
         return to_dtype(_forward_raw(_wide(x), _wide(w), _wide(bias), g), x.meta.dtype)
     out = empty((x.meta.shape[0], w.meta.shape[0], *g.out), x.meta.dtype, x.meta.device)
-    if not _by_windows(out, x, w, bias, g):
-        _by_columns(out, x, w, g)
-        if bias is not None:
-            with no_recording():
-                out.add_(bias.detach().reshape((-1,) + (1,) * len(g.kernel)))
+    _by_columns(out, x, w, g)
+    if bias is not None:
+        with no_recording():
+            out.add_(bias.detach().reshape((-1,) + (1,) * len(g.kernel)))
     return out
 
 
@@ -211,7 +172,7 @@ def _to_input_raw(gy: Tensor, w: Tensor, g: Geometry) -> Tensor:
     o, cg = w.meta.shape[:2]
     c = cg * g.groups
     shape = (n, c, *g.image)
-    made = device_convolution.convolve("images", w, gy, g, shape)
+    made = convolve("images", w, gy, g, shape)
     if made is not None:
         return made
     if _is_narrow(gy.meta.dtype):
@@ -222,10 +183,8 @@ def _to_input_raw(gy: Tensor, w: Tensor, g: Geometry) -> Tensor:
         # stride 1: a plain convolution of g with the kernel turned round
         turned = Geometry(g.stride, tuple(d * (s - 1) - p for p, d, s in zip(g.padding, g.dilation, g.kernel, strict=True)), g.dilation, g.groups,
                           g.out, g.kernel, g.image)
-        out = empty(shape, gy.meta.dtype, gy.meta.device)
-        if _by_windows(out, gy, w, None, turned, True):
-            return out
         if g.groups == 1:
+            out = empty(shape, gy.meta.dtype, gy.meta.device)
             return _by_columns(out, gy, w.detach().flip(tuple(range(2, 2 + k))).transpose(0, 1), turned)
     d = gy.meta.dtype
     gy, w = contiguous(gy.detach()), contiguous(w.detach())
@@ -264,25 +223,6 @@ def _scatter_columns(padded: Tensor, columns: Tensor, first: int, cg: int, g: Ge
         target.add_(_raw(columns, (n, cg, *g.out), (flat[0], flat[1], *flat[2 + k:]), source))
 
 
-def _weights_by_windows(out: Tensor, gy: Tensor, x: Tensor, g: Geometry) -> bool:
-    """The kernel's gradient by the target's own routine; False where it has none."""
-    if not door.by_host(x.meta.device):
-        return False
-    x = x if x.meta.strides[-1] == 1 else contiguous(x.detach())
-    key = (out.meta, gy.meta, x.meta, g.stride, g.padding, g.dilation, g.groups)
-    found = _launches.get(key)
-    if found is None:
-        n, c = x.meta.shape[0], x.meta.shape[1] // g.groups
-        prepared = routines.convolution_weights(x.meta.dtype, n, c, out.meta.shape[0] // g.groups, (g.image, g.out, g.kernel, g.stride, g.padding, g.dilation),
-                                                tuple(x.meta.strides), g.groups)
-        if prepared is None:
-            return False
-        found = _launches[key] = (door.bind(out.meta.device, prepared), prepared.workspace)
-    call, workspace = found
-    call(out.ptr, gy.ptr, x.ptr, empty((workspace,), uint8, out.meta.device).ptr)
-    return True
-
-
 def _to_weight_raw(gy: Tensor, x: Tensor, g: Geometry) -> Tensor:
     """The gradient of the kernel: g columns^T, summed over the images."""
     n, c = x.meta.shape[:2]
@@ -290,7 +230,7 @@ def _to_weight_raw(gy: Tensor, x: Tensor, g: Geometry) -> Tensor:
     og = o // g.groups
     rows, cols = cg * math.prod(g.kernel), math.prod(g.out)
     d = x.meta.dtype
-    made = device_convolution.convolve("weights", x, gy, g, (o, cg, *g.kernel))
+    made = convolve("weights", x, gy, g, (o, cg, *g.kernel))
     if made is not None:
         return made
     if _is_narrow(d):
@@ -300,8 +240,6 @@ def _to_weight_raw(gy: Tensor, x: Tensor, g: Geometry) -> Tensor:
         launch.fill(out, 0)
         return out
     gy = contiguous(gy.detach())
-    if _weights_by_windows(out, gy, x, g):
-        return out
     launch.fill(out, 0)
     xp = _pad(x, g)
     view = _windows(xp, g)
@@ -416,11 +354,11 @@ def _positive(stride: Sizes, dilation: Sizes, padding: Sizes) -> None:
 
 def _convolve(name: str, n: int, x: Tensor, w: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int) -> Tensor:
     x, single = _checked(name, x, w, bias, n, groups, False)
-    made = (_convolved_as_is if device_convolution.narrow(x) else _convolved)(x, n, w, bias, stride, padding, dilation, groups)
+    made = _convolved(x, n, w, bias, stride, padding, dilation, groups)
     return made.squeeze(0) if single else made
 
 
-def _convolved_as_is(x: Tensor, n: int, w: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int) -> Tensor:
+def _convolved(x: Tensor, n: int, w: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int) -> Tensor:
     stride, dilation = _many("stride", stride, n), _many("dilation", dilation, n)
     kernel = tuple(w.meta.shape[2:])
     if isinstance(padding, str):
@@ -443,10 +381,6 @@ def _convolved_as_is(x: Tensor, n: int, w: Tensor, bias: Tensor | None, stride: 
     return _forward(x, w, Geometry(stride, padding, dilation, groups, image, kernel, out), bias)
 
 
-# sums of 16-bit products, the bias among them, stay in float32 until the result is rounded
-_convolved = in_float32(_convolved_as_is)
-
-
 def _padded_far(x: Tensor, far: list[int]) -> Tensor:
     from .joining import cat
     for i, f in enumerate(far):
@@ -460,11 +394,11 @@ def _padded_far(x: Tensor, far: list[int]) -> Tensor:
 def _transposed(name: str, n: int, x: Tensor, w: Tensor, bias: Tensor | None, stride: Any, padding: Any, output_padding: Any, groups: int,
                 dilation: Any) -> Tensor:
     x, single = _checked(name, x, w, bias, n, groups, True)
-    made = (_transposed_as_is if device_convolution.narrow(x) else _transposed_of)(x, n, w, bias, stride, padding, output_padding, groups, dilation)
+    made = _transposed_of(x, n, w, bias, stride, padding, output_padding, groups, dilation)
     return made.squeeze(0) if single else made
 
 
-def _transposed_as_is(x: Tensor, n: int, w: Tensor, bias: Tensor | None, stride: Any, padding: Any, output_padding: Any, groups: int,
+def _transposed_of(x: Tensor, n: int, w: Tensor, bias: Tensor | None, stride: Any, padding: Any, output_padding: Any, groups: int,
                    dilation: Any) -> Tensor:
     stride, padding, dilation = _many("stride", stride, n), _many("padding", padding, n), _many("dilation", dilation, n)
     extra = _many("output_padding", output_padding, n)
@@ -484,9 +418,6 @@ def _transposed_as_is(x: Tensor, n: int, w: Tensor, bias: Tensor | None, stride:
         # the fresh result takes the bias in its own memory; both keep their gradients
         y = y.add_(bias.reshape((-1,) + (1,) * n))
     return y
-
-
-_transposed_of = in_float32(_transposed_as_is)
 
 
 def _define(n: int) -> None:

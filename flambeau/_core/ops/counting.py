@@ -11,11 +11,14 @@ import numpy as np
 
 from .. import dtypes, layout
 from ..autograd import tape
+from ..drivers.cpu import row_order
+from ..drivers.cpu.counting import edges
 from ..dtypes import bool_, float64, int64
-from ..kernels.interpret import load, memory, narrow_bfloat16, store, widen_bfloat16
+from ..kernels.interpret import load, memory, narrow_bfloat16, widen_bfloat16
+from ..kernels.specs import Histogram, Occurrences, Spread
 from ..runtime import door
 from ..tensor import Tensor, empty
-from . import device_routines, launch, ordering
+from . import launch, routines
 from .attributes import host_array, values
 from .casts import to_dtype
 from .checks import same_device
@@ -44,9 +47,9 @@ def _order(a: Any, d: dtype) -> tuple[Any, Any]:
     """Positions that sort the rows of `a` (n, k), and where a row of the sorted ones differs from the one before."""
     n, k = a.shape
     if k == 1:
-        at = ordering.order(a.reshape(1, n), d)[0]
+        at = row_order.order(a.reshape(1, n), d)[0]
     else:
-        whole = ordering.keys(a, d)
+        whole = row_order.keys(a, d)
         big = whole.astype(whole.dtype.newbyteorder(">"))  # so that comparing bytes compares rows
         at = np.argsort(np.ascontiguousarray(big).view(f"V{k * d.itemsize}").reshape(n), kind="stable")
     return at, _changes(load(a, d)[at])
@@ -65,7 +68,7 @@ _MOST_COLUMNS = 512  # of slices that are sorted a column at a time
 def _by_device(name: str, t: Tensor, by_order: bool, return_inverse: bool, return_counts: bool, dim: int | None) -> Any:
     """The distinct elements or slices, found by t's own device, of which only how many there are comes to the host; None where it does
     not."""
-    if door.by_host(t.meta.device) or t.meta.dtype.is_complex or not t.meta.numel:
+    if not door.serves(t.meta.device, Spread) or t.meta.dtype.is_complex or not t.meta.numel:
         return None
     shape = tuple(t.meta.shape)
     x = t.detach()
@@ -95,7 +98,7 @@ def _by_device(name: str, t: Tensor, by_order: bool, return_inverse: bool, retur
         place = new.cumsum(0) - 1
         inverse = place if at is None else empty((n,), int64, t.meta.device)
         if at is not None:
-            device_routines.run(t.meta.device, "spread", (n,), (inverse.ptr, at.ptr, place.ptr))
+            routines.require(t.meta.device, Spread(n), (inverse.ptr, at.ptr, place.ptr))
         out.append(inverse.reshape(shape) if dim is None else inverse)
     if return_counts:
         out.append(cat([starts[1:], starts.new_full((1,), n)]) - starts)
@@ -169,7 +172,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{input.meta.dtype.name}': input must have an integer type")
     if minlength < 0:
         raise RuntimeError(f"minlength should be >= 0, got {minlength}")
-    if len(input.meta.shape) == 1 and input.meta.numel and not door.by_host(input.meta.device):
+    if len(input.meta.shape) == 1 and input.meta.numel and door.serves(input.meta.device, Occurrences):
         return _counted_by_device(input, weights, minlength)
     a = host_array(input)
     if len(input.meta.shape) != 1 or (len(a) and int(a.min()) < 0):
@@ -206,21 +209,11 @@ def _occurrences(t: Tensor, bins: int) -> Tensor:
     """How often each of 0 .. bins - 1 is among the elements of t (int64), which are all of these."""
     made: Tensor = zeros(bins, dtype=int64, device=t.meta.device)
     t = contiguous(t)
-    if not device_routines.run(t.meta.device, "occurrences", (t.meta.numel, bins), (made.ptr, t.ptr)):
-        raise RuntimeError(f"bincount: {t.meta.device} has no routine for it")
+    routines.require(t.meta.device, Occurrences(t.meta.numel, bins), (made.ptr, t.ptr))
     return made
 
 
 # --------------------------------------------------------------------------------------------------------------- histograms
-def _range(name: str, low: Any, high: Any, apart: float) -> tuple[Any, Any]:
-    """The outer edges, `apart` further out each where they coincide."""
-    if not (np.isfinite(low) and np.isfinite(high)):
-        raise RuntimeError(f"torch.{name}: range of [{low}, {high}] is not finite")
-    if low > high:
-        raise RuntimeError(f"torch.{name}: max must be larger than min, got [{low}, {high}]")
-    return (low - apart, high + apart) if low == high else (low, high)
-
-
 @op(out=True)
 def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:  # noqa: A002
     """How many elements fall into each of `bins` equal intervals from min to max (of input's floating type); the last includes
@@ -233,31 +226,22 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
         raise RuntimeError(f"torch.histc(): bins must be > 0, but got {bins}")
     if min > max:
         raise RuntimeError(f"torch.histc: max must be larger than min, got [{min}, {max}]")
-    out = empty((bins,), d, input.meta.device)
-    shape, strides = tuple(input.meta.shape), input.meta.strides
-
-    def entry(target: int, source: int) -> None:
-        x = load(memory(source, shape, strides, d), d).reshape(-1)
-        given = (x.min(), x.max()) if min == max and x.size else (x.dtype.type(min), x.dtype.type(max))
-        low, high = _range("histc", *given, 1)
-        x = x[(x >= low) & (x <= high)]
-        def rounded(v: Any) -> Any:  # the numbers of the type itself decide, also where NumPy has no such type
-            return widen_bfloat16(narrow_bfloat16(np.asarray(v, np.float32))) if d is dtypes.bfloat16 else v
-        at = np.minimum(rounded(rounded(rounded(x - low) * bins) / rounded(high - low)).astype(np.int64), bins - 1)
-        store(memory(target, (bins,), (1,), d), np.bincount(at, minlength=bins), d)
-    if not door.by_host(input.meta.device):
-        return _histc_by_device(input.detach(), bins, min, max)
-    launch.routine(input.meta.device, "histc", entry, (out.ptr, input.ptr), nbytes=input.meta.nbytes)
+    m = input.meta
+    bound = routines.find(m.device, Histogram(d, tuple(m.shape), m.strides, bins, min, max))
+    if bound is None:
+        return _histc_by_counting(input.detach(), bins, min, max)
+    out = empty((bins,), d, m.device)
+    routines.call(bound, (out.ptr, input.ptr))
     return out
 
 
-def _histc_by_device(x: Tensor, bins: int, low: Any, high: Any) -> Tensor:
+def _histc_by_counting(x: Tensor, bins: int, low: Any, high: Any) -> Tensor:
     """histc with the roundings of the host's, of which only the data's own edges come to the host where they are asked for."""
     d = x.meta.dtype
     kind = np.float32 if d is dtypes.bfloat16 else np.dtype(d.np).type
     if low == high and x.meta.numel:
         low, high = values(stack([x.min(), x.max()]), "histc")
-    low, high = _range("histc", kind(low), kind(high), 1)
+    low, high = edges("histc", kind(low), kind(high), 1)
     inside = (x >= float(low)) & (x <= float(high))
     width = high - low
     if d is dtypes.bfloat16:
@@ -274,7 +258,7 @@ def _edges(name: str, bins: Any, x: Any, limits: tuple[Any, Any] | None, d: dtyp
         return load(host_array(bins.detach()), bins.meta.dtype)
     if bins <= 0:
         raise RuntimeError(f"torch.{name}(): bins must be > 0, but got {bins}")
-    low, high = _range(name, *(limits if limits is not None else (x.min(), x.max()) if x.size else (0.0, 1.0)), 0.5)  # type: ignore[call-arg]
+    low, high = edges(name, *(limits if limits is not None else (x.min(), x.max()) if x.size else (0.0, 1.0)), 0.5)  # type: ignore[call-arg]
     return np.linspace(low, high, bins + 1, dtype=np.float64).astype(x.dtype)
 
 

@@ -1,8 +1,7 @@
 """Discrete Fourier transforms.  One primitive, the complex transform over several axes; the others are built from it.
 
-The primitive is a library routine: NumPy's pocketfft in the tensor's own precision, on a GPU that GPU's own where there is one
-(`device_fft.py`), which also has transforms of real numbers.  Each is linear, so its gradient is its adjoint: the opposite transform
-with the same scale.
+The primitive is a launch of the device's backend (`transforms.py`), some of which also have transforms of real numbers.  Each is linear, so
+its gradient is its adjoint: the opposite transform with the same scale.
 """
 
 from __future__ import annotations
@@ -12,37 +11,18 @@ from typing import Any
 
 from .. import dtypes, layout
 from ..autograd import tape
-from ..tensor import Tensor, empty
-from . import device_fft, launch
+from ..tensor import Tensor
 from .casts import to_dtype
 from .complexes import complex_, conj, imag, real
-from .copies import contiguous
 from .table import op
+from .transforms import half_spectrum, has_half_spectrum, real_signal, transformed
 
 _NORMS = (None, "backward", "ortho", "forward")
 
 
 def _transform(t: Tensor, axes: tuple[int, ...], inverse: bool, scale: float) -> Tensor:
     """sum over the axes of t * exp(-+ 2 pi i j k / n), times `scale`."""
-    if device_fft.served(t):
-        made = device_fft.complex_transform(t, axes, inverse, scale)
-        if made is not None:
-            return tape.record(made, _back, (t,), (axes, inverse, scale), "FftC2CBackward0")
-    import numpy as np
-
-    from ..kernels.interpret import memory
-    x = contiguous(t)
-    out = empty(x.meta.shape, x.meta.dtype, x.meta.device)
-    shape, strides, d = tuple(x.meta.shape), x.meta.strides, x.meta.dtype
-
-    def entry(to: int, source: int) -> None:
-        values = memory(source, shape, strides, d)
-        # "forward" norm leaves the inverse unscaled, "backward" the forward one
-        made = (np.fft.ifftn(values, axes=axes, norm="forward") if inverse else np.fft.fftn(values, axes=axes, norm="backward"))
-        memory(to, shape, strides, d)[...] = made * scale if scale != 1.0 else made
-    if x.meta.numel:
-        n = layout.numel([shape[a] for a in axes])
-        launch.routine(x.meta.device, "fft", entry, (out.ptr, x.ptr), nbytes=2 * x.meta.nbytes, flops=5 * x.meta.numel * max(n.bit_length() - 1, 1))
+    out = transformed(t, axes, inverse, scale)
     return tape.record(out, _back, (t,), (axes, inverse, scale), "FftC2CBackward0")
 
 
@@ -54,7 +34,7 @@ def _back(node: Any, g: Tensor) -> Any:
 
 def _half_spectrum(t: Tensor, axes: tuple[int, ...], scale: float) -> Tensor | None:
     """The transform of real numbers without its redundant half, by the device's library; None where it has none."""
-    made = device_fft.half_spectrum(t, axes, scale) if device_fft.served(t) else None
+    made = half_spectrum(t, axes, scale) if has_half_spectrum(t, axes, [t.meta.shape[a] for a in axes]) else None
     return None if made is None else tape.record(made, _half_back, (t,), (axes, scale, t.meta.shape[axes[-1]]), "FftR2CBackward0")
 
 
@@ -66,7 +46,7 @@ def _half_back(node: Any, g: Tensor) -> Any:
 
 def _real_signal(t: Tensor, axis: int, length: int, scale: float) -> Tensor | None:
     """The inverse along one axis of half a spectrum, by the device's library; None where it has none."""
-    made = device_fft.real_signal(t, axis, length, scale) if device_fft.served(t) else None
+    made = real_signal(t, axis, length, scale)
     return None if made is None else tape.record(made, _signal_back, (t,), (axis, length, scale), "FftC2RBackward0")
 
 
@@ -147,7 +127,7 @@ def _r2c(t: Tensor, s: Any, dim: Any, norm: str | None, default: int | None, inv
     dims, lengths = _axes(t, s, dim, default)
     if not dims:
         raise RuntimeError("at least one axis must be transformed")
-    if not inverse and device_fft.served(t):
+    if not inverse and has_half_spectrum(t, dims, lengths):
         found = _half_spectrum(_fit(t, dims, lengths), dims, _scale(norm, inverse, layout.numel(lengths)))
         if found is not None:
             return found

@@ -18,9 +18,10 @@ from ..autograd.mode import _grad
 from ..dtypes import bool_, int64, uint8
 from ..kernels import expr as E
 from ..kernels.programs import Map, Reduce
+from ..kernels.specs import Check, NonzeroCount, NonzeroWrite
 from ..runtime import door
 from ..tensor import Meta, Tensor, _new, alias, empty, meta, new, on_forget, storage
-from . import device_routines, launch
+from . import launch, routines
 from .casts import to_dtype
 from .checks import may_write, same_device
 from .mismatch import mismatch
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from ..dtypes import dtype as dtype_class
 
 _programs: dict[Any, Any] = {}
-NOTHING = -(1 << 63)  # a position that is not spared the check by being this
+
 _TILE = 2048  # elements whose count a device's routine keeps
 
 
@@ -217,10 +218,10 @@ def nonzero_counts(t: Tensor) -> Tensor | None:
     """What "nonzero write" needs: how many elements are not 0, and how many before each of its blocks, in t's own memory; None where
     t's device has no routine for it."""
     m = t.meta
-    if m.device.type == "cpu" or not m.numel or not m.shape:
+    if not m.numel or not m.shape or not door.serves(m.device, NonzeroCount):
         return None
     counts = empty((1 + -(-m.numel // _TILE),), int64, m.device)
-    return counts if device_routines.run(m.device, "nonzero count", (m.dtype, tuple(m.shape), m.strides), (counts.ptr, t.ptr)) else None
+    return counts if routines.run(m.device, NonzeroCount(m.dtype, tuple(m.shape), m.strides), (counts.ptr, t.ptr)) else None
 
 
 def nonzero_columns(t: Tensor) -> Tensor | None:
@@ -234,7 +235,7 @@ def nonzero_columns(t: Tensor) -> Tensor | None:
     n = int(values(counts[:1], "nonzero")[0])
     found = empty((len(m.shape), n), int64, m.device)
     if n:
-        device_routines.run(m.device, "nonzero write", (m.dtype, tuple(m.shape), m.strides), (found.ptr, t.ptr, counts.ptr), (n, 1, n))
+        routines.run(m.device, NonzeroWrite(m.dtype, tuple(m.shape), m.strides), (found.ptr, t.ptr, counts.ptr), (n, 1, n))
     return found
 
 
@@ -247,30 +248,22 @@ def _nonzero_host(t: Tensor) -> tuple[Any, ...]:
 
 def _checked(idx: Sequence[Tensor], sizes: Sequence[int], axes: Sequence[int]) -> None:
     """Raises IndexError for positions outside an axis: at once on the CPU, from the queue on a GPU."""
-    from ..kernels.interpret import memory
     for p, n, axis in zip(idx, sizes, axes, strict=True):
-        if not p.meta.numel or p.__dict__.get("_below") == n:
-            continue
-        if p.meta.device.type == "cpu" and not beyond(p.meta, -n, n)(p.ptr):
-            continue
-        shape, strides = tuple(p.meta.shape), p.meta.strides
-        told = f"index {{}} is out of bounds for dimension {axis} with size {n}"
-        if device_routines.run(p.meta.device, "check", (shape, strides, -n, n, NOTHING, told), (p.ptr,)):
-            continue
-
-        def check(address: int, n: int = n, axis: int = axis, shape: Any = shape, strides: Any = strides) -> None:
-            v = memory(address, shape, strides, int64)
-            low, high = int(v.min()), int(v.max())
-            if low < -n or high >= n:
-                bad = low if low < -n else high
-                raise IndexError(f"index {bad} is out of bounds for dimension {axis} with size {n}")
-        launch.routine(p.meta.device, "index check", check, (p.ptr,))
+        if p.meta.numel and p.__dict__.get("_below") != n:
+            m = p.meta
+            key = m, n, axis
+            bound = _checks.get(key)
+            if bound is None:
+                told = f"index {{}} is out of bounds for dimension {axis} with size {n}"
+                bound = _checks[key] = routines.needed(m.device, Check(tuple(m.shape), m.strides, -n, n, None, told))
+            routines.call(bound, (p.ptr,))
 
 
+_checks: dict[Any, Any] = {}  # of positions, the length of an axis and its number
 _beyond: dict[Any, Callable[[int], int]] = {}
 _taken: dict[Any, Any] = {}  # of a tensor and of positions: what `take_at` does on the CPU
 _MOST_PLANS = 1 << 12
-for _plans in (_beyond, _taken):
+for _plans in (_beyond, _taken, _checks):
     on_forget(_plans.clear)
     door.on_change(_plans.clear)
 

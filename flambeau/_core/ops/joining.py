@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, layout
 from ..autograd import tape
+from ..kernels.specs import Blocks
 from ..runtime import door, provenance
 from ..tensor import Tensor, alias, empty, meta, new, on_forget
-from . import launch
+from . import routines
 from .checks import same_device
 from .copies import cast_program
 from .elementwise import fit
@@ -17,6 +17,8 @@ from .table import op
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from ..tensor import Meta
 
 
 def _cat_back(node: Any, g: Tensor) -> Any:
@@ -50,19 +52,9 @@ door.on_change(_plans.clear)
 _SMALL = 1 << 16  # bytes: larger parts are worth the threads of a copy's kernel
 
 
-def _blocks(sizes: list[int]) -> Any:
-    """Copies blocks of so many bytes, one behind the other."""
-    def entry(to: int, *blocks: int) -> None:
-        move = ctypes.memmove
-        for p, n in zip(blocks, sizes, strict=True):
-            move(to, p, n)
-            to += n
-    return entry
-
-
-def _in_blocks(out: Tensor, parts: Sequence[Tensor], sizes: list[int]) -> None:
-    """Dense parts into a dense tensor, on a device that the host works for: one routine instead of a kernel for each."""
-    launch.routine(out.meta.device, "cat", _blocks(sizes), [out.ptr, *[t.ptr for t in parts]], nbytes=2 * sum(sizes))
+def _in_blocks(m: Meta, count: int) -> Any:
+    """The launch that copies dense blocks one behind the other; None where the device's backend copies each by a kernel."""
+    return routines.find(m.device, Blocks(m.numel * m.dtype.itemsize, count))
 
 
 def _alike(ts: Sequence[Any]) -> Any:
@@ -70,7 +62,7 @@ def _alike(ts: Sequence[Any]) -> Any:
     if len(ts) < _MANY or type(ts[0]) is not Tensor:
         return None
     m = ts[0].meta
-    if not m.contiguous or not m.numel or m.numel * m.dtype.itemsize > _SMALL or not door.by_host(m.device):
+    if not m.contiguous or not m.numel or m.numel * m.dtype.itemsize > _SMALL:
         return None
     for t in ts:
         if type(t) is not Tensor or t.meta is not m:
@@ -127,9 +119,10 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
     first = parts[0]
     at = layout.wrap_dim(dim, len(first.meta.shape))
     one = _alike(ts)
-    if one is not None and layout.numel(one.shape[:at]) == 1:
+    blocks = _in_blocks(one, len(ts)) if one is not None and layout.numel(one.shape[:at]) == 1 else None
+    if blocks is not None:
         out = new(meta((*one.shape[:at], len(ts) * one.shape[at], *one.shape[at + 1:]), None, d, one.device))
-        _in_blocks(out, ts, [one.numel * d.itemsize] * len(ts))
+        routines.call(blocks, [out.ptr, *[t.ptr for t in ts]])
         return tape.record(out, _cat_back, ts, (at, [one] * len(ts)), "CatBackward0")
     total = 0
     for i, t in enumerate(ts):
@@ -192,9 +185,10 @@ def stack(tensors: Any, dim: int = 0) -> Tensor:
             raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(t).__name__}")
     at = layout.wrap_dim(dim, len(ts[0].meta.shape) + 1)
     one = _alike(ts)
-    if one is not None and layout.numel(one.shape[:at]) == 1:
+    blocks = _in_blocks(one, len(ts)) if one is not None and layout.numel(one.shape[:at]) == 1 else None
+    if blocks is not None:
         out = new(meta((*one.shape[:at], len(ts), *one.shape[at:]), None, one.dtype, one.device))
-        _in_blocks(out, ts, [one.numel * one.dtype.itemsize] * len(ts))
+        routines.call(blocks, [out.ptr, *[t.ptr for t in ts]])
         return tape.record(out, _stack_back, ts, (at, len(ts)), "StackBackward0")
     for i, t in enumerate(ts):
         if t.meta.shape != ts[0].meta.shape:

@@ -9,8 +9,9 @@ from ..autograd import tape
 from ..dtypes import int64
 from ..kernels import expr as E
 from ..kernels.programs import Map, Reduce, Rows
+from ..kernels.specs import Check
 from ..tensor import Tensor, empty
-from . import device_routines, launch
+from . import launch, routines
 from .casts import in_float32, to_dtype
 from .checks import same_device
 from .elementwise import saved_tensor
@@ -53,17 +54,9 @@ def _checked_classes(target: Tensor, classes: int, ignore: int) -> None:
     seen = target.__dict__.get("_classes")
     if seen == (target.store.version, classes, ignore):  # the same targets again: they were in range
         return
-    from ..kernels.interpret import memory
-    shape, strides = tuple(target.meta.shape), target.meta.strides
-
-    def check(address: int) -> None:
-        v = memory(address, shape, strides, int64)
-        bad = v[(v != ignore) & ((v < 0) | (v >= classes))] if ((v < 0) | (v >= classes)).any() else ()
-        if len(bad):
-            raise IndexError(f"Target {int(bad[0])} is out of bounds.")  # type: ignore[misc]
-    if target.meta.numel and not device_routines.run(target.meta.device, "check", (shape, strides, 0, classes, ignore, "Target {} is out of bounds."),
-                                                      (target.ptr,)):
-        launch.routine(target.meta.device, "target check", check, (target.ptr,))
+    m = target.meta
+    if m.numel:
+        routines.require(m.device, Check(tuple(m.shape), m.strides, 0, classes, ignore, "Target {} is out of bounds."), (target.ptr,))
     target.__dict__["_classes"] = (target.store.version, classes, ignore)  # only now: wrong ones are wrong again
 
 

@@ -8,8 +8,7 @@ from .. import dtypes, layout
 from ..autograd import tape
 from ..autograd.mode import _grad
 from ..kernels import expr as E
-from ..kernels import routines
-from ..kernels.programs import Prepared, Reduce
+from ..kernels.programs import Reduce
 from ..runtime import door
 from ..tensor import Meta, Storage, Tensor, _new, alias, empty, meta, new, on_forget, storage
 from . import launch
@@ -25,10 +24,9 @@ from .table import op, with_out
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_BY_COPIES = object()  # a plan: the operands are copied first, since the library cannot read their strides
+_BY_KERNEL = object()  # a plan: a generated reduction does it
 _plans: dict[Any, Any] = {}
 _quick: dict[Any, dict[Any, Any]] = {}
-_BLAS = frozenset(("float32", "float64", "complex64", "complex128"))
 
 
 def _forget() -> None:
@@ -40,15 +38,6 @@ on_forget(_forget)
 door.on_change(_forget)
 
 
-def _orient(rows: int, cols: int, row_step: int, col_step: int) -> tuple[bool, int] | None:
-    """(transposed, leading dimension) for a matrix of these strides, or None when the library cannot read it."""
-    if (cols == 1 or col_step == 1) and (rows == 1 or row_step >= max(1, cols)):
-        return False, max(row_step if rows > 1 else cols, cols, 1)
-    if (rows == 1 or row_step == 1) and (cols == 1 or col_step >= max(1, rows)):
-        return True, max(col_step if cols > 1 else rows, rows, 1)
-    return None
-
-
 def _product(c: Tensor, a: Tensor, b: Tensor, alpha: complex = 1.0, beta: complex = 0.0) -> None:
     """c = alpha a b + beta c for (m, k) (k, n) or batches of them with equal leading axes of size 1 at most 3 axes; outside
     the tape.  c is contiguous, all of one type."""
@@ -56,49 +45,48 @@ def _product(c: Tensor, a: Tensor, b: Tensor, alpha: complex = 1.0, beta: comple
         return
     key = (c.meta, a.meta, b.meta, alpha, beta)
     call = _plans.get(key)
-    if call is _BY_COPIES:
-        _product(c, contiguous(a), contiguous(b), alpha, beta)
-        return
     if call is None:
         same_device("matmul", a, b, c)
-        *lead, m, k = a.meta.shape
-        n = b.meta.shape[-1]
-        d = a.meta.dtype
-        name = f"matmul_{d.name}"
-        batch = lead[0] if lead else 1
-        prepared = None
-        hosted = door.by_host(c.meta.device)
-        if not hosted and k and d.kind in "fc":
-            x, y, z = [(t.meta.strides[-2], t.meta.strides[-1], t.meta.strides[0] if lead else 0) for t in (a, b, c)]
-            prepared = door.product(c.meta.device, d, m, n, k, x, y, (n, 1, z[2]), batch, alpha, beta)
-            if prepared is None:  # strides that the library cannot read, or a type
-                left, right = contiguous(a), contiguous(b)
-                if left is a and right is b:
-                    _by_kernel(c, left, right, alpha, beta)
-                else:
-                    _plans[key] = _BY_COPIES
-                    _product(c, left, right, alpha, beta)
-                return
-        elif d.name not in _BLAS or k == 0 or not hosted:
-            _by_kernel(c, a, b, alpha, beta)
-            return
-        if hosted and alpha == 1 and beta in (0, 1):
-            x, y, z = [(t.meta.strides[-2], t.meta.strides[-1], t.meta.strides[0] if lead else 0) for t in (a, b, c)]
-            prepared = routines.product(d, m, n, k, x, y, (n, 1, z[2]), batch, beta == 1)
-        if prepared is None:
-            at, bt = _orient(m, k, *a.meta.strides[-2:]), _orient(k, n, *b.meta.strides[-2:])
-            if at is None or bt is None:
-                _product(c, a if at is not None else contiguous(a), b if bt is not None else contiguous(b), alpha, beta)
-                return
-            from ..drivers.cpu import blas
-            entry = blas.gemm(d.name, m, n, k, (*at, a.meta.strides[0] if lead else 0), (*bt, b.meta.strides[0] if lead else 0),
-                              (n, m * n), batch, alpha, beta)
-            prepared = Prepared(name, entry, nbytes=a.meta.nbytes + b.meta.nbytes + c.meta.nbytes, flops=2 * batch * m * n * k)
-        call = door.bind(c.meta.device, prepared)
         if len(_plans) > 1 << 14:
             _plans.clear()
-        _plans[key] = call
-    call(c.ptr, a.ptr, b.ptr)
+        call = _plans[key] = _plan(c, a, b, alpha, beta)
+    if type(call) is _Copied:
+        _product(c, contiguous(a) if call.first else a, contiguous(b) if call.second else b, alpha, beta)
+    elif call is _BY_KERNEL:
+        _by_kernel(c, a, b, alpha, beta)
+    else:
+        call(c.ptr, a.ptr, b.ptr)
+
+
+class _Copied:
+    """A plan: these operands are copied first, since the backend cannot read their strides."""
+
+    __slots__ = ("first", "second")
+
+    def __init__(self, first: bool, second: bool) -> None:
+        self.first, self.second = first, second
+
+
+def _plan(c: Tensor, a: Tensor, b: Tensor, alpha: complex, beta: complex) -> Any:
+    """The launch, `_Copied`, or `_BY_KERNEL` for what the device's backend has no product for."""
+    *lead, m, k = a.meta.shape
+    n, d = b.meta.shape[-1], a.meta.dtype
+    if not k or d.kind not in "fc":
+        return _BY_KERNEL
+    for first, second in ((False, False), (True, False), (False, True), (True, True)):
+        if first and a.meta.contiguous or second and b.meta.contiguous:
+            continue
+        x, y = _steps(a, first), _steps(b, second)
+        made = door.product(c.meta.device, d, m, n, k, x, y, (n, 1, m * n if lead else 0), lead[0] if lead else 1, alpha, beta)
+        if made is not None:
+            return _Copied(first, second) if first or second else door.bind(c.meta.device, made)
+    return _BY_KERNEL
+
+
+def _steps(t: Tensor, copied: bool) -> tuple[int, int, int]:
+    """From row to row, from column to column and from matrix to matrix."""
+    strides = layout.contiguous_strides(t.meta.shape) if copied else t.meta.strides
+    return strides[-2], strides[-1], strides[0] if len(strides) > 2 else 0
 
 
 _kernels: dict[Any, Reduce] = {}
@@ -110,8 +98,6 @@ def _by_kernel(c: Tensor, a: Tensor, b: Tensor, alpha: complex, beta: complex) -
     *lead, m, k = a.meta.shape
     n = b.meta.shape[-1]
     if d.kind == "f" and d.itemsize == 2:
-        if alpha == 1 and not beta and _by_onednn(c, a, b):
-            return
         wide = empty(c.meta.shape, dtypes.float32, c.meta.device)
         if beta:
             from .copies import copy_into
@@ -136,26 +122,6 @@ def _by_kernel(c: Tensor, a: Tensor, b: Tensor, alpha: complex, beta: complex) -
         from .copies import copy_into
         with _off():
             copy_into(c, made * alpha + (c * beta if beta else 0))
-
-
-def _by_onednn(c: Tensor, a: Tensor, b: Tensor) -> bool:
-    """A 16-bit product by oneDNN; False where it is absent or has none of this kind."""
-    from ..drivers.cpu import onednn
-    if onednn.library() is None:
-        return False
-    *lead, m, k = a.meta.shape
-    n, d = b.meta.shape[-1], a.meta.dtype
-    batch = lead[0] if lead else 1
-    x, y, z = [(t.meta.strides[0] if lead else 0, t.meta.strides[-2], t.meta.strides[-1]) for t in (a, b, c)]
-    if (x[1] != 1 and x[2] != 1) or (y[1] != 1 and y[2] != 1):
-        return False
-    entry = onednn.matmul(d.name, batch, m, n, k, x, y, z)
-    if entry is None:
-        return False
-    prepared = Prepared(f"matmul_{d.name}", entry, nbytes=a.meta.nbytes + b.meta.nbytes + c.meta.nbytes, flops=2 * batch * m * n * k)
-    call = _plans[c.meta, a.meta, b.meta, 1.0, 0.0] = door.bind(c.meta.device, prepared)
-    call(c.ptr, a.ptr, b.ptr)
-    return True
 
 
 def _off() -> Any:
@@ -251,7 +217,7 @@ def _first_mm(a: Tensor, b: Tensor) -> Tensor:
     out = empty((a.meta.shape[0], b.meta.shape[1]), a.meta.dtype, a.meta.device)
     _product(out, a, b)
     call = _plans.get((out.meta, a.meta, b.meta, 1.0, 0.0))
-    if call is not None and call is not _BY_COPIES:
+    if call is not _BY_KERNEL and type(call) is not _Copied and call is not None:
         _quick.setdefault(a.meta, {})[b.meta] = (out.meta, out.meta.sizes, call)
     if tape.recording(a, b):
         out.node = [tape.next_seq(), None, _mm_back, (a.node, b.node), (a, a.store.version, b, b.store.version), None]
@@ -480,13 +446,13 @@ def _linear_back(node: Any, g: Tensor) -> Any:
     edges = node[3]
     ex, ew, eb = edges[:3]
     shape = x.meta
-    if not g.meta.contiguous and g.meta.device.type != "cpu" and 0 in g.meta.strides:  # a sum's gradient: libraries read no expanded axes
+    if not g.meta.contiguous and 0 in g.meta.strides:  # a sum's gradient: few products read expanded axes, and g is in two
         g = contiguous(g)
     if len(shape.shape) > 2:
         g, x = _as_rows(g), _as_rows(x)
     past = _past_activation(node, g, w) if len(edges) > 3 else None
     gx = _mm(g, w if not w.meta.dtype.is_complex else w.conj()) if ex is not None and past is None else None
-    both = _weight_and_bias(g, x, bias) if g.meta.device.type != "cpu" and ew is not None and eb is not None and not _grad.get() else None
+    both = _weight_and_bias(g, x, bias) if ew is not None and eb is not None and not _grad.get() else None
     if gx is not None and gx.meta.shape != shape.shape:
         gx = gx.reshape(shape.shape) if _grad.get() else alias(gx, meta(shape.shape, None, gx.meta.dtype, gx.meta.device), gx.ptr)
     if both is not None:
@@ -522,7 +488,6 @@ def _as_rows(t: Tensor) -> Tensor:
 
 _linear_back.grad_name = "AddmmBackward0"  # type: ignore[attr-defined]
 _linear_back.inputs = 3  # type: ignore[attr-defined]
-_UNALIGNED = 15  # bits of an address that a library's product with more to do wants clear
 _linear_plans: dict[Any, Any] = {}
 _sums_plans: dict[Any, Any] = {}
 _plain_plans: dict[Any, tuple[Meta, Meta]] = {}
@@ -543,10 +508,10 @@ def _weight_and_bias(g: Tensor, x: Tensor, bias: Meta) -> tuple[Tensor, Tensor] 
             made = door.product(g.meta.device, g.meta.dtype, n, k, m, (g.meta.strides[1], g.meta.strides[0], 0),
                                 (x.meta.strides[0], x.meta.strides[1], 0), (k, 1, 0), epilogue="row sums")
         plan = _sums_plans[key] = () if made is None else (
-            meta((n, k), None, g.meta.dtype, g.meta.device), meta((n,), None, g.meta.dtype, g.meta.device), door.bind(g.meta.device, made))
-    if not plan or (g.ptr | x.ptr) & _UNALIGNED:
+            meta((n, k), None, g.meta.dtype, g.meta.device), meta((n,), None, g.meta.dtype, g.meta.device), door.bind(g.meta.device, made), made.aligned)
+    if not plan or (g.ptr | x.ptr) & plan[3]:
         return None
-    weights, sums, product = plan
+    weights, sums, product, _ = plan
     gw, gb = new(weights), new(sums)
     product(gw.ptr, g.ptr, x.ptr, gb.ptr)
     return gw, gb
@@ -564,29 +529,19 @@ def _linear_plan(x: Tensor, w: Tensor, bias: Tensor) -> Any:
     m, k = x.meta.shape
     n = w.meta.shape[0]
     om = meta((m, n), None, x.meta.dtype, x.meta.device)
-    hosted = door.by_host(om.device)
-    if (x.meta.dtype.name not in _BLAS if hosted else x.meta.dtype.kind != "f") or not om.numel or not k:
-        return None
     d = om.dtype
+    if d.kind not in "fc" or not om.numel or not k:
+        return None
+    steps = (x.meta.strides[0], x.meta.strides[1], 0), (w.meta.strides[1], w.meta.strides[0], 0), (n, 1, 0)
+    product = door.product(om.device, d, m, n, k, *steps, beta=1.0)
+    if product is None:
+        return None
     rows = door.prepare(om.device, cast_program(bias.meta.dtype, d), (m, n), ((n, 1), (0, bias.meta.strides[0])))
     rows.name = "bias"
-    steps = (x.meta.strides[0], x.meta.strides[1], 0), (w.meta.strides[1], w.meta.strides[0], 0), (n, 1, 0)
-    product = (routines.product(d, m, n, k, *steps, add=True) if hosted else door.product(om.device, d, m, n, k, *steps, beta=1.0))
-    if product is None:
-        if not hosted:
-            return None
-        at, bt = _orient(m, k, *x.meta.strides), _orient(k, n, w.meta.strides[1], w.meta.strides[0])
-        if at is None or bt is None:
-            return None
-        from ..drivers.cpu import blas
-        entry = blas.gemm(d.name, m, n, k, (*at, 0), (*bt, 0), (n, 0), 1, 1.0, 1.0)
-        product = Prepared(f"matmul_{d.name}", entry, nbytes=x.meta.nbytes + w.meta.nbytes + om.nbytes, flops=2 * m * n * k)
+    fused = door.product(om.device, d, m, n, k, *steps, epilogue="bias") if bias.meta.strides[0] == 1 else None
     if whole is not x.meta:
         om = meta((*whole.shape[:-1], n), None, d, whole.device)
-    fused = None
-    if bias.meta.strides[0] == 1:
-        fused = routines.product(d, m, n, k, *steps, bias=True) if hosted else door.product(om.device, d, m, n, k, *steps, epilogue="bias")
-    return om, door.bind(om.device, rows), door.bind(om.device, product), fused and door.bind(om.device, fused), 0 if hosted else _UNALIGNED
+    return om, door.bind(om.device, rows), door.bind(om.device, product), fused and door.bind(om.device, fused), fused.aligned if fused else 0
 
 
 @op(method=False, out=None, spaces=("nn.functional",))

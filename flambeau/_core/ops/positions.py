@@ -9,14 +9,15 @@ from ..autograd import tape
 from ..dtypes import bool_, int64, number, uint8
 from ..kernels import expr as E
 from ..kernels.programs import Map
+from ..kernels.specs import Check
 from ..runtime import door
 from ..tensor import Tensor, empty, new, on_forget
-from . import device_routines, launch
+from . import launch, routines
 from .casts import to_dtype
 from .checks import same_device, to_one_device
 from .copies import cast_program
 from .elementwise import Pointwise, saved_tensor
-from .indexing import NOTHING, beyond, put_at, take_at, taken
+from .indexing import beyond, put_at, take_at, taken
 from .table import op
 
 _programs: dict[Any, Map] = {}
@@ -61,22 +62,15 @@ def _prepare(name: str, t: Tensor, dim: int, index: Tensor, source: Tensor | Non
 
 def _checked_along(name: str, index: Tensor, t: Tensor, axis: int) -> Tensor:
     index = to_dtype(index, int64)
-    from ..kernels.interpret import memory
-    n = t.meta.shape[axis] if t.meta.shape else 1
-    shape, strides = tuple(index.meta.shape), index.meta.strides
-    if index.meta.numel and index.meta.device.type == "cpu" and not beyond(index.meta, 0, n)(index.ptr):
-        return index
-    if index.meta.numel and device_routines.run(index.meta.device, "check", (
-            shape, strides, 0, n, NOTHING, f"index {{}} is out of bounds for dimension {axis} with size {n}"), (index.ptr,)):
-        return index
-
-    def check(address: int) -> None:
-        v = memory(address, shape, strides, int64)
-        low, high = int(v.min()), int(v.max())
-        if low < 0 or high >= n:
-            raise RuntimeError(f"index {low if low < 0 else high} is out of bounds for dimension {axis} with size {n}")
-    if index.meta.numel:
-        launch.routine(index.meta.device, f"{name} check", check, (index.ptr,))
+    m, n = index.meta, t.meta.shape[axis] if t.meta.shape else 1
+    if m.numel:
+        key = "check", m, n, axis
+        bound = _plans.get(key)
+        if bound is None:
+            told = f"index {{}} is out of bounds for dimension {axis} with size {n}"
+            bound = routines.needed(m.device, Check(tuple(m.shape), m.strides, 0, n, None, told, RuntimeError))
+            _keep(key, bound)
+        routines.call(bound, (index.ptr,))
     return index
 
 
@@ -674,7 +668,7 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None
         r = repeats if isinstance(repeats, Tensor) else tensor(repeats, device="cpu")
         if isinstance(repeats, Tensor) and repeats.meta.shape:
             same_device("repeat_interleave", x, r)
-        if r.meta.device is x.meta.device and not door.by_host(x.meta.device) and r.meta.numel in (1, n) and n:
+        if r.meta.device is x.meta.device and not door.near(x.meta.device) and r.meta.numel in (1, n) and n:
             at = _repeated(to_dtype(r.detach(), int64).reshape(-1).expand(n), output_size)
             return take_at(x, _at(len(x.meta.shape), axis, at))
         import numpy as np

@@ -17,7 +17,7 @@ from ..kernels import expr as E
 from ..kernels import philox
 from ..kernels.expr import Expr
 from ..kernels.programs import Map
-from ..runtime import door, generators
+from ..runtime import generators
 from ..runtime.device import resolve
 from ..tensor import Tensor, alias, empty, meta
 from . import launch
@@ -444,26 +444,14 @@ def randperm(n: int, *, generator: Any = None, out: Tensor | None = None, dtype:
     if d.kind == "f" and n > 1 << {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}[d.name]:
         raise RuntimeError(f"n={n} is too large for the type {d}")
     keys = _fill_integers(empty((n,), dtypes.int64, dev), 0, (1 << 63) - 1, generator)
-    result = empty((n,), dtypes.int64, dev)
-    if n and not door.by_host(dev):
-        from .sorting import sort
-        result = sort(keys)[1]
-    elif n:
-        launch.routine(dev, "argsort", _argsort_entry(n), (result.ptr, keys.ptr), nbytes=16 * n)
+    from .sorting import sort
+    result = sort(keys)[1]
     from .casts import to_dtype
     made = to_dtype(result, d)
     if out is not None:
         from .table import into
         return into(out, made)
     return _finish(made, requires_grad, pin_memory)
-
-
-def _argsort_entry(n: int) -> Callable[[int, int], None]:
-    from ..kernels.interpret import memory
-
-    def entry(to: int, keys: int) -> None:
-        memory(to, (n,), (1,), dtypes.int64)[...] = np.argsort(memory(keys, (n,), (1,), dtypes.int64), kind="stable")
-    return entry
 
 
 @op(out=True)

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import ctypes
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .. import dtypes
 from ..dtypes import bool_, int32, int64
-from ..kernels.interpret import load, memory
-from ..kernels.programs import Prepared
+from ..kernels.specs import Among, NonzeroFirst, NonzeroWrite, Search
 from ..runtime import door
 from ..tensor import Tensor, empty, new, on_forget
-from . import device_routines, launch, ordering
+from . import launch, routines
 from .casts import to_dtype
 from .checks import same_device
 from .indexing import nonzero_counts
 from .positions import taken_along
 from .table import op
-
-if TYPE_CHECKING:
-    from ..tensor import Meta
 
 
 def _operand(value: Any, like: Tensor) -> Tensor:
@@ -34,41 +29,10 @@ def _operand(value: Any, like: Tensor) -> Tensor:
     return full((), value, dtype=d, device=like.meta.device)
 
 
-def _find(rows: Any, wanted: Any, right: bool) -> Any:
-    """Positions in each row of `rows` (r, n) for the values of each row of `wanted` (r, k), NaN the greatest."""
-    if len(rows) <= 16:
-        return np.stack([np.searchsorted(row, w, "right" if right else "left") for row, w in zip(rows, wanted, strict=True)])
-    common = np.result_type(rows, wanted)
-    d = dtypes.from_numpy(common)
-    sorted_keys, key = ordering.keys(rows.astype(common), d), ordering.keys(wanted.astype(common), d)
-    # binary search in all rows at once
-    n = rows.shape[-1]
-    low, high = np.zeros(key.shape, np.int64), np.full(key.shape, n, np.int64)
-    for _ in range(n.bit_length()):
-        mid = (low + high) >> 1
-        at = np.take_along_axis(sorted_keys, np.minimum(mid, n - 1), -1)
-        further = ((at <= key) if right else (at < key)) & (low < high)
-        low, high = np.where(further, mid + 1, low), np.where(further, high, mid)
-    return low
-
-
-_FEW = 1 << 12  # elements that need no threads
-_plans: dict[Any, Any] = {}  # of two layouts and the flags: what finds few values on the CPU
+_plans: dict[Any, Any] = {}  # of two layouts and the flags: the result's layout and the launch
 _MOST_PLANS = 1 << 12
 on_forget(_plans.clear)
 door.on_change(_plans.clear)
-
-
-def _few(a: Meta, b: Meta, to: Meta, right: bool) -> Any:
-    """Finds dense values laid out as b in a dense vector a, called with addresses."""
-    raw, raw_out, raw_values = (ctypes.c_char * m.nbytes for m in (a, to, b))
-    read: Any = np.frombuffer
-    plain, position, side = a.dtype.np, to.dtype.np, "right" if right else "left"
-
-    def entry(target: int, where: int, what: int) -> None:
-        read(raw_out.from_address(target), position)[...] = read(raw.from_address(where), plain).searchsorted(
-            read(raw_values.from_address(what), plain), side)
-    return entry
 
 
 @op(out=True)
@@ -85,9 +49,9 @@ def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False
         key = seq.meta, input.meta, out_int32, right, side
         plan = _plans.get(key)
         if plan is not None:
-            made, call = plan
+            made, bound = plan
             out = new(made)
-            call(out.ptr, seq.ptr, input.ptr)
+            routines.call(bound, (out.ptr, seq.ptr, input.ptr))
             return out
     values = _operand(input, seq)
     _check_search(seq, values, isinstance(input, Tensor), right, side, sorter)
@@ -98,41 +62,26 @@ def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False
             raise RuntimeError("torch.searchsorted(): sorter index out of range")
         seq = seq.detach().gather(-1, sorter)
     out = empty(values.meta.shape, int32 if out_int32 else int64, values.meta.device)
-    a, b = seq.meta, values.meta
-    result = out.meta.dtype
-    if key is not None and values is input and b.device.type == "cpu" and 0 < b.numel <= _FEW and 0 < a.numel <= _FEW and len(a.shape) == 1 and (
-            a.dtype is b.dtype and a.dtype is not dtypes.bfloat16 and a.contiguous and b.contiguous):
-        if len(_plans) > _MOST_PLANS:
-            _plans.clear()
-        call = door.bind(b.device, Prepared("searchsorted", _few(a, b, out.meta, right), nbytes=a.nbytes + b.nbytes + out.meta.nbytes))
-        _plans[key] = out.meta, call
-        call(out.ptr, seq.ptr, values.ptr)
-        return out
-
-    def entry(target: int, where: int, what: int) -> None:
-        rows, wanted = load(memory(where, tuple(a.shape), a.strides, a.dtype), a.dtype), load(memory(what, tuple(b.shape), b.strides, b.dtype), b.dtype)
-        if len(a.shape) == 1:
-            found = np.searchsorted(rows, wanted, "right" if right else "left")
-        else:
-            found = _find(rows.reshape(-1, a.shape[-1]), wanted.reshape(-1, b.shape[-1]), right).reshape(tuple(b.shape))
-        memory(target, tuple(b.shape), out_strides, result)[...] = found
-    out_strides = out.meta.strides
-    if out.meta.numel and not _by_device(out, seq, values, right):
-        launch.routine(b.device, "searchsorted", entry, (out.ptr, seq.ptr, values.ptr), nbytes=a.nbytes + b.nbytes + out.meta.nbytes)
+    if out.meta.numel:
+        bound = routines.find(out.meta.device, _spec(out, seq, values, right))
+        if bound is None and seq.meta.dtype is not values.meta.dtype:
+            key, common = None, _common(seq, values)
+            seq, values = to_dtype(seq.detach(), common), to_dtype(values.detach(), common)
+            bound = routines.find(out.meta.device, _spec(out, seq, values, right))
+        if bound is None:
+            bound = routines.bind(out.meta.device, door.require(out.meta.device, _spec(out, seq, values, right)))
+        routines.call(bound, (out.ptr, seq.ptr, values.ptr))
+        if key is not None and values is input and seq is sorted_sequence:
+            if len(_plans) > _MOST_PLANS:
+                _plans.clear()
+            _plans[key] = out.meta, bound
     return out
 
 
-def _by_device(out: Tensor, seq: Tensor, values: Tensor, right: bool) -> bool:
-    """searchsorted by the device's own routine, in the type that both are promoted to; False where it has none."""
-    if door.by_host(out.meta.device):
-        return False
-    common = _common(seq, values)
-    if common is None:
-        return False
-    seq, values = to_dtype(seq.detach(), common), to_dtype(values.detach(), common)
+def _spec(out: Tensor, seq: Tensor, values: Tensor, right: bool) -> Search:
     a, b = seq.meta, values.meta
-    return device_routines.run(b.device, "search", (common, out.meta.dtype, tuple(b.shape), a.shape[-1], out.meta.strides, a.strides, b.strides, right),
-                               (out.ptr, seq.ptr, values.ptr))
+    return Search(a.dtype, out.meta.dtype, tuple(b.shape), a.shape[-1], (out.meta.strides, a.strides, b.strides), right,
+                  None if a.dtype is b.dtype else b.dtype)
 
 
 def _common(a: Tensor, b: Tensor) -> Any:
@@ -187,18 +136,14 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
     for t in (x, among):
         if t.meta.dtype is bool_ or t.meta.dtype.is_complex:
             raise RuntimeError(f"Unsupported input type encountered for isin(): {t.meta.dtype.name}")
-    out = empty(x.meta.shape, bool_, x.meta.device)
     a, b = x.meta, among.meta
-
-    def entry(target: int, what: int, those: int) -> None:
-        found = np.isin(load(memory(what, tuple(a.shape), a.strides, a.dtype), a.dtype),
-                        load(memory(those, tuple(b.shape), b.strides, b.dtype), b.dtype), assume_unique=assume_unique, invert=invert)
-        memory(target, tuple(a.shape), strides, bool_)[...] = found
-    strides = out.meta.strides
-    if out.meta.numel and not door.by_host(a.device):
-        return _is_among(x, among, invert)
+    out = empty(a.shape, bool_, a.device)
     if out.meta.numel:
-        launch.routine(a.device, "isin", entry, (out.ptr, x.ptr, among.ptr), nbytes=a.nbytes + b.nbytes + out.meta.nbytes)
+        bound = routines.find(a.device, Among(((a.dtype, tuple(a.shape), a.strides), (b.dtype, tuple(b.shape), b.strides)), out.meta.strides,
+                                              bool(assume_unique), bool(invert)))
+        if bound is None:
+            return _is_among(x, among, invert)
+        routines.call(bound, (out.ptr, x.ptr, among.ptr))
     return out
 
 
@@ -224,23 +169,16 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
         raise RuntimeError(f"nonzero_static: 'size' must be an non-negative integer, got {size}")
     m = input.meta
     out = empty((size, len(m.shape)), int64, m.device)
-
-    def entry(target: int, source: int) -> None:
-        found = np.argwhere(load(memory(source, tuple(m.shape), m.strides, m.dtype), m.dtype))[:size]
-        to = memory(target, tuple(out_shape), out_strides, int64)
-        to[:len(found)] = found
-        to[len(found):] = fill_value
-    out_shape, out_strides = out.meta.shape, out.meta.strides
     if out.meta.numel and not _first_nonzero(out, input, size, fill_value):
-        launch.routine(m.device, "nonzero_static", entry, (out.ptr, input.ptr), nbytes=m.nbytes + out.meta.nbytes)
+        routines.require(m.device, NonzeroFirst(m.dtype, tuple(m.shape), m.strides, size, fill_value), (out.ptr, input.ptr))
     return out
 
 
 def _first_nonzero(out: Tensor, t: Tensor, size: int, fill_value: int) -> bool:
-    """nonzero_static by the device's own routine; False where it has none."""
+    """nonzero_static as the device finds all of them; False where the host does."""
     counts = nonzero_counts(t)
     if counts is None:
         return False
     launch.fill(out, fill_value)
     m = t.meta
-    return device_routines.run(m.device, "nonzero write", (m.dtype, tuple(m.shape), m.strides), (out.ptr, t.ptr, counts.ptr), (size, len(m.shape), 1))
+    return routines.run(m.device, NonzeroWrite(m.dtype, tuple(m.shape), m.strides), (out.ptr, t.ptr, counts.ptr), (size, len(m.shape), 1))

@@ -1,24 +1,20 @@
 """Sorting and order statistics along an axis: sort, topk, kthvalue, median, mode, quantiles.
 
-A device's own routine serves where it has one; else the positions come from a host routine over rows (`ordering`) on the device's
-queue.  The gradient puts what arrives at the positions the values came from.
+The device's backend sorts rows (`specs.Sort`) or finds one element of each (`specs.Element`); where it has none of the second, the element
+is taken from the rows in order.  The gradient puts what arrives at the positions the values came from.
 """
 
 from __future__ import annotations
 
-import ctypes
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from .. import layout
 from ..autograd import tape
-from ..dtypes import bfloat16, bool_, int64
-from ..kernels.interpret import memory
-from ..kernels.programs import Prepared
+from ..dtypes import bool_, int64
+from ..kernels.specs import Element, Put, Sort
 from ..runtime import door
 from ..tensor import Tensor, alias, empty, meta, new, on_forget
-from . import device_routines, launch, ordering
+from . import routines
 from .checks import same_device
 from .copies import contiguous, copy_into
 from .creation import arange
@@ -30,12 +26,10 @@ from .table import op
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..kernels.specs import Spec
     from ..tensor import Meta
 
 _RESULTS = {n: named(n, "values indices") for n in ("sort", "topk", "kthvalue", "median", "nanmedian", "mode")}
-_LONG = 1 << 18
-_NEAR = 32  # elements of rows that a block reads many of at once, wherever they lie
-_TURNED = 1 << 16
 
 
 def _real(name: str, t: Tensor) -> None:
@@ -43,59 +37,67 @@ def _real(name: str, t: Tensor) -> None:
         raise RuntimeError(f"{name}(): complex numbers have no order, got {t.meta.dtype}")
 
 
-def _picked(name: str, t: Tensor, axis: int, width: int | None, f: Callable[[Any], Any], own: tuple[Any, ...], keepdim: bool = True,
-            keep_layout: bool = False) -> tuple[Tensor, Tensor]:
-    """Elements of each row along `axis` and their positions: f gives positions (rows, width) of rows (rows, n).
+def _picked(name: str, t: Tensor, axis: int, width: int | None, kind: Callable[..., Spec], numbers: tuple[Any, ...], keepdim: bool = True,
+            keep_layout: bool = False) -> tuple[Tensor, Tensor] | None:
+    """Elements of each row along `axis` and their positions; None where the device's backend has no launch for it, but for `Sort`.
 
-    own: the name of the device's routine for it, and what that is told besides the type and the layouts.
-    width None: one a row, whose axis disappears unless `keepdim`.  keep_layout: results laid out as t is.
+    kind(type, domain, strides, *numbers): the spec.  width None: one a row, whose axis disappears unless `keepdim`.  keep_layout: results laid
+    out as t is.
     """
-    m = t.meta
-    shape = tuple(m.shape) or (1,)
-    strides = m.strides or (1,)
-    wide = 1 if width is None else width
-    to = (*shape[:axis], wide, *shape[axis + 1:])
-    out_shape = to if m.shape and (width is not None or keepdim) else () if not m.shape else (*shape[:axis], *shape[axis + 1:])
-    out_strides = layout.dense_like(tuple(m.shape), m.strides) if keep_layout else None
-    values = empty(out_shape, m.dtype, m.device, out_strides)
-    at = empty(out_shape, int64, m.device, out_strides)
-    d = m.dtype
-    steps = values.meta.strides if len(out_shape) == len(to) else layout.contiguous_strides(to)
-
-    def entry(out_values: int, out_at: int, source: int) -> None:
-        x = np.moveaxis(memory(source, shape, strides, d), axis, -1)
-        rows = x.reshape(-1, shape[axis])
-        found = ordering.over_rows(rows, wide, f)
-        moved = (*x.shape[:-1], wide)
-        np.moveaxis(memory(out_at, to, steps, int64), axis, -1)[...] = found.reshape(moved)
-        np.moveaxis(memory(out_values, to, steps, d), axis, -1)[...] = np.take_along_axis(rows, found, -1).reshape(moved)
-    if values.meta.numel and not _by_device(own, t, values, at, (shape, strides), (to, steps), axis):
-        launch.routine(m.device, name, entry, (values.ptr, at.ptr, t.ptr), outputs=2, nbytes=m.nbytes + values.meta.nbytes + at.meta.nbytes)
-    backward_name = f"{name.capitalize()}Backward0"
-    tape.record(values, _placed_back, (t,), (tuple(m.shape), axis, width is None and not keepdim, at), backward_name)
+    key = name, t.meta, axis, width, numbers, keepdim
+    try:
+        plan = _plans[key]
+    except KeyError:
+        if len(_plans) > _MOST_PLANS:
+            _plans.clear()
+        plan = _plans[key] = _plan(t.meta, axis, width, kind, numbers, keepdim, keep_layout)
+    if plan is None:
+        return None
+    out, bound, saved, turned = plan
+    values, at = new(out[0]), new(out[1])
+    if bound is None:  # no elements
+        pass
+    elif turned is None:
+        routines.call(bound, (values.ptr, at.ptr, t.ptr))
+    else:
+        _turned(t, values, at, bound, turned)
+    if t.node is not None:
+        tape.record(values, _placed_back, (t,), (*saved, at), f"{name.capitalize()}Backward0")
     return values, at
 
 
-def _by_device(own: tuple[Any, ...], t: Tensor, values: Tensor, at: Tensor, given: Any, wanted: Any, axis: int) -> bool:
-    """`_picked` by the device's own routine; False where it has none.  given, wanted: shape and strides of t and of the results.
+def _plan(m: Meta, axis: int, width: int | None, kind: Callable[..., Spec], numbers: tuple[Any, ...], keepdim: bool, keep_layout: bool) -> Any:
+    """(the layouts of values and positions, the launch, what the gradient saves, how operands are turned first or None)."""
+    shape, strides = tuple(m.shape) or (1,), m.strides or (1,)
+    to = (*shape[:axis], 1 if width is None else width, *shape[axis + 1:])
+    out_shape = to if m.shape and (width is not None or keepdim) else () if not m.shape else (*shape[:axis], *shape[axis + 1:])
+    out_strides = layout.dense_like(tuple(m.shape), m.strides) if keep_layout else None
+    out = meta(out_shape, out_strides, m.dtype, m.device), meta(out_shape, out_strides, int64, m.device)
+    saved = tuple(m.shape), axis, width is None and not keepdim
+    if not out[0].numel:
+        return out, None, saved, None
+    steps = out[0].strides if len(out_shape) == len(to) else layout.contiguous_strides(to)
+    shape, strides, to, steps = [_last(x, axis) for x in (shape, strides, to, steps)]
+    bound = routines.find(m.device, kind(m.dtype, shape, (steps, steps, strides), *numbers))
+    if bound is not None:
+        return out, bound, saved, None
+    rows, packed = layout.contiguous_strides(shape), layout.contiguous_strides(to)
+    bound = None if strides == rows else routines.find(m.device, kind(m.dtype, shape, (packed, packed, rows), *numbers))
+    if bound is not None:
+        return out, bound, saved, (meta(shape, strides, m.dtype, m.device), to, steps)
+    if kind is Sort:
+        return out, routines.bind(m.device, door.require(m.device, kind(m.dtype, shape, (steps, steps, strides), *numbers))), saved, None
+    return None
 
-    The elements of a row must lie together for a GPU to read them at memory's speed, so large tensors that are sorted along
-    another axis are turned by copies, which go by tiles.
-    """
-    m = t.meta
-    if door.by_host(m.device):
-        return False
-    (shape, strides), (to, steps) = [tuple(_last(x, axis) for x in pair) for pair in (given, wanted)]
-    if strides[-1] == 1 or shape[-1] <= _NEAR or m.numel < _TURNED:
-        return device_routines.run(m.device, own[0], (m.dtype, shape, (steps, steps, strides), *own[1:]), (values.ptr, at.ptr, t.ptr))
-    x = contiguous(alias(t, meta(shape, strides, m.dtype, m.device), t.ptr))
-    made = empty(to, m.dtype, m.device), empty(to, int64, m.device)
-    order = made[0].meta.strides
-    if not device_routines.run(m.device, own[0], (m.dtype, shape, (order, order, x.meta.strides), *own[1:]), (made[0].ptr, made[1].ptr, x.ptr)):
-        return False
+
+def _turned(t: Tensor, values: Tensor, at: Tensor, bound: Any, turned: Any) -> None:
+    """On a copy whose rows lie one behind the other, as the backend wants them: the results are copied to where they belong."""
+    rows, to, steps = turned
+    x = contiguous(alias(t, rows, t.ptr))
+    made = empty(to, t.meta.dtype, t.meta.device), empty(to, int64, t.meta.device)
+    routines.call(bound, (made[0].ptr, made[1].ptr, x.ptr))
     for out, found in zip((values, at), made, strict=True):
-        copy_into(alias(out, meta(to, steps, out.meta.dtype, m.device), out.ptr), found)
-    return True
+        copy_into(alias(out, meta(to, steps, out.meta.dtype, out.meta.device), out.ptr), found)
 
 
 def _by_order(name: str, t: Tensor, axis: int, keepdim: bool, where: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
@@ -111,16 +113,11 @@ def _by_order(name: str, t: Tensor, axis: int, keepdim: bool, where: Callable[[T
     return values, at
 
 
-def _is_long(t: Tensor, axis: int) -> bool:
-    """Whether rows are so long and few that a device which is not `by_host` had better sort them to find one element."""
-    n = _length(t, axis)
-    return n > _LONG and t.meta.numel < 16 * n and not door.by_host(t.meta.device)
-
-
-def _element(name: str, t: Tensor, axis: int, keepdim: bool, k: int, middle: str, f: Callable[[Any], Any]) -> tuple[Tensor, Tensor]:
+def _element(name: str, t: Tensor, axis: int, keepdim: bool, k: int, middle: str) -> tuple[Tensor, Tensor]:
     """The k-th element of each row, or with `middle` a median."""
-    if not _is_long(t, axis):
-        return _picked(name, t, axis, None, f, ("element", k, middle), keepdim)
+    found = _picked(name, t, axis, None, Element, (k, middle), keepdim)
+    if found is not None:
+        return found
     n, floating = _length(t, axis), t.meta.dtype.kind == "f"
 
     def where(ordered: Tensor) -> Tensor:
@@ -157,13 +154,16 @@ def _placed_back(node: Any, g: Tensor) -> Any:
         return (g.reshape(()),)
     if gone:
         g, at = g.unsqueeze(axis), at.unsqueeze(axis)
-    if not tape.recording(g) and not door.by_host(g.meta.device):
+    if g.meta.numel and not tape.recording(g):
         # the places of a row are all different, so that nothing has to be put in order
-        out = g.new_zeros(shape)
-        strides = tuple(_last(x.meta.strides, axis) for x in (out, at, g))
-        if not g.meta.numel or device_routines.run(g.meta.device, "put", (g.meta.dtype, _last(tuple(g.meta.shape), axis), shape[axis], strides),
-                                                        (out.ptr, at.ptr, g.ptr)):
-            return (out,)
+        m = g.meta
+        out = meta(shape, None, m.dtype, m.device)
+        bound = routines.find(m.device, Put(m.dtype, _last(tuple(m.shape), axis), shape[axis],
+                                            (_last(out.strides, axis), _last(at.meta.strides, axis), _last(m.strides, axis))))
+        if bound is not None:
+            to = g.new_zeros(shape)
+            routines.call(bound, (to.ptr, at.ptr, g.ptr))
+            return (to,)
     return (scatter(g.new_zeros(shape), axis, at, g),)
 
 
@@ -178,67 +178,16 @@ def _length(t: Tensor, axis: int) -> int:
 
 def _sorted(t: Tensor, dim: int, descending: bool) -> tuple[Tensor, Tensor]:
     _real("sort", t)
-    axis, d = _axis(t, dim), t.meta.dtype
-    return _picked("sort", t, axis, _length(t, axis), lambda rows: ordering.order(rows, d, descending),
-                   ("sort", descending, _length(t, axis)), keep_layout=True)
+    axis = _axis(t, dim)
+    found = _picked("sort", t, axis, _length(t, axis), Sort, (descending, _length(t, axis)), keep_layout=True)
+    assert found is not None
+    return found
 
 
-_FEW = 1 << 10  # elements that NumPy's stable sort has in order before keys are made
-_plans: dict[Any, Any] = {}  # of a layout and a call's numbers: what few elements on the CPU take, or None
+_plans: dict[Any, Any] = {}  # of a layout and a call's numbers
 _MOST_PLANS = 1 << 12
 on_forget(_plans.clear)
 door.on_change(_plans.clear)
-
-
-def _few(name: str, t: Tensor, dim: int, descending: bool, k: int) -> tuple[Tensor, Tensor] | None:
-    """The first k elements in order of each row along `dim` (-1: all) and their positions, where there are few elements, on the CPU, and
-    rows lie one behind the other; None elsewhere."""
-    if type(dim) is not int or type(k) is not int:
-        return None
-    key = name, t.meta, dim, descending, k
-    try:
-        plan = _plans[key]
-    except KeyError:
-        if len(_plans) > _MOST_PLANS:
-            _plans.clear()
-        plan = _plans[key] = _plan(name, t.meta, dim, descending, k)
-    if plan is None:
-        return None
-    made, places, call, saved, grad_name = plan
-    values, at = new(made), new(places)
-    call(values.ptr, at.ptr, t.ptr)
-    if t.node is not None:
-        tape.record(values, _placed_back, (t,), (*saved, at), grad_name)
-    return values, at
-
-
-def _plan(name: str, m: Meta, dim: int, descending: bool, k: int) -> Any:
-    d, shape, last = m.dtype, tuple(m.shape), len(m.shape) - 1
-    if m.device.type != "cpu" or not 0 < m.numel <= _FEW or not m.contiguous or dim not in (-1, last) or last < 0 or d is bfloat16 or d.is_complex:
-        return None
-    n = shape[-1]
-    if k > n or not k or d is bool_ and name == "topk":
-        return None
-    k = n if k < 0 else k
-    rows = m.numel // n
-    raw, raw_values, raw_at = (ctypes.c_char * size for size in (m.nbytes, rows * k * d.itemsize, rows * k * 8))
-    starts = np.arange(0, m.numel, n)[:, None] if rows > 1 else None
-    read: Any = np.frombuffer
-    plain, position = d.np, np.dtype(np.int64)
-
-    def entry(out_values: int, out_at: int, source: int) -> None:
-        x = read(raw.from_address(source), plain)
-        r = x.reshape(rows, n)
-        # NaN is the greatest for NumPy too; backwards twice, equal elements keep their order
-        at = n - 1 - r[:, ::-1].argsort(-1, kind="stable")[:, ::-1] if descending else r.argsort(-1, kind="stable")
-        if k < n:
-            at = at[:, :k]
-        read(raw_at.from_address(out_at), position).reshape(rows, k)[...] = at
-        read(raw_values.from_address(out_values), plain).reshape(rows, k)[...] = x[at if starts is None else at + starts]
-    to = (*shape[:-1], k)
-    made, places = meta(to, None, d, m.device), meta(to, None, int64, m.device)
-    call = door.bind(m.device, Prepared(name, entry, outputs=2, nbytes=m.nbytes + made.nbytes + places.nbytes))
-    return made, places, call, (shape, last, False), f"{name.capitalize()}Backward0"
 
 
 @op(out=True)
@@ -246,18 +195,13 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = 
     """The elements along `dim` in order, and the positions they came from (int64).  NaN counts as the greatest value; equal
     elements keep their order whether `stable` or not.  Gradients flow to the positions.  Raises RuntimeError for complex types.
     """
-    return _RESULTS["sort"](*(_few("sort", input, dim, bool(descending), -1) or _sorted(input, dim, bool(descending))))
+    return _RESULTS["sort"](*_sorted(input, dim, bool(descending)))
 
 
 @op()
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: int | None = None) -> Tensor:  # noqa: A002
     """The positions (int64) that sort `dim`."""
-    dim = dim if axis is None else axis
-    if input.node is None:
-        found = _few("sort", input, dim, bool(descending), -1)
-        if found is not None:
-            return found[1]
-    return _sorted(input.detach(), dim, bool(descending))[1]
+    return _sorted(input if input.node is None else input.detach(), dim if axis is None else axis, bool(descending))[1]
 
 
 @op(out=True)
@@ -272,9 +216,6 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 
     NaN counts as the greatest value.  Raises RuntimeError for k outside 0..size.
     """
-    found = _few("topk", input, dim, bool(largest), k) if type(k) is int and k > 0 else None
-    if found is not None:
-        return _RESULTS["topk"](*found)
     _real("topk", input)
     axis, d, k = _axis(input, dim), input.meta.dtype, k.__index__() if not isinstance(k, Tensor) else int(k.item())  # type: ignore[unreachable]
     if d is bool_:
@@ -283,8 +224,9 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
         raise RuntimeError(f"selected index k out of range: k is {k}, the size of dimension {axis} is {_length(input, axis)}")
     if not input.meta.shape and k == 0:
         return _RESULTS["topk"](empty((0,), d, input.meta.device), empty((0,), int64, input.meta.device))
-    return _RESULTS["topk"](*_picked("topk", input, axis, k, lambda rows: ordering.first(rows, d, k, bool(largest), bool(sorted)),
-                                     ("sort", bool(largest), k)))
+    found = _picked("topk", input, axis, k, Sort, (bool(largest), k, bool(sorted)))
+    assert found is not None
+    return _RESULTS["topk"](*found)
 
 
 # -------------------------------------------------------------------------------------------------------- one element a row
@@ -292,12 +234,12 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:  # noqa: A002
     """The k-th smallest element (from 1) along `dim` and its position.  Raises RuntimeError for k outside 1..size."""
     _real("kthvalue", input)
-    axis, d = _axis(input, dim), input.meta.dtype
+    axis = _axis(input, dim)
     if input.meta.shape and not input.meta.shape[axis]:
         raise IndexError(f"kthvalue(): Expected reduction dim {axis} to have non-zero size.")
     if not 1 <= k <= _length(input, axis):
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {axis}: k is {k}, the size is {_length(input, axis)}")
-    return _RESULTS["kthvalue"](*_element("kthvalue", input, axis, keepdim, k - 1, "", lambda rows: ordering.kth(rows, d, k - 1)))
+    return _RESULTS["kthvalue"](*_element("kthvalue", input, axis, keepdim, k - 1, ""))
 
 
 def _median(name: str, skip_nan: bool) -> Any:
@@ -313,7 +255,7 @@ def _median(name: str, skip_nan: bool) -> Any:
         axis = _axis(input, dim)
         if input.meta.shape and not input.meta.shape[axis]:
             raise IndexError(f"{name}(): Expected reduction dim {axis} to have non-zero size.")
-        made = _RESULTS[name](*_element(name, input, axis, keepdim, 0, name, lambda rows: ordering.middle(rows, d, skip_nan)))
+        made = _RESULTS[name](*_element(name, input, axis, keepdim, 0, name))
         return made if out is None else _written(name, input, made, out)
     function.__name__ = function.__qualname__ = name
     function.__doc__ = ("The lower median of all elements, or, along `dim`, the medians and their positions"
@@ -337,7 +279,7 @@ def _median_of_all(name: str, t: Tensor, skip_nan: bool) -> Tensor:
             raise RuntimeError(f"{name}(): the median of no elements is NaN, which {d} does not have")
         return t.new_full((), float("nan")) if not tape.recording(t) else t.sum() * float("nan")
     flat = t.detach().reshape(-1)
-    value = _element(name, flat, 0, False, 0, name, lambda rows: ordering.middle(rows, d, skip_nan))[0]
+    value = _element(name, flat, 0, False, 0, name)[0]
     return tape.record(value, _shared_back, (t,), (t, t.store.version, alias(value, value.meta, value.ptr)), f"{name.capitalize()}Backward0")
 
 
@@ -356,12 +298,10 @@ median, nanmedian = _median("median", False), _median("nanmedian", True)
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:  # noqa: A002
     """The most frequent element along `dim` (the smallest of several) and its last position."""
     _real("mode", input)
-    axis, d = _axis(input, dim), input.meta.dtype
+    axis = _axis(input, dim)
     if input.meta.shape and not input.meta.shape[axis]:
         raise IndexError(f"mode(): Expected reduction dim {axis} to have non-zero size.")
-    if not door.by_host(input.meta.device):
-        return _RESULTS["mode"](*_by_order("mode", input, axis, keepdim, _commonest))
-    return _RESULTS["mode"](*_picked("mode", input, axis, None, lambda rows: ordering.commonest(rows, d), ("mode",), keepdim))
+    return _RESULTS["mode"](*(_picked("mode", input, axis, None, Element, (0, "mode"), keepdim) or _by_order("mode", input, axis, keepdim, _commonest)))
 
 
 # --------------------------------------------------------------------------------------------------------------- quantiles

@@ -5,19 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from ..autograd import tape
-from ..kernels import routines
-from ..runtime import door
-from ..tensor import Tensor, empty, on_forget
-from . import launch
+from ..kernels.specs import RowsProduct
+from ..tensor import Tensor, empty
+from . import routines
 from .elementwise import saved_tensor
-
-_prepared: dict[Any, Any] = {}
-on_forget(_prepared.clear)
 
 
 def served(values: Tensor, dense: Tensor) -> bool:
     """Whether there is a kernel for the type and the device."""
-    return values.meta.dtype.name in ("float32", "float64") and routines.generated() and door.by_host(values.meta.device)
+    return routines.find(values.meta.device, RowsProduct(values.meta.dtype, 1, 1, 1, 1)) is not None
 
 
 class Rows:
@@ -55,13 +51,8 @@ def product(places: Rows, values: Any, dense: Any) -> Any:
     out = empty((m, n), v.meta.dtype, v.meta.device)
     if m and n:
         step = x.meta.strides[0] if x.meta.shape[0] > 1 else n
-        key = (v.meta.dtype.name, m, n, step, v.meta.numel)
-        made = _prepared.get(key)
-        if made is None:
-            made = _prepared[key] = routines.rows_product(v.meta.dtype.name, m, n, step, v.meta.numel)
-        launch.routine(v.meta.device, "rows_product", made, (out.ptr, places.crow.ptr, places.columns.ptr, v.ptr, x.ptr),
-                       nbytes=x.meta.nbytes + out.meta.nbytes,
-                       flops=2 * n * v.meta.numel)
+        routines.require(v.meta.device, RowsProduct(v.meta.dtype, m, n, step, v.meta.numel),
+                         (out.ptr, places.crow.ptr, places.columns.ptr, v.ptr, x.ptr))
     return tape.record(out, _back, (values, dense), ((values, values.store.version), (dense, dense.store.version), places), "SparseMmBackward0")
 
 

@@ -14,6 +14,7 @@ from .. import layout
 from ..dtypes import int32, uint8
 from ..kernels import expr as E
 from ..kernels import native, routines
+from ..kernels.specs import JoinedMaps, JoinedReductions
 from ..runtime import door
 from ..tensor import Meta, Tensor, empty, on_forget
 from .binary import MUL
@@ -124,7 +125,7 @@ _LONGEST = 480  # words of a launch's lists; the kernels say how many they take
 def listed(tensors: Sequence[Tensor]) -> bool:
     """Whether the tensors are on one GPU that has a kernel for all, dense, of one type, and apart from each other."""
     first = tensors[0].meta
-    if type(first) is not Meta or first.device.type == "cpu" or len(tensors) < 2 or door.by_host(first.device):
+    if type(first) is not Meta or len(tensors) < 2 or not door.serves(first.device, JoinedMaps):
         return False
     for t in tensors:
         m = t.meta
@@ -195,7 +196,7 @@ def _plan_maps(name: str, program: Map, arrays: tuple[int, ...], into: tuple[int
     most = (_LONGEST - before) // (sum(a >= 0 for a in arrays) + 1)
     for begin in range(0, len(firsts), most):
         part = firsts[begin:begin + most]
-        made = door.routine(dev, "joined maps", name, program, arrays, into, tuple([t.meta.numel for t in part]), told)
+        made = door.find(dev, JoinedMaps(name, program, arrays, into, tuple([t.meta.numel for t in part]), told))
         if made is None:
             return ()
         plan.append((door.bind(dev, made), begin, begin + len(part)))
@@ -237,7 +238,7 @@ def _listed_norms(tensors: Sequence[Tensor], p: float) -> Tensor | None:
         plan, most = [], _LONGEST // 2
         for begin in range(0, len(tensors), most):
             part = tensors[begin:begin + most]
-            made = door.routine(dev, "joined reductions", "norm", norm_program(d, p, d), tuple([t.meta.numel for t in part]))
+            made = door.find(dev, JoinedReductions("norm", norm_program(d, p, d), tuple([t.meta.numel for t in part])))
             if made is None:
                 plan = []
                 break

@@ -15,17 +15,17 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from ..kernels import target
+from ..drivers.cpu import backend
 from ..kernels.programs import Prepared
+from ..kernels.specs import Loop, Product
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..dtypes import dtype
     from ..kernels.programs import Program
+    from ..kernels.specs import Spec, Steps
     from .device import device
-
-    Steps = tuple[int, int, int]
 
     LaunchObserver = Callable[[device, Any, Prepared, tuple[Any, ...]], Callable[[], None] | None]
     CopyObserver = Callable[["Copy"], None]
@@ -36,7 +36,6 @@ _copy_observers: tuple[Any, ...] = ()
 _wait_observers: tuple[Any, ...] = ()
 _clearers: list[Callable[[], None]] = []
 _lock = threading.Lock()
-_hosted: dict[device, bool] = {}  # `by_host` of GPUs
 _tf32 = False
 _wide: frozenset[str] = frozenset()
 
@@ -48,7 +47,6 @@ def on_change(clear: Callable[[], None]) -> None:
 
 def changed() -> None:
     """Bound launches are stale: every registered cache is emptied."""
-    _hosted.clear()
     for clear in list(_clearers):
         clear()
 
@@ -139,26 +137,43 @@ def _nothing(*args: Any) -> None:
     """Carries out any launch on the meta device."""
 
 
+def find(dev: device, spec: Spec) -> Prepared | None:
+    """The launch that a device's own backend has for `spec`; None where it has none.  The meta device takes the CPU's for its sizes."""
+    if dev.type != "cuda":
+        return backend.prepare(spec)
+    from . import gpus
+    return gpus.prepare(dev, spec)
+
+
+def serves(dev: device, kind: type[Spec]) -> bool:
+    """Whether a device's own backend has launches for specs of this kind at all."""
+    if dev.type != "cuda":
+        return backend.serves(kind)
+    from . import gpus
+    return gpus.gpu(dev).driver.serves(kind)
+
+
+def near(dev: device) -> bool:
+    """Whether the host reads the device's memory where it lies: what needs the values is then best done by the host."""
+    return dev.type != "cuda"
+
+
 def prepare(dev: device, program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Prepared:
-    """A launch of `program` for a concrete device: see `target.prepare`, which serves every device that the CPU's kernels
-    carry out.  What other devices have no kernel for, the host does on copies.  On the meta device there is nothing to make."""
+    """A launch of a loop program: see `require`."""
     if dev.type == "meta":
         return Prepared(program.kind, _nothing, outputs=len(program.out_types), program=program, domain=domain, strides=strides)
-    if dev.type != "cpu":
-        from . import gpus
-        made = gpus.prepare(dev, program, domain, strides)
-        if made is not None:
-            return made
-    return target.prepare(program, domain, strides)
+    return require(dev, Loop(program, domain, strides))
 
 
-def by_host(dev: device) -> bool:
-    """Whether launches on a device are carried out by the CPU's kernels and libraries: the CPU, and simulated GPUs.  The meta device,
-    where none is, counts as one of these."""
-    if dev.type != "cuda":
-        return True
-    from . import gpus
-    return gpus.gpu(dev).driver.hosted
+def require(dev: device, spec: Spec) -> Prepared:
+    """A launch of what `spec` names on a concrete device.  What the device has no kernel for, the host does on copies (`hosted`).  Raises
+    NotImplementedError for what the host has none for either."""
+    made = find(dev, spec)
+    if made is None and dev.type == "cuda":
+        made = backend.prepare(spec)
+    if made is None:
+        raise NotImplementedError(f"there is no kernel for {spec}")
+    return made
 
 
 def set_tf32(allowed: bool) -> None:
@@ -178,33 +193,9 @@ def set_wide(name: str, wide: bool) -> None:
 
 
 def product(dev: device, d: dtype, m: int, n: int, k: int, a: Steps, b: Steps, c: Steps, batch: int = 1, alpha: complex = 1.0,
-            beta: complex = 0.0, epilogue: str = "") -> Prepared | None:
-    """``entry(C, A, B)``: C = alpha A B + beta C for `batch` matrices by the library of a device that is not `by_host`; None
-    where it has none of this kind.  a, b, c: elements from row to row, from column to column, from matrix to matrix.
-
-    epilogue: what more is done, with addresses that the entry takes after B's, aligned to 16 bytes.  "bias": a row of n numbers is
-    added to every row of C.  "bias relu", "bias gelu": that, then max(x, 0) (0 for NaN) or the tanh form of GELU; "bias relu signs"
-    also writes which elements are above 0, m rows of bits of a length `signs_bytes` knows, "bias gelu input" what GELU is
-    applied to, (m, n).  "relu gradient", "gelu gradient": C, taken as the gradient of such a function's result, becomes that of
-    its input, by what was written.  "row sums": the m sums of A's rows are written (a layer's gradient of its weight reads what
-    its gradient of its bias sums).
-    """
-    return routine(dev, "product", d, m, n, k, a, b, c, batch, alpha, beta, _tf32, d.name in _wide, epilogue)
-
-
-def signs_bytes(m: int, n: int) -> int:
-    """How many bytes "bias relu signs" writes for an (m, n) result: rows are whole times 128 bits."""
-    return m * -(-n // 128) * 16
-
-
-def routine(dev: device, name: str, *what: Any) -> Prepared | None:
-    """A launch of what is no loop program by a device's own kernels or libraries; None where it has none for this, and for
-    devices that are `by_host`: there the caller brings an entry of its own."""
-    from . import gpus
-    if dev.type != "cuda":
-        return None
-    g = gpus.gpu(dev)
-    return None if g.driver.hosted else g.driver.routine(g.physical, name, *what)
+            beta: complex = 0.0, epilogue: str = "", recorded: bool = False) -> Prepared | None:
+    """A device's own launch of a `specs.Product`, as exact as this process wants it."""
+    return find(dev, Product(d, m, n, k, a, b, c, batch, alpha, beta, _tf32, d.name in _wide, epilogue, recorded))
 
 
 class Copy:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..drivers.interface import Driver, Properties
-    from ..kernels.programs import Prepared, Program
+    from ..kernels.programs import Prepared
+    from ..kernels.specs import Spec
     from .device import device
     from .staging import Ring
     from .streams import Stream
@@ -336,35 +337,29 @@ def set_stream(stream: Stream) -> None:
 def launcher(dev: device, prepared: Prepared) -> Callable[..., None]:
     """What queues `prepared` on the current stream of `dev` when called with its arguments."""
     g = gpu(dev)
-    launch, default, thread = g.driver.launch, g.default_handle, _thread
-    if not g.driver.hosted:
-        made = None if _elsewhere else g.driver.direct(g.physical, prepared, default)
-        if made is not None:
-            return made
-        call = g.driver.bind(g.physical, prepared)
-        if call is None:
-            from . import hosted
-            return hosted.launcher(g, prepared)
-        if not _elsewhere:
-            def by_default(*args: Any) -> None:
-                call(default, args)
-            return by_default
-
-        def direct(*args: Any) -> None:
-            stream = thread.streams.get(g)
-            call(default if stream is None else stream._handle, args)
-        return direct
+    default, thread = g.default_handle, _thread
+    made = None if _elsewhere else g.driver.direct(g.physical, prepared, default)
+    if made is not None:
+        return made
+    call = g.driver.bind(g.physical, prepared)
+    if call is None:
+        from . import hosted
+        return hosted.launcher(g, prepared)
+    if not _elsewhere:
+        def by_default(*args: Any) -> None:
+            call(default, args)
+        return by_default
 
     def enqueue(*args: Any) -> None:
         stream = thread.streams.get(g)
-        launch(default if stream is None else stream._handle, prepared, args)
+        call(default if stream is None else stream._handle, args)
     return enqueue
 
 
-def prepare(dev: device, program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Prepared | None:
-    """A launch by the GPU's own kernels; None where the CPU's are to be used."""
+def prepare(dev: device, spec: Spec) -> Prepared | None:
+    """A launch by the GPU's backend; None where it has none for this."""
     g = _ready.get(dev) or gpu(dev)
-    return None if g.driver.hosted else g.driver.prepare(g.physical, program, domain, strides)
+    return g.driver.prepare(g.physical, spec)
 
 
 def here(dev: device) -> tuple[Gpu, Stream]:

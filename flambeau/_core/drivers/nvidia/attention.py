@@ -4,42 +4,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...kernels.cuda_c.attention import Attention
+from ...kernels.cuda_c import attention
 from . import cudnn_attention
 
 if TYPE_CHECKING:
     from ...dtypes import dtype
     from ...kernels.programs import Prepared
+    from ...kernels.specs import Attention, AttentionGradient
     from .launches import Launches
 
-    Ways = tuple[bool, bool, bool]
+
+def forward(launches: Launches, device: int, spec: Attention) -> Prepared | None:
+    """The sums are of float32."""
+    return _either(launches, device, spec, False)
 
 
-def forward(launches: Launches, device: int, d: dtype, mask: dtype | None, causal: bool, drop: bool, sizes: tuple[int, ...], scale: float,
-            steps: dict[str, tuple[int, ...]], ways: Ways = (True, True, False)) -> Prepared | None:
-    """``entry(O, LSE, Q, K, V, [mask,] [workspace,] [seed, offset, p])``, LSE of float32: see `kernels.routines.attention`.
-
-    ways: whether cuDNN may do it, whether our own kernels may, and whether sums are to be added up in the same order each time.
-    """
-    what = (d, mask, causal, drop, sizes, scale, steps)
-    return _either(launches, device, *what, ways, _own(launches, device, *what, False), False)
+def backward(launches: Launches, device: int, spec: AttentionGradient) -> Prepared | None:
+    """Either way may have gone forward.  cuDNN adds the gradients of the queries up in an order that differs from run to run unless
+    `ways` asks for one; ours always has one."""
+    return _either(launches, device, spec, True)
 
 
-def backward(launches: Launches, device: int, d: dtype, mask: dtype | None, causal: bool, drop: bool, sizes: tuple[int, ...], scale: float,
-             steps: dict[str, tuple[int, ...]], ways: Ways = (True, True, False)) -> Prepared | None:
-    """``entry(DQ, DK, DV, DO, O, LSE, Q, K, V, [mask,] workspace, [seed, offset, p])``; DK and DV are of the key heads.
-
-    Either way may have gone forward.  cuDNN adds the gradients of the queries up in an order that differs from run to run unless
-    `ways` asks for one; ours always has one.
-    """
-    what = (d, mask, causal, drop, sizes, scale, steps)
-    return _either(launches, device, *what, ways, _own(launches, device, *what, True), True)
-
-
-def _either(launches: Launches, device: int, d: dtype, mask: dtype | None, causal: bool, drop: bool, sizes: tuple[int, ...], scale: float,
-            steps: dict[str, tuple[int, ...]], ways: Ways, own: Prepared | None, back: bool) -> Prepared | None:
-    found = cudnn_attention.prepare(launches, device, d, mask, causal, drop, sizes, scale, steps, ways, own, back)
-    return own if found is None else found
+def _either(launches: Launches, device: int, spec: Attention | AttentionGradient, back: bool) -> Prepared | None:
+    if not any(spec.ways[:2]):
+        return None
+    what = (spec.dtype, spec.mask, spec.causal, spec.drop, spec.sizes, spec.scale, dict(spec.steps))
+    own = _own(launches, device, *what, back)
+    found = cudnn_attention.prepare(launches, device, *what, spec.ways, own, back)
+    made = own if found is None else found
+    if made is not None:
+        made.aligned = 15
+    return made
 
 
 def _own(launches: Launches, device: int, d: dtype, mask: dtype | None, causal: bool, drop: bool, sizes: tuple[int, ...], scale: float,
@@ -47,7 +42,7 @@ def _own(launches: Launches, device: int, d: dtype, mask: dtype | None, causal: 
     """By a kernel of ours; None where there is none."""
     room: int = getattr(launches.driver.properties(device), "shared_memory_per_block_optin", 0)
     try:
-        made = Attention(d, mask, causal, drop, sizes, scale, steps, room or 48 << 10)
+        made = attention.Attention(d, mask, causal, drop, sizes, scale, steps, room or 48 << 10)
         kernel = made.backward() if back else made.forward()
     except NotImplementedError:
         return None

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from ...dtypes import dtype
     from ...kernels.programs import Prepared
+    from ...kernels.specs import Product
     from .driver import NvidiaDriver, Stream
     from .launches import Launches
 
@@ -28,7 +29,7 @@ _WORKSPACE = 32 << 20
 _TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14, "complex64": 4, "complex128": 5}
 _COMPUTE_32F, _COMPUTE_64F, _COMPUTE_TF32 = 68, 70, 77
 _TRANS_A, _TRANS_B, _EPILOGUE, _BIAS, _AUX, _AUX_LEAD = 3, 4, 7, 8, 11, 12
-# what is done to the product on its way out, or with what it reads: `runtime.door.product` says what each is
+# what is done to the product on its way out, or with what it reads: `kernels.specs.Product` says what each is
 _EPILOGUES = {"": 1, "bias": 4, "row sums": 512, "bias relu": 6, "bias relu signs": 134, "bias gelu": 36, "bias gelu input": 164, "relu gradient": 136,
               "gelu gradient": 192}
 _WITH_ROW, _WITH_BESIDE = 4 | 512, 128  # bits of those that take a row, and another matrix
@@ -292,11 +293,35 @@ class Library:
         return call
 
 
-def product(launches: Launches, device: int, d: dtype, m: int, n: int, k: int, a: Steps, b: Steps, c: Steps, batch: int = 1,
-            alpha: complex = 1.0, beta: complex = 0.0, tf32: bool = False, wide: bool = False, epilogue: str = "") -> Prepared | None:
-    """``entry(C, A, B)``; see `runtime.door.product`."""
-    call = launches.library("cublasLt", Library).product(device, d, m, n, k, a, b, c, batch, alpha, beta, tf32, wide, epilogue)
+def signs_bytes(m: int, n: int) -> int:
+    """How many bytes "bias relu signs" writes for an (m, n) result: rows are whole times 128 bits."""
+    return m * -(-n // 128) * 16
+
+
+def product(launches: Launches, device: int, spec: Product) -> Prepared | None:
+    """None for strides, types and epilogues that the library does not serve.  What it does beside a product wants operands aligned to 16 bytes;
+    its max(x, 0) is 0 for NaN, and its GELU of float32 differs from ours in the last bits."""
+    d, m, n, k, epilogue = spec.dtype, spec.m, spec.n, spec.k, spec.epilogue
+    if d.kind not in "fc" or not k:
+        return None
+    beside = 0
+    if spec.recorded and epilogue == "bias relu":
+        epilogue, beside = "bias relu signs", signs_bytes(m, n)
+    elif spec.recorded and epilogue == "bias gelu":
+        epilogue, beside = "bias gelu input", m * n * d.itemsize
+    call = launches.library("cublasLt", Library).product(device, d, m, n, k, spec.a, spec.b, spec.c, spec.batch, spec.alpha, spec.beta, spec.tf32,
+                                                         spec.wide, epilogue)
     if call is None:
         return None
-    return launches.call(f"matmul_{d.name}", device, call, nbytes=(m * k + k * n + m * n) * batch * d.itemsize,
-                         flops=(8 if d.kind == "c" else 2) * m * n * k * batch)
+    after = epilogue.removeprefix("bias").strip().replace(" ", "_")
+    made = launches.call(f"matmul_{d.name}" + (f"_{after}" if after and epilogue != "row sums" else ""), device, call,
+                         nbytes=(m * k + k * n + m * n) * spec.batch * d.itemsize + _more_bytes(epilogue, m, n, d.itemsize),
+                         flops=(8 if d.kind == "c" else 2) * m * n * k * spec.batch)
+    made.beside, made.aligned, made.exact = beside, _ROW - 1 if epilogue else 0, not epilogue or "gelu" in epilogue and d.itemsize == 2
+    return made
+
+
+def _more_bytes(epilogue: str, m: int, n: int, itemsize: int) -> int:
+    if epilogue in ("bias relu signs", "relu gradient"):
+        return signs_bytes(m, n)
+    return m * n * itemsize if epilogue in ("bias gelu input", "gelu gradient") else 0

@@ -11,12 +11,14 @@ import math
 import threading
 from typing import TYPE_CHECKING, Any
 
+from ...layout import is_channels_last, is_contiguous, numel
 from . import libraries
 
 if TYPE_CHECKING:
 
     from ...dtypes import dtype
     from ...kernels.programs import Prepared
+    from ...kernels.specs import Convolution
     from .driver import NvidiaDriver, Stream
     from .launches import Launches
 
@@ -293,14 +295,20 @@ def library(launches: Launches) -> Library | None:
     return found if found.lib is not None else None
 
 
-def convolution(launches: Launches, device: int, kind: str, d: dtype, x: Operand, w: Operand, y: Operand, numbers: tuple[Sizes, Sizes, Sizes],
-                groups: int, bias: bool, room: int | None, switches: tuple[bool, bool, bool]) -> Prepared | None:
-    """``entry(OUT, FIRST, SECOND, [bias,] workspace)``; the result and operands as `Description` names them.
+def _packed(operands: tuple[Operand, ...]) -> bool:
+    """Whether all lie row by row, or all channels last."""
+    return all(is_contiguous(*o) for o in operands) or all(is_channels_last(*o) for o in operands)
 
-    The workspace's address is always given, and its size is the launch's `workspace` at that time: where the call raises
-    NotImplementedError and that has changed, it may be called again with more.  room: bytes that it may have; None: any number.
-    switches: whether to try algorithms, to take none whose results differ from run to run, and to let float32 be rounded to TF32.
-    """
-    found = library(launches)
-    benchmark, deterministic, tf32 = switches
-    return None if found is None else found.convolution(launches, device, (kind, d, x, w, y, numbers, groups, bias, tf32), room, benchmark, deterministic)
+
+def convolution(launches: Launches, device: int, spec: Convolution) -> Prepared | None:
+    """None where the library is absent, or has no algorithm for it; for operands that are not packed in one order; and for a transposed one with a
+    longer border."""
+    x, w, y = spec.x, spec.w, spec.y
+    even = all((i + 2 * p - d * (k - 1) - 1) // s + 1 == o
+               for i, p, d, k, s, o in zip(x[0][2:], spec.padding, spec.dilation, w[0][2:], spec.stride, y[0][2:], strict=True))
+    found = library(launches) if spec.library and even and spec.dtype.kind == "f" and all(numel(o[0]) for o in (x, w, y)) and _packed((x, w, y)) else None
+    if found is None:
+        return None
+    benchmark, deterministic, tf32 = spec.how
+    what = (spec.kind, spec.dtype, x, w, y, (spec.padding, spec.stride, spec.dilation), spec.groups, spec.bias, tf32)
+    return found.convolution(launches, device, what, spec.room, benchmark, deterministic)

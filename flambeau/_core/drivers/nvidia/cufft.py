@@ -11,11 +11,12 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
+from ...layout import numel
 from . import libraries
 
 if TYPE_CHECKING:
-    from ...dtypes import dtype
     from ...kernels.programs import Prepared
+    from ...kernels.specs import Fft
     from .driver import NvidiaDriver, Stream
     from .launches import Launches
 
@@ -119,25 +120,23 @@ class Library:
         return made
 
 
-def transform(launches: Launches, device: int, kind: str, d: dtype, lengths: tuple[int, ...], batch: int, inverse: bool) -> Prepared | None:
-    """``entry(to, source[, work])``: `batch` packed transforms over the last axes of `lengths` (those of the real side), unscaled; at
-    most three axes.  kind: "c2c", "r2c" (forward) or "c2r" (inverse; what `source` holds is lost).  d: the complex type.
-
-    None where the library is absent or does not take this.
-    """
+def transform(launches: Launches, device: int, spec: Fft) -> Prepared | None:
+    """None where the library is absent or does not take this: other axes than the last ones, more than three, or a scale."""
+    kind, d, count, n = spec.kind, spec.dtype, numel(spec.shape), len(spec.axes)
+    if spec.scale != 1.0 or not 1 <= n <= 3 or not count or spec.axes != tuple(range(len(spec.shape) - n, len(spec.shape))):
+        return None
+    lengths = spec.shape[-n:]
+    batch = count // numel(lengths)
     library: Library = launches.library("cufft", Library)
     number = _TYPES.get((kind, d.name))
-    if library.lib is None or number is None or len(lengths) > 3:
+    if library.lib is None or number is None:
         return None
     plan = library.plan(device, number, lengths, batch)
     if plan is None:
         return None
     driver, lib = library.driver, library.lib
     enter = getattr(lib, "cufftExec" + _EXEC[number])
-    way = () if kind != "c2c" else (_INVERSE if inverse else _FORWARD,)
-    count = batch
-    for n in lengths:
-        count *= n
+    way = () if kind != "c2c" else (_INVERSE if spec.inverse else _FORWARD,)
 
     def call(stream: Stream, args: tuple[Any, ...]) -> None:
         driver._use(device)

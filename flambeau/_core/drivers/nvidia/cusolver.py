@@ -16,8 +16,8 @@ from . import libraries
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...dtypes import dtype
     from ...kernels.programs import Prepared
+    from ...kernels.specs import Lapack
     from .driver import NvidiaDriver, Stream
     from .launches import Launches
 
@@ -73,9 +73,12 @@ class Routine:
         self.name, self.work, self.steps, self.arrange, self.flops = name, work, steps, arrange, flops
 
 
-def lapack(launches: Launches, device: int, name: str, d: dtype, batch: int, *sizes: int) -> Prepared | None:
+def lapack(launches: Launches, device: int, spec: Lapack) -> Prepared | None:
     """``entry(*operands, work)`` for `batch` matrices; the functions below say the operands of each `name`.  None where the library is
-    absent, or counts no further than the sizes."""
+    absent, or counts no further than the sizes, and where there is nothing to do."""
+    name, d, batch, sizes = spec
+    if not batch or not all(sizes[:2]):
+        return None
     letter = _LETTERS.get(d.name)
     if letter is not None and batch > 1 and max(sizes[:2]) <= _SMALL:
         together = _batched(launches, device, name, letter, d.itemsize, batch, *sizes)

@@ -14,13 +14,15 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ... import errors
+from ...kernels.specs import Loop
 from ..interface import Driver, Properties
 from . import faults, probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...kernels.programs import Prepared, Program
+    from ...kernels.programs import Prepared
+    from ...kernels.specs import Spec
     from .complaints import Complaints
 
 _GRAIN = 512
@@ -122,7 +124,6 @@ class NvidiaDriver(Driver):
     """`compiler`: (source, architecture) -> image that the driver loads; the CUDA C renderer's own by default."""
 
     simulated = False
-    hosted = False
     own_visibility = True
 
     def __init__(self, found: probe.Found, compiler: Callable[[str, str], bytes] | None = None) -> None:
@@ -456,19 +457,22 @@ class NvidiaDriver(Driver):
             raise NotImplementedError(f"launch '{prepared.name}' is of the host: no NVIDIA kernel does it")
         call(stream, args)
 
-    def prepare(self, device: int, program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Prepared | None:
-        return self._programs().prepare(program, domain, strides)  # type: ignore[no-any-return]
+    def prepare(self, device: int, spec: Spec) -> Prepared | None:
+        from .routines import prepare
+        launches = self._programs()
+        if type(spec) is not Loop:
+            self._use(device)
+        return prepare(launches, device, spec)
+
+    def serves(self, kind: type[Spec]) -> bool:
+        from .routines import serves
+        return serves(kind)
 
     def bind(self, device: int, prepared: Prepared) -> Callable[[Any, tuple[Any, ...]], None] | None:
         return self._programs().bind(device, prepared)  # type: ignore[no-any-return]
 
     def direct(self, device: int, prepared: Prepared, stream: Stream) -> Callable[..., None] | None:
         return self._programs().direct(device, prepared, stream)  # type: ignore[no-any-return]
-
-    def routine(self, device: int, name: str, *what: Any) -> Prepared | None:
-        from .routines import prepare
-        self._use(device)
-        return prepare(self._programs(), device, name, *what)
 
     def _programs(self) -> Any:
         if self._launches is None:

@@ -5,28 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ...kernels.expr import Expr
-    from ...kernels.programs import Map, Prepared, Reduce
+    from ...kernels import specs
+    from ...kernels.programs import Prepared
     from .launches import Launches
 
 
-def maps(launches: Launches, device: int, name: str, program: Map, arrays: tuple[int, ...], into: tuple[int, ...], sizes: tuple[int, ...],
-         told: Expr | None = None) -> Prepared | None:
-    """``entry(*numbers, [told,] *shared, *addresses)``: see `kernels.cuda_c.joined.maps`."""
+def maps(launches: Launches, device: int, spec: specs.JoinedMaps) -> Prepared | None:
+    """See `kernels.cuda_c.joined.maps`."""
     from ...kernels.cuda_c import joined
     try:
-        return launches.kernel(name, joined.maps(program, arrays, into, sizes, told))
+        return launches.kernel(spec.name, joined.maps(spec.program, spec.arrays, spec.into, spec.sizes, spec.told))
     except NotImplementedError:
         return None
 
 
-def reductions(launches: Launches, device: int, name: str, program: Reduce, sizes: tuple[int, ...]) -> Prepared | None:
-    """``entry(out, workspace, *addresses)``: see `kernels.cuda_c.joined.reductions`; the launch's workspace is passed by the caller."""
+def reductions(launches: Launches, device: int, spec: specs.JoinedReductions) -> Prepared | None:
+    """See `kernels.cuda_c.joined.reductions`."""
     from ...kernels.cuda_c import joined
     try:
-        kernel, workspace = joined.reductions(program, sizes)
+        kernel, workspace = joined.reductions(spec.program, spec.sizes)
     except NotImplementedError:
         return None
-    made = launches.kernel(name, kernel)
+    made = launches.kernel(spec.name, kernel)
     made.workspace = workspace
     return made

@@ -5,17 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...kernels.cuda_c import compacting, searching, selecting, sorting
+from ...layout import numel
 from .complaints import Complaints
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...dtypes import dtype
+    from ...kernels import specs
     from ...kernels.cuda_c import Kernel
     from ...kernels.programs import Prepared
     from .launches import Launches
 
-    Strides = tuple[tuple[int, ...], ...]
+_LONG = 1 << 18  # elements of a row from which few rows had better be sorted to find one element
+_NEAR = 32  # elements of rows that a block reads many of at once, wherever they lie
+_APART = 1 << 16  # elements from which a row's must lie together to be read at memory's speed
+_NONE_SPARED = -(1 << 63)
 
 
 def _made(launches: Launches, name: str, build: Callable[..., Kernel], *what: Any) -> Prepared | None:
@@ -25,53 +29,64 @@ def _made(launches: Launches, name: str, build: Callable[..., Kernel], *what: An
         return None
 
 
-def sort(launches: Launches, device: int, d: dtype, domain: tuple[int, ...], strides: Strides, descending: bool, width: int) -> Prepared | None:
-    """``entry(values, places, source)``: the first `width` elements in order of each row of the last axis; see `sorting.sort`."""
-    selected = width <= selecting.MOST and domain[-1] > sorting.longest(d)
-    return _made(launches, "sort", *((selecting.first if selected else sorting.sort), d, domain, strides, descending, width))
+def _scattered(spec: specs.Sort | specs.Element) -> bool:
+    """Whether rows lie so that a copy of them, which goes by tiles, is worth its while."""
+    return spec.strides[2][-1] != 1 and spec.domain[-1] > _NEAR and numel(spec.domain) >= _APART
 
 
-def element(launches: Launches, device: int, d: dtype, domain: tuple[int, ...], strides: Strides, k: int, middle: str) -> Prepared | None:
-    """``entry(values, places, source)``: one element of each row of the last axis; see `selecting.one`."""
-    return _made(launches, "select", selecting.one, d, domain, strides, k, middle)
+def sort(launches: Launches, device: int, spec: specs.Sort) -> Prepared | None:
+    """See `sorting.sort` and, for few of many, `selecting.first`."""
+    if _scattered(spec):
+        return None
+    selected = spec.width <= selecting.MOST and spec.domain[-1] > sorting.longest(spec.dtype)
+    return _made(launches, "sort", selecting.first if selected else sorting.sort, spec.dtype, spec.domain, spec.strides, spec.descending, spec.width)
 
 
-def nonzero_count(launches: Launches, device: int, d: dtype, shape: tuple[int, ...], strides: tuple[int, ...]) -> Prepared | None:
-    """``entry(counts, source)``; see `compacting.count`."""
-    return _made(launches, "nonzero", compacting.count, d, shape, strides)
+def element(launches: Launches, device: int, spec: specs.Element) -> Prepared | None:
+    """See `selecting.one`.  None for the most frequent one, and for rows so long and few that they had better be sorted."""
+    n = spec.domain[-1]
+    if spec.which == "mode" or _scattered(spec) or n > _LONG and numel(spec.domain) < 16 * n:
+        return None
+    return _made(launches, "select", selecting.one, spec.dtype, spec.domain, spec.strides, spec.k, spec.which)
 
 
-def nonzero_write(launches: Launches, device: int, d: dtype, shape: tuple[int, ...], strides: tuple[int, ...]) -> Prepared | None:
-    """``entry(out, source, counts, most, step, apart)``; see `compacting.write`."""
-    return _made(launches, "nonzero", compacting.write, d, shape, strides)
+def nonzero_count(launches: Launches, device: int, spec: specs.NonzeroCount) -> Prepared | None:
+    """See `compacting.count`."""
+    return _made(launches, "nonzero", compacting.count, *spec)
 
 
-def spread(launches: Launches, device: int, n: int) -> Prepared | None:
-    """``entry(out, places, values)``; see `compacting.spread`."""
-    return _made(launches, "spread", compacting.spread, n)
+def nonzero_write(launches: Launches, device: int, spec: specs.NonzeroWrite) -> Prepared | None:
+    """See `compacting.write`."""
+    return _made(launches, "nonzero", compacting.write, *spec)
 
 
-def put(launches: Launches, device: int, d: dtype, domain: tuple[int, ...], length: int, strides: Strides) -> Prepared | None:
-    """``entry(out, places, values)``; see `compacting.put`."""
-    return _made(launches, "put", compacting.put, d, domain, length, strides)
+def spread(launches: Launches, device: int, spec: specs.Spread) -> Prepared | None:
+    """See `compacting.spread`."""
+    return _made(launches, "spread", compacting.spread, spec.n)
 
 
-def search(launches: Launches, device: int, *what: Any) -> Prepared | None:
-    """``entry(out, sequence, values)``; see `searching.search`."""
-    return _made(launches, "searchsorted", searching.search, *what)
+def put(launches: Launches, device: int, spec: specs.Put) -> Prepared | None:
+    """See `compacting.put`."""
+    return _made(launches, "put", compacting.put, *spec)
 
 
-def occurrences(launches: Launches, device: int, n: int, bins: int) -> Prepared | None:
-    """``entry(counts, source)``; see `searching.occurrences`."""
-    return _made(launches, "bincount", searching.occurrences, n, bins)
+def search(launches: Launches, device: int, spec: specs.Search) -> Prepared | None:
+    """See `searching.search`.  None for values of another type than the sequence's."""
+    if spec.values not in (None, spec.dtype):
+        return None
+    return _made(launches, "searchsorted", searching.search, *spec[:4], *spec.strides, spec.right)
 
 
-def check(launches: Launches, device: int, shape: tuple[int, ...], strides: tuple[int, ...], low: int, high: int, spared: int,
-          text: str) -> Prepared | None:
-    """``entry(source)``: `text` is raised, with the first number that is found outside [low, high) and is not `spared` in the place of
-    its "{}", when the host next waits for the device."""
+def occurrences(launches: Launches, device: int, spec: specs.Occurrences) -> Prepared | None:
+    """See `searching.occurrences`."""
+    return _made(launches, "bincount", searching.occurrences, *spec)
+
+
+def check(launches: Launches, device: int, spec: specs.Check) -> Prepared | None:
+    """The text is raised, with the first number found, when the host next waits for the device."""
     driver = launches.driver
     if driver.complaints is None:
         driver.complaints = Complaints(driver)
-    return _made(launches, "index check", searching.check, shape, strides, low, high, spared, driver.complaints.slot(device),
-                 driver.complaints.number(text))
+    spared = _NONE_SPARED if spec.spared is None else spec.spared
+    return _made(launches, "index check", searching.check, spec.shape, spec.strides, spec.low, spec.high, spared, driver.complaints.slot(device),
+                 driver.complaints.number(spec.text))

@@ -1,46 +1,61 @@
-"""What NVIDIA GPUs do that is no loop program, by name: kernels of our own and libraries.
+"""What NVIDIA GPUs have for a spec: kernels of our own and libraries.
 
-Each name's function is given the driver's launches, the device and what the caller says, and gives a prepared launch, or None
-where the caller must do otherwise (a type the library does not take, a library that is not installed and can be done without).
-A module is imported when one of its routines is first asked for.
+Each kind's function is given the driver's launches, the device and the spec, and gives a prepared launch, or None where the caller must do
+otherwise (a type the library does not take, a library that is not installed and can be done without).  A module is imported when
+one of its kinds is first asked for.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ...kernels import specs
+from ...kernels.specs import Loop, Spec
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...kernels.programs import Prepared
     from .launches import Launches
 
-# name: (module of this folder, function)
-_WHERE = {
-    "sort": ("ordering", "sort"),
-    "element": ("ordering", "element"),
-    "nonzero count": ("ordering", "nonzero_count"),
-    "nonzero write": ("ordering", "nonzero_write"),
-    "spread": ("ordering", "spread"),
-    "put": ("ordering", "put"),
-    "search": ("ordering", "search"),
-    "occurrences": ("ordering", "occurrences"),
-    "check": ("ordering", "check"),
-    "joined maps": ("joined", "maps"),
-    "joined reductions": ("joined", "reductions"),
-    "product": ("blaslt", "product"),
-    "fft": ("cufft", "transform"),
-    "lapack": ("cusolver", "lapack"),
-    "convolution": ("cudnn", "convolution"),
-    "attention": ("attention", "forward"),
-    "attention_backward": ("attention", "backward"),
+# the kind of work: (module of this folder, function)
+_WHERE: dict[type[Spec], tuple[str, str]] = {
+    specs.Sort: ("ordering", "sort"),
+    specs.Element: ("ordering", "element"),
+    specs.NonzeroCount: ("ordering", "nonzero_count"),
+    specs.NonzeroWrite: ("ordering", "nonzero_write"),
+    specs.Spread: ("ordering", "spread"),
+    specs.Put: ("ordering", "put"),
+    specs.Search: ("ordering", "search"),
+    specs.Occurrences: ("ordering", "occurrences"),
+    specs.Check: ("ordering", "check"),
+    specs.JoinedMaps: ("joined", "maps"),
+    specs.JoinedReductions: ("joined", "reductions"),
+    specs.Product: ("blaslt", "product"),
+    specs.Fft: ("cufft", "transform"),
+    specs.Lapack: ("cusolver", "lapack"),
+    specs.Convolution: ("cudnn", "convolution"),
+    specs.Attention: ("attention", "forward"),
+    specs.AttentionGradient: ("attention", "backward"),
 }
+_found: dict[type[Spec], Callable[[Launches, int, Spec], Prepared | None]] = {}
 
 
-def prepare(launches: Launches, device: int, name: str, *what: Any) -> Prepared | None:
-    """The launch, or None where there is no routine of this name for such operands."""
-    where = _WHERE.get(name)
-    if where is None:
-        return None
-    module, function = where
-    made: Prepared | None = getattr(import_module("." + module, __package__), function)(launches, device, *what)
-    return made
+def prepare(launches: Launches, device: int, spec: Spec) -> Prepared | None:
+    """The launch, or None where there is none for this."""
+    if type(spec) is Loop:
+        return launches.prepare(spec.program, spec.domain, spec.strides)
+    kind = type(spec)
+    make = _found.get(kind)
+    if make is None:
+        where = _WHERE.get(kind)
+        if where is None:
+            return None
+        make = _found[kind] = getattr(import_module("." + where[0], __package__), where[1])
+    return make(launches, device, spec)
+
+
+def serves(kind: type[Spec]) -> bool:
+    """Whether there are launches for specs of this kind at all."""
+    return kind in _WHERE or kind is Loop

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AcceleratorError
+from ..cpu import backend
 from ..interface import Driver, Properties
 from ..pages import map_pages, unmap_pages
 from . import clock
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ...kernels.programs import Prepared
+    from ...kernels.specs import Spec
 
 _PAGE = 4096
 _MOST_COSTS = 4096
@@ -164,6 +166,12 @@ class SimulatedDriver(Driver):
         advance(stream, stream.submitted)
         self._host = max(self._host, until)
         self._report(self._devices[stream.device])
+
+    def prepare(self, device: int, spec: Spec) -> Prepared | None:
+        return backend.prepare(spec)
+
+    def serves(self, kind: type[Spec]) -> bool:
+        return backend.serves(kind)
 
     def launch(self, stream: Queue, prepared: Prepared, args: tuple[Any, ...]) -> None:
         d = self._devices[stream.device]

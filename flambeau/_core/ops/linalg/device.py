@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from ... import dtypes
-from ...runtime import door
+from ...kernels.specs import Lapack
 from ...tensor import Tensor, empty
-from .. import launch
+from .. import launch, routines
 from ..copies import cast_program
 from ..table import no_recording
 from . import matrices
@@ -20,14 +20,12 @@ from .matrices import adjoint
 
 def _made(like: Tensor, name: str, batch: int, *sizes: int) -> Any:
     """The launch, or None."""
-    if door.by_host(like.meta.device) or not batch or not all(sizes[:2]):
-        return None
-    return door.routine(like.meta.device, "lapack", name, like.meta.dtype, batch, *sizes)
+    return routines.find(like.meta.device, Lapack(name, like.meta.dtype, batch, sizes)) if batch and all(sizes[:2]) else None
 
 
 def _run(made: Any, like: Tensor, *operands: Tensor | None) -> bool:
     if made is not None:
-        launch.call(like.meta.device, made, [0 if t is None else t.ptr for t in operands])
+        routines.call(made, [0 if t is None else t.ptr for t in operands])
     return made is not None
 
 

@@ -94,15 +94,15 @@ def case_sort() -> None:
 def case_other_axes() -> None:
     """Large tensors are turned before their columns are sorted."""
     import flambeau as torch
-    from flambeau._core.ops import sorting
-    sorting._TURNED, before = 64, sorting._TURNED
+    from flambeau._core.drivers.nvidia import ordering
+    ordering._APART, before = 64, ordering._APART
     x = numbers(torch.float32, (40, 3, 7), 25)
     same(lambda t: t.sort(0), x)
     same(lambda t: t.transpose(0, 2).sort(-1, descending=True), x)
     same(lambda t: t.topk(5, 0), x)
     same(lambda t: t.kthvalue(5, 0), x)
     same(lambda t: t.nanmedian(0, keepdim=True), x)
-    sorting._TURNED = before
+    ordering._APART = before
 
 
 def case_topk() -> None:
@@ -131,15 +131,15 @@ def case_elements() -> None:
         same(lambda t: (t.median(), t.nanmedian()), x)
     same(lambda t: t.kthvalue(1), torch.tensor(3.0))
     same(lambda t: t.mode(), torch.tensor(3.0))
-    from flambeau._core.ops import sorting
-    sorting._LONG, before = 50, sorting._LONG
+    from flambeau._core.drivers.nvidia import ordering
+    ordering._LONG, before = 50, ordering._LONG
     for d in (torch.float32, torch.int64):
         x = numbers(d, (3, 200), 6)
         same(lambda t: t.kthvalue(90), x)
         same(lambda t: t.median(-1), x)
         same(lambda t: t.nanmedian(-1), x)
         same(lambda t: (t.median(), t.nanmedian()), x)
-    sorting._LONG = before
+    ordering._LONG = before
 
 
 def case_gradients() -> None:

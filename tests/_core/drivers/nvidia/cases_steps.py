@@ -245,11 +245,12 @@ def case_launches_are_builtins() -> None:
     import flambeau as torch
     from flambeau._core.kernels import expr as E
     from flambeau._core.kernels.programs import Map
+    from flambeau._core.kernels.specs import Loop
     from flambeau._core.runtime import gpus
     x = torch.arange(5.0, device="cuda")
-    prepared = gpus.gpu().driver.prepare(0, Map((E.input(0, torch.float32) * E.scalar(0, torch.float32),), (torch.float32,), (torch.float32,)), (5,),
-                                         ((1,), (1,)))
-    launch, asked = gpus.launcher(x.device, prepared), "launcher.<locals>.direct"
+    program = Map((E.input(0, torch.float32) * E.scalar(0, torch.float32),), (torch.float32,), (torch.float32,))
+    prepared = gpus.gpu().driver.prepare(0, Loop(program, (5,), ((1,), (1,))))
+    launch, asked = gpus.launcher(x.device, prepared), "launcher.<locals>.enqueue"
     assert launch.__qualname__ != asked, launch  # no line of Python asks for the stream
     y = torch.zeros(5, device="cuda")
     found: list[Any] = []

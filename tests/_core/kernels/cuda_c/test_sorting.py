@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from flambeau._core.drivers.cpu import row_order
 from flambeau._core.dtypes import ALL, bool_, dtype, float32, int64, uint8
 from flambeau._core.kernels.cuda_c import Kernel, sorting
-from flambeau._core.ops import ordering
 from tests._core.kernels.cuda_c import host
 from tests._core.kernels.cuda_c.cases import Operand, values
 
@@ -52,7 +52,7 @@ def sort_job(d: dtype, shape: tuple[int, ...], rng: np.random.Generator, descend
     to = (*shape[:-1], width)
     source = Operand(a, how[0])
     outs = [Operand(np.zeros(to, a.dtype), how[1]), Operand(np.zeros(to, np.int64), how[1])]
-    at = ordering.order(a.reshape(-1, shape[-1]), d, descending)[:, :width].reshape(to)
+    at = row_order.order(a.reshape(-1, shape[-1]), d, descending)[:, :width].reshape(to)
     kernel = sorting.sort(d, shape, [outs[0].strides, outs[1].strides, source.strides], descending, width)
     return Job(kernel, outs, [source], [np.take_along_axis(a, at, -1), at])
 

@@ -1,19 +1,19 @@
-"""Fourier transforms by the library of a device that has one: the ways from `fft.py`'s transforms to its launches.
+"""Fourier transforms by the device's backend, outside the tape: the ways from `fft.py`'s transforms to its launches.
 
-The library transforms the last axes of packed memory, at most three at once.  Other axes are brought there by a copy; what comes
-out keeps that order in memory and is seen with its axes in their places.
+Some backends transform any axes, others the last axes of packed memory, at most three at once.  Other axes are then brought there by a copy;
+what comes out keeps that order in memory and is seen with its axes in their places.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import dtypes, layout
 from ..kernels import expr as E
 from ..kernels.programs import Map
+from ..kernels.specs import Fft
 from ..runtime import door
 from ..tensor import Tensor, alias, empty, meta
-from . import launch
+from . import launch, routines
 from .copies import contiguous
 from .table import no_recording
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..dtypes import dtype
-    from ..kernels.programs import Prepared
+    from ..runtime.device import device
+    from ..tensor import Meta
+    from .routines import Bound
 
 _MOST = 3
 
@@ -39,10 +41,16 @@ def _in_place(made: Tensor, order: tuple[int, ...]) -> Tensor:
     return alias(made, meta(tuple(shape), tuple(strides), made.meta.dtype, made.meta.device), made.ptr)
 
 
-def _planned(t: Tensor, kind: str, d: dtype, lengths: Sequence[int], inverse: bool) -> Prepared | None:
-    """The launch for the last axes of `t`, whose real side has these lengths."""
-    batch = layout.numel(t.meta.shape[:len(t.meta.shape) - len(lengths)])
-    return door.routine(t.meta.device, "fft", kind, d, tuple(lengths), batch, inverse)
+def _bound(dev: device, kind: str, d: dtype, shape: Sequence[int], count: int, inverse: bool) -> Bound | None:
+    """The launch for the last axes of packed memory, whose real side has this shape."""
+    n = len(shape)
+    return _unkept(dev, Fft(kind, d, tuple(shape), tuple(range(n - count, n)), inverse))
+
+
+def _unkept(dev: device, spec: Fft) -> Bound | None:
+    """The launch, which is not kept here: a library's plans are the library's to keep (`backends.cuda.cufft_plan_cache`)."""
+    made = door.find(dev, spec)
+    return None if made is None else routines.bind(dev, made)
 
 
 def _arranged(t: Tensor, order: tuple[int, ...]) -> Tensor:
@@ -59,39 +67,71 @@ def _scaled(t: Tensor, scale: float) -> Tensor:
     return t
 
 
-def complex_transform(t: Tensor, axes: Sequence[int], inverse: bool, scale: float) -> Tensor | None:
-    """sum over the axes of t * exp(-+ 2 pi i j k / n), times `scale`; None where the device has no library for it."""
+def transformed(t: Tensor, axes: tuple[int, ...], inverse: bool, scale: float) -> Tensor:
+    """sum over the axes of t * exp(-+ 2 pi i j k / n), times `scale`, of complex t."""
+    m = t.meta
+    whole = Fft("c2c", m.dtype, tuple(m.shape), axes, inverse, scale)
+    bound = _unkept(m.device, whole) if m.numel else None
+    if bound is None and m.numel:
+        made = _by_groups(t, axes, inverse, scale)
+        if made is not None:
+            return made
+        bound = routines.bind(m.device, door.require(m.device, whole))
+    out = empty(m.shape, m.dtype, m.device)
+    if bound is not None:
+        with no_recording():
+            x = contiguous(t)
+        routines.call(bound, (out.ptr, x.ptr))
+    return out
+
+
+def _by_groups(t: Tensor, axes: Sequence[int], inverse: bool, scale: float) -> Tensor | None:
+    """The same, the last axes of packed memory at a time; None where the backend has no such transforms."""
     x, d = t, t.meta.dtype
     groups = [tuple(axes[max(0, i - _MOST):i]) for i in range(len(axes), 0, -_MOST)]
     for i, group in enumerate(groups):
         order = _order(len(t.meta.shape), group)
         source = _arranged(x, order)
-        made = _planned(source, "c2c", d, source.meta.shape[-len(group):], inverse)
-        if made is None:
+        bound = _bound(t.meta.device, "c2c", d, source.meta.shape, len(group), inverse)
+        if bound is None:
             return None
         out = empty(source.meta.shape, d, t.meta.device)
-        launch.call(t.meta.device, made, (out.ptr, source.ptr))
+        routines.call(bound, (out.ptr, source.ptr))
         x = _in_place(_scaled(out, scale if i == len(groups) - 1 else 1.0), order)
     return x
+
+
+def has_half_spectrum(t: Tensor, axes: Sequence[int], lengths: Sequence[int]) -> bool:
+    """Whether the backend has the forward transform of real `t`, its axes cut or padded to these lengths."""
+    m = t.meta
+    return m.numel > 0 and m.dtype.name in ("float32", "float64") and _half(m, axes, lengths) is not None
+
+
+def _half(m: Meta, axes: Sequence[int], lengths: Sequence[int]) -> Bound | None:
+    group = tuple(axes[-_MOST:])
+    shape = list(m.shape)
+    for axis, n in zip(axes, lengths, strict=True):
+        shape[axis] = n
+    return _bound(m.device, "r2c", m.dtype.to_complex(), [shape[i] for i in _order(len(shape), group)], len(group), False)
 
 
 def half_spectrum(t: Tensor, axes: Sequence[int], scale: float) -> Tensor | None:
     """The forward transform of real `t`, the last of the axes to half its length and one more."""
     d, group = t.meta.dtype.to_complex(), tuple(axes[-_MOST:])
     order = _order(len(t.meta.shape), group)
+    bound = _half(t.meta, axes, [t.meta.shape[a] for a in axes])
+    if bound is None:
+        return None
     source = _arranged(t, order)
     lengths = source.meta.shape[-len(group):]
-    made = _planned(source, "r2c", d, lengths, False)
-    if made is None:
-        return None
     if source.ptr % d.itemsize:  # the library wants real numbers to lie as complex ones do
         with no_recording():
             source = source.clone(memory_format=None)
     out = empty((*source.meta.shape[:-1], lengths[-1] // 2 + 1), d, t.meta.device)
-    launch.call(t.meta.device, made, (out.ptr, source.ptr))
+    routines.call(bound, (out.ptr, source.ptr))
     rest = tuple(axes[:-_MOST])
     x = _in_place(out if rest else _scaled(out, scale), order)
-    return complex_transform(x, rest, False, scale) if rest else x
+    return transformed(x, rest, False, scale) if rest else x
 
 
 def real_signal(t: Tensor, axis: int, length: int, scale: float) -> Tensor | None:
@@ -99,8 +139,8 @@ def real_signal(t: Tensor, axis: int, length: int, scale: float) -> Tensor | Non
     real = t.meta.dtype.to_real()
     order = _order(len(t.meta.shape), (axis,))
     arranged = [t.meta.shape[i] for i in order]
-    made = door.routine(t.meta.device, "fft", "c2r", t.meta.dtype, (length,), layout.numel(arranged[:-1]), True)
-    if made is None:
+    bound = _bound(t.meta.device, "c2r", t.meta.dtype, (*arranged[:-1], length), 1, True) if t.meta.numel else None
+    if bound is None:
         return None
     with no_recording():
         moved = t.permute(order)
@@ -111,10 +151,5 @@ def real_signal(t: Tensor, axis: int, length: int, scale: float) -> Tensor | Non
         end = alias(source, meta((rows,), (2 * half,), real, t.meta.device), source.ptr + (2 * place + 1) * real.itemsize)
         launch.fill(end, 0)
     out = empty((*arranged[:-1], length), real, t.meta.device)
-    launch.call(t.meta.device, made, (out.ptr, source.ptr))
+    routines.call(bound, (out.ptr, source.ptr))
     return _in_place(_scaled(out, scale), order)
-
-
-def served(t: Tensor) -> bool:
-    """Whether it is worth asking: memory of a device with libraries of its own, and something in it."""
-    return not door.by_host(t.meta.device) and bool(t.meta.numel) and t.meta.dtype in (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flambeau._core import dtypes
+from flambeau._core.drivers.cpu import row_order
 from flambeau._core.kernels import interpret
-from flambeau._core.ops import ordering
 
 REAL = [d for d in dtypes.ALL if not d.is_complex]
 
@@ -43,7 +43,7 @@ def least_first(v):
 @given(rows(), st.booleans())
 def test_keys_order_as_values_nan_the_greatest(case, descending):
     d, a, v = case
-    k = ordering.keys(a, d, descending)
+    k = row_order.keys(a, d, descending)
     assert k.dtype.kind == "u" and k.dtype.itemsize == d.itemsize
     for x, kx in zip(v, k, strict=True):
         lesser = (x[:, None] < x[None]) | (~np.isnan(x[:, None]) & np.isnan(x[None]))
@@ -51,7 +51,7 @@ def test_keys_order_as_values_nan_the_greatest(case, descending):
         np.testing.assert_array_equal(kx[:, None] == kx[None], equal)
         np.testing.assert_array_equal(kx[:, None] > kx[None] if descending else kx[:, None] < kx[None], lesser)
     if not descending:
-        np.testing.assert_array_equal(ordering.is_nan(k, d), np.isnan(v) if d.kind == "f" else np.zeros(v.shape, bool))
+        np.testing.assert_array_equal(row_order.is_nan(k, d), np.isnan(v) if d.kind == "f" else np.zeros(v.shape, bool))
 
 
 @settings(max_examples=150, deadline=None)
@@ -60,16 +60,16 @@ def test_order_first_kth_and_middle(case, descending, data):
     d, a, v = case
     n = a.shape[-1]
     at = n - 1 - least_first(v[:, ::-1])[:, ::-1] if descending else least_first(v)
-    np.testing.assert_array_equal(ordering.order(a, d, descending), at)
+    np.testing.assert_array_equal(row_order.order(a, d, descending), at)
     k = data.draw(st.integers(0, n))
-    np.testing.assert_array_equal(np.take_along_axis(v, ordering.first(a, d, k, descending), -1), np.take_along_axis(v, at[:, :k], -1))
-    loose = np.take_along_axis(v, ordering.first(a, d, k, descending, ordered=False), -1)
+    np.testing.assert_array_equal(np.take_along_axis(v, row_order.first(a, d, k, descending), -1), np.take_along_axis(v, at[:, :k], -1))
+    loose = np.take_along_axis(v, row_order.first(a, d, k, descending, ordered=False), -1)
     np.testing.assert_array_equal(np.sort(loose), np.sort(np.take_along_axis(v, at[:, :k], -1)))
     ascending = np.sort(v, -1)
     place = data.draw(st.integers(0, n - 1))
-    np.testing.assert_array_equal(np.take_along_axis(v, ordering.kth(a, d, place)[:, None], -1)[:, 0], ascending[:, place])
+    np.testing.assert_array_equal(np.take_along_axis(v, row_order.kth(a, d, place)[:, None], -1)[:, 0], ascending[:, place])
     for skip in (False, True):
-        got = np.take_along_axis(v, ordering.middle(a, d, skip)[:, None], -1)[:, 0]
+        got = np.take_along_axis(v, row_order.middle(a, d, skip)[:, None], -1)[:, 0]
         nans = np.isnan(v).sum(-1)
         place = np.where(nans == n, 0, (n - nans - 1) // 2) if skip else np.where(nans > 0, n - 1, (n - 1) // 2)
         np.testing.assert_array_equal(got, np.take_along_axis(ascending, place[:, None], -1)[:, 0])
@@ -81,7 +81,7 @@ def test_the_commonest_is_the_smallest_of_the_most_frequent(case):
     d, a, v = case
     if np.isnan(v).any():
         return
-    got = np.take_along_axis(v, ordering.commonest(a, d).reshape(-1, 1), -1)[:, 0]
+    got = np.take_along_axis(v, row_order.commonest(a, d).reshape(-1, 1), -1)[:, 0]
     for x, g in zip(v, got, strict=True):
         values, counts = np.unique(x, return_counts=True)
         assert g == values[counts.argmax()]
@@ -92,17 +92,17 @@ def test_long_rows_on_several_threads(d, monkeypatch):
     a = np.random.default_rng(0).integers(-30_000, 30_000, 400_001).astype(d.np)
     want = np.argsort(a, kind="stable")
     for threads in (1, 2, 3):
-        monkeypatch.setattr(ordering, "_threads", lambda n=threads: n)
-        np.testing.assert_array_equal(ordering.order(a.reshape(1, -1), d)[0], want)
+        monkeypatch.setattr(row_order, "_threads", lambda n=threads: n)
+        np.testing.assert_array_equal(row_order.order(a.reshape(1, -1), d)[0], want)
         many = a[:-1].reshape(1000, 400)
-        np.testing.assert_array_equal(ordering.over_rows(many, 400, lambda rows: ordering.order(rows, d)), np.argsort(many, -1, kind="stable"))
+        np.testing.assert_array_equal(row_order.over_rows(many, 400, lambda rows: row_order.order(rows, d)), np.argsort(many, -1, kind="stable"))
 
 
 def test_errors_of_a_thread_come_out():
     def fail():
         raise ZeroDivisionError
     with pytest.raises(ZeroDivisionError):
-        ordering.together([fail, lambda: None])
+        row_order.together([fail, lambda: None])
 
 
 @pytest.mark.parametrize("d", REAL, ids=str)
@@ -110,11 +110,11 @@ def test_errors_of_a_thread_come_out():
 def test_what_is_selected_is_where_a_stable_sort_has_it(d, descending):
     rng = np.random.default_rng(5)
     a, _ = stored(d, rng.integers(0, 4, (3, 200)))
-    at = ordering.order(a, d, descending)
+    at = row_order.order(a, d, descending)
     for count in (1, 7, 40):
-        np.testing.assert_array_equal(ordering.first(a, d, count, descending), at[:, :count])
-        np.testing.assert_array_equal(np.sort(ordering.first(a, d, count, descending, False), -1), np.sort(at[:, :count], -1))
-    at = ordering.order(a, d)
+        np.testing.assert_array_equal(row_order.first(a, d, count, descending), at[:, :count])
+        np.testing.assert_array_equal(np.sort(row_order.first(a, d, count, descending, False), -1), np.sort(at[:, :count], -1))
+    at = row_order.order(a, d)
     for k in (0, 60, 133, 199):
-        np.testing.assert_array_equal(ordering.kth(a, d, k), at[:, k])
-    np.testing.assert_array_equal(ordering.middle(a, d, False), at[:, 99])
+        np.testing.assert_array_equal(row_order.kth(a, d, k), at[:, k])
+    np.testing.assert_array_equal(row_order.middle(a, d, False), at[:, 99])

@@ -1,0 +1,55 @@
+"""What the CPU has for a spec: generated kernels, libraries by pointer, NumPy.
+
+A module is imported when one of its kinds of work is first asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from ...kernels import specs, target
+from ...kernels.specs import Loop, Spec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...kernels.programs import Prepared
+
+# the kind of work: (module of this folder, function)
+_WHERE: dict[type[Spec], tuple[str, str]] = {
+    specs.Product: ("products", "product"),
+    specs.RowsProduct: ("products", "rows_product"),
+    specs.Convolution: ("convolutions", "convolution"),
+    specs.Attention: ("attention", "forward"),
+    specs.AttentionGradient: ("attention", "backward"),
+    specs.Sort: ("ordering", "sort"),
+    specs.Element: ("ordering", "element"),
+    specs.Search: ("ordering", "search"),
+    specs.Among: ("ordering", "among"),
+    specs.NonzeroFirst: ("ordering", "nonzero_first"),
+    specs.Histogram: ("counting", "histogram"),
+    specs.Check: ("counting", "check"),
+    specs.Blocks: ("counting", "blocks"),
+    specs.Fft: ("transforms", "transform"),
+}
+_found: dict[type[Spec], Callable[[Spec], Prepared | None]] = {}
+
+
+def prepare(spec: Spec) -> Prepared | None:
+    """The launch; None where there is none for this."""
+    if type(spec) is Loop:
+        return target.prepare(spec.program, spec.domain, spec.strides)
+    kind = type(spec)
+    make = _found.get(kind)
+    if make is None:
+        where = _WHERE.get(kind)
+        if where is None:
+            return None
+        make = _found[kind] = getattr(import_module("." + where[0], __package__), where[1])
+    return make(spec)
+
+
+def serves(kind: type[Spec]) -> bool:
+    """Whether there are launches for specs of this kind at all."""
+    return kind in _WHERE or kind is Loop

@@ -1,0 +1,88 @@
+"""Counting, checking and copying on the CPU by NumPy and the C library."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...dtypes import bfloat16, int64
+from ...kernels import expr as E
+from ...kernels import target
+from ...kernels.interpret import load, memory, narrow_bfloat16, store, widen_bfloat16
+from ...kernels.programs import Prepared, Reduce
+from ...layout import numel
+
+if TYPE_CHECKING:
+    from ...kernels.specs import Blocks, Check, Histogram
+
+
+def histogram(spec: Histogram) -> Prepared:
+    """With the roundings of the elements' own type."""
+    d, shape, strides, bins = spec.dtype, spec.shape, spec.strides, spec.bins
+
+    def rounded(v: Any) -> Any:  # the numbers of the type itself decide, also where NumPy has no such type
+        return widen_bfloat16(narrow_bfloat16(np.asarray(v, np.float32))) if d is bfloat16 else v
+
+    def entry(out: int, source: int) -> None:
+        x = load(memory(source, shape, strides, d), d).reshape(-1)
+        given = (x.min(), x.max()) if spec.low == spec.high and x.size else (x.dtype.type(spec.low), x.dtype.type(spec.high))
+        low, high = edges("histc", *given, 1)
+        x = x[(x >= low) & (x <= high)]
+        at = np.minimum(rounded(rounded(rounded(x - low) * bins) / rounded(high - low)).astype(np.int64), bins - 1)
+        store(memory(out, (bins,), (1,), d), np.bincount(at, minlength=bins), d)
+    return Prepared("histc", entry, nbytes=numel(shape) * d.itemsize)
+
+
+def edges(name: str, low: Any, high: Any, apart: float) -> tuple[Any, Any]:
+    """The outer edges of a histogram, `apart` further out each where they coincide.  Raises RuntimeError where there are none."""
+    if not (np.isfinite(low) and np.isfinite(high)):
+        raise RuntimeError(f"torch.{name}: range of [{low}, {high}] is not finite")
+    if low > high:
+        raise RuntimeError(f"torch.{name}: max must be larger than min, got [{low}, {high}]")
+    return (low - apart, high + apart) if low == high else (low, high)
+
+
+_BEYOND = Reduce((E.where((E.input(0, int64) < E.scalar(0, int64)) | (E.input(0, int64) >= E.scalar(1, int64)), E.const(1, int64), E.const(0, int64)),),
+                 ("sum",), (E.acc(0, int64),), (int64,), (int64, int64))
+
+
+def check(spec: Check) -> Prepared:
+    """Raises at once; on a queue, when its turn comes."""
+    shape, strides, low, high, spared = spec.shape, spec.strides, spec.low, spec.high, spec.spared
+    counting = target.prepare(_BEYOND, shape, ((), strides))
+    count, workspace = counting.entry, counting.workspace
+    new, at = ctypes.c_longlong, ctypes.addressof
+
+    def entry(source: int) -> None:
+        found = new()
+        if workspace:
+            room = ctypes.create_string_buffer(workspace)
+            count(at(found), source, at(room), low, high)
+        else:
+            count(at(found), source, low, high)
+        if found.value:
+            complain(source)
+
+    def complain(source: int) -> None:
+        v = memory(source, shape, strides, int64)
+        if spared is None:
+            least, greatest = int(v.min()), int(v.max())
+            raise spec.error(spec.text.format(least if least < low else greatest))
+        bad = v[(v != spared) & ((v < low) | (v >= high))]
+        if bad.size:
+            raise spec.error(spec.text.format(int(bad[0])))
+    return Prepared("index check", entry, nbytes=numel(shape) * 8, keep=counting)
+
+
+def blocks(spec: Blocks) -> Prepared:
+    """By the C library's copies, one after the other."""
+    each = spec.nbytes
+
+    def entry(to: int, *sources: int) -> None:
+        move = ctypes.memmove
+        for p in sources:
+            move(to, p, each)
+            to += each
+    return Prepared("cat", entry, nbytes=2 * each * spec.blocks)

@@ -1,0 +1,72 @@
+"""Matrix products on the CPU: generated kernels, OpenBLAS where it was measured faster and for complex numbers, oneDNN for 16-bit floats."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...kernels import routines
+from ...kernels.programs import Prepared
+
+if TYPE_CHECKING:
+    from ...kernels.specs import Product, RowsProduct
+
+_BLAS = frozenset(("float32", "float64", "complex64", "complex128"))
+_AFTER = {"": "", "bias": "", "bias relu": "relu", "relu gradient": "relu gradient"}  # what generated products do on the way out
+
+
+def product(spec: Product) -> Prepared | None:
+    """None for types, epilogues and strides that no kernel here takes."""
+    d = spec.dtype
+    if not spec.k or spec.epilogue not in _AFTER:
+        return None
+    if d.name not in _BLAS:
+        return _by_onednn(spec)
+    if spec.alpha == 1 and spec.beta in (0, 1):
+        made = routines.product(d, spec.m, spec.n, spec.k, spec.a, spec.b, spec.c, spec.batch, spec.beta == 1, spec.epilogue.startswith("bias"),
+                                _AFTER[spec.epilogue])
+        if made is not None:
+            return made
+    return None if spec.epilogue else _by_openblas(spec)
+
+
+def _by_openblas(spec: Product) -> Prepared | None:
+    left, right = _orient(spec.m, spec.k, *spec.a[:2]), _orient(spec.k, spec.n, *spec.b[:2])
+    if left is None or right is None or spec.c[1] != 1:
+        return None
+    from . import blas
+    entry = blas.gemm(spec.dtype.name, spec.m, spec.n, spec.k, (*left, spec.a[2]), (*right, spec.b[2]), (spec.c[0], spec.c[2]), spec.batch,
+                      spec.alpha, spec.beta)
+    return _priced(spec, entry)
+
+
+def _orient(rows: int, columns: int, row_step: int, column_step: int) -> tuple[bool, int] | None:
+    """(transposed, leading dimension) for a matrix of these strides, or None when the library cannot read it."""
+    if (columns == 1 or column_step == 1) and (rows == 1 or row_step >= max(1, columns)):
+        return False, max(row_step if rows > 1 else columns, columns, 1)
+    if (rows == 1 or row_step == 1) and (columns == 1 or column_step >= max(1, rows)):
+        return True, max(column_step if columns > 1 else rows, rows, 1)
+    return None
+
+
+def _by_onednn(spec: Product) -> Prepared | None:
+    d, (a, b, c) = spec.dtype, (spec.a, spec.b, spec.c)
+    if d.kind != "f" or spec.alpha != 1 or spec.beta or spec.epilogue or 1 not in a[:2] or 1 not in b[:2]:
+        return None
+    from . import onednn
+    entry = onednn.matmul(d.name, spec.batch, spec.m, spec.n, spec.k, (a[2], *a[:2]), (b[2], *b[:2]), (c[2], *c[:2]))
+    return None if entry is None else _priced(spec, entry)
+
+
+def _priced(spec: Product, entry: object) -> Prepared:
+    m, n, k, batch = spec.m, spec.n, spec.k, spec.batch
+    return Prepared(f"matmul_{spec.dtype.name}", entry, nbytes=(m * k + k * n + m * n) * batch * spec.dtype.itemsize,  # type: ignore[arg-type]
+                    flops=2 * batch * m * n * k)
+
+
+def rows_product(spec: RowsProduct) -> Prepared | None:
+    """None for types other than float32 and float64."""
+    d = spec.dtype
+    if d.name not in ("float32", "float64") or not routines.generated():
+        return None
+    entry = routines.rows_product(d.name, spec.rows, spec.columns, spec.step, spec.entries)
+    return Prepared("rows_product", entry, nbytes=2 * spec.rows * spec.columns * d.itemsize, flops=2 * spec.columns * spec.entries)

@@ -1,0 +1,338 @@
+"""What operations ask a device's backend for: one class for each kind of work, naming types, shapes, strides and flags.
+
+`runtime.door.find` gives the launch that a backend prepares for a spec.  Specs of one class with equal fields are equal, so that they can
+key caches.  A class's docstring says what the launch is called with: addresses first (outputs before inputs), then the address of its
+workspace where it has one, then numbers.  Strides are in elements.
+"""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, dataclass_transform
+
+if TYPE_CHECKING:
+    from ..dtypes import dtype as Type
+    from .expr import Expr
+    from .programs import Map, Program, Reduce
+
+    Sizes = tuple[int, ...]
+    Steps = tuple[int, int, int]
+    Operand = tuple[Sizes, Sizes]
+
+
+@dataclass_transform(frozen_default=True)
+class Spec(tuple[Any, ...]):
+    """The base: fields are the annotations of a class, in order, with its values as defaults."""
+
+    __slots__ = ()
+    fields: tuple[str, ...] = ()
+
+    def __init_subclass__(cls) -> None:
+        cls.fields = tuple(cls.__annotations__)
+        cls._defaults = {name: cls.__dict__[name] for name in cls.fields if name in cls.__dict__}  # type: ignore[attr-defined]
+        for place, name in enumerate(cls.fields):
+            setattr(cls, name, property(itemgetter(place)))
+
+    def __new__(cls, *values: Any, **named: Any) -> Spec:
+        left = cls.fields[len(values):]
+        if left or named:
+            given = {**cls._defaults, **named}  # type: ignore[attr-defined]
+            values += tuple([given[name] for name in left if name in given])
+        if len(values) != len(cls.fields) or not named.keys() <= set(left):
+            raise TypeError(f"{cls.__name__} takes {', '.join(cls.fields)}; got {len(values) - len(left)} values and {sorted(named)}")
+        return super().__new__(cls, values)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and tuple.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = tuple.__hash__
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in zip(self.fields, self, strict=True))})"
+
+    def but(self, **changed: Any) -> Any:
+        """The same with other values for some fields."""
+        return type(self)(*[changed.pop(name, value) for name, value in zip(self.fields, self, strict=True)], **changed)
+
+
+class Loop(Spec):
+    """A loop program over `domain`.  strides: of each operand over the domain, outputs first, then inputs."""
+
+    program: Program
+    domain: Sizes
+    strides: tuple[Sizes, ...]
+
+
+class Product(Spec):
+    """``entry(C, A, B)``: C = alpha A B + beta C for `batch` matrices (m, k), (k, n) of one type.
+
+    a, b, c: elements from row to row, from column to column, from matrix to matrix.  tf32: whether float32 may be rounded to TF32.  wide:
+    whether the partial sums of 16-bit types must be added in float32.
+
+    epilogue: what more is done, with an address that the entry takes after B's.  "bias": a row of n numbers is added to every row of C.
+    "bias relu", "bias gelu": that, then max(x, 0) or the tanh form of GELU.  Where `recorded`, the address of `Prepared.beside` bytes
+    follows, for what the gradient reads; where these are 0, it reads C itself.  "relu gradient", "gelu gradient": C, taken as the gradient of
+    such a function's result, becomes that of its input, by what was written.  "row sums": the m sums of A's rows are written.
+    """
+
+    dtype: Type
+    m: int
+    n: int
+    k: int
+    a: Steps
+    b: Steps
+    c: Steps
+    batch: int = 1
+    alpha: complex = 1.0
+    beta: complex = 0.0
+    tf32: bool = False
+    wide: bool = False
+    epilogue: str = ""
+    recorded: bool = False
+
+
+class Convolution(Spec):
+    """``entry(OUT, FIRST, SECOND, [bias,] workspace)``: "forward": y of images x and weights w; "images": the gradient x of weights w and
+    gradients y; "weights": the gradient w of images x and gradients y.
+
+    x, w, y: shape and strides.  library: whether a library's kernels may be taken; room: bytes of workspace that it may have, None for any
+    number; how: whether to try algorithms, to take none whose results differ from run to run, and whether float32 may be rounded to TF32.
+    The workspace's address is always given.  Where the entry raises NotImplementedError and `Prepared.workspace` has changed, it may be
+    called again with that much.
+    """
+
+    kind: str
+    dtype: Type
+    x: Operand
+    w: Operand
+    y: Operand
+    padding: Sizes
+    stride: Sizes
+    dilation: Sizes
+    groups: int
+    bias: bool = False
+    library: bool = True
+    room: int | None = None
+    how: tuple[bool, bool, bool] = (False, False, False)
+
+
+class Attention(Spec):
+    """``entry(O, LSE, Q, K, V, [mask,] [workspace,] [seed, offset, p])``: O = softmax(Q K^T scale + mask) V and the logarithms of its sums,
+    float64 for float64, else float32.
+
+    sizes: batch, query heads, query heads a key head, queries, keys, depth, depth of values.  steps: names and strides: of "q", "k" and "v"
+    along batch, head, row and column; of "o" and "mask" along batch, head and row, their columns being neighbours.  ways: whether a
+    library's kernels may be taken, whether our own may, and whether sums must be taken in a fixed order.
+    """
+
+    dtype: Type
+    mask: Type | None
+    causal: bool
+    drop: bool
+    sizes: Sizes
+    scale: float
+    steps: tuple[tuple[str, Sizes], ...]
+    ways: tuple[bool, bool, bool] = (True, True, False)
+
+
+class AttentionGradient(Spec):
+    """``entry(DQ, DK, DV, DO, O, LSE, Q, K, V, [mask,] [workspace,] [seed, offset, p])`` of an `Attention`; DK and DV are of the key heads.
+
+    steps: also of "g" (DO), "dq", "dk" and "dv" along batch, head and row.
+    """
+
+    dtype: Type
+    mask: Type | None
+    causal: bool
+    drop: bool
+    sizes: Sizes
+    scale: float
+    steps: tuple[tuple[str, Sizes], ...]
+    ways: tuple[bool, bool, bool] = (True, True, False)
+
+
+class Sort(Spec):
+    """``entry(values, places, source)``: the first `width` elements in order of each row of the last axis of `domain`, equal ones in their
+    order; NaN is the greatest.  strides: of the three.  ordered: False where any order will do."""
+
+    dtype: Type
+    domain: Sizes
+    strides: tuple[Sizes, Sizes, Sizes]
+    descending: bool
+    width: int
+    ordered: bool = True
+
+
+class Element(Spec):
+    """``entry(values, places, source)``: one element of each row of the last axis of `domain`: the k-th (from 0) in order, or, where
+    `which` says so, the "median" (of a NaN where there is one), "nanmedian" (NaN left out) or "mode" (the most frequent one)."""
+
+    dtype: Type
+    domain: Sizes
+    strides: tuple[Sizes, Sizes, Sizes]
+    k: int
+    which: str = ""
+
+
+class Put(Spec):
+    """``entry(out, places, values)``: values go to places, all different, along the last axis of `out`, which has length `length`."""
+
+    dtype: Type
+    domain: Sizes
+    length: int
+    strides: tuple[Sizes, Sizes, Sizes]
+
+
+class Search(Spec):
+    """``entry(out, sequence, values)``: where values go in sorted rows of `length`, before equal elements, or with `right` after them.
+
+    strides: of out, sequence and values; one step for a sequence that all values are looked for in.  dtype: of the sequence, and of values
+    unless `values` says another; result: of out.
+    """
+
+    dtype: Type
+    result: Type
+    shape: Sizes
+    length: int
+    strides: tuple[Sizes, Sizes, Sizes]
+    right: bool
+    values: Type | None = None
+
+
+class Among(Spec):
+    """``entry(out, elements, those)``: whether each element is one of those, or with `invert` none of them.  given: type, shape and strides
+    of both; out (bool) has the strides `to`."""
+
+    given: tuple[tuple[Type, Sizes, Sizes], tuple[Type, Sizes, Sizes]]
+    to: Sizes
+    unique: bool
+    invert: bool
+
+
+class NonzeroCount(Spec):
+    """``entry(counts, source)``: how many elements are not 0, and how many before each block of a kernel's own size."""
+
+    dtype: Type
+    shape: Sizes
+    strides: Sizes
+
+
+class NonzeroWrite(Spec):
+    """``entry(out, source, counts, most, step, apart)``: the coordinates of the first `most` elements that are not 0, `step` elements from
+    one to the next and `apart` from one axis to the next."""
+
+    dtype: Type
+    shape: Sizes
+    strides: Sizes
+
+
+class NonzeroFirst(Spec):
+    """``entry(out, source)``: the coordinates of the first `size` elements that are not 0, (size, ndim), filled up with `fill`."""
+
+    dtype: Type
+    shape: Sizes
+    strides: Sizes
+    size: int
+    fill: int
+
+
+class Spread(Spec):
+    """``entry(out, places, values)``: out[places[i]] = values[i] for i < n, all int64."""
+
+    n: int
+
+
+class Occurrences(Spec):
+    """``entry(counts, source)``: how often each of 0 .. bins - 1 is among n int64 numbers is added to counts."""
+
+    n: int
+    bins: int
+
+
+class Histogram(Spec):
+    """``entry(out, source)``: how many elements fall into each of `bins` equal intervals from low to high, those of the data where both are
+    equal; counts are of the elements' type."""
+
+    dtype: Type
+    shape: Sizes
+    strides: Sizes
+    bins: int
+    low: float
+    high: float
+
+
+class Check(Spec):
+    """``entry(source)`` raises `error` where int64 positions lie outside [low, high) and are not `spared`: `text` with one of them in the place
+    of "{}".  A device that works behind the host's back says so when the host next waits."""
+
+    shape: Sizes
+    strides: Sizes
+    low: int
+    high: int
+    spared: int | None
+    text: str
+    error: type[Exception] = IndexError
+
+
+class Blocks(Spec):
+    """``entry(to, *blocks)``: so many dense `blocks` of `nbytes` each, one behind the other."""
+
+    nbytes: int
+    blocks: int
+
+
+class JoinedMaps(Spec):
+    """``entry(*numbers, [told,] *shared, *addresses)``: one Map on many arrays; see `cuda_c.joined.maps`."""
+
+    name: str
+    program: Map
+    arrays: Sizes
+    into: Sizes
+    sizes: Sizes
+    told: Expr | None = None
+
+
+class JoinedReductions(Spec):
+    """``entry(out, workspace, *addresses)``: one Reduce on many arrays; see `cuda_c.joined.reductions`."""
+
+    name: str
+    program: Reduce
+    sizes: Sizes
+
+
+class RowsProduct(Spec):
+    """``entry(out, crow, columns, values, dense)``: a matrix of compressed rows (int64 places, `entries` of them) times a dense one (.., columns)
+    whose rows lie `step` elements apart."""
+
+    dtype: Type
+    rows: int
+    columns: int
+    step: int
+    entries: int
+
+
+class Fft(Spec):
+    """``entry(to, source)``: packed transforms of `shape` (that of the real side) over `axes`, times `scale`.
+
+    kind: "c2c", "r2c" (forward; half of the last axis and one more) or "c2r" (inverse; what the source holds is lost).  dtype: the complex type.
+    """
+
+    kind: str
+    dtype: Type
+    shape: Sizes
+    axes: Sizes
+    inverse: bool
+    scale: float = 1.0
+
+
+class Lapack(Spec):
+    """A routine of LAPACK by its name without the type's letter, on `batch` packed matrices, column by column: see `drivers.nvidia.cusolver`
+    for what each is told and called with."""
+
+    name: str
+    dtype: Type
+    batch: int
+    sizes: Sizes

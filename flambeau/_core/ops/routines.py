@@ -1,0 +1,82 @@
+"""What a device's backend does that is no loop program, on tensors' addresses; bound launches are kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..dtypes import uint8
+from ..runtime import door
+from ..tensor import meta, on_forget, storage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..kernels.programs import Prepared
+    from ..kernels.specs import Spec
+    from ..runtime.device import device
+    from ..tensor import Meta
+
+    Bound = tuple[Callable[..., Any], Meta | None]
+
+_bound: dict[Any, Bound | None] = {}
+_MOST = 1 << 12
+
+
+def forget() -> None:
+    _bound.clear()
+
+
+on_forget(forget)
+door.on_change(forget)
+
+
+def bind(dev: device, made: Prepared) -> Bound:
+    """What carries out a launch when called with addresses and numbers, and the layout of the workspace whose address it wants behind the
+    other addresses.  For callers that keep it, until `door.on_change`."""
+    return door.bind(dev, made), meta((made.workspace,), None, uint8, dev) if made.workspace else None
+
+
+def find(dev: device, spec: Spec) -> Bound | None:
+    """The bound launch that the device's own backend has for `spec`; None where it has none."""
+    key = (dev, spec)
+    found = _bound.get(key, _bound)
+    if found is _bound:
+        made = door.find(dev, spec)
+        if len(_bound) > _MOST:
+            _bound.clear()
+        found = _bound[key] = None if made is None else bind(dev, made)
+    return found  # type: ignore[return-value]
+
+
+def run(dev: device, spec: Spec, addresses: Sequence[int], numbers: Sequence[Any] = ()) -> bool:
+    """Carries out `spec` by the device's own backend; False, and nothing was done, where it has none."""
+    found = find(dev, spec)
+    if found is None:
+        return False
+    call(found, addresses, numbers)
+    return True
+
+
+def call(bound: Bound, addresses: Sequence[int], numbers: Sequence[Any] = ()) -> None:
+    """One call, with its workspace."""
+    launch, workspace = bound
+    if workspace is None:
+        launch(*addresses, *numbers)
+    else:
+        # returned to the allocator when this function ends: the device's queue runs in order, so nobody writes it earlier
+        scratch = storage(workspace)
+        launch(*addresses, scratch.ptr, *numbers)
+
+
+def needed(dev: device, spec: Spec) -> Bound:
+    """The bound launch for `spec`: where the device's own backend has none, by the host on copies.  Raises NotImplementedError where that has
+    none either."""
+    found = find(dev, spec)
+    if found is None:
+        found = _bound[dev, spec] = bind(dev, door.require(dev, spec))
+    return found
+
+
+def require(dev: device, spec: Spec, addresses: Sequence[int], numbers: Sequence[Any] = ()) -> None:
+    """Carries out `spec`, where it can be: see `needed`."""
+    call(needed(dev, spec), addresses, numbers)
