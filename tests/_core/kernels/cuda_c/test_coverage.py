@@ -1,4 +1,4 @@
-"""Every loop program that operations make has CUDA C: no GPU hands one to the host."""
+"""Every loop program that operations make has CUDA C, and OpenCL C: no GPU hands one to the host."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import pytest
 
 import flambeau as torch
 from flambeau._core.dtypes import dtype
-from flambeau._core.kernels import interpret, target
-from flambeau._core.kernels.cuda_c import render
+from flambeau._core.kernels import cuda_c, interpret, opencl_c, target
 from flambeau._core.kernels.expr import walk
 from flambeau._core.kernels.programs import Prepared, Program
 from flambeau._core.ops.table import TABLE
@@ -76,7 +75,8 @@ def programs() -> dict[Any, tuple[Program, Any, Any]]:
     return seen
 
 
-def test_no_program_is_left_to_the_host(programs: dict[Any, tuple[Program, Any, Any]]) -> None:
+@pytest.mark.parametrize("render", [cuda_c.render, opencl_c.render], ids=["cuda", "opencl"])
+def test_no_program_is_left_to_the_host(programs: dict[Any, tuple[Program, Any, Any]], render: Any) -> None:
     kinds = {kind: sum(p.kind == kind for p, _, _ in programs.values()) for kind in ("map", "reduce", "rows", "scan")}
     assert kinds["map"] > 1500 and kinds["reduce"] > 100 and kinds["rows"] > 10 and kinds["scan"] > 20, kinds
     left = []

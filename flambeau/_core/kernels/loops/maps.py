@@ -1,0 +1,120 @@
+"""The loops of a map."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..axes import Axis, facts
+from ..programs import size_of
+from .operands import Operands
+
+if TYPE_CHECKING:
+    from ..programs import Map
+    from .machine import Machine
+
+THREADS = 256  # of a block
+BIG = 1 << 20  # elements of a map whose threads do more
+WANTED = 16  # bytes that a thread has on their way
+CACHED = 8  # an operand read this often for each of its elements comes from a cache
+LONGEST = 160  # operations for all neighbours together: more would take too many registers, and long to compile
+SIDE = 32  # of a tile
+SHORTEST = 16  # axes shorter than this fill too little of a tile
+
+
+class Across:
+    """Inputs whose neighbours lie along another axis than the outputs': `axis` of the walk, the operands, the side of the tiles by which
+    they are read along it and written along the innermost."""
+
+    __slots__ = ("axis", "operands", "side")
+
+    def __init__(self, axis: int, operands: list[int], side: int) -> None:
+        self.axis, self.operands, self.side = axis, operands, side
+
+
+class MapLoops(Operands):
+    """axes: outermost first, at least one; ordered: elements must be met in the domain's order (values go to offsets of their own)."""
+
+    def __init__(self, program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> None:
+        super().__init__(program, domain, strides)
+        self.facts = facts(program)
+        self.ordered = any(t is not None for t in program.targets)
+        found = self.walk(0, self.rank, reorder=not self.ordered, outputs_first=True)
+        self.single = not found  # one element
+        self.axes = found or [Axis(1, (0,) * len(self.types), None)]
+        self.inner = self.axes[-1]
+        self.elements = size_of(domain)
+
+    def lying_across(self, shortest: int, reach: int) -> tuple[int, list[int]] | None:
+        """The axis, of at least `shortest` elements, along which inputs have their neighbours that have none along the innermost, and those
+        inputs; reach: how many elements off, either way, still is a neighbour (0: only the next)."""
+        def near(a: Axis, k: int) -> bool:
+            return 0 < abs(a.strides[k]) <= reach * self.sizes[k] if reach else a.strides[k] == self.sizes[k]
+        for at in range(len(self.axes) - 2, -1, -1):
+            turned = [k for k in self.used if near(self.axes[at], k) and self.inner.strides[k] and not near(self.inner, k)]
+            if turned and self.axes[at].size >= shortest:
+                if reach and any(near(self.axes[at], k) for k in range(self.outs)):
+                    return None
+                return at, turned
+        return None
+
+
+class ByThreads(MapLoops):
+    """Threads take `v` neighbours along the innermost axis, `rounds` times; or tiles, where inputs lie `across`."""
+
+    def __init__(self, program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...], machine: Machine) -> None:
+        super().__init__(program, domain, strides)
+        self.moved = [*range(self.outs), *self.used]
+        self.across = self._tiles(machine) if not self.ordered else None
+        self.v = self._width(machine)
+        self.rounds = self._rounds()
+        self.wide = self.is_wide(self.axes, self.across.side if self.across is not None else THREADS * self.v * 8)
+
+    def packed(self) -> list[Axis]:
+        """The axes with one index for v neighbours."""
+        inner = self.inner
+        return [*self.axes[:-1], Axis(-(-inner.size // self.v), tuple(s * self.v for s in inner.strides), inner.source)]
+
+    def tiled(self) -> list[Axis]:
+        """The axes with one index for each tile; those of the tiles come last, as sources -1 (across) and -2 (innermost)."""
+        assert self.across is not None
+        a, n = self.across.axis, self.across.side
+        tiles = [Axis(-(-x.size // n), tuple(s * n for s in x.strides), number) for x, number in ((self.axes[a], -1), (self.inner, -2))]
+        return [*self.axes[:a], *self.axes[a + 1:-1], *tiles]
+
+    def _tiles(self, machine: Machine) -> Across | None:
+        if self.inner.size < SHORTEST or (found := self.lying_across(SHORTEST, 2)) is None:
+            return None
+        at, turned = found
+        small = max(self.sizes[k] for k in turned) <= 2 and min(self.axes[at].size, self.inner.size) >= 2 * SIDE
+        side = 2 * SIDE if small else SIDE
+        return Across(at, turned, side) if sum(self.sizes[k] for k in turned) * side ** 2 * 9 // 8 <= machine.tile else None
+
+    @property
+    def _operations(self) -> int:
+        return self.facts.operations + 7 * self.facts.functions
+
+    def _width(self, machine: Machine) -> int:
+        """How many neighbours a thread computes."""
+        inner, alone = self.inner, len(self.axes) == 1
+        if any(inner.strides[k] not in (0, self.sizes[k]) for k in self.moved):
+            return 1
+        moving = [k for k in self.moved if inner.strides[k]]
+        v = max(1, machine.vector // max(self.sizes[k] for k in moving)) if moving else 1
+        while v > 1 and (v * self._operations > LONGEST or (not alone and not self.divides(v, inner.size, self.axes[:-1], moving))):
+            v //= 2
+        return 1 if alone and inner.size < v else v
+
+    def _rounds(self) -> int:
+        """How many times a thread computes neighbours: a machine's memory is busy when enough is on its way at once."""
+        v, size, read = self.v, size_of(tuple(a.size for a in self.axes)), 0
+        for k in range(self.outs, len(self.sizes)):
+            if k in self.gathered:
+                read += v * self.sizes[k]
+            elif k in self.used and size_of(tuple(a.size for a in self.axes if a.strides[k])) * CACHED >= size:
+                read += v * self.sizes[k] if self.inner.strides[k] else self.sizes[k]
+        if size < BIG or not read or self.outs > 2 or (v > 1 and (self.outs > 1 or len(self.axes) > 3)):
+            return 1
+        u = 1
+        while u < (4 if v > 1 else 8) and u * read < WANTED * (2 if v > 1 else 1) and 2 * u * v * self._operations <= LONGEST:
+            u *= 2
+        return u

@@ -1,0 +1,104 @@
+"""A program's operands over its domain: what every kind of loops begins with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..axes import Axis, facts, walk_axes
+from ..expr import walk
+from ..programs import size_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from ..expr import Expr
+    from ..programs import Program
+
+NARROW = 1 << 31  # places below fit into 32 bits
+
+
+class Operands:
+    """outs: how many operands are outputs; types, sizes: each operand's element type and its bytes; steps: its strides over the domain
+    in elements, 0 where it is read or written only at offsets of its own; used: the inputs read at the element's place; gathered: the
+    inputs read at offsets; coords: the axes whose coordinate the program asks for.
+
+    Loops for machines of threads say too whether places need 64 bits (wide), into how many pieces a row is cut (pieces), and the bytes of
+    workspace for the pieces' results.
+    """
+
+    wide = False
+    pieces = 1
+    workspace = 0
+
+    def __init__(self, program: Program, domain: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> None:
+        self.domain, self.rank, self.outs = domain, len(domain), len(program.out_types)
+        self.types = program.out_types + program.inputs
+        self.sizes = [d.itemsize for d in self.types]
+        known, still = facts(program), (0,) * self.rank
+        self.coords = sorted({c % self.rank for c in known.coords}) if self.rank else []
+        targets = getattr(program, "targets", (None,) * self.outs)
+        own = [targets[k] is None if k < self.outs else known.read[k - self.outs] for k in range(len(self.types))]
+        self.steps = [(*s, *still[len(s):]) if mine else still for s, mine in zip(strides, own, strict=True)]
+        self.used = [k for k in range(self.outs, len(self.types)) if own[k]]
+        self.gathered = {self.outs + e.value for e in walk(program.roots()) if e.op == "gather"} if known.gathers else set()
+
+    def walk(self, begin: int, end: int, reorder: bool = True, outputs_first: bool = False) -> list[Axis]:
+        """The domain's axes from `begin` to `end`, as they are walked.  Inputs decide the order, since they are bigger than what is
+        made of them, unless outputs are to come first."""
+        n = len(self.types)
+        order = [*range(n)] if outputs_first else [*range(self.outs, n), *range(self.outs)]
+        back = [order.index(k) for k in range(n)]
+        found = walk_axes(self.domain[begin:end], [self.steps[k][begin:end] for k in order], [self.sizes[k] for k in order],
+                          [d - begin for d in self.coords if begin <= d < end], reorder)
+        return [Axis(a.size, tuple(a.strides[k] for k in back), None if a.source is None else a.source + begin) for a in found]
+
+    def along(self, d: int) -> Axis:
+        """Axis `d` of the domain as it is."""
+        return Axis(self.domain[d], tuple(s[d] * b for s, b in zip(self.steps, self.sizes)), d)
+
+    def score(self, a: Axis, operands: Iterable[int] | None = None) -> int:
+        """How many operands have neighbours along the axis, less those that jump along it."""
+        ks = [*self.used, *range(self.outs)] if operands is None else operands
+        return sum(1 if a.strides[k] == self.sizes[k] else -1 if a.strides[k] else 0 for k in ks)
+
+    def classes(self, a: Axis) -> tuple[str, ...]:
+        """For each operand how it steps along the axis: "0" not at all, "1" to the neighbour, "s" by anything else."""
+        return tuple("0" if s == 0 else "1" if s == b else "s" for s, b in zip(a.strides, self.sizes))
+
+    def divides(self, v: int, size: int, outer: Iterable[Axis], moving: Collection[int]) -> bool:
+        """Whether every line of `size` elements begins and ends between groups of `v` neighbours."""
+        return size % v == 0 and self.begins(v, outer, moving)
+
+    def begins(self, v: int, outer: Iterable[Axis], moving: Collection[int]) -> bool:
+        """Whether every line begins between groups of `v` neighbours, if the first one does."""
+        return all(a.strides[k] % (v * self.sizes[k]) == 0 for a in outer for k in moving)
+
+    def is_wide(self, axes: Sequence[Axis], room: int = 0) -> bool:
+        """Whether any index or byte offset over the axes needs 64 bits; room: what else is added to an index."""
+        return is_wide(axes, self.sizes, room)
+
+
+def is_wide(axes: Sequence[Axis], itemsizes: Sequence[int], room: int = 0) -> bool:
+    """Whether any index or byte offset over the axes needs 64 bits; room: what else is added to an index."""
+    if size_of(tuple(a.size for a in axes)) + room >= NARROW:
+        return True
+    for k in range(len(itemsizes)):
+        if sum(abs(a.strides[k]) * (a.size - 1) for a in axes) + itemsizes[k] >= NARROW:
+            return True
+    return any(abs(s) >= NARROW for a in axes for s in a.strides)
+
+
+def moving(roots: tuple[Expr, ...], rank: int, axes: Collection[int], steps: Collection[int], gathers: bool = False) -> set[Expr]:
+    """The nodes whose value changes along axes of the domain; steps: the inputs, by their number, that step along them; gathers: whether
+    what is read at offsets counts as changing even where the offset does not (its memory may be written meanwhile)."""
+    out: set[Expr] = set()
+    for e in walk(roots):
+        if e.op == "input":
+            moves = e.value in steps
+        elif e.op == "coord":
+            moves = e.value % rank in axes if rank else False
+        else:
+            moves = (gathers and e.op == "gather") or any(a in out for a in e.args)
+        if moves:
+            out.add(e)
+    return out

@@ -1,0 +1,170 @@
+"""The loops of a row program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..expr import walk
+from ..programs import size_of
+from .groups import Group
+from .operands import Operands
+from .partials import arrays, flat_types, held_in
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..expr import Expr
+    from ..programs import Rows
+    from .machine import Machine
+
+    Stage = tuple[str, Any, Expr]
+
+KEPT = 16  # elements of a row a thread keeps of each operand
+THREADS = 512  # of a block that has a piece of a row
+
+
+def passes_of(stages: Sequence[Stage], mixed: bool = True) -> list[list[Stage]]:
+    """The stages that one pass over the row can do together: reductions that need none of each other's results, or what follows them;
+    mixed: whether maps and values a row may be one pass."""
+    out: list[list[Stage]] = []
+    accs = first = 0
+    for stage in stages:
+        kind = stage[0]
+        before = out[-1][-1][0] if out else ""
+        if kind == "reduce":
+            needs = max((e.value for e in walk((stage[2],)) if e.op == "acc"), default=-1)
+            # "" is the second part of the one before, a complex number's
+            if before != "reduce" or (stage[1] and needs >= first):
+                out.append([])
+                first = accs
+            accs += 1
+        elif before == "reduce" or not out or (before != kind and not mixed):
+            out.append([])
+        out[-1].append(stage)
+    return out
+
+
+class RowLoops(Operands):
+    """outer: the axes from row to row; inner: the row's; rows, length: how many and how long; passes: see `passes_of`."""
+
+    def __init__(self, program: Rows, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...], mixed: bool) -> None:
+        super().__init__(program, domain, strides)
+        for kind, k, _ in program.stages:
+            if kind == "row":
+                self.steps[k] = (*self.steps[k][:self.rank - 1], 0)
+        self.outer, self.inner = self.walk(0, self.rank - 1), self.along(self.rank - 1)
+        self.rows, self.length = size_of(domain[:-1]), domain[-1]
+        self.passes = passes_of(program.stages, mixed)
+
+    def lies_across(self, lanes: int = 0) -> bool:
+        """Whether lanes side by side have a row each, since memory's neighbours lie across rows; lanes: of a vector, which rows shorter than
+        it do not fill (0: of threads)."""
+        if not self.outer or self.outer[-1].size < lanes:
+            return False
+        return self.score(self.outer[-1]) > self.score(self.inner) or 0 < self.inner.size <= lanes
+
+
+class ByThreads(RowLoops):
+    """A group of threads for each row.
+
+    way: how the row is held: "registers", "shared" memory, or it is read "again" by each pass; "pieces": blocks have a piece of it each,
+    a launch for each pass, whose accumulators go through the workspace (`states`: where, for each pass and accumulator part).
+    each: elements of the row per thread that are kept; v: neighbours read at once; rounds: how often a thread does so where the row is in
+    registers; cached: the operands kept; shared: bytes of shared memory; piece, pieces: elements of a piece, and how many.
+    """
+
+    def __init__(self, program: Rows, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...], machine: Machine) -> None:
+        super().__init__(program, domain, strides, mixed=True)
+        self.machine = machine
+        self.wide = self.is_wide([*self.outer, self.inner], 1 << 20)
+        self.moves = [k for k in range(len(self.sizes)) if self.inner.strides[k]]
+        self.uses = [{self.outs + e.value for s in p for e in walk((s[2],)) if e.op == "input" and self.inner.strides[self.outs + e.value]}
+                     for p in self.passes]
+        self.registers = max((2 if e.dtype.itemsize == 8 else 1) for e in walk(program.roots()))
+        self.piece = self.length
+        self.states: list[list[int]] = []
+        self._whole()
+        self._cut()
+
+    def _whole(self) -> None:
+        """The plan for rows that are not cut."""
+        n, most = self.length, self.machine.values
+        asked = [k for k in self.used if sum(k in u for u in self.uses) > 1]
+        self.each = KEPT
+        while self.each > 1 and self.each * self.registers * max(2, len(asked)) > most:
+            self.each //= 2
+        if self.lies_across():
+            y = 1
+            while y < 32 and y * 4 < n:
+                y *= 2
+            self.group = Group("across", 32 if y > 1 else 128, y)
+        elif n <= 32 * self.each:
+            self.group = Group("warp", 32, 4)
+        else:
+            x = 128
+            while x < self.machine.block and x * self.each < n:
+                x *= 2
+            self.group = Group("block", x, 1)
+        self.v = self._width()
+        step = self.group.size * self.v
+        rounds = -(-n // step) if n else 0
+        room = sum(-(-n * self.sizes[k] // 16) * 16 for k in asked)
+        self.rounds, self.shared, self.cached = rounds, 0, []
+        if n <= self.group.size * self.each:
+            self.way, self.cached = "registers", asked
+            self.rounds = 1 << (rounds - 1).bit_length() if rounds else 0  # a power of two, so that few different kernels are made
+        elif self.group.kind == "block" and 0 < room <= self.machine.shared:
+            self.way, self.cached, self.shared = "shared", asked, room
+        else:
+            self.way = "again"
+            if self.group.kind == "block":
+                self.v = self._width(ragged=True)
+
+    def _cut(self) -> None:
+        """Pieces instead, where those are faster."""
+        if not any(p[0][0] == "reduce" for p in self.passes):
+            return
+        m = self.machine
+        x = min(32, 1 << (self.rows - 1).bit_length())
+        group = Group("across", x, THREADS // x) if self.lies_across() else Group("block", THREADS, 1)
+        blocks, together = -(-self.rows // group.rows), 2 * m.cores  # blocks that run at once, with up to 64 registers a thread
+        before = self.group, self.each, self.v
+        self.group, self.each = group, KEPT
+        self.v = self._width(ragged=True)
+        step = group.size * self.v
+        most = min(-(-self.length // step), max(1, 16 * together // blocks))
+
+        def rounds(pieces: int) -> float:
+            n = -(-blocks * pieces // together)
+            return n * (1 + n / 50) / pieces
+        pieces = min(range(1, most + 1), key=rounds, default=1)
+        share, alone = -(-self.length // pieces), -(-self.rows // before[0].rows)
+        piece = max(1, -(-share // step)) * step
+        pieces = -(-self.length // piece) if self.length else 1
+        whole = -(-alone // m.cores) * before[0].rows * self.moved(self.cached) / m.alone
+        if pieces < 2 or self.rows * self.moved([]) / m.together + m.launch * len(self.passes) >= whole:
+            self.group, self.each, self.v = before
+            return
+        self.way, self.rounds, self.shared, self.cached = "pieces", 1, 0, []
+        self.piece, self.pieces = piece, pieces
+        for p in self.passes:
+            hows = [s[1] for s in p if s[0] == "reduce"]
+            sizes = [held_in(d).itemsize for d in flat_types([s[2].dtype for s in p if s[0] == "reduce"], hows)]
+            places, room = arrays(sizes, self.rows * self.pieces, 256)
+            self.states.append([self.workspace + at for at in places])
+            self.workspace += room
+
+    def _width(self, ragged: bool = False) -> int:
+        """How many neighbours a thread reads and writes at once; ragged: rows may begin and end between them."""
+        if self.group.kind == "across" or not self.moves or any(self.inner.strides[k] != self.sizes[k] for k in self.moves):
+            return 1
+        v = max(1, self.machine.vector // max(self.sizes[k] for k in self.moves))
+        while v > 1 and (self.length < v * self.group.size or v > self.each
+                         or not ragged and not self.divides(v, self.length, self.outer, self.moves)):
+            v //= 2
+        return v
+
+    def moved(self, once: Sequence[int]) -> int:
+        """Bytes that a row moves; once: the operands that are read once, not by each pass."""
+        read = sum(self.sizes[k] * (1 if k in once else sum(k in u for u in self.uses)) for k in self.used if self.inner.strides[k])
+        return self.length * (read + sum(self.sizes[k] for k in range(self.outs) if self.inner.strides[k]))
