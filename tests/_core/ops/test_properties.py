@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.fft
-import scipy.spatial.distance
-import scipy.special as sp
+import scipy  # which imports its parts when they are first asked for
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flambeau as fb
+from tests.late import Late
 
+sp = Late("scipy.special")
 F: Any = fb.nn.functional
 quick = settings(max_examples=25, deadline=None)
 SIZES = st.sampled_from([0, 1, 2, 3, 5, 8, 17])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import scipy.special as sp
 
 import flambeau as torch
+from tests.late import Late
 
+sp = Late("scipy.special")
 X = np.concatenate([np.linspace(-30, 30, 241), [0.0, 1e-3, -1e-3, 100.0, -100.0, np.inf, -np.inf, np.nan]])
 POSITIVE = np.concatenate([np.geomspace(1e-6, 600, 200), [0.0, np.inf, -1.0, np.nan]])
 FINITE, NOT_INFINITE = X[np.isfinite(X)], POSITIVE[~np.isinf(POSITIVE)]
