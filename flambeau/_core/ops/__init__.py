@@ -64,7 +64,7 @@ protocols.name_methods(Tensor)
 
 def __getattr__(name: str) -> Any:
     """An operation by its name in `torch`, for the layers above; it becomes an ordinary attribute at its first use."""
-    found = table.namespace("torch").get(name)
+    found = table.find("torch", name)
     if found is None and not name.startswith("_") and "flambeau.library" in sys.modules:
         found = sys.modules["flambeau.library"].space(name)  # `torch.ops.<namespace>` of custom operations
         if found is not None:

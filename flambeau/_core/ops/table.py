@@ -495,3 +495,19 @@ def namespace(space: str) -> dict[str, Any]:
             if name.startswith(space + "."):
                 found[name[len(space) + 1:]] = row.public()
     return found
+
+
+def find(space: str, name: str) -> Function | None:
+    """One function of `namespace(space)`, or None; the others are not made for it."""
+    found: Function | None = None
+    stem = name[:-1] if name.endswith("_") else name
+    for row in TABLE.values():
+        names = (row.name, *row.aliases)
+        if space in row.spaces and "." not in name:
+            if name in names:
+                found = row.public()
+            elif row.inplace is not None and stem != name and stem in names:
+                found = row.inplace
+        if f"{space}.{name}" in row.aliases:
+            found = row.public()
+    return found

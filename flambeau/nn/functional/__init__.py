@@ -71,7 +71,7 @@ def __getattr__(name: str) -> Any:
     """An operation of the table, by its name here; it becomes an ordinary attribute, so this runs once for each."""
     from ..._core.ops import table
 
-    found = table.namespace("nn.functional").get(name) or table.namespace("torch").get(name)
+    found = table.find("nn.functional", name) or table.find("torch", name)
     if found is None:
         raise AttributeError(f"module 'flambeau.nn.functional' has no attribute {name!r}")
     globals()[name] = found

@@ -99,12 +99,10 @@ def test_values_match_the_interpreter(name, dtype):
     np.testing.assert_allclose(got, want, rtol=rtol, atol=rtol * 1e-2, equal_nan=True)
 
 
-DIFFERENTIABLE = sorted(n for n, r in ROWS.items() if "f" in r.pointwise.accept and n not in NO_SECOND and
-                        r.pointwise.program((fb.zeros(2),) * _arity(r), *_bound(r, (fb.ones(2) * 0.5,) * _arity(r)), fb.float32, None
-                                            )[0].out_types[0].is_floating_point)
+REAL = sorted(n for n, r in ROWS.items() if "f" in r.pointwise.accept and n not in NO_SECOND)
 
 
-@pytest.mark.parametrize("name", DIFFERENTIABLE)
+@pytest.mark.parametrize("name", REAL)
 def test_gradients_match_finite_differences(name):
     row = ROWS[name]
     low, high = DOMAIN.get(name, (-2.2, 2.3))
@@ -112,6 +110,9 @@ def test_gradients_match_finite_differences(name):
     xs = tuple(fb.tensor(rng.uniform(low, high, shape), dtype=fb.float64, requires_grad=True)
                for shape in [(2, 3), (3,), (2, 1)][:_arity(row)])
     f = lambda *a: _call(row, *a)  # noqa: E731
+    if not f(*xs).is_floating_point():  # a comparison, a question
+        assert not f(*xs).requires_grad
+        return
     assert gradcheck(f, xs)
     assert gradgradcheck(f, xs, atol=1e-4)
 

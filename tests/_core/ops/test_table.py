@@ -167,5 +167,13 @@ def test_every_name_is_where_it_is_said_to_be():
                 assert hasattr(spaces[place], name), (key, alias)
 
 
+@pytest.mark.parametrize("space", ["torch", "nn.functional", "special", "linalg", "fft", "masked", "signal"])
+def test_one_function_of_a_namespace_is_found_as_in_the_whole(space):
+    whole = table.namespace(space)
+    assert [n for n, f in whole.items() if table.find(space, n) is not f] == []
+    assert [n for n in ("no_such_operation", "no_such_operation_", "", "_", "special.exp2", *{*table.namespace("torch")} - {*whole})
+            if table.find(space, n) is not None] == []
+
+
 def test_required_parameters_have_no_default():
     assert REQUIRED is not None and all("REQUIRED" not in row.signature and "object at" not in row.signature for row in TABLE.values())

@@ -7,9 +7,8 @@ import pytest
 from flambeau._core.dtypes import bfloat16, bool_, dtype, float16, float32
 from flambeau._core.kernels.cuda_c.attention import Attention
 from flambeau._core.kernels.cuda_c.nvrtc import build
-from tests._core.kernels.cuda_c.test_compile import ARCHITECTURES, REASON, usage
+from tests._core.kernels.cuda_c.test_compile import ARCHITECTURES, compiler, usage  # noqa: F401 (compiler: a fixture of every test)
 
-pytestmark = pytest.mark.skipif(bool(REASON), reason=REASON or "-")
 SPILT = 96  # bytes that ptxas may put away around a tile's product
 SHARED = {"sm_80": 163 << 10, "sm_90": 227 << 10, "sm_100": 227 << 10}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from functools import cache
 from importlib import util
 from pathlib import Path
 
@@ -19,7 +20,9 @@ from flambeau._core.kernels.cuda_c.nvrtc import CompileError, build
 from flambeau._core.kernels.programs import Map, Reduce, Rows, Scan
 
 
-def _nvrtc() -> str:
+@cache
+def _missing() -> str:
+    """Why nothing can be compiled here; empty where it can be."""
     if util.find_spec("cuda") is None or util.find_spec("cuda.bindings") is None:
         return "no cuda-bindings here"
     try:
@@ -29,8 +32,13 @@ def _nvrtc() -> str:
     return ""
 
 
-REASON = _nvrtc()
-pytestmark = pytest.mark.skipif(bool(REASON), reason=REASON or "-")
+@pytest.fixture(autouse=True)
+def compiler() -> None:
+    """Asked by the first test and not when tests are collected, since NVRTC takes long to load."""
+    if _missing():
+        pytest.skip(_missing())
+
+
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 REAL = [d for d in ALL if not d.is_complex]
 

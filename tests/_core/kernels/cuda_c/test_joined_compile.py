@@ -11,9 +11,8 @@ from flambeau._core.kernels.cuda_c.nvrtc import build
 from flambeau._core.kernels.programs import Map
 from flambeau._core.ops.reductions import norm_program
 from flambeau.optim.adam import _adam
-from tests._core.kernels.cuda_c.test_compile import ARCHITECTURES, REASON, usage
+from tests._core.kernels.cuda_c.test_compile import ARCHITECTURES, compiler, usage  # noqa: F401 (compiler: a fixture of every test)
 
-pytestmark = pytest.mark.skipif(bool(REASON), reason=REASON or "-")
 TYPES = (float32, float64, float16, bfloat16)
 
 
