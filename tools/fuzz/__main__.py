@@ -28,10 +28,13 @@ def main() -> int:
     p.add_argument("--seeds", default="", metavar="FIRST:LAST", help="of programs and guard; none: the recorded ones")
     p.add_argument("--seconds", type=float, default=0, metavar="N", help="at most so long, of programs and of each device of guard")
     p.add_argument("--against", type=Path, metavar="DIR", help="another checkout; programs and guard")
+    p.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where programs run; cuda is simulated, and needs --against")
     p.add_argument("--write", action="store_true", help="renew what is known")
     a = p.parse_args()
     if a.against and "numerics" in a.only:
         p.error("--against: say --only programs,guard")
+    if a.device == "cuda" and not a.against:
+        p.error("--device cuda: say --against, as nothing is recorded for it")
     instruments = Path(os.environ.get("INSTRUMENTS") or ROOT.parent / "shared" / "instruments").resolve()
     if not instruments.is_dir():
         print("fuzz: skipped, because the instruments do not lie beside the checkout (shared/instruments)")

@@ -27,7 +27,7 @@ def check(root: Path, instruments: Path, a: argparse.Namespace) -> bool:
     kept = Path(__file__).parent / "known" / "programs.toml"
     known = classes.read(kept)
     seeds = a.seeds or (RECORDED if a.write else checked(known))
-    found = collect(root, instruments, root, seeds, a.seconds)
+    found = collect(root, instruments, root, seeds, a.seconds, a.device)
     counts = classes.total([[c for c, _ in ds] for ds in found.values()])
     bad = sum(1 for ds in found.values() if ds)
     print(f"fuzz: {len(found)} programs (seeds {seeds}), {bad} differ, {len(counts)} classes")
@@ -38,7 +38,7 @@ def check(root: Path, instruments: Path, a: argparse.Namespace) -> bool:
     result = classes.compare(counts, known, share(known, found))
     for c, before, now in result.risen:
         print(f"  more often: {classes.said(c)}: {now}, recorded {before}")
-    show(root, instruments, root, result.new, found)
+    show(root, instruments, result.new, found, a.device)
     return not result.new and not result.risen
 
 
@@ -55,7 +55,7 @@ def share(known: classes.Known, found: Found) -> float:
 
 def beside(root: Path, instruments: Path, a: argparse.Namespace, seeds: str, found: Found) -> bool:
     """Prints the differences that the checkout `a.against` does not show on the same seed."""
-    other = collect(root, instruments, a.against.resolve(), seeds, a.seconds)
+    other = collect(root, instruments, a.against.resolve(), seeds, a.seconds, a.device)
     ours: dict[Class, int] = {}
     gone: Counter[Class] = Counter()
     for seed in sorted(found.keys() & other.keys()):
@@ -65,13 +65,13 @@ def beside(root: Path, instruments: Path, a: argparse.Namespace, seeds: str, fou
         gone.update(before - now)
     for c, n in sorted(gone.items()):
         print(f"  gone: {classes.said(c)}: {n}")
-    show(root, instruments, root, sorted(ours), {seed: [(c, "") for c in ours if ours[c] == seed] for seed in ours.values()})
+    show(root, instruments, sorted(ours), {seed: [(c, "") for c in ours if ours[c] == seed] for seed in ours.values()}, a.device)
     return not ours
 
 
-def show(root: Path, instruments: Path, tree: Path, new: list[Class], found: Found) -> None:
+def show(root: Path, instruments: Path, new: list[Class], found: Found, device: str) -> None:
     first = first_seeds(found)
-    small = shrink(root, instruments, tree, {c: first[c] for c in new if c in first})
+    small = shrink(root, instruments, root, {c: first[c] for c in new if c in first}, device)
     for c in new:
         print(f"  new: {classes.said(c)}: seed {first.get(c)}\n       {small.get(c, '')}")
 
@@ -79,7 +79,7 @@ def show(root: Path, instruments: Path, tree: Path, new: list[Class], found: Fou
 def renew(root: Path, instruments: Path, kept: Path, known: classes.Known, found: Found, counts: Counter[Class], seeds: str) -> bool:
     first = first_seeds(found)
     wanted = {c: first[c] for c in counts if known.family(c) is None and c in first}
-    examples = {c: f"seed {first[c]}: {text}" for c, text in shrink(root, instruments, root, wanted).items()}
+    examples = {c: f"seed {first[c]}: {text}" for c, text in shrink(root, instruments, root, wanted, "cpu").items()}
     start, last = seeds.split(":")[0], max(found, default=0) + 1
     about = {"seeds": f"{start}:{last}", "programs": len(found), "differ": sum(1 for ds in found.values() if ds)}
     kept.parent.mkdir(exist_ok=True)
@@ -96,12 +96,12 @@ def first_seeds(found: Found) -> dict[Class, int]:
 
 
 # ------------------------------------------------------------------------------------------------------- processes
-def command(instruments: Path, tree: Path, out: Path, *more: str) -> list[str]:
+def command(instruments: Path, tree: Path, out: Path, device: str, *more: str) -> list[str]:
     return [sys.executable, "-m", "tools.fuzz.programs_process", "--instrument", str(instruments / "programs" / "fuzz.py"),
-            "--tree", str(tree), "--out", str(out), *more]
+            "--tree", str(tree), "--out", str(out), "--device", device, *more]
 
 
-def collect(root: Path, instruments: Path, tree: Path, seeds: str, seconds: float) -> Found:
+def collect(root: Path, instruments: Path, tree: Path, seeds: str, seconds: float, device: str = "cpu") -> Found:
     """The differences by seed.  A program that ends the process is a class of its own, and the next process goes on behind it."""
     out = root / "build" / "fuzz" / f"programs-{'here' if tree == root else 'there'}.jsonl"
     out.unlink(missing_ok=True)
@@ -112,7 +112,8 @@ def collect(root: Path, instruments: Path, tree: Path, seeds: str, seconds: floa
     while first < last and time.monotonic() < ends:
         now.unlink(missing_ok=True)
         left = ("--seconds", str(ends - time.monotonic())) if seconds else ()
-        done = subprocess.run(command(instruments, tree, out, "--seeds", f"{first}:{last}", *left), cwd=root, check=False, capture_output=True, text=True)
+        run = command(instruments, tree, out, device, "--seeds", f"{first}:{last}", *left)
+        done = subprocess.run(run, cwd=root, check=False, capture_output=True, text=True)
         at = now.read_text() if now.exists() else ""
         if done.returncode == 0:
             break
@@ -142,7 +143,7 @@ def read(out: Path) -> Found:
     return found
 
 
-def shrink(root: Path, instruments: Path, tree: Path, wanted: dict[Class, int]) -> dict[Class, str]:
+def shrink(root: Path, instruments: Path, tree: Path, wanted: dict[Class, int], device: str) -> dict[Class, str]:
     """The shortest programs of classes; a class that no longer shows when its program runs alone has none."""
     ask, out = root / "build" / "fuzz" / "shrink.json", root / "build" / "fuzz" / "shrunk.jsonl"
     out.unlink(missing_ok=True)
@@ -150,7 +151,7 @@ def shrink(root: Path, instruments: Path, tree: Path, wanted: dict[Class, int]) 
     if not alone:
         return {}
     ask.write_text(json.dumps([[s, list(c)] for c, s in alone.items()]))
-    subprocess.run(command(instruments, tree, out, "--shrink", str(ask)), cwd=root, check=False, capture_output=True)
+    subprocess.run(command(instruments, tree, out, device, "--shrink", str(ask)), cwd=root, check=False, capture_output=True)
     texts: dict[Class, str] = {}
     for line in out.read_text().splitlines() if out.exists() else []:
         c, text = json.loads(line)

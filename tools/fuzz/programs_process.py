@@ -42,6 +42,24 @@ def load(path: Path, tree: Path) -> Any:
     return module
 
 
+def on_simulated_gpu(instrument: Any) -> None:
+    """Lets Flambeau make all tensors on a simulated GPU whose work waits until somebody asks: a missing wait shows as a wrong value."""
+    flambeau = instrument.flambeau
+    flambeau.simulate(gpus=1, memory="1GiB", queue="lazy")
+    flambeau.set_default_device("cuda")
+    numpy = flambeau.Tensor.numpy
+    flambeau.Tensor.numpy = lambda self: numpy(self.cpu())  # the instrument reads results so
+
+    def settled(evaluate: Any) -> Any:
+        def line(code: Any, env: dict[str, Any]) -> Any:
+            result = evaluate(code, env)
+            flambeau.cuda.synchronize()  # an error of this line belongs to this line
+            return result
+        return line
+
+    instrument.eval, instrument.exec = settled(eval), settled(exec)
+
+
 def differences(instrument: Any, program: Program) -> list[Difference]:
     """All that differs in one program, in the order of its lines; the instrument stops at what makes the rest worthless."""
     instrument.ERRT.clear()
@@ -142,8 +160,11 @@ def main() -> None:
     p.add_argument("--seeds", default="0:1")
     p.add_argument("--seconds", type=float, default=1e9)
     p.add_argument("--shrink", type=Path)
+    p.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     a = p.parse_args()
     instrument = load(a.instrument, a.tree)
+    if a.device == "cuda":
+        on_simulated_gpu(instrument)
     if a.shrink:
         with a.out.open("w") as out:
             for seed, c in json.loads(a.shrink.read_text()):
