@@ -24,7 +24,10 @@ from ._core.layout import Size
 from ._core.ops import table as _table
 from ._core.runtime.device import device
 from ._core.tensor import Tensor
+from .interop import protocols as _protocols
 
+_protocols.install(Tensor)
+_protocols.name_methods(Tensor)
 __path__.append(__path__[0] + "/_faces")  # its modules are found as if they lay here
 __version__ = "0.1.0"
 inf, nan, pi, e, newaxis = math.inf, math.nan, math.pi, math.e, None

@@ -24,11 +24,14 @@ PACKAGE = "flambeau"
 # has a place of its own (the longest name that fits decides).
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("_core",),  # the package's own docstring; its parts follow
-    ("_core.dtypes", "_core.layout", "_core.errors"),
+    ("_core.dtypes", "_core.layout", "_core.errors", "_core.hooks"),
     ("_core.kernels",),
     ("_core.drivers",),
     ("_core.runtime",),
-    ("_core.tensor", "_core.autograd", "_core.ops", "interop", "profiler"),
+    ("_core.tensor",),
+    ("_core.autograd",),
+    ("_core.ops",),
+    ("interop", "profiler"),
     ("autograd", "errors"),
     ("nn", "optim", "data", "utils", "amp", "io", "distributed", "cuda", "random", "simulated", "linalg", "fft",
      "special", "backends", "distributions", "testing", "types", "accelerator", "cpu", "compiler", "jit", "hub", "sparse",
@@ -39,10 +42,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 
 # The most files that may import one another in a circle. It only ever falls; the aim is 10.
-CEILING = 98
+CEILING = 87
 
 # What may break the order all the same: (importer, imported, reason). Keep it empty if you can.
 ALLOWED: tuple[tuple[str, str, str], ...] = (
+    ("_core.ops", "interop", "arguments.py alone asks a subclass's __torch_function__, until an interpreter of the engine does"),
     ("demo", "__init__", "the demo is a user's script: it says `import flambeau as torch`"),
     ("cli", "__init__", "the command line shows the package as a user sees it"),
     ("version", "__init__", "it repeats the package's version"),

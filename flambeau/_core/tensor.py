@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from . import layout
+from . import hooks, layout
 from .dtypes import dtype
 from .layout import Size, contiguous_strides
 from .runtime import cpu_memory, memory, provenance
@@ -121,8 +121,7 @@ class Tensor:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if not f"{cls.__module__}.".startswith(_PACKAGE):
-            from ..interop.overriding import adopt
-            adopt(cls)
+            hooks.adopt(cls)
 
 
 def new(m: Meta) -> Tensor:

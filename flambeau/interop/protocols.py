@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._core import hooks
+
 
 def _array(self: Any, dtype: Any = None, copy: bool | None = None) -> Any:
     from .numpy import array
@@ -56,6 +58,19 @@ def disabled_torch_function_impl(func: Any, types: Any, args: Any = (), kwargs: 
     from .overriding import DisableTorchFunctionSubclass
     with DisableTorchFunctionSubclass():
         return func(*args, **(kwargs or {}))
+
+
+def _from_dlpack(*args: Any, **kwargs: Any) -> Any:
+    from .dlpack import from_dlpack
+    return from_dlpack(*args, **kwargs)
+
+
+def _adopt(cls: type) -> None:
+    from .overriding import adopt
+    adopt(cls)
+
+
+hooks.provide(adopt=_adopt, from_dlpack=_from_dlpack)
 
 
 def _torch_function(cls: type, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

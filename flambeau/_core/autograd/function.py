@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import layout
+from .. import hooks, layout
 from ..tensor import Tensor, alias
 from . import tape
 from .mode import _grad, no_grad
@@ -152,8 +152,7 @@ def _run_backward(node: tape.Node, gs: list[Any]) -> Any:
     full: list[Any] = [None] * count
     for i, g, m in zip(at, gs, metas, strict=True):
         if g is None and ctx._materialize:
-            from ..ops.creation import zeros_meta
-            g = zeros_meta(m)
+            g = hooks.zeros_meta(m)
         full[i] = g
     found = cls.backward(ctx, *full)
     found = list(found) if isinstance(found, (tuple, list)) else [found]
@@ -184,8 +183,7 @@ def _fitted(cls: Any, i: int, g: Any, m: Any) -> Any:
                            f"shape compatible with {list(m.shape)}")
     if g.meta.shape == m.shape and g.meta.dtype is m.dtype:
         return g  # of other strides
-    from ..ops.elementwise import fit
-    return fit(g, m)
+    return hooks.fit(g, m)
 
 
 for _kind in (Function, FunctionCtx):

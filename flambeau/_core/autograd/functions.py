@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .. import hooks
 from ..runtime import door, memory
 from ..tensor import Tensor, alias, new, on_forget
 from . import tape
@@ -42,8 +43,7 @@ def _start(tensors: Sequence[Tensor], grads: Sequence[Any], create: bool) -> lis
                                    f"{t.meta.shape}.")
             if g.meta.device is not t.meta.device:
                 if g.meta.shape or g.meta.device.type != "cpu":
-                    from ..ops.mismatch import mismatch
-                    raise mismatch("backward", [t, g], [t], labels=("output", "gradient"), begins=(
+                    raise hooks.mismatch("backward", [t, g], [t], labels=("output", "gradient"), begins=(
                         f"invalid gradient at index {len(out)} - expected device {t.meta.device} but got {g.meta.device}"))
                 g = g.to(t.meta.device)
             if g.meta.dtype is not t.meta.dtype:
@@ -70,8 +70,7 @@ def _one(t: Tensor) -> Tensor:
         if t.meta.device.type == "cuda":
             one = _ones[key] = _written(t.meta)
         else:
-            from ..ops.creation import full
-            one = _ones[key] = full(t.meta.shape, 1, dtype=t.meta.dtype, device=t.meta.device)
+            one = _ones[key] = hooks.full(t.meta.shape, 1, dtype=t.meta.dtype, device=t.meta.device)
     return alias(one, one.meta, one.ptr)
 
 
@@ -86,8 +85,7 @@ def _written(m: Meta) -> Tensor:
     if write is None:
         from ..kernels import expr as E
         from ..kernels.programs import Map
-        from ..ops import launch
-        write = _writers[m] = launch.plan(m.device, Map((E.scalar(0, m.dtype),), (), (m.dtype,)), tuple(m.shape), [tuple(m.strides)], "fill")[0]
+        write = _writers[m] = hooks.launch_plan(m.device, Map((E.scalar(0, m.dtype),), (), (m.dtype,)), tuple(m.shape), [tuple(m.strides)], "fill")[0]
     one = new(m)
     write(one.ptr, 1.0 if m.dtype.kind == "f" else 1)
     return one
@@ -149,8 +147,7 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
     if is_grads_batched:
         rows = [grad(outputs, inputs, [g[i] for g in given], True, create_graph, True, True, False, True)  # type: ignore[index]
                 for i in range(given[0].shape[0])]  # type: ignore[union-attr]
-        from ..ops import stack
-        return tuple(stack(list(column)) for column in zip(*rows, strict=True))  # type: ignore[misc]
+        return tuple(hooks.stack(list(column)) for column in zip(*rows, strict=True))
     for t in wanted:
         if t.node is None:
             raise RuntimeError("One of the differentiated Tensors does not require grad")
@@ -161,8 +158,7 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
     tape.backward([t.node for t in roots], grads, retain, create_graph, capture)
     found: list[Any] = [capture.got.get(id(t.node)) for t in wanted]
     if materialize_grads:
-        from ..ops.creation import full
-        found = [full(t.meta.shape, 0, dtype=t.meta.dtype, device=t.meta.device) if g is None else g for t, g in zip(wanted, found, strict=True)]
+        found = [hooks.full(t.meta.shape, 0, dtype=t.meta.dtype, device=t.meta.device) if g is None else g for t, g in zip(wanted, found, strict=True)]
     elif not allow_unused and any(g is None for g in found):
         raise RuntimeError("One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if "
                            "this is the desired behavior.")

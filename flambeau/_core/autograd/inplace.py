@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from .. import layout
+from .. import hooks, layout
 from ..tensor import Tensor, alias, meta
 from . import tape
 from .mode import _grad
@@ -108,9 +108,8 @@ def _as_strided(node: Any, g: Tensor) -> Any:
 # between their first elements).  Each is recorded with its adjoint, so gradients of gradients pass through view writes.
 def _dense(g: Tensor, place: Any) -> tuple[Tensor, Tensor]:
     """A copy of `g` laid out like the base, and the view's elements of it; outside the tape."""
-    from ..ops.views import dense_copy
     like, part, offset = place
-    whole = dense_copy(alias(g, g.meta, g.ptr), like)
+    whole = hooks.dense_copy(alias(g, g.meta, g.ptr), like)
     return whole, _at(whole, like, part, offset)
 
 
@@ -135,18 +134,16 @@ def _taken(g: Tensor, place: Any) -> Tensor:
 
 def _put(g: Tensor, place: Any) -> Tensor:
     """Zeros like the base with `g` at the place; elements shown more than once get the sum."""
-    from ..ops.creation import zeros_meta
-    from ..ops.views import strided_sum
     like, part, offset = place
     given = alias(g, g.meta, g.ptr)
     d = g.meta.dtype if part.dtype is like.dtype else like.dtype
-    whole = zeros_meta(meta(like.shape, like.strides, d, g.meta.device))
+    whole = hooks.zeros_meta(meta(like.shape, like.strides, d, g.meta.device))
     here = _at(whole, like, part, offset)
     for axis, (n, step) in enumerate(zip(part.shape, part.strides, strict=True)):
         if step == 0 and n > 1:  # an expanded axis: its elements are one
             given, here = given.sum(axis, keepdim=True), here.narrow(axis, 0, 1)
     if layout.overlaps_itself(here.meta.shape, here.meta.strides):
-        whole = strided_sum(given, like, tuple(here.meta.shape), here.meta.strides, offset // g.meta.dtype.itemsize)
+        whole = hooks.strided_sum(given, like, tuple(here.meta.shape), here.meta.strides, offset // g.meta.dtype.itemsize)
     else:
         here.add_(given)
     return tape.record(whole, lambda node, gg: (_taken(gg, node[tape.SAVED]),), (g,), place, "AsStridedBackward0")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from .. import hooks
 from ..tensor import Tensor, alias, wrap
 from . import tape
 from .mode import no_grad
@@ -153,8 +154,7 @@ class save_on_cpu(saved_tensors_hooks):
                 return t.meta.device, t
             if not pin_memory:
                 return t.meta.device, t.cpu()
-            from ..ops.creation import empty
-            kept = empty(t.meta.shape, dtype=t.meta.dtype, pin_memory=True)
+            kept = hooks.empty(t.meta.shape, dtype=t.meta.dtype, pin_memory=True)
             kept.copy_(t, non_blocking=True)
             return t.meta.device, kept
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ...interop import protocols
+from .. import hooks
 from ..tensor import Tensor
 from . import (  # noqa: F401 (each import registers its family)
     activated,
@@ -23,12 +23,14 @@ from . import (  # noqa: F401 (each import registers its family)
     creation,
     differences,
     distances,
+    elementwise,
     extremes,
     fft,
     fractional,
     indexing,
     internals,
     joining,
+    launch,
     legacy,
     linalg,
     losses,
@@ -54,12 +56,11 @@ from . import (  # noqa: F401 (each import registers its family)
     views,
 )
 
+hooks.provide(fit=elementwise.fit, launch_plan=launch.plan)
 attributes.install(Tensor)
-protocols.install(Tensor)
 table.attach(Tensor)
 _rows = table.namespace("torch")
 binary.operators(Tensor, _rows)
-protocols.name_methods(Tensor)
 
 
 def __getattr__(name: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from .. import dtypes
+from .. import dtypes, hooks
 from ..autograd import tape
 from ..autograd.mode import _grad
 from ..dtypes import dtype
@@ -192,3 +192,6 @@ def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
 def type_as(self: Tensor, other: Tensor) -> Tensor:
     """`self` in the type and on the device of `other`."""
     return convert(self, other.meta.device, other.meta.dtype)
+
+
+hooks.provide(convert=convert)

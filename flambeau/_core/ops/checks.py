@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import dtypes, layout
+from .. import dtypes, hooks, layout
 from ..tensor import Tensor
 from .mismatch import mismatch
 
@@ -39,11 +39,11 @@ def same_device(name: str, *tensors: Any) -> None:
 
 def scalar_tensor(value: Any, like: Tensor) -> Tensor:
     """A Python number as a zero-dim tensor beside `like`, of the type it would be promoted as."""
-    from .creation import full
     d = like.meta.dtype
     kind = dtypes.of_scalar(value)
     d = d if "buifc".index(kind.kind) <= "buifc".index(d.kind) else (d.to_complex() if kind.is_complex else kind)
-    return full((), value, dtype=d, device=like.meta.device)
+    made: Tensor = hooks.full((), value, dtype=d, device=like.meta.device)
+    return made
 
 
 def may_write(t: Tensor) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from .. import hooks
 from ..kernels import expr as E
 from ..kernels.expr import Expr, where
 from ..tensor import Tensor, _new, meta
@@ -167,3 +168,6 @@ def view_as_complex(input: Tensor) -> Tensor:  # noqa: A002
     r = view_of(input, tuple(m.shape[:-1]), tuple(s // 2 for s in m.strides[:-1]), input.ptr, None, None, "ViewAsComplexBackward0")
     r.meta = meta(r.meta.shape, r.meta.strides, m.dtype.to_complex(), m.device)
     return tape.record(r, tape.keeps_nothing(lambda node, g: (view_as_real(g),)), (input,), None, "ViewAsComplexBackward0")
+
+
+hooks.provide(complex_=complex_)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import layout
+from .. import hooks, layout
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
 from ..kernels import expr as E
@@ -143,9 +143,8 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
 
 
 def _copied(node: Any, g: Tensor) -> Any:
-    from .creation import zeros_like
     before, source = node[tape.EDGES]  # what was overwritten has a gradient too: 0
-    return (None if before is None else zeros_like(g)), (None if source is None else fit(g, node[tape.SAVED]))
+    return (None if before is None else hooks.zeros_like(g)), (None if source is None else fit(g, node[tape.SAVED]))
 
 
 def resize(t: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import dtypes, layout
+from .. import dtypes, hooks, layout
 from ..autograd import tape
 from ..dtypes import dtype as dtype_class
 from ..kernels import expr as E
@@ -310,9 +310,8 @@ def linspace(start: Any, end: Any, steps: int, *, out: Tensor | None = None, dty
     if d.is_complex:
         re = linspace(complex(start).real, complex(end).real, steps, dtype=d.to_real(), device=dev)
         im = linspace(complex(start).imag, complex(end).imag, steps, dtype=d.to_real(), device=dev)
-        from .complexes import complex_
         from .table import into
-        made: Tensor = complex_(re, im)
+        made: Tensor = hooks.complex_(re, im)
         return _finish(made if out is None else into(out, made), requires_grad, pin_memory)
     if d.kind in "bui":
         start, end = int(start), int(end)
@@ -551,8 +550,8 @@ def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | Non
 @op(method=False)
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor on the memory of another library's array, or of a DLPack capsule; see `interop.dlpack`."""
-    from ...interop import dlpack
-    return dlpack.from_dlpack(ext_tensor, device=device, copy=copy)
+    made: Tensor = hooks.from_dlpack(ext_tensor, device=device, copy=copy)
+    return made
 
 
 @op(method=False)
@@ -615,3 +614,6 @@ def fill(input: Tensor, value: Any) -> Tensor:  # noqa: A002
     return fill_(out, value)
 
 
+
+
+hooks.provide(empty=empty, full=full, tensor=tensor, zeros_like=zeros_like, zeros_meta=zeros_meta)

@@ -12,8 +12,10 @@ from typing import Any
 from .. import dtypes, layout
 from ..autograd import tape
 from ..tensor import Tensor
+from .arranging import roll
 from .casts import to_dtype
 from .complexes import complex_, conj, imag, real
+from .joining import cat
 from .table import op
 from .transforms import half_spectrum, has_half_spectrum, real_signal, transformed
 
@@ -52,14 +54,13 @@ def _real_signal(t: Tensor, axis: int, length: int, scale: float) -> Tensor | No
 
 @tape.keeps_nothing
 def _signal_back(node: Any, g: Tensor) -> Any:
-    from . import cat
     axis, length, scale = node[tape.SAVED]
     x = _half_spectrum(g, (axis,), scale)
     if x is None:
         x = _half(_transform(_complex(g), (axis,), False, scale), axis)
     twice = (length - 1) // 2  # all but the ends stand for their mirror images too
     ends = [x.narrow(axis, 0, 1), x.narrow(axis, 1, twice) * 2.0, *([x.narrow(axis, twice + 1, 1)] if length % 2 == 0 else [])]
-    return (cat(ends, axis),)  # type: ignore[misc]
+    return (cat(ends, axis),)
 
 
 def _complex(t: Tensor) -> Tensor:
@@ -91,7 +92,6 @@ def _axes(t: Tensor, s: Any, dim: Any, default: int | None) -> tuple[tuple[int, 
 
 def _fit(t: Tensor, dims: tuple[int, ...], lengths: tuple[int, ...]) -> Tensor:
     """Each axis cut or padded with zeros at its end."""
-    from . import cat
     for d, n in zip(dims, lengths, strict=True):
         have = t.meta.shape[d]
         if n < have:
@@ -99,7 +99,7 @@ def _fit(t: Tensor, dims: tuple[int, ...], lengths: tuple[int, ...]) -> Tensor:
         elif n > have:
             pad = list(t.meta.shape)
             pad[d] = n - have
-            t = cat([t, t.new_zeros(pad)], d)  # type: ignore[misc]
+            t = cat([t, t.new_zeros(pad)], d)
     return t
 
 
@@ -136,7 +136,6 @@ def _r2c(t: Tensor, s: Any, dim: Any, norm: str | None, default: int | None, inv
 
 def _c2r(t: Tensor, s: Any, dim: Any, norm: str | None, default: int | None, inverse: bool = True) -> Tensor:
     """A real signal from half of its spectrum: the other half is the conjugate, mirrored along every axis."""
-    from . import cat
     x = _complex(t)
     dims, lengths = _axes(x, s, dim, default)
     if not dims:
@@ -156,13 +155,12 @@ def _c2r(t: Tensor, s: Any, dim: Any, norm: str | None, default: int | None, inv
         if found is not None:
             return found
     mirrored = x.narrow(axis, 1, (last - 1) // 2).flip(axis)
-    whole = cat([_real_ends(x, axis, last), conj(mirrored)], axis)  # type: ignore[misc]
+    whole = cat([_real_ends(x, axis, last), conj(mirrored)], axis)
     return real(_transform(whole, (axis,), inverse, _scale(norm, inverse, count)))
 
 
 def _real_ends(x: Tensor, axis: int, last: int) -> Tensor:
     """The spectrum with the imaginary parts of its first and (for an even length) middle element dropped."""
-    from . import cat
     n = x.meta.shape[axis]
     parts = [_only_real(x.narrow(axis, 0, 1))]
     stop = n - 1 if last % 2 == 0 and n > 1 else n
@@ -170,7 +168,7 @@ def _real_ends(x: Tensor, axis: int, last: int) -> Tensor:
         parts.append(x.narrow(axis, 1, stop - 1))
     if stop < n:
         parts.append(_only_real(x.narrow(axis, n - 1, 1)))
-    return cat(parts, axis) if len(parts) > 1 else parts[0]  # type: ignore[misc]
+    return cat(parts, axis) if len(parts) > 1 else parts[0]
 
 
 def _only_real(x: Tensor) -> Tensor:
@@ -208,11 +206,10 @@ def _swapped(norm: str | None) -> str | None:
 
 def _shift(name: str, amount: Any) -> None:
     def shift(input: Tensor, dim: Any = None) -> Tensor:  # noqa: A002
-        from . import roll
         dims = tuple(range(len(input.meta.shape))) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
         if not dims:
             return input.clone()
-        rolled: Tensor = roll(input, tuple(amount(input.meta.shape[d]) for d in dims), dims)  # type: ignore[misc]
+        rolled: Tensor = roll(input, tuple(amount(input.meta.shape[d]) for d in dims), dims)
         return rolled
     shift.__name__ = shift.__qualname__ = name
     shift.__doc__ = f"{'Moves' if name == 'fftshift' else 'Undoes moving'} frequency zero to the middle of each axis."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import dtypes, layout
+from .. import dtypes, hooks, layout
 from ..autograd import tape
 from ..kernels.specs import Blocks
 from ..runtime import door, provenance
@@ -325,3 +325,6 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     from .creation import tensor
     at = tensor(rows, dtype=int64, device=input.meta.device).reshape(-1, r)
     return input[at]
+
+
+hooks.provide(stack=stack)

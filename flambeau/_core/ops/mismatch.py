@@ -9,6 +9,7 @@ import inspect
 import sys
 from typing import TYPE_CHECKING, Any
 
+from .. import hooks
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
@@ -136,3 +137,6 @@ def _from_table(name: str, operands: Sequence[Any]) -> tuple[str, list[tuple[str
     if len(names) < len(operands):
         return None
     return name, [(n, x) for n, x in zip(names, operands, strict=False) if isinstance(x, Tensor)]
+
+
+hooks.provide(mismatch=mismatch)

@@ -474,8 +474,8 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
     if replacement:
         total = x.cumsum(-1)
         u = rand(*shape[:-1], num_samples, generator=generator, dtype=float64, device=x.meta.device) * total[..., -1:]
-        from . import searchsorted
-        found: Tensor = searchsorted(total, u, right=True)  # type: ignore[misc]
+        from .searching import searchsorted
+        found: Tensor = searchsorted(total, u, right=True)
         return found.clamp_(max=shape[-1] - 1)
     race = draw(empty(shape, float64, x.meta.device), "exponential_", _exponential, (1.0,), generator)
     order: Tensor = (x / race).topk(num_samples, -1)[1]

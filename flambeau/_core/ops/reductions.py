@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from .. import dtypes, layout
+from .. import dtypes, hooks, layout
 from ..autograd import tape
 from ..autograd.mode import _grad
 from ..dtypes import bool_, int64
@@ -318,8 +318,8 @@ def _prod_back(node: Any, g: Tensor) -> Any:
 
 
 def _joined(parts: list[Tensor]) -> Tensor:
-    from . import cat
-    made: Tensor = cat(parts, -1)  # type: ignore[misc]
+    from .joining import cat
+    made: Tensor = cat(parts, -1)
     return made
 
 
@@ -573,3 +573,6 @@ def trace(input: Tensor) -> Tensor:  # noqa: A002
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {len(input.meta.shape)}")
     return sum(input.diagonal())
 
+
+
+hooks.provide(sum_to=sum_to)

@@ -96,13 +96,13 @@ def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:  # noqa: A
 
 
 def _complex_product(x: Tensor, axis: int) -> Tensor:
-    from . import stack
+    from .joining import stack
     if not x.meta.shape or not x.meta.numel:
         return x.clone()
     parts = [x.select(axis, 0)]
     for i in range(1, x.meta.shape[axis]):
         parts.append(parts[-1] * x.select(axis, i))
-    made: Tensor = stack(parts, axis)  # type: ignore[misc]
+    made: Tensor = stack(parts, axis)
     return made
 
 
@@ -116,15 +116,15 @@ def _cumprod_back(node: Any, g: Tensor) -> Any:
     if not bool((x == 0).any()):
         return (_running(g * own, axis, True) / x,)
     # with zeros: the products that leave element k out, one k at a time
-    from . import cat, stack
+    from .joining import cat, stack
     parts = []
     n = x.meta.shape[axis]
     for k in range(n):
         one = x.select(axis, 0) * 0 + 1
         before = x.narrow(axis, 0, k).prod(axis) if k else one
-        after = cat([one.unsqueeze(axis), x.narrow(axis, k + 1, n - k - 1).cumprod(axis)], axis) if k + 1 < n else one.unsqueeze(axis)  # type: ignore[misc]
+        after = cat([one.unsqueeze(axis), x.narrow(axis, k + 1, n - k - 1).cumprod(axis)], axis) if k + 1 < n else one.unsqueeze(axis)
         parts.append((g.narrow(axis, k, n - k) * after).sum(axis) * before)
-    made: Tensor = stack(parts, axis)  # type: ignore[misc]
+    made: Tensor = stack(parts, axis)
     return (made,)
 
 

@@ -19,9 +19,21 @@ from .memory_format import sparse_coo, sparse_csr
 from .unsupported import SparseMeta, Unsupported, refusal
 
 
+class _Named:
+    """The operations of the table, by their names in `torch`."""
+
+    def __getattr__(self, name: str) -> Any:
+        found = table.namespace("torch")[name]
+        setattr(self, name, found)
+        return found
+
+
+named = _Named()
+
+
 def _ops() -> Any:
-    from .. import ops
-    return ops
+    """The operations, by name."""
+    return named
 
 
 def make(kind: Any, indices: tuple[Any, ...], values: Any, size: Any, coalesced: bool = False) -> Any:

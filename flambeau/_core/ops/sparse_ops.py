@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import dtypes
+from .. import dtypes, hooks
 from ..layout import Size, wrap_dim
 from ..tensor import Tensor
 from . import sparse_products
-from .sparse import Coo, Csr, Sparse, kind_of, linear, make
+from .sparse import Coo, Csr, Sparse, kind_of, linear, make, named
 from .unsupported import Unsupported, refusal
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ _FORMS: dict[str, Any] = {}
 
 
 def _ops() -> Any:
-    from .. import ops
-    return ops
+    """The operations, by name."""
+    return named
 
 
 def run(name: str, args: Any, kwargs: Any, error: Unsupported) -> Any:
@@ -403,3 +403,6 @@ for _name in """abs neg sign sqrt square sin sinh tan tanh asin asinh atan atanh
  mul div mm matmul mv spmm addmm smm sum index_select select zero_ sigmoid""".split():
     if _name in _FORMS:
         setattr(Sparse, _name, _FORMS[_name])
+
+
+hooks.provide(sparse_form=run)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import layout
+from .. import hooks, layout
 from ..autograd import tape
 from ..runtime import gpus, staging, transfers
 from ..tensor import Tensor, meta, new, on_forget
@@ -45,8 +45,7 @@ def _back(node: Any, g: Tensor) -> Any:
     m = node[tape.SAVED]
     if m.dtype is g.meta.dtype:
         return (to_device(g, m.device),)
-    from .casts import convert
-    return (convert(g, m.device, m.dtype),)
+    return (hooks.convert(g, m.device, m.dtype),)
 
 
 def copy_across(out: Tensor, source: Tensor, non_blocking: bool = False) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import hooks
 from ..tensor import Meta
 
 
@@ -37,5 +38,4 @@ def refusal(name: str, layout: Any) -> Unsupported:
 
 def instead(name: str, args: Any, kwargs: Any, error: Unsupported) -> Any:
     """The sparse form of operation `name`.  Raises `error`, with the operation's name in it, where there is none."""
-    from .sparse_ops import run
-    return run(name, args, kwargs, error)
+    return hooks.sparse_form(name, args, kwargs, error)

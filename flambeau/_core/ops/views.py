@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import layout
+from .. import hooks, layout
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
 from ..tensor import Meta, Tensor, _new, alias, empty, meta, new, on_forget
@@ -74,8 +74,7 @@ def _put_back(node: Any, g: Tensor) -> Any:
 
 def put(g: Tensor, shape: Sequence[int], region: Callable[[Tensor], Tensor]) -> Tensor:
     """Zeros of `shape` with `g` at `region`.  Differentiable: its gradient is `region` of the arriving one."""
-    from .creation import zeros_meta
-    whole = zeros_meta(meta(shape, None, g.meta.dtype, g.meta.device))
+    whole = hooks.zeros_meta(meta(shape, None, g.meta.dtype, g.meta.device))
     with _off():
         here = region(whole)
         strides = [here.meta.strides, layout.expand_strides(g.meta.shape, g.meta.strides, tuple(here.meta.shape))]
@@ -251,8 +250,7 @@ def t(input: Tensor) -> Tensor:  # noqa: A002
 
 @tape.keeps_nothing
 def _expand_back(node: Any, g: Tensor) -> Any:
-    from .reductions import sum_to
-    return (sum_to(g, node[tape.SAVED]),)
+    return (hooks.sum_to(g, node[tape.SAVED]),)
 
 
 @op(spaces=())
@@ -393,11 +391,10 @@ def strided_sum(g: Tensor, m: Meta, size: tuple[int, ...], stride: tuple[int, ..
     the tape."""
     from ..kernels import expr as E
     from ..kernels.programs import Map
-    from .creation import full, zeros_meta
     low, high = layout.extent(m.shape, m.strides)
     low2, high2 = layout.extent(size, stride)
     first, last = min(low, low2 + here), max(high, high2 + here)
-    flat = zeros_meta(meta((last - first + 1,), None, g.meta.dtype, g.meta.device))
+    flat = hooks.zeros_meta(meta((last - first + 1,), None, g.meta.dtype, g.meta.device))
     if g.meta.numel:
         offset: Any = E.const(here - first, E.int64)  # type: ignore[attr-defined]
         for axis, step in enumerate(stride):
@@ -406,8 +403,8 @@ def strided_sum(g: Tensor, m: Meta, size: tuple[int, ...], stride: tuple[int, ..
         launch.run(program, tuple(size), [flat], [g], [(0,) * len(size), g.meta.strides], name="as_strided_backward")
     out = as_strided(flat, m.shape, m.strides, -first)
     if layout.overlaps_itself(m.shape, m.strides):
-        counts = zeros_meta(flat.meta)
-        ones = full((), 1, dtype=g.meta.dtype, device=g.meta.device)
+        counts = hooks.zeros_meta(flat.meta)
+        ones = hooks.full((), 1, dtype=g.meta.dtype, device=g.meta.device)
         offset = E.const(-first, E.int64)  # type: ignore[attr-defined]
         for axis, step in enumerate(m.strides):
             offset = offset + E.coord(axis) * step
@@ -421,16 +418,15 @@ def _strided_sum_recorded(g: Tensor, m: Meta, size: tuple[int, ...], stride: tup
     """`strided_sum` in operations that are differentiable themselves."""
     import numpy as np
 
-    from .creation import full, tensor
     places, own = np.full(size, here), np.zeros(tuple(m.shape), np.int64)
     for into, sizes, steps in ((places, size, stride), (own, m.shape, m.strides)):
         for axis, step in enumerate(steps):
             into += (np.arange(sizes[axis]) * step).reshape((-1,) + (1,) * (len(sizes) - axis - 1))
     first = int(min(places.min(initial=0), own.min(initial=0)))
     count = int(max(places.max(initial=0), own.max(initial=0))) - first + 1
-    at, mine = (tensor(x.reshape(-1) - first, device=m.device) for x in (places, own))
-    flat = full((count,), 0, dtype=g.meta.dtype, device=m.device).index_add(0, at, reshape(g, -1))
-    shares = full((count,), 0, dtype=g.meta.dtype, device=m.device).index_add(0, mine, full((m.numel,), 1, dtype=g.meta.dtype, device=m.device))
+    at, mine = (hooks.tensor(x.reshape(-1) - first, device=m.device) for x in (places, own))
+    flat = hooks.full((count,), 0, dtype=g.meta.dtype, device=m.device).index_add(0, at, reshape(g, -1))
+    shares = hooks.full((count,), 0, dtype=g.meta.dtype, device=m.device).index_add(0, mine, hooks.full((m.numel,), 1, dtype=g.meta.dtype, device=m.device))
     out: Tensor = reshape(flat.index_select(0, mine) / shares.index_select(0, mine), tuple(m.shape))
     return out
 
@@ -444,3 +440,6 @@ def detach(input: Tensor) -> Tensor:  # noqa: A002
 def fresh(shape: Sequence[int], like: Tensor) -> Tensor:
     """An uninitialised contiguous tensor of `like`'s type and device."""
     return empty(shape, like.meta.dtype, like.meta.device)
+
+
+hooks.provide(dense_copy=dense_copy, strided_sum=strided_sum)

@@ -1,0 +1,51 @@
+"""What lower layers call that higher ones provide.
+
+A file may import from its own layer and those below it, also inside functions (`tools/import_order.py`).  Where it needs more, it calls
+`hooks.name(...)`, and the layer above sets that name when it is imported (`provide`).  All names are here, so that one sees what reaches up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def _nobody(name: str) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(f"nobody provides {name!r}: import flambeau first")
+    return call
+
+
+# of operations, for the tensor and the tape
+empty = _nobody("empty")  # as in `ops.creation`
+full = _nobody("full")
+zeros_meta = _nobody("zeros_meta")
+zeros_like = _nobody("zeros_like")
+tensor = _nobody("tensor")
+stack = _nobody("stack")
+fit = _nobody("fit")  # a gradient in the shape and type of what it is for
+dense_copy = _nobody("dense_copy")
+strided_sum = _nobody("strided_sum")
+launch_plan = _nobody("launch_plan")  # `ops.launch.plan`
+mismatch = _nobody("mismatch")  # the error for tensors of several devices
+
+# of operations, for the simpler ones
+sum_to = _nobody("sum_to")
+convert = _nobody("convert")  # `ops.casts.convert`
+complex_ = _nobody("complex_")
+searchsorted = _nobody("searchsorted")
+sparse_form = _nobody("sparse_form")  # the sparse form of an operation, by its name
+
+# of `interop`
+from_dlpack = _nobody("from_dlpack")
+adopt = _nobody("adopt")  # makes a subclass of Tensor hear `__torch_function__`
+
+
+def provide(**given: Callable[..., Any]) -> None:
+    """Sets hooks by name.  Raises AttributeError for one that nobody calls."""
+    for name, function in given.items():
+        if name not in globals():
+            raise AttributeError(f"there is no hook {name!r}")
+        globals()[name] = function
