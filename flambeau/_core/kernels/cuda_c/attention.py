@@ -15,13 +15,13 @@ from string import Template
 from typing import TYPE_CHECKING
 
 from ...dtypes import bool_, float32
+from ..kernel import Kernel
 from . import attention_text as text
 from . import helpers
-from .kernel import Kernel
 
 if TYPE_CHECKING:
     from ...dtypes import dtype
-    from .kernel import Launch
+    from ..kernel import Launch
 
     Steps = dict[str, tuple[int, ...]]
     Choices = tuple[tuple[int, int], ...]

@@ -1,15 +1,12 @@
-"""Threads that work on one row together, and how they bring their results together, in an order that is always the same.
-
-"warp": the 32 threads of a warp have a row, several warps make a block; "block": a block has a row; "across": threads
-that are neighbours in x have a row each (which are neighbours in memory), those of one x share it.
-"""
+"""Threads that work on one row together, and how they bring their results together, in an order that is always the same."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .lower import combine, identity
-from .types import half, literal, value
+from ..loops import groups, partials
+from .lower import combine
+from .types import literal, value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,8 +14,7 @@ if TYPE_CHECKING:
     from ...dtypes import dtype
     from .writer import Writer
 
-PAIRS = ("cprod", "cmax", "cmin", "cargmax", "cargmin")
-NOWHERE = "9223372036854775807LL"  # the position of an extreme of nothing
+NOWHERE = f"{partials.NOWHERE}LL"  # the position of an extreme of nothing
 
 
 class State:
@@ -32,19 +28,13 @@ class State:
 
     def __init__(self, how: str, d: dtype) -> None:
         self.how, self.dtype = how, d
-        self.parts = 2 if how in PAIRS else 1
-        self.types = [value(d)] * self.parts + ["long long"] * how.endswith(("argmax", "argmin"))
+        self.parts = 2 if how in partials.PAIRS else 1
+        self.types = [value(t) for t in partials.flat_types([d], [how])]
         self.names: list[str] = []
 
-    @property
-    def sizes(self) -> list[int]:
-        """The bytes of each variable."""
-        return [8 if t == "long long" else 4 if half(self.dtype) else self.dtype.itemsize for t in self.types]
-
     def start(self) -> list[str]:
-        how = self.how[1:] if self.parts == 2 else self.how
-        first = identity(how, self.dtype)
-        return [first, literal(0, self.dtype) if how == "prod" else first, NOWHERE][:self.parts] + [NOWHERE] * (len(self.types) - self.parts)
+        first = partials.starts(self.how, self.dtype)
+        return [literal(v, self.dtype) for v in first[:self.parts]] + [NOWHERE] * (len(first) - self.parts)
 
     def declare(self, w: Writer) -> None:
         self.names = [w.fresh("s") for _ in self.types]
@@ -89,26 +79,10 @@ def join_all(w: Writer, states: Sequence[State], values: Sequence[str], position
         at += s.parts
 
 
-class Group:
-    """Threads of one row: `x` of a block by `y` of it.
+class Group(groups.Group):
+    """A group of threads (see `loops.groups`) that is written down."""
 
-    row: the C expression of the row's number; member: of the thread's place in its group; size: how many they are.
-    """
-
-    __slots__ = ("kind", "x", "y", "size", "rows")
-
-    def __init__(self, kind: str, x: int, y: int) -> None:
-        self.kind, self.x, self.y = kind, x, y
-        self.size = y if kind == "across" else x
-        self.rows = x if kind == "across" else y  # in a block
-
-    @property
-    def threads(self) -> int:
-        return self.x * self.y
-
-    @property
-    def key(self) -> tuple[str, int, int]:
-        return self.kind, self.x, self.y
+    __slots__ = ()
 
     def row(self, t: str) -> str:
         if self.kind == "block":

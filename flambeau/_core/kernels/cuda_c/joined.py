@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..kernel import Kernel
 from ..programs import size_of
 from .groups import Group, states_of
-from .kernel import Kernel
 from .lower import from_stored, to_stored
 from .map import element
 from .types import stored, value

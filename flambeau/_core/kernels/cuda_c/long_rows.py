@@ -10,60 +10,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..expr import walk
-from .along import ALL, LAUNCH, MULTIPROCESSORS
-from .groups import Group, states_of
-from .rows import KEPT
+from .groups import states_of
 from .unkept_rows import UnkeptRows
 
 if TYPE_CHECKING:
-    from .kernel import Launch
-    from .rows import Stage
-
-THREADS = 512
-TOGETHER = 2 * MULTIPROCESSORS  # blocks that run at once, with up to 64 registers a thread
+    from ..kernel import Launch
+    from ..loops.rows import ByThreads, Stage
+    from ..programs import Rows
+    from .writer import Writer
 
 
 class LongRows(UnkeptRows):
-    def _plan(self) -> None:
-        self.kept, self.registers, self.whole, self.shared, self.cached, self.passes = KEPT, 1, False, 0, [], 1
-        if self.outer and self.score(self.outer[-1]) > self.score(self.inner):
-            x = min(32, 1 << (self.rows - 1).bit_length())
-            self.group = Group("across", x, THREADS // x)
-        else:
-            self.group = Group("block", THREADS, 1)
-        self.v = self._width(ragged=True)
-        blocks, step = -(-self.rows // self.group.rows), self.group.size * self.v
-        most = min(-(-self.length // step), max(1, 16 * TOGETHER // blocks))
-
-        def rounds(pieces: int) -> float:
-            n = -(-blocks * pieces // TOGETHER)
-            return n * (1 + n / 50) / pieces
-        pieces = min(range(1, most + 1), key=rounds, default=1)
-        share = -(-self.length // pieces)
-        self.piece = max(1, -(-share // step)) * step
-        self.pieces = -(-self.length // self.piece) if self.length else 1
-        self.blocks = blocks
-        self.reductions = [states_of([s[1] for s in step], [s[2].dtype for s in step]) if step[0][0] == "reduce" else [] for step in self.steps]
-        self.workspace = 0
-        self.places: list[list[list[int]]] = []
-        for states in self.reductions:
-            self.places.append([])
-            for s in states:
-                self.places[-1].append([])
-                for size in s.sizes:
-                    self.places[-1][-1].append(self.workspace)
-                    self.workspace += -(-size * self.rows * self.pieces // 256) * 256
-
-    def time(self) -> float:
-        if self.pieces < 2 or not any(self.reductions):
-            return float("inf")
-        return self.rows * self.moved([]) / ALL + LAUNCH * len(self.steps)
+    def __init__(self, w: Writer, program: Rows, loops: ByThreads, numbers: int) -> None:
+        super().__init__(w, program, loops, numbers)
+        self.reductions = [states_of([s[1] for s in step], [s[2].dtype for s in step]) if step[0][0] == "reduce" else [] for step in loops.passes]
 
     # --------------------------------------------------------------------------------------------------------- writing
     def write(self) -> tuple[str, tuple[Launch, ...], int]:
-        w, g = self.w, self.group
+        w, g, loops = self.w, self.group, self.loops
         functions, grids = [], []
-        for at, step in enumerate(self.steps):
+        for at, step in enumerate(loops.passes):
             w.lines = []
             whole = all(s[0] == "row" for s in step)
             self.once = "" if whole else " && blockIdx.y == 0"
@@ -74,29 +40,28 @@ class LongRows(UnkeptRows):
             else:
                 self._step(at, step)
             functions.append((f"rows_part{at}" if self.reductions[at] else f"rows{at}", g.threads, w.lines))
-            grids.append((self.blocks, 1 if whole else self.pieces, 1))
+            grids.append((-(-self.rows // g.rows), 1 if whole else loops.pieces, 1))
         source, names = w.source(functions)
-        return source, tuple((name, grid, (g.x, g.y, 1), 0) for name, grid in zip(names, grids)), self.workspace
+        return source, tuple((name, grid, (g.x, g.y, 1), 0) for name, grid in zip(names, grids)), loops.workspace
 
     def _piece(self) -> tuple[str, str]:
         w, t = self.w, self.t
-        piece = w.let(t, f"({t}){w.word(self.piece)}", "piece")
+        piece = w.let(t, f"({t}){w.word(self.loops.piece)}", "piece")
         begin = w.let(t, f"({t})blockIdx.y * {piece}", "begin")
         return begin, w.let(t, f"{self.n} - {begin} < {piece} ? {self.n} : {begin} + {piece}", "end")
 
     def _arrays(self, at: int) -> list[list[str]]:
         """Where the accumulators' parts of step `at` are, for each row and piece."""
-        w = self.w
+        w, rooms = self.w, iter(self.loops.states[at])
         work = w.let("unsigned char* const", f"(unsigned char*)a.w[{self.numbers - 1}]", "work")
-        return [[w.let(f"{t}* const", f"({t}*)({work} + {w.word(place)})", "a") for t, place in zip(s.types, places)]
-                for s, places in zip(self.reductions[at], self.places[at])]
+        return [[w.let(f"{t}* const", f"({t}*)({work} + {w.word(next(rooms))})", "a") for t in s.types] for s in self.reductions[at]]
 
     def _place_of(self, row: str, piece: str) -> str:
         """Rows that are threads' neighbours are neighbours in the workspace too."""
         w = self.w
         if self.group.kind == "across":
             return w.let("long long", f"(long long){piece} * {w.word(self.rows)} + {row}", "at")
-        return w.let("long long", f"(long long){row} * {w.word(self.pieces)} + {piece}", "at")
+        return w.let("long long", f"(long long){row} * {w.word(self.loops.pieces)} + {piece}", "at")
 
     def _part(self, at: int, step: list[Stage], row: str) -> None:
         """The accumulators of this piece."""
@@ -130,7 +95,7 @@ class LongRows(UnkeptRows):
         for _, s in found:
             s.declare(w)
         c = w.fresh("c")
-        w.line(f"for (int {c} = {self.group.member}; {c} < (int){w.word(self.pieces)}; {c} += {self.group.size}) {{")
+        w.line(f"for (int {c} = {self.group.member}; {c} < (int){w.word(self.loops.pieces)}; {c} += {self.group.size}) {{")
         place = self._place_of(row, c)
         for (_, s), own in zip(found, arrays):
             s.join(w, [f"{a}[{place}]" for a in own])

@@ -114,22 +114,6 @@ def combine(w: Writer, how: str, d: dtype, a: str, b: str) -> str:
     return apply(w, op, float32 if half(d) else d, [a, b])
 
 
-def identity(how: str, d: dtype) -> str:
-    """What changes nothing when combined by `how`."""
-    if how in ("max", "argmax", "min", "argmin", "logsumexp"):
-        lowest = how not in ("min", "argmin")
-        if d.kind == "f":
-            return literal(float("-inf") if lowest else float("inf"), d)
-        if d.kind == "b":
-            return literal(not lowest, d)
-        bits = 8 * d.itemsize
-        low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if d.kind == "i" else (0, (1 << bits) - 1)
-        return literal(low if lowest else high, d)
-    if how == "and":
-        return literal(-1 if d.kind == "i" else True if d.kind == "b" else (1 << 8 * d.itemsize) - 1 if d.kind == "u" else 1.0, d)
-    return literal(1 if how == "prod" else 0, d)
-
-
 def _floating(w: Writer, op: str, d: dtype, args: list[str], exact: bool) -> str:
     single, t = d.itemsize == 4, value(d)
     a, b = args[0], args[-1]

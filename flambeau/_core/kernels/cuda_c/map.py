@@ -3,62 +3,42 @@
 Operands that step to the neighbour, or not at all, along that axis are read and written 16 bytes at a time where their
 addresses allow it, which is looked at when the kernel runs.  What a thread computes does not depend on that.
 
-A GPU's memory is busy when 30 KB are on their way to each multiprocessor (4.8 TB/s by 700 ns, among 132): 16 bytes for each of its
-2048 threads.  So threads of big maps that read less at once do so several times, all reads before the writes.
+Where a thread takes neighbours several times (`loops.maps` says why), all reads come before the writes.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import axes as walks
-from ..programs import size_of
+from ..loops.maps import THREADS
 from . import transposed
 from .lower import from_stored, leaves, to_stored
 from .types import stored
-from .writer import Walk, coordinates, is_wide, seen
+from .writer import Walk
 
 if TYPE_CHECKING:
+    from ..kernel import Launch
+    from ..loops.maps import ByThreads
+    from ..loops.walk import Axis
     from ..programs import Map
-    from .kernel import Launch
     from .writer import Writer
 
     _Part = tuple[dict[int, str], dict[int, str], dict[int, str], str, str]
 
-THREADS = 256
-BIG = 1 << 20  # elements of a map whose threads do more
-WANTED = 16  # bytes that a thread has on their way
-CACHED = 8  # an operand read this often for each of its elements comes from a cache
-LONGEST = 160  # operations for all neighbours together: more would take too many registers, and long to compile
 
-
-def write(w: Writer, program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...],
-          numbers: int) -> tuple[str, tuple[Launch, ...], int]:
+def write(w: Writer, program: Map, loops: ByThreads, numbers: int) -> tuple[str, tuple[Launch, ...], int]:
     """The source, the launches and the bytes of workspace."""
-    if any(t is not None for t in program.targets):
+    if loops.ordered:
         from .scatter import write as scatter
-        return scatter(w, program, domain, strides, numbers)
-    rank, sizes = len(domain), [d.itemsize for d in w.types]
-    coords = coordinates(program, rank)
-    axes = walks.walk_axes(domain, seen(program, strides, rank), sizes, coords)
-    if not axes:
-        axes = [walks.Axis(1, (0,) * len(sizes), None)]
-    used = [k for k in range(len(sizes)) if k < len(program.outs) or walks.facts(program).read[k - len(program.outs)]]
-    tiles = transposed.plan(program, axes, sizes, used)
-    if tiles is not None:
-        return transposed.write(w, program, axes, *tiles, sizes, used, numbers, rank)
-    v = _width(program, axes, sizes, used)
-    packed = list(axes)
-    inner = axes[-1]
-    # one index for v neighbours; the innermost axis is walked in steps of v
-    packed[-1] = walks.Axis(-(-inner.size // v), tuple(s * v for s in inner.strides), inner.source)
-    wide = is_wide(axes, sizes, THREADS * v * 8)
-    walk = Walk(w, packed, wide)
+        return scatter(w, program, loops, numbers)
+    if loops.across is not None:
+        return transposed.write(w, program, loops, loops.across, numbers)
+    v, u, used, rank = loops.v, loops.rounds, loops.moved, loops.rank
+    walk = Walk(w, loops.packed(), loops.wide)
     total = walk.size
     t = walk.t
-    pointers = {k: w.pointer(k) for k in range(len(sizes)) if k in used or gathers(program, k - len(program.outs))}
+    pointers = {k: w.pointer(k) for k in range(len(loops.sizes)) if k in used or k in loops.gathered}
     names = w.numbers(numbers)
-    u = _rounds(program, axes, sizes, used, v)
     i = w.let(t, f"({t})blockIdx.x * {THREADS * u} + ({t})threadIdx.x", "i")
     n = walk.count()
     if v == 1 and u > 1:
@@ -66,7 +46,7 @@ def write(w: Writer, program: Map, domain: tuple[int, ...], strides: tuple[tuple
         return _launched(w, total, u)
     w.line(f"if ({i} >= {n}) return;")
     if v > 1:
-        neighbours = _Neighbours(w, program, pointers, names, inner, v, t, len(axes) == 1, rank)
+        neighbours = _Neighbours(w, program, pointers, names, loops.inner, v, t, len(loops.axes) == 1, rank)
         parts = []
         for k in range(u):
             live = ""
@@ -146,50 +126,10 @@ def _several(w: Writer, program: Map, walk: Walk, pointers: dict[int, str], name
     w.line("}")
 
 
-def _width(program: Map, axes: list[walks.Axis], sizes: list[int], used: list[int]) -> int:
-    """How many neighbours a thread computes."""
-    facts = walks.facts(program)
-    operations = facts.operations + 7 * facts.functions
-    inner = axes[-1]
-    if any(inner.strides[k] not in (0, sizes[k]) for k in used):
-        return 1
-    moving = [k for k in used if inner.strides[k]]
-    v = 16 // max(sizes[k] for k in moving) if moving else 1
-    while v > 1 and v * operations > LONGEST:
-        v //= 2
-    while v > 1 and len(axes) > 1 and not (inner.size % v == 0 and all(x.strides[k] % (v * sizes[k]) == 0 for x in axes[:-1] for k in moving)):
-        v //= 2
-    return 1 if len(axes) == 1 and inner.size < v else v
-
-
-def _rounds(program: Map, axes: list[walks.Axis], sizes: list[int], used: list[int], v: int) -> int:
-    """How many times a thread computes neighbours."""
-    outs, facts, size = len(program.outs), walks.facts(program), size_of(tuple(x.size for x in axes))
-    operations = facts.operations + 7 * facts.functions
-    read = 0
-    for k in range(outs, len(sizes)):
-        if gathers(program, k - outs):
-            read += v * sizes[k]
-        elif k in used and size_of(tuple(x.size for x in axes if x.strides[k])) * CACHED >= size:
-            read += v * sizes[k] if axes[-1].strides[k] else sizes[k]
-    if size < BIG or not read or outs > 2 or (v > 1 and (outs > 1 or len(axes) > 3)):
-        return 1
-    u = 1
-    while u < (4 if v > 1 else 8) and u * read < WANTED * (2 if v > 1 else 1) and 2 * u * v * operations <= LONGEST:
-        u *= 2
-    return u
-
-
-def gathers(program: Map, k: int) -> bool:
-    """Whether input k is read at offsets of the program's own."""
-    from ..expr import walk
-    return any(e.op == "gather" and e.value == k for e in walk(program.roots()))
-
-
 class _Neighbours:
     """A thread's neighbours: what it reads, and what it makes of that."""
 
-    def __init__(self, w: Writer, program: Map, pointers: dict[int, str], names: dict[int, str], inner: walks.Axis, v: int, t: str, ragged: bool,
+    def __init__(self, w: Writer, program: Map, pointers: dict[int, str], names: dict[int, str], inner: Axis, v: int, t: str, ragged: bool,
                  rank: int) -> None:
         self.w, self.program, self.pointers, self.names = w, program, pointers, names
         self.inner, self.v, self.t, self.ragged, self.rank = inner, v, t, ragged, rank

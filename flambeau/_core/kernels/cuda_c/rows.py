@@ -10,131 +10,46 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..expr import walk
-from .along import ALONE, MULTIPROCESSORS, Along
+from ..loops.operands import moving
+from ..loops.walk import FUNCTIONS
 from .groups import Group, State, finished, join_all, states_of
 from .lower import from_stored, leaves, round_half, to_stored
 from .types import half, stored, value
-from .writer import FUNCTIONS, Walk
+from .writer import Walk
 
 if TYPE_CHECKING:
     from ..expr import Expr
+    from ..kernel import Launch
+    from ..loops.rows import ByThreads, Stage
     from ..programs import Rows
-    from .kernel import Launch
     from .lower import Leaf
     from .writer import Writer
 
-    Stage = tuple[str, Any, Expr]
 
-KEPT = 16  # elements of a row a thread keeps of each operand
-MOST_KEPT = 48  # registers for those of all operands, and for values of functions
-MOST_SHARED = 100_608  # bytes of shared memory for them: what every GPU has for a block, less what joins the threads' results
-
-
-def write(w: Writer, program: Rows, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...],
-          numbers: int) -> tuple[str, tuple[Launch, ...], int]:
+def write(w: Writer, program: Rows, loops: ByThreads, numbers: int) -> tuple[str, tuple[Launch, ...], int]:
     """The source, the launches and the bytes of workspace."""
     from .long_rows import LongRows
     from .unkept_rows import UnkeptRows
-    by_rows = RowProgram(w, program, domain, strides, numbers)
-    if by_rows.group.kind == "block" and not by_rows.whole and not by_rows.shared:
-        by_rows = UnkeptRows(w, program, domain, strides, numbers)
-    by_pieces = LongRows(w, program, domain, strides, numbers)
-    return (by_pieces if by_pieces.time() < by_rows.time() else by_rows).write()
+    kinds = {"pieces": LongRows, "again": UnkeptRows if loops.group.kind == "block" else RowProgram}
+    return kinds.get(loops.way, RowProgram)(w, program, loops, numbers).write()
 
 
-def steps_of(program: Rows) -> list[list[Stage]]:
-    """The stages that one pass over the row can do together: a reduction, or maps and rows up to the next one."""
-    steps: list[list[Stage]] = []
-    for stage in program.stages:
-        if stage[0] != "reduce" and steps and steps[-1][0][0] != "reduce":
-            steps[-1].append(stage)
-        elif stage[0] == "reduce" and steps and steps[-1][0][0] == "reduce" and _independent(steps[-1], stage):
-            steps[-1].append(stage)
-        else:
-            steps.append([stage])
-    return steps
-
-
-def _independent(step: list[Stage], stage: Stage) -> bool:
-    """Whether a reduction needs none of the accumulators that the step makes; those come last."""
-    if not stage[1]:  # the second part of the one before
-        return True
-    accs = [e.value for s in step for e in walk((s[2],)) if e.op == "acc"]
-    own = [e.value for e in walk((stage[2],)) if e.op == "acc"]
-    return not own or (bool(accs) and max(own) <= max(accs))
-
-
-class RowProgram(Along):
-    program: Rows
+class RowProgram:
     once = ""  # what more holds for the threads that write a row's values
 
-    def __init__(self, w: Writer, program: Rows, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...], numbers: int) -> None:
-        super().__init__(w, program, domain, strides, numbers)
-        self.steps = steps_of(program)
-        self.uses = [self._inputs(step) for step in self.steps]
-        self._plan()
-
-    def _inputs(self, step: list[Stage]) -> set[int]:
-        """The operands that move along the row that a step reads."""
-        return {self.outs + e.value for s in step for e in walk((s[2],)) if e.op == "input" and self.inner.strides[self.outs + e.value]}
-
-    def _plan(self) -> None:
-        shared = [k for k in self.used if sum(k in u for u in self.uses) > 1]
-        self.registers = max((2 if e.dtype.itemsize == 8 else 1) for e in walk(self.program.roots()))
-        each = KEPT
-        while each > 1 and each * self.registers * max(2, len(shared)) > MOST_KEPT:
-            each //= 2
-        self.kept = each  # elements of the row per thread, if they are kept
-        n = self.length
-        lines = bool(self.outer) and self.score(self.outer[-1]) > self.score(self.inner)
-        if lines:
-            y = 1
-            while y < 32 and y * 4 < n:
-                y *= 2
-            self.group = Group("across", 32 if y > 1 else 128, y)
-        elif n <= 32 * each:
-            self.group = Group("warp", 32, 4)
-        else:
-            x = 128
-            while x < 1024 and x * each < n:
-                x *= 2
-            self.group = Group("block", x, 1)
-        self.v = self._width()
-        self.whole = n <= self.group.size * each
-        step = self.group.size * self.v
-        self.passes = -(-n // step) if n else 0
-        if self.whole:  # a power of two, so that few different kernels are made
-            self.passes = 1 << (self.passes - 1).bit_length() if self.passes else 0
-        room = sum(-(-n * self.sizes[k] // 16) * 16 for k in shared)
-        self.shared = 0 if self.whole or self.group.kind != "block" or room > MOST_SHARED else room
-        self.cached = shared if self.whole or self.shared else []
-
-    def _width(self, ragged: bool = False) -> int:
-        """How many neighbours a thread reads and writes at once; ragged: rows may begin and end between them."""
-        moving = [k for k in range(len(self.sizes)) if self.inner.strides[k]]
-        if self.group.kind == "across" or not moving or any(self.inner.strides[k] != self.sizes[k] for k in moving):
-            return 1
-        v = 16 // max(self.sizes[k] for k in moving)
-        while v > 1 and (self.length < v * self.group.size or v > self.kept or not ragged and (
-                self.length % v or any(x.strides[k] % (v * self.sizes[k]) for x in self.outer for k in moving))):
-            v //= 2
-        return v
-
-    def time(self) -> float:
-        """Microseconds that a large GPU takes, roughly: a block goes as fast as its multiprocessor reads alone."""
-        blocks = -(-self.rows // self.group.rows)
-        return -(-blocks // MULTIPROCESSORS) * self.group.rows * self.moved(self.cached) / ALONE
-
-    def moved(self, once: list[int]) -> int:
-        """Bytes that a row moves; `once`: the operands that are read once, not by each stage."""
-        read = sum(self.sizes[k] * (1 if k in once else sum(k in u for u in self.uses)) for k in self.used if self.inner.strides[k])
-        return self.length * (read + sum(self.sizes[k] for k in range(self.outs) if self.inner.strides[k]))
+    def __init__(self, w: Writer, program: Rows, loops: ByThreads, numbers: int) -> None:
+        self.w, self.program, self.loops, self.numbers = w, program, loops, numbers
+        self.rank, self.outs, self.sizes, self.used, self.wide = loops.rank, loops.outs, loops.sizes, loops.used, loops.wide
+        self.outer, self.inner, self.rows, self.length = loops.outer, loops.inner, loops.rows, loops.length
+        self.group, self.v, self.rounds, self.cached = Group(*loops.group.key), loops.v, loops.rounds, loops.cached
+        self.whole = loops.way == "registers"
+        self.t = "long long" if self.wide else "int"
 
     # --------------------------------------------------------------------------------------------------------- writing
     def write(self) -> tuple[str, tuple[Launch, ...], int]:
         w, g, v = self.w, self.group, self.v
         self._open()
-        if self.shared:
+        if self.loops.shared:
             w.line("extern __shared__ __align__(16) unsigned char kept[];")
             at = 0
             for k in self.cached:
@@ -142,14 +57,14 @@ class RowProgram(Along):
                 w.line(f"{kind}* const {self.held[k]} = ({kind}*)(kept + {w.word(at)});")
                 at += -(-self.length * self.sizes[k] // 16) * 16
             self._fill_shared()
-        elif self.cached and self.passes:
+        elif self.cached and self.rounds:
             for k in self.cached:
-                w.line(f"{stored(w.types[k]) if v == 1 else f'Vec<{stored(w.types[k])}, {v}>'} {self.held[k]}[{self.passes}];")
+                w.line(f"{stored(w.types[k]) if v == 1 else f'Vec<{stored(w.types[k])}, {v}>'} {self.held[k]}[{self.rounds}];")
             self._pass(lambda p, i, inside: self._fill(p, i, inside), guard=False)
-        for at, step in enumerate(self.steps):
+        for at, step in enumerate(self.loops.passes):
             self._step(at, step)
         source, found = w.source([("rows", g.threads, w.lines)])
-        return source, ((found[0], (-(-self.rows // g.rows), 1, 1), (g.x, g.y, 1), self.shared),), 0
+        return source, ((found[0], (-(-self.rows // g.rows), 1, 1), (g.x, g.y, 1), self.loops.shared),), 0
 
     def _open(self) -> str:
         """Pointers, numbers, the row, and what is the same for all of it."""
@@ -184,13 +99,13 @@ class RowProgram(Along):
         """The thread's elements: body(pass, index of the first of v neighbours, whether it is one of the row).
 
         v divides the row's length, so neighbours are all of the row, or none is."""
-        if not self.passes:
+        if not self.rounds:
             return
         w, t, step = self.w, self.t, self.group.size * self.v
         p = w.fresh("p")
         if self.whole:
             w.line("#pragma unroll")
-            w.line(f"for (int {p} = 0; {p} < {self.passes}; {p}++) {{")
+            w.line(f"for (int {p} = 0; {p} < {self.rounds}; {p}++) {{")
             i = w.let(t, f"{p} * {step} + {self.group.member}{f' * {self.v}' if self.v > 1 else ''}", "i")
         else:
             i = w.fresh("i")
@@ -259,17 +174,7 @@ class RowProgram(Along):
 
     def _varying(self, roots: tuple[Expr, ...]) -> set[Expr]:
         """The nodes whose value is not the same for a whole row."""
-        out: set[Expr] = set()
-        for e in walk(roots):
-            if e.op == "input":
-                moves = bool(self.inner.strides[self.outs + e.value])
-            elif e.op == "coord":
-                moves = e.value % self.rank == self.rank - 1
-            else:
-                moves = any(x in out for x in e.args)
-            if moves:
-                out.add(e)
-        return out
+        return moving(roots, self.rank, (self.rank - 1,), {k - self.outs for k in self.loops.moves})
 
     def _step(self, at: int, step: list[Stage]) -> None:
         w = self.w
@@ -318,14 +223,14 @@ class RowProgram(Along):
 
     def _keep_functions(self, at: int, varying: set[Expr]) -> None:
         """Room for the values of functions that a later step needs again."""
-        if not self.whole or not self.passes:
+        if not self.whole or not self.rounds:
             return
-        later = {e for step in self.steps[at + 1:] for e in walk(tuple(s[2] for s in step))}
+        later = {e for step in self.loops.passes[at + 1:] for e in walk(tuple(s[2] for s in step))}
         for e in sorted((e for e in varying if e.op in FUNCTIONS and e in later and e not in self.saved), key=lambda e: e.id):
-            if (len(self.saved) + len(self.cached) + 1) * self.passes * self.v * self.registers > MOST_KEPT:
+            if (len(self.saved) + len(self.cached) + 1) * self.rounds * self.v * self.loops.registers > self.loops.machine.values:
                 return
             self.saved[e] = w_name = self.w.fresh("z")
-            self.w.line(f"{value(e.dtype)} {w_name}[{self.passes * self.v}];")
+            self.w.line(f"{value(e.dtype)} {w_name}[{self.rounds * self.v}];")
 
     def _elements(self, at: int, step: list[Stage], roots: tuple[Expr, ...], varying: set[Expr], p: str, i: str, states: list[State]) -> None:
         self._compute(at, step, roots, varying, p, i, states, self._read(roots, p, i))
@@ -388,7 +293,7 @@ class RowProgram(Along):
 
     def _made(self, e: Expr, at: int) -> bool:
         """Whether a step before this one has kept the value."""
-        return any(e in set(walk(tuple(s[2] for s in step))) for step in self.steps[:at] if step[0][0] == "reduce")
+        return any(e in set(walk(tuple(s[2] for s in step))) for step in self.loops.passes[:at] if step[0][0] == "reduce")
 
     def _leaf(self, elements: dict[int, str], i: str) -> Leaf:
         coords = {**self.coords, self.rank - 1: i}

@@ -4,38 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..complexes import PairScan
-from .along import Along
+from ..loops.partials import start_of
 from .groups import NOWHERE, State, multiply
-from .lower import apply, from_stored, identity, leaves, round_half, to_stored
+from .lower import apply, from_stored, leaves, round_half, to_stored
 from .types import half, literal, stored, value
 from .writer import Walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..loops.scans import ByThreads
     from ..programs import Scan
     from .lower import Leaf
     from .writer import Writer
 
 
-class Running(Along):
+class Running:
     """parts: how many values an element brings; types: of the running value's variables, the position of an extreme last."""
 
-    program: Scan
-
-    def __init__(self, w: Writer, program: Scan, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...], numbers: int) -> None:
-        super().__init__(w, program, domain, strides, numbers)
-        self.d = program.elem.dtype
-        self.parts = 2 if isinstance(program, PairScan) else 1
-        self.how = program.combine[self.parts - 1:]
-        self.types = [value(self.d)] * self.parts + [self.t] * (self.how in ("max", "min"))
-
-    def bytes_of(self, k: int) -> int:
-        """The size of a variable of the running value."""
-        if k >= self.parts:
-            return 8 if self.wide else 4
-        return 4 if half(self.d) else self.d.itemsize
+    def __init__(self, w: Writer, program: Scan, loops: ByThreads, numbers: int) -> None:
+        self.w, self.program, self.loops, self.numbers = w, program, loops, numbers
+        self.rank, self.outs, self.sizes, self.used, self.wide = loops.rank, loops.outs, loops.sizes, loops.used, loops.wide
+        self.outer, self.inner, self.rows, self.length = loops.outer, loops.inner, loops.rows, loops.length
+        self.d, self.parts, self.how = program.elem.dtype, loops.parts, loops.how
+        self.t = "long long" if self.wide else "int"
+        self.types = [value(self.d)] * self.parts + [self.t] * loops.positions
 
     # ---------------------------------------------------------------------------------------------------------- operands
     def pointers_and_numbers(self) -> None:
@@ -89,7 +82,7 @@ class Running(Along):
 
     # ------------------------------------------------------------------------------------------------------ accumulation
     def start(self) -> list[str]:
-        first = identity(self.how, self.d)
+        first = literal(start_of(self.how, self.d), self.d)
         return [first, literal(0, self.d) if self.how == "prod" else first][:self.parts] + ["-1"] * (len(self.types) - self.parts)
 
     def declare(self, values: Sequence[str], stem: str = "s") -> list[str]:

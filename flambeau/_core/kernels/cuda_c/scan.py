@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .along import ALL, ALONE, LAUNCH, MULTIPROCESSORS
+from ..loops.scans import BATCH, BLOCK
 from .groups import Group
 from .running import Running
 from .types import stored
@@ -19,97 +19,23 @@ from .types import stored
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ..kernel import Launch
+    from ..loops.scans import ByThreads, Shape
     from ..programs import Scan
-    from .kernel import Launch
     from .writer import Writer
 
-BLOCK = 128  # threads of a block that has several rows
-TOGETHER = 4 * MULTIPROCESSORS  # blocks that run at once
-BATCH = 8  # elements that a thread with a row of its own reads before it goes on
-SHORTEST = 4 * BATCH  # elements of a piece of such a row
-MOST = 4096  # pieces of such a row
-WAIT = 1.0  # microseconds for a batch to arrive and be written
-SECTOR = 32  # bytes that memory brings at least
-VARIABLES = 16  # registers for the running values of a thread's elements
 
-
-def write(w: Writer, program: Scan, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...],
-          numbers: int) -> tuple[str, tuple[Launch, ...], int]:
+def write(w: Writer, program: Scan, loops: ByThreads, numbers: int) -> tuple[str, tuple[Launch, ...], int]:
     """The source, the launches and the bytes of workspace."""
-    return _Scan(w, program, domain, strides, numbers).write()
-
-
-class Shape:
-    """Who scans a row of n elements: lanes of a warp, or several warps; each thread has `rounds` times v neighbours of a tile."""
-
-    __slots__ = ("lanes", "warps", "rounds", "v")
-
-    def __init__(self, n: int, v: int, itemsize: int, variables: int) -> None:
-        self.v = v
-        need, most = -(-n // v), max(1, min(4, VARIABLES // (v * variables)))
-        most = 1 << most.bit_length() - 1
-        self.lanes, self.warps = 1, 1
-        # few rounds, and lanes that read whole sectors
-        while self.lanes < 32 and (self.lanes * most < need or (self.lanes < need and self.lanes * v * itemsize < SECTOR)):
-            self.lanes *= 2
-        while self.warps < 8 and self.warps * 32 * most < need and 2 * self.warps * most <= 32:
-            self.warps *= 2
-        rounds = -(-need // (self.lanes * self.warps))
-        self.rounds = min(most, 1 << (rounds - 1).bit_length())  # a power of two, so that few different kernels are made
-
-    @property
-    def members(self) -> int:
-        return self.lanes * self.warps
-
-    @property
-    def threads(self) -> int:
-        """Of a block."""
-        return 32 * self.warps if self.warps > 1 else BLOCK
-
-    @property
-    def rows(self) -> int:
-        """Of a block."""
-        return 1 if self.warps > 1 else BLOCK // self.lanes
-
-    @property
-    def tile(self) -> int:
-        return self.members * self.rounds * self.v
+    return _Scan(w, program, loops, numbers).write()
 
 
 class _Scan(Running):
-    def __init__(self, w: Writer, program: Scan, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...], numbers: int) -> None:
-        super().__init__(w, program, domain, strides, numbers)
-        n, self.pieces, self.piece = self.length, 1, self.length
-        self.variables = sum(max(1, self.bytes_of(k) // 4) for k in range(len(self.types)))
-        if self.how == "logsumexp":  # its joins are long
-            self.variables *= 4
-        moves = n * sum(size for k, size in enumerate(self.sizes) if self.inner.strides[k])
-        reads = n * sum(self.sizes[k] for k in self.used if self.inner.strides[k])
-        self.columns = bool(self.outer) and self.score(self.outer[-1]) > self.score(self.inner)
-        if self.columns:
-            pieces = min(MULTIPROCESSORS * 1024 // self.rows, n // SHORTEST, MOST)
-            whole = max(n / BATCH * WAIT, self.rows * moves / ALL)
-            if pieces > 1 and max(2 * n / pieces / BATCH * WAIT, self.rows * (moves + reads) / ALL) + 2 * LAUNCH < whole:
-                self.piece = -(-n // pieces)
-        else:
-            self.shape = Shape(n, self._width(), max(self.sizes), self.variables)
-            blocks = -(-self.rows // self.shape.rows)
-            pieces = min(TOGETHER // blocks, n // self.shape.tile)
-            if self.shape.warps > 1 and pieces > 1 and (
-                    self.rows * (moves + reads) / ALL + LAUNCH < -(-blocks // MULTIPROCESSORS) * self.shape.rows * moves / ALONE):
-                tiles = -(-n // self.shape.tile)
-                self.piece = -(-tiles // pieces) * self.shape.tile
-        self.pieces = -(-n // self.piece) if n else 1
-
-    def _width(self) -> int:
-        """How many neighbours a thread reads at once."""
-        moving = [k for k in (*self.used, *range(self.outs)) if self.inner.strides[k]]
-        if any(self.inner.strides[k] != self.sizes[k] for k in moving):
-            return 1
-        v: int = 16 // max(self.sizes[k] for k in ([k for k in moving if k >= self.outs] or moving))
-        while v > 1 and (self.length < v or v * self.variables > VARIABLES or any(x.strides[k] % (v * self.sizes[k]) for x in self.outer for k in moving)):
-            v //= 2
-        return v
+    def __init__(self, w: Writer, program: Scan, loops: ByThreads, numbers: int) -> None:
+        super().__init__(w, program, loops, numbers)
+        self.piece, self.pieces, self.columns = loops.piece, loops.pieces, loops.across
+        if loops.shape is not None:
+            self.shape = loops.shape
 
     # --------------------------------------------------------------------------------------------------------- writing
     def write(self) -> tuple[str, tuple[Launch, ...], int]:
@@ -117,10 +43,10 @@ class _Scan(Running):
         cut = self.pieces > 1
         if self.columns:
             if cut:
-                self.middle = Shape(self.pieces, 1, 4, self.variables)
-                blocks = -(-self.rows // self.middle.rows)
+                middle = self.loops.middle
+                blocks = -(-self.rows // middle.rows)
                 parts.append(("scan_totals", lambda: self._by_threads(True), BLOCK, (-(-self.rows * (self.pieces - 1) // BLOCK), 1, 1)))
-                parts.append(("scan_starts", self._starts, self.middle.threads, (blocks, 1, 1)))
+                parts.append(("scan_starts", self._starts, middle.threads, (blocks, 1, 1)))
             parts.append(("scan", lambda: self._by_threads(False), BLOCK, (-(-self.rows * self.pieces // BLOCK), 1, 1)))
         else:
             blocks = -(-self.rows // self.shape.rows)
@@ -135,20 +61,13 @@ class _Scan(Running):
             functions.append((stem, threads, w.lines))
         source, names = w.source(functions)
         launches = tuple((name, grid, (threads, 1, 1), 0) for name, (_, _, threads, grid) in zip(names, parts))
-        return source, launches, sum(self._room(k) for k in range(len(self.types))) if cut else 0
-
-    def _room(self, k: int) -> int:
-        return -(-self.bytes_of(k) * self.rows * self.pieces // 256) * 256
+        return source, launches, self.loops.workspace
 
     def _arrays(self) -> list[str]:
         """The pieces' totals, or what comes before them; rows that are neighbours are so here."""
         w = self.w
         work = w.let("unsigned char* const", f"(unsigned char*)a.w[{self.numbers - 1}]", "work")
-        out, at = [], 0
-        for k, t in enumerate(self.types):
-            out.append(w.let(f"{t}* const", f"({t}*)({work} + {w.word(at)})", "a"))
-            at += self._room(k)
-        return out
+        return [w.let(f"{t}* const", f"({t}*)({work} + {w.word(at)})", "a") for t, at in zip(self.types, self.loops.rooms)]
 
     def _at(self, row: str, piece: str) -> str:
         w = self.w
@@ -207,7 +126,7 @@ class _Scan(Running):
 
     def _starts(self) -> None:
         """Each piece's total gives way to what comes before the piece."""
-        w, shape = self.w, self.middle
+        w, shape = self.w, self.loops.middle
         row, count = self._row(shape, w.word(self.pieces))
         arrays = self._arrays()
         held = [w.fresh("r") for _ in self.types]

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import axes as walks
+from ..loops.operands import NARROW
 from . import blocks, sorting
 from .groups import State
 from .lower import combine, from_stored, leaves, to_stored
 from .types import stored, value
-from .writer import NARROW, Walk, coordinates, is_wide, seen
+from .writer import Walk
 from .written import Room, Within
 
 if TYPE_CHECKING:
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
     from ...dtypes import dtype
     from ..expr import Expr
+    from ..kernel import Launch
+    from ..loops.maps import MapLoops
     from ..programs import Map
-    from .kernel import Launch
     from .writer import Writer
 
 THREADS = 256
@@ -36,13 +37,12 @@ TOGETHER = 4  # elements of one offset that are read before the first is brought
 _HOW = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 
 
-def write(w: Writer, program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...],
-          numbers: int) -> tuple[str, tuple[Launch, ...], int]:
+def write(w: Writer, program: Map, loops: MapLoops, numbers: int) -> tuple[str, tuple[Launch, ...], int]:
     """The source, the launches and the bytes of workspace."""
     from . import scatter_rows
-    if scatter_rows.fits(program, domain, strides):
-        return scatter_rows.ScatterRows(w, program, domain, strides, numbers).write()
-    return _Scatter(w, program, domain, strides, numbers).write()
+    if scatter_rows.fits(program, loops):
+        return scatter_rows.ScatterRows(w, program, loops, numbers).write()
+    return _Scatter(w, program, loops, numbers).write()
 
 
 class Sorting:
@@ -232,14 +232,10 @@ class Sorting:
 
 
 class _Scatter(Sorting):
-    def __init__(self, w: Writer, program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...], numbers: int) -> None:
-        self.w, self.program, self.numbers = w, program, numbers
-        self.rank, self.outs = len(domain), len(program.outs)
-        self.sizes = [d.itemsize for d in w.types]
-        own = seen(program, strides, self.rank)
-        self.axes = walks.walk_axes(domain, own, self.sizes, coordinates(program, self.rank), reorder=False) or [
-            walks.Axis(1, (0,) * len(self.sizes), None)]
-        self.wide = is_wide(self.axes, self.sizes, THREADS)
+    def __init__(self, w: Writer, program: Map, loops: MapLoops, numbers: int) -> None:
+        self.w, self.program, self.loops, self.numbers = w, program, loops, numbers
+        self.rank, self.outs, self.sizes, self.axes = loops.rank, loops.outs, loops.sizes, loops.axes
+        self.wide = loops.is_wide(self.axes, THREADS)
         self.n = Walk(w, self.axes, self.wide).size
         self.place = "long long" if self.n >= NARROW // 2 else "int"  # numbers of elements in the sort
         # outputs that go to the same offsets are sorted together
@@ -277,7 +273,7 @@ class _Scatter(Sorting):
     def _values(self) -> list[str]:
         """Every element's value and offset."""
         w, program = self.w, self.program
-        used = [k for k in range(len(self.sizes)) if (program.targets[k] is None if k < self.outs else walks.facts(program).read[k - self.outs])]
+        used = [*(k for k in range(self.outs) if program.targets[k] is None), *self.loops.used]
         pointers = {k: w.pointer(k) for k in range(len(self.sizes))}
         names = w.numbers(self.numbers)
         walk = Walk(w, self.axes, self.wide)

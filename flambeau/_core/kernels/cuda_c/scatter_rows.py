@@ -9,28 +9,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import axes as walks
-from ..axes import Axis
 from ..expr import walk
+from ..loops.operands import NARROW
 from ..programs import size_of
 from .lower import from_stored, leaves, to_stored
 from .scatter import FEW, THREADS, Sorting, bring
 from .types import stored, value
-from .writer import NARROW, Walk, coordinates, is_wide, seen
+from .writer import Walk
 
 if TYPE_CHECKING:
     from ..expr import Expr
+    from ..kernel import Launch
+    from ..loops.maps import MapLoops
     from ..programs import Map
-    from .kernel import Launch
     from .lower import Leaf
     from .writer import Writer
 
 FEW_ROWS = 64  # rows that are not sorted
 
 
-def fits(program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> bool:
+def fits(program: Map, loops: MapLoops) -> bool:
     """Whether all outputs go by rows."""
-    rank, outs = len(domain), len(program.outs)
+    rank, outs, domain = loops.rank, loops.outs, loops.domain
     apart = {a % rank for a in program.apart} if rank else set()
     if not apart or size_of(tuple(domain[a] for a in apart)) < 2:
         return False
@@ -43,7 +43,7 @@ def fits(program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], 
     for e in walk((offset,)):
         found = {x for a in e.args for x in depends[a]}
         if e.op == "input":
-            found = {k for k, (n, s) in enumerate(zip(domain, strides[outs + e.value])) if n > 1 and s}
+            found = {k for k, (n, s) in enumerate(zip(domain, loops.steps[outs + e.value])) if n > 1 and s}
         elif e.op == "coord":
             found = {e.value % rank}
         depends[e] = found
@@ -61,21 +61,14 @@ def fits(program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], 
 
 
 class ScatterRows(Sorting):
-    def __init__(self, w: Writer, program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...], numbers: int) -> None:
+    def __init__(self, w: Writer, program: Map, loops: MapLoops, numbers: int) -> None:
         self.w, self.program, self.numbers = w, program, numbers
-        self.rank, self.outs = len(domain), len(program.outs)
-        self.sizes = [d.itemsize for d in w.types]
-        own, coords = seen(program, strides, self.rank), coordinates(program, self.rank)
+        self.rank, self.outs, self.sizes, domain = loops.rank, loops.outs, loops.sizes, loops.domain
         apart = sorted({a % self.rank for a in program.apart})
         kept = [a for a in range(self.rank) if a not in apart]
-
-        def part(axes: list[int]) -> list[Axis]:
-            found = walks.walk_axes([domain[a] for a in axes], [[s[a] for a in axes] for s in own], self.sizes,
-                                    [axes.index(a) for a in coords if a in axes], reorder=False)
-            return [Axis(x.size, x.strides, None if x.source is None else axes[x.source]) for x in found]
-        self.rows, self.along = part(kept), part(apart)
+        self.rows, self.along = (loops.walk(axes, reorder=False, outputs_first=True) for axes in (kept, apart))
         self.n, self.width = size_of(tuple(domain[a] for a in kept)), size_of(tuple(domain[a] for a in apart))
-        self.wide = is_wide(self.rows + self.along, self.sizes, THREADS)
+        self.wide = loops.is_wide(self.rows + self.along, THREADS)
         self.place = "long long" if self.n >= NARROW // 2 else "int"
         self.sizeof = 8 if self.place == "long long" else 4
         self.at: dict[str, int] = {}

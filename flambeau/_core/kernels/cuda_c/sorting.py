@@ -14,10 +14,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...dtypes import int64
+from ..kernel import Kernel
+from ..loops.operands import NARROW
 from ..programs import size_of
 from . import blocks, keys
-from .kernel import Kernel
-from .writer import NARROW
 from .written import Room, Written, rows
 
 if TYPE_CHECKING:

@@ -8,62 +8,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import axes as walks
+from ..loops.maps import THREADS
 from .lower import from_stored
 from .types import stored
-from .writer import Walk, is_wide
+from .writer import Walk
 
 if TYPE_CHECKING:
-    from ..axes import Axis
+    from ..kernel import Launch
+    from ..loops.maps import Across, ByThreads
     from ..programs import Map
-    from .kernel import Launch
     from .writer import Writer
 
-SIDE = 32
-THREADS = 256
-SHORTEST = 16  # axes shorter than this fill too little of a tile
-SHARED = 48 << 10
 
-
-def plan(program: Map, axes: list[Axis], sizes: list[int], used: list[int]) -> tuple[int, list[int]] | None:
-    """The axis along which inputs lie, and which inputs; None where tiles would not help."""
-    outs, inner = len(program.outs), axes[-1]
-    if len(axes) < 2 or inner.size < SHORTEST:
-        return None
-    for a in range(len(axes) - 2, -1, -1):
-        turned = [k for k in used if k >= outs and _near(axes[a], k, sizes) and inner.strides[k] and not _near(inner, k, sizes)]
-        if not turned or axes[a].size < SHORTEST:
-            continue
-        if any(_near(axes[a], k, sizes) for k in range(outs)) or sum(sizes[k] for k in turned) * side(sizes, turned, axes[a], inner) ** 2 * 9 // 8 > SHARED:
-            return None
-        return a, turned
-    return None
-
-
-def side(sizes: list[int], turned: list[int], across: Axis, inner: Axis) -> int:
-    """Of a tile."""
-    return 2 * SIDE if max(sizes[k] for k in turned) <= 2 and min(across.size, inner.size) >= 2 * SIDE else SIDE
-
-
-def _near(axis: Axis, k: int, sizes: list[int]) -> bool:
-    """Whether elements along the axis lie side by side, parts of complex ones among them."""
-    return 0 < abs(axis.strides[k]) <= 2 * sizes[k]
-
-
-def write(w: Writer, program: Map, axes: list[Axis], a: int, turned: list[int], sizes: list[int], used: list[int], numbers: int,
-          rank: int) -> tuple[str, tuple[Launch, ...], int]:
+def write(w: Writer, program: Map, loops: ByThreads, tiles: Across, numbers: int) -> tuple[str, tuple[Launch, ...], int]:
     """The source, the launches and the bytes of workspace."""
-    from .map import element, gathers
-    outs = len(program.outs)
-    across, inner = axes[a], axes[-1]
-    n = side(sizes, turned, across, inner)
+    from .map import element
+    outs, sizes, used, turned, rank = loops.outs, loops.sizes, loops.moved, tiles.operands, loops.rank
+    across, inner = loops.axes[tiles.axis], loops.inner
+    n = tiles.side
     step = THREADS // n
-    tiles = [walks.Axis(-(-x.size // n), tuple(s * n for s in x.strides), number) for x, number in ((across, -1), (inner, -2))]
-    packed = [*axes[:a], *axes[a + 1:-1], *tiles]
-    wide = is_wide(axes, sizes, n)
-    walk = Walk(w, packed, wide)
+    walk = Walk(w, loops.tiled(), loops.wide)
     t = walk.t
-    pointers = {k: w.pointer(k) for k in range(len(sizes)) if k in used or gathers(program, k - outs)}
+    pointers = {k: w.pointer(k) for k in range(len(sizes)) if k in used or k in loops.gathered}
     names = w.numbers(numbers)
     places, at = walk.places(w.let(t, f"({t})blockIdx.x", "i"), used)
     q = {k: w.let("unsigned char* const", f"{pointers[k]} + {places[k]}" if k in places else pointers[k], "q") for k in used}

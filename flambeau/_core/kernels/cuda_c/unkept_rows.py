@@ -15,18 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..expr import Expr
+    from ..loops.rows import Stage
     from .groups import State
-    from .rows import Stage
 
 SIMPLE = 96  # operations for neighbours up to which four reads are brought on their way together
 
 
 class UnkeptRows(RowProgram):
     next: tuple[str, str] | None = None  # whether there is a second place to go with the first, and which
-
-    def _plan(self) -> None:
-        super()._plan()
-        self.v = self._width(ragged=True)
 
     def _open(self) -> str:
         row = super()._open()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from .. import axes as walks
 from ..expr import walk
 from ..programs import size_of
 from .helpers import text as helper_text
@@ -16,14 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...dtypes import dtype
-    from ..axes import Axis
     from ..expr import Expr
+    from ..loops.walk import Axis
     from ..programs import Program
     from .lower import Leaf
 
 PLACEHOLDER = "FLAMBEAU_NAME"
-NARROW = 1 << 31  # places below fit into an int
-FUNCTIONS = walks.FUNCTIONS
 
 
 class Writer:
@@ -152,27 +149,3 @@ class Walk:
         shift = (d - 1).bit_length()
         multiplier = (((1 << 32) * ((1 << shift) - d)) // d + 1) & 0xFFFFFFFF
         return w.let("int", f"{w.need('divide')}({n}, (unsigned int){w.word(multiplier)}, (int){w.word(shift)})", "q")
-
-
-def is_wide(axes: Sequence[Axis], itemsizes: Sequence[int], room: int = 0) -> bool:
-    """Whether any index or byte offset over the axes needs 64 bits; room: what else is added to an index."""
-    if size_of(tuple(x.size for x in axes)) + room >= NARROW:
-        return True
-    for k in range(len(itemsizes)):
-        if sum(abs(x.strides[k]) * (x.size - 1) for x in axes) + itemsizes[k] >= NARROW:
-            return True
-    return any(abs(s) >= NARROW for x in axes for s in x.strides)
-
-
-def coordinates(program: Program, rank: int) -> list[int]:
-    """The axes of the domain whose coordinate the program asks for."""
-    return sorted({c % rank for c in walks.facts(program).coords}) if rank else []
-
-
-def seen(program: Program, strides: Sequence[tuple[int, ...]], rank: int) -> list[tuple[int, ...]]:
-    """The strides over the domain, zero for operands that are read or written only at offsets of their own."""
-    outs = len(program.out_types)
-    read = walks.facts(program).read
-    targets = getattr(program, "targets", (None,) * outs)
-    own = [targets[k] is None if k < outs else read[k - outs] for k in range(len(strides))]
-    return [(tuple(s) if mine else (0,) * rank) for s, mine in zip(strides, own)]

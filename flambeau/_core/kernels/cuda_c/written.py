@@ -10,14 +10,15 @@ import hashlib
 from string import Template
 from typing import TYPE_CHECKING
 
-from .. import axes as walks
-from .kernel import Kernel
-from .writer import NARROW, PLACEHOLDER
+from ..kernel import Kernel
+from ..loops.operands import NARROW
+from ..loops.walk import walk_axes
+from .writer import PLACEHOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .kernel import Launch
+    from ..kernel import Launch
     from .writer import Writer
 
 
@@ -82,7 +83,7 @@ class Written:
 
 def rows(w: Written, name: str, domain: Sequence[int], strides: Sequence[Sequence[int]], itemsizes: Sequence[int]) -> None:
     """Adds the function ``name(a, row, k)``: the byte offset of the row in operand k.  `strides` are in elements, over the domain."""
-    axes = walks.walk_axes(domain, strides, itemsizes, reorder=False)
+    axes = walk_axes(domain, strides, itemsizes, reorder=False)
     lines = ["int left = row;"]
     lines += [f"long long o{k} = 0;" for k in range(len(strides))]
     for at in range(len(axes) - 1, -1, -1):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..axes import FUNCTIONS, Axis, Facts, facts, walk_axes
+from ..loops.walk import FUNCTIONS, Axis, Facts, facts, walk_axes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,10 +20,3 @@ what lies along what, what is kept and where work is cut is said here and nowher
 Sizes of groups and pieces depend on the program, the domain and the machine's class alone, never on how many cores there are or how
 busy they are, so that equal inputs give equal bits.
 """
-
-from __future__ import annotations
-
-from .launch import Launch
-from .machine import Machine
-
-__all__ = ["Launch", "Machine"]

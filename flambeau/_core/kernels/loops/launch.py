@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import complexes
-from ..cuda_c.kernel import Kernel
+from ..kernel import Kernel
 from ..programs import price, size_of
 from . import maps, reductions, rows, scans
 

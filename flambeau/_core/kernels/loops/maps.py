@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..axes import Axis, facts
 from ..programs import size_of
 from .operands import Operands
+from .walk import Axis, facts
 
 if TYPE_CHECKING:
     from ..programs import Map
@@ -38,7 +38,7 @@ class MapLoops(Operands):
         super().__init__(program, domain, strides)
         self.facts = facts(program)
         self.ordered = any(t is not None for t in program.targets)
-        found = self.walk(0, self.rank, reorder=not self.ordered, outputs_first=True)
+        found = self.walk(range(self.rank), reorder=not self.ordered, outputs_first=True)
         self.single = not found  # one element
         self.axes = found or [Axis(1, (0,) * len(self.types), None)]
         self.inner = self.axes[-1]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..axes import Axis, facts, walk_axes
 from ..expr import walk
 from ..programs import size_of
+from .walk import Axis, facts, walk_axes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -42,15 +42,15 @@ class Operands:
         self.used = [k for k in range(self.outs, len(self.types)) if own[k]]
         self.gathered = {self.outs + e.value for e in walk(program.roots()) if e.op == "gather"} if known.gathers else set()
 
-    def walk(self, begin: int, end: int, reorder: bool = True, outputs_first: bool = False) -> list[Axis]:
-        """The domain's axes from `begin` to `end`, as they are walked.  Inputs decide the order, since they are bigger than what is
-        made of them, unless outputs are to come first."""
+    def walk(self, axes: Sequence[int], reorder: bool = True, outputs_first: bool = False) -> list[Axis]:
+        """These axes of the domain as they are walked.  Inputs decide the order, since they are bigger than what is made of them, unless
+        outputs are to come first."""
         n = len(self.types)
         order = [*range(n)] if outputs_first else [*range(self.outs, n), *range(self.outs)]
         back = [order.index(k) for k in range(n)]
-        found = walk_axes(self.domain[begin:end], [self.steps[k][begin:end] for k in order], [self.sizes[k] for k in order],
-                          [d - begin for d in self.coords if begin <= d < end], reorder)
-        return [Axis(a.size, tuple(a.strides[k] for k in back), None if a.source is None else a.source + begin) for a in found]
+        found = walk_axes([self.domain[d] for d in axes], [[self.steps[k][d] for d in axes] for k in order], [self.sizes[k] for k in order],
+                          [at for at, d in enumerate(axes) if d in self.coords], reorder)
+        return [Axis(a.size, tuple(a.strides[k] for k in back), None if a.source is None else axes[a.source]) for a in found]
 
     def along(self, d: int) -> Axis:
         """Axis `d` of the domain as it is."""

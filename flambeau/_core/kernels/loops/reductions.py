@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..axes import Axis, facts
 from ..programs import size_of
 from .groups import Group
 from .operands import Operands
 from .partials import arrays, flat_types, has_position, held_in
+from .walk import Axis, facts
 
 if TYPE_CHECKING:
     from ..programs import Reduce
@@ -29,8 +29,8 @@ class ReduceLoops(Operands):
         kept = len(strides[0])
         self.facts = facts(program)
         self.ordered = any(map(has_position, program.combine))
-        self.kept = self.walk(0, kept)
-        self.reduced = self.walk(kept, self.rank, reorder=not self.ordered)
+        self.kept = self.walk(range(kept))
+        self.reduced = self.walk(range(kept, self.rank), reorder=not self.ordered)
         self.count, self.length = size_of(tuple(a.size for a in self.kept)), size_of(domain[kept:])
 
     def lies_across(self, lanes: int) -> bool:

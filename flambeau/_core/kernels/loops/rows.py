@@ -52,7 +52,7 @@ class RowLoops(Operands):
         for kind, k, _ in program.stages:
             if kind == "row":
                 self.steps[k] = (*self.steps[k][:self.rank - 1], 0)
-        self.outer, self.inner = self.walk(0, self.rank - 1), self.along(self.rank - 1)
+        self.outer, self.inner = self.walk(range(self.rank - 1)), self.along(self.rank - 1)
         self.rows, self.length = size_of(domain[:-1]), domain[-1]
         self.passes = passes_of(program.stages, mixed)
 

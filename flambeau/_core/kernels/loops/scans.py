@@ -66,7 +66,7 @@ class ScanLoops(Operands):
         if not domain:
             domain, strides = (1,), tuple((0,) for _ in strides)
         super().__init__(program, domain, strides)
-        self.outer, self.inner = self.walk(0, self.rank - 1), self.along(self.rank - 1)
+        self.outer, self.inner = self.walk(range(self.rank - 1)), self.along(self.rank - 1)
         self.rows, self.length = size_of(domain[:-1]), domain[-1]
         self.parts = 2 if isinstance(program, PairScan) else 1
         self.how = program.combine[self.parts - 1:]

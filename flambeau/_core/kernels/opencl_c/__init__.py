@@ -10,12 +10,13 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from ..loops import Launch, Machine
+from ..loops.launch import Launch
+from ..loops.machine import Machine
 from . import kinds
 from .writer import Writer
 
 if TYPE_CHECKING:
-    from ..cuda_c.kernel import Kernel
+    from ..kernel import Kernel
     from ..programs import Program
 
 __all__ = ["MACHINE", "render"]

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...dtypes import dtype
-    from ..axes import Axis
     from ..loops.groups import Group
+    from ..loops.walk import Axis
     from .writer import Writer
 
 BARRIER = "barrier(CLK_LOCAL_MEM_FENCE);"

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ...dtypes import dtype
-    from ..axes import Axis
     from ..expr import Expr
-    from ..loops import Launch
     from ..loops.groups import Group
+    from ..loops.launch import Launch
+    from ..loops.walk import Axis
 
 # W: the type that is rounded; T, U: an integer type, and the unsigned one its arithmetic wraps in
 HELPERS = {

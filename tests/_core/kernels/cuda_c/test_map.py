@@ -10,8 +10,8 @@ import pytest
 from flambeau._core.dtypes import ALL, bfloat16, bool_, complex64, complex128, dtype, float16, float32, float64, int8, int32, int64, uint8, uint16, uint64
 from flambeau._core.kernels import expr as E
 from flambeau._core.kernels import philox
-from flambeau._core.kernels.cuda_c import map as cuda_map
 from flambeau._core.kernels.cuda_c import render
+from flambeau._core.kernels.loops import maps
 from flambeau._core.kernels.programs import Map
 from tests._core.kernels.cuda_c import host
 from tests._core.kernels.cuda_c.cases import Case, Operand, check_all, values
@@ -177,7 +177,7 @@ def test_complex_numbers_in_order() -> None:
 
 
 def test_threads_of_big_maps_do_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda_map, "BIG", 1000)
+    monkeypatch.setattr(maps, "BIG", 1000)
     rng, cases = np.random.default_rng(12), []
     for d, n in ((float32, 1000), (float32, 2047), (float32, 2048), (float32, 2049), (float32, 4099), (bfloat16, 5003), (uint8, 8191), (float64, 1025)):
         for how in (0, 4):
@@ -191,7 +191,7 @@ def test_threads_of_big_maps_do_more(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_threads_of_big_maps_do_more_where_nothing_lies_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda_map, "BIG", 1000)
+    monkeypatch.setattr(maps, "BIG", 1000)
     rng, cases = np.random.default_rng(14), []
     for d in (float32, bfloat16, uint8, float64):
         x, y = E.input(0, d), E.input(1, d)

@@ -11,7 +11,7 @@ import pytest
 from flambeau._core.dtypes import bool_, complex64, float32, int64
 from flambeau._core.kernels import expr as E
 from flambeau._core.kernels.cuda_c import Kernel, searching
-from flambeau._core.kernels.cuda_c import map as cuda_map
+from flambeau._core.kernels.loops import maps
 from flambeau._core.kernels.programs import Map, Reduce, Rows, Scan
 from tests._core.kernels.cuda_c import host
 from tests._core.kernels.cuda_c.cases import Case, Operand, values
@@ -92,11 +92,11 @@ def doubled(n: int, how: int = 0) -> Case:
 
 def strided_rounds() -> Case:
     """A map whose threads read several elements before they write."""
-    most, cuda_map.BIG = cuda_map.BIG, 1000
+    most, maps.BIG = maps.BIG, 1000
     try:
         return doubled(3001, 1)
     finally:
-        cuda_map.BIG = most
+        maps.BIG = most
 
 
 def in_order(n: int, rows: int = 2, few: bool = False) -> Job:

@@ -7,8 +7,8 @@ import pytest
 
 from flambeau._core.dtypes import bfloat16, complex64, dtype, float16, float32, float64, int32, int64
 from flambeau._core.kernels import expr as E
-from flambeau._core.kernels.cuda_c import long_rows, render, rows
-from flambeau._core.kernels.cuda_c.rows import MOST_SHARED
+from flambeau._core.kernels.cuda_c import GPU, render
+from flambeau._core.kernels.loops import rows as loops
 from flambeau._core.kernels.programs import Rows
 from tests._core.kernels.cuda_c import host
 from tests._core.kernels.cuda_c.cases import Case, Operand, check_all, values
@@ -85,7 +85,7 @@ def test_rows_across_memory() -> None:
 
 
 def test_rows_too_long_to_keep(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_rows, "LAUNCH", 1e9)
+    monkeypatch.setattr(GPU, "launch", 1e9)
     rng, cases = np.random.default_rng(5), []
     for n in (16500, 20001):
         cases.append(case(softmax(float32), (2, n), [Operand(values(float32, (2, n), rng, False))], (), 1e-5))
@@ -96,8 +96,8 @@ def test_rows_too_long_to_keep(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_long_rows_of_any_length_are_read_by_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Logits of 50257 classes: a row in four begins where a vector does."""
-    monkeypatch.setattr(long_rows, "LAUNCH", 1e9)
-    monkeypatch.setattr(rows, "MOST_SHARED", 0)
+    monkeypatch.setattr(GPU, "launch", 1e9)
+    monkeypatch.setattr(GPU, "shared", 0)
     rng, cases = np.random.default_rng(15), []
     for d, n in ((float32, 17001), (bfloat16, 20003), (float64, 9001)):
         for how in (0, 4):
@@ -166,7 +166,7 @@ def test_rows_kept_in_shared_memory() -> None:
         cases.append(case(two, shape, [Operand(np.round(values(float16, shape, rng, False))) for _ in range(2)]))
     for c in cases:
         ((_, _, _, shared),) = c.kernel.launches
-        assert 32 << 10 < shared <= MOST_SHARED, (c.domain, shared)
+        assert 32 << 10 < shared <= GPU.shared, (c.domain, shared)
     check_all(cases, (0, 7))
     assert render(softmax(bfloat16), (4, 50257), ((50257, 1),) * 2).launches[0][3]
     assert not render(softmax(float32), (400, 30000), ((30000, 1),) * 2).launches[0][3]  # too long: read again
@@ -188,8 +188,8 @@ def test_few_long_rows_go_to_many_blocks() -> None:
 
 def test_pieces_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """What long rows do, by fewer threads and elements."""
-    monkeypatch.setattr(long_rows, "THREADS", 64)
-    monkeypatch.setattr(long_rows, "LAUNCH", 0.0)
+    monkeypatch.setattr(loops, "THREADS", 64)
+    monkeypatch.setattr(GPU, "launch", 0.0)
     rng, cases = np.random.default_rng(13), []
     for d in (float32, float64, float16):
         for shape in ((3, 700), (2, 3, 513), (1, 2049), (1, 520)):

@@ -7,7 +7,7 @@ import pytest
 
 from flambeau._core.dtypes import bool_, complex64, complex128, dtype, float16, float32, float64, int32, int64, uint8
 from flambeau._core.kernels import expr as E
-from flambeau._core.kernels.cuda_c import render, scan
+from flambeau._core.kernels.cuda_c import GPU, render
 from flambeau._core.kernels.programs import Scan
 from tests._core.kernels.cuda_c import host
 from tests._core.kernels.cuda_c.cases import Case, Operand, check_all, values
@@ -91,7 +91,7 @@ def test_long_rows_in_pieces() -> None:
 
 def test_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """What long rows do, by fewer elements; ties, NaN and the signs of positions among them."""
-    monkeypatch.setattr(scan, "LAUNCH", 0.0)
+    monkeypatch.setattr(GPU, "launch", 0.0)
     rng, cases = np.random.default_rng(6), []
     layouts = [(False, 9001, 0), (True, 9001, 0), (True, 12288, 4)]
     for d in (float32, float64, float16, int32, bool_):
@@ -116,7 +116,7 @@ def test_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_pieces_of_rows_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "LAUNCH", 0.0)
+    monkeypatch.setattr(GPU, "launch", 0.0)
     rng, cases = np.random.default_rng(7), []
     for shape in ((900, 8), (2, 300, 33), (5000, 2), (640, 130)):
         turn = (1, 0) if len(shape) == 2 else (0, 2, 1)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from flambeau._core.kernels.cuda_c.kernel import Kernel
+from flambeau._core.kernels.kernel import Kernel
 
 
 def missing() -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .expr import walk
+from ..expr import walk
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from .programs import Program
+    from ..programs import Program
 
 # What work costs a thread of a CPU: nanoseconds a byte, an element's operation, an element's function.
 NS_BYTE, NS_OPERATION, NS_FUNCTION = 0.08, 0.03, 0.4

@@ -12,7 +12,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..programs import Program
+    from .programs import Program
 
     Launch = tuple[str, tuple[int, int, int], tuple[int, int, int], int]
 
