@@ -86,3 +86,10 @@ def test_contributing_names_every_generated_file_and_targets_that_exist() -> Non
         assert file.relative_to(ROOT).as_posix() in table or (file in stubs and f"`{file.relative_to(package).as_posix()}`" in table), file
     assert [t for t in re.findall(r"tools/\w+\.py", text) if not (ROOT / t).is_file()] == []
     assert [t for t in re.findall(r"`make ([\w-]+)", text) if t not in targets()] == []
+
+
+def test_collecting_the_tests_imports_no_part_of_scipy() -> None:
+    """Of the seconds that it took to collect them, these imports were the most: see tests/late.py."""
+    early = re.compile(r"^(from scipy|import scipy\.|(from|import) torch\b)", re.MULTILINE)
+    tests = [f for f in sorted((ROOT / "tests").rglob("*.py")) if "parity" not in f.relative_to(ROOT).parts]
+    assert [f.relative_to(ROOT).as_posix() for f in tests if early.search(f.read_text())] == []
