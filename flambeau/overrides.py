@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._core.tensor import Tensor
 from .interop.overriding import ask, enabled, overloaded, overrides
-from .interop.protocols import cover
+from .interop.covering import cover
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from flambeau._core.runtime.device import device
 from flambeau._core.tensor import Tensor as TensorBase
+from flambeau.interop.covering import disabled_torch_function_impl as _disabled_torch_function_impl
 from flambeau.interop.overriding import DisableTorchFunctionSubclass
-from flambeau.interop.protocols import disabled_torch_function_impl as _disabled_torch_function_impl
 
 __all__ = ["DisableTorchFunction", "DisableTorchFunctionSubclass", "TensorBase", "_disabled_torch_function_impl", "device"]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._core.ops.arguments import FIRST, HANDLERS, Overridden, covered
 from .._core.tensor import Tensor, _new
-from .protocols import cover, disabled_torch_function_impl
+from .covering import cover, disabled_torch_function_impl
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

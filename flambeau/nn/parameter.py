@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._core import ops
 from .._core.tensor import Tensor, _new
-from ..interop.protocols import disabled_torch_function_impl
+from ..interop.covering import disabled_torch_function_impl
 
 if TYPE_CHECKING:
     from .._core.dtypes import dtype as Dtype

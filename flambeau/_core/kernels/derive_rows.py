@@ -30,14 +30,16 @@ def gradients(roots: Sequence[Expr], upstream: Sequence[Expr | None], wanted: Se
     total: dict[Expr, Expr] = {}
     for root, g in zip(roots, upstream, strict=True):
         if g is not None and root.dtype.kind in "fc":
-            _add(total, root, g)
+            _add(total, root, g, F.place(root))
     for e in reversed(order):
         g = total.get(e)
         if g is None or e not in needed or not e.args or e.op in derive._ZERO_GRADIENT:
             continue
+        # an operand that does not vary where its user does is used once at each place, even where the gradient is the same at all
+        over = F.place(e) if e.op not in ("fold", "ruled") else frozenset()
         for a, ga in zip(_ways(e), _rule(e, g), strict=True):
             if ga is not None and a in needed and a.dtype.kind in "fc":
-                _add(total, a, ga)
+                _add(total, a, ga, over)
     return [total.get(w) for w in wanted]
 
 
@@ -46,8 +48,9 @@ def _ways(e: Expr) -> tuple[Expr, ...]:
     return e.args[1:] if e.op == "ruled" else e.args
 
 
-def _add(total: dict[Expr, Expr], a: Expr, g: Expr) -> None:
-    lost = F.place(g) - F.place(a)
+def _add(total: dict[Expr, Expr], a: Expr, g: Expr, over: F.Place) -> None:
+    """Adds a gradient that arrives at `a` at each place of `over`."""
+    lost = (F.place(g) | over) - F.place(a)
     if lost:
         g = F.fold("sum", g, "".join(sorted(lost)))
     if g.dtype is not a.dtype:

@@ -63,6 +63,8 @@ def _place(e: Expr) -> Place:
         return frozenset(e.value[1])
     if e.op == "index":
         return frozenset(e.value)
+    if e.op == "ruled":
+        return _places[e.args[0]]
     found = _NOWHERE.union(*[_places[a] for a in e.args])
     if e.op == "scan":
         return found | {e.value[1]}

@@ -103,7 +103,9 @@ class _Scheduler:
         within = {k: e for k, e in self.outs.items() if _folds_in(e) and _folds_in(e) <= own
                   and self.axes[k] in ((kept, self.domain) if elements else (kept,))}
         others = [e for k, e in self.outs.items() if k not in within]
-        temps = [e for e in self._values_for(others, own) if self._sorted(F.place(e)) == kept]
+        wanted = [e for e in self._values_for(others, own) if self._sorted(F.place(e)) == kept]
+        stored = {e: k for k, e in within.items()}  # results that others are made of
+        temps = [e for e in wanted if e not in stored]
         if not within and (elements or not temps):
             return
         order = [e for e in E.walk((*within.values(), *temps)) if e in own]
@@ -124,7 +126,8 @@ class _Scheduler:
         self._step(program, tuple(e for _, _, e in stages), kept, inner, outs, numbers)
         for k in within:
             del self.outs[k]
-        self._replace({e: self._leaf(ref) for e, ref in zip(temps, outs[len(within):], strict=True)})
+        made = dict(zip(temps, outs[len(within):], strict=True)) | {e: ("out", stored[e]) for e in wanted if e in stored}
+        self._replace({e: F.operand(ref, e.dtype, kept) for e, ref in made.items()})
 
     def _own_folds(self, inner: set[str]) -> set[Expr]:
         """The folds along exactly these axes that need no other fold or scan."""
@@ -255,7 +258,7 @@ class _Binder:
     def change(self, e: Expr) -> Expr | None:
         if e.op == "operand":
             which = e.value[0]
-            ref = which if isinstance(which, tuple) and which and which[0] == "temp" else ("operand", which)
+            ref = which if isinstance(which, tuple) and which and which[0] in ("temp", "out") else ("operand", which)
             self.at.setdefault(ref, len(self.ins))
             self.ins[ref] = e.dtype
             return E.input(self.at[ref], e.dtype)

@@ -15,7 +15,7 @@ from . import launch
 from .casts import to_dtype
 from .elementwise import fit, saved_tensor
 from .linalg.matrices import keep_outputs, kept_outputs, type_name
-from .reductions import vector_norm
+from .norms import vector_norm
 from .table import no_recording, op
 
 if TYPE_CHECKING:

@@ -8,11 +8,12 @@ from .. import layout
 from ..autograd import tape
 from ..dtypes import bool_, int64
 from ..kernels import expr as E
+from ..kernels import formulas as F
 from ..kernels.programs import Reduce
-from ..tensor import Tensor, alias
-from .elementwise import saved_tensor
-from .reductions import _program, axes_of, reduce, simple, spread
+from ..tensor import Tensor
+from .reductions import _program, axes_of, reduce
 from .results import named
+from .rowwise import Rowwise, row_values
 from .table import op
 
 _RESULTS = {n: named(n, "values indices") for n in ("max", "min", "cummax", "cummin")}
@@ -67,21 +68,17 @@ def _along(name: str, how: str, t: Tensor, dim: int, keepdim: bool) -> Any:
     return _RESULTS[name](values, at)
 
 
-def _share_back(node: Any, g: Tensor) -> Any:
-    """The gradient is shared equally among the elements that attain the extreme."""
-    x, version, own, axes, keepdim = node[tape.SAVED]
-    saved_tensor(x, version, node)
-    top = spread(own, x.meta.shape, axes, keepdim)
-    hit = (x == top) | ((x != x) & (top != top)) if x.meta.dtype.kind == "f" else x == top
-    count = hit.sum(axes, True).to(g.meta.dtype) if axes else hit.to(g.meta.dtype)
-    return (hit * (spread(g, x.meta.shape, axes, keepdim) / count),)
+def _greatest(x: E.Expr, how: str) -> Any:
+    top = F.fold(how, x, "c")  # its gradient is shared equally among the elements that attain it
+    return (top,), (top,)
+
+
+_EXTREMES = {name: Rowwise(name, "rc -> r", _greatest, row_values) for name in ("amax", "amin", "max", "min")}
 
 
 def _extreme(name: str, how: str, t: Tensor, axes: tuple[int, ...], keepdim: bool) -> Tensor:
     _no_complex(name, t)
-    d = t.meta.dtype
-    out = reduce(t, axes, keepdim, simple(how, d, d.opmath, d, how), name)[0]
-    return tape.record(out, _share_back, (t,), (t, t.store.version, alias(out, out.meta, out.ptr), axes, keepdim), f"{name.capitalize()}Backward0")
+    return _EXTREMES[name]((t,), where=(axes, keepdim), consts=(("how", how),))[0]
 
 
 def _full(name: str, how: str) -> Any:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import layout
 from ..autograd import tape
 from ..dtypes import int64
 from ..kernels import expr as E
-from ..kernels.programs import Map, Reduce, Rows
+from ..kernels import formulas as F
+from ..kernels.programs import Map
 from ..kernels.specs import Check
 from ..tensor import Tensor, empty
 from . import launch, routines
 from .casts import in_float32, to_dtype
 from .checks import same_device
-from .elementwise import saved_tensor
-from .softmax import log_softmax
+from .rowwise import Places, Rowwise, along
 from .table import op
 
 _programs: dict[Any, Any] = {}
@@ -157,17 +156,69 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, s
     reduction = reduction_of(size_average, reduce, reduction)
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
-    axis = 0 if len(input.meta.shape) == 1 else 1
+    smooth = (("smooth", bool(label_smoothing)), ("how", reduction))
     if target.meta.shape == input.meta.shape and target.meta.dtype.is_floating_point:
-        return _with_probabilities(input, target, weight, reduction, label_smoothing, axis)
+        same_device("cross_entropy", input, target, weight)
+        return _OF_PROBABILITIES((input, target, weight), (float(label_smoothing),), (reduction,), smooth)[0]
     _check("cross_entropy", input, target, weight)
-    if (len(input.meta.shape) == 2 and weight is None and not label_smoothing and input.meta.dtype.kind == "f" and input.meta.numel
-            and not (input.node is not None and tape.anomaly.on)):
-        return _fused(input, to_dtype(target, int64), ignore_index, reduction)
-    logs = log_softmax(input, axis)
-    if not label_smoothing:
-        return nll_loss(logs, target, weight, ignore_index=ignore_index, reduction=reduction)
-    return _smoothed(logs, to_dtype(target, int64), weight, ignore_index, reduction, label_smoothing, axis)
+    target = to_dtype(target, int64)
+    _checked_classes(target, input.meta.shape[0 if len(input.meta.shape) == 1 else 1], ignore_index)
+    return _OF_CLASSES((input, target, weight), (ignore_index, float(label_smoothing)), (reduction,), smooth)[0]
+
+
+def _logits(x: E.Expr) -> E.Expr:
+    """log(sum(exp(x))) of a row's logits."""
+    top = F.fixed(F.fold("max", x, "c"))
+    return E.log(F.total(E.exp(x - top), "c")) + top
+
+
+def _of_classes(x: E.Expr, target: E.Expr, w: E.Expr | None, ignore: E.Expr, smoothing: E.Expr, smooth: bool, how: str) -> Any:
+    """A row's loss is -log softmax(x)[target], weighed by the class; the targets mixed with all classes alike where `smooth`."""
+    lse, zero = _logits(x), E.const(0, x.dtype)
+    hit, used = F.index("c") == target, target != ignore
+    loss = lse - F.total(E.where(hit, x, zero), "c")
+    own = None if w is None else F.total(E.where(hit, w, zero), "c")
+    if own is not None:
+        loss = loss * own
+    if smooth:
+        each = lse - x if w is None else (lse - x) * w
+        loss = loss * (1.0 - smoothing) + F.total(each, "c") * (smoothing / F.extent("c", x.dtype))
+    loss = E.where(used, loss, zero)
+    if how != "mean":
+        return (loss if how == "none" else F.total(loss, "r"),), (lse,)
+    count = E.cast(F.total(E.cast(used, int64), "r"), x.dtype) if own is None else F.total(E.where(used, own, zero), "r")
+    return (F.total(loss, "r") / count,), (lse, count)
+
+
+def _of_probabilities(x: E.Expr, target: E.Expr, w: E.Expr | None, smoothing: E.Expr, smooth: bool, how: str) -> Any:
+    lse = _logits(x)
+    if smooth:
+        target = target * (1.0 - smoothing) + smoothing / F.extent("c", x.dtype)
+    each = (lse - x) * target
+    loss = F.total(each if w is None else each * w, "c")
+    return (loss if how == "none" else F.total(loss, "r") if how == "sum" else F.mean(loss, "r"),), (lse,)
+
+
+def _classes_of(metas: Any, how: str) -> Places:
+    """The input is (N, C, ...) or (C,); classes are "c", and a loss belongs to each place of the others."""
+    sizes, whole, short = along(metas[0].shape, (0 if len(metas[0].shape) == 1 else 1,))
+    target = whole if metas[1] is not None and metas[1].dtype.is_floating_point else short
+    return Places(sizes, (whole, target, ((("c", 0),),)), (short if how == "none" else (),))
+
+
+class _Loss:
+    """A loss of rows for each reduction, which says along which axes its result varies."""
+
+    def __init__(self, name: str, axes: str, formula: Any, **more: Any) -> None:
+        self.forms = {how: Rowwise(name, f"{axes} -> {'r' if how == 'none' else ''}", formula, _classes_of, grad_name="CrossEntropyBackward0", **more)
+                      for how in ("none", "sum", "mean")}
+
+    def __call__(self, operands: Any, numbers: Any, where: Any, consts: Any) -> list[Tensor]:
+        return self.forms[where[0]](operands, numbers, where, consts)
+
+
+_OF_CLASSES = _Loss("cross_entropy", "rc, r, c", _of_classes, numbers="if", apart=(1,))
+_OF_PROBABILITIES = _Loss("cross_entropy", "rc, rc, c", _of_probabilities, numbers="f")
 
 
 @op(method=False, spaces=("nn.functional",))
@@ -202,126 +253,3 @@ def _of_rows(rows: Tensor, target: Tensor, linear_weight: Tensor, bias: Tensor |
     made: Tensor = cross_entropy(logits.reshape(*rows.meta.shape[:-1], *linear_weight.meta.shape[:-1]), target, weight, ignore_index=ignore,
                                  reduction=reduction, label_smoothing=smoothing)
     return made
-
-
-def _fused(x: Tensor, target: Tensor, ignore: int, reduction: str) -> Tensor:
-    """Logits (N, C) in one kernel: each row's loss and log-sum-exp; the gradient in another."""
-    _checked_classes(target, x.meta.shape[1], ignore)
-    n = x.meta.shape[0]
-    d, wide = x.meta.dtype, x.meta.dtype.opmath
-    program = _programs.get(("rows", d))
-    if program is None:
-        v, t = E.cast(E.input(0, d), wide), E.input(1, int64)
-        top, total, own = (E.acc(i, wide) for i in range(3))
-        zero = E.const(0, wide)
-        lse = E.log(total) + top
-        program = _programs["rows", d] = Rows((
-            ("reduce", "max", v), ("reduce", "sum", E.exp(v - top)), ("reduce", "sum", E.where(E.coord(-1) == t, v, zero)),
-            ("row", 0, E.cast(E.where(t == E.scalar(0, int64), zero, lse - own), d)), ("row", 1, lse)), (d, int64), (int64,))
-    losses, lse = empty((n,), d, x.meta.device), empty((n,), wide, x.meta.device)  # type: ignore[assignment]
-    launch.run(program, tuple(x.meta.shape), [losses, lse], [x, target], [(1, 0), (1, 0), x.meta.strides, (target.meta.strides[0], 0)], (ignore,),  # type: ignore[list-item]
-               "cross_entropy")
-    if reduction == "mean" and x.meta.device.type != "cpu":
-        mean, count = _mean_of(losses, target, ignore)
-        return tape.record(mean, _mean_back, (x,), (x, x.store.version, target, lse, ignore, count), "CrossEntropyBackward0")
-    tape.record(losses, _fused_back, (x,), (x, x.store.version, target, lse, ignore), "CrossEntropyBackward0")
-    if reduction == "none":
-        return losses
-    if reduction == "sum":
-        return losses.sum()
-    return losses.mean() if _uses_all(target, ignore) else losses.sum() / (target != ignore).sum()
-
-
-def _mean_of(losses: Tensor, target: Tensor, ignore: int) -> tuple[Tensor, Tensor]:
-    """The mean of the losses that are not ignored, and how many those are, by one launch; outside the tape."""
-    d, wide = losses.meta.dtype, losses.meta.dtype.opmath
-    program = _programs.get(("mean", d))
-    if program is None:
-        used = E.cast(E.input(1, int64) != E.scalar(0, int64), int64)
-        total, count = E.acc(0, wide), E.acc(1, int64)
-        program = _programs["mean", d] = Reduce((E.cast(E.input(0, d), wide), used), ("sum", "sum"),
-                                                (E.cast(total / E.cast(count, wide), d), count), (d, int64), (int64,))
-    mean, many = empty((), d, losses.meta.device), empty((), int64, losses.meta.device)
-    launch.run(program, tuple(losses.meta.shape), [mean, many], [losses, target], [(), (), losses.meta.strides, target.meta.strides], (ignore,), "mean")
-    return mean, many
-
-
-def _fused_back(node: Any, g: Tensor) -> Any:
-    x, version, target, lse, ignore = node[tape.SAVED]
-    saved_tensor(x, version, node)
-    return (_slopes(x, target, lse, ignore, g, None),)
-
-
-def _mean_back(node: Any, g: Tensor) -> Any:
-    x, version, target, lse, ignore, count = node[tape.SAVED]
-    saved_tensor(x, version, node)
-    return (_slopes(x, target, lse, ignore, g, count),)
-
-
-def _slopes(x: Tensor, target: Tensor, lse: Tensor, ignore: int, g: Tensor, count: Tensor | None) -> Tensor:
-    """The logits' gradient; g belongs to each row's loss, or, where `count` says of how many, to their mean."""
-    if tape.recording(g, x):
-        hot = (target.unsqueeze(1) == _classes(x)) & (target != ignore).unsqueeze(1)
-        each = g if count is None else (g / count).expand(target.meta.shape)
-        return (x.softmax(1) - hot) * (each * (target != ignore)).unsqueeze(1)
-    d, wide = x.meta.dtype, x.meta.dtype.opmath
-    key = ("rows back" if count is None else "mean back", d)
-    program = _programs.get(key)
-    if program is None:
-        v, t, s = E.cast(E.input(0, d), wide), E.input(1, int64), E.input(2, wide)
-        hit = E.where(E.coord(-1) == t, E.const(1, wide), E.const(0, wide))
-        factor = E.cast(E.input(3, d), wide)
-        if count is not None:
-            factor = factor / E.cast(E.input(4, int64), wide)
-        slope = E.where(t == E.scalar(0, int64), E.const(0, wide), (E.exp(v - s) - hit) * factor)
-        program = _programs[key] = Map((E.cast(slope, d),), (d, int64, wide, d, *([int64] if count is not None else [])), (int64,))
-    out = empty(x.meta.shape, d, x.meta.device)
-    ins, over = [x, target, lse, g], [out.meta.strides, x.meta.strides, (target.meta.strides[0], 0), (1, 0), (g.meta.strides[0] if count is None else 0, 0)]
-    if count is not None:
-        ins.append(count)
-        over.append((0, 0))
-    launch.run(program, tuple(x.meta.shape), [out], ins, over, (ignore,), "cross_entropy_backward")
-    return out
-
-
-def _classes(x: Tensor) -> Tensor:
-    from .creation import arange
-    made: Tensor = arange(x.meta.shape[1], device=x.meta.device)
-    return made
-
-
-def _smoothed(logs: Tensor, target: Tensor, weight: Tensor | None, ignore: int, reduction: str, smoothing: float, axis: int) -> Tensor:
-    hard = nll_loss(logs, target, weight, ignore_index=ignore, reduction="none")
-    used = target != ignore
-    classes = logs.meta.shape[axis]
-    if weight is None:
-        even = -logs.sum(axis)
-    else:
-        even = -(logs * weight.reshape([-1 if i == axis else 1 for i in range(len(logs.meta.shape))])).sum(axis)
-    even = even * used
-    losses = hard * (1.0 - smoothing) + even * (smoothing / classes)
-    if reduction == "none":
-        return losses
-    if reduction == "sum":
-        return losses.sum()
-    if weight is None:
-        return losses.sum() / used.sum()
-    return losses.sum() / (weight[target.masked_fill(~used, 0)] * used).sum()
-
-
-def _with_probabilities(x: Tensor, target: Tensor, weight: Tensor | None, reduction: str, smoothing: float, axis: int) -> Tensor:
-    same_device("cross_entropy", x, target, weight)
-    classes = x.meta.shape[axis]
-    if smoothing:
-        target = target * (1.0 - smoothing) + smoothing / classes
-    products = log_softmax(x, axis) * target
-    if weight is not None:
-        products = products * weight.reshape([-1 if i == axis else 1 for i in range(len(x.meta.shape))])
-    losses = -products.sum(axis)
-    if reduction == "none":
-        return losses
-    if reduction == "sum":
-        return losses.sum()
-    return losses.sum() / max(1, layout.numel(x.meta.shape) // max(classes, 1))
-
-

@@ -1,19 +1,15 @@
-"""Normalizations: over the last axes (layer, RMS), over a batch, over groups of channels, over single images."""
+"""Batch normalization: channels normalised over a batch, or by running statistics."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .. import layout
 from ..autograd import tape
-from ..dtypes import dtype as dtype_class
 from ..kernels import expr as E
-from ..kernels.programs import Reduce, Rows
+from ..kernels.programs import Reduce
 from ..tensor import Tensor, alias, empty, meta, on_forget
-from . import launch
 from .casts import in_float32, to_dtype
 from .checks import same_device
-from .copies import contiguous
 from .elementwise import Pointwise, saved_tensor
 from .reductions import reduce
 from .table import no_recording, op
@@ -21,228 +17,9 @@ from .table import no_recording, op
 _programs: dict[Any, Any] = {}
 
 
-def _flat(t: Tensor, rows: int, cols: int) -> Tensor:
-    """The elements as a matrix, outside the tape."""
-    if not t.meta.contiguous:
-        t = contiguous(alias(t, t.meta, t.ptr))
-    return alias(t, meta((rows, cols), None, t.meta.dtype, t.meta.device), t.ptr)
-
-
-def _like(t: Tensor, m: Any) -> Tensor:
-    """A contiguous tensor of our own in the shape of `m`; no view, so that it alone holds its memory."""
-    return t if t.meta.shape == m.shape else alias(t, meta(m.shape, None, t.meta.dtype, t.meta.device), t.ptr)
-
-
-def _vector(t: Tensor | None, like: Tensor, cols: int, value: float) -> Tensor:
-    """A weight or bias as a row; a constant where there is none."""
-    from .creation import full
-    if t is None:
-        one = full((1,), value, dtype=like.meta.dtype, device=like.meta.device)
-        return alias(one, meta((cols,), (0,), like.meta.dtype, like.meta.device), one.ptr)
-    if not t.meta.contiguous:
-        t = contiguous(alias(t, t.meta, t.ptr))
-    return alias(t, meta((cols,), None, t.meta.dtype, t.meta.device), t.ptr)
-
-
-# ------------------------------------------------------------------------------------------------------------- layer norm
-def _row_program(d: dtype_class, rms: bool) -> Rows:
-    found = _programs.get(("rows", d, rms))
-    if found is None:
-        wide = d.opmath
-        x, w, b = (E.cast(E.input(i, d), wide) for i in range(3))
-        n, eps = E.scalar(0, wide), E.scalar(1, wide)
-        if rms:
-            rstd = E.rsqrt(E.acc(0, wide) / n + eps)
-            stages: tuple[Any, ...] = (("reduce", "sum", x * x), ("row", 1, E.const(0, wide)), ("row", 2, rstd), ("map", 0, E.cast(x * rstd * w + b, d)))
-        else:
-            mean = E.acc(0, wide) / n
-            rstd = E.rsqrt(E.acc(1, wide) / n + eps)
-            stages = (("reduce", "sum", x), ("reduce", "sum", (x - mean) * (x - mean)), ("row", 1, mean), ("row", 2, rstd),
-                      ("map", 0, E.cast((x - mean) * rstd * w + b, d)))
-        found = _programs["rows", d, rms] = Rows(stages, (d, d, d), (wide, wide))
-    return found
-
-
-def _row_back_program(d: dtype_class, rms: bool) -> Rows:
-    """dx = rstd (gw - mean(gw) - xhat mean(gw xhat)); without the middle term for RMS."""
-    found = _programs.get(("back", d, rms))
-    if found is None:
-        wide = d.opmath
-        g, x, w = (E.cast(E.input(i, d), wide) for i in range(3))
-        mean, rstd, n = E.input(3, wide), E.input(4, wide), E.scalar(0, wide)
-        hat, gw = (x - mean) * rstd, g * w
-        if rms:
-            out = rstd * (gw - hat * (E.acc(0, wide) / n))
-            stages: tuple[Any, ...] = (("reduce", "sum", gw * hat), ("map", 0, E.cast(out, d)))
-        else:
-            out = rstd * (gw - E.acc(0, wide) / n - hat * (E.acc(1, wide) / n))
-            stages = (("reduce", "sum", gw), ("reduce", "sum", gw * hat), ("map", 0, E.cast(out, d)))
-        found = _programs["back", d, rms] = Rows(stages, (d, d, d, wide, wide), (wide,))
-    return found
-
-
-def _affine_program(d: dtype_class) -> Reduce:
-    """Sums over rows of g xhat and of g."""
-    found = _programs.get(("affine", d))
-    if found is None:
-        wide = d.opmath
-        g, x, mean, rstd = E.cast(E.input(0, d), wide), E.cast(E.input(1, d), wide), E.input(2, wide), E.input(3, wide)
-        found = _programs["affine", d] = Reduce((g * ((x - mean) * rstd), g), ("sum", "sum"),
-                                                (E.cast(E.acc(0, wide), d), E.cast(E.acc(1, wide), d)), (d, d, wide, wide))
-    return found
-
-
-def _rows_forward(x: Tensor, rows: int, cols: int, w: Tensor | None, b: Tensor | None, eps: float, rms: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """The normalised tensor, the means and the reciprocal deviations of its rows; outside the tape."""
-    d = x.meta.dtype
-    out = empty(x.meta.shape, d, x.meta.device)
-    mean, rstd = (empty((rows,), d.opmath, x.meta.device) for _ in range(2))
-    if x.meta.numel:
-        flat = alias(out, meta((rows, cols), None, d, x.meta.device), out.ptr)
-        ww, bb = _vector(w, x, cols, 1.0), _vector(b, x, cols, 0.0)
-        launch.run(_row_program(d, rms), (rows, cols), [flat, mean, rstd], [_flat(x, rows, cols), ww, bb],
-                   [(cols, 1), (1, 0), (1, 0), (cols, 1), (0, ww.meta.strides[0]), (0, bb.meta.strides[0])], (float(cols), float(eps)),
-                   "rms_norm" if rms else "layer_norm")
-    return out, mean, rstd
-
-
-def _rows_back(node: Any, g: Tensor) -> Any:
-    x, vx, w, b, mean, rstd, rows, cols, eps, rms = node[tape.SAVED]
-    saved_tensor(x, vx, node)
-    ex, ew, eb = node[tape.EDGES]
-    if tape.recording(g, x, w):
-        return _composite_back(x, w, b, g, rows, cols, eps, rms, (ex, ew, eb))
-    d = x.meta.dtype
-    gf, xf = _flat(g, rows, cols), _flat(x, rows, cols)
-    gx = gw = gb = None
-    if ex is not None:
-        gx = empty(x.meta.shape, d, x.meta.device)
-        if x.meta.numel:
-            ww = _vector(w, x, cols, 1.0)
-            flat = alias(gx, meta((rows, cols), None, d, x.meta.device), gx.ptr)
-            launch.run(_row_back_program(d, rms), (rows, cols), [flat], [gf, xf, ww, mean, rstd],
-                       [(cols, 1), (cols, 1), (cols, 1), (0, ww.meta.strides[0]), (1, 0), (1, 0)], (float(cols),), "layer_norm_backward")
-    if ew is not None or eb is not None:
-        sums = [empty((cols,), d, x.meta.device) for _ in range(2)]
-        launch.run(_affine_program(d), (cols, rows), sums, [gf, xf, mean, rstd], [(1,), (1,), (1, cols), (1, cols), (0, 1), (0, 1)],
-                   name="layer_norm_affine")
-        gw = _like(sums[0], w.meta) if ew is not None else None
-        gb = _like(sums[1], b.meta) if eb is not None else None
-    return gx, gw, gb
-
-
-def _composite(x: Tensor, w: Tensor | None, b: Tensor | None, rows: int, cols: int, eps: float, rms: bool) -> Tensor:
-    """The same in differentiable operations."""
-    f = x.reshape(rows, cols)
-    center = f if rms else f - f.mean(1, True)
-    out = center * ((center * center).mean(1, True) + eps).rsqrt()
-    if w is not None:
-        out = out * w.reshape(-1)
-    if b is not None:
-        out = out + b.reshape(-1)
-    return out.reshape(tuple(x.meta.shape))
-
-
-def _composite_back(x: Tensor, w: Any, b: Any, g: Tensor, rows: int, cols: int, eps: float, rms: bool, edges: Any) -> Any:
-    f, gf = x.reshape(rows, cols), g.reshape(rows, cols)
-    center = f if rms else f - f.mean(1, True)
-    rstd = ((center * center).mean(1, True) + eps).rsqrt()
-    hat = center * rstd
-    gh = gf if w is None else gf * w.reshape(-1)
-    dx = rstd * (gh - hat * (gh * hat).mean(1, True)) if rms else rstd * (gh - gh.mean(1, True) - hat * (gh * hat).mean(1, True))
-    return (dx.reshape(tuple(x.meta.shape)) if edges[0] is not None else None,
-            (gf * hat).sum(0).reshape(tuple(w.meta.shape)) if edges[1] is not None else None,
-            gf.sum(0).reshape(tuple(b.meta.shape)) if edges[2] is not None else None)
-
-
-def _over_last(name: str, x: Tensor, shape: Any, w: Tensor | None, b: Tensor | None, eps: float, rms: bool) -> tuple[Tensor, Tensor, Tensor]:
-    shape = (shape,) if isinstance(shape, int) else tuple(shape)
-    same_device(name, x, w, b)
-    if not shape:
-        raise RuntimeError(f"Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got normalized_shape = "
-                           f"{list(shape)}")
-    for label, t in (("weight", w), ("bias", b)):
-        if t is not None and tuple(t.meta.shape) != shape:
-            raise RuntimeError(f"Expected {label} to be of same shape as normalized_shape, but got {label} of shape {list(t.meta.shape)} and "
-                               f"normalized_shape = {list(shape)}")
-    if tuple(x.meta.shape[len(x.meta.shape) - len(shape):]) != shape:
-        raise RuntimeError(f"Given normalized_shape={list(shape)}, expected input with shape [{', '.join(['*', *map(str, shape)])}], but got input of "
-                           f"size{list(x.meta.shape)}")
-    if x.meta.dtype.kind != "f":
-        raise NotImplementedError(f'"LayerNormKernelImpl" not implemented for \'{x.meta.dtype.name.capitalize()}\'')
-    cols = layout.numel(shape)
-    rows = x.meta.numel // cols if cols else layout.numel(x.meta.shape[:len(x.meta.shape) - len(shape)])
-    if any(t is not None and t.meta.dtype is not x.meta.dtype for t in (w, b)):
-        made = _composite(x, w, b, rows, cols, eps, rms)
-        return made, made, made
-    out, mean, rstd = _rows_forward(x, rows, cols, w, b, eps, rms)
-    tape.record(out, _rows_back, (x, w, b), (x, x.store.version, w, b, mean, rstd, rows, cols, eps, rms), "NativeLayerNormBackward0")
-    return out, mean, rstd
-
-
-@op(method=False, spaces=("torch", "nn.functional"))
-def layer_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05,  # noqa: A002
-               cudnn_enable: bool = True) -> Tensor:
-    """(x - mean) / sqrt(var + eps) * weight + bias over the last axes. J. L. Ba et al., "Layer normalization", 2016."""
-    return _over_last("layer_norm", input, normalized_shape, weight, bias, eps, False)[0]
-
-
-@op(method=False)
-def native_layer_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None, bias: Tensor | None, eps: float) -> Any:  # noqa: A002
-    """`layer_norm` with the means and reciprocal deviations it used."""
-    out, mean, rstd = _over_last("native_layer_norm", input, normalized_shape, weight, bias, eps, False)
-    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-    kept = (*input.meta.shape[:len(input.meta.shape) - len(shape)], *(1,) * len(shape))
-    return out, to_dtype(mean.reshape(kept), input.meta.dtype), to_dtype(rstd.reshape(kept), input.meta.dtype)
-
-
-@op(method=False, spaces=("torch", "nn.functional"))
-def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:  # noqa: A002
-    """x / sqrt(mean(x^2) + eps) * weight over the last axes. B. Zhang and R. Sennrich, 2019."""
-    from ..dtypes import finfo
-    if input.meta.dtype.is_complex:
-        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-        axes = tuple(range(-len(shape), 0))
-        made = input * ((input * input).mean(axes, True) + (finfo(input.meta.dtype).eps if eps is None else eps)).rsqrt()
-        return made if weight is None else made * weight
-    return _over_last("rms_norm", input, normalized_shape, weight, None, finfo(input.meta.dtype).eps if eps is None else eps, True)[0]
-
-
 # -------------------------------------------------------------------------------------------------------- channels, groups
 def _per_channel(t: Tensor, ndim: int) -> Tensor:
     return t.reshape((1, -1) + (1,) * (ndim - 2))
-
-
-@op(method=False, spaces=("torch", "nn.functional"))
-@in_float32
-def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05,  # noqa: A002
-               cudnn_enabled: bool = True) -> Tensor:
-    """Each group of channels of each image normalised. Y. Wu and K. He, "Group normalization", 2018."""
-    if len(input.meta.shape) < 2:
-        raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {len(input.meta.shape)}")
-    n, c = input.meta.shape[:2]
-    if num_groups <= 0 or c % num_groups:
-        raise RuntimeError(f"Expected number of channels in input to be divisible by num_groups, but got input of shape {list(input.meta.shape)} and "
-                           f"num_groups={num_groups}")
-    for label, t in (("weight", weight), ("bias", bias)):
-        if t is not None and tuple(t.meta.shape) != (c,):
-            raise RuntimeError(f"Expected {label} to be a vector of size equal to the number of channels in input, but got {label} of shape "
-                               f"{list(t.meta.shape)} and input of shape {list(input.meta.shape)}")
-    cols = layout.numel(input.meta.shape[1:]) // num_groups
-    out = _over_last("group_norm", input.reshape(n * num_groups, cols), cols, None, None, eps, False)[0].reshape(tuple(input.meta.shape)) if (
-        input.meta.numel) else input * 1
-    if weight is not None:
-        out = out * _per_channel(weight, len(input.meta.shape))
-    return out + _per_channel(bias, len(input.meta.shape)) if bias is not None else out
-
-
-@op(method=False)
-def native_group_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int, HxW: int, group: int, eps: float) -> Any:  # noqa: A002
-    """`group_norm` with the mean and reciprocal deviation of each group."""
-    flat = input.reshape(N, group, C * HxW // group if group else 0)
-    mean = flat.mean(2)
-    rstd = (flat.var(2, correction=0) + eps).rsqrt()
-    return group_norm(input, group, weight, bias, eps), mean, rstd
 
 
 _NORMALISE = Pointwise("batch_norm", lambda x, m, r, w, b: (x - m) * r * w + b, 5)
@@ -379,22 +156,3 @@ def native_batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None,
         return out, to_dtype(mean, kind), to_dtype(rstd, kind)
     none = input.new_empty((0,))
     return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps), none, none
-
-
-@op(method=False, spaces=("nn.functional",))
-def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None,  # noqa: A002
-                  bias: Tensor | None = None, use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-05) -> Tensor:
-    """Each channel of each image normalised. D. Ulyanov et al., "Instance normalization", 2016."""
-    if not use_input_stats:
-        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
-    n, c = input.meta.shape[:2]
-    size = layout.numel(input.meta.shape[2:])
-    if size == 1:
-        raise ValueError(f"Expected more than 1 spatial element when training, got input size {input.meta.shape!r}")
-    if running_mean is not None or running_var is not None:
-        with no_recording():
-            flat = input.detach().reshape(n, c, size)
-            for running, value in ((running_mean, flat.mean(2).mean(0)), (running_var, flat.var(2).mean(0))):
-                if running is not None:
-                    running.mul_(1.0 - momentum).add_(value.to(running.meta.dtype), alpha=momentum)
-    return group_norm(input, c, weight, bias, eps)

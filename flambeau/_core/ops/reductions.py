@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, hooks, layout
@@ -15,8 +14,8 @@ from ..kernels.programs import Reduce
 from ..runtime import door
 from ..tensor import Tensor, alias, empty, meta, new, on_forget, storage
 from . import launch
-from .casts import in_float32, to_dtype
-from .elementwise import Pointwise, saved_tensor
+from .casts import to_dtype
+from .elementwise import saved_tensor
 from .table import op
 
 if TYPE_CHECKING:
@@ -251,42 +250,6 @@ def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any 
 
 
 @op(out=True)
-def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A002
-    """The arithmetic mean over `dim`; NaN for no elements.  Raises RuntimeError for integers without dtype."""
-    result = input.meta.dtype if dtype is None else dtype
-    if result.kind not in "fc":
-        raise RuntimeError(f"mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: "
-                           f"{result.name.capitalize() if result is not int64 else 'Long'}")
-    axes = axes_of(input, dim)
-    if result.is_complex != input.meta.dtype.is_complex:
-        input = to_dtype(input, result)
-    count = layout.numel([input.meta.shape[a] for a in axes])
-    wide = result.opmath
-
-    def build() -> Reduce:
-        x = E.cast(E.input(0, input.meta.dtype), wide)
-        a = E.acc(0, wide)
-        n = E.scalar(0, wide.to_real())
-        return Reduce((x,), ("sum",), (E.cast(a / (E.complex_(n, 0.0) if wide.is_complex else n), result),), (input.meta.dtype,),
-                      (wide.to_real(),))
-    out = reduce(input, axes, keepdim, _program("mean", (input.meta.dtype, result), build), "mean", numbers=(float(count),))[0]
-    return tape.record(out, _mean_back, (input,), (tuple(input.meta.shape), axes, keepdim, input.meta.dtype, count), "MeanBackward1" if
-                       dim is not None else "MeanBackward0")
-
-
-@tape.keeps_nothing
-def _mean_back(node: Any, g: Tensor) -> Any:
-    shape, axes, keepdim, d, count = node[tape.SAVED]
-    return (spread(to_dtype(g, d) / max(count, 1), shape, axes, keepdim),)
-
-
-@op(out=True)
-def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A002
-    """The mean of what is not NaN."""
-    return nansum(input, dim, keepdim, dtype=dtype) / sum(~input.isnan(), dim, keepdim)
-
-
-@op(out=True)
 def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A002
     """The product over one axis or all."""
     axes = axes_of(input, dim)
@@ -346,207 +309,6 @@ all, any = _truth("all", "and"), _truth("any", "or")  # noqa: A001
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:  # noqa: A002
     """How many elements are not 0."""
     return sum(input != 0, dim)
-
-
-# -------------------------------------------------------------------------------------------------------------- variance
-def _moments(t: Tensor, dim: Any, correction: Any, keepdim: bool) -> tuple[Tensor, Tensor, tuple[int, ...], float]:
-    """The mean (kept axes of size 1), and the sum of squared deviations over n - correction: two launches, no cancellation."""
-    axes = axes_of(t, dim)
-    count = layout.numel([t.meta.shape[a] for a in axes])
-    center = mean(t, axes if axes else (), True) if axes else t
-    d, wide = t.meta.dtype, t.meta.dtype.opmath.to_real()
-    divisor = max(0.0, count - correction)
-
-    def build() -> Reduce:
-        x = E.cast(E.input(0, d), d.opmath) - E.cast(E.input(1, d), d.opmath)
-        e = E.real(x) * E.real(x) + E.imag(x) * E.imag(x) if d.is_complex else x * x
-        return Reduce((e,), ("sum",), (E.cast(E.acc(0, wide) / E.scalar(0, wide), d.to_real()),), (d, d), (wide,))
-    out = reduce(t, axes, keepdim, _program("var", d, build), "var", [center], (divisor,))[0]
-    return out, center, axes, divisor
-
-
-def _var_args(dim: Any, unbiased: Any, correction: Any) -> tuple[Any, Any]:
-    if isinstance(dim, bool):
-        dim, unbiased = None, dim
-    if correction is None:
-        correction = 1 if unbiased is None or unbiased else 0
-    return dim, correction
-
-
-@op(out=True)
-def var(input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Tensor:  # noqa: A002
-    """The variance over `dim`, the sum of squared deviations divided by n - correction (1 by default)."""
-    if input.meta.dtype.kind not in "fc":
-        raise RuntimeError("std and var only support floating point and complex dtypes")
-    dim, correction = _var_args(dim, unbiased, correction)
-    if tape.recording(input):
-        # recorded through differentiable operations: the mean's own gradient vanishes, but not in second derivatives
-        axes = axes_of(input, dim)
-        count = layout.numel([input.meta.shape[a] for a in axes])
-        with_grad = input - mean(input, axes, True) if axes else input - input
-        square = with_grad * with_grad if not input.meta.dtype.is_complex else (with_grad * with_grad.conj()).real
-        total = sum(square, axes, keepdim) if axes else square
-        divisor = max(0.0, count - correction)
-        return total / divisor if divisor else total * math.nan
-    return _moments(input, dim, correction, keepdim)[0]
-
-
-@op(out=True)
-@in_float32
-def std(input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Tensor:  # noqa: A002
-    """The square root of `var`."""
-    v: Tensor = var(input, dim, unbiased, keepdim, correction=correction)
-    return _safe_sqrt(v)
-
-
-# the deviation of equal numbers is 0, and there its gradient is taken as 0
-_SQRT_AT_ZERO = Pointwise("std", E.sqrt, 1, grad=lambda g, x, y: E.where(y == 0.0, E.const(0, g.dtype), g / (y * 2.0)), accept="f")
-
-
-def _safe_sqrt(v: Tensor) -> Tensor:
-    made: Tensor = _SQRT_AT_ZERO((v,))
-    return made
-
-
-@op(method=False)
-def var_mean(input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Any:  # noqa: A002
-    """`var` and `mean`."""
-    dim, correction = _var_args(dim, unbiased, correction)
-    return var(input, dim, None, keepdim, correction=correction), mean(input, dim, keepdim)
-
-
-@op(method=False)
-def std_mean(input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Any:  # noqa: A002
-    """`std` and `mean`."""
-    dim, correction = _var_args(dim, unbiased, correction)
-    return std(input, dim, None, keepdim, correction=correction), mean(input, dim, keepdim)
-
-
-# ----------------------------------------------------------------------------------------------------------------- norms
-def norm_program(d: dtype_class, p: float, result: dtype_class) -> Reduce:
-    wide = result.opmath
-
-    def build() -> Reduce:
-        x = E.input(0, d)
-        size = abs(E.cast(x, d.opmath)) if d.kind in "fc" else E.cast(abs(x) if d.kind == "i" else x, wide)
-        size = E.cast(size, wide)
-        if p == math.inf or p == -math.inf:
-            return Reduce((size,), ("max" if p > 0 else "min",), (E.cast(E.acc(0, wide), result),), (d,))
-        if p == 0:
-            return Reduce((E.cast(size != 0.0, wide),), ("sum",), (E.cast(E.acc(0, wide), result),), (d,))
-        e = size if p == 1 else size * size if p == 2 else E.pow_(size, p)
-        a = E.acc(0, wide)
-        root = a if p == 1 else E.sqrt(a) if p == 2 else E.pow_(a, 1.0 / p)
-        return Reduce((e,), ("sum",), (E.cast(root, result),), (d,))
-    return _program("norm", (d, p, result), build)
-
-
-@op(method=False, out=True, spaces=("linalg",))
-def vector_norm(input: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A002
-    """The p-norm of the elements along `dim`, all of them as one vector by default."""
-    if input.meta.dtype.kind not in "fc":
-        raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {input.meta.dtype.name.capitalize()}")
-    axes = axes_of(input, dim)
-    p = float(ord)
-    if dtype is not None:
-        input = to_dtype(input, dtype)
-    result = input.meta.dtype.to_real()
-    if layout.numel([input.meta.shape[a] for a in axes]) == 0 and (p < 0 or p == math.inf):
-        raise RuntimeError(f"linalg.vector_norm cannot compute the {p} norm on an empty tensor because the operation does not have an "
-                           "identity")
-    out = reduce(input, axes, keepdim, norm_program(input.meta.dtype, p, result), "norm")[0]
-    own = alias(out, out.meta, out.ptr)
-    return tape.record(out, _norm_back, (input,), (input, input.store.version, own, p, axes, keepdim), "LinalgVectorNormBackward0")
-
-
-def _norm_back(node: Any, g: Tensor) -> Any:
-    from .creation import zeros_like
-    x, version, own, p, axes, keepdim = node[tape.SAVED]
-    saved_tensor(x, version, node)
-    own = alias(own, own.meta, own.ptr)
-    own.node = node
-    n, g = spread(own, x.meta.shape, axes, keepdim), spread(g, x.meta.shape, axes, keepdim)
-    if p == 0:
-        return (zeros_like(x),)
-    sign = x.sgn()
-    if p == 1:
-        return (sign * g,)
-    if p == 2:
-        return ((x / n.masked_fill(n == 0, 1.0)) * g,)
-    if math.isinf(p):
-        hit = (x.abs() == n)
-        share = sum(hit, axes, True).to(g.meta.dtype)
-        return (sign * (hit * (g / share)),)
-    size = x.abs()
-    body = size.pow(p - 1)
-    if p < 1:
-        body = body.masked_fill(size == 0, 0.0)
-    scale = (g / n.masked_fill(n == 0, 1.0).pow(p - 1)).masked_fill(n == 0, 0.0)
-    return (sign * body * scale,)
-
-
-@op(out=True)
-def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:  # noqa: A002
-    """The p-norm over `dim`; "fro" is the 2-norm, "nuc" the sum of singular values."""
-    if p == "nuc":
-        from .linalg.singular import values_of
-        dims = (-2, -1) if dim is None else dim
-        values: Tensor = values_of("linalg.svd", input.movedim(dims, (-2, -1))).sum(-1)
-        return values
-    if dtype is not None:
-        input = to_dtype(input, dtype)
-    if input.meta.dtype.kind not in "fc":
-        raise RuntimeError(f"norm(): input dtype should be either floating point or complex. Got {input.meta.dtype.name.capitalize()} instead.")
-    return vector_norm(input, 2.0 if p in ("fro", None) else p, dim, keepdim)
-
-
-@op()
-def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:  # noqa: A002
-    """The p-norm of input - other."""
-    return norm(input - other, p)
-
-
-# ------------------------------------------------------------------------------------------------------------- logsumexp
-@op(out=True, aliases=("special.logsumexp",))
-def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:  # noqa: A002
-    """log(sum(exp(input))) over `dim`, without overflow: the maximum first, then the sum of what is left."""
-    if input.meta.dtype.kind in "bui":
-        input = to_dtype(input, dtypes.get_default_dtype())
-    axes = axes_of(input, dim)
-    d, wide = input.meta.dtype, input.meta.dtype.opmath
-    if d.is_complex:
-        from .complexes import real
-        top = real(input.detach())
-        for a in axes:
-            top = top.amax(a, True) if top.meta.numel else top.sum(a, True)
-        top = top.masked_fill(top.abs() == math.inf, 0.0)
-        made: Tensor = sum((input - top).exp(), dim, keepdim).log() + top.reshape(kept_shape(input.meta.shape, axes, keepdim))
-        return made
-    top = reduce(input, axes, True, simple("finite max", d, wide, d, "max", None, lambda a: E.where(
-        abs(a) == math.inf, E.const(0, a.dtype), a)), "max")[0] if layout.numel([input.meta.shape[a] for a in axes]) else input.new_zeros(
-            kept_shape(input.meta.shape, axes, True))
-
-    def build() -> Reduce:
-        e = E.exp(E.cast(E.input(0, d), wide) - E.cast(E.input(1, d), wide))
-        return Reduce((e,), ("sum",), (E.log(E.acc(0, wide)),), (d, d))
-    logs = reduce(input, axes, True, _program("logsumexp", d, build), "logsumexp", [top])[0]
-    from ..autograd.mode import _grad
-    token = _grad.set(False)
-    try:
-        out = to_dtype(logs + top, d).reshape(kept_shape(input.meta.shape, axes, keepdim))
-    finally:
-        _grad.reset(token)
-    out = alias(out, out.meta, out.ptr)
-    return tape.record(out, _logsumexp_back, (input,), (input, input.store.version, alias(out, out.meta, out.ptr), axes, keepdim), "LogsumexpBackward0")
-
-
-def _logsumexp_back(node: Any, g: Tensor) -> Any:
-    x, version, own, axes, keepdim = node[tape.SAVED]
-    saved_tensor(x, version, node)
-    own = alias(own, own.meta, own.ptr)
-    own.node = node
-    lse = spread(own, x.meta.shape, axes, keepdim)
-    return (spread(g, x.meta.shape, axes, keepdim) * (x - lse.masked_fill(lse.abs() == math.inf, 0.0)).exp(),)
 
 
 # ----------------------------------------------------------------------------------------------------------- comparisons

@@ -20,7 +20,7 @@ from ..tensor import Meta, Tensor, empty, on_forget
 from .binary import MUL
 from .checks import may_write
 from .launch import fill
-from .reductions import norm_program
+from .norms import norm_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...interop.protocols import cover as _cover
+from ...interop.covering import cover as _cover
 from .activations import bilinear, glu, prelu, rrelu, rrelu_, softmin
 from .arrange import (
     channel_shuffle,

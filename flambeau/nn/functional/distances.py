@@ -6,19 +6,14 @@ from typing import Any
 
 from ..._core import ops
 from ..._core.dtypes import promote_types
-from ..._core.ops.casts import in_float32
+from ..._core.ops import norms
 
 
 def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Any = None) -> Any:
     """input / max(‖input‖_p, eps), the norm along `dim`."""
     if out is not None:
         return ops.div(input, input.norm(p, dim, keepdim=True).clamp_min(eps).expand_as(input), out=out)
-    return _normalized(input, p, dim, eps)
-
-
-@in_float32
-def _normalized(input: Any, p: float, dim: Any, eps: float) -> Any:
-    return input / input.norm(p, dim, keepdim=True).clamp_min(eps).expand_as(input)
+    return norms.normalize(input, p, dim, eps)
 
 
 def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
@@ -27,15 +22,7 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
     if not common.is_floating_point:
         raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {common}")
     x1, x2 = ops.broadcast_tensors(x1.to(common), x2.to(common))
-    return _cosine(x1, x2, dim, eps)
-
-
-@in_float32
-def _cosine(x1: Any, x2: Any, dim: int, eps: float) -> Any:
-    # The norms are bounded and then divide each side, so that products of long vectors do not overflow.
-    n1 = x1.norm(2, dim, keepdim=True).clamp_min(eps)
-    n2 = x2.norm(2, dim, keepdim=True).clamp_min(eps)
-    return ((x1 / n1) * (x2 / n2)).sum(dim)
+    return norms.cosine_similarity(x1, x2, dim, eps)
 
 
 def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Any:

@@ -110,6 +110,11 @@ def _cross_entropy(x: Expr, t: Expr) -> Any:
     return (E.where(t == E.scalar(0, int64), zero, lse - own),), (lse,)
 
 
+def _smoothed(x: Expr, t: Expr) -> Any:
+    (loss,), saved = _cross_entropy(x, t)
+    return (loss * 0.75 + F.total(saved[0] - x, "c") * 0.25,), saved
+
+
 def _distance(x: Expr, y: Expr) -> Any:
     far = F.safe_sqrt(F.total((x - y) * (x - y), "k"))
     return (far,), (far,)
@@ -140,6 +145,7 @@ FORMULAS = {
     "normalize": Formula({"x": "rc"}, _normalize, (1e-12,)),
     "cosine": Formula({"x": "rc", "y": "rc"}, _cosine),
     "cross_entropy": Formula({"x": "rc", "t": "r"}, _cross_entropy, (2.0,)),
+    "smoothed cross_entropy": Formula({"x": "rc", "t": "r"}, _smoothed, (2.0,)),
     "distance": Formula({"x": "nk", "y": "mk"}, _distance)}
 SIZES = {"r": 5, "c": 7, "n": 3, "g": 2, "s": 4, "m": 4, "k": 5}
 # which axes one kernel folds along

@@ -126,7 +126,8 @@ def rows_in_lanes(outer: Sequence[Axis], inner: Axis, sizes: Sequence[int], lane
         return False
 
     def score(a: Axis) -> int:
-        return sum(1 if s == b else -1 if s else 0 for s, b in zip(a.strides, sizes, strict=True))
+        """How many operands have neighbours along `a`; those with one number a row do not count."""
+        return sum(1 if s == b else -1 if s else 0 for s, b, step in zip(a.strides, sizes, inner.strides, strict=True) if step)
     along, across = score(inner), score(outer[-1])
     return across > along or inner.size <= lanes
 

@@ -7,7 +7,7 @@ from typing import Any
 from ...layout import wrap_dim
 from ...tensor import Tensor
 from ..casts import to_dtype
-from ..reductions import vector_norm
+from ..norms import vector_norm
 from ..table import op
 from . import matrices
 from .singular import values_of

@@ -12,7 +12,7 @@ from flambeau._core.kernels import expr as E
 from flambeau._core.kernels import interpret
 from flambeau._core.kernels.cuda_c import Kernel, joined
 from flambeau._core.kernels.programs import Map, Reduce
-from flambeau._core.ops.reductions import norm_program
+from flambeau._core.ops.norms import norm_program
 from tests._core.kernels.cuda_c import host
 from tests._core.kernels.cuda_c.cases import Operand, values
 

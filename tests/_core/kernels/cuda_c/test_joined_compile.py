@@ -9,7 +9,7 @@ from flambeau._core.kernels import expr as E
 from flambeau._core.kernels.cuda_c import joined
 from flambeau._core.kernels.cuda_c.nvrtc import build
 from flambeau._core.kernels.programs import Map
-from flambeau._core.ops.reductions import norm_program
+from flambeau._core.ops.norms import norm_program
 from flambeau.optim.adam import _adam
 from tests._core.kernels.cuda_c.test_compile import ARCHITECTURES, compiler, usage  # noqa: F401 (compiler: a fixture of every test)
 

@@ -1,0 +1,109 @@
+"""Means and variances: formulas of what is reduced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..dtypes import int64
+from ..kernels import expr as E
+from ..kernels import formulas as F
+from ..tensor import Tensor
+from .casts import to_dtype
+from .reductions import axes_of, nansum, sum
+from .rowwise import Rowwise, row_values
+from .table import op
+
+
+def _mean(x: E.Expr) -> Any:
+    return (F.mean(x, "c"),), ()
+
+
+def _variance(x: E.Expr, correction: E.Expr) -> tuple[E.Expr, E.Expr]:
+    """The variance and the mean."""
+    mean = F.mean(x, "c")
+    total = F.total(F.squared_size(x - mean), "c")
+    return total / E.maximum(F.count("c", total.dtype) - correction, 0.0), mean
+
+
+def _var(x: E.Expr, correction: E.Expr) -> Any:
+    var, mean = _variance(x, correction)
+    return (var,), (mean,)
+
+
+def _std(x: E.Expr, correction: E.Expr) -> Any:
+    var, mean = _variance(x, correction)
+    std = F.safe_sqrt(var)
+    return (std,), (std, mean)
+
+
+def _var_mean(x: E.Expr, correction: E.Expr) -> Any:
+    made = _variance(x, correction)
+    return made, made[1:]
+
+
+def _std_mean(x: E.Expr, correction: E.Expr) -> Any:
+    var, mean = _variance(x, correction)
+    std = F.safe_sqrt(var)
+    return (std, mean), (std, mean)
+
+
+MEAN = Rowwise("mean", "rc -> r", _mean, row_values)
+VAR = Rowwise("var", "rc -> r", _var, row_values, numbers="f")
+STD = Rowwise("std", "rc -> r", _std, row_values, numbers="f")
+VAR_MEAN = Rowwise("var_mean", "rc -> r, r", _var_mean, row_values, numbers="f")
+STD_MEAN = Rowwise("std_mean", "rc -> r, r", _std_mean, row_values, numbers="f")
+
+
+@op(out=True)
+def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A002
+    """The arithmetic mean over `dim`; NaN for no elements.  Raises RuntimeError for integers without dtype."""
+    result = input.meta.dtype if dtype is None else dtype
+    if result.kind not in "fc":
+        raise RuntimeError(f"mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: "
+                           f"{result.name.capitalize() if result is not int64 else 'Long'}")
+    axes = axes_of(input, dim)
+    if result.is_complex != input.meta.dtype.is_complex:
+        input = to_dtype(input, result)  # noqa: A001
+    return MEAN((input,), where=(axes, keepdim), result=result)[0]
+
+
+@op(out=True)
+def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A002
+    """The mean of what is not NaN."""
+    return nansum(input, dim, keepdim, dtype=dtype) / sum(~input.isnan(), dim, keepdim)
+
+
+def _spread(form: Rowwise, t: Tensor, dim: Any, unbiased: Any, keepdim: bool, correction: Any) -> list[Tensor]:
+    if t.meta.dtype.kind not in "fc":
+        raise RuntimeError("std and var only support floating point and complex dtypes")
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    if correction is None:
+        correction = 1 if unbiased is None or unbiased else 0
+    return form((t,), (float(correction),), (axes_of(t, dim), keepdim))
+
+
+@op(out=True)
+def var(input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Tensor:  # noqa: A002
+    """The variance over `dim`, the sum of squared deviations divided by n - correction (1 by default)."""
+    return _spread(VAR, input, dim, unbiased, keepdim, correction)[0]
+
+
+@op(out=True)
+def std(input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Tensor:  # noqa: A002
+    """The square root of `var`."""
+    return _spread(STD, input, dim, unbiased, keepdim, correction)[0]
+
+
+@op(method=False)
+def var_mean(input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Any:  # noqa: A002
+    """`var` and `mean`."""
+    made = _spread(VAR_MEAN, input, dim, unbiased, keepdim, correction)
+    return made[0], made[1]
+
+
+@op(method=False)
+def std_mean(input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Any:  # noqa: A002
+    """`std` and `mean`."""
+    made = _spread(STD_MEAN, input, dim, unbiased, keepdim, correction)
+    return made[0], made[1]
