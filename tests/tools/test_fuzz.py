@@ -6,10 +6,12 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tools.fuzz import classes, guard, numerics, programs
+import flambeau as fb
+from tools.fuzz import bits, classes, guard, numerics, programs
 from tools.fuzz.classes import Class, Entry, Family, Known
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -148,6 +150,39 @@ def test_numerics_are_read_written_and_compared(tmp_path: Path) -> None:
     assert numerics.worse(numerics.parse(NUMERICS.replace("288.82", "288.83")), kept) == ["std big: ('288.81', '288.83')"]  # our answer changed
     assert numerics.worse(numerics.parse(NUMERICS.replace("288.81", "288.80")), kept) == []  # PyTorch's did, on another machine
     assert numerics.worse(numerics.Report(), kept) == ["digamma small: no longer reported", "exp wide: no longer reported"]
+
+
+class Instrument:
+    """As much of the instrument as `bits` asks for."""
+
+    def __init__(self, scale: float = 1.0) -> None:
+        self.flambeau, self.scale = fb, scale
+
+    def mk(self, library: Any, given: tuple[str, Any, bool]) -> Any:
+        return (fb.tensor(given[1], dtype=getattr(fb, given[0])) * self.scale).requires_grad_(given[2])
+
+    def comp(self, line: str) -> Any:
+        return compile(line.removeprefix("!"), "program", "exec" if line.startswith("!") else "eval")
+
+    def isT(self, x: Any) -> bool:
+        return isinstance(x, fb.Tensor)
+
+    def summ(self, x: Any) -> Any:
+        if self.isT(x):
+            return "T", str(x.dtype), tuple(x.shape), x.stride(), x.storage_offset(), x.detach().numpy(), x.requires_grad, x.is_leaf
+        return ("L", x) if isinstance(x, tuple) else ("P", repr(x))
+
+
+def test_bits_of_a_program() -> None:
+    program = ([("float32", [[1.0, 2.0], [3.0, 4.0]], True)],
+               ["v[0] * 2", "v[1][:, :1]", "v[0].add(T.ones(3))", "T.max(v[0], 0)", "!v[1][0, 0] = 5.0", "!v[-1].sum().backward()", "v[9]"])
+    said = bits.line_by_line(Instrument(), program)
+    assert said[0].startswith("torch.float32[2, 2] strides [2, 1] at 0 bits") and said[0].endswith("grad True leaf False")
+    assert "[2, 1] strides [2, '-']" in said[1] and said[2].startswith("RuntimeError: The size of tensor a (2)") and said[3].count("bits") == 2
+    assert all(line.startswith(" then ") for line in said[4:6]) and said[4] != said[5] and said[6].startswith("IndexError")
+    assert said == bits.line_by_line(Instrument(), program)
+    other = bits.line_by_line(Instrument(1.0 + 2.0 ** -23), program)
+    assert other[0] != said[0] and other[2] == said[2] and other[5] != said[5]
 
 
 def test_files_of_known_classes_can_be_read() -> None:

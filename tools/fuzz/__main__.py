@@ -3,6 +3,7 @@
     python -m tools.fuzz                                  programs, numerics and guard, over the recorded cases
     python -m tools.fuzz --only programs --seeds 30000:32000 [--seconds 120]
     python -m tools.fuzz --only programs,guard --against DIR  only what another checkout says otherwise on the same seeds
+    python -m tools.fuzz --only bits --against DIR            results to the bit and errors to the word
     python -m tools.fuzz --write [--only ...]             renews the files of what is known
 
 It fails for what is not known, and prints the shortest program that shows it.  New is not always wrong: rare classes wait in seeds that nobody
@@ -16,15 +17,16 @@ import os
 import sys
 from pathlib import Path
 
-from . import guard, numerics, programs
+from . import bits, guard, numerics, programs
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = {"programs": programs.check, "numerics": numerics.check, "guard": guard.check}
+PARTS = {"programs": programs.check, "numerics": numerics.check, "guard": guard.check, "bits": bits.check}
+RECORDED = "programs,numerics,guard"
 
 
 def main() -> int:
     p = argparse.ArgumentParser(prog="fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--only", default=",".join(PARTS), help="parts, with commas: programs, numerics, guard")
+    p.add_argument("--only", default=RECORDED, help="parts, with commas: programs, numerics, guard; bits with --against")
     p.add_argument("--seeds", default="", metavar="FIRST:LAST", help="of programs and guard; none: the recorded ones")
     p.add_argument("--seconds", type=float, default=0, metavar="N", help="at most so long, of programs and of each device of guard")
     p.add_argument("--against", type=Path, metavar="DIR", help="another checkout; programs and guard")
@@ -33,6 +35,8 @@ def main() -> int:
     a = p.parse_args()
     if a.against and "numerics" in a.only:
         p.error("--against: say --only programs,guard")
+    if "bits" in a.only and not a.against:
+        p.error("--only bits: say --against, as it compares two checkouts")
     if a.device == "cuda" and not a.against:
         p.error("--device cuda: say --against, as nothing is recorded for it")
     instruments = Path(os.environ.get("INSTRUMENTS") or ROOT.parent / "shared" / "instruments").resolve()

@@ -142,8 +142,8 @@ def told(text: str) -> dict[int, tuple[str, str]]:
 
 
 def _plain(text: str) -> str:
-    """Without addresses, paths and names of attributes."""
-    return re.sub(r"0x[0-9a-f]+|\b\d{13,}\b| from '/[^']*'|(?<=has no attribute )'\w+'", "#", text)[:240]
+    """Without addresses, paths, names of attributes and how much memory is in use."""
+    return re.sub(r"0x[0-9a-f]+|\b\d{13,}\b| from '/[^']*'|(?<=has no attribute )'\w+'|This process holds .*", "#", text)[:240]
 
 
 def split(line: str) -> Call:
