@@ -48,6 +48,7 @@ class Driver(ABC):
     """A set of devices of one kind.  `simulated` says whether they are GPUs played by the CPU."""
 
     simulated: bool = False
+    near: bool = False  # whether the host reads the devices' memory where it lies, and work is done when it is asked for
     own_visibility: bool = False  # whether `device_count` already counts visible devices only
 
     @property

@@ -420,7 +420,7 @@ def taken(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
             return out
     w = _Where(x, indices)
     out = _take(x, w)
-    if x.meta.device.type == "cpu" and out.meta.numel:
+    if door.near(x.meta.device) and out.meta.numel:
         if len(_taken) > _MOST_PLANS:
             _taken.clear()
         call, workspace = launch.plan(x.meta.device, *_taking(x, w, out.meta), "index")
@@ -488,7 +488,7 @@ def _chosen(t: Tensor, mask: Tensor) -> Tensor | None:
     """t[mask] outside the tape, for a small mask over the first axes of dense memory on the CPU; None elsewhere."""
     m, n = t.meta, mask.meta
     axes = len(n.shape)
-    if not axes or m.device.type != "cpu" or n.device is not m.device or not 0 < n.numel <= _FEW or not m.numel or not n.contiguous or not m.contiguous or (
+    if not axes or not door.near(m.device) or n.device is not m.device or not 0 < n.numel <= _FEW or not m.numel or not n.contiguous or not m.contiguous or (
             m.shape != n.shape if axes == len(m.shape) else tuple(m.shape[:axes]) != tuple(n.shape)):
         return None
     read: Any = np.frombuffer

@@ -126,7 +126,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     index = _checked_along("gather", index, input, axis)
     out = empty(index.meta.shape, input.meta.dtype, input.meta.device)
     _gather_into(out, input, axis, index)
-    if index.meta is key[2] and index.meta.device.type == "cpu":
+    if index.meta is key[2] and door.near(index.meta.device):
         call, workspace = launch.plan(out.meta.device, _gathering(input, axis), tuple(index.meta.shape),
                                       [out.meta.strides, (0,) * len(input.meta.shape), index.meta.strides], "gather")
         if workspace is None:
@@ -202,7 +202,7 @@ def _scatter(name: str, self: Tensor, dim: int, index: Tensor, src: Any, mode: s
         index = _checked_along(name, index, self, axis)
         window = src if fixed else _window(src, index)
         _scatter_into(out, axis, index, window.detach(), mode)
-        if index.meta is key[4] and index.meta.device.type == "cpu":
+        if index.meta is key[4] and door.near(index.meta.device):
             n, shape = len(out.meta.shape), tuple(out.meta.shape)
             copy, none = launch.plan(out.meta.device, cast_program(out.meta.dtype, out.meta.dtype), shape, [out.meta.strides, self.meta.strides], "clone")
             call, workspace = launch.plan(out.meta.device, _scattering(out, axis, mode), tuple(index.meta.shape),

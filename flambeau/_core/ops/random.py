@@ -17,7 +17,7 @@ from ..kernels import expr as E
 from ..kernels import philox
 from ..kernels.expr import Expr
 from ..kernels.programs import Map
-from ..runtime import generators
+from ..runtime import door, generators
 from ..runtime.device import resolve
 from ..tensor import Tensor, alias, empty, meta
 from . import launch
@@ -371,7 +371,7 @@ _distribution("geometric_", _geometric, {"p": 0.5}, lambda p: f"expects p to be 
 def _check_chances(p: Tensor) -> None:
     """Raises RuntimeError for probabilities outside [0, 1].  On a GPU the host would have to wait for them: there they count as
     the nearest of 0 and 1."""
-    if p.meta.device.type == "cpu" and not bool(((p >= 0) & (p <= 1)).all()):
+    if door.near(p.meta.device) and not bool(((p >= 0) & (p <= 1)).all()):
         raise RuntimeError("bernoulli: Expected p_in >= 0 && p_in <= 1 to be true, but some probability lies outside [0, 1] or is NaN")
 
 
@@ -467,7 +467,7 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
         raise RuntimeError("cannot sample n_sample <= 0 samples")
     if not replacement and num_samples > shape[-1]:
         raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
-    if input.meta.device.type == "cpu" and input.meta.numel * num_samples <= _FEW:
+    if door.near(input.meta.device) and input.meta.numel * num_samples <= _FEW:
         return _few_drawn(input, num_samples, replacement, generator)
     x = input.detach().double()
     _check_probabilities(x, None if replacement else num_samples)

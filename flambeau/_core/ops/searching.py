@@ -57,7 +57,7 @@ def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False
     _check_search(seq, values, isinstance(input, Tensor), right, side, sorter)
     right = right or side == "right"
     if sorter is not None:
-        if sorter.meta.device.type == "cpu" and sorter.meta.numel and (int(sorter.min().item()) < 0 or
+        if door.near(sorter.meta.device) and sorter.meta.numel and (int(sorter.min().item()) < 0 or
                                                                  int(sorter.max().item()) >= seq.meta.shape[-1]):
             raise RuntimeError("torch.searchsorted(): sorter index out of range")
         seq = seq.detach().gather(-1, sorter)

@@ -322,7 +322,7 @@ def _quantile(name: str, skip_nan: bool) -> Any:
         if q.meta.dtype is not input.meta.dtype:
             raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
         same_device(name, input, q)
-        if q.meta.device.type == "cpu" and not bool(((q >= 0) & (q <= 1)).all()):
+        if door.near(q.meta.device) and not bool(((q >= 0) & (q <= 1)).all()):
             raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
         return _quantiles(input, q, dim, keepdim, interpolation, skip_nan)
     function.__name__ = function.__qualname__ = name

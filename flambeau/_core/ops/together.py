@@ -60,9 +60,12 @@ def alike(tensors: Sequence[Tensor]) -> bool:
     """Whether the tensors are small enough to gain, on the CPU, and none of them shares memory with another."""
     if len(tensors) < 2:
         return False
+    dev = tensors[0].meta.device
+    if not door.near(dev):
+        return False
     for t in tensors:
         m = t.meta
-        if type(m) is not Meta or m.numel > MOST or m.device.type != "cpu" or not m.numel:
+        if type(m) is not Meta or m.numel > MOST or m.device is not dev or not m.numel:
             return False
     return len({t.store for t in tensors}) == len(tensors)
 

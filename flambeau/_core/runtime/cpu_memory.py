@@ -17,7 +17,7 @@ import threading
 from collections import deque
 from typing import Any
 
-from ..drivers.pages import map_pages, unmap_pages
+from ..drivers.cpu.driver import CPU
 
 SMALL = 1 << 20
 ALIGN = 64  # a cache line and the widest vector
@@ -71,7 +71,7 @@ class _Arena:
     def take(self, nbytes: int) -> int:
         with self.lock:
             if self.at + nbytes > self.end:
-                start = map_pages(_ARENA)
+                start = CPU.alloc(0, _ARENA)
                 if not start:
                     return 0
                 self.reserved += _ARENA
@@ -160,7 +160,7 @@ class _LargeCache:
             self.cached += c.size
         while self.cached > bound:
             oldest = min((c for c in self.classes.values() if c.free), key=lambda c: c.used)
-            unmap_pages(oldest.free.pop(0), oldest.size)
+            CPU.free(0, oldest.free.pop(0))
             self.cached -= oldest.size
             self.mapped -= oldest.size
 
@@ -190,12 +190,12 @@ class _LargeCache:
                 self.lock.release()
         else:
             c = self.classes.setdefault(size, _LargeClass(size))
-        address = map_pages(size)
+        address = CPU.alloc(0, size)
         if not address:
             self.trim(0)
             gc.collect()
             self.trim(0)
-            address = map_pages(size)
+            address = CPU.alloc(0, size)
             if not address:
                 raise _failed(nbytes)
         self.mapped += size

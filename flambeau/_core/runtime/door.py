@@ -8,14 +8,13 @@ them when those are stale: `on_change` registers what empties such a cache.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import threading
 import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from ..drivers.cpu import backend
+from ..drivers.cpu.driver import CPU
 from ..kernels.programs import Prepared
 from ..kernels.specs import Loop, Product
 
@@ -106,9 +105,9 @@ def bind(dev: device, prepared: Prepared) -> Callable[..., Any]:
     On a GPU the call returns at once: the work is queued on the calling thread's current stream of `dev`.
     """
     if dev.type == "cpu":
+        entry = CPU.direct(0, prepared, None)
         if not _launch_observers:
-            return prepared.entry
-        entry = prepared.entry
+            return entry
 
         def observed(*args: Any) -> Any:
             after = [callback(dev, None, prepared, args) for callback in _launch_observers]
@@ -140,7 +139,7 @@ def _nothing(*args: Any) -> None:
 def find(dev: device, spec: Spec) -> Prepared | None:
     """The launch that a device's own backend has for `spec`; None where it has none.  The meta device takes the CPU's for its sizes."""
     if dev.type != "cuda":
-        return backend.prepare(spec)
+        return CPU.prepare(0, spec)
     from . import gpus
     return gpus.prepare(dev, spec)
 
@@ -148,14 +147,19 @@ def find(dev: device, spec: Spec) -> Prepared | None:
 def serves(dev: device, kind: type[Spec]) -> bool:
     """Whether a device's own backend has launches for specs of this kind at all."""
     if dev.type != "cuda":
-        return backend.serves(kind)
+        return CPU.serves(kind)
     from . import gpus
     return gpus.gpu(dev).driver.serves(kind)
 
 
 def near(dev: device) -> bool:
     """Whether the host reads the device's memory where it lies: what needs the values is then best done by the host."""
-    return dev.type != "cuda"
+    if dev.type == "cpu":
+        return CPU.near
+    if dev.type == "meta":
+        return False
+    from . import gpus
+    return gpus.gpu(dev).driver.near
 
 
 def prepare(dev: device, program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Prepared:
@@ -170,7 +174,7 @@ def require(dev: device, spec: Spec) -> Prepared:
     NotImplementedError for what the host has none for either."""
     made = find(dev, spec)
     if made is None and dev.type == "cuda":
-        made = backend.prepare(spec)
+        made = CPU.prepare(0, spec)
     if made is None:
         raise NotImplementedError(f"there is no kernel for {spec}")
     return made
@@ -319,7 +323,7 @@ def copy(dst_device: device, dst: int, src_device: device, src: int, nbytes: int
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     if dst_device.type == src_device.type == "cpu":
         with Passing("h2h", "host", nbytes, True, src_device, dst_device, None, owners):
-            ctypes.memmove(dst, src, nbytes)
+            CPU.memcpy(None, dst, src, nbytes)
         return
     from . import transfers
     transfers.copy(dst_device, dst, src_device, src, nbytes, blocking, keep, owners)
