@@ -230,7 +230,7 @@ def main() -> int:
     started = time.time()
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--base", help="the revision that the tree is compared with (default: where the branch left main)")
-    parser.add_argument("--seconds", type=float, default=55, help="when the tests stop")
+    parser.add_argument("--seconds", type=float, default=50, help="when the tests stop")
     parser.add_argument("--jobs", type=int, default=2, help="processes of the tests")
     parser.add_argument("--list", action="store_true", help="only say which test files it would run")
     options, more = parser.parse_known_args()

@@ -181,10 +181,10 @@ def _bomb(size):
 
 
 def test_containers_copied_again_and_again():
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(FileFormatError, match="again and again"):
         _load(_bomb(50_000))
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
 
 
 def test_attributes_copied_again_and_again():
@@ -196,22 +196,22 @@ def test_attributes_copied_again_and_again():
 
 def test_a_key_whose_hash_takes_for_ever():
     data = P + b"}N" + b"q\x00h\x00\x86" * 100 + b"Ns."
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(FileFormatError, match="too many parts"):
         _load(data)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 def test_keys_of_one_hash():
     """hash(-1) is hash(-2), so all of these tuples are looked up in one place: hours for a file of 20 MB."""
     def item(n):
         return _tuple(*[b"J" + struct.pack("<i", -1 - (n >> i & 1)) for i in range(14)])
-    start = time.perf_counter()
+    start = time.process_time()
     for data in (b"}(" + b"".join(item(n) + b"N" for n in range(1 << 14)) + b"u.",
                  b"cbuiltins\nset\n](" + b"".join(item(n) for n in range(1 << 14)) + b"e\x85R."):
         with pytest.raises(FileFormatError, match="many keys have one hash"):
             _load(P + data)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
     same = b"](" + b"".join(b"}" + item(5) + b"Ns" for _ in range(100)) + b"e."
     assert len(_load(P + same)) == 100
     assert len(_load(P + b"}(" + b"".join(_tuple(_int(n), _int(-n)) + b"N" for n in range(5000)) + b"u.")) == 5000
