@@ -11,8 +11,8 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from ._core.tensor import Tensor
-from .interop.overriding import ask, enabled, overloaded, overrides
 from .interop.covering import cover
+from .interop.overriding import ask, enabled, overloaded, overrides
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -282,9 +282,9 @@ def _result(bound: Bound, operands: Sequence[Any], spread: Spread, at: frozenset
     places = bound.places
     shape = places.shape(spread, at)
     if bound.op.like:
-        for i, s in enumerate((*places.leaves, *places.saves)):
-            if s == spread and operands[i] is not None and tuple(operands[i].meta.shape) == shape:
-                return meta(shape, layout.dense_like(shape, operands[i].meta.strides), d, dev)
+        for s, t in zip((*places.leaves, *places.saves), operands, strict=False):  # a first call has no saved values yet
+            if t is not None and s == spread and tuple(t.meta.shape) == shape:
+                return meta(shape, layout.dense_like(shape, t.meta.strides), d, dev)
     return meta(shape, None, d, dev)
 
 
