@@ -10,7 +10,7 @@ from ..kernels import formulas as F
 from ..tensor import Tensor
 from .casts import to_dtype
 from .reductions import axes_of, nansum, sum
-from .rowwise import Rowwise, row_values
+from .rowwise import Rowwise, row_pairs, row_values
 from .table import op
 
 
@@ -50,8 +50,8 @@ def _std_mean(x: E.Expr, correction: E.Expr) -> Any:
 MEAN = Rowwise("mean", "rc -> r", _mean, row_values)
 VAR = Rowwise("var", "rc -> r", _var, row_values, numbers="f")
 STD = Rowwise("std", "rc -> r", _std, row_values, numbers="f")
-VAR_MEAN = Rowwise("var_mean", "rc -> r, r", _var_mean, row_values, numbers="f")
-STD_MEAN = Rowwise("std_mean", "rc -> r, r", _std_mean, row_values, numbers="f")
+VAR_MEAN = Rowwise("var_mean", "rc -> r, r", _var_mean, row_pairs, numbers="f")
+STD_MEAN = Rowwise("std_mean", "rc -> r, r", _std_mean, row_pairs, numbers="f")
 
 
 @op(out=True)

@@ -166,6 +166,12 @@ def row_values(metas: Sequence[Any], axes: tuple[int, ...], keepdim: bool) -> Pl
     return Places(sizes, (whole,), (short,))
 
 
+def row_pairs(metas: Sequence[Any], axes: tuple[int, ...], keepdim: bool) -> Places:
+    """A reduction "rc -> r, r" over `axes`: two results of one shape."""
+    sizes, whole, short = along(metas[0].shape, axes, keepdim)
+    return Places(sizes, (whole,), (short, short))
+
+
 # ----------------------------------------------------------------------------------------------------------------- plans
 class Plan:
     """One call but its addresses.

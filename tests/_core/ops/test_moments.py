@@ -1,0 +1,54 @@
+"""Two results of one reduction: var_mean and std_mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import flambeau as fb
+from flambeau.autograd import gradcheck, gradgradcheck
+
+PAIRS = [(fb.var_mean, fb.var, np.var), (fb.std_mean, fb.std, np.std)]
+
+
+@pytest.mark.parametrize(("both", "one", "oracle"), PAIRS, ids=["var_mean", "std_mean"])
+@pytest.mark.parametrize("dim", [None, 0, -1, (0, 2)], ids=str)
+def test_both_results(both: Callable[..., Any], one: Callable[..., Any], oracle: Callable[..., Any], dim: Any, device: Any) -> None:
+    values = np.random.default_rng(3).normal(size=(3, 4, 5))
+    x = fb.tensor(values, device=device).transpose(0, 1)
+    plain = values.swapaxes(0, 1)
+    for keepdim in (False, True):
+        for correction in (0, 1, 2):
+            spread, mean = both(x, dim, keepdim=keepdim, correction=correction)
+            np.testing.assert_allclose(spread.cpu().numpy(), oracle(plain, axis=dim, keepdims=keepdim, ddof=correction), rtol=1e-12)
+            np.testing.assert_allclose(mean.cpu().numpy(), plain.mean(axis=dim, keepdims=keepdim), rtol=1e-12)
+            alone = one(x, dim, keepdim=keepdim, correction=correction)
+            assert spread.shape == alone.shape == mean.shape and spread.stride() == alone.stride() == mean.stride() and spread.allclose(alone)
+
+
+@pytest.mark.parametrize("both", [fb.var_mean, fb.std_mean], ids=["var_mean", "std_mean"])
+def test_gradients_of_both_results(both: Callable[..., Any]) -> None:
+    fb.manual_seed(0)
+    x = fb.randn(3, 4, dtype=fb.float64, requires_grad=True)
+    for dim in (None, 0, -1):
+        assert gradcheck(both, (x, dim)) and gradgradcheck(both, (x, dim))
+    spread, mean = both(x, 0)
+    assert fb.autograd.grad(mean.sum(), x)[0].allclose(fb.full_like(x, 1 / 3))  # the other result has no gradient
+
+
+@pytest.mark.parametrize("both", [fb.var_mean, fb.std_mean], ids=["var_mean", "std_mean"])
+def test_pairs_of_few_values_and_narrow_types(both: Callable[..., Any]) -> None:
+    spread, mean = both(fb.tensor(3.0))
+    assert spread.isnan() and mean == 3.0
+    spread, mean = both(fb.empty(2, 0, 3), 1)
+    assert spread.shape == mean.shape == (2, 3) and spread.isnan().all() and mean.isnan().all()
+    assert [t.shape for t in both(fb.empty(2, 0, 3), -1)] == [(2, 0), (2, 0)]
+    spread, mean = both(fb.tensor([1.0, 2.0, 3.0], dtype=fb.bfloat16))
+    assert spread.dtype == mean.dtype == fb.bfloat16 and spread == 1.0 and mean == 2.0
+    spread, mean = both(fb.tensor([1 + 1j, 1 - 1j]))
+    assert spread.dtype == fb.float32 and mean.dtype == fb.complex64 and mean == 1
+    with pytest.raises(RuntimeError, match="floating point"):
+        both(fb.ones(3, dtype=fb.int64))
