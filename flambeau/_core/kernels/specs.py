@@ -329,10 +329,10 @@ class Fft(Spec):
 
 
 class Lapack(Spec):
-    """A routine of LAPACK by its name without the type's letter, on `batch` packed matrices, column by column: see `drivers.nvidia.cusolver`
-    for what each is told and called with."""
+    """Linear algebra on `batch` packed matrices, column by column: a whole job by an operation's name (`drivers.cpu.factorizations` says what
+    each is told and called with), or a routine by LAPACK's name without the type's letter (`drivers.nvidia.cusolver`)."""
 
     name: str
     dtype: Type
     batch: int
-    sizes: Sizes
+    sizes: tuple[Any, ...]

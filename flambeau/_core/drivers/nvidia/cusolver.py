@@ -75,9 +75,9 @@ class Routine:
 
 def lapack(launches: Launches, device: int, spec: Lapack) -> Prepared | None:
     """``entry(*operands, work)`` for `batch` matrices; the functions below say the operands of each `name`.  None where the library is
-    absent, or counts no further than the sizes, and where there is nothing to do."""
+    absent, or counts no further than the sizes, where there is nothing to do, and for whole jobs, which are made of several of these."""
     name, d, batch, sizes = spec
-    if not batch or not all(sizes[:2]):
+    if name not in _ROUTINES or not batch or not all(sizes[:2]):
         return None
     letter = _LETTERS.get(d.name)
     if letter is not None and batch > 1 and max(sizes[:2]) <= _SMALL:

@@ -18,23 +18,11 @@ from .solving import broadcast, solve_triangular
 
 def _factor(a: Tensor, upper: bool = False) -> tuple[Tensor, Tensor]:
     """L with A = L L^H from the lower triangle, recorded, and info.  upper: `a` is the adjoint of what was given."""
-    n, batch, letter = a.meta.shape[-1], matrices.batch_of(a), matrices.letter_of(a)
+    n, batch = a.meta.shape[-1], matrices.batch_of(a)
     out = matrices.columns(a)
     info = empty(tuple(a.meta.shape[:-2]), dtypes.int32, a.meta.device)
-    d = a.meta.dtype
-
-    def entry(to: int, failed: int) -> None:
-        import numpy as np
-
-        from ...kernels.interpret import memory
-        from . import lapack
-        codes = np.zeros(batch, np.int64)
-        if n:
-            lapack.potrf(letter, batch, n, to, codes)
-            memory(to, (batch, n, n), (n * n, 1, n), d)[:, *np.triu_indices(n, 1)] = 0
-        memory(failed, (batch,), (1,), dtypes.int32)[...] = codes
-    if batch and not device.cholesky(out, info):
-        matrices.enqueue("cholesky", a, entry, out, info, flops=batch * n ** 3 // 3)
+    if batch:
+        matrices.job("cholesky", a, (n,), out, info, otherwise=lambda: device.cholesky(out, info))
     return tape.record(out, _factor_back, (a,), (matrices.keep_outputs(out), upper), "LinalgCholeskyExBackward0"), info
 
 

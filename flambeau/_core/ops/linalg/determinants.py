@@ -18,22 +18,11 @@ from .solving import inverted
 
 def _diagonal(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """LU, pivots (int64, packed) and the parity of the exchanges (+1 or -1, real), outside the tape."""
-    n, batch, letter = a.meta.shape[-1], matrices.batch_of(a), matrices.letter_of(a)
+    n, batch = a.meta.shape[-1], matrices.batch_of(a)
     lead, dev, real = tuple(a.meta.shape[:-2]), a.meta.device, a.meta.dtype.to_real()
     lu, pivots, parity = matrices.columns(a), matrices.scratch(batch * n, dev), empty(lead, real, dev)
-
-    def entry(to: int, at_pivots: int, to_parity: int) -> None:
-        import numpy as np
-
-        from ...kernels.interpret import memory
-        from . import lapack
-        order = memory(at_pivots, (batch, n), (n, 1), dtypes.int64)
-        if n:
-            lapack.getrf(letter, batch, n, n, to, order, np.zeros(batch, np.int64))
-        exchanges = (order != np.arange(1, n + 1)).sum(-1)
-        memory(to_parity, (batch,), (1,), real)[...] = 1 - 2 * (exchanges % 2)
-    if batch and not _on_device(lu, pivots, parity):
-        matrices.enqueue("lu", a, entry, lu, pivots, parity, flops=2 * batch * n ** 3 // 3)
+    if batch:
+        matrices.job("lu", a, (n,), lu, pivots, parity, otherwise=lambda: _on_device(lu, pivots, parity))
     return lu, pivots, parity
 
 
@@ -74,26 +63,10 @@ def _det_back(node: Any, g: Tensor) -> Any:
 def _cofactors(lu: Tensor, pivots: Tensor) -> Tensor:
     """conj(det) A^-H.  Zeros on U's diagonal are moved by a rounding error, which changes the result by as much and gives
     singular matrices their gradient."""
-    n, batch, letter, d = lu.meta.shape[-1], matrices.batch_of(lu), matrices.letter_of(lu), lu.meta.dtype
-    out = matrices.fresh(lu.meta.shape, d, lu.meta.device)
+    out = matrices.fresh(lu.meta.shape, lu.meta.dtype, lu.meta.device)
     work = matrices.columns(lu)
-
-    def entry(to: int, at_lu: int, at_pivots: int) -> None:
-        import numpy as np
-
-        from ...kernels.interpret import memory
-        from . import lapack
-        order = memory(at_pivots, (batch, n), (n, 1), dtypes.int64)
-        u = memory(at_lu, (batch, n * n), (n * n, 1), d)[:, ::n + 1]
-        small = np.finfo(d.np).eps * np.maximum(np.abs(u).max(-1, keepdims=True), np.finfo(d.np).tiny)
-        u[...] = np.where(u == 0, np.where(small > np.finfo(d.np).tiny, small, np.finfo(d.np).eps), u)
-        det = np.prod(u, -1) * (1 - 2 * ((order != np.arange(1, n + 1)).sum(-1) % 2)).astype(u.real.dtype)
-        values = memory(to, (batch, n, n), (n * n, 1, n), d)
-        values[...] = np.eye(n, dtype=d.np)
-        lapack.getrs(letter, batch, n, n, at_lu, order, to, adjoint=True)
-        values *= det.conj()[:, None, None]
     if out.meta.numel:
-        matrices.enqueue("cofactors", lu, entry, out, work, pivots, flops=2 * batch * n ** 3)
+        matrices.job("cofactors", lu, (lu.meta.shape[-1],), out, work, pivots)
     return out
 
 

@@ -20,28 +20,12 @@ from .matrices import adjoint
 # ---------------------------------------------------------------------------------------------------------- Hermitian
 def hermitian(a: Tensor, vectors: bool, lower: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Eigenvalues, eigenvectors (empty unless asked for), info; outside the tape."""
-    n, batch, letter, d = a.meta.shape[-1], matrices.batch_of(a), matrices.letter_of(a), a.meta.dtype
+    n, batch, d = a.meta.shape[-1], matrices.batch_of(a), a.meta.dtype
     lead, dev = tuple(a.meta.shape[:-2]), a.meta.device
     v = matrices.columns(a)
     w, info = empty((*lead, n), d.to_real(), dev), empty(lead, dtypes.int32, dev)
-
-    def entry(to_w: int, to_v: int, failed: int) -> None:
-        import numpy as np
-
-        from ...kernels.interpret import memory
-        from . import lapack
-        codes = np.zeros(batch, np.int64)
-        if n:
-            values = memory(to_v, (batch, n, n), (n * n, 1, n), d)
-            finite = np.isfinite(values).all((-2, -1))
-            if not finite.all():  # NaN all through, as the iteration would make them
-                values[~finite] = 0
-            lapack.syevd(letter, batch, n, vectors, lower, to_v, to_w, codes)
-            values[~finite] = np.nan
-            memory(to_w, (batch, n), (n, 1), d.to_real())[~finite] = np.nan
-        memory(failed, (batch,), (1,), dtypes.int32)[...] = codes
-    if batch and not device.hermitian(w, v, info, vectors, lower):
-        matrices.enqueue("eigh", a, entry, w, v, info, flops=batch * 4 * n ** 3)
+    if batch:
+        matrices.job("eigh", a, (n, vectors, lower), w, v, info, otherwise=lambda: device.hermitian(w, v, info, vectors, lower))
     return w, v, info
 
 
@@ -102,28 +86,13 @@ def hermitian_values(name: str, a: Tensor, lower: bool = True) -> Tensor:
 # ------------------------------------------------------------------------------------------------------------- general
 def _general(name: str, a: Tensor, vectors: bool) -> tuple[Tensor, Tensor]:
     """Eigenvalues and eigenvectors, complex, outside the tape."""
-    n, batch, letter = a.meta.shape[-1], matrices.batch_of(a), matrices.letter_of(a)
+    n, batch = a.meta.shape[-1], matrices.batch_of(a)
     d, lead, dev = a.meta.dtype.to_complex(), tuple(a.meta.shape[:-2]), a.meta.device
     work = matrices.columns(a)
     w, info = empty((*lead, n), d, dev), empty(lead, dtypes.int32, dev)
     v = matrices.fresh((*lead, n, n), d, dev) if vectors else empty((0,), d, dev)
-    own = a.meta.dtype
-
-    def entry(to_w: int, to_v: int, failed: int, at_a: int) -> None:
-        import numpy as np
-
-        from ...kernels.interpret import memory
-        from . import lapack
-        codes = np.zeros(batch, np.int64)
-        if n and np.isfinite(memory(at_a, (batch, n, n), (n * n, 1, n), own)).all():
-            values = memory(to_w, (batch, n), (n, 1), d)
-            right = memory(to_v, (batch, n, n), (n * n, n, 1), d) if vectors else np.empty(1, d.np)
-            lapack.geev(letter, batch, n, vectors, at_a, values, right, codes)
-        elif n:
-            codes[...] = -1
-        memory(failed, (batch,), (1,), dtypes.int32)[...] = codes
     if batch:
-        matrices.enqueue("eig", a, entry, w, v, info, work, flops=batch * 10 * n ** 3)
+        matrices.job("eig", a, (n, vectors), w, v, info, work)
         if batch and info.meta.device.type != "meta" and bool((info == -1).any()):
             raise LinAlgError(f"torch.{name}: input tensor should not contain infs or NaNs.")
         matrices.require(name, "eig", info)

@@ -6,62 +6,21 @@ Exponential: scaling and squaring of a truncated Taylor series (Higham, "Functio
 
 from __future__ import annotations
 
-from math import factorial
 from typing import Any
 
 from ...autograd import tape
-from ...tensor import Tensor
+from ...tensor import Tensor, empty
 from ..table import op
 from . import matrices
 from .matrices import adjoint
 from .solving import inverted
 
-_BOUND = {"float32": 2.2, "complex64": 2.2, "float64": 0.64, "complex128": 0.64}
-_DEGREE, _STEP = 16, 4
-
-
-def _exponential(values: Any, bound: float) -> Any:
-    """The exponentials of NumPy matrices (b, n, n)."""
-    import numpy as np
-    norms = np.abs(values).sum(-2).max(-1)
-    with np.errstate(all="ignore"):
-        return _series(values, norms, bound)
-
-
-def _series(values: Any, norms: Any, bound: float) -> Any:
-    import numpy as np
-    halvings = np.where(np.isfinite(norms) & (norms > bound), np.ceil(np.log2(norms / bound)), 0).astype(np.int64)
-    x = values * np.exp2(-halvings.astype(norms.dtype))[:, None, None]
-    unit = np.eye(x.shape[-1], dtype=x.dtype)
-    powers = [np.broadcast_to(unit, x.shape), x]
-    for _ in range(_STEP - 1):
-        powers.append(powers[-1] @ x)
-    # Paterson and Stockmeyer: a polynomial in x^4 whose coefficients are polynomials of degree 3
-    one = x.real.dtype.type
-    total = powers[0] * one(1 / factorial(_DEGREE))
-    for block in range(_DEGREE // _STEP - 1, -1, -1):
-        total = total @ powers[_STEP]
-        for i in range(_STEP):
-            total = total + powers[i] * one(1 / factorial(block * _STEP + i))
-    for k in range(int(halvings.max(initial=0))):
-        some = halvings > k
-        total = total @ total if some.all() else np.where(some[:, None, None], total @ total, total)
-    return total
-
 
 def _exp(a: Tensor) -> Tensor:
-    n, batch, d = a.meta.shape[-1], matrices.batch_of(a), a.meta.dtype
-    from ...tensor import empty
-    out = empty(tuple(a.meta.shape), d, a.meta.device)
+    out = empty(tuple(a.meta.shape), a.meta.dtype, a.meta.device)
     source = matrices.ready(a.detach())
-    bound = _BOUND[d.name]
-
-    def entry(to: int, at_a: int) -> None:
-        from ...kernels.interpret import memory
-        shape, strides = (batch, n, n), (n * n, n, 1)
-        memory(to, shape, strides, d)[...] = _exponential(memory(at_a, shape, strides, d), bound)
     if out.meta.numel:
-        matrices.enqueue("matrix_exp", a, entry, out, source, flops=24 * batch * n ** 3)
+        matrices.job("matrix_exp", a, (a.meta.shape[-1],), out, source)
     return tape.record(out, _exp_back, (a,), matrices.keep(a), "LinalgMatrixExpBackward0")
 
 

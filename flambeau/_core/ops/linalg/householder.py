@@ -20,34 +20,14 @@ from .solving import solve_triangular
 def _factored(a: Tensor, mode: str) -> tuple[Tensor, Tensor]:
     """Q and R, outside the tape; Q is empty in mode "r"."""
     m, n = a.meta.shape[-2:]
-    k, batch, letter, d = min(m, n), matrices.batch_of(a), matrices.letter_of(a), a.meta.dtype
+    k, batch, d = min(m, n), matrices.batch_of(a), a.meta.dtype
     lead, dev = tuple(a.meta.shape[:-2]), a.meta.device
     wide = m if mode == "complete" else k
     work = matrices.columns(a)
     q = empty((0,), d, dev) if mode == "r" else matrices.fresh((*lead, m, wide), d, dev)
     r = matrices.fresh((*lead, wide, n), d, dev)
-
-    def entry(to_q: int, to_r: int, at_a: int) -> None:
-        import numpy as np
-
-        from ...kernels.interpret import memory
-        from . import lapack
-        tau = np.zeros((batch, max(k, 1)), d.np)
-        if k:
-            lapack.geqrf(letter, batch, m, n, at_a, lapack.at(tau))
-        values = memory(at_a, (batch, m, n), (m * n, 1, m), d)
-        if wide * n:
-            memory(to_r, (batch, wide, n), (wide * n, 1, wide), d)[...] = np.triu(values[:, :wide])
-        if mode != "r" and m * wide:
-            vectors = memory(to_q, (batch, m, wide), (m * wide, 1, m), d)
-            vectors[..., :k] = values[..., :k]
-            vectors[..., k:] = 0
-            if k:
-                lapack.orgqr(letter, batch, m, wide, k, to_q, lapack.at(tau), k)
-            else:
-                vectors[...] = np.eye(m, wide, dtype=d.np)
-    if batch and (m or n) and not device.qr(q, r, work, mode):
-        matrices.enqueue("qr", a, entry, q, r, work, flops=4 * batch * m * n * k)
+    if batch and (m or n):
+        matrices.job("qr", a, (m, n, mode), q, r, work, otherwise=lambda: device.qr(q, r, work, mode))
     return q, r
 
 
@@ -112,15 +92,10 @@ def geqrf(input: Tensor) -> Any:  # noqa: A002
     """QR as LAPACK gives it: R on and above the diagonal, the reflectors below it, their factors tau (..., min(m, n))."""
     matrices.matrix("geqrf", input, "input")
     m, n = input.meta.shape[-2:]
-    batch, letter = matrices.batch_of(input), matrices.letter_of(input)
     a = matrices.columns(input)
     tau = empty((*input.meta.shape[:-2], min(m, n)), input.meta.dtype, input.meta.device)
-
-    def entry(to: int, to_tau: int) -> None:
-        from . import lapack
-        lapack.geqrf(letter, batch, m, n, to, to_tau)
-    if a.meta.numel and not device.reflectors(a, tau):
-        matrices.enqueue("geqrf", input, entry, a, tau, flops=2 * batch * m * n * min(m, n))
+    if a.meta.numel:
+        matrices.job("geqrf", input, (m, n), a, tau)
     tape.record_many((a, tau), _no_gradient, (input,), None, "GeqrfBackward0")
     return matrices.result("geqrf", "a tau", a, tau)
 

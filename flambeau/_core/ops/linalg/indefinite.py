@@ -14,23 +14,12 @@ from .solving import broadcast
 
 
 def _factored(a: Tensor, hermitian: bool) -> tuple[Tensor, Tensor, Tensor]:
-    n, batch, letter = a.meta.shape[-1], matrices.batch_of(a), matrices.letter_of(a)
+    n, batch = a.meta.shape[-1], matrices.batch_of(a)
     lead, dev = tuple(a.meta.shape[:-2]), a.meta.device
     ld = matrices.columns(a.detach().tril())
     pivots, info = empty((*lead, n), dtypes.int32, dev), empty(lead, dtypes.int32, dev)
-
-    def entry(to: int, at_pivots: int, failed: int) -> None:
-        import numpy as np
-
-        from ...kernels.interpret import memory
-        from . import lapack
-        codes, order = np.zeros(batch, np.int64), np.zeros((batch, n), np.int64)
-        if n:
-            lapack.sytrf(letter, batch, n, to, order, codes, hermitian)
-        memory(at_pivots, (batch, n), (n, 1), dtypes.int32)[...] = order
-        memory(failed, (batch,), (1,), dtypes.int32)[...] = codes
     if batch:
-        matrices.enqueue("ldl_factor", a, entry, ld, pivots, info, flops=batch * n ** 3 // 3)
+        matrices.job("ldl_factor", a, (n, hermitian), ld, pivots, info)
     return tape.record(ld, _no_gradient, (a,), None, "LinalgLdlFactorExBackward0"), pivots, info
 
 
@@ -76,16 +65,10 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
 
 
 def _solved(ld: Tensor, pivots: Tensor, b: Tensor, hermitian: bool) -> Tensor:
-    n, k, batch, letter = ld.meta.shape[-1], b.meta.shape[-1], matrices.batch_of(ld), matrices.letter_of(ld)
     x, packed = matrices.columns(b), matrices.columns(ld)
     order = matrices.ready(pivots.to(dtypes.int64))
-
-    def entry(to: int, at_ld: int, at_pivots: int) -> None:
-        from ...kernels.interpret import memory
-        from . import lapack
-        lapack.sytrs(letter, batch, n, k, at_ld, memory(at_pivots, (batch, n), (n, 1), dtypes.int64), to, hermitian)
     if x.meta.numel:
-        matrices.enqueue("ldl_solve", ld, entry, x, packed, order, flops=2 * batch * n * n * k)
+        matrices.job("ldl_solve", ld, (ld.meta.shape[-1], b.meta.shape[-1], hermitian), x, packed, order)
     return tape.record(x, _solved_back, (ld, b), (matrices.keep(ld), pivots, hermitian), "LinalgLdlSolveBackward0")
 
 

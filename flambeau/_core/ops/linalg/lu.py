@@ -21,40 +21,14 @@ from .solving import broadcast, solve_triangular
 def factored(a: Tensor, pivot: bool) -> tuple[Tensor, Tensor, Tensor]:
     """L and U in one matrix (recorded), pivots from 1, info."""
     m, n = a.meta.shape[-2:]
-    k, batch, letter, d = min(m, n), matrices.batch_of(a), matrices.letter_of(a), a.meta.dtype
+    k, batch = min(m, n), matrices.batch_of(a)
     lead, dev = tuple(a.meta.shape[:-2]), a.meta.device
     lu = matrices.columns(a)
     pivots, info = empty((*lead, k), dtypes.int32, dev), empty(lead, dtypes.int32, dev)
-
-    def entry(to: int, at_pivots: int, failed: int) -> None:
-        import numpy as np
-
-        from ...kernels.interpret import memory
-        from . import lapack
-        codes, order = np.zeros(batch, np.int64), np.zeros((batch, k), np.int64)
-        if k and pivot:
-            lapack.getrf(letter, batch, m, n, to, order, codes)
-        elif k:
-            order[...] = np.arange(1, k + 1)
-            _eliminate(memory(to, (batch, m, n), (m * n, 1, m), d), codes)
-        memory(at_pivots, (batch, k), (k, 1), dtypes.int32)[...] = order
-        memory(failed, (batch,), (1,), dtypes.int32)[...] = codes
-    if batch and not device.lu(lu, pivots, info, pivot):
-        matrices.enqueue("lu_factor", a, entry, lu, pivots, info, flops=batch * m * n * k)
+    if batch:
+        matrices.job("lu_factor", a, (m, n, pivot), lu, pivots, info, otherwise=lambda: device.lu(lu, pivots, info, pivot))
     tape.record(lu, _factored_back, (a,), (matrices.keep_outputs(lu), alias(pivots, pivots.meta, pivots.ptr)), "LinalgLuFactorExBackward0")
     return lu, pivots, info
-
-
-def _eliminate(values: Any, codes: Any) -> None:
-    """Gauss's elimination without exchanges over NumPy matrices, in place, all of the batch at once."""
-    import numpy as np
-    m, n = values.shape[-2:]
-    with np.errstate(all="ignore"):
-        for j in range(min(m, n)):
-            pivot = values[:, j, j]
-            codes[(pivot == 0) & (codes == 0)] = j + 1
-            values[:, j + 1:, j] /= np.where(pivot == 0, np.ones_like(pivot), pivot)[:, None]
-            values[:, j + 1:, j + 1:] -= values[:, j + 1:, j, None] * values[:, None, j, j + 1:]
 
 
 def _factored_back(node: Any, g: Tensor) -> Any:
@@ -100,21 +74,8 @@ def permutation(pivots: Tensor, m: int) -> tuple[Tensor, Tensor]:
     lead, batch = tuple(pivots.meta.shape[:-1]), matrices.batch_of(pivots, 1)
     there, back = empty((*lead, m), dtypes.int64, pivots.meta.device), empty((*lead, m), dtypes.int64, pivots.meta.device)
     source = matrices.ready(pivots.to(dtypes.int64))
-
-    def entry(at_there: int, at_back: int, at_pivots: int) -> None:
-        import numpy as np
-
-        from ...kernels.interpret import memory
-        swaps = memory(at_pivots, (batch, k), (k, 1), dtypes.int64) - 1
-        order = np.tile(np.arange(m), (batch, 1))
-        each = np.arange(batch)
-        for j in range(k):
-            other = swaps[:, j]
-            order[:, j], order[each, other] = order[each, other], order[:, j].copy()
-        memory(at_there, (batch, m), (m, 1), dtypes.int64)[...] = order
-        memory(at_back, (batch, m), (m, 1), dtypes.int64)[...] = np.argsort(order, axis=-1)
     if batch and m:
-        matrices.enqueue("permutation", pivots, entry, there, back, source)
+        matrices.job("permutation", pivots, (m, k), there, back, source, axes=1)
     return there, back
 
 
@@ -211,19 +172,12 @@ def torch_lu(A: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
 # ------------------------------------------------------------------------------------------------------------- solving
 def solve_factored(lu: Tensor, pivots: Tensor, b: Tensor, adjoint: bool = False) -> Tensor:
     """X of A X = B (A^H X = B), outside the tape; operands with one batch shape."""
-    n, k, batch, letter = lu.meta.shape[-1], b.meta.shape[-1], matrices.batch_of(lu), matrices.letter_of(lu)
     x = matrices.columns(b)
     if x.meta.numel:
         packed = matrices.columns(lu)
-        if device.lu_solve(x, packed, pivots, adjoint):
-            return x
-        order = matrices.ready(pivots.to(dtypes.int64))
-
-        def entry(to: int, at_lu: int, at_pivots: int) -> None:
-            from ...kernels.interpret import memory
-            from . import lapack
-            lapack.getrs(letter, batch, n, k, at_lu, memory(at_pivots, (batch, n), (n, 1), dtypes.int64), to, adjoint)
-        matrices.enqueue("lu_solve", lu, entry, x, packed, order, flops=2 * batch * n * n * k)
+        if not device.lu_solve(x, packed, pivots, adjoint):
+            order = matrices.ready(pivots.to(dtypes.int64))
+            matrices.job("lu_solve", lu, (lu.meta.shape[-1], b.meta.shape[-1], adjoint), x, packed, order)
     return x
 
 

@@ -13,8 +13,9 @@ from ... import dtypes, layout
 from ...autograd import tape
 from ...autograd.mode import _grad
 from ...errors import LinAlgError
+from ...kernels.specs import Lapack
 from ...tensor import Tensor, alias, empty, meta, new
-from .. import checks, launch
+from .. import checks, launch, routines
 from ..copies import cast_program, contiguous
 from ..elementwise import saved_tensor
 
@@ -116,14 +117,16 @@ def scratch(count: int, dev: device, d: dtype = dtypes.int64) -> Tensor:
     return new(meta((max(count, 1),), None, d, dev))
 
 
-def letter_of(t: Tensor) -> str:
-    return {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}[t.meta.dtype.name]
-
-
-def enqueue(name: str, like: Tensor, entry: Callable[..., Any], *operands: Tensor, flops: int = 0) -> None:
-    """One library call on the queue of `like`'s device: `entry` gets the operands' addresses."""
-    # on a GPU's queue the work runs later: what it reads and writes may be freed meanwhile, in stream order
-    launch.routine(like.meta.device, name, entry, [t.ptr for t in operands], nbytes=sum(t.meta.nbytes for t in operands), flops=flops)
+def job(name: str, like: Tensor, sizes: tuple[Any, ...], *operands: Tensor, otherwise: Callable[[], bool] | None = None, axes: int = 2) -> None:
+    """Carries out a job of `specs.Lapack` on the batch that `like` is: by the device's backend, else by `otherwise`, which says whether it did,
+    else by the host."""
+    spec = Lapack(name, like.meta.dtype, batch_of(like, axes), sizes)
+    bound = routines.find(like.meta.device, spec)
+    if bound is None:
+        if otherwise is not None and otherwise():
+            return
+        bound = routines.needed(like.meta.device, spec)
+    routines.call(bound, [t.ptr for t in operands])
 
 
 def identity(t: Tensor, n: int) -> Tensor:

@@ -166,28 +166,14 @@ def lstsq(input: Tensor, b: Tensor, rcond: float | None = None, *, driver: str |
 def _solved(a: Tensor, b: Tensor, driver: str, rcond: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     m, n = a.meta.shape[-2:]
     k = b.meta.shape[-1]
-    batch, letter, d, dev = matrices.batch_of(a), matrices.letter_of(a), a.meta.dtype, a.meta.device
+    batch, d, dev = matrices.batch_of(a), a.meta.dtype, a.meta.device
     lead, tall, least = tuple(a.meta.shape[:-2]), max(m, n), min(m, n)
     real = d.to_real()
     work, full = matrices.columns(a), matrices.columns(b, tall)
     rank, s = empty(lead, dtypes.int64, dev), empty((*lead, least), real, dev)
     info = empty(lead, dtypes.int32, dev)
-
-    def entry(to: int, to_rank: int, to_s: int, failed: int, at_a: int) -> None:
-        import numpy as np
-
-        from ...kernels.interpret import memory
-        from . import lapack
-        codes, found = np.zeros(batch, np.int64), np.zeros(batch, np.int64)
-        values = memory(to_s, (batch, least), (least, 1), real)
-        if least and k:
-            lapack.least_squares(letter, driver, batch, m, n, k, at_a, to, found, values, rcond, codes)
-        elif tall * k:
-            memory(to, (batch, tall, k), (tall * k, 1, tall), d)[:, :n] = 0
-        memory(to_rank, (batch,), (1,), dtypes.int64)[...] = found
-        memory(failed, (batch,), (1,), dtypes.int32)[...] = codes
     if batch:
-        matrices.enqueue("lstsq", a, entry, full, rank, s, info, work, flops=4 * batch * m * n * least)
+        matrices.job("lstsq", a, (m, n, k, driver, float(rcond)), full, rank, s, info, work)
         matrices.require("torch.linalg.lstsq", "lstsq", info)
     none = empty((0,), real, dev)
     with no_recording():

@@ -21,7 +21,7 @@ _DRIVERS = ("gesvd", "gesvdj", "gesvda")
 def decomposed(a: Tensor, vectors: bool, full: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """U, S, V^H, info, outside the tape; U and V^H are empty without `vectors`."""
     m, n = a.meta.shape[-2:]
-    k, batch, letter, d = min(m, n), matrices.batch_of(a), matrices.letter_of(a), a.meta.dtype
+    k, batch, d = min(m, n), matrices.batch_of(a), a.meta.dtype
     lead, dev = tuple(a.meta.shape[:-2]), a.meta.device
     rows = n if full else k
     work = matrices.columns(a)
@@ -30,22 +30,8 @@ def decomposed(a: Tensor, vectors: bool, full: bool = False) -> tuple[Tensor, Te
     vh = matrices.fresh((*lead, rows, n), d, dev) if vectors else empty((0,), d, dev)
     info = empty(lead, dtypes.int32, dev)
     job = "N" if not vectors else "A" if full else "S"
-
-    def entry(to_u: int, to_s: int, to_v: int, failed: int, at_a: int) -> None:
-        import numpy as np
-
-        from ...kernels.interpret import memory
-        from . import lapack
-        codes = np.zeros(batch, np.int64)
-        if k:
-            lapack.gesdd(letter, batch, m, n, job, at_a, to_s, to_u, to_v, codes)
-        elif full:
-            for to, size in ((to_u, m), (to_v, n)):
-                if size:
-                    memory(to, (batch, size, size), (size * size, 1, size), d)[...] = np.eye(size, dtype=d.np)
-        memory(failed, (batch,), (1,), dtypes.int32)[...] = codes
-    if batch and not device.singular(u, s, vh, info, work, job):
-        matrices.enqueue("svd", a, entry, u, s, vh, info, work, flops=8 * batch * m * n * k)
+    if batch:
+        matrices.job("svd", a, (m, n, job), u, s, vh, info, work, otherwise=lambda: device.singular(u, s, vh, info, work, job))
     return u, s, vh, info
 
 

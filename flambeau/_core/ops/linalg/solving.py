@@ -26,16 +26,10 @@ def broadcast(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 # ---------------------------------------------------------------------------------------------------------- triangular
 def _triangular(a: Tensor, b: Tensor, upper: bool, unit: bool) -> Tensor:
     """X of A X = B for operands with one batch shape, recorded."""
-    n, k, batch, letter = a.meta.shape[-1], b.meta.shape[-1], matrices.batch_of(a), matrices.letter_of(a)
     x = matrices.columns(b)
     if x.meta.numel:
         source = matrices.columns(a)
-
-        def entry(to: int, at_a: int) -> None:
-            from . import lapack
-            lapack.trsm(letter, batch, n, k, at_a, to, upper, unit)
-        if not device.triangular(x, source, upper, unit):
-            matrices.enqueue("solve_triangular", a, entry, x, source, flops=batch * n * n * k)
+        matrices.job("trsm", a, (a.meta.shape[-1], b.meta.shape[-1], int(upper), int(unit)), x, source)
     return tape.record(x, _triangular_back, (a, b), (matrices.keep(a), matrices.keep_outputs(x), upper, unit), "LinalgSolveTriangularBackward0")
 
 
@@ -81,25 +75,12 @@ def triangular_solve(input: Tensor, A: Tensor, upper: bool = True, transpose: bo
 # ---------------------------------------------------------------------------------------------------------- general
 def _general(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """X of A X = B, recorded; then LU, its pivots and info, which are not.  One batch shape."""
-    n, k, batch, letter = a.meta.shape[-1], b.meta.shape[-1], matrices.batch_of(a), matrices.letter_of(a)
+    n, k, batch = a.meta.shape[-1], b.meta.shape[-1], matrices.batch_of(a)
     lead, dev = tuple(a.meta.shape[:-2]), a.meta.device
     x, lu = matrices.columns(b), matrices.columns(a)
     pivots, info = empty((*lead, n), dtypes.int32, dev), empty(lead, dtypes.int32, dev)
-
-    def entry(to: int, at_lu: int, at_pivots: int, failed: int) -> None:
-        import numpy as np
-
-        from ...kernels.interpret import memory
-        from . import lapack
-        codes, order = np.zeros(batch, np.int64), np.zeros((batch, n), np.int64)
-        if n:
-            lapack.getrf(letter, batch, n, n, at_lu, order, codes)
-            if k:
-                lapack.getrs(letter, batch, n, k, at_lu, order, to)
-        memory(at_pivots, (batch, n), (n, 1), dtypes.int32)[...] = order
-        memory(failed, (batch,), (1,), dtypes.int32)[...] = codes
-    if batch and not device.solve(x, lu, pivots, info):
-        matrices.enqueue("solve", a, entry, x, lu, pivots, info, flops=batch * (2 * n ** 3 // 3 + 2 * n * n * k))
+    if batch:
+        matrices.job("solve", a, (n, k), x, lu, pivots, info, otherwise=lambda: device.solve(x, lu, pivots, info))
     saved = (matrices.keep(a), matrices.keep_outputs(x), lu, pivots)
     return tape.record(x, _general_back, (a, b), saved, "LinalgSolveExBackward0"), lu, pivots, info
 
@@ -155,24 +136,11 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
 # ---------------------------------------------------------------------------------------------------------- inverse
 def inverted(a: Tensor) -> tuple[Tensor, Tensor]:
     """The inverse, recorded, and info."""
-    n, batch, letter = a.meta.shape[-1], matrices.batch_of(a), matrices.letter_of(a)
+    n, batch = a.meta.shape[-1], matrices.batch_of(a)
     out = matrices.columns(a)
-    info, d = empty(tuple(a.meta.shape[:-2]), dtypes.int32, a.meta.device), a.meta.dtype
-
-    def entry(to: int, failed: int) -> None:
-        import numpy as np
-
-        from ...kernels.interpret import memory
-        from . import lapack
-        codes, order = np.zeros(batch, np.int64), np.empty((batch, n), np.int64)
-        if n:
-            lapack.getrf(letter, batch, n, n, to, order, codes)
-            lapack.getri(letter, batch, n, to, order, np.zeros(batch, np.int64))
-            if codes.any():  # there the routine leaves LU
-                memory(to, (batch, n, n), (n * n, 1, n), d)[codes > 0] = np.inf
-        memory(failed, (batch,), (1,), dtypes.int32)[...] = codes
-    if batch and not device.invert(out, info):
-        matrices.enqueue("inv", a, entry, out, info, flops=2 * batch * n ** 3)
+    info = empty(tuple(a.meta.shape[:-2]), dtypes.int32, a.meta.device)
+    if batch:
+        matrices.job("inv", a, (n,), out, info, otherwise=lambda: device.invert(out, info))
     return tape.record(out, _inverse_back, (a,), matrices.keep_outputs(out), "LinalgInvExBackward0"), info
 
 

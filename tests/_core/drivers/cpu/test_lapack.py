@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from flambeau._core.drivers.cpu import lapack
 from flambeau._core.kernels import native
-from flambeau._core.ops.linalg import lapack
 
 
 @pytest.mark.parametrize("letter", "sdcz")

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...drivers.cpu import blas
 from ...kernels import native
+from . import blas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
