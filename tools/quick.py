@@ -7,7 +7,8 @@ closest first:
 
 1. the test files among them;
 2. of each changed module, its own tests: `flambeau/nn/module.py` has tests/nn/test_module.py, tests/nn/test_module_*.py and
-   tests/nn/module/, or tests/test_nn.py or tests/nn/test_nn.py where there is none of these;
+   tests/nn/module/, or tests/test_nn.py or tests/nn/test_nn.py where there is none of these, or else the test files of the
+   folder that name its public functions most often;
 3. the tests that import it, themselves or through a module of helpers under tests/;
 4. the own tests of the modules that import it.
 
@@ -43,6 +44,8 @@ UNTIL = "FLAMBEAU_QUICK_UNTIL"  # tells the processes of the tests when to stop,
 INTERRUPTED, NOTHING_LEFT = 2, 5  # of pytest's exit statuses: stopped early; only slow tests in these files
 
 MOST = 40  # test files; beyond that, a fixed few say more in a minute
+
+FEW = 3  # test files for a module that has none of its own
 
 # Each part of the house, by tests that take seconds.
 SMOKE = (
@@ -136,7 +139,20 @@ def own_tests(path: str, root: Path) -> list[Path]:
     exact = [*folder.glob(f"test_{stem}.py"), *sorted(folder.glob(f"test_{stem}_*.py"))]
     below = sorted((folder / stem).rglob("test_*.py")) if where.stem != "__init__" else []
     up = [root / "tests" / where.parent.parent / f"test_{where.parent.name}.py", folder / f"test_{where.parent.name}.py"]
-    return exact + below or [f for f in up if f.is_file()]
+    return exact + below or [f for f in up if f.is_file()] or naming(root / path, folder)
+
+
+def naming(module: Path, folder: Path) -> list[Path]:
+    """The test files of `folder` that name the module's public functions and classes most often, a few."""
+    if not module.is_file() or not module.stem.isidentifier() or module.stem == "__init__":
+        return []
+    tree = ast.parse(module.read_text(encoding="utf-8"))
+    names = [re.escape(n.name) for n in tree.body if isinstance(n, (ast.FunctionDef, ast.ClassDef)) and not n.name.startswith("_")]
+    if not names:
+        return []
+    use = re.compile(rf"""[."'](?:{'|'.join(names)})\b""")
+    counts = {f: len(use.findall(f.read_text(encoding="utf-8"))) for f in sorted(folder.glob("test_*.py"))}
+    return sorted((f for f, n in counts.items() if n), key=lambda f: -counts[f])[:FEW]
 
 
 def closest(paths: list[str], root: Path = ROOT) -> list[list[str]]:
@@ -164,7 +180,7 @@ def closest(paths: list[str], root: Path = ROOT) -> list[list[str]]:
         found = importers(reached, tests, root)
         third += found
         reached = {name(f.relative_to(root).as_posix()) for f in found if not f.name.startswith("test_")}
-    fourth = [f for path in importers(names, package, root) for f in own_tests(path.relative_to(root).as_posix(), root)]
+    fourth = [f for path in importers(names, package, root) if path.stem != "__init__" for f in own_tests(path.relative_to(root).as_posix(), root)]
 
     ranks: list[list[str]] = []
     taken: set[str] = set()

@@ -32,6 +32,7 @@ def tree(tmp_path: Path) -> Path:
         "flambeau/ops/views.py": "",
         "flambeau/ops/shapes.py": "def late():\n    from . import views",
         "flambeau/ops/alone.py": "",
+        "flambeau/ops/moments.py": "def spread(x):\n    return x\n\ndef _own(x):\n    return x",
         "flambeau/nn/__init__.py": "",
         "flambeau/nn/module.py": "",
         "flambeau/nn/page.css": "",
@@ -49,6 +50,9 @@ def tree(tmp_path: Path) -> Path:
         "tests/ops/test_late.py": "def test_a():\n    from flambeau.ops.views import view",
         "tests/ops/test_other.py": "# views are named here, and not imported",
         "tests/nn/test_page.py": "",
+        "tests/nn/test_far.py": "x.spread()",
+        "tests/ops/test_folds.py": "x.spread()\nx.spread()",
+        "tests/ops/test_least.py": "x.spread() or x.widespread() or x._own() or spread",
         "tests/demo/test_demo.py": "",
         "tests/test_mps.py": "",
         "tests/demo/test_faces.py": "from flambeau import mps",
@@ -73,9 +77,10 @@ OWN_OF_VIEWS = ["tests/ops/test_views.py", "tests/ops/test_views_strided.py", "t
         (["flambeau/ops/views.py"], [[], OWN_OF_VIEWS, ["tests/ops/test_late.py", "tests/io/test_helped.py"], ["tests/ops/test_shapes.py"]]),
         (["flambeau/ops/shapes.py"], [[], ["tests/ops/test_shapes.py"], [], []]),
         (["flambeau/ops/alone.py"], [[], [], [], []]),
+        (["flambeau/ops/moments.py"], [[], ["tests/ops/test_folds.py", "tests/ops/test_least.py"], [], []]),
         (["flambeau/nn/module.py"], [[], ["tests/test_nn.py"], ["tests/ops/test_shapes.py"], []]),
         (["flambeau/nn/__init__.py"], [[], ["tests/test_nn.py"], [], []]),
-        (["flambeau/nn/page.css"], [[], ["tests/nn/test_page.py"], [], []]),
+        (["flambeau/nn/page.css"], [[], ["tests/nn/test_far.py", "tests/nn/test_page.py"], [], []]),
         (["flambeau/demo/show.py"], [[], ["tests/demo/test_demo.py"], [], []]),
         (["flambeau/_faces/mps.py"], [[], ["tests/test_mps.py"], ["tests/demo/test_faces.py"], []]),
         (["tests/helper.py"], [[], [], ["tests/io/test_helped.py"], []]),
@@ -94,7 +99,7 @@ def test_what_a_change_touches(quick: ModuleType, tree: Path, paths: list[str], 
 
 def test_a_conftest_touches_all_below_it(quick: ModuleType, tree: Path) -> None:
     own = quick.closest(["tests/conftest.py"], tree)[1]
-    assert len(own) == 15 and not [t for t in own if "parity" in t or "helper" in t]
+    assert len(own) == 18 and not [t for t in own if "parity" in t or "helper" in t]
 
 
 def test_a_removed_module_touches_the_tests_that_still_import_it(quick: ModuleType, tree: Path) -> None:
