@@ -181,20 +181,42 @@ class Plan:
     or of the operands it is, the meta to see it by).
     """
 
-    __slots__ = ("outs", "launch", "room", "ins", "shown")
+    __slots__ = ("outs", "launch", "room", "ins", "shown", "plain")
 
     def __init__(self, outs: tuple[Meta, ...], launch: Callable[..., Any] | None, room: Meta | None, ins: tuple[int, ...],
                  shown: tuple[tuple[bool, int, Meta], ...]) -> None:
         self.outs, self.launch, self.room, self.ins, self.shown = outs, launch, room, ins, shown
+        self.plain = shown == tuple((True, k, m) for k, m in enumerate(outs))  # the results are what is made
+
+    def run(self, operands: Sequence[Any], numbers: tuple[Any, ...]) -> list[Tensor]:
+        made = [new(m) for m in self.outs]
+        if self.launch is not None:
+            addresses = [t.ptr for t in made]
+            for i in self.ins:
+                addresses.append(operands[i].ptr)
+            if self.room is not None:
+                scratch = storage(self.room)  # held until the launch is queued
+                addresses.append(scratch.ptr)
+            self.launch(*addresses, *numbers)
+        if self.plain:
+            return made
+        outs = []
+        for own, k, m in self.shown:
+            t = made[k] if own else operands[k]
+            outs.append(t if own and t.meta is m else alias(t, m, t.ptr))
+        return outs
 
 
 class Bound:
-    """A formula on operands of known shapes.  Operands are its leaves and then, for a gradient, the saved values."""
+    """A formula on operands of known shapes.  Operands are its leaves and then, for a gradient, the saved values.
 
-    __slots__ = ("op", "formula", "places", "reads", "plans", "recordings", "derivatives")
+    holes: the operation has operands that are absent here.
+    """
+
+    __slots__ = ("op", "formula", "places", "holes", "reads", "plans", "recordings", "derivatives")
 
     def __init__(self, op: Rowwise, formula: Formula, places: Places) -> None:
-        self.op, self.formula, self.places = op, formula, places
+        self.op, self.formula, self.places, self.holes = op, formula, places, False
         read = formula.reads()
         self.reads = tuple(i for i, name in enumerate(formula.names()) if name in read)  # the operands whose values it needs
         self.plans: dict[Any, Plan] = {}
@@ -207,23 +229,12 @@ class Bound:
         plan = self.plans.get(key)
         if plan is None:
             plan = self.plans[key] = _plan(self, operands)
-        made = [new(m) for m in plan.outs]
-        if plan.launch is not None:
-            addresses = [t.ptr for t in made]
-            addresses += [operands[i].ptr for i in plan.ins]
-            if plan.room is not None:
-                scratch = storage(plan.room)  # held until the launch is queued
-                addresses.append(scratch.ptr)
-            plan.launch(*addresses, *numbers)
-        outs = []
-        for own, k, m in plan.shown:
-            t = made[k] if own else operands[k]
-            outs.append(t if own and t.meta is m else alias(t, m, t.ptr))
+        outs = plan.run(operands, numbers)
         if edges is not None:
-            self._record(outs, operands, edges, numbers)
+            self.record(outs, operands, edges, numbers)
         return outs
 
-    def _record(self, outs: list[Tensor], operands: Sequence[Any], edges: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
+    def record(self, outs: list[Tensor], operands: Sequence[Any], edges: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
         needs = tuple([e is not None for e in edges])
         rec = self.recordings.get(needs)
         if rec is None:
@@ -475,7 +486,7 @@ class Rowwise:
         self.name, self.formula, self.places, self.fused, self.numbers, self.apart, self.like = name, formula, places, fused, numbers, apart, like
         self.grad_name = grad_name or f"{''.join(part.capitalize() for part in name.split('_'))}Backward0"
         self.formulas: dict[Any, Formula] = {}
-        self.bound: dict[Any, Bound] = {}
+        self.bound: dict[Any, tuple[Bound, Plan]] = {}
         _all.append(self)
 
     def __call__(self, operands: tuple[Tensor | None, ...], numbers: tuple[Any, ...] = (), where: Any = (), consts: tuple[Any, ...] = (),
@@ -485,20 +496,21 @@ class Rowwise:
         where: what `places` asks for besides the metas; consts: (name, value) of the formula's; result: the type of the results.
         """
         key = (where, consts, result, *[None if t is None else t.meta for t in operands])
-        bound = self.bound.get(key)
-        if bound is None:
-            if len(self.bound) > _MOST:
-                self.bound.clear()
-            bound = self.bound[key] = self._bind(operands, where, consts, result)
-        edges = None
+        try:
+            bound, plan = self.bound[key]
+        except KeyError:
+            bound, plan = self._bind(key, operands, where, consts, result)
+        if bound.holes:
+            operands = tuple([t for t in operands if t is not None])
+        outs = plan.run(operands, numbers)
         if _grad.get():
             for t in operands:
-                if t is not None and t.node is not None:
-                    edges = tuple([x.node for x in operands if x is not None])
+                if t.node is not None:
+                    bound.record(outs, operands, tuple([x.node for x in operands]), numbers)
                     break
-        return bound.run(operands if len(operands) == len(bound.formula.leaves) else [t for t in operands if t is not None], edges, numbers)
+        return outs
 
-    def _bind(self, operands: tuple[Tensor | None, ...], where: Any, consts: tuple[Any, ...], result: dtype | None) -> Bound:
+    def _bind(self, key: Any, operands: tuple[Tensor | None, ...], where: Any, consts: tuple[Any, ...], result: dtype | None) -> tuple[Bound, Plan]:
         same_device(self.name, *operands)
         metas = [None if t is None else t.meta for t in operands]
         places = self.places(metas, *where)
@@ -507,13 +519,18 @@ class Rowwise:
             if m is not None and i not in self.apart:
                 common = m.dtype if common is None else dtypes.promote_types(common, m.dtype)
         assert common is not None
-        key = (tuple([None if m is None else m.dtype for m in metas]), consts, result)
-        formula = self.formulas.get(key)
+        types = (tuple([None if m is None else m.dtype for m in metas]), consts, result)
+        formula = self.formulas.get(types)
         if formula is None:
-            formula = self.formulas[key] = self._formula(metas, consts, result or common)
+            formula = self.formulas[types] = self._formula(metas, consts, result or common)
         saves = tuple(places.dense(F.place(e)) if i is None else places.outs[i] for e, i in formula.saves)
         leaves = tuple(s for s, m in zip(places.leaves, metas, strict=True) if m is not None)
-        return Bound(self, formula, Places(places.sizes, leaves, places.outs, saves))
+        bound = Bound(self, formula, Places(places.sizes, leaves, places.outs, saves))
+        bound.holes = len(leaves) < len(operands)
+        if len(self.bound) > _MOST:
+            self.bound.clear()
+        self.bound[key] = bound, _plan(bound, [t for t in operands if t is not None])
+        return self.bound[key]
 
     def _formula(self, metas: list[Meta | None], consts: tuple[Any, ...], result: dtype) -> Formula:
         wide = result.opmath
