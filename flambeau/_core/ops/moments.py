@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..dtypes import int64
 from ..kernels import expr as E
 from ..kernels import formulas as F
 from ..tensor import Tensor
-from .casts import to_dtype
+from .families import reduction
 from .reductions import axes_of, nansum, sum
 from .rowwise import Rowwise, row_pairs, row_values
 from .table import op
 
-
-def _mean(x: E.Expr) -> Any:
-    return (F.mean(x, "c"),), ()
+if TYPE_CHECKING:
+    from ..dtypes import dtype as dtype_class
 
 
 def _variance(x: E.Expr, correction: E.Expr) -> tuple[E.Expr, E.Expr]:
@@ -47,24 +46,22 @@ def _std_mean(x: E.Expr, correction: E.Expr) -> Any:
     return (std, mean), (std, mean)
 
 
-MEAN = Rowwise("mean", "rc -> r", _mean, row_values)
 VAR = Rowwise("var", "rc -> r", _var, row_values, numbers="f")
 STD = Rowwise("std", "rc -> r", _std, row_values, numbers="f")
 VAR_MEAN = Rowwise("var_mean", "rc -> r, r", _var_mean, row_pairs, numbers="f")
 STD_MEAN = Rowwise("std_mean", "rc -> r, r", _std_mean, row_pairs, numbers="f")
 
 
-@op(out=True)
-def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A002
-    """The arithmetic mean over `dim`; NaN for no elements.  Raises RuntimeError for integers without dtype."""
-    result = input.meta.dtype if dtype is None else dtype
+def _type_of_mean(name: str, d: dtype_class, wanted: dtype_class | None) -> dtype_class:
+    result = d if wanted is None else wanted
     if result.kind not in "fc":
         raise RuntimeError(f"mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: "
                            f"{result.name.capitalize() if result is not int64 else 'Long'}")
-    axes = axes_of(input, dim)
-    if result.is_complex != input.meta.dtype.is_complex:
-        input = to_dtype(input, result)  # noqa: A001
-    return MEAN((input,), where=(axes, keepdim), result=result)[0]
+    return result
+
+
+mean = reduction("mean", lambda x: x, "sum", lambda total, n: total / n, types=_type_of_mean, overloads=True,
+                 doc="The arithmetic mean over `dim`; NaN for no elements.  Raises RuntimeError for integers without dtype.")
 
 
 @op(out=True)

@@ -430,7 +430,7 @@ def _recording(bound: Bound, needs: tuple[bool, ...]) -> Recording:
 def _put(outs: list[Tensor], edges: tuple[Any, ...], saved: Any, name: str) -> None:
     """The one place where nodes are made."""
     if len(outs) == 1:
-        outs[0].node = node = [tape.next_seq(), None, _backward, edges, saved, None]
+        outs[0].node = node = [tape.next_seq(), None, _backward if saved[1] else _backward_of_nothing, edges, saved, None]
         if tape.anomaly.on:
             tape.anomaly.note(node)
         return
@@ -443,6 +443,12 @@ def _put(outs: list[Tensor], edges: tuple[Any, ...], saved: Any, name: str) -> N
 
 
 def _backward(node: tape.Node, g: Tensor) -> Any:
+    return _backward_many(node, [g])
+
+
+@tape.keeps_nothing
+def _backward_of_nothing(node: tape.Node, g: Tensor) -> Any:
+    """`_backward` of a call that keeps no tensor: it may run again."""
     return _backward_many(node, [g])
 
 
@@ -540,7 +546,14 @@ class Rowwise:
         outs, saves = self.formula(*given, *numbers, **dict(consts))
         part = result.to_real() if result.is_complex else result
         stored = tuple(E.cast(e, result) if e.dtype is wide else E.cast(e, part) if e.dtype.kind == "f" else e for e in outs)
-        # an element is kept as it is stored; of a row there is one number only, so it is kept unrounded
+        # an element is kept as it is stored; of a row there is one number only, so it is kept unrounded where a gradient asks for it
         at = {e: i for i, (e, s, axes) in enumerate(zip(outs, stored, self.results, strict=True)) if e is s or axes == self.axes[0]}
-        return Formula(tuple(x for x in leaves if x is not None), stored, self.results, tuple((e, at.get(e)) for e in saves), outs,
-                       tuple(e.dtype for e in stored))
+        there = tuple(x for x in leaves if x is not None)
+        types = tuple(e.dtype for e in stored)
+        made = Formula(there, stored, self.results, tuple((e, at.get(e)) for e in saves), outs, types)
+        rounded = set(outs) - set(at)
+        if rounded.isdisjoint(saves):
+            return made
+        read = made.derive(tuple([x.dtype.kind in "fc" for x in there]), (True,) * len(outs)).reads()
+        kept = tuple((e, at.get(e)) for k, e in enumerate(saves) if e not in rounded or ("saved", k) in read)
+        return Formula(there, stored, self.results, kept, outs, types)
