@@ -17,7 +17,7 @@ from .expr import Expr
 from .programs import Map, Reduce, Rows, Scan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ..dtypes import dtype
     from .programs import Program
@@ -103,7 +103,9 @@ class _Scheduler:
         within = {k: e for k, e in self.outs.items() if _folds_in(e) and _folds_in(e) <= own
                   and self.axes[k] in ((kept, self.domain) if elements else (kept,))}
         others = [e for k, e in self.outs.items() if k not in within]
-        wanted = [e for e in self._values_for(others, own) if self._sorted(F.place(e)) == kept]
+        # what the others need of finished folds, in the largest pieces
+        wanted = [e for e in _largest(others, lambda e: e.dtype.kind == "f" and bool(_folds_in(e)) and _folds_in(e) <= own
+                                      and not F.place(e) & set(inner)) if self._sorted(F.place(e)) == kept]
         stored = {e: k for k, e in within.items()}  # results that others are made of
         temps = [e for e in wanted if e not in stored]
         if not within and (elements or not temps):
@@ -140,23 +142,6 @@ class _Scheduler:
                 own.add(e)
         return own
 
-    def _values_for(self, others: Sequence[Expr], own: set[Expr]) -> list[Expr]:
-        """The largest expressions of finished folds that `others` are made of."""
-        found: dict[Expr, None] = {}
-        stack = list(others)
-        seen: set[Expr] = set()
-        while stack:
-            e = stack.pop()
-            if e in seen:
-                continue
-            seen.add(e)
-            folds = _folds_in(e)
-            if folds and folds <= own and not F.place(e) & set(next(iter(folds)).value[1]) and e.dtype.kind == "f":
-                found[e] = None
-            else:
-                stack.extend(reversed(e.args))
-        return list(found)
-
     # ------------------------------------------------------------------------------------------------- folds and scans
     def _reduce(self) -> bool:
         """One Reduce of folds that are ready, or one Scan; False when none is left."""
@@ -184,22 +169,25 @@ class _Scheduler:
         members = set(group)
         outs: list[Ref] = []
         posts: list[Expr] = []
+        stored: dict[Expr, Ref] = {}
         for k, e in list(self.outs.items()):
             if self.axes[k] == kept and _made_of(e, members):
+                stored[e] = ("out", k)
                 posts.append(e)
                 outs.append(("out", k))
                 del self.outs[k]
-        left = set(E.walk(tuple(self.outs.values())))
-        kept_on = [e for e in group if e in left]
-        for e in kept_on:
-            posts.append(e)
-            outs.append(self._temp(e, kept))
+        # what others go on with is finished here too: once for each place kept, instead of at every element
+        for e in _largest(tuple(self.outs.values()), lambda e: _made_of(e, members)):
+            if e not in stored:
+                stored[e] = self._temp(e, kept)
+                posts.append(e)
+                outs.append(stored[e])
 
         def program(roots: tuple[Expr, ...], b: _Binder) -> Program:
             n = len(group)
             return Reduce(roots[:n], tuple(e.value[0] for e in group), roots[n:], b.inputs(), b.scalars())
         self._step(program, (*[e.args[0] for e in group], *posts), kept, inner, outs, numbers)
-        self._replace({e: self._leaf(ref) for e, ref in zip(kept_on, outs[len(outs) - len(kept_on):], strict=True)})
+        self._replace({e: F.operand(ref, e.dtype, kept) for e, ref in stored.items()})
 
     def _scan(self, e: Expr) -> None:
         how, axis, reverse = e.value
@@ -219,16 +207,12 @@ class _Scheduler:
         self._step(lambda roots, b: Scan(roots[0], how, roots[1:], b.inputs(), b.scalars(), reverse), (e.args[0], *posts), kept, axis,
                    outs, {e: 0})
         if ref is not None:
-            self._replace({e: self._leaf(ref)})
+            self._replace({e: F.operand(ref, e.dtype, kept + axis)})
 
     # ---------------------------------------------------------------------------------------------------------- pieces
     def _temp(self, e: Expr, axes: str) -> Ref:
         self.temps.append((axes, e.dtype))
         return ("temp", len(self.temps) - 1)
-
-    def _leaf(self, ref: Ref) -> Expr:
-        axes, d = self.temps[ref[1]]
-        return F.operand(ref, d, axes)
 
     def _replace(self, made: dict[Expr, Expr]) -> None:
         if made and self.outs:
@@ -296,6 +280,22 @@ def _folds_in(e: Expr) -> frozenset[Expr]:
                 _FOLDS[x] = own.union(*[_FOLDS[a] for a in x.args])
         found = _FOLDS[e]
     return found
+
+
+def _largest(roots: Sequence[Expr], fits: Callable[[Expr], bool]) -> list[Expr]:
+    """The expressions within `roots` that fit and are part of no other that does."""
+    found: dict[Expr, None] = {}
+    seen: set[Expr] = set()
+    stack = list(reversed(roots))
+    while stack:
+        e = stack.pop()
+        if e not in seen:
+            seen.add(e)
+            if fits(e):
+                found[e] = None
+            else:
+                stack.extend(reversed(e.args))
+    return list(found)
 
 
 def _made_of(e: Expr, folds: set[Expr]) -> bool:

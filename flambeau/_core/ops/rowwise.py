@@ -299,9 +299,9 @@ def _result(bound: Bound, operands: Sequence[Any], spread: Spread, at: frozenset
     places = bound.places
     shape = places.shape(spread, at)
     if bound.op.like:
-        for s, t in zip((*places.leaves, *places.saves), operands, strict=False):  # a first call has no saved values yet
-            if t is not None and s == spread and tuple(t.meta.shape) == shape:
-                return meta(shape, layout.dense_like(shape, t.meta.strides), d, dev)
+        for x, s in zip(operands, (*places.leaves, *places.saves), strict=False):
+            if s == spread and x is not None and tuple(x.meta.shape) == shape:
+                return meta(shape, layout.dense_like(shape, x.meta.strides), d, dev)
     return meta(shape, None, d, dev)
 
 
