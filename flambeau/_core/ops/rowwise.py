@@ -506,13 +506,12 @@ class Rowwise:
             bound, plan = self.bound[key]
         except KeyError:
             bound, plan = self._bind(key, operands, where, consts, result)
-        if bound.holes:
-            operands = tuple([t for t in operands if t is not None])
-        outs = plan.run(operands, numbers)
+        given: Any = [t for t in operands if t is not None] if bound.holes else operands
+        outs = plan.run(given, numbers)
         if _grad.get():
-            for t in operands:
+            for t in given:
                 if t.node is not None:
-                    bound.record(outs, operands, tuple([x.node for x in operands]), numbers)
+                    bound.record(outs, given, tuple([x.node for x in given]), numbers)
                     break
         return outs
 

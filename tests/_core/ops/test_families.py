@@ -74,8 +74,8 @@ def test_types(made: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", ["sumsq", "rms_of", "third", "bend"])
 def test_gradients(made: dict[str, Any], name: str) -> None:
+    f = made[name]
     for dims, shape in ((1, (3, 4)), (0, (3, 4)), ((0, 2), (2, 3, 4))):
-        f = made[name]
         assert gradcheck(lambda x, dims=dims: f(x, dims), (x64(*shape),))
         assert gradgradcheck(lambda x, dims=dims: f(x, dims), (x64(*shape),), atol=1e-4)
     assert gradcheck(lambda x: f(x, 1), (x64(4, 3).detach().t().requires_grad_(),))
