@@ -163,12 +163,13 @@ class Prepared:
     ``entry(*outputs, *inputs, [workspace], *scalars)`` takes addresses as ints and numbers as int or float; it may be
     called from any thread and lets other Python threads run during long work.  `workspace` is the number of bytes the
     extra address must point to (0: the argument is absent).  `nbytes` and `flops` price the launch.  Equal `name`s mean
-    the same kind of work; `program` is None for library routines.  `aligned`: bits that no address may have.  Of a
+    the same kind of work; `program` is None for library routines.  `aligned`: bits that no address may have.  `lasting`:
+    False where callers may not keep it, since what it holds is another's to drop.  Of a
     `specs.Product` with an epilogue: `beside` bytes are written for the gradient (0: it reads the result), and `exact` says
     whether the result is that of the operations one by one.
     """
 
-    __slots__ = ("name", "entry", "workspace", "nbytes", "flops", "program", "outputs", "domain", "strides", "keep", "aligned", "beside", "exact")
+    __slots__ = ("name", "entry", "workspace", "nbytes", "flops", "program", "outputs", "domain", "strides", "keep", "aligned", "beside", "exact", "lasting")
 
     def __init__(self, name: str, entry: Callable[..., Any], *, outputs: int = 1, workspace: int = 0, nbytes: int = 0,
                  flops: int = 0, program: Program | None = None, domain: tuple[int, ...] = (),
@@ -176,7 +177,7 @@ class Prepared:
         self.name, self.entry, self.outputs, self.workspace = name, entry, outputs, workspace
         self.nbytes, self.flops, self.program, self.domain, self.strides = nbytes, flops, program, domain, strides
         self.keep = keep  # what must stay alive while the entry may be called
-        self.aligned, self.beside, self.exact = aligned, 0, True
+        self.aligned, self.beside, self.exact, self.lasting = aligned, 0, True, True
 
 
 def size_of(domain: tuple[int, ...]) -> int:

@@ -315,10 +315,18 @@ class RowsProduct(Spec):
 
 
 class Fft(Spec):
-    """``entry(to, source)``: packed transforms of `shape` (that of the real side) over `axes`, times `scale`.
+    """``entry(to, source)``: packed complex transforms of `shape` over `axes`, times `scale`."""
 
-    kind: "c2c", "r2c" (forward; half of the last axis and one more) or "c2r" (inverse; what the source holds is lost).  dtype: the complex type.
-    """
+    dtype: Type
+    shape: Sizes
+    axes: Sizes
+    inverse: bool
+    scale: float = 1.0
+
+
+class RealFft(Spec):
+    """``entry(to, source)``: "r2c", the forward transform of packed real numbers, to half of the last axis and one more, or "c2r", the inverse of
+    such a half, which is lost.  shape: of the real side; dtype: the complex type."""
 
     kind: str
     dtype: Type

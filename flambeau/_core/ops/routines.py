@@ -42,6 +42,8 @@ def find(dev: device, spec: Spec) -> Bound | None:
     found = _bound.get(key, _bound)
     if found is _bound:
         made = door.find(dev, spec)
+        if made is not None and not made.lasting:
+            return bind(dev, made)
         if len(_bound) > _MOST:
             _bound.clear()
         found = _bound[key] = None if made is None else bind(dev, made)

@@ -44,17 +44,14 @@ def _picked(name: str, t: Tensor, axis: int, width: int | None, kind: Callable[.
     kind(type, domain, strides, *numbers): the spec.  width None: one a row, whose axis disappears unless `keepdim`.  keep_layout: results laid
     out as t is.
     """
-    key = name, t.meta, axis, width, numbers, keepdim
-    try:
-        plan = _plans[key]
-    except KeyError:
-        if len(_plans) > _MOST_PLANS:
-            _plans.clear()
-        plan = _plans[key] = _plan(t.meta, axis, width, kind, numbers, keepdim, keep_layout)
-    if plan is None:
-        return None
-    out, bound, saved, turned = plan
-    values, at = new(out[0]), new(out[1])
+    plan = _plan(name, t.meta, axis, width, kind, numbers, keepdim, keep_layout)
+    return None if plan is None else _carried(plan, t)
+
+
+def _carried(plan: Any, t: Tensor) -> tuple[Tensor, Tensor]:
+    """What a plan of `_plan` gives for `t`."""
+    out, places, bound, saved, turned, grad_name = plan
+    values, at = new(out), new(places)
     if bound is None:  # no elements
         pass
     elif turned is None:
@@ -62,31 +59,46 @@ def _picked(name: str, t: Tensor, axis: int, width: int | None, kind: Callable[.
     else:
         _turned(t, values, at, bound, turned)
     if t.node is not None:
-        tape.record(values, _placed_back, (t,), (*saved, at), f"{name.capitalize()}Backward0")
+        tape.record(values, _placed_back, (t,), (*saved, at), grad_name)
     return values, at
 
 
-def _plan(m: Meta, axis: int, width: int | None, kind: Callable[..., Spec], numbers: tuple[Any, ...], keepdim: bool, keep_layout: bool) -> Any:
-    """(the layouts of values and positions, the launch, what the gradient saves, how operands are turned first or None)."""
+def _plan(name: str, m: Meta, axis: int, width: int | None, kind: Callable[..., Spec], numbers: tuple[Any, ...], keepdim: bool = True,
+          keep_layout: bool = False) -> Any:
+    """(the layouts of values and positions, the launch, what the gradient saves, how operands are turned first or None, the gradient's name)."""
+    key = name, m, axis, width, numbers, keepdim
+    try:
+        return _plans[key]
+    except KeyError:
+        if len(_plans) > _MOST_PLANS:
+            _plans.clear()
+        made = _plans[key] = _planned(name, m, axis, width, kind, numbers, keepdim, keep_layout)
+        return made
+
+
+def _planned(name: str, m: Meta, axis: int, width: int | None, kind: Callable[..., Spec], numbers: tuple[Any, ...], keepdim: bool,
+             keep_layout: bool) -> Any:
     shape, strides = tuple(m.shape) or (1,), m.strides or (1,)
     to = (*shape[:axis], 1 if width is None else width, *shape[axis + 1:])
     out_shape = to if m.shape and (width is not None or keepdim) else () if not m.shape else (*shape[:axis], *shape[axis + 1:])
     out_strides = layout.dense_like(tuple(m.shape), m.strides) if keep_layout else None
     out = meta(out_shape, out_strides, m.dtype, m.device), meta(out_shape, out_strides, int64, m.device)
     saved = tuple(m.shape), axis, width is None and not keepdim
+    name = f"{name.capitalize()}Backward0"
     if not out[0].numel:
-        return out, None, saved, None
+        return *out, None, saved, None, name
     steps = out[0].strides if len(out_shape) == len(to) else layout.contiguous_strides(to)
     shape, strides, to, steps = [_last(x, axis) for x in (shape, strides, to, steps)]
     bound = routines.find(m.device, kind(m.dtype, shape, (steps, steps, strides), *numbers))
     if bound is not None:
-        return out, bound, saved, None
+        return *out, bound, saved, None, name
     rows, packed = layout.contiguous_strides(shape), layout.contiguous_strides(to)
     bound = None if strides == rows else routines.find(m.device, kind(m.dtype, shape, (packed, packed, rows), *numbers))
     if bound is not None:
-        return out, bound, saved, (meta(shape, strides, m.dtype, m.device), to, steps)
+        return *out, bound, saved, (meta(shape, strides, m.dtype, m.device), to, steps), name
     if kind is Sort:
-        return out, routines.bind(m.device, door.require(m.device, kind(m.dtype, shape, (steps, steps, strides), *numbers))), saved, None
+        bound = routines.bind(m.device, door.require(m.device, kind(m.dtype, shape, (steps, steps, strides), *numbers)))
+        return *out, bound, saved, None, name
     return None
 
 
@@ -177,11 +189,16 @@ def _length(t: Tensor, axis: int) -> int:
 
 
 def _sorted(t: Tensor, dim: int, descending: bool) -> tuple[Tensor, Tensor]:
-    _real("sort", t)
-    axis = _axis(t, dim)
-    found = _picked("sort", t, axis, _length(t, axis), Sort, (descending, _length(t, axis)), keep_layout=True)
-    assert found is not None
-    return found
+    m = t.meta
+    plan = _plans.get((m, dim, descending)) if type(dim) is int else None
+    if plan is None:
+        _real("sort", t)
+        axis = _axis(t, dim)
+        n = _length(t, axis)
+        plan = _plan("sort", m, axis, n, Sort, (descending, n), keep_layout=True)
+        if type(dim) is int:
+            _plans[m, dim, descending] = plan
+    return _carried(plan, t)
 
 
 _plans: dict[Any, Any] = {}  # of a layout and a call's numbers
@@ -216,6 +233,11 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 
     NaN counts as the greatest value.  Raises RuntimeError for k outside 0..size.
     """
+    if type(k) is int and type(dim) is int:
+        plan = _plans.get((input.meta, dim, k, largest, sorted))
+        if plan is not None:
+            return _RESULTS["topk"](*_carried(plan, input))
+    key, given = (input.meta, dim, k, largest, sorted), k
     _real("topk", input)
     axis, d, k = _axis(input, dim), input.meta.dtype, k.__index__() if not isinstance(k, Tensor) else int(k.item())  # type: ignore[unreachable]
     if d is bool_:
@@ -224,9 +246,10 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
         raise RuntimeError(f"selected index k out of range: k is {k}, the size of dimension {axis} is {_length(input, axis)}")
     if not input.meta.shape and k == 0:
         return _RESULTS["topk"](empty((0,), d, input.meta.device), empty((0,), int64, input.meta.device))
-    found = _picked("topk", input, axis, k, Sort, (bool(largest), k, bool(sorted)))
-    assert found is not None
-    return _RESULTS["topk"](*found)
+    plan = _plan("topk", input.meta, axis, k, Sort, (bool(largest), k, bool(sorted)))
+    if type(given) is int and type(dim) is int:
+        _plans[key] = plan
+    return _RESULTS["topk"](*_carried(plan, input))
 
 
 # -------------------------------------------------------------------------------------------------------- one element a row

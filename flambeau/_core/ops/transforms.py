@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..kernels import expr as E
 from ..kernels.programs import Map
-from ..kernels.specs import Fft
+from ..kernels.specs import Fft, RealFft
 from ..runtime import door
 from ..tensor import Tensor, alias, empty, meta
 from . import launch, routines
@@ -44,13 +44,8 @@ def _in_place(made: Tensor, order: tuple[int, ...]) -> Tensor:
 def _bound(dev: device, kind: str, d: dtype, shape: Sequence[int], count: int, inverse: bool) -> Bound | None:
     """The launch for the last axes of packed memory, whose real side has this shape."""
     n = len(shape)
-    return _unkept(dev, Fft(kind, d, tuple(shape), tuple(range(n - count, n)), inverse))
-
-
-def _unkept(dev: device, spec: Fft) -> Bound | None:
-    """The launch, which is not kept here: a library's plans are the library's to keep (`backends.cuda.cufft_plan_cache`)."""
-    made = door.find(dev, spec)
-    return None if made is None else routines.bind(dev, made)
+    axes = tuple(range(n - count, n))
+    return routines.find(dev, Fft(d, tuple(shape), axes, inverse) if kind == "c2c" else RealFft(kind, d, tuple(shape), axes, inverse))
 
 
 def _arranged(t: Tensor, order: tuple[int, ...]) -> Tensor:
@@ -70,8 +65,8 @@ def _scaled(t: Tensor, scale: float) -> Tensor:
 def transformed(t: Tensor, axes: tuple[int, ...], inverse: bool, scale: float) -> Tensor:
     """sum over the axes of t * exp(-+ 2 pi i j k / n), times `scale`, of complex t."""
     m = t.meta
-    whole = Fft("c2c", m.dtype, tuple(m.shape), axes, inverse, scale)
-    bound = _unkept(m.device, whole) if m.numel else None
+    whole = Fft(m.dtype, tuple(m.shape), axes, inverse, scale)
+    bound = routines.find(m.device, whole) if m.numel else None
     if bound is None and m.numel:
         made = _by_groups(t, axes, inverse, scale)
         if made is not None:
@@ -104,7 +99,7 @@ def _by_groups(t: Tensor, axes: Sequence[int], inverse: bool, scale: float) -> T
 def has_half_spectrum(t: Tensor, axes: Sequence[int], lengths: Sequence[int]) -> bool:
     """Whether the backend has the forward transform of real `t`, its axes cut or padded to these lengths."""
     m = t.meta
-    return m.numel > 0 and m.dtype.name in ("float32", "float64") and _half(m, axes, lengths) is not None
+    return door.serves(m.device, RealFft) and m.numel > 0 and m.dtype.name in ("float32", "float64") and _half(m, axes, lengths) is not None
 
 
 def _half(m: Meta, axes: Sequence[int], lengths: Sequence[int]) -> Bound | None:
@@ -139,7 +134,7 @@ def real_signal(t: Tensor, axis: int, length: int, scale: float) -> Tensor | Non
     real = t.meta.dtype.to_real()
     order = _order(len(t.meta.shape), (axis,))
     arranged = [t.meta.shape[i] for i in order]
-    bound = _bound(t.meta.device, "c2r", t.meta.dtype, (*arranged[:-1], length), 1, True) if t.meta.numel else None
+    bound = _bound(t.meta.device, "c2r", t.meta.dtype, (*arranged[:-1], length), 1, True) if t.meta.numel and door.serves(t.meta.device, RealFft) else None
     if bound is None:
         return None
     with no_recording():

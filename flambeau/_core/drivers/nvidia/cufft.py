@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
+from ...kernels.specs import RealFft
 from ...layout import numel
 from . import libraries
 
@@ -120,9 +121,10 @@ class Library:
         return made
 
 
-def transform(launches: Launches, device: int, spec: Fft) -> Prepared | None:
+def transform(launches: Launches, device: int, spec: Fft | RealFft) -> Prepared | None:
     """None where the library is absent or does not take this: other axes than the last ones, more than three, or a scale."""
-    kind, d, count, n = spec.kind, spec.dtype, numel(spec.shape), len(spec.axes)
+    d, count, n = spec.dtype, numel(spec.shape), len(spec.axes)
+    kind = spec.kind if type(spec) is RealFft else "c2c"
     if spec.scale != 1.0 or not 1 <= n <= 3 or not count or spec.axes != tuple(range(len(spec.shape) - n, len(spec.shape))):
         return None
     lengths = spec.shape[-n:]
@@ -146,5 +148,7 @@ def transform(launches: Launches, device: int, spec: Fft) -> Prepared | None:
                 or enter(plan.number, source, to, *way)
         libraries.check(driver, device, stream, code, "cufft", f"{batch} transforms of {lengths}", _STATUS)
     size = d.itemsize * count
-    return launches.call("fft", device, call, workspace=plan.workspace, nbytes=2 * size if kind == "c2c" else size,
+    made = launches.call("fft", device, call, workspace=plan.workspace, nbytes=2 * size if kind == "c2c" else size,
                          flops=5 * count * max((count // batch).bit_length() - 1, 1))
+    made.lasting = False  # a plan is the cache's to drop, which programs may clear
+    return made

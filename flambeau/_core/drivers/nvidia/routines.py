@@ -34,6 +34,7 @@ _WHERE: dict[type[Spec], tuple[str, str]] = {
     specs.JoinedReductions: ("joined", "reductions"),
     specs.Product: ("blaslt", "product"),
     specs.Fft: ("cufft", "transform"),
+    specs.RealFft: ("cufft", "transform"),
     specs.Lapack: ("cusolver", "lapack"),
     specs.Convolution: ("cudnn", "convolution"),
     specs.Attention: ("attention", "forward"),
