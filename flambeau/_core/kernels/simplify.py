@@ -145,16 +145,19 @@ class _Simplifier:
         return _atom(e)
 
     def _where(self, e: Expr) -> Sum:
-        """A choice; a product that does not vary where the choice does, and has no division in it, is multiplied afterwards."""
+        """A choice; a factor of both sides that varies less than the choice does, and is no division, is multiplied afterwards."""
         condition, yes, no = e.args
         a, b = self.sum_of(yes), self.sum_of(no)
         if not a and not b:
             return {}
-        if not b and len(a) == 1:
-            ((factors, coefficient),) = a.items()
-            if factors and all(p > 0 and F.place(x) < F.place(condition) for x, p in factors):
-                one = E.where(condition, const(1, e.dtype), const(0, e.dtype))
-                return {frozenset({*factors, (one, 1)}): coefficient}
+        sides = [dict(next(iter(side))) for side in (a, b) if len(side) == 1]
+        if len(sides) == bool(a) + bool(b):
+            common = {x: p for x, p in sides[0].items() if p > 0 and F.place(x) < F.place(condition) and all(s.get(x) == p for s in sides)}
+            if common:
+                taken = frozenset(common.items())
+                a, b = ({next(iter(side)) - taken: c for c in side.values()} for side in (a, b))
+                choice = E.where(condition, self.written(a, e.dtype), self.written(b, e.dtype))
+                return {taken | {(choice, 1)}: 1.0}
         return _atom(E.where(condition, self.written(a, e.dtype), self.written(b, e.dtype)))
 
     def _product(self, a: Sum, b: Sum, d: dtype) -> Sum:

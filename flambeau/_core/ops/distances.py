@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, Any
 from ..autograd import tape
 from ..dtypes import promote_types
 from ..kernels import expr as E
-from ..kernels.programs import Reduce
-from ..layout import broadcast_shapes, expand_strides, wrap_dim
-from ..tensor import Tensor, alias, empty
-from . import launch
+from ..kernels import formulas as F
+from ..layout import broadcast_shapes, wrap_dim
+from ..tensor import Tensor, alias
 from .casts import to_dtype
 from .elementwise import fit, saved_tensor
 from .linalg.matrices import keep_outputs, kept_outputs, type_name
-from .norms import vector_norm
+from .norms import length, vector_norm
+from .rowwise import Places, Rowwise
 from .table import no_recording, op
 
 if TYPE_CHECKING:
-    from ..dtypes import dtype
+    from collections.abc import Sequence
 
-_programs: dict[Any, Reduce] = {}
 _MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
 
 
@@ -54,103 +53,35 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = "us
         x1, x2 = to_dtype(x1, d), to_dtype(x2, d)
     if not x1.meta.shape[-1]:
         return x1.new_zeros((*broadcast_shapes(x1.meta.shape[:-2], x2.meta.shape[:-2]), n, m))
-    return _pairs(x1, x2, float(p))
+    lead = broadcast_shapes(x1.meta.shape[:-2], x2.meta.shape[:-2])
+    x1, x2 = [x if tuple(x.meta.shape[:-2]) == lead else x.expand(*lead, *x.meta.shape[-2:]) for x in (x1, x2)]
+    return CDIST((x1, x2), consts=(("p", float(p)),))[0]
 
 
 # ------------------------------------------------------------------------------------------------------------ all pairs
-def _program(kind: str, d: dtype, p: float) -> Reduce:
-    """The distance of two rows ("distance"), or the gradient at the first from (gradient, distance, first, second) ("back")."""
-    found = _programs.get((kind, d, p))
-    if found is None:
-        found = _programs[kind, d, p] = _distance(d, p) if kind == "distance" else _gradient(d, p)
-    return found
-
-
-def _distance(d: dtype, p: float) -> Reduce:
-    wide = d.opmath
-    size = abs(E.cast(E.input(0, d), wide) - E.cast(E.input(1, d), wide))
-    total = E.acc(0, wide)
+def _distance(x: E.Expr, y: E.Expr, p: float) -> Any:
+    size = abs(x - y)
     if p == inf:
-        return Reduce((size,), ("max",), (E.cast(total, d),), (d, d))
-    if p == 0:
-        return Reduce((E.cast(size != 0.0, wide),), ("sum",), (E.cast(total, d),), (d, d))
-    root = total if p == 1 else E.sqrt(total) if p == 2 else E.pow_(total, 1.0 / p)
-    return Reduce((size if p == 1 else size * size if p == 2 else E.pow_(size, p),), ("sum",), (E.cast(root, d),), (d, d))
-
-
-def _gradient(d: dtype, p: float) -> Reduce:
-    wide = d.opmath
-    g, far, x, y = (E.cast(E.input(i, d), wide) for i in range(4))
-    gap, zero = x - y, E.const(0, wide)
-    size = abs(gap)
-    towards = E.where(gap > zero, g, E.where(gap < zero, -g, zero))
-    if p == 1:
-        e = towards
-    elif p == 2:
-        e = E.where(far == zero, zero, g * gap / far)
-    elif p == inf:
-        e = E.where(size == far, towards, zero)
+        far = F.ruled(F.fold("max", size, "k"), (size,), _farthest)
     else:
-        e = E.where((far == zero) | (gap == zero), zero, towards * E.pow_(size / far, p - 1.0))
-    return Reduce((e,), ("sum",), (E.cast(E.acc(0, wide), d),), (d,) * 4)
+        far = length(x - y, p, "k")
+    return (far,), (far,)
 
 
-def _pairs(a: Tensor, b: Tensor, p: float) -> Tensor:
-    """The distances of all pairs, recorded; nothing of the size (n, m, d) is stored."""
-    lead = broadcast_shapes(a.meta.shape[:-2], b.meta.shape[:-2])
-    n, m, k = a.meta.shape[-2], b.meta.shape[-2], a.meta.shape[-1]
-    out = empty((*lead, n, m), a.meta.dtype, a.meta.device)
-    domain = (*lead, n, m, k)
-    if out.meta.numel:
-        launch.run(_program("distance", a.meta.dtype, p), domain, [out], [a, b],
-                   [out.meta.strides, _strides(a.unsqueeze(-2), domain), _strides(b.unsqueeze(-3), domain)], name="cdist")
-    return tape.record(out, _pairs_back, (a, b), (a, a.store.version, b, b.store.version, keep_outputs(out), p), "CdistBackward0")
+def _farthest(g: E.Expr, far: E.Expr, size: E.Expr) -> tuple[E.Expr]:
+    return (E.where(size == far, g, E.const(0, g.dtype)),)  # not shared among equals, as a maximum's is
 
 
-def _strides(t: Tensor, domain: tuple[int, ...]) -> tuple[int, ...]:
-    return expand_strides(t.meta.shape, t.meta.strides, domain)
+def _all_pairs(metas: Sequence[Any]) -> Places:
+    """Points n and m of k coordinates, in batches b."""
+    shape = metas[0].shape
+    lead = tuple([(("b", i),) for i in range(len(shape) - 2)])
+    sizes = {"b": tuple(shape[:-2]), "n": (shape[-2],), "m": (metas[1].shape[-2],), "k": (shape[-1],)}
+    n, m, k = ((("n", 0),),), ((("m", 0),),), ((("k", 0),),)
+    return Places(sizes, (lead + n + k, lead + m + k), (lead + n + m,))
 
 
-def _pairs_back(node: Any, g: Tensor) -> Any:
-    a, va, b, vb, outputs, p = node[tape.SAVED]
-    saved_tensor(a, va, node)
-    saved_tensor(b, vb, node)
-    (far,) = kept_outputs(node, outputs)
-    to_a, to_b = (e is not None for e in node[tape.EDGES])
-    if p == 0:
-        return (a * 0 if to_a else None, b * 0 if to_b else None)
-    if tape.recording(a, b, g):
-        each = _each_pair(a, b, far, g, p)
-        return (fit(each.sum(-2), a.meta) if to_a else None, fit(-each.sum(-3), b.meta) if to_b else None)
-    return (_one_side(g, far, a, b, p) if to_a else None,
-            _one_side(g.transpose(-2, -1), far.transpose(-2, -1), b, a, p) if to_b else None)
-
-
-def _one_side(g: Tensor, far: Tensor, x: Tensor, y: Tensor, p: float) -> Tensor:
-    """The gradient at x (..., n, d): a sum over the m rows of y."""
-    lead, (n, m), k = tuple(g.meta.shape[:-2]), g.meta.shape[-2:], x.meta.shape[-1]
-    out = empty((*lead, n, k), x.meta.dtype, x.meta.device)
-    domain = (*lead, n, k, m)
-    if out.meta.numel:
-        ins = [g.unsqueeze(-2), far.unsqueeze(-2), x.unsqueeze(-1), y.transpose(-2, -1).unsqueeze(-3)]
-        launch.run(_program("back", x.meta.dtype, p), domain, [out], ins, [out.meta.strides, *[_strides(t, domain) for t in ins]], name="cdist_backward")
-    return fit(out, x.meta)
-
-
-def _each_pair(a: Tensor, b: Tensor, far: Tensor, g: Tensor, p: float) -> Tensor:
-    """The gradient at a - b of every pair (..., n, m, d), in differentiable operations."""
-    gap, far, g = a.unsqueeze(-2) - b.unsqueeze(-3), far.unsqueeze(-1), g.unsqueeze(-1)
-    safe = far.masked_fill(far == 0, 1.0)
-    if p == 1:
-        made: Tensor = gap.sgn() * g
-    elif p == 2:
-        made = gap / safe * g
-    elif p == inf:
-        made = gap.sgn() * g * (gap.abs() == far)
-    else:
-        size = gap.abs()
-        made = gap.sgn() * g * (size.masked_fill(size == 0, 1.0) / safe).pow(p - 1)
-    return made
+CDIST = Rowwise("cdist", "bnk, bmk -> bnm", _distance, _all_pairs, fused="")
 
 
 # ------------------------------------------------------------------------------------------------------- by a product
