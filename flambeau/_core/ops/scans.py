@@ -9,12 +9,14 @@ from ..autograd import tape
 from ..dtypes import dtype as dtype_class
 from ..dtypes import int64
 from ..kernels import expr as E
+from ..kernels import formulas as F
 from ..kernels.programs import Scan
 from ..tensor import Tensor, alias, empty
 from . import launch
 from .casts import to_dtype
 from .elementwise import saved_tensor
 from .results import named
+from .rowwise import Rowwise, elements
 from .table import op
 
 _programs: dict[Any, Scan] = {}
@@ -66,22 +68,21 @@ def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:  # noqa: A0
     axis, result = _axis(input, dim), _result(input, dtype)
     if result.is_complex:
         return _by_parts(to_dtype(input, result), axis)
-    out = _scan(input, axis, "sum", result)[0]
-    return tape.record(out, _cumsum_back, (input,), (axis, input.meta.dtype, False), "CumsumBackward0")
+    return _running(input, axis, False, result)
 
 
-@tape.keeps_nothing
-def _cumsum_back(node: Any, g: Tensor) -> Any:
-    axis, d, reverse = node[tape.SAVED]
-    return (to_dtype(_running(g, axis, not reverse), d),)
+def _sum(x: E.Expr, reverse: bool) -> Any:
+    return (F.scan("sum", x, "c", reverse),), ()
 
 
-def _running(g: Tensor, axis: int, reverse: bool) -> Tensor:
+CUMSUM = Rowwise("cumsum", "rc -> rc", _sum, elements)
+
+
+def _running(t: Tensor, axis: int, reverse: bool, result: dtype_class | None = None) -> Tensor:
     """A running sum from either end.  Differentiable."""
-    if g.meta.dtype.is_complex:
-        return cumsum(g.flip(axis), axis).flip(axis) if reverse else cumsum(g, axis)
-    out = _scan(g, axis, "sum", g.meta.dtype, reverse)[0]
-    return tape.record(out, _cumsum_back, (g,), (axis, g.meta.dtype, reverse), "CumsumBackward0")
+    if t.meta.dtype.is_complex:
+        return cumsum(t.flip(axis), axis).flip(axis) if reverse else cumsum(t, axis)
+    return CUMSUM((t,), where=((axis,) if t.meta.shape else (),), consts=(("reverse", reverse),), result=result)[0]
 
 
 @op(inplace=True, out=True)
