@@ -32,9 +32,13 @@ launch_plan = _nobody("launch_plan")  # `ops.launch.plan`
 mismatch = _nobody("mismatch")  # the error for tensors of several devices
 
 # of operations, for the simpler ones
+cat = _nobody("cat")
 sum_to = _nobody("sum_to")
 convert = _nobody("convert")  # `ops.casts.convert`
 complex_ = _nobody("complex_")
+view_of = _nobody("view_of")
+pinned_empty = _nobody("pinned_empty")
+operations = _nobody("operations")  # the table of operations
 searchsorted = _nobody("searchsorted")
 sparse_form = _nobody("sparse_form")  # the sparse form of an operation, by its name
 

@@ -59,7 +59,7 @@ from . import (  # noqa: F401 (each import registers its family)
     views,
 )
 
-hooks.provide(fit=elementwise.fit, launch_plan=launch.plan)
+hooks.provide(fit=elementwise.fit, launch_plan=launch.plan, operations=lambda: table.TABLE)
 attributes.install(Tensor)
 table.attach(Tensor)
 _rows = table.namespace("torch")

@@ -18,8 +18,9 @@ from . import (
 )
 from .checks import same_device
 from .copies import cast_program
+from .sizes import sizes_of
 from .table import op
-from .views import as_strided, select, sizes_of, slice_axis
+from .views import as_strided, select, slice_axis
 
 _programs: dict[Any, Map] = {}
 

@@ -139,11 +139,10 @@ Tensor.imag = property(imag, _set_part(1))  # type: ignore[assignment, method-as
 def view_as_real(input: Tensor) -> Tensor:  # noqa: A002
     """A view (..., 2) of the parts of a complex tensor."""
     from ..autograd import tape
-    from .views import view_of
     m = input.meta
     if not m.dtype.is_complex:
         raise RuntimeError("view_as_real is only supported for complex tensors")
-    r = view_of(input, (*m.shape, 2), (*[s * 2 for s in m.strides], 1), input.ptr, None, None, "ViewAsRealBackward0")
+    r = hooks.view_of(input, (*m.shape, 2), (*[s * 2 for s in m.strides], 1), input.ptr, None, None, "ViewAsRealBackward0")
     r.meta = meta(r.meta.shape, r.meta.strides, m.dtype.to_real(), m.device)
     return tape.record(r, tape.keeps_nothing(lambda node, g: (view_as_complex(g.contiguous()),)), (input,), None, "ViewAsRealBackward0")
 
@@ -152,7 +151,6 @@ def view_as_real(input: Tensor) -> Tensor:  # noqa: A002
 def view_as_complex(input: Tensor) -> Tensor:  # noqa: A002
     """A complex view of a real tensor (..., 2).  Raises RuntimeError for layouts that are not pairs side by side."""
     from ..autograd import tape
-    from .views import view_of
     m = input.meta
     if m.dtype.name not in ("float16", "float32", "float64"):
         raise RuntimeError(f"view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: "
@@ -165,7 +163,7 @@ def view_as_complex(input: Tensor) -> Tensor:  # noqa: A002
         raise RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension")
     if m.dtype.itemsize == 2:
         raise RuntimeError("view_as_complex: half precision complex numbers are not supported")
-    r = view_of(input, tuple(m.shape[:-1]), tuple(s // 2 for s in m.strides[:-1]), input.ptr, None, None, "ViewAsComplexBackward0")
+    r = hooks.view_of(input, tuple(m.shape[:-1]), tuple(s // 2 for s in m.strides[:-1]), input.ptr, None, None, "ViewAsComplexBackward0")
     r.meta = meta(r.meta.shape, r.meta.strides, m.dtype.to_complex(), m.device)
     return tape.record(r, tape.keeps_nothing(lambda node, g: (view_as_real(g),)), (input,), None, "ViewAsComplexBackward0")
 

@@ -19,8 +19,8 @@ from ..runtime.device import resolve
 from ..tensor import Meta, Tensor, meta, new, on_forget, wrap
 from . import launch
 from .copies import strides_for
+from .sizes import sizes_of
 from .table import op
-from .views import sizes_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

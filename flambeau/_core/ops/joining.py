@@ -327,4 +327,4 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     return input[at]
 
 
-hooks.provide(stack=stack)
+hooks.provide(cat=cat, stack=stack)

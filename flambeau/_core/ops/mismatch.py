@@ -91,10 +91,9 @@ def _inside(frame: FrameType) -> bool:
 
 def _operations() -> dict[CodeType, str]:
     """The operations by their code; those that share code (made by one factory) are left out."""
-    from .table import TABLE
     found: dict[CodeType, str] = {}
     several = set()
-    for row in TABLE.values():
+    for row in hooks.operations().values():
         for function in (row.function, row.inplace) if row.pointwise is None else ():
             code = getattr(inspect.unwrap(function), "__code__", None) if function is not None else None
             if code is not None:
@@ -128,8 +127,8 @@ def _arguments(frame: FrameType) -> list[tuple[str, Tensor]]:
 
 def _from_table(name: str, operands: Sequence[Any]) -> tuple[str, list[tuple[str, Tensor]]] | None:
     """The names that the table's signature gives the operands, in their order."""
-    from .table import TABLE
-    row = TABLE.get(name) or TABLE.get(name.rstrip("_"))
+    rows = hooks.operations()
+    row = rows.get(name) or rows.get(name.rstrip("_"))
     if row is None:
         return None
     names = [n.partition("=")[0].partition(":")[0].strip() for n in row.signature.strip("()").split(", ")]

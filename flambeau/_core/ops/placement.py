@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import layout
+from .. import hooks, layout
 from ..autograd import tape
 from ..runtime import gpus, staging
 from ..tensor import Storage, Tensor, _new, meta
@@ -64,3 +64,6 @@ def record_stream(self: Tensor, stream: Any) -> None:
     if self.meta.device.type != "cuda":
         raise RuntimeError(f"record_stream is for tensors on a GPU; this one is on {self.meta.device}")
     gpus.gpu(self.meta.device).pool.record_stream(self.store.ptr, stream._handle)
+
+
+hooks.provide(pinned_empty=pinned_empty)

@@ -16,6 +16,7 @@ from ..tensor import Tensor, alias, empty, meta, new, on_forget, storage
 from . import launch
 from .casts import to_dtype
 from .elementwise import saved_tensor
+from .sizes import sizes_of
 from .table import op
 
 if TYPE_CHECKING:
@@ -229,7 +230,6 @@ def _plan_to_shape(g: Tensor, shape: tuple[int, ...], axes: tuple[int, ...]) -> 
 @op()
 def sum_to_size(input: Tensor, *size: Any) -> Tensor:  # noqa: A002
     """The sum over the axes that a tensor of `size` would be broadcast along."""
-    from .views import sizes_of
     shape = sizes_of("sum_to_size", size)
     try:
         ok = layout.broadcast_shapes(shape, input.meta.shape) == tuple(input.meta.shape)
@@ -281,8 +281,7 @@ def _prod_back(node: Any, g: Tensor) -> Any:
 
 
 def _joined(parts: list[Tensor]) -> Tensor:
-    from .joining import cat
-    made: Tensor = cat(parts, -1)
+    made: Tensor = hooks.cat(parts, -1)
     return made
 
 

@@ -11,8 +11,9 @@ from ..autograd.mode import _grad
 from ..tensor import Tensor
 from .copies import contiguous
 from .parts import assemble, dense
+from .sizes import sizes_of
 from .table import op
-from .views import as_strided, expand, permute, placed, reshape, select, sizes_of, slice_axis, squeeze, swapaxes, t, transpose, unsqueeze, view, view_of
+from .views import as_strided, expand, permute, placed, reshape, select, slice_axis, squeeze, swapaxes, t, transpose, unsqueeze, view, view_of
 
 
 def _several(input: Tensor, axis: int, views: list[Tensor] | tuple[Tensor, ...], name: str, stacked: bool = False) -> tuple[Tensor, ...]:  # noqa: A002

@@ -33,8 +33,7 @@ def to_device(t: Tensor, dev: device, non_blocking: bool = False, strides: tuple
         strides = layout.dense_like(tuple(m.shape), m.strides)
     made = meta(m.shape, strides, d, dev)
     if non_blocking and dev.type == "cpu" and m.device.type != "cpu":
-        from .placement import pinned_empty
-        out = pinned_empty(made)
+        out = hooks.pinned_empty(made)
     else:
         out = new(made)
     move(out, t, non_blocking)

@@ -15,6 +15,7 @@ from ..tensor import Meta, Tensor, _new, alias, empty, meta, new, on_forget
 from . import launch
 from .copies import cast_program, contiguous
 from .parts import Parts, dense
+from .sizes import sizes_of
 from .table import op
 
 if TYPE_CHECKING:
@@ -95,25 +96,6 @@ def dense_copy(g: Tensor, like: Meta) -> Tensor:
 
 
 # ------------------------------------------------------------------------------------------------------ shapes and axes
-def sizes_of(name: str, sizes: tuple[Any, ...]) -> tuple[int, ...]:
-    """Sizes given one by one or as one sequence.  Raises TypeError for anything that is no integer."""
-    if len(sizes) == 1 and not isinstance(sizes[0], int) and not hasattr(sizes[0], "__index__"):
-        if not hasattr(sizes[0], "__iter__"):
-            raise TypeError(f"{name}(): argument 'size' (position 1) must be tuple of ints, not {type(sizes[0]).__name__}")
-        sizes = tuple(sizes[0])
-    elif len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
-        sizes = tuple(sizes[0])
-    out = []
-    for i, s in enumerate(sizes):
-        if type(s) is not int:
-            if isinstance(s, float) or not hasattr(s, "__index__"):
-                raise TypeError(f"{name}(): argument 'size' (position 1) must be tuple of ints, but found element of type "
-                                f"{type(s).__name__} at pos {i}")
-            s = s.__index__()
-        out.append(s)
-    return tuple(out)
-
-
 @tape.keeps_nothing
 def _reshape_back(node: Any, g: Tensor) -> Any:
     return (reshape(g, node[tape.SAVED]),)
@@ -442,4 +424,4 @@ def fresh(shape: Sequence[int], like: Tensor) -> Tensor:
     return empty(shape, like.meta.dtype, like.meta.device)
 
 
-hooks.provide(dense_copy=dense_copy, strided_sum=strided_sum)
+hooks.provide(dense_copy=dense_copy, strided_sum=strided_sum, view_of=view_of)
