@@ -11,7 +11,7 @@ from flambeau._core.dtypes import bfloat16, bool_, dtype, float16, float32, floa
 from flambeau._core.kernels import expr as E
 from flambeau._core.kernels import interpret, native
 from flambeau._core.kernels.llvm import prepare
-from flambeau._core.kernels.llvm.rows import groups_of, kept_value
+from flambeau._core.kernels.loops.rows import kept_value, passes_of
 from flambeau._core.kernels.programs import Rows
 from tests._core.kernels.row_programs import cross_entropy, layer_norm, layer_norm_backward
 
@@ -172,21 +172,21 @@ def test_nan_spreads_over_its_row_only() -> None:
 
 
 def test_stages_share_passes() -> None:
-    assert [(kind, len(m)) for kind, m in groups_of(layer_norm_backward(float32).stages)] == [("reduce", 2), ("map", 1)]
-    assert [(kind, len(m)) for kind, m in groups_of(layer_norm(float32).stages)] == [
+    assert [(p[0][0], len(p)) for p in passes_of(layer_norm_backward(float32).stages, mixed=False)] == [("reduce", 2), ("map", 1)]
+    assert [(p[0][0], len(p)) for p in passes_of(layer_norm(float32).stages, mixed=False)] == [
         ("reduce", 1), ("reduce", 1), ("row", 2), ("map", 1)]
 
 
 def test_costly_values_are_kept_only_where_that_is_safe() -> None:
     program = softmax(float32)
-    groups = groups_of(program.stages)
-    found = kept_value(groups, 1, ("1.", "1."))
+    groups = passes_of(program.stages, mixed=False)
+    found = kept_value(groups, 1, (True, True))
     assert found is not None and found[:2] == (1, 0) and found[2].op == "exp"
-    assert kept_value(groups, 1, ("s.", "1.")) is None
-    assert kept_value(groups_of(log_softmax(float32).stages), 1, ("1.", "1.")) is None
+    assert kept_value(groups, 1, (False, True)) is None
+    assert kept_value(passes_of(log_softmax(float32).stages, mixed=False), 1, (True, True)) is None
     x, e = E.input(0, float32), E.exp(E.input(0, float32))
     later = Rows((("reduce", "sum", e), ("reduce", "sum", x * E.acc(0, float32)), ("map", 0, e / E.acc(1, float32))), (float32,))
-    assert kept_value(groups_of(later.stages), 1, ("1.", "1.")) is None
+    assert kept_value(passes_of(later.stages, mixed=False), 1, (True, True)) is None
     for shape in ((7, 100), (60, 7)):
         a = numbers(float32, shape, np.random.default_rng(10))
         want, got = np.zeros_like(a), a.copy()

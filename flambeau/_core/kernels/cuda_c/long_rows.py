@@ -15,7 +15,7 @@ from .unkept_rows import UnkeptRows
 
 if TYPE_CHECKING:
     from ..kernel import Launch
-    from ..loops.rows import ByThreads, Stage
+    from ..loops.rows import ByThreads, Part
     from ..programs import Rows
     from .writer import Writer
 
@@ -63,7 +63,7 @@ class LongRows(UnkeptRows):
             return w.let("long long", f"(long long){piece} * {w.word(self.rows)} + {row}", "at")
         return w.let("long long", f"(long long){row} * {w.word(self.loops.pieces)} + {piece}", "at")
 
-    def _part(self, at: int, step: list[Stage], row: str) -> None:
+    def _part(self, at: int, step: list[Part], row: str) -> None:
         """The accumulators of this piece."""
         w = self.w
         roots = tuple(s[2] for s in step)
@@ -79,7 +79,7 @@ class LongRows(UnkeptRows):
                 w.line(f"{array}[{place}] = {name};")
         w.line("}")
 
-    def _join(self, at: int, step: list[Stage], row: str) -> None:
+    def _join(self, at: int, step: list[Part], row: str) -> None:
         """The accumulators of the steps before that this one asks for."""
         w = self.w
         asked = {int(e.value) for e in walk(tuple(s[2] for s in step)) if e.op == "acc"}

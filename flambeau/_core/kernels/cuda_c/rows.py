@@ -20,7 +20,7 @@ from .writer import Walk
 if TYPE_CHECKING:
     from ..expr import Expr
     from ..kernel import Launch
-    from ..loops.rows import ByThreads, Stage
+    from ..loops.rows import ByThreads, Part
     from ..programs import Rows
     from .lower import Leaf
     from .writer import Writer
@@ -176,7 +176,7 @@ class RowProgram:
         """The nodes whose value is not the same for a whole row."""
         return moving(roots, self.rank, (self.rank - 1,), {k - self.outs for k in self.loops.moves})
 
-    def _step(self, at: int, step: list[Stage]) -> None:
+    def _step(self, at: int, step: list[Part]) -> None:
         w = self.w
         roots = tuple(s[2] for s in step)
         varying = self._varying(roots)
@@ -204,7 +204,7 @@ class RowProgram:
         if self.length or not any(e.op in ("input", "gather") for e in ready):
             self.w.lower(tuple(ready), self._leaf({}, ""), self.known)
 
-    def _states(self, at: int, step: list[Stage], roots: tuple[Expr, ...], varying: set[Expr]) -> list[State]:
+    def _states(self, at: int, step: list[Part], roots: tuple[Expr, ...], varying: set[Expr]) -> list[State]:
         """The thread's own accumulators."""
         states = states_of([s[1] for s in step], [s[2].dtype for s in step])
         for s in states:
@@ -232,7 +232,7 @@ class RowProgram:
             self.saved[e] = w_name = self.w.fresh("z")
             self.w.line(f"{value(e.dtype)} {w_name}[{self.rounds * self.v}];")
 
-    def _elements(self, at: int, step: list[Stage], roots: tuple[Expr, ...], varying: set[Expr], p: str, i: str, states: list[State]) -> None:
+    def _elements(self, at: int, step: list[Part], roots: tuple[Expr, ...], varying: set[Expr], p: str, i: str, states: list[State]) -> None:
         self._compute(at, step, roots, varying, p, i, states, self._read(roots, p, i))
 
     def _read(self, roots: tuple[Expr, ...], p: str, i: str) -> dict[int, str]:
@@ -249,7 +249,7 @@ class RowProgram:
                 self._load(k, source[k], i)
         return source
 
-    def _compute(self, at: int, step: list[Stage], roots: tuple[Expr, ...], varying: set[Expr], p: str, i: str, states: list[State],
+    def _compute(self, at: int, step: list[Part], roots: tuple[Expr, ...], varying: set[Expr], p: str, i: str, states: list[State],
                  source: dict[int, str]) -> None:
         """Takes the neighbours into the accumulators, or writes what they give."""
         w, v = self.w, self.v

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..expr import Expr
-    from ..loops.rows import Stage
+    from ..loops.rows import Part
     from .groups import State
 
 SIMPLE = 96  # operations for neighbours up to which four reads are brought on their way together
@@ -54,14 +54,14 @@ class UnkeptRows(RowProgram):
         self.last = w.let(t, f"{self.first} + ({self.stop} - {self.first}) / {v} * {v}", "last")
         self.before = w.let(t, f"{begin} == 0 || !{self.aligned} ? {self.first} - {begin} : 0", "before")
 
-    def prepare(self, at: int, step: list[Stage]) -> None:
+    def prepare(self, at: int, step: list[Part]) -> None:
         """How the step walks the row."""
         self.backwards, self.maps = at % 2 == 1, step[0][0] != "reduce"
         made = [e for e in walk(tuple(s[2] for s in step)) if e.args]
         few = len(made) * self.v <= SIMPLE and all(e.dtype.itemsize < 8 for e in made)
         self.several = 4 if few else 1 if self.v > 1 else 2
 
-    def _step(self, at: int, step: list[Stage]) -> None:
+    def _step(self, at: int, step: list[Part]) -> None:
         self.prepare(at, step)
         super()._step(at, step)
 
@@ -100,7 +100,7 @@ class UnkeptRows(RowProgram):
         body("0", place(i), "true")
         w.line("}")
 
-    def _elements(self, at: int, step: list[Stage], roots: tuple[Expr, ...], varying: set[Expr], p: str, i: str, states: list[State]) -> None:
+    def _elements(self, at: int, step: list[Part], roots: tuple[Expr, ...], varying: set[Expr], p: str, i: str, states: list[State]) -> None:
         """Two reads before the writes of both, so that enough bytes are on their way to keep memory busy."""
         here = self._read(roots, p, i)
         if self.next is None:

@@ -1,6 +1,6 @@
 """Loop programs as machine code of the CPU, through LLVM.
 
-`prepare` plans a launch (`layouts`, and the renderer of the program's kind: `map`, `reduce`, `rows`, `scan`), has the
+`prepare` plans a launch (the renderer of the program's kind: `map`, `reduce`, `rows`, `scan`), has the
 kernel compiled or loaded (`compile`, `cache`, `elf`) and makes it a Python builtin (`native.make_entry`).
 
 A renderer has ``plan(program, domain, strides) -> Plan`` for a domain with elements and ``write(program, key) -> str``,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..complexes import Split
     from ..programs import Program
-    from .layouts import Plan
+    from .launches import Plan
 
 _splits: dict[tuple[Any, ...], Split | None] = {}
 _codes: dict[tuple[Any, ...], dict[str, int]] = {}

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...dtypes import int64
 from ..expr import walk
-from ..programs import price, size_of
-from . import layouts, tiles
-from .layouts import Plan
+from ..loops.maps import ByVectors
+from ..loops.operands import moving
+from ..loops.stages import lanes_of
+from ..loops.walk import facts
+from . import tiles
+from .launches import Plan
 
 if TYPE_CHECKING:
     from ..expr import Expr
@@ -22,71 +25,23 @@ if TYPE_CHECKING:
 
 NAME = "flambeau_map"
 HEAD = f"void @{NAME}(i64 %begin, i64 %end, ptr %args, ptr %block)"
-STREAM_BYTES = 16 << 20  # outputs from this size on go past the caches
 AHEAD = 2048  # bytes: costly formulas fill the window in which the CPU looks ahead in memory by itself
-SEGMENT = 1 << 15  # the longest stretch of a row in one unit
 WORD_INNER, WORD_SEGMENTS, WORD_LENGTH, WORD_OUTER, WORD_STRIDES = 0, 1, 2, 3, 4
 
 
 # ------------------------------------------------------------------------------------------------------------ planning
 def plan(program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Plan:
     """How `program` is launched over `domain`; the domain has elements."""
-    types = program.out_types + program.inputs
-    sizes = [d.itemsize for d in types]
-    facts = layouts.facts(program)
-    coords = sorted({_axis(d, len(domain)) for d in facts.coords})
-    ordered = any(t is not None for t in program.targets)
-    still = (0,) * len(domain)
-    stepping = tuple(s if _walked(program, k) else still for k, s in enumerate(strides))
-    outs = len(program.outs)
-    axes = layouts.walk_axes(domain, stepping, sizes, coords, reorder=not ordered)
-    elements = size_of(domain)
-    nbytes, _ = price(program, domain, stepping)
-    ns = facts.cost(nbytes, elements)
-    parallel = ns > layouts.PARALLEL_NS
-    where = tuple((d, next((k for k, a in enumerate(reversed(axes)) if a.source == d), None)) for d in coords)
-    if not ordered and not coords:
-        tiled = tiles.plan(program, axes, sizes, ns)
-        if tiled is not None:
-            return tiled
-    classes = layouts.inner_classes(axes, sizes)
-    key: tuple[Any, ...]
-    if len(axes) <= 1:
-        inner = axes[0].strides if axes else (0,) * len(types)
-        total = elements
-        streams = not ordered and any(c == "1" and elements * types[k].itemsize >= STREAM_BYTES
-                                      for k, c in enumerate(classes[:outs]))
-        key = ("flat", classes, streams, where, len(domain) if coords else 0)
-        params = [total, 1, total, 0, *inner]
-        chunk = layouts.chunk_of(total, ns, 64)
-    else:
-        outer = axes[-2::-1]
-        segments = -(-axes[-1].size // SEGMENT)
-        length = -(-axes[-1].size // (segments * 64)) * 64 if segments > 1 else axes[-1].size
-        segments = -(-axes[-1].size // length)
-        big = any(c == "1" and elements * d.itemsize >= STREAM_BYTES for c, d in zip(classes, program.out_types))
-        streams = big and not ordered and all(s % 64 == 0 for a in outer for s, c in zip(a.strides, classes[:outs])
-                                              if c == "1")
-        total = elements // axes[-1].size * segments
-        key = ("row" if len(outer) == 1 else "rows", classes, streams, where, len(domain) if coords else 0)
-        params = [axes[-1].size, segments, length, len(outer), *axes[-1].strides]
-        for a in outer:
-            params.append(a.size)
-            params.extend(a.strides)
-        chunk = layouts.chunk_of(total, ns)
-    return Plan(key, (NAME,), [(NAME, total, total if ordered else chunk)], params, parallel=parallel)
-
-
-def _axis(value: int, rank: int) -> int:
-    return value + rank if value < 0 else value
-
-
-def _walked(program: Map, operand: int) -> bool:
-    """Whether the operand's own place moves with the domain (gathered inputs and targets are addressed by offsets)."""
-    outs = len(program.outs)
-    if operand < outs:
-        return program.targets[operand] is None
-    return layouts.facts(program).read[operand - outs]
+    loops = ByVectors(program, domain, strides)
+    if loops.across is not None:
+        return tiles.plan(loops, loops.across)
+    key = (loops.form, loops.classes, loops.streams, loops.places, loops.rank if loops.coords else 0)
+    inner = loops.inner
+    params = [inner.size, loops.segments, loops.length, len(loops.outer), *inner.strides]
+    for a in loops.outer:
+        params.append(a.size)
+        params.extend(a.strides)
+    return Plan(key, (NAME,), [(NAME, loops.units, loops.chunk)], params, parallel=loops.parallel)
 
 
 # ------------------------------------------------------------------------------------------------------------- writing
@@ -108,12 +63,6 @@ def write(program: Map, key: tuple[Any, ...]) -> str:
     return module.text()
 
 
-def lanes_of(program: Any) -> int:
-    """How many elements fill a 512-bit register in the program's widest type."""
-    widest = max(e.dtype.itemsize for e in walk(program.roots()))
-    return 64 // max(1, min(widest, 8))
-
-
 class _Kernel:
     def __init__(self, em: Emitter, program: Map, key: tuple[Any, ...]) -> None:
         self.em, self.program = em, program
@@ -123,7 +72,7 @@ class _Kernel:
         self.ordered = any(t is not None for t in program.targets)
         # a row of targets next to one another cannot collide, so it may go by vectors
         alone = self.ordered and not all(t is not None and self._slope(t[1]) == 1 for t in program.targets)
-        self.lanes = 1 if alone else lanes_of(program)
+        self.lanes = 1 if alone else lanes_of(program.roots())
         nodes = sum(1 for e in walk(program.roots()) if e.args)
         self.unroll = 1 if self.ordered or nodes > 40 else 2
         self.pointers = [em.pointer("%args", k) for k in range(len(self.types))]
@@ -255,7 +204,7 @@ class _Kernel:
         em.start(done)
 
     def _moves(self, operand: int) -> bool:
-        return _walked(self.program, operand)
+        return facts(self.program).placed[operand]
 
     # one stretch of the innermost axis -------------------------------------------------------------------------------
     def span(self, at: list[str], steps: list[str], begin: str, end: str, places: dict[int, str],
@@ -343,7 +292,7 @@ class _Kernel:
             value = self.scalars[e.value]
             return value if lanes == self.lanes else em.parameter(e.dtype, "%args", len(self.types) + e.value, lanes)
         if e.op == "coord":
-            place = dict(self.coords)[_axis(e.value, self.rank)]
+            place = dict(self.coords)[e.value % self.rank]
             if place is None:
                 return em.broadcast("0", "i64", lanes)
             return em.ramp(i, lanes) if place == 0 else em.broadcast(places[place], "i64", lanes)
@@ -370,7 +319,7 @@ class _Kernel:
         for e in walk((offset,)):
             parts = [slopes[a] for a in e.args]
             if e.op == "coord":
-                slopes[e] = int(dict(self.coords)[_axis(e.value, self.rank)] == 0)
+                slopes[e] = int(dict(self.coords)[e.value % self.rank] == 0)
             elif e.op == "input":
                 slopes[e] = 0 if self.classes[self.outs + e.value] == "0" else None
             elif e.op == "gather":
@@ -413,31 +362,17 @@ class _Kernel:
 
     def _invariants(self, at: list[str], steps: list[str], places: dict[int, str], lanes: int) -> dict[Expr, str]:
         """Values that do not change along the row, made before its loop."""
-        fixed: set[Expr] = set()
-        needed: list[Expr] = []
-        for e in walk(self.program.roots()):
-            if e.op == "coord":
-                place = dict(self.coords)[_axis(e.value, self.rank)]
-                still = place is None or place > 0
-            elif e.op == "input":
-                still = self.classes[self.outs + e.value] == "0" and not self._written(e.value)
-            elif e.op == "gather":
-                still = False
-            else:
-                still = all(a in fixed for a in e.args)
-            if still:
-                fixed.add(e)
-                needed.append(e)
+        along = {d for d, place in self.coords if place == 0}
+        # with targets an input may be the very memory that is being written
+        read = {k - self.outs for k in range(self.outs, len(self.types)) if self.ordered or self.classes[k] != "0"}
+        roots = self.program.roots()
+        changing = moving(roots, self.rank, along, read, gathers=True)
+        needed = tuple(e for e in walk(roots) if e not in changing)
         known: dict[Expr, str] = {}
         if needed:
             from .lower import lower
-            lower(self.em, tuple(needed), lanes,
-                  lambda e, args: self.leaf(e, args, at, steps, "0", places, lanes, None), known)
+            lower(self.em, needed, lanes, lambda e, args: self.leaf(e, args, at, steps, "0", places, lanes, None), known)
         return known
-
-    def _written(self, operand: int) -> bool:
-        # with targets an input may be the very memory that is being written
-        return self.ordered
 
 
 def _base(e: Expr) -> str:

@@ -8,36 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...dtypes import int64
+from ..loops.partials import NOWHERE, flat_types, start_of
 from .emit import constant, splat, ty, vec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...dtypes import dtype
-    from ..expr import Expr, Number
+    from ..expr import Expr
     from .emit import Emitter
-
-NOWHERE = (1 << 63) - 1
-
-
-def start_of(how: str, d: dtype) -> Number:
-    """The value that changes nothing."""
-    if how in ("sum", "or"):
-        return 0
-    if how == "prod":
-        return 1
-    if how == "and":
-        return -1 if d.kind in "i" else (1 << 8 * d.itemsize) - 1 if d.kind == "u" else 1
-    low = how in ("max", "argmax")
-    if d.kind == "b":
-        return not low
-    if d.kind == "f":
-        return float("-inf") if low else float("inf")
-    bits = 8 * d.itemsize
-    if d.kind == "u":
-        return 0 if low else (1 << bits) - 1
-    return -(1 << bits - 1) if low else (1 << bits - 1) - 1
 
 
 class Partials:
@@ -45,7 +24,7 @@ class Partials:
 
     def __init__(self, em: Emitter, elems: Sequence[Expr], combine: Sequence[str]) -> None:
         self.em, self.parts = em, [(how, e.dtype) for how, e in zip(combine, elems, strict=True)]
-        self.dtypes = flat_types(elems, combine)
+        self.dtypes = flat_types([e.dtype for e in elems], combine)
 
     def types(self, lanes: int) -> list[str]:
         return [ty(d, lanes) for d in self.dtypes]
@@ -154,11 +133,3 @@ class Partials:
                 nowhere = self.em.op(f"icmp eq {t} {v}, {splat(str(NOWHERE), 'i64', lanes)}")
                 out.append(self.em.op(f"select {vec('i1', lanes)} {nowhere}, {t} {splat('0', 'i64', lanes)}, {t} {v}"))
         return out
-
-
-def flat_types(elems: Sequence[Expr], combine: Sequence[str]) -> list[dtype]:
-    """The type of every accumulator."""
-    types = []
-    for how, e in zip(combine, elems, strict=True):
-        types += [e.dtype, int64] if how.startswith("arg") else [e.dtype]
-    return types

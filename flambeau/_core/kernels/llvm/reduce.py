@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..programs import size_of
-from . import layouts, strips
-from .layouts import Axis, Plan
-from .strips import Frame, Walk, lanes_of, nodes_of
+from ..loops.partials import flat_types, has_position
+from ..loops.reductions import ByVectors, reduce_lanes, tile_of
+from . import strips
+from .launches import Plan
+from .strips import Frame, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,141 +28,30 @@ if TYPE_CHECKING:
     from .strips import Unit
 
 NAMES = ("flambeau_reduce", "flambeau_join")
-TILE_BYTES = 8192  # of accumulators in the first cache
-LONGEST = 1 << 17  # elements that one unit sums along: more are cut into chunks
-CHUNK = 1 << 16
-MOST_LINES = 1 << 12  # lines that one unit sums across
-CHUNK_LINES = 1 << 10  # so few that their rounding errors stay those of a pairwise sum
 RUN = 32  # vectors that are summed up before they join the total, for the same reason
-WANTED_UNITS = 16  # so many can be shared out evenly
-LEAST_ELEMENTS = 1 << 15  # a chunk for the sake of sharing out
 
 
 # ------------------------------------------------------------------------------------------------------------ planning
-class _Axes:
-    """The walk of a reduction: kept and reduced axes, each outermost first, with strides by operand."""
-
-    def __init__(self, program: Reduce, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> None:
-        outs, kept = len(program.posts), len(strides[0])
-        self.types = program.out_types + program.inputs
-        sizes = [d.itemsize for d in self.types]
-        self.coords, read = strips.coordinates(program, len(domain)), layouts.facts(program).read
-        ins = [tuple(s) if used else (0,) * len(domain) for used, s in zip(read, strides[outs:], strict=True)]
-        ordered = any(how.startswith("arg") for how in program.combine)
-        # the inputs decide the order: they are bigger
-        kept_axes = layouts.walk_axes(domain[:kept], [*(s[:kept] for s in ins), *strides[:outs]],
-                                      sizes[outs:] + sizes[:outs], [d for d in self.coords if d < kept])
-        self.kept = [Axis(a.size, a.strides[len(ins):] + a.strides[:len(ins)], a.source) for a in kept_axes]
-        reduced = layouts.walk_axes(domain[kept:], [s[kept:] for s in ins], sizes[outs:],
-                                    [d - kept for d in self.coords if d >= kept], reorder=not ordered)
-        self.reduced = [Axis(a.size, (0,) * outs + a.strides, None if a.source is None else a.source + kept)
-                        for a in reduced]
-        self.sizes, self.outs = sizes, outs
-
-    def across(self, lanes: int) -> bool:
-        """Whether vectors lie along a kept axis."""
-        if not self.kept:
-            return False
-        if not self.reduced:
-            return True
-        kept, reduced = self._score(self.kept[-1]), self._score(self.reduced[-1])
-        if kept != reduced:
-            few = size_of(tuple(a.size for a in self.reduced)) < 2 * lanes and self.kept[-1].size >= lanes
-            return kept > reduced or few
-        return self.kept[-1].size >= self.reduced[-1].size
-
-    def _score(self, a: Axis) -> int:
-        pairs = list(zip(a.strides, self.sizes, strict=True))[self.outs:]
-        return sum(1 if s == b else -1 if s else 0 for s, b in pairs)
-
-
 def plan(program: Reduce, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Plan:
     """How `program` is launched over `domain`; the domain has elements."""
-    from .partials import flat_types
-    axes = _Axes(program, domain, strides)
-    lanes, operands = _lanes(program), len(axes.types)
-    across = axes.across(lanes)
-    accs = flat_types(program.elems, program.combine)
-    width = _tile(accs, lanes)
-    ns = strips.price_of(program, domain, strides)
-    count = size_of(tuple(a.size for a in axes.kept))
-    length = size_of(tuple(a.size for a in axes.reduced))
-    vector: Axis | None
-    line: Axis | None
-    if across:
-        vector, line = axes.kept[-1], axes.reduced[-1] if axes.reduced else None
-        outer, width = axes.kept[:-1], strips.even_width(axes.kept[-1].size, width, lanes)
-    else:
-        vector, line = axes.reduced[-1] if axes.reduced else None, None
-        outer, width = axes.kept, 0
-    walked = Walk(operands, vector, line, outer, axes.reduced[:-1], width)
-    first = axes.reduced[0].size if axes.reduced else 1
-    reduced_coords = any(a.source is not None for a in axes.reduced)
-    chunk = first if reduced_coords else _chunk(across, walked.units(), first, length, count, ns)
-    form, parallel = "across" if across else "along", ns > layouts.PARALLEL_NS
-    passes = length // first // (1 if walked.middle == [] else axes.reduced[-1].size)
-    middle = bool(walked.middle)
-    if chunk == first:
-        key: tuple[Any, ...] = (form, walked.classes(axes.sizes), walked.places(axes.coords), len(domain), middle, None)
-        total = walked.units()
-        return Plan(key, NAMES[:1], [(NAMES[0], total, layouts.chunk_of(total, ns))],
-                    walked.block(first, first, passes), parallel=parallel)
-    chunks = -(-first // chunk)
-    at, starts = 0, []
-    for d in accs:
-        starts.append(at)
-        at += strips.round_up(count * chunks * d.itemsize, 64)
-    # the partial results are operands too: in the order of the kept axes, chunk by chunk
-    step = [d.itemsize for d in accs]
-    kept: list[Axis] = []
-    for a in reversed(axes.kept):
-        kept.insert(0, Axis(a.size, (*a.strides, *step), a.source))
-        step = [s * a.size for s in step]
-    none = (0,) * len(accs)
-    reduced = [Axis(a.size, (*a.strides, *none), a.source) for a in axes.reduced]
-    cut = Axis(chunks, (*(chunk * s for s in axes.reduced[0].strides), *step), None)
-    sizes = axes.sizes + [d.itemsize for d in accs]
-    if across:
-        line = reduced[-1] if reduced else None
-        first_walk = Walk(len(sizes), kept[-1], line, [cut, *kept[:-1]], reduced[:-1], width)
-    else:
-        first_walk = Walk(len(sizes), reduced[-1], None, [cut, *kept], reduced[:-1])
-    vector = kept[-1] if kept else None
-    join = Walk(len(sizes), vector, Axis(chunks, ((0,) * operands + tuple(step)), None), kept[:-1], (),
-                strips.even_width(vector.size, _tile(accs, lanes), lanes) if vector else 0)
-    key = (form, first_walk.classes(sizes), first_walk.places(axes.coords), len(domain), middle, join.classes(sizes))
-    total, joins = first_walk.units(), join.units()
-    return Plan(key, NAMES, [(NAMES[0], total, layouts.chunk_of(total, ns)),
-                             (NAMES[1], joins, layouts.chunk_of(joins, count * chunks * 0.5))],
-                [*starts, *first_walk.block(chunk, first, passes), *join.block(chunks, chunks)], max(at, 1), parallel)
-
-
-def _tile(accs: Sequence[dtype], lanes: int) -> int:
-    """How many elements of the vector axis a tile has at most."""
-    return max(TILE_BYTES // sum(d.itemsize for d in accs) // lanes, 1) * lanes
-
-
-def _chunk(across: bool, units: int, first: int, length: int, count: int, ns: float) -> int:
-    """How many elements of the outermost reduced axis a chunk has."""
-    longest, size = (MOST_LINES, CHUNK_LINES) if across else (LONGEST, CHUNK)
-    chunks = -(-length // size) if length >= longest else 1
-    if ns > layouts.PARALLEL_NS and units < WANTED_UNITS:
-        chunks = max(chunks, min(-(-WANTED_UNITS // units), count * length // (units * LEAST_ELEMENTS)))
-    return -(-first // max(1, min(chunks, first)))
-
-
-def _lanes(program: Reduce) -> int:
-    lanes = lanes_of(program.elems)
-    return min(lanes, 16) if any(how.startswith("arg") for how in program.combine) else lanes
+    loops = ByVectors(program, domain, strides)
+    first, join, sizes = loops.first, loops.join, loops.sizes
+    key = ("across" if loops.across else "along", first.classes(sizes), first.places(loops.coords), loops.rank, bool(first.middle),
+           join.classes(sizes) if join is not None else None)
+    stages = [(NAMES[0], first.units, loops.chunk)]
+    params = [*loops.rooms, *strips.block(first, loops.piece, loops.outermost, loops.passes)]
+    if join is not None:
+        stages.append((NAMES[1], join.units, loops.joins))
+        params += strips.block(join, loops.pieces, loops.pieces)
+    return Plan(key, NAMES[:len(stages)], stages, params, loops.workspace, loops.parallel)
 
 
 # ------------------------------------------------------------------------------------------------------------- writing
 def write(program: Reduce, key: tuple[Any, ...]) -> str:
     """The IR text of the kernels for a plan's key."""
     from .emit import Emitter, Module
-    from .partials import flat_types
     module = Module()
-    accs = flat_types(program.elems, program.combine)
+    accs = flat_types([e.dtype for e in program.elems], program.combine)
     for stage, name in enumerate(NAMES[:1 if key[5] is None else 2]):
         em = Emitter(module, f"void @{name}(i64 %begin, i64 %end, ptr %args, ptr %block)")
         _Kernel(em, program, key, accs, stage).write()
@@ -187,11 +77,11 @@ class _Kernel:
         if self.join:
             block, form, classes, middle = em.at(block, em.word(block, 0)), "across", joins, False
         self.across, self.classes, self.middle = form == "across", classes, middle
-        self.lanes = _lanes(program)
+        self.lanes = reduce_lanes(program)
         self.frame = Frame(em, types, pointers, classes, places, len(program.posts), numbers, rank, block)
         self.partials: Partials = Partials(em, program.elems, program.combine)
         self.frame.read_numbers(program.roots(), self.lanes)
-        self.ordered = any(how.startswith("arg") for how in program.combine)
+        self.ordered = any(map(has_position, program.combine))
         self.rounds = not self.ordered and any(how == "sum" and e.dtype.kind == "f"
                                                for how, e in zip(program.combine, program.elems, strict=True))
         self.odometer = self.frame.middle() if middle else None
@@ -202,7 +92,7 @@ class _Kernel:
         self.buffers: list[str] = []
         if self.across:
             from .emit import base_memory
-            width = _tile(accs, self.lanes)
+            width = tile_of(accs, self.lanes)
             self.buffers = [em.op(f"alloca [{width} x {base_memory(d)}], align 64", "a") for d in accs]
 
     def write(self) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..expr import make, rebuild, walk
-from ..programs import price, size_of
-from . import layouts, strips
-from .layouts import Axis, Plan
-from .strips import Frame, Walk, lanes_of, nodes_of
+from ..loops.rows import TILE, ByVectors, kept_value, passes_of
+from ..loops.stages import lanes_of
+from . import strips
+from .launches import Plan
+from .strips import Frame, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,45 +25,15 @@ if TYPE_CHECKING:
     from .strips import Unit
 
 NAME = "flambeau_rows"
-STREAM_BYTES = 32 << 20  # outputs from this size on go past the caches
-TILE = 4  # vectors side by side where every lane has a row
 
 
 # ------------------------------------------------------------------------------------------------------------ planning
 def plan(program: Rows, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Plan:
     """How `program` is launched over `domain`; the domain has elements."""
-    rank, outs = len(domain), len(program.out_types)
-    types = program.out_types + program.inputs
-    sizes = [d.itemsize for d in types]
-    coords, read = strips.coordinates(program, rank), layouts.facts(program).read
-    none = (0,) * rank
-    whole = [(*s, *none[len(s):]) if k < outs or read[k - outs] else none for k, s in enumerate(strides)]
-    for kind, k, _ in program.stages:
-        if kind == "row":
-            whole[k] = (*whole[k][:rank - 1], 0)
-    order = whole[outs:] + whole[:outs]
-    found = layouts.walk_axes(domain[:-1], [s[:-1] for s in order], sizes[outs:] + sizes[:outs],
-                              [d for d in coords if d < rank - 1])
-    ins = len(types) - outs
-    outer = [Axis(a.size, a.strides[ins:] + a.strides[:ins], a.source) for a in found]
-    inner = Axis(domain[-1], tuple(s[-1] * b for s, b in zip(whole, sizes, strict=True)),
-                 rank - 1 if rank - 1 in coords else None)
-    lanes = lanes_of(program.roots())
-    nbytes, _ = price(program, domain, tuple(whole))
-    ns = layouts.facts(program).cost(nbytes, size_of(domain))
-    if strips.rows_in_lanes(outer, inner, sizes, lanes):
-        width = strips.even_width(outer[-1].size, TILE * lanes, lanes)
-        walked, form = Walk(len(types), outer[-1], inner, outer[:-1], width=width), "across"
-    else:
-        walked, form = Walk(len(types), inner, None, outer), "along"
-    streams = form == "along" and tuple(
-        k for k, d in enumerate(program.out_types)
-        if inner.strides[k] == d.itemsize and size_of(domain) * d.itemsize >= STREAM_BYTES and inner.size % lanes == 0
-        and all(a.strides[k] % 64 == 0 for a in outer))
-    key = (form, walked.classes(sizes), walked.places(coords), rank, streams or ())
-    total = walked.units()
-    stages = [(NAME, total, layouts.chunk_of(total, ns))]
-    return Plan(key, (NAME,), stages, walked.block(), parallel=ns > layouts.PARALLEL_NS)
+    loops = ByVectors(program, domain, strides)
+    stage = loops.stage
+    key = ("across" if loops.across else "along", stage.classes(loops.sizes), stage.places(loops.coords), loops.rank, loops.streams)
+    return Plan(key, (NAME,), [(NAME, stage.units, loops.chunk)], strips.block(stage), parallel=loops.parallel)
 
 
 # ------------------------------------------------------------------------------------------------------------- writing
@@ -78,57 +48,6 @@ def write(program: Rows, key: tuple[Any, ...]) -> str:
     return module.text()
 
 
-def groups_of(stages: Sequence[tuple[str, Any, Expr]]) -> list[tuple[str, list[tuple[Any, Expr]]]]:
-    """Stages that can share one pass over the row: reductions that do not need each other, and maps."""
-    groups: list[tuple[str, list[tuple[Any, Expr]]]] = []
-    accs = first = 0
-    for kind, what, e in stages:
-        if kind == "reduce":
-            needs = max((x.value for x in walk((e,)) if x.op == "acc"), default=-1)
-            if not groups or groups[-1][0] != "reduce" or needs >= first:
-                groups.append((kind, []))
-                first = accs
-            accs += 1
-        elif not groups or groups[-1][0] != kind:
-            groups.append((kind, []))
-        groups[-1][1].append((what, e))
-    return groups
-
-
-def kept_value(groups: list[tuple[str, list[tuple[Any, Expr]]]], outs: int,
-               classes: Sequence[str]) -> tuple[int, int, Expr, Expr] | None:
-    """A costly value that a reduction needs and the final map needs again, to be kept in the map's output meanwhile.
-
-    Gives (the reduction's group, the output, the value, the map's expression over that output, read as the input number
-    output - outs).  None where there is no such value, or where the map needs other elements of the row besides: those
-    may share memory with the output.
-    """
-    if not groups or groups[-1][0] != "map" or len(groups[-1][1]) != 1:
-        return None
-    out, result = groups[-1][1][0]
-    if classes[out][0] != "1":
-        return None
-    costly: set[Expr] = set()
-    for e in walk((result,)):
-        if e.op in layouts.FUNCTIONS or any(a in costly for a in e.args):
-            costly.add(e)
-    for at in range(len(groups) - 2, -1, -1):
-        if groups[at][0] == "map":
-            return None
-        if groups[at][0] == "row":
-            if any(e.op in ("input", "gather") for e in walk(tuple(e for _, e in groups[at][1]))):
-                return None
-            continue
-        shared = [e for e in walk(tuple(e for _, e in groups[at][1])) if e in costly and e.dtype is result.dtype]
-        for value in reversed(shared):
-            spot = make("input", value.dtype, (), out - outs)
-            (rest,) = rebuild((result,), {value: spot}.get)
-            if all(e is spot for e in walk((rest,)) if e.op in ("input", "gather")):
-                return at, out, value, rest
-        return None  # this reduction reads the row, which the kept values may have overwritten
-    return None
-
-
 class _Kernel:
     def __init__(self, em: Emitter, program: Rows, key: tuple[Any, ...]) -> None:
         form, classes, places, rank, streams = key
@@ -139,9 +58,10 @@ class _Kernel:
         pointers = [em.pointer("%args", k) for k in range(len(types))]
         self.frame = Frame(em, types, pointers, classes, places, len(program.out_types), len(types), rank, "%block")
         self.frame.read_numbers(program.roots(), self.lanes)
-        self.groups = groups_of(program.stages)
+        passes = passes_of(program.stages, mixed=False)
+        self.groups = [(p[0][0], [(what, e) for _, what, e in p]) for p in passes]
         self.keep: tuple[int, int, Expr] | None = None  # a group, and the value it leaves in an output
-        found = kept_value(self.groups, len(program.out_types), classes)
+        found = kept_value(passes, len(program.out_types), [c[0] == "1" for c in classes])
         if found is not None:
             at, out, value, rest = found
             self.keep, self.groups[-1] = (at, out, value), ("map", [(out, rest)])

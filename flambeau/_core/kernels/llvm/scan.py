@@ -12,11 +12,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ...dtypes import int64
-from ..programs import price, size_of
-from . import layouts, strips
-from .layouts import Axis, Plan
-from .strips import Frame, Walk, lanes_of
+from ..loops.partials import start_of
+from ..loops.scans import TILE, ByVectors, scan_lanes, state_types
+from . import strips
+from .launches import Plan
+from .strips import Frame
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,65 +28,20 @@ if TYPE_CHECKING:
     from .strips import Unit
 
 NAMES = ("flambeau_scan_totals", "flambeau_scan_starts", "flambeau_scan")
-TILE = 2  # vectors side by side where every lane has a row
-PIECE = 1 << 15  # elements of a piece of a long row
-FEW_ROWS = 8
 
 
 # ------------------------------------------------------------------------------------------------------------ planning
 def plan(program: Scan, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Plan:
     """How `program` is launched over `domain`; the domain has elements."""
-    outs = len(program.posts)
-    if not domain:
-        domain, strides = (1,), tuple((0,) for _ in strides)
-    rank = len(domain)
-    types = program.out_types + program.inputs
-    sizes = [d.itemsize for d in types]
-    coords, read = strips.coordinates(program, rank), layouts.facts(program).read
-    whole = [tuple(s) if k < outs or read[k - outs] else (0,) * rank for k, s in enumerate(strides)]
-    order, ins = whole[outs:] + whole[:outs], len(types) - outs
-    found = layouts.walk_axes(domain[:-1], [s[:-1] for s in order], sizes[outs:] + sizes[:outs],
-                              [d for d in coords if d < rank - 1])
-    outer = [Axis(a.size, a.strides[ins:] + a.strides[:ins], a.source) for a in found]
-    inner = Axis(domain[-1], tuple(s[-1] * b for s, b in zip(whole, sizes, strict=True)),
-                 rank - 1 if rank - 1 in coords else None)
-    lanes = _lanes(program)
-    nbytes, _ = price(program, domain, tuple(whole))
-    ns = layouts.facts(program).cost(nbytes, size_of(domain)) + size_of(domain)
-    parallel = ns > layouts.PARALLEL_NS
-    if strips.rows_in_lanes(outer, inner, sizes, lanes):
-        width = strips.even_width(outer[-1].size, TILE * lanes, lanes)
-        walked = Walk(len(types), outer[-1], inner, outer[:-1], width=width)
-        form = "across"
-    else:
-        walked = Walk(len(types), inner, None, outer)
-        form = "along"
-    rows = size_of(tuple(a.size for a in outer))
-    if form == "across" or rows > FEW_ROWS or inner.size < 4 * PIECE:
-        key: tuple[Any, ...] = (form, walked.classes(sizes), walked.places(coords), rank, False)
-        total = walked.units()
-        return Plan(key, NAMES[2:], [(NAMES[2], total, layouts.chunk_of(total, ns))], walked.block(), parallel=parallel)
-    # tiles of the vector axis are the pieces; totals and starts are arrays of (rows, pieces), one after the other
-    pieces = Walk(len(types), inner, None, outer, width=PIECE)
-    key = ("along", pieces.classes(sizes), pieces.places(coords), rank, True)
-    total = pieces.units()
-    at, offsets = 0, []
-    for d in _state_types(program):
-        offsets.append(at)
-        at += strips.round_up(total * d.itemsize, 64)
-    params = [*offsets, pieces.tiles, *pieces.block()]
-    chunk = layouts.chunk_of(total, ns)
-    stages = [(NAMES[0], total, chunk), (NAMES[1], rows, rows), (NAMES[2], total, chunk)]
-    return Plan(key, NAMES, stages, params, at, parallel)
-
-
-def _lanes(program: Scan) -> int:
-    return min(lanes_of((program.elem,)), 16)
-
-
-def _state_types(program: Scan) -> list[dtype]:
-    """The type of the running value, and of its position for max and min."""
-    return [program.elem.dtype, int64] if program.combine in ("max", "min") else [program.elem.dtype]
+    loops = ByVectors(program, domain, strides)
+    stage, cut = loops.stage, loops.pieces > 1
+    key = ("across" if loops.across else "along", stage.classes(loops.sizes), stage.places(loops.coords), loops.rank, cut)
+    stages = [(NAMES[2], stage.units, loops.chunk)]
+    params = strips.block(stage)
+    if cut:
+        stages = [(NAMES[0], stage.units, loops.chunk), (NAMES[1], loops.rows, loops.rows), *stages]
+        params = [*loops.rooms, loops.pieces, *params]
+    return Plan(key, NAMES if cut else NAMES[2:], stages, params, loops.workspace, loops.parallel)
 
 
 # ------------------------------------------------------------------------------------------------------------- writing
@@ -111,8 +66,8 @@ class _Kernel:
         form, classes, places, rank, self.pieces = key
         types = program.out_types + program.inputs
         self.em, self.program, self.across, self.totals = em, program, form == "across", name == NAMES[0]
-        self.state = _state_types(program)
-        self.lanes = _lanes(program)
+        self.state = state_types(program)
+        self.lanes = scan_lanes(program)
         block, first_number = "%block", len(types)
         pointers = [em.pointer("%args", k) for k in range(len(types))]
         if self.pieces:
@@ -141,7 +96,6 @@ class _Kernel:
     def _start(self, lanes: int) -> list[str]:
         """The state before the first element: joined to a value it changes nothing, not even the sign of a zero."""
         from .emit import constant, splat
-        from .partials import start_of
         how, d = self.program.combine, self.program.elem.dtype
         first = -math.inf if how == "logsumexp" else -0.0 if how == "sum" and d.kind == "f" else start_of(how, d)
         values = [constant(first, d, lanes)]

@@ -1,9 +1,6 @@
 """The loops reductions, rows and scans share: units of work, where their operands lie, vectors along one axis.
 
-Every such kernel has a *vector axis*, along which its vectors lie, and may have a *line axis*, which it steps along
-within a unit.  The remaining axes of the walk are the *outer* ones, counted like an odometer from unit to unit, and
-(for reductions) the *middle* ones, counted within a unit.  With the vector axis among the outer ones a unit is a tile
-of it.
+Which axis is which of a stage's is said in `loops.stages`.
 
 A kernel's parameter block, in 64-bit words: the header (`WORDS`), each operand's step along the vector axis, its step
 along the line axis, then a table of the outer and one of the middle axes, innermost first: size, each operand's step.
@@ -15,16 +12,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ..expr import walk
-from ..programs import price, size_of
-from .layouts import Axis, facts
+from ..loops.operands import moving
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Protocol
 
     from ...dtypes import dtype
     from ..expr import Expr
-    from ..programs import Program
+    from ..loops.stages import Stage
     from .emit import Emitter
 
     class Accumulators(Protocol):
@@ -39,97 +35,19 @@ WORDS = ("next", "tiles", "width", "vector", "line", "outer", "middle", "split",
 HEADER = len(WORDS)
 
 
-class Walk:
-    """The axes of one stage, and its parameter block."""
-
-    __slots__ = ("vector", "line", "outer", "middle", "width")
-
-    def __init__(self, operands: int, vector: Axis | None, line: Axis | None, outer: list[Axis],
-                 middle: Sequence[Axis] = (), width: int = 0) -> None:
-        none = (0,) * operands
-        self.vector, self.line = vector or Axis(1, none, None), line or Axis(1, none, None)
-        self.outer, self.middle, self.width = outer, list(middle), width or self.vector.size
-
-    @property
-    def tiles(self) -> int:
-        return -(-self.vector.size // self.width)
-
-    def units(self) -> int:
-        n = self.tiles
-        for a in self.outer:
-            n *= a.size
-        return n
-
-    def classes(self, itemsizes: Sequence[int]) -> tuple[str, ...]:
-        """For each operand how it steps along the vector axis ("0", "1" or "s") and whether along the line ("." or "l")."""
-        return tuple(("0" if v == 0 else "1" if v == b else "s") + ("l" if s else ".")
-                     for v, s, b in zip(self.vector.strides, self.line.strides, itemsizes))
-
-    def places(self, coords: Collection[int]) -> tuple[tuple[int, str, int], ...]:
-        """For each domain axis whose coordinate is asked for: which kind of axis of the walk it is, and its number."""
-        found = []
-        for d in sorted(coords):
-            where = ("none", 0)
-            for kind, axes in (("vector", [self.vector]), ("line", [self.line]), ("outer", self.outer[::-1]),
-                               ("middle", self.middle[::-1])):
-                where = next(((kind, k) for k, a in enumerate(axes) if a.source == d), where)
-            found.append((d, *where))
-        return tuple(found)
-
-    def block(self, split: int = 0, split_size: int = 0, passes: int = 1) -> list[int]:
-        words = [0, self.tiles, self.width, self.vector.size, self.line.size, len(self.outer), len(self.middle), split,
-                 split_size, passes, *self.vector.strides, *self.line.strides]
-        for axes in (self.outer, self.middle):
-            for a in reversed(axes):
-                words += [a.size, *a.strides]
-        words[0] = 8 * len(words)
-        return words
-
-
-def round_up(n: int, multiple: int) -> int:
-    return -(-n // multiple) * multiple
-
-
-def even_width(size: int, most: int, lanes: int) -> int:
-    """The width of tiles that cut `size` evenly, in whole vectors, where a tile has at most `most` elements."""
-    tiles = -(-size // most)
-    return round_up(-(-size // tiles), lanes)
-
-
-def coordinates(program: Program, rank: int) -> set[int]:
-    """The domain axes whose coordinates the program asks for."""
-    return {axis(v, rank) for v in facts(program).coords}
-
-
-def axis(value: int, rank: int) -> int:
-    return value + rank if value < 0 else value
-
-
-_lanes: dict[tuple[Expr, ...], int] = {}
-
-
-def lanes_of(roots: tuple[Expr, ...]) -> int:
-    """How many elements fill a 512-bit register in the widest type of the expressions."""
-    found = _lanes.get(roots)
-    if found is None:
-        found = _lanes[roots] = 64 // max(1, min(max(e.dtype.itemsize for e in walk(roots)), 8))
-    return found
+def block(stage: Stage, split: int = 0, split_size: int = 0, passes: int = 1) -> list[int]:
+    """A stage's parameter block."""
+    words = [0, stage.tiles, stage.width, stage.vector.size, stage.line.size, len(stage.outer), len(stage.middle), split,
+             split_size, passes, *stage.vector.strides, *stage.line.strides]
+    for axes in (stage.outer, stage.middle):
+        for a in reversed(axes):
+            words += [a.size, *a.strides]
+    words[0] = 8 * len(words)
+    return words
 
 
 def nodes_of(roots: tuple[Expr, ...]) -> int:
     return sum(1 for e in walk(roots) if e.args)
-
-
-def rows_in_lanes(outer: Sequence[Axis], inner: Axis, sizes: Sequence[int], lanes: int) -> bool:
-    """Whether every lane should have a row of its own: for short rows, and where memory's neighbours lie across rows."""
-    if not outer or outer[-1].size < lanes:
-        return False
-
-    def score(a: Axis) -> int:
-        """How many operands have neighbours along `a`; those with one number a row do not count."""
-        return sum(1 if s == b else -1 if s else 0 for s, b, step in zip(a.strides, sizes, inner.strides, strict=True) if step)
-    along, across = score(inner), score(outer[-1])
-    return across > along or inner.size <= lanes
 
 
 class Odometer:
@@ -195,7 +113,7 @@ class Unit:
 class Frame:
     """A kernel being written: its operands, its units, and the values of leaves.
 
-    types: the operands' types; classes, places: see `Walk`; first_number: the slot of the first Python number;
+    types: the operands' types; classes, places: see `loops.stages.Stage`; first_number: the slot of the first Python number;
     outs: how many operands come before the inputs; rank: the domain's.
     """
 
@@ -262,7 +180,7 @@ class Frame:
         if e.op == "acc":
             return accs[e.value]
         if e.op == "coord":
-            d = axis(e.value, self.rank)
+            d = e.value % self.rank
             kind = next((kind for x, kind, _ in self.places if x == d), "none")
             if kind == "vector":
                 return em.ramp(i, lanes)
@@ -301,26 +219,12 @@ class Frame:
                    leaf: Callable[[Expr, list[str]], str]) -> dict[Expr, str]:
         """The values within `roots` that do not change along an axis ("vector" or "line"), made here and now."""
         from .lower import lower
-        moving, letter = {d for d, kind, _ in self.places if kind == along}, 0 if along == "vector" else 1
-        fixed: set[Expr] = set()
-        for e in walk(roots):
-            if e.op == "coord":
-                still = axis(e.value, self.rank) not in moving
-            elif e.op == "input":
-                still = self.classes[self.outs + e.value][letter] in "0."
-            elif e.op == "gather":
-                still = False
-            else:
-                still = all(a in fixed for a in e.args)
-            if still:
-                fixed.add(e)
+        letter = 0 if along == "vector" else 1
+        # an output read again has a number below 0
+        read = {k - self.outs for k in range(len(self.types)) if self.classes[k][letter] not in "0."}
+        changing = moving(roots, self.rank, {d for d, kind, _ in self.places if kind == along}, read, gathers=True)
+        fixed = [e for e in walk(roots) if e not in changing]
         known: dict[Expr, str] = {}
         if fixed:
             lower(self.em, tuple(sorted(fixed, key=lambda e: e.id)), lanes, leaf, known)
         return known
-
-
-def price_of(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> float:
-    """Nanoseconds one thread takes, roughly."""
-    nbytes, _ = price(program, domain, strides)
-    return facts(program).cost(nbytes, size_of(domain))

@@ -9,61 +9,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..expr import walk
-from . import layouts
-from .layouts import Plan
+from ..loops.maps import BAND, side_of
+from .launches import Plan
 
 if TYPE_CHECKING:
     from ..expr import Expr
+    from ..loops.maps import Across, ByVectors
     from ..programs import Map
     from .emit import Emitter, Module
-    from .layouts import Axis
 
 NAME = "flambeau_map"
-BAND = 64
-MOST_NODES = 24  # every square holds the whole formula T times
-STREAM_BYTES = 16 << 20
 WORD_I, WORD_J, WORD_BANDS, WORD_OUTER, WORD_STRIDES = 0, 1, 2, 3, 4  # strides along i, along j, outer axes
 
 
-def side(program: Map) -> int:
-    """T, the length of a square's side."""
-    widest = max([e.dtype.itemsize for e in walk(program.roots())] + [d.itemsize for d in program.inputs])
-    return 8 if widest >= 8 else 16
-
-
-def plan(program: Map, axes: list[Axis], sizes: list[int], ns: float) -> Plan | None:
-    """The launch by squares, or None where the ordinary walk is better.  axes: outermost first."""
-    outs, facts = len(program.outs), layouts.facts(program)
-    if len(axes) < 2 or facts.operations > MOST_NODES or facts.gathers or not _turned(axes, sizes, outs):
-        return None
-    t = side(program)
-    if axes[-1].size < t or any(s != b for s, b in zip(axes[-1].strides[:outs], sizes)):
-        return None
-    inner = axes[-1]
-    j = next((a for a in reversed(axes[:-1]) if a.size >= t and any(
-        a.strides[k] == sizes[k] and inner.strides[k] not in (0, sizes[k]) for k in range(outs, len(sizes)))), None)
-    if j is None:
-        return None
-    classes = tuple("t" if j.strides[k] == b and s not in (0, b) else "0" if s == 0 else "1" if s == b else "s"
-                    for k, (s, b) in enumerate(zip(inner.strides, sizes)))
-    outer = [a for a in axes[-2::-1] if a is not j]
-    elements, bands = inner.size * j.size, -(-j.size // BAND)
-    total = bands
-    params = [inner.size, j.size, bands, len(outer), *inner.strides, *j.strides]
-    for a in outer:
-        total, elements = total * a.size, elements * a.size
+def plan(loops: ByVectors, across: Across) -> Plan:
+    """The launch by squares."""
+    inner, line = loops.inner, loops.axes[across.axis]
+    params = [inner.size, line.size, -(-line.size // BAND), len(loops.outer), *inner.strides, *line.strides]
+    for a in loops.outer:
         params.append(a.size)
         params.extend(a.strides)
-    streams = all(s % 64 == 0 for a in axes[:-1] for s in a.strides[:outs]) and t * min(sizes[:outs]) >= 64 and any(
-        elements * b >= STREAM_BYTES for b in sizes[:outs])
-    return Plan(("tiles", classes, streams), (NAME,), [(NAME, total, layouts.chunk_of(total, 2 * ns))], params,
-                parallel=2 * ns > layouts.PARALLEL_NS)
-
-
-def _turned(axes: list[Axis], sizes: list[int], outs: int) -> bool:
-    """Whether some input steps neither by 0 nor by one element along the innermost axis."""
-    return any(s not in (0, b) for s, b in zip(axes[-1].strides[outs:], sizes[outs:]))
+    return Plan(("tiles", loops.classes, loops.streams), (NAME,), [(NAME, loops.units, loops.chunk)], params, parallel=loops.parallel)
 
 
 def write(program: Map, key: tuple[Any, ...], module: Module) -> None:
@@ -80,7 +46,7 @@ class _Tiles:
         self.em, self.program = em, program
         _, self.classes, self.streams = key
         self.types, self.outs = program.out_types + program.inputs, len(program.outs)
-        self.t = side(program)
+        self.t = side_of(program)
 
     def write(self) -> None:
         em, n = self.em, len(self.types)

@@ -17,6 +17,11 @@ what lies along what, what is kept and where work is cut is said here and nowher
 ``partials``    what combines: an accumulator's parts, what it begins with, where partial results lie in the workspace.
 ``launch``      `Launch`: a whole launch by threads: the program over real numbers, its loops, its arguments.
 
+``stages``      machines of vectors: a stage's vector, line, outer and middle axes; the units of work, and how many a thread is handed.
+
+Each kind has its loops for machines of threads (`ByThreads`: CUDA C, OpenCL C) and of vectors (`ByVectors`: LLVM), which share its axes
+and which way lanes lie.  `groups` has the threads of a row; `launch` what a launch by threads is before it is written.
+
 Sizes of groups and pieces depend on the program, the domain and the machine's class alone, never on how many cores there are or how
 busy they are, so that equal inputs give equal bits.
 """

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..programs import size_of
+from ..expr import walk
+from ..programs import price, size_of
 from .operands import Operands
-from .walk import Axis, facts
+from .stages import PARALLEL_NS, chunk_of
+from .walk import Axis
 
 if TYPE_CHECKING:
     from ..programs import Map
@@ -36,7 +38,6 @@ class MapLoops(Operands):
 
     def __init__(self, program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> None:
         super().__init__(program, domain, strides)
-        self.facts = facts(program)
         self.ordered = any(t is not None for t in program.targets)
         found = self.walk(range(self.rank), reorder=not self.ordered, outputs_first=True)
         self.single = not found  # one element
@@ -118,3 +119,74 @@ class ByThreads(MapLoops):
         while u < (4 if v > 1 else 8) and u * read < WANTED * (2 if v > 1 else 1) and 2 * u * v * self._operations <= LONGEST:
             u *= 2
         return u
+
+
+# ------------------------------------------------------------------------------------------------------------ by vectors
+SEGMENT = 1 << 15  # the longest stretch of a row in one unit
+BAND = 64  # places along the inputs' axis that a unit of tiles has
+MOST_NODES = 24  # every tile holds the whole formula once for each of its lines
+STREAM_BYTES = 16 << 20  # outputs from this size on go past the caches
+
+
+class ByVectors(MapLoops):
+    """Vectors along the innermost axis.
+
+    form: "flat", one axis, a unit is an element; "row", "rows", one or several outer axes, a unit is a stretch of `length` elements of the
+    innermost, which has `segments` of them; "tiles", squares that are turned in registers, a unit is a band of BAND places along the
+    inputs' axis over all of the innermost.
+    classes: how each operand steps along the innermost axis ("t": it is turned); outer: the other axes, innermost first; places: where
+    the coordinates asked for are (axis, its number from the innermost; None: it has one place); streams: whether outputs go past the
+    caches; units, chunk: how many there are, and how many a thread is handed; parallel: whether to use threads.
+    """
+
+    def __init__(self, program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> None:
+        super().__init__(program, domain, strides)
+        nbytes, _ = price(program, domain, tuple(self.steps))
+        self.ns = self.facts.cost(nbytes, self.elements)
+        self.parallel = self.ns > PARALLEL_NS
+        self.places = tuple((d, next((k for k, a in enumerate(reversed(self.axes)) if a.source == d), None)) for d in self.coords)
+        self.outer, self.segments, self.length = self.axes[-2::-1], 1, self.inner.size
+        self.across: Across | None = None
+        if not self._turns(program):
+            self._lines()
+
+    def _lines(self) -> None:
+        elements, inner, outer = self.elements, self.inner, self.outer
+        self.classes = ("1",) * len(self.types) if self.single else self.step_classes(inner)
+        large = any(c == "1" and elements * size >= STREAM_BYTES for c, size in zip(self.classes[:self.outs], self.sizes))
+        self.form, self.units, multiple = "flat", elements, 64
+        if outer:
+            self.form, multiple = "row" if len(outer) == 1 else "rows", 1
+            segments = -(-inner.size // SEGMENT)
+            self.length = -(-inner.size // (segments * 64)) * 64 if segments > 1 else inner.size
+            self.segments = -(-inner.size // self.length)
+            large = large and all(s % 64 == 0 for a in outer for s, c in zip(a.strides, self.classes[:self.outs]) if c == "1")
+            self.units = elements // inner.size * self.segments
+        self.streams = large and not self.ordered
+        self.chunk = self.units if self.ordered else chunk_of(self.units, self.ns, multiple)
+
+    def _turns(self, program: Map) -> bool:
+        """Whether tiles are better, which it then plans."""
+        inner, outs, sizes = self.inner, self.outs, self.sizes
+        if self.ordered or self.coords or len(self.axes) < 2 or self.facts.operations > MOST_NODES or self.facts.gathers:
+            return False
+        side = side_of(program)
+        if inner.size < side or any(s != b for s, b in zip(inner.strides[:outs], sizes)) or (found := self.lying_across(side, 0)) is None:
+            return False
+        self.across = Across(*found, side)
+        line = self.axes[self.across.axis]
+        self.classes = tuple("t" if k in self.across.operands else c for k, c in enumerate(self.step_classes(inner)))
+        self.outer = [a for a in self.outer if a is not line]
+        self.form, self.units, elements = "tiles", -(-line.size // BAND), inner.size * line.size
+        for a in self.outer:
+            self.units, elements = self.units * a.size, elements * a.size
+        self.streams = (all(s % 64 == 0 for a in self.axes[:-1] for s in a.strides[:outs]) and side * min(sizes[:outs]) >= 64
+                        and any(elements * b >= STREAM_BYTES for b in sizes[:outs]))
+        self.chunk, self.parallel = chunk_of(self.units, 2 * self.ns), 2 * self.ns > PARALLEL_NS
+        return True
+
+
+def side_of(program: Map) -> int:
+    """Of the tiles that are turned in registers."""
+    widest = max([e.dtype.itemsize for e in walk(program.roots())] + [d.itemsize for d in program.inputs])
+    return 8 if widest >= 8 else 16

@@ -34,23 +34,25 @@ class Operands:
         self.domain, self.rank, self.outs = domain, len(domain), len(program.out_types)
         self.types = program.out_types + program.inputs
         self.sizes = [d.itemsize for d in self.types]
-        known, still = facts(program), (0,) * self.rank
-        self.coords = sorted({c % self.rank for c in known.coords}) if self.rank else []
-        targets = getattr(program, "targets", (None,) * self.outs)
-        own = [targets[k] is None if k < self.outs else known.read[k - self.outs] for k in range(len(self.types))]
-        self.steps = [(*s, *still[len(s):]) if mine else still for s, mine in zip(strides, own, strict=True)]
-        self.used = [k for k in range(self.outs, len(self.types)) if own[k]]
-        self.gathered = {self.outs + e.value for e in walk(program.roots()) if e.op == "gather"} if known.gathers else set()
+        self.facts, rank = facts(program), self.rank
+        self.coords = sorted({c % rank for c in self.facts.coords}) if rank and self.facts.coords else []
+        still = (0,) * rank
+        self.steps = [still if not placed else s if len(s) == rank else (*s, *still[len(s):])
+                      for s, placed in zip(strides, self.facts.placed, strict=True)]
+        self.used = [k for k, placed in enumerate(self.facts.placed) if placed and k >= self.outs]
+        self.gathered = {self.outs + k for k in self.facts.gathered}
 
     def walk(self, axes: Sequence[int], reorder: bool = True, outputs_first: bool = False) -> list[Axis]:
         """These axes of the domain as they are walked.  Inputs decide the order, since they are bigger than what is made of them, unless
         outputs are to come first."""
-        n = len(self.types)
-        order = [*range(n)] if outputs_first else [*range(self.outs, n), *range(self.outs)]
-        back = [order.index(k) for k in range(n)]
-        found = walk_axes([self.domain[d] for d in axes], [[self.steps[k][d] for d in axes] for k in order], [self.sizes[k] for k in order],
-                          [at for at, d in enumerate(axes) if d in self.coords], reorder)
-        return [Axis(a.size, tuple(a.strides[k] for k in back), None if a.source is None else axes[a.source]) for a in found]
+        outs = 0 if outputs_first else self.outs
+        ins = len(self.types) - outs
+        steps = [[s[d] for d in axes] for s in (*self.steps[outs:], *self.steps[:outs])]
+        fixed = [at for at, d in enumerate(axes) if d in self.coords] if self.coords else ()
+        found = walk_axes([self.domain[d] for d in axes], steps, self.sizes[outs:] + self.sizes[:outs], fixed, reorder)
+        if outs or fixed:
+            return [Axis(a.size, a.strides[ins:] + a.strides[:ins], None if a.source is None else axes[a.source]) for a in found]
+        return found
 
     def along(self, d: int) -> Axis:
         """Axis `d` of the domain as it is."""
@@ -61,7 +63,7 @@ class Operands:
         ks = [*self.used, *range(self.outs)] if operands is None else operands
         return sum(1 if a.strides[k] == self.sizes[k] else -1 if a.strides[k] else 0 for k in ks)
 
-    def classes(self, a: Axis) -> tuple[str, ...]:
+    def step_classes(self, a: Axis) -> tuple[str, ...]:
         """For each operand how it steps along the axis: "0" not at all, "1" to the neighbour, "s" by anything else."""
         return tuple("0" if s == 0 else "1" if s == b else "s" for s, b in zip(a.strides, self.sizes))
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..programs import size_of
+from ..programs import price, size_of
 from .groups import Group
 from .operands import Operands
 from .partials import arrays, flat_types, has_position, held_in
-from .walk import Axis, facts
+from .stages import PARALLEL_NS, Stage, chunk_of, even_width, lanes_of
+from .walk import Axis
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...dtypes import dtype
     from ..programs import Reduce
     from .machine import Machine
 
@@ -27,7 +31,6 @@ class ReduceLoops(Operands):
     def __init__(self, program: Reduce, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> None:
         super().__init__(program, domain, strides)
         kept = len(strides[0])
-        self.facts = facts(program)
         self.ordered = any(map(has_position, program.combine))
         self.kept = self.walk(range(kept))
         self.reduced = self.walk(range(kept, self.rank), reorder=not self.ordered)
@@ -94,3 +97,89 @@ class ByThreads(ReduceLoops):
         """The reduced axes with one index for v neighbours."""
         *outer, inner = self.reduced
         return [*outer, Axis(inner.size // self.v, tuple(s * self.v for s in inner.strides), inner.source)]
+
+
+# ------------------------------------------------------------------------------------------------------------ by vectors
+TILE_BYTES = 8192  # of accumulators in the first cache
+LONGEST_ALONG = 1 << 17  # elements that one unit sums along: more are cut into pieces
+PIECE_ALONG = 1 << 16
+MOST_LINES = 1 << 12  # lines that one unit sums across
+PIECE_LINES = 1 << 10  # so few that their rounding errors stay those of a pairwise sum
+WANTED_UNITS = 16  # so many can be shared out evenly
+LEAST_ELEMENTS = 1 << 15  # a piece for the sake of sharing out
+
+
+class ByVectors(ReduceLoops):
+    """across: vectors lie along a kept axis, a unit is a tile of it, whose accumulators stay in the first cache while the reduced lines
+    stream past; else along the innermost reduced axis, a unit is one output.
+
+    first: the stage over all elements; join: the one that joins the pieces of an output, None where there is but one.  A piece is `piece`
+    steps of the outermost reduced axis, which has `outermost` of them; passes: how often the innermost reduced axis is walked for one of them.  The
+    partial results are further operands, of types `accs`, in arrays of the workspace that begin at `rooms`.
+    chunk, joins: units that a thread is handed of either stage; parallel: whether to use threads.
+    """
+
+    def __init__(self, program: Reduce, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> None:
+        super().__init__(program, domain, strides)
+        nbytes, _ = price(program, domain, strides)
+        ns = self.facts.cost(nbytes, size_of(domain))
+        self.accs, self.lanes = flat_types([e.dtype for e in program.elems], program.combine), reduce_lanes(program)
+        self.across, self.parallel = self.lies_across(self.lanes), ns > PARALLEL_NS
+        self.first = self._stage(self.kept, self.reduced, [])
+        self.outermost = self.reduced[0].size if self.reduced else 1
+        self.passes = self.length // self.outermost // (self.reduced[-1].size if self.first.middle else 1)
+        self.piece = self.outermost
+        if all(a.source is None for a in self.reduced):
+            self.piece = self._piece(self.first.units, ns)
+        self.pieces = -(-self.outermost // self.piece)
+        self.join: Stage | None = None
+        self.rooms: list[int] = []
+        if self.pieces > 1:
+            self._cut()
+        self.chunk = chunk_of(self.first.units, ns)
+        self.joins = chunk_of(self.join.units, self.count * self.pieces * 0.5) if self.join is not None else 0
+
+    def _stage(self, kept: list[Axis], reduced: list[Axis], cut: list[Axis]) -> Stage:
+        """The stage over all elements; cut: the axis of the pieces."""
+        operands = len(self.sizes)
+        if self.across:
+            width = even_width(kept[-1].size, tile_of(self.accs, self.lanes), self.lanes)
+            return Stage(operands, kept[-1], reduced[-1] if reduced else None, [*cut, *kept[:-1]], reduced[:-1], width)
+        return Stage(operands, reduced[-1] if reduced else None, None, [*cut, *kept], reduced[:-1])
+
+    def _piece(self, units: int, ns: float) -> int:
+        """How many steps of the outermost reduced axis a piece has."""
+        longest, size = (MOST_LINES, PIECE_LINES) if self.across else (LONGEST_ALONG, PIECE_ALONG)
+        pieces = -(-self.length // size) if self.length >= longest else 1
+        if ns > PARALLEL_NS and units < WANTED_UNITS:
+            pieces = max(pieces, min(-(-WANTED_UNITS // units), self.count * self.length // (units * LEAST_ELEMENTS)))
+        return -(-self.outermost // max(1, min(pieces, self.outermost)))
+
+    def _cut(self) -> None:
+        """Pieces, whose partial results are operands in the order of the kept axes, piece by piece."""
+        sizes = [d.itemsize for d in self.accs]
+        self.rooms, self.workspace = arrays(sizes, self.count * self.pieces, 64)
+        step, kept = sizes, list[Axis]()
+        for a in reversed(self.kept):
+            kept.insert(0, Axis(a.size, (*a.strides, *step), a.source))
+            step = [s * a.size for s in step]
+        none = (0,) * len(self.accs)
+        reduced = [Axis(a.size, (*a.strides, *none), a.source) for a in self.reduced]
+        cut = Axis(self.pieces, (*(self.piece * s for s in reduced[0].strides[:len(self.sizes)]), *step), None)
+        operands = len(self.sizes)
+        self.sizes = self.sizes + sizes
+        self.first = self._stage(kept, reduced, [cut])
+        vector = kept[-1] if kept else None
+        width = even_width(vector.size, tile_of(self.accs, self.lanes), self.lanes) if vector else 0
+        self.join = Stage(len(self.sizes), vector, Axis(self.pieces, ((0,) * operands + tuple(step)), None), kept[:-1], (), width)
+
+
+def reduce_lanes(program: Reduce) -> int:
+    """The lanes of its vectors."""
+    lanes = lanes_of(program.elems)
+    return min(lanes, 16) if any(map(has_position, program.combine)) else lanes
+
+
+def tile_of(accs: Sequence[dtype], lanes: int) -> int:
+    """How many elements of the vector axis a tile has at most."""
+    return max(TILE_BYTES // sum(d.itemsize for d in accs) // lanes, 1) * lanes

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..expr import walk
-from ..programs import size_of
+from ..expr import make, rebuild, walk
+from ..programs import price, size_of
 from .groups import Group
 from .operands import Operands
 from .partials import arrays, flat_types, held_in
+from .stages import PARALLEL_NS, Stage, chunk_of, even_width, lanes_of
+from .walk import FUNCTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,16 +19,16 @@ if TYPE_CHECKING:
     from ..programs import Rows
     from .machine import Machine
 
-    Stage = tuple[str, Any, Expr]
+    Part = tuple[str, Any, Expr]
 
 KEPT = 16  # elements of a row a thread keeps of each operand
 THREADS = 512  # of a block that has a piece of a row
 
 
-def passes_of(stages: Sequence[Stage], mixed: bool = True) -> list[list[Stage]]:
+def passes_of(stages: Sequence[Part], mixed: bool) -> list[list[Part]]:
     """The stages that one pass over the row can do together: reductions that need none of each other's results, or what follows them;
     mixed: whether maps and values a row may be one pass."""
-    out: list[list[Stage]] = []
+    out: list[list[Part]] = []
     accs = first = 0
     for stage in stages:
         kind = stage[0]
@@ -45,28 +47,29 @@ def passes_of(stages: Sequence[Stage], mixed: bool = True) -> list[list[Stage]]:
 
 
 class RowLoops(Operands):
-    """outer: the axes from row to row; inner: the row's; rows, length: how many and how long; passes: see `passes_of`."""
+    """outer: the axes from row to row; inner: the row's; rows, length: how many and how long."""
 
-    def __init__(self, program: Rows, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...], mixed: bool) -> None:
+    def __init__(self, program: Rows, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> None:
         super().__init__(program, domain, strides)
         for kind, k, _ in program.stages:
             if kind == "row":
                 self.steps[k] = (*self.steps[k][:self.rank - 1], 0)
         self.outer, self.inner = self.walk(range(self.rank - 1)), self.along(self.rank - 1)
         self.rows, self.length = size_of(domain[:-1]), domain[-1]
-        self.passes = passes_of(program.stages, mixed)
 
     def lies_across(self, lanes: int = 0) -> bool:
         """Whether lanes side by side have a row each, since memory's neighbours lie across rows; lanes: of a vector, which rows shorter than
         it do not fill (0: of threads)."""
         if not self.outer or self.outer[-1].size < lanes:
             return False
-        return self.score(self.outer[-1]) > self.score(self.inner) or 0 < self.inner.size <= lanes
+        ks = [k for k, step in enumerate(self.inner.strides) if step]  # operands with one number a row do not count
+        return self.score(self.outer[-1], ks) > self.score(self.inner, ks) or 0 < self.inner.size <= lanes
 
 
 class ByThreads(RowLoops):
     """A group of threads for each row.
 
+    passes: see `passes_of`.
     way: how the row is held: "registers", "shared" memory, or it is read "again" by each pass; "pieces": blocks have a piece of it each,
     a launch for each pass, whose accumulators go through the workspace (`states`: where, for each pass and accumulator part).
     each: elements of the row per thread that are kept; v: neighbours read at once; rounds: how often a thread does so where the row is in
@@ -74,7 +77,8 @@ class ByThreads(RowLoops):
     """
 
     def __init__(self, program: Rows, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...], machine: Machine) -> None:
-        super().__init__(program, domain, strides, mixed=True)
+        super().__init__(program, domain, strides)
+        self.passes = passes_of(program.stages, mixed=True)
         self.machine = machine
         self.wide = self.is_wide([*self.outer, self.inner], 1 << 20)
         self.moves = [k for k in range(len(self.sizes)) if self.inner.strides[k]]
@@ -168,3 +172,66 @@ class ByThreads(RowLoops):
         """Bytes that a row moves; once: the operands that are read once, not by each pass."""
         read = sum(self.sizes[k] * (1 if k in once else sum(k in u for u in self.uses)) for k in self.used if self.inner.strides[k])
         return self.length * (read + sum(self.sizes[k] for k in range(self.outs) if self.inner.strides[k]))
+
+
+# ------------------------------------------------------------------------------------------------------------ by vectors
+STREAM_BYTES = 32 << 20  # outputs from this size on go past the caches
+TILE = 4  # vectors side by side where every lane has a row
+
+
+class ByVectors(RowLoops):
+    """across: every lane has a row of its own, a unit is a tile of such rows; else vectors lie along the row, a unit is a row, which stays
+    in the cache from pass to pass.  stage: its axes; streams: the outputs that go past the caches; chunk: units that a thread is handed;
+    parallel: whether to use threads."""
+
+    def __init__(self, program: Rows, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> None:
+        super().__init__(program, domain, strides)
+        nbytes, _ = price(program, domain, tuple(self.steps))
+        ns, lanes = self.facts.cost(nbytes, size_of(domain)), lanes_of(program.roots())
+        operands, outer, inner = len(self.types), self.outer, self.inner
+        self.across = self.lies_across(lanes)
+        self.streams: tuple[int, ...] = ()
+        if self.across:
+            self.stage = Stage(operands, outer[-1], inner, outer[:-1], width=even_width(outer[-1].size, TILE * lanes, lanes))
+        else:
+            self.stage = Stage(operands, inner, None, outer)
+            self.streams = tuple(
+                k for k, size in enumerate(self.sizes[:self.outs])
+                if inner.strides[k] == size and size_of(domain) * size >= STREAM_BYTES and inner.size % lanes == 0
+                and all(a.strides[k] % 64 == 0 for a in outer))
+        self.chunk, self.parallel = chunk_of(self.stage.units, ns), ns > PARALLEL_NS
+
+
+def kept_value(passes: Sequence[Sequence[Part]], outs: int, contiguous: Sequence[bool]) -> tuple[int, int, Expr, Expr] | None:
+    """A costly value that a reduction needs and the final map needs again, to be kept in the map's output meanwhile.
+
+    contiguous: the outputs that are so along the lanes.
+    Gives (the reduction's pass, the output, the value, the map's expression over that output, read as the input number
+    output - outs).  None where there is no such value, or where the map needs other elements of the row besides: those
+    may share memory with the output.
+    """
+    if not passes or passes[-1][0][0] != "map" or len(passes[-1]) != 1:
+        return None
+    _, out, result = passes[-1][0]
+    if not contiguous[out]:
+        return None
+    costly: set[Expr] = set()
+    for e in walk((result,)):
+        if e.op in FUNCTIONS or any(a in costly for a in e.args):
+            costly.add(e)
+    for at in range(len(passes) - 2, -1, -1):
+        kind, roots = passes[at][0][0], tuple(s[2] for s in passes[at])
+        if kind == "map":
+            return None
+        if kind == "row":
+            if any(e.op in ("input", "gather") for e in walk(roots)):
+                return None
+            continue
+        shared = [e for e in walk(roots) if e in costly and e.dtype is result.dtype]
+        for value in reversed(shared):
+            spot = make("input", value.dtype, (), out - outs)
+            (rest,) = rebuild((result,), {value: spot}.get)
+            if all(e is spot for e in walk((rest,)) if e.op in ("input", "gather")):
+                return at, out, value, rest
+        return None  # this reduction reads the row, which the kept values may have overwritten
+    return None

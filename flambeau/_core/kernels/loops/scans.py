@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...dtypes import int64
 from ..complexes import PairScan
-from ..programs import size_of
+from ..programs import price, size_of
 from .operands import Operands
 from .partials import arrays, held_in
+from .stages import PARALLEL_NS, Stage, chunk_of, even_width, lanes_of
 
 if TYPE_CHECKING:
+    from ...dtypes import dtype
     from ..programs import Scan
     from .machine import Machine
 
@@ -76,7 +79,8 @@ class ScanLoops(Operands):
         """Whether lanes side by side have a row each: see `rows.RowLoops.lies_across`."""
         if not self.outer or self.outer[-1].size < lanes:
             return False
-        return self.score(self.outer[-1]) > self.score(self.inner) or 0 < self.inner.size <= lanes
+        ks = [k for k, step in enumerate(self.inner.strides) if step]  # operands with one number a row do not count
+        return self.score(self.outer[-1], ks) > self.score(self.inner, ks) or 0 < self.inner.size <= lanes
 
 
 class ByThreads(ScanLoops):
@@ -125,3 +129,45 @@ class ByThreads(ScanLoops):
         while v > 1 and (self.length < v or v * self.variables > VARIABLES or not self.begins(v, self.outer, moving)):
             v //= 2
         return v
+
+
+# ------------------------------------------------------------------------------------------------------------ by vectors
+TILE = 2  # vectors side by side where every lane has a row
+PIECE = 1 << 15  # elements of a piece of a long row
+FEW_ROWS = 8
+
+
+class ByVectors(ScanLoops):
+    """across: every lane has a row of its own; else vectors lie along the row.
+
+    stage: its axes; where rows are cut into pieces, those are its tiles, and their totals lie in arrays of (row, piece) of the workspace
+    that begin at `rooms`, one for each part of the running value.  chunk: units that a thread is handed; parallel: whether to use threads.
+    """
+
+    def __init__(self, program: Scan, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> None:
+        super().__init__(program, domain, strides)
+        elements, operands, outer, inner = size_of(self.domain), len(self.types), self.outer, self.inner
+        nbytes, _ = price(program, self.domain, tuple(self.steps))
+        ns, lanes = self.facts.cost(nbytes, elements) + elements, scan_lanes(program)
+        self.across = self.lies_across(lanes)
+        self.rooms: list[int] = []
+        rows = size_of(tuple(a.size for a in outer))
+        if self.across:
+            self.stage = Stage(operands, outer[-1], inner, outer[:-1], width=even_width(outer[-1].size, TILE * lanes, lanes))
+        elif rows > FEW_ROWS or inner.size < 4 * PIECE:
+            self.stage = Stage(operands, inner, None, outer)
+        else:
+            self.stage = Stage(operands, inner, None, outer, width=PIECE)
+            self.pieces = self.stage.tiles
+            self.rooms, self.workspace = arrays([d.itemsize for d in state_types(program)], self.stage.units, 64)
+        self.chunk, self.parallel = chunk_of(self.stage.units, ns), ns > PARALLEL_NS
+
+
+def scan_lanes(program: Scan) -> int:
+    """The lanes of its vectors."""
+    return min(lanes_of((program.elem,)), 16)
+
+
+def state_types(program: Scan) -> list[dtype]:
+    """The type of the running value, and of its position for max and min."""
+    return [program.elem.dtype, int64] if program.combine in ("max", "min") else [program.elem.dtype]

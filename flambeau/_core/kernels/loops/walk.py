@@ -30,11 +30,11 @@ class Facts:
     """What planning needs to know of a program, found once.
 
     operations: its primitives; functions: how many of them are transcendental; coords: the axes whose coordinate it
-    asks for (as written); read: for each input whether it is read at the element's own place; gathers: whether any is
-    read elsewhere.
+    asks for (as written); read: for each input whether it is read at the element's own place; gathered: the inputs read elsewhere,
+    gathers: whether there are any; placed: for each operand whether it has a place of its own at each element.
     """
 
-    __slots__ = ("operations", "functions", "coords", "read", "gathers")
+    __slots__ = ("operations", "functions", "coords", "read", "gathered", "gathers", "placed")
 
     def __init__(self, program: Program) -> None:
         nodes = list(walk(program.roots()))
@@ -44,7 +44,10 @@ class Facts:
         self.coords = tuple(e.value for e in nodes if e.op == "coord")
         inputs = {e.value for e in nodes if e.op == "input"}
         self.read = tuple(k in inputs for k in range(len(program.inputs)))
-        self.gathers = any(e.op == "gather" for e in nodes)
+        self.gathered = frozenset(e.value for e in nodes if e.op == "gather")
+        self.gathers = bool(self.gathered)
+        targets = getattr(program, "targets", (None,) * len(program.out_types))
+        self.placed = (*(t is None for t in targets), *self.read)
 
     def cost(self, nbytes: int, elements: int) -> float:
         """Nanoseconds one thread takes, roughly."""
