@@ -56,12 +56,8 @@ def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor |
 
     S. Ioffe and C. Szegedy, "Batch normalization", 2015.
     """
-    same_device("batch_norm", input, running_mean, running_var, weight, bias)
-    c = input.meta.shape[1] if len(input.meta.shape) > 1 else 0
+    c = _check("batch_norm", input, running_mean, running_var, weight, bias)
     count = input.meta.numel // c if c else 0
-    for label, t in (("running_mean", running_mean), ("running_var", running_var), ("weight", weight), ("bias", bias)):
-        if t is not None and t.meta.numel != c:
-            raise RuntimeError(f"{label} should contain {c} elements not {t.meta.numel}")
     if len(input.meta.shape) < 2:
         if input.meta.shape != (0,):
             raise IndexError(f"batch_norm takes an input of at least 2 dimensions, (N, C, ...), but got one of shape {list(input.meta.shape)}")
@@ -74,6 +70,16 @@ def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor |
     if count == 1:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {input.meta.shape!r}")
     return _train(input, weight, bias, running_mean, running_var, momentum, eps)[0]
+
+
+def _check(name: str, x: Tensor, running_mean: Tensor | None, running_var: Tensor | None, w: Tensor | None, b: Tensor | None) -> int:
+    """The number of channels, which everything else must have."""
+    same_device(name, x, running_mean, running_var, w, b)
+    c = x.meta.shape[1] if len(x.meta.shape) > 1 else 0
+    for label, t in (("running_mean", running_mean), ("running_var", running_var), ("weight", w), ("bias", b)):
+        if t is not None and t.meta.numel != c:
+            raise RuntimeError(f"{label} should contain {c} elements not {t.meta.numel}")
+    return c
 
 
 def _vectors(x: Tensor, *channels: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -102,6 +108,9 @@ def native_batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None,
                       training: bool, momentum: float, eps: float) -> Any:
     """`batch_norm` with the mean and reciprocal deviation it used (empty when not training)."""
     if training:
+        _check("native_batch_norm", input, running_mean, running_var, weight, bias)
+        if len(input.meta.shape) < 2:
+            raise IndexError(f"native_batch_norm takes an input of at least 2 dimensions, (N, C, ...), but got one of shape {list(input.meta.shape)}")
         out, mean, rstd = _train(input, weight, bias, running_mean, running_var, momentum, eps)
         kind = input.meta.dtype if weight is None else weight.meta.dtype
         return out, to_dtype(mean, kind), to_dtype(rstd, kind)

@@ -114,21 +114,21 @@ def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None,
 def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05,  # noqa: A002
                cudnn_enabled: bool = True) -> Tensor:
     """Each group of channels of each image normalised. Y. Wu and K. He, "Group normalization", 2018."""
-    if len(input.meta.shape) < 2:
-        raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {len(input.meta.shape)}")
-    c = input.meta.shape[1]
-    if num_groups <= 0 or c % num_groups:
-        raise RuntimeError(f"Expected number of channels in input to be divisible by num_groups, but got input of shape {list(input.meta.shape)} and "
-                           f"num_groups={num_groups}")
-    for label, t in (("weight", weight), ("bias", bias)):
-        if t is not None and tuple(t.meta.shape) != (c,):
-            raise RuntimeError(f"Expected {label} to be a vector of size equal to the number of channels in input, but got {label} of shape "
-                               f"{list(t.meta.shape)} and input of shape {list(input.meta.shape)}")
     return _in_groups("group_norm", input, num_groups, weight, bias, eps)[0]
 
 
 def _in_groups(name: str, x: Tensor, groups: int, w: Tensor | None, b: Tensor | None, eps: float) -> list[Tensor]:
     same_device(name, x, w, b)
+    shape = x.meta.shape
+    if len(shape) < 2:
+        raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {len(shape)}")
+    if groups <= 0 or shape[1] % groups:
+        raise RuntimeError(f"Expected number of channels in input to be divisible by num_groups, but got input of shape {list(shape)} and "
+                           f"num_groups={groups}")
+    for label, t in (("weight", w), ("bias", b)):
+        if t is not None and tuple(t.meta.shape) != (shape[1],):
+            raise RuntimeError(f"Expected {label} to be a vector of size equal to the number of channels in input, but got {label} of shape "
+                               f"{list(t.meta.shape)} and input of shape {list(shape)}")
     if x.meta.dtype.kind != "f":
         raise NotImplementedError(f'"GroupNormKernelImpl" not implemented for \'{x.meta.dtype.name.capitalize()}\'')
     narrow = x.meta.dtype if x.meta.dtype.itemsize == 2 else None  # weights may be wider than a narrow input
@@ -138,6 +138,8 @@ def _in_groups(name: str, x: Tensor, groups: int, w: Tensor | None, b: Tensor | 
 @op(method=False)
 def native_group_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int, HxW: int, group: int, eps: float) -> Any:  # noqa: A002
     """`group_norm` with the mean and reciprocal deviation of each group."""
+    if isinstance(input, Tensor) and N * C * HxW != input.meta.numel:
+        raise RuntimeError(f"native_group_norm(): N * C * HxW is {N} * {C} * {HxW}, but input has {input.meta.numel} elements")
     out, mean, rstd = _in_groups("native_group_norm", input, group, weight, bias, eps)
     return out, to_dtype(mean, input.meta.dtype), to_dtype(rstd, input.meta.dtype)
 

@@ -309,6 +309,29 @@ def test_bad_input(call: Any, error: Any, words: str) -> None:
         call()
 
 
+@pytest.mark.parametrize("given", [(5,), (7,), (0,), (2, 2)], ids=str)
+def test_channels_of_the_native_forms_are_counted(given: tuple[int, ...]) -> None:
+    """They read no weight beyond its end."""
+    x, wrong = fb.randn(4, 6, 5), fb.ones(given)
+    for label in ("weight", "bias", "running_mean", "running_var"):
+        operands = {"weight": None, "bias": None, "running_mean": None, "running_var": None, label: wrong}
+        with pytest.raises(RuntimeError, match=f"{label} should contain 6 elements not {wrong.numel()}"):
+            fb.native_batch_norm(x, **operands, training=True, momentum=0.1, eps=1e-5)
+    for label in ("weight", "bias"):
+        with pytest.raises(RuntimeError, match=f"Expected {label} to be a vector of size equal"):
+            fb.native_group_norm(x, **{"weight": None, "bias": None, label: wrong}, N=4, C=6, HxW=5, group=2, eps=1e-5)
+
+
+def test_sizes_of_the_native_forms() -> None:
+    x = fb.randn(4, 6, 5)
+    with pytest.raises(RuntimeError, match="divisible by num_groups"):
+        fb.native_group_norm(x, None, None, 4, 6, 5, 0, 1e-5)
+    with pytest.raises(RuntimeError, match="N . C . HxW is 5 . 6 . 5, but input has 120 elements"):
+        fb.native_group_norm(x, None, None, 5, 6, 5, 2, 1e-5)
+    with pytest.raises(IndexError, match="at least 2 dimensions"):
+        fb.native_batch_norm(fb.ones(3), None, None, None, None, True, 0.1, 1e-5)
+
+
 def test_a_changed_input_is_noticed() -> None:
     for f in (lambda t: F.layer_norm(t, (4,)), lambda t: F.batch_norm(t, None, None, training=True), lambda t: F.rms_norm(t, (4,))):
         x = fb.randn(3, 4, requires_grad=True)
