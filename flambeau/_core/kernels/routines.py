@@ -39,7 +39,7 @@ def product(d: dtype, m: int, n: int, k: int, a: Strides, b: Strides, c: Strides
     """
     if d.name not in ("float32", "float64") or not generated() or c[1] != 1 or min(m, n) < 32 or m * n * k < 1 << 19:
         return None
-    from .llvm import gemm
+    from .llvm.handwritten import gemm
     entry = gemm.gemm(d, m, n, k, a, b, (c[0], c[2]), batch, add, bias, after)
     name = f"matmul_{d.name}_{after.replace(' ', '_')}" if after else f"matmul_{d.name}"
     beside = m * n if after == "relu gradient" else 0
@@ -57,7 +57,7 @@ def convolution(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int, ...], 
     """
     if d.name not in ("float32", "float64") or not generated() or x[-1] != 1:
         return None
-    from .llvm import windows
+    from .llvm.handwritten import windows
     entry, workspace = windows.convolution(d, n, c, m, _three(sizes), _steps(x), a, bias, groups)
     nbytes, flops = _price(d, n, c, m, sizes, groups)
     return Prepared(f"convolution_{d.name}", entry, workspace=workspace, nbytes=nbytes, flops=flops)
@@ -70,7 +70,7 @@ def convolution_weights(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int
     """
     if d.name not in ("float32", "float64") or not generated() or x[-1] != 1:
         return None
-    from .llvm import window_weights
+    from .llvm.handwritten import window_weights
     made = window_weights.weights(d, n, c, m, _three(sizes), _steps(x), groups)
     if made is None:
         return None
@@ -87,7 +87,7 @@ def attention(d: dtype, mask: dtype | None, causal: bool, drop: bool, sizes: tup
     """
     if d.name not in ("float32", "float64") or not generated():
         return None
-    from .llvm import attention as a
+    from .llvm.handwritten import attention as a
     shape = a.Shape(sizes, scale, steps)
     return Prepared("attention", a.forward(a.Variant(d, mask, causal, drop), shape), outputs=2, nbytes=_attention_bytes(d, sizes), flops=shape.flops(2))
 
@@ -99,7 +99,7 @@ def attention_backward(d: dtype, mask: dtype | None, causal: bool, drop: bool, s
     steps: also of "g" (DO) and "dq" along batch, head and row, and of "dk" and "dv" from part to part and along batch, query
     head and row: the gradients of keys and values are sums of `attention_parts` parts.
     """
-    from .llvm import attention as a
+    from .llvm.handwritten import attention as a
     shape = a.Shape(sizes, scale, steps)
     return Prepared("attention_backward", a.backward(a.Variant(d, mask, causal, drop), shape), outputs=3, nbytes=2 * _attention_bytes(d, sizes),
                     flops=shape.flops(5))
@@ -107,14 +107,14 @@ def attention_backward(d: dtype, mask: dtype | None, causal: bool, drop: bool, s
 
 def attention_parts(batch: int, heads: int, length: int) -> int:
     """How many parts of the gradients of keys and values `attention_backward` makes."""
-    from .llvm import attention as a
+    from .llvm.handwritten import attention as a
     return a.splits(batch, heads, length)
 
 
 def rows_product(dtype: str, rows: int, columns: int, step: int, count: int) -> Callable[..., None]:
     """``entry(out, crow, columns of entries, values, dense)``: a matrix of compressed rows (int64 places, `count` entries, float32 or
     float64) times a dense one whose rows lie `step` elements apart."""
-    from .llvm import sparse_rows
+    from .llvm.handwritten import sparse_rows
     return sparse_rows.entry(dtype, rows, columns, step, count)
 
 

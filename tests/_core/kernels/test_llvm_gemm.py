@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from flambeau._core import dtypes
 from flambeau._core.kernels import native, routines
-from flambeau._core.kernels.llvm import gemm
+from flambeau._core.kernels.llvm.handwritten import gemm
 
 TYPES = {"float32": np.float32, "float64": np.float64}
 EPS = {"float32": 6e-8, "float64": 1.2e-16}

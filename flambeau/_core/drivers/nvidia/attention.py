@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...kernels.cuda_c import attention
+from ...kernels.cuda_c.handwritten import attention
 from . import cudnn_attention
 
 if TYPE_CHECKING:

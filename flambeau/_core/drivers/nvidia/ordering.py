@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...kernels.cuda_c import compacting, searching, selecting, sorting
+from ...kernels.cuda_c.handwritten import compacting, searching, selecting, sorting
 from ...layout import numel
 from .complaints import Complaints
 

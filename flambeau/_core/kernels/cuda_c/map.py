@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def write(w: Writer, program: Map, loops: ByThreads, numbers: int) -> tuple[str, tuple[Launch, ...], int]:
     """The source, the launches and the bytes of workspace."""
     if loops.ordered:
-        from .scatter import write as scatter
+        from .handwritten.scatter import write as scatter
         return scatter(w, program, loops, numbers)
     if loops.across is not None:
         return transposed.write(w, program, loops, loops.across, numbers)

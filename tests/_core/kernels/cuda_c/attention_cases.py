@@ -8,7 +8,7 @@ import numpy as np
 
 from flambeau._core.dtypes import bool_, dtype, float16, float32
 from flambeau._core.kernels.cuda_c import Kernel
-from flambeau._core.kernels.cuda_c.attention import Attention
+from flambeau._core.kernels.cuda_c.handwritten.attention import Attention
 from tests._core.kernels.cuda_c import host
 
 SEED, OFFSET = 0x1234567890ABCDEF, (1 << 33) + 5

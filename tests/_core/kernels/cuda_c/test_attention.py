@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from flambeau._core.dtypes import bfloat16, bool_, float16, float32, float64
-from flambeau._core.kernels.cuda_c.attention import Attention
+from flambeau._core.kernels.cuda_c.handwritten.attention import Attention
 from tests._core.kernels.cuda_c import host
 from tests._core.kernels.cuda_c.attention_cases import Case
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flambeau._core.dtypes import bfloat16, bool_, dtype, float16, float32
-from flambeau._core.kernels.cuda_c.attention import Attention
+from flambeau._core.kernels.cuda_c.handwritten.attention import Attention
 from flambeau._core.kernels.cuda_c.nvrtc import build
 from tests._core.kernels.cuda_c.test_compile import ARCHITECTURES, compiler, usage  # noqa: F401 (compiler: a fixture of every test)
 

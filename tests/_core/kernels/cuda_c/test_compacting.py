@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from flambeau._core.dtypes import ALL, bfloat16, bool_, dtype, float32, float64, int32, int64, uint8
-from flambeau._core.kernels.cuda_c import compacting, searching
+from flambeau._core.kernels.cuda_c.handwritten import compacting, searching
 from flambeau._core.kernels.interpret import widen_bfloat16
 from tests._core.kernels.cuda_c import host
 from tests._core.kernels.cuda_c.cases import Operand, values

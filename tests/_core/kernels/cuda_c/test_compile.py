@@ -15,7 +15,8 @@ import pytest
 from flambeau._core.dtypes import ALL, bfloat16, bool_, complex64, complex128, dtype, float16, float32, float64, int8, int64, uint64
 from flambeau._core.kernels import expr as E
 from flambeau._core.kernels import philox
-from flambeau._core.kernels.cuda_c import Kernel, compacting, compile, nvrtc, render, searching, selecting, sorting
+from flambeau._core.kernels.cuda_c import Kernel, compile, nvrtc, render
+from flambeau._core.kernels.cuda_c.handwritten import compacting, searching, selecting, sorting
 from flambeau._core.kernels.cuda_c.nvrtc import CompileError, build
 from flambeau._core.kernels.programs import Map, Reduce, Rows, Scan
 

@@ -9,8 +9,9 @@ import pytest
 
 from flambeau._core.dtypes import bfloat16, complex64, float32, int8, int64
 from flambeau._core.kernels import expr as E
-from flambeau._core.kernels.cuda_c import Kernel, compacting, render, searching, selecting, sorting
-from flambeau._core.kernels.cuda_c.attention import Attention
+from flambeau._core.kernels.cuda_c import Kernel, render
+from flambeau._core.kernels.cuda_c.handwritten import compacting, searching, selecting, sorting
+from flambeau._core.kernels.cuda_c.handwritten.attention import Attention
 from flambeau._core.kernels.programs import Map, Reduce, Rows, Scan
 from tests._core.kernels.cuda_c.test_compile import dense, softmax
 

@@ -10,7 +10,8 @@ import pytest
 
 from flambeau._core.dtypes import bool_, complex64, float32, int64
 from flambeau._core.kernels import expr as E
-from flambeau._core.kernels.cuda_c import Kernel, searching
+from flambeau._core.kernels.cuda_c import Kernel
+from flambeau._core.kernels.cuda_c.handwritten import searching
 from flambeau._core.kernels.loops import maps
 from flambeau._core.kernels.programs import Map, Reduce, Rows, Scan
 from tests._core.kernels.cuda_c import host

@@ -7,7 +7,8 @@ import pytest
 
 from flambeau._core.dtypes import bfloat16, bool_, complex64, dtype, float16, float32, int32, int64
 from flambeau._core.kernels import expr as E
-from flambeau._core.kernels.cuda_c import render, scatter
+from flambeau._core.kernels.cuda_c import render
+from flambeau._core.kernels.cuda_c.handwritten import scatter
 from flambeau._core.kernels.programs import Map
 from tests._core.kernels.cuda_c import host
 from tests._core.kernels.cuda_c.cases import Case, Operand, check_all, values

@@ -7,7 +7,7 @@ import pytest
 
 from flambeau._core.drivers.cpu import row_order
 from flambeau._core.dtypes import ALL, bfloat16, dtype, float32, int64, uint8
-from flambeau._core.kernels.cuda_c import selecting
+from flambeau._core.kernels.cuda_c.handwritten import selecting
 from tests._core.kernels.cuda_c import host
 from tests._core.kernels.cuda_c.cases import Operand, values
 from tests._core.kernels.cuda_c.test_sorting import Job, check_all

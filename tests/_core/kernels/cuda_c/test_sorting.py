@@ -9,7 +9,8 @@ import pytest
 
 from flambeau._core.drivers.cpu import row_order
 from flambeau._core.dtypes import ALL, bool_, dtype, float32, int64, uint8
-from flambeau._core.kernels.cuda_c import Kernel, sorting
+from flambeau._core.kernels.cuda_c import Kernel
+from flambeau._core.kernels.cuda_c.handwritten import sorting
 from tests._core.kernels.cuda_c import host
 from tests._core.kernels.cuda_c.cases import Operand, values
 

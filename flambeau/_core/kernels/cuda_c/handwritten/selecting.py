@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...dtypes import int64
-from ..loops.operands import NARROW
-from ..programs import size_of
+from ....dtypes import int64
+from ...loops.operands import NARROW
+from ...programs import size_of
 from . import blocks, keys, sorting
 from .written import Room, Written, rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...dtypes import dtype
-    from ..kernel import Kernel
+    from ....dtypes import dtype
+    from ...kernel import Kernel
 
 THREADS = 512
 MOST = 2048  # elements that are selected of a row

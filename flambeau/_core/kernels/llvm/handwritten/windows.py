@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import native
-from . import gemm_tile, scratch
-from .compile import has_masks
-from .emit import Emitter, Loop, Module, vec
+from ... import native
+from .. import scratch
+from ..compile import has_masks
+from ..emit import Emitter, Loop, Module, vec
+from . import gemm_tile
 from .gemm import panel_bytes
 from .gemm_tile import Tile, call_tile, panel_elements, write_packer, write_tiles
 from .padded import fits_flat, write_flat, write_image
@@ -21,7 +22,7 @@ from .padded import fits_flat, write_flat, write_image
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...dtypes import dtype
+    from ....dtypes import dtype
 
 NAMES = ("flambeau_windows_a", "flambeau_windows")
 DEPTH_BYTES = 1280  # of channels and taps in a block
@@ -97,7 +98,7 @@ _loaded: dict[str, dict[str, int]] = {}
 def _functions(d: dtype) -> dict[str, int]:
     found = _loaded.get(d.name)
     if found is None:
-        from . import compile as compiler
+        from .. import compile as compiler
         found = _loaded[d.name] = compiler.functions(("windows", d.name), NAMES, lambda: text(d))
     return found
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .compile import has_masks, is_x86
-from .emit import Emitter, Module, ty
+from ..compile import has_masks, is_x86
+from ..emit import Emitter, Module, ty
 
 if TYPE_CHECKING:
-    from ...dtypes import dtype
+    from ....dtypes import dtype
 
 VECTORS = 2  # of C in a row of the tile
 TURNS = 4  # of K in a turn of the innermost loop

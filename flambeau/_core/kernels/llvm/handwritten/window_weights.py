@@ -11,16 +11,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import native
-from . import gemm_tile, scratch
-from .emit import Emitter, Module, ty
+from ... import native
+from .. import scratch
+from ..emit import Emitter, Module, ty
+from . import gemm_tile
 from .gemm_tile import VECTORS, Tile, transposed, write_packer
 from .padded import write_image
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...dtypes import dtype
+    from ....dtypes import dtype
 
 NAMES = ("flambeau_weights", "flambeau_weights_sum")
 MOST_PLACES = 224  # in a block
@@ -100,7 +101,7 @@ def _functions(d: dtype, kernel: tuple[int, ...], stride: int, dilation: int) ->
     key = (d.name, kernel, stride, dilation)
     found = _loaded.get(key)
     if found is None:
-        from . import compile as compiler
+        from .. import compile as compiler
         found = _loaded[key] = compiler.functions(("weights", repr(key)), NAMES, lambda: text(d, kernel, stride, dilation))
     return found
 

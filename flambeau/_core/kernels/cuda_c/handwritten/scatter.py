@@ -12,23 +12,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..loops.operands import NARROW
+from ...loops.operands import NARROW
+from ..groups import State
+from ..lower import combine, from_stored, leaves, to_stored
+from ..types import stored, value
+from ..writer import Walk
 from . import blocks, sorting
-from .groups import State
-from .lower import combine, from_stored, leaves, to_stored
-from .types import stored, value
-from .writer import Walk
 from .written import Room, Within
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...dtypes import dtype
-    from ..expr import Expr
-    from ..kernel import Launch
-    from ..loops.maps import MapLoops
-    from ..programs import Map
-    from .writer import Writer
+    from ....dtypes import dtype
+    from ...expr import Expr
+    from ...kernel import Launch
+    from ...loops.maps import MapLoops
+    from ...programs import Map
+    from ..writer import Writer
 
 THREADS = 256
 TILE = 1024  # elements that a block sorts in shared memory

@@ -14,20 +14,20 @@ import math
 import struct
 from typing import TYPE_CHECKING
 
-from ...dtypes import bool_, uint64
-from .. import expr as E
-from .. import native, philox
-from . import scratch
+from ....dtypes import bool_, uint64
+from ... import expr as E
+from ... import native, philox
+from .. import scratch
+from ..emit import Emitter, Module, constant, suffix, ty, vec
+from ..functions import emit as function
+from ..lower import lower
+from ..values import Mask, Value
 from .attention_products import Right, addresses, call_pack, call_product, panel_bytes, width
-from .emit import Emitter, Module, constant, suffix, ty, vec
-from .functions import emit as function
-from .lower import lower
-from .values import Mask, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...dtypes import dtype
+    from ....dtypes import dtype
 
 Steps = tuple[int, ...]
 ROWS = 128  # queries of a block
@@ -90,7 +90,7 @@ def backward(v: Variant, s: Shape) -> Callable[..., None]:
 
 def _entry(name: str, write: Callable[[Emitter, Variant], None], v: Variant, s: Shape, total: int, chunk: int, nargs: int,
            flops: int) -> Callable[..., None]:
-    from . import compile as compiler
+    from .. import compile as compiler
 
     def text() -> str:
         module = Module()

@@ -13,17 +13,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...dtypes import int64
-from ..kernel import Kernel
-from ..loops.operands import NARROW
-from ..programs import size_of
+from ....dtypes import int64
+from ...kernel import Kernel
+from ...loops.operands import NARROW
+from ...programs import size_of
 from . import blocks, keys
 from .written import Room, Written, rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...dtypes import dtype
+    from ....dtypes import dtype
 
 COUNTED = 64  # elements of a row up to which each is compared with all
 SHORT = 1024  # elements of short rows that a block has

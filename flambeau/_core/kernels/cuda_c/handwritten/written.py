@@ -10,16 +10,16 @@ import hashlib
 from string import Template
 from typing import TYPE_CHECKING
 
-from ..kernel import Kernel
-from ..loops.operands import NARROW
-from ..loops.walk import walk_axes
-from .writer import PLACEHOLDER
+from ...kernel import Kernel
+from ...loops.operands import NARROW
+from ...loops.walk import walk_axes
+from ..writer import PLACEHOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..kernel import Launch
-    from .writer import Writer
+    from ...kernel import Launch
+    from ..writer import Writer
 
 
 class Written:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..loops.operands import NARROW
-from ..programs import size_of
+from ...loops.operands import NARROW
+from ...programs import size_of
 from . import keys
 from .written import Written, rows
 
 if TYPE_CHECKING:
-    from ...dtypes import dtype
-    from ..kernel import Kernel
+    from ....dtypes import dtype
+    from ...kernel import Kernel
 
 THREADS = 256
 BINS = 4096  # counters that a block keeps for itself

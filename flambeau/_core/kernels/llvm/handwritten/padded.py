@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .emit import Emitter, Module, vec
+from ..emit import Emitter, Module, vec
 
 if TYPE_CHECKING:
     from .gemm_tile import Tile

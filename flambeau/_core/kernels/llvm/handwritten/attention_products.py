@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .emit import Emitter, Module, ty
+from ..emit import Emitter, Module, ty
 from .gemm_tile import VECTORS, Tile, panel_elements, sizes, write_packer
 
 if TYPE_CHECKING:
-    from ...dtypes import dtype
+    from ....dtypes import dtype
 
 PRODUCT, PACK = "attention_product", "attention_pack"
 
@@ -43,7 +43,7 @@ def addresses(d: dtype) -> tuple[int, int]:
     """Where the product and the packing of one element type are."""
     found = _functions.get(d.name)
     if found is None:
-        from . import compile as compiler
+        from .. import compile as compiler
         got = compiler.functions(("attention products", d.name), (PRODUCT, PACK), lambda: text(d))
         found = _functions[d.name] = got[PRODUCT], got[PACK]
     return found

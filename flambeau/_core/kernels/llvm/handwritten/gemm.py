@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...dtypes import float32, float64
-from .. import native
-from . import scratch
-from .emit import Emitter, Module
+from ....dtypes import float32, float64
+from ... import native
+from .. import scratch
+from ..emit import Emitter, Module
 from .gemm_tile import (
     ADDED,
     GATED,
@@ -35,7 +35,7 @@ from .gemm_tile import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...dtypes import dtype
+    from ....dtypes import dtype
 
 NAME, NAME_FEW = "flambeau_gemm", "flambeau_gemm_few"
 TYPES = (float32, float64)
@@ -124,7 +124,7 @@ _functions: dict[tuple[str, bool], dict[str, int]] = {}
 def _function(d: dtype, active: bool) -> dict[str, int]:
     found = _functions.get((d.name, active))
     if found is None:
-        from . import compile as compiler
+        from .. import compile as compiler
         found = _functions[d.name, active] = compiler.functions(("gemm", d.name, str(active)), (NAME, NAME_FEW), lambda: text(d, active))
     return found
 

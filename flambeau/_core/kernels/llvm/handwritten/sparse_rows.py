@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .. import native
+from ... import native
 
 _TYPES = {"float32": ("float", 4, "f32"), "float64": ("double", 8, "f64")}
 _WIDE = 4  # cache lines of a strip
@@ -14,7 +14,7 @@ _WIDE = 4  # cache lines of a strip
 def entry(dtype: str, rows: int, columns: int, step: int, count: int) -> Callable[..., None]:
     """``entry(out, crow, columns of entries, values, dense)``: out (rows, columns), row-major, is written; rows of `dense` lie
     `step` elements apart, their elements side by side; `count` entries.  The indices are int64 and in range."""
-    from . import compile as compiler
+    from .. import compile as compiler
     name = f"flambeau_rows_{dtype}"
     code: Any = compiler.functions(("sparse_rows", dtype), (name,), lambda: text(dtype))[name]
     work = count * max(columns, 1)

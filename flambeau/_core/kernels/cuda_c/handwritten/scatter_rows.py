@@ -9,21 +9,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..expr import walk
-from ..loops.operands import NARROW
-from ..programs import size_of
-from .lower import from_stored, leaves, to_stored
+from ...expr import walk
+from ...loops.operands import NARROW
+from ...programs import size_of
+from ..lower import from_stored, leaves, to_stored
+from ..types import stored, value
+from ..writer import Walk
 from .scatter import FEW, THREADS, Sorting, bring
-from .types import stored, value
-from .writer import Walk
 
 if TYPE_CHECKING:
-    from ..expr import Expr
-    from ..kernel import Launch
-    from ..loops.maps import MapLoops
-    from ..programs import Map
-    from .lower import Leaf
-    from .writer import Writer
+    from ...expr import Expr
+    from ...kernel import Launch
+    from ...loops.maps import MapLoops
+    from ...programs import Map
+    from ..lower import Leaf
+    from ..writer import Writer
 
 FEW_ROWS = 64  # rows that are not sorted
 

@@ -1,6 +1,6 @@
 """Attention as CUDA C: softmax(Q K^T scale + mask) V without the scores ever leaving a block, and its gradients.
 
-As on the CPU (`kernels/llvm/attention.py`): the maximum of a row moves from tile to tile of keys and scales what was summed
+As on the CPU (`kernels/llvm/handwritten/attention.py`): the maximum of a row moves from tile to tile of keys and scales what was summed
 before; the natural logarithm of each row's sum is kept, +inf for a row that sees nothing, so that the gradients make the weights
 again.  cuDNN keeps the same, so that either may follow the other.  Sums are in float32 in a fixed order: queries' gradients are
 added up by the block of the queries, keys' and values' by the block of the keys.
@@ -14,14 +14,14 @@ import struct
 from string import Template
 from typing import TYPE_CHECKING
 
-from ...dtypes import bool_, float32
-from ..kernel import Kernel
+from ....dtypes import bool_, float32
+from ...kernel import Kernel
+from .. import helpers
 from . import attention_text as text
-from . import helpers
 
 if TYPE_CHECKING:
-    from ...dtypes import dtype
-    from ..kernel import Launch
+    from ....dtypes import dtype
+    from ...kernel import Launch
 
     Steps = dict[str, tuple[int, ...]]
     Choices = tuple[tuple[int, int], ...]
