@@ -21,7 +21,12 @@ def _variance(x: E.Expr, correction: E.Expr) -> tuple[E.Expr, E.Expr]:
     """The variance and the mean."""
     mean = F.mean(x, "c")
     total = F.total(F.squared_size(x - mean), "c")
-    return total / E.maximum(F.count("c", total.dtype) - correction, 0.0), mean
+    freedom = F.count("c", total.dtype) - correction
+    return F.ruled(total / E.maximum(freedom, 0.0), (total, freedom), _share), mean
+
+
+def _share(g: E.Expr, var: E.Expr, total: E.Expr, freedom: E.Expr) -> tuple[E.Expr, None]:
+    return g / freedom, None  # PyTorch divides by less than nothing here
 
 
 def _var(x: E.Expr, correction: E.Expr) -> Any:

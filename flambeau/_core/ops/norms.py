@@ -34,17 +34,17 @@ def length(x: E.Expr, p: float, axes: str = "c") -> E.Expr:
         return F.total(E.cast(size != 0.0, size.dtype), axes)
     if p == 1:
         return F.total(size, axes)
-    return F.ruled(E.pow_(F.total(E.pow_(size, p), axes), 1.0 / p), (size,), _slope(p))
+    return F.ruled(E.pow_(F.total(E.pow_(size, p), axes), 1.0 / p), (size if x.dtype.is_complex else x,), _slope(p))
 
 
 @lru_cache
 def _slope(p: float) -> Callable[..., Any]:
-    """The gradient of (sum of size^p)^(1/p) at sizes: (size / length)^(p - 1), 0 where that is not known."""
-    def rule(g: E.Expr, y: E.Expr, size: E.Expr) -> tuple[E.Expr]:
-        zero, one = E.const(0, y.dtype), E.const(1, y.dtype)
-        nothing = (y == zero) | (size == zero) if p < 1 else y == zero
-        ratio = E.where(nothing, one, size) / E.where(y == zero, one, y)
-        return (E.where(nothing, zero, g * E.pow_(ratio, p - 1.0)),)
+    """The gradient of (sum of |x|^p)^(1/p) at x, sign(x) (|x| / length)^(p - 1); 0 where that is not known."""
+    def rule(g: E.Expr, y: E.Expr, x: E.Expr) -> tuple[E.Expr]:
+        zero, one, size = E.const(0, y.dtype), E.const(1, y.dtype), abs(x)
+        scale = E.where(y == zero, zero, g / E.pow_(E.where(y == zero, one, y), p - 1.0))
+        body = E.pow_(size, p - 1.0) if p > 1 else E.where(size == zero, zero, E.pow_(E.where(size == zero, one, size), p - 1.0))
+        return (E.where(x < zero, -body, body) * scale,)
     return rule
 
 
