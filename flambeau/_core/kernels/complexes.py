@@ -91,6 +91,17 @@ def split(program: Program, pairs: bool = False) -> Split:
     return Split(made, places, numbers, widened)
 
 
+_splits: dict[tuple[Any, ...], Split | None] = {}
+
+
+def split_of(program: Program, pairs: bool = False) -> Split | None:
+    """`split`, made once for a program; None for a real one."""
+    key = (pairs, program.key)
+    if key not in _splits:
+        _splits[key] = split(program, pairs) if is_complex(program) else None
+    return _splits[key]
+
+
 def _numbering(types: tuple[dtype, ...]) -> tuple[tuple[dtype, ...], list[int]]:
     """The real types, and where each type's (first) real one is."""
     real: list[dtype] = []

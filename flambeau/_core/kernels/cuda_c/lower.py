@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...dtypes import bool_, float16, float32, float64
-from ..expr import COMPARE, walk
+from .. import c_forms
+from ..expr import walk
 from .types import half, literal, stored, value, wide_unsigned
 from .values import device_function
 
@@ -21,18 +22,6 @@ if TYPE_CHECKING:
     from .writer import Writer
 
     Leaf = Callable[[Expr, list[str]], str]
-
-LEAVES = frozenset(("input", "scalar", "coord", "acc", "gather"))
-_COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
-_INFIX = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^"}
-_BOOL = {"add": "{0} || {1}", "mul": "{0} && {1}", "sub": "{0} != {1}", "maximum": "{0} || {1}", "minimum": "{0} && {1}",
-         "and": "{0} && {1}", "or": "{0} || {1}", "xor": "{0} != {1}", "floordiv": "{0} && {1}", "truncdiv": "{0} && {1}",
-         "neg": "{0}", "abs": "{0}", "not": "!{0}", "pow": "{0} || !{1}", "shl": "{0}", "shr": "{0} && !{1}", "rem": "false",
-         "fmod": "false"}
-# C's name without the f of float's version
-_FUNCTION = {op: op for op in """sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh
- atanh erf erfc lgamma floor ceil trunc pow atan2 hypot copysign nextafter fmod""".split()}
-_FUNCTION.update({"abs": "fabs", "round": "rint"})
 
 
 def lower(w: Writer, roots: tuple[Expr, ...], leaf: Leaf, known: dict[Expr, str], exact: bool) -> list[str]:
@@ -49,7 +38,7 @@ def lower(w: Writer, roots: tuple[Expr, ...], leaf: Leaf, known: dict[Expr, str]
         if e.op == "const":
             known[e] = literal(e.value, e.dtype)
             continue
-        text = leaf(e, args) if e.op in LEAVES else _node(w, e, args, exact)
+        text = leaf(e, args) if e.op in c_forms.LEAVES else _node(w, e, args, exact)
         known[e] = text if text.isidentifier() else w.let(value(e.dtype), text)
     return [known[r] for r in roots]
 
@@ -94,12 +83,12 @@ def _node(w: Writer, e: Expr, args: list[str], exact: bool) -> str:
 
 def apply(w: Writer, op: str, d: dtype, args: list[str], exact: bool = False) -> str:
     """One primitive of operands of type `d`, as an expression (comparisons give a bool)."""
-    if op in COMPARE:
-        return f"{args[0]} {_COMPARE[op]} {args[1]}"
+    if op in c_forms.COMPARE:
+        return c_forms.COMPARE[op].format(*args)
     if half(d):
         return round_half(w, apply(w, op, float32, args, exact), d)
     if d.kind == "b":
-        form = _BOOL.get(op)
+        form = c_forms.BOOL.get(op)
         if form is None:
             raise NotImplementedError(f"{op} of bool")
         return form.format(*args)
@@ -119,12 +108,8 @@ def _floating(w: Writer, op: str, d: dtype, args: list[str], exact: bool) -> str
     a, b = args[0], args[-1]
     if op == "mul" and exact:
         return f"{'__fmul_rn' if single else '__dmul_rn'}({a}, {b})"
-    if op in ("add", "sub", "mul"):
-        return f"{a} {_INFIX[op]} {b}"
-    if op == "div":
-        return f"{a} / {b}"
-    if op == "neg":
-        return f"-{a}"
+    if op in c_forms.FLOAT:
+        return c_forms.FLOAT[op].format(*args, t=t)
     if op == "rsqrt":
         return f"({t})1 / {'sqrtf' if single else 'sqrt'}({a})"
     if op in ("maximum", "minimum"):
@@ -133,9 +118,7 @@ def _floating(w: Writer, op: str, d: dtype, args: list[str], exact: bool) -> str
         return f"{w.need('float_' + op)}({a}, {b})"
     if op == "truncdiv":
         return f"{'truncf' if single else 'trunc'}({a} / {b})"
-    if op in ("and", "or"):
-        return f"({t})({a} != 0 {'&&' if op == 'and' else '||'} {b} != 0)"
-    name = _FUNCTION.get(op)
+    name = c_forms.FUNCTIONS.get(op)
     if name is None:
         raise NotImplementedError(f"{op} of {d}")
     made = device_function(op, d)  # the CPU's formula, so that both give the same bits
@@ -147,16 +130,10 @@ def _floating(w: Writer, op: str, d: dtype, args: list[str], exact: bool) -> str
 def _integer(w: Writer, op: str, d: dtype, args: list[str]) -> str:
     t, u = value(d), wide_unsigned(d)
     a, b = args[0], args[-1]
-    if op in _INFIX:
-        return f"({t})(({u}){a} {_INFIX[op]} ({u}){b})"
-    if op == "neg":
-        return f"({t})(({u})0 - ({u}){a})"
-    if op == "not":
-        return f"({t})~{a}"
-    if op == "abs":
-        return a if d.kind == "u" else f"{a} < 0 ? ({t})(({u})0 - ({u}){a}) : {a}"
-    if op in ("maximum", "minimum"):
-        return f"{a} {'>' if op == 'maximum' else '<'} {b} ? {a} : {b}"
+    if op == "abs" and d.kind == "u":
+        return a
+    if op in c_forms.INTEGER:
+        return c_forms.INTEGER[op].format(*args, t=t, u=u)
     if op in ("truncdiv", "floordiv"):
         return f"{w.need(op)}<{t}, {u}>({a}, {b})"
     if op in ("fmod", "rem"):

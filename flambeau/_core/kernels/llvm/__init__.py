@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ..complexes import split_of
 from ..native import make_entry
 from ..programs import Prepared, price, size_of
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from ..programs import Program
     from .launches import Plan
 
-_splits: dict[tuple[Any, ...], Split | None] = {}
 _codes: dict[tuple[Any, ...], dict[str, int]] = {}
 
 
@@ -36,7 +36,7 @@ def prepare(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int,
     try:
         if size_of(domain) == 0:
             raise NotImplementedError("a reduction of nothing")
-        split = _split(program)
+        split = split_of(program)
         real = program if split is None else split.program
         renderer, plan = _plan(real, domain, strides if split is None else split.strides(strides))
     except NotImplementedError:
@@ -71,14 +71,6 @@ def _plan(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, .
     except ModuleNotFoundError:
         raise NotImplementedError(program.kind) from None
     return renderer, renderer.plan(program, domain, strides)
-
-
-def _split(program: Program) -> Split | None:
-    """The program over real numbers in place of a complex one; None for a real one."""
-    if program.key not in _splits:
-        from .. import complexes
-        _splits[program.key] = complexes.split(program) if complexes.is_complex(program) else None
-    return _splits[program.key]
 
 
 def _adapters(split: Split, plan: Plan) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import complexes
+from ..complexes import split_of
 from ..kernel import Kernel
 from ..programs import price, size_of
 from . import maps, reductions, rows, scans
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from ..programs import Program
     from .machine import Machine
 
-_splits: dict[tuple[Any, ...], complexes.Split | None] = {}
 _LOOPS: dict[str, Any] = {"map": maps.ByThreads, "reduce": reductions.ByThreads, "rows": rows.ByThreads, "scan": scans.ByThreads}
 
 
@@ -30,9 +29,7 @@ class Launch:
         made = domain[:len(strides[0])] if program.kind == "reduce" else domain[:-1] if program.kind == "rows" else domain
         if size_of(made) == 0:
             return
-        if program.key not in _splits:
-            _splits[program.key] = complexes.split(program, pairs=True) if complexes.is_complex(program) else None
-        split = _splits[program.key]
+        split = split_of(program, pairs=True)
         if split is not None:
             self.real, self.places, strides = split.program, split.places, split.strides(strides)
         self.loops = _LOOPS[program.kind](self.real, domain, strides, machine)

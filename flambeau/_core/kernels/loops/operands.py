@@ -63,6 +63,14 @@ class Operands:
         ks = [*self.used, *range(self.outs)] if operands is None else operands
         return sum(1 if a.strides[k] == self.sizes[k] else -1 if a.strides[k] else 0 for k in ks)
 
+    def rows_across(self, outer: Sequence[Axis], inner: Axis, lanes: int = 0) -> bool:
+        """Whether lanes side by side have a row along `inner` each, since memory's neighbours lie across rows; lanes: of a vector, which
+        rows shorter than it do not fill (0: of threads)."""
+        if not outer or outer[-1].size < lanes:
+            return False
+        ks = [k for k, step in enumerate(inner.strides) if step]  # operands with one number a row do not count
+        return self.score(outer[-1], ks) > self.score(inner, ks) or 0 < inner.size <= lanes
+
     def step_classes(self, a: Axis) -> tuple[str, ...]:
         """For each operand how it steps along the axis: "0" not at all, "1" to the neighbour, "s" by anything else."""
         return tuple("0" if s == 0 else "1" if s == b else "s" for s, b in zip(a.strides, self.sizes))

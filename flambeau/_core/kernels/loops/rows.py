@@ -57,14 +57,6 @@ class RowLoops(Operands):
         self.outer, self.inner = self.walk(range(self.rank - 1)), self.along(self.rank - 1)
         self.rows, self.length = size_of(domain[:-1]), domain[-1]
 
-    def lies_across(self, lanes: int = 0) -> bool:
-        """Whether lanes side by side have a row each, since memory's neighbours lie across rows; lanes: of a vector, which rows shorter than
-        it do not fill (0: of threads)."""
-        if not self.outer or self.outer[-1].size < lanes:
-            return False
-        ks = [k for k, step in enumerate(self.inner.strides) if step]  # operands with one number a row do not count
-        return self.score(self.outer[-1], ks) > self.score(self.inner, ks) or 0 < self.inner.size <= lanes
-
 
 class ByThreads(RowLoops):
     """A group of threads for each row.
@@ -97,7 +89,7 @@ class ByThreads(RowLoops):
         self.each = KEPT
         while self.each > 1 and self.each * self.registers * max(2, len(asked)) > most:
             self.each //= 2
-        if self.lies_across():
+        if self.rows_across(self.outer, self.inner):
             y = 1
             while y < 32 and y * 4 < n:
                 y *= 2
@@ -130,7 +122,7 @@ class ByThreads(RowLoops):
             return
         m = self.machine
         x = min(32, 1 << (self.rows - 1).bit_length())
-        group = Group("across", x, THREADS // x) if self.lies_across() else Group("block", THREADS, 1)
+        group = Group("across", x, THREADS // x) if self.rows_across(self.outer, self.inner) else Group("block", THREADS, 1)
         blocks, together = -(-self.rows // group.rows), 2 * m.cores  # blocks that run at once, with up to 64 registers a thread
         before = self.group, self.each, self.v
         self.group, self.each = group, KEPT
@@ -189,7 +181,7 @@ class ByVectors(RowLoops):
         nbytes, _ = price(program, domain, tuple(self.steps))
         ns, lanes = self.facts.cost(nbytes, size_of(domain)), lanes_of(program.roots())
         operands, outer, inner = len(self.types), self.outer, self.inner
-        self.across = self.lies_across(lanes)
+        self.across = self.rows_across(self.outer, self.inner, lanes)
         self.streams: tuple[int, ...] = ()
         if self.across:
             self.stage = Stage(operands, outer[-1], inner, outer[:-1], width=even_width(outer[-1].size, TILE * lanes, lanes))

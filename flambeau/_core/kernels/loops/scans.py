@@ -75,13 +75,6 @@ class ScanLoops(Operands):
         self.how = program.combine[self.parts - 1:]
         self.positions = self.how in ("max", "min")  # the running value has a position behind it
 
-    def lies_across(self, lanes: int = 0) -> bool:
-        """Whether lanes side by side have a row each: see `rows.RowLoops.lies_across`."""
-        if not self.outer or self.outer[-1].size < lanes:
-            return False
-        ks = [k for k, step in enumerate(self.inner.strides) if step]  # operands with one number a row do not count
-        return self.score(self.outer[-1], ks) > self.score(self.inner, ks) or 0 < self.inner.size <= lanes
-
 
 class ByThreads(ScanLoops):
     """across: a thread for each row, or piece of one; else lanes along the row, by the tiles of `shape`.
@@ -99,7 +92,7 @@ class ByThreads(ScanLoops):
         self.piece = n
         moves = n * sum(size for k, size in enumerate(self.sizes) if self.inner.strides[k])
         reads = n * sum(self.sizes[k] for k in self.used if self.inner.strides[k])
-        self.across = self.lies_across()
+        self.across = self.rows_across(self.outer, self.inner)
         self.shape: Shape | None = None
         if self.across:
             pieces = min(m.cores * 1024 // self.rows, n // SHORTEST, MOST)
@@ -149,7 +142,7 @@ class ByVectors(ScanLoops):
         elements, operands, outer, inner = size_of(self.domain), len(self.types), self.outer, self.inner
         nbytes, _ = price(program, self.domain, tuple(self.steps))
         ns, lanes = self.facts.cost(nbytes, elements) + elements, scan_lanes(program)
-        self.across = self.lies_across(lanes)
+        self.across = self.rows_across(self.outer, self.inner, lanes)
         self.rooms: list[int] = []
         rows = size_of(tuple(a.size for a in outer))
         if self.across:

@@ -1,0 +1,116 @@
+"""What the plans of loops say: the same data for every renderer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flambeau._core.dtypes import complex64, dtype, float32, float64, int32, int64
+from flambeau._core.kernels import expr as E
+from flambeau._core.kernels.interpret import evaluate
+from flambeau._core.kernels.loops import maps, partials, reductions, rows, scans
+from flambeau._core.kernels.loops.launch import Launch
+from flambeau._core.kernels.loops.machine import Machine
+from flambeau._core.kernels.programs import Map, Reduce, Rows, Scan
+from tests._core.kernels.row_programs import layer_norm
+
+X, Y = E.input(0, float32), E.input(1, float32)
+ADD = Map((X + Y,), (float32, float32))
+SUM = Reduce((X,), ("sum",), (E.acc(0, float32),), (float32,))
+GPU = Machine()
+
+
+def softmax() -> Rows:
+    e = E.exp(X - E.acc(0, float32))
+    return Rows((("reduce", "max", X), ("reduce", "sum", e), ("map", 0, e / E.acc(1, float32))), (float32,))
+
+
+def test_axes_merge_and_operands_have_classes() -> None:
+    for plan in (maps.ByVectors(ADD, (4, 5, 6), ((30, 6, 1), (30, 6, 1), (0, 0, 1))), maps.ByThreads(ADD, (4, 5, 6), ((30, 6, 1), (30, 6, 1), (0, 0, 1)), GPU)):
+        assert [(a.size, a.strides) for a in plan.axes] == [(20, (24, 24, 0)), (6, (4, 4, 4))]
+        assert plan.step_classes(plan.inner) == ("1", "1", "1") and plan.step_classes(plan.axes[0]) == ("s", "s", "0")
+    flat = maps.ByVectors(ADD, (4, 5, 6), ((30, 6, 1),) * 3)
+    assert (flat.form, flat.classes, flat.units) == ("flat", ("1", "1", "1"), 120)
+
+
+def test_inputs_across_the_outputs_go_by_tiles() -> None:
+    strides = ((500, 1), (1, 400), (500, 1))
+    vectors, threads = maps.ByVectors(ADD, (400, 500), strides), maps.ByThreads(ADD, (400, 500), strides, GPU)
+    for plan in (vectors, threads):
+        assert plan.across is not None and (plan.across.axis, plan.across.operands) == (0, [1])
+    assert vectors.classes == ("1", "t", "1") and vectors.form == "tiles"
+    assert maps.ByThreads(ADD, (400, 500), strides, Machine(tile=0)).across is None
+
+
+def test_places_beyond_32_bits_are_wide() -> None:
+    assert not maps.ByThreads(ADD, (1 << 20,), ((1,),) * 3, GPU).wide
+    assert maps.ByThreads(ADD, (1 << 20,), ((1,), (1 << 12,), (1,)), GPU).wide
+
+
+@pytest.mark.parametrize("columns", [False, True])
+def test_lanes_of_a_reduction_lie_where_memory_does(columns: bool) -> None:
+    domain, inner = (3000, 2000), ((1, 3000) if columns else (2000, 1))
+    assert reductions.ByVectors(SUM, domain, ((1,), inner)).across == columns
+    threads = reductions.ByThreads(SUM, domain, ((1,), inner), GPU)
+    assert threads.group.kind == ("across" if columns else "block") and threads.v == (1 if columns else 4)
+
+
+def test_long_reductions_are_cut_by_their_domain_alone() -> None:
+    n = 3_000_000
+    for plan in (reductions.ByVectors(SUM, (n,), ((), (1,))), reductions.ByThreads(SUM, (n,), ((), (1,)), GPU)):
+        assert plan.pieces > 1 and plan.piece * plan.pieces >= n > plan.piece * (plan.pieces - 1)
+        assert plan.workspace >= 4 * plan.pieces and plan.rooms == [0]
+    assert Launch(SUM, (n,), ((), (1,)), GPU).addresses == 3
+    assert Launch(SUM, (100,), ((), (1,)), GPU).addresses == 2
+
+
+def test_a_row_is_kept_where_it_fits() -> None:
+    def way(n: int, count: int, machine: Machine = GPU) -> str:
+        return rows.ByThreads(softmax(), (count, n), ((n, 1), (n, 1)), machine).way
+    assert [way(100, 64), way(4000, 64), way(20_000, 4000), way(50_000, 4000), way(400_000, 2)] == ["registers", "registers", "shared", "again", "pieces"]
+    assert way(20_000, 4000, Machine(shared=0)) == "again"
+    assert way(400_000, 2, Machine(launch=float("inf"))) == "again"
+
+
+def test_passes() -> None:
+    assert [[s[0] for s in p] for p in rows.passes_of(layer_norm(float32).stages, mixed=True)] == [["reduce"], ["reduce"], ["row", "row", "map"]]
+    assert [len(p) for p in rows.passes_of(layer_norm(float32).stages, mixed=False)] == [1, 1, 2, 1]
+
+
+def test_scans_along_a_row_or_a_thread_for_each() -> None:
+    program = Scan(X, "sum", (E.acc(0, float32),), (float32,))
+    along, across = (scans.ByThreads(program, (500, 600), (s, s), GPU) for s in ((600, 1), (1, 500)))
+    assert along.shape is not None and not along.across and across.shape is None and across.across
+    cut = scans.ByThreads(program, (4_000_000,), ((1,), (1,)), GPU)
+    assert cut.pieces > 1 and cut.piece % cut.shape.tile == 0
+    assert scans.ByVectors(program, (4_000_000,), ((1,), (1,))).pieces == -(-4_000_000 // scans.PIECE)
+
+
+# --------------------------------------------------------------------------------------------------------------- partials
+def value(made: list[E.Expr], given: list[object]) -> list[object]:
+    return [np.asarray(v).item() for v in evaluate(tuple(made), lambda e, _: np.asarray(given[e.value], e.dtype.np))]
+
+
+@pytest.mark.parametrize(("how", "d", "a", "b", "want"), [
+    ("sum", float32, [2.0], [3.0], [5.0]), ("max", int32, [2], [3], [3]), ("min", float32, [np.nan], [3.0], [np.nan]),
+    ("argmax", float32, [3.0, 5], [3.0, 2], [3.0, 2]), ("argmax", float32, [3.0, 5], [np.nan, 9], [np.nan, 9]),
+    ("argmin", float32, [np.nan, 5], [np.nan, 9], [np.nan, 5]), ("argmin", int32, [4, 1], [3, 7], [3, 7]),
+    ("cprod", complex64, [1.0, 2.0], [3.0, 4.0], [-5.0, 10.0]), ("cargmax", float32, [1.0, 2.0, 4], [1.0, 3.0, 6], [1.0, 3.0, 6])])
+def test_two_partial_results_become_one(how: str, d: dtype, a: list[object], b: list[object], want: list[object]) -> None:
+    types = partials.flat_types([d.to_real()], [how])
+    first, later = partials.leaves(types)
+    np.testing.assert_equal(value(partials.joined(how, first, later), [*a, *b]), want)
+
+
+def test_a_scan_keeps_the_later_of_equal_extremes() -> None:
+    first, later = partials.leaves([float64, int64])
+    for a, b, want in (([2.0, 1], [2.0, 3], [2.0, 3]), ([np.nan, 1], [5.0, 3], [np.nan, 1]), ([4.0, 1], [5.0, 3], [5.0, 3])):
+        np.testing.assert_equal(value(partials.follows("max", first, later), [*a, *b]), want)
+
+
+def test_nothing_changes_what_it_is_joined_to() -> None:
+    for how in ("sum", "prod", "max", "min", "and", "or"):
+        for d in (int32,) if how in ("and", "or") else (int32, float32):
+            (first,), (later,) = partials.leaves([d])
+            assert value(partials.joined(how, [first], [later]), [partials.start_of(how, d), 6]) == [6]
+    assert partials.starts("cargmin", float32) == [np.inf, np.inf, partials.NOWHERE]
