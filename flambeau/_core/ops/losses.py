@@ -56,7 +56,7 @@ def _checked_classes(target: Tensor, classes: int, ignore: int) -> None:
         return
     m = target.meta
     if m.numel:
-        routines.require(m.device, Check(tuple(m.shape), m.strides, 0, classes, ignore, "Target {} is out of bounds."), (target.ptr,))
+        routines.require(m.device, Check(tuple(m.shape), m.strides, 0, classes, ignore, "Target {} is out of bounds.", name="target check"), (target.ptr,))
     target.__dict__["_classes"] = (target.store.version, classes, ignore)  # only now: wrong ones are wrong again
 
 

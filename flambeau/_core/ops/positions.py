@@ -64,11 +64,11 @@ def _checked_along(name: str, index: Tensor, t: Tensor, axis: int) -> Tensor:
     index = to_dtype(index, int64)
     m, n = index.meta, t.meta.shape[axis] if t.meta.shape else 1
     if m.numel:
-        key = "check", m, n, axis
+        key = name, m, n, axis
         bound = _plans.get(key)
         if bound is None:
             told = f"index {{}} is out of bounds for dimension {axis} with size {n}"
-            bound = routines.needed(m.device, Check(tuple(m.shape), m.strides, 0, n, None, told, RuntimeError))
+            bound = routines.needed(m.device, Check(tuple(m.shape), m.strides, 0, n, None, told, RuntimeError, f"{name} check"))
             _keep(key, bound)
         routines.call(bound, (index.ptr,))
     return index
