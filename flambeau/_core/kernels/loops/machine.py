@@ -1,23 +1,21 @@
-"""What a machine is, as far as the walk of a program's axes depends on it."""
+"""What a machine of threads is, as far as the walk of a program's axes depends on it.  Machines of vectors are CPUs, and alike: see `stages`."""
 
 from __future__ import annotations
 
 
 class Machine:
-    """register: bytes of a vector register, whose lanes are elements side by side; 0 where threads are the lanes.
+    """vector: bytes that a thread reads at once; values: registers a thread may keep values in.
 
-    Of a machine of threads:
-    vector: bytes that a thread reads at once; values: registers a thread may keep values in.
     block: most threads of a block; shared: bytes of shared memory for a block's rows; tile: and for a tile that is turned.
     cores: how many blocks' worth of hardware there is to fill; alone, together: bytes a microsecond that one core moves, and all of
     them; launch: microseconds another launch takes, with what it joins.  Roughly: they choose between ways to cut a row, and are
     constants of a class of machines, since what a row gives must not depend on the one at hand.
     """
 
-    __slots__ = ("register", "vector", "values", "block", "shared", "tile", "cores", "alone", "together", "launch")
+    __slots__ = ("vector", "values", "block", "shared", "tile", "cores", "alone", "together", "launch")
 
-    def __init__(self, register: int = 0, vector: int = 16, values: int = 48, block: int = 1024, shared: int = 100_608, tile: int = 48 << 10,
+    def __init__(self, vector: int = 16, values: int = 48, block: int = 1024, shared: int = 100_608, tile: int = 48 << 10,
                  cores: int = 132, alone: float = 30_000.0, together: float = 4_000_000.0, launch: float = 3.0) -> None:
-        self.register, self.vector, self.values = register, vector, values
+        self.vector, self.values = vector, values
         self.block, self.shared, self.tile = block, shared, tile
         self.cores, self.alone, self.together, self.launch = cores, alone, together, launch

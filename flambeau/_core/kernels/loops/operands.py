@@ -85,17 +85,9 @@ class Operands:
 
     def is_wide(self, axes: Sequence[Axis], room: int = 0) -> bool:
         """Whether any index or byte offset over the axes needs 64 bits; room: what else is added to an index."""
-        return is_wide(axes, self.sizes, room)
-
-
-def is_wide(axes: Sequence[Axis], itemsizes: Sequence[int], room: int = 0) -> bool:
-    """Whether any index or byte offset over the axes needs 64 bits; room: what else is added to an index."""
-    if size_of(tuple(a.size for a in axes)) + room >= NARROW:
-        return True
-    for k in range(len(itemsizes)):
-        if sum(abs(a.strides[k]) * (a.size - 1) for a in axes) + itemsizes[k] >= NARROW:
+        if size_of(tuple(a.size for a in axes)) + room >= NARROW or any(abs(s) >= NARROW for a in axes for s in a.strides):
             return True
-    return any(abs(s) >= NARROW for a in axes for s in a.strides)
+        return any(sum(abs(a.strides[k]) * (a.size - 1) for a in axes) + size >= NARROW for k, size in enumerate(self.sizes))
 
 
 def moving(roots: tuple[Expr, ...], rank: int, axes: Collection[int], steps: Collection[int], gathers: bool = False) -> set[Expr]:
