@@ -8,8 +8,9 @@ from ..dtypes import int64
 from ..kernels import expr as E
 from ..kernels import formulas as F
 from ..tensor import Tensor
-from .families import reduction
-from .reductions import axes_of, nansum, sum
+from .elementwise import _type_name
+from .families import reduction, same, summed
+from .reductions import axes_of
 from .rowwise import Rowwise, row_pairs, row_values
 from .table import op
 
@@ -69,10 +70,20 @@ mean = reduction("mean", lambda x: x, "sum", lambda total, n: total / n, types=_
                  doc="The arithmetic mean over `dim`; NaN for no elements.  Raises RuntimeError for integers without dtype.")
 
 
-@op(out=True)
-def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A002
-    """The mean of what is not NaN."""
-    return nansum(input, dim, keepdim, dtype=dtype) / sum(~input.isnan(), dim, keepdim)
+def _known(x: E.Expr) -> E.Expr:
+    """x without NaN; complex numbers as they are."""
+    return E.where(E.isnan(x), E.const(0, x.dtype), x) if x.dtype.kind == "f" else x
+
+
+def _type_of_nanmean(name: str, d: dtype_class, wanted: dtype_class | None) -> dtype_class:
+    if d.kind not in "fc":
+        raise RuntimeError(f"nanmean(): expected input to have floating point or complex dtype but got {_type_name(d)}")
+    return same(name, d, wanted)
+
+
+nansum = reduction("nansum", _known, "sum", types=summed, doc="The sum of what is not NaN.")
+nanmean = reduction("nanmean", lambda x: F.total(_known(x), "c") / F.total(E.where(E.isnan(x), E.const(0, x.dtype), E.const(1, x.dtype)), "c"),
+                    types=_type_of_nanmean, doc="The mean of what is not NaN.")
 
 
 def _spread(form: Rowwise, t: Tensor, dim: Any, unbiased: Any, keepdim: bool, correction: Any) -> list[Tensor]:

@@ -243,13 +243,6 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:  # noqa: A002
 
 
 @op(out=True)
-def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A002
-    """The sum of what is not NaN."""
-    clean = input if input.meta.dtype.kind != "f" else input.masked_fill(input.isnan(), 0.0)
-    return sum(clean, dim, keepdim, dtype=dtype)
-
-
-@op(out=True)
 def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A002
     """The product over one axis or all."""
     axes = axes_of(input, dim)

@@ -519,6 +519,9 @@ class Rowwise:
         same_device(self.name, *operands)
         metas = [None if t is None else t.meta for t in operands]
         places = self.places(metas, *where)
+        for i, (m, spread) in enumerate(zip(metas, places.leaves, strict=True)):
+            if m is not None and tuple(m.shape) != places.shape(spread):  # kernels take the sizes from one operand
+                raise RuntimeError(f"{self.name}: operand {i} has shape {list(m.shape)}, which should be {list(places.shape(spread))}")
         common: dtype | None = None
         for i, m in enumerate(metas):
             if m is not None and i not in self.apart:
