@@ -19,7 +19,7 @@ from ..kernels.programs import Reduce
 from ..tensor import Tensor, alias, empty, meta
 from . import launch
 from .casts import to_dtype
-from .convolving import convolve
+from .convolving import convolve, served
 from .copies import cast_program, contiguous
 from .creation import zeros_meta
 from .elementwise import saved_tensor
@@ -413,7 +413,12 @@ def _transposed_of(x: Tensor, n: int, w: Tensor, bias: Tensor | None, stride: An
     if any(i <= 0 for i in image):
         raise RuntimeError(f"Given input size per channel: ({' x '.join(map(str, x.meta.shape[2:]))}). Calculated output size per channel: "
                            f"({' x '.join(map(str, image))}). Output size is too small")
-    y = _to_input(x, w, Geometry(stride, padding, dilation, groups, image, kernel, tuple(x.meta.shape[2:])))
+    g = Geometry(stride, padding, dilation, groups, image, kernel, tuple(x.meta.shape[2:]))
+    if bias is not None and _is_narrow(x.meta.dtype) and not served("images", w, x, g, (x.meta.shape[0], w.meta.shape[1] * groups, *image)):
+        # sums of 16-bit products, the bias among them, stay in float32 until the result is rounded
+        wide = _to_input(to_dtype(x, float32), to_dtype(w, float32), g)
+        return to_dtype(wide.add_(to_dtype(bias, float32).reshape((-1,) + (1,) * n)), x.meta.dtype)
+    y = _to_input(x, w, g)
     if bias is not None:
         # the fresh result takes the bias in its own memory; both keep their gradients
         y = y.add_(bias.reshape((-1,) + (1,) * n))

@@ -70,6 +70,16 @@ def convolve(kind: str, a: Tensor, b: Tensor, g: Geometry, shape: Sizes, bias: T
                 _plans[key, room] = None
 
 
+def served(kind: str, a: Tensor, b: Tensor, g: Geometry, shape: Sizes) -> bool:
+    """Whether the device's backend has a launch for these operands as they are."""
+    if not (a.meta.numel and b.meta.numel and numel(shape)):
+        return False
+    key = (kind, a.meta, b.meta, shape, False, g.stride, g.padding, g.dilation, g.groups)
+    if (key, None) not in _plans:
+        _plans[key, None] = _plan(kind, a.meta, b.meta, g, shape, False, None)
+    return _plans[key, None] is not None
+
+
 def _run(plan: _Plan, a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
     if plan.layout is not _GIVEN:
         a, b = _placed(a, plan.layout), _placed(b, plan.layout)

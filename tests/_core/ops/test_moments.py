@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import flambeau as fb
 from flambeau.autograd import gradcheck, gradgradcheck
@@ -52,3 +54,17 @@ def test_pairs_of_few_values_and_narrow_types(both: Callable[..., Any]) -> None:
     assert spread.dtype == fb.float32 and mean.dtype == fb.complex64 and mean == 1
     with pytest.raises(RuntimeError, match="floating point"):
         both(fb.ones(3, dtype=fb.int64))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.sampled_from([1, 2, 3, 8, 17]), min_size=1, max_size=3), st.sampled_from([0, 1, 2]), st.data())
+def test_any_shape_axes_and_order_are_numpys(shape: list[int], correction: int, data: Any) -> None:
+    values = np.random.default_rng(7).normal(size=shape).transpose(order := data.draw(st.permutations(range(len(shape)))))
+    x = fb.tensor(np.ascontiguousarray(values.transpose(np.argsort(order)))).permute(*order)
+    dims = tuple(data.draw(st.sets(st.sampled_from(range(len(shape))), min_size=1)))
+    if np.prod([values.shape[d] for d in dims]) <= correction:
+        return  # divided by nothing: the tests of `var` tell what then
+    spread, mean = fb.var_mean(x, dims, correction=correction)
+    np.testing.assert_allclose(spread.numpy(), values.var(dims, ddof=correction), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(mean.numpy(), values.mean(dims), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(fb.std(x, dims, correction=correction).numpy(), values.std(dims, ddof=correction), rtol=1e-10, atol=1e-12)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import flambeau as torch
 from flambeau._core import layout
@@ -48,8 +50,26 @@ def test_results_are_laid_out_as_the_operand(device, dim, order):
     np.testing.assert_allclose(got.cpu().numpy(), want, rtol=1e-4, atol=1e-5)
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from([0, 1, 2, 3, 5, 17]), max_size=3), st.data())
+def test_any_shape_and_order(shape, data):
+    a = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+    order = data.draw(st.permutations(range(len(shape))))
+    x, a = torch.tensor(a).permute(*order), a.transpose(order)
+    np.testing.assert_allclose(sumsq(x).numpy(), (a * a).sum(), rtol=1e-5)
+    dims = data.draw(st.sets(st.sampled_from(range(len(shape))), min_size=1)) if shape else set()
+    for keepdim in (False, True):
+        want = (a * a).sum(tuple(dims), keepdims=keepdim)
+        np.testing.assert_allclose(sumsq(x, tuple(dims), keepdim).numpy(), want, rtol=1e-5)
+    for dim in dims:
+        if a.shape[dim]:
+            want = (a - a.mean(dim, keepdims=True)) / np.sqrt(a.var(dim, keepdims=True) + 1e-5)
+            np.testing.assert_allclose(zscore(x, dim).numpy(), want, rtol=1e-4, atol=1e-4)
+        assert zscore(x, dim).shape == a.shape
+
+
 @pytest.mark.parametrize("shape", [(), (0,), (0, 3), (3, 0), (1, 1), (5, 7)])
-def test_any_shape(device, shape):
+def test_any_device(device, shape):
     a = np.random.default_rng(1).normal(size=shape).astype(np.float32)
     x = _as(a, device)
     np.testing.assert_allclose(sumsq(x).cpu().numpy(), (a * a).sum(), rtol=1e-5)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import flambeau as fb
 
@@ -25,3 +27,17 @@ def test_operands_of_dirichlet_slopes_are_broadcast() -> None:
     assert found.shape == (2, 3) and found.equal(fb._dirichlet_grad(x.expand(2, 3).clone(), alpha, total.expand(2, 3).clone()))
     with pytest.raises(RuntimeError, match="must match the size"):
         fb._dirichlet_grad(fb.ones(2, 3), fb.ones(4, 3), fb.ones(4, 1))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from([0, 1, 2, 5]), st.booleans(), st.booleans()), max_size=3))
+def test_slopes_of_any_shapes_are_those_of_whole_operands(axes) -> None:
+    """Of each axis either operand may have one place only."""
+    whole = [n for n, _, _ in axes]
+    a = fb.linspace(0.3, 7.0, max(1, int(np.prod([1 if one else n for n, one, _ in axes]))))[:int(np.prod([1 if one else n for n, one, _ in axes]))]
+    x = fb.linspace(0.1, 9.0, 200)[:int(np.prod([1 if one else n for n, _, one in axes]))]
+    a, x = a.reshape([1 if one else n for n, one, _ in axes]), x.reshape([1 if one else n for n, _, one in axes])
+    together = fb.broadcast_shapes(a.shape, x.shape)
+    found = fb._standard_gamma_grad(a, x)
+    assert found.shape == together and len(together) == len(whole)
+    assert found.equal(fb._standard_gamma_grad(a.expand(together).clone(), x.expand(together).clone()))
