@@ -71,6 +71,10 @@ def _place(e: Expr) -> Place:
     return found - frozenset(e.value[1]) if e.op == "fold" else found
 
 
+def letters(e: Expr) -> str:
+    return "".join(sorted(place(e)))
+
+
 def fold(how: str, e: Expr, axes: str) -> Expr:
     """All values of `e` along `axes` combined.  Along an axis where it does not vary, a sum is a product by the extent."""
     varies = place(e)

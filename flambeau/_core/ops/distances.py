@@ -15,7 +15,8 @@ from .casts import to_dtype
 from .elementwise import fit, saved_tensor
 from .linalg.matrices import keep_outputs, kept_outputs, type_name
 from .norms import length, vector_norm
-from .rowwise import Places, Rowwise
+from .row_places import Places
+from .rowwise import Rowwise
 from .table import no_recording, op
 
 if TYPE_CHECKING:

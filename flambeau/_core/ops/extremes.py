@@ -13,7 +13,8 @@ from ..kernels.programs import Reduce
 from ..tensor import Tensor
 from .reductions import _program, axes_of, reduce
 from .results import named
-from .rowwise import Rowwise, row_values
+from .row_places import row_values
+from .rowwise import Rowwise
 from .table import op
 
 _RESULTS = {n: named(n, "values indices") for n in ("max", "min", "cummax", "cummin")}

@@ -16,7 +16,8 @@ from ..kernels import formulas as F
 from ..tensor import Tensor
 from .casts import to_dtype
 from .elementwise import _type_name
-from .rowwise import Rowwise, elements, row_values
+from .row_places import elements, row_values
+from .rowwise import Rowwise
 from .table import op
 
 if TYPE_CHECKING:

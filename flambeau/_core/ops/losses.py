@@ -15,7 +15,8 @@ from ..tensor import Tensor, empty
 from . import launch, routines
 from .casts import in_float32, to_dtype
 from .checks import same_device
-from .rowwise import Places, Rowwise, along
+from .row_places import Places, along
+from .rowwise import Rowwise
 from .table import op
 
 _programs: dict[Any, Any] = {}

@@ -11,7 +11,8 @@ from ..tensor import Tensor
 from .elementwise import _type_name
 from .families import reduction, same, summed
 from .reductions import axes_of
-from .rowwise import Rowwise, row_pairs, row_values
+from .row_places import row_pairs, row_values
+from .rowwise import Rowwise
 from .table import op
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from ..kernels.schedule import schedule
 from ..tensor import Tensor
 from .casts import to_dtype
 from .reductions import axes_of
-from .rowwise import Places, Rowwise, along, elements, row_values
+from .row_places import Places, along, elements, row_values
+from .rowwise import Rowwise
 from .table import op
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from ..kernels import formulas as F
 from ..tensor import Tensor
 from .casts import to_dtype
 from .checks import same_device
-from .rowwise import Places, Rowwise
+from .row_places import Places
+from .rowwise import Rowwise
 from .table import no_recording, op
 
 if TYPE_CHECKING:

@@ -8,34 +8,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import dtypes, layout
+from .. import dtypes
 from ..autograd import tape
 from ..autograd.mode import _grad
 from ..kernels import derive_rows
 from ..kernels import expr as E
 from ..kernels import formulas as F
-from ..kernels.schedule import depth, launches, schedule
 from ..kernels.simplify import simplify
 from ..runtime import door
-from ..tensor import Meta, Tensor, alias, meta, new, on_forget, storage
-from . import launch
+from ..tensor import Meta, Tensor, alias, on_forget
+from . import row_plans
 from .checks import same_device
+from .row_places import Places
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from ..dtypes import dtype
     from ..kernels.expr import Expr
-    from ..kernels.schedule import Schedule
-    from ..runtime.device import device
-
-    # for each axis of a tensor the axes of the formula it is made of, outermost first: (name, which of those by this name)
-    Spread = tuple[tuple[tuple[str, int], ...], ...]
-    Sizes = dict[str, tuple[int, ...]]
+    from .row_plans import Plan
 
 _MOST = 1 << 12
-_FEW_ROWS = 8  # fewer long rows are better folded by all threads together than each by one
-_LONG_ROW = 1 << 14
 _all: list[Rowwise] = []
 
 
@@ -84,7 +77,7 @@ class Formula:
     def _at_hand(self, k: int) -> Expr:
         """The saved value number k as an operand; one that is a result has the result's type."""
         e, i = self.saves[k]
-        return E.cast(F.operand(("saved", k), e.dtype if i is None else self.stored[i], _letters(e)), e.dtype)
+        return E.cast(F.operand(("saved", k), e.dtype if i is None else self.stored[i], F.letters(e)), e.dtype)
 
     def names(self) -> tuple[Any, ...]:
         """The operands' names: the leaves', then, for a gradient, those of the saved values."""
@@ -95,118 +88,7 @@ class Formula:
         return {e.value[0] for e in E.walk(self.body) if e.op == "operand"}
 
 
-def _letters(e: Expr) -> str:
-    return "".join(sorted(F.place(e)))
-
-
-# --------------------------------------------------------------------------------------------------------------- layouts
-class Places:
-    """How the formula's axes lie in tensors: their sizes, and the spreads of operands, results and saved values."""
-
-    __slots__ = ("sizes", "leaves", "outs", "saves")
-
-    def __init__(self, sizes: Sizes, leaves: tuple[Spread, ...], outs: tuple[Spread, ...], saves: tuple[Spread, ...] = ()) -> None:
-        self.sizes, self.leaves, self.outs, self.saves = sizes, leaves, outs, saves
-
-    def shape(self, spread: Spread, among: frozenset[str] | None = None) -> tuple[int, ...]:
-        """The shape of a tensor; along axes that are not `among` these it has size 1."""
-        return tuple(layout.numel([self.sizes[a][j] for a, j in slots if among is None or a in among]) for slots in spread)
-
-    def seen(self, strides: Mapping[str, tuple[int, ...]], spread: Spread, d: dtype, dev: device) -> Meta | None:
-        """The meta of `spread` with these strides along the formula's axes, 0 along others; None where they make no tensor of it."""
-        steps = []
-        for slots in spread:
-            own = [(self.sizes[a][j], strides[a][j] if a in strides else 0) for a, j in slots]
-            if any(far != n * near for (_, far), (n, near) in zip(own, own[1:], strict=False)):
-                return None
-            steps.append(own[-1][1] if own else 1)
-        return meta(self.shape(spread), tuple(steps), d, dev)
-
-    def strides(self, m: Meta, spread: Spread) -> dict[str, tuple[int, ...]]:
-        """A tensor's strides along the formula's axes."""
-        found: dict[str, list[int]] = {}
-        for step, slots in zip(m.strides, spread, strict=True):
-            for a, j in reversed(slots):
-                found.setdefault(a, [0] * len(self.sizes[a]))[j] = step
-                step *= self.sizes[a][j]
-        return {a: tuple(s) for a, s in found.items()}
-
-    def dense(self, letters: frozenset[str]) -> Spread:
-        """A tensor of these axes, one after the other."""
-        return tuple(((a, j),) for a in self.sizes if a in letters for j in range(len(self.sizes[a])))
-
-
-def along(shape: Sequence[int], axes: tuple[int, ...], keepdim: bool = False) -> tuple[Sizes, Spread, Spread]:
-    """For a tensor folded along `axes` ("c", the others are "r"): the sizes, its spread, and that of a value a row."""
-    whole: list[Any] = []
-    short: list[Any] = []
-    kept = inner = 0
-    for i in range(len(shape)):
-        if i in axes:
-            whole.append((("c", inner),))
-            inner += 1
-            if keepdim:
-                short.append(())
-        else:
-            whole.append((("r", kept),))
-            short.append((("r", kept),))
-            kept += 1
-    return {"r": tuple(n for i, n in enumerate(shape) if i not in axes), "c": tuple(n for i, n in enumerate(shape) if i in axes)}, tuple(whole), tuple(short)
-
-
-def elements(metas: Sequence[Any], axes: tuple[int, ...]) -> Places:
-    """An operation "rc -> rc" along `axes`."""
-    sizes, whole, _ = along(metas[0].shape, axes)
-    return Places(sizes, (whole,), (whole,))
-
-
-def row_values(metas: Sequence[Any], axes: tuple[int, ...], keepdim: bool) -> Places:
-    """A reduction "rc -> r" over `axes`."""
-    sizes, whole, short = along(metas[0].shape, axes, keepdim)
-    return Places(sizes, (whole,), (short,))
-
-
-def row_pairs(metas: Sequence[Any], axes: tuple[int, ...], keepdim: bool) -> Places:
-    """A reduction "rc -> r, r" over `axes`: two results of one shape."""
-    sizes, whole, short = along(metas[0].shape, axes, keepdim)
-    return Places(sizes, (whole,), (short, short))
-
-
-# ----------------------------------------------------------------------------------------------------------------- plans
-class Plan:
-    """One call but its addresses.
-
-    outs: metas of what is allocated.  launch: called with their addresses, those of the operands `ins`, that of the workspace `room`
-    (a meta or None), and the numbers; None where nothing is computed.  shown: for each result (whether it was made, which of those
-    or of the operands it is, the meta to see it by).
-    """
-
-    __slots__ = ("outs", "launch", "room", "ins", "shown", "plain")
-
-    def __init__(self, outs: tuple[Meta, ...], launch: Callable[..., Any] | None, room: Meta | None, ins: tuple[int, ...],
-                 shown: tuple[tuple[bool, int, Meta], ...]) -> None:
-        self.outs, self.launch, self.room, self.ins, self.shown = outs, launch, room, ins, shown
-        self.plain = shown == tuple((True, k, m) for k, m in enumerate(outs))  # the results are what is made
-
-    def run(self, operands: Sequence[Any], numbers: tuple[Any, ...]) -> list[Tensor]:
-        made = [new(m) for m in self.outs]
-        if self.launch is not None:
-            addresses = [t.ptr for t in made]
-            for i in self.ins:
-                addresses.append(operands[i].ptr)
-            if self.room is not None:
-                scratch = storage(self.room)  # held until the launch is queued
-                addresses.append(scratch.ptr)
-            self.launch(*addresses, *numbers)
-        if self.plain:
-            return made
-        outs = []
-        for own, k, m in self.shown:
-            t = made[k] if own else operands[k]
-            outs.append(t if own and t.meta is m else alias(t, m, t.ptr))
-        return outs
-
-
+# ------------------------------------------------------------------------------------------------- formulas on known shapes
 class Bound:
     """A formula on operands of known shapes.  Operands are its leaves and then, for a gradient, the saved values.
 
@@ -228,7 +110,7 @@ class Bound:
         key = tuple([operands[i].meta for i in self.reads])
         plan = self.plans.get(key)
         if plan is None:
-            plan = self.plans[key] = _plan(self, operands)
+            plan = self.plans[key] = row_plans.plan(self, operands)
         outs = plan.run(operands, numbers)
         if edges is not None:
             self.record(outs, operands, edges, numbers)
@@ -253,135 +135,6 @@ class Bound:
             wanted = tuple(s for s, n in zip(p.leaves, needs, strict=True) if n)
             found = self.derivatives[needs, given] = Bound(self.op, self.formula.derive(needs, given), Places(p.sizes, (*ups, *p.leaves), wanted, p.saves))
         return found
-
-
-def _plan(bound: Bound, operands: Sequence[Any]) -> Plan:
-    f, places = bound.formula, bound.places
-    spreads = (*places.leaves, *places.saves)
-    names = f.names()
-    layouts: dict[Any, Any] = {("operand", names[i]): places.strides(operands[i].meta, spreads[i]) for i in bound.reads}
-    dev = next(x for x in operands if x is not None).meta.device
-    wanted = [*zip(f.body, f.axes, places.outs, strict=True)]
-    if not f.level:
-        wanted += [(e, _letters(e), s) for (e, i), s in zip(f.saves, places.saves, strict=True) if i is None]
-    exprs: list[Expr] = []
-    axes: list[str] = []
-    metas: list[Meta] = []
-    shown: list[tuple[bool, int, Meta]] = []
-    for e, over, spread in wanted:
-        if f.level and e.op == "operand":  # a gradient that is another tensor as it stands, perhaps repeated
-            k = names.index(e.value[0])
-            m = places.seen(layouts["operand", e.value[0]], spread, e.dtype, dev)
-            if m is not None:
-                shown.append((False, k, m))
-                continue
-        whole = frozenset(over)
-        at = F.place(e) if f.level else whole  # a gradient that does not vary along an axis is worked out once for it, and repeated
-        if any(len({a in at for a, _ in slots}) > 1 for slots in spread):
-            at = whole
-        own = _result(bound, operands, spread, at, e.dtype, dev)
-        steps = {a: s for a, s in places.strides(own, spread).items() if a in at}
-        m = own if at == whole else places.seen(steps, spread, e.dtype, dev)
-        assert m is not None
-        layouts["out", len(exprs)] = steps
-        shown.append((True, len(metas), m))
-        exprs.append(e)
-        axes.append("".join(a for a in places.sizes if a in at))
-        metas.append(own)
-    if not any(m.numel for m in metas):
-        return Plan(tuple(metas), None, None, (), tuple(shown))
-    call, room, ins = _launch(bound, tuple(exprs), axes, layouts, dev)
-    return Plan(tuple(metas), call, room, tuple(names.index(n) for n in ins), tuple(shown))
-
-
-def _result(bound: Bound, operands: Sequence[Any], spread: Spread, at: frozenset[str], d: dtype, dev: device) -> Meta:
-    """The meta of a result at place `at`: like the operand of its spread where the operation keeps layouts, else contiguous."""
-    places = bound.places
-    shape = places.shape(spread, at)
-    if bound.op.like:
-        for x, s in zip(operands, (*places.leaves, *places.saves), strict=False):
-            if s == spread and x is not None and tuple(x.meta.shape) == shape:
-                return meta(shape, layout.dense_like(shape, x.meta.strides), d, dev)
-    return meta(shape, None, d, dev)
-
-
-def _launch(bound: Bound, exprs: tuple[Expr, ...], axes: list[str], layouts: dict[Any, Any], dev: device) -> tuple[Callable[..., Any], Meta | None, list[Any]]:
-    """One call that stores the expressions, its workspace, and the names of the operands whose addresses it wants."""
-    sizes, domain = bound.places.sizes, "".join(bound.places.sizes)
-    ranks = {a: len(n) for a, n in sizes.items()}
-    found = None
-    made: Any = None
-    for fused, elements in _ways(bound, exprs, axes):
-        key = exprs, tuple(axes), fused, elements, tuple(ranks.values()) if bound.formula.indexed else None
-        made = _schedules.get(key)
-        if made is None:
-            made = _schedules[key] = schedule(exprs, axes, domain, fused, ranks, elements)
-        found = launches(made, sizes, layouts)
-        if found is not None:
-            break
-    assert found is not None
-    ins = sorted(made.operands(), key=bound.formula.names().index)
-    name = bound.op.name + ("_backward" if bound.formula.level else "")
-    work = _Work()
-    temps = [work.take(layout.numel([n for a in over for n in sizes[a]]) * d.itemsize) for over, d in made.temps]
-    calls = []
-    for one in found:
-        if not all(layout.numel(one.domain[:len(s)]) for s in one.strides[:len(one.step.outs)]):
-            continue  # nothing is stored
-        call, room = launch.plan(dev, one.program, one.domain, one.strides, name)
-        where: list[tuple[int, int]] = []  # (which address is given, bytes after it)
-        for kind, k in ((r[0], r[1]) for r in (*one.step.outs, *one.step.ins)):
-            where.append((k, 0) if kind == "out" else (len(exprs) + ins.index(k), 0) if kind == "operand" else (len(exprs) + len(ins), temps[k]))
-        if room is not None:
-            where.append((len(exprs) + len(ins), work.take(room.nbytes)))
-        numbers = [(k, None) if kind == "scalar" else (None, float(layout.numel(sizes[k])) if d.kind == "f" else layout.numel(sizes[k]))
-                   for kind, k, d in one.step.numbers]
-        calls.append((call, where, numbers))
-    room = meta((work.size,), None, dtypes.uint8, dev) if work.size else None
-    return _joined(calls, len(exprs) + len(ins) + (room is not None), len(bound.op.numbers)), room, ins
-
-
-_schedules: dict[Any, Schedule] = {}
-
-
-def _ways(bound: Bound, exprs: tuple[Expr, ...], axes: list[str]) -> list[tuple[str, bool]]:
-    """How the folds may share kernels, the best first: (fused axes, whether elements are stored by the same kernel)."""
-    fused, sizes = bound.op.fused, bound.places.sizes
-    rows = layout.numel([n for a, over in sizes.items() if a not in fused for n in over])
-    width = layout.numel([n for a in fused for n in sizes[a]])
-    if not fused or not rows or not width or depth(exprs, fused) < 2:
-        return [("", True)]
-    inside = any(set(a) & set(fused) for a in axes)
-    if not inside and rows < _FEW_ROWS and width > _LONG_ROW:
-        return [("", True)]
-    return [(fused, True), (fused, False), ("", True)]
-
-
-class _Work:
-    """Room in one workspace."""
-
-    __slots__ = ("size",)
-
-    def __init__(self) -> None:
-        self.size = 0
-
-    def take(self, nbytes: int) -> int:
-        at = self.size
-        self.size += -(-max(nbytes, 1) // 64) * 64
-        return at
-
-
-def _joined(calls: list[Any], addresses: int, numbers: int) -> Callable[..., Any]:
-    """Launches in order as one call with all addresses and then all numbers."""
-    if len(calls) == 1:
-        call, where, passed = calls[0]
-        if where == [(k, 0) for k in range(addresses)] and [k for k, _ in passed] == list(range(numbers)):
-            return call  # type: ignore[no-any-return]
-
-    def run(*given: Any) -> None:
-        for call, where, passed in calls:
-            call(*[given[k] + offset for k, offset in where], *[v if k is None else given[addresses + k] for k, v in passed])
-    return run
 
 
 # ------------------------------------------------------------------------------------------------------------- recording
@@ -537,7 +290,7 @@ class Rowwise:
         bound.holes = len(leaves) < len(operands)
         if len(self.bound) > _MOST:
             self.bound.clear()
-        self.bound[key] = bound, _plan(bound, [t for t in operands if t is not None])
+        self.bound[key] = bound, row_plans.plan(bound, [t for t in operands if t is not None])
         return self.bound[key]
 
     def _formula(self, metas: list[Meta | None], consts: tuple[Any, ...], result: dtype) -> Formula:

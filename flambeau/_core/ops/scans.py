@@ -16,7 +16,8 @@ from . import launch
 from .casts import to_dtype
 from .elementwise import saved_tensor
 from .results import named
-from .rowwise import Rowwise, elements
+from .row_places import elements
+from .rowwise import Rowwise
 from .table import op
 
 _programs: dict[Any, Scan] = {}

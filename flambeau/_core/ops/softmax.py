@@ -10,7 +10,8 @@ from ..kernels import formulas as F
 from ..tensor import Tensor
 from .casts import to_dtype
 from .reductions import axes_of, kept_shape
-from .rowwise import Rowwise, elements, row_values
+from .row_places import elements, row_values
+from .rowwise import Rowwise
 from .table import op
 
 
