@@ -227,11 +227,11 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
     if min > max:
         raise RuntimeError(f"torch.histc: max must be larger than min, got [{min}, {max}]")
     m = input.meta
-    bound = routines.find(m.device, Histogram(d, tuple(m.shape), m.strides, bins, min, max))
-    if bound is None:
+    spec = Histogram(d, tuple(m.shape), m.strides, bins, min, max)
+    if not door.serves(m.device, Histogram) and door.serves(m.device, Occurrences):
         return _histc_by_counting(input.detach(), bins, min, max)
     out = empty((bins,), d, m.device)
-    routines.call(bound, (out.ptr, input.ptr))
+    routines.require(m.device, spec, (out.ptr, input.ptr))
     return out
 
 
