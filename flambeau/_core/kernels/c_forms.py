@@ -5,6 +5,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..dtypes import dtype
+
 LEAVES = frozenset(("input", "scalar", "coord", "acc", "gather"))
 COMPARE = {"lt": "{0} < {1}", "le": "{0} <= {1}", "gt": "{0} > {1}", "ge": "{0} >= {1}", "eq": "{0} == {1}", "ne": "{0} != {1}"}
 BOOL = {"add": "{0} || {1}", "mul": "{0} && {1}", "sub": "{0} != {1}", "maximum": "{0} || {1}", "minimum": "{0} && {1}",
@@ -20,3 +25,8 @@ FLOAT = {"add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0}
 # the library's name for doubles; where it differs from ours
 FUNCTIONS = {op: op for op in """sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh
  atanh erf erfc lgamma floor ceil trunc pow atan2 hypot copysign nextafter fmod""".split()} | {"abs": "fabs", "round": "rint"}
+
+
+def half(d: dtype) -> bool:
+    """Whether the type is stored as 16 bits and computed in float."""
+    return d.name in ("float16", "bfloat16")

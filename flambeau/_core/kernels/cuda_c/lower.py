@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from ...dtypes import bool_, float16, float32, float64
 from .. import c_forms
+from ..c_forms import half
 from ..expr import walk
-from .types import half, literal, stored, value, wide_unsigned
+from .types import literal, stored, value, wide_unsigned
 from .values import device_function
 
 if TYPE_CHECKING:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..c_forms import half
 from ..loops.partials import start_of
 from .groups import NOWHERE, State, multiply
 from .lower import apply, from_stored, leaves, round_half, to_stored
-from .types import half, literal, stored, value
+from .types import literal, stored, value
 from .writer import Walk
 
 if TYPE_CHECKING:

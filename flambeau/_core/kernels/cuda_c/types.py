@@ -9,6 +9,8 @@ import math
 import struct
 from typing import TYPE_CHECKING, Any
 
+from ..c_forms import half
+
 if TYPE_CHECKING:
     from ...dtypes import dtype
 
@@ -32,10 +34,6 @@ def value(d: dtype) -> str:
     if name is None:
         raise NotImplementedError(f"{d} in CUDA C")
     return name
-
-
-def half(d: dtype) -> bool:
-    return d.name in ("float16", "bfloat16")
 
 
 def wide_unsigned(d: dtype) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...dtypes import float32, int64
 from .. import expr as E
+from ..c_forms import half
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -60,7 +61,7 @@ def flat_types(types: Iterable[dtype], combine: Sequence[str]) -> list[dtype]:
 
 def held_in(d: dtype) -> dtype:
     """The type of an accumulator's part where halves add up in float."""
-    return float32 if d.name in ("float16", "bfloat16") else d
+    return float32 if half(d) else d
 
 
 def arrays(sizes: Iterable[int], count: int, align: int) -> tuple[list[int], int]:

@@ -119,8 +119,8 @@ def write_rows(w: Writer, program: Rows, loops: rows.ByThreads) -> None:
         accs += states.finished()
         with w.inside(line.first):
             for _, k, e in single:  # a row without elements has none to read
-                empty = not loops.length and any(x.op in ("input", "gather") for x in walk((e,)))
-                w.store(line.q[k], k, "0" if empty else values((e,), "0", False)[1][0])
+                reads = {"input", "gather"} & {x.op for x in walk((e,))}
+                w.store(line.q[k], k, values((e,), "0", False)[1][0] if loops.length or not reads else "0")
     w.end(line.group, -(-loops.rows // line.group.rows))
 
 

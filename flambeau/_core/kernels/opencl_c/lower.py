@@ -12,6 +12,7 @@ import numpy as np
 
 from ...dtypes import bool_, float16, float32, float64
 from .. import c_forms, interpret
+from ..c_forms import half
 from ..derived import formula
 from ..expr import walk
 
@@ -37,10 +38,6 @@ _FLOAT = {op: f"{name}({{0}}, {{1}})" if op in ("pow", "atan2", "hypot", "copysi
           for op, name in c_forms.FUNCTIONS.items()} | c_forms.FLOAT | {
     "rsqrt": "({t})1 / sqrt({0})", "truncdiv": "trunc({0} / {1})",
     "maximum": "{0} != {0} || {0} > {1} ? {0} : {1}", "minimum": "{0} != {0} || {0} < {1} ? {0} : {1}"}
-
-
-def half(d: dtype) -> bool:
-    return d.name in ("float16", "bfloat16")
 
 
 def value(d: dtype) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..loops.launch import Launch
     from ..loops.walk import Axis
 
+PRAGMAS = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n#pragma OPENCL FP_CONTRACT OFF"
 # W: the type that is rounded; T, U: an integer type, and the unsigned one its arithmetic wraps in
 HELPERS = {
     "from_float16": "float $name(ushort x) { return vload_half(0, (const half*)&x); }",
@@ -60,15 +61,13 @@ class Writer:
     def end(self, group: Group, blocks: int, pieces: int = 1) -> None:
         """Ends a kernel, to be launched by so many groups, and begins the next one."""
         given = ", ".join([*(f"global uchar* a{k}" for k in range(self.launch.addresses)), "global const ulong* w"])
-        name = f"{self.program.kind}_{len(self.kernels)}"
-        head = f"kernel __attribute__((reqd_work_group_size({group.x}, {group.y}, 1))) void {name}({given})"
-        self.kernels.append("\n".join([head, "{", *self.local, *self.lines, "}"]))
+        name, size = f"{self.program.kind}_{len(self.kernels)}", f"reqd_work_group_size({group.x}, {group.y}, 1)"
+        self.kernels.append("\n".join([f"kernel __attribute__(({size})) void {name}({given}) {{", *self.local, *self.lines, "}"]))
         self.launches.append((name, (blocks, pieces, 1), (group.x, group.y, 1), 0))
         self._begin()
 
     def source(self) -> str:
-        head = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n#pragma OPENCL FP_CONTRACT OFF"
-        return "\n".join([head, *self.helpers.values(), *self.kernels, ""])
+        return "\n".join([PRAGMAS, *self.helpers.values(), *self.kernels, ""])
 
     @contextmanager
     def inside(self, head: str) -> Iterator[None]:

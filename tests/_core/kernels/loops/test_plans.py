@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from flambeau._core.dtypes import complex64, dtype, float32, float64, int32, int64
 from flambeau._core.kernels import expr as E
+from flambeau._core.kernels import opencl_c
 from flambeau._core.kernels.interpret import evaluate
 from flambeau._core.kernels.loops import maps, partials, reductions, rows, scans
 from flambeau._core.kernels.loops.launch import Launch
@@ -84,6 +87,11 @@ def test_scans_along_a_row_or_a_thread_for_each() -> None:
     cut = scans.ByThreads(program, (4_000_000,), ((1,), (1,)), GPU)
     assert cut.pieces > 1 and cut.piece % cut.shape.tile == 0
     assert scans.ByVectors(program, (4_000_000,), ((1,), (1,))).pieces == -(-4_000_000 // scans.PIECE)
+
+
+def test_a_target_takes_at_most_600_lines() -> None:
+    """OpenCL C has all four kinds of program: what it does not decide, it does not have to say."""
+    assert sum(len(f.read_text().splitlines()) for f in Path(opencl_c.__file__).parent.glob("*.py")) <= 600
 
 
 # --------------------------------------------------------------------------------------------------------------- partials
