@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import dtypes, layout
+from .. import dtypes
 from ..kernels import formulas as F
 from ..tensor import Tensor
 from .casts import to_dtype
 from .elementwise import _type_name
-from .row_places import elements, row_values
+from .row_places import asked, elements, row_values
 from .rowwise import Rowwise
 from .table import op
 
@@ -72,7 +72,7 @@ def reduction(name: str, element: Callable[[Expr], Any], how: str = "", finish: 
         if result.is_complex != d.is_complex:
             input = to_dtype(input, result)
         chosen = whole if dim is None else form
-        return chosen((input,), where=(layout.wrap_dims(dim, len(input.meta.shape)), keepdim), result=result)[0]
+        return chosen((input,), where=(asked(dim, input.meta), keepdim), result=result)[0]
     if dtype:
         def function(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A002
             return reduced(input, dim, keepdim, dtype)
@@ -97,7 +97,7 @@ def rows(name: str, element: Callable[[Expr], Expr], *, types: Callable[..., dty
         result = types(name, input.meta.dtype, dtype)
         if result.kind not in accept:
             raise NotImplementedError(f"\"{name}\" not implemented for '{_type_name(result)}'")
-        return form((input,), where=(layout.wrap_dims(dim, len(input.meta.shape)),), result=result)[0]
+        return form((input,), where=(asked(dim, input.meta),), result=result)[0]
     return _named(function, name, doc or f"{name} of each row along `dim`.", method, out, spaces, aliases)
 
 

@@ -10,8 +10,7 @@ from ..kernels import formulas as F
 from ..tensor import Tensor
 from .elementwise import _type_name
 from .families import reduction, same, summed
-from .reductions import axes_of
-from .row_places import row_pairs, row_values
+from .row_places import asked, row_pairs, row_values
 from .rowwise import Rowwise
 from .table import op
 
@@ -94,7 +93,7 @@ def _spread(form: Rowwise, t: Tensor, dim: Any, unbiased: Any, keepdim: bool, co
         dim, unbiased = None, dim
     if correction is None:
         correction = 1 if unbiased is None or unbiased else 0
-    return form((t,), (float(correction),), (axes_of(t, dim), keepdim))
+    return form((t,), (float(correction),), (asked(dim, t.meta), keepdim))
 
 
 @op(out=True)

@@ -72,19 +72,24 @@ def along(shape: Sequence[int], axes: tuple[int, ...], keepdim: bool = False) ->
     return {"r": tuple(n for i, n in enumerate(shape) if i not in axes), "c": tuple(n for i, n in enumerate(shape) if i in axes)}, tuple(whole), tuple(short)
 
 
-def elements(metas: Sequence[Any], axes: tuple[int, ...]) -> Places:
-    """An operation "rc -> rc" along `axes`."""
-    sizes, whole, _ = along(metas[0].shape, axes)
+def asked(dim: Any, m: Meta) -> Any:
+    """A `dim` argument as plans are found by: an axis or None as they come, several as axes from the first."""
+    return dim if dim.__class__ is int or dim is None else layout.wrap_dims(dim, len(m.shape))
+
+
+def elements(metas: Sequence[Any], dim: Any) -> Places:
+    """An operation "rc -> rc" along the axis or axes `dim`."""
+    sizes, whole, _ = along(metas[0].shape, layout.wrap_dims(dim, len(metas[0].shape)))
     return Places(sizes, (whole,), (whole,))
 
 
-def row_values(metas: Sequence[Any], axes: tuple[int, ...], keepdim: bool) -> Places:
-    """A reduction "rc -> r" over `axes`."""
-    sizes, whole, short = along(metas[0].shape, axes, keepdim)
+def row_values(metas: Sequence[Any], dim: Any, keepdim: bool) -> Places:
+    """A reduction "rc -> r" over `dim`."""
+    sizes, whole, short = along(metas[0].shape, layout.wrap_dims(dim, len(metas[0].shape)), keepdim)
     return Places(sizes, (whole,), (short,))
 
 
-def row_pairs(metas: Sequence[Any], axes: tuple[int, ...], keepdim: bool) -> Places:
-    """A reduction "rc -> r, r" over `axes`: two results of one shape."""
-    sizes, whole, short = along(metas[0].shape, axes, keepdim)
-    return Places(sizes, (whole,), (short, short))
+def row_pairs(metas: Sequence[Any], dim: Any, keepdim: bool) -> Places:
+    """A reduction "rc -> r, r" over `dim`: two results of one shape."""
+    found = row_values(metas, dim, keepdim)
+    return Places(found.sizes, found.leaves, found.outs * 2)

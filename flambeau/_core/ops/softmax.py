@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import dtypes, layout
+from .. import dtypes
 from ..kernels import expr as E
 from ..kernels import formulas as F
 from ..tensor import Tensor
 from .casts import to_dtype
 from .reductions import axes_of, kept_shape
-from .row_places import elements, row_values
+from .row_places import asked, elements, row_values
 from .rowwise import Rowwise
 from .table import op
 
@@ -44,7 +44,7 @@ def _along(form: Rowwise, input: Tensor, dim: int | None, dtype: Any) -> Tensor:
     rank = len(t.meta.shape)
     if dim is None:
         dim = 0 if rank in (0, 1, 3) else 1
-    return form((t,), where=(layout.wrap_dims(int(dim), rank),))[0]
+    return form((t,), where=(dim if dim.__class__ is int else asked(dim, t.meta),))[0]
 
 
 @op(spaces=("torch", "nn.functional", "special"), out=True)
@@ -70,8 +70,9 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:  # noqa
     """log(sum(exp(input))) over `dim`, without overflow: the maximum first, then the sum of what is left."""
     if input.meta.dtype.kind in "bui":
         input = to_dtype(input, dtypes.get_default_dtype())
-    axes = axes_of(input, dim)
-    return _of_complex(input, axes, keepdim) if input.meta.dtype.is_complex else LOGSUMEXP((input,), where=(axes, keepdim))[0]
+    if input.meta.dtype.is_complex:
+        return _of_complex(input, axes_of(input, dim), keepdim)
+    return LOGSUMEXP((input,), where=(asked(dim, input.meta), keepdim))[0]
 
 
 def _of_complex(t: Tensor, axes: tuple[int, ...], keepdim: bool) -> Tensor:
