@@ -161,11 +161,18 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, s
     smooth = (("smooth", bool(label_smoothing)), ("how", reduction))
     if target.meta.shape == input.meta.shape and target.meta.dtype.is_floating_point:
         same_device("cross_entropy", input, target, weight)
+        _has_logits(input)
         return _OF_PROBABILITIES((input, target, weight), (float(label_smoothing),), (reduction,), smooth)[0]
     _check("cross_entropy", input, target, weight)
+    _has_logits(input)
     target = to_dtype(target, int64)
     _checked_classes(target, input.meta.shape[0 if len(input.meta.shape) == 1 else 1], ignore_index)
     return _OF_CLASSES((input, target, weight), (ignore_index, float(label_smoothing)), (reduction,), smooth)[0]
+
+
+def _has_logits(x: Tensor) -> None:
+    if x.meta.dtype.kind != "f":
+        raise NotImplementedError(f'"log_softmax_lastdim_kernel_impl" not implemented for \'{x.meta.dtype.name.capitalize()}\'')
 
 
 def _logits(x: E.Expr) -> E.Expr:

@@ -69,7 +69,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:  # noqa: A0
     axis, result = _axis(input, dim), _result(input, dtype)
     if result.is_complex:
         return _by_parts(to_dtype(input, result), axis)
-    return _running(input, axis, False, result)
+    return _running(to_dtype(input, result) if input.meta.dtype.is_complex else input, axis, False, result)
 
 
 def _sum(x: E.Expr, reverse: bool) -> Any:

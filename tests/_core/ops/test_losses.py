@@ -290,3 +290,12 @@ def test_a_target_out_of_range_is_refused_each_time() -> None:
     for _ in range(2):
         with pytest.raises(IndexError, match="Target 2 is out of bounds"):
             F.cross_entropy(fb.zeros(3, 2), target)
+
+
+@pytest.mark.parametrize("d", [fb.int64, fb.uint8, fb.bool, fb.complex64], ids=str)
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_logits_are_floating_point_numbers(d: Any, smoothing: float) -> None:
+    x, classes = fb.ones(4, 3).to(d), fb.tensor([0, 1, 2, 0])
+    for target, weight in ((classes, None), (classes, fb.ones(3)), (fb.full((4, 3), 1 / 3), None)):
+        with pytest.raises(NotImplementedError, match="log_softmax_lastdim_kernel_impl"):
+            F.cross_entropy(x, target, weight, label_smoothing=smoothing)

@@ -322,6 +322,14 @@ def test_channels_of_the_native_forms_are_counted(given: tuple[int, ...]) -> Non
             fb.native_group_norm(x, **{"weight": None, "bias": None, label: wrong}, N=4, C=6, HxW=5, group=2, eps=1e-5)
 
 
+@pytest.mark.parametrize("p", [1.0, 2.0, 3.0])
+def test_normalize_keeps_the_layout(p: float) -> None:
+    x = fb.randn(6, 4, 2).transpose(0, 1)
+    made = F.normalize(x, p, dim=1)
+    assert made.stride() == x.stride() and made.equal(F.normalize(x.contiguous(), p, dim=1))
+    assert F.normalize(x[:, ::2], p).stride() == x[:, ::2].clone().stride()
+
+
 def test_sizes_of_the_native_forms() -> None:
     x = fb.randn(4, 6, 5)
     with pytest.raises(RuntimeError, match="divisible by num_groups"):

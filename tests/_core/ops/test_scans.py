@@ -96,6 +96,14 @@ def test_long_rows_and_complex_numbers():
     np.testing.assert_allclose(fb.tensor(z).cumprod(0).numpy(), np.cumprod(z, 0))
 
 
+def test_a_real_type_takes_the_real_parts_of_complex_numbers():
+    x = fb.tensor([[1 + 2j, 3 - 1j]], requires_grad=True)
+    made = x.cumsum(1, dtype=fb.float64)
+    assert made.dtype is fb.float64 and made.tolist() == [[1.0, 4.0]]
+    assert fb.autograd.grad(made.sum(), x)[0].tolist() == [[2.0, 1.0]]
+    assert fb.empty(0, 2, dtype=fb.complex64).cumsum(1, dtype=fb.float32).dtype is fb.float32
+
+
 def test_types_scalars_out_and_errors():
     t = fb.tensor([[1, 2], [3, 4]], dtype=fb.uint8)
     assert t.cumsum(0).dtype is fb.int64 and t.cumsum(0, dtype=fb.float32).dtype is fb.float32
