@@ -32,7 +32,12 @@ _MOST = 1 << 12
 _all: list[Rowwise] = []
 
 
+_epoch = 0  # how often what is bound was forgotten
+
+
 def forget() -> None:
+    global _epoch
+    _epoch += 1
     for op in _all:
         op.bound.clear()
 
@@ -95,10 +100,10 @@ class Bound:
     holes: the operation has operands that are absent here.
     """
 
-    __slots__ = ("op", "formula", "places", "holes", "reads", "plans", "recordings", "derivatives")
+    __slots__ = ("op", "formula", "places", "holes", "epoch", "reads", "plans", "recordings", "derivatives")
 
     def __init__(self, op: Rowwise, formula: Formula, places: Places) -> None:
-        self.op, self.formula, self.places, self.holes = op, formula, places, False
+        self.op, self.formula, self.places, self.holes, self.epoch = op, formula, places, False, _epoch
         read = formula.reads()
         self.reads = tuple(i for i, name in enumerate(formula.names()) if name in read)  # the operands whose values it needs
         self.plans: dict[Any, Plan] = {}
@@ -107,6 +112,9 @@ class Bound:
 
     def run(self, operands: Sequence[Any], edges: tuple[Any, ...] | None, numbers: tuple[Any, ...]) -> list[Tensor]:
         """The results; operands that are not read may be None.  edges: the leaves' nodes, where the call is to be recorded."""
+        if self.epoch != _epoch:  # a node may outlive what was bound when it was made
+            self.plans.clear()
+            self.epoch = _epoch
         key = tuple([operands[i].meta for i in self.reads])
         plan = self.plans.get(key)
         if plan is None:
