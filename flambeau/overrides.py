@@ -10,18 +10,18 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from ._core.engine import interpreters
 from ._core.tensor import Tensor
-from .interop.covering import cover
-from .interop.overriding import ask, enabled, overloaded, overrides
+from .interop.overriding import ask, enabled, known_as, overloaded, overrides
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from ._core.engine.operation import Operation
+
 __all__ = ["TorchFunctionMode", "get_default_nowrap_functions", "get_ignored_functions", "get_overridable_functions", "get_testing_overrides",
            "handle_torch_function", "has_torch_function", "is_tensor_like", "is_tensor_method_or_property", "resolve_name",
            "wrap_torch_function"]
-
-cover()
 
 
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
@@ -144,30 +144,29 @@ class TorchFunctionMode:
         raise NotImplementedError(f"{type(self).__name__} has no __torch_function__")
 
     def __enter__(self) -> TorchFunctionMode:
-        from ._core.ops import interpose
-        self._open.append(interpose.wrap(self._see))
+        self._open.append(_Seen(self))
+        interpreters.push(self._open[-1])
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._open.pop().close()
+        interpreters.pop(self._open.pop())
 
-    def _see(self, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self._asking or not enabled.get():
+
+class _Seen(interpreters.Interpreter):
+    """A mode that is on: its `__torch_function__` answers for every call of an operation, also for those that it makes outside itself."""
+
+    __slots__ = ("mode",)
+
+    def __init__(self, mode: TorchFunctionMode) -> None:
+        self.mode = mode
+
+    def call(self, operation: Operation, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        mode = self.mode
+        if mode._asking or not enabled.get():
             return function(*args, **kwargs)
-        self._asking = True
+        mode._asking = True
         try:
             types = tuple(dict.fromkeys(type(x) for x in (*args, *kwargs.values()) if overrides(type(x))))
-            return self.__torch_function__(_public(name, function), types, args, kwargs)
+            return mode.__torch_function__(known_as(operation, args), types, args, kwargs)
         finally:
-            self._asking = False
-
-
-def _public(name: str, function: Any) -> Any:
-    """What a program knows an operation as."""
-    from ._core.ops import interpose, table
-    from .interop.overriding import _OPERATORS
-    if function.__name__ in _OPERATORS:
-        return getattr(Tensor, _OPERATORS[function.__name__])
-    row = table.TABLE.get(name)
-    pair = interpose._stand_ins.get(id(function))
-    return row.public() if row is not None and (row.function is function or (pair is not None and row.function is pair[1])) else function
+            mode._asking = False

@@ -220,7 +220,7 @@ def tensor_stub() -> str:
                 out.append(function_stub(name, value, row, "    ", True))
     out.append("    __hash__: Any\n    __array_priority__: builtins.int\n\n")
     tail = []
-    for name in ("meta", "on_forget", "new", "storage", "empty", "alias", "wrap"):
+    for name in ("meta", "new", "storage", "empty", "alias", "wrap"):
         found = re.search(rf"^def {name}\((.*?)\) -> (.*?):$", source, re.M | re.S)
         assert found is not None, name
         text = re.sub(r"\s+", " ", f"def {name}({found.group(1)}) -> {found.group(2)}: ...\n").rstrip() + "\n"

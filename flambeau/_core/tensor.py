@@ -7,29 +7,27 @@ table (`ops.table.attach`) and from `ops.methods`.
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from . import hooks, layout
 from .dtypes import dtype
 from .layout import Size, contiguous_strides
-from .runtime import cpu_memory, memory, provenance
+from .runtime import caches, cpu_memory, memory
 from .runtime.device import device
 from .runtime.memory import NO_FREE as NO_FREE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 _PACKAGE = __name__.partition(".")[0] + "."
-_plain = object.__new__
 _takes = memory.takes.get
-_new: Any = _plain  # makes every Tensor object but those of the kept plans' short ways
+_new: Any = object.__new__
 
 
 class Meta:
     """Shape, strides, type and device of a tensor.  Interned: compared by identity, and the key of every plan."""
 
-    __slots__ = ("shape", "strides", "dtype", "device", "numel", "contiguous", "nbytes", "sizes")
+    __slots__ = ("shape", "strides", "dtype", "device", "numel", "contiguous", "nbytes", "sizes", "plain")
     shape: Size
     strides: tuple[int, ...]
     dtype: dtype
@@ -37,6 +35,7 @@ class Meta:
     numel: int
     contiguous: bool
     nbytes: int
+    plain: bool  # of a strided tensor of no class that answers for operations
     sizes: Any  # the CPU allocator's size class when the tensor is small and on the CPU, else None
 
     def __repr__(self) -> str:
@@ -44,7 +43,6 @@ class Meta:
 
 
 _metas: dict[Any, Meta] = {}  # by (shape, strides, dtype, device)
-_forget: list[Callable[[], None]] = []  # plan caches, which hold metas
 _MOST_METAS = 1 << 16
 
 
@@ -66,14 +64,13 @@ def meta(shape: Sequence[int], strides: tuple[int, ...] | None, d: dtype, dev: d
         if len(_metas) > _MOST_METAS:
             # programs whose shapes never repeat: start over; living tensors keep their metas, identity is only a shortcut
             _metas.clear()
-            for clear in _forget:
-                clear()
+            caches.forget()
     return found
 
 
 def _make_meta(shape: Size, strides: tuple[int, ...], d: dtype, dev: device) -> Meta:
     m = Meta()
-    m.shape, m.strides, m.dtype, m.device = shape, strides, d, dev
+    m.shape, m.strides, m.dtype, m.device, m.plain = shape, strides, d, dev, True
     m.numel = layout.numel(shape)
     if m.numel >> 63:
         raise RuntimeError(f"numel: integer multiplication overflow: sizes {list(shape)} come to {m.numel} elements")
@@ -83,11 +80,6 @@ def _make_meta(shape: Size, strides: tuple[int, ...], d: dtype, dev: device) -> 
         raise RuntimeError(f"Storage size calculation overflowed with sizes={list(shape)} and strides={list(strides)}")
     m.sizes = cpu_memory.size_class(m.nbytes) if dev.type == "cpu" and m.nbytes <= cpu_memory.SMALL else None
     return m
-
-
-def on_forget(clear: Callable[[], None]) -> None:
-    """Registers a plan cache to be emptied when metas are."""
-    _forget.append(clear)
 
 
 class Storage:
@@ -178,22 +170,3 @@ def wrap(address: int, m: Meta, keep: Any) -> Tensor:
     t = _new(Tensor)
     t.meta, t.store, t.ptr, t.node = m, s, address, None
     return t
-
-
-def _noted(kind: type) -> Any:
-    t = _plain(kind)
-    provenance.note(t)
-    return t
-
-
-def _remember_lines(on: bool) -> None:
-    """Puts the maker that notes the user's line, or the plain one, in this module and in those that took it from here: a
-    switch costs a walk over the modules, so that without it nothing is paid for each tensor."""
-    made = _noted if on else _plain
-    for name, module in list(sys.modules.items()):
-        if name.startswith(_PACKAGE) and getattr(module, "_new", None) in (_plain, _noted):
-            module._new = made  # type: ignore[attr-defined]
-
-
-provenance.on_switch(_remember_lines)
-provenance.from_environment()

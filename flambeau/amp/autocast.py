@@ -55,14 +55,14 @@ class autocast:
         elif casts is None:
             casts = {}
         self._tokens.append((_lists.current.set(state), _lists.kept.set(casts)))
-        _lists.regions[0] += 1
+        _lists.opened(1)
         return self
 
     def __exit__(self, *exc: object) -> None:
         here, casts = self._tokens.pop()
         _lists.current.reset(here)
         _lists.kept.reset(casts)
-        _lists.regions[0] -= 1
+        _lists.opened(-1)
 
     def __call__(self, function: Any) -> Any:
         @functools.wraps(function)
@@ -134,10 +134,10 @@ def set_autocast_enabled(device_type: Any, enabled: bool | None = None) -> None:
     state = dict(_lists.current.get() or {})
     if enabled and kind not in state:
         state[kind] = _defaults[kind]
-        _lists.regions[0] += 1
+        _lists.opened(1)
     elif not enabled and kind in state:
         del state[kind]
-        _lists.regions[0] -= 1
+        _lists.opened(-1)
     _lists.current.set(state)
 
 

@@ -134,8 +134,8 @@ class _Randomness:
 
     def __enter__(self) -> _Randomness:
         if self.mode == "different":
-            from .._core.ops import interpose
-            self.hook = interpose.wrap(_each_its_own)
+            from .._core.engine import interpreters
+            self.hook = interpreters.watch(_each_its_own)
         return self
 
     def rewind(self) -> None:

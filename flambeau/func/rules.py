@@ -84,7 +84,7 @@ def learn() -> None:
 
 def _learn() -> None:
     for key, row in table.TABLE.items():
-        for f in (row.function, row.public(), row.inplace):
+        for f in (row.function, row.inplace):
             if f is not None:
                 _names.setdefault(id(f), key if f is not row.inplace else row.name + "_")
     for name, value in Tensor.__dict__.items():
@@ -95,7 +95,7 @@ def _learn() -> None:
     for name, value in vars(F).items():
         if callable(value) and id(value) not in _names:
             _names[id(value)] = f"nn.functional.{name}" if name in table.TABLE else name
-    _kept.extend(f for row in table.TABLE.values() for f in (row.function, row.public(), row.inplace))
+    _kept.extend(f for row in table.TABLE.values() for f in (row.function, row.inplace))
     for row in table.TABLE.values():
         if row.pointwise is not None:
             for n in (row.name, *row.aliases):

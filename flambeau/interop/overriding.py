@@ -1,33 +1,51 @@
 """`__torch_function__`: classes that answer for operations on them, at no cost to plain tensors.
 
-A user's subclass of Tensor gets `Overridable` among its bases, whose methods ask `__torch_function__` first.  Functions
-look straight into their tensors and check nothing; so the layout `meta` of an overridable tensor is a property that stops the
-function on its first look (`Overridden`), and the outermost public function that was called hears of it and asks.
-Objects that are no tensors at all are found where a function trips over them.  Which functions can hear is told by the code
-of the frames (`ops.arguments.HANDLERS`), so nothing has to be noted while they run.
+A user's subclass of Tensor gets `Overridable` among its bases. Its tensors have metas of their own (`Foreign`), which are in the key of no
+plan and are not plain, so that an operation notices them where it looks at its operands anyway, and asks (`answer`). Objects that are no
+tensors at all are found where a function trips over them.
 """
 
 from __future__ import annotations
 
-import sys
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from .._core.ops.arguments import FIRST, HANDLERS, Overridden, covered
-from .._core.tensor import Tensor, _new
-from .covering import cover, disabled_torch_function_impl
+from .._core.runtime import caches
+from .._core.tensor import Meta, Tensor, _new
+from .covering import disabled_torch_function_impl
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from .._core.engine.operation import Operation
+
 enabled: ContextVar[bool] = ContextVar("torch_function", default=True)
-_layout: Any = Tensor.__dict__["meta"]  # the slot
+_slot: Any = Tensor.__dict__["meta"]
 _PACKAGE = __name__.rpartition(".interop")[0]
-_WITHIN = tuple(f"{_PACKAGE}.{part}" for part in ("_core.ops", "_core.tensor", "_core.layout", "_core.autograd.inplace", "_core.autograd.mode",
-                                                   "interop", "nn.functional"))
-_ENGINE = f"{_PACKAGE}._core.autograd", f"{_PACKAGE}.autograd"
-_MAKERS = f"{_PACKAGE}.autograd.functional"  # calls operations as a program does
-_regions: dict[Any, str] = {}  # of code objects: "within" an operation, the "engine" of gradients, or "" (anything else)
+
+
+class Foreign(Meta):
+    """The meta of a tensor of a class that answers for operations: as `under`, the plain one."""
+
+    __slots__ = ("under",)
+    under: Meta
+
+
+_foreign: dict[Meta, Foreign] = caches.cache(globals(), "_foreign")
+
+
+def _dressed(m: Meta) -> Meta:
+    """The foreign meta of a plain one; another as it is."""
+    if not m.plain:
+        return m
+    found = _foreign.get(m)
+    if found is None:
+        found = Foreign()
+        for name in ("shape", "strides", "dtype", "device", "numel", "contiguous", "nbytes", "sizes"):
+            setattr(found, name, getattr(m, name))
+        found.under, found.plain = m, False
+        caches.keep(_foreign, m, found)
+    return found
 
 
 class DisableTorchFunctionSubclass:
@@ -75,7 +93,8 @@ def as_subclass(self: Tensor, cls: type[Tensor]) -> Any:
     if not (isinstance(cls, type) and issubclass(cls, Tensor)):
         raise TypeError(f"as_subclass(): argument 'cls' must be a subclass of Tensor, not {cls!r}")
     made: Any = _new(cls)
-    made.meta, made.store, made.ptr, made.node = _layout.__get__(self), self.store, self.ptr, self.node
+    m = self.meta
+    made.meta, made.store, made.ptr, made.node = getattr(m, "under", m), self.store, self.ptr, self.node
     base = getattr(self, "base", None)
     if base is not None:
         made.base = base
@@ -138,54 +157,29 @@ def _shown(func: Any) -> str:
     return f"torch.{name}" if space.startswith(_PACKAGE) else f"{space}.{name}"
 
 
-def hearing(error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any], frame: Any) -> list[Any]:
-    """Whom a public function that met `error` asks: the arguments of overriding classes.  The error goes on where a function
-    further out is to ask; frame: that of this one."""
-    outermost = _hears(frame)
-    if outermost is not None and outermost is not frame:
-        raise error
-    return overloaded(_spread((*args, *kwargs.values())))
+def answer(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The answer of the arguments' classes to a call of an operation; NotImplemented where none is asked."""
+    if not enabled.get():
+        return NotImplemented
+    relevant = overloaded(_spread((*args, *kwargs.values())))
+    if not relevant:
+        return NotImplemented
+    return ask(known_as(operation, args), relevant, args, kwargs)
 
 
-# -------------------------------------------------------------------------------------------------------------- stopping
-def _region(code: Any, module: str) -> str:
-    found = _regions.get(code)
-    if found is None:
-        found = "within" if module.startswith(_WITHIN) else "engine" if module.startswith(_ENGINE) and module != _MAKERS else ""
-        if len(_regions) > 1 << 14:
-            _regions.clear()
-        _regions[code] = found
-    return found
-
-
-def _hears(frame: Any) -> Any:
-    """The frame of the outermost public function at work around `frame`, which can ask; None outside of operations."""
-    hears = None
-    while frame is not None:
-        code = frame.f_code
-        region = _region(code, frame.f_globals.get("__name__", ""))
-        if region != "within":
-            return None if region else hears  # gradients are computed on what was saved, as it is
-        if code in HANDLERS:
-            hears = frame
-        frame = frame.f_back
-    return hears
-
-
-def _get_layout(self: Tensor) -> Any:
-    """The layout; or, where a public function of ours is at work that could ask, the stop for it."""
-    if enabled.get():
-        frame = sys._getframe(1)
-        if frame.f_code in FIRST or _hears(frame) is not None:
-            raise Overridden
-    return _layout.__get__(self)
+def known_as(operation: Operation, args: tuple[Any, ...]) -> Any:
+    """What a program knows an operation as: a function, or for an operator between tensors and numbers the method behind it."""
+    name = _OPERATORS.get(operation.function.__name__)
+    if name is not None and all(isinstance(x, (Tensor, int, float, complex)) for x in args):
+        return getattr(Tensor, name)
+    return operation.function
 
 
 class Overridable(Tensor):
     """What users' subclasses of Tensor have between them and it: each method and attribute asks `__torch_function__`."""
 
     __slots__ = ()
-    meta = property(_get_layout, lambda self, m: _layout.__set__(self, m))
+    meta = property(_slot.__get__, lambda self, m: _slot.__set__(self, _dressed(m)))
 
 
 # what Python's operators are called as functions, where the other side is a tensor or a number
@@ -210,19 +204,13 @@ def _is_default(kind: Any) -> bool:
 
 
 def _method(name: str) -> Any:
-    operator = _OPERATORS.get(name)
-
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         func = getattr(Tensor, name)
         if not enabled.get():
             return func(self, *args, **kwargs)
-        if _hears(sys._getframe(1)) is not None:
-            raise Overridden
         if name in _PLAIN and _is_default(type(self)):
             with DisableTorchFunctionSubclass():
                 return func(self, *args, **kwargs)
-        if operator is not None and all(isinstance(x, (Tensor, int, float, complex)) for x in args):
-            func = getattr(Tensor, operator)
         return ask(func, overloaded(_spread((self, *args, *kwargs.values()))), (self, *args), kwargs)
     call.__name__ = name
     call.__qualname__ = f"Tensor.{name}"
@@ -234,8 +222,6 @@ def _attribute(name: str, found: Any) -> Any:
         if not enabled.get() or (name in _PLAIN and _is_default(type(self))):
             with DisableTorchFunctionSubclass():
                 return found.fget(self)
-        if _hears(sys._getframe(1)) is not None:
-            raise Overridden
         return ask(found.__get__, [self], (self,), {})
 
     def put(self: Any, value: Any) -> None:
@@ -248,7 +234,7 @@ def _attribute(name: str, found: Any) -> Any:
 
 def _fill() -> None:
     for name, value in Tensor.__dict__.items():
-        if name in _OWN:
+        if name in _OWN or (hasattr(value, "__operation__") and name not in _PLAIN):
             continue
         if isinstance(value, property):
             setattr(Overridable, name, _attribute(name, value))
@@ -257,12 +243,9 @@ def _fill() -> None:
 
 
 def prepare() -> None:
-    """Makes the methods of `Overridable`, and lets public functions hear; once, when the first class is made."""
-    if "add" not in Overridable.__dict__:
+    """Makes the methods of `Overridable`; once, when the first class is made."""
+    if "size" not in Overridable.__dict__:
         _fill()
-        cover()
-        for name in ("__getitem__", "__setitem__"):
-            setattr(Tensor, name, covered(name, Tensor.__dict__[name]))
 
 
 def adopt(cls: type) -> None:

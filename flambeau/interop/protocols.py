@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._core import hooks
+from .._core.engine.operation import answers
 
 
 def _array(self: Any, dtype: Any = None, copy: bool | None = None) -> Any:
@@ -99,3 +100,12 @@ def name_methods(target: type) -> None:
     for name, method in target.__dict__.items():
         if name.startswith("__") and hasattr(method, "__code__") and (method.__name__ in ("call", "<lambda>") or method.__name__.startswith("_")):
             method.__name__ = name
+
+
+def answer(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The answer of arguments that override operations; NotImplemented where there are none."""
+    from . import overriding
+    return overriding.answer(operation, args, kwargs)
+
+
+answers.append(answer)

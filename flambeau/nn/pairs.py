@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .._core.engine.interpreters import watched
 from .._core.ops.activated import activated, serves
 from .._core.tensor import Tensor
 from . import functional as F
@@ -19,8 +20,8 @@ from .parameter import Parameter
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# a program may put its own in the place of these, and so does whoever looks on (`ops.interpose`): then they are called
-_OWN = (F.linear, F.relu, F.gelu)
+# a program may put its own in the place of these: then they are called, and when somebody looks on
+_OWN: tuple[Any, ...] = (F.linear, F.relu, F.gelu)
 _CALLS = (Module.__call__, Linear.forward, ReLU.forward, GELU.forward)
 _WEIGHTS = (Parameter, Tensor)
 _WORTH, _GAINS = 1 << 13, 1 << 15  # elements of an input, and of a result, on the CPU: looking costs a microsecond
@@ -69,6 +70,8 @@ def _pair(layer: Linear, activation: Any, x: Any, followed: bool) -> Tensor | No
     if not may(x) or not serves(name, on_cpu) or _hooks.active:
         return None
     if on_cpu and x.meta.numel // max(layer.in_features, 1) * layer.out_features < _GAINS:
+        return None
+    if any(watched(f.__operation__) for f in _OWN):
         return None
     if _OWN != (F.linear, F.relu, F.gelu) or _CALLS != (Module.__call__, Linear.forward, ReLU.forward, GELU.forward):
         return None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .._core import ops
+from .._core.engine.operation import KNOWN
+from .._core.runtime import provenance
 from .._core.tensor import Tensor, _new
 from ..interop.covering import disabled_torch_function_impl
 
@@ -16,6 +18,7 @@ def on_storage(cls: type[Tensor], data: Tensor, requires_grad: bool) -> Any:
     """A leaf of class `cls` that shares the storage of `data`."""
     made: Any = _new(cls)
     made.meta, made.store, made.ptr, made.node = data.meta, data.store, data.ptr, None
+    provenance.note(made)
     if requires_grad:
         made.requires_grad_(True)
     return made
@@ -133,3 +136,6 @@ def is_lazy(value: Any) -> bool:
 
 def _rebuild(cls: type[Parameter], data: Tensor, requires_grad: bool) -> Parameter:
     return cls(data, requires_grad)
+
+
+KNOWN.update((Parameter, Buffer))

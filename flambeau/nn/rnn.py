@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from .._core import ops
-from .._core.ops import autocast
+from .._core.ops import table
 from . import functional as F
 from . import init
 from .functional.recurrent import STEPS, layer
@@ -237,7 +237,7 @@ def _cell(mode: str) -> Any:
 
 
 # one step as autocast's lists name it: all of it in one type
-_CELLS = {mode: autocast.guarded(f"{mode.lower()}_cell", _cell(mode)) for mode in _GATES}
+_CELLS = {mode: table.operation(f"{mode.lower()}_cell", _cell(mode)).function for mode in _GATES}
 
 
 class RNNCellBase(Module):

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from .._core import ops
 from .._core.ops import together
-from .._core.runtime import door
-from .._core.tensor import Tensor, on_forget
+from .._core.runtime import caches
+from .._core.tensor import Tensor
 from ..autograd import enable_grad, no_grad
 
 if TYPE_CHECKING:
@@ -386,9 +386,7 @@ def follow(p: Tensor, state: dict[str, Any]) -> None:
 
 # Launches by formula, flags and layouts, so that a step of a small model is little more than its kernels; void when
 # layouts are forgotten, and when devices or the door's observers change.
-_launches: dict[Any, Callable[..., Any]] = {}
-on_forget(_launches.clear)
-door.on_change(_launches.clear)
+_launches: dict[Any, Callable[..., Any]] = caches.cache(globals(), "_launches")
 
 
 def write(formula: Pointwise, outs: tuple[Tensor, ...], grad: Tensor, numbers: tuple[float, ...],
@@ -408,7 +406,9 @@ def write(formula: Pointwise, outs: tuple[Tensor, ...], grad: Tensor, numbers: t
         formula.write(pairs, (*pairs, ops.view_as_real(grad.detach())), numbers, consts)
         return
     formula.write(outs, (*outs, grad), numbers, consts)
-    _launches[key] = formula.plan((*outs, grad), numbers, consts, tuple(o.meta for o in outs)).launch
+    found, convert = formula.writing(tuple([o.meta for o in outs]), (*outs, grad), numbers, consts)
+    if not any(convert):
+        caches.keep(_launches, key, found)
 
 
 class Updates:

@@ -6,7 +6,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from .._core.ops import interpose
+from .._core.engine import interpreters
 from .._core.tensor import Tensor
 from .events import EventList
 from .ranges import Recorder
@@ -107,7 +107,7 @@ class profile:
         self.record_shapes = record_shapes
         self.step_num = 0
         self._recorder: Recorder | None = None
-        self._hook: interpose.wrap | None = None
+        self._hook: interpreters.watch | None = None
         self._events = EventList()
         self._metadata: dict[str, str] = {}
 
@@ -119,7 +119,7 @@ class profile:
         if r is None:
             return function(*args, **kwargs)
         shapes = [list(a.meta.shape) if isinstance(a, Tensor) else [] for a in args] if r.shapes else None
-        r.begin("aten::" + interpose.readable(name), shapes)
+        r.begin("aten::" + name, shapes)
         try:
             return function(*args, **kwargs)
         finally:
@@ -129,7 +129,7 @@ class profile:
         if self._recorder is None:
             self._recorder = Recorder(self.record_shapes)
             self._recorder.listen()
-            self._hook = interpose.wrap(self._call)
+            self._hook = interpreters.watch(self._call)
 
     def _close(self, ready: bool) -> None:
         r, hook = self._recorder, self._hook

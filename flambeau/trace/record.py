@@ -7,7 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from .._core.ops import interpose
+from .._core.engine import interpreters
 from .._core.runtime import door, gpus
 from .._core.runtime.ledger import Ledger
 from .._core.runtime.provenance import caller
@@ -81,7 +81,7 @@ class Trace:
         ledger = self._ledger = Ledger()
         self._open = [
             door.observe(ledger.launches, ledger.copies, ledger.sync).close,
-            door.observe(self._launched, self._copied).close, interpose.wrap(self._called).close,
+            door.observe(self._launched, self._copied).close, interpreters.watch(self._called).close,
             hooks.register_module_forward_pre_hook(self._module_begins).remove,
             hooks.register_module_forward_hook(self._module_ends).remove,
             optimizer.register_optimizer_step_pre_hook(self._step_begins).remove,

@@ -206,7 +206,7 @@ def test_which_gradients(large: tuple[Any, Any], wanted: str) -> None:
 
 
 def test_onlookers_and_transforms(large: tuple[Any, Any]) -> None:
-    from flambeau._core.ops import interpose
+    from flambeau._core.engine import interpreters
     model, x = large
     expected = one_by_one(model, x)
     told: list[str] = []
@@ -214,7 +214,7 @@ def test_onlookers_and_transforms(large: tuple[Any, Any]) -> None:
     def look(name: str, function: Any, args: Any, kwargs: Any) -> Any:
         told.append(name)
         return function(*args, **kwargs)
-    with interpose.wrap(look):
+    with interpreters.watch(look):
         assert edges(model(x)) == 3
     assert [n for n in told if n in ("linear", "relu", "relu_")].count("linear") == 3 and sum(n.startswith("relu") for n in told) >= 2
     packed: list[Any] = []

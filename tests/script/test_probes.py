@@ -145,13 +145,13 @@ def test_what_a_script_puts_on_torch_stays(tmp_path) -> None:
     assert torch.add(1, 2) == "mine" and flambeau.add is before
     del torch.add
     assert torch.add is before and "add" in dir(torch)
-    from flambeau._core.ops import interpose  # what a trace looks on with
+    from flambeau._core.engine import interpreters  # what a trace looks on with
     seen = []
     def hook(name, function, args, kwargs):
         seen.append(name)
         return function(*args, **kwargs)
     x = torch.ones(2)
-    with interpose.wrap(hook):
+    with interpreters.watch(hook):
         torch.add(x, x)  # found before
         torch.mul(x, x)  # found for the first time
     torch.add(torch.mul(x, x), x)

@@ -309,7 +309,7 @@ def test_without_values_none_are_kept() -> None:
 
 
 def test_importing_the_package_does_not_import_the_trace() -> None:
-    code = ("import sys, flambeau\nassert not any(m.startswith(('flambeau.trace', 'flambeau._core.ops.interpose', 'rich')) for m in sys.modules)\n"
+    code = ("import sys, flambeau\nassert not any(m.startswith(('flambeau.trace', 'rich')) for m in sys.modules)\n"
             "assert flambeau.trace(flambeau.eye(3)).item() == 3 and 'flambeau.trace.record' not in sys.modules\n"
             "with flambeau.trace() as t: flambeau.ones(2)\nassert len(t.stages) == 1 and flambeau.trace(flambeau.eye(2)).item() == 2")
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import hooks
-from ..runtime import door, memory
-from ..tensor import Tensor, alias, new, on_forget
+from ..runtime import caches, memory
+from ..tensor import Tensor, alias, new
 from . import tape
 
 if TYPE_CHECKING:
@@ -54,9 +54,7 @@ def _start(tensors: Sequence[Tensor], grads: Sequence[Any], create: bool) -> lis
     return out
 
 
-_ones: dict[Any, Tensor] = {}
-on_forget(_ones.clear)
-door.on_change(_ones.clear)
+_ones: dict[Any, Tensor] = caches.cache(globals(), "_ones")
 
 
 def _one(t: Tensor) -> Tensor:
@@ -74,9 +72,7 @@ def _one(t: Tensor) -> Tensor:
     return alias(one, one.meta, one.ptr)
 
 
-_writers: dict[Any, Any] = {}
-on_forget(_writers.clear)
-door.on_change(_writers.clear)
+_writers: dict[Any, Any] = caches.cache(globals(), "_writers")
 
 
 def _written(m: Meta) -> Tensor:

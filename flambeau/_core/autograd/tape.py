@@ -168,7 +168,7 @@ class _Anomaly:
         extra = node[EXTRA] = node[EXTRA] or {}
         stack = traceback.extract_stack()
         here = __file__.rsplit("_core", 1)[0]
-        user = [f for f in stack if not f.filename.startswith(here)]
+        user = [f for f in stack if not f.filename.startswith((here, "<operation"))]
         if user:
             extra["line"] = f"{user[-1].filename}:{user[-1].lineno}: {user[-1].line}"
 

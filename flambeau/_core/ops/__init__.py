@@ -9,6 +9,7 @@ from .. import hooks
 from ..tensor import Tensor
 from . import (  # noqa: F401 (each import registers its family)
     activated,
+    arguments,
     arranging,
     attention,
     attributes,

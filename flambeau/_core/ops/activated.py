@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes
 from ..autograd import tape
 from ..autograd.mode import _grad
-from ..runtime import door, provenance, switches
-from ..tensor import Meta, Tensor, alias, meta, new, on_forget
+from ..runtime import caches, door, provenance, switches
+from ..tensor import Meta, Tensor, alias, meta, new
 from . import autocast, elementwise
 from .table import TABLE, op
 
@@ -26,12 +26,9 @@ NEVER, EXACT, ALL = 0, 1, 2
 # what an activation is to the table: its constants
 _KINDS: dict[str, tuple[tuple[str, str], ...]] = {"relu": (), "gelu": (("approximate", "tanh"),)}
 _MOST_PLANS = 1 << 13
-_plans: dict[Any, Any] = {}
-_gradients: dict[Any, Any] = {}
+_plans: dict[Any, Any] = caches.cache(globals(), "_plans")
+_gradients: dict[Any, Any] = caches.cache(globals(), "_gradients")
 _refused: set[Any] = set()
-for _clear in (_plans.clear, _gradients.clear, _refused.clear):
-    on_forget(_clear)
-    door.on_change(_clear)
 
 
 def serves(kind: str, on_cpu: bool) -> bool:
@@ -79,15 +76,15 @@ def activated(input: Tensor, weight: Tensor, bias: Tensor, kind: str, followed: 
         from .matmul import recorded_layer
         before = recorded_layer(input, weight, bias)
         kept: tuple[Any, ...] = ()
-        out = None
+        results: tuple[Any, ...] = ()
         if kind == "gelu" and beside is not None:
             beside.node = before
             kept = (beside,)
         else:
-            out = (alias(r, om, r.ptr), 0)
+            results = ((alias(r, om, r.ptr), 0),)
             if reads_result:
-                beside = out[0]
-        r.node = [tape.next_seq(), None, back, (before,), (info, kept, (0,) * len(kept), out, (), kind, beside), None]
+                beside = results[0][0]
+        r.node = [tape.next_seq(), None, back, (before,), (info, kept, (0,) * len(kept), results, (), kind, beside), None]
     return r
 
 
@@ -145,8 +142,8 @@ def past(node: tape.Node, g: Tensor, w: Tensor) -> Tensor | None:
     edge = node[3][0]
     if edge is None or edge[2] is not back or edge[5] is not None or _grad.get():
         return None
-    _, _, _, out, _, kind, beside = edge[4]
-    if beside is None or (out is not None and out[0].store.version != out[1]):
+    _, _, _, results, _, kind, beside = edge[4]
+    if beside is None or any(y.store.version != version for y, version in results):
         return None
     x = node[4][0].meta
     key = (g.meta, w.meta, x, kind)

@@ -10,9 +10,9 @@ from ..autograd import tape
 from ..autograd.mode import _grad
 from ..dtypes import bool_, dtype, float32, uint8
 from ..kernels.specs import Attention, AttentionGradient
-from ..runtime import door, switches
+from ..runtime import caches, door, switches
 from ..runtime.device import device
-from ..tensor import Meta, Tensor, alias, empty, meta, new, on_forget
+from ..tensor import Meta, Tensor, alias, empty, meta, new
 from .casts import to_dtype
 from .checks import same_device
 from .copies import clone, contiguous
@@ -26,17 +26,8 @@ if TYPE_CHECKING:
 
     from ..kernels.specs import Spec
 
-_launches: dict[Any, _Launch] = {}
-_direct: dict[Any, tuple[Any, Any]] = {}  # calls that need no preparation, by their arguments
-
-
-def _forget() -> None:
-    _launches.clear()
-    _direct.clear()
-
-
-on_forget(_forget)
-door.on_change(_forget)
+_launches: dict[Any, _Launch] = caches.cache(globals(), "_launches")
+_direct: dict[Any, tuple[Any, Any]] = caches.cache(globals(), "_direct")  # calls that need no preparation, by their arguments
 
 
 # what PyTorch calls it where kernels of the CPU do it, and elsewhere

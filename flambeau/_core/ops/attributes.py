@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes, layout
 from ..autograd import functions, tape
 from ..autograd.mode import _grad
+from ..engine.operation import Operation
 from ..runtime import door, provenance
 from ..runtime.device import device as device_class
 from ..tensor import NO_FREE, Storage, Tensor, _new, alias, meta
@@ -134,6 +135,7 @@ def _get_data(t: Tensor) -> Tensor:
     r = alias(t, t.meta, t.ptr)
     r.store = s = Storage()
     s.ptr, s.version, s.meta, s.free, s.keep = t.store.ptr, 0, t.store.meta, NO_FREE, t.store
+    provenance.note(r)
     return r
 
 
@@ -443,6 +445,7 @@ def _rebuild(kind: type, s: Storage, place: tuple[int, tuple[int, ...], tuple[in
     out.node = tape.leaf() if requires_grad else None
     if kind is not Tensor:
         out.__class__ = kind
+        out.meta = out.meta  # a class that answers for operations has metas of its own
     out.__dict__.update(extra)
     return out
 
@@ -454,6 +457,7 @@ def _rebuild_bare(kind: type, shape: tuple[int, ...], strides: tuple[int, ...], 
     out.node = tape.leaf() if requires_grad else None
     if kind is not Tensor:
         out.__class__ = kind
+        out.meta = out.meta  # a class that answers for operations has metas of its own
     out.__dict__.update(extra)
     return out
 
@@ -510,4 +514,13 @@ def install(target: type) -> None:
             method.__name__ = name
         if not method.__doc__:
             method.__doc__ = _TOLD.get(name)
+        if name in _READS:
+            shown = Operation(_READS[name], method, shown=name)
+            method = shown.function
         setattr(target, name, method)
+
+
+# what reads values for the host, or goes back through the tape: methods that onlookers see, under these names
+_READS = {"item": "item", "tolist": "tolist", "numpy": "numpy", "__bool__": "bool", "__float__": "float", "__int__": "int",
+          "__complex__": "complex", "__index__": "index", "__contains__": "contains", "__repr__": "print", "__format__": "print",
+          "backward": "backward"}

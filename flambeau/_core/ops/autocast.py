@@ -1,23 +1,23 @@
 """Which types operations compute in under `autocast`: the lists, and the guard that applies them.
 
-The lists are PyTorch's (its page "Automatic Mixed Precision package", CUDA and CPU op-specific behaviour).  The guard is
-put around the operations they name as these enter the op table; while no region is open anywhere it costs one check.
+The lists are PyTorch's (its page "Automatic Mixed Precision package", CUDA and CPU op-specific behaviour).  Each operation is told its
+class as it enters the op table; while a region is open, an interpreter sees the operations that have one.
 """
 
 from __future__ import annotations
 
-import functools
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
+from ..engine.interpreters import Interpreter, pop, push
 from ..tensor import Tensor
-from .arguments import HANDLERS, TRIPS, tripped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..dtypes import dtype
+    from ..engine.operation import Operation
 
 _MATMULS = """_addmm_activation addbmm addmm addmv addr baddbmm bmm chain_matmul multi_dot conv1d conv2d conv3d conv_transpose1d conv_transpose2d
  conv_transpose3d linear matmul mm mv prelu einsum scaled_dot_product_attention gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell""".split()
@@ -36,7 +36,6 @@ FULL = {
 }
 WIDEST = {"cuda": frozenset("addcdiv addcmul atan2 bilinear cross dot grid_sample index_put scatter_add tensordot vdot".split()),
           "cpu": frozenset(("stack", "cat", "index_copy"))}
-_NAMED = frozenset().union(*LOWER.values(), *FULL.values(), *WIDEST.values())
 
 regions = [0]  # how many are open, over all threads
 # of this context: {device type: type to lower to}, and the casts of leaves kept until the outermost region ends
@@ -44,31 +43,36 @@ current: ContextVar[dict[str, dtype] | None] = ContextVar("autocast", default=No
 kept: ContextVar[dict[int, tuple[Tensor, int, Tensor]] | None] = ContextVar("autocast_kept", default=None)
 
 
-def named(name: str) -> bool:
-    """Whether a list speaks of this operation."""
-    return name in _NAMED
+def types_of(name: str) -> Any:
+    """For each kind of device, which of the lists names an operation: "lower", "full" or "widest"; None where none does."""
+    found = {kind: next((word for word, names in (("lower", LOWER), ("full", FULL), ("widest", WIDEST)) if name in names[kind]), None)
+             for kind in ("cpu", "cuda")}
+    return found if any(found.values()) else None
 
 
-def lowers(name: str) -> bool:
-    """Whether it computes in a narrower type in a region."""
-    return any(name in names for names in LOWER.values())
+class _Regions(Interpreter):
+    """Open regions: sees the operations that the lists name."""
+
+    __slots__ = ()
+    apart = False
+
+    def sees(self, operation: Operation) -> bool:
+        return operation.autocast is not None
+
+    def call(self, operation: Operation, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return under(operation.name, function, args, kwargs)
 
 
-def guarded(name: str, function: Any) -> Any:
-    """The function, heeding open regions; itself when no list names it."""
-    if name not in _NAMED:
-        return function
+_regions = _Regions()
 
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            if regions[0]:
-                return under(name, function, args, kwargs)
-            return function(*args, **kwargs)
-        except TRIPS as error:
-            return tripped(error, call, name, function, args, kwargs)
-    HANDLERS.add(call.__code__)  # type: ignore[attr-defined]
-    return call
+
+def opened(count: int) -> None:
+    """So many regions were opened (or, for a negative number, closed) in some thread."""
+    before, regions[0] = regions[0], regions[0] + count
+    if not before and regions[0]:
+        push(_regions)
+    elif before and not regions[0]:
+        pop(_regions)
 
 
 def under(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

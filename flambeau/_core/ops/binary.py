@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from typing import Any
 
@@ -10,12 +9,15 @@ import numpy as np
 
 from .. import dtypes
 from ..dtypes import bool_
+from ..engine.fronts import FACTOR, OLD, TENSOR, VALUE, Signature
+from ..engine.fronts import NUMBER as EITHER
+from ..engine.operation import PLANS, Operation
+from ..engine.plans import Compose, Plan, Written, roles
 from ..kernels import expr as E
 from ..kernels.expr import Expr, where
 from ..tensor import Tensor
 from . import table
-from .arguments import HANDLERS, TRIPS, any_overrides, tripped
-from .elementwise import Pointwise, fast_binary
+from .elementwise import Pointwise
 from .table import op, pointwise, write_out
 
 INTEGRAL = "bui"
@@ -58,65 +60,70 @@ ADD_SCALED = Pointwise("add", lambda x, y, alpha: x + y * alpha, 2)
 SUB_SCALED = Pointwise("sub", lambda x, y, alpha: x - y * alpha, 2)
 
 
-def _general(made: Pointwise) -> Any:
-    def call(a: Any, b: Any) -> Any:
-        try:
-            return made(_pair(made.name, a, b))
-        except TRIPS as error:
-            return tripped(error, table.TABLE[made.name].function, made.name, call, (a, b), {})
-    HANDLERS.add(call.__code__)
-    return call
+def _exact(*xs: Any) -> bool:
+    """Whether operands are such as a plan can be called with: tensors and Python's numbers, not NumPy's."""
+    return all(isinstance(x, (Tensor, Expr)) or type(x) in (int, float, complex, bool) for x in xs)
 
 
-def _in_order(name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    from .old_order import reordered
-    found = reordered(name, args)
-    if found is None:
-        raise TypeError(f"{name}() takes 2 positional arguments but {len(args)} were given")
-    return function(*found[0], **found[1], **kwargs)
+def _planned(made: Pointwise, *operands: Any, consts: tuple[Any, ...] = ()) -> Any:
+    """The plan of a formula without numbers, or the result where these operands can have none."""
+    return made.planned(operands, (), consts) if _exact(*operands) else made(tuple([_operand(made.name, "other", x) for x in operands]), (), consts)
+
+
+def _written(made: Pointwise, *operands: Any, consts: tuple[Any, ...] = ()) -> Any:
+    """`_planned` of a formula that writes over its first operand."""
+    if not isinstance(operands[0], Tensor):
+        raise TypeError(f"{made.name}_(): argument 'self' must be Tensor, not {type(operands[0]).__name__}")
+    if _exact(*operands):
+        return made.planned_inplace(operands, (), consts)
+    return made.inplace(operands[0], tuple([_operand(made.name, "other", x) for x in operands]), (), consts)
+
+
+_PAIR = {"input": EITHER, "self": EITHER, "other": EITHER}
 
 
 def _additive(name: str, plain: Pointwise, scaled: Pointwise, aliases: tuple[str, ...]) -> Any:
-    fast = fast_binary(plain, _general(plain))
+    """`add` or `sub`: input + alpha * other, or -."""
+    def scale(a: Any, b: Any, alpha: Any) -> None:
+        _check_alpha(name, scaled.common((a, b)), alpha)
 
-    def function(input: Any, other: Any, *old: Any, alpha: Any = 1, out: Any = None) -> Any:  # noqa: A002
-        try:
-            if old:
-                return _in_order(name, function, (input, other, *old), {"out": out})
-            if out is None and alpha == 1:
-                return fast(input, other)
-            a, b = _pair(name, input, other)
-            if alpha == 1:
-                return write_out(plain, out, (a, b), (), ())
-            _check_alpha(name, scaled.common((a, b)), alpha)
-            return scaled((a, b), (alpha,)) if out is None else write_out(scaled, out, (a, b), (alpha,), ())
-        except TRIPS as error:
-            return tripped(error, function, name, function, (input, other), {"alpha": alpha, "out": out} if out is not None or alpha != 1 else {})
+    def function(input: Any, other: Any, *, alpha: Any = 1) -> Any:  # noqa: A002
+        a, b = _pair(name, input, other)
+        if alpha == 1:
+            made = _planned(plain, a, b)
+            return Compose(lambda a, b, alpha: plain((a, b))) if type(made) is Compose else made
+        if isinstance(a, Expr) or isinstance(b, Expr):
+            return a + alpha * b if name == "add" else a - alpha * b
+        scale(a, b, alpha)
+        return scaled.planned((a, b), (alpha,), ()) if _exact(alpha) and a is input and b is other else scaled((a, b), (_operand(name, "alpha", alpha),))
 
-    def inplace(self: Tensor, other: Any, *old: Any, alpha: Any = 1) -> Tensor:
-        try:
-            if old:
-                return _in_order(name + "_", inplace, (self, other, *old), {})  # type: ignore[no-any-return]
-            if alpha == 1 and plain.inplace_pair(self, other):
-                return self
-            a, b = _pair(name, self, other)
-            if alpha == 1:
-                return plain.inplace(self, (a, b))
-            _check_alpha(name, scaled.common((a, b)), alpha)
-            return scaled.inplace(self, (a, b), (alpha,))
-        except TRIPS as error:
-            return tripped(error, inplace, name + "_", inplace, (self, other), {"alpha": alpha} if alpha != 1 else {})  # type: ignore[no-any-return]
-    both: tuple[Any, Any] = function, inplace
-    for made in both:  # shown without the old order
-        made.__signature__ = inspect.Signature([p for p in inspect.signature(made).parameters.values()
-                                                if p.kind is not inspect.Parameter.VAR_POSITIONAL])
-    function.__name__ = name
+    def inplace(self: Tensor, other: Any, *, alpha: Any = 1) -> Any:
+        a, b = _pair(name, self, other)
+        if alpha == 1:
+            made = _written(plain, a, b)
+            if type(made) in (Compose, Written):  # what they call must do without alpha
+                def general(a: Tensor, b: Any, alpha: Any) -> Tensor:
+                    return plain.inplace(a, (a, b))
+                return Compose(general) if type(made) is Compose else Written(made.launch, made.numbers, general)
+            return made
+        scale(a, b, alpha)
+        return scaled.planned_inplace((a, b), (alpha,), ()) if _exact(alpha) and b is other else scaled.inplace(
+            a, (a, b), (_operand(name, "alpha", alpha),))
+
+    def write(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        a, b = _pair(name, *args)
+        alpha = kwargs.get("alpha", 1)
+        if alpha == 1:
+            return write_out(plain, out, (a, b), (), ())
+        scale(a, b, alpha)
+        return write_out(scaled, out, (a, b), (alpha,), ())
     function.__doc__ = f"input {'+' if name == 'add' else '-'} alpha * other, broadcast."
-    inplace.__name__ = name + "_"
-    function.fast = fast  # type: ignore[attr-defined]
-    HANDLERS.update((function.__code__, inplace.__code__))
-    op(inplace=inplace, out=None, aliases=aliases)(function)
-    return function
+    kinds = {"alpha": FACTOR, **_PAIR, "old": OLD}
+
+    def signature(first: str) -> Signature:
+        return Signature((first, "other"), ("alpha",), (), {"alpha": 1}, kinds, "old")
+    made = table.planned(name, function, inplace=inplace, out=write, aliases=aliases, signature=signature("input"), inplace_signature=signature("self"))
+    return made
 
 
 add = _additive("add", ADD, ADD_SCALED, ())
@@ -138,7 +145,6 @@ MUL = pointwise("mul", "input other", lambda x, y: x & y if x.dtype is bool_ els
 DIV = Pointwise("div", lambda x, y: x / y, 2, promote="float")
 DIV_FLOOR = Pointwise("floor_divide", lambda x, y: E.floordiv(x, y), 2, accept="uif")
 DIV_TRUNC = Pointwise("div", lambda x, y: E.truncdiv(x, y), 2, accept="uif")
-_fast_div = fast_binary(DIV, _general(DIV))
 
 
 def _division(rounding_mode: str | None) -> Pointwise:
@@ -157,33 +163,53 @@ def _by_zero(made: Pointwise, a: Any, b: Any) -> None:
         raise RuntimeError("ZeroDivisionError")
 
 
-def _div_inplace(self: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+def _div_inplace(self: Tensor, other: Any, *, rounding_mode: str | None = None) -> Any:
     made = _division(rounding_mode)
-    _by_zero(made, self, other)
-    return made.inplace(self, _pair("div", self, other))
+    a, b = _pair("div", self, other)
+    if made is not DIV and type(b) is int:  # whether it is 0 is looked at each time
+        def checked(t: Tensor, x: Any) -> Tensor:
+            _by_zero(made, t, x)
+            return made.inplace(t, (t, x))
+        return Compose(checked)
+    return _written(made, a, b)
 
 
-@op(inplace=_div_inplace, out=None, aliases=("divide",))
-def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Any = None) -> Any:  # noqa: A002
+def _div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:  # noqa: A002
     """input / other (integers give the default float type); rounding_mode "trunc" or "floor" rounds and keeps the type."""
-    if rounding_mode is None and out is None:
-        return _fast_div(input, other)
     made = _division(rounding_mode)
     a, b = _pair("div", input, other)
+    if made is not DIV and type(b) is int:
+        def checked(x: Any, y: Any) -> Any:
+            _by_zero(made, x, y)
+            return made((x, y))
+        return Compose(checked) if not isinstance(a, Expr) else made((a, b))
+    return _planned(made, a, b)
+
+
+def _write_div(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    made = _division(kwargs.get("rounding_mode"))
+    a, b = _pair("div", *args)
     _by_zero(made, a, b)
-    return made((a, b)) if out is None else write_out(made, out, (a, b), (), ())
+    return write_out(made, out, (a, b), (), ())
 
 
-@op(inplace=lambda self, other: _div_inplace(self, other), out=None)
-def true_divide(input: Any, other: Any, *, out: Any = None) -> Any:  # noqa: A002
-    """input / other; integers give the default float type."""
-    return div(input, other, out=out)
+def _other_mode(name: str, mode: str | None, doc: str) -> Any:
+    """`div` with one rounding mode, under a name of its own."""
+    def function(input: Any, other: Any) -> Any:  # noqa: A002
+        return _div(input, other, rounding_mode=mode)
+
+    def inplace(self: Tensor, other: Any) -> Any:
+        return _div_inplace(self, other, rounding_mode=mode)
+
+    def write(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return _write_div(out, args, {"rounding_mode": mode})
+    function.__doc__ = doc
+    return table.planned(name, function, inplace=inplace, out=write, kinds=_PAIR)
 
 
-@op(inplace=lambda self, other: _div_inplace(self, other, rounding_mode="floor"), out=None)
-def floor_divide(input: Any, other: Any, *, out: Any = None) -> Any:  # noqa: A002
-    """floor(input / other), in the operands' common type."""
-    return div(input, other, rounding_mode="floor", out=out)
+div = table.planned("div", _div, inplace=_div_inplace, out=_write_div, kinds=_PAIR, aliases=("divide",))
+true_divide = _other_mode("true_divide", None, "input / other; integers give the default float type.")
+floor_divide = _other_mode("floor_divide", "floor", "floor(input / other), in the operands' common type.")
 
 
 pointwise("remainder", "input other", lambda x, y: E.rem(x, y), accept="uif", tensors=0, doc="Python's modulus: the sign of other.")
@@ -221,16 +247,28 @@ def _power(a: Any, b: Any) -> tuple[Pointwise, tuple[Any, ...], tuple[Any, ...]]
     return POW, (a, b), ()
 
 
-def _pow_inplace(self: Tensor, exponent: Any) -> Tensor:
-    made, operands, consts = _power(self, exponent)
-    return made.inplace(self, operands, (), consts)
-
-
-@op(inplace=_pow_inplace, out=None)
-def pow(input: Any, exponent: Any, *, out: Any = None) -> Any:  # noqa: A001, A002
+def _pow(input: Any, exponent: Any) -> Any:  # noqa: A002
     """input to the power exponent; either may be a number.  Raises RuntimeError for a negative integer power of integers."""
     made, operands, consts = _power(input, exponent)
-    return made(operands, (), consts) if out is None else write_out(made, out, operands, (), consts)
+    plan = _planned(made, *operands, consts=consts)
+    return Compose(plan.bind("tx")) if type(plan) is Plan and len(operands) == 1 else plan
+
+
+def _pow_inplace(self: Tensor, exponent: Any) -> Any:
+    made, operands, consts = _power(self, exponent)
+    plan = _written(made, *operands, consts=consts)
+    if len(operands) == 1 and type(plan) is Written:  # what it calls must do without the exponent
+        return Compose(Written(plan.launch, plan.numbers, lambda t, _: made.inplace(t, (t,), (), consts)).bind("tx"))
+    return plan
+
+
+def _write_pow(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    made, operands, consts = _power(*args, **kwargs)
+    return write_out(made, out, operands, (), consts)
+
+
+_POWER = {"input": EITHER, "self": EITHER, "exponent": VALUE}
+pow = table.planned("pow", _pow, inplace=_pow_inplace, out=_write_pow, kinds=_POWER)  # noqa: A001
 
 
 def _float_power_inplace(self: Tensor, exponent: Any) -> Tensor:
@@ -448,11 +486,15 @@ WHERE = Pointwise("where", lambda c, x, y: where(c, x, y), 3, apart=(0,))
 WHERE.grad_name = "WhereBackward0"
 
 
-@op(method=False, out=None, name="where")
-def where_(condition: Tensor, input: Any = None, other: Any = None, *, out: Any = None) -> Any:  # noqa: A002
+def _where(condition: Tensor, input: Any = None, other: Any = None) -> Any:  # noqa: A002
     """input where condition, else other, broadcast; with the condition alone, the indices where it is true."""
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)
+    return _planned(WHERE, *_choice(condition, input, other))
+
+
+def _choice(condition: Any, input: Any, other: Any) -> tuple[Any, Any, Any]:  # noqa: A002
+    """The operands of `where`, when they may be so."""
     if not isinstance(condition, (Tensor, Expr)):
         raise TypeError(f"where(): argument 'condition' (position 1) must be Tensor, not {type(condition).__name__}")
     if isinstance(condition, Tensor) and condition.meta.dtype not in (bool_, dtypes.uint8):
@@ -461,8 +503,11 @@ def where_(condition: Tensor, input: Any = None, other: Any = None, *, out: Any 
     for one, another in ((input, other), (other, input)):
         if type(one) is int and isinstance(another, Tensor) and another.meta.dtype.kind in "ui":
             dtypes.number(one, another.meta.dtype)
-    operands = (condition, _operand("where", "input", input), _operand("where", "other", other))
-    return WHERE(operands) if out is None else write_out(WHERE, out, operands, (), ())
+    return condition, _operand("where", "input", input), _operand("where", "other", other)
+
+
+where_ = table.planned("where", _where, out=lambda out, args, kwargs: write_out(WHERE, out, _choice(*args, **kwargs), (), ()), method=False,
+                       kinds={"condition": TENSOR, "input": VALUE, "other": VALUE})
 
 
 def _where_method(self: Tensor, condition: Tensor, other: Any) -> Any:
@@ -471,27 +516,64 @@ def _where_method(self: Tensor, condition: Tensor, other: Any) -> Any:
 
 
 # --------------------------------------------------------------------------------------------------------------- operators
-def _reflected(f: Any) -> Any:
-    def call(a: Any, b: Any) -> Any:
-        return f(b, a)
-    return call
+def _foreign(b: Any) -> Any:
+    """What the other side of an operator is among operands: NumPy's arrays as tensors, its numbers as Python's; NotImplemented for what is
+    none, so that Python asks the other side."""
+    if isinstance(b, (Tensor, *NUMBER, Expr)) or hasattr(type(b), "__torch_function__"):
+        return b
+    if isinstance(b, np.ndarray):
+        from .creation import from_numpy
+        return from_numpy(b)
+    return b.item() if isinstance(b, np.generic) else NotImplemented
 
 
-def _tolerant(f: Any, reflected: bool = False) -> Any:
-    """A binary operator, which answers NotImplemented to what is no operand so that Python may ask the other side."""
-    def call(a: Any, b: Any) -> Any:
-        if not isinstance(b, (Tensor, *NUMBER, Expr)):
-            if isinstance(b, np.ndarray):
-                from .creation import from_numpy
-                b = from_numpy(b)
-            elif isinstance(b, np.generic):
-                b = b.item()
-            elif any_overrides((b,), {}):
-                return f(b, a) if reflected else f(a, b)
-            else:
-                return NotImplemented
-        return f(b, a) if reflected else f(a, b)
-    return call
+class _Operator(Operation):
+    """A binary operator of Python's: an operation under a name of its own. reflected: the operands come the other way round."""
+
+    __slots__ = ("of", "reflected")
+
+    def __init__(self, shown: str, of: Operation, reflected: bool = False) -> None:
+        self.of, self.reflected = of, reflected
+        body = self._plan if of.planned else self._swapped if reflected else of.body
+        super().__init__(of.name, body, planned=of.planned, shown=shown, signature=Signature(
+            ("input", "other"), kinds={"input": TENSOR, "other": (VALUE if of.name == "pow" else EITHER) if of.planned else TENSOR}))
+        self.autocast = of.autocast
+
+    def _call(self, a: Any, b: Any) -> Any:
+        return self.of.direct(b, a) if self.reflected else self.of.direct(a, b)
+
+    def _swapped(self, a: Any, b: Any) -> Any:
+        return self.of.body(b, a)
+
+    def _plan(self, a: Any, b: Any) -> Any:
+        """The plan of the operation behind the operator, its other parameters having their defaults."""
+        x, whole = _foreign(b), self.of.started().signature
+        if x is NotImplemented:
+            return x
+        assert whole is not None
+        if x is not b or (hasattr(type(b), "__torch_function__") and not isinstance(b, Tensor)):
+            return self._call(a, x)
+        given = (x, a) if self.reflected else (a, x)
+        values = (*given, *whole.defaults[len(whole.defaults) - len(whole.positional) + 2:], *whole.kwdefaults.values())
+        args, kwargs = whole.whole((*values, ()) if whole.rest is not None else values)
+        made = self.of.body(*args, **kwargs)
+        if type(made) not in PLANS:
+            return made
+        rest = [values[i] for i in self.of.places[2:]]
+        run = made.bind(roles((*given, *[None] * len(rest))))
+        if self.reflected:
+            return Compose(lambda a, b: run(b, a, *rest))
+        return Compose(lambda a, b: run(a, b, *rest)) if rest else made
+
+    def tripped(self, error: Exception, values: tuple[Any, ...]) -> Any:
+        a, b = values
+        x = _foreign(b)
+        if x is NotImplemented or (not self.of.planned and not isinstance(x, Tensor) and not hasattr(type(x), "__torch_function__")):
+            return NotImplemented
+        if x is not b:
+            self.of.started()
+            return self._call(a, x)
+        return super().tripped(error, values)
 
 
 def _in_place(f: Any) -> Any:
@@ -507,27 +589,17 @@ def _in_place(f: Any) -> Any:
     return call
 
 
-def _first_then(fast: Any, slow: Any) -> Any:
-    """The fast form for tensors and numbers, the tolerant one for the rest."""
-    def call(a: Any, b: Any) -> Any:
-        kind = type(b)
-        if kind is Tensor or kind is float or kind is int:
-            return fast(a, b)
-        return slow(a, b)
-    return call
-
-
 def operators(target: type, functions: dict[str, Any]) -> None:
     """Gives the Tensor Python's operators."""
-    fast = {"add": add.fast, "sub": sub.fast, "mul": functions["mul"].fast, "truediv": _fast_div}
-    for name, f in (*fast.items(), ("floordiv", floor_divide), ("mod", functions["remainder"]), ("pow", pow),
-                    ("and", functions["bitwise_and"]), ("or", functions["bitwise_or"]), ("xor", functions["bitwise_xor"]),
-                    ("lshift", functions["bitwise_left_shift"]), ("rshift", functions["bitwise_right_shift"])):
-        setattr(target, f"__{name}__", _first_then(f, _tolerant(f)))
-        setattr(target, f"__r{name}__", _tolerant(f, reflected=True))
+    for name, of in (("add", "add"), ("sub", "sub"), ("mul", "mul"), ("truediv", "div"), ("floordiv", "floor_divide"), ("mod", "remainder"), ("pow", "pow"),
+                     ("and", "bitwise_and"), ("or", "bitwise_or"), ("xor", "bitwise_xor"), ("lshift", "bitwise_left_shift"),
+                     ("rshift", "bitwise_right_shift"), ("matmul", "matmul"),
+                     ("lt", "lt"), ("le", "le"), ("gt", "gt"), ("ge", "ge"), ("eq", "eq"), ("ne", "ne")):
+        operation = functions[of].__operation__
+        setattr(target, f"__{name}__", _Operator(f"__{name}__", operation).function)
+        if name not in ("lt", "le", "gt", "ge", "eq", "ne"):
+            setattr(target, f"__r{name}__", _Operator(f"__r{name}__", operation, reflected=True).function)
     target.__rdiv__ = target.__rtruediv__  # type: ignore[attr-defined]
-    for name in ("lt", "le", "gt", "ge", "eq", "ne"):
-        setattr(target, f"__{name}__", _first_then(functions[name].fast, _tolerant(functions[name])))
     inplace = {"add": "add_", "sub": "sub_", "mul": "mul_", "truediv": "div_", "floordiv": "floor_divide_", "mod": "remainder_",
                "pow": "pow_", "and": "bitwise_and_", "or": "bitwise_or_", "xor": "bitwise_xor_",
                "lshift": "bitwise_left_shift_", "rshift": "bitwise_right_shift_"}
@@ -539,5 +611,3 @@ def operators(target: type, functions: dict[str, Any]) -> None:
     target.__invert__ = functions["bitwise_not"]  # type: ignore[operator]
     target.__hash__ = object.__hash__  # type: ignore[assignment]
     target.where = _where_method  # type: ignore[attr-defined]
-
-

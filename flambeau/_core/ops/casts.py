@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, hooks
 from ..autograd import tape
-from ..autograd.mode import _grad
 from ..dtypes import dtype
+from ..engine.fronts import CONSTANT
+from ..engine.plans import Plan, Saved
 from ..kernels import expr as E
-from ..runtime import door
 from ..runtime.device import device, resolve
-from ..tensor import Meta, Tensor, alias, new, on_forget
+from ..tensor import Tensor
 from .copies import clone, strides_for
-from .elementwise import Pointwise, fit
+from .elementwise import Inner, Pointwise, fit
 from .table import op
 from .transfer import to_device
 
@@ -35,39 +35,25 @@ CAST.grad_name = "ToCopyBackward0"
 
 def to_dtype(t: Tensor, d: dtype) -> Tensor:
     """`t` in type `d`: itself when it has it already.  Differentiable between floating types."""
-    m = t.meta
-    if m.dtype is d:
+    if t.meta.dtype is d:
         return t
-    if type(m) is not Meta:
-        made: Tensor = CAST((t,), (), (("dtype", d),))
-        return made
-    found = _plans.get((m, d))
-    if found is None:
-        result: Tensor = CAST((t if t.node is None else alias(t, m, t.ptr),), (), (("dtype", d),))
-        plan = CAST.plans.get((m, (("dtype", d),)))
-        if plan is not None:
-            _plans[m, d] = plan.outs[0], plan.launch
-    else:
-        result = new(found[0])
-        found[1](result.ptr, t.ptr)
-    if t.node is not None and d.kind in "fc" and _grad.get():
-        result.node = [tape.next_seq(), None, _cast_back, (t.node,), m, None]
-        if tape.anomaly.on:
-            tape.anomaly.note(result.node)
-    return result
+    made: Tensor = _to(t, d)
+    return made
 
 
-_plans: dict[tuple[Meta, dtype], tuple[Meta, Callable[..., Any]]] = {}
-on_forget(_plans.clear)
-door.on_change(_plans.clear)
+def _plan_cast(t: Tensor, d: dtype) -> Plan:
+    plan: Plan = CAST.plan((t,), (), (("dtype", d),))
+    plan.saved = Saved(_cast_back, info=t.meta)
+    return plan
 
 
 @tape.keeps_nothing
 def _cast_back(node: Any, g: Tensor) -> Any:
-    return (fit(g, node[tape.SAVED]),)
+    return (fit(g, node[tape.SAVED][0]),)
 
 
 _cast_back.grad_name = "ToCopyBackward0"
+_to = Inner("to", _plan_cast, planned=True, kinds={"d": CONSTANT}).started().direct
 
 
 def in_float32(function: _Function) -> _Function:

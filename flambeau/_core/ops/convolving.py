@@ -8,8 +8,8 @@ from ..dtypes import uint8
 from ..errors import OutOfMemoryError
 from ..kernels.specs import Convolution
 from ..layout import channels_last_strides, contiguous_strides, is_channels_last, numel
-from ..runtime import door, switches
-from ..tensor import Meta, Tensor, meta, new, on_forget
+from ..runtime import caches, door, switches
+from ..tensor import Meta, Tensor, meta, new
 from .copies import contiguous
 from .memory_format import channels_last, channels_last_3d
 
@@ -19,17 +19,9 @@ if TYPE_CHECKING:
 
     Sizes = tuple[int, ...]
 
-_plans: dict[Any, _Plan | None] = {}
+_plans: dict[Any, _Plan | None] = caches.cache(globals(), "_plans")
 _MOST_PLANS = 1 << 12
 _GIVEN, _ROWS, _LAST = "as given", "row by row", "channels last"
-
-
-def _forget() -> None:
-    _plans.clear()
-
-
-on_forget(_forget)
-door.on_change(_forget)
 
 
 class _Plan:

@@ -13,10 +13,10 @@ from ..autograd import tape
 from ..dtypes import dtype as dtype_class
 from ..kernels import expr as E
 from ..kernels.programs import Map
-from ..runtime import door, gpus
+from ..runtime import caches, door, gpus
 from ..runtime.device import device as device_class
 from ..runtime.device import resolve
-from ..tensor import Meta, Tensor, meta, new, on_forget, wrap
+from ..tensor import Meta, Tensor, meta, new, wrap
 from . import launch
 from .copies import strides_for
 from .sizes import sizes_of
@@ -479,8 +479,7 @@ def scalar_tensor(s: Any, *, dtype: Any = None, layout: Any = None, device: Any 
     return full((), s, dtype=dtype or dtypes.get_default_dtype(), device=device, requires_grad=requires_grad, pin_memory=pin_memory)
 
 
-_layouts: dict[Any, Meta] = {}  # of NumPy arrays by dtype, shape and strides, those that may be shared
-on_forget(_layouts.clear)
+_layouts: dict[Any, Meta] = caches.cache(globals(), "_layouts")  # of NumPy arrays by dtype, shape and strides, those that may be shared
 
 
 def _shared_layout(ndarray: Any) -> Meta:

@@ -11,15 +11,18 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, layout
-from ..autograd import tape
+from ..autograd import inplace, tape
 from ..autograd.mode import _grad
+from ..engine.fronts import NUMBER, SCALAR, Signature
+from ..engine.operation import Operation
+from ..engine.plans import Compose, Plan, Saved, Written
 from ..kernels import derive
 from ..kernels import expr as E
 from ..kernels.expr import Expr
 from ..kernels.programs import Map
-from ..runtime import door, provenance
-from ..tensor import Meta, Storage, Tensor, alias, meta, new, on_forget, storage
-from . import arguments, autocast, checks
+from ..runtime import caches, door
+from ..tensor import Meta, Tensor, alias, meta
+from . import checks
 from .unsupported import SparseMeta, instead, refusal
 
 if TYPE_CHECKING:
@@ -28,7 +31,6 @@ if TYPE_CHECKING:
     from ..dtypes import dtype
     from ..runtime.device import device
 
-_MOST_PLANS = 1 << 14
 _holes = count()
 
 
@@ -37,17 +39,7 @@ def hole(d: dtype) -> Expr:
     return E.make("hole", d, (), next(_holes))
 
 
-_all: list[Pointwise] = []
-
-
-class Plan:
-    """Everything about one call but its addresses: the outputs' metas, the bound launch, how numbers are passed."""
-
-    __slots__ = ("outs", "launch", "convert", "tensors")
-
-    def __init__(self, outs: tuple[Meta, ...], launch: Callable[..., Any], convert: tuple[Any, ...],
-                 tensors: tuple[int, ...]) -> None:
-        self.outs, self.launch, self.convert, self.tensors = outs, launch, convert, tensors
+all_formulas: list[Pointwise] = []
 
 
 class Tape:
@@ -57,23 +49,20 @@ class Tape:
     None when it is zero everywhere.
     """
 
-    __slots__ = ("op", "grads", "saved", "save_out", "given", "quick")
+    __slots__ = ("op", "grads", "saved", "save_out", "given")
 
     def __init__(self, op: Pointwise | None, grads: tuple[Any, ...], saved: tuple[int, ...], save_out: bool,
                  given: tuple[int, ...]) -> None:
         self.op, self.grads, self.saved, self.save_out, self.given = op, grads, saved, save_out, given
-        # the gradient of a formula that saves one tensor is a two-operand call
-        self.quick = fast_binary(op, lambda a, b: op((a, b))) if op is not None and op.arity == 2 else None
 
 
 class Info:
     """The part of a tape node that every call on the same layouts shares."""
 
-    __slots__ = ("op", "tape", "metas", "consts", "grad_name", "quick")
+    __slots__ = ("op", "tape", "metas", "consts", "grad_name")
 
     def __init__(self, op: Pointwise, t: Tape, metas: tuple[Meta | None, ...], consts: tuple[Any, ...]) -> None:
         self.op, self.tape, self.metas, self.consts, self.grad_name = op, t, metas, consts, op.grad_name
-        self.quick: dict[Meta, tuple[int, Plan]] = {}  # by the arriving gradient's meta: `_forgotten` then, and the backward formula's plan
 
     def __call__(self, node: Any, g: Any) -> Any:
         return tape.freed(node, g)
@@ -93,71 +82,39 @@ class Pointwise:
     accept: the kinds of common type it is defined for.
     """
 
-    __slots__ = ("name", "grad_name", "formula", "arity", "promote", "apart", "grad", "accept", "plans", "into", "settled", "pairs", "tapes",
-                 "programs", "heeds")
+    __slots__ = ("name", "grad_name", "formula", "arity", "promote", "apart", "grad", "accept", "calls", "env", "tapes", "programs")
 
     def __init__(self, name: str, formula: Callable[..., Any], arity: int, promote: str = "default",
                  apart: tuple[int, ...] = (), grad: Callable[..., Any] | None = None, accept: str = "buifc") -> None:
         self.name, self.formula, self.arity, self.promote, self.apart, self.grad = name, formula, arity, promote, apart, grad
         self.accept = accept
         self.grad_name = "".join(w.capitalize() for w in name.split("_")) + "Backward0"
-        self.plans: dict[Any, Plan] = {}
-        self.into: dict[Any, Plan] = {}
-        self.settled: dict[Any, Plan] = {}  # of `into`: what has been written in place before, and may be
-        self.pairs: dict[Meta, dict[Any, Any]] = {}  # of `settled`: launches with one other operand, by its meta
+        self.calls: dict[int, Any] = {}  # by the count of numbers
+        self.env: dict[str, Any] = {}  # holds "into", the plans of calls that write into given tensors
         self.tapes: dict[Any, Tape] = {}
         self.programs: dict[Any, tuple[Map, tuple[Any, ...]]] = {}
-        self.heeds = autocast.named(name)  # whether `autocast` has a say in its types
-        _all.append(self)
-
-    def heeded(self, x: Tensor) -> bool:
-        """Whether a call on `x` must look for an autocast region, so that no quick plan may skip that."""
-        d = x.meta.dtype
-        return self.heeds and (d.opmath is not d or autocast.lowers(self.name))
+        all_formulas.append(self)
 
     # -------------------------------------------------------------------------------------------------------- running
     def __call__(self, operands: tuple[Any, ...], numbers: tuple[Any, ...] = (), consts: tuple[Any, ...] = ()) -> Any:
         """The operation on tensors and numbers: one tensor, or a tuple where the formula gives several."""
-        if self.heeds and autocast.regions[0] and autocast.current.get():
-            return autocast.under(self.name, lambda *xs: self(xs, numbers, consts), operands, {})
-        key = (*[x.meta if isinstance(x, Tensor) else type(x) for x in operands], *[type(x) for x in numbers], consts)
-        plan = self.plans.get(key)
-        if plan is None:
-            found = self._first(operands, numbers, consts)
-            if not isinstance(found, Plan):
-                return found
-            if len(self.plans) > _MOST_PLANS:
-                self.plans.clear()
-            plan = self.plans[key] = found
-        outs = [new(m) for m in plan.outs]
-        plan.launch(*[o.ptr for o in outs], *self._arguments(plan, operands, numbers))
-        if _grad.get():
-            for x in operands:
-                if isinstance(x, Tensor) and x.node is not None:
-                    self._record(operands, numbers, consts, outs)
-                    break
-        return outs[0] if len(outs) == 1 else tuple(outs)
+        call = self.calls.get(len(numbers))
+        if call is None:
+            call = self.calls[len(numbers)] = _Formula(self, len(numbers)).started().direct
+        return call(*operands, *numbers, consts)
 
-    def _arguments(self, plan: Plan, operands: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
-        args = [operands[i].ptr for i in plan.tensors]
-        args += [c(v) for c, v in zip(plan.convert, [x for x in operands if not isinstance(x, Tensor)] + list(numbers),
-                                      strict=True)]
-        return args
-
-    def _first(self, operands: tuple[Any, ...], numbers: tuple[Any, ...], consts: tuple[Any, ...]) -> Any:
-        """The plan of a first call, or, where operands must be changed first, the result."""
+    def planned(self, operands: tuple[Any, ...], numbers: tuple[Any, ...], consts: tuple[Any, ...]) -> Any:
+        """The plan of a call; or, among expressions, the formula's."""
         if any(isinstance(x, Expr) for x in operands):
             return self.formula(*operands, *numbers, **dict(consts))
-        sparse = next((x.meta for x in operands if isinstance(x, Tensor) and isinstance(x.meta, SparseMeta)), None)
-        if sparse is not None:
-            return instead(self.name, (*operands, *numbers), dict(consts), refusal(self.name, sparse.layout))
-        moved = checks.to_one_device(self.name, operands)
-        if moved is not operands:
-            return self(moved, numbers, consts)
-        complexes = [i for i, x in enumerate(operands) if isinstance(x, complex)]
-        if complexes:
-            like = next(x for x in operands if isinstance(x, Tensor))
-            return self(tuple(checks.scalar_tensor(x, like) if isinstance(x, complex) else x for x in operands), numbers, consts)
+        n = self.arity
+        if checks.to_one_device(self.name, operands) is not operands:
+            return Compose(lambda *given: self(checks.to_one_device(self.name, given[:n]), given[n:], consts))
+        if any(isinstance(x, complex) for x in operands):
+            def scalars_first(*given: Any) -> Any:
+                like = next(x for x in given if isinstance(x, Tensor))
+                return self(tuple([checks.scalar_tensor(x, like) if isinstance(x, complex) else x for x in given[:n]]), given[n:], consts)
+            return Compose(scalars_first)
         return self.plan(operands, numbers, consts)
 
     def common(self, operands: Sequence[Any]) -> dtype:
@@ -211,64 +168,98 @@ class Pointwise:
                          for e, d in zip(outs, store, strict=True))
         return Map(outs, tuple(inputs), tuple(scalars)), tuple(_CONVERT[d.kind] for d in scalars)
 
-    def plan(self, operands: Sequence[Any], numbers: Sequence[Any], consts: tuple[Any, ...],
-             into: tuple[Meta, ...] | None = None) -> Plan:
-        tensors = tuple(i for i, x in enumerate(operands) if isinstance(x, Tensor))
-        metas = [operands[i].meta for i in tensors]
+    def plan(self, operands: Sequence[Any], numbers: Sequence[Any], consts: tuple[Any, ...]) -> Plan:
+        """The plan of a call whose operands are on one device."""
         common = self.common(operands)
-        program, convert = self.program(operands, numbers, consts, common,
-                                        None if into is None else tuple(m.dtype for m in into))
-        shape = layout.broadcast_shapes(*[m.shape for m in metas])
-        dev = metas[0].device
-        if into is None:
-            strides = layout.result_strides(tuple(shape), [(tuple(m.shape), m.strides) for m in metas])
-            outs = tuple(meta(shape, strides, d, dev) for d in program.out_types)
-        else:
-            outs = into
-            if shape != tuple(outs[0].shape):
-                raise RuntimeError(f"output with shape {list(outs[0].shape)} doesn't match the broadcast shape {list(shape)}")
+        program, convert = self.program(operands, numbers, consts, common, None)
+        metas = [x.meta for x in operands if isinstance(x, Tensor)]
+        shape, dev = layout.broadcast_shapes(*[m.shape for m in metas]), metas[0].device
+        strides = layout.result_strides(tuple(shape), [(tuple(m.shape), m.strides) for m in metas])
+        outs = tuple(meta(shape, strides, d, dev) for d in program.out_types)
         launch = launcher(program, tuple(shape), [*outs, *metas], dev, self.name)
-        return Plan(outs, launch, convert, tensors)
+        given = [x for x in operands if not isinstance(x, Tensor)] + list(numbers)
+        return Plan(outs, launch, numbers=[_exactly(c, x, dev) for c, x in zip(convert, given, strict=True)],
+                    saved=self._saving(operands, len(numbers), consts, len(outs) > 1))
+
+    def _saving(self, operands: Sequence[Any], numbers: int, consts: tuple[Any, ...], many: bool) -> Callable[[tuple[bool, ...]], Saved]:
+        """What the tape keeps of such a call, by which operands require grad."""
+        n = self.arity
+        metas = tuple([x.meta if isinstance(x, Tensor) else None for x in operands])
+        params = tuple(range(n, n + numbers))
+
+        def saved(needs: tuple[bool, ...]) -> Saved:
+            info = self._info(needs[:n], metas, consts)
+            t = info.tape
+            linear = not t.saved and not t.save_out
+            return Saved(_backward_linear if linear else _backward, t.saved, (0,) if t.save_out else (), info, params)
+
+        def several(needs: tuple[bool, ...]) -> Saved:
+            return Saved(_backward_many, tuple(range(n)), (), Several(self, needs[:n], consts), params)
+        return several if many else saved
 
     def write(self, outs: tuple[Tensor, ...], operands: tuple[Any, ...], numbers: tuple[Any, ...] = (),
               consts: tuple[Any, ...] = ()) -> None:
         """Computes into existing tensors (of the broadcast shape); no recording, versions go up."""
-        key = (*[o.meta for o in outs], *[x.meta if isinstance(x, Tensor) else type(x) for x in operands],
-               *[type(x) for x in numbers], consts)
-        plan = self.into.get(key)
-        if plan is None:
-            operands = checks.to_one_device(self.name, operands, outs)
-            key = (*[o.meta for o in outs], *[x.meta if isinstance(x, Tensor) else type(x) for x in operands],
-                   *[type(x) for x in numbers], consts)
-            operands = tuple(checks.scalar_tensor(x, outs[0]) if isinstance(x, complex) else x for x in operands)
-            plan = self.into[key] = self.plan(operands, numbers, consts, tuple(o.meta for o in outs))
-        elif complex in key:
-            operands = tuple(checks.scalar_tensor(x, outs[0]) if isinstance(x, complex) else x for x in operands)
+        if not self.env:
+            caches.cache(self.env, "into")
+        if complex in [type(x) for x in operands]:
+            operands = tuple([checks.scalar_tensor(x, outs[0]) if isinstance(x, complex) else x for x in operands])
+        key = (*[o.meta for o in outs], *[x.meta if isinstance(x, Tensor) else type(x) for x in operands], *[type(x) for x in numbers], consts)
+        found = self.env["into"].get(key)
+        if found is None:
+            moved = checks.to_one_device(self.name, operands, outs)
+            if moved is not operands:
+                self.write(outs, moved, numbers, consts)
+                return
+            found = caches.keep(self.env["into"], key, self.writing(tuple([o.meta for o in outs]), operands, numbers, consts))
+        launch, convert = found
         if len(outs) == 1:
             operands = checks.apart_from(outs[0], operands)
-        plan.launch(*[o.ptr for o in outs], *self._arguments(plan, operands, numbers))
+        given = [x for x in operands if not isinstance(x, Tensor)]
+        given += numbers
+        launch(*[o.ptr for o in outs], *[x.ptr for x in operands if isinstance(x, Tensor)],
+               *[x if c is None else c(x) for c, x in zip(convert, given, strict=True)])
         for o in outs:
             o.store.version += 1
 
-    def inplace(self, t: Tensor, operands: tuple[Any, ...], numbers: tuple[Any, ...] = (), consts: tuple[Any, ...] = ()) -> Tensor:
-        """``t = formula(t, ...)`` in t's own memory; `operands` includes t."""
-        if len(operands) == 2 and not numbers and self.inplace_pair(t, operands[1]):
-            return t
-        key = self._settled_key(t, operands, numbers) if not consts else None
-        plan = self.settled.get(key)
-        if plan is not None:
-            plan.launch(t.ptr, *self._arguments(plan, operands, numbers))
-            t.store.version += 1
-            return t
-        from ..autograd import inplace
-        recording = _grad.get() and inplace.check(t, operands)
+    def writing(self, outs: tuple[Meta, ...], operands: Sequence[Any], numbers: Sequence[Any], consts: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+        """The launch that writes into tensors of these metas, and the converters of its numbers."""
+        program, convert = self.program(operands, numbers, consts, self.common(operands), tuple(m.dtype for m in outs))
+        metas = [x.meta for x in operands if isinstance(x, Tensor)]
+        shape = layout.broadcast_shapes(*[m.shape for m in metas])
+        if shape != tuple(outs[0].shape):
+            raise RuntimeError(f"output with shape {list(outs[0].shape)} doesn't match the broadcast shape {list(shape)}")
+        launch = launcher(program, tuple(shape), [*outs, *metas], outs[0].device, self.name)
+        given = [x for x in operands if not isinstance(x, Tensor)] + list(numbers)
+        return launch, tuple([_exactly(c, x, outs[0].device) for c, x in zip(convert, given, strict=True)])
+
+    def planned_inplace(self, operands: tuple[Any, ...], numbers: tuple[Any, ...], consts: tuple[Any, ...]) -> Any:
+        """The plan of ``t = formula(t, ...)`` in t's own memory, t the first operand."""
+        t = operands[0]
+        n = self.arity
+
+        def general(*given: Any) -> Tensor:
+            return self.inplace(given[0], given[:n], given[n:], consts)
         checks.may_write(t)
-        common = self.common(operands)
-        made = self.program(operands, numbers, consts, common, None)[0].out_types[0]
+        if any(isinstance(x, complex) for x in operands) or checks.to_one_device(self.name, operands, (t,)) is not operands:
+            return Compose(general)
+        self._may_hold(t, operands, numbers, consts)
+        launch, convert = self.writing((t.meta,), operands, numbers, consts)
+        return Written(launch, convert, general)
+
+    def _may_hold(self, t: Tensor, operands: tuple[Any, ...], numbers: tuple[Any, ...], consts: tuple[Any, ...]) -> None:
+        """Raises RuntimeError where the result's type does not fit into t's."""
+        made = self.program(operands, numbers, consts, self.common(operands), None)[0].out_types[0]
         if self.name == "abs" and t.meta.dtype.is_complex:  # it would have to stay complex
             raise RuntimeError("In-place abs is not supported for complex tensors.")
         if not dtypes.can_cast(made, t.meta.dtype):
             raise RuntimeError(f"result type {_type_name(made)} can't be cast to the desired output type {_type_name(t.meta.dtype)}")
+
+    def inplace(self, t: Tensor, operands: tuple[Any, ...], numbers: tuple[Any, ...] = (), consts: tuple[Any, ...] = ()) -> Tensor:
+        """``t = formula(t, ...)`` in t's own memory; `operands` includes t."""
+        recording = _grad.get() and inplace.check(t, operands)
+        checks.may_write(t)
+        self._may_hold(t, operands, numbers, consts)
         if recording and self._saves(t, operands, consts):
             # the gradient needs what is about to be overwritten
             from .copies import dense_of
@@ -276,57 +267,14 @@ class Pointwise:
         else:
             before = alias(t, t.meta, t.ptr)
         before.node = t.node
-        versions = t.store.version
+        version = t.store.version
         self.write((t,), operands, numbers, consts)
         if recording:
-            seen = tuple(before if x is t else checks.scalar_tensor(x, t) if isinstance(x, complex) else x for x in operands)
+            seen = tuple([before if x is t else checks.scalar_tensor(x, t) if isinstance(x, complex) else x for x in operands])
             holder = alias(t, t.meta, t.ptr)
-            self._record(seen, numbers, consts, [holder], versions)
+            self._record(seen, numbers, consts, holder, version)
             inplace.rebase(t, holder.node)
-        elif key is not None:
-            plan = self.into.get((*key, consts))
-            if plan is not None and complex not in key:
-                if len(self.settled) > _MOST_PLANS:
-                    self.settled.clear()
-                self.settled[key] = plan
-                if len(operands) == 2 and not numbers and operands[0] is t and len(plan.tensors) == 2 and not plan.convert:
-                    self.pairs.setdefault(t.meta, {})[operands[1].meta] = plan.launch
         return t
-
-    def inplace_pair(self, t: Tensor, other: Any) -> bool:
-        """``t = formula(t, other)`` where that has been done before and nothing is to be recorded or looked at again; False, and
-        nothing done, otherwise."""
-        try:
-            launch = self.pairs[t.meta][other.meta]
-        except (KeyError, AttributeError):
-            return False
-        if other.store is t.store and other is not t:
-            return False
-        if (t.node is not None or other.node is not None or getattr(t, "base", None) is not None) and _grad.get():
-            return False
-        launch(t.ptr, t.ptr, other.ptr)
-        t.store.version += 1
-        return True
-
-    def _settled_key(self, t: Tensor, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        """What `inplace` knows a call by that needs no look at histories, shared memory or types again; None where it does."""
-        if not t.meta.contiguous:
-            return None
-        recorded = _grad.get()
-        key: list[Any] = [t.meta]
-        for x in operands:
-            if isinstance(x, Tensor):
-                if (recorded and x.node is not None) or (x.store is t.store and x is not t):
-                    return None
-                key.append(x.meta)
-            else:
-                key.append(type(x))
-        if recorded:
-            base = getattr(t, "base", None)
-            if base is not None and base.node is not None:
-                return None
-        key += [type(x) for x in numbers]
-        return tuple(key)
 
     # ------------------------------------------------------------------------------------------------------ recording
     def _saves(self, t: Tensor, operands: tuple[Any, ...], consts: tuple[Any, ...]) -> bool:
@@ -335,28 +283,16 @@ class Pointwise:
         info = self._info(needs, tuple([x.meta if isinstance(x, Tensor) else None for x in operands]), consts)
         return any(operands[i] is t for i in info.tape.saved)
 
-    def _record(self, operands: tuple[Any, ...], numbers: tuple[Any, ...], consts: tuple[Any, ...], outs: list[Tensor],
-                version: int | None = None) -> None:
+    def _record(self, operands: tuple[Any, ...], numbers: tuple[Any, ...], consts: tuple[Any, ...], out: Tensor, version: int) -> None:
+        """Puts a call in place on the tape: an operand in `out`'s memory was saved as it was before the write, at `version`."""
         needs = tuple([isinstance(x, Tensor) and x.node is not None for x in operands])
-        if len(outs) > 1:
-            tape.record_many(outs, _backward_many, [x if isinstance(x, Tensor) else None for x in operands],
-                             (self, operands, [x.store.version if isinstance(x, Tensor) else 0 for x in operands], numbers, consts, needs),
-                             self.grad_name)
-            return
-        out = outs[0]
-        if out.meta.dtype.kind not in "fc":
-            return
         info = self._info(needs, tuple([x.meta if isinstance(x, Tensor) else None for x in operands]), consts)
         t = info.tape
         kept = tuple([operands[i] for i in t.saved])
-        versions = tuple([x.store.version if isinstance(x, Tensor) else 0 for x in kept])
-        if version is not None:  # in place: the operand was saved as it was before the write
-            versions = tuple(version if isinstance(x, Tensor) and x.store is out.store and x.ptr == out.ptr else v
-                             for x, v in zip(kept, versions, strict=True))
-        saved_out = (alias(out, out.meta, out.ptr), out.store.version) if t.save_out else None
-        out.node = [tape.next_seq(), None, _backward if kept or saved_out else _backward_linear,
-                    tuple([x.node if isinstance(x, Tensor) else None for x in operands]),
-                 (info, kept, versions, saved_out, numbers), None]
+        versions = tuple([0 if not isinstance(x, Tensor) else version if x.store is out.store and x.ptr == out.ptr else x.store.version for x in kept])
+        results = ((alias(out, out.meta, out.ptr), out.store.version),) if t.save_out else ()
+        edges = tuple([x.node if isinstance(x, Tensor) else None for x in operands])
+        out.node = [tape.next_seq(), None, _backward if kept or results else _backward_linear, edges, (info, kept, versions, results, numbers), None]
         if tape.anomaly.on:
             tape.anomaly.note(out.node)
 
@@ -510,7 +446,7 @@ def saved_tensor(x: Any, version: int, node: tape.Node) -> Any:
 
 
 def _backward(node: tape.Node, g: Tensor) -> list[Tensor | None]:
-    info, kept, versions, out, numbers = node[4]
+    info, kept, versions, results, numbers = node[4]
     t = info.tape
     made: Any = ()
     if t.op is not None:
@@ -519,8 +455,7 @@ def _backward(node: tape.Node, g: Tensor) -> list[Tensor | None]:
             if type(x) is not float and isinstance(x, Tensor) and x.store.version != v:
                 tape.changed(x, v, node)
             args.append(x)
-        if out is not None:
-            y, v = out
+        for y, v in results:
             if y.store.version != v:
                 y.node = node
                 tape.changed(y, v, node)
@@ -532,14 +467,7 @@ def _backward(node: tape.Node, g: Tensor) -> list[Tensor | None]:
             # what is summed over broadcast axes is rounded once, after the sum
             from .casts import to_dtype
             args[0] = to_dtype(g, g.meta.dtype.opmath)
-        if t.quick is not None and not numbers and not info.consts:
-            made = t.quick(*args)
-        else:
-            made = _again(info, args) if not numbers and not _grad.get() else None
-            if made is None:
-                made = t.op(tuple(args), numbers, info.consts)
-                if not numbers:
-                    _keep(info, args)
+        made = t.op(args, numbers, info.consts)
         if type(made) is Tensor:
             made = (made,)
     found = []  # type: ignore[var-annotated]
@@ -552,36 +480,32 @@ def _backward(node: tape.Node, g: Tensor) -> list[Tensor | None]:
     return found
 
 
-def _again(info: Info, args: list[Any]) -> list[Tensor] | None:
-    """The backward formula on operands of which only the gradient's meta can differ from the last time's, outside the tape."""
-    found = info.quick.get(args[0].meta)
-    if found is None or found[0] != _forgotten:
-        return None
-    plan = found[1]
-    outs = [new(m) for m in plan.outs]
-    plan.launch(*[o.ptr for o in outs], *[x.ptr for x in args])
-    return outs
-
-
-def _keep(info: Info, args: list[Any]) -> None:
-    """Notes the plan for `_again`."""
-    op = info.tape.op
-    if op is not None and not op.heeds and all(isinstance(x, Tensor) for x in args):
-        plan = op.plans.get((*[x.meta for x in args], info.consts))
-        if plan is not None and not plan.convert and len(plan.tensors) == len(args):
-            info.quick[args[0].meta] = _forgotten, plan
-
-
 @tape.keeps_nothing
 def _backward_linear(node: tape.Node, g: Tensor) -> list[Tensor | None]:
     """`_backward` of a formula whose gradient needs no operand."""
     return _backward(node, g)
 
 
+class Several:
+    """The part of a node that calls of a formula with several results share."""
+
+    __slots__ = ("op", "needs", "consts", "grad_name")
+
+    def __init__(self, op: Pointwise, needs: tuple[bool, ...], consts: tuple[Any, ...]) -> None:
+        self.op, self.needs, self.consts, self.grad_name = op, needs, consts, op.grad_name
+
+    def __call__(self, node: Any, g: Any) -> Any:
+        return tape.freed(node, g)
+
+
+tape.described.add(Several)
+
+
 def _backward_many(node: tape.Node, gs: list[Tensor | None]) -> list[Tensor | None]:
-    op, operands, versions, numbers, consts, needs = node[4]
+    info, operands, versions, _, numbers = node[4]
+    op, consts = info.op, info.consts
     given = tuple(g is not None for g in gs)
-    t = op.tape(needs, given, consts, tuple(isinstance(x, Tensor) and x.meta.dtype.is_complex for x in operands))
+    t = op.tape(info.needs, given, consts, tuple(isinstance(x, Tensor) and x.meta.dtype.is_complex for x in operands))
     args: list[Any] = [g for g in gs if g is not None]
     for i in t.saved:
         args.append(saved_tensor(operands[i], versions[i], node))
@@ -624,169 +548,46 @@ def launcher(program: Any, domain: tuple[int, ...], metas: Sequence[Meta], dev: 
     return door.bind(dev, prepared)
 
 
-def forget() -> None:
-    """Empties every plan: the door changed (observers, devices) or metas were dropped."""
-    global _forgotten
-    _forgotten += 1
-    for op in _all:
-        op.plans.clear()
-        op.into.clear()
-        op.settled.clear()
-        op.pairs.clear()
-    for clear in _fast_caches:
-        clear()
+def _exactly(convert: Any, x: Any, dev: device) -> Any:
+    """The converter of a number of x's type; None where launches take such numbers as they come."""
+    # a launch on the CPU looks itself whether an integer is too large, and at once
+    return None if (convert is float and type(x) is float) or (convert is _whole and type(x) is int and dev.type == "cpu") else convert
 
 
-_forgotten = 0  # how often
-_fast_caches: list[Callable[[], None]] = []
-on_forget(forget)
-door.on_change(forget)
+class Inner(Operation):
+    """An operation that others are made of: no user calls it, no class answers for it, no error is put into other words."""
+
+    __slots__ = ()
+
+    def ask(self, values: tuple[Any, ...]) -> Any:
+        args, kwargs = self._signature().as_written(values)
+        sparse = next((x.meta for x in args if isinstance(x, Tensor) and isinstance(x.meta, SparseMeta)), None)
+        if sparse is not None:
+            return instead(self.name, *self._sparse(args, kwargs), refusal(self.name, sparse.layout))
+        return self.as_they_are(values)
+
+    def _sparse(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return args, kwargs
+
+    def tripped(self, error: Exception, values: tuple[Any, ...]) -> Any:
+        raise error
 
 
-def _how_saved(t: Tape) -> int:
-    """Which operands a two-operand tape keeps: 0 none, 1 the first, 2 the second, 3 both; -1 for anything else."""
-    if t.save_out:
-        return -1
-    return {(): 0, (0,): 1, (1,): 2, (0, 1): 3}.get(t.saved, -1)
+class _Formula(Inner):
+    """A formula as such an operation."""
 
+    __slots__ = ("pointwise",)
 
-def fast_binary(op: Pointwise, general: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """The two-operand call with nothing in its way: a plan looked up by two identities, one allocation, one launch."""
-    plans: dict[Any, dict[Any, Any]] = {}
-    _fast_caches.append(plans.clear)
-    make = object.__new__
-    grad_on = _grad.get
-    record = op._record
-    next_seq = tape.next_seq
-    anomaly = tape.anomaly
+    def __init__(self, pointwise: Pointwise, numbers: int) -> None:
+        n = pointwise.arity
+        names = [f"x{i}" for i in range(n)] + [f"number{i}" for i in range(numbers)] + ["consts"]
+        kinds = {**{f"x{i}": NUMBER for i in range(n)}, **{f"number{i}": SCALAR for i in range(numbers)}}
+        self.pointwise = pointwise
+        super().__init__(pointwise.name, self._plan, planned=True, signature=Signature(names, kinds=kinds))
 
-    def taped(a: Any, b: Any, r: Tensor, na: Any, nb: Any, infos: list[Any]) -> None:
-        which = (na is not None) + 2 * (nb is not None)
-        found = infos[which]
-        if found is None:
-            info = op._info((na is not None, nb is not None), (a.meta, b.meta), ())
-            # the third is what a node keeps that needs no operand: one tuple for all
-            found = infos[which] = (info, _how_saved(info.tape) if r.meta.dtype.kind in "fc" else -1, (info, (), (), None, ()))
-        info, saves, alone = found
-        if saves < 0 or anomaly.on:
-            record((a, b), (), (), [r])
-        elif saves == 3:
-            r.node = [next_seq(), None, _backward, (na, nb), (info, (a, b), (a.store.version, b.store.version), None, ()), None]
-        elif saves == 0:
-            r.node = [next_seq(), None, _backward_linear, (na, nb), alone, None]
-        else:
-            x = a if saves == 1 else b
-            r.node = [next_seq(), None, _backward, (na, nb), (info, (x,), (x.store.version,), None, ()), None]
+    def _plan(self, *values: Any) -> Any:
+        n = self.pointwise.arity
+        return self.pointwise.planned(values[:n], values[n:-1], values[-1])
 
-    def call(a: Any, b: Any) -> Any:
-        kind = type(b)
-        number = kind is float or kind is int
-        try:
-            om, sizes, launch, infos, convert = plans[a.meta][kind if number else b.meta]
-        except (KeyError, AttributeError):
-            return first(a, b)
-        if sizes is not None:
-            s = Storage()
-            s.version = 0
-            s.meta = om
-            free = s.free = sizes.free
-            try:
-                p = s.ptr = free.pop()
-            except IndexError:
-                p = s.ptr = sizes.grow()
-        else:
-            s = storage(om)
-            p = s.ptr
-        if number:
-            launch(p, a.ptr, b if convert is None else convert(b))
-        else:
-            launch(p, a.ptr, b.ptr)
-        r = make(Tensor)
-        r.meta = om
-        r.store = s
-        r.ptr = p
-        r.node = None
-        na = a.node
-        if number:
-            if na is not None and grad_on():
-                record((a, b), (), (), [r])
-            return r
-        nb = b.node
-        if (na is not None or nb is not None) and grad_on():
-            found = infos[(na is not None) + 2 * (nb is not None)]
-            if found is not None and not found[1] and not anomaly.on:
-                r.node = [next_seq(), None, _backward_linear, (na, nb), found[2], None]
-            else:
-                taped(a, b, r, na, nb, infos)
-        return r
-
-    def first(a: Any, b: Any) -> Any:
-        result = general(a, b)
-        if isinstance(a, Tensor) and type(result) is Tensor and not provenance.enabled() and not op.heeded(a):
-            key = type(b) if type(b) in (float, int) else b.meta if isinstance(b, Tensor) else None
-            plan = op.plans.get((a.meta, key, ()))
-            # numbers reach a float computation as floats, and integers one of integers as they are; the others go the general way
-            if plan is not None and (isinstance(b, Tensor) or (key in (float, int) and plan.convert == (float,)) or (
-                    key is int and plan.convert == (_whole,))):
-                # a launch on the CPU looks itself whether an integer is too large, and at once
-                exact = key is float or isinstance(b, Tensor) or (key is int and plan.convert == (_whole,) and a.meta.device.type == "cpu")
-                plans.setdefault(a.meta, {})[key] = (plan.outs[0], plan.outs[0].sizes, plan.launch, [None] * 4, None if exact else plan.convert[0])
-        return result
-    arguments.FIRST.add(call.__code__)
-    return call
-
-
-def fast_unary(op: Pointwise, general: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The one-operand call, in the same way."""
-    plans: dict[Any, Any] = {}
-    _fast_caches.append(plans.clear)
-    make = object.__new__
-    grad_on = _grad.get
-    next_seq = tape.next_seq
-    anomaly = tape.anomaly
-
-    def call(a: Any) -> Any:
-        try:
-            om, sizes, launch, infos = plans[a.meta]
-        except (KeyError, AttributeError):
-            return first(a)
-        if sizes is not None:
-            s = Storage()
-            s.version = 0
-            s.meta = om
-            free = s.free = sizes.free
-            try:
-                p = s.ptr = free.pop()
-            except IndexError:
-                p = s.ptr = sizes.grow()
-        else:
-            s = storage(om)
-            p = s.ptr
-        launch(p, a.ptr)
-        r = make(Tensor)
-        r.meta = om
-        r.store = s
-        r.ptr = p
-        r.node = None
-        na = a.node
-        if na is not None and grad_on() and om.dtype.kind in "fc":
-            info = infos[0]
-            if info is None:
-                info = infos[0] = op._info((True,), (a.meta,), ())
-            t = info.tape
-            kept, versions = ((a,), (a.store.version,)) if t.saved else ((), ())
-            r.node = [next_seq(), None, _backward, (na,),
-                   (info, kept, versions, (alias(r, om, p), 0) if t.save_out else None, ()), None]
-            if anomaly.on:
-                anomaly.note(r.node)
-        return r
-
-    def first(a: Any) -> Any:
-        result = general(a)
-        if isinstance(a, Tensor) and type(result) is Tensor and not provenance.enabled() and not op.heeded(a):
-            plan = op.plans.get((a.meta, ()))
-            if plan is not None:
-                plans[a.meta] = (plan.outs[0], plan.outs[0].sizes, plan.launch, [None])
-        return result
-    arguments.FIRST.add(call.__code__)
-    return call
+    def _sparse(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return args[:-1], dict(args[-1])

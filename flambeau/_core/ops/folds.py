@@ -12,8 +12,8 @@ from ..autograd import tape
 from ..autograd.mode import _grad
 from ..kernels import expr as E
 from ..kernels.programs import Map, Reduce
-from ..runtime import door
-from ..tensor import Meta, Tensor, meta, new, on_forget
+from ..runtime import caches, door
+from ..tensor import Meta, Tensor, meta, new
 from . import checks, launch
 from .elementwise import Info, Pointwise, fit
 
@@ -33,15 +33,7 @@ class Plan:
         self.spread = full  # a gradient over the whole domain
 
 
-_plans: dict[Any, Plan | None] = {}
-
-
-def forget() -> None:
-    _plans.clear()
-
-
-on_forget(forget)
-door.on_change(forget)
+_plans: dict[Any, Plan | None] = caches.cache(globals(), "_plans")
 
 
 def fold(op: Pointwise, operands: tuple[Tensor, ...], how: str, numbers: tuple[float, ...] = ()) -> Tensor:

@@ -16,16 +16,17 @@ from .. import layout
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
 from ..dtypes import bool_, int64, uint8
+from ..engine.fronts import OPEN, TENSORS
 from ..kernels import expr as E
 from ..kernels.programs import Map, Reduce
 from ..kernels.specs import Check, NonzeroCount, NonzeroWrite
-from ..runtime import door
-from ..tensor import Meta, Tensor, _new, alias, empty, meta, new, on_forget, storage
+from ..runtime import caches, door
+from ..tensor import Meta, Tensor, _new, alias, empty, meta, new, storage
 from . import launch, routines
 from .casts import to_dtype
 from .checks import may_write, same_device
 from .mismatch import mismatch
-from .table import op
+from .table import op, operation
 from .views import placed
 
 if TYPE_CHECKING:
@@ -259,13 +260,10 @@ def _checked(idx: Sequence[Tensor], sizes: Sequence[int], axes: Sequence[int]) -
             routines.call(bound, (p.ptr,))
 
 
-_checks: dict[Any, Any] = {}  # of positions, the length of an axis and its number
-_beyond: dict[Any, Callable[[int], int]] = {}
-_taken: dict[Any, Any] = {}  # of a tensor and of positions: what `take_at` does on the CPU
+_checks: dict[Any, Any] = caches.cache(globals(), "_checks")  # of positions, the length of an axis and its number
+_beyond: dict[Any, Callable[[int], int]] = caches.cache(globals(), "_beyond")
+_taken: dict[Any, Any] = caches.cache(globals(), "_taken")  # of a tensor and of positions: what `take_at` does on the CPU
 _MOST_PLANS = 1 << 12
-for _plans in (_beyond, _taken, _checks):
-    on_forget(_plans.clear)
-    door.on_change(_plans.clear)
 
 
 def beyond(m: Meta, low: int, high: int) -> Callable[[int], int]:
@@ -430,8 +428,7 @@ def taken(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------------------------------- x[...] itself
-_rows: dict[Meta, tuple[Meta, int, int]] = {}  # of a tensor: what a row is, how many, how many bytes from one to the next
-on_forget(_rows.clear)
+_rows: dict[Meta, tuple[Meta, int, int]] = caches.cache(globals(), "_rows")  # of a tensor: what a row is, how many, how many bytes from one to the next
 
 
 def _row(t: Tensor, index: int) -> Tensor | None:
@@ -650,8 +647,10 @@ def _put_at_back(node: Any, g: Tensor) -> Any:
     return gx, (fit(take_at(g, indices), m) if ev is not None else None)
 
 
-Tensor.__getitem__ = _get  # type: ignore[method-assign]
-Tensor.__setitem__ = _set  # type: ignore[method-assign]
+_get.__doc__, _set.__doc__ = "What an index shows: a view, or for tensors of positions a copy.", "Writes to what an index shows."
+Tensor.__getitem__ = operation("index", _get, shown="__getitem__", kinds={"index": TENSORS}).function  # type: ignore[method-assign]
+Tensor.__setitem__ = operation(  # type: ignore[method-assign]
+    "index_put_", _set, shown="__setitem__", kinds={"index": TENSORS, "value": OPEN}).function
 
 
 @op(name="index_put_")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes, hooks, layout
 from ..autograd import tape
 from ..kernels.specs import Blocks
-from ..runtime import door, provenance
-from ..tensor import Tensor, alias, empty, meta, new, on_forget
+from ..runtime import caches, door, provenance
+from ..tensor import Tensor, alias, empty, meta, new
 from . import routines
 from .checks import same_device
 from .copies import cast_program
@@ -46,9 +46,7 @@ tape.keeps_nothing(_cat_back)
 
 _MANY = 9  # tensors: fewer are joined by copies that are planned once
 _MOST_PLANS = 1 << 12
-_plans: dict[Any, Any] = {}
-on_forget(_plans.clear)
-door.on_change(_plans.clear)
+_plans: dict[Any, Any] = caches.cache(globals(), "_plans")
 _SMALL = 1 << 16  # bytes: larger parts are worth the threads of a copy's kernel
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from .. import layout
 from ..dtypes import number
 from ..kernels.programs import Map, Prepared, Program
-from ..runtime import door
-from ..tensor import Tensor, on_forget
+from ..runtime import caches, door
+from ..tensor import Tensor
 from ..tensor import meta as make_meta
 from ..tensor import storage as storage
 
@@ -22,16 +22,8 @@ if TYPE_CHECKING:
     from ..runtime.device import device
     from ..tensor import Meta
 
-_bound: dict[Any, tuple[Callable[..., Any], Meta | None]] = {}
+_bound: dict[Any, tuple[Callable[..., Any], Meta | None]] = caches.cache(globals(), "_bound")
 _MOST = 1 << 14
-
-
-def forget() -> None:
-    _bound.clear()
-
-
-on_forget(forget)
-door.on_change(forget)
 
 
 def run(program: Program, domain: tuple[int, ...], outs: Sequence[Tensor], ins: Sequence[Tensor],
@@ -75,7 +67,7 @@ def _within(program: Program, outs: Sequence[Tensor]) -> Program:
 def plan(dev: device, program: Program, domain: tuple[int, ...], strides: Sequence[tuple[int, ...]],
          name: str = "") -> tuple[Callable[..., Any], Meta | None]:
     """What carries out `program` when called with addresses and numbers, and the layout of the workspace whose address it wants
-    after the inputs'.  For callers that keep it, until `door.on_change`."""
+    after the inputs'.  For callers that keep it, in a cache of `runtime.caches`."""
     prepared = door.prepare(dev, program, domain, tuple(strides))
     prepared.name = name or prepared.name
     return door.bind(dev, prepared), make_meta((prepared.workspace,), None, _uint8(), dev) if prepared.workspace else None

@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import dtypes
 from ..dtypes import dtype as dtype_class
-from ..runtime import defaults
+from ..runtime import defaults, provenance
 from ..runtime.device import device as device_class
 from ..runtime.device import resolve
 from ..tensor import Tensor, empty
@@ -112,6 +112,7 @@ def _construct(cls: type, *args: Any, dtype: Any = None, device: Any = None, **k
     from ..tensor import _new
     made = construct(args, dtype or dtypes.get_default_dtype(), resolve(device)) if not (
         len(args) == 1 and isinstance(args[0], Tensor) and cls is not Tensor) else args[0]
+    provenance.note(made)
     if cls is Tensor:
         return made
     t: Any = _new(cls)

@@ -9,8 +9,8 @@ from ..autograd import tape
 from ..autograd.mode import _grad
 from ..kernels import expr as E
 from ..kernels.programs import Reduce
-from ..runtime import door
-from ..tensor import Meta, Storage, Tensor, _new, alias, empty, meta, new, on_forget, storage
+from ..runtime import caches, door
+from ..tensor import Meta, Storage, Tensor, _new, alias, empty, meta, new, storage
 from . import launch
 from .activated import back as _activation_back
 from .activated import past as _past_activation
@@ -18,24 +18,14 @@ from .casts import in_float32, to_dtype
 from .checks import same_device
 from .copies import contiguous
 from .elementwise import fit
-from .old_order import accepts_old
-from .table import op, with_out
+from .table import op
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _BY_KERNEL = object()  # a plan: a generated reduction does it
-_plans: dict[Any, Any] = {}
-_quick: dict[Any, dict[Any, Any]] = {}
-
-
-def _forget() -> None:
-    _plans.clear()
-    _quick.clear()
-
-
-on_forget(_forget)
-door.on_change(_forget)
+_plans: dict[Any, Any] = caches.cache(globals(), "_plans")
+_quick: dict[Any, dict[Any, Any]] = caches.cache(globals(), "_quick")
 
 
 def _product(c: Tensor, a: Tensor, b: Tensor, alpha: complex = 1.0, beta: complex = 0.0) -> None:
@@ -150,8 +140,7 @@ def adjoint(t: Tensor) -> Tensor:
     return x.conj() if t.meta.dtype.is_complex else x
 
 
-_swapped: dict[Meta, Meta] = {}
-on_forget(_swapped.clear)
+_swapped: dict[Meta, Meta] = caches.cache(globals(), "_swapped")
 
 
 def _turned(t: Tensor) -> Tensor:
@@ -397,40 +386,35 @@ _addr, _addr_ = _added("addr", lambda a, b: outer(a, b))
 _addbmm, _addbmm_ = _added("addbmm", lambda a, b: bmm(a, b).sum(0))
 
 
-@op(out=True, inplace=accepts_old("addmm_")(_addmm_))
-@accepts_old("addmm")
+@op(out=True, inplace=_addmm_)
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: A002
     """beta input + alpha mat1 @ mat2."""
     made: Tensor = _addmm(input, mat1, mat2, beta, alpha)
     return made
 
 
-@op(out=True, inplace=accepts_old("baddbmm_")(_baddbmm_))
-@accepts_old("baddbmm")
+@op(out=True, inplace=_baddbmm_)
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: A002
     """beta input + alpha batch1 @ batch2, batch by batch."""
     made: Tensor = _baddbmm(input, batch1, batch2, beta, alpha)
     return made
 
 
-@op(out=True, inplace=accepts_old("addmv_")(_addmv_))
-@accepts_old("addmv")
+@op(out=True, inplace=_addmv_)
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: A002
     """beta input + alpha mat @ vec."""
     made: Tensor = _addmv(input, mat, vec, beta, alpha)
     return made
 
 
-@op(out=True, inplace=accepts_old("addr_")(_addr_))
-@accepts_old("addr")
+@op(out=True, inplace=_addr_)
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: A002
     """beta input + alpha outer(vec1, vec2)."""
     made: Tensor = _addr(input, vec1, vec2, beta, alpha)
     return made
 
 
-@op(out=True, inplace=accepts_old("addbmm_")(_addbmm_))
-@accepts_old("addbmm")
+@op(out=True, inplace=_addbmm_)
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: A002
     """beta input + alpha times the sum of batch1 @ batch2 over the batch."""
     made: Tensor = _addbmm(input, batch1, batch2, beta, alpha)
@@ -470,8 +454,7 @@ def recorded_layer(input: Tensor, weight: Tensor, bias: Tensor | None) -> tape.N
             (input, input.store.version, weight, weight.store.version, None if bias is None else bias.meta), None]
 
 
-_rows: dict[Meta, Meta] = {}
-on_forget(_rows.clear)
+_rows: dict[Meta, Meta] = caches.cache(globals(), "_rows")
 
 
 def _as_rows(t: Tensor) -> Tensor:
@@ -488,12 +471,9 @@ def _as_rows(t: Tensor) -> Tensor:
 
 _linear_back.grad_name = "AddmmBackward0"  # type: ignore[attr-defined]
 _linear_back.inputs = 3  # type: ignore[attr-defined]
-_linear_plans: dict[Any, Any] = {}
-_sums_plans: dict[Any, Any] = {}
-_plain_plans: dict[Any, tuple[Meta, Meta]] = {}
-for _plans_of in (_linear_plans, _sums_plans, _plain_plans):
-    on_forget(_plans_of.clear)
-    door.on_change(_plans_of.clear)
+_linear_plans: dict[Any, Any] = caches.cache(globals(), "_linear_plans")
+_sums_plans: dict[Any, Any] = caches.cache(globals(), "_sums_plans")
+_plain_plans: dict[Any, tuple[Meta, Meta]] = caches.cache(globals(), "_plain_plans")
 
 
 def _weight_and_bias(g: Tensor, x: Tensor, bias: Meta) -> tuple[Tensor, Tensor] | None:
@@ -544,12 +524,9 @@ def _linear_plan(x: Tensor, w: Tensor, bias: Tensor) -> Any:
     return om, door.bind(om.device, rows), door.bind(om.device, product), fused and door.bind(om.device, fused), fused.aligned if fused else 0
 
 
-@op(method=False, out=None, spaces=("nn.functional",))
-def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:  # noqa: A002
+@op(method=False, out=True, spaces=("nn.functional",))
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:  # noqa: A002
     """input @ weight.T + bias for input (..., in), weight (out, in) or (in,), bias (out,)."""
-    if out is not None:
-        made: Tensor = with_out(linear)(input, weight, bias, out=out)
-        return made
     if bias is not None and len(input.meta.shape) >= 2 and len(weight.meta.shape) == 2:
         key = (input.meta, weight.meta, bias.meta)
         plan = _linear_plans.get(key)
@@ -639,24 +616,3 @@ def _linear_any(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  
 
 # a 16-bit product is rounded once, after the bias was added
 _linear_narrow = in_float32(_linear_any)
-
-
-def _matmul(self: Tensor, other: Any) -> Any:
-    if isinstance(other, Tensor):
-        return matmul(self, other)
-    return matmul(self, _from_array(other)) if hasattr(other, "__array_interface__") else NotImplemented
-
-
-def _rmatmul(self: Tensor, other: Any) -> Any:
-    if isinstance(other, Tensor):
-        return matmul(other, self)
-    return matmul(_from_array(other), self) if hasattr(other, "__array_interface__") else NotImplemented
-
-
-def _from_array(array: Any) -> Tensor:
-    from .creation import as_tensor
-    return as_tensor(array)
-
-
-Tensor.__matmul__ = _matmul  # type: ignore[method-assign]
-Tensor.__rmatmul__ = _rmatmul  # type: ignore[method-assign]

@@ -10,11 +10,12 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from .. import hooks
+from ..engine.operation import Operation
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import CodeType, FrameType
+    from types import FrameType
 
 _PACKAGE = __name__.split(".", 1)[0]
 _MOST = 12  # arguments listed: a `cat` of thousands must stay readable
@@ -69,11 +70,10 @@ def _cure(odd: list[tuple[str, Tensor]], wanted: str) -> str:
 # -------------------------------------------------------------------------------------------------- names of arguments
 def _from_stack() -> tuple[str, list[tuple[str, Tensor]]] | None:
     """The operation the user called and its tensor arguments: the outermost operation whose arguments disagree."""
-    codes = _operations()
     best = strict = None
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and _inside(frame):
-        name = codes.get(frame.f_code) or _functional(frame)
+        name = _operation(frame)
         if name is not None:
             found = _arguments(frame)
             if len({t.meta.device for _, t in found if t.meta.shape or t.meta.device.type != "cpu"}) > 1:
@@ -89,27 +89,13 @@ def _inside(frame: FrameType) -> bool:
     return bool(module == _PACKAGE or module.startswith(_PACKAGE + "."))
 
 
-def _operations() -> dict[CodeType, str]:
-    """The operations by their code; those that share code (made by one factory) are left out."""
-    found: dict[CodeType, str] = {}
-    several = set()
-    for row in hooks.operations().values():
-        for function in (row.function, row.inplace) if row.pointwise is None else ():
-            code = getattr(inspect.unwrap(function), "__code__", None) if function is not None else None
-            if code is not None:
-                if code in found and found[code].rstrip("_") != row.name:
-                    several.add(code)
-                found[code] = row.name + ("_" if function is row.inplace else "")
-    return {code: name for code, name in found.items() if code not in several and code.co_argcount + code.co_kwonlyargcount > 0}
-
-
-def _functional(frame: FrameType) -> str | None:
-    """The name of a public function of nn.functional that is not in the table."""
-    if not frame.f_globals.get("__name__", "").startswith(_PACKAGE + ".nn.functional"):
+def _operation(frame: FrameType) -> str | None:
+    """The name of the operation whose public function a frame runs."""
+    owner = getattr(frame.f_globals.get("enter"), "__self__", None)
+    if not isinstance(owner, Operation) or owner.code is not frame.f_code:
         return None
-    name = frame.f_code.co_name
-    here = getattr(frame.f_globals.get(name), "__code__", None) is frame.f_code
-    return name if here and name in sys.modules[_PACKAGE + ".nn.functional"].__dict__ else None
+    name = owner.function.__name__
+    return owner.name if name.startswith("__") else name
 
 
 def _arguments(frame: FrameType) -> list[tuple[str, Tensor]]:

@@ -5,19 +5,22 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from ..engine.operation import old_orders
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    pass
 
 # how many tensors there are, and what the numbers are called in their order
 _FORMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "add": (2, ("alpha",)), "sub": (2, ("alpha",)), "addcmul": (3, ("value",)), "addcdiv": (3, ("value",)),
     **dict.fromkeys(("addmm", "addmv", "addr", "baddbmm", "addbmm"), (3, ("beta", "alpha")))}
+
+
+OLD_ORDER = frozenset(_FORMS)
 
 
 def reordered(name: str, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
@@ -35,15 +38,4 @@ def reordered(name: str, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[s
     return tensors, named
 
 
-def accepts_old(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A function of three tensors that takes the old order too."""
-    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if len(args) > 3:
-                found = reordered(name, args)
-                if found is not None:
-                    return function(*found[0], **found[1], **kwargs)
-            return function(*args, **kwargs)
-        return call
-    return wrap
+old_orders.append(reordered)

@@ -13,8 +13,8 @@ from ..autograd import tape
 from ..dtypes import float32, int64
 from ..kernels import expr as E
 from ..kernels.programs import Map, Reduce
-from ..runtime import door
-from ..tensor import Tensor, empty, meta, new, on_forget
+from ..runtime import caches, door
+from ..tensor import Tensor, empty, meta, new
 from . import launch
 from .casts import in_float32, to_dtype
 from .convolution import Geometry, Sizes, _copy, _raw, _windows
@@ -214,11 +214,9 @@ def _max_raw(x: Tensor, p: Pool) -> tuple[Tensor, Tensor]:
     return values, flat
 
 
-_plans: dict[Any, Any] = {}  # of a batch and a pooling's numbers: what is done on the CPU
+_plans: dict[Any, Any] = caches.cache(globals(), "_plans")  # of a batch and a pooling's numbers: what is done on the CPU
 _MOST_PLANS = 1 << 12
 _LISTS = (list, np.ndarray)
-on_forget(_plans.clear)
-door.on_change(_plans.clear)
 
 
 def _key(*what: Any) -> Any:

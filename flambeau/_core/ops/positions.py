@@ -10,8 +10,8 @@ from ..dtypes import bool_, int64, number, uint8
 from ..kernels import expr as E
 from ..kernels.programs import Map
 from ..kernels.specs import Check
-from ..runtime import door
-from ..tensor import Tensor, empty, new, on_forget
+from ..runtime import caches, door
+from ..tensor import Tensor, empty, new
 from . import launch, routines
 from .casts import to_dtype
 from .checks import same_device, to_one_device
@@ -94,10 +94,8 @@ def _gather_into(out: Tensor, t: Tensor, axis: int, index: Tensor) -> None:
                _numbers(t, axis), "gather")
 
 
-_plans: dict[Any, Any] = {}  # of metas and numbers: what gather and scatter do on the CPU
+_plans: dict[Any, Any] = caches.cache(globals(), "_plans")  # of metas and numbers: what gather and scatter do on the CPU
 _MOST_PLANS = 1 << 12
-on_forget(_plans.clear)
-door.on_change(_plans.clear)
 
 
 def _keep(key: Any, plan: Any) -> None:

@@ -11,8 +11,8 @@ from ..dtypes import bool_, int64
 from ..dtypes import dtype as dtype_class
 from ..kernels import expr as E
 from ..kernels.programs import Reduce
-from ..runtime import door
-from ..tensor import Tensor, alias, empty, meta, new, on_forget, storage
+from ..runtime import caches, door
+from ..tensor import Tensor, alias, empty, meta, new, storage
 from . import launch
 from .casts import to_dtype
 from .elementwise import saved_tensor
@@ -47,13 +47,9 @@ def split_domain(t: Tensor, axes: tuple[int, ...]) -> tuple[tuple[int, ...], tup
     return tuple(t.meta.shape[i] for i in order), tuple(t.meta.strides[i] for i in order), kept
 
 
-_plans: dict[Any, tuple[tuple[Meta, ...], Callable[..., Any], Meta | None]] = {}
-_sums: dict[Meta, dict[Any, Any]] = {}
-_spreads: dict[Any, Meta] = {}
-on_forget(_spreads.clear)
-for _known in (_plans, _sums):
-    on_forget(_known.clear)
-    door.on_change(_known.clear)
+_plans: dict[Any, tuple[tuple[Meta, ...], Callable[..., Any], Meta | None]] = caches.cache(globals(), "_plans")
+_sums: dict[Meta, dict[Any, Any]] = caches.cache(globals(), "_sums")
+_spreads: dict[Any, Meta] = caches.cache(globals(), "_spreads")
 
 
 def _alone(t: Tensor, axes: tuple[int, ...], keepdim: bool, program: Reduce, name: str) -> tuple[tuple[Meta, ...], Callable[..., Any], Meta | None]:
@@ -206,9 +202,7 @@ def sum_to(g: Tensor, shape: Sequence[int]) -> Tensor:
     return out.reshape(shape) if tuple(out.meta.shape) != shape else out
 
 
-_to_shape: dict[Any, Any] = {}
-on_forget(_to_shape.clear)
-door.on_change(_to_shape.clear)
+_to_shape: dict[Any, Any] = caches.cache(globals(), "_to_shape")
 
 
 def _plan_to_shape(g: Tensor, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..dtypes import uint8
-from ..runtime import door
-from ..tensor import meta, on_forget, storage
+from ..runtime import caches, door
+from ..tensor import meta, storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,21 +18,13 @@ if TYPE_CHECKING:
 
     Bound = tuple[Callable[..., Any], Meta | None]
 
-_bound: dict[Any, Bound | None] = {}
+_bound: dict[Any, Bound | None] = caches.cache(globals(), "_bound")
 _MOST = 1 << 12
-
-
-def forget() -> None:
-    _bound.clear()
-
-
-on_forget(forget)
-door.on_change(forget)
 
 
 def bind(dev: device, made: Prepared) -> Bound:
     """What carries out a launch when called with addresses and numbers, and the layout of the workspace whose address it wants behind the
-    other addresses.  For callers that keep it, until `door.on_change`."""
+    other addresses.  For callers that keep it, in a cache of `runtime.caches`."""
     return door.bind(dev, made), meta((made.workspace,), None, uint8, dev) if made.workspace else None
 
 

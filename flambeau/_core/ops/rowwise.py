@@ -15,8 +15,8 @@ from ..kernels import derive_rows
 from ..kernels import expr as E
 from ..kernels import formulas as F
 from ..kernels.simplify import simplify
-from ..runtime import door
-from ..tensor import Meta, Tensor, alias, on_forget
+from ..runtime import caches
+from ..tensor import Meta, Tensor, alias
 from . import row_plans
 from .checks import same_device
 from .row_places import Places
@@ -27,23 +27,6 @@ if TYPE_CHECKING:
     from ..dtypes import dtype
     from ..kernels.expr import Expr
     from .row_plans import Plan
-
-_MOST = 1 << 12
-_all: list[Rowwise] = []
-
-
-_epoch = 0  # how often what is bound was forgotten
-
-
-def forget() -> None:
-    global _epoch
-    _epoch += 1
-    for op in _all:
-        op.bound.clear()
-
-
-on_forget(forget)
-door.on_change(forget)
 
 
 # ------------------------------------------------------------------------------------------------------------- formulas
@@ -103,7 +86,7 @@ class Bound:
     __slots__ = ("op", "formula", "places", "holes", "epoch", "reads", "plans", "recordings", "derivatives")
 
     def __init__(self, op: Rowwise, formula: Formula, places: Places) -> None:
-        self.op, self.formula, self.places, self.holes, self.epoch = op, formula, places, False, _epoch
+        self.op, self.formula, self.places, self.holes, self.epoch = op, formula, places, False, caches.epoch
         read = formula.reads()
         self.reads = tuple(i for i, name in enumerate(formula.names()) if name in read)  # the operands whose values it needs
         self.plans: dict[Any, Plan] = {}
@@ -112,9 +95,9 @@ class Bound:
 
     def run(self, operands: Sequence[Any], edges: tuple[Any, ...] | None, numbers: tuple[Any, ...]) -> list[Tensor]:
         """The results; operands that are not read may be None.  edges: the leaves' nodes, where the call is to be recorded."""
-        if self.epoch != _epoch:  # a node may outlive what was bound when it was made
+        if self.epoch != caches.epoch:  # a node may outlive what was bound when it was made
             self.plans.clear()
-            self.epoch = _epoch
+            self.epoch = caches.epoch
         key = tuple([operands[i].meta for i in self.reads])
         plan = self.plans.get(key)
         if plan is None:
@@ -245,7 +228,7 @@ class Rowwise:
     apart: operands that take no part in promotion.  like: results are laid out as operands of their shape, else contiguously.
     """
 
-    __slots__ = ("name", "grad_name", "axes", "results", "formula", "places", "fused", "numbers", "apart", "like", "formulas", "bound")
+    __slots__ = ("name", "grad_name", "axes", "results", "formula", "places", "fused", "numbers", "apart", "like", "formulas", "env")
 
     def __init__(self, name: str, axes: str, formula: Callable[..., Any], places: Callable[..., Places], *, fused: str = "c", numbers: str = "",
                  apart: tuple[int, ...] = (), like: bool = False, grad_name: str = "") -> None:
@@ -253,8 +236,8 @@ class Rowwise:
         self.name, self.formula, self.places, self.fused, self.numbers, self.apart, self.like = name, formula, places, fused, numbers, apart, like
         self.grad_name = grad_name or f"{''.join(part.capitalize() for part in name.split('_'))}Backward0"
         self.formulas: dict[Any, Formula] = {}
-        self.bound: dict[Any, tuple[Bound, Plan]] = {}
-        _all.append(self)
+        self.env: dict[str, Any] = {}
+        caches.cache(self.env, "bound")  # calls by their operands' layouts: (Bound, Plan)
 
     def __call__(self, operands: tuple[Tensor | None, ...], numbers: tuple[Any, ...] = (), where: Any = (), consts: tuple[Any, ...] = (),
                  result: dtype | None = None) -> list[Tensor]:
@@ -264,11 +247,11 @@ class Rowwise:
         """
         key = (where, consts, result, *[None if t is None else t.meta for t in operands])
         try:
-            bound, plan = self.bound[key]
+            bound, plan = self.env["bound"][key]
         except KeyError:
             bound, plan = self._bind(key, operands, where, consts, result)
         given: Any = [t for t in operands if t is not None] if bound.holes else operands
-        outs = plan.run(given, numbers)
+        outs: list[Tensor] = plan.run(given, numbers)
         if _grad.get():
             for t in given:
                 if t.node is not None:
@@ -296,10 +279,8 @@ class Rowwise:
         leaves = tuple(s for s, m in zip(places.leaves, metas, strict=True) if m is not None)
         bound = Bound(self, formula, Places(places.sizes, leaves, places.outs, saves))
         bound.holes = len(leaves) < len(operands)
-        if len(self.bound) > _MOST:
-            self.bound.clear()
-        self.bound[key] = bound, row_plans.plan(bound, [t for t in operands if t is not None])
-        return self.bound[key]
+        found: tuple[Bound, Plan] = caches.keep(self.env["bound"], key, (bound, row_plans.plan(bound, [t for t in operands if t is not None])))
+        return found
 
     def _formula(self, metas: list[Meta | None], consts: tuple[Any, ...], result: dtype) -> Formula:
         wide = result.opmath

@@ -9,8 +9,8 @@ import numpy as np
 from .. import dtypes
 from ..dtypes import bool_, int32, int64
 from ..kernels.specs import Among, NonzeroFirst, NonzeroWrite, Search
-from ..runtime import door
-from ..tensor import Tensor, empty, new, on_forget
+from ..runtime import caches, door
+from ..tensor import Tensor, empty, new
 from . import launch, routines
 from .casts import to_dtype
 from .checks import same_device
@@ -29,10 +29,8 @@ def _operand(value: Any, like: Tensor) -> Tensor:
     return full((), value, dtype=d, device=like.meta.device)
 
 
-_plans: dict[Any, Any] = {}  # of two layouts and the flags: the result's layout and the launch
+_plans: dict[Any, Any] = caches.cache(globals(), "_plans")  # of two layouts and the flags: the result's layout and the launch
 _MOST_PLANS = 1 << 12
-on_forget(_plans.clear)
-door.on_change(_plans.clear)
 
 
 @op(out=True)

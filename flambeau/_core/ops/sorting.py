@@ -12,8 +12,8 @@ from .. import layout
 from ..autograd import tape
 from ..dtypes import bool_, int64
 from ..kernels.specs import Element, Put, Sort
-from ..runtime import door
-from ..tensor import Tensor, alias, empty, meta, new, on_forget
+from ..runtime import caches, door
+from ..tensor import Tensor, alias, empty, meta, new
 from . import routines
 from .checks import same_device
 from .copies import contiguous, copy_into
@@ -201,10 +201,8 @@ def _sorted(t: Tensor, dim: int, descending: bool) -> tuple[Tensor, Tensor]:
     return _carried(plan, t)
 
 
-_plans: dict[Any, Any] = {}  # of a layout and a call's numbers
+_plans: dict[Any, Any] = caches.cache(globals(), "_plans")  # of a layout and a call's numbers
 _MOST_PLANS = 1 << 12
-on_forget(_plans.clear)
-door.on_change(_plans.clear)
 
 
 @op(out=True)

@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import dtypes
 from ..autograd.mode import _grad
+from ..engine import lines as lines
+from ..engine.fronts import MISSING, NUMBER, OLD, SCALAR, TENSOR, Signature
+from ..engine.operation import Operation
+from ..engine.plans import Compose, Plan, Written, roles
 from ..kernels.expr import Expr
 from ..tensor import Tensor
-from . import arguments, autocast
-from .elementwise import Pointwise, _type_name, fast_binary, fast_unary
-from .unsupported import Unsupported, instead
+from . import autocast
+from .elementwise import Pointwise, _type_name
+from .old_order import OLD_ORDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,8 +59,7 @@ def _shown(make: Callable[[], inspect.Signature]) -> inspect.Signature:
 class Row:
     """One operation: its function per namespace, and which forms it has."""
 
-    __slots__ = ("name", "function", "method", "inplace", "out", "spaces", "aliases", "doc", "pointwise", "tensors", "_open", "_public",
-                 "_signature")
+    __slots__ = ("name", "function", "method", "inplace", "out", "spaces", "aliases", "doc", "pointwise", "_signature")
 
     def __init__(self, name: str, function: Function, method: bool, inplace: Function | None, out: bool,
                  spaces: tuple[str, ...], aliases: tuple[str, ...], signature: str | Function, pointwise: Pointwise | None) -> None:
@@ -64,41 +67,12 @@ class Row:
         self.name, self.function, self.method, self.inplace, self.out = name, function, method, inplace, out
         self.spaces, self.aliases, self._signature, self.pointwise = spaces, aliases, signature, pointwise
         self.doc = function.__doc__ or ""
-        # how many parameters must be tensors, and whether one left open by its type is a tensor, by its name
-        self.tensors, self._open = (0, False) if pointwise is not None else _tensors_of(signature)
-        self._public: Function | None = None
 
     @property
     def signature(self) -> str:
         if not isinstance(self._signature, str):
             self._signature = str(inspect.signature(self._signature))
         return self._signature
-
-    def public(self) -> Function:
-        """The function for users: one that says so when an argument should have been a tensor, and asks a class that overrides.
-        A pointwise operation, one under autocast's guard and `HANDLERS` do so themselves."""
-        if not (self.tensors or self._open) or autocast.named(self.name) or (
-                getattr(self.function, "__code__", None) in arguments.HANDLERS):
-            return self.function
-        if self._public is None:
-            self._public = arguments.checked(self)
-        return self._public
-
-
-def _tensors_of(function: Function) -> tuple[int, bool]:
-    """See `Row`; from the annotations alone, as signatures take long to make."""
-    while hasattr(function, "__wrapped__") and "__signature__" not in function.__dict__:
-        function = function.__wrapped__
-    if "__signature__" in function.__dict__:
-        parameters = inspect.signature(function).parameters
-        names, notes = list(parameters), {n: p.annotation for n, p in parameters.items()}
-    else:
-        code, notes = function.__code__, function.__annotations__
-        names = code.co_varnames[:code.co_argcount + code.co_kwonlyargcount + 2]
-        names = [n for n in names if n in notes]
-    kinds = {n: str(notes[n]) for n in names}
-    return (sum(kind.startswith("Tensor") for kind in kinds.values()),
-            kinds.get("input", "").startswith("Any") and names[0] == "input" or any("tensors" in n for n in names))
 
 
 TABLE: dict[str, Row] = {}
@@ -121,18 +95,46 @@ def op(*, method: bool = True, inplace: Any = False, out: bool | None = False, s
     function is exported: "torch", "nn.functional", "special", "linalg", "fft".  aliases: other names of the same thing, "special.x" for another namespace.
     """
     def register(function: F) -> F:
-        final: F = with_out(function) if out is True else arguments.numpy_too(function) if function.__name__ in _NUMPY_TOO else function
-        final = autocast.guarded(name or function.__name__, final)
+        named = name or function.__name__
+        final: Any = operation(named, function, out=_out_form(named, function) if out is True else None,
+                          signature=Signature.of(function).with_old() if named in OLD_ORDER else None,
+                          renames=out is True or function.__name__ in _NUMPY_TOO).function
         made = inplace if callable(inplace) else _inplace_of(function) if inplace else None
-        if made is not None and not made.__doc__:
-            made.__doc__ = f"`{name or function.__name__}`, in place."
         if out is True:
             final.__signature__ = _shown(lambda: _plus_out(inspect.signature(function)))
-        if made is not None and not callable(inplace):
-            made.__signature__ = _shown(lambda: inspect.signature(function))
-        _register(Row(name or function.__name__, final, method, made, out is not False, spaces, aliases, function, None))
-        return final
+        if made is not None:
+            whole = made if callable(inplace) else function
+            made = operation(named + "_", made, signature=Signature.of(made).with_old() if named in OLD_ORDER else None).function
+            made.__doc__ = made.__doc__ or f"`{named}`, in place."
+            made.__signature__ = _shown(lambda: inspect.signature(whole))
+        _register(Row(named, final, method, made, out is not False, spaces, aliases, function, None))
+        return final  # type: ignore[no-any-return]
     return register
+
+
+def planned(name: str, plan: Callable[..., Any], *, inplace: Callable[..., Any] | None = None, out: Callable[..., Any] | None = None, method: bool = True,
+            spaces: tuple[str, ...] = ("torch",), aliases: tuple[str, ...] = (), signature: Signature | None = None,
+            inplace_signature: Signature | None = None, kinds: dict[str, str] | None = None, renames: bool = False) -> Any:
+    """Registers an operation whose calls are planned. Returns its function.
+
+    plan: gives the plan of a call: see `Operation`.  inplace: gives that of `name_`.  out: carries out the form with `out=`.
+    kinds: of parameters, where the annotations do not tell them.
+    """
+    made = operation(name, plan, planned=True, out=out, signature=signature, kinds=kinds, renames=renames)
+    made.function.__signature__ = _shown(lambda: _plus_out(inspect.signature(plan)) if out is not None else inspect.signature(plan))
+    written = None
+    if inplace is not None:
+        written = operation(name + "_", inplace, planned=True, signature=inplace_signature, kinds=kinds).function
+        written.__doc__ = f"`{name}`, in place."
+    _register(Row(name, made.function, method, written, out is not None, spaces, aliases, plan, None))
+    return made.function
+
+
+def operation(name: str, body: Callable[..., Any], **options: Any) -> Operation:
+    """An operation with the classes of types that autocast has for its name; options: see `Operation`."""
+    made = Operation(name, body, **options)
+    made.autocast = autocast.types_of(name)
+    return made
 
 
 def _plus_out(signature: inspect.Signature) -> inspect.Signature:
@@ -143,45 +145,33 @@ def _plus_out(signature: inspect.Signature) -> inspect.Signature:
     return inspect.Signature(parameters, return_annotation=signature.return_annotation, __validate_parameters__=False)
 
 
-def with_out(function: Function) -> Function:
-    """The function with `out=`: it computes, and copies."""
-    @functools.wraps(function)
-    def call(*args: Any, out: Any = None, **kwargs: Any) -> Any:
-        if out is None:
-            try:
-                return function(*args, **kwargs)
-            except Unsupported as error:
-                return instead(function.__name__, args, kwargs, error)
-            except TypeError:
-                known = arguments.by_numpy(function, kwargs)
-                if known is None:
-                    raise
-                return function(*args, **known)
-        kwargs = arguments.by_numpy(function, kwargs) or kwargs
-        if function.__name__ in _APART:
+def _out_form(name: str, function: Function) -> Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]:
+    """The form with `out=`: it computes, and copies."""
+    def write(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if name in _APART:
             _must_lie_apart(out, (*args, *kwargs.values()))
         if _grad.get():
-            _forbid_recording(function.__name__, (*args, *kwargs.values()), out)
+            _forbid_recording(name, (*args, *kwargs.values()), out)
             with no_recording():
                 result = function(*args, **kwargs)
         else:
             result = function(*args, **kwargs)
         if isinstance(result, tuple):
             if not isinstance(out, (tuple, list)) or len(out) != len(result):
-                raise TypeError(f"{function.__name__}(): argument 'out' must be a tuple of {len(result)} tensors")
+                raise TypeError(f"{name}(): argument 'out' must be a tuple of {len(result)} tensors")
             for o, r in zip(out, result, strict=True):
-                _must_have_type(function.__name__, o, r)
-                into(o, r, function.__name__)
+                _must_have_type(name, o, r)
+                into(o, r, name)
             return type(result)(out) if type(result) is not tuple and hasattr(result, "_fields") is False else (
                 type(result)(*out) if hasattr(result, "_fields") else tuple(out))
-        _must_have_type(function.__name__, out, result)
-        return into(out, result, function.__name__)
-    return call
+        _must_have_type(name, out, result)
+        return into(out, result, name)
+    return write
 
 
 # what PyTorch writes while it reads, so that `out` must not share memory with an operand; and what writes its own type only
 _APART = frozenset("cat gather index_select kthvalue masked_select take".split())
-_EXACT = frozenset("aminmax complex_ gather multinomial".split())
+_EXACT = frozenset("aminmax complex gather multinomial".split())
 
 
 def _must_lie_apart(out: Any, args: Sequence[Any]) -> None:
@@ -294,8 +284,7 @@ def pointwise(name: str, operands: str, formula: Callable[..., Any], *, promote:
     names = tuple(operands.split())
     made = Pointwise(name, formula, len(names), promote, apart, grad, accept)
     params = (*[(n, d, True) for n, d in (numbers or {}).items()], *[(n, d, False) for n, d in (consts or {}).items()])
-    bind = _binder(name, names, params, keyword, tensors, check)
-    run, run_inplace = _forms(made, name, names, params, bind, flag)
+    run, run_inplace = _forms(made, name, names, params, keyword, tensors, check, flag, out)
     text = f"{doc or name + ', element by element.'}"
 
     def whole(more: bool) -> inspect.Signature:
@@ -305,7 +294,6 @@ def pointwise(name: str, operands: str, formula: Callable[..., Any], *, promote:
         shown += ([_FLAG] if flag and more else []) + ([_OUT] if out and more else [])
         return inspect.Signature(sorted(shown, key=lambda p: p.kind), __validate_parameters__=False)
     for f, suffix in ((run, ""), (run_inplace, "_")):
-        f.__name__ = f.__qualname__ = name + suffix
         f.__doc__ = text if not suffix else f"`{name}`, in place."
         f.__signature__ = _shown(functools.partial(whole, not suffix))
     listed = list(names) + [f"{n}={d!r}" if d is not REQUIRED else n for n, d, _ in params if n not in keyword]
@@ -327,20 +315,15 @@ def _binder(name: str, names: tuple[str, ...], params: tuple[tuple[str, Any, boo
 
     def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
         if len(args) > len(positional):
-            from .old_order import reordered
-            found = reordered(name, args)
-            if found is None:
-                raise TypeError(f"{name}() takes {len(positional)} positional arguments but {len(args)} were given")
-            args, kwargs = found[0], {**kwargs, **found[1]}
+            raise TypeError(f"{name}() takes {len(positional)} positional arguments but {len(args)} were given")
         got = dict(zip(positional, args, strict=False))
         for k, v in kwargs.items():
-            if k == "self" and names[0] not in got:
-                k = names[0]
             if k in got:
                 raise TypeError(f"{name}() got multiple values for argument '{k}'")
             if k not in defaults and k not in names:
                 raise TypeError(f"{name}() got an unexpected keyword argument '{k}'")
             got[k] = v
+        got = {n: v for n, v in got.items() if v is not MISSING}
         for place, n in enumerate(names):
             if n not in got:
                 raise TypeError(f"{name}() missing 1 required positional arguments: \"{n}\"")
@@ -383,65 +366,67 @@ def _number(name: str, param: str, v: Any) -> Any:
     raise TypeError(f"{name}(): argument '{param}' must be Tensor or Number, not {type(v).__name__}")
 
 
-def _forms(made: Pointwise, name: str, names: tuple[str, ...], params: tuple[Any, ...], bind: Any, flag: bool) -> tuple[Any, Any]:
-    def general(*args: Any, **kwargs: Any) -> Any:
-        try:
-            operands, numbers, consts = bind(args, kwargs)
+def _forms(made: Pointwise, name: str, names: tuple[str, ...], params: tuple[tuple[str, Any, bool], ...], keyword: tuple[str, ...], tensors: int,
+           check: Callable[..., None] | None, flag: bool, out: bool) -> tuple[Any, Any]:
+    """The function and the one in place."""
+    bind = _binder(name, names, params, keyword, tensors, check)
+    kinds = {n: TENSOR if i < tensors else NUMBER for i, n in enumerate(names)} | {n: SCALAR for n, _, is_number in params if is_number}
+    positional = [p for p in params if p[0] not in keyword]
+    # what is required is looked for when the plan is made, so that the error is in PyTorch's words
+    defaults = [MISSING for _ in names] + [MISSING if d is REQUIRED else d for _, d, _ in positional]
+    kwdefaults = {n: MISSING if d is REQUIRED else d for n, d, _ in params if n in keyword}
+
+    def signature(*more: tuple[str, Any]) -> Signature:
+        return Signature((*names, *[p[0] for p in positional], *[n for n, _ in more]), keyword, (*defaults, *[d for _, d in more]), kwdefaults,
+                         {**kinds, "old": OLD}, "old")
+
+    def plan(*args: Any, **kwargs: Any) -> Any:
+        if flag and args[-1]:
+            return plan_inplace(*args[:-1], **kwargs)
+        operands, numbers, consts = bind(args[:-1] if flag else args, kwargs)
+        if not _as_given(operands, args, kwargs, numbers):
             return made(operands, numbers, consts)
-        except arguments.TRIPS as error:
-            return arguments.tripped(error, public(), name, general, args, kwargs)
+        found = made.planned(operands, numbers, consts)
+        return found if check is None else _checked(check, found, operands, numbers)
 
-    def with_out(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        try:
-            operands, numbers, consts = bind(args, kwargs)
-            return write_out(made, out, operands, numbers, consts)
-        except arguments.TRIPS as error:
-            return arguments.tripped(error, public(), name, general, (*args,), {**kwargs, "out": out})
-
-    def inplace(*args: Any, **kwargs: Any) -> Any:
-        try:
-            operands, numbers, consts = bind(args, kwargs)
-            if not isinstance(operands[0], Tensor):
-                raise TypeError(f"{name}_(): argument 'self' must be Tensor, not {type(operands[0]).__name__}")
+    def plan_inplace(*args: Any, **kwargs: Any) -> Any:
+        operands, numbers, consts = bind(args, kwargs)
+        if not isinstance(operands[0], Tensor):
+            raise TypeError(f"{name}_(): argument 'self' must be Tensor, not {type(operands[0]).__name__}")
+        if not _as_given(operands, args, kwargs, numbers):
             return made.inplace(operands[0], operands, numbers, consts)
-        except arguments.TRIPS as error:
-            return arguments.tripped(error, inplace, name + "_", inplace, args, kwargs)
+        found = made.planned_inplace(operands, numbers, consts)
+        return found if check is None else _checked(check, found, operands, numbers)
 
-    def public() -> Any:
-        return next((row.function for row in TABLE.values() if row.pointwise is made), general)
-    arguments.HANDLERS.update(f.__code__ for f in (general, with_out, inplace))
+    def write(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        operands, numbers, consts = bind(args[:-1] if flag and len(args) > len(names) + len(positional) else args,
+                                         {k: v for k, v in kwargs.items() if k != "inplace" or not flag})
+        return write_out(made, target, operands, numbers, consts)
+    home = str(getattr(made.formula, "__module__", __name__))
+    plan.__module__ = plan_inplace.__module__ = __name__ if ".kernels." in home else home
+    run = operation(name, plan, planned=True, signature=signature(("inplace", False)) if flag else signature(), out=write if out else None)
+    written = operation(name + "_", plan_inplace, planned=True, signature=signature())
+    return run.function, written.function
 
-    if len(names) == 1 and not params and not flag:
-        quick = fast_unary(made, general)
 
-        def unary(input: Any, *, out: Any = None) -> Any:  # noqa: A002 (PyTorch's name)
-            return quick(input) if out is None else with_out(out, (input,), {})
-        return unary, inplace
-    if len(names) == 1 and not params and flag:
-        speedy = fast_unary(made, general)
+def _checked(check: Callable[..., None], plan: Any, operands: tuple[Any, ...], numbers: tuple[Any, ...]) -> Any:
+    """The plan of a call whose numbers are looked at each time."""
+    if not isinstance(plan, (Plan, Written, Compose)):
+        return plan
+    count = len(operands)
+    run = plan.bind(roles(operands + numbers))
 
-        def activation(input: Any, inplace: bool = False, *, out: Any = None) -> Any:  # noqa: A002
-            if inplace:
-                return in_place(input)
-            return speedy(input) if out is None else with_out(out, (input,), {})
-        in_place = inplace
-        return activation, inplace
-    if len(names) == 2 and not params and not flag:
-        fast = fast_binary(made, general)
+    def call(*given: Any) -> Any:
+        check(*given[count:])
+        return run(*given)
+    return Compose(call)
 
-        def binary(input: Any, other: Any, *, out: Any = None) -> Any:  # noqa: A002
-            return fast(input, other) if out is None else with_out(out, (input, other), {})
-        binary.fast = fast  # type: ignore[attr-defined]
-        if names == ("input", "other"):
-            return binary, inplace
 
-    def call(*args: Any, out: Any = None, **kwargs: Any) -> Any:
-        if flag and (kwargs.pop("inplace", False) or (len(args) > len(names) + len(params) and args[-1])):
-            return inplace(*args[:len(names) + len(params)], **kwargs)
-        if flag:
-            args = args[:len(names) + len(params)]
-        return general(*args, **kwargs) if out is None else with_out(out, args, kwargs)
-    return call, inplace
+def _as_given(operands: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any], numbers: tuple[Any, ...]) -> bool:
+    """Whether the operands and numbers are what the call was given, so that a plan can be called with that: NumPy's numbers and
+    tensors in the place of numbers are not."""
+    given = (*args, *kwargs.values())
+    return all(any(x is y for y in given) for x in (*operands, *numbers))
 
 
 def write_out(made: Pointwise, out: Any, operands: tuple[Any, ...], numbers: tuple[Any, ...], consts: tuple[Any, ...]) -> Any:
@@ -476,7 +461,7 @@ def attach(target: type) -> None:
             if "." in name or name.startswith("_") and not name.startswith("__"):
                 continue
             if row.method and name not in target.__dict__:
-                setattr(target, name, row.public() if row.tensors > 1 else row.function)
+                setattr(target, name, row.function)
             if row.inplace is not None and row.method and name + "_" not in target.__dict__:
                 setattr(target, name + "_", row.inplace)
 
@@ -488,12 +473,12 @@ def namespace(space: str) -> dict[str, Any]:
         if space in row.spaces:
             for name in (row.name, *row.aliases):
                 if "." not in name:
-                    found[name] = row.public()
+                    found[name] = row.function
                     if row.inplace is not None:
                         found[name + "_"] = row.inplace
         for name in row.aliases:
             if name.startswith(space + "."):
-                found[name[len(space) + 1:]] = row.public()
+                found[name[len(space) + 1:]] = row.function
     return found
 
 
@@ -505,9 +490,9 @@ def find(space: str, name: str) -> Function | None:
         names = (row.name, *row.aliases)
         if space in row.spaces and "." not in name:
             if name in names:
-                found = row.public()
+                found = row.function
             elif row.inplace is not None and stem != name and stem in names:
                 found = row.inplace
         if f"{space}.{name}" in row.aliases:
-            found = row.public()
+            found = row.function
     return found

@@ -15,8 +15,8 @@ from ..dtypes import int32, uint8
 from ..kernels import expr as E
 from ..kernels import native, routines
 from ..kernels.specs import JoinedMaps, JoinedReductions
-from ..runtime import door
-from ..tensor import Meta, Tensor, empty, on_forget
+from ..runtime import caches, door
+from ..tensor import Meta, Tensor, empty
 from .binary import MUL
 from .checks import may_write
 from .launch import fill
@@ -30,13 +30,10 @@ if TYPE_CHECKING:
 
 MOST = 1 << 18  # elements: the launch of a bigger tensor gains nothing
 
-_joined: dict[Any, Callable[..., None] | None] = {}
-_norms: dict[Any, Any] = {}
-_scalings: dict[Any, Any] = {}
-_lists: dict[Any, Any] = {}  # on GPUs
-for _plans in (_joined, _norms, _scalings, _lists):
-    on_forget(_plans.clear)
-    door.on_change(_plans.clear)
+_joined: dict[Any, Callable[..., None] | None] = caches.cache(globals(), "_joined")
+_norms: dict[Any, Any] = caches.cache(globals(), "_norms")
+_scalings: dict[Any, Any] = caches.cache(globals(), "_scalings")
+_lists: dict[Any, Any] = caches.cache(globals(), "_lists")  # on GPUs
 
 
 def run(launches: list[Any], addresses: list[list[int]], numbers: tuple[Any, ...] = ()) -> None:
@@ -113,7 +110,7 @@ def scale(tensors: Sequence[Tensor], factor: Tensor) -> bool:
         may_write(t)
         launch = _scalings.get((t.meta, factor.meta))
         if launch is None:
-            launch = _scalings[t.meta, factor.meta] = MUL.plan((t, factor), (), (), (t.meta,)).launch
+            launch = _scalings[t.meta, factor.meta] = MUL.writing((t.meta,), (t, factor), (), ())[0]
         launches.append(launch)
     run(launches, [[t.ptr, t.ptr, factor.ptr] for t in tensors])
     for t in tensors:

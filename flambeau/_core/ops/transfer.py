@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from .. import hooks, layout
 from ..autograd import tape
-from ..runtime import gpus, staging, transfers
-from ..tensor import Tensor, meta, new, on_forget
+from ..runtime import caches, gpus, staging, transfers
+from ..tensor import Tensor, meta, new
 from . import launch
 from .pending import address, arrival_of, fill_later
 
@@ -83,9 +83,8 @@ class _Route:
         self.plain_source, self.plain_out = _same(source, self.leaving), _same(out, self.landing)
 
 
-_routes: dict[tuple[Meta, Meta, dtype], _Route] = {}
+_routes: dict[tuple[Meta, Meta, dtype], _Route] = caches.cache(globals(), "_routes")
 _MOST_ROUTES = 1 << 12
-on_forget(_routes.clear)
 
 
 def _route(out: Meta, source: Meta, d: dtype | None = None) -> _Route:

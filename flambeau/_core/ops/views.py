@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from .. import hooks, layout
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
-from ..tensor import Meta, Tensor, _new, alias, empty, meta, new, on_forget
+from ..runtime import caches
+from ..tensor import Meta, Tensor, _new, alias, empty, meta, new
 from . import launch
 from .copies import cast_program, contiguous
 from .parts import Parts, dense
@@ -28,9 +29,8 @@ def view_of(t: Tensor, shape: Sequence[int], strides: tuple[int, ...], p: int,
     return _viewed(t, meta(shape, strides, t.meta.dtype, t.meta.device), p, backward, saved, name)
 
 
-_kept: dict[Any, tuple[Meta, Any]] = {}  # by a tensor's meta and what was asked for: the view's meta, and what its gradient needs
+_kept: dict[Any, tuple[Meta, Any]] = caches.cache(globals(), "_kept")  # by a tensor's meta and what was asked for: the view's meta, and what its gradient needs
 _MOST_KEPT = 1 << 14
-on_forget(_kept.clear)
 
 
 def _keep(key: Any, m: Meta, saved: Any) -> None:
@@ -101,7 +101,7 @@ def _reshape_back(node: Any, g: Tensor) -> Any:
     return (reshape(g, node[tape.SAVED]),)
 
 
-@op(name="view")
+@op(name="view", spaces=())
 def view(self: Tensor, *size: Any, dtype: Any = None) -> Tensor:
     """The same elements in another shape (one size may be -1), or, given a dtype, the same bytes as another type.
 

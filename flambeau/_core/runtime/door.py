@@ -2,8 +2,8 @@
 
 A *bound* launch is what callers keep and call with addresses and numbers.  On the CPU it is the kernel's own entry, so
 the door costs nothing; on a GPU it puts the launch on the current stream.  While somebody observes (a ledger, a trace,
-a recording of a step), bound launches go past the observers.  Callers keep bound launches in caches, so the door tells
-them when those are stale: `on_change` registers what empties such a cache.
+a recording of a step), bound launches go past the observers.  Callers keep bound launches in caches (`caches`), which the door
+empties when they are stale and puts aside while somebody observes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..drivers.cpu.driver import CPU
 from ..kernels.programs import Prepared
 from ..kernels.specs import Loop, Product
+from . import caches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,21 +34,14 @@ if TYPE_CHECKING:
 _launch_observers: tuple[Any, ...] = ()
 _copy_observers: tuple[Any, ...] = ()
 _wait_observers: tuple[Any, ...] = ()
-_clearers: list[Callable[[], None]] = []
 _lock = threading.Lock()
 _tf32 = False
 _wide: frozenset[str] = frozenset()
 
 
-def on_change(clear: Callable[[], None]) -> None:
-    """Registers a function that empties a cache of bound launches."""
-    _clearers.append(clear)
-
-
 def changed() -> None:
     """Bound launches are stale: every registered cache is emptied."""
-    for clear in list(_clearers):
-        clear()
+    caches.forget()
 
 
 class observe:
@@ -69,8 +63,8 @@ class observe:
                 _copy_observers += (copies,)
             if waits is not None:
                 _wait_observers += (waits,)
-        if launches is not None:
-            changed()
+            if launches is not None:
+                caches.enter(caches.OBSERVED)
 
     def close(self) -> None:
         """Stops observing.  Doing it again does nothing."""
@@ -81,8 +75,8 @@ class observe:
             _launch_observers = _without(_launch_observers, launches)
             _copy_observers = _without(_copy_observers, copies)
             _wait_observers = _without(_wait_observers, waits)
-        if launches is not None:
-            changed()
+            if launches is not None and not _launch_observers:
+                caches.enter(caches.PLAIN)
 
     def __enter__(self) -> observe:
         return self

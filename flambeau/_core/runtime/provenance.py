@@ -52,8 +52,6 @@ def _set(mode: bool) -> None:
     _on = mode
     for tell in _switched:
         tell(mode)
-    from . import door
-    door.changed()  # the short ways through kept plans make tensors of their own: no plan is kept while this is on
 
 
 def on_switch(tell: Callable[[bool], None]) -> None:

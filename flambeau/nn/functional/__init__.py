@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...interop.covering import cover as _cover
 from .activations import bilinear, glu, prelu, rrelu, rrelu_, softmin
 from .arrange import (
     channel_shuffle,
@@ -54,17 +53,17 @@ from .resample import affine_grid, grid_sample, interpolate, upsample, upsample_
 from .sampling import gumbel_softmax, local_response_norm, lp_pool1d, lp_pool2d, lp_pool3d
 
 
-def _heed_autocast() -> None:
-    """The functions written here that autocast's lists name get the guard that operations get in the table."""
-    from ..._core.ops import autocast
+def _operations() -> None:
+    """The functions written here are operations too, as interpreters and overriding classes see them."""
+    from ..._core.ops import table
 
     here = globals()
-    for name in list(here):
-        if callable(here[name]) and autocast.named(name):
-            here[name] = autocast.guarded(name, here[name])
+    for name, value in list(here.items()):
+        if not name.startswith("_") and hasattr(value, "__code__") and value.__module__.startswith(__name__) and not hasattr(value, "__operation__"):
+            here[name] = table.operation(name, value).function
 
 
-_heed_autocast()
+_operations()
 
 
 def __getattr__(name: str) -> Any:
@@ -96,5 +95,3 @@ __all__ = [
     "soft_margin_loss", "softmin", "triplet_margin_loss", "triplet_margin_with_distance_loss", "unfold", "upsample",
     "upsample_bilinear", "upsample_nearest",
 ]
-
-_cover(globals())

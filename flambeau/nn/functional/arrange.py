@@ -14,8 +14,8 @@ from ..._core.kernels import expr as E
 from ..._core.kernels.programs import Map
 from ..._core.ops import launch
 from ..._core.ops.copies import cast_program
-from ..._core.runtime import door
-from ..._core.tensor import Tensor, meta, new, on_forget
+from ..._core.runtime import caches
+from ..._core.tensor import Tensor, meta, new
 from ...autograd import no_grad
 from ..parameter import Parameter
 from ..sizes import ntuple
@@ -44,10 +44,8 @@ class _ConstantPad(Function):
         return _narrowed(grad, ctx.before, ctx.sizes), None, None, None
 
 
-_plans: dict[Any, Any] = {}  # of a layout, amounts and a value: what a constant border takes on the CPU
+_plans: dict[Any, Any] = caches.cache(globals(), "_plans")  # of a layout, amounts and a value: what a constant border takes on the CPU
 _MOST_PLANS = 1 << 12
-on_forget(_plans.clear)
-door.on_change(_plans.clear)
 
 
 def _pad_back(node: Any, grad: Any) -> Any:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flambeau as fb
-from flambeau._core.ops import convolving
+from flambeau._core.runtime import caches
 from flambeau.autograd import gradcheck, gradgradcheck
 
 F = fb.nn.functional
@@ -117,12 +117,12 @@ def test_the_same_bits_on_any_threads(shape, o, kernel):
     try:
         for threads in (1, 2, 3):
             fb.set_num_threads(threads)
-            convolving._forget()  # plans know how many threads there were
+            caches.forget()  # plans know how many threads there were
             y = F.conv2d(x, w, padding=1)
             results.append([t.detach().numpy() for t in (y, *fb.autograd.grad(y, (x, w), fb.ones_like(y)))])
     finally:
         fb.set_num_threads(before)
-        convolving._forget()
+        caches.forget()
     for other in results[1:]:
         for a, b in zip(results[0], other, strict=True):
             np.testing.assert_array_equal(a, b)

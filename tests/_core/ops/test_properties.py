@@ -268,7 +268,7 @@ def test_every_family_has_a_property() -> None:
     here = Path(__file__).parent
     named = {"attributes", "covariance", "differences", "distances", "fft", "folds", "memory_format", "pointwise", "random", "results", "sparse", "special",
              "spectra", "storages", "transfer"}
-    about_the_house = {"error_inputs", "internals", "interpose", "narrow_arithmetic", "old_order", "out_memory", "placement", "queries",
+    about_the_house = {"error_inputs", "internals", "narrow_arithmetic", "old_order", "out_memory", "placement", "queries",
                        "second_derivatives", "table",
                        "together", "transfer_paths"}
     for path in here.glob("test_*.py"):

@@ -12,7 +12,8 @@ from flambeau._core import layout
 from flambeau._core.kernels import expr as E
 from flambeau._core.kernels import formulas as F
 from flambeau._core.ops.reductions import axes_of
-from flambeau._core.ops.rowwise import Rowwise, elements, row_values
+from flambeau._core.ops.row_places import elements, row_values
+from flambeau._core.ops.rowwise import Rowwise
 from flambeau.autograd import gradcheck, gradgradcheck
 
 

@@ -58,7 +58,7 @@ def _call(made: Pointwise, numbers: tuple[Any, ...], constants: tuple[tuple[str,
 
 def _formulas() -> dict[str, Pointwise]:
     found: dict[str, Pointwise] = {}
-    for made in list(elementwise._all):
+    for made in list(elementwise.all_formulas):
         if isinstance(made.formula, _Derived) or "f" not in made.accept or made.name in ("to", *STEPS):
             continue
         # those of the op table: not optimizers' steps, nor what other tests of this process made

@@ -302,7 +302,7 @@ def case_unusual_operands() -> None:
 def case_modules_change() -> None:
     """Hooks, own forwards, other modules and an onlooker are noticed on the next call."""
     import flambeau as torch
-    from flambeau._core.ops import interpose
+    from flambeau._core.engine import interpreters
     nn, F = torch.nn, torch.nn.functional
     x = torch.randn(2, 8, device="cuda")
 
@@ -330,7 +330,7 @@ def case_modules_change() -> None:
     def look(name: str, function: Any, args: Any, kwargs: Any) -> Any:
         told.append(name)
         return function(*args, **kwargs)
-    with interpose.wrap(look):
+    with interpreters.watch(look):
         assert not fused(model)
     assert told.count("linear") == 2 and told.count("gelu") == 1
     assert fused(model)

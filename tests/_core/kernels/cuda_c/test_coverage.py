@@ -45,7 +45,7 @@ def gather(seen: dict[Any, tuple[Program, Any, Any]]) -> int:
                 try:
                     if (d.is_floating_point or d.is_complex) and isinstance(fresh[0], torch.Tensor):
                         fresh[0].requires_grad_()
-                    out = row.public()(*fresh)
+                    out = row.function(*fresh)
                     taken += 1
                     if isinstance(out, torch.Tensor) and out.requires_grad:
                         out.sum().abs().backward()

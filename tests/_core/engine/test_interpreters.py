@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-import types
 from typing import Any
 
 import numpy as np
@@ -13,7 +11,7 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import relu
-from flambeau._core.ops import interpose, table
+from flambeau._core.engine import interpreters
 
 
 def outermost(seen: list[str]) -> Any:
@@ -33,7 +31,7 @@ def outermost(seen: list[str]) -> Any:
 
 def test_functions_methods_operators_and_in_place_forms_are_seen_by_one_name() -> None:
     seen: list[str] = []
-    with interpose.wrap(outermost(seen)):
+    with interpreters.watch(outermost(seen)):
         x = torch.ones(2, 2)
         y = x + 1
         y = 2 * y
@@ -53,34 +51,59 @@ def test_functions_methods_operators_and_in_place_forms_are_seen_by_one_name() -
                     "sum", "item", "norm"]
 
 
-def everything() -> dict[Any, int]:
-    places: dict[Any, int] = {(row.name, k): id(f) for row in table.TABLE.values() for k, f in enumerate((row.function, row.inplace))}
-    places.update({("Tensor", n): id(v) for n, v in torch.Tensor.__dict__.items()})
-    for name, module in list(sys.modules.items()):
-        if name.split(".")[0] == "flambeau":
-            places.update({(name, n): id(v) for n, v in vars(module).items() if isinstance(v, types.FunctionType)})
-    return places
+def test_a_function_kept_in_a_list_is_seen_and_stays_the_same_object() -> None:
+    kept, called = [torch.relu, F.celu, torch.Tensor.exp], [torch.relu, torch.Tensor.exp]
+    x = torch.ones(2)
+    for f in called:
+        f(x)
+    seen: list[str] = []
+    first = interpreters.watch(lambda name, function, args, kwargs: function(*args, **kwargs))
+    second = interpreters.watch(outermost(seen))
+    try:
+        for f in kept:
+            f(x)
+        first.close()
+        kept[0](x)
+    finally:
+        second.close()
+        second.close()
+    assert seen == ["relu", "celu", "exp", "relu"]
+    kept[0](x)
+    assert len(seen) == 4 and torch.relu is relu is kept[0] and F.celu is kept[1]
+    assert all(f.__operation__.own for f in kept)
 
 
-def test_everything_is_put_back() -> None:
-    F.celu(torch.ones(1))
-    before = everything()
-    first = interpose.wrap(lambda name, function, args, kwargs: function(*args, **kwargs))
-    second = interpose.wrap(outermost([]))
-    assert torch.relu is relu and everything() != before  # this module's own name is one of the places
-    first.close()
-    assert everything() != before  # somebody still looks on
-    second.close()
-    second.close()
-    assert {k: v for k, v in everything().items() if k in before} == before
-
-
-def test_a_name_loaded_meanwhile_is_put_back_too() -> None:
+def test_a_name_loaded_meanwhile_is_seen_and_then_no_more() -> None:
     vars(F).pop("softsign", None)
-    with interpose.wrap(outermost([])):
+    seen: list[str] = []
+    x = torch.ones(1)
+    with interpreters.watch(outermost(seen)):
         inside = F.softsign
-    assert F.softsign is not inside and F.softsign is inside.__wrapped__
-    assert float(inside(torch.ones(1))[0]) == 0.5  # one that was kept still works
+        inside(x)
+    assert seen == ["softsign"] and F.softsign is inside
+    assert float(inside(x)[0]) == 0.5 and len(seen) == 1
+
+
+def test_an_interpreter_sees_what_it_wants_to() -> None:
+    class Sines(interpreters.Interpreter):
+        def __init__(self) -> None:
+            self.seen: list[tuple[str, Any, Any]] = []
+
+        def sees(self, operation: Any) -> bool:
+            return bool(operation.name == "sin")
+
+        def call(self, operation: Any, function: Any, args: Any, kwargs: Any) -> Any:
+            self.seen.append((operation.name, args, kwargs))
+            return function(*args, **kwargs)
+    x, sines = torch.ones(2), Sines()
+    torch.sin(x), torch.cos(x)
+    interpreters.push(sines)
+    try:
+        torch.sin(x), torch.cos(x), torch.sin(input=x)
+        assert torch.cos.__operation__.own and not torch.sin.__operation__.own
+    finally:
+        interpreters.pop(sines)
+    assert [s[0] for s in sines.seen] == ["sin", "sin"] and sines.seen[0][1][0] is x and sines.seen[1][2] == {"input": x}
 
 
 def test_a_hook_may_change_the_result_and_hooks_nest() -> None:
@@ -91,7 +114,7 @@ def test_a_hook_may_change_the_result_and_hooks_nest() -> None:
             order.append(tag)
             return function(*args, **kwargs)
         return hook
-    with interpose.wrap(named("inner")), interpose.wrap(named("outer")):
+    with interpreters.watch(named("inner")), interpreters.watch(named("outer")):
         x = torch.ones(2)
     assert order[:2] == ["outer", "inner"]
     assert np.array_equal(x.numpy(), [1, 1])
@@ -99,17 +122,10 @@ def test_a_hook_may_change_the_result_and_hooks_nest() -> None:
 
 def test_errors_pass_through_and_threads_are_seen() -> None:
     seen: list[str] = []
-    with interpose.wrap(outermost(seen)):
+    with interpreters.watch(outermost(seen)):
         with pytest.raises(RuntimeError):
             torch.ones(2) @ torch.ones(3)
         t = threading.Thread(target=lambda: torch.zeros(3))
         t.start()
         t.join()
     assert seen[0] == "ones" and seen[-1] == "zeros"
-
-
-def test_readable_names() -> None:
-    for name, plain in (("__add__", "add"), ("__radd__", "add"), ("__iadd__", "add_"), ("__rtruediv__", "div"), ("__eq__", "eq"),
-                        ("__rpow__", "pow"), ("__imod__", "remainder_"), ("__invert__", "bitwise_not"), ("relu", "relu"),
-                        ("__getitem__", "index"), ("__rand__", "bitwise_and"), ("__repr__", "print"), ("__bool__", "bool")):
-        assert interpose.readable(name) == plain

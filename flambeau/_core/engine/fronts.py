@@ -1,0 +1,212 @@
+"""The public functions of operations: their code, written from a signature when they are first called.
+
+A function made here takes exactly its operation's parameters. It looks whether the operands are plain tensors and calls the
+operation's body; or, for a planned operation, it looks its plan up by the operands' metas and the other arguments, and calls that.
+Everything unusual leaves by a method of the operation: `out=` by `into`, NumPy's names of parameters by `renamed`, operands of another
+layout or class by `ask`, a call without a plan by `miss`, errors by `tripped`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+from inspect import CO_VARARGS, CO_VARKEYWORDS
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import CodeType
+
+# What a parameter is. An operand is a tensor (TENSOR), one or None (OPTIONAL), or one or a number (NUMBER; VALUE: where a plan holds for
+# one value of it). SCALAR: a number that is
+# passed to the launch; FACTOR: the same, where 1 has a plan of its own. TENSORS: several tensors. OPEN: perhaps a tensor, of which no
+# plan knows. CONSTANT: anything else; a plan holds for one value of it. OLD: what is left over in a call in a deprecated order.
+TENSOR, OPTIONAL, NUMBER, VALUE, SCALAR, FACTOR = "tensor", "optional", "number", "value", "scalar", "factor"
+TENSORS, OPEN, CONSTANT, OLD = "tensors", "open", "constant", "old"
+PASSED = frozenset((TENSOR, OPTIONAL, NUMBER, VALUE, SCALAR, FACTOR))  # the kinds that a plan's call is given
+_USUAL = frozenset(("input", "self", "other", "target"))  # tensors or numbers, even where the signature leaves their type open
+
+
+class _Missing:
+    """Stands for an axis that a call did not name, or not yet: NumPy's name of it may follow."""
+
+    def __repr__(self) -> str:
+        return "<required>"
+
+
+MISSING = _Missing()
+
+
+class Signature:
+    """A function's parameters: `positional`, `rest` (of *args), `keyword` (only by keyword), `more` (of **kwargs), the defaults, and
+    the kind of each."""
+
+    __slots__ = ("positional", "rest", "keyword", "more", "defaults", "kwdefaults", "kinds")
+
+    def __init__(self, positional: Sequence[str], keyword: Sequence[str] = (), defaults: Sequence[Any] = (), kwdefaults: dict[str, Any] | None = None,
+                 kinds: dict[str, str] | None = None, rest: str | None = None, more: str | None = None) -> None:
+        self.positional, self.keyword, self.rest, self.more = tuple(positional), tuple(keyword), rest, more
+        self.defaults, self.kwdefaults = tuple(defaults), dict(kwdefaults or {})
+        self.kinds = {n: (kinds or {}).get(n, CONSTANT) for n in (*self.positional, *self.keyword, *((rest,) if rest else ()))}
+
+    @classmethod
+    def of(cls, function: Any, kinds: dict[str, str] | None = None) -> Signature:
+        """The signature of a function; `kinds` of parameters about which its annotations do not tell enough."""
+        function = inspect.unwrap(function)
+        code: Any = function.__code__
+        names = code.co_varnames
+        at = code.co_argcount + code.co_kwonlyargcount
+        rest = names[at] if code.co_flags & CO_VARARGS else None
+        more = names[at + (rest is not None)] if code.co_flags & CO_VARKEYWORDS else None
+        notes = function.__annotations__
+        found = {n: kind_of(n, str(notes.get(n, "Any"))) for n in (*names[:at], *((rest,) if rest else ()))}
+        return cls(names[:code.co_argcount], names[code.co_argcount:at], function.__defaults__ or (),
+                   function.__kwdefaults__, found | (kinds or {}), rest, more)
+
+    def names(self) -> tuple[str, ...]:
+        """All parameters that have a name of their own, in the order in which a front hands on their values."""
+        return (*self.positional, *self.keyword)
+
+    def keyed(self) -> tuple[str, ...]:
+        """The parameters that a plan's key is made of."""
+        return (*self.names(), self.rest) if self.rest is not None and self.kinds[self.rest] != OLD else self.names()
+
+    def operands(self) -> tuple[int, ...]:
+        """The places, among `names()`, of what a plan's call is given."""
+        return tuple([i for i, n in enumerate(self.names()) if self.kinds[n] in PASSED])
+
+    def with_old(self) -> Signature:
+        """This signature, for an operation that is also called in a deprecated order of arguments."""
+        return Signature(self.positional, self.keyword, self.defaults, self.kwdefaults, {**self.kinds, "old": OLD}, "old", self.more)
+
+    def with_axis(self) -> Signature:
+        """This signature, where an axis that must be named may be named as NumPy does."""
+        required = self.positional[:len(self.positional) - len(self.defaults)]
+        if "dim" not in required:
+            return self
+        open_ = len(required) - required.index("dim")
+        return Signature(self.positional, self.keyword, (*[MISSING] * open_, *self.defaults), self.kwdefaults, self.kinds, self.rest, self.more)
+
+    def has_default(self, name: str, value: Any) -> bool:
+        if name in self.kwdefaults:
+            return value is self.kwdefaults[name]
+        if name in self.keyword:
+            return False
+        at = self.positional.index(name) - len(self.positional) + len(self.defaults)
+        return at >= 0 and value is self.defaults[at]
+
+    def whole(self, values: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call with the values of all parameters, as a front hands them on."""
+        count = len(self.positional)
+        end = count + len(self.keyword)
+        rest = values[end] if self.rest is not None else ()
+        more = values[end + (self.rest is not None)] if self.more is not None else {}
+        return (*values[:count], *rest), {**dict(zip(self.keyword, values[count:end], strict=True)), **more}
+
+    def as_written(self, values: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The same without those that have their default."""
+        (*args,), kwargs = self.whole(values)
+        named: dict[str, Any] = {}
+        if self.rest is None or not values[len(self.names())]:
+            first = next((i for i, n in enumerate(self.positional) if self.has_default(n, args[i])), len(args))
+            named = {n: v for n, v in zip(self.positional[first:], args[first:], strict=True) if not self.has_default(n, v)}
+            del args[first:]
+        return tuple(args), named | {n: v for n, v in kwargs.items() if n not in self.keyword or not self.has_default(n, v)}
+
+
+def kind_of(name: str, note: str) -> str:
+    """What a parameter is, by its annotation and its name."""
+    note = note.strip("'\"")
+    if note.startswith("Tensor"):
+        return OPTIONAL if "None" in note else NUMBER if "|" in note else TENSOR
+    if "Tensor]" in note or (note == "Any" and name in ("tensors", "arrays", "operands")):
+        return TENSORS
+    return OPEN if note == "Any" and name in _USUAL else CONSTANT
+
+
+def _plain(name: str, kind: str) -> str | None:
+    """The text of the test that an argument is what the body may work on as it is."""
+    if kind == TENSOR:
+        return f"{name}.meta.plain"
+    if kind == OPTIONAL:
+        return f"({name} is None or {name}.meta.plain)"
+    if kind in (NUMBER, VALUE, OPEN):
+        return f"({name}.__class__ in KNOWN or known({name}))"
+    if kind == TENSORS:
+        return f"({name}.__class__ in KNOWN or all_plain({name}))"
+    return None
+
+
+def _key(name: str, kind: str) -> str:
+    """The text of an argument's part in the key of a plan."""
+    if kind == TENSOR:
+        return f"{name}.meta"
+    if kind == OPTIONAL:
+        return f"None if {name} is None else {name}.meta"
+    if kind == NUMBER:
+        return f"{name}.meta if (k_{name} := {name}.__class__) is Tensor else k_{name} if k_{name} in NUMBERS else {name}.meta"
+    if kind == VALUE:
+        return f"{name}.meta if (k_{name} := {name}.__class__) is Tensor else (k_{name}, {name}) if k_{name} in NUMBERS else {name}.meta"
+    if kind == SCALAR:
+        return f"{name}.__class__"
+    if kind == FACTOR:
+        return f"{name}.__class__ if {name} != 1 else 1"
+    return name
+
+
+def write(name: str, s: Signature, planned: bool, out: bool, renames: bool) -> CodeType:
+    """The code of a function. planned: see above. out: it has `out=`. renames: it takes parameters by NumPy's names too."""
+    parameters = list(s.positional)
+    renames = renames and s.more is None and not {"dim", "keepdim"}.isdisjoint(s.names())
+    first = len(parameters) - len(s.defaults)
+    parameters[first:] = [f"{n}=None" for n in parameters[first:]]
+    only = [f"{n}=None" if n in s.kwdefaults else n for n in s.keyword] + (["out=None"] if out else [])
+    if s.rest is not None:
+        parameters.append("*" + s.rest)
+    elif only:
+        parameters.append("*")
+    parameters += only
+    if s.more is not None:
+        parameters.append("**" + s.more)
+    elif renames:
+        parameters.append("**by_numpy")
+    values = "(" + "".join(f"{n}, " for n in (*s.names(), *filter(None, (s.rest, s.more)))) + ")"
+    lines = [f"def call({', '.join(parameters)}):"]
+    if renames:
+        lines += [f"    if {n} is MISSING and 'axis' not in by_numpy: raise TypeError(\"{name}() missing 1 required positional argument: '{n}'\")"
+                  for n in s.positional if s.has_default(n, MISSING)]
+        lines.append(f"    if by_numpy: return renamed({values}, by_numpy{', out' if out else ''})")
+    if s.rest is not None and s.kinds[s.rest] == OLD:
+        lines.append(f"    if {s.rest}: return reordered({values}{', out' if out else ''})")
+    if out:
+        lines.append(f"    if out is not None: return into(out, {values})")
+    lines += _planned(s, values) if planned else _direct(s, values)
+    text = "\n".join(lines)
+    file = f"<operation {name}>"
+    linecache.cache[file] = (len(text), None, [line + "\n" for line in lines], file)
+    space: dict[str, Any] = {}
+    exec(compile(text, file, "exec"), space)  # our own text: only names of parameters enter it
+    code: CodeType = space["call"].__code__
+    return code.replace(co_name=name, co_qualname=name)
+
+
+def _planned(s: Signature, values: str) -> list[str]:
+    names = s.keyed()
+    key = ", ".join(_key(n, s.kinds[n]) for n in names) + ("," if len(names) == 1 else "")
+    operands = ", ".join(n for n in s.names() if s.kinds[n] in PASSED)
+    return ["    try:",
+            f"        plan = plans[{key}]",
+            "    except (KeyError, AttributeError, TypeError):",
+            f"        return miss({values})",
+            f"    return plan({operands})"]
+
+
+def _direct(s: Signature, values: str) -> list[str]:
+    tests = [test for n, kind in s.kinds.items() if (test := _plain(n, kind)) is not None and (n != s.rest or kind == TENSORS)]
+    passed = [*s.positional, *(["*" + s.rest] if s.rest is not None and s.kinds[s.rest] != OLD else []), *[f"{n}={n}" for n in s.keyword],
+              *(["**" + s.more] if s.more else [])]
+    return ["    try:",
+            *([f"        if not ({' and '.join(tests)}): return ask({values})"] if tests else []),
+            f"        return body({', '.join(passed)})",
+            "    except TRIPS as error:",
+            f"        return tripped(error, {values})"]

@@ -1,0 +1,113 @@
+"""Who looks on: a stack of interpreters, each of which may see a call of an operation before it is carried out.
+
+A trace, a profiler, autocast, a `TorchFunctionMode`, the memory of source lines are interpreters. While none is on the stack,
+a public function runs its own code. Pushing one makes the functions it wants to see run a general code that asks the stack; popping
+the last one puts the own code back. Only functions that have been called at least once need that: the others begin with the general
+code. So nothing is paid while nobody looks on, and a function that was kept in a list before is seen like any other.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .operation import Operation
+
+lock = threading.RLock()
+_stack: tuple[Interpreter, ...] = ()
+_live: list[Operation] = []  # operations whose own code has been made
+
+
+class Interpreter:
+    """One that looks on. `sees` chooses operations, once for each; `call` carries a call out, or does something else in its place.
+
+    apart: it wants to see the operations that could be carried out as one.
+    """
+
+    __slots__ = ()
+    apart = True
+
+    def sees(self, operation: Operation) -> bool:
+        """Whether calls of this operation are to be shown."""
+        return True
+
+    def call(self, operation: Operation, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of a call; `function(*args, **kwargs)` carries it out."""
+        raise NotImplementedError
+
+
+def push(interpreter: Interpreter) -> None:
+    """Puts an interpreter on top of the stack, for all threads."""
+    global _stack
+    with lock:
+        _stack = (*_stack, interpreter)
+        for operation in _live:
+            if operation.own and interpreter.sees(operation):
+                operation.open()
+
+
+def pop(interpreter: Interpreter) -> None:
+    """Takes an interpreter off the stack, wherever in it it is."""
+    global _stack
+    with lock:
+        at = max(i for i, x in enumerate(_stack) if x is interpreter)
+        _stack = _stack[:at] + _stack[at + 1:]
+        for operation in _live:
+            if not operation.own and not any(x.sees(operation) for x in _stack):
+                operation.close()
+
+
+def watched(operation: Operation) -> bool:
+    """Whether an operation must be called by itself, as somebody wants to see it."""
+    return bool(_stack) and any(x.apart and x.sees(operation) for x in _stack)
+
+
+def started(operation: Operation) -> None:
+    """An operation has made its own code: it may run it while nobody wants to see its calls."""
+    with lock:
+        _live.append(operation)
+        if not any(x.sees(operation) for x in _stack):
+            operation.close()
+
+
+def through(operation: Operation, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call, past all interpreters that see the operation, the last pushed first."""
+    for interpreter in _stack:
+        if interpreter.sees(operation):
+            function = partial(_one, interpreter, operation, function)
+    return function(*args, **kwargs)
+
+
+def _one(interpreter: Interpreter, operation: Operation, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return interpreter.call(operation, function, args, kwargs)
+
+
+class watch(Interpreter):
+    """Shows `hook(name, function, args, kwargs)` every call of an operation until `close()`, or in a ``with`` block. The hook must make
+    the call and give its result; calls that operations make of each other come too."""
+
+    __slots__ = ("_hook", "_open")
+
+    def __init__(self, hook: Callable[[str, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]) -> None:
+        self._hook, self._open = hook, True
+        push(self)
+
+    def call(self, operation: Operation, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self._hook(operation.name, function, args, kwargs)
+
+    def close(self) -> None:
+        """Stops. Doing it again does nothing."""
+        with lock:
+            if self._open:
+                self._open = False
+                pop(self)
+
+    def __enter__(self) -> watch:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

@@ -1,0 +1,261 @@
+"""An operation: what the engine knows of it, and the public function that users call.
+
+The function's code is written at its first call (`fronts`); until then, and whenever an interpreter wants to see calls of the operation
+(`interpreters`), it runs a general code that takes any arguments.
+"""
+
+from __future__ import annotations
+
+import builtins
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from ..runtime import caches
+from ..tensor import Tensor
+from . import fronts, interpreters
+from .fronts import FACTOR, NUMBER, OPTIONAL, SCALAR, TENSOR, VALUE, Signature
+from .plans import Compose, Plan, View, Written, roles, under
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import CodeType
+
+    Answer = Callable[["Operation", tuple[Any, ...], dict[str, Any]], Any]
+    Values = tuple[Any, ...]
+
+
+def _general(*args: Any, **kwargs: Any) -> Any:
+    return enter(args, kwargs)  # type: ignore[name-defined]  # noqa: F821 (a name of each function's own globals)
+
+
+_GENERAL: CodeType = _general.__code__
+PLANS = frozenset((Plan, Compose, View, Written))
+NUMBERS = frozenset((float, int))  # types of numbers that launches take as they come
+KNOWN: set[type] = {float, int, bool, complex, type(None), str, slice, type(Ellipsis), Tensor}  # classes that answer for nothing
+TRIPS: tuple[type[Exception], ...] = (AttributeError, IndexError, TypeError)  # what using a number or a list as a tensor ends in
+# who may answer for operands that are no plain tensors, in order; each gives NotImplemented where it has no answer
+answers: list[Answer] = []
+# gives the arguments and keywords of a call in a deprecated order
+old_orders: list[Callable[[str, tuple[Any, ...]], Any]] = []
+# puts the error of a wrong argument into words: raises it, or gives the answer of an argument's class
+explain: list[Callable[[Operation, Exception, tuple[Any, ...], dict[str, Any]], Any]] = []
+
+
+def known(x: Any) -> bool:
+    """Whether an argument that may be a tensor is a plain one, or surely none that answers for operations."""
+    if isinstance(x, Tensor):
+        return x.meta.plain
+    if not hasattr(type(x), "__torch_function__"):
+        return True
+    return False
+
+
+def all_plain(tensors: Any) -> bool:
+    """Whether a list's tensors are all plain."""
+    if type(tensors) in (list, tuple):
+        for t in tensors:
+            if not (known(t) if type(t) not in (list, tuple) else all_plain(t)):
+                return False
+        return True
+    return known(tensors)
+
+
+class Operation:
+    """One operation.
+
+    name: as users know it.  body: the function that carries it out, or, for a `planned` one, gives the plan of a call with these
+    arguments (it looks at its operands' metas only) or, where there is none, the call's result.  out: carries out the form with
+    `out=`, called with `out`, the arguments and the keywords; None where there is none.  renames: it takes NumPy's names.
+    signature: where the body's own is not the operation's.  autocast: see `ops.autocast`.
+    """
+
+    __slots__ = ("name", "body", "planned", "out", "renames", "autocast", "signature", "kinds", "function", "direct", "env", "code", "own", "places",
+                 "__weakref__")
+
+    def __init__(self, name: str, body: Callable[..., Any], *, planned: bool = False, out: Callable[..., Any] | None = None, renames: bool = False,
+                 signature: Signature | None = None, kinds: dict[str, str] | None = None, shown: str = "") -> None:
+        self.name, self.body, self.planned, self.out, self.renames, self.kinds = name, body, planned, out, renames, kinds
+        self.autocast: Any = None
+        self.signature = signature
+        self.code: CodeType | None = None
+        self.own = False  # whether the function runs its own code
+        self.direct: Any = None  # the same function, which no interpreter sees
+        self.places: tuple[int, ...] = ()
+        self.env: dict[str, Any] = {"__name__": body.__module__, "__builtins__": builtins, "enter": self.enter}
+        f: Any = FunctionType(_GENERAL, self.env, shown or name)
+        f.__doc__, f.__qualname__, f.__wrapped__, f.__operation__ = body.__doc__, shown or name, body, self
+        self.function = f
+
+    def __repr__(self) -> str:
+        return f"Operation({self.name})"
+
+    # ---------------------------------------------------------------------------------------------------- the function's code
+    def _start(self) -> None:
+        """Writes the function's own code."""
+        s = self.signature or Signature.of(self.body, self.kinds)
+        s = self.signature = s.with_axis() if self.renames else s
+        self.places = s.operands()
+        if self.planned:
+            caches.cache(self.env, "plans")
+        self.env.update(body=self.body, ask=self.ask, miss=self.miss, tripped=self.tripped, into=self.into, renamed=self.renamed,
+                        reordered=self.reordered, TRIPS=TRIPS, MISSING=fronts.MISSING, KNOWN=KNOWN, NUMBERS=NUMBERS, Tensor=Tensor, known=known,
+                        all_plain=all_plain)
+        code = fronts.write(self.function.__name__, s, self.planned, self.out is not None, self.renames)
+        kwdefaults = {**s.kwdefaults, **({"out": None} if self.out is not None else {})}
+        direct: Any = FunctionType(code, self.env, self.function.__name__, s.defaults)
+        direct.__kwdefaults__ = kwdefaults
+        direct.__operation__ = self
+        # the defaults first: the general code has no parameters that they could be given to
+        self.function.__defaults__, self.function.__kwdefaults__ = s.defaults, kwdefaults
+        self.direct, self.code = direct, code
+        interpreters.started(self)
+
+    def started(self) -> Operation:
+        """This operation, its code written."""
+        if self.code is None:
+            with interpreters.lock:
+                if self.code is None:
+                    self._start()
+        return self
+
+    def open(self) -> None:
+        """Calls are shown to interpreters."""
+        self.own = False
+        self.function.__code__ = _GENERAL
+
+    def close(self) -> None:
+        """Calls go straight on."""
+        assert self.code is not None
+        self.own = True
+        self.function.__code__ = self.code
+
+    def enter(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call through the general code."""
+        return interpreters.through(self, self.started().direct, args, kwargs)
+
+    # ------------------------------------------------------------------------------------------------------- unusual calls
+    def _signature(self) -> Signature:
+        found = self.started().signature
+        assert found is not None
+        return found
+
+    def ask(self, values: Values) -> Any:
+        """A call with an operand that is no plain tensor."""
+        for x in values:
+            if type(x) is Tensor and not x.meta.plain:
+                x.meta = under(x.meta)  # taken over from a tensor of another class
+        args, kwargs = self._signature().as_written(values)
+        for answer in answers:
+            made = answer(self, args, kwargs)
+            if made is not NotImplemented:
+                return made
+        return self.as_they_are(values)
+
+    def as_they_are(self, values: Values) -> Any:
+        """A call whose operands are taken as what they are underneath, whoever might answer for them."""
+        args, kwargs = self._signature().whole(values)
+        try:
+            if not self.planned:
+                return self.body(*args, **kwargs)
+            return self.miss(values, asked=True)
+        except TRIPS as error:
+            return self.tripped(error, values)
+
+    def tripped(self, error: Exception, values: Values) -> Any:
+        """An error of a kind that a wrong argument causes: the answer of an argument's class, or the error in words."""
+        args, kwargs = self._signature().as_written(values)
+        return explain[0](self, error, args, kwargs)
+
+    def into(self, out: Any, values: Values) -> Any:
+        """A call with `out=`."""
+        assert self.out is not None
+        args, kwargs = self._signature().as_written(values)
+        return self.out(out, args, kwargs)
+
+    def renamed(self, values: Values, by_numpy: dict[str, Any], out: Any = None) -> Any:
+        """A call with parameters by NumPy's names (`axis`, `keepdims`). Raises TypeError for a name that is none."""
+        s = self._signature()
+        args, kwargs = s.as_written(values)
+        for name, value in by_numpy.items():
+            ours = BY_NUMPY.get(name, name)
+            if ours not in s.names():
+                raise TypeError(f"{self.function.__name__}() got an unexpected keyword argument '{name}'")
+            kwargs[ours] = value
+        if out is not None:
+            kwargs["out"] = out
+        return self.direct(*args, **kwargs)
+
+    def reordered(self, values: Values, out: Any = None) -> Any:
+        """A call in a deprecated order of arguments. Raises TypeError where it is none."""
+        args, kwargs = self._signature().as_written(values)
+        found = old_orders[0](self.name, args)
+        if found is None:
+            raise TypeError(f"{self.function.__name__}() takes {len(self._signature().positional)} positional arguments but {len(args)} were given")
+        if out is not None:
+            kwargs["out"] = out
+        return self.direct(*found[0], **kwargs, **found[1])
+
+    # --------------------------------------------------------------------------------------------------------------- plans
+    def miss(self, values: Values, asked: bool = False) -> Any:
+        """A call without a plan: makes it and carries it out. asked: operands that are not plain are taken as they are."""
+        given = [values[i] for i in self.places]
+        if not asked and not all(x.meta.plain for x in given if isinstance(x, Tensor)):
+            return self.ask(values)
+        try:
+            key = self._key(values)
+            run = self.env["plans"].get(key) if key is not None else None
+            if run is None:
+                args, kwargs = self._signature().whole(values)
+                made = self.body(*args, **kwargs)
+                if type(made) not in PLANS:
+                    return made
+                run = made.bind(roles([None if self._is_one(i, x) else x for i, x in zip(self.places, given, strict=True)]))
+                if key is not None:
+                    caches.keep(self.env["plans"], key, run)
+        except TRIPS as error:
+            return self.tripped(error, values)
+        return run(*given)
+
+    def _is_one(self, place: int, x: Any) -> bool:
+        """Whether an argument is a factor of 1, which a plan does without."""
+        s = self._signature()
+        return s.kinds[s.names()[place]] == FACTOR and not isinstance(x, Tensor) and bool(x == 1)
+
+    def _key(self, values: Values) -> tuple[Any, ...] | None:
+        """What the front looks a plan up by; None for a call of which no plan can be kept."""
+        s = self._signature()
+        parts: list[Any] = []
+        for name, v in zip(s.keyed(), values, strict=False):
+            kind = s.kinds[name]
+            if kind in (TENSOR, OPTIONAL, NUMBER):
+                v = under(v.meta) if isinstance(v, Tensor) else type(v) if v is not None else None
+            elif kind == VALUE:
+                v = under(v.meta) if isinstance(v, Tensor) else (type(v), v)
+            elif kind == SCALAR or (kind == FACTOR and v != 1):
+                v = type(v)
+            elif kind == FACTOR:
+                v = 1
+            elif not _constant(v):
+                return None
+            else:
+                v = _frozen(v)
+            parts.append(v)
+        try:
+            hash(key := tuple(parts))
+        except TypeError:
+            return None
+        return key
+
+
+BY_NUMPY = {"axis": "dim", "keepdims": "keepdim"}
+
+
+def _constant(v: Any) -> bool:
+    """Whether a plan may depend on the value: not where it can change, as a tensor's can."""
+    if isinstance(v, Tensor):
+        return False
+    return all(map(_constant, v)) if isinstance(v, (list, tuple)) else True
+
+
+def _frozen(v: Any) -> Any:
+    return tuple(map(_frozen, v)) if type(v) is list else v

@@ -1,0 +1,280 @@
+"""Planned calls: what an operation does with operands of known layouts, ready to be carried out.
+
+A family works out a plan once for each combination of layouts and constants; the engine makes of it a function of the operands that
+allocates the results, calls the launch and puts the operation on the tape. That function is written for the plan's pattern (how many
+operands, results, numbers, a workspace or none), so that a call does only what it must.
+
+The launch is called with the addresses of the results, of the operands, of the workspace, and then with the numbers.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from ..autograd import tape
+from ..autograd.mode import _grad
+from ..tensor import Meta, Storage, Tensor, storage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+Node = tape.Node
+CODE = "<operation>"  # what tracebacks say of code that the engine wrote begins so
+
+
+class Saved:
+    """How a call is differentiated: what its node keeps, and the function that uses it.
+
+    backward: ``f(node, g)`` as the tape calls it (a list of gradients for several results).  keep: places of the operands that are
+    saved.  results: places of the results that are saved.  numbers: places of the numbers that are.  info: what the call's nodes
+    share; its `grad_name` is the name `grad_fn` shows.
+    The node's SAVED is ``(info, operands kept, their versions, results kept, numbers)``.
+    """
+
+    __slots__ = ("backward", "keep", "results", "info", "numbers")
+
+    def __init__(self, backward: Callable[[Node, Any], Any], keep: tuple[int, ...] = (), results: tuple[int, ...] = (), info: Any = None,
+                 numbers: tuple[int, ...] = ()) -> None:
+        self.backward, self.keep, self.results, self.info, self.numbers = backward, keep, results, info, numbers
+
+
+class Plan:
+    """One call but its addresses.
+
+    outs: the results' metas.  launch: the bound launch.  room: the workspace's meta.  numbers: a converter for each number that is
+    passed to the launch (None: as it is).  saved: `Saved`, or a function that gives one for the operands that require grad (a tuple
+    of truths); None where nothing is differentiable.  result: makes the call's result of the results' list (default: the tensor, or a
+    tuple of several).
+    """
+
+    __slots__ = ("outs", "launch", "room", "numbers", "saved", "result")
+
+    def __init__(self, outs: Sequence[Meta], launch: Callable[..., Any], room: Meta | None = None, numbers: Sequence[Any] = (), saved: Any = None,
+                 result: Any = None) -> None:
+        self.outs, self.launch, self.room, self.numbers, self.saved, self.result = tuple(map(under, outs)), launch, room, tuple(numbers), saved, result
+
+    def bind(self, roles: str) -> Callable[..., Any]:
+        """The call as a function of its operands and numbers, by `roles`: a letter for each, "t" a tensor, "n" a number,
+        "x" one that is absent (None)."""
+        taped = self.saved is not None and any(m.dtype.kind in "fc" for m in self.outs)
+        small = tuple([m.sizes is not None for m in self.outs])
+        convert = tuple([c is not None for c in self.numbers])
+        make = _maker(roles, small, self.room is not None, convert, taped, self.result is not None)
+        run: Callable[..., Any] = make(self)
+        return run
+
+
+def under(m: Meta) -> Meta:
+    """The meta of a plain tensor in the place of one of a class that answers for operations."""
+    return m if m.plain else getattr(m, "under", m)
+
+
+def roles(given: Sequence[Any]) -> str:
+    """The roles of what a plan's call is given: see `Plan.bind`."""
+    return "".join(["t" if isinstance(x, Tensor) else "x" if x is None else "n" for x in given])
+
+
+class Compose:
+    """A plan that consists of other operations: `run(*operands)`."""
+
+    __slots__ = ("run",)
+
+    def __init__(self, run: Callable[..., Any]) -> None:
+        self.run = run
+
+    def bind(self, roles: str) -> Callable[..., Any]:
+        return self.run
+
+
+class View:
+    """A plan that shows the operand's memory with another layout: `meta` from `offset` bytes after its first element on.
+
+    backward, info: as in `Saved`; None where nothing is recorded.
+    """
+
+    __slots__ = ("meta", "offset", "backward", "info")
+
+    def __init__(self, meta: Meta, offset: int, backward: Callable[[Node, Any], Any] | None, info: Any = None) -> None:
+        self.meta, self.offset, self.backward, self.info = under(meta), offset, backward, info
+
+    def bind(self, roles: str) -> Callable[..., Any]:
+        return _view(self.meta, self.offset, self.backward, self.info)
+
+
+def _view(m: Meta, offset: int, backward: Any, info: Any) -> Callable[[Tensor], Tensor]:
+    from ..autograd.inplace import note_view
+    make, grad_on, next_seq, anomaly = object.__new__, _grad.get, tape.next_seq, tape.anomaly
+
+    def run(t: Tensor) -> Tensor:
+        r = make(Tensor)
+        r.meta = m
+        r.store = t.store
+        r.ptr = t.ptr + offset
+        r.node = None
+        note_view(t, r)
+        node = t.node
+        if node is not None and grad_on() and backward is not None:
+            r.node = [next_seq(), None, backward, (node,), info, None]
+            if anomaly.on:
+                anomaly.note(r.node)
+        return r
+    return run
+
+
+# ------------------------------------------------------------------------------------------------------------- the patterns
+def _recorder(plan: Plan, roles: str) -> Callable[..., Any]:
+    """Makes what puts a call on the tape, ``f(results, edges, operands and numbers)``, from the edges of its first call of a kind: they
+    hold None for what requires no grad."""
+    def make(edges: tuple[Any, ...]) -> Callable[..., None]:
+        saved = plan.saved(tuple([e is not None for e in edges])) if callable(plan.saved) else plan.saved
+        if len(plan.outs) > 1:
+            return _several(saved)
+        put: Callable[..., None] = _putter(len(roles), tuple([(i, roles[i] == "t") for i in saved.keep]), bool(saved.results), saved.numbers)(saved)
+        return put
+    return make
+
+
+@lru_cache(1024)
+def _putter(count: int, keep: tuple[tuple[int, bool], ...], results: bool, numbers: tuple[int, ...]) -> Callable[[Saved], Any]:
+    """A function that makes what puts a call with one result on the tape, for nodes that keep these operands and numbers."""
+    kept = "".join(f"a{i}, " for i, _ in keep)
+    versions = "".join(f"a{i}.store.version, " if tensor else "0, " for i, tensor in keep)
+    state = f"(info, ({kept}), ({versions}), {'(alias(r), ),' if results else '(),'} ({''.join(f'a{i}, ' for i in numbers)}))"
+    constant = not (keep or results or numbers)
+    lines = ["def make(saved):",
+             " backward, info, next_seq, anomaly = saved.backward, saved.info, tape.next_seq, tape.anomaly",
+             *([" alone = (info, (), (), (), ())"] if constant else []),
+             f" def put(r, edges, {''.join(f'a{i}, ' for i in range(count))}):",
+             f"  r.node = [next_seq(), None, backward, edges, {'alone' if constant else state}, None]",
+             "  if anomaly.on: anomaly.note(r.node)",
+             " return put"]
+    space: dict[str, Any] = {"tape": tape, "alias": _alias}
+    exec(compile("\n".join(lines), CODE, "exec"), space)  # our own text: only the counts above enter it
+    made: Callable[[Saved], Any] = space["make"]
+    return made
+
+
+def _several(saved: Saved) -> Callable[..., None]:
+    backward, keep, results, info, numbers = saved.backward, saved.keep, saved.results, saved.info, saved.numbers
+
+    def put(outs: tuple[Tensor, ...], edges: tuple[Any, ...], *given: Any) -> None:
+        held = tuple([given[i] for i in keep])
+        versions = tuple([x.store.version if isinstance(x, Tensor) else 0 for x in held])
+        state = (info, held, versions, tuple([_alias(outs[i]) for i in results]), tuple([given[i] for i in numbers]))
+        parent: Node = [tape.next_seq(), None, backward, edges, state, {"outputs": len(outs)}]
+        if tape.anomaly.on:
+            tape.anomaly.note(parent)
+        for i, t in enumerate(outs):
+            if t.meta.dtype.kind in "fc":
+                t.node = [tape.next_seq(), None, tape.to_output, (parent,), i, None]
+    return put
+
+
+def _alias(t: Tensor) -> tuple[Tensor, int]:
+    """A result as its own node may hold it: without that node, which would be a circle; and its version."""
+    r = object.__new__(Tensor)
+    r.meta, r.store, r.ptr, r.node = t.meta, t.store, t.ptr, None
+    return r, t.store.version
+
+
+@lru_cache(1024)
+def _maker(roles: str, small: tuple[bool, ...], room: bool, convert: tuple[bool, ...], taped: bool, result: bool) -> Callable[[Plan], Any]:
+    """A function that makes the call of a plan of this pattern."""
+    names = [f"a{i}" for i in range(len(roles))]
+    lines = ["def make(plan):",
+             " launch = plan.launch",
+             " new, T, S, grad_on = object.__new__, Tensor, Storage, _grad.get"]
+    lines += [f" m{i} = plan.outs[{i}]" for i in range(len(small))]
+    lines += [f" free{i}, grow{i} = m{i}.sizes.free, m{i}.sizes.grow" for i, s in enumerate(small) if s]
+    lines += [f" c{i} = plan.numbers[{i}]" for i, c in enumerate(convert) if c]
+    if room:
+        lines.append(" work = plan.room")
+    if result:
+        lines.append(" result = plan.result")
+    if taped:
+        lines += [f" record = _recorder(plan, {roles!r})", f" puts = [None] * {1 << roles.count('t')}"]
+    lines.append(f" def call({', '.join(names)}):")
+    for i, s in enumerate(small):
+        if s:
+            lines += [f"  s{i} = S(); s{i}.version = 0; s{i}.meta = m{i}; s{i}.free = free{i}",
+                      f"  try: p{i} = s{i}.ptr = free{i}.pop()",
+                      f"  except IndexError: p{i} = s{i}.ptr = grow{i}()"]
+        else:
+            lines.append(f"  s{i} = storage(m{i}); p{i} = s{i}.ptr")
+    args = [f"p{i}" for i in range(len(small))] + [f"{n}.ptr" for n, role in zip(names, roles) if role == "t"]
+    if room:
+        lines.append("  scratch = storage(work)")
+        args.append("scratch.ptr")
+    numbers = [n for n, role in zip(names, roles) if role == "n"]
+    args += [f"c{i}({n})" if c else n for i, (n, c) in enumerate(zip(numbers, convert))]
+    lines.append(f"  launch({', '.join(args)})")
+    for i in range(len(small)):
+        lines.append(f"  r{i} = new(T); r{i}.meta = m{i}; r{i}.store = s{i}; r{i}.ptr = p{i}; r{i}.node = None")
+    outs = "".join(f"r{i}, " for i in range(len(small)))
+    tensors = [(i, n) for i, (n, role) in enumerate(zip(names, roles)) if role == "t"]
+    if taped and tensors:
+        nodes = {i: f"n{i}" for i, _ in tensors}
+        lines += [f"  n{i} = {n}.node" for i, n in tensors]
+        some = " or ".join(f"{v} is not None" for v in nodes.values())
+        edges = "".join(f"{nodes.get(i, 'None')}, " for i in range(len(names)))
+        kind = " + ".join(f"({1 << k} if {v} is not None else 0)" for k, v in enumerate(nodes.values()))
+        lines += [f"  if ({some}) and grad_on():",
+                  f"   put = puts[{kind}]",
+                  f"   if put is None: put = puts[{kind}] = record(({edges}))",
+                  f"   put({'r0' if len(small) == 1 else f'({outs})'}, ({edges}), {', '.join(names)})"]
+    lines.append(f"  return result(({outs}))" if result else "  return r0" if len(small) == 1 else f"  return ({outs})")
+    lines.append(" return call")
+    space: dict[str, Any] = {"Tensor": Tensor, "Storage": Storage, "_grad": _grad, "storage": storage, "_recorder": _recorder}
+    exec(compile("\n".join(lines), CODE, "exec"), space)  # our own text: only the counts above enter it
+    made: Callable[[Plan], Any] = space["make"]
+    return made
+
+
+class Written:
+    """A plan that writes its result over the first operand.
+
+    launch: called with that operand's address twice, then as a `Plan`'s.  general: carries out any such call, also one that must be
+    recorded or whose operands share memory.
+    """
+
+    __slots__ = ("launch", "numbers", "general")
+
+    def __init__(self, launch: Callable[..., Any], numbers: Sequence[Any], general: Callable[..., Any]) -> None:
+        self.launch, self.numbers, self.general = launch, tuple(numbers), general
+
+    def bind(self, roles: str) -> Callable[..., Any]:
+        run: Callable[..., Any] = _writer(roles, tuple([c is not None for c in self.numbers]))(self)
+        return run
+
+
+@lru_cache(1024)
+def _writer(roles: str, convert: tuple[bool, ...]) -> Callable[[Written], Any]:
+    """A function that makes the call of an in-place plan of this pattern."""
+    names = [f"a{i}" for i in range(len(roles))]
+    others = [n for n, role in zip(names[1:], roles[1:]) if role == "t"]
+    lines = ["def make(plan):",
+             " launch, general, grad_on = plan.launch, plan.general, _grad.get"]
+    lines += [f" c{i} = plan.numbers[{i}]" for i, c in enumerate(convert) if c]
+    given = ", ".join(names)
+    lines += [f" def call({given}):",
+              "  s = a0.store"]
+    if others:
+        shared = " or ".join(f"({n}.store is s and {n} is not a0)" for n in others)
+        lines.append(f"  if {shared}: return general({given})")
+    recorded = " or ".join(f"{n}.node is not None" for n in ("a0", *others))
+    lines += ["  if grad_on():",
+              f"   if {recorded}: return general({given})",
+              "   base = getattr(a0, 'base', None)",
+              f"   if base is not None and base.node is not None: return general({given})"]
+    args = ["a0.ptr", "a0.ptr"] + [f"{n}.ptr" for n in others]
+    numbers = [n for n, role in zip(names, roles) if role == "n"]
+    args += [f"c{i}({n})" if c else n for i, (n, c) in enumerate(zip(numbers, convert))]
+    lines += [f"  launch({', '.join(args)})",
+              "  s.version += 1",
+              "  return a0",
+              " return call"]
+    space: dict[str, Any] = {"_grad": _grad}
+    exec(compile("\n".join(lines), CODE, "exec"), space)  # our own text: only the counts above enter it
+    made: Callable[[Written], Any] = space["make"]
+    return made

@@ -1,0 +1,70 @@
+"""The engine's plan caches: one registry, one epoch, and two worlds.
+
+A plan holds bound launches and interned metas. Both can become stale: devices change, backend flags change, metas are dropped.
+Every cache of plans is made here, so that `forget()` empties all of them at once.
+
+A cache is a plain dictionary that a module (or a public function) reads as a global variable. While somebody observes launches,
+the variable holds another dictionary, that of the observed world, whose plans were bound past the observers. Entering and leaving
+that world changes variables only: nothing is planned again, and while nobody observes nothing is paid.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PLAIN, OBSERVED = 0, 1
+MOST = 1 << 14  # plans in one dictionary; a program whose shapes never repeat starts over
+
+_lock = threading.RLock()
+_places: list[tuple[dict[str, Any], str, tuple[dict[Any, Any], dict[Any, Any]]]] = []
+_world = PLAIN
+epoch = 0  # how often what is bound became stale; who keeps a bound launch elsewhere than in a cache compares this
+_then: list[Callable[[], None]] = []
+
+
+def cache(space: dict[str, Any], name: str) -> dict[Any, Any]:
+    """A new cache, kept as the variable `name` of the namespace `space` (a module's `globals()`). Read it by that name only."""
+    worlds: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
+    with _lock:
+        _places.append((space, name, worlds))
+        space[name] = worlds[_world]
+    return worlds[_world]
+
+
+def keep(cached: dict[Any, Any], key: Any, plan: Any) -> Any:
+    """Puts a plan into a cache, which starts over when it is full. Returns the plan."""
+    if len(cached) >= MOST:
+        cached.clear()
+    cached[key] = plan
+    return plan
+
+
+def enter(world: int) -> None:
+    """Makes every cache show its dictionary of `world` (PLAIN or OBSERVED)."""
+    global _world, epoch
+    with _lock:
+        if world != _world:
+            _world, epoch = world, epoch + 1
+            for space, name, worlds in _places:
+                space[name] = worlds[world]
+
+
+def forget() -> None:
+    """The next epoch: empties every cache, in both worlds."""
+    global epoch
+    with _lock:
+        epoch += 1
+        for _, _, worlds in _places:
+            worlds[PLAIN].clear()
+            worlds[OBSERVED].clear()
+        for clear in _then:
+            clear()
+
+
+def on_forget(clear: Callable[[], None]) -> None:
+    """Registers what else holds bound launches and must let go of them."""
+    _then.append(clear)
