@@ -102,46 +102,44 @@ from ._core.ops.memory_format import sparse_csr as sparse_csr
 from ._core.ops.memory_format import strided as strided
 from ._core.ops.printing import set_printoptions as set_printoptions
 from ._core.ops.queries import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
+from ._core.ops.queries import as_strided_ as as_strided_
 from ._core.ops.queries import broadcast_shapes as broadcast_shapes
 from ._core.ops.queries import compile as compile
+from ._core.ops.queries import detach_ as detach_
+from ._core.ops.queries import frobenius_norm as frobenius_norm
+from ._core.ops.queries import get_deterministic_debug_mode as get_deterministic_debug_mode
+from ._core.ops.queries import get_device as get_device
 from ._core.ops.queries import get_float32_matmul_precision as get_float32_matmul_precision
 from ._core.ops.queries import get_num_interop_threads as get_num_interop_threads
 from ._core.ops.queries import get_num_threads as get_num_threads
 from ._core.ops.queries import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
+from ._core.ops.queries import is_anomaly_enabled as is_anomaly_enabled
 from ._core.ops.queries import is_complex as is_complex
+from ._core.ops.queries import is_conj as is_conj
+from ._core.ops.queries import is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled
+from ._core.ops.queries import is_distributed as is_distributed
 from ._core.ops.queries import is_floating_point as is_floating_point
+from ._core.ops.queries import is_inference as is_inference
+from ._core.ops.queries import is_neg as is_neg
 from ._core.ops.queries import is_nonzero as is_nonzero
 from ._core.ops.queries import is_same_size as is_same_size
+from ._core.ops.queries import is_signed as is_signed
 from ._core.ops.queries import is_storage as is_storage
 from ._core.ops.queries import is_tensor as is_tensor
+from ._core.ops.queries import is_warn_always_enabled as is_warn_always_enabled
+from ._core.ops.queries import nuclear_norm as nuclear_norm
 from ._core.ops.queries import numel as numel
+from ._core.ops.queries import resize_as_ as resize_as_
 from ._core.ops.queries import result_type as result_type
+from ._core.ops.queries import set_deterministic_debug_mode as set_deterministic_debug_mode
 from ._core.ops.queries import set_float32_matmul_precision as set_float32_matmul_precision
+from ._core.ops.queries import set_flush_denormal as set_flush_denormal
 from ._core.ops.queries import set_num_interop_threads as set_num_interop_threads
 from ._core.ops.queries import set_num_threads as set_num_threads
+from ._core.ops.queries import set_warn_always as set_warn_always
+from ._core.ops.queries import slice_copy as slice_copy
 from ._core.ops.queries import typename as typename
 from ._core.ops.queries import use_deterministic_algorithms as use_deterministic_algorithms
-from ._core.ops.questions import as_strided_ as as_strided_
-from ._core.ops.questions import detach_ as detach_
-from ._core.ops.questions import frobenius_norm as frobenius_norm
-from ._core.ops.questions import get_deterministic_debug_mode as get_deterministic_debug_mode
-from ._core.ops.questions import get_device as get_device
-from ._core.ops.questions import is_anomaly_enabled as is_anomaly_enabled
-from ._core.ops.questions import is_conj as is_conj
-from ._core.ops.questions import is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled
-from ._core.ops.questions import is_distributed as is_distributed
-from ._core.ops.questions import is_inference as is_inference
-from ._core.ops.questions import is_neg as is_neg
-from ._core.ops.questions import is_signed as is_signed
-from ._core.ops.questions import is_warn_always_enabled as is_warn_always_enabled
-from ._core.ops.questions import nuclear_norm as nuclear_norm
-from ._core.ops.questions import resize_as_ as resize_as_
-from ._core.ops.questions import set_deterministic_debug_mode as set_deterministic_debug_mode
-from ._core.ops.questions import set_flush_denormal as set_flush_denormal
-from ._core.ops.questions import set_warn_always as set_warn_always
-from ._core.ops.questions import slice_copy as slice_copy
-from ._core.ops.questions import view_as_complex_copy as view_as_complex_copy
-from ._core.ops.questions import view_as_real_copy as view_as_real_copy
 from ._core.ops.storages import BFloat16Storage as BFloat16Storage
 from ._core.ops.storages import BoolStorage as BoolStorage
 from ._core.ops.storages import ByteStorage as ByteStorage
@@ -819,7 +817,9 @@ def var(input: Tensor, dim: Any = ..., unbiased: Any = ..., keepdim: builtins.bo
 def var_mean(input: Tensor, dim: Any = ..., unbiased: Any = ..., keepdim: builtins.bool = ..., *, correction: Any = ...) -> Any: ...
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | Sequence[Tensor] | None = ...) -> Tensor: ...
 def view_as_complex(input: Tensor) -> Tensor: ...
+def view_as_complex_copy(input: Tensor, *, out: Tensor | Sequence[Tensor] | None = ...) -> Tensor: ...
 def view_as_real(input: Tensor) -> Tensor: ...
+def view_as_real_copy(input: Tensor, *, out: Tensor | Sequence[Tensor] | None = ...) -> Tensor: ...
 def view_copy(self: Tensor, *size: Any, dtype: _dtype | None = ..., out: Tensor | Sequence[Tensor] | None = ...) -> Tensor: ...
 def vsplit(input: Tensor, indices_or_sections: Any) -> builtins.tuple[Tensor, ...]: ...
 def vstack(tensors: Any, *, out: Tensor | Sequence[Tensor] | None = ...) -> Tensor: ...

@@ -6,7 +6,7 @@ from typing import Any
 
 from .io.checkpoint import DEFAULT_PROTOCOL, load, save
 from .io.checkpoint import unsafe_globals as get_unsafe_globals_in_checkpoint
-from .io.places import default_restore_location, location_tag, register_package
+from .io.map_location import default_restore_location, location_tag, register_package
 from .io.safe import UnsafeFileError, add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 
 MAP_LOCATION = Any

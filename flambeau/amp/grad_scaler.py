@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from .._core import ops
-from .._core.ops import together
+from .._core.ops import foreach
 from .._core.tensor import Tensor
 from ..autograd import no_grad
 
@@ -99,7 +99,7 @@ class GradScaler:
                         raise ValueError("Attempting to unscale FP16 gradients.")
                     alike.setdefault((g.meta.device, g.meta.dtype), []).append(g)
             for (device, _), gs in alike.items():
-                told = together.unscale(gs, inverse)
+                told = foreach.unscale(gs, inverse)
                 for bad in self._each(gs, inverse) if told is None else [told]:
                     old = found.get(device)
                     found[device] = bad if old is None else old | bad

@@ -45,15 +45,15 @@ class _Matmul:
 
     @property
     def fused_activations(self) -> str:
-        from .._core.runtime import switches
-        return _FUSED[int(switches.values["matmul.activations"])]
+        from .._core.runtime import backend_flags
+        return _FUSED[int(backend_flags.values["matmul.activations"])]
 
     @fused_activations.setter
     def fused_activations(self, value: str) -> None:
-        from .._core.runtime import switches
+        from .._core.runtime import backend_flags
         if value not in _FUSED:
             raise RuntimeError(f"fused_activations: expected one of {', '.join(map(repr, _FUSED))}, got {value!r}")
-        switches.put("matmul.activations", _FUSED.index(value))
+        backend_flags.put("matmul.activations", _FUSED.index(value))
 
     @property
     def allow_tf32(self) -> bool:
@@ -113,14 +113,14 @@ matmul = _Matmul()
 
 def _choose(**which: bool) -> None:
     """Which ways of attention are allowed."""
-    from .._core.runtime import switches
+    from .._core.runtime import backend_flags
     for name, allowed in which.items():
-        switches.put(f"attention.{name}", bool(allowed))
+        backend_flags.put(f"attention.{name}", bool(allowed))
 
 
 def _allowed(name: str) -> bool:
-    from .._core.runtime import switches
-    return bool(switches.values[f"attention.{name}"])
+    from .._core.runtime import backend_flags
+    return bool(backend_flags.values[f"attention.{name}"])
 
 
 def is_built() -> bool:

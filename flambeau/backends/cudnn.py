@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from .._core.runtime import switches
+from .._core.runtime import backend_flags
 
 _NAMES = ("enabled", "benchmark", "benchmark_limit", "deterministic", "allow_tf32")
 enabled: bool
@@ -28,12 +28,12 @@ class _Switches(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         if name in _NAMES:
-            return switches.values[f"cudnn.{name}"]
+            return backend_flags.values[f"cudnn.{name}"]
         raise AttributeError(f"module '{self.__name__}' has no attribute '{name}'")
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _NAMES:
-            switches.put(f"cudnn.{name}", value if name == "benchmark_limit" else bool(value))
+            backend_flags.put(f"cudnn.{name}", value if name == "benchmark_limit" else bool(value))
         else:
             super().__setattr__(name, value)
 
@@ -57,15 +57,15 @@ def version() -> int | None:
 def flags(enabled: bool = False, benchmark: bool = False, benchmark_limit: int = 10, deterministic: bool = False,
           allow_tf32: bool = True, **others: object) -> Iterator[None]:
     """Sets the switches for a block."""
-    before = {n: switches.values[f"cudnn.{n}"] for n in _NAMES}
+    before = {n: backend_flags.values[f"cudnn.{n}"] for n in _NAMES}
     here = {"enabled": enabled, "benchmark": benchmark, "benchmark_limit": benchmark_limit, "deterministic": deterministic, "allow_tf32": allow_tf32}
     for n, v in here.items():
-        switches.put(f"cudnn.{n}", v)
+        backend_flags.put(f"cudnn.{n}", v)
     try:
         yield
     finally:
         for n, v in before.items():
-            switches.put(f"cudnn.{n}", v)
+            backend_flags.put(f"cudnn.{n}", v)
 
 
 __all__ = ["allow_tf32", "benchmark", "benchmark_limit", "deterministic", "enabled", "flags", "is_available", "version"]

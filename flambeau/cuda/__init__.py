@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .._core.errors import AcceleratorError, OutOfMemoryError
-from .._core.ops.pending import host_reads_wait
+from .._core.ops.async_copy import host_reads_wait
 from .._core.runtime import gpus as _gpus
 from .._core.runtime.device import device as _device
 from .._core.runtime.streams import Event, Stream

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from .ahead import prefetch
 from .collate import default_collate, default_convert
 from .dataset import (
     ChainDataset,
@@ -15,6 +14,7 @@ from .dataset import (
     random_split,
 )
 from .loader import DataLoader
+from .prefetch import prefetch
 from .sampler import (
     BatchSampler,
     DistributedSampler,

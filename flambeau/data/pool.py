@@ -16,9 +16,9 @@ import warnings
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .batch_transport import Unpacker
 from .channel import Channel, pair
 from .failure import Failure
-from .parcels import Unpacker
 from .workers import ERROR, Job, main
 
 if TYPE_CHECKING:

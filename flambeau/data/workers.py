@@ -121,10 +121,10 @@ def _serve(end: socket.socket, job: Job) -> None:
     from .._core.kernels.native import set_num_threads
     from .._core.runtime.device import set_default
     from . import collate
+    from .batch_transport import Packer
     from .channel import Channel
     from .failure import Failure
     from .fetch import Stopped
-    from .parcels import Packer
 
     channel = Channel(end)
     inbox = _Inbox(channel, job.parent)

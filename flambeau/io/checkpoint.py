@@ -18,8 +18,9 @@ from .._core.errors import FileFormatError
 from .._core.ops.storages import TypedStorage, UntypedStorage, host_bytes
 from .._core.runtime.device import device as Device
 from .._core.tensor import meta, wrap
-from . import archive, names, pickler, places, safe
+from . import archive, names, pickler, safe
 from .files import replacing
+from .map_location import placer
 from .rebuild import brief
 from .unpickler import Survey, Unpickler
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from . import legacy
+    from .map_location import Placer
 
 DEFAULT_PROTOCOL = 2
 
@@ -104,7 +106,7 @@ def load(f: str | os.PathLike[str] | IO[bytes], map_location: Any = None, pickle
     if safely and pickle_module is not None:
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified: pass weights_only=False for a file whose "
                            "source is trusted")
-    place = places.placer(map_location)
+    place = placer(map_location)
     if _is_path(f):
         where = os.fsdecode(f)  # type: ignore[arg-type]
         with open(f, "rb") as stream:  # type: ignore[arg-type]
@@ -120,7 +122,7 @@ def load(f: str | os.PathLike[str] | IO[bytes], map_location: Any = None, pickle
     return _load(f, "the stream", place, safely, pickle_module, None, pickle_load_args)  # type: ignore[arg-type]
 
 
-def _load(stream: IO[bytes], where: str, place: places.Placer, safely: bool, pickle_module: Any, path: Any, options: dict[str, Any]) -> Any:
+def _load(stream: IO[bytes], where: str, place: Placer, safely: bool, pickle_module: Any, path: Any, options: dict[str, Any]) -> Any:
     base = stream.tell()
     start = stream.read(512)
     stream.seek(base)
@@ -163,7 +165,7 @@ def _foreign(start: bytes, where: str) -> FileFormatError:
 class Shelf:
     """The storages of one file, each made when it is first asked for."""
 
-    def __init__(self, records: archive.Reader | legacy.Records, place: places.Placer, path: Any) -> None:
+    def __init__(self, records: archive.Reader | legacy.Records, place: Placer, path: Any) -> None:
         self.records, self.place = records, place
         self.made: dict[str, UntypedStorage] = {}
         order = records.read("byteorder") if "byteorder" in records.records and records.records["byteorder"][1] <= 8 else b"little"

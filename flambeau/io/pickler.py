@@ -14,8 +14,8 @@ from .._core.ops.storages import TypedStorage, UntypedStorage, root
 from .._core.runtime.device import device
 from .._core.tensor import Storage, Tensor
 from ..nn.parameter import Buffer, Parameter, is_lazy
+from .map_location import location_tag
 from .names import STORAGE_OF, Named, torch_name
-from .places import location_tag
 
 _V2 = Named("torch._utils", "_rebuild_tensor_v2")
 _V3 = Named("torch._utils", "_rebuild_tensor_v3")

@@ -27,7 +27,7 @@ from .rebuild import brief
 
 if TYPE_CHECKING:
 
-    from .places import Placer
+    from .map_location import Placer
 
 # The longest header taken: that of the reference reader.
 MOST_HEADER = 100_000_000

@@ -7,7 +7,7 @@ from multiprocessing.reduction import DupFd, ForkingPickler
 from typing import Any
 
 from .._core import dtypes
-from .._core.ops import sharing
+from .._core.ops import shared_tensors
 from .._core.runtime.device import device
 from .._core.runtime.shared_memory import Shared
 from .._core.tensor import Tensor, meta, wrap
@@ -19,13 +19,13 @@ def reduce_tensor(t: Tensor) -> Any:
     m = t.meta
     if m.device.type != "cpu" or m.numel == 0 or type(t) is not Tensor or (t.requires_grad and not t.is_leaf):
         return t.__reduce_ex__(2)  # by value, or the error that says why not
-    block = sharing.block_of(t)
+    block = shared_tensors.block_of(t)
     if block is None:
         if getattr(t, "base", None) is not None:  # its base stays where it is
-            t = sharing.shared_like(t).requires_grad_(t.requires_grad)
+            t = shared_tensors.shared_like(t).requires_grad_(t.requires_grad)
         else:
-            sharing.share_memory_(t)
-        block = sharing.block_of(t)
+            shared_tensors.share_memory_(t)
+        block = shared_tensors.block_of(t)
         assert block is not None
         m = t.meta
     place = (block.size, t.ptr - block.address)
@@ -42,7 +42,7 @@ def _rebuild(descriptor: Any, place: tuple[int, int], shape: tuple[int, ...], st
 
 def _reduce_parameter(p: Parameter) -> Any:
     if p.meta.device.type == "cpu" and p.meta.numel:
-        sharing.share_memory_(p)
+        shared_tensors.share_memory_(p)
     return p.__reduce_ex__(2)
 
 

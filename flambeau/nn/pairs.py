@@ -1,4 +1,4 @@
-"""A linear layer and the activation after it as one operation, where there is one (`ops.activated`) and nobody could tell.
+"""A linear layer and the activation after it as one operation, where there is one (`ops.linear_activation`) and nobody could tell.
 
 Everything is looked at on each call, as modules, their hooks and what they hold may change between calls.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .._core.engine.interpreters import watched
-from .._core.ops.activated import activated, serves
+from .._core.ops.linear_activation import activated, serves
 from .._core.tensor import Tensor
 from . import functional as F
 from . import hooks as _hooks

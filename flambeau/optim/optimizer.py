@@ -14,7 +14,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from .._core import ops
-from .._core.ops import together
+from .._core.ops import foreach
 from .._core.runtime import caches
 from .._core.tensor import Tensor
 from ..autograd import enable_grad, no_grad
@@ -425,7 +425,7 @@ class Updates:
 
     def add(self, outs: tuple[Tensor, ...], grad: Tensor) -> None:
         """See `write`."""
-        if grad.meta.numel <= together.MOST or grad.meta.device.type != "cpu":
+        if grad.meta.numel <= foreach.MOST or grad.meta.device.type != "cpu":
             self.items.append((outs, grad))
         else:
             write(self.formula, outs, grad, self.numbers, self.consts)
@@ -436,7 +436,7 @@ class Updates:
         if len(items) > 1 and items[0][1].meta.device.type != "cpu":
             self._on_gpus()
             return
-        if len(items) > 1 and together.alike([outs[0] for outs, _ in items]):
+        if len(items) > 1 and foreach.alike([outs[0] for outs, _ in items]):
             formula, consts, get = self.formula, self.consts, _launches.get
             for outs, grad in items:
                 launch = get((formula, consts, grad.meta, *[o.meta for o in outs]))
@@ -446,7 +446,7 @@ class Updates:
                 launches.append(launch)
                 places.append([*here, *here, grad.ptr])
             else:
-                together.run(launches, places, self.numbers)
+                foreach.run(launches, places, self.numbers)
                 for outs, _ in items:
                     for o in outs:
                         o.store.version += 1
@@ -462,8 +462,8 @@ class Updates:
             kinds.setdefault((m.dtype, m.device), []).append(item)
         for items in kinds.values():
             left: Any = items
-            if len(items) > 1 and together.listed([outs[0] for outs, _ in items]) and all(g.store is not outs[0].store for outs, g in items):
-                left = together.update(self.formula, items, self.numbers, self.consts)
+            if len(items) > 1 and foreach.listed([outs[0] for outs, _ in items]) and all(g.store is not outs[0].store for outs, g in items):
+                left = foreach.update(self.formula, items, self.numbers, self.consts)
             for outs, grad in left:
                 write(self.formula, outs, grad, self.numbers, self.consts)
 

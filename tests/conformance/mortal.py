@@ -9,12 +9,12 @@ import sys
 from typing import Any
 
 import flambeau
-from flambeau._core.drivers.nvidia import faults
+from flambeau._core.drivers.nvidia import cuda_errors
 
-_fail = faults.State.fail
+_fail = cuda_errors.State.fail
 
 
-def _last(self: faults.State, code: Any, what: str) -> Exception:
+def _last(self: cuda_errors.State, code: Any, what: str) -> Exception:
     error = _fail(self, code, what)
     if self.first:
         print(f"GPU fault: {error}", file=sys.stderr, flush=True)
@@ -22,7 +22,7 @@ def _last(self: faults.State, code: Any, what: str) -> Exception:
     return error
 
 
-faults.State.fail = _last  # type: ignore[method-assign, assignment]
+cuda_errors.State.fail = _last  # type: ignore[method-assign, assignment]
 if os.environ.get("FAKE_ORDER"):
     from tests._core.drivers.nvidia import cases
     cases.MEMORY = 2 << 30

@@ -108,7 +108,7 @@ def test_map_location(location, where):
 
 def test_a_gpu_file_loads_where_there_is_no_gpu(monkeypatch):
     stream = _saved()
-    monkeypatch.setattr("flambeau.io.places._noted", False)
+    monkeypatch.setattr("flambeau.io.map_location._noted", False)
     with flambeau.simulate(gpus=1), pytest.warns(UserWarning, match="tensors saved from cuda:1 are loaded on the CPU"):
         assert str(flambeau.load(stream)["a"].device) == "cpu"
 

@@ -206,7 +206,7 @@ class Capture:
         self.got: dict[int, Any] = {}
         for n in wanted:
             if n[SEQ] and n[EXTRA] is None:
-                n[EXTRA] = {}  # as a hook's: no gradient goes past it (`ops.activated`)
+                n[EXTRA] = {}  # as a hook's: no gradient goes past it (`ops.linear_activation`)
 
 
 def backward(roots: Sequence[Node], grads: Sequence[Any], retain: bool, create: bool, capture: Capture | None = None,

@@ -66,9 +66,9 @@ def make_entry(stages: Sequence[tuple[int, int, int]], params: Sequence[int], na
 
 
 def join(launches: Sequence[Any], numbers: int) -> Callable[..., None] | None:
-    """Many native launches as one: see `llvm/joined.py`."""
-    from .llvm import joined
-    return joined.join(launches, numbers)
+    """Many native launches as one: see `llvm/foreach.py`."""
+    from .llvm import foreach
+    return foreach.join(launches, numbers)
 
 
 def _load() -> None:

@@ -57,8 +57,8 @@ def convolution(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int, ...], 
     """
     if d.name not in ("float32", "float64") or not generated() or x[-1] != 1:
         return None
-    from .llvm.handwritten import windows
-    entry, workspace = windows.convolution(d, n, c, m, _three(sizes), _steps(x), a, bias, groups)
+    from .llvm.handwritten import conv_forward
+    entry, workspace = conv_forward.convolution(d, n, c, m, _three(sizes), _steps(x), a, bias, groups)
     nbytes, flops = _price(d, n, c, m, sizes, groups)
     return Prepared(f"convolution_{d.name}", entry, workspace=workspace, nbytes=nbytes, flops=flops)
 
@@ -70,8 +70,8 @@ def convolution_weights(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int
     """
     if d.name not in ("float32", "float64") or not generated() or x[-1] != 1:
         return None
-    from .llvm.handwritten import window_weights
-    made = window_weights.weights(d, n, c, m, _three(sizes), _steps(x), groups)
+    from .llvm.handwritten import conv_weight_grad
+    made = conv_weight_grad.weights(d, n, c, m, _three(sizes), _steps(x), groups)
     if made is None:
         return None
     nbytes, flops = _price(d, n, c, m, sizes, groups)

@@ -10,7 +10,7 @@ from ..autograd import tape
 from ..autograd.mode import _grad
 from ..dtypes import bool_, dtype, float32, uint8
 from ..kernels.specs import Attention, AttentionGradient
-from ..runtime import caches, door, switches
+from ..runtime import backend_flags, caches, door
 from ..runtime.device import device
 from ..tensor import Meta, Tensor, alias, empty, meta, new
 from .casts import to_dtype
@@ -136,7 +136,7 @@ def _composite_back(plan: _Plan, g: Tensor, q: Tensor, k: Tensor, v: Tensor, mas
 
 # ----------------------------------------------------------------------------------------------------------------- one kernel
 def _ask() -> tuple[bool, bool, bool]:
-    may = switches.values
+    may = backend_flags.values
     own = may["attention.flash"] or may["attention.efficient"] or may["attention.overrideable"]
     dnn = may["attention.cudnn"] and may["cudnn.enabled"] and not (own and may["attention.own_first"])
     return bool(dnn), bool(own), bool(may["deterministic"] or may["cudnn.deterministic"])
@@ -148,8 +148,8 @@ _asked = (-1, (False, False, False))
 def _ways() -> tuple[bool, bool, bool]:
     """Of a GPU's kernels: whether cuDNN's may be taken, whether our own may, and whether sums must be taken in a fixed order."""
     global _asked
-    if _asked[0] != switches.turn:
-        _asked = switches.turn, _ask()
+    if _asked[0] != backend_flags.turn:
+        _asked = backend_flags.turn, _ask()
     return _asked[1]
 
 

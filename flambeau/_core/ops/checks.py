@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, hooks, layout
 from ..tensor import Tensor
-from .mismatch import mismatch
+from .device_errors import mismatch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def to_one_device(name: str, operands: tuple[Any, ...], outs: Sequence[Tensor] = ()) -> tuple[Any, ...]:
     """The operands on one device: zero-dim CPU tensors follow the others; anything else mixed is an error.
 
-    Raises RuntimeError; see `mismatch`.
+    Raises RuntimeError; see `device_errors`.
     """
     tensors = [x for x in operands if isinstance(x, Tensor)]
     devices = {x.meta.device for x in (*tensors, *outs)}

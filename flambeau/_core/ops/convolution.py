@@ -22,9 +22,9 @@ from .casts import to_dtype
 from .convolving import convolve, served
 from .copies import cast_program, contiguous
 from .creation import zeros_meta
+from .device_errors import mismatch
 from .elementwise import saved_tensor
 from .matmul import _product, _type_name
-from .mismatch import mismatch
 from .table import no_recording, op
 
 Sizes = tuple[int, ...]
@@ -382,7 +382,7 @@ def _convolved(x: Tensor, n: int, w: Tensor, bias: Tensor | None, stride: Any, p
 
 
 def _padded_far(x: Tensor, far: list[int]) -> Tensor:
-    from .joining import cat
+    from .concat import cat
     for i, f in enumerate(far):
         if f:
             shape = list(x.meta.shape)

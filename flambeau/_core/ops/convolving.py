@@ -8,7 +8,7 @@ from ..dtypes import uint8
 from ..errors import OutOfMemoryError
 from ..kernels.specs import Convolution
 from ..layout import channels_last_strides, contiguous_strides, is_channels_last, numel
-from ..runtime import caches, door, switches
+from ..runtime import backend_flags, caches, door
 from ..tensor import Meta, Tensor, meta, new
 from .copies import contiguous
 from .memory_format import channels_last, channels_last_3d
@@ -104,7 +104,7 @@ def _plan(kind: str, a: Meta, b: Meta, g: Geometry, shape: Sizes, bias: bool, ro
 
 
 def _allowed(room: int | None) -> tuple[bool, int | None, tuple[bool, bool, bool]]:
-    values = switches.values
+    values = backend_flags.values
     how = (bool(values["cudnn.benchmark"]), bool(values["cudnn.deterministic"] or values["deterministic"]), bool(values["cudnn.allow_tf32"]))
     return bool(values["cudnn.enabled"]), room, how
 

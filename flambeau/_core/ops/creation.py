@@ -63,7 +63,7 @@ def _finish(t: Tensor, requires_grad: bool, pin: bool = False) -> Tensor:
 def _fresh(m: Meta, pin: bool) -> Tensor:
     if not pin:
         return new(m)
-    from .placement import pinned_empty
+    from .pinning import pinned_empty
     return pinned_empty(m)
 
 

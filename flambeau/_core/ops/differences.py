@@ -40,7 +40,7 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None
     if n == 0:
         return input.clone()
     if len(parts) > 1:
-        from .joining import cat
+        from .concat import cat
         input = cat(parts, at)  # noqa: A001
     for _ in range(min(n, input.meta.shape[at] + 1)):
         input = _steps(input, at)  # noqa: A001
@@ -125,7 +125,7 @@ def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order:
 
 
 def _derivative(x: Tensor, at: int, spacing: Any, order: int) -> Tensor:
-    from .joining import cat
+    from .concat import cat
     n = x.meta.shape[at]
 
     def part(i: int, count: int = 1) -> Tensor:

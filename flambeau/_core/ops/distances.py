@@ -88,7 +88,7 @@ CDIST = Rowwise("cdist", "bnk, bmk -> bnm", _distance, _all_pairs, fused="")
 # ------------------------------------------------------------------------------------------------------- by a product
 def _euclidean(a: Tensor, b: Tensor) -> Tensor:
     """sqrt(|a|^2 - 2 a b + |b|^2) by one matrix product."""
-    from .joining import cat
+    from .concat import cat
     with no_recording():
         def squares(t: Tensor) -> Tensor:
             made: Tensor = t.square().sum(-1, keepdim=True)

@@ -12,10 +12,10 @@ from typing import Any
 from .. import dtypes, layout
 from ..autograd import tape
 from ..tensor import Tensor
-from .arranging import roll
 from .casts import to_dtype
 from .complexes import complex_, conj, imag, real
-from .joining import cat
+from .concat import cat
+from .rearrange import roll
 from .table import op
 from .transforms import half_spectrum, has_half_spectrum, real_signal, transformed
 

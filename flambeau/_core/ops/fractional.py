@@ -47,7 +47,7 @@ def _starts(sample: Tensor, size: int, kernel: int, outputs: int) -> Tensor:
     step = (size - kernel) / (outputs - 1)
     u = sample.unsqueeze(-1)
     i = arange(outputs - 1, dtype=sample.meta.dtype, device=sample.meta.device)
-    from .joining import cat
+    from .concat import cat
     return cat([((u + i) * step).to(int64) - (u * step).to(int64), last], -1)
 
 

@@ -25,7 +25,7 @@ from ..tensor import Meta, Tensor, _new, alias, empty, meta, new, storage
 from . import launch, routines
 from .casts import to_dtype
 from .checks import may_write, same_device
-from .mismatch import mismatch
+from .device_errors import mismatch
 from .table import op, operation
 from .views import placed
 

@@ -38,7 +38,7 @@ def run(program: Program, domain: tuple[int, ...], outs: Sequence[Tensor], ins: 
     if found is None:
         if any(t.meta.device is not outs[0].meta.device for t in (*outs, *ins)):
             # the last line: an operation that did not look itself
-            from .mismatch import mismatch
+            from .device_errors import mismatch
             raise mismatch(name or program.__class__.__name__.lower(), [*outs, *ins])
         if strides is None:
             strides = [layout.expand_strides(t.meta.shape, t.meta.strides, domain) for t in (*outs, *ins)]

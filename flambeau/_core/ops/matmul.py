@@ -12,12 +12,12 @@ from ..kernels.programs import Reduce
 from ..runtime import caches, door
 from ..tensor import Meta, Storage, Tensor, _new, alias, empty, meta, new, storage
 from . import launch
-from .activated import back as _activation_back
-from .activated import past as _past_activation
 from .casts import in_float32, to_dtype
 from .checks import same_device
 from .copies import contiguous
 from .elementwise import fit
+from .linear_activation import back as _activation_back
+from .linear_activation import past as _past_activation
 from .table import op
 
 if TYPE_CHECKING:

@@ -456,8 +456,8 @@ def _adaptive_max(name: str, n: int, x: Tensor, size: Any) -> tuple[Tensor, Tens
 
 def _by_cells(x: Tensor, image: Sizes, out: Sizes) -> tuple[Tensor, Tensor]:
     """Windows of unequal size, one at a time."""
+    from .concat import stack
     from .creation import arange
-    from .joining import stack
     where = arange(layout.numel(image), device=x.meta.device).reshape(image)
     picked = []
     for cell in itertools.product(*[_bounds(i, o) for i, o in zip(image, out, strict=True)]):

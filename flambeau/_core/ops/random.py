@@ -524,7 +524,7 @@ def _check_probabilities(x: Tensor, different: int | None) -> None:
     if different is not None:
         wrong[_WRONG[2]] = ((x > 0).sum(-1) < different).any()
     from .attributes import values
-    from .joining import stack
+    from .concat import stack
     for what, found in zip(wrong, values(stack([*wrong.values()]), "multinomial"), strict=True):
         if found:
             raise RuntimeError(what)

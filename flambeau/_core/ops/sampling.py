@@ -10,11 +10,11 @@ import numpy as np
 from .. import dtypes
 from ..autograd import tape
 from ..tensor import Tensor, alias, empty
+from .axis_views import broadcast_tensors
 from .casts import to_dtype
 from .elementwise import saved_tensor
 from .random import _by_numpy
 from .special import _host
-from .splitting import broadcast_tensors
 from .table import op
 
 _gamma = _by_numpy("standard_gamma", lambda rng, v: rng.standard_gamma(v[0]))

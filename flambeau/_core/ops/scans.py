@@ -98,7 +98,7 @@ def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:  # noqa: A
 
 
 def _complex_product(x: Tensor, axis: int) -> Tensor:
-    from .joining import stack
+    from .concat import stack
     if not x.meta.shape or not x.meta.numel:
         return x.clone()
     parts = [x.select(axis, 0)]
@@ -118,7 +118,7 @@ def _cumprod_back(node: Any, g: Tensor) -> Any:
     if not bool((x == 0).any()):
         return (_running(g * own, axis, True) / x,)
     # with zeros: the products that leave element k out, one k at a time
-    from .joining import cat, stack
+    from .concat import cat, stack
     parts = []
     n = x.meta.shape[axis]
     for k in range(n):
@@ -168,7 +168,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:  # noqa: A002
 def _by_doubling(x: Tensor, axis: int) -> Tensor:
     """log(n) steps, each joining runs twice as long; every partial sum keeps its own scale."""
     from .binary import LOGADDEXP
-    from .joining import cat
+    from .concat import cat
     n = x.meta.shape[axis] if x.meta.shape else 1
     reach = 1
     out = x.clone() if n < 2 else x

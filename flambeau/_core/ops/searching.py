@@ -14,8 +14,8 @@ from ..tensor import Tensor, empty, new
 from . import launch, routines
 from .casts import to_dtype
 from .checks import same_device
+from .gather_scatter import taken_along
 from .indexing import nonzero_counts
-from .positions import taken_along
 from .table import op
 
 

@@ -19,7 +19,7 @@ from .checks import same_device
 from .copies import contiguous, copy_into
 from .creation import arange
 from .elementwise import saved_tensor
-from .positions import gather, scatter, taken_along
+from .gather_scatter import gather, scatter, taken_along
 from .results import named
 from .table import op
 

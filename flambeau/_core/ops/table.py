@@ -20,8 +20,8 @@ from ..engine.plans import Compose, Plan, Written, roles
 from ..kernels.expr import Expr
 from ..tensor import Tensor
 from . import autocast
+from .deprecated_signatures import OLD_ORDER
 from .elementwise import Pointwise, _type_name
-from .old_order import OLD_ORDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -215,7 +215,7 @@ def _forbid_recording(name: str, args: Sequence[Any], out: Any) -> None:
 def into(out: Tensor, result: Tensor, name: str = "out=") -> Tensor:
     """Copies the result of operation `name` into `out`, resizing it.  Raises RuntimeError for a type or device that does not fit."""
     from .checks import may_write
-    from .mismatch import mismatch
+    from .device_errors import mismatch
     if not isinstance(out, Tensor):
         raise TypeError(f"argument 'out' must be Tensor, not {type(out).__name__}")
     if not dtypes.can_cast(result.meta.dtype, out.meta.dtype):
@@ -439,7 +439,7 @@ def write_out(made: Pointwise, out: Any, operands: tuple[Any, ...], numbers: tup
         _forbid_recording(made.name, operands, out)
     from .. import layout
     from .checks import to_one_device
-    from .mismatch import mismatch
+    from .device_errors import mismatch
     tensors = [x for x in operands if isinstance(x, Tensor)]
     operands = to_one_device(made.name, operands)
     anchor = next((x for x in operands if isinstance(x, Tensor)), out)

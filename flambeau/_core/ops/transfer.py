@@ -13,7 +13,7 @@ from ..autograd import tape
 from ..runtime import caches, gpus, staging, transfers
 from ..tensor import Tensor, meta, new
 from . import launch
-from .pending import address, arrival_of, fill_later
+from .async_copy import address, arrival_of, fill_later
 
 if TYPE_CHECKING:
     from ..dtypes import dtype

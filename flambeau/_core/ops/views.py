@@ -15,7 +15,7 @@ from ..runtime import caches
 from ..tensor import Meta, Tensor, _new, alias, empty, meta, new
 from . import launch
 from .copies import cast_program, contiguous
-from .parts import Parts, dense
+from .partial_grads import Parts, dense
 from .sizes import sizes_of
 from .table import op
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import errors
 from . import device as devices
-from . import door, memory, visible
+from . import door, memory, visible_devices
 from .gpu_memory import Pool
 from .pinned_memory import HostPool
 
@@ -67,12 +67,12 @@ class System:
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
-        self.setting = visible.setting()
+        self.setting = visible_devices.setting()
         count = driver.device_count()
         if driver.own_visibility:  # to ask what they are would be to begin
             self.physical = list(range(count))
         else:
-            self.physical = visible.visible([driver.properties(i).uuid for i in range(count)], self.setting)
+            self.physical = visible_devices.visible([driver.properties(i).uuid for i in range(count)], self.setting)
         self.hidden = count - len(self.physical)
         self.gpus: list[Gpu] = []
         self.started = False
@@ -106,7 +106,7 @@ class System:
 
     def what(self) -> str:
         names = sorted({self.driver.properties(p).name for p in self.physical})
-        hidden = f"; {self.hidden} hidden by {visible.VARIABLE}={self.setting!r}" if self.hidden else ""
+        hidden = f"; {self.hidden} hidden by {visible_devices.VARIABLE}={self.setting!r}" if self.hidden else ""
         return ("simulated " if self.driver.simulated else "") + ", ".join(names) + hidden
 
 
@@ -151,10 +151,10 @@ def system() -> System | None:
                 _system = _from_environment()
                 _searched = True
     found = _system
-    if found is not None and not found.warned and visible.setting() != found.setting:
+    if found is not None and not found.warned and visible_devices.setting() != found.setting:
         found.warned = True
-        warnings.warn(f"{visible.VARIABLE} was {found.setting!r} when the GPUs were first looked for and is "
-                      f"{visible.setting()!r} now: too late to matter. Set it before the program starts", stacklevel=3)
+        warnings.warn(f"{visible_devices.VARIABLE} was {found.setting!r} when the GPUs were first looked for and is "
+                      f"{visible_devices.setting()!r} now: too late to matter. Set it before the program starts", stacklevel=3)
     return found
 
 
@@ -181,9 +181,9 @@ def _real() -> System | None:
     if found.why:
         _why_none = f"{found.why}, and none is simulated"
         return None
-    total, text = found.count, visible.setting()
+    total, text = found.count, visible_devices.setting()
     if found.uuids is not None and text is not None and "MIG-" not in text:
-        found.count = len(visible.visible(found.uuids, text))
+        found.count = len(visible_devices.visible(found.uuids, text))
     from ..drivers.nvidia.driver import NvidiaDriver
     system = System(NvidiaDriver(found))
     system.hidden = total - found.count
@@ -251,7 +251,7 @@ def why_none() -> str:
         return _why_none
     if found.physical:
         return "a forked child cannot use the GPUs its parent had used" if _forked else ""
-    return (f"{found.hidden} GPUs are hidden by {visible.VARIABLE}={found.setting!r}" if found.hidden else "0 GPUs are simulated")
+    return (f"{found.hidden} GPUs are hidden by {visible_devices.VARIABLE}={found.setting!r}" if found.hidden else "0 GPUs are simulated")
 
 
 def started() -> System:

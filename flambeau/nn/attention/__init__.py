@@ -6,7 +6,7 @@ import contextlib
 import enum
 from typing import TYPE_CHECKING, Any
 
-from ..._core.runtime import switches
+from ..._core.runtime import backend_flags
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,20 +49,20 @@ def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[None]:
         raise TypeError(f"sdpa_kernel: backends must be an SDPBackend or a list of them, got {backends!r}")
     if not chosen:
         raise RuntimeError("sdpa_kernel: at least one backend must be given")
-    before = {name: switches.values[name] for name in (*_SWITCHES.values(), "attention.own_first")}
+    before = {name: backend_flags.values[name] for name in (*_SWITCHES.values(), "attention.own_first")}
     order = _order
     for b, name in _SWITCHES.items():
-        switches.put(name, b in chosen)
+        backend_flags.put(name, b in chosen)
     if set_priority:
         _order = [*chosen, *[b for b in _order if b not in chosen]]
-        switches.put("attention.own_first", next((b in _OWN for b in chosen if b is not SDPBackend.MATH), False))
+        backend_flags.put("attention.own_first", next((b in _OWN for b in chosen if b is not SDPBackend.MATH), False))
     try:
         yield
     finally:
         _order = order
         for name, value in before.items():
-            switches.put(name, value)
+            backend_flags.put(name, value)
 
 
 def _cur_sdpa_kernel_backends(with_priority: bool = False) -> list[SDPBackend]:
-    return [b for b in (_order if with_priority else _SWITCHES) if switches.values[_SWITCHES[b]]]
+    return [b for b in (_order if with_priority else _SWITCHES) if backend_flags.values[_SWITCHES[b]]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..._core.ops.folds import fold
+from ..._core.ops.map_reduce import fold
 
 
 def legacy_reduction(size_average: bool | None, reduce: bool | None) -> str:

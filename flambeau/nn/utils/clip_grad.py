@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ..._core import ops
-from ..._core.ops import together
+from ..._core.ops import foreach as _foreach
 from ..._core.tensor import Tensor
 from ...autograd import no_grad
 
@@ -31,7 +31,7 @@ def get_total_norm(tensors: Any, norm_type: float = 2.0, error_if_nonfinite: boo
     if not tensors:
         return ops.tensor(0.0)
     with no_grad():
-        norms = together.norms(tensors, norm_type)
+        norms = _foreach.norms(tensors, norm_type)
         if norms is None:
             where = tensors[0].device
             each = [t.norm(norm_type).to(where) for t in tensors]
@@ -50,7 +50,7 @@ def clip_grads_with_norm_(parameters: Any, max_norm: float, total_norm: Any, for
     with no_grad():
         # Always multiplied, by 1 if nothing is to be clipped: asking whether would wait for a GPU.
         factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
-        if grads and not together.scale(grads, factor):
+        if grads and not _foreach.scale(grads, factor):
             for grad in grads:
                 grad.mul_(factor.to(grad.device))
 

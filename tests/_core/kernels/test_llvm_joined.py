@@ -8,7 +8,7 @@ import pytest
 from flambeau._core.dtypes import float32, float64
 from flambeau._core.kernels import expr as E
 from flambeau._core.kernels import native
-from flambeau._core.kernels.llvm import joined, prepare
+from flambeau._core.kernels.llvm import foreach, prepare
 from flambeau._core.kernels.programs import Map, Reduce
 
 
@@ -65,4 +65,4 @@ def test_a_wrong_number_of_arguments() -> None:
 
 
 def test_the_text_has_a_function_for_each_stage() -> None:
-    assert all(f"@{name}(" in joined.text() for name in joined.NAMES)
+    assert all(f"@{name}(" in foreach.text() for name in foreach.NAMES)

@@ -266,11 +266,11 @@ def test_every_family_has_a_property() -> None:
     """Each file of tests of operations has properties of its own, or its family is named here."""
     from pathlib import Path
     here = Path(__file__).parent
-    named = {"attributes", "covariance", "differences", "distances", "fft", "folds", "memory_format", "pointwise", "random", "results", "sparse", "special",
-             "spectra", "storages", "transfer"}
-    about_the_house = {"error_inputs", "internals", "narrow_arithmetic", "old_order", "out_memory", "placement", "queries",
+    named = {"attributes", "covariance", "differences", "distances", "fft", "map_reduce", "memory_format", "pointwise", "random", "results", "sparse",
+             "special", "stft", "storages", "transfer"}
+    about_the_house = {"error_inputs", "aten_compat", "narrow_arithmetic", "deprecated_signatures", "out_memory", "pinning", "queries",
                        "second_derivatives", "table",
-                       "together", "transfer_paths"}
+                       "foreach", "transfer_paths"}
     for path in here.glob("test_*.py"):
         family = path.stem.removeprefix("test_")
         assert "hypothesis" in path.read_text() or family in named | about_the_house, f"{path.name} has no property"

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau._core.ops.pending import arrival_of, host_reads_wait
+from flambeau._core.ops.async_copy import arrival_of, host_reads_wait
 from flambeau._core.runtime import cpu_memory, door, staging
 
 QUEUES = ["eager", "lazy", "random"]

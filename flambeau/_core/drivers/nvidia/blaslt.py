@@ -12,7 +12,7 @@ import ctypes
 import threading
 from typing import TYPE_CHECKING, Any
 
-from . import faults, libraries, native_launch
+from . import cuda_errors, libraries, native_launch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -248,7 +248,7 @@ class Library:
             code, codes[0] = codes[0], 0
             driver._use(device)
             last, = driver._cu.cuStreamQuery(stream.handle)
-            if int(last) in faults.STICKY:
+            if int(last) in cuda_errors.STICKY:
                 raise state.fail(last, "a matrix product")
             check(code, f"a product of {d} matrices ({m}, {k}) and ({k}, {n})")
 

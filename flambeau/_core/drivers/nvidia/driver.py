@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 from ... import errors
 from ...kernels.specs import Loop
 from ..interface import Driver, Properties
-from . import faults, probe
+from . import cuda_errors, probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...kernels.programs import Prepared
     from ...kernels.specs import Spec
-    from .complaints import Complaints
+    from .device_asserts import Complaints
 
 _GRAIN = 512
 _END = 1 << 64
@@ -105,7 +105,7 @@ class _Device:
     __slots__ = ("index", "number", "state", "context", "events", "properties", "arch", "peers", "memory")
 
     def __init__(self, index: int, number: Any) -> None:
-        self.index, self.number, self.state = index, number, faults.State(index)
+        self.index, self.number, self.state = index, number, cuda_errors.State(index)
         self.context: Any = None
         self.events: dict[bool, deque[Any]] = {False: deque(), True: deque()}
         self.properties: Properties | None = None
@@ -161,13 +161,13 @@ class NvidiaDriver(Driver):
             if not code:
                 code, count = cu.cuDeviceGetCount()
             if code:
-                raise errors.no_gpu(f"the NVIDIA driver does not start: {faults.describe(int(code))}")
+                raise errors.no_gpu(f"the NVIDIA driver does not start: {cuda_errors.describe(int(code))}")
             if not count:
                 raise errors.no_gpu("the NVIDIA driver sees no GPU")
             for i in range(count):
                 code, number = cu.cuDeviceGet(i)
                 if code:
-                    raise errors.no_gpu(f"GPU {i} is not there: {faults.describe(int(code))}")
+                    raise errors.no_gpu(f"GPU {i} is not there: {cuda_errors.describe(int(code))}")
                 self._devices.append(_Device(i, number))
             self._cu, self._count = cu, count
             return cu
@@ -270,11 +270,11 @@ class NvidiaDriver(Driver):
         other = self._use(peer)
         d = self._use(device)
         code, = self._cu.cuCtxEnablePeerAccess(other.context, 0)
-        if int(code) not in (0, faults.PEER_ENABLED):
+        if int(code) not in (0, cuda_errors.PEER_ENABLED):
             names = [f"GPU {i} ({self.properties(i).name})" for i in (device, peer)]
-            if int(code) in faults.STICKY:
+            if int(code) in cuda_errors.STICKY:
                 raise d.state.fail(code, "enabling peer access")
-            raise RuntimeError(f"peer access is not supported between {names[0]} and {names[1]}: {faults.describe(int(code))}")
+            raise RuntimeError(f"peer access is not supported between {names[0]} and {names[1]}: {cuda_errors.describe(int(code))}")
         d.peers.add(peer)
         self._let(other, d)
 
@@ -296,7 +296,7 @@ class NvidiaDriver(Driver):
                 code, = self._cu.cuStreamSynchronize(memory.stream)
         else:
             code, pointer = self._cu.cuMemAlloc(size)
-        if int(code) == faults.OUT_OF_MEMORY:
+        if int(code) == cuda_errors.OUT_OF_MEMORY:
             return 0
         self._check(d, code, f"allocating {nbytes} bytes")
         address = int(pointer)
@@ -385,7 +385,7 @@ class NvidiaDriver(Driver):
         d = self._use(max(self._current.device, 0))
         portable = 1  # every context may use it
         code, address = self._cu.cuMemHostAlloc(nbytes, portable)
-        if int(code) == faults.OUT_OF_MEMORY:
+        if int(code) == cuda_errors.OUT_OF_MEMORY:
             return 0
         self._check(d, code, f"page-locking {nbytes} bytes")
         address = int(address)
@@ -437,7 +437,7 @@ class NvidiaDriver(Driver):
     def stream_query(self, stream: Stream) -> bool:
         d = self._use(stream.device)
         code, = self._cu.cuStreamQuery(stream.handle)
-        if int(code) == faults.NOT_READY:
+        if int(code) == cuda_errors.NOT_READY:
             return False
         self._check(d, code, "looking at a stream")
         return True
@@ -546,7 +546,7 @@ class NvidiaDriver(Driver):
             return True
         d = self._use(event.device)
         code, = self._cu.cuEventQuery(event.handle)
-        if int(code) == faults.NOT_READY:
+        if int(code) == cuda_errors.NOT_READY:
             return False
         self._check(d, code, "looking at an event")
         return True

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...kernels.programs import Prepared, price
-from . import faults, native_launch
+from . import cuda_errors, native_launch
 
 if TYPE_CHECKING:
     from ...kernels.cuda_c import Kernel
@@ -146,7 +146,7 @@ class Launches:
         driver, name = self.driver, prepared.name
 
         def again() -> None:
-            if driver._gone or result.value in faults.ELSEWHERE:
+            if driver._gone or result.value in cuda_errors.ELSEWHERE:
                 driver._current.device = -1  # this thread has not used the device yet, or another library made its own context current
                 driver._use(device)
             else:
@@ -171,7 +171,7 @@ class Launches:
         return call
 
     def _failure(self, device: int, code: int, name: str) -> Exception:
-        if code in faults.ELSEWHERE:
+        if code in cuda_errors.ELSEWHERE:
             self.driver._current.device = -1  # another library may have made its own current: the next call puts ours back
         return self.driver._devices[device].state.fail(code, f"launching '{name}'")
 
@@ -180,7 +180,7 @@ class Launches:
         if not self._launch:
             code, address, _ = self.driver._cu.cuGetProcAddress(b"cuLaunchKernel", 12000, 0)
             if code or not address:
-                raise RuntimeError(f"the NVIDIA driver has no cuLaunchKernel: {faults.describe(int(code))}")
+                raise RuntimeError(f"the NVIDIA driver has no cuLaunchKernel: {cuda_errors.describe(int(code))}")
             self._launch = int(address)
         return self._launch
 

@@ -11,7 +11,7 @@ import os
 import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import faults
+from . import cuda_errors
 
 if TYPE_CHECKING:
     from .driver import NvidiaDriver, Stream
@@ -95,7 +95,7 @@ def check(driver: NvidiaDriver, device: int, stream: Stream | None, code: int, n
     driver._use(device)
     if stream is not None:
         last, = driver._cu.cuStreamQuery(stream.handle)
-        if int(last) in faults.STICKY:
+        if int(last) in cuda_errors.STICKY:
             raise driver._devices[device].state.fail(last, what)
     raise RuntimeError(f"{KNOWN[name].name}, {what}: {texts.get(code, 'error')} (status {code})")
 

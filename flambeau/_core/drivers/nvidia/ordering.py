@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...kernels.cuda_c.handwritten import compacting, searching, selecting, sorting
 from ...layout import numel
-from .complaints import Complaints
+from .device_asserts import Complaints
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from ..loops.partials import flat_types, has_position
 from ..loops.reductions import ByVectors, reduce_lanes, tile_of
-from . import strips
+from . import vector_loops
 from .launches import Plan
-from .strips import Frame, nodes_of
+from .vector_loops import Frame, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ...dtypes import dtype
     from ..programs import Reduce
+    from .accumulators import Partials
     from .emit import Emitter
-    from .partials import Partials
-    from .strips import Unit
+    from .vector_loops import Unit
 
 NAMES = ("flambeau_reduce", "flambeau_join")
 RUN = 32  # vectors that are summed up before they join the total, for the same reason
@@ -39,10 +39,10 @@ def plan(program: Reduce, domain: tuple[int, ...], strides: tuple[tuple[int, ...
     key = ("across" if loops.across else "along", first.classes(sizes), first.places(loops.coords), loops.rank, bool(first.middle),
            join.classes(sizes) if join is not None else None)
     stages = [(NAMES[0], first.units, loops.chunk)]
-    params = [*loops.rooms, *strips.block(first, loops.piece, loops.outermost, loops.passes)]
+    params = [*loops.rooms, *vector_loops.block(first, loops.piece, loops.outermost, loops.passes)]
     if join is not None:
         stages.append((NAMES[1], join.units, loops.joins))
-        params += strips.block(join, loops.pieces, loops.pieces)
+        params += vector_loops.block(join, loops.pieces, loops.pieces)
     return Plan(key, NAMES[:len(stages)], stages, params, loops.workspace, loops.parallel)
 
 
@@ -62,7 +62,7 @@ def write(program: Reduce, key: tuple[Any, ...]) -> str:
 
 class _Kernel:
     def __init__(self, em: Emitter, program: Reduce, key: tuple[Any, ...], accs: Sequence[dtype], stage: int) -> None:
-        from .partials import Partials
+        from .accumulators import Partials
         form, classes, places, rank, middle, joins = key
         self.em, self.program, self.accs = em, program, accs
         self.join, self.cut = stage == 1, stage == 0 and joins is not None

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from ..loops.rows import TILE, ByVectors, kept_value, passes_of
 from ..loops.stages import lanes_of
-from . import strips
+from . import vector_loops
 from .launches import Plan
-from .strips import Frame, nodes_of
+from .vector_loops import Frame, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..expr import Expr
     from ..programs import Rows
+    from .accumulators import Partials
     from .emit import Emitter
-    from .partials import Partials
-    from .strips import Unit
+    from .vector_loops import Unit
 
 NAME = "flambeau_rows"
 
@@ -33,7 +33,7 @@ def plan(program: Rows, domain: tuple[int, ...], strides: tuple[tuple[int, ...],
     loops = ByVectors(program, domain, strides)
     stage = loops.stage
     key = ("across" if loops.across else "along", stage.classes(loops.sizes), stage.places(loops.coords), loops.rank, loops.streams)
-    return Plan(key, (NAME,), [(NAME, stage.units, loops.chunk)], strips.block(stage), parallel=loops.parallel)
+    return Plan(key, (NAME,), [(NAME, stage.units, loops.chunk)], vector_loops.block(stage), parallel=loops.parallel)
 
 
 # ------------------------------------------------------------------------------------------------------------- writing
@@ -129,7 +129,7 @@ class _Kernel:
 
     def _reduce_along(self, unit: Unit, size: str, roots: tuple[Expr, ...], how: list[str], singles: list[str],
                       keep: tuple[int, Expr] | None) -> list[str]:
-        from .partials import Partials
+        from .accumulators import Partials
         em, lanes, at, places = self.em, self.lanes, unit.at, unit.places
         partials = Partials(em, roots, how)
         types, unroll, n = partials.types(lanes), self._unroll(roots), len(roots)
@@ -192,7 +192,7 @@ class _Kernel:
     # a row in every lane -------------------------------------------------------------------------------------------
     def _across(self, unit: Unit, spots: list[str], mask: str | None, size: str) -> None:
         """The rows at the vectors that begin at `spots` of the vector axis."""
-        from .partials import Partials
+        from .accumulators import Partials
         em, frame, lanes = self.em, self.frame, self.lanes
         accs: list[list[str]] = [[] for _ in spots]
         for group, (kind, members) in enumerate(self.groups):

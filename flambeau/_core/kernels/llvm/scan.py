@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..loops.partials import start_of
 from ..loops.scans import TILE, ByVectors, scan_lanes, state_types
-from . import strips
+from . import vector_loops
 from .launches import Plan
-from .strips import Frame
+from .vector_loops import Frame
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..expr import Expr
     from ..programs import Scan
     from .emit import Emitter
-    from .strips import Unit
+    from .vector_loops import Unit
 
 NAMES = ("flambeau_scan_totals", "flambeau_scan_starts", "flambeau_scan")
 
@@ -37,7 +37,7 @@ def plan(program: Scan, domain: tuple[int, ...], strides: tuple[tuple[int, ...],
     stage, cut = loops.stage, loops.pieces > 1
     key = ("across" if loops.across else "along", stage.classes(loops.sizes), stage.places(loops.coords), loops.rank, cut)
     stages = [(NAMES[2], stage.units, loops.chunk)]
-    params = strips.block(stage)
+    params = vector_loops.block(stage)
     if cut:
         stages = [(NAMES[0], stage.units, loops.chunk), (NAMES[1], loops.rows, loops.rows), *stages]
         params = [*loops.rooms, loops.pieces, *params]

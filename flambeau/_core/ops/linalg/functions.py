@@ -25,7 +25,7 @@ def _exp(a: Tensor) -> Tensor:
 
 
 def _exp_back(node: Any, g: Tensor) -> Any:
-    from ..joining import cat
+    from ..concat import cat
     (a,) = matrices.kept(node, node[tape.SAVED])
     turned = adjoint(a)
     n = a.meta.shape[-1]

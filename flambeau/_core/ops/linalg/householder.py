@@ -55,7 +55,7 @@ def _qr_back(node: Any, gs: Any) -> Any:
     if m >= n:
         return (_tall(q, r, g_q, g_r),)
     # A = [A1 | A2], A1 = Q R1: R2 = Q^H A2 adds to what arrives at Q
-    from ..joining import cat
+    from ..concat import cat
     g2 = g_r.narrow(-1, m, n - m)
     a2 = q @ r.narrow(-1, m, n - m)
     first = _tall(q, r.narrow(-1, 0, m), g_q + a2 @ adjoint(g2), g_r.narrow(-1, 0, m))

@@ -56,7 +56,7 @@ def _factored_back(node: Any, g: Tensor) -> Any:
 
     def from_right(t: Tensor) -> Tensor:  # t U1^-H
         return solve_triangular(adjoint(u1), t, upper=False, left=False)
-    from ..joining import cat
+    from ..concat import cat
     found = from_right(from_left(inner))
     if m < n:
         rest = from_left(g2)
@@ -81,7 +81,7 @@ def permutation(pivots: Tensor, m: int) -> tuple[Tensor, Tensor]:
 
 def permuted(t: Tensor, order: Tensor) -> Tensor:
     """The rows of `t` in this order."""
-    from ..positions import gather
+    from ..gather_scatter import gather
     index = order.unsqueeze(-1).expand(*t.meta.shape)
     made: Tensor = gather(t, -2, index)
     return made

@@ -20,7 +20,7 @@ def _cross(name: str, a: Tensor, b: Tensor, dim: int) -> Tensor:
         raise RuntimeError(f"{name}: inputs dimension {dim} must have length 3. Got {a.meta.shape[at]} and {b.meta.shape[at]}")
     a1, a2, a3 = (a.narrow(at, i, 1) for i in range(3))
     b1, b2, b3 = (b.narrow(at, i, 1) for i in range(3))
-    from ..joining import cat
+    from ..concat import cat
     made: Tensor = cat([a2 * b3 - a3 * b2, a3 * b1 - a1 * b3, a1 * b2 - a2 * b1], at)
     return made
 
@@ -60,8 +60,8 @@ def linalg_vander(x: Tensor, *, N: int | None = None) -> Tensor:
     count = (x.meta.shape[-1] if x.meta.shape else 1) if N is None else N
     if count <= 1:
         raise RuntimeError(f"N must be greater than 1. Got {count}")
+    from ..concat import cat
     from ..creation import ones
-    from ..joining import cat
     d = dtypes.int64 if x.meta.dtype.kind in "bui" else x.meta.dtype
     x = x.to(d) if x.meta.shape else x.to(d).unsqueeze(0)
     first = ones((*x.meta.shape, 1), dtype=d, device=x.meta.device)
@@ -77,8 +77,8 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     count = x.meta.shape[0] if N is None else N
     if count < 0:
         raise RuntimeError("N must be non-negative.")
+    from ..concat import cat
     from ..creation import ones
-    from ..joining import cat
     d = dtypes.int64 if x.meta.dtype.kind in "bui" else x.meta.dtype
     x = x.to(d)
     made: Tensor = ones((x.meta.shape[0], min(count, 1)), dtype=d, device=x.meta.device)

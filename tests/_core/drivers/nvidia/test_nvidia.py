@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import flambeau as torch
-from flambeau._core.drivers.nvidia import blaslt, faults, libraries, probe
+from flambeau._core.drivers.nvidia import blaslt, cuda_errors, libraries, probe
 
 from .running import each_case, has_bindings, on_fake, run
 
@@ -65,7 +65,7 @@ def test_versions_as_text() -> None:
 @pytest.mark.skipif(not has_bindings, reason="cuda-bindings is not installed")
 def test_the_first_fault_is_kept() -> None:
     # the names of errors are the driver's to tell, so a state that has failed is made by hand
-    state = faults.State(3)
+    state = cuda_errors.State(3)
     assert not state.dead
     state.first = "CUDA_ERROR_ILLEGAL_ADDRESS (700), reported by launching 'add'"
     error = state.fail(1, "copying")

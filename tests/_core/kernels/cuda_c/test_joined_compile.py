@@ -6,7 +6,7 @@ import pytest
 
 from flambeau._core.dtypes import bfloat16, float16, float32, float64
 from flambeau._core.kernels import expr as E
-from flambeau._core.kernels.cuda_c import joined
+from flambeau._core.kernels.cuda_c import foreach
 from flambeau._core.kernels.cuda_c.nvrtc import build
 from flambeau._core.kernels.programs import Map
 from flambeau._core.ops.norms import norm_program
@@ -23,10 +23,10 @@ def test_registers(arch: str) -> None:
         wide, xs = d.opmath, [E.cast(E.input(k, d), d.opmath) for k in range(4)]
         outs = _adam(*xs, *[E.scalar(k, wide) for k in range(7)], maximize=False, decoupled=True)
         adam = Map(tuple(E.cast(e, d) for e in outs), (d,) * 4, (wide,) * 7)
-        kernels.append(joined.maps(adam, (0, 1, 2, 3), (0, 1, 2), [100] * 90))
+        kernels.append(foreach.maps(adam, (0, 1, 2, 3), (0, 1, 2), [100] * 90))
         told = ~(abs(xs[0]) < float("inf"))
-        kernels.append(joined.maps(Map((E.cast(xs[0] * E.scalar(0, wide), d),), (d,), (wide,)), (0,), (0,), [5] * 9, told))
-        kernels.append(joined.reductions(norm_program(d, 2.0, d), [7] * 200)[0])
+        kernels.append(foreach.maps(Map((E.cast(xs[0] * E.scalar(0, wide), d),), (d,), (wide,)), (0,), (0,), [5] * 9, told))
+        kernels.append(foreach.reductions(norm_program(d, 2.0, d), [7] * 200)[0])
     for k in kernels:
         source, log = build(k.source, arch, ("--ptxas-options=-v",))
         for name, (registers, spilt) in usage(log).items():

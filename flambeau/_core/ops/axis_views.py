@@ -10,7 +10,7 @@ from ..autograd import inplace, tape
 from ..autograd.mode import _grad
 from ..tensor import Tensor
 from .copies import contiguous
-from .parts import assemble, dense
+from .partial_grads import assemble, dense
 from .sizes import sizes_of
 from .table import op
 from .views import as_strided, expand, permute, placed, reshape, select, slice_axis, squeeze, swapaxes, t, transpose, unsqueeze, view, view_of
@@ -26,8 +26,8 @@ def _several(input: Tensor, axis: int, views: list[Tensor] | tuple[Tensor, ...],
 
 @tape.keeps_nothing
 def _joined(node: Any, gs: list[Tensor | None]) -> Any:
+    from .concat import cat, stack
     from .creation import zeros_meta
-    from .joining import cat, stack
     axis, metas, stacked, m, offsets = node[tape.SAVED]
     if not _grad.get() and dense(m) and all(g is None or (type(g) is Tensor and g.meta.dtype is m.dtype) for g in gs):
         return (assemble(m, [(g, v.strides, offset) for g, v, offset in zip(gs, metas, offsets, strict=True) if g is not None]),)

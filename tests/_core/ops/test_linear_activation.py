@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import flambeau as fb
 from flambeau._core.autograd import tape
-from flambeau._core.ops.activated import activated, serves
+from flambeau._core.ops.linear_activation import activated, serves
 from flambeau.autograd import gradcheck, gradgradcheck
 
 F = fb.nn.functional

@@ -11,19 +11,19 @@ if TYPE_CHECKING:
 
 
 def maps(launches: Launches, device: int, spec: specs.JoinedMaps) -> Prepared | None:
-    """See `kernels.cuda_c.joined.maps`."""
-    from ...kernels.cuda_c import joined
+    """See `kernels.cuda_c.foreach.maps`."""
+    from ...kernels.cuda_c import foreach
     try:
-        return launches.kernel(spec.name, joined.maps(spec.program, spec.arrays, spec.into, spec.sizes, spec.told))
+        return launches.kernel(spec.name, foreach.maps(spec.program, spec.arrays, spec.into, spec.sizes, spec.told))
     except NotImplementedError:
         return None
 
 
 def reductions(launches: Launches, device: int, spec: specs.JoinedReductions) -> Prepared | None:
-    """See `kernels.cuda_c.joined.reductions`."""
-    from ...kernels.cuda_c import joined
+    """See `kernels.cuda_c.foreach.reductions`."""
+    from ...kernels.cuda_c import foreach
     try:
-        kernel, workspace = joined.reductions(spec.program, spec.sizes)
+        kernel, workspace = foreach.reductions(spec.program, spec.sizes)
     except NotImplementedError:
         return None
     made = launches.kernel(spec.name, kernel)

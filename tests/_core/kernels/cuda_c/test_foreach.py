@@ -10,7 +10,7 @@ import pytest
 from flambeau._core.dtypes import bfloat16, dtype, float16, float32, float64
 from flambeau._core.kernels import expr as E
 from flambeau._core.kernels import interpret
-from flambeau._core.kernels.cuda_c import Kernel, joined
+from flambeau._core.kernels.cuda_c import Kernel, foreach
 from flambeau._core.kernels.programs import Map, Reduce
 from flambeau._core.ops.norms import norm_program
 from tests._core.kernels.cuda_c import host
@@ -37,7 +37,7 @@ class Lists:
         self.lists = [[Operand(values(d, (n,), rng, False), how) for d in types] for n in sizes]
         self.arrays, self.shared = list(arrays or range(len(types))), list(shared)
         self.told = [Operand(np.zeros(1, np.int32))] if told is not None else []
-        self.kernel = joined.maps(program, self.arrays, into, sizes, told)
+        self.kernel = foreach.maps(program, self.arrays, into, sizes, told)
         self.program, self.into, self.numbers = program, list(into), list(numbers)
 
     def check(self, batch: host.Batch, orders: Sequence[int] = host.ORDERS) -> list[int]:
@@ -72,16 +72,16 @@ def test_maps() -> None:
 
 
 def test_as_many_as_there_is_room_for() -> None:
-    most = joined.most(3, 2)
+    most = foreach.most(3, 2)
     job = Lists(momentum(float32, float32), [7 + k % 3 for k in range(most)], (float32,) * 3, (0, 1), (0.5, 0.5))
     assert job.kernel.words * 8 <= 4096
     job.check(host.Batch([job.kernel]))
     with pytest.raises(NotImplementedError):
-        joined.maps(momentum(float32, float32), (0, 1, 2), (0, 1), [1] * (most + 1))
+        foreach.maps(momentum(float32, float32), (0, 1, 2), (0, 1), [1] * (most + 1))
 
 
 def test_lists_of_other_lengths_share_a_text() -> None:
-    kernels = [joined.maps(momentum(float32, float32), (0, 1, 2), (0, 1), sizes) for sizes in ((5,), (100000, 7), (1,) * 8)]
+    kernels = [foreach.maps(momentum(float32, float32), (0, 1, 2), (0, 1), sizes) for sizes in ((5,), (100000, 7), (1,) * 8)]
     assert len({k.key for k in kernels}) == 1 and len({k.words for k in kernels}) == 1
 
 
@@ -107,7 +107,7 @@ def test_told(where: int | None) -> None:
 def norm(program: Reduce, sizes: Sequence[int], d: dtype, how: int = 0) -> tuple[Kernel, list[Operand], Operand, Operand]:
     rng = np.random.default_rng(1)
     arrays = [Operand(values(d, (n,), rng, False), how) for n in sizes]
-    kernel, workspace = joined.reductions(program, sizes)
+    kernel, workspace = foreach.reductions(program, sizes)
     out = Operand(np.zeros(len(sizes), arrays[0].view.dtype))
     return kernel, arrays, out, Operand(np.full(workspace, 0xFF, np.uint8))
 
@@ -117,7 +117,7 @@ def test_reductions() -> None:
     for d in (float32, float64, bfloat16):
         for p in (1.0, 2.0, 3.0, float("inf")):
             jobs.append((norm(norm_program(d, p, d), (*SIZES, 65536, 65537, 150000), d, 4 if p == 1.0 else 0), d, p))
-    jobs.append((norm(norm_program(float32, 2.0, float32), [3] * joined.most(1, 2), float32), float32, 2.0))
+    jobs.append((norm(norm_program(float32, 2.0, float32), [3] * foreach.most(1, 2), float32), float32, 2.0))
     batch = host.Batch([kernel for (kernel, *_), _, _ in jobs])
     for (kernel, arrays, out, work), d, p in jobs:
         seen = []

@@ -9,7 +9,7 @@ import pytest
 
 import flambeau as torch
 from flambeau._core.kernels import native
-from flambeau._core.ops import together
+from flambeau._core.ops import foreach
 from flambeau._core.runtime import door
 
 SHAPES = [(3,), (128, 128), (512, 128), (7, 5), (), (1000,), (70000,)]
@@ -51,15 +51,15 @@ def test_a_step_of_many_is_the_step_of_each(make: object, monkeypatch: pytest.Mo
         joined.append(whole(launches, numbers))
         return joined[-1]
     monkeypatch.setattr(native, "join", join)
-    together._joined.clear()
+    foreach._joined.clear()
     torch.set_num_threads(1)
     one = _steps(make)
     torch.set_num_threads(2)
     two = _steps(make)
-    if together.routines.generated():
+    if foreach.routines.generated():
         assert len(joined) >= 3
         assert all(entry is not None for entry in joined)
-    monkeypatch.setattr(together, "alike", lambda tensors: False)
+    monkeypatch.setattr(foreach, "alike", lambda tensors: False)
     for a, b, c in zip(one, two, _steps(make), strict=True):
         np.testing.assert_array_equal(a, b)
         np.testing.assert_array_equal(a, c)
@@ -70,11 +70,11 @@ def test_norms_and_scaling_against_numpy() -> None:
     tensors = [p.detach() for p in _parameters()]
     arrays = [t.numpy().copy() for t in tensors]
     for p in (1.0, 2.0, 3.0, float("inf")):
-        got = together.norms(tensors, p)
+        got = foreach.norms(tensors, p)
         assert got is not None
         np.testing.assert_allclose(got.numpy(), [np.linalg.norm(a.ravel().astype(float), p) for a in arrays], rtol=3e-6)
     versions = [t._version for t in tensors]
-    assert together.scale(tensors, torch.tensor(0.5))
+    assert foreach.scale(tensors, torch.tensor(0.5))
     assert [t._version for t in tensors] == [v + 1 for v in versions]
     for t, a in zip(tensors, arrays, strict=True):
         np.testing.assert_array_equal(t.numpy(), a * np.float32(0.5))
@@ -83,15 +83,15 @@ def test_norms_and_scaling_against_numpy() -> None:
 def test_what_is_not_alike_is_left_alone() -> None:
     x = torch.ones(4, 3)
     half = torch.tensor(0.5)
-    assert not together.scale([x, x], half)  # one memory
-    assert not together.scale([x[0], x[1]], half)
-    assert not together.scale([x], half)
-    assert not together.scale([x, torch.ones(together.MOST + 1)], half)
-    assert not together.scale([x, torch.ones(2).to_sparse()], half)
-    assert together.norms([x, torch.ones(2, dtype=torch.float64)], 2.0) is None
+    assert not foreach.scale([x, x], half)  # one memory
+    assert not foreach.scale([x[0], x[1]], half)
+    assert not foreach.scale([x], half)
+    assert not foreach.scale([x, torch.ones(foreach.MOST + 1)], half)
+    assert not foreach.scale([x, torch.ones(2).to_sparse()], half)
+    assert foreach.norms([x, torch.ones(2, dtype=torch.float64)], 2.0) is None
     assert bool((x == 1).all())
     with pytest.raises(RuntimeError, match="more than one element"):
-        together.scale([x, torch.ones(1).expand(3)], half)
+        foreach.scale([x, torch.ones(1).expand(3)], half)
 
 
 def test_a_shared_gradient_is_scaled_as_often_as_it_is_shared() -> None:

@@ -635,8 +635,8 @@ def _renormalise(weight: Tensor, index: Tensor, max_norm: float, p: float) -> No
 def _repeated(counts: Tensor, size: int | None) -> Tensor:
     """Each place of a vector as often as `counts` says, found by the vector's device; the host reads how many that makes, unless it is told."""
     from .attributes import values
+    from .concat import stack
     from .creation import arange
-    from .joining import stack
     ends = counts.cumsum(0)
     if size is None:
         least, size = (int(v) for v in values(stack([counts.min(), ends[-1]]), "repeat_interleave"))

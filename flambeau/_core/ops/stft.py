@@ -93,8 +93,8 @@ _SOURCES = {"reflect": lambda i, n: (n - 1) - ((i % (2 * n - 2)) - (n - 1)).abs(
 
 def _padded(x: Tensor, left: int, right: int, mode: str = "constant") -> Tensor:
     """`x` with its last axis longer (or, where negative, shorter) at both ends; constant: by zeros."""
+    from .concat import cat
     from .creation import arange, zeros
-    from .joining import cat
     n = x.meta.shape[-1]
     if mode == "constant":
         inner = x[..., max(-left, 0):n + min(right, 0)]

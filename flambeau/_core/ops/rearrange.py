@@ -13,8 +13,8 @@ from ..kernels.programs import Map
 from ..runtime.device import resolve
 from ..tensor import Tensor, empty
 from . import (
+    axis_views,  # noqa: F401 (the views copied here must be in the table)
     launch,
-    splitting,  # noqa: F401 (the views copied here must be in the table)
 )
 from .checks import same_device
 from .copies import cast_program
@@ -209,7 +209,7 @@ def flipud(input: Tensor) -> Tensor:  # noqa: A002
 @op()
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:  # noqa: A002
     """Elements moved along axes, those pushed out coming back at the other end; of the flattened tensor without dims."""
-    from .joining import cat
+    from .concat import cat
     moves = [shifts] if isinstance(shifts, int) else list(shifts)
     axes = [] if dims is None or dims == () else [dims] if isinstance(dims, int) else list(dims)
     if not moves:

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from flambeau._core.drivers.simulated.driver import uuid_of
-from flambeau._core.runtime.visible import visible
+from flambeau._core.runtime.visible_devices import visible
 
 IDS = ["aaaa1111", "aaaa2222", "bbbb3333", "cccc4444"]
 

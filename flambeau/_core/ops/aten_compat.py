@@ -28,7 +28,7 @@ def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float) -> 
 @op(method=False, out=True)
 def _chunk_cat(tensors: Any, dim: int, num_chunks: int) -> Tensor:
     """Each tensor, filled with zeros along `dim` to a multiple of num_chunks, as (..., num_chunks, rest), side by side."""
-    from .joining import cat
+    from .concat import cat
     parts: list[Any] = []
     for t in tensors:
         if not t.meta.numel:

@@ -22,11 +22,11 @@ from . import launch, routines
 from .attributes import host_array, values
 from .casts import to_dtype
 from .checks import same_device
+from .concat import cat, stack
 from .copies import contiguous
 from .creation import from_host, full, zeros
+from .gather_scatter import added_at, taken_along
 from .indexing import nonzero, take_at
-from .joining import cat, stack
-from .positions import added_at, taken_along
 from .results import named
 from .sorting import sort
 from .table import op

@@ -8,7 +8,7 @@ import pytest
 import flambeau as torch
 from flambeau._core.kernels import expr as E
 from flambeau._core.ops.elementwise import Pointwise
-from flambeau._core.ops.folds import fold
+from flambeau._core.ops.map_reduce import fold
 
 square = Pointwise("square_gap", lambda x, t: (x - t) * (x - t), 2)
 scaled = Pointwise("scaled_gap", lambda x, t, k: E.abs_(x - t) * k, 2)

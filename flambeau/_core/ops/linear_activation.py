@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes
 from ..autograd import tape
 from ..autograd.mode import _grad
-from ..runtime import caches, door, provenance, switches
+from ..runtime import backend_flags, caches, door, provenance
 from ..tensor import Meta, Tensor, alias, meta, new
 from . import autocast, elementwise
 from .table import TABLE, op
@@ -36,7 +36,7 @@ def serves(kind: str, on_cpu: bool) -> bool:
 
     cuBLASLt's max(x, 0) is 0 for NaN, so ReLU is only done there where that is allowed; the CPU's products have no GELU.
     """
-    level = switches.values["matmul.activations"]
+    level = backend_flags.values["matmul.activations"]
     return level != NEVER and (kind == "relu" if on_cpu else level == ALL or kind == "gelu")
 
 
@@ -110,7 +110,7 @@ def _plan(x: Tensor, w: Tensor, b: Tensor, kind: str, recorded: bool, followed: 
     if made is None and recorded and kind == "relu":
         recorded = False
         made = _product(xm, rows, n, k, steps, (wm.strides[1], wm.strides[0]), "bias " + kind, False)
-    if made is None or (switches.values["matmul.activations"] if level is None else level) < (EXACT if made.exact else ALL):
+    if made is None or (backend_flags.values["matmul.activations"] if level is None else level) < (EXACT if made.exact else ALL):
         return ()
     beside = None if not made.beside else om if kind == "gelu" else meta((made.beside,), None, dtypes.uint8, xm.device)
     return om, beside, door.bind(xm.device, made), made.aligned, info, recorded and not made.beside
