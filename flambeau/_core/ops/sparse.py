@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import dtypes
+from .. import dtypes, hooks
 from ..layout import Size, contiguous_strides
 from ..layout import numel as numel_of
 from ..runtime.device import resolve
@@ -589,3 +589,11 @@ for _name in ("indices", "values", "coalesce", "is_coalesced", "sparse_dim", "de
 for _name in ("crow_indices", "col_indices"):
     setattr(Tensor, _name, _only_for(_name, "row compressed"))
 __all__ = ["Coo", "Csr", "Sparse", "Unsupported", "make", "sparse_coo_tensor", "sparse_compressed_tensor", "sparse_csr_tensor"]
+
+
+def _form(name: str, args: Any, kwargs: Any, error: Any) -> Any:
+    from .sparse_ops import run  # not before a sparse tensor meets an operation
+    return run(name, args, kwargs, error)
+
+
+hooks.provide(sparse_form=_form)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import dtypes, hooks
+from .. import dtypes
 from ..layout import Size, wrap_dim
 from ..tensor import Tensor
 from . import sparse_products
@@ -403,6 +403,3 @@ for _name in """abs neg sign sqrt square sin sinh tan tanh asin asinh atan atanh
  mul div mm matmul mv spmm addmm smm sum index_select select zero_ sigmoid""".split():
     if _name in _FORMS:
         setattr(Sparse, _name, _FORMS[_name])
-
-
-hooks.provide(sparse_form=run)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -269,3 +271,10 @@ def test_attention_over_the_edges_of_a_graph(device: str) -> None:
     (torch.zeros(25, dtype=torch.float64, device=device).index_add(0, edges[0] * 5 + edges[1], w).reshape(5, 5) @ c).square().sum().backward()
     np.testing.assert_allclose(v.grad.cpu().numpy(), w.grad.cpu().numpy(), rtol=1e-10)
     np.testing.assert_allclose(b.grad.cpu().numpy(), c.grad.cpu().numpy(), rtol=1e-10)
+
+
+@pytest.mark.parametrize("call", ["s.div(torch.tensor(2.0))", "torch.mul(s, 2)", "s.abs()", "torch.add(s, s)"])
+def test_the_first_operation_of_a_process_finds_its_sparse_form(call: str) -> None:
+    program = f"import flambeau as torch; s = torch.eye(2).to_sparse(); print({call}.layout)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout == "torch.sparse_coo\n", done.stderr
