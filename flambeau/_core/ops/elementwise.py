@@ -240,6 +240,8 @@ class Pointwise:
 
         def general(*given: Any) -> Tensor:
             return self.inplace(given[0], given[:n], given[n:], consts)
+        if _grad.get():
+            inplace.check(t, operands)  # before what is wrong with the operands, as PyTorch does
         checks.may_write(t)
         if any(isinstance(x, complex) for x in operands) or checks.to_one_device(self.name, operands, (t,)) is not operands:
             return Compose(general)

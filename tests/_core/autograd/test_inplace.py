@@ -165,3 +165,10 @@ def test_on_every_device(device):
     want[1] *= w.detach().cpu().numpy()
     np.testing.assert_allclose(x.grad.cpu().numpy(), want)
     np.testing.assert_allclose(w.grad.cpu().numpy(), xs[1] ** 2)
+
+
+@pytest.mark.parametrize("write", [lambda x: x.sub_(fb.ones(5)), lambda x: x.bitwise_not_(), lambda x: x.add_(1j), lambda x: x.relu_()])
+def test_a_leaf_is_refused_before_what_else_is_wrong(write):
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad") as caught:
+        write(fb.ones(2, 3, requires_grad=True))
+    assert caught.type is RuntimeError
