@@ -493,7 +493,7 @@ def _where(condition: Tensor, input: Any = None, other: Any = None) -> Any:  # n
     return _planned(WHERE, *_choice(condition, input, other))
 
 
-def _choice(condition: Any, input: Any, other: Any) -> tuple[Any, Any, Any]:  # noqa: A002
+def _choice(condition: Any, input: Any = None, other: Any = None) -> tuple[Any, Any, Any]:  # noqa: A002
     """The operands of `where`, when they may be so."""
     if not isinstance(condition, (Tensor, Expr)):
         raise TypeError(f"where(): argument 'condition' (position 1) must be Tensor, not {type(condition).__name__}")

@@ -155,6 +155,12 @@ def test_clamps_with_numbers_tensors_and_nan():
         x.clamp()
 
 
+def test_where_names_the_operand_that_is_missing():
+    for options in ({}, {"out": fb.ones(2)}):
+        with pytest.raises(TypeError, match=r"where\(\): argument 'other' must be Tensor or Number, not NoneType"):
+            fb.where(fb.ones(2) > 0, input=fb.ones(2), **options)
+
+
 def test_where_chooses_promotes_and_finds():
     c = fb.tensor([True, False, True])
     assert fb.where(c, fb.tensor([1, 2, 3]), 0.5).tolist() == [1, 0.5, 3] and fb.where(c, 1, 2).dtype is fb.int64
