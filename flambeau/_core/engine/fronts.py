@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from types import CodeType
 
 # What a parameter is. An operand is a tensor (TENSOR), one or None (OPTIONAL), or one or a number (NUMBER; VALUE: where a plan holds for
-# one value of it). SCALAR: a number that is
-# passed to the launch; FACTOR: the same, where 1 has a plan of its own. TENSORS: several tensors. OPEN: perhaps a tensor, of which no
-# plan knows. CONSTANT: anything else; a plan holds for one value of it. OLD: what is left over in a call in a deprecated order.
+# one value of it). SCALAR: a number that is passed to the launch; FACTOR: the same, where 1 has a plan of its own. TENSORS: several
+# tensors. OPEN: perhaps a tensor, of which no plan knows. CONSTANT: anything else; a plan holds for one value of it. WORD: the same, looked
+# up by what it equals (1 is True). OLD: what is left over in a call in a deprecated order.
 TENSOR, OPTIONAL, NUMBER, VALUE, SCALAR, FACTOR = "tensor", "optional", "number", "value", "scalar", "factor"
-TENSORS, OPEN, CONSTANT, OLD = "tensors", "open", "constant", "old"
+TENSORS, OPEN, CONSTANT, WORD, OLD = "tensors", "open", "constant", "word", "old"
 PASSED = frozenset((TENSOR, OPTIONAL, NUMBER, VALUE, SCALAR, FACTOR))  # the kinds that a plan's call is given
 _USUAL = frozenset(("input", "self", "other", "target"))  # tensors or numbers, even where the signature leaves their type open
 
@@ -95,6 +95,15 @@ class Signature:
         at = self.positional.index(name) - len(self.positional) + len(self.defaults)
         return at >= 0 and value is self.defaults[at]
 
+    def default(self, name: str) -> Any:
+        """A parameter's default; MISSING where it has none."""
+        at = self.positional.index(name) - len(self.positional) + len(self.defaults) if name in self.positional else -1
+        return self.defaults[at] if at >= 0 else self.kwdefaults.get(name, MISSING)
+
+    def loose(self, name: str) -> bool:
+        """Whether a constant may be looked up by what it equals, as it is a truth or a word and no number."""
+        return isinstance(self.default(name), (bool, str))
+
     def whole(self, values: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a call with the values of all parameters, as a front hands them on."""
         count = len(self.positional)
@@ -137,8 +146,18 @@ def _plain(name: str, kind: str) -> str | None:
     return None
 
 
-def _key(name: str, kind: str) -> str:
-    """The text of an argument's part in the key of a plan."""
+def exact(v: Any) -> Any:
+    """A constant's part in the key of a plan. Equal numbers of other types (1, 1.0, True) or signs (0.0, -0.0) are other constants."""
+    kind = v.__class__
+    if kind is tuple or kind is list:
+        return tuple([exact(x) for x in v])
+    if isinstance(v, (int, float, complex)):
+        return (kind, v) if v and v == v else (kind, str(v))  # a nan equals no nan, and 0.0 equals -0.0
+    return v
+
+
+def _key(name: str, kind: str, loose: bool, default: Any) -> str:
+    """The text of an argument's part in the key of a plan. loose, default: see `Signature.loose`; its default, MISSING for none."""
     if kind == TENSOR:
         return f"{name}.meta"
     if kind == OPTIONAL:
@@ -151,6 +170,8 @@ def _key(name: str, kind: str) -> str:
         return f"{name}.__class__"
     if kind == FACTOR:
         return f"{name}.__class__ if {name} != 1 else 1"
+    if kind == CONSTANT and not loose:
+        return f"None if {name} is None else exact({name})" if default is None else f"exact({name})"
     return name
 
 
@@ -192,13 +213,16 @@ def write(name: str, s: Signature, planned: bool, out: bool, renames: bool) -> C
 
 def _planned(s: Signature, values: str) -> list[str]:
     names = s.keyed()
-    key = ", ".join(_key(n, s.kinds[n]) for n in names) + ("," if len(names) == 1 else "")
+    key = ", ".join(_key(n, s.kinds[n], s.loose(n), s.default(n)) for n in names) + ("," if len(names) == 1 else "")
     operands = ", ".join(n for n in s.names() if s.kinds[n] in PASSED)
+    # `miss` is called outside the handler: an error it raises is shown without the KeyError before it
     return ["    try:",
             f"        plan = plans[{key}]",
-            "    except (KeyError, AttributeError, TypeError):",
-            f"        return miss({values})",
-            f"    return plan({operands})"]
+            "    except (KeyError, AttributeError, TypeError, ValueError, RuntimeError):",  # the last two: an array as a factor has no truth
+            "        pass",
+            "    else:",
+            f"        return plan({operands})",
+            f"    return miss({values})"]
 
 
 def _direct(s: Signature, values: str) -> list[str]:

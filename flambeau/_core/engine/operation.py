@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..runtime import caches
 from ..tensor import Tensor
 from . import fronts, interpreters
-from .fronts import FACTOR, NUMBER, OPTIONAL, SCALAR, TENSOR, VALUE, Signature
+from .fronts import CONSTANT, FACTOR, NUMBER, OPTIONAL, SCALAR, TENSOR, VALUE, Signature
 from .plans import Compose, Plan, View, Written, roles, under
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Operation:
             caches.cache(self.env, "plans")
         self.env.update(body=self.body, ask=self.ask, miss=self.miss, tripped=self.tripped, into=self.into, renamed=self.renamed,
                         reordered=self.reordered, TRIPS=TRIPS, MISSING=fronts.MISSING, KNOWN=KNOWN, NUMBERS=NUMBERS, Tensor=Tensor, known=known,
-                        all_plain=all_plain)
+                        all_plain=all_plain, exact=fronts.exact)
         code = fronts.write(self.function.__name__, s, self.planned, self.out is not None, self.renames)
         kwdefaults = {**s.kwdefaults, **({"out": None} if self.out is not None else {})}
         direct: Any = FunctionType(code, self.env, self.function.__name__, s.defaults)
@@ -202,8 +202,11 @@ class Operation:
         if not asked and not all(x.meta.plain for x in given if isinstance(x, Tensor)):
             return self.ask(values)
         try:
-            key = self._key(values)
-            run = self.env["plans"].get(key) if key is not None else None
+            key = self._key(values := self._numbers(values))
+            epoch = caches.epoch  # before the cache is read: another thread may change the world
+            plans = self.env["plans"]
+            run = plans.get(key) if key is not None else None
+            given = [values[i] for i in self.places]
             if run is None:
                 args, kwargs = self._signature().whole(values)
                 made = self.body(*args, **kwargs)
@@ -211,10 +214,24 @@ class Operation:
                     return made
                 run = made.bind(roles([None if self._is_one(i, x) else x for i, x in zip(self.places, given, strict=True)]))
                 if key is not None:
-                    caches.keep(self.env["plans"], key, run)
+                    caches.keep_since(epoch, plans, key, run)
         except TRIPS as error:
             return self.tripped(error, values)
         return run(*given)
+
+    def _numbers(self, values: Values) -> Values:
+        """The values with a number in the place of each tensor that stands for one. Raises TypeError for a tensor that cannot."""
+        s = self._signature()
+        for i in self.places:
+            v, name = values[i], s.names()[i]
+            if isinstance(v, (int, float)) or s.kinds[name] not in (SCALAR, FACTOR):
+                continue
+            shape: Any = getattr(v, "shape", None)
+            if shape or (isinstance(v, Tensor) and v.node is not None):
+                raise TypeError(f"{self.function.__name__}(): argument '{name}' must be Number, not {type(v).__name__}")
+            if isinstance(v, Tensor):
+                values = (*values[:i], v.item(), *values[i + 1:])
+        return values
 
     def _is_one(self, place: int, x: Any) -> bool:
         """Whether an argument is a factor of 1, which a plan does without."""
@@ -238,7 +255,7 @@ class Operation:
             elif not _constant(v):
                 return None
             else:
-                v = _frozen(v)
+                v = _frozen(v) if kind != CONSTANT or s.loose(name) else fronts.exact(v)
             parts.append(v)
         try:
             hash(key := tuple(parts))

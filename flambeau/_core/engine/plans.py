@@ -90,7 +90,7 @@ class Compose:
 class View:
     """A plan that shows the operand's memory with another layout: `meta` from `offset` bytes after its first element on.
 
-    backward, info: as in `Saved`; None where nothing is recorded.
+    backward: ``f(node, g)`` as the tape calls it; None where nothing is recorded.  info: the node's SAVED.
     """
 
     __slots__ = ("meta", "offset", "backward", "info")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes, layout
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
-from ..engine.fronts import NUMBER, SCALAR, Signature
+from ..engine.fronts import NUMBER, SCALAR, WORD, Signature, exact
 from ..engine.operation import Operation
 from ..engine.plans import Compose, Plan, Saved, Written
 from ..kernels import derive
@@ -133,7 +133,7 @@ class Pointwise:
                 common: dtype, store: tuple[dtype, ...] | None) -> tuple[Map, tuple[Any, ...]]:
         """The loop program for operands of these types, and the converters of its numbers."""
         key = (tuple([x.meta.dtype if isinstance(x, Tensor) else None for x in operands]),
-               tuple([type(x) for x in numbers]), consts, common, store)
+               tuple([type(x) for x in numbers]), exact(consts), common, store)
         found = self.programs.get(key)
         if found is None:
             found = self.programs[key] = self._build(operands, numbers, consts, common, store)
@@ -204,7 +204,8 @@ class Pointwise:
             caches.cache(self.env, "into")
         if complex in [type(x) for x in operands]:
             operands = tuple([checks.scalar_tensor(x, outs[0]) if isinstance(x, complex) else x for x in operands])
-        key = (*[o.meta for o in outs], *[x.meta if isinstance(x, Tensor) else type(x) for x in operands], *[type(x) for x in numbers], consts)
+        key = (*[o.meta for o in outs], *[x.meta if isinstance(x, Tensor) else type(x) for x in operands], *[type(x) for x in numbers],
+               consts and exact(consts))
         found = self.env["into"].get(key)
         if found is None:
             moved = checks.to_one_device(self.name, operands, outs)
@@ -583,7 +584,7 @@ class _Formula(Inner):
     def __init__(self, pointwise: Pointwise, numbers: int) -> None:
         n = pointwise.arity
         names = [f"x{i}" for i in range(n)] + [f"number{i}" for i in range(numbers)] + ["consts"]
-        kinds = {**{f"x{i}": NUMBER for i in range(n)}, **{f"number{i}": SCALAR for i in range(numbers)}}
+        kinds = {**{f"x{i}": NUMBER for i in range(n)}, **{f"number{i}": SCALAR for i in range(numbers)}, "consts": WORD}
         self.pointwise = pointwise
         super().__init__(pointwise.name, self._plan, planned=True, signature=Signature(names, kinds=kinds))
 

@@ -43,6 +43,13 @@ def keep(cached: dict[Any, Any], key: Any, plan: Any) -> Any:
     return plan
 
 
+def keep_since(since: int, cached: dict[Any, Any], key: Any, plan: Any) -> None:
+    """`keep`, unless the epoch is no longer `since`: what the plan binds may have become stale, or belong to the other world."""
+    with _lock:
+        if epoch == since:
+            keep(cached, key, plan)
+
+
 def enter(world: int) -> None:
     """Makes every cache show its dictionary of `world` (PLAIN or OBSERVED)."""
     global _world, epoch

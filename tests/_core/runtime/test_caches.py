@@ -1,0 +1,175 @@
+"""The registry of plan caches: two worlds, one epoch, and all of it forgotten at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import flambeau as torch
+from flambeau._core.runtime import caches, door
+
+
+@pytest.fixture
+def space() -> Iterator[dict[str, Any]]:
+    """A namespace that may hold caches; the registry is as before after the test."""
+    count, then = len(caches._places), len(caches._then)
+    yield {}
+    caches.enter(caches.PLAIN)
+    del caches._places[count:], caches._then[then:]
+
+
+def test_a_cache_is_a_plain_dictionary_under_its_name(space: dict[str, Any]) -> None:
+    made = caches.cache(space, "plans")
+    assert made is space["plans"] and type(made) is dict and not made
+    assert caches.keep(made, "key", "plan") == "plan" and space["plans"] == {"key": "plan"}
+
+
+def test_each_world_shows_its_own_and_finds_it_again(space: dict[str, Any]) -> None:
+    plain = caches.cache(space, "plans")
+    plain[1] = "plain"
+    caches.enter(caches.OBSERVED)
+    assert space["plans"] == {} and space["plans"] is not plain
+    space["plans"][1] = "observed"
+    late = caches.cache(space, "late")
+    late[2] = "observed too"
+    caches.enter(caches.PLAIN)
+    assert space["plans"] is plain and plain == {1: "plain"} and space["late"] == {}
+    caches.enter(caches.OBSERVED)
+    assert space["plans"] == {1: "observed"} and space["late"] is late
+
+
+def test_entering_counts_an_epoch_only_where_the_world_changes(space: dict[str, Any]) -> None:
+    before = caches.epoch
+    caches.enter(caches.PLAIN)
+    assert caches.epoch == before
+    caches.enter(caches.OBSERVED)
+    caches.enter(caches.OBSERVED)
+    assert caches.epoch == before + 1
+    caches.enter(caches.PLAIN)
+    assert caches.epoch == before + 2
+
+
+def test_forget_empties_all_caches_of_both_worlds_and_tells_who_keeps_more(space: dict[str, Any]) -> None:
+    told: list[int] = []
+    caches.on_forget(lambda: told.append(caches.epoch))
+    first, second = caches.cache(space, "first"), caches.cache(space, "second")
+    first[1] = second[1] = "plain"
+    caches.enter(caches.OBSERVED)
+    space["first"][1] = "observed"
+    before = caches.epoch
+    caches.forget()
+    assert caches.epoch == before + 1 and told == [caches.epoch]
+    assert space["first"] == {} and first == {} and second == {}
+    caches.enter(caches.PLAIN)
+    assert space["first"] is first and first == {}
+
+
+def test_forget_empties_every_cache_of_the_package() -> None:
+    x = torch.ones(3, 4, requires_grad=True)
+    torch.nn.functional.softmax(x @ x.t(), dim=1).sum().backward()
+    with door.observe(lambda *launch: None):
+        (x + x).mean()
+    assert any(world for _, _, worlds in caches._places for world in worlds)
+    caches.forget()
+    assert not any(world for _, _, worlds in caches._places for world in worlds)
+    assert (x + x).sum().item() == 24
+
+
+def test_every_variable_holds_its_dictionary_of_this_world() -> None:
+    for world in (caches.PLAIN, caches.OBSERVED, caches.PLAIN):
+        caches.enter(world)
+        assert all(space[name] is worlds[world] for space, name, worlds in caches._places)
+
+
+def test_a_full_cache_starts_over(space: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caches, "MOST", 3)
+    made = caches.cache(space, "plans")
+    for i in range(4):
+        caches.keep(made, i, str(i))
+    assert made == {3: "3"} and space["plans"] is made
+
+
+def test_a_plan_made_before_an_epoch_is_not_kept_after_it(space: dict[str, Any]) -> None:
+    made, since = caches.cache(space, "plans"), caches.epoch
+    caches.keep_since(since, made, 1, "fresh")
+    caches.forget()
+    caches.keep_since(since, made, 2, "stale")
+    assert made == {}
+    since = caches.epoch
+    caches.enter(caches.OBSERVED)
+    caches.keep_since(since, made, 3, "of the other world")
+    caches.keep_since(caches.epoch, space["plans"], 4, "observed")
+    assert made == {} and space["plans"] == {4: "observed"}
+
+
+def test_shapes_that_never_repeat_do_not_fill_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caches, "MOST", 8)
+    plans = torch.relu.__operation__.started().env["plans"]
+    for n in range(1, 40):
+        assert torch.relu(torch.ones(n)).shape == (n,)
+        assert len(torch.relu.__operation__.env["plans"]) <= max(8, n if n == 1 else 8)
+    assert torch.relu.__operation__.env["plans"] is plans
+
+
+def test_observing_shows_the_observed_world_and_goes_back_after_errors() -> None:
+    plain = torch.relu.__operation__.started().env["plans"]
+    x = torch.ones(2)
+    torch.relu(x)
+    kept = dict(plain)
+    seen: list[str] = []
+    with pytest.raises(KeyError), door.observe(lambda dev, stream, prepared, args: seen.append(prepared.name)):
+        assert torch.relu.__operation__.env["plans"] is not plain
+        torch.relu(x)
+        raise KeyError
+    assert torch.relu.__operation__.env["plans"] is plain and plain == kept
+    count = len(seen)
+    torch.relu(x)
+    assert count == len(seen) == 1
+    with door.observe(copies=lambda copy: None):  # who sees copies only changes no launch
+        assert torch.relu.__operation__.env["plans"] is plain
+
+
+def test_observers_may_close_in_any_order() -> None:
+    plain = torch.relu.__operation__.started().env["plans"]
+    first, second = door.observe(lambda *launch: None), door.observe(lambda *launch: None)
+    first.close()
+    first.close()
+    assert torch.relu.__operation__.env["plans"] is not plain
+    second.close()
+    assert torch.relu.__operation__.env["plans"] is plain
+
+
+def test_threads_may_work_while_another_forgets_and_observes() -> None:
+    stop, errors = threading.Event(), []
+    x = torch.arange(6.0).reshape(2, 3)
+
+    def work() -> None:
+        try:
+            while not stop.is_set():
+                assert torch.relu(x * 2 + 1).tolist() == [[1, 3, 5], [7, 9, 11]]
+        except BaseException as e:
+            errors.append(e)
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for t in threads:
+        t.start()
+    for _ in range(30):
+        caches.forget()
+        with door.observe(lambda *launch: None):
+            torch.relu(x)
+    stop.set()
+    for t in threads:
+        t.join()
+    assert not errors
+
+
+@pytest.mark.parametrize("change", [lambda: torch.set_num_threads(torch.get_num_threads()), lambda: torch.simulate(gpus=1)])
+def test_a_change_of_threads_or_devices_is_an_epoch(change: Any) -> None:
+    before = caches.epoch
+    made = change()
+    if made is not None:
+        with made:
+            pass
+    assert caches.epoch > before and not torch.relu.__operation__.started().env["plans"]
