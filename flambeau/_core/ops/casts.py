@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes, hooks
 from ..autograd import tape
 from ..dtypes import dtype
-from ..engine.fronts import CONSTANT
+from ..engine.fronts import WORD
 from ..engine.plans import Plan, Saved
 from ..kernels import expr as E
 from ..runtime.device import device, resolve
@@ -53,7 +53,7 @@ def _cast_back(node: Any, g: Tensor) -> Any:
 
 
 _cast_back.grad_name = "ToCopyBackward0"
-_to = Inner("to", _plan_cast, planned=True, kinds={"d": CONSTANT}).started().direct
+_to = Inner("to", _plan_cast, planned=True, kinds={"d": WORD}).started().direct
 
 
 def in_float32(function: _Function) -> _Function:
