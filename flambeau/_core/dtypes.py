@@ -160,6 +160,20 @@ def set_default_dtype(d: dtype) -> None:
     _default.complex = complex64 if d is not float64 else complex128
 
 
+def settled(d: Any) -> dtype:
+    """The type that an argument `dtype` of a factory means: None is the default one, Python's number types stand for their own.
+    Raises TypeError for anything else that is no type."""
+    if d is None or d is float:
+        return _default.dtype
+    if isinstance(d, dtype):
+        return d
+    if d is int or d is bool:
+        return int64 if d is int else bool_
+    if d is complex:
+        return _default.complex
+    raise TypeError(f"argument 'dtype' must be torch.dtype, not {type(d).__name__}")
+
+
 def default_complex() -> dtype:
     """The complex type of Python complex numbers: complex128 when the default type is float64, else complex64."""
     return _default.complex

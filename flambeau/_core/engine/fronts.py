@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 # one value of it). SCALAR: a number that is passed to the launch; FACTOR: the same, where 1 has a plan of its own. TENSORS: several
 # tensors. OPEN: perhaps a tensor, of which no plan knows. CONSTANT: anything else; a plan holds for one value of it. WORD: the same, looked
 # up by what it equals (1 is True). OLD: what is left over in a call in a deprecated order.
+# What a factory is told: SIZES, integers one by one or as one sequence (of *args); DTYPE and DEVICE, where None means the default one
+# of the moment; PLACE, a device, where None means the operand's. A plan holds for the type or device that is meant.
 TENSOR, OPTIONAL, NUMBER, VALUE, SCALAR, FACTOR = "tensor", "optional", "number", "value", "scalar", "factor"
 TENSORS, OPEN, CONSTANT, WORD, OLD = "tensors", "open", "constant", "word", "old"
+SIZES, DTYPE, DEVICE, PLACE = "sizes", "dtype", "device", "place"
 PASSED = frozenset((TENSOR, OPTIONAL, NUMBER, VALUE, SCALAR, FACTOR))  # the kinds that a plan's call is given
 _USUAL = frozenset(("input", "self", "other", "target"))  # tensors or numbers, even where the signature leaves their type open
 
@@ -172,6 +175,12 @@ def _key(name: str, kind: str, loose: bool, default: Any) -> str:
         return f"{name}.__class__ if {name} != 1 else 1"
     if kind == CONSTANT and not loose:
         return f"None if {name} is None else exact({name})" if default is None else f"exact({name})"
+    if kind == SIZES:
+        return f"(k_{name} := tuple({name}[0]) if len({name}) == 1 and {name}[0].__class__ in SEQUENCES else {name})"
+    if kind == DTYPE:
+        return f"DEFAULT.dtype if {name} is None else {name} if {name}.__class__ is DType else settled({name})"
+    if kind in (DEVICE, PLACE):
+        return f"{'THREAD.default' if kind == DEVICE else None} if {name} is None else resolve({name})"
     return name
 
 
@@ -215,13 +224,15 @@ def _planned(s: Signature, values: str) -> list[str]:
     names = s.keyed()
     key = ", ".join(_key(n, s.kinds[n], s.loose(n), s.default(n)) for n in names) + ("," if len(names) == 1 else "")
     operands = ", ".join(n for n in s.names() if s.kinds[n] in PASSED)
+    whole = "".join([f"if sum(k_{n}).__class__ is int: " for n in names if s.kinds[n] == SIZES])
     # `miss` is called outside the handler: an error it raises is shown without the KeyError before it
     return ["    try:",
             f"        plan = plans[{key}]",
             "    except (KeyError, AttributeError, TypeError, ValueError, RuntimeError):",  # the last two: an array as a factor has no truth
             "        pass",
             "    else:",
-            f"        return plan({operands})",
+            # integers only: 4.0 is equal to 4, and no size
+            f"        {whole}return plan({operands})",
             f"    return miss({values})"]
 
 

@@ -7,13 +7,17 @@ The function's code is written at its first call (`fronts`); until then, and whe
 from __future__ import annotations
 
 import builtins
+import operator
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from .. import dtypes
+from ..layout import Size
 from ..runtime import caches
+from ..runtime import device as devices
 from ..tensor import Tensor
 from . import fronts, interpreters
-from .fronts import CONSTANT, FACTOR, NUMBER, OPTIONAL, SCALAR, TENSOR, VALUE, Signature
+from .fronts import CONSTANT, DEVICE, DTYPE, FACTOR, NUMBER, OPTIONAL, PLACE, SCALAR, SIZES, TENSOR, VALUE, Signature
 from .plans import Compose, Plan, View, Written, roles, under
 
 if TYPE_CHECKING:
@@ -32,6 +36,10 @@ _GENERAL: CodeType = _general.__code__
 PLANS = frozenset((Plan, Compose, View, Written))
 NUMBERS = frozenset((float, int))  # types of numbers that launches take as they come
 KNOWN: set[type] = {float, int, bool, complex, type(None), str, slice, type(Ellipsis), Tensor}  # classes that answer for nothing
+SEQUENCES = frozenset((tuple, list, Size))  # what sizes come in as one argument
+# what the keys of factories' plans are made with
+_FACTORIES = {"SEQUENCES": SEQUENCES, "DEFAULT": dtypes._default, "DType": dtypes.dtype, "settled": dtypes.settled,
+              "THREAD": devices._thread, "resolve": devices.resolve}
 TRIPS: tuple[type[Exception], ...] = (AttributeError, IndexError, TypeError)  # what using a number or a list as a tensor ends in
 # who may answer for operands that are no plain tensors, in order; each gives NotImplemented where it has no answer
 answers: list[Answer] = []
@@ -99,7 +107,7 @@ class Operation:
             caches.cache(self.env, "plans")
         self.env.update(body=self.body, ask=self.ask, miss=self.miss, tripped=self.tripped, into=self.into, renamed=self.renamed,
                         reordered=self.reordered, TRIPS=TRIPS, MISSING=fronts.MISSING, KNOWN=KNOWN, NUMBERS=NUMBERS, Tensor=Tensor, known=known,
-                        all_plain=all_plain, exact=fronts.exact)
+                        all_plain=all_plain, exact=fronts.exact, **_FACTORIES)
         code = fronts.write(self.function.__name__, s, self.planned, self.out is not None, self.renames)
         kwdefaults = {**s.kwdefaults, **({"out": None} if self.out is not None else {})}
         direct: Any = FunctionType(code, self.env, self.function.__name__, s.defaults)
@@ -252,6 +260,14 @@ class Operation:
                 v = type(v)
             elif kind == FACTOR:
                 v = 1
+            elif kind == SIZES:
+                v = _sizes(v)
+                if v is None:
+                    return None
+            elif kind == DTYPE:
+                v = dtypes.settled(v)
+            elif kind in (DEVICE, PLACE) and (kind == DEVICE or v is not None):
+                v = devices.resolve(v)
             elif not _constant(v):
                 return None
             else:
@@ -272,6 +288,14 @@ def _constant(v: Any) -> bool:
     if isinstance(v, Tensor):
         return False
     return all(map(_constant, v)) if isinstance(v, (list, tuple)) else True
+
+
+def _sizes(given: tuple[Any, ...]) -> tuple[int, ...] | None:
+    """Sizes as they stand in a key; None for what no key is made of."""
+    try:
+        return tuple(map(operator.index, given[0] if len(given) == 1 and type(given[0]) in SEQUENCES else given))
+    except TypeError:
+        return None
 
 
 def _frozen(v: Any) -> Any:

@@ -4,7 +4,8 @@ A family works out a plan once for each combination of layouts and constants; th
 allocates the results, calls the launch and puts the operation on the tape. That function is written for the plan's pattern (how many
 operands, results, numbers, a workspace or none), so that a call does only what it must.
 
-The launch is called with the addresses of the results, of the operands, of the workspace, and then with the numbers.
+The launch is called with the addresses of the results, of the operands, of the workspace, and then with the numbers: those of the
+call, and those that all calls have in common.
 """
 
 from __future__ import annotations
@@ -42,17 +43,19 @@ class Saved:
 class Plan:
     """One call but its addresses.
 
-    outs: the results' metas.  launch: the bound launch.  room: the workspace's meta.  numbers: a converter for each number that is
-    passed to the launch (None: as it is).  saved: `Saved`, or a function that gives one for the operands that require grad (a tuple
-    of truths); None where nothing is differentiable.  result: makes the call's result of the results' list (default: the tensor, or a
-    tuple of several).
+    outs: the results' metas.  launch: the bound launch; None where nothing is computed.  room: the workspace's meta.  numbers: a
+    converter for each number that is passed to the launch (None: as it is).  fixed: numbers that are passed after those, at each call
+    the same.  reads: whether the launch is given the operands' addresses.  saved: `Saved`, or a function that gives one for the
+    operands that require grad (a tuple of truths); None where nothing is differentiable.  result: makes the call's result of the
+    results' list (default: the tensor, or a tuple of several).
     """
 
-    __slots__ = ("outs", "launch", "room", "numbers", "saved", "result")
+    __slots__ = ("outs", "launch", "room", "numbers", "saved", "result", "fixed", "reads")
 
-    def __init__(self, outs: Sequence[Meta], launch: Callable[..., Any], room: Meta | None = None, numbers: Sequence[Any] = (), saved: Any = None,
-                 result: Any = None) -> None:
+    def __init__(self, outs: Sequence[Meta], launch: Callable[..., Any] | None, room: Meta | None = None, numbers: Sequence[Any] = (), saved: Any = None,
+                 result: Any = None, fixed: Sequence[Any] = (), reads: bool = True) -> None:
         self.outs, self.launch, self.room, self.numbers, self.saved, self.result = tuple(map(under, outs)), launch, room, tuple(numbers), saved, result
+        self.fixed, self.reads = tuple(fixed), reads
 
     def bind(self, roles: str) -> Callable[..., Any]:
         """The call as a function of its operands and numbers, by `roles`: a letter for each, "t" a tensor, "n" a number,
@@ -60,7 +63,8 @@ class Plan:
         taped = self.saved is not None and any(m.dtype.kind in "fc" for m in self.outs)
         small = tuple([m.sizes is not None for m in self.outs])
         convert = tuple([c is not None for c in self.numbers])
-        make = _maker(roles, small, self.room is not None, convert, taped, self.result is not None)
+        make = _maker(roles, small, self.room is not None, convert, taped, self.result is not None, len(self.fixed),
+                      None if self.launch is None else self.reads)
         run: Callable[..., Any] = make(self)
         return run
 
@@ -179,8 +183,9 @@ def _alias(t: Tensor) -> tuple[Tensor, int]:
 
 
 @lru_cache(1024)
-def _maker(roles: str, small: tuple[bool, ...], room: bool, convert: tuple[bool, ...], taped: bool, result: bool) -> Callable[[Plan], Any]:
-    """A function that makes the call of a plan of this pattern."""
+def _maker(roles: str, small: tuple[bool, ...], room: bool, convert: tuple[bool, ...], taped: bool, result: bool, fixed: int,
+           reads: bool | None) -> Callable[[Plan], Any]:
+    """A function that makes the call of a plan of this pattern. reads: as in `Plan`; None where there is no launch."""
     names = [f"a{i}" for i in range(len(roles))]
     lines = ["def make(plan):",
              " launch = plan.launch",
@@ -188,6 +193,7 @@ def _maker(roles: str, small: tuple[bool, ...], room: bool, convert: tuple[bool,
     lines += [f" m{i} = plan.outs[{i}]" for i in range(len(small))]
     lines += [f" free{i}, grow{i} = m{i}.sizes.free, m{i}.sizes.grow" for i, s in enumerate(small) if s]
     lines += [f" c{i} = plan.numbers[{i}]" for i, c in enumerate(convert) if c]
+    lines += [f" f{i} = plan.fixed[{i}]" for i in range(fixed)]
     if room:
         lines.append(" work = plan.room")
     if result:
@@ -202,13 +208,15 @@ def _maker(roles: str, small: tuple[bool, ...], room: bool, convert: tuple[bool,
                       f"  except IndexError: p{i} = s{i}.ptr = grow{i}()"]
         else:
             lines.append(f"  s{i} = storage(m{i}); p{i} = s{i}.ptr")
-    args = [f"p{i}" for i in range(len(small))] + [f"{n}.ptr" for n, role in zip(names, roles) if role == "t"]
+    args = [f"p{i}" for i in range(len(small))] + [f"{n}.ptr" for n, role in zip(names, roles) if role == "t" and reads]
     if room:
         lines.append("  scratch = storage(work)")
         args.append("scratch.ptr")
     numbers = [n for n, role in zip(names, roles) if role == "n"]
     args += [f"c{i}({n})" if c else n for i, (n, c) in enumerate(zip(numbers, convert))]
-    lines.append(f"  launch({', '.join(args)})")
+    args += [f"f{i}" for i in range(fixed)]
+    if reads is not None:
+        lines.append(f"  launch({', '.join(args)})")
     for i in range(len(small)):
         lines.append(f"  r{i} = new(T); r{i}.meta = m{i}; r{i}.store = s{i}; r{i}.ptr = p{i}; r{i}.node = None")
     outs = "".join(f"r{i}, " for i in range(len(small)))

@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING, Any
 from .. import hooks, layout
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
+from ..engine.plans import Compose, Plan, Saved
 from ..kernels import expr as E
 from ..kernels.programs import Map
-from ..tensor import NO_FREE, Tensor, alias, empty, meta, new, storage
+from ..tensor import NO_FREE, Tensor, alias, empty, meta, storage
 from . import checks, launch
-from .elementwise import fit
-from .table import op
+from .elementwise import fit, launcher
+from .table import op, planned
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..dtypes import dtype
+    from ..tensor import Meta
 
 _programs: dict[Any, Map] = {}
 
@@ -78,18 +82,25 @@ def _fit_back(node: Any, g: Tensor) -> Any:
     return (fit(g, node[tape.SAVED]),)
 
 
-@op(inplace=False)
-def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:  # noqa: A002
+def _clone(input: Tensor, *, memory_format: Any = None) -> Any:  # noqa: A002
     """A copy with its own memory; the layout is kept when dense (`memory_format` chooses another).  Differentiable."""
     m = input.meta
-    strides = strides_for(m.shape, m.strides, memory_format)
-    out = new(meta(m.shape, strides, m.dtype, m.device))
-    launch.run(cast_program(m.dtype, m.dtype), tuple(m.shape), [out], [input], name="clone")
-    return tape.record(out, _same, (input,), None, "CloneBackward0")
+    return _copying(m, strides_for(m.shape, m.strides, memory_format), "clone")
 
 
+def _copying(m: Meta, strides: tuple[int, ...] | None, name: str) -> Plan:
+    """The plan of a copy of a tensor into fresh memory with these strides."""
+    out = meta(m.shape, strides, m.dtype, m.device)
+    return Plan((out,), launcher(cast_program(m.dtype, m.dtype), tuple(m.shape), [out, m], m.device, name), saved=Saved(_same))
+
+
+@tape.keeps_nothing
 def _same(node: Any, g: Tensor) -> Any:
     return (g,)
+
+
+_same.grad_name = "CloneBackward0"
+clone: Callable[..., Tensor] = planned("clone", _clone, gives="Tensor")
 
 
 def strides_for(shape: Any, strides: tuple[int, ...], memory_format: Any) -> tuple[int, ...]:
@@ -105,20 +116,21 @@ def strides_for(shape: Any, strides: tuple[int, ...], memory_format: Any) -> tup
     return layout.contiguous_strides(shape)
 
 
-@op()
-def contiguous(input: Tensor, *, memory_format: Any = None) -> Tensor:  # noqa: A002
+def _contiguous(input: Tensor, *, memory_format: Any = None) -> Any:  # noqa: A002
     """`input` itself when it is contiguous in `memory_format` (row-major by default), else a copy that is."""
     name = getattr(memory_format, "name", None)
     if name in ("channels_last", "channels_last_3d"):
         if layout.is_channels_last(input.meta.shape, input.meta.strides) and len(input.meta.shape) == (4 if name == "channels_last" else 5):
-            return input
-        return clone(input, memory_format=memory_format)
-    if input.meta.contiguous:
-        return input
-    m = input.meta
-    out = empty(m.shape, m.dtype, m.device)
-    launch.run(cast_program(m.dtype, m.dtype), tuple(m.shape), [out], [input], name="contiguous")
-    return tape.record(out, _same, (input,), None, "CloneBackward0")
+            return Compose(_itself)
+        return Compose(lambda t: clone(t, memory_format=memory_format))
+    return Compose(_itself) if input.meta.contiguous else _copying(input.meta, None, "contiguous")
+
+
+def _itself(t: Tensor) -> Tensor:
+    return t
+
+
+contiguous: Callable[..., Tensor] = planned("contiguous", _contiguous, gives="Tensor")
 
 
 @op(name="copy_")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,8 @@ import numpy as np
 from .. import dtypes, hooks, layout
 from ..autograd import tape
 from ..dtypes import dtype as dtype_class
+from ..engine.fronts import CONSTANT, DEVICE, DTYPE, PLACE, SCALAR, SIZES
+from ..engine.plans import Compose, Plan
 from ..kernels import expr as E
 from ..kernels.programs import Map
 from ..runtime import caches, door, gpus
@@ -20,7 +23,7 @@ from ..tensor import Meta, Tensor, meta, new, wrap
 from . import launch
 from .copies import strides_for
 from .sizes import sizes_of
-from .table import op
+from .table import op, planned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,13 +38,7 @@ def zeros_meta(m: Meta) -> Tensor:
 
 
 def _options(d: Any, dev: Any, layout_: Any = None) -> tuple[dtype_class, device_class]:
-    if d is None:
-        d = dtypes.get_default_dtype()
-    elif not isinstance(d, dtype_class):
-        d = {float: dtypes.get_default_dtype(), int: dtypes.int64, bool: dtypes.bool_, complex: dtypes.default_complex()}.get(d, d)
-        if not isinstance(d, dtype_class):
-            raise TypeError(f"argument 'dtype' must be torch.dtype, not {type(d).__name__}")
-    return d, resolve(dev)
+    return dtypes.settled(d), resolve(dev)
 
 
 def _shape(name: str, size: tuple[Any, ...]) -> tuple[int, ...]:
@@ -88,28 +85,51 @@ _SIZED = inspect.signature(lambda *size, out=None, dtype=None, layout=None, devi
                            memory_format=None: 0).replace(return_annotation="Tensor")
 
 
+def _filled(m: Meta, value: Any, requires_grad: bool, pin: bool) -> Compose | Plan:
+    """The plan of a fresh tensor of this meta, filled with a number (None: with nothing)."""
+    result = _requiring if requires_grad else None
+    if pin:
+        def pinned(*given: Any) -> Tensor:
+            t = _fresh(m, True)
+            if value is not None and m.numel:
+                launch.fill(t, value)
+            return _finish(t, requires_grad)
+        return Compose(pinned)
+    if value is None or not m.numel:
+        return Plan((m,), None, result=result)
+    return Plan((m,), launch.filling(m), fixed=launch.fill_numbers(value, m.dtype), result=result, reads=False)
+
+
+def _requiring(outs: tuple[Tensor, ...]) -> Tensor:
+    return _finish(outs[0], True)
+
+
 def _factory(name: str, value: Any) -> Any:
-    def make(*size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
-             requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, names: Any = None) -> Tensor:
+    def make(*sizes: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+             pin_memory: bool = False, memory_format: Any = None, size: Any = None, names: Any = None) -> Any:
         if "size" in (names or ()):
             raise TypeError(f"{name}(): named tensors are not supported")
+        if size is not None:
+            return direct(size, out=out, dtype=dtype, device=device, requires_grad=requires_grad, pin_memory=pin_memory, memory_format=memory_format)
         if out is not None:
-            d, dev = dtype or out.meta.dtype, out.meta.device
-        else:
-            d, dev = _options(dtype, device)
-        return _make(_shape(name, size), value, d, dev, out, requires_grad, memory_format, pin_memory)
-
-    def accept(*args: Any, **kwargs: Any) -> Tensor:
-        size = kwargs.pop("size", None)
-        return make(*(args if size is None else (size,)), **kwargs)
-    accept.__name__ = accept.__qualname__ = name
-    accept.__signature__ = _SIZED  # type: ignore[attr-defined]
-    accept.__doc__ = (f"A tensor of a size (ints or one sequence), "
-                      f"{'uninitialised' if value is None else f'filled with {value}'}, on `device`, of type `dtype`.")
-    op(method=False)(accept)
-    return accept
+            return _make(_shape(name, sizes), value, dtype or out.meta.dtype, out.meta.device, out, requires_grad, memory_format)
+        d, dev = _options(dtype, device)
+        shape = _shape(name, sizes)
+        strides = None if memory_format is None else strides_for(shape, _dense(shape), memory_format)
+        return _filled(meta(shape, strides, d, dev), value, requires_grad, pin_memory)
+    make.__signature__ = _SIZED  # type: ignore[attr-defined]
+    make.__doc__ = (f"A tensor of a size (ints or one sequence), "
+                    f"{'uninitialised' if value is None else f'filled with {value}'}, on `device`, of type `dtype`.")
+    direct = _registered(name, make, {"sizes": SIZES, "out": CONSTANT, "dtype": DTYPE, "device": DEVICE})
+    return direct
 
 
+def _registered(name: str, make: Any, kinds: dict[str, str]) -> Any:
+    """Registers a factory; the function that operations call, which no interpreter sees."""
+    return planned(name, make, method=False, kinds=kinds, gives="Tensor").__operation__.started().direct
+
+
+_dense = layout.contiguous_strides
 empty, zeros, ones = _factory("empty", None), _factory("zeros", 0), _factory("ones", 1)
 
 
@@ -158,16 +178,13 @@ def empty_permuted(size: Any, physical_layout: Any, *, dtype: Any = None, layout
 # ---------------------------------------------------------------------------------------------------------- like and new
 def _like(name: str, value: Any) -> Any:
     def make(input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,  # noqa: A002
-             pin_memory: bool = False, memory_format: Any = None) -> Tensor:
-        m = input.meta
-        d, dev = dtype or m.dtype, m.device if device is None else resolve(device)
-        t = _fresh(meta(m.shape, strides_for(m.shape, m.strides, memory_format), d, dev), pin_memory)
-        if value is not None and m.numel:
-            launch.fill(t, value)
-        return _finish(t, requires_grad)
-    make.__name__ = make.__qualname__ = name
+             pin_memory: bool = False, memory_format: Any = None) -> Any:
+        if dtype is not None and not isinstance(dtype, dtype_class):  # `float` means the default type, which can change
+            return direct(input, dtype=dtypes.settled(dtype), device=device, requires_grad=requires_grad, pin_memory=pin_memory,
+                          memory_format=memory_format)
+        return _filled(_as(input.meta, dtype, device, memory_format), value, requires_grad, pin_memory)
     make.__doc__ = f"`{name.split('_')[0]}` with the shape, type, device and layout of `input` unless given."
-    op(method=False)(make)
+    direct = _registered(name, make, {"device": PLACE})
 
     def new_one(self: Tensor, *size: Any, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
                 pin_memory: bool = False, **kwargs: Any) -> Tensor:
@@ -177,20 +194,37 @@ def _like(name: str, value: Any) -> Any:
     new_one.__name__ = new_one.__qualname__ = "new_" + name.split("_")[0]
     new_one.__doc__ = f"`{name.split('_')[0]}` of a size, with this tensor's type and device unless given."
     op(spaces=())(new_one)
-    return make
+    return direct
+
+
+def _as(m: Meta, d: dtype_class | None, dev: Any, memory_format: Any) -> Meta:
+    """The meta of a tensor like one of meta `m` but for what is given."""
+    return meta(m.shape, strides_for(m.shape, m.strides, memory_format), d or m.dtype, m.device if dev is None else resolve(dev))
 
 
 empty_like, zeros_like, ones_like = _like("empty_like", None), _like("zeros_like", 0), _like("ones_like", 1)
 
 
-@op(method=False)
-def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,  # noqa: A002
-              requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None) -> Tensor:
+def _full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,  # noqa: A002
+               requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None) -> Any:
     """A tensor like `input`, filled with a number."""
-    out = empty_like(input, dtype=dtype, device=device, memory_format=memory_format, pin_memory=pin_memory)
-    if out.meta.numel:
-        launch.fill(out, fill_value.item() if isinstance(fill_value, Tensor) else fill_value)
-    return _finish(out, requires_grad)
+    if fill_value is None:
+        raise TypeError("full_like(): argument 'fill_value' must be Number, not NoneType")
+    if isinstance(fill_value, Tensor) or (dtype is not None and not isinstance(dtype, dtype_class)):
+        return full_like(input, fill_value.item() if isinstance(fill_value, Tensor) else fill_value, device=device, requires_grad=requires_grad,
+                         dtype=None if dtype is None else dtypes.settled(dtype), pin_memory=pin_memory, memory_format=memory_format)
+    m = _as(input.meta, dtype, device, memory_format)
+    if pin_memory or not m.numel or m.dtype.kind == "c":
+        def general(t: Tensor, number: Any) -> Tensor:
+            made = _fresh(m, pin_memory)
+            if m.numel:
+                launch.fill(made, number)
+            return _finish(made, requires_grad)
+        return Compose(general)
+    return Plan((m,), launch.filling(m), numbers=(functools.partial(dtypes.number, d=m.dtype),), result=_requiring if requires_grad else None, reads=False)
+
+
+full_like = _registered("full_like", _full_like, {"fill_value": SCALAR, "device": PLACE})
 
 
 @op(spaces=())

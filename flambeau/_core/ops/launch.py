@@ -6,6 +6,7 @@ the operation that calls does both.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from .. import layout
@@ -19,6 +20,7 @@ from ..tensor import storage as storage
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ..dtypes import dtype
     from ..runtime.device import device
     from ..tensor import Meta
 
@@ -80,15 +82,28 @@ def _uint8() -> Any:
 
 def fill(t: Tensor, value: Any) -> None:
     """Every element of `t` becomes the Python number `value`.  Raises RuntimeError where its type cannot hold that."""
-    from ..kernels import expr as E
     d = t.meta.dtype
+    run(_filler(d), tuple(t.meta.shape), [t], [], numbers=fill_numbers(value, d), name="fill")
+
+
+def filling(m: Meta) -> Callable[..., Any]:
+    """What fills a tensor of this meta when called with its address and `fill_numbers`; for a cache of `runtime.caches`."""
+    return plan(m.device, _filler(m.dtype), tuple(m.shape), [layout.expand_strides(m.shape, m.strides, tuple(m.shape))], "fill")[0]
+
+
+def fill_numbers(value: Any, d: dtype) -> tuple[Any, ...]:
+    """A Python number as a fill's launch takes it.  Raises RuntimeError where type `d` cannot hold it."""
+    v = number(value, d)
+    return (v.real, v.imag) if d.kind == "c" else (v,)
+
+
+@cache
+def _filler(d: dtype) -> Map:
+    from ..kernels import expr as E
     if d.kind == "c":
-        v = number(value, d)
         part = d.to_real()
-        e = E.complex_(E.scalar(0, part), E.scalar(1, part))
-        run(Map((e,), (), (part, part)), tuple(t.meta.shape), [t], [], numbers=(v.real, v.imag), name="fill")
-        return
-    run(Map((E.scalar(0, d),), (), (d,)), tuple(t.meta.shape), [t], [], numbers=(number(value, d),), name="fill")
+        return Map((E.complex_(E.scalar(0, part), E.scalar(1, part)),), (), (part, part))
+    return Map((E.scalar(0, d),), (), (d,))
 
 
 def routine(dev: device, name: str, entry: Callable[..., Any], args: Sequence[Any], *, outputs: int = 1, nbytes: int = 0,

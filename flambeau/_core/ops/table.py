@@ -114,12 +114,14 @@ def op(*, method: bool = True, inplace: Any = False, out: bool | None = False, s
 
 def planned(name: str, plan: Callable[..., Any], *, inplace: Callable[..., Any] | None = None, out: Callable[..., Any] | None = None, method: bool = True,
             spaces: tuple[str, ...] = ("torch",), aliases: tuple[str, ...] = (), signature: Signature | None = None,
-            inplace_signature: Signature | None = None, kinds: dict[str, str] | None = None, renames: bool = False) -> Any:
+            inplace_signature: Signature | None = None, kinds: dict[str, str] | None = None, renames: bool = False, gives: str = "") -> Any:
     """Registers an operation whose calls are planned. Returns its function.
 
     plan: gives the plan of a call: see `Operation`.  inplace: gives that of `name_`.  out: carries out the form with `out=`.
-    kinds: of parameters, where the annotations do not tell them.
+    kinds: of parameters, where the annotations do not tell them.  gives: what help says that a call gives, as `plan` gives plans.
     """
+    if gives:
+        plan.__annotations__["return"] = gives
     made = operation(name, plan, planned=True, out=out, signature=signature, kinds=kinds, renames=renames)
     made.function.__signature__ = _shown(lambda: _plus_out(inspect.signature(plan)) if out is not None else inspect.signature(plan))
     written = None

@@ -95,7 +95,12 @@ def test_clone_and_copy_have_gradients():
     for f in (lambda x: x.clone() ** 2, lambda x: x.t().contiguous() ** 2, lambda x: fb.zeros(2, 3, 4, dtype=fb.float64).copy_(x * x),
               lambda x: fb.zeros(4, 3, dtype=fb.complex128).copy_((x * x).t())):
         assert gradcheck(f, (x,)) and gradgradcheck(f, (x,))
-    assert x.clone().grad_fn.name() == "CloneBackward0"
+    assert x.clone().grad_fn.name() == x.t().contiguous().grad_fn.name() == "CloneBackward0"
+    y = x.clone()
+    y.backward(fb.ones_like(x), retain_graph=False)
+    y.backward(fb.ones_like(x))  # a copy saves nothing
+    x.grad = None
+    assert x.contiguous() is x and not fb.ones(2, 3, dtype=fb.int64).clone().requires_grad
     w = fb.ones(3, dtype=fb.float16, requires_grad=True)
     fb.zeros(3).copy_(w).sum().backward()
     assert w.grad.dtype is fb.float16

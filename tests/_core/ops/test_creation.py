@@ -243,3 +243,43 @@ def test_fill_and_zero_in_place():
     with pytest.raises(RuntimeError, match="0-dimension value tensor"):
         t.fill_(fb.ones(2))
     assert fb.empty(2, dtype=fb.int64).fill_(3.9).tolist() == [3, 3] and fb.empty(1, dtype=fb.bool).fill_(2).item() is True
+
+
+def test_a_planned_call_holds_for_its_own_arguments_only(sim_gpus):
+    for _ in range(2):
+        assert fb.zeros(2, 3).shape == fb.zeros((2, 3)).shape == fb.zeros([2, 3]).shape == fb.zeros(np.int64(2), fb.tensor(3)).shape == (2, 3)
+        assert fb.zeros().shape == fb.zeros(()).shape == () and fb.zeros(range(2, 4)).shape == fb.zeros(size=(2, 3)).shape == (2, 3)
+        assert fb.zeros(range(3, 5)).shape == (3, 4) and fb.ones(2, out=fb.empty(0)).tolist() == [1, 1]
+        for wrong in ((2.0, 3), ([2, 3.0],), ("a",), (2, (3,))):
+            with pytest.raises(TypeError):
+                fb.zeros(*wrong)
+        with pytest.raises(RuntimeError, match="negative dimension -1"):
+            fb.ones(2, -1)
+        x = fb.ones(2)
+        assert [t.dtype for t in (fb.full_like(x, True), fb.zeros_like(x, dtype=fb.int8), fb.ones_like(x, dtype=float))] == [fb.float32, fb.int8, fb.float32]
+        assert fb.full_like(x, 2).tolist() == [2, 2] and fb.full_like(x, 1).tolist() == [1, 1] and fb.full_like(x, fb.tensor(3)).tolist() == [3, 3]
+        assert fb.full_like(x, 1 + 2j, dtype=fb.complex64).tolist() == [1 + 2j] * 2 and fb.zeros_like(x, device="meta").device.type == "meta"
+        assert fb.ones(2, requires_grad=True).requires_grad and not fb.ones(2).requires_grad and fb.empty_like(x, requires_grad=True).is_leaf
+        with pytest.raises(RuntimeError):
+            fb.ones(2, dtype=fb.int64, requires_grad=True)
+        with pytest.raises(TypeError, match="fill_value"):
+            fb.full_like(x, None)
+
+
+def test_defaults_of_the_moment_hold_in_planned_calls(sim_gpus):
+    def made():
+        return [fb.zeros(2, 3), fb.ones(3, dtype=float), fb.zeros(2, dtype=complex), fb.zeros_like(fb.ones(1, dtype=fb.int8), dtype=float)]
+    assert [t.dtype for t in made()] == [fb.float32, fb.float32, fb.complex64, fb.float32]
+    fb.set_default_dtype(fb.float64)
+    try:
+        assert [t.dtype for t in made()] == [fb.float64, fb.float64, fb.complex128, fb.float64]
+    finally:
+        fb.set_default_dtype(fb.float32)
+    assert [t.dtype for t in made()] == [fb.float32, fb.float32, fb.complex64, fb.float32]
+    for index in (0, 1, 0):
+        with fb.cuda.device(index):  # "cuda" means the current one
+            x = fb.ones(2, device="cpu")
+            assert fb.zeros(2, device="cuda").device.index == fb.zeros_like(x, device="cuda").device.index == index
+        with fb.device(f"cuda:{index}"):
+            assert fb.zeros(2).device.index == index and fb.zeros_like(x).device.type == "cpu"
+    assert fb.zeros(2).device.type == "cpu"
