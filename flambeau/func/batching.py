@@ -250,6 +250,8 @@ def _inside(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     body = inspect.unwrap(func) if hasattr(func, "__code__") else None
     if body is None or not hasattr(body, "__code__"):
         raise Opaque("no Python of its own")
+    if getattr(func, "__operation__", None) is not None and func.__operation__.planned and body is func.__operation__.body:
+        raise Opaque("its Python makes a plan")
     if len(_stack) > 40 or body in _stack:
         raise Opaque("an operation made of itself")
     _stack.append(body)

@@ -204,8 +204,12 @@ def _is_default(kind: Any) -> bool:
 
 
 def _method(name: str) -> Any:
+    operator = _OPERATORS.get(name)
+
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         func = getattr(Tensor, name)
+        if operator is not None and all(isinstance(x, (Tensor, int, float, complex)) for x in args):
+            func = getattr(Tensor, operator)
         if not enabled.get():
             return func(self, *args, **kwargs)
         if name in _PLAIN and _is_default(type(self)):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ..autograd import tape
+from ..autograd import inplace, tape
 from ..autograd.mode import _grad
 from ..tensor import Meta, Storage, Tensor, storage
 
@@ -94,21 +94,20 @@ class Compose:
 class View:
     """A plan that shows the operand's memory with another layout: `meta` from `offset` bytes after its first element on.
 
-    backward: ``f(node, g)`` as the tape calls it; None where nothing is recorded.  info: the node's SAVED.
+    backward: ``f(node, g)`` as the tape calls it; None where nothing is recorded.  saved: the node's SAVED.  name: what `grad_fn` shows.
     """
 
-    __slots__ = ("meta", "offset", "backward", "info")
+    __slots__ = ("meta", "offset", "backward", "saved", "name")
 
-    def __init__(self, meta: Meta, offset: int, backward: Callable[[Node, Any], Any] | None, info: Any = None) -> None:
-        self.meta, self.offset, self.backward, self.info = under(meta), offset, backward, info
+    def __init__(self, meta: Meta, offset: int, backward: Callable[[Node, Any], Any] | None, saved: Any = None, name: str = "") -> None:
+        self.meta, self.offset, self.backward, self.saved, self.name = under(meta), offset, backward, saved, name
 
     def bind(self, roles: str) -> Callable[..., Any]:
-        return _view(self.meta, self.offset, self.backward, self.info)
+        return _view(self.meta, self.offset, self.backward, self.saved, self.name)
 
 
-def _view(m: Meta, offset: int, backward: Any, info: Any) -> Callable[[Tensor], Tensor]:
-    from ..autograd.inplace import note_view
-    make, grad_on, next_seq, anomaly = object.__new__, _grad.get, tape.next_seq, tape.anomaly
+def _view(m: Meta, offset: int, backward: Any, saved: Any, name: str) -> Callable[[Tensor], Tensor]:
+    make, grad_on, next_seq, anomaly, note_view = object.__new__, _grad.get, tape.next_seq, tape.anomaly, inplace.note_view
 
     def run(t: Tensor) -> Tensor:
         r = make(Tensor)
@@ -116,10 +115,16 @@ def _view(m: Meta, offset: int, backward: Any, info: Any) -> Callable[[Tensor], 
         r.store = t.store
         r.ptr = t.ptr + offset
         r.node = None
-        note_view(t, r)
+        base = getattr(t, "base", None)
+        if base is None:
+            note_view(t, r)
+        else:
+            note_view(base, r)
+            if "_made" in t.__dict__:
+                r.__dict__["_made"] = t.__dict__["_made"]
         node = t.node
-        if node is not None and grad_on() and backward is not None:
-            r.node = [next_seq(), None, backward, (node,), info, None]
+        if node is not None and backward is not None and grad_on():
+            r.node = [next_seq(), None, backward, (node,), saved, {"name": name} if name else None]
             if anomaly.on:
                 anomaly.note(r.node)
         return r

@@ -13,7 +13,25 @@ from .copies import contiguous
 from .partial_grads import assemble, dense
 from .sizes import sizes_of
 from .table import op
-from .views import as_strided, expand, permute, placed, reshape, select, slice_axis, squeeze, swapaxes, t, transpose, unsqueeze, view, view_of
+from .views import (
+    _permute,
+    _reshape,
+    _view,
+    as_strided,
+    expand,
+    placed,
+    reshape,
+    select,
+    slice_axis,
+    squeeze,
+    swapaxes,
+    t,
+    transpose,
+    unsqueeze,
+    view,
+    view_of,
+    viewed,
+)
 
 
 def _several(input: Tensor, axis: int, views: list[Tensor] | tuple[Tensor, ...], name: str, stacked: bool = False) -> tuple[Tensor, ...]:  # noqa: A002
@@ -187,21 +205,21 @@ def unbind(input: Tensor, dim: int = 0, *, axis: int | None = None) -> tuple[Ten
     return _several(input, axis, out, "UnbindBackward0", True)
 
 
-@op()
+@viewed("flatten")
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:  # noqa: A002
     """The axes from start_dim to end_dim as one: a view where possible."""
     shape = tuple(input.meta.shape)
     if not shape:
-        return reshape(input, 1)
+        return _reshape(input, 1)
     a, b = layout.wrap_dim(start_dim, len(shape)), layout.wrap_dim(end_dim, len(shape))
     if a > b:
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
     if a == b:
         return input
-    return reshape(input, (*shape[:a], layout.numel(shape[a:b + 1]), *shape[b + 1:]))
+    return _reshape(input, (*shape[:a], layout.numel(shape[a:b + 1]), *shape[b + 1:]))
 
 
-@op()
+@viewed("unflatten")
 def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:  # noqa: A002
     """An axis as several, of sizes whose product is its own (one may be -1)."""
     axis = layout.wrap_dim(dim, len(input.meta.shape), False)
@@ -213,7 +231,7 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:  # noqa: A002
     except RuntimeError:
         raise RuntimeError(f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {axis} ({input.meta.shape[axis]}) in "
                            "the input tensor") from None
-    return view(input, (*input.meta.shape[:axis], *inner, *input.meta.shape[axis + 1:]))
+    return _view(input, (*input.meta.shape[:axis], *inner, *input.meta.shape[axis + 1:]))
 
 
 @op()
@@ -222,7 +240,7 @@ def ravel(input: Tensor) -> Tensor:  # noqa: A002
     return view(contiguous(input), -1)
 
 
-@op(aliases=("moveaxis",))
+@viewed("movedim", aliases=("moveaxis",))
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:  # noqa: A002
     """A view with axes moved to other places, the rest in their order."""
     n = len(input.meta.shape)
@@ -238,10 +256,10 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:  # noqa: A0
     order = [i for i in range(n) if i not in s]
     for to, axis in sorted(zip(d, s, strict=True)):
         order.insert(to, axis)
-    return permute(input, order) if n else view_of(input, (), (), input.ptr, lambda node, g: (g,), None, "ViewBackward0")
+    return _permute(input, order) if n else view_of(input, (), (), input.ptr, lambda node, g: (g,), None, "ViewBackward0")
 
 
-@op(inplace=False, aliases=())
+@viewed("diagonal")
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:  # noqa: A002
     """A view of a diagonal of two axes, as the last axis."""
     m = input.meta
@@ -282,7 +300,7 @@ def _added_at(out: Tensor, piece: Tensor, axis: int, start: int, stop: int, step
     return out + put(piece, out.meta.shape, lambda z: slice_axis(z, axis, start, stop, step))
 
 
-@op(spaces=())
+@viewed("unfold", spaces=())
 def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """A view of windows of `size` along an axis, every `step`, as a new last axis."""
     m = self.meta
@@ -384,8 +402,8 @@ def _relayout(name: str, make: Any, shown: Any) -> None:
     op(spaces=(), name=name)(function)
 
 
-for _name, _view in (("squeeze", squeeze), ("unsqueeze", unsqueeze), ("transpose", transpose), ("t", t), ("as_strided", as_strided)):
-    _relayout(_name + "_", lambda x, *a, _f=_name, **k: getattr(x, _f)(*a, **k), _view)
+for _name, _shows in (("squeeze", squeeze), ("unsqueeze", unsqueeze), ("transpose", transpose), ("t", t), ("as_strided", as_strided)):
+    _relayout(_name + "_", lambda x, *a, _f=_name, **k: getattr(x, _f)(*a, **k), _shows)
 _relayout("swapaxes_", swapaxes, swapaxes)
 _relayout("swapdims_", transpose, transpose)
 

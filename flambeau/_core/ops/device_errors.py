@@ -94,8 +94,7 @@ def _operation(frame: FrameType) -> str | None:
     owner = getattr(frame.f_globals.get("enter"), "__self__", None)
     if not isinstance(owner, Operation) or owner.code is not frame.f_code:
         return None
-    name = owner.function.__name__
-    return owner.name if name.startswith("__") else name
+    return owner.name
 
 
 def _arguments(frame: FrameType) -> list[tuple[str, Tensor]]:

@@ -30,7 +30,9 @@ class tensor_type(type):
         return isinstance(instance, Tensor) and instance.meta.dtype is cls.dtype and instance.meta.device.type == cls.kind
 
     def __call__(cls, *args: Any, device: Any = None) -> Tensor:
-        return construct(args, cls.dtype, resolve(cls.kind if device is None else device))
+        made = construct(args, cls.dtype, resolve(cls.kind if device is None else device))
+        provenance.note(made)
+        return made
 
     def __repr__(cls) -> str:
         return f"<class 'torch.{'cuda.' if cls.kind == 'cuda' else ''}{cls.__name__}'>"

@@ -96,7 +96,7 @@ def op(*, method: bool = True, inplace: Any = False, out: bool | None = False, s
     """
     def register(function: F) -> F:
         named = name or function.__name__
-        final: Any = operation(named, function, out=_out_form(named, function) if out is True else None,
+        final: Any = operation(named, function, shown=function.__name__, out=_out_form(named, function) if out is True else None,
                           signature=Signature.of(function).with_old() if named in OLD_ORDER else None,
                           renames=out is True or function.__name__ in _NUMPY_TOO).function
         made = inplace if callable(inplace) else _inplace_of(function) if inplace else None

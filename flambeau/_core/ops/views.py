@@ -6,21 +6,26 @@ shows, so the gradient is zeros with the arriving one put there, and the gradien
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import functools
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import hooks, layout
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
-from ..runtime import caches
+from ..engine.fronts import Signature
+from ..engine.plans import View
 from ..tensor import Meta, Tensor, _new, alias, empty, meta, new
 from . import launch
 from .copies import cast_program, contiguous
 from .partial_grads import Parts, dense
 from .sizes import sizes_of
-from .table import op
+from .table import op, planned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+F = TypeVar("F", bound=Any)
 
 
 def view_of(t: Tensor, shape: Sequence[int], strides: tuple[int, ...], p: int,
@@ -29,17 +34,29 @@ def view_of(t: Tensor, shape: Sequence[int], strides: tuple[int, ...], p: int,
     return _viewed(t, meta(shape, strides, t.meta.dtype, t.meta.device), p, backward, saved, name)
 
 
-_kept: dict[Any, tuple[Meta, Any]] = caches.cache(globals(), "_kept")  # by a tensor's meta and what was asked for: the view's meta, and what its gradient needs
-_MOST_KEPT = 1 << 14
+_planning: ContextVar[Tensor | None] = ContextVar("the operand of the view that is being planned", default=None)
 
 
-def _keep(key: Any, m: Meta, saved: Any) -> None:
-    if len(_kept) > _MOST_KEPT:
-        _kept.clear()
-    _kept[key] = m, saved
+def viewed(name: str, **options: Any) -> Callable[[F], F]:
+    """Registers an operation that shows its first operand's memory with another layout, which depends on that operand's meta and the other
+    arguments only. Its function ends in `view_of` or `placed`, which give the plan of the view while one is made; what else it
+    gives is the call's result. options: see `table.planned`."""
+    def register(body: F) -> F:
+        @functools.wraps(body)
+        def plan(*args: Any, **kwargs: Any) -> Any:
+            token = _planning.set(args[0])
+            try:
+                return body(*args, **kwargs)
+            finally:
+                _planning.reset(token)
+        return planned(name, plan, signature=Signature.of(body), **options)  # type: ignore[no-any-return]
+    return register
 
 
 def _viewed(t: Tensor, m: Meta, p: int, backward: Callable[[Any, Tensor], Any] | None, saved: Any, name: str) -> Tensor:
+    if _planning.get() is t:
+        _planning.set(None)
+        return View(m, p - t.ptr, backward, saved, name)  # type: ignore[return-value]
     r = _new(Tensor)
     r.meta = m
     r.store = t.store
@@ -101,8 +118,7 @@ def _reshape_back(node: Any, g: Tensor) -> Any:
     return (reshape(g, node[tape.SAVED]),)
 
 
-@op(name="view", spaces=())
-def view(self: Tensor, *size: Any, dtype: Any = None) -> Tensor:
+def _view(self: Tensor, *size: Any, dtype: Any = None) -> Tensor:
     """The same elements in another shape (one size may be -1), or, given a dtype, the same bytes as another type.
 
     Raises RuntimeError when the layout does not allow it without a copy.
@@ -113,16 +129,15 @@ def view(self: Tensor, *size: Any, dtype: Any = None) -> Tensor:
     if not size:
         raise TypeError("view() missing 1 required positional arguments: \"size\"")
     m, sizes = self.meta, sizes_of("view", size)
-    found = _kept.get((m, sizes))
-    if found is not None:
-        return _viewed(self, found[0], self.ptr, _reshape_back, m.shape, "ViewBackward0")
     shape = layout.infer_size(sizes, m.numel)
     strides = layout.view_strides(tuple(m.shape), m.strides, shape)
     if strides is None:
         raise RuntimeError("view size is not compatible with input tensor's size and stride (at least one dimension spans across "
                            "two contiguous subspaces). Use .reshape(...) instead.")
-    _keep((m, sizes), meta(shape, strides, m.dtype, m.device), None)
     return view_of(self, shape, strides, self.ptr, _reshape_back, m.shape, "ViewBackward0")
+
+
+view = viewed("view", spaces=())(_view)
 
 
 def view_as_type(self: Tensor, d: Any) -> Tensor:
@@ -142,29 +157,23 @@ def view_as_type(self: Tensor, d: Any) -> Tensor:
                 raise RuntimeError(f"self.stride() must be divisible by {want // have} to view {m.dtype} as {d}, but got {s}")
         shape[-1] = shape[-1] * have // want
         strides = [s * have // want for s in strides[:-1]] + [1]
-    r = _new(Tensor)
-    r.meta, r.store, r.ptr, r.node = meta(shape, tuple(strides), d, m.device), self.store, self.ptr, None
-    inplace.note_view(getattr(self, "base", self), r)
-    return r  # type: ignore[no-any-return]
+    return _viewed(self, meta(shape, tuple(strides), d, m.device), self.ptr, None, None, "")
 
 
-@op()
-def reshape(input: Tensor, *shape: Any) -> Tensor:  # noqa: A002
+def _reshape(input: Tensor, *shape: Any) -> Tensor:  # noqa: A002
     """The same elements in another shape: a view where the layout allows it, else a copy."""
-    sizes = sizes_of("reshape", shape)
-    found = _kept.get((input.meta, sizes))
-    if found is not None:  # by `view` or here
-        return _viewed(input, found[0], input.ptr, _reshape_back, input.meta.shape, "ViewBackward0")
-    size = layout.infer_size(sizes, input.meta.numel)
+    size = layout.infer_size(sizes_of("reshape", shape), input.meta.numel)
     if size == tuple(input.meta.shape):
         return view_of(input, size, input.meta.strides, input.ptr, _reshape_back, input.meta.shape, "ViewBackward0")
     strides = layout.view_strides(tuple(input.meta.shape), input.meta.strides, size)
     if strides is not None:
-        _keep((input.meta, sizes), meta(size, strides, input.meta.dtype, input.meta.device), None)
         return view_of(input, size, strides, input.ptr, _reshape_back, input.meta.shape, "ViewBackward0")
     dense = contiguous(input)
     out = alias(dense, meta(size, None, dense.meta.dtype, dense.meta.device), dense.ptr)
     return tape.record(out, _reshape_back, (dense,), dense.meta.shape, "UnsafeViewBackward0")
+
+
+reshape = viewed("reshape")(_reshape)
 
 
 @tape.keeps_nothing
@@ -172,14 +181,10 @@ def _permute_back(node: Any, g: Tensor) -> Any:
     return (permute(g, node[tape.SAVED]),)
 
 
-@op()
-def permute(input: Tensor, *dims: Any) -> Tensor:  # noqa: A002
+def _permute(input: Tensor, *dims: Any) -> Tensor:  # noqa: A002
     """A view with its axes in the order `dims`."""
     order = sizes_of("permute", dims)
     m = input.meta
-    found = _kept.get((m, "permute", order))
-    if found is not None:
-        return _viewed(input, found[0], input.ptr, _permute_back, found[1], "PermuteBackward0")
     if len(order) != len(m.shape):
         raise RuntimeError(f"permute(sparse_coo): number of dimensions in the tensor input does not match the length of the "
                            f"desired ordering of dimensions i.e. input.dim() = {len(m.shape)} is not equal to len(dims) = "
@@ -188,8 +193,11 @@ def permute(input: Tensor, *dims: Any) -> Tensor:  # noqa: A002
     if len(set(axes)) != len(axes):
         raise RuntimeError("permute(): duplicate dims are not allowed.")
     back = tuple(sorted(range(len(axes)), key=axes.__getitem__))
-    _keep((m, "permute", order), meta([m.shape[a] for a in axes], tuple([m.strides[a] for a in axes]), m.dtype, m.device), back)
-    return permute(input, order)
+    return view_of(input, [m.shape[a] for a in axes], tuple([m.strides[a] for a in axes]),
+                   input.ptr, _permute_back, back, "PermuteBackward0")
+
+
+permute = viewed("permute")(_permute)
 
 
 @tape.keeps_nothing
@@ -197,36 +205,32 @@ def _transpose_back(node: Any, g: Tensor) -> Any:
     return (transpose(g, *node[tape.SAVED]),)
 
 
-@op(inplace=False, aliases=("swapdims",))
-def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:  # noqa: A002
+def _transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:  # noqa: A002
     """A view with two axes exchanged."""
     m = input.meta
-    plain = type(dim0) is int and type(dim1) is int
-    found = _kept.get((m, dim0, dim1)) if plain else None
-    if found is not None:
-        return _viewed(input, found[0], input.ptr, _transpose_back, found[1], "TransposeBackward0")
     a, b = layout.wrap_dim(dim0, len(m.shape)), layout.wrap_dim(dim1, len(m.shape))
     shape, strides = list(m.shape), list(m.strides)
     if shape:
         shape[a], shape[b] = shape[b], shape[a]
         strides[a], strides[b] = strides[b], strides[a]
-    if plain:
-        _keep((m, dim0, dim1), meta(shape, tuple(strides), m.dtype, m.device), (a, b))
     return view_of(input, shape, tuple(strides), input.ptr, _transpose_back, (a, b), "TransposeBackward0")
 
 
-@op()
+transpose = viewed("transpose", aliases=("swapdims",))(_transpose)
+
+
+@viewed("swapaxes")
 def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:  # noqa: A002
     """`transpose` by NumPy's name."""
-    return transpose(input, axis0, axis1)
+    return _transpose(input, axis0, axis1)
 
 
-@op()
+@viewed("t")
 def t(input: Tensor) -> Tensor:  # noqa: A002
     """A matrix transposed; tensors of fewer axes as they are.  Raises RuntimeError for more than two axes."""
     if len(input.meta.shape) > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {len(input.meta.shape)}D")
-    return transpose(input, 0, 1) if len(input.meta.shape) == 2 else view_of(
+    return _transpose(input, 0, 1) if len(input.meta.shape) == 2 else view_of(
         input, input.meta.shape, input.meta.strides, input.ptr, _transpose_back, (0, 0), "TBackward0")
 
 
@@ -235,7 +239,7 @@ def _expand_back(node: Any, g: Tensor) -> Any:
     return (hooks.sum_to(g, node[tape.SAVED]),)
 
 
-@op(spaces=())
+@viewed("expand", spaces=())
 def expand(self: Tensor, *size: Any, implicit: bool = False) -> Tensor:
     """A view whose size-1 axes (and new leading ones) repeat without memory; -1 keeps a size."""
     m = self.meta
@@ -260,7 +264,7 @@ def expand(self: Tensor, *size: Any, implicit: bool = False) -> Tensor:
     return view_of(self, shape, strides, self.ptr, _expand_back, m.shape, "ExpandBackward0")
 
 
-@op()
+@viewed("unsqueeze")
 def unsqueeze(input: Tensor, dim: Any = None, *, axis: int | None = None) -> Tensor:  # noqa: A002
     """A view with a new axis of size 1 at `dim` (of ndim + 1 places)."""
     dim = dim if axis is None else axis
@@ -272,7 +276,7 @@ def unsqueeze(input: Tensor, dim: Any = None, *, axis: int | None = None) -> Ten
     return view_of(input, shape, strides, input.ptr, _reshape_back, m.shape, "UnsqueezeBackward0")
 
 
-@op()
+@viewed("squeeze")
 def squeeze(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor:  # noqa: A002
     """A view without its axes of size 1: all of them, or those of `dim` (an int or several)."""
     dim = dim if axis is None else axis
@@ -284,7 +288,7 @@ def squeeze(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor:  # n
 
 
 # --------------------------------------------------------------------------------------------------------------- parts
-@op()
+@viewed("select")
 def select(input: Tensor, dim: int, index: int) -> Tensor:  # noqa: A002
     """A view of one position along an axis, which disappears.  Raises IndexError out of range."""
     m = input.meta
@@ -311,7 +315,7 @@ def slice_axis(input: Tensor, dim: int, start: int, stop: int, step: int = 1) ->
                   lambda z: slice_axis(z, dim, start, stop, step), "SliceBackward0")
 
 
-@op()
+@viewed("narrow")
 def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:  # noqa: A002
     """A view of `length` positions of an axis from `start` on."""
     m = input.meta
