@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import flambeau as fb
 from flambeau._core.dtypes import float32, float64, int8
 from flambeau._core.layout import Size
+from flambeau._core.runtime import caches
 from flambeau._core.runtime.device import device
 
 CPU = device("cpu")
