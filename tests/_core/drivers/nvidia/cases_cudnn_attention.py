@@ -218,6 +218,7 @@ def case_either_follows_the_other() -> None:
 def case_refusals() -> None:
     """Engines that are refused are passed over; what is refused when run is done by our own kernel, then and later."""
     import flambeau as torch
+    from flambeau._core.runtime import caches
     shape = ((1, 2, 9, 8),) * 3
     with told((REFUSED_AT_ONCE, 3)):
         before = ran(2)
@@ -230,6 +231,7 @@ def case_refusals() -> None:
     with told((REFUSED_WHEN_RUN, 7)):
         before = ran(0)
         both(torch.float16, shape)
+        caches.forget()  # plans made from now on know that it was refused
         both(torch.float16, shape, by=OWN)
         both(torch.float16, ((2, 6, 20, 16), (2, 2, 30, 16), (2, 2, 30, 16)), enable_gqa=True)
         assert ran(0) == before
