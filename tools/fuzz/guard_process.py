@@ -42,9 +42,9 @@ class _Prepared(ModuleType):
         self._tensor = tensor
         self._metas: Any = getattr(tensor, "_metas", {})
         self._forget: list[Callable[[], None]] = list(getattr(tensor, "_forget", ()))
-        epoch = getattr(tensor, "forget_all", None)
-        if epoch is not None:
-            self._forget.append(epoch)
+        caches = sys.modules.get(f"{tensor.__name__.rpartition('.')[0]}.runtime.caches")
+        if caches is not None:
+            self._forget.append(caches.forget)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tensor, name)

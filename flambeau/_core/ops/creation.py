@@ -126,7 +126,9 @@ def _factory(name: str, value: Any) -> Any:
 
 def _registered(name: str, make: Any, kinds: dict[str, str]) -> Any:
     """Registers a factory; the function that operations call, which no interpreter sees."""
-    return planned(name, make, method=False, kinds=kinds, gives="Tensor").__operation__.started().direct
+    function = planned(name, make, method=False, kinds=kinds, gives="Tensor")
+    function.__module__ = __name__.partition(".")[0]  # where a pickle finds it: here the name is that of the other one
+    return function.__operation__.started().direct
 
 
 _dense = layout.contiguous_strides
