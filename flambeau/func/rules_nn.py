@@ -25,6 +25,17 @@ def _linear(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     return made if bias is None else made + bias
 
 
+@rule("cosine_similarity", "nn.functional.cosine_similarity")
+def _cosine(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
+    given = bound(func, args, kwargs)
+    if given is None or not isinstance(given.get("dim", 1), int):
+        return NotImplemented
+    rank = max(given["x1"].ndim, given["x2"].ndim)
+    d = given.get("dim", 1)
+    made = level.run(func, level.whole(given["x1"], rank), level.whole(given["x2"], rank), d if d < 0 else d + 1, given.get("eps", 1e-8))
+    return level.wrap(made)
+
+
 @rule("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 def _convolved(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     """Images in the batch are more images; filters of each example are groups."""

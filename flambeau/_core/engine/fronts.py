@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # of the moment; PLACE, a device, where None means the operand's. A plan holds for the type or device that is meant.
 TENSOR, OPTIONAL, NUMBER, VALUE, SCALAR, FACTOR = "tensor", "optional", "number", "value", "scalar", "factor"
 TENSORS, OPEN, CONSTANT, WORD, OLD = "tensors", "open", "constant", "word", "old"
+ANY = "any"  # what must be given and is not said to be anything: a tensor of ours perhaps, whose class may answer
 SIZES, DTYPE, DEVICE, PLACE = "sizes", "dtype", "device", "place"
 PASSED = frozenset((TENSOR, OPTIONAL, NUMBER, VALUE, SCALAR, FACTOR))  # the kinds that a plan's call is given
 _USUAL = frozenset(("input", "self", "other", "target"))  # tensors or numbers, even where the signature leaves their type open
@@ -64,7 +65,7 @@ class Signature:
         notes = function.__annotations__
         found = {n: kind_of(n, str(notes.get(n, "Any"))) for n in (*names[:at], *((rest,) if rest else ()))}
         for n in names[:code.co_argcount - len(function.__defaults__ or ())]:  # what must be given may be a tensor, where nothing else is said
-            found[n] = OPEN if found[n] == CONSTANT and str(notes.get(n, "Any")).strip("'\"") == "Any" else found[n]
+            found[n] = ANY if found[n] == CONSTANT and str(notes.get(n, "Any")).strip("'\"") == "Any" else found[n]
         return cls(names[:code.co_argcount], names[code.co_argcount:at], function.__defaults__ or (),
                    function.__kwdefaults__, found | (kinds or {}), rest, more)
 
@@ -146,6 +147,8 @@ def _plain(name: str, kind: str) -> str | None:
         return f"({name} is None or {name}.meta.plain)"
     if kind in (NUMBER, VALUE, OPEN):
         return f"({name}.__class__ in KNOWN or known({name}))"
+    if kind == ANY:
+        return f"({name}.__class__ in KNOWN or strided({name}))"
     if kind == TENSORS:
         return f"({name}.__class__ in KNOWN or all_plain({name}))"
     return None

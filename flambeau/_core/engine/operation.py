@@ -58,6 +58,11 @@ def known(x: Any) -> bool:
     return False
 
 
+def strided(x: Any) -> bool:
+    """Whether an argument is no tensor of ours that is not plain. What is none of ours is found where the body trips over it."""
+    return not isinstance(x, Tensor) or x.meta.plain
+
+
 def all_plain(tensors: Any) -> bool:
     """Whether a list's tensors are all plain."""
     if type(tensors) in (list, tuple):
@@ -107,7 +112,7 @@ class Operation:
             caches.cache(self.env, "plans")
         self.env.update(body=self.body, ask=self.ask, miss=self.miss, tripped=self.tripped, into=self.into, renamed=self.renamed,
                         reordered=self.reordered, TRIPS=TRIPS, MISSING=fronts.MISSING, KNOWN=KNOWN, NUMBERS=NUMBERS, Tensor=Tensor, known=known,
-                        all_plain=all_plain, exact=fronts.exact, **_FACTORIES)
+                        all_plain=all_plain, strided=strided, exact=fronts.exact, **_FACTORIES)
         code = fronts.write(self.function.__name__, s, self.planned, self.out is not None, self.renames)
         kwdefaults = {**s.kwdefaults, **({"out": None} if self.out is not None else {})}
         direct: Any = FunctionType(code, self.env, self.function.__name__, s.defaults)
