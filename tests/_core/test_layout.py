@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
 import flambeau as fb
-from flambeau import layout
+from flambeau._core import layout
 from flambeau._core.layout import Size
 
 shapes = st.lists(st.integers(0, 4), max_size=4).map(tuple)
