@@ -42,12 +42,6 @@ def explained(name: str, function: Callable[..., Any], args: tuple[Any, ...], kw
     return None
 
 
-def takes_tensors(function: Any) -> int:
-    """How many parameters of a function are tensors by its annotations."""
-    parameters = inspect.signature(inspect.unwrap(function)).parameters.values()
-    return sum(str(p.annotation).startswith("Tensor") for p in parameters)
-
-
 def tripped(operation: Operation, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """After an error in an operation: the answer of an argument's class, where one overrides; else the error, in words."""
     if isinstance(error, Unsupported):

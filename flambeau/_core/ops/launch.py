@@ -110,11 +110,3 @@ def routine(dev: device, name: str, entry: Callable[..., Any], args: Sequence[An
             flops: int = 0) -> None:
     """One call of a library routine: `entry(*args)` on the device's queue; args are addresses and numbers."""
     door.bind(dev, Prepared(name, entry, outputs=outputs, nbytes=nbytes, flops=flops))(*args)
-
-
-def call(dev: device, made: Prepared, args: Sequence[Any]) -> None:
-    """One call of a device's own routine (`door.routine`) with its addresses; the workspace it says is added."""
-    if made.workspace:
-        scratch = storage(make_meta((made.workspace,), None, _uint8(), dev))
-        args = (*args, scratch.ptr)
-    door.bind(dev, made)(*args)

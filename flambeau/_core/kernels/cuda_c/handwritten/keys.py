@@ -1,6 +1,6 @@
 """Elements as unsigned integers in the same order, in CUDA C: what the kernels that sort, select and search compare.
 
-NaN is the greatest value and -0.0 equals 0.0, as in `ops/ordering.py: keys` on the host.
+NaN is the greatest value and -0.0 equals 0.0, as in `drivers/cpu/row_order.py: keys` on the host.
 """
 
 from __future__ import annotations
