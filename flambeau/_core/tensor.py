@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from . import hooks, layout
 from .dtypes import dtype
 from .layout import Size, contiguous_strides
-from .runtime import caches, cpu_memory, memory
+from .runtime import caches, capture, cpu_memory, memory
 from .runtime.device import device
 from .runtime.memory import NO_FREE as NO_FREE
 
@@ -169,4 +169,6 @@ def wrap(address: int, m: Meta, keep: Any) -> Tensor:
     s.ptr, s.version, s.meta, s.keep = address, 0, m, keep
     t = _new(Tensor)
     t.meta, t.store, t.ptr, t.node = m, s, address, None
+    if capture.active:
+        capture.was_wrapped(address, m.nbytes, keep)
     return t

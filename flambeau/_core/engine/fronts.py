@@ -13,6 +13,12 @@ import linecache
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from typing import TYPE_CHECKING, Any
 
+from .. import dtypes
+from ..layout import Size
+from ..runtime import device as devices
+from ..tensor import Tensor
+from . import interpreters
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import CodeType
@@ -28,6 +34,10 @@ TENSORS, OPEN, CONSTANT, WORD, OLD = "tensors", "open", "constant", "word", "old
 ANY = "any"  # what must be given and is not said to be anything: a tensor of ours perhaps, whose class may answer
 SIZES, DTYPE, DEVICE, PLACE = "sizes", "dtype", "device", "place"
 PASSED = frozenset((TENSOR, OPTIONAL, NUMBER, VALUE, SCALAR, FACTOR))  # the kinds that a plan's call is given
+SEQUENCES = frozenset((tuple, list, Size))  # what sizes come in as one argument
+LISTS, WORDS = frozenset((tuple, list)), frozenset((bool, str))
+# classes of constants that equal only themselves
+PLAIN_CONSTANTS: set[type] = {str, type(None), dtypes.dtype, devices.device, type(Ellipsis)}
 _USUAL = frozenset(("input", "self", "other", "target"))  # tensors or numbers, even where the signature leaves their type open
 
 
@@ -164,6 +174,74 @@ def exact(v: Any) -> Any:
     return v
 
 
+_NO_OPERANDS = frozenset(("dtype", "device", "layout", "memory_format", "generator"))
+
+
+def constant(v: Any) -> Any:
+    """What stands for an argument in the key of a learned plan: a tensor's meta, a constant's value. Raises TypeError for what has none."""
+    kind = v.__class__
+    if kind is int or kind is bool:
+        return kind, v
+    if kind in PLAIN_CONSTANTS:
+        return v
+    if kind is tuple or kind is list or kind in SEQUENCES:
+        return tuple([constant(x) for x in v]) if len(v) <= _MOST else _no_constant(v)
+    if kind is float or kind is complex:
+        return (kind, v) if v and v == v else (kind, str(v))
+    if kind is slice:
+        return slice, constant(v.start), constant(v.stop), constant(v.step)
+    return v.meta if isinstance(v, Tensor) else _no_constant(v)
+
+
+def _no_constant(v: Any) -> Any:
+    raise TypeError(f"a {type(v).__name__} is in no key")
+
+
+def operand_kinds(s: Signature) -> tuple[str, ...]:
+    """The parameters in which a call may be given tensors, the rest of *args among them: what a learned plan's call is given."""
+    names = [n for n in s.names() if n not in _NO_OPERANDS and (s.kinds[n] != CONSTANT or not s.loose(n))]
+    return (*names, s.rest) if s.rest is not None and s.kinds[s.rest] != OLD else tuple(names)
+
+
+_MOST = 64  # parts of a constant
+
+
+def _learned_key(name: str, kind: str, loose: bool, default: Any) -> str:
+    """The text of an argument's part in the key of a learned plan."""
+    if kind == TENSOR:
+        return f"{name}.meta"
+    if kind == OPTIONAL:
+        return f"None if {name} is None else {name}.meta"
+    if kind == TENSORS:
+        return f"tuple([t.meta for t in {name}]) if {name}.__class__ in LISTS else constant({name})"
+    if kind in (NUMBER, VALUE, OPEN, ANY):
+        return f"{name}.meta if {name}.__class__ is Tensor else constant({name})"
+    if name == "device":
+        return f"THREAD.default if {name} is None else constant({name})"
+    if kind == CONSTANT and loose:
+        return f"{name} if {name}.__class__ in WORDS else constant({name})"
+    if kind == CONSTANT and default is None:
+        return f"None if {name} is None else constant({name})"
+    return f"constant({name})"
+
+
+def _learned_keys(s: Signature) -> str:
+    names = (*s.names(), *([s.rest] if s.rest is not None and s.kinds[s.rest] != OLD else []))
+    more = f", None if not {s.more} else constant({s.more})" if s.more else ""  # for which there is no constant
+    parts = [_learned_key(n, s.kinds[n], s.loose(n), s.default(n) if n != s.rest else MISSING) for n in names]
+    return ", ".join(["NOW.watched", "DEFAULT.dtype", *parts]) + more
+
+
+def key_of(s: Signature) -> Any:
+    """A function of a call's values that gives the key of its learned plan."""
+    names = [*s.names(), *filter(None, (s.rest, s.more))]
+    space: dict[str, Any] = {"Tensor": Tensor, "constant": constant, "DEFAULT": dtypes._default, "WORDS": WORDS, "LISTS": LISTS,
+                             "NOW": interpreters.now, "THREAD": devices._thread}
+    text = f"def key(values):\n    {''.join(n + ', ' for n in names)} = values\n    return ({_learned_keys(s)})"
+    exec(compile(text, "<operation>", "exec"), space)  # our own text: only names of parameters enter it
+    return space["key"]
+
+
 def _key(name: str, kind: str, loose: bool, default: Any) -> str:
     """The text of an argument's part in the key of a plan. loose, default: see `Signature.loose`; its default, MISSING for none."""
     if kind == TENSOR:
@@ -189,8 +267,9 @@ def _key(name: str, kind: str, loose: bool, default: Any) -> str:
     return name
 
 
-def write(name: str, s: Signature, planned: bool, out: bool, renames: bool) -> CodeType:
-    """The code of a function. planned: see above. out: it has `out=`. renames: it takes parameters by NumPy's names too."""
+def write(name: str, s: Signature, planned: bool, out: bool, renames: bool, learns: bool = False) -> CodeType:
+    """The code of a function. planned: see above. out: it has `out=`. renames: it takes parameters by NumPy's names too. learns: it looks
+    for a learned plan first."""
     parameters = list(s.positional)
     renames = renames and s.more is None and not {"dim", "keepdim"}.isdisjoint(s.names())
     first = len(parameters) - len(s.defaults)
@@ -215,7 +294,7 @@ def write(name: str, s: Signature, planned: bool, out: bool, renames: bool) -> C
         lines.append(f"    if {s.rest}: return reordered({values}{', out' if out else ''})")
     if out:
         lines.append(f"    if out is not None: return into(out, {values})")
-    lines += _planned(s, values) if planned else _direct(s, values)
+    lines += _planned(s, values) if planned else _learning(s, values) if learns else _direct(s, values)
     text = "\n".join(lines)
     file = f"<operation {name}>"
     linecache.cache[file] = (len(text), None, [line + "\n" for line in lines], file)
@@ -241,12 +320,24 @@ def _planned(s: Signature, values: str) -> list[str]:
             f"    return miss({values})"]
 
 
-def _direct(s: Signature, values: str) -> list[str]:
+def _learning(s: Signature, values: str) -> list[str]:
+    return ["    try:",
+            f"        plan = plans[{_learned_keys(s)}]",
+            "    except (KeyError, AttributeError, TypeError, ValueError, RuntimeError):",
+            "        pass",
+            "    else:",
+            f"        return plan({', '.join(operand_kinds(s))})",
+            *_direct(s, values, "made ="),
+            f"    note({values})",
+            "    return made"]
+
+
+def _direct(s: Signature, values: str, gives: str = "return") -> list[str]:
     tests = [test for n, kind in s.kinds.items() if (test := _plain(n, kind)) is not None and (n != s.rest or kind == TENSORS)]
     passed = [*s.positional, *(["*" + s.rest] if s.rest is not None and s.kinds[s.rest] != OLD else []), *[f"{n}={n}" for n in s.keyword],
               *(["**" + s.more] if s.more else [])]
     return ["    try:",
             *([f"        if not ({' and '.join(tests)}): return ask({values})"] if tests else []),
-            f"        return body({', '.join(passed)})",
+            f"        {gives} body({', '.join(passed)})",
             "    except TRIPS as error:",
             f"        return tripped(error, {values})"]

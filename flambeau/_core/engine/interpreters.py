@@ -19,6 +19,19 @@ if TYPE_CHECKING:
 
 lock = threading.RLock()
 _stack: tuple[Interpreter, ...] = ()
+
+
+class _Now:
+    """watched: whether anybody looks on. It is in the key of learned plans, which do without the calls that an operation is made of: no such
+    plan is found while somebody may want to see those."""
+
+    __slots__ = ("watched",)
+
+    def __init__(self) -> None:
+        self.watched = False
+
+
+now = _Now()
 _live: list[Operation] = []  # operations whose own code has been made
 
 
@@ -45,6 +58,7 @@ def push(interpreter: Interpreter) -> None:
     global _stack
     with lock:
         _stack = (*_stack, interpreter)
+        now.watched = True
         for operation in _live:
             if operation.own and interpreter.sees(operation):
                 operation.open()
@@ -56,6 +70,7 @@ def pop(interpreter: Interpreter) -> None:
     with lock:
         at = max(i for i, x in enumerate(_stack) if x is interpreter)
         _stack = _stack[:at] + _stack[at + 1:]
+        now.watched = bool(_stack)
         for operation in _live:
             if not operation.own and not any(x.sees(operation) for x in _stack):
                 operation.close()

@@ -12,12 +12,12 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
-from ..layout import Size
 from ..runtime import caches
 from ..runtime import device as devices
 from ..tensor import Tensor
 from . import fronts, interpreters
-from .fronts import CONSTANT, DEVICE, DTYPE, FACTOR, NUMBER, OPTIONAL, PLACE, SCALAR, SIZES, TENSOR, VALUE, Signature
+from .fronts import CONSTANT, DEVICE, DTYPE, FACTOR, NUMBER, OPTIONAL, PLACE, SCALAR, SEQUENCES, SIZES, TENSOR, VALUE, Signature
+from .learning import Learner
 from .plans import Compose, Plan, View, Written, roles, under
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ _GENERAL: CodeType = _general.__code__
 PLANS = frozenset((Plan, Compose, View, Written))
 NUMBERS = frozenset((float, int))  # types of numbers that launches take as they come
 KNOWN: set[type] = {float, int, bool, complex, type(None), str, slice, type(Ellipsis), Tensor}  # classes that answer for nothing
-SEQUENCES = frozenset((tuple, list, Size))  # what sizes come in as one argument
 # what the keys of factories' plans are made with
 _FACTORIES = {"SEQUENCES": SEQUENCES, "DEFAULT": dtypes._default, "DType": dtypes.dtype, "settled": dtypes.settled,
               "THREAD": devices._thread, "resolve": devices.resolve}
@@ -79,19 +78,24 @@ class Operation:
     name: as users know it.  body: the function that carries it out, or, for a `planned` one, gives the plan of a call with these
     arguments (it looks at its operands' metas only) or, where there is none, the call's result.  out: carries out the form with
     `out=`, called with `out`, the arguments and the keywords; None where there is none.  renames: it takes NumPy's names.
-    signature: where the body's own is not the operation's.  autocast: see `ops.autocast`.
+    signature: where the body's own is not the operation's.  learns: whether calls for which the body gives no plan may be learned
+    (`learning`).  autocast: see `ops.autocast`.
     """
 
     __slots__ = ("name", "body", "planned", "out", "renames", "autocast", "signature", "kinds", "function", "direct", "env", "code", "own", "places",
-                 "__weakref__")
+                 "learner", "plain", "_learns", "__weakref__")
 
     def __init__(self, name: str, body: Callable[..., Any], *, planned: bool = False, out: Callable[..., Any] | None = None, renames: bool = False,
-                 signature: Signature | None = None, kinds: dict[str, str] | None = None, shown: str = "") -> None:
+                 signature: Signature | None = None, kinds: dict[str, str] | None = None, shown: str = "",
+                 learns: bool = True) -> None:
         self.name, self.body, self.planned, self.out, self.renames, self.kinds = name, body, planned, out, renames, kinds
         self.autocast: Any = None
         self.signature = signature
         self.code: CodeType | None = None
         self.own = False  # whether the function runs its own code
+        self.learner: Learner | None = None
+        self.plain: CodeType | None = None  # the code that learns nothing, where there is another
+        self._learns = learns and not planned
         self.direct: Any = None  # the same function, which no interpreter sees
         self.places: tuple[int, ...] = ()
         self.env: dict[str, Any] = {"__name__": body.__module__, "__builtins__": builtins, "enter": self.enter}
@@ -114,6 +118,11 @@ class Operation:
                         reordered=self.reordered, TRIPS=TRIPS, MISSING=fronts.MISSING, KNOWN=KNOWN, NUMBERS=NUMBERS, Tensor=Tensor, known=known,
                         all_plain=all_plain, strided=strided, exact=fronts.exact, **_FACTORIES)
         code = fronts.write(self.function.__name__, s, self.planned, self.out is not None, self.renames)
+        if self._learns and (fronts.operand_kinds(s) or "device" in s.names()):
+            caches.cache(self.env, "plans")
+            self.learner = Learner(self, s, self.env)
+            self.env.update(note=self.learner.note, constant=fronts.constant, WORDS=fronts.WORDS, LISTS=fronts.LISTS, NOW=interpreters.now)
+            self.plain, code = code, fronts.write(self.function.__name__, s, False, self.out is not None, self.renames, learns=True)
         kwdefaults = {**s.kwdefaults, **({"out": None} if self.out is not None else {})}
         direct: Any = FunctionType(code, self.env, self.function.__name__, s.defaults)
         direct.__kwdefaults__ = kwdefaults
@@ -131,6 +140,10 @@ class Operation:
                     self._start()
         return self
 
+    def runs(self, code: CodeType) -> bool:
+        """Whether this is the code of the function."""
+        return self.code is not None and (code is self.code or code is self.plain)
+
     def open(self) -> None:
         """Calls are shown to interpreters."""
         self.own = False
@@ -141,6 +154,14 @@ class Operation:
         assert self.code is not None
         self.own = True
         self.function.__code__ = self.code
+
+    def give_up(self) -> None:
+        """Nothing is learned of this operation any more."""
+        with interpreters.lock:
+            self.learner = None
+            self.code = self.direct.__code__ = self.plain
+            if self.own:
+                self.close()
 
     def enter(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call through the general code."""
@@ -178,6 +199,11 @@ class Operation:
         """An error of a kind that a wrong argument causes: the answer of an argument's class, or the error in words."""
         args, kwargs = self._signature().as_written(values)
         return explain[0](self, error, args, kwargs)
+
+    def unlearn(self, values: Values) -> None:
+        """Calls like this one are no longer replayed."""
+        if self.learner is not None:
+            self.learner.forget(values)
 
     def into(self, out: Any, values: Values) -> Any:
         """A call with `out=`."""

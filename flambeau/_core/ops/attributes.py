@@ -11,7 +11,7 @@ from .. import dtypes, layout
 from ..autograd import functions, tape
 from ..autograd.mode import _grad
 from ..engine.operation import Operation
-from ..runtime import door, provenance
+from ..runtime import capture, door, provenance
 from ..runtime.device import device as device_class
 from ..tensor import NO_FREE, Storage, Tensor, _new, alias, meta
 from .memory_format import strided
@@ -218,6 +218,9 @@ def host_array(t: Tensor, reason: str = "numpy") -> Any:
             t = to_device(t, device_class("cpu"))
         finally:
             _grad.reset(token)
+    elif capture.active:
+        low, high = layout.extent(t.meta.shape, t.meta.strides)
+        capture.were_read(t.ptr + low * t.meta.dtype.itemsize, (high + 1 - low) * t.meta.dtype.itemsize)
     array = memory(t.ptr, tuple(t.meta.shape), t.meta.strides, t.meta.dtype, t.store)
     return array
 
@@ -244,7 +247,10 @@ def _item(self: Tensor, reason: str) -> Any:
         raise RuntimeError(f"a Tensor with {m.numel} elements cannot be converted to Scalar")
     plain = _PLAIN.get(m.dtype) if m.device.type == "cpu" else None
     if plain is not None:
-        return plain.from_address(self.ptr).value
+        value = plain.from_address(self.ptr).value
+        if capture.active:
+            capture.was_read(plain.from_address, self.ptr, value)
+        return value
     return values(self, reason).reshape(()).item()
 
 
@@ -268,6 +274,8 @@ def numpy(self: Tensor, *, force: bool = False) -> Any:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     if self.meta.dtype is dtypes.bfloat16:
         raise TypeError("Got unsupported ScalarType BFloat16")
+    if capture.active:
+        capture.unrepeatable("what NumPy does with memory is not seen")
     return host_array(self)
 
 
@@ -515,7 +523,7 @@ def install(target: type) -> None:
         if not method.__doc__:
             method.__doc__ = _TOLD.get(name)
         if name in _READS:
-            shown = Operation(_READS[name], method, shown=name)
+            shown = Operation(_READS[name], method, shown=name, learns=False)
             method = shown.function
         setattr(target, name, method)
 

@@ -408,7 +408,7 @@ _relayout("swapaxes_", swapaxes, swapaxes)
 _relayout("swapdims_", transpose, transpose)
 
 
-@op(spaces=())
+@op(spaces=(), learns=False)
 def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = None) -> Tensor:
     """Another shape in place; the storage grows when it must, and new elements are uninitialised."""
     sizes = sizes if size is None else (size,)
@@ -430,7 +430,7 @@ def is_set_to(self: Tensor, tensor: Tensor) -> bool:
     return self.store is tensor.store and self.ptr == tensor.ptr and self.meta is tensor.meta
 
 
-@op(spaces=())
+@op(spaces=(), learns=False)
 def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
     """Takes over the storage and layout of a tensor, or the given part of a storage; with no source, an empty storage."""
     from .storages import TypedStorage, UntypedStorage, on_storage

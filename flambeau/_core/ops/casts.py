@@ -99,7 +99,7 @@ def convert(t: Tensor, dev: device | None, d: dtype | None, non_blocking: bool =
     return out
 
 
-@op()
+@op(learns=False)
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """``to(dtype)``, ``to(device=None, dtype=None)`` or ``to(other)``, each with non_blocking=False, copy=False and
     memory_format.  Gives `self` when nothing changes and copy is False.
@@ -159,7 +159,7 @@ for _name, _dtype in (("float", dtypes.float32), ("double", dtypes.float64), ("h
     _shorthand(_name, _dtype)
 
 
-@op(spaces=())
+@op(spaces=(), learns=False)
 def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
     """`self` on a GPU: the current one, or the one `device` names.  Raises RuntimeError for a device that is not cuda."""
     to = resolve("cuda" if device is None else device)
@@ -168,7 +168,7 @@ def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_fo
     return convert(self, to, None, non_blocking, memory_format=memory_format)
 
 
-@op(spaces=())
+@op(spaces=(), learns=False)
 def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
     """`self` in host memory."""
     return convert(self, resolve("cpu"), None, memory_format=memory_format)

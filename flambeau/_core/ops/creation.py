@@ -16,7 +16,7 @@ from ..engine.fronts import CONSTANT, DEVICE, DTYPE, PLACE, SCALAR, SIZES
 from ..engine.plans import Compose, Plan
 from ..kernels import expr as E
 from ..kernels.programs import Map
-from ..runtime import caches, door, gpus
+from ..runtime import caches, capture, door, gpus
 from ..runtime.device import device as device_class
 from ..runtime.device import resolve
 from ..tensor import Meta, Tensor, meta, new, wrap
@@ -407,6 +407,8 @@ def from_host(array: Any, d: dtype_class, dev: device_class) -> Tensor:
         if dev.type == "cpu":
             from ..kernels.interpret import memory
             memory(out.ptr, tuple(m.shape), m.strides, d)[...] = array
+            if capture.active:
+                capture.was_written(out.ptr, array.tobytes())
         else:
             # pageable memory has been read when this returns: the host need not wait for the GPU
             p = array.ctypes.data
@@ -475,7 +477,7 @@ def _infer(data: Any) -> Any:
     return array, d
 
 
-@op(method=False)
+@op(method=False, learns=False)
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """A new tensor with a copy of `data`: a number, nested sequences, a NumPy array, or a tensor (with a warning)."""
     if isinstance(data, Tensor):
@@ -537,7 +539,7 @@ def _shared_layout(ndarray: Any) -> Meta:
     return m
 
 
-@op(method=False)
+@op(method=False, learns=False)
 def from_numpy(ndarray: Any) -> Tensor:
     """A CPU tensor that shares the memory of a NumPy array.  Raises TypeError for other objects and types, ValueError for
     negative strides."""
@@ -551,7 +553,7 @@ def from_numpy(ndarray: Any) -> Tensor:
     return wrap(ndarray.__array_interface__["data"][0], m, ndarray)
 
 
-@op(method=False)
+@op(method=False, learns=False)
 def as_tensor(data: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Tensor:
     """`data` as a tensor, sharing memory where type and device allow: a tensor as it is, a NumPy array through `from_numpy`."""
     if isinstance(data, Tensor):
@@ -566,7 +568,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -
     return tensor(data, dtype=dtype, device=device)
 
 
-@op(method=False)
+@op(method=False, learns=False)
 def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False) -> Tensor:
     """`obj` as a tensor: shared where that is possible, always copied with copy=True.  Raises ValueError when copy=False and a copy
     is needed."""
@@ -589,7 +591,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     return made
 
 
-@op(method=False)
+@op(method=False, learns=False)
 def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
     """A one-axis CPU tensor over the memory of a Python buffer.  Raises ValueError when it does not fit."""
     view = memoryview(buffer)

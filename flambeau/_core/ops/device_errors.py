@@ -92,7 +92,7 @@ def _inside(frame: FrameType) -> bool:
 def _operation(frame: FrameType) -> str | None:
     """The name of the operation whose public function a frame runs."""
     owner = getattr(frame.f_globals.get("enter"), "__self__", None)
-    if not isinstance(owner, Operation) or owner.code is not frame.f_code:
+    if not isinstance(owner, Operation) or not owner.runs(frame.f_code):
         return None
     return owner.name
 

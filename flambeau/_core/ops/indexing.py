@@ -20,7 +20,7 @@ from ..engine.fronts import OPEN, TENSORS
 from ..kernels import expr as E
 from ..kernels.programs import Map, Reduce
 from ..kernels.specs import Check, NonzeroCount, NonzeroWrite
-from ..runtime import caches, door
+from ..runtime import caches, capture, door
 from ..tensor import Meta, Tensor, _new, alias, empty, meta, new, storage
 from . import launch, routines
 from .casts import to_dtype
@@ -293,7 +293,10 @@ def _counter(m: Meta, low: int, high: int) -> Callable[[int], int]:
         else:
             scratch = storage(workspace)
             call(s.ptr, address, scratch.ptr, low, high)
-        return read(s.ptr).value
+        value: int = read(s.ptr).value
+        if capture.active:
+            capture.was_read(read, s.ptr, value)
+        return value
     return count
 
 
@@ -489,6 +492,7 @@ def _chosen(t: Tensor, mask: Tensor) -> Tensor | None:
             m.shape != n.shape if axes == len(m.shape) else tuple(m.shape[:axes]) != tuple(n.shape)):
         return None
     read: Any = np.frombuffer
+    capture.unrepeatable("a mask is looked at")
     which = read((c_char * n.numel).from_address(mask.ptr), np.bool_)
     rest = tuple(m.shape[axes:])
     out = new(meta((int(np.count_nonzero(which)), *rest), None, m.dtype, m.device))

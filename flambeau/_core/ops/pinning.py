@@ -17,7 +17,7 @@ def is_pinned(self: Tensor, device: Any = None) -> bool:
     return self.meta.device.type == "cpu" and gpus.is_pinned(self.store.ptr)
 
 
-@op(spaces=())
+@op(spaces=(), learns=False)
 def pin_memory(self: Tensor, device: Any = None) -> Tensor:
     """A copy of `self` in page-locked host memory; `self` when it lies there already.  Differentiable.
 

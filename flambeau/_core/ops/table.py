@@ -86,25 +86,29 @@ def _register(row: Row) -> None:
 
 # ----------------------------------------------------------------------------------------------------------- general ops
 def op(*, method: bool = True, inplace: Any = False, out: bool | None = False, spaces: tuple[str, ...] = ("torch",),
-       aliases: tuple[str, ...] = (), name: str | None = None) -> Callable[[F], F]:
+       aliases: tuple[str, ...] = (), name: str | None = None, learns: bool = True) -> Callable[[F], F]:
     """Registers a function as an operation.
 
     method: also a Tensor method of the same name.  inplace: also `name_`, which writes the result into `input` (a general
     form that computes and copies; a function given here is used instead).  out: takes `out=` (a tensor, or a
     tuple for several results), resized to fit; None means that the function handles `out=` itself.  spaces: where the
     function is exported: "torch", "nn.functional", "special", "linalg", "fft".  aliases: other names of the same thing, "special.x" for another namespace.
+    learns: see `Operation`; False for what does more than work out its result.
     """
     def register(function: F) -> F:
         named = name or function.__name__
-        final: Any = operation(named, function, shown=function.__name__, out=_out_form(named, function) if out is True else None,
+
+        def again(*args: Any, **kwargs: Any) -> Any:
+            return final.__operation__.started().direct(*args, **kwargs)
+        final: Any = operation(named, function, learns=learns, shown=function.__name__, out=_out_form(named, again) if out is True else None,
                           signature=Signature.of(function).with_old() if named in OLD_ORDER else None,
                           renames=out is True or function.__name__ in _NUMPY_TOO).function
-        made = inplace if callable(inplace) else _inplace_of(function) if inplace else None
+        made = inplace if callable(inplace) else _inplace_of(function, again) if inplace else None
         if out is True:
             final.__signature__ = _shown(lambda: _plus_out(inspect.signature(function)))
         if made is not None:
             whole = made if callable(inplace) else function
-            made = operation(named + "_", made, signature=Signature.of(made).with_old() if named in OLD_ORDER else None).function
+            made = operation(named + "_", made, learns=learns, signature=Signature.of(made).with_old() if named in OLD_ORDER else None).function
             made.__doc__ = made.__doc__ or f"`{named}`, in place."
             made.__signature__ = _shown(lambda: inspect.signature(whole))
         _register(Row(named, final, method, made, out is not False, spaces, aliases, function, None))
@@ -244,8 +248,9 @@ def resize_output(out: Tensor, shape: tuple[int, ...]) -> None:
     resize(out, shape)
 
 
-def _inplace_of(function: Function) -> Function:
-    name = function.__name__ + "_"
+def _inplace_of(body: Function, function: Function) -> Function:
+    """The form in place of an operation: it computes, and copies.  body: has its parameters."""
+    name = body.__name__ + "_"
 
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         from ..autograd import inplace
@@ -264,7 +269,7 @@ def _inplace_of(function: Function) -> Function:
                                f"{_type_name(self.meta.dtype)}")
         return assign(self, result)
     call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"`{function.__name__}`, in place."
+    call.__doc__, call.__wrapped__ = f"`{body.__name__}`, in place.", body  # type: ignore[attr-defined]
     return call
 
 

@@ -21,7 +21,8 @@ MOST = 1 << 14  # plans in one dictionary; a program whose shapes never repeat s
 
 _lock = threading.RLock()
 _places: list[tuple[dict[str, Any], str, tuple[dict[Any, Any], dict[Any, Any]]]] = []
-_world = PLAIN
+world = PLAIN  # the one that caches show now
+renewed = 0  # how often all caches were emptied
 epoch = 0  # how often what is bound became stale; who keeps a bound launch elsewhere than in a cache compares this
 _then: list[Callable[[], None]] = []
 
@@ -31,8 +32,8 @@ def cache(space: dict[str, Any], name: str) -> dict[Any, Any]:
     worlds: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
     with _lock:
         _places.append((space, name, worlds))
-        space[name] = worlds[_world]
-    return worlds[_world]
+        space[name] = worlds[world]
+    return worlds[world]
 
 
 def keep(cached: dict[Any, Any], key: Any, plan: Any) -> Any:
@@ -50,21 +51,26 @@ def keep_since(since: int, cached: dict[Any, Any], key: Any, plan: Any) -> None:
             keep(cached, key, plan)
 
 
-def enter(world: int) -> None:
-    """Makes every cache show its dictionary of `world` (PLAIN or OBSERVED)."""
-    global _world, epoch
+def enter(to: int) -> None:
+    """Makes every cache show its dictionary of a world (PLAIN or OBSERVED)."""
+    global world, epoch
     with _lock:
-        if world != _world:
-            _world, epoch = world, epoch + 1
+        if to != world:
+            world, epoch = to, epoch + 1
             for space, name, worlds in _places:
-                space[name] = worlds[world]
+                space[name] = worlds[to]
+
+
+def observed() -> bool:
+    """Whether somebody observes launches."""
+    return world == OBSERVED
 
 
 def forget() -> None:
     """The next epoch: empties every cache, in both worlds."""
-    global epoch
+    global epoch, renewed
     with _lock:
-        epoch += 1
+        epoch, renewed = epoch + 1, renewed + 1
         for _, _, worlds in _places:
             worlds[PLAIN].clear()
             worlds[OBSERVED].clear()

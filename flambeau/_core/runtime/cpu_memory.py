@@ -53,6 +53,7 @@ class SizeClass:
             if not start:
                 raise _failed(size)
         self.made += count
+        _runs.append((start, size, count))
         # lowest address last: blocks are handed out upwards, as the hardware prefetches
         self.free.extend(range(start + (count - 1) * size, start, -size))
         return start
@@ -204,6 +205,43 @@ class _LargeCache:
 
 _arena = _Arena()
 _large = _LargeCache()
+_runs: list[tuple[int, int, int]] = []  # small blocks as they were made: where, of what size, how many
+
+
+def free_blocks() -> tuple[set[int], int]:
+    """The small blocks that are free now, and how many runs of them have been made."""
+    made = len(_runs)
+    return {address for c in _small for address in c.free[:]}, made
+
+
+def claim(address: int, size: int) -> bool:
+    """Takes a small block off the free list of its size; False where it is not there."""
+    try:
+        size_class(size).free.remove(address)
+    except ValueError:
+        return False
+    return True
+
+
+class Claimed:
+    """Holds a block that was claimed, until it is dropped itself."""
+
+    __slots__ = ("address", "size")
+
+    def __init__(self, address: int, size: int) -> None:
+        self.address, self.size = address, size
+
+    def __del__(self) -> None:
+        size_class(self.size).free.append(self.address)
+
+
+def span(address: int) -> tuple[int, int, int] | None:
+    """Of the small block around an address: where it begins, its size, and in which run of blocks it was made. None where there is none."""
+    for i in range(len(_runs) - 1, -1, -1):
+        start, size, count = _runs[i]
+        if start <= address < start + size * count:
+            return start + (address - start) // size * size, size, i
+    return None
 
 
 def block(nbytes: int) -> tuple[int, Any]:

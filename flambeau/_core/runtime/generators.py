@@ -6,6 +6,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from . import capture
 from .device import device as device_class
 from .device import resolve
 
@@ -35,6 +36,7 @@ class Generator:
         seed = int(seed)
         if not -(1 << 63) <= seed <= _MASK:
             raise ValueError(f"Overflow when unpacking long long: a seed has 64 bits, got {seed}")
+        capture.unrepeatable("a generator is seeded")
         with _lock:
             self._seed, self._offset = seed & _MASK, 0
         return self
@@ -50,6 +52,10 @@ class Generator:
 
     def take(self, count: int) -> tuple[int, int]:
         """The seed and the first of `count` positions, which are used up."""
+        if capture.active:
+            made = capture.drawn(self, count)
+            if made is not None:
+                return made
         with _lock:
             start = self._offset
             self._offset = (start + max(count, 1)) & _MASK
@@ -59,6 +65,7 @@ class Generator:
         return self._offset
 
     def set_offset(self, offset: int) -> None:
+        capture.unrepeatable("a generator is moved")
         self._offset = int(offset)
 
     def state_bytes(self) -> bytes:

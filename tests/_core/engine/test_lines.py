@@ -76,7 +76,7 @@ def test_nothing_is_remembered_and_the_own_code_runs_while_it_is_off() -> None:
 
 def test_it_is_off_again_after_an_error_in_an_operation() -> None:
     with pytest.raises(RuntimeError), provenance():
-        torch.ones(2) @ torch.ones(3)
+        torch.matmul(torch.ones(2), torch.ones(3))
     assert not provenance.enabled() and torch.matmul.__operation__.own
 
 

@@ -73,7 +73,7 @@ def check(spec: Check) -> Prepared:
         bad = v[(v != spared) & ((v < low) | (v >= high))]
         if bad.size:
             raise spec.error(spec.text.format(int(bad[0])))
-    return Prepared(spec.name, entry, nbytes=numel(shape) * 8, keep=counting)
+    return Prepared(spec.name, entry, outputs=0, nbytes=numel(shape) * 8, keep=counting)
 
 
 def blocks(spec: Blocks) -> Prepared:

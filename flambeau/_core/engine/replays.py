@@ -1,0 +1,290 @@
+"""Replays: functions written for a script, which do a captured call again on other operands.
+
+A replay allocates what the captured call allocated (scratch memory as one block), makes its launches in their order, and gives what it gave.
+Where a value that Python looked at is another one than it was, it leaves the call to the operation's body.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from ..autograd import inplace, tape
+from ..autograd.mode import _grad
+from ..runtime import caches, door
+from ..tensor import Storage, Tensor, storage
+from ..tensor import meta as make_meta
+from .plans import CODE, _alias
+from .scripts import BLOCK, EARLIER, GRADIENT, OPERAND, Constant, Drawn, Many, Place, Result, Same, Script
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_ALIGN = 64
+
+
+def layout_of(script: Script) -> tuple[dict[int, int], int]:
+    """Where in one block of scratch memory each block lies in which no result does, and the bytes of it all."""
+    at: dict[int, int] = {}
+    end = 0
+    for i, b in enumerate(script.blocks):
+        if b.store is None:
+            at[i] = end
+            end += -(-b.size // _ALIGN) * _ALIGN
+    return at, end
+
+
+class Writer:
+    """Writes a function: `lines`, whose names c0, c1, ... stand for `constants`.
+
+    poison: new memory is filled with something; a list: and these are the numbers of the draws.
+    """
+
+    def __init__(self, script: Script, dev: Any, earlier: Script | None = None, poison: Any = False) -> None:
+        self.script, self.earlier, self.device, self.poison = script, earlier, dev, poison
+        self.lines: list[str] = []
+        self.constants: list[Any] = []
+        self._names: dict[int, str] = {}  # by identity
+        for owner in script.owners:
+            self.constant(owner)
+        self.scratch, self.size = layout_of(script)
+        self.before = layout_of(earlier)[0] if earlier is not None else {}
+
+    def constant(self, value: Any) -> str:
+        """The name of a constant."""
+        found = self._names.get(id(value))
+        if found is None:
+            found = self._names[id(value)] = f"c{len(self.constants)}"
+            self.constants.append(value)
+        return found
+
+    def allocate(self) -> None:
+        """The lines that allocate the script's blocks: s0, s1, ... storages of results at p0, p1, ...; w for the rest."""
+        if self.size:
+            from ..dtypes import uint8
+            self._block("w", make_meta((self.size,), None, uint8, self.device), "q")
+        for i, b in enumerate(self.script.blocks):
+            if b.store is not None:
+                self._block(f"s{i}", b.store, f"p{i}")
+
+    def _block(self, s: str, m: Any, p: str) -> None:
+        name = self.constant(m)
+        if m.sizes is not None and not self.poison:
+            sizes = self.constant(m.sizes.free), self.constant(m.sizes.grow)
+            self.lines += [f"  {s} = S(); {s}.version = 0; {s}.meta = {name}; {s}.free = {sizes[0]}",
+                           f"  try: {p} = {s}.ptr = {sizes[0]}.pop()",
+                           f"  except IndexError: {p} = {s}.ptr = {sizes[1]}()"]
+        else:
+            self.lines.append(f"  {s} = storage({name}); {p} = {s}.ptr")
+            if self.poison:
+                self.lines.append(f"  poison({p}, 0xa5, {m.nbytes})")
+
+    def address(self, place: Place) -> str:
+        """The text of an address."""
+        i, offset = place.number, place.offset
+        if place.of == OPERAND:
+            base = f"a{i}.ptr"
+        elif place.of == GRADIENT:
+            base = f"g{i}.ptr"
+        elif place.of == BLOCK:
+            base, offset = ("q", offset + self.scratch[i]) if i in self.scratch else (f"p{i}", offset)
+        else:
+            assert place.of == EARLIER
+            base, offset = ("e.ptr", offset + self.before[i]) if i in self.before else (f"e{i}.ptr", offset)
+        return f"{base} + {offset}" if offset else base
+
+    def steps(self, otherwise: str) -> None:
+        """The lines of the script's steps. otherwise: what is returned where a value read is another one."""
+        # what goes wrong is worded by the body; a call that writes its operands cannot be made twice
+        guarded = bool(self.script.steps) and not self.script.written
+        start = len(self.lines)
+        for step in self.script.steps:
+            if step.what == "draw":
+                number, count = step.args
+                made = self.constant(self.poison[number]) if self.poison else f"{self.constant(step.call)}({count})"
+                self.lines.append(f"  d{number}_0, d{number}_1 = {made}")
+                continue
+            args = [self.address(x) if isinstance(x, Place) else f"d{x.number}_{x.part}" if isinstance(x, Drawn) else self.constant(x)
+                    for x in step.args]
+            if step.call is None:
+                self.lines.append(f"  move({args[0]}, {args[1]}, {len(step.args[1])})")
+            elif type(step.call) is tuple:
+                self.lines.append(f"  {self.constant(door.bind(*step.call))}({', '.join(args)})")
+            else:
+                self.lines.append(f"  if {self.constant(step.call)}({', '.join(args)}){step.what} != {self.constant(step.expected)}: return {otherwise}")
+        if guarded:
+            self.lines[start:] = ["  try:", *[" " + line for line in self.lines[start:]], f"  except Exception: return {otherwise}"]
+
+    def results(self, recorded: bool = False) -> tuple[str, list[str]]:
+        """The lines that make the results; the text of what is returned, and the names of the new tensors.  recorded: they get nodes of the
+        replay's."""
+        made: list[str] = []
+
+        def walk(x: Any) -> str:
+            if isinstance(x, Same):
+                return f"a{x.number}"
+            if isinstance(x, Constant):
+                return self.constant(x.value)
+            if isinstance(x, Many):
+                parts = "".join(f"{walk(part)}, " for part in x.parts)
+                return f"({parts})" if x.kind is tuple else f"[{parts}]" if x.kind is list else f"{self.constant(x.kind)}({parts})"
+            assert isinstance(x, Result)
+            made.append(r := f"r{len(made)}")
+            m = self.constant(x.meta)
+            if x.detached:
+                self.lines.append(f"  {r} = alias(a{x.place.number}, {m}, {self.address(x.place)})")
+                return r
+            if x.place.of == OPERAND:
+                self.lines.append(f"  {r} = show({self.constant(x)}, a{x.place.number}, {recorded})")
+                return r
+            if x.place.of == GRADIENT and not x.place.offset:
+                g = f"g{x.place.number}"
+                self.lines.append(f"  {r} = {g} if {g}.meta is {m} else alias({g}, {m}, {g}.ptr)")
+                return r
+            if x.place.of == GRADIENT:
+                self.lines.append(f"  {r} = alias(g{x.place.number}, {m}, {self.address(x.place)})")
+                return r
+            self.lines.append(f"  {r} = new(T); {r}.meta = {m}; {r}.store = s{x.place.number}; {r}.ptr = {self.address(x.place)}; {r}.node = None")
+            return r
+        return walk(self.script.result), made
+
+    def function(self, head: str, before: Sequence[str] = ()) -> Callable[..., Any]:
+        """The function: `head` is its first line."""
+        names = ", ".join(f"c{i}" for i in range(len(self.constants)))
+        lines = ["def make(constants):", *([f" {names}, = constants"] if names else []), " new, T, S, grad_on = object.__new__, Tensor, Storage, _grad.get",
+                 *before, f" {head}", *self.lines, " return call"]
+        found: Callable[..., Any] = _made("\n".join(lines))(self.constants)
+        return found
+
+
+@lru_cache(4096)
+def _made(text: str) -> Callable[[list[Any]], Callable[..., Any]]:
+    from ..tensor import alias
+    space: dict[str, Any] = {"Tensor": Tensor, "Storage": Storage, "_grad": _grad, "storage": storage, "alias": alias, "show": _show, "held": _alias,
+                             "move": ctypes.memmove, "poison": ctypes.memset, "tape": tape, "next_seq": tape.next_seq, "caches": caches}
+    exec(compile(text, CODE, "exec"), space)  # our own text: only counts and offsets enter it
+    made: Callable[[list[Any]], Callable[..., Any]] = space["make"]
+    return made
+
+
+def _show(result: Result, t: Tensor, recorded: bool) -> Tensor:
+    """A view of an operand.  recorded: it gets a node of the replay's; else one like it had, where there was one."""
+    r: Tensor = object.__new__(Tensor)
+    r.meta, r.store, r.ptr, r.node = result.meta, t.store, t.ptr + result.place.offset, None
+    base = getattr(t, "base", None)
+    if base is None:
+        inplace.note_view(t, r)
+    else:
+        inplace.note_view(base, r)
+        if "_made" in t.__dict__:
+            r.__dict__["_made"] = t.__dict__["_made"]
+    if result.made is not None and "_made" not in r.__dict__:
+        r.__dict__["_made"] = result.made
+    if not recorded and t.node is not None and result.node is not None and _grad.get():
+        backward, saved, extra = result.node
+        r.node = [tape.next_seq(), None, backward, (t.node,), saved, None if extra is None else dict(extra)]
+        if tape.anomaly.on:
+            tape.anomaly.note(r.node)
+    return r
+
+
+# --------------------------------------------------------------------------------------------------------------- functions
+def unpack(pattern: Sequence[int | None]) -> tuple[str, list[str], int]:
+    """For what a call is given (None: a tensor; a count: so many tensors in a sequence; -1: no tensor): the parameters, the lines that
+    name the operands a0, a1, ..., and how many there are."""
+    names: list[str] = []
+    lines: list[str] = []
+    n = 0
+    for i, count in enumerate(pattern):
+        if count is None:
+            names.append(f"a{n}")
+            n += 1
+            continue
+        names.append(f"x{i}")
+        if count > 0:
+            lines.append(f"  {''.join(f'a{n + k}, ' for k in range(count))} = x{i}")
+            n += count
+    return ", ".join(names), lines, n
+
+
+def forward(script: Script, pattern: Sequence[int | None], dev: Any, rest: Any, taped: dict[int, Any] | None, first: Any,
+            poison: Any = False) -> Callable[..., Any]:
+    """The replay of a call that is not recorded.
+
+    rest: carries out a call in the ordinary way.  taped: by which operands require grad (bits), the replays of recorded calls; `first` makes
+    one and carries it out.  None where nothing is ever recorded.
+    """
+    w = Writer(script, dev, poison=poison)
+    given, lines, n = unpack(pattern)
+    w.lines += lines
+    if taped is not None and n:
+        need = " or ".join(f"a{i}.node is not None" for i in range(n))
+        kind = " | ".join(f"({1 << i} if a{i}.node is not None else 0)" for i in range(n))
+        w.lines += [f"  if ({need}) and grad_on():",
+                    f"   kind = {kind}",
+                    f"   run = {w.constant(taped)}.get(kind)",
+                    f"   return {w.constant(first)}(kind, {given}) if run is None else run({given})"]
+    for k, _ in script.written:
+        apart = "".join(f" or a{i}.store is a{k}.store" for i in range(n) if i != k)
+        w.lines.append(f"  if a{k}.node is not None or getattr(a{k}, 'base', None) is not None{apart}: return {w.constant(rest)}({given})")
+    w.allocate()
+    w.steps(f"{w.constant(rest)}({given})")
+    w.lines += [f"  a{k}.store.version += {rise}" for k, rise in script.written]
+    result, _ = w.results()
+    w.lines.append(f"  return {result}")
+    return w.function(f"def call({given}):")
+
+
+def recorded(script: Script, pattern: Sequence[int | None], dev: Any, rest: Any, info: Any, back: Any, nodes: Sequence[bool],
+             outs: Sequence[int], poison: Any = False) -> Callable[..., Any]:
+    """The replay of a call that is recorded.
+
+    back: the node's BACKWARD.  nodes: which of the new tensors have a node.  outs: which of them the backward pass reads.
+    The node's SAVED is ``(info, operands, their versions, results kept, blocks)``.
+    """
+    w = Writer(script, dev, poison=poison)
+    given, lines, n = unpack(pattern)
+    w.lines += lines
+    w.lines.append(f"  if tape.anomaly.on: return {w.constant(rest)}({given})")
+    w.allocate()
+    w.steps(f"{w.constant(rest)}({given})")
+    result, made = w.results(recorded=True)
+    operands, versions, edges = ("".join(f"a{i}{what}, " for i in range(n)) for what in ("", ".store.version", ".node"))
+    blocks = "".join(f"s{i}, " for i, b in enumerate(script.blocks) if b.store is not None)
+    kept = "".join(f"held(r{i}), " for i in outs)
+    state = f"({w.constant(info)}, ({operands}), ({versions}), ({kept}), ({'w' if w.size else 'None'}, {blocks}))"
+    with_node = [r for r, has in zip(made, nodes, strict=True) if has]
+    if len(made) == 1:
+        w.lines.append(f"  {made[0]}.node = [next_seq(), None, {w.constant(back)}, ({edges}), {state}, None]")
+    else:
+        extra = f'{{"outputs": {len(with_node)}, "name": {w.constant(info.grad_name)}}}'
+        w.lines.append(f"  node = [next_seq(), None, {w.constant(back)}, ({edges}), {state}, {extra}]")
+        w.lines += [f'  {r}.node = [next_seq(), None, tape.to_output, (node,), {i}, {{"name": {w.constant(info.grad_name)}}}]'
+                    for i, r in enumerate(with_node)]
+    w.lines.append(f"  return {result}")
+    return w.function(f"def call({given}):")
+
+
+def backward(script: Script, before: Script, count: int, gradients: int, dev: Any, slow: Any, reads: Sequence[int], outs: int,
+             poison: Any = False) -> Callable[..., Any]:
+    """The replay of a backward pass, ``f(node, gradients given...)``.
+
+    before: the script of the call.  count: its operands.  reads: those of them that are read.  outs: how many results the node keeps.
+    slow: carries out the pass in the ordinary way.
+    """
+    w = Writer(script, dev, earlier=before, poison=poison)
+    gs = "".join(f", g{i}" for i in range(gradients))
+    w.lines.append("  _, operands, versions, outs, blocks = node[4]")
+    if count:
+        w.lines.append(f"  {''.join(f'a{i}, ' for i in range(count))} = operands")
+    w.lines += [f"  if a{i}.store.version != versions[{i}]: tape.changed(a{i}, versions[{i}], node)" for i in reads]
+    for i in range(outs):
+        w.lines += [f"  t, v = outs[{i}]", "  if t.store.version != v:", "   t.node = node", "   tape.changed(t, v, node)"]
+    kept = "".join(f", e{i}" for i, b in enumerate(before.blocks) if b.store is not None)
+    w.lines.append(f"  e{kept}, = blocks")
+    w.allocate()
+    w.steps(f"{w.constant(slow)}(node{gs})")
+    result, _ = w.results()
+    w.lines.append(f"  return {result}")
+    return w.function(f"def call(node{gs}):")

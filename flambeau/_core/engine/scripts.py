@@ -1,0 +1,306 @@
+"""Scripts: what a captured call did, with places instead of addresses.
+
+A capture (`runtime.capture`) has the addresses of one call. Here each becomes a *place*: in an operand, in a gradient that came in, or in
+a block that the call allocated. With the places of another call put in, the same launches do that call.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import layout
+from ..runtime import capture, cpu_memory
+from ..tensor import Meta, Storage, Tensor
+from ..tensor import meta as make_meta
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..runtime.device import device
+
+OPERAND, BLOCK, GRADIENT, EARLIER = "operand", "block", "gradient", "earlier"
+_LEAST = 1 << 16  # no block lies so low: a smaller integer is a number
+
+
+class Place:
+    """Bytes from the start of something: operand `number`'s first element, block `number` of this script (BLOCK) or of the script that
+    went before (EARLIER), a gradient's first element."""
+
+    __slots__ = ("of", "number", "offset")
+
+    def __init__(self, of: str, number: int, offset: int) -> None:
+        self.of, self.number, self.offset = of, number, offset
+
+
+class Drawn:
+    """A number of draw `number` of a script: its seed (part 0) or position (1)."""
+
+    __slots__ = ("number", "part")
+
+    def __init__(self, number: int, part: int) -> None:
+        self.number, self.part = number, part
+
+
+class Step:
+    """Something done in order: `call(*args)`, whose arguments are places and numbers; where `expected` is something, the call must give
+    just that (`what`: an attribute of what it gives), or the script does not fit.  Without a `call` it writes bytes.  A draw's `args` are
+    its number and its count."""
+
+    __slots__ = ("call", "args", "expected", "outputs", "what")
+
+    def __init__(self, call: Any, args: tuple[Any, ...], expected: Any = None, outputs: int = 0, what: str = "") -> None:
+        self.call, self.args, self.expected, self.outputs, self.what = call, args, expected, outputs, what
+
+
+class Block:
+    """Memory that a script allocates. store: the meta of the storage when a result lies in it, else None (it is scratch)."""
+
+    __slots__ = ("base", "size", "store", "held")
+
+    def __init__(self, base: int, size: int) -> None:
+        self.base, self.size = base, size
+        self.store: Meta | None = None
+        self.held: Any = None  # keeps the block from being given out again
+
+
+class Result:
+    """A tensor among the results: what it shows. Of a view of an operand, what its node and its place among several views were.  detached:
+    it shows an operand's memory and is no view."""
+
+    __slots__ = ("place", "meta", "node", "made", "detached")
+
+    def __init__(self, place: Place, m: Meta, node: Any = None, made: Any = None, detached: bool = False) -> None:
+        self.place, self.meta, self.node, self.made, self.detached = place, m, node, made, detached
+
+
+class Many:
+    """A tuple, a list or a tuple with names among the results."""
+
+    __slots__ = ("kind", "parts")
+
+    def __init__(self, kind: type, parts: list[Any]) -> None:
+        self.kind, self.parts = kind, parts
+
+
+class Same:
+    """An operand itself."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class Constant:
+    """A result that is no tensor."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class Script:
+    """What a call does: `steps`; `blocks`; `result`, a tree of Result, Same, Constant, Many; `written`: operands that it writes, each with how
+    much its version rises; `owners` of memory with constants."""
+
+    __slots__ = ("steps", "blocks", "result", "written", "owners")
+
+    def __init__(self, steps: list[Step], blocks: list[Block], result: Any, written: tuple[tuple[int, int], ...] = (),
+                 owners: Sequence[Any] = ()) -> None:
+        self.steps, self.blocks, self.result, self.written, self.owners = steps, blocks, result, written, tuple(owners)
+
+    def results(self) -> list[Result]:
+        """All results that are new tensors, in order."""
+        found: list[Result] = []
+
+        def walk(x: Any) -> None:
+            if isinstance(x, Result):
+                found.append(x)
+            elif isinstance(x, Many):
+                for part in x.parts:
+                    walk(part)
+        walk(self.result)
+        return found
+
+
+class Owner:
+    """Which of some tensors an address lies in."""
+
+    __slots__ = ("spans",)
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self.spans = []
+        for t in tensors:
+            low, high = layout.extent(t.meta.shape, t.meta.strides)
+            self.spans.append((t.ptr + low * t.meta.dtype.itemsize, t.ptr + (high + 1) * t.meta.dtype.itemsize, t.ptr))
+
+    def find(self, address: int) -> tuple[int, int] | None:
+        """The tensor's number, and how far behind its first element the address is."""
+        for i, (start, end, at) in enumerate(self.spans):
+            if start <= address < end or address == at:
+                return i, address - at
+        return None
+
+
+class Fresh:
+    """Tells blocks that were free when this was made, or did not exist, from those that were somebody's."""
+
+    __slots__ = ("before", "runs")
+
+    def __init__(self) -> None:
+        self.before, self.runs = cpu_memory.free_blocks()
+
+    def block(self, address: int) -> tuple[int, int]:
+        """Where the block around an address begins, and its size. Raises Unrepeatable where it is no new block."""
+        found = cpu_memory.span(address)
+        if found is None:
+            raise capture.Unrepeatable("an address outside small blocks")
+        base, size, run = found
+        if run < self.runs and base not in self.before:
+            raise capture.Unrepeatable("memory that is neither an operand's nor new")
+        return base, size
+
+
+class Places:
+    """Turns addresses of a capture into places."""
+
+    def __init__(self, operands: Sequence[Tensor], fresh: Fresh, gradients: Sequence[Tensor] = (), earlier: Places | None = None,
+                 foreign: Sequence[tuple[int, int, Any]] = ()) -> None:
+        self.operands, self.gradients, self.fresh = Owner(operands), Owner(gradients), fresh
+        self.earlier = {b.base: i for i, b in enumerate(earlier.blocks if earlier is not None else ())}
+        self.forbidden = frozenset(earlier.drawn if earlier is not None else ())
+        self.foreign = foreign
+        self.blocks: list[Block] = []
+        self.drawn: dict[int, Drawn] = {}
+        self.draws = 0
+        self._at: dict[int, int] = {}
+
+    def argument(self, address: int) -> Place | int:
+        """An address that a launch was given; one of constants stays as it is."""
+        if any(start <= address < end for start, end, _ in self.foreign):
+            return address
+        return self.place(address)
+
+    def place(self, address: int) -> Place:
+        """Raises Unrepeatable for an address of which nobody knows whose it is."""
+        found = self.operands.find(address)
+        if found is not None:
+            return Place(OPERAND, *found)
+        found = self.gradients.find(address)
+        if found is not None:
+            return Place(GRADIENT, *found)
+        before = cpu_memory.span(address)
+        if before is not None and before[0] in self.earlier:
+            return Place(EARLIER, self.earlier[before[0]], address - before[0])
+        base, size = self.fresh.block(address)
+        if base not in self._at:
+            self._at[base] = len(self.blocks)
+            self.blocks.append(Block(base, size))
+        return Place(BLOCK, self._at[base], address - base)
+
+    def steps(self, captured: Sequence[Any]) -> list[Step]:
+        """A capture's steps, with places. Launches are not bound yet."""
+        made: list[Step] = []
+        for s in captured:
+            if isinstance(s, capture.Launch):
+                if s.device.type != "cpu":
+                    raise capture.Unrepeatable("a launch on another device")
+                if not self.forbidden.isdisjoint([x for x in s.args if type(x) is int]):
+                    raise capture.Unrepeatable("the numbers drawn are used again")
+                if not s.prepared.lasting:
+                    raise capture.Unrepeatable("a launch that may not be kept")
+                p = s.prepared.program
+                end = len(s.args) if p is None else s.prepared.outputs + len(p.inputs) + bool(s.prepared.workspace)
+                args = tuple([x if type(x) is not int or x < _LEAST else self.drawn.get(x) or (self.argument(x) if i < end else x)
+                              for i, x in enumerate(s.args)])
+                for x in args[:s.prepared.outputs]:
+                    if not isinstance(x, Place) or x.of in (EARLIER, GRADIENT):
+                        raise capture.Unrepeatable("a write to what is not the call's own")
+                made.append(Step((s.device, s.prepared), args, None, s.prepared.outputs))
+            elif isinstance(s, capture.Draw):
+                if self.gradients.spans:
+                    raise capture.Unrepeatable("a backward pass that draws")
+                self.drawn |= {x: Drawn(self.draws, part) for part, x in enumerate(s.made)}
+                made.append(Step(s.generator.take, (self.draws, s.count), what="draw"))
+                self.draws += 1
+            elif isinstance(s, capture.Read):
+                if isinstance(s.value, bytes):
+                    made.append(Step(s.read, (self.place(s.address), len(s.value)), s.value))
+                else:
+                    made.append(Step(s.read, (self.place(s.address),), s.value, what=".value"))
+            else:
+                made.append(Step(None, (self.place(s.address), s.data), None, 1))
+        return made
+
+    def tree(self, x: Any, operands: Sequence[Tensor]) -> Any:
+        """The results of a call, with places. Raises Unrepeatable for what cannot be made again."""
+        if isinstance(x, Tensor):
+            for i, t in enumerate(operands):
+                if x is t:
+                    return Same(i)
+            return self._result(x, operands)
+        if isinstance(x, (tuple, list)) and (type(x) in (tuple, list) or hasattr(x, "_fields")):
+            return Many(type(x), [self.tree(part, operands) for part in x])
+        if x is None or type(x) in _CONSTANTS:
+            return Constant(x)
+        raise capture.Unrepeatable(f"a result of class {type(x).__name__}")
+
+    def _result(self, x: Tensor, operands: Sequence[Tensor]) -> Result:
+        if type(x) is not Tensor or not x.meta.plain:
+            raise capture.Unrepeatable("a result of a class of its own")
+        place = self.place(x.ptr)
+        base = getattr(x, "base", None)
+        if place.of == OPERAND:
+            node = x.node
+            if base is None and node is None:
+                return Result(place, x.meta, detached=True)
+            if base is not operands[place.number]:
+                raise capture.Unrepeatable("a view of another view")
+            if node is not None and (node[3] != (operands[place.number].node,) or not _plain(node[4])):
+                raise capture.Unrepeatable("a view whose history keeps tensors")
+            return Result(place, x.meta, None if node is None else (node[2], node[4], node[5]), x.__dict__.get("_made"))
+        if not x.__dict__.keys() <= {"_views"}:
+            raise capture.Unrepeatable("a result that more is said of")
+        if place.of == BLOCK:
+            self.blocks[place.number].store = x.store.meta
+        return Result(place, x.meta)
+
+
+_CONSTANTS: frozenset[type] = frozenset((bool, int, float, complex, str, layout.Size))
+
+
+def _plain(x: Any) -> bool:
+    """Whether what a node keeps holds no tensor."""
+    if isinstance(x, (tuple, list)):
+        return all(_plain(y) for y in x)
+    return x is None or isinstance(x, (int, float, complex, str, Meta)) or isinstance(x, layout.Size)
+
+
+def copied(t: Tensor) -> Tensor:
+    """A tensor of the same layout and values in memory of its own, outside autograd."""
+    import ctypes
+    m = t.meta
+    low, high = layout.extent(m.shape, m.strides)
+    nbytes = (high - low + 1) * m.dtype.itemsize
+    whole = room((nbytes,), m.device)
+    s = whole
+    r = object.__new__(Tensor)
+    r.meta, r.store, r.ptr, r.node = m, s, s.ptr - low * m.dtype.itemsize, None
+    if nbytes > 0:
+        ctypes.memmove(s.ptr, t.ptr + low * m.dtype.itemsize, nbytes)
+    return r
+
+
+def room(shape: tuple[int, ...], dev: device) -> Storage:
+    """Uninitialised bytes."""
+    from ..dtypes import uint8
+    from ..tensor import storage
+    return storage(make_meta(shape, None, uint8, dev))
+
+
+def bind(step: Step, bound: Callable[..., Any]) -> Callable[..., Any]:
+    """The call of a launch's step."""
+    dev, prepared = step.call
+    made: Callable[..., Any] = bound(dev, prepared)
+    return made

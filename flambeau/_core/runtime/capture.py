@@ -1,0 +1,145 @@
+"""Captures: what a call asked devices to do, in order, so that it can be done again without the Python that decided it.
+
+A capture belongs to a thread. While one is open, the door shows it every launch; those who look at values from Python (`item`), write to
+memory from Python or draw random numbers tell it themselves, here. A value that was looked at becomes a condition of doing the same
+again; what cannot be repeated ends the capture at once, by an exception that no handler of errors takes for one.
+"""
+
+from __future__ import annotations
+
+from ctypes import string_at
+from random import Random
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+from . import door
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..kernels.programs import Prepared
+    from .device import device
+
+
+_FEW = 256  # bytes that may be a condition
+
+
+class Unrepeatable(BaseException):
+    """Ends a capture: what the call does next cannot be done again from its operands' layouts alone."""
+
+
+class Launch:
+    """A launch: its arguments are addresses and numbers."""
+
+    __slots__ = ("device", "prepared", "args")
+
+    def __init__(self, dev: device, prepared: Prepared, args: tuple[Any, ...]) -> None:
+        self.device, self.prepared, self.args = dev, prepared, args
+
+
+class Read:
+    """A look at memory from Python: `read(address).value` was `value`, or `read(address, n)`, where these are n bytes."""
+
+    __slots__ = ("read", "address", "value")
+
+    def __init__(self, read: Callable[[int], Any], address: int, value: Any) -> None:
+        self.read, self.address, self.value = read, address, value
+
+
+class Write:
+    """Bytes that Python put at an address, the same at each call."""
+
+    __slots__ = ("address", "data")
+
+    def __init__(self, address: int, data: bytes) -> None:
+        self.address, self.data = address, data
+
+
+class Draw:
+    """Random numbers asked of a generator: so many from its stream, for which it was given `made`, a seed and a position of nobody's."""
+
+    __slots__ = ("generator", "count", "made")
+
+    def __init__(self, generator: Any, count: int, made: tuple[int, int]) -> None:
+        self.generator, self.count, self.made = generator, count, made
+
+
+class Capture:
+    """A ``with`` block whose launches, reads, writes and draws in this thread are `steps`.  Generators stay where they are.
+
+    streams: the seeds and positions that draws are given, of which the n-th is the same for each capture of the same `streams`.
+    """
+
+    def __init__(self, streams: int = 0) -> None:
+        self.steps: list[Launch | Read | Write | Draw] = []
+        self.foreign: list[tuple[int, int, Any]] = []  # memory of others that became a tensor: where it begins and ends, its owner
+        self.streams = Random(streams)
+
+    def __enter__(self) -> Capture:
+        self.thread = get_ident()
+        if self.thread in active:
+            raise RuntimeError("captures of one thread do not nest")
+        active[self.thread] = self
+        self._observing = door.observe(launches=self._launched, copies=self._copied)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._observing.close()
+        del active[self.thread]
+
+    def _launched(self, dev: device, stream: Any, prepared: Prepared, args: tuple[Any, ...]) -> None:
+        if get_ident() == self.thread:
+            self.steps.append(Launch(dev, prepared, args))
+
+    def _copied(self, copy: door.Copy) -> None:
+        if get_ident() == self.thread:
+            raise Unrepeatable(f"a copy {copy.direction}")
+
+
+active: dict[int, Capture] = {}  # by thread; who looks at values asks only while there is any
+
+
+def unrepeatable(why: str) -> None:
+    """Ends the capture of this thread, if there is one."""
+    if get_ident() in active:
+        raise Unrepeatable(why)
+
+
+def was_read(read: Callable[[int], Any], address: int, value: Any) -> None:
+    """A value was read from memory (see `Read`), and what follows may depend on it."""
+    found = active.get(get_ident())
+    if found is not None:
+        found.steps.append(Read(read, address, value))
+
+
+def were_read(address: int, nbytes: int) -> None:
+    """Python looks at these bytes. Where they are many, what follows surely depends on them."""
+    found = active.get(get_ident())
+    if found is not None:
+        if nbytes > _FEW:
+            raise Unrepeatable("Python looks at values")
+        found.steps.append(Read(string_at, address, string_at(address, nbytes)))
+
+
+def drawn(generator: Any, count: int) -> tuple[int, int] | None:
+    """What a draw is given inside a capture of this thread; None outside."""
+    found = active.get(get_ident())
+    if found is None:
+        return None
+    made = found.streams.getrandbits(63) | 1 << 62, found.streams.getrandbits(63) | 1 << 62
+    found.steps.append(Draw(generator, count, made))
+    return made
+
+
+def was_wrapped(address: int, nbytes: int, owner: Any) -> None:
+    """Memory that is not Flambeau's became a tensor.  It holds constants: what was read from tensors has been told."""
+    found = active.get(get_ident())
+    if found is not None:
+        found.foreign.append((address, address + nbytes, owner))
+
+
+def was_written(address: int, data: Any) -> None:
+    """Python put these bytes at an address; what they are follows from what is not in any tensor."""
+    found = active.get(get_ident())
+    if found is not None:
+        found.steps.append(Write(address, bytes(data)))

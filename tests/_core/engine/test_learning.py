@@ -1,0 +1,408 @@
+"""Learned plans: when a call is learned, that a replay is the call, and what is never replayed."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+import flambeau.nn.functional as F
+from flambeau import Tensor
+from flambeau._core.engine import interpreters, learning
+from flambeau._core.ops import table
+from flambeau._core.runtime import caches, door
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks" / "ops"))
+import ops_lines
+import ops_timing
+import ops_values
+
+
+class Counted:
+    """An operation whose body counts how often it runs."""
+
+    def __init__(self, body: Callable[..., Any], **options: Any) -> None:
+        self.times = 0
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            self.times += 1
+            return body(*args, **kwargs)
+        counted.__wrapped__ = body  # type: ignore[attr-defined]  # whose signature it has
+        self.call: Any = table.operation("counted", counted, **options).function
+
+    def often(self, *args: Any, **kwargs: Any) -> Any:
+        """The result of the last of calls enough to have learned."""
+        for _ in range(learning.AFTER + 2):  # the first is not counted
+            made = self.call(*args, **kwargs)
+        self.times = 0
+        return made
+
+
+@pytest.fixture(autouse=True)
+def nothing_refused() -> Iterator[None]:
+    learning.refused.clear()
+    yield
+    learning.refused.clear()
+
+
+def body(input: Tensor, other: Tensor, dim: int = 0, *, scale: float = 2.0) -> Tensor:
+    return (input * other).sum(dim) * scale
+
+
+def test_a_call_is_learned_after_a_few_and_then_runs_without_the_body() -> None:
+    op = Counted(body)
+    x, y = torch.randn(3, 4), torch.randn(3, 4)
+    for n in range(1, learning.AFTER + 1):
+        expected = op.call(x, y)
+        assert op.times == n or n == learning.AFTER
+    op.times = 0
+    found = op.call(x, y)
+    assert op.times == 0 and torch.equal(found, expected) and not learning.refused
+    for a, b in ((torch.randn(3, 4), torch.full((3, 4), float("nan"))), (x, x), (torch.randn(3, 4), x)):
+        assert np.array_equal(op.call(a, b).numpy(), ((a * b).sum(0) * 2.0).numpy(), equal_nan=True) and op.times == 0
+
+
+def test_other_layouts_types_and_constants_have_plans_of_their_own() -> None:
+    op = Counted(body)
+    x, y = torch.randn(4, 4), torch.randn(4, 4)
+    op.often(x, y)
+    for args, options in (((x.t(), y), {}), ((x.double(), y.double()), {}), ((x, y, 1), {}), ((x, y), {"scale": 3.0}), ((x, y), {"scale": 2}),
+                          ((x[:2], y[:2]), {}), ((x, y, -1), {})):
+        expected = body(*args, **options)
+        op.times = 0
+        assert torch.equal(op.call(*args, **options), expected)
+        assert op.times == 1, (args, options)
+        op.often(*args, **options)
+        assert torch.equal(op.call(*args, **options), expected) and op.times == 0
+    assert torch.equal(op.call(x, y, scale=-0.0).signbit(), body(x, y, scale=-0.0).signbit()) and op.times == 1
+
+
+def test_the_gradient_is_learned_with_the_call_and_can_be_differentiated() -> None:
+    op = Counted(body)
+    x, y = (torch.randn(3, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    op.often(x, y)
+    found = op.call(x, y)
+    assert op.times == 0 and found.requires_grad and found.grad_fn is not None and found.grad_fn.name() == "MulBackward0"
+    g = torch.randn(4, dtype=torch.float64)
+    wanted = torch.autograd.grad(body(x, y), (x, y), g)
+    assert all(map(torch.equal, torch.autograd.grad(found, (x, y), g), wanted)) and op.times == 0
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        torch.autograd.grad(found, x, g)
+    found = op.call(x, y)
+    torch.autograd.grad(found, x, g, retain_graph=True)
+    assert torch.equal(torch.autograd.grad(found, x, g)[0], wanted[0])
+    # gradients that are laid out otherwise; only one operand that wants one; and gradients of gradients
+    assert torch.equal(torch.autograd.grad(op.call(x, y).sum(), x)[0], torch.autograd.grad(body(x, y).sum(), x)[0])
+    assert torch.equal(torch.autograd.grad(op.call(x, y.detach()), x, g)[0], wanted[0])
+    assert torch.autograd.gradcheck(op.call, (x, y)) and torch.autograd.gradgradcheck(op.call, (x, y))
+    with torch.no_grad():
+        assert not op.call(x, y).requires_grad
+
+
+def test_hooks_on_saved_tensors_and_anomaly_detection_see_the_operations_inside() -> None:
+    op = Counted(body)
+    x, y = torch.randn(3, 4, requires_grad=True), torch.randn(3, 4)
+    op.often(x, y)
+    packed: list[Tensor] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: (packed.append(t), t)[1], lambda t: t):
+        op.call(x, y)
+    assert packed and op.times == 1
+    with torch.autograd.set_detect_anomaly(True):
+        op.call(x, y)
+    assert op.times == 2
+
+
+def test_what_a_saved_tensor_was_is_checked() -> None:
+    op = Counted(lambda input, other: (input * other).exp())
+    x, y = torch.randn(3, requires_grad=True), torch.randn(3)
+    op.often(x, y)
+    found = op.call(x, y)
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        found.sum().backward()
+    found = op.call(x, y)
+    with torch.no_grad():
+        found.add_(1)  # the exponential keeps its result
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        found.sum().backward()
+
+
+def test_several_results_views_constants_and_operands_among_them() -> None:
+    def several(input: Tensor, other: list[Tensor], keep: bool = True) -> Any:
+        return [input.exp(), (input, other[0] + 1), input.view(2, 2), len(other), None, "word"]
+    op = Counted(several)
+    x, y, z = torch.randn(4), torch.randn(2), torch.randn(3)
+    op.often(x, [y, z])
+    a, (b, c), d, n, nothing, word = op.call(x, [y, z])
+    assert op.times == 0 and (n, nothing, word) == (2, None, "word") and b is x and torch.equal(a, x.exp()) and torch.equal(c, y + 1)
+    assert d._base is x and d.data_ptr() == x.data_ptr()
+    version = x._version
+    d.zero_()
+    assert not x.any() and x._version == version + 1
+    x = torch.randn(4, requires_grad=True)
+    op.often(x, [y, z])
+    a, _, d, *_ = op.call(x, [y, z])
+    assert torch.equal(torch.autograd.grad(a.sum() + (d * d).sum(), x)[0], (x.exp() + 2 * x).detach())
+
+
+def test_results_of_several_kinds_have_one_node() -> None:
+    op = Counted(lambda input: (input.sin(), input.argmax(), input.cos()))
+    x = torch.randn(5, dtype=torch.float64, requires_grad=True)
+    op.often(x)
+    s, at, c = op.call(x)
+    assert op.times == 0 and not at.requires_grad and s.requires_grad and c.requires_grad
+    assert torch.equal(torch.autograd.grad(s.sum(), x, retain_graph=True)[0], x.cos()) and torch.equal(torch.autograd.grad(c.sum(), x)[0], -x.sin())
+    assert torch.autograd.gradcheck(lambda x: op.call(x)[::2], (x,))
+
+
+def test_writing_an_operand() -> None:
+    def scaled_(self: Tensor, by: Tensor) -> Tensor:
+        self.mul_(by)
+        return self
+    op = Counted(scaled_)
+    x, y = torch.ones(3), torch.full((3,), 2.0)
+    op.often(x, y)
+    version = x._version
+    assert op.call(x, y) is x and op.times == 0 and x._version == version + 1 and x.tolist() == [2.0 ** (learning.AFTER + 3)] * 3
+    z = torch.full((3,), 3.0)
+    op.call(z, z)  # what is written is read: by the body
+    assert z.tolist() == [9.0] * 3 and op.times == 1
+    w = torch.ones(3, requires_grad=True)
+    v = w * 1
+    op.call(v, y)
+    assert op.times >= 2 and torch.autograd.grad(v.sum(), w)[0].tolist() == [2.0] * 3
+    base = torch.ones(3)
+    op.call(base[:], y)
+    assert base.tolist() == [2.0] * 3
+    with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
+        op.call(w, y)
+
+
+def test_a_value_that_the_body_looks_at_is_a_condition() -> None:
+    def signed(input: Tensor) -> Tensor:
+        return input + 1 if input.sum() > 0 else input - 1
+    op = Counted(signed)
+    x = torch.ones(3)
+    op.often(x)
+    assert op.call(x).tolist() == [2.0] * 3 and op.times == 0
+    assert op.call(-x).tolist() == [-2.0] * 3 and op.times == 1
+    for _ in range(40):  # values that hardly ever come again
+        op.call(-x)
+    op.times = 0
+    op.call(x)
+    assert op.times == 1, "the plan should have been given up"
+
+
+@pytest.mark.parametrize("what", [
+    lambda input: input * float(np.random.rand()), lambda input: torch.ones(100).tolist()[0] + input,
+    lambda input: input.numpy().sum() + input, lambda input: input[input > 0], lambda input: (warnings.warn("once more", stacklevel=1), input + 1)[1]],
+    ids=["numbers of NumPy", "many values", "an array", "a mask", "a warning"])
+def test_what_is_never_replayed(what: Callable[[Tensor], Tensor]) -> None:
+    op = Counted(what)
+    x = torch.ones(3)
+    with warnings.catch_warnings(record=True):
+        op.often(x)
+        op.call(x)
+    assert op.times == 1
+
+
+def test_random_numbers_are_those_of_the_generator() -> None:
+    def noisy(input: Tensor) -> Tensor:
+        return F.dropout(input + torch.randn(4), 0.5)
+    op = Counted(noisy)
+    x = torch.ones(4, requires_grad=True)
+    torch.manual_seed(5)
+    plain = [noisy(x) for _ in range(12)]
+    torch.manual_seed(5)
+    found = [op.call(x) for _ in range(12)]
+    assert op.times < 12 + 6 and all(map(torch.equal, found, plain))
+    state = torch.get_rng_state()
+    op.times = 0
+    made = op.call(x)
+    assert op.times == 0 and not torch.equal(torch.get_rng_state(), state) and not torch.equal(made, found[-1])
+    assert torch.equal(torch.autograd.grad(found[-1].sum(), x)[0], torch.autograd.grad(plain[-1].sum(), x)[0])
+
+
+def test_memory_that_is_somebody_elses_is_not_replayed() -> None:
+    kept = torch.ones(3)
+    op = Counted(lambda input: input + kept)
+    x = torch.ones(3)
+    op.often(x)
+    kept.fill_(5.0)
+    assert op.call(x).tolist() == [6.0] * 3 and op.times == 1
+
+
+def test_errors_are_the_bodys() -> None:
+    x = torch.randn(3, 4)
+    i = torch.zeros(2, dtype=torch.int64)
+    for _ in range(learning.AFTER + 2):
+        torch.index_select(x, 0, i)
+    with pytest.raises(IndexError) as replayed:
+        torch.index_select(x, 0, i + 7)
+    with pytest.raises(IndexError) as plain:
+        torch.index_select(torch.randn(3, 5), 0, i + 7)
+    assert str(replayed.value) == str(plain.value)
+
+
+def test_who_looks_on_sees_what_is_inside() -> None:
+    op = Counted(body)
+    x, y = torch.randn(3, 4), torch.randn(3, 4)
+    op.often(x, y)
+    names: list[str] = []
+
+    def see(name: str, function: Any, args: Any, kwargs: Any) -> Any:
+        names.append(name)
+        return function(*args, **kwargs)
+    with interpreters.watch(see):
+        op.call(x, y)
+    assert "sum" in names and op.times == 1
+    launches: list[str] = []
+    with door.observe(launches=lambda dev, stream, prepared, args: launches.append(prepared.name)):
+        op.call(x, y)
+    assert len(launches) >= 2 and op.times == 2
+    linear = Counted(lambda input, other: torch.matmul(input, other))
+    a, b = torch.randn(3, 3), torch.randn(3, 3)
+    linear.often(a, b)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert linear.call(a, b).dtype is torch.bfloat16
+    assert linear.call(a, b).dtype is torch.float32
+
+
+def test_a_backward_pass_that_is_observed_shows_its_launches() -> None:
+    op = Counted(body)
+    x, y = torch.randn(3, 4, requires_grad=True), torch.randn(3, 4)
+    op.often(x, y).sum().backward()
+    found = op.call(x, y)
+    launches: list[str] = []
+    with door.observe(launches=lambda dev, stream, prepared, args: launches.append(prepared.name)):
+        found.backward(torch.ones(4))
+    assert len(launches) >= 2
+
+
+def test_the_default_type_is_part_of_a_call() -> None:
+    op = Counted(lambda input: input + torch.ones(3))
+    x = torch.ones(3)
+    op.often(x)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert op.call(x).dtype is torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert op.call(x).dtype is torch.float32
+
+
+def test_nothing_of_a_call_is_kept_alive() -> None:
+    op = Counted(lambda tensors: torch.cat(tensors))
+    x, y = torch.randn(3, requires_grad=True), torch.randn(3)
+    given = [x, y]
+    op.often(given).sum().backward()
+    op.call(given)
+    ends = weakref.ref(x), weakref.ref(y.untyped_storage()._storage)
+    del x, y
+    given.clear()
+    gc.collect()
+    assert [end() for end in ends] == [None, None]
+    assert op.call([torch.ones(3), torch.zeros(3)]).tolist() == [1.0] * 3 + [0.0] * 3
+
+
+def test_plans_go_when_what_they_bind_becomes_stale() -> None:
+    op = Counted(body)
+    x, y = torch.randn(3, 4, requires_grad=True), torch.randn(3, 4)
+    op.often(x, y)
+    found = op.call(x, y)
+    caches.forget()
+    wanted = torch.autograd.grad(body(x, y), x, torch.ones(4))[0]
+    assert torch.equal(torch.autograd.grad(found, x, torch.ones(4))[0], wanted)
+    op.times = 0
+    op.call(x, y)
+    assert op.times == 1
+
+
+def test_threads_learn_and_replay_side_by_side() -> None:
+    op = Counted(body)
+    failed: list[Any] = []
+
+    def work(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        for k in range(200):
+            n = 1 + k % 7
+            x, y = torch.tensor(rng.normal(size=(n, 4)), requires_grad=True), torch.tensor(rng.normal(size=(n, 4)))
+            made = op.call(x, y)
+            made.sum().backward()
+            if not np.allclose(made.detach().numpy(), (x.detach().numpy() * y.numpy()).sum(0) * 2) or not np.allclose(x.grad.numpy(), y.numpy() * 2):
+                failed.append((seed, k))
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failed
+
+
+def test_large_operands_are_left_to_the_body() -> None:
+    op = Counted(body)
+    x = torch.ones(1 << 10, 1 << 8)
+    op.often(x, x)
+    op.call(x, x)
+    assert op.times == 1
+
+
+# --------------------------------------------------------------------------------------------------- every public operation
+def _bits(x: Any) -> Any:
+    """A result as what can be compared exactly."""
+    if isinstance(x, Tensor):
+        if x.layout is not torch.strided:
+            return str(x.layout), _bits(x.to_dense())
+        x = x.detach().resolve_conj().contiguous()
+        return str(x.dtype), tuple(x.shape), bytes(x.view(torch.uint8).numpy().tobytes()) if x.numel() and x.dim() else repr(x.tolist())
+    if isinstance(x, (tuple, list)):
+        return [_bits(y) for y in x]
+    return repr(x) if isinstance(x, (int, float, complex, str, bool, type(None))) else type(x).__name__
+
+
+LINES = ops_lines.all_lines(torch)[0]
+# memory that nobody has written
+ANYTHING = frozenset(("empty", "empty_like", "empty_strided", "Tensor.new_empty", "Tensor.new_empty_strided", "empty_permuted", "Tensor.new"))
+
+
+@pytest.mark.parametrize("part", range(20))
+def test_every_public_operation_gives_the_same_bits_when_it_is_replayed(part: int) -> None:
+    for line in LINES[part::20]:
+        if line.name in ANYTHING:
+            continue
+        found = []
+        for _ in range(learning.AFTER + 2):
+            torch.manual_seed(3)
+            values = ops_values.Values(torch)
+            try:
+                made = ops_timing._call(torch, line, values, ())
+            except Exception as error:
+                made = type(error).__name__
+            found.append((_bits(made), [_bits(values[n]) for n in ops_timing.written(line)]))
+        assert found[-1] == found[0], line.name
+
+
+@pytest.mark.parametrize("part", range(20))
+def test_every_gradient_has_the_same_bits_when_it_is_replayed(part: int) -> None:
+    for line in LINES[part::20]:
+        gradient = ops_timing.gradient_of(torch, line)
+        if gradient is None or line.name in ANYTHING:
+            continue
+        found = []
+        for _ in range(learning.AFTER + 2):
+            torch.manual_seed(3)
+            values = ops_values.Values(torch)
+            outs = dict(ops_timing._outputs(Tensor, ops_timing._call(torch, line, values, gradient.inputs)))
+            outs = {at: outs[at] for at in gradient.outputs}
+            torch.autograd.backward(list(outs.values()), [torch.ones_like(t) for t in outs.values()])
+            found.append((_bits(list(outs.values())), [_bits(values[n].grad) for n in gradient.inputs]))
+        assert found[-1] == found[0], line.name
