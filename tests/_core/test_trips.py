@@ -16,10 +16,10 @@ ROOT = next(p for p in Path(__file__).resolve().parents if (p / "pyproject.toml"
 # name: (files at most, stays at most or None). Trips marked "goal N" pass through more files than they should in the end: what they pass
 # today is their ceiling, to be lowered with each change that shortens one, never raised.
 CEILINGS: dict[str, tuple[int, int | None]] = {
-    "a + b": (3, None),
-    "Linear": (5, None),
-    "softmax": (6, None),  # goal 5
-    "backward of a * b": (6, None),  # goal 5
+    "a + b": (2, None),
+    "Linear": (3, None),
+    "softmax": (2, None),
+    "backward of a * b": (5, None),
     'x.to("cuda")': (19, 77),  # goal 8 files in 20 stays
 }
 

@@ -35,7 +35,7 @@ ANY = "any"  # what must be given and is not said to be anything: a tensor of ou
 SIZES, DTYPE, DEVICE, PLACE = "sizes", "dtype", "device", "place"
 PASSED = frozenset((TENSOR, OPTIONAL, NUMBER, VALUE, SCALAR, FACTOR))  # the kinds that a plan's call is given
 SEQUENCES = frozenset((tuple, list, Size))  # what sizes come in as one argument
-LISTS, WORDS = frozenset((tuple, list)), frozenset((bool, str))
+WORDS = frozenset((bool, str))
 # classes of constants that equal only themselves
 PLAIN_CONSTANTS: set[type] = {str, type(None), dtypes.dtype, devices.device, type(Ellipsis)}
 _USUAL = frozenset(("input", "self", "other", "target"))  # tensors or numbers, even where the signature leaves their type open
@@ -180,8 +180,8 @@ _NO_OPERANDS = frozenset(("dtype", "device", "layout", "memory_format", "generat
 def constant(v: Any) -> Any:
     """What stands for an argument in the key of a learned plan: a tensor's meta, a constant's value. Raises TypeError for what has none."""
     kind = v.__class__
-    if kind is int or kind is bool:
-        return kind, v
+    if kind is int:  # what equals one of another type comes with its type
+        return v
     if kind in PLAIN_CONSTANTS:
         return v
     if kind is tuple or kind is list or kind in SEQUENCES:
@@ -189,8 +189,23 @@ def constant(v: Any) -> Any:
     if kind is float or kind is complex:
         return (kind, v) if v and v == v else (kind, str(v))
     if kind is slice:
-        return slice, constant(v.start), constant(v.stop), constant(v.step)
+        a, b, c = v.start, v.stop, v.step
+        if not (a is None or a.__class__ is int) or not (b is None or b.__class__ is int) or not (c is None or c.__class__ is int):
+            a, b, c = constant(a), constant(b), constant(c)
+        return slice, a, b, c
+    if kind is bool:
+        return bool, v
     return v.meta if isinstance(v, Tensor) else _no_constant(v)
+
+
+def metas(tensors: Any) -> Any:
+    """The metas of several tensors, as `constant` gives them."""
+    if tensors.__class__ is list or tensors.__class__ is tuple:
+        try:
+            return tuple([t.meta for t in tensors])
+        except AttributeError:
+            pass
+    return constant(tensors)
 
 
 def _no_constant(v: Any) -> Any:
@@ -213,16 +228,16 @@ def _learned_key(name: str, kind: str, loose: bool, default: Any) -> str:
     if kind == OPTIONAL:
         return f"None if {name} is None else {name}.meta"
     if kind == TENSORS:
-        return f"tuple([t.meta for t in {name}]) if {name}.__class__ in LISTS else constant({name})"
+        return f"metas({name})"
     if kind in (NUMBER, VALUE, OPEN, ANY):
         return f"{name}.meta if {name}.__class__ is Tensor else constant({name})"
     if name == "device":
         return f"THREAD.default if {name} is None else constant({name})"
     if kind == CONSTANT and loose:
-        return f"{name} if {name}.__class__ in WORDS else constant({name})"
+        return f"{name} if {name}.__class__ in WORDS else ({name}.__class__, constant({name}))"
     if kind == CONSTANT and default is None:
         return f"None if {name} is None else constant({name})"
-    return f"constant({name})"
+    return f"{name} if {name}.__class__ is int else constant({name})"
 
 
 def _learned_keys(s: Signature) -> str:
@@ -235,7 +250,7 @@ def _learned_keys(s: Signature) -> str:
 def key_of(s: Signature) -> Any:
     """A function of a call's values that gives the key of its learned plan."""
     names = [*s.names(), *filter(None, (s.rest, s.more))]
-    space: dict[str, Any] = {"Tensor": Tensor, "constant": constant, "DEFAULT": dtypes._default, "WORDS": WORDS, "LISTS": LISTS,
+    space: dict[str, Any] = {"Tensor": Tensor, "constant": constant, "DEFAULT": dtypes._default, "WORDS": WORDS, "metas": metas,
                              "NOW": interpreters.now, "THREAD": devices._thread}
     text = f"def key(values):\n    {''.join(n + ', ' for n in names)} = values\n    return ({_learned_keys(s)})"
     exec(compile(text, "<operation>", "exec"), space)  # our own text: only names of parameters enter it

@@ -35,6 +35,7 @@ _MOST_BYTES = 1 << 16  # of an operand that is learned from
 _MOST_STEPS = 400
 _HOPELESS = 12  # calls that could not be learned, of an operation of which none could, until it is left alone
 _UNFIT = 16  # replays left because a value was another one, beyond those that were carried out
+_NEVER = -(1 << 30)  # calls, of what is not learned
 on = True
 refused: dict[str, str] = {}  # the last reason for which a call was not learned, by operation; for those who look into it
 around: list[Callable[[], Any]] = []  # context managers in which a call is repeated as if no region of its program were open
@@ -73,8 +74,8 @@ class Call:
         self.operation, self.passed = operation, tuple(passed)
         self.pattern = tuple([_pattern(values[i]) for i in passed])
         kept = [list(v) if type(v) is list else v for v in values]  # the program may change its list
-        for i, count in zip(self.passed, self.pattern, strict=True):
-            kept[i] = None if count is None else type(values[i])() if count > 0 else kept[i]
+        for i, places in zip(self.passed, self.pattern, strict=True):
+            kept[i] = None if places is None else type(kept[i])(None if k in places else x for k, x in enumerate(kept[i])) if places else kept[i]
         self.values = tuple(kept)
         self.taped: dict[int, Any] = {}
         self.device = devices.CPU
@@ -83,8 +84,8 @@ class Call:
     def operands(self, given: Sequence[Any]) -> list[Tensor]:
         """The tensors among what a replay is called with."""
         found: list[Tensor] = []
-        for v, count in zip(given, self.pattern, strict=True):
-            found += [v] if count is None else v if count > 0 else []
+        for v, places in zip(given, self.pattern, strict=True):
+            found += [v] if places is None else [v[k] for k in places]
         return found
 
     def filled(self, given: Sequence[Any]) -> Values:
@@ -97,11 +98,11 @@ class Call:
     def with_operands(self, operands: Sequence[Tensor]) -> Values:
         """The arguments of a call with other tensors."""
         values, rest = list(self.values), iter(operands)
-        for i, count in zip(self.passed, self.pattern, strict=True):
-            if count is None:
+        for i, places in zip(self.passed, self.pattern, strict=True):
+            if places is None:
                 values[i] = next(rest)
-            elif count > 0:
-                values[i] = type(self.values[i])([next(rest) for _ in range(count)])
+            elif places:
+                values[i] = type(values[i])(next(rest) if k in places else x for k, x in enumerate(values[i]))
         return tuple(values)
 
     def given(self, operands: Sequence[Tensor]) -> list[Any]:
@@ -141,11 +142,11 @@ class Call:
             # the call made once more: whatever else went into it would differ
             captured, made = _captured(work, others, 1)
             fakes = [s.made for s in captured.steps if isinstance(s, capture.Draw)]
-            tried = replays.forward(script, self.pattern, self.device, self.rest, None, None, poison=fakes or True)(*self.given(again))
+            tried = replays.forward(script, self.pattern, self.device, self.rest, self.plain, None, None, poison=fakes or True)(*self.given(again))
         _compare(made, tried)
         for a, b in zip(others, again, strict=True):
             _compare(a, b)
-        return replays.forward(script, self.pattern, self.device, self.rest, taped, self.first)
+        return replays.forward(script, self.pattern, self.device, self.rest, self.plain, taped, self.first, apart=self.operation.planned)
 
     def first(self, kind: int, *given: Any) -> Any:
         """A recorded call of a kind of which there has been none."""
@@ -186,7 +187,7 @@ class Call:
         if any(t.node is not None and not t.node[tape.SEQ] for t in tensors):
             raise capture.Unrepeatable("a result that is a leaf")
         if not any(nodes):
-            run: Callable[..., Any] = replays.forward(script, self.pattern, self.device, self.plain, None, None)
+            run: Callable[..., Any] = replays.forward(script, self.pattern, self.device, self.plain, self.plain, None, None)
             return run
         shared = [r.place.number for r in script.results() if r.place.of == BLOCK]
         if len(set(shared)) < len(shared):
@@ -347,13 +348,11 @@ def _through(node: tape.Node, g: Any) -> Any:
 
 
 # --------------------------------------------------------------------------------------------------------------- attempts
-def _pattern(v: Any) -> int | None:
+def _pattern(v: Any) -> replays.Pattern:
     """What of a call's argument is an operand: see `replays.unpack`."""
     if isinstance(v, Tensor):
         return None
-    if type(v) in (tuple, list) and v and all(isinstance(x, Tensor) for x in v):
-        return len(v)
-    return -1
+    return tuple([k for k, x in enumerate(v) if isinstance(x, Tensor)]) if type(v) in (tuple, list) else ()
 
 
 class Learner:
@@ -363,10 +362,12 @@ class Learner:
 
     def __init__(self, operation: Operation, signature: Any, env: dict[str, Any]) -> None:
         names = signature.names()
-        kinds = fronts.operand_kinds(signature)
         self.operation, self.env = operation, env
-        self.key = fronts.key_of(signature)
-        self.passed = tuple([names.index(n) if n in names else len(names) for n in kinds])
+        if operation.planned:
+            self.key, self.passed = operation._key, operation.places
+        else:
+            self.key = fronts.key_of(signature)
+            self.passed = tuple([names.index(n) if n in names else len(names) for n in fronts.operand_kinds(signature)])
         self.device = names.index("device") if "device" in names else None
         self.hopeless = 0
         self.learned = False
@@ -378,6 +379,8 @@ class Learner:
             return
         try:
             key = self.key(values)
+            if key is None or (self.operation.planned and not all(x is None or isinstance(x, Tensor) for x in [values[i] for i in self.passed])):
+                return  # numbers that are not in the key
             seen: dict[Any, int] = self.env["seen"]
             count = seen.get(key, 0) + 1
         except (AttributeError, TypeError, RuntimeError, ValueError):
@@ -386,15 +389,20 @@ class Learner:
         if count < AFTER:
             caches.keep(seen, key, count)
             return
+        if key in self.env["plans"]:  # the call changed its operands' layouts, by which it would be found
+            caches.keep(seen, key, _NEVER)
+            return
         renewed = caches.renewed
         run = attempt(self.operation, values, self.passed) if self._here(values) else None
         if renewed != caches.renewed:
             return
         if run is None:
-            caches.keep(seen, key, -(1 << 30))
+            caches.keep(seen, key, _NEVER)
             self._fail()
             return
         self.hopeless, self.learned = 0, True
+        if self.operation.planned:
+            self.operation.replayed.add(run)
         caches.keep(self.env["plans"], key, run)
 
     def _here(self, values: Values) -> bool:
@@ -409,7 +417,7 @@ class Learner:
         """Calls like this one are no longer replayed."""
         key = self.key(values)
         self.env["plans"].pop(key, None)
-        caches.keep(self.env["seen"], key, -(1 << 30))
+        caches.keep(self.env["seen"], key, _NEVER)
 
     def _fail(self) -> None:
         self.hopeless += 1
@@ -419,9 +427,6 @@ class Learner:
 
 def attempt(operation: Operation, values: Values, passed: Sequence[int]) -> Callable[..., Any] | None:
     """The replay of calls like this one, or None."""
-    for i in passed:
-        if isinstance(values[i], (tuple, list)) and any(isinstance(x, Tensor) for x in values[i]) and not all(isinstance(x, Tensor) for x in values[i]):
-            return None
     call = Call(operation, values, passed)
     operands = call.operands([values[i] for i in passed])
     if any(t.meta.device.type != "cpu" or t.meta.nbytes > _MOST_BYTES or not t.meta.plain for t in operands):

@@ -10,6 +10,7 @@ import builtins
 import operator
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from .. import dtypes
 from ..runtime import caches
@@ -83,7 +84,7 @@ class Operation:
     """
 
     __slots__ = ("name", "body", "planned", "out", "renames", "autocast", "signature", "kinds", "function", "direct", "env", "code", "own", "places",
-                 "learner", "plain", "_learns", "__weakref__")
+                 "learner", "plain", "replayed", "_learns", "__weakref__")
 
     def __init__(self, name: str, body: Callable[..., Any], *, planned: bool = False, out: Callable[..., Any] | None = None, renames: bool = False,
                  signature: Signature | None = None, kinds: dict[str, str] | None = None, shown: str = "",
@@ -95,7 +96,8 @@ class Operation:
         self.own = False  # whether the function runs its own code
         self.learner: Learner | None = None
         self.plain: CodeType | None = None  # the code that learns nothing, where there is another
-        self._learns = learns and not planned
+        self._learns = learns
+        self.replayed: WeakSet[Any] = WeakSet()  # of a planned operation, the plans that were learned
         self.direct: Any = None  # the same function, which no interpreter sees
         self.places: tuple[int, ...] = ()
         self.env: dict[str, Any] = {"__name__": body.__module__, "__builtins__": builtins, "enter": self.enter}
@@ -114,14 +116,15 @@ class Operation:
         self.places = s.operands()
         if self.planned:
             caches.cache(self.env, "plans")
+            self.learner = Learner(self, s, self.env) if self._learns else None
         self.env.update(body=self.body, ask=self.ask, miss=self.miss, tripped=self.tripped, into=self.into, renamed=self.renamed,
                         reordered=self.reordered, TRIPS=TRIPS, MISSING=fronts.MISSING, KNOWN=KNOWN, NUMBERS=NUMBERS, Tensor=Tensor, known=known,
                         all_plain=all_plain, strided=strided, exact=fronts.exact, **_FACTORIES)
         code = fronts.write(self.function.__name__, s, self.planned, self.out is not None, self.renames)
-        if self._learns and (fronts.operand_kinds(s) or "device" in s.names()):
+        if self._learns and not self.planned and (fronts.operand_kinds(s) or "device" in s.names()):
             caches.cache(self.env, "plans")
             self.learner = Learner(self, s, self.env)
-            self.env.update(note=self.learner.note, constant=fronts.constant, WORDS=fronts.WORDS, LISTS=fronts.LISTS, NOW=interpreters.now)
+            self.env.update(note=self.learner.note, constant=fronts.constant, WORDS=fronts.WORDS, metas=fronts.metas, NOW=interpreters.now)
             self.plain, code = code, fronts.write(self.function.__name__, s, False, self.out is not None, self.renames, learns=True)
         kwdefaults = {**s.kwdefaults, **({"out": None} if self.out is not None else {})}
         direct: Any = FunctionType(code, self.env, self.function.__name__, s.defaults)
@@ -159,6 +162,8 @@ class Operation:
         """Nothing is learned of this operation any more."""
         with interpreters.lock:
             self.learner = None
+            if self.planned:
+                return
             self.code = self.direct.__code__ = self.plain
             if self.own:
                 self.close()
@@ -245,11 +250,15 @@ class Operation:
             epoch = caches.epoch  # before the cache is read: another thread may change the world
             plans = self.env["plans"]
             run = plans.get(key) if key is not None else None
+            if asked and run in self.replayed:
+                run = None
             given = [values[i] for i in self.places]
             if run is None:
                 args, kwargs = self._signature().whole(values)
                 made = self.body(*args, **kwargs)
                 if type(made) not in PLANS:
+                    if self.learner is not None and not asked:
+                        self.learner.note(values)
                     return made
                 run = made.bind(roles([None if self._is_one(i, x) else x for i, x in zip(self.places, given, strict=True)]))
                 if key is not None:

@@ -10,11 +10,13 @@ import ctypes
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from .. import dtypes
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
-from ..runtime import caches, door
+from ..runtime import door
 from ..tensor import Storage, Tensor, storage
 from ..tensor import meta as make_meta
+from . import interpreters
 from .plans import CODE, _alias
 from .scripts import BLOCK, EARLIER, GRADIENT, OPERAND, Constant, Drawn, Many, Place, Result, Same, Script
 
@@ -62,8 +64,7 @@ class Writer:
     def allocate(self) -> None:
         """The lines that allocate the script's blocks: s0, s1, ... storages of results at p0, p1, ...; w for the rest."""
         if self.size:
-            from ..dtypes import uint8
-            self._block("w", make_meta((self.size,), None, uint8, self.device), "q")
+            self._block("w", make_meta((self.size,), None, dtypes.uint8, self.device), "q")
         for i, b in enumerate(self.script.blocks):
             if b.store is not None:
                 self._block(f"s{i}", b.store, f"p{i}")
@@ -116,9 +117,8 @@ class Writer:
         if guarded:
             self.lines[start:] = ["  try:", *[" " + line for line in self.lines[start:]], f"  except Exception: return {otherwise}"]
 
-    def results(self, recorded: bool = False) -> tuple[str, list[str]]:
-        """The lines that make the results; the text of what is returned, and the names of the new tensors.  recorded: they get nodes of the
-        replay's."""
+    def results(self) -> tuple[str, list[str]]:
+        """The lines that make the results; the text of what is returned, and the names of the new tensors."""
         made: list[str] = []
 
         def walk(x: Any) -> str:
@@ -136,7 +136,7 @@ class Writer:
                 self.lines.append(f"  {r} = alias(a{x.place.number}, {m}, {self.address(x.place)})")
                 return r
             if x.place.of == OPERAND:
-                self.lines.append(f"  {r} = show({self.constant(x)}, a{x.place.number}, {recorded})")
+                self.lines.append(f"  {r} = show({self.constant(x)}, a{x.place.number})")
                 return r
             if x.place.of == GRADIENT and not x.place.offset:
                 g = f"g{x.place.number}"
@@ -162,14 +162,15 @@ class Writer:
 def _made(text: str) -> Callable[[list[Any]], Callable[..., Any]]:
     from ..tensor import alias
     space: dict[str, Any] = {"Tensor": Tensor, "Storage": Storage, "_grad": _grad, "storage": storage, "alias": alias, "show": _show, "held": _alias,
-                             "move": ctypes.memmove, "poison": ctypes.memset, "tape": tape, "next_seq": tape.next_seq, "caches": caches}
+                             "move": ctypes.memmove, "poison": ctypes.memset, "tape": tape, "next_seq": tape.next_seq, "NOW": interpreters.now,
+                             "DEFAULT": dtypes._default}
     exec(compile(text, CODE, "exec"), space)  # our own text: only counts and offsets enter it
     made: Callable[[list[Any]], Callable[..., Any]] = space["make"]
     return made
 
 
-def _show(result: Result, t: Tensor, recorded: bool) -> Tensor:
-    """A view of an operand.  recorded: it gets a node of the replay's; else one like it had, where there was one."""
+def _show(result: Result, t: Tensor) -> Tensor:
+    """A view of an operand, not recorded."""
     r: Tensor = object.__new__(Tensor)
     r.meta, r.store, r.ptr, r.node = result.meta, t.store, t.ptr + result.place.offset, None
     base = getattr(t, "base", None)
@@ -181,42 +182,42 @@ def _show(result: Result, t: Tensor, recorded: bool) -> Tensor:
             r.__dict__["_made"] = t.__dict__["_made"]
     if result.made is not None and "_made" not in r.__dict__:
         r.__dict__["_made"] = result.made
-    if not recorded and t.node is not None and result.node is not None and _grad.get():
-        backward, saved, extra = result.node
-        r.node = [tape.next_seq(), None, backward, (t.node,), saved, None if extra is None else dict(extra)]
-        if tape.anomaly.on:
-            tape.anomaly.note(r.node)
     return r
 
 
 # --------------------------------------------------------------------------------------------------------------- functions
-def unpack(pattern: Sequence[int | None]) -> tuple[str, list[str], int]:
-    """For what a call is given (None: a tensor; a count: so many tensors in a sequence; -1: no tensor): the parameters, the lines that
-    name the operands a0, a1, ..., and how many there are."""
+Pattern = tuple[int, ...] | None
+
+
+def unpack(pattern: Sequence[Pattern]) -> tuple[str, list[str], int]:
+    """For what a call is given (None: a tensor; else the places of tensors in a sequence; (): no tensor): the parameters, the lines that name
+    the operands a0, a1, ..., and how many there are."""
     names: list[str] = []
     lines: list[str] = []
     n = 0
-    for i, count in enumerate(pattern):
-        if count is None:
+    for i, places in enumerate(pattern):
+        if places is None:
             names.append(f"a{n}")
             n += 1
             continue
         names.append(f"x{i}")
-        if count > 0:
-            lines.append(f"  {''.join(f'a{n + k}, ' for k in range(count))} = x{i}")
-            n += count
+        lines += [f"  a{n + k} = x{i}[{at}]" for k, at in enumerate(places)]
+        n += len(places)
     return ", ".join(names), lines, n
 
 
-def forward(script: Script, pattern: Sequence[int | None], dev: Any, rest: Any, taped: dict[int, Any] | None, first: Any,
-            poison: Any = False) -> Callable[..., Any]:
+def forward(script: Script, pattern: Sequence[Pattern], dev: Any, rest: Any, plain: Any, taped: dict[int, Any] | None, first: Any, poison: Any = False,
+            apart: bool = False) -> Callable[..., Any]:
     """The replay of a call that is not recorded.
 
-    rest: carries out a call in the ordinary way.  taped: by which operands require grad (bits), the replays of recorded calls; `first` makes
-    one and carries it out.  None where nothing is ever recorded.
+    rest: carries out a call in the ordinary way since the replay does not fit; plain: for another reason.  taped: by which operands
+    require grad (bits), the replays of recorded calls; `first` makes one and carries it out.  None where nothing is ever recorded.
+    apart: it is found by a key that tells neither the default type nor whether somebody looks on, and asks itself.
     """
     w = Writer(script, dev, poison=poison)
     given, lines, n = unpack(pattern)
+    if apart:
+        w.lines.append(f"  if NOW.watched or DEFAULT.dtype is not {w.constant(dtypes._default.dtype)}: return {w.constant(plain)}({given})")
     w.lines += lines
     if taped is not None and n:
         need = " or ".join(f"a{i}.node is not None" for i in range(n))
@@ -226,8 +227,9 @@ def forward(script: Script, pattern: Sequence[int | None], dev: Any, rest: Any, 
                     f"   run = {w.constant(taped)}.get(kind)",
                     f"   return {w.constant(first)}(kind, {given}) if run is None else run({given})"]
     for k, _ in script.written:
-        apart = "".join(f" or a{i}.store is a{k}.store" for i in range(n) if i != k)
-        w.lines.append(f"  if a{k}.node is not None or getattr(a{k}, 'base', None) is not None{apart}: return {w.constant(rest)}({given})")
+        shared = "".join(f" or a{i}.store is a{k}.store" for i in range(n) if i != k)
+        history = f"(a{k}.node is not None or getattr(a{k}, 'base', None) is not None) and grad_on()"
+        w.lines.append(f"  if {history}{shared}: return {w.constant(plain)}({given})")
     w.allocate()
     w.steps(f"{w.constant(rest)}({given})")
     w.lines += [f"  a{k}.store.version += {rise}" for k, rise in script.written]
@@ -236,7 +238,7 @@ def forward(script: Script, pattern: Sequence[int | None], dev: Any, rest: Any, 
     return w.function(f"def call({given}):")
 
 
-def recorded(script: Script, pattern: Sequence[int | None], dev: Any, rest: Any, info: Any, back: Any, nodes: Sequence[bool],
+def recorded(script: Script, pattern: Sequence[Pattern], dev: Any, rest: Any, info: Any, back: Any, nodes: Sequence[bool],
              outs: Sequence[int], poison: Any = False) -> Callable[..., Any]:
     """The replay of a call that is recorded.
 
@@ -249,7 +251,7 @@ def recorded(script: Script, pattern: Sequence[int | None], dev: Any, rest: Any,
     w.lines.append(f"  if tape.anomaly.on: return {w.constant(rest)}({given})")
     w.allocate()
     w.steps(f"{w.constant(rest)}({given})")
-    result, made = w.results(recorded=True)
+    result, made = w.results()
     operands, versions, edges = ("".join(f"a{i}{what}, " for i in range(n)) for what in ("", ".store.version", ".node"))
     blocks = "".join(f"s{i}, " for i, b in enumerate(script.blocks) if b.store is not None)
     kept = "".join(f"held(r{i}), " for i in outs)

@@ -64,13 +64,13 @@ class Block:
 
 
 class Result:
-    """A tensor among the results: what it shows. Of a view of an operand, what its node and its place among several views were.  detached:
-    it shows an operand's memory and is no view."""
+    """A tensor among the results: what it shows. made: of a view of an operand, its place among several views.  detached: it shows an
+    operand's memory and is no view."""
 
-    __slots__ = ("place", "meta", "node", "made", "detached")
+    __slots__ = ("place", "meta", "made", "detached")
 
-    def __init__(self, place: Place, m: Meta, node: Any = None, made: Any = None, detached: bool = False) -> None:
-        self.place, self.meta, self.node, self.made, self.detached = place, m, node, made, detached
+    def __init__(self, place: Place, m: Meta, made: Any = None, detached: bool = False) -> None:
+        self.place, self.meta, self.made, self.detached = place, m, made, detached
 
 
 class Many:
@@ -252,14 +252,11 @@ class Places:
         place = self.place(x.ptr)
         base = getattr(x, "base", None)
         if place.of == OPERAND:
-            node = x.node
-            if base is None and node is None:
+            if base is None and x.node is None:
                 return Result(place, x.meta, detached=True)
             if base is not operands[place.number]:
                 raise capture.Unrepeatable("a view of another view")
-            if node is not None and (node[3] != (operands[place.number].node,) or not _plain(node[4])):
-                raise capture.Unrepeatable("a view whose history keeps tensors")
-            return Result(place, x.meta, None if node is None else (node[2], node[4], node[5]), x.__dict__.get("_made"))
+            return Result(place, x.meta, x.__dict__.get("_made"))
         if not x.__dict__.keys() <= {"_views"}:
             raise capture.Unrepeatable("a result that more is said of")
         if place.of == BLOCK:
@@ -268,13 +265,6 @@ class Places:
 
 
 _CONSTANTS: frozenset[type] = frozenset((bool, int, float, complex, str, layout.Size))
-
-
-def _plain(x: Any) -> bool:
-    """Whether what a node keeps holds no tensor."""
-    if isinstance(x, (tuple, list)):
-        return all(_plain(y) for y in x)
-    return x is None or isinstance(x, (int, float, complex, str, Meta)) or isinstance(x, layout.Size)
 
 
 def copied(t: Tensor) -> Tensor:
