@@ -248,17 +248,66 @@ class Written:
     """A plan that writes its result over the first operand.
 
     launch: called with that operand's address twice, then as a `Plan`'s.  general: carries out any such call, also one that must be
-    recorded or whose operands share memory.
+    recorded or whose operands share memory.  apart: gives the plan of the same call that makes a new tensor, whose gradient this call has;
+    None where there is none.  copy: gives a tensor's values in memory of their own.
     """
 
-    __slots__ = ("launch", "numbers", "general")
+    __slots__ = ("launch", "numbers", "general", "apart", "copy")
 
-    def __init__(self, launch: Callable[..., Any], numbers: Sequence[Any], general: Callable[..., Any]) -> None:
-        self.launch, self.numbers, self.general = launch, tuple(numbers), general
+    def __init__(self, launch: Callable[..., Any], numbers: Sequence[Any], general: Callable[..., Any],
+                 apart: Callable[..., Plan | None] | None = None, copy: Callable[[Tensor], Tensor] | None = None) -> None:
+        self.launch, self.numbers, self.general, self.apart, self.copy = launch, tuple(numbers), general, apart, copy
 
     def bind(self, roles: str) -> Callable[..., Any]:
         run: Callable[..., Any] = _writer(roles, tuple([c is not None for c in self.numbers]))(self)
         return run
+
+
+def _recording(plan: Written, roles: str) -> Callable[..., Tensor]:
+    """Carries out recorded calls of an in-place plan, on what is neither a leaf nor a view."""
+    if plan.apart is None or plan.copy is None:
+        return plan.general
+    general, apart, copy, launch = plan.general, plan.apart, plan.copy, plan.launch
+    convert = iter([c or _as_it_is for c in plan.numbers])
+    converters = [next(convert) if role == "n" else None for role in roles if role != "x"]
+    absent = "x" in roles
+    known: dict[tuple[bool, ...], Saved | None] = {}
+
+    def call(*all_given: Any) -> Tensor:
+        given = tuple([x for x, role in zip(all_given, roles, strict=True) if role != "x"]) if absent else all_given
+        t: Tensor = given[0]
+        node = t.node
+        if getattr(t, "base", None) is not None or (node is not None and not node[0]):
+            return general(*all_given)  # type: ignore[no-any-return]
+        edges = tuple([x.node if isinstance(x, Tensor) else None for x in given])
+        needs = tuple([e is not None for e in edges])
+        if needs not in known:
+            made = apart(*given)
+            fits = type(made) is Plan and made.saved is not None and made.outs == (t.meta,)
+            known[needs] = None if not fits else made.saved(needs) if callable(made.saved) else made.saved
+        saved = known[needs]
+        if saved is None:
+            return general(*all_given)  # type: ignore[no-any-return]
+        before = t
+        if any(given[i] is t for i in saved.keep):  # the gradient needs what is about to be overwritten
+            before = copy(t)
+            before.node = node
+        held = tuple([before if given[i] is t else given[i] for i in saved.keep])
+        launch(t.ptr, *[x.ptr if c is None else c(x) for x, c in zip(given, converters, strict=True)])
+        t.store.version += 1
+        versions = tuple([x.store.version if isinstance(x, Tensor) else 0 for x in held])
+        state = (saved.info, held, versions, (_alias(t),) if saved.results else (), tuple([given[i] for i in saved.numbers]))
+        t.node = [tape.next_seq(), None, saved.backward, edges, state, None]
+        if tape.anomaly.on:
+            tape.anomaly.note(t.node)
+        if "_views" in t.__dict__:
+            inplace.refresh(t, t)
+        return t
+    return call
+
+
+def _as_it_is(x: Any) -> Any:
+    return x
 
 
 @lru_cache(1024)
@@ -267,7 +316,8 @@ def _writer(roles: str, convert: tuple[bool, ...]) -> Callable[[Written], Any]:
     names = [f"a{i}" for i in range(len(roles))]
     others = [n for n, role in zip(names[1:], roles[1:]) if role == "t"]
     lines = ["def make(plan):",
-             " launch, general, grad_on = plan.launch, plan.general, _grad.get"]
+             " launch, general, grad_on = plan.launch, plan.general, _grad.get",
+             f" recorded = _recording(plan, {roles!r})"]
     lines += [f" c{i} = plan.numbers[{i}]" for i, c in enumerate(convert) if c]
     given = ", ".join(names)
     lines += [f" def call({given}):",
@@ -277,7 +327,7 @@ def _writer(roles: str, convert: tuple[bool, ...]) -> Callable[[Written], Any]:
         lines.append(f"  if {shared}: return general({given})")
     recorded = " or ".join(f"{n}.node is not None" for n in ("a0", *others))
     lines += ["  if grad_on():",
-              f"   if {recorded}: return general({given})",
+              f"   if {recorded}: return recorded({given})",
               "   base = getattr(a0, 'base', None)",
               f"   if base is not None and base.node is not None: return general({given})"]
     args = ["a0.ptr", "a0.ptr"] + [f"{n}.ptr" for n in others]
@@ -287,7 +337,7 @@ def _writer(roles: str, convert: tuple[bool, ...]) -> Callable[[Written], Any]:
               "  s.version += 1",
               "  return a0",
               " return call"]
-    space: dict[str, Any] = {"_grad": _grad}
+    space: dict[str, Any] = {"_grad": _grad, "_recording": _recording}
     exec(compile("\n".join(lines), CODE, "exec"), space)  # our own text: only the counts above enter it
     made: Callable[[Written], Any] = space["make"]
     return made

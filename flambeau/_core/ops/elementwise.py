@@ -248,7 +248,10 @@ class Pointwise:
             return Compose(general)
         self._may_hold(t, operands, numbers, consts)
         launch, convert = self.writing((t.meta,), operands, numbers, consts)
-        return Written(launch, convert, general)
+
+        def apart(*given: Any) -> Any:
+            return self.planned(given[:n], given[n:], consts)
+        return Written(launch, convert, general, apart, _copy)
 
     def _may_hold(self, t: Tensor, operands: tuple[Any, ...], numbers: tuple[Any, ...], consts: tuple[Any, ...]) -> None:
         """Raises RuntimeError where the result's type does not fit into t's."""
@@ -439,6 +442,13 @@ def _type_name(d: dtype) -> str:
     return {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int",
             "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat",
             "complex128": "ComplexDouble"}.get(d.name, d.name.capitalize())
+
+
+def _copy(t: Tensor) -> Tensor:
+    """The values of a tensor in memory of their own, outside the tape."""
+    from .copies import clone
+    made: Tensor = clone(alias(t, t.meta, t.ptr))
+    return made
 
 
 # ---------------------------------------------------------------------------------------------------------- backward
