@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
 from ..layout import Size
+from ..runtime import capture
 from ..runtime import device as devices
 from ..tensor import Tensor
-from . import interpreters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -251,7 +251,7 @@ def key_of(s: Signature) -> Any:
     """A function of a call's values that gives the key of its learned plan."""
     names = [*s.names(), *filter(None, (s.rest, s.more))]
     space: dict[str, Any] = {"Tensor": Tensor, "constant": constant, "DEFAULT": dtypes._default, "WORDS": WORDS, "metas": metas,
-                             "NOW": interpreters.now, "THREAD": devices._thread}
+                             "NOW": capture.now, "THREAD": devices._thread}
     text = f"def key(values):\n    {''.join(n + ', ' for n in names)} = values\n    return ({_learned_keys(s)})"
     exec(compile(text, "<operation>", "exec"), space)  # our own text: only names of parameters enter it
     return space["key"]

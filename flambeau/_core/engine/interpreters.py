@@ -12,6 +12,8 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ..runtime.capture import now
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -19,19 +21,6 @@ if TYPE_CHECKING:
 
 lock = threading.RLock()
 _stack: tuple[Interpreter, ...] = ()
-
-
-class _Now:
-    """watched: whether anybody looks on. It is in the key of learned plans, which do without the calls that an operation is made of: no such
-    plan is found while somebody may want to see those."""
-
-    __slots__ = ("watched",)
-
-    def __init__(self) -> None:
-        self.watched = False
-
-
-now = _Now()
 _live: list[Operation] = []  # operations whose own code has been made
 
 
@@ -58,7 +47,8 @@ def push(interpreter: Interpreter) -> None:
     global _stack
     with lock:
         _stack = (*_stack, interpreter)
-        now.watched = True
+        if len(_stack) == 1:
+            now.hold(1)
         for operation in _live:
             if operation.own and interpreter.sees(operation):
                 operation.open()
@@ -70,7 +60,8 @@ def pop(interpreter: Interpreter) -> None:
     with lock:
         at = max(i for i, x in enumerate(_stack) if x is interpreter)
         _stack = _stack[:at] + _stack[at + 1:]
-        now.watched = bool(_stack)
+        if not _stack:
+            now.hold(-1)
         for operation in _live:
             if not operation.own and not any(x.sees(operation) for x in _stack):
                 operation.close()

@@ -283,8 +283,9 @@ def _recording(plan: Written, roles: str) -> Callable[..., Tensor]:
         needs = tuple([e is not None for e in edges])
         if needs not in known:
             made = apart(*given)
-            fits = type(made) is Plan and made.saved is not None and made.outs == (t.meta,)
-            known[needs] = None if not fits else made.saved(needs) if callable(made.saved) else made.saved
+            known[needs] = None
+            if type(made) is Plan and made.saved is not None and made.outs == (t.meta,):
+                known[needs] = made.saved(needs) if callable(made.saved) else made.saved
         saved = known[needs]
         if saved is None:
             return general(*all_given)  # type: ignore[no-any-return]

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
-from ..runtime import door
+from ..runtime import capture, door
 from ..tensor import Storage, Tensor, storage
 from ..tensor import meta as make_meta
-from . import interpreters
 from .plans import CODE, _alias
-from .scripts import BLOCK, EARLIER, GRADIENT, OPERAND, Constant, Drawn, Many, Place, Result, Same, Script
+from .scripts import BLOCK, EARLIER, GRADIENT, OPERAND, Constant, Drawn, Many, Place, Result, Same, Script, copied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -162,8 +161,8 @@ class Writer:
 def _made(text: str) -> Callable[[list[Any]], Callable[..., Any]]:
     from ..tensor import alias
     space: dict[str, Any] = {"Tensor": Tensor, "Storage": Storage, "_grad": _grad, "storage": storage, "alias": alias, "show": _show, "held": _alias,
-                             "move": ctypes.memmove, "poison": ctypes.memset, "tape": tape, "next_seq": tape.next_seq, "NOW": interpreters.now,
-                             "DEFAULT": dtypes._default}
+                             "move": ctypes.memmove, "poison": ctypes.memset, "tape": tape, "next_seq": tape.next_seq, "copied": copied,
+                             "refresh": inplace.refresh, "NOW": capture.now, "DEFAULT": dtypes._default}
     exec(compile(text, CODE, "exec"), space)  # our own text: only counts and offsets enter it
     made: Callable[[list[Any]], Callable[..., Any]] = space["make"]
     return made
@@ -239,31 +238,43 @@ def forward(script: Script, pattern: Sequence[Pattern], dev: Any, rest: Any, pla
 
 
 def recorded(script: Script, pattern: Sequence[Pattern], dev: Any, rest: Any, info: Any, back: Any, nodes: Sequence[bool],
-             outs: Sequence[int], poison: Any = False) -> Callable[..., Any]:
+             outs: Sequence[int], heads: Sequence[int], poison: Any = False) -> Callable[..., Any]:
     """The replay of a call that is recorded.
 
-    back: the node's BACKWARD.  nodes: which of the new tensors have a node.  outs: which of them the backward pass reads.
-    The node's SAVED is ``(info, operands, their versions, results kept, blocks)``.
+    back: the node's BACKWARD.  nodes: which of the new tensors have a node.  outs: which of them the backward pass reads.  heads: operands
+    that are written and get a node.
+    The node's SAVED is ``(info, operands, their versions, results kept, blocks, the heads' old values)``.
     """
     w = Writer(script, dev, poison=poison)
     given, lines, n = unpack(pattern)
     w.lines += lines
     w.lines.append(f"  if tape.anomaly.on: return {w.constant(rest)}({given})")
+    for k, _ in script.written:
+        shared = "".join(f" or a{i}.store is a{k}.store" for i in range(n) if i != k)
+        leaf = f"(a{k}.node is not None and not a{k}.node[0])"
+        w.lines.append(f"  if getattr(a{k}, 'base', None) is not None or {leaf}{shared}: return {w.constant(rest)}({given})")
+    w.lines += [f"  o{k} = copied(a{k})" for k in heads]
     w.allocate()
     w.steps(f"{w.constant(rest)}({given})")
+    w.lines += [f"  a{k}.store.version += {rise}" for k, rise in script.written]
     result, made = w.results()
-    operands, versions, edges = ("".join(f"a{i}{what}, " for i in range(n)) for what in ("", ".store.version", ".node"))
+    written = script.rises()
+    # what is written is kept without its node, which would be a circle
+    operands = "".join(f"alias(a{i}, a{i}.meta, a{i}.ptr), " if i in written else f"a{i}, " for i in range(n))
+    versions, edges = ("".join(f"a{i}{what}, " for i in range(n)) for what in (".store.version", ".node"))
     blocks = "".join(f"s{i}, " for i, b in enumerate(script.blocks) if b.store is not None)
     kept = "".join(f"held(r{i}), " for i in outs)
-    state = f"({w.constant(info)}, ({operands}), ({versions}), ({kept}), ({'w' if w.size else 'None'}, {blocks}))"
-    with_node = [r for r, has in zip(made, nodes, strict=True) if has]
-    if len(made) == 1:
-        w.lines.append(f"  {made[0]}.node = [next_seq(), None, {w.constant(back)}, ({edges}), {state}, None]")
+    olds = "".join(f"o{k}, " for k in heads)
+    state = f"({w.constant(info)}, ({operands}), ({versions}), ({kept}), ({'w' if w.size else 'None'}, {blocks}), ({olds}))"
+    with_node = [*[r for r, has in zip(made, nodes, strict=True) if has], *[f"a{k}" for k in heads]]
+    if len(with_node) == 1:
+        w.lines.append(f"  {with_node[0]}.node = [next_seq(), None, {w.constant(back)}, ({edges}), {state}, None]")
     else:
         extra = f'{{"outputs": {len(with_node)}, "name": {w.constant(info.grad_name)}}}'
         w.lines.append(f"  node = [next_seq(), None, {w.constant(back)}, ({edges}), {state}, {extra}]")
         w.lines += [f'  {r}.node = [next_seq(), None, tape.to_output, (node,), {i}, {{"name": {w.constant(info.grad_name)}}}]'
                     for i, r in enumerate(with_node)]
+    w.lines += [f"  if '_views' in a{k}.__dict__: refresh(a{k}, a{k})" for k in heads]
     w.lines.append(f"  return {result}")
     return w.function(f"def call({given}):")
 
@@ -277,7 +288,7 @@ def backward(script: Script, before: Script, count: int, gradients: int, dev: An
     """
     w = Writer(script, dev, earlier=before, poison=poison)
     gs = "".join(f", g{i}" for i in range(gradients))
-    w.lines.append("  _, operands, versions, outs, blocks = node[4]")
+    w.lines.append("  _, operands, versions, outs, blocks, _ = node[4]")
     if count:
         w.lines.append(f"  {''.join(f'a{i}, ' for i in range(count))} = operands")
     w.lines += [f"  if a{i}.store.version != versions[{i}]: tape.changed(a{i}, versions[{i}], node)" for i in reads]

@@ -110,6 +110,10 @@ class Script:
                  owners: Sequence[Any] = ()) -> None:
         self.steps, self.blocks, self.result, self.written, self.owners = steps, blocks, result, written, tuple(owners)
 
+    def rises(self) -> dict[int, int]:
+        """The operands that are written, with how much their versions rise."""
+        return dict(self.written)
+
     def results(self) -> list[Result]:
         """All results that are new tensors, in order."""
         found: list[Result] = []
@@ -215,7 +219,7 @@ class Places:
                 args = tuple([x if type(x) is not int or x < _LEAST else self.drawn.get(x) or (self.argument(x) if i < end else x)
                               for i, x in enumerate(s.args)])
                 for x in args[:s.prepared.outputs]:
-                    if not isinstance(x, Place) or x.of in (EARLIER, GRADIENT):
+                    if not isinstance(x, Place) or x.of in (EARLIER, GRADIENT) or (x.of == OPERAND and self.gradients.spans):
                         raise capture.Unrepeatable("a write to what is not the call's own")
                 made.append(Step((s.device, s.prepared), args, None, s.prepared.outputs))
             elif isinstance(s, capture.Draw):

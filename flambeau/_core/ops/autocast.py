@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
 from ..engine.interpreters import Interpreter, pop, push
+from ..engine.learned_gradients import around
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
@@ -64,6 +65,19 @@ class _Regions(Interpreter):
 
 
 _regions = _Regions()
+
+
+class _Outside:
+    """A block that is in no region."""
+
+    def __enter__(self) -> None:
+        self.token = current.set(None)
+
+    def __exit__(self, *exc: object) -> None:
+        current.reset(self.token)
+
+
+around.append(_Outside)
 
 
 def opened(count: int) -> None:

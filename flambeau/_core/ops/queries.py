@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from typing import Any
 
 from .. import dtypes, layout
@@ -178,9 +179,11 @@ def _tensor(name: str, x: Any) -> None:
         raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(x).__name__}")
 
 
+@cache
 def _late(space: str, name: str) -> Any:
+    """An operation of the table, which is complete only once all of its modules are there."""
     from . import table
-    return table.namespace(space)[name]
+    return table.find(space, name)
 
 
 def frobenius_norm(input: Any, dim: Any = (), keepdim: bool = False) -> Tensor:  # noqa: A002

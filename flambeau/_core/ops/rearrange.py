@@ -390,7 +390,7 @@ def _copies() -> None:
             return tuple(x.clone(memory_format=_rows()) for x in made) if isinstance(made, tuple) else made.clone(memory_format=_rows())
         function.__name__ = function.__qualname__ = name + "_copy"
         function.__doc__ = f"`{name}` in memory of its own, not as a view."
-        function.__signature__ = inspect.signature(view)  # type: ignore[attr-defined]
+        function.__signature__, function.__wrapped__ = inspect.signature(view), view  # type: ignore[attr-defined]
         op(method=name == "narrow", out=True)(function)
 
 

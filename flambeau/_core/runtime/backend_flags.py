@@ -5,7 +5,7 @@ The ways of attention, which programs change for a block, make none stale: its l
 
 from __future__ import annotations
 
-from . import door
+from . import capture, door
 
 values: dict[str, bool | int] = {
     "cudnn.enabled": True, "cudnn.benchmark": False, "cudnn.benchmark_limit": 10, "cudnn.deterministic": False, "cudnn.allow_tf32": True,
@@ -15,6 +15,7 @@ values: dict[str, bool | int] = {
     "attention.own_first": False,
 }
 
+_usual = dict(values)
 turn = 0  # how often they were changed
 
 
@@ -22,6 +23,8 @@ def put(name: str, value: bool | int) -> None:
     """Sets the switch `name`."""
     global turn
     if values[name] != value:
+        if name.startswith("attention."):
+            capture.now.hold((value != _usual[name]) - (values[name] != _usual[name]))
         values[name] = value
         turn += 1
         if not name.startswith("attention."):

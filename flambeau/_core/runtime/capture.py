@@ -8,7 +8,6 @@ again; what cannot be repeated ends the capture at once, by an exception that no
 from __future__ import annotations
 
 from ctypes import string_at
-from random import Random
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,26 @@ if TYPE_CHECKING:
     from .device import device
 
 
+_MASK = (1 << 64) - 1
 _FEW = 256  # bytes that may be a condition
+
+
+class Now:
+    """watched: whether somebody looks at the calls that an operation is made of, or a switch is not where it usually is. It is in the key
+    of learned plans, so that none is found meanwhile."""
+
+    __slots__ = ("watched", "_holders")
+
+    def __init__(self) -> None:
+        self.watched, self._holders = False, 0
+
+    def hold(self, change: int) -> None:
+        """One more who keeps learned plans from being found (1), or one less (-1)."""
+        self._holders += change
+        self.watched = self._holders > 0
+
+
+now = Now()
 
 
 class Unrepeatable(BaseException):
@@ -73,7 +91,14 @@ class Capture:
     def __init__(self, streams: int = 0) -> None:
         self.steps: list[Launch | Read | Write | Draw] = []
         self.foreign: list[tuple[int, int, Any]] = []  # memory of others that became a tensor: where it begins and ends, its owner
-        self.streams = Random(streams)
+        self._stream = streams
+
+    def number(self) -> int:
+        """A number that nothing else is likely to be: the next of splitmix64 (Steele, Lea, Flood, 2014), with bit 62 set."""
+        self._stream = z = (self._stream + 0x9E3779B97F4A7C15) & _MASK
+        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & _MASK
+        z = (z ^ z >> 27) * 0x94D049BB133111EB & _MASK
+        return (z ^ z >> 31) >> 1 | 1 << 62
 
     def __enter__(self) -> Capture:
         self.thread = get_ident()
@@ -126,7 +151,7 @@ def drawn(generator: Any, count: int) -> tuple[int, int] | None:
     found = active.get(get_ident())
     if found is None:
         return None
-    made = found.streams.getrandbits(63) | 1 << 62, found.streams.getrandbits(63) | 1 << 62
+    made = found.number(), found.number()
     found.steps.append(Draw(generator, count, made))
     return made
 

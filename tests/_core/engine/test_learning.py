@@ -187,6 +187,64 @@ def test_writing_an_operand() -> None:
         op.call(w, y)
 
 
+def test_writing_under_autograd_and_beside_it() -> None:
+    def fill_(self: Tensor, by: Tensor, count: Tensor) -> Tensor:
+        self[0] = by * by
+        count.add_(1)
+        return self * 2
+    op = Counted(fill_)
+    x, y = (torch.randn(3, 4, dtype=torch.float64, requires_grad=True), torch.randn(4, dtype=torch.float64, requires_grad=True))
+    count = torch.zeros(1)
+
+    def through(x: Tensor, y: Tensor, call: Any = op.call) -> Any:
+        written = x.clone()
+        result = call(written, y, count)
+        return written, result
+    for _ in range(learning.AFTER + 3):
+        through(x, y)
+    op.times, count[0] = 0, 0
+    version = count._version
+    written, result = through(x, y)
+    assert op.times == 0 and count.item() == 1 and count._version == version + 1
+    wanted = through(x, y, fill_)
+    assert torch.equal(written, wanted[0]) and torch.equal(result, wanted[1]) and written.grad_fn is not None
+    g = torch.randn(3, 4, dtype=torch.float64)
+    for pick in ((0, 1), (0,), (1,)):
+        ours, theirs = ([made[k] for k in pick] for made in (through(x, y), through(x, y, fill_)))
+        for a, b in zip(torch.autograd.grad(ours, (x, y), [g] * len(pick)), torch.autograd.grad(theirs, (x, y), [g] * len(pick)), strict=True):
+            assert torch.equal(a, b)
+    assert torch.autograd.gradcheck(through, (x, y)) and torch.autograd.gradgradcheck(through, (x, y))
+    with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
+        op.call(x, y, count)
+    view = x.clone()
+    part = view[:]
+    op.call(part, y, count)  # of a view, whose base gets the history too
+    assert torch.equal(torch.autograd.grad(view.sum(), y)[0], 2 * y.detach())
+    kept = x.clone()
+    saved = kept.exp()
+    op.call(kept, y, count)
+    torch.autograd.grad(saved.sum(), x)  # the exponential keeps its result, not what was written
+    other = x.clone()
+    square = other * other
+    op.call(other, y, count)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        square.sum().backward()
+
+
+def test_switches_that_choose_another_way_are_heard() -> None:
+    from flambeau.nn.attention import SDPBackend, sdpa_kernel
+    op = Counted(lambda input: F.scaled_dot_product_attention(input, input, input))
+    x = torch.randn(1, 2, 8, 4)
+    op.often(x)
+    op.call(x)
+    assert op.times == 0
+    with sdpa_kernel([SDPBackend.MATH]):
+        op.call(x)
+    assert op.times == 1
+    op.call(x)
+    assert op.times == 1
+
+
 def test_a_value_that_the_body_looks_at_is_a_condition() -> None:
     def signed(input: Tensor) -> Tensor:
         return input + 1 if input.sum() > 0 else input - 1

@@ -1,0 +1,261 @@
+"""The gradients of learned calls: a call's graph becomes one node, whose backward pass is a script too.
+
+The graph of the call that was learned from is kept. Its backward pass is captured once for each layout of the gradients that come in; what
+it reads of the call (operands, results, blocks) are places that a node of any such call has. A pass that is itself recorded, or that
+somebody observes, makes the call again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..autograd import tape
+from ..autograd.mode import _grad
+from ..runtime import caches, capture, cpu_memory
+from ..tensor import Tensor, alias
+from ..tensor import meta as make_meta
+from . import replays
+from .scripts import BLOCK, EARLIER, OPERAND, Fresh, Many, Place, Places, Result, Script, copied
+from .trials import attempted, captured, compare, filled, script_of, tensors_of, unrecorded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from .learning import Call
+
+around: list[Callable[[], Any]] = []  # context managers in which a call is made again as if no region of its program were open
+
+
+class Known:
+    """What nodes of one kind of call share: `grad_name`, and what their backward passes need.  Called, it stands for a BACKWARD whose saved
+    values are gone.
+
+    needs: which operands require grad.  heads: those that are written and get a new history.  reads, outs: which operands, and which results,
+    must be as they were.  graph: of the call that was learned from.  backs: replays of the backward pass, by the gradients' metas.
+    """
+
+    __slots__ = ("grad_name", "call", "script", "graph", "backs", "reads", "outs", "renewed", "needs", "heads")
+
+    def __init__(self, call: Call, grad_name: str, script: Script, graph: Any, needs: tuple[bool, ...], heads: tuple[int, ...]) -> None:
+        self.call, self.grad_name, self.script, self.graph, self.needs, self.heads = call, grad_name, script, graph, needs, heads
+        self.backs: dict[Any, Any] = {}
+        self.reads: tuple[int, ...] = ()
+        self.outs: tuple[int, ...] = ()
+        self.renewed = caches.renewed
+
+    def __call__(self, node: tape.Node, g: Any) -> Any:
+        return tape.freed(node, g)
+
+
+tape.described.add(Known)
+
+
+def learn_recorded(call: Call, operands: Sequence[Tensor], kind: int) -> Callable[..., Any]:
+    """The replay of calls in which these operands require grad (bits). Raises Unrepeatable where there is none."""
+    needs = tuple([bool(kind >> i & 1) for i in range(len(operands))])
+    fresh, copies = Fresh(), [copied(t) for t in operands]
+    leaves = [tape.leaf() if n else None for n in needs]
+    starts = [None if leaf is None else _passing(leaf) for leaf in leaves]  # no leaves, so that they may be written
+    for t, node in zip(copies, starts, strict=True):
+        t.node = node
+    token = _grad.set(True)
+    try:
+        taken, made = captured(call.carry_out, copies, 0)
+    finally:
+        _grad.reset(token)
+    places = Places(copies, fresh, foreign=taken.foreign)
+    script = script_of(places, taken, made, copies)
+    heads = tuple([i for i, _ in script.written if copies[i].node is not starts[i]])
+    tensors = tensors_of(made, copies)
+    nodes = [t.node is not None for t in tensors]
+    if any(t.node is not None and not t.node[tape.SEQ] for t in tensors):
+        raise capture.Unrepeatable("a result that is a leaf")
+    if not any(nodes) and not heads:
+        run: Callable[..., Any] = replays.forward(script, call.pattern, call.device, call.plain, call.plain, None, None)
+        return run
+    shared = [r.place.number for r in script.results() if r.place.of == BLOCK]
+    if len(set(shared)) < len(shared) or (script.written and any(r.place.of == OPERAND for r in script.results())):
+        raise capture.Unrepeatable("recorded results that share memory")
+    for b in places.blocks:  # what the call gave back must not be given out while its graph is in use
+        if cpu_memory.claim(b.base, b.size):
+            b.held = cpu_memory.Claimed(b.base, b.size)
+    with_node = [*[t for t, n in zip(tensors, nodes, strict=True) if n], *[copies[i] for i in heads]]
+    root = with_node[0].node
+    name = tape.name_of(root[3][0] if root[2] is tape.to_output and root[3] and root[3][0] is not None else root)
+    info = Known(call, name, script, (with_node, copies, leaves, places), needs, heads)
+    key = tuple([make_meta(t.meta.shape, None, t.meta.dtype, t.meta.device) for t in with_node])
+    gs = [filled(m, t) for m, t in zip(key, with_node, strict=True)]
+    pass_, wanted = _learn_backward(info, gs)
+    held = {id(t.store) for t in _kept([t.node for t in with_node])}
+    reads = {x.number for s in pass_.steps for x in s.args if isinstance(x, Place) and x.of == OPERAND}
+    blocks = {x.number for s in pass_.steps for x in s.args if isinstance(x, Place) and x.of == EARLIER}
+    info.reads = tuple([i for i, t in enumerate(copies) if i in reads or id(t.store) in held])
+    info.outs = tuple([i for i, (r, t) in enumerate(zip(script.results(), tensors, strict=True)) if r.place.of == BLOCK and (
+        r.place.number in blocks or id(t.store) in held)])
+    back = _one(info) if len(with_node) == 1 else _several(info)
+    # the same on other memory, compared
+    again = [copied(t) for t in operands]
+    for t, n in zip(again, needs, strict=True):
+        t.node = _passing(tape.leaf()) if n else None
+    tried = replays.recorded(script, call.pattern, call.device, call.plain, info, back, nodes, info.outs, heads,
+                              poison=[s.made for s in taken.steps if isinstance(s, capture.Draw)] or True)(*call.given(again))
+    compare(made, tried)
+    for i, _ in script.written:
+        compare(copies[i], again[i])
+    node = next(t.node for t in (*tensors_of(tried, again), *[again[i] for i in heads]) if t.node is not None)
+    node = node[3][0] if node[2] is tape.to_output else node
+    with unrecorded():
+        run = replays.backward(pass_, script, len(again), len(gs), call.device, _slow, info.reads, len(info.outs), poison=True)
+        compare(tuple(wanted), run(node, *gs))
+    info.backs[key if len(gs) > 1 else key[0]] = _backward_of(info, pass_, len(gs))
+    return replays.recorded(script, call.pattern, call.device, call.plain, info, back, nodes, info.outs, heads)
+
+
+def _backward_of(info: Known, script: Script, gradients: int) -> Callable[..., Any]:
+    return replays.backward(script, info.script, len(info.needs), gradients, info.call.device, _slow, info.reads, len(info.outs))
+
+
+# ------------------------------------------------------------------------------------------------------------ backward passes
+def _one(info: Known) -> Callable[[tape.Node, Any], Any]:
+    """BACKWARD of calls with one result."""
+    backs, on_tape = info.backs, _grad.get
+
+    def back(node: tape.Node, g: Any) -> Any:
+        if caches.world or on_tape() or g.__class__ is not Tensor or info.renewed != caches.renewed:
+            return _slow(node, g)
+        run = backs.get(g.meta)
+        return run(node, g) if run is not None else _unknown(node, g.meta, [g])
+    back.grad_name = info.grad_name  # type: ignore[attr-defined]
+    return back
+
+
+def _several(info: Known) -> Callable[[tape.Node, Any], Any]:
+    """BACKWARD of calls with several results."""
+    backs, on_tape = info.backs, _grad.get
+
+    def back(node: tape.Node, gs: Any) -> Any:
+        if caches.world or on_tape() or info.renewed != caches.renewed or not all(g is None or g.__class__ is Tensor for g in gs):
+            return _slow(node, *gs)
+        key = tuple([None if g is None else g.meta for g in gs])
+        run = backs.get(key)
+        given = [g for g in gs if g is not None]
+        if run is None:
+            return _unknown(node, key, gs)
+        return _slow(node, *gs) if run is _slow else run(node, *given)
+    back.grad_name = info.grad_name  # type: ignore[attr-defined]
+    return back
+
+
+def _unknown(node: tape.Node, key: Any, gs: list[Any]) -> Any:
+    """A backward pass with gradients of layouts that there have not been."""
+    info: Known = node[4][0]
+    run: Any = None
+    given = [g for g in gs if g is not None]
+    if all(g.meta.plain for g in given) and not tape.anomaly.on:
+        def find() -> Callable[..., Any]:
+            made, _ = _learn_backward(info, [None if g is None else copied(g) for g in gs])
+            reads = {x.number for s in made.steps for x in s.args if isinstance(x, Place) and x.of == OPERAND}
+            if not reads <= set(info.reads):
+                raise capture.Unrepeatable("a pass that reads more than the first did")
+            return _backward_of(info, made, len(given))
+        run = attempted(info.call.operation.name + " (backward)", find)
+    info.backs[key] = _slow if run is None else run
+    return _slow(node, *gs) if run is None else run(node, *given)
+
+
+def _learn_backward(info: Known, gs: Sequence[Tensor | None]) -> tuple[Script, list[Tensor | None]]:
+    """The script of a backward pass through the graph that was kept, and the gradients."""
+    outs, copies, leaves, places = info.graph
+    roots = [t.node for t, g in zip(outs, gs, strict=True) if g is not None]
+    given = [g for g in gs if g is not None]
+    fresh = Fresh()
+    wanted = [n for n in leaves if n is not None]
+    found = tape.Capture(wanted)
+
+    def work(_: Any) -> Any:
+        tape.backward(roots, given, True, False, capture=found)
+        return [None if n is None else found.got.get(id(n)) for n in leaves]
+    taken, made = captured(work, [], 0)
+    here = Places(copies, fresh, given, places, [*places.foreign, *taken.foreign])
+    steps = here.steps(taken.steps)
+    for g in made:
+        if g is not None and (not isinstance(g, Tensor) or not g.meta.plain):
+            raise capture.Unrepeatable("a gradient of a class of its own")
+    parts: list[Any] = []
+    for g in made:
+        if g is None:
+            parts.append(here.tree(None, []))
+            continue
+        place = here.place(g.ptr)
+        if place.of in (OPERAND, EARLIER):
+            raise capture.Unrepeatable("a gradient that is an operand")
+        if place.of == BLOCK:
+            here.blocks[place.number].store = g.store.meta
+        parts.append(Result(place, g.meta))
+    return Script(steps, here.blocks, Many(tuple, parts), owners=[owner for *_, owner in taken.foreign]), made
+
+
+def _slow(node: tape.Node, *gs: Any) -> Any:
+    """A backward pass by the body: the call is made again and recorded."""
+    info, operands, versions, outs, _, olds = node[tape.SAVED]
+    for i in info.reads:
+        if operands[i].store.version != versions[i]:
+            tape.changed(operands[i], versions[i], node)
+    for t, version in outs:
+        if t.store.version != version:
+            t.node = node
+            tape.changed(t, version, node)
+    create = _grad.get()
+    inputs: list[Tensor] = []
+    before = dict(zip(info.heads, olds, strict=True))
+    for i, (t, edge) in enumerate(zip(operands, node[tape.EDGES], strict=True)):
+        if i in info.script.rises():  # it is written once more
+            t = copied(before.get(i, t))
+        r = alias(t, t.meta, t.ptr)
+        r.node = None if edge is None else _passing(edge)
+        inputs.append(r)
+    ends = [t.node for t in inputs]
+    token = _grad.set(True)
+    regions = [region() for region in around]
+    for region in regions:
+        region.__enter__()
+    try:
+        made = [t for t in tensors_of(info.call.carry_out(inputs), inputs) if t.node is not None] + [inputs[i] for i in info.heads]
+        found = tape.Capture([n for n in ends if n is not None])
+        pairs = [(t.node, g) for t, g in zip(made, gs, strict=True) if g is not None]
+        tape.backward([n for n, _ in pairs], [g for _, g in pairs], create, create, capture=found)
+    finally:
+        for region in reversed(regions):
+            region.__exit__(None, None, None)
+        _grad.reset(token)
+    return tuple([None if n is None else found.got.get(id(n)) for n in ends])
+
+
+def _passing(edge: tape.Node) -> tape.Node:
+    """A node that hands its gradient on."""
+    return [tape.next_seq(), None, _through, (edge,), None, {}]
+
+
+def _through(node: tape.Node, g: Any) -> Any:
+    return (g,)
+
+
+def _kept(roots: list[tape.Node]) -> list[Tensor]:
+    """The tensors that the nodes of a graph keep."""
+    found: list[Tensor] = []
+    seen: set[int] = set()
+
+    def look(x: Any) -> None:
+        if isinstance(x, Tensor):
+            found.append(x)
+        elif isinstance(x, (tuple, list)):
+            for y in x:
+                look(y)
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            look(node[tape.SAVED])
+            stack += [e for e in node[tape.EDGES] if e is not None]
+    return found

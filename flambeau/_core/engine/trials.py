@@ -1,0 +1,96 @@
+"""Trials: a call captured on copies of its operands, and what comes of two calls compared to the bit."""
+
+from __future__ import annotations
+
+import ctypes
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from .. import layout
+from ..autograd.mode import _grad
+from ..runtime import capture
+from ..tensor import Tensor, new
+from .scripts import OPERAND, Place, Places, Script
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_MOST_STEPS = 400
+refused: dict[str, str] = {}  # the last reason for which a call was not learned, by operation; for those who look into it
+
+
+def attempted(name: str, work: Callable[[], Callable[..., Any]]) -> Callable[..., Any] | None:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            found = work()
+        except (capture.Unrepeatable, Exception) as error:
+            refused[name] = f"{type(error).__name__}: {error}"
+            return None
+    if said:
+        refused[name] = "it warns"
+        return None
+    return found
+
+
+class unrecorded:
+    def __enter__(self) -> None:
+        self.token = _grad.set(False)
+
+    def __exit__(self, *exc: object) -> None:
+        _grad.reset(self.token)
+
+
+def captured(work: Callable[[list[Tensor]], Any], copies: list[Tensor], streams: int) -> tuple[capture.Capture, Any]:
+    with capture.Capture(streams) as captured:
+        made = work(copies)
+    if len(captured.steps) > _MOST_STEPS:
+        raise capture.Unrepeatable("many launches")
+    return captured, made
+
+
+def script_of(places: Places, captured: capture.Capture, made: Any, copies: Sequence[Tensor]) -> Script:
+    steps = places.steps(captured.steps)
+    tree = places.tree(made, copies)
+    written = tuple([(i, t.store.version) for i, t in enumerate(copies) if t.store.version])
+    known = {i for i, _ in written}
+    for s in steps:
+        for x in s.args[:s.outputs]:
+            if isinstance(x, Place) and x.of == OPERAND and x.number not in known:
+                raise capture.Unrepeatable("an operand is written and its version stays")
+    return Script(steps, places.blocks, tree, written, [owner for *_, owner in captured.foreign])
+
+
+def tensors_of(made: Any, operands: Sequence[Tensor]) -> list[Tensor]:
+    """The tensors among results that are no operands, in order."""
+    if isinstance(made, Tensor):
+        return [] if any(made is t for t in operands) else [made]
+    return [t for part in made for t in tensors_of(part, operands)] if isinstance(made, (tuple, list)) and not isinstance(made, layout.Size) else []
+
+
+def filled(m: Any, like: Tensor) -> Tensor:
+    """A tensor of a layout with the values of another."""
+    from ..kernels.interpret import memory
+    t = new(m)
+    memory(t.ptr, tuple(m.shape), m.strides, m.dtype)[...] = memory(like.ptr, tuple(m.shape), like.meta.strides, m.dtype)
+    return t
+
+
+def compare(a: Any, b: Any) -> None:
+    """Raises Unrepeatable where two calls' results differ in anything."""
+    if isinstance(a, Tensor):
+        if not isinstance(b, Tensor) or a.meta is not b.meta or _bytes(a) != _bytes(b):
+            raise capture.Unrepeatable("the replay's result is another one")
+    elif isinstance(a, (tuple, list)):
+        if type(a) is not type(b) or len(a) != len(b):
+            raise capture.Unrepeatable("the replay's results are others")
+        for x, y in zip(a, b, strict=True):
+            compare(x, y)
+
+
+def _bytes(t: Tensor) -> bytes:
+    from ..kernels.interpret import memory
+    m = t.meta
+    if m.contiguous:
+        return ctypes.string_at(t.ptr, m.nbytes)
+    return bytes(memory(t.ptr, tuple(m.shape), m.strides, m.dtype).tobytes())
