@@ -185,7 +185,12 @@ def constant(v: Any) -> Any:
     if kind in PLAIN_CONSTANTS:
         return v
     if kind is tuple or kind is list or kind in SEQUENCES:
-        return tuple([constant(x) for x in v]) if len(v) <= _MOST else _no_constant(v)
+        if len(v) > _MOST:
+            _no_constant(v)
+        for x in v:
+            if x.__class__ is not int:
+                return tuple([constant(x) for x in v])
+        return tuple(v)  # sizes and axes, mostly
     if kind is float or kind is complex:
         return (kind, v) if v and v == v else (kind, str(v))
     if kind is slice:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,9 +36,22 @@ class _At:
 def memory(address: int, shape: tuple[int, ...], strides: tuple[int, ...], d: dtype, owner: Any = None) -> Array:
     """The elements at `address` as an array that shares them and keeps `owner` alive (bfloat16 as uint16); strides in
     elements."""
+    if owner is None:  # the quicker way, which has no place for an owner
+        extent, steps = _extent(shape, strides, d.np)
+        if extent is not None:
+            return np.ndarray(shape, d.np, extent.from_address(address), 0, steps)
     if size_of(shape) == 0:
         return np.empty(shape, d.np)
     return np.asarray(_At(address, shape, strides, d.np, owner))
+
+
+@lru_cache(4096)
+def _extent(shape: tuple[int, ...], strides: tuple[int, ...], np_dtype: np.dtype[Any]) -> tuple[Any, tuple[int, ...]]:
+    """The class of the bytes that elements lie in, None for no elements or some before the first; and the bytes from one to the next."""
+    steps = tuple([s * np_dtype.itemsize for s in strides])
+    if size_of(shape) == 0 or any(s < 0 for s in steps):
+        return None, steps
+    return ctypes.c_char * (np_dtype.itemsize + sum([(n - 1) * s for n, s in zip(shape, steps, strict=True)])), steps
 
 
 def widen_bfloat16(bits: Array) -> Array:

@@ -51,12 +51,13 @@ def _tell(address: int, codes: Any) -> None:
 def _cholesky(d: dtype, batch: int, n: int) -> Made:
     """``entry(L, info)``: L over A."""
     letter = lapack.LETTER[d.name]
+    above = (slice(None), *np.triu_indices(n, 1))
 
     def entry(to: int, failed: int) -> None:
         codes = np.zeros(batch, np.int64)
         if n:
             lapack.potrf(letter, batch, n, to, codes)
-            _matrices(to, d, batch, n, n)[:, *np.triu_indices(n, 1)] = 0
+            _matrices(to, d, batch, n, n)[above] = 0
         _tell(failed, codes)
     return entry, n ** 3 // 3
 
