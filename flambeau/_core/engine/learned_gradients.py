@@ -86,13 +86,16 @@ def learn_recorded(call: Call, operands: Sequence[Tensor], kind: int) -> Callabl
     key = tuple([make_meta(t.meta.shape, None, t.meta.dtype, t.meta.device) for t in with_node])
     gs = [filled(m, t) for m, t in zip(key, with_node, strict=True)]
     pass_, wanted = _learn_backward(info, gs)
-    held = {id(t.store) for t in _kept([t.node for t in with_node])}
+    held = {id(t.store) for t in _kept(with_node)}
     reads = {x.number for s in pass_.steps for x in s.args if isinstance(x, Place) and x.of == OPERAND}
     blocks = {x.number for s in pass_.steps for x in s.args if isinstance(x, Place) and x.of == EARLIER}
     info.reads = tuple([i for i, t in enumerate(copies) if i in reads or id(t.store) in held])
     info.outs = tuple([i for i, (r, t) in enumerate(zip(script.results(), tensors, strict=True)) if r.place.of == BLOCK and (
         r.place.number in blocks or id(t.store) in held)])
     back = _one(info) if len(with_node) == 1 else _several(info)
+    if not info.reads and not info.outs and not blocks and all(n[tape.BACKWARD] in tape.reusable or n[tape.SAVED] is None for n in _graph(with_node)):
+        tape.reusable.add(back)  # it keeps no tensor, as PyTorch's does not
+        _again.append(back)
     # the same on other memory, compared
     again = [copied(t) for t in operands]
     for t, n in zip(again, needs, strict=True):
@@ -206,6 +209,8 @@ def _slow(node: tape.Node, *gs: Any) -> Any:
             t.node = node
             tape.changed(t, version, node)
     create = _grad.get()
+    if create:
+        info.call.differentiated()
     inputs: list[Tensor] = []
     before = dict(zip(info.heads, olds, strict=True))
     for i, (t, edge) in enumerate(zip(operands, node[tape.EDGES], strict=True)):
@@ -240,10 +245,32 @@ def _through(node: tape.Node, g: Any) -> Any:
     return (g,)
 
 
-def _kept(roots: list[tape.Node]) -> list[Tensor]:
+_again: list[Any] = []  # backward functions of calls that keep no tensor
+
+
+def _forget() -> None:
+    tape.reusable.difference_update(_again)
+    _again.clear()
+
+
+caches.on_forget(_forget)
+
+
+def _graph(outs: Sequence[Tensor]) -> list[tape.Node]:
+    """The nodes from which tensors were computed, those of their inputs left out."""
+    found: dict[int, tape.Node] = {}
+    stack = [t.node for t in outs]
+    while stack:
+        node = stack.pop()
+        if node is not None and id(node) not in found and node[tape.SEQ] and node[tape.BACKWARD] is not _through:
+            found[id(node)] = node
+            stack += node[tape.EDGES]
+    return list(found.values())
+
+
+def _kept(outs: Sequence[Tensor]) -> list[Tensor]:
     """The tensors that the nodes of a graph keep."""
     found: list[Tensor] = []
-    seen: set[int] = set()
 
     def look(x: Any) -> None:
         if isinstance(x, Tensor):
@@ -251,11 +278,6 @@ def _kept(roots: list[tape.Node]) -> list[Tensor]:
         elif isinstance(x, (tuple, list)):
             for y in x:
                 look(y)
-    stack = list(roots)
-    while stack:
-        node = stack.pop()
-        if id(node) not in seen:
-            seen.add(id(node))
-            look(node[tape.SAVED])
-            stack += [e for e in node[tape.EDGES] if e is not None]
+    for node in _graph(outs):
+        look(node[tape.SAVED])
     return found

@@ -30,7 +30,7 @@ AFTER = 3  # calls of the same layouts and constants that go the ordinary way fi
 _MOST_BYTES = 1 << 16  # of an operand that is learned from
 _MOST_PLANS = 1 << 12  # of all operations: a program whose calls never repeat must not fill the memory with them
 _HOPELESS = 12  # calls that could not be learned, of an operation of which none could, until it is left alone
-_UNFIT = 16  # replays left because a value was another one, beyond those that were carried out
+_UNFIT = 16  # replays that did not fit, after which there are no more
 _NEVER = -(1 << 30)  # calls, of what is not learned
 on = True
 learned: list[str] = []  # the operations of all plans that were learned since devices changed
@@ -44,7 +44,7 @@ class Call:
     each of those, see `replays.unpack`.
     """
 
-    __slots__ = ("operation", "values", "passed", "pattern", "device", "taped", "unfit")
+    __slots__ = ("operation", "values", "passed", "pattern", "device", "taped", "unfit", "recorded")
 
     def __init__(self, operation: Operation, values: Values, passed: Sequence[int]) -> None:
         self.operation, self.passed = operation, tuple(passed)
@@ -55,7 +55,7 @@ class Call:
         self.values = tuple(kept)
         self.taped: dict[int, Any] = {}
         self.device = devices.CPU
-        self.unfit = 0
+        self.unfit = self.recorded = 0
 
     def operands(self, given: Sequence[Any]) -> list[Tensor]:
         """The tensors among what a replay is called with."""
@@ -138,6 +138,12 @@ class Call:
         if renewed == caches.renewed:
             self.taped[kind] = run
         return run(*given)
+
+    def differentiated(self) -> None:
+        """A backward pass of such a call was recorded, for which the call had to be made again. Where that is usual, the body's own graph does better."""
+        self.recorded += 1
+        if self.recorded > _UNFIT:
+            self.taped.update(dict.fromkeys(self.taped, self.plain))
 
     def plain(self, *given: Any) -> Any:
         """A call by the body."""

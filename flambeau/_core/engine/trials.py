@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +21,19 @@ refused: dict[str, str] = {}  # the last reason for which a call was not learned
 
 
 def attempted(name: str, work: Callable[[], Callable[..., Any]]) -> Callable[..., Any] | None:
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        try:
+    """What `work` gives; None, and the reason in `refused`, where it raises or warns."""
+    collects = gc.isenabled()
+    gc.disable()  # what is collected meanwhile would be given out again, and not be known as free
+    try:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
             found = work()
-        except (capture.Unrepeatable, Exception) as error:
-            refused[name] = f"{type(error).__name__}: {error}"
-            return None
+    except (capture.Unrepeatable, Exception) as error:
+        refused[name] = f"{type(error).__name__}: {error}"
+        return None
+    finally:
+        if collects:
+            gc.enable()
     if said:
         refused[name] = "it warns"
         return None

@@ -10,6 +10,7 @@ that world changes variables only: nothing is planned again, and while nobody ob
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +77,14 @@ def forget() -> None:
             worlds[OBSERVED].clear()
         for clear in _then:
             clear()
+
+
+def _in_child() -> None:
+    global _lock
+    _lock = threading.RLock()  # another thread of the parent may have held the old one
+
+
+os.register_at_fork(after_in_child=_in_child)
 
 
 def on_forget(clear: Callable[[], None]) -> None:

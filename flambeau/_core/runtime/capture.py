@@ -7,6 +7,7 @@ again; what cannot be repeated ends the capture at once, by an exception that no
 
 from __future__ import annotations
 
+import os
 from ctypes import string_at
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
@@ -109,6 +110,10 @@ class Capture:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Notes nothing any more."""
         self._observing.close()
         del active[self.thread]
 
@@ -168,3 +173,13 @@ def was_written(address: int, data: Any) -> None:
     found = active.get(get_ident())
     if found is not None:
         found.steps.append(Write(address, bytes(data)))
+
+
+def _in_child() -> None:
+    """Captures of the parent's other threads, which the child has not."""
+    for found in list(active.values()):
+        if found.thread != get_ident():
+            found.close()
+
+
+os.register_at_fork(after_in_child=_in_child)

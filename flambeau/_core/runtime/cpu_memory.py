@@ -14,6 +14,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+from bisect import bisect_right, insort
 from collections import deque
 from typing import Any
 
@@ -53,7 +54,7 @@ class SizeClass:
             if not start:
                 raise _failed(size)
         self.made += count
-        _runs.append((start, size, count))
+        insort(_runs, (start, size, count, len(_runs)))
         # lowest address last: blocks are handed out upwards, as the hardware prefetches
         self.free.extend(range(start + (count - 1) * size, start, -size))
         return start
@@ -205,13 +206,14 @@ class _LargeCache:
 
 _arena = _Arena()
 _large = _LargeCache()
-_runs: list[tuple[int, int, int]] = []  # small blocks as they were made: where, of what size, how many
+_runs: list[tuple[int, int, int, int]] = []  # small blocks as they were made, by address: where, of what size, how many, which run it was
+_NEXT = 512  # free blocks of a size that are looked at: those that are given out next
 
 
 def free_blocks() -> tuple[set[int], int]:
-    """The small blocks that are free now, and how many runs of them have been made."""
+    """The small blocks that are free now and given out next, and how many runs of them have been made."""
     made = len(_runs)
-    return {address for c in _small for address in c.free[:]}, made
+    return {address for c in _small for address in c.free[-_NEXT:]}, made
 
 
 def claim(address: int, size: int) -> bool:
@@ -237,11 +239,11 @@ class Claimed:
 
 def span(address: int) -> tuple[int, int, int] | None:
     """Of the small block around an address: where it begins, its size, and in which run of blocks it was made. None where there is none."""
-    for i in range(len(_runs) - 1, -1, -1):
-        start, size, count = _runs[i]
-        if start <= address < start + size * count:
-            return start + (address - start) // size * size, size, i
-    return None
+    at = bisect_right(_runs, (address, 1 << 62)) - 1
+    if at < 0:
+        return None
+    start, size, count, run = _runs[at]
+    return (start + (address - start) // size * size, size, run) if address < start + size * count else None
 
 
 def block(nbytes: int) -> tuple[int, Any]:

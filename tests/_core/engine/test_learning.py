@@ -108,6 +108,28 @@ def test_the_gradient_is_learned_with_the_call_and_can_be_differentiated() -> No
         assert not op.call(x, y).requires_grad
 
 
+def test_a_graph_that_keeps_no_tensor_may_be_gone_through_again() -> None:
+    op = Counted(lambda input: input.sum(0).view(2, 2).t())
+    x = torch.randn(3, 4, requires_grad=True)
+    op.often(x)
+    found = op.call(x)
+    assert op.times == 0
+    g = torch.randn(2, 2)
+    for _ in range(2):
+        assert torch.equal(torch.autograd.grad(found, x, g)[0], g.t().reshape(1, 4).expand(3, 4))
+
+
+def test_passes_that_are_recorded_as_a_rule_go_by_the_bodys_graph() -> None:
+    op = Counted(lambda input: (input * input).sum())
+    x = torch.randn(4, dtype=torch.float64, requires_grad=True)
+    for _ in range(40):
+        (g,) = torch.autograd.grad(op.call(x), x, create_graph=True)
+        assert torch.equal(torch.autograd.grad(g.sum(), x)[0], torch.full((4,), 2.0, dtype=torch.float64))
+    op.times = 0
+    (g,) = torch.autograd.grad(op.call(x), x, create_graph=True)
+    assert op.times == 1 and torch.equal(g, 2 * x)
+
+
 def test_hooks_on_saved_tensors_and_anomaly_detection_see_the_operations_inside() -> None:
     op = Counted(body)
     x, y = torch.randn(3, 4, requires_grad=True), torch.randn(3, 4)
