@@ -65,11 +65,19 @@ def note_view(base: Tensor, view: Tensor) -> None:
         if base.node is not None:
             view.__dict__["_made"] = ("no_grad", 0, tape.name_of(base.node))
     elif (base.node is None or base.node[0] != 0) and base.meta.dtype.kind in "fc":
-        views = base.__dict__.setdefault("_views", [])
-        count = len(views)
-        if count > 16 and count & count - 1 == 0:  # at powers of two, so that many living views are not looked through each time
-            views[:] = [r for r in views if r() is not None]
-        views.append(weakref.ref(view))
+        note(base, view)
+
+
+def note(base: Tensor, view: Tensor) -> None:
+    """Puts a view on its base's list of those whose history a recorded write changes."""
+    views = base.__dict__.get("_views")
+    if views is None:
+        base.__dict__["_views"] = [weakref.ref(view)]
+        return
+    count = len(views)
+    if count > 16 and count & count - 1 == 0:  # at powers of two, so that many living views are not looked through each time
+        views[:] = [r for r in views if r() is not None]
+    views.append(weakref.ref(view))
 
 
 def rebase(t: Tensor, node: Any) -> None:

@@ -107,7 +107,8 @@ class View:
 
 
 def _view(m: Meta, offset: int, backward: Any, saved: Any, name: str) -> Callable[[Tensor], Tensor]:
-    make, grad_on, next_seq, anomaly, note_view = object.__new__, _grad.get, tape.next_seq, tape.anomaly, inplace.note_view
+    make, grad_on, next_seq, anomaly, note = object.__new__, _grad.get, tape.next_seq, tape.anomaly, inplace.note
+    extra = {"name": name} if name else None
 
     def run(t: Tensor) -> Tensor:
         r = make(Tensor)
@@ -117,16 +118,21 @@ def _view(m: Meta, offset: int, backward: Any, saved: Any, name: str) -> Callabl
         r.node = None
         base = getattr(t, "base", None)
         if base is None:
-            note_view(t, r)
-        else:
-            note_view(base, r)
-            if "_made" in t.__dict__:
-                r.__dict__["_made"] = t.__dict__["_made"]
+            base = t
+        elif "_made" in t.__dict__:
+            r.__dict__["_made"] = t.__dict__["_made"]
+        r.base = base
         node = t.node
-        if node is not None and backward is not None and grad_on():
-            r.node = [next_seq(), None, backward, (node,), saved, {"name": name} if name else None]
-            if anomaly.on:
-                anomaly.note(r.node)
+        if grad_on():
+            history = base.node
+            if (history is None or history[0]) and base.meta.dtype.kind in "fc":
+                note(base, r)
+            if node is not None and backward is not None:
+                r.node = [next_seq(), None, backward, (node,), saved, None if extra is None else extra.copy()]
+                if anomaly.on:
+                    anomaly.note(r.node)
+        elif base.node is not None:
+            r.__dict__["_made"] = ("no_grad", 0, tape.name_of(base.node))
         return r
     return run
 

@@ -16,7 +16,7 @@ from ..autograd.mode import _grad
 from ..runtime import capture, door
 from ..tensor import Storage, Tensor, storage
 from ..tensor import meta as make_meta
-from .plans import CODE, _alias
+from .plans import CODE, View, _alias
 from .scripts import BLOCK, EARLIER, GRADIENT, OPERAND, Constant, Drawn, Many, Place, Result, Same, Script, copied
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class Writer:
                 self.lines.append(f"  {r} = alias(a{x.place.number}, {m}, {self.address(x.place)})")
                 return r
             if x.place.of == OPERAND:
-                self.lines.append(f"  {r} = show({self.constant(x)}, a{x.place.number})")
+                self.lines.append(f"  {r} = {self.constant(_viewer(x))}(a{x.place.number})")
                 return r
             if x.place.of == GRADIENT and not x.place.offset:
                 g = f"g{x.place.number}"
@@ -160,7 +160,7 @@ class Writer:
 @lru_cache(4096)
 def _made(text: str) -> Callable[[list[Any]], Callable[..., Any]]:
     from ..tensor import alias
-    space: dict[str, Any] = {"Tensor": Tensor, "Storage": Storage, "_grad": _grad, "storage": storage, "alias": alias, "show": _show, "held": _alias,
+    space: dict[str, Any] = {"Tensor": Tensor, "Storage": Storage, "_grad": _grad, "storage": storage, "alias": alias, "held": _alias,
                              "move": ctypes.memmove, "poison": ctypes.memset, "tape": tape, "next_seq": tape.next_seq, "copied": copied,
                              "refresh": inplace.refresh, "NOW": capture.now, "DEFAULT": dtypes._default}
     exec(compile(text, CODE, "exec"), space)  # our own text: only counts and offsets enter it
@@ -168,20 +168,17 @@ def _made(text: str) -> Callable[[list[Any]], Callable[..., Any]]:
     return made
 
 
-def _show(result: Result, t: Tensor) -> Tensor:
-    """A view of an operand, not recorded."""
-    r: Tensor = object.__new__(Tensor)
-    r.meta, r.store, r.ptr, r.node = result.meta, t.store, t.ptr + result.place.offset, None
-    base = getattr(t, "base", None)
-    if base is None:
-        inplace.note_view(t, r)
-    else:
-        inplace.note_view(base, r)
-        if "_made" in t.__dict__:
-            r.__dict__["_made"] = t.__dict__["_made"]
-    if result.made is not None and "_made" not in r.__dict__:
-        r.__dict__["_made"] = result.made
-    return r
+def _viewer(result: Result) -> Callable[[Tensor], Tensor]:
+    """Makes a view of an operand, not recorded."""
+    show = View(result.meta, result.place.offset, None).bind("t")
+    if result.made is None:
+        return show
+
+    def one_of_several(t: Tensor) -> Tensor:
+        r: Tensor = show(t)
+        r.__dict__.setdefault("_made", result.made)
+        return r
+    return one_of_several
 
 
 # --------------------------------------------------------------------------------------------------------------- functions
