@@ -3,6 +3,7 @@
 #
 #   make demo     train a small network on handwritten digits and show what it learnt
 #   make test     the whole test suite (no PyTorch needed)
+#   make test-learned  the tests of operations, gradients and modules with every call learned before it is made, and replayed
 #   make quick    in under a minute: the tests that the working tree's changes touch, ruff on them, the order of the layers
 #   make check    ruff, mypy, the order of the layers, the stubs of generated names, the table of names
 #   make generated  writes the stubs and docs/names.md anew, by what the package says now
@@ -43,7 +44,7 @@ unexport OPENBLAS_CORETYPE
 # Containers set this to keep their layers small. Here it makes each start compile all anew, and pytest rewrite the asserts of every test.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test quick check generated parity conformance conformance-page names docs fuzz bench bench-ops test-fake-gpu check-libraries check-cudnn test-gpu bench-gpu host-cost step-count sizes fix clean
+.PHONY: help demo test test-learned quick check generated parity conformance conformance-page names docs fuzz bench bench-ops test-fake-gpu check-libraries check-cudnn test-gpu bench-gpu host-cost step-count sizes fix clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -75,6 +76,9 @@ demo: .venv/.package
 
 test: .venv/.dev
 	$(BIN)/python -m pytest -q -n $(JOBS) --ignore=tests/parity $(PYTEST)
+
+test-learned: .venv/.dev
+	$(BIN)/python -m pytest -q -n $(JOBS) -p tests._core.engine.learned_at_once tests/_core/ops tests/_core/autograd tests/nn $(PYTEST)
 
 quick: .venv/.dev
 	@$(BIN)/python tools/quick.py --jobs $(JOBS) $(QUICK)
