@@ -189,8 +189,9 @@ def constant(v: Any) -> Any:
             _no_constant(v)
         for x in v:
             if x.__class__ is not int:
-                return tuple([constant(x) for x in v])
-        return tuple(v)  # sizes and axes, mostly
+                v = [constant(x) for x in v]
+                break
+        return (list, *v) if kind is list else tuple(v)  # x[[0, 1]] is not x[0, 1]
     if kind is float or kind is complex:
         return (kind, v) if v and v == v else (kind, str(v))
     if kind is slice:
@@ -205,9 +206,10 @@ def constant(v: Any) -> Any:
 
 def metas(tensors: Any) -> Any:
     """The metas of several tensors, as `constant` gives them."""
-    if tensors.__class__ is list or tensors.__class__ is tuple:
+    kind = tensors.__class__
+    if kind is list or kind is tuple:
         try:
-            return tuple([t.meta for t in tensors])
+            return (list, *[t.meta for t in tensors]) if kind is list else tuple([t.meta for t in tensors])
         except AttributeError:
             pass
     return constant(tensors)

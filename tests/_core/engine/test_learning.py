@@ -86,6 +86,19 @@ def test_other_layouts_types_and_constants_have_plans_of_their_own() -> None:
     assert torch.equal(op.call(x, y, scale=-0.0).signbit(), body(x, y, scale=-0.0).signbit()) and op.times == 1
 
 
+def test_what_is_equal_and_means_something_else_is_another_constant() -> None:
+    x, i = torch.arange(9.0).reshape(3, 3), torch.tensor([0, 1])
+    for _ in range(2 * learning.AFTER):
+        assert x[0, 1].shape == () and x[[0, 1]].shape == (2, 3) and x[i, i].shape == (2,) and x[[i, i]].shape == (2,)
+        assert x[True].shape == (1, 3, 3) and x[1].shape == (3,) and x[None].shape == (1, 3, 3) and x[0, True].shape == (1, 3)
+        assert torch.full((2,), 1).dtype is torch.int64 and torch.full((2,), 1.0).dtype is torch.float32 and torch.full((2,), True).dtype is torch.bool
+        with pytest.raises(TypeError):
+            x.sum(True)
+        with pytest.raises(TypeError):
+            x.reshape(9.0)
+        assert x.sum(1).shape == (3,) and x.reshape(9).shape == (9,) and x.sum([0]).shape == x.sum((0,)).shape == (3,)
+
+
 def test_the_gradient_is_learned_with_the_call_and_can_be_differentiated() -> None:
     op = Counted(body)
     x, y = (torch.randn(3, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
