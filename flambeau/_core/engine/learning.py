@@ -16,7 +16,7 @@ from ..runtime import caches, capture
 from ..runtime import device as devices
 from ..tensor import Tensor
 from . import fronts, learned_gradients, replays
-from .scripts import Fresh, Many, Places, Same, copied
+from .scripts import SHIFT, Fresh, Many, Places, Same, copied
 from .trials import attempted, captured, compare, refused, script_of, tensors_of, unrecorded
 
 if TYPE_CHECKING:
@@ -114,7 +114,8 @@ class Call:
         taped = self.taped if any(t.meta.dtype.kind in "fc" for t in operands) else None
         if any(t.node is not None for t in tensors_of(made, copies)):
             raise capture.Unrepeatable("a result that is a leaf")
-        again, others = [copied(t) for t in operands], [copied(t) for t in operands]
+        # elsewhere in their storages: what looks at a storage from its beginning gives something else
+        again, others = ([copied(t, SHIFT) for t in operands] for _ in range(2))
         with unrecorded():
             # the call made once more: whatever else went into it would differ
             taken, made = captured(work, others, 1)

@@ -6,15 +6,17 @@ a block that the call allocated. With the places of another call put in, the sam
 
 from __future__ import annotations
 
+import ctypes
 from typing import TYPE_CHECKING, Any
 
 from .. import layout
+from ..dtypes import uint8
 from ..runtime import capture, cpu_memory
-from ..tensor import Meta, Storage, Tensor
+from ..tensor import Meta, Storage, Tensor, storage
 from ..tensor import meta as make_meta
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from ..runtime.device import device
 
@@ -271,30 +273,24 @@ class Places:
 _CONSTANTS: frozenset[type] = frozenset((bool, int, float, complex, str, layout.Size))
 
 
-def copied(t: Tensor) -> Tensor:
-    """A tensor of the same layout and values in memory of its own, outside autograd."""
-    import ctypes
+SHIFT = 64  # bytes, which keep an address aligned
+
+
+def copied(t: Tensor, shift: int = 0) -> Tensor:
+    """A tensor of the same layout and values in memory of its own, outside autograd.  shift: so many bytes of something come before."""
     m = t.meta
     low, high = layout.extent(m.shape, m.strides)
     nbytes = (high - low + 1) * m.dtype.itemsize
-    whole = room((nbytes,), m.device)
-    s = whole
-    r = object.__new__(Tensor)
-    r.meta, r.store, r.ptr, r.node = m, s, s.ptr - low * m.dtype.itemsize, None
+    s = room((nbytes + shift,), m.device)
+    r: Tensor = object.__new__(Tensor)
+    r.meta, r.store, r.ptr, r.node = m, s, s.ptr + shift - low * m.dtype.itemsize, None
+    if shift:
+        ctypes.memset(s.ptr, 0x5a, shift)
     if nbytes > 0:
-        ctypes.memmove(s.ptr, t.ptr + low * m.dtype.itemsize, nbytes)
+        ctypes.memmove(s.ptr + shift, t.ptr + low * m.dtype.itemsize, nbytes)
     return r
 
 
 def room(shape: tuple[int, ...], dev: device) -> Storage:
     """Uninitialised bytes."""
-    from ..dtypes import uint8
-    from ..tensor import storage
     return storage(make_meta(shape, None, uint8, dev))
-
-
-def bind(step: Step, bound: Callable[..., Any]) -> Callable[..., Any]:
-    """The call of a launch's step."""
-    dev, prepared = step.call
-    made: Callable[..., Any] = bound(dev, prepared)
-    return made

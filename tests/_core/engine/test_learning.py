@@ -334,6 +334,18 @@ def test_memory_that_is_somebody_elses_is_not_replayed() -> None:
     assert op.call(x).tolist() == [6.0] * 3 and op.times == 1
 
 
+def test_what_looks_at_a_storage_is_not_replayed() -> None:
+    base, alone = torch.arange(10.0), torch.arange(5.0)
+    for f in (torch.as_strided, torch.as_strided_copy):
+        for _ in range(learning.AFTER + 2):
+            f(alone, (3,), (1,), 0)
+        assert f(base[5:], (3,), (1,), 0).tolist() == [0.0, 1.0, 2.0]
+    scattered = torch.as_strided_scatter
+    for _ in range(learning.AFTER + 2):
+        scattered(alone, torch.zeros(2), (2,), (1,))
+    assert scattered(base[5:], torch.zeros(2), (2,), (1,)).tolist() == [0.0, 0.0, 7.0, 8.0, 9.0]
+
+
 def test_errors_are_the_bodys() -> None:
     x = torch.randn(3, 4)
     i = torch.zeros(2, dtype=torch.int64)
