@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from ..autograd import tape
 from ..autograd.mode import _grad
 from ..runtime import caches, capture, cpu_memory
-from ..tensor import Tensor, alias
+from ..tensor import Meta, Tensor, alias
 from ..tensor import meta as make_meta
 from . import replays
-from .scripts import BLOCK, EARLIER, OPERAND, Fresh, Many, Place, Places, Result, Script, copied
+from .scripts import BLOCK, EARLIER, OPERAND, Fresh, Many, Place, Places, Result, Script, copied, laid
 from .trials import attempted, captured, compare, filled, script_of, tensors_of, unrecorded
 
 if TYPE_CHECKING:
@@ -31,13 +31,16 @@ class Known:
     values are gone.
 
     needs: which operands require grad.  heads: those that are written and get a new history.  reads, outs: which operands, and which results,
-    must be as they were.  graph: of the call that was learned from.  backs: replays of the backward pass, by the gradients' metas.
+    must be as they were.  names: those of the results' nodes.  olds: the operands of which nodes keep the values.  graph: of the call that
+    was learned from.  backs: replays of the backward pass, by the gradients' metas.
     """
 
-    __slots__ = ("grad_name", "call", "script", "graph", "backs", "reads", "outs", "renewed", "needs", "heads")
+    __slots__ = ("grad_name", "call", "script", "graph", "backs", "reads", "outs", "renewed", "needs", "heads", "names", "olds")
 
-    def __init__(self, call: Call, grad_name: str, script: Script, graph: Any, needs: tuple[bool, ...], heads: tuple[int, ...]) -> None:
-        self.call, self.grad_name, self.script, self.graph, self.needs, self.heads = call, grad_name, script, graph, needs, heads
+    def __init__(self, call: Call, names: list[str], script: Script, graph: Any, needs: tuple[bool, ...], heads: tuple[int, ...]) -> None:
+        self.call, self.grad_name, self.script, self.graph, self.needs, self.heads = call, names[0], script, graph, needs, heads
+        self.names = names
+        self.olds: tuple[tuple[int, Meta], ...] = ()
         self.backs: dict[Any, Any] = {}
         self.reads: tuple[int, ...] = ()
         self.outs: tuple[int, ...] = ()
@@ -80,9 +83,7 @@ def learn_recorded(call: Call, operands: Sequence[Tensor], kind: int) -> Callabl
         if cpu_memory.claim(b.base, b.size):
             b.held = cpu_memory.Claimed(b.base, b.size)
     with_node = [*[t for t, n in zip(tensors, nodes, strict=True) if n], *[copies[i] for i in heads]]
-    root = with_node[0].node
-    name = tape.name_of(root[3][0] if root[2] is tape.to_output and root[3] and root[3][0] is not None else root)
-    info = Known(call, name, script, (with_node, copies, leaves, places), needs, heads)
+    info = Known(call, [_name(t.node) for t in with_node], script, (with_node, copies, leaves, places), needs, heads)
     key = tuple([make_meta(t.meta.shape, None, t.meta.dtype, t.meta.device) for t in with_node])
     gs = [filled(m, t) for m, t in zip(key, with_node, strict=True)]
     pass_, wanted = _learn_backward(info, gs)
@@ -92,6 +93,10 @@ def learn_recorded(call: Call, operands: Sequence[Tensor], kind: int) -> Callabl
     info.reads = tuple([i for i, t in enumerate(copies) if i in reads or id(t.store) in held])
     info.outs = tuple([i for i, (r, t) in enumerate(zip(script.results(), tensors, strict=True)) if r.place.of == BLOCK and (
         r.place.number in blocks or id(t.store) in held)])
+    # what a second derivative makes the call again from: values that may have changed, as the first derivative does not read them
+    read = bool(blocks) or any(step.expected is not None for step in script.steps)
+    olds = [(i, t.meta) for i, t in enumerate(copies) if i in heads or (read and i not in info.reads)]
+    info.olds = tuple(olds)
     back = _one(info) if len(with_node) == 1 else _several(info)
     if not info.reads and not info.outs and not blocks and all(n[tape.BACKWARD] in tape.reusable or n[tape.SAVED] is None for n in _graph(with_node)):
         tape.reusable.add(back)  # it keeps no tensor, as PyTorch's does not
@@ -100,7 +105,7 @@ def learn_recorded(call: Call, operands: Sequence[Tensor], kind: int) -> Callabl
     again = [copied(t) for t in operands]
     for t, n in zip(again, needs, strict=True):
         t.node = _passing(tape.leaf()) if n else None
-    tried = replays.recorded(script, call.pattern, call.device, call.plain, info, back, nodes, info.outs, heads,
+    tried = replays.recorded(script, call.pattern, call.device, call.plain, info, back, nodes, info.outs, heads, olds,
                               poison=[s.made for s in taken.steps if isinstance(s, capture.Draw)] or True)(*call.given(again))
     compare(made, tried)
     for i, _ in script.written:
@@ -111,7 +116,7 @@ def learn_recorded(call: Call, operands: Sequence[Tensor], kind: int) -> Callabl
         run = replays.backward(pass_, script, len(again), len(gs), call.device, _slow, info.reads, len(info.outs), poison=True)
         compare(tuple(wanted), run(node, *gs))
     info.backs[key if len(gs) > 1 else key[0]] = _backward_of(info, pass_, len(gs))
-    return replays.recorded(script, call.pattern, call.device, call.plain, info, back, nodes, info.outs, heads)
+    return replays.recorded(script, call.pattern, call.device, call.plain, info, back, nodes, info.outs, heads, olds)
 
 
 def _backward_of(info: Known, script: Script, gradients: int) -> Callable[..., Any]:
@@ -200,7 +205,7 @@ def _learn_backward(info: Known, gs: Sequence[Tensor | None]) -> tuple[Script, l
 
 def _slow(node: tape.Node, *gs: Any) -> Any:
     """A backward pass by the body: the call is made again and recorded."""
-    info, operands, versions, outs, _, olds = node[tape.SAVED]
+    info, operands, versions, outs, _, olds, draws = node[tape.SAVED]
     for i in info.reads:
         if operands[i].store.version != versions[i]:
             tape.changed(operands[i], versions[i], node)
@@ -212,10 +217,11 @@ def _slow(node: tape.Node, *gs: Any) -> Any:
     if create:
         info.call.differentiated()
     inputs: list[Tensor] = []
-    before = dict(zip(info.heads, olds, strict=True))
+    before = {i: laid(m, s) for (i, m), s in zip(info.olds, olds, strict=True)}
     for i, (t, edge) in enumerate(zip(operands, node[tape.EDGES], strict=True)):
+        t = before.get(i, t)
         if i in info.script.rises():  # it is written once more
-            t = copied(before.get(i, t))
+            t = copied(t)
         r = alias(t, t.meta, t.ptr)
         r.node = None if edge is None else _passing(edge)
         inputs.append(r)
@@ -225,7 +231,8 @@ def _slow(node: tape.Node, *gs: Any) -> Any:
     for region in regions:
         region.__enter__()
     try:
-        made = [t for t in tensors_of(info.call.carry_out(inputs), inputs) if t.node is not None] + [inputs[i] for i in info.heads]
+        with capture.redrawn(draws):
+            made = [t for t in tensors_of(info.call.carry_out(inputs), inputs) if t.node is not None] + [inputs[i] for i in info.heads]
         found = tape.Capture([n for n in ends if n is not None])
         pairs = [(t.node, g) for t, g in zip(made, gs, strict=True) if g is not None]
         tape.backward([n for n, _ in pairs], [g for _, g in pairs], create, create, capture=found)
@@ -234,6 +241,12 @@ def _slow(node: tape.Node, *gs: Any) -> Any:
             region.__exit__(None, None, None)
         _grad.reset(token)
     return tuple([None if n is None else found.got.get(id(n)) for n in ends])
+
+
+def _name(node: tape.Node) -> str:
+    """What `grad_fn` shows of a result."""
+    parent = node[tape.EDGES][0] if node[tape.BACKWARD] is tape.to_output and node[tape.EDGES] else None
+    return tape.name_of(node if parent is None or (node[tape.EXTRA] or {}).get("name") else parent)
 
 
 def _passing(edge: tape.Node) -> tape.Node:

@@ -14,10 +14,10 @@ from .. import dtypes
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
 from ..runtime import capture, door
-from ..tensor import Storage, Tensor, storage
+from ..tensor import Meta, Storage, Tensor, storage
 from ..tensor import meta as make_meta
 from .plans import CODE, View, _alias
-from .scripts import BLOCK, EARLIER, GRADIENT, OPERAND, Constant, Drawn, Many, Place, Result, Same, Script, copied
+from .scripts import BLOCK, EARLIER, GRADIENT, OPERAND, Constant, Drawn, Many, Place, Result, Same, Script, reach
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,12 +63,13 @@ class Writer:
     def allocate(self) -> None:
         """The lines that allocate the script's blocks: s0, s1, ... storages of results at p0, p1, ...; w for the rest."""
         if self.size:
-            self._block("w", make_meta((self.size,), None, dtypes.uint8, self.device), "q")
+            self.block("w", make_meta((self.size,), None, dtypes.uint8, self.device), "q")
         for i, b in enumerate(self.script.blocks):
             if b.store is not None:
-                self._block(f"s{i}", b.store, f"p{i}")
+                self.block(f"s{i}", b.store, f"p{i}")
 
-    def _block(self, s: str, m: Any, p: str) -> None:
+    def block(self, s: str, m: Any, p: str) -> None:
+        """The lines that allocate a storage under one name, with its address under another."""
         name = self.constant(m)
         if m.sizes is not None and not self.poison:
             sizes = self.constant(m.sizes.free), self.constant(m.sizes.grow)
@@ -112,7 +113,7 @@ class Writer:
             elif type(step.call) is tuple:
                 self.lines.append(f"  {self.constant(door.bind(*step.call))}({', '.join(args)})")
             else:
-                self.lines.append(f"  if {self.constant(step.call)}({', '.join(args)}){step.what} != {self.constant(step.expected)}: return {otherwise}")
+                self.lines.append(f"  if {self.constant(step.call)}({', '.join(args)}) != {self.constant(step.expected)}: return {otherwise}")
         if guarded:
             self.lines[start:] = ["  try:", *[" " + line for line in self.lines[start:]], f"  except Exception: return {otherwise}"]
 
@@ -161,7 +162,7 @@ class Writer:
 def _made(text: str) -> Callable[[list[Any]], Callable[..., Any]]:
     from ..tensor import alias
     space: dict[str, Any] = {"Tensor": Tensor, "Storage": Storage, "_grad": _grad, "storage": storage, "alias": alias, "held": _alias,
-                             "move": ctypes.memmove, "poison": ctypes.memset, "tape": tape, "next_seq": tape.next_seq, "copied": copied,
+                             "move": ctypes.memmove, "poison": ctypes.memset, "tape": tape, "next_seq": tape.next_seq,
                              "refresh": inplace.refresh, "NOW": capture.now, "DEFAULT": dtypes._default}
     exec(compile(text, CODE, "exec"), space)  # our own text: only counts and offsets enter it
     made: Callable[[list[Any]], Callable[..., Any]] = space["make"]
@@ -235,12 +236,12 @@ def forward(script: Script, pattern: Sequence[Pattern], dev: Any, rest: Any, pla
 
 
 def recorded(script: Script, pattern: Sequence[Pattern], dev: Any, rest: Any, info: Any, back: Any, nodes: Sequence[bool],
-             outs: Sequence[int], heads: Sequence[int], poison: Any = False) -> Callable[..., Any]:
+             outs: Sequence[int], heads: Sequence[int], olds: Sequence[tuple[int, Meta]], poison: Any = False) -> Callable[..., Any]:
     """The replay of a call that is recorded.
 
     back: the node's BACKWARD.  nodes: which of the new tensors have a node.  outs: which of them the backward pass reads.  heads: operands
-    that are written and get a node.
-    The node's SAVED is ``(info, operands, their versions, results kept, blocks, the heads' old values)``.
+    that are written and get a node.  olds: operands whose values are kept as they are before, with their metas.
+    The node's SAVED is ``(info, operands, their versions, results kept, blocks, those values, numbers drawn)``.
     """
     w = Writer(script, dev, poison=poison)
     given, lines, n = unpack(pattern)
@@ -250,7 +251,10 @@ def recorded(script: Script, pattern: Sequence[Pattern], dev: Any, rest: Any, in
         shared = "".join(f" or a{i}.store is a{k}.store" for i in range(n) if i != k)
         leaf = f"(a{k}.node is not None and not a{k}.node[0])"
         w.lines.append(f"  if getattr(a{k}, 'base', None) is not None or {leaf}{shared}: return {w.constant(rest)}({given})")
-    w.lines += [f"  o{k} = copied(a{k})" for k in heads]
+    for k, m in olds:
+        start, nbytes = reach(m)
+        w.block(f"o{k}", make_meta((nbytes,), None, dtypes.uint8, dev), f"u{k}")
+        w.lines.append(f"  move(u{k}, a{k}.ptr + {start}, {nbytes})")
     w.allocate()
     w.steps(f"{w.constant(rest)}({given})")
     w.lines += [f"  a{k}.store.version += {rise}" for k, rise in script.written]
@@ -261,15 +265,16 @@ def recorded(script: Script, pattern: Sequence[Pattern], dev: Any, rest: Any, in
     versions, edges = ("".join(f"a{i}{what}, " for i in range(n)) for what in (".store.version", ".node"))
     blocks = "".join(f"s{i}, " for i, b in enumerate(script.blocks) if b.store is not None)
     kept = "".join(f"held(r{i}), " for i in outs)
-    olds = "".join(f"o{k}, " for k in heads)
-    state = f"({w.constant(info)}, ({operands}), ({versions}), ({kept}), ({'w' if w.size else 'None'}, {blocks}), ({olds}))"
+    values = "".join(f"o{k}, " for k, _ in olds)
+    drawn = "".join(f"(d{step.args[0]}_0, d{step.args[0]}_1), " for step in script.steps if step.what == "draw")
+    state = f"({w.constant(info)}, ({operands}), ({versions}), ({kept}), ({'w' if w.size else 'None'}, {blocks}), ({values}), ({drawn}))"
     with_node = [*[r for r, has in zip(made, nodes, strict=True) if has], *[f"a{k}" for k in heads]]
     if len(with_node) == 1:
         w.lines.append(f"  {with_node[0]}.node = [next_seq(), None, {w.constant(back)}, ({edges}), {state}, None]")
     else:
-        extra = f'{{"outputs": {len(with_node)}, "name": {w.constant(info.grad_name)}}}'
+        extra = f'{{"outputs": {len(with_node)}, "name": {w.constant(info.names[0])}}}'
         w.lines.append(f"  node = [next_seq(), None, {w.constant(back)}, ({edges}), {state}, {extra}]")
-        w.lines += [f'  {r}.node = [next_seq(), None, tape.to_output, (node,), {i}, {{"name": {w.constant(info.grad_name)}}}]'
+        w.lines += [f'  {r}.node = [next_seq(), None, tape.to_output, (node,), {i}, {{"name": {w.constant(info.names[i])}}}]'
                     for i, r in enumerate(with_node)]
     w.lines += [f"  if '_views' in a{k}.__dict__: refresh(a{k}, a{k})" for k in heads]
     w.lines.append(f"  return {result}")
@@ -285,7 +290,7 @@ def backward(script: Script, before: Script, count: int, gradients: int, dev: An
     """
     w = Writer(script, dev, earlier=before, poison=poison)
     gs = "".join(f", g{i}" for i in range(gradients))
-    w.lines.append("  _, operands, versions, outs, blocks, _ = node[4]")
+    w.lines.append("  _, operands, versions, outs, blocks, _, _ = node[4]")
     if count:
         w.lines.append(f"  {''.join(f'a{i}, ' for i in range(count))} = operands")
     w.lines += [f"  if a{i}.store.version != versions[{i}]: tape.changed(a{i}, versions[{i}], node)" for i in reads]

@@ -7,6 +7,7 @@ a block that the call allocated. With the places of another call put in, the sam
 from __future__ import annotations
 
 import ctypes
+from ctypes import string_at
 from typing import TYPE_CHECKING, Any
 
 from .. import layout
@@ -45,8 +46,8 @@ class Drawn:
 
 class Step:
     """Something done in order: `call(*args)`, whose arguments are places and numbers; where `expected` is something, the call must give
-    just that (`what`: an attribute of what it gives), or the script does not fit.  Without a `call` it writes bytes.  A draw's `args` are
-    its number and its count."""
+    just that, or the script does not fit.  Without a `call` it writes bytes.  what: "draw" of one whose `args` are its number and its
+    count."""
 
     __slots__ = ("call", "args", "expected", "outputs", "what")
 
@@ -208,6 +209,7 @@ class Places:
     def steps(self, captured: Sequence[Any]) -> list[Step]:
         """A capture's steps, with places. Launches are not bound yet."""
         made: list[Step] = []
+        used: set[int] = set()
         for s in captured:
             if isinstance(s, capture.Launch):
                 if s.device.type != "cpu":
@@ -220,6 +222,7 @@ class Places:
                 end = len(s.args) if p is None else s.prepared.outputs + len(p.inputs) + bool(s.prepared.workspace)
                 args = tuple([x if type(x) is not int or x < _LEAST else self.drawn.get(x) or (self.argument(x) if i < end else x)
                               for i, x in enumerate(s.args)])
+                used.update([x.number for x in args if isinstance(x, Drawn)])
                 for x in args[:s.prepared.outputs]:
                     if not isinstance(x, Place) or x.of in (EARLIER, GRADIENT) or (x.of == OPERAND and self.gradients.spans):
                         raise capture.Unrepeatable("a write to what is not the call's own")
@@ -231,12 +234,11 @@ class Places:
                 made.append(Step(s.generator.take, (self.draws, s.count), what="draw"))
                 self.draws += 1
             elif isinstance(s, capture.Read):
-                if isinstance(s.value, bytes):
-                    made.append(Step(s.read, (self.place(s.address), len(s.value)), s.value))
-                else:
-                    made.append(Step(s.read, (self.place(s.address),), s.value, what=".value"))
+                made.append(Step(string_at, (self.place(s.address), len(s.value)), s.value))
             else:
                 made.append(Step(None, (self.place(s.address), s.data), None, 1))
+        if len(used) < self.draws:  # some routine holds them, where nobody can put others
+            raise capture.Unrepeatable("numbers that were drawn and are passed to no launch")
         return made
 
     def tree(self, x: Any, operands: Sequence[Tensor]) -> Any:
@@ -278,16 +280,25 @@ SHIFT = 64  # bytes, which keep an address aligned
 
 def copied(t: Tensor, shift: int = 0) -> Tensor:
     """A tensor of the same layout and values in memory of its own, outside autograd.  shift: so many bytes of something come before."""
-    m = t.meta
-    low, high = layout.extent(m.shape, m.strides)
-    nbytes = (high - low + 1) * m.dtype.itemsize
-    s = room((nbytes + shift,), m.device)
-    r: Tensor = object.__new__(Tensor)
-    r.meta, r.store, r.ptr, r.node = m, s, s.ptr + shift - low * m.dtype.itemsize, None
+    start, nbytes = reach(t.meta)
+    s = room((nbytes + shift,), t.meta.device)
     if shift:
         ctypes.memset(s.ptr, 0x5a, shift)
     if nbytes > 0:
-        ctypes.memmove(s.ptr + shift, t.ptr + low * m.dtype.itemsize, nbytes)
+        ctypes.memmove(s.ptr + shift, t.ptr + start, nbytes)
+    return laid(t.meta, s, shift)
+
+
+def reach(m: Meta) -> tuple[int, int]:
+    """Where the lowest element begins, in bytes from the first one, and the bytes from there to the end of the highest."""
+    low, high = layout.extent(m.shape, m.strides)
+    return low * m.dtype.itemsize, (high - low + 1) * m.dtype.itemsize
+
+
+def laid(m: Meta, s: Storage, shift: int = 0) -> Tensor:
+    """A tensor of a layout whose lowest element is so many bytes behind the begin of a storage."""
+    r: Tensor = object.__new__(Tensor)
+    r.meta, r.store, r.ptr, r.node = m, s, s.ptr + shift - reach(m)[0], None
     return r
 
 

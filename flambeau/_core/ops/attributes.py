@@ -249,7 +249,7 @@ def _item(self: Tensor, reason: str) -> Any:
     if plain is not None:
         value = plain.from_address(self.ptr).value
         if capture.active:
-            capture.was_read(plain.from_address, self.ptr, value)
+            capture.were_read(self.ptr, m.dtype.itemsize)
         return value
     return values(self, reason).reshape(()).item()
 

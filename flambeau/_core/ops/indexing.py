@@ -295,7 +295,7 @@ def _counter(m: Meta, low: int, high: int) -> Callable[[int], int]:
             call(s.ptr, address, scratch.ptr, low, high)
         value: int = read(s.ptr).value
         if capture.active:
-            capture.was_read(read, s.ptr, value)
+            capture.were_read(s.ptr, 8)
         return value
     return count
 

@@ -260,7 +260,8 @@ def _inplace_of(body: Function, function: Function) -> Function:
         if _grad.get():
             inplace.check(self, (self, *others))
         may_write(self)
-        result = function(self, *args, **kwargs)
+        # under autograd the body's own graph, which knows what it keeps of what is about to be overwritten
+        result = (body if _grad.get() else function)(self, *args, **kwargs)
         if result.meta.shape != self.meta.shape:
             raise RuntimeError(f"{name}: the result has shape {list(result.meta.shape)}, which does not fit into "
                                f"{list(self.meta.shape)} in place")

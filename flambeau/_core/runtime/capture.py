@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from . import door
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator, Sequence
 
     from ..kernels.programs import Prepared
     from .device import device
@@ -57,12 +57,12 @@ class Launch:
 
 
 class Read:
-    """A look at memory from Python: `read(address).value` was `value`, or `read(address, n)`, where these are n bytes."""
+    """A look at memory from Python: the bytes at an address were `value`."""
 
-    __slots__ = ("read", "address", "value")
+    __slots__ = ("address", "value")
 
-    def __init__(self, read: Callable[[int], Any], address: int, value: Any) -> None:
-        self.read, self.address, self.value = read, address, value
+    def __init__(self, address: int, value: bytes) -> None:
+        self.address, self.value = address, value
 
 
 class Write:
@@ -127,6 +127,26 @@ class Capture:
 
 
 active: dict[int, Capture] = {}  # by thread; who looks at values asks only while there is any
+redrawing: dict[int, Iterator[tuple[int, int]]] = {}  # by thread: the numbers that its next draws are given
+
+
+class redrawn:
+    """A ``with`` block in which this thread's draws are given these numbers, which were drawn before."""
+
+    def __init__(self, numbers: Sequence[tuple[int, int]]) -> None:
+        self._numbers = numbers
+
+    def __enter__(self) -> None:
+        self._before = redrawing.get(get_ident())
+        if self._numbers:
+            redrawing[get_ident()] = iter(self._numbers)
+
+    def __exit__(self, *exc: object) -> None:
+        if self._numbers:
+            if self._before is None:
+                del redrawing[get_ident()]
+            else:
+                redrawing[get_ident()] = self._before
 
 
 def unrepeatable(why: str) -> None:
@@ -135,25 +155,21 @@ def unrepeatable(why: str) -> None:
         raise Unrepeatable(why)
 
 
-def was_read(read: Callable[[int], Any], address: int, value: Any) -> None:
-    """A value was read from memory (see `Read`), and what follows may depend on it."""
-    found = active.get(get_ident())
-    if found is not None:
-        found.steps.append(Read(read, address, value))
-
-
 def were_read(address: int, nbytes: int) -> None:
     """Python looks at these bytes. Where they are many, what follows surely depends on them."""
     found = active.get(get_ident())
     if found is not None:
         if nbytes > _FEW:
             raise Unrepeatable("Python looks at values")
-        found.steps.append(Read(string_at, address, string_at(address, nbytes)))
+        found.steps.append(Read(address, string_at(address, nbytes)))
 
 
 def drawn(generator: Any, count: int) -> tuple[int, int] | None:
-    """What a draw is given inside a capture of this thread; None outside."""
-    found = active.get(get_ident())
+    """What a draw is given inside a capture of this thread, or where one is made again; None elsewhere."""
+    me = get_ident()
+    if me in redrawing:
+        return next(redrawing[me])
+    found = active.get(me)
     if found is None:
         return None
     made = found.number(), found.number()

@@ -52,7 +52,7 @@ class Generator:
 
     def take(self, count: int) -> tuple[int, int]:
         """The seed and the first of `count` positions, which are used up."""
-        if capture.active:
+        if capture.active or capture.redrawing:
             made = capture.drawn(self, count)
             if made is not None:
                 return made

@@ -325,6 +325,66 @@ def test_random_numbers_are_those_of_the_generator() -> None:
     assert torch.equal(torch.autograd.grad(found[-1].sum(), x)[0], torch.autograd.grad(plain[-1].sum(), x)[0])
 
 
+def test_draws_that_a_routine_keeps_to_itself_are_not_replayed() -> None:
+    torch.manual_seed(0)
+    for _ in range(learning.AFTER + 2):
+        torch.poisson(torch.zeros(6)), torch.binomial(torch.full((4,), 10.0), torch.zeros(4))
+    made = [torch.poisson(torch.full((6,), 50.0)).tolist() for _ in range(3)]
+    assert made[0] != made[1] != made[2]
+    made = [torch.binomial(torch.full((8,), 100.0), torch.full((8,), 0.5)).tolist() for _ in range(3)]
+    assert made[0] != made[1] != made[2]
+
+
+@pytest.mark.parametrize("what", [lambda x: F.dropout(x, 0.5), lambda x: F.rrelu(x - 1, training=True), lambda x: torch.bernoulli(x * 0.5) * x],
+                         ids=["dropout", "rrelu", "bernoulli"])
+def test_a_recorded_pass_draws_nothing(what: Callable[[Tensor], Tensor]) -> None:
+    for _ in range(learning.AFTER + 4):
+        x = (torch.rand(6, 6) + 0.5).clamp(max=1.9).requires_grad_()
+        y = what(x)
+        state = torch.get_rng_state()
+        (again,) = torch.autograd.grad(y.sum(), x, retain_graph=True)
+        (g,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+        assert torch.equal(torch.get_rng_state(), state) and torch.equal(g, again)
+
+
+@pytest.mark.parametrize("what", [lambda h: h.max(1)[0], lambda h: h.sort(1)[0], lambda h: h.softmax(1), lambda h: h.topk(2)[0], lambda h: h.cummax(1)[0],
+                                  lambda h: F.max_pool1d(h, 2)], ids=["max", "sort", "softmax", "topk", "cummax", "max_pool1d"])
+def test_a_recorded_pass_takes_operands_as_they_were(what: Callable[[Tensor], Tensor]) -> None:
+    for _ in range(learning.AFTER + 4):
+        x = torch.randn(4, 6, dtype=torch.float64, requires_grad=True)
+        h = x * 1
+        y = what(h)
+        c = torch.randn_like(y)
+        (plain,) = torch.autograd.grad(y, x, c, retain_graph=True)
+        with torch.no_grad():
+            h.copy_(torch.randn(4, 6))  # none of these keeps what it was given
+        (g,) = torch.autograd.grad(y, x, c, create_graph=True)
+        assert torch.allclose(g, plain)
+
+
+def test_forms_in_place_that_compare_with_what_they_overwrite() -> None:
+    i = torch.tensor([0, 2, 2, 1])
+    for _ in range(learning.AFTER + 4):
+        x, v = torch.randn(6, 5, requires_grad=True), torch.randn(4, 5, requires_grad=True)
+        h, k = x * 1, x * 1
+        y, z = h.index_reduce_(0, i, v, "amax"), k.scatter_reduce_(0, i[:, None].expand(4, 5), v, "amin")
+        for made in (y, z):
+            (g,) = torch.autograd.grad((made * made).sum(), x, create_graph=True)
+            assert g.requires_grad
+
+
+def test_the_sign_of_a_zero_that_was_looked_at_counts() -> None:
+    for k in range(2 * learning.AFTER + 4):
+        zero = torch.tensor([0.0, -0.0][k > learning.AFTER + 1])
+        assert bool(torch.full((1,), zero).signbit()) is bool(zero.signbit())
+
+
+def test_each_result_has_its_own_name() -> None:
+    x = torch.randn(3, 4, requires_grad=True)
+    names = {tuple(t.grad_fn.name() for t in torch.aminmax(x, dim=1)) for _ in range(learning.AFTER + 4)}
+    assert len(names) == 1
+
+
 def test_memory_that_is_somebody_elses_is_not_replayed() -> None:
     kept = torch.ones(3)
     op = Counted(lambda input: input + kept)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import numpy as np
 import pytest
 
 import flambeau as torch
@@ -25,7 +26,7 @@ def test_launches_reads_writes_and_draws_come_in_order() -> None:
     assert [k for k in kinds if k is not Launch] == [Read, Write, Draw] and kinds[0] is Launch and kinds[-1] is Launch
     first, read, write = found.steps[0], next(s for s in found.steps if isinstance(s, Read)), next(s for s in found.steps if isinstance(s, Write))
     assert isinstance(first, Launch) and first.prepared.name == "add" and first.args == (y.data_ptr(), x.data_ptr(), x.data_ptr())
-    assert (read.address, read.value) == (total.data_ptr(), 6.0) and (write.address, len(write.data)) == (made.data_ptr(), 8)
+    assert (read.address, read.value) == (total.data_ptr(), np.float32(6.0).tobytes()) and (write.address, len(write.data)) == (made.data_ptr(), 8)
 
 
 def test_draws_leave_the_generator_where_it_is_and_are_the_same_for_the_same_streams() -> None:
