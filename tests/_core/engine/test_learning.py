@@ -48,8 +48,10 @@ class Counted:
 
 
 @pytest.fixture(autouse=True)
-def nothing_refused() -> Iterator[None]:
+def as_at_the_start() -> Iterator[None]:
+    """Nothing refused, and nothing learned by tests before."""
     learning.refused.clear()
+    learning.learned.clear()
     yield
     learning.refused.clear()
 
@@ -69,6 +71,16 @@ def test_a_call_is_learned_after_a_few_and_then_runs_without_the_body() -> None:
     assert op.times == 0 and torch.equal(found, expected) and not learning.refused
     for a, b in ((torch.randn(3, 4), torch.full((3, 4), float("nan"))), (x, x), (torch.randn(3, 4), x)):
         assert np.array_equal(op.call(a, b).numpy(), ((a * b).sum(0) * 2.0).numpy(), equal_nan=True) and op.times == 0
+
+
+def test_the_more_is_learned_the_more_calls_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learning, "learned", ["some"] * learning._DOUBLES)
+    op = Counted(body)
+    x, y = torch.randn(3, 4), torch.randn(3, 4)
+    for n in range(2 * learning.AFTER + 2):
+        op.times = 0
+        op.call(x, y)
+        assert (op.times == 0) == (n >= 2 * learning.AFTER), n
 
 
 def test_other_layouts_types_and_constants_have_plans_of_their_own() -> None:
