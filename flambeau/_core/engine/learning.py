@@ -129,14 +129,11 @@ class Call:
 
     def first(self, kind: int, *given: Any) -> Any:
         """A recorded call of a kind of which there has been none."""
-        operands = self.operands(given)
-        run = self.rest
-        renewed = caches.renewed
-        if on and not caches.observed() and not tape.anomaly.on:
-            found = attempted(self.operation.name + " (recorded)", lambda: learned_gradients.learn_recorded(self, operands, kind))
-            run = self.plain if found is None else found
-        elif tape.anomaly.on:
+        if not on or caches.observed() or tape.anomaly.on:
             return self.plain(*given)
+        operands, renewed = self.operands(given), caches.renewed
+        found = attempted(self.operation.name + " (recorded)", lambda: learned_gradients.learn_recorded(self, operands, kind))
+        run = self.plain if found is None else found
         if renewed == caches.renewed:
             self.taped[kind] = run
             learned.append(self.operation.name)
