@@ -254,11 +254,15 @@ def _learned_keys(s: Signature) -> str:
     return ", ".join(["NOW.watched", "DEFAULT.dtype", *parts]) + more
 
 
+# what the keys of learned plans are made with
+LEARNED_KEYS: dict[str, Any] = {"Tensor": Tensor, "constant": constant, "DEFAULT": dtypes._default, "WORDS": WORDS, "metas": metas, "NOW": capture.now,
+                                "THREAD": devices._thread}
+
+
 def key_of(s: Signature) -> Any:
     """A function of a call's values that gives the key of its learned plan."""
     names = [*s.names(), *filter(None, (s.rest, s.more))]
-    space: dict[str, Any] = {"Tensor": Tensor, "constant": constant, "DEFAULT": dtypes._default, "WORDS": WORDS, "metas": metas,
-                             "NOW": capture.now, "THREAD": devices._thread}
+    space = dict(LEARNED_KEYS)
     text = f"def key(values):\n    {''.join(n + ', ' for n in names)} = values\n    return ({_learned_keys(s)})"
     exec(compile(text, "<operation>", "exec"), space)  # our own text: only names of parameters enter it
     return space["key"]

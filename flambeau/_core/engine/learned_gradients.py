@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..autograd import tape
-from ..autograd.mode import _grad
+from ..autograd.mode import _grad, no_grad
 from ..runtime import caches, capture, cpu_memory
 from ..tensor import Meta, Tensor, alias
 from ..tensor import meta as make_meta
 from . import replays
 from .scripts import BLOCK, EARLIER, OPERAND, Fresh, Many, Place, Places, Result, Script, copied, laid
-from .trials import attempted, captured, compare, filled, script_of, tensors_of, unrecorded
+from .trials import attempted, captured, compare, filled, script_of, tensors_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -68,7 +68,7 @@ def learn_recorded(call: Call, operands: Sequence[Tensor], kind: int) -> Callabl
         _grad.reset(token)
     places = Places(copies, fresh, foreign=taken.foreign)
     script = script_of(places, taken, made, copies)
-    heads = tuple([i for i, _ in script.written if copies[i].node is not starts[i]])
+    heads = tuple([i for i in script.written if copies[i].node is not starts[i]])
     tensors = tensors_of(made, copies)
     nodes = [t.node is not None for t in tensors]
     if any(t.node is not None and not t.node[tape.SEQ] for t in tensors):
@@ -108,11 +108,11 @@ def learn_recorded(call: Call, operands: Sequence[Tensor], kind: int) -> Callabl
     tried = replays.recorded(script, call.pattern, call.device, call.plain, info, back, nodes, info.outs, heads, olds,
                               poison=[s.made for s in taken.steps if isinstance(s, capture.Draw)] or True)(*call.given(again))
     compare(made, tried)
-    for i, _ in script.written:
+    for i in script.written:
         compare(copies[i], again[i])
     node = next(t.node for t in (*tensors_of(tried, again), *[again[i] for i in heads]) if t.node is not None)
     node = node[3][0] if node[2] is tape.to_output else node
-    with unrecorded():
+    with no_grad():
         run = replays.backward(pass_, script, len(again), len(gs), call.device, _slow, info.reads, len(info.outs), poison=True)
         compare(tuple(wanted), run(node, *gs))
     info.backs[key if len(gs) > 1 else key[0]] = _backward_of(info, pass_, len(gs))
@@ -220,7 +220,7 @@ def _slow(node: tape.Node, *gs: Any) -> Any:
     before = {i: laid(m, s) for (i, m), s in zip(info.olds, olds, strict=True)}
     for i, (t, edge) in enumerate(zip(operands, node[tape.EDGES], strict=True)):
         t = before.get(i, t)
-        if i in info.script.rises():  # it is written once more
+        if i in info.script.written:  # it is written once more
             t = copied(t)
         r = alias(t, t.meta, t.ptr)
         r.node = None if edge is None else _passing(edge)

@@ -12,12 +12,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..autograd import tape
+from ..autograd.mode import no_grad
 from ..runtime import caches, capture
 from ..runtime import device as devices
 from ..tensor import Tensor
 from . import fronts, learned_gradients, replays
 from .scripts import SHIFT, Fresh, Many, Places, Same, copied
-from .trials import attempted, captured, compare, refused, script_of, tensors_of, unrecorded
+from .trials import attempted, captured, compare, script_of, tensors_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -102,11 +103,9 @@ class Call:
     # ----------------------------------------------------------------------------------------------------------- calls
     def learn(self, operands: Sequence[Tensor]) -> Callable[..., Any]:
         """The replay of calls that are not recorded. Raises Unrepeatable where there is none."""
-        def work(copies: list[Tensor]) -> Any:
-            return self.carry_out(copies)
         fresh, copies = Fresh(), [copied(t) for t in operands]
-        with unrecorded():
-            taken, made = captured(work, copies, 0)
+        with no_grad():
+            taken, made = captured(self.carry_out, copies, 0)
         places = Places(copies, fresh, foreign=taken.foreign)
         script = script_of(places, taken, made, copies)
         told = any(s.expected is not None for s in script.steps)  # by values that were worked out, and are conditions
@@ -117,9 +116,9 @@ class Call:
             raise capture.Unrepeatable("a result that is a leaf")
         # elsewhere in their storages: what looks at a storage from its beginning gives something else
         again, others = ([copied(t, SHIFT) for t in operands] for _ in range(2))
-        with unrecorded():
+        with no_grad():
             # the call made once more: whatever else went into it would differ
-            taken, made = captured(work, others, 1)
+            taken, made = captured(self.carry_out, others, 1)
             fakes = [s.made for s in taken.steps if isinstance(s, capture.Draw)]
             tried = replays.forward(script, self.pattern, self.device, self.rest, self.plain, None, None, poison=fakes or True)(*self.given(again))
         compare(made, tried)
@@ -242,13 +241,9 @@ def attempt(operation: Operation, values: Values, passed: Sequence[int]) -> Call
             _ptr(t)
     except AttributeError:  # an asynchronous copy is still filling it
         return None
-    found = attempted(operation.name, lambda: call.learn(operands))
-    return found
+    return attempted(operation.name, lambda: call.learn(operands))
 
 
 def _same(x: Any) -> bool:
     """Whether a result is or holds operands and nothing else."""
     return isinstance(x, Same) or (isinstance(x, Many) and all(map(_same, x.parts)))
-
-
-__all__ = ["Learner", "refused"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from .. import dtypes
-from ..runtime import caches, capture
+from ..runtime import caches
 from ..runtime import device as devices
 from ..tensor import Tensor
 from . import fronts, interpreters
@@ -124,7 +124,7 @@ class Operation:
         if self._learns and not self.planned and (fronts.operand_kinds(s) or "device" in s.names()):
             caches.cache(self.env, "plans")
             self.learner = Learner(self, s, self.env)
-            self.env.update(note=self.learner.note, constant=fronts.constant, WORDS=fronts.WORDS, metas=fronts.metas, NOW=capture.now)
+            self.env.update(note=self.learner.note, **fronts.LEARNED_KEYS)
             self.plain, code = code, fronts.write(self.function.__name__, s, False, self.out is not None, self.renames, learns=True)
         kwdefaults = {**s.kwdefaults, **({"out": None} if self.out is not None else {})}
         direct: Any = FunctionType(code, self.env, self.function.__name__, s.defaults)

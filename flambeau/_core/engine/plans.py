@@ -138,6 +138,13 @@ def _view(m: Meta, offset: int, backward: Any, saved: Any, name: str) -> Callabl
 
 
 # ------------------------------------------------------------------------------------------------------------- the patterns
+def maker(text: str, space: dict[str, Any]) -> Callable[..., Any]:
+    """The function `make` of a text of the engine's own, into which only counts and offsets enter; space: the names that it uses."""
+    exec(compile(text, CODE, "exec"), space)
+    made: Callable[..., Any] = space["make"]
+    return made
+
+
 def _recorder(plan: Plan, roles: str) -> Callable[..., Any]:
     """Makes what puts a call on the tape, ``f(results, edges, operands and numbers)``, from the edges of its first call of a kind: they
     hold None for what requires no grad."""
@@ -164,10 +171,7 @@ def _putter(count: int, keep: tuple[tuple[int, bool], ...], results: bool, numbe
              f"  r.node = [next_seq(), None, backward, edges, {'alone' if constant else state}, None]",
              "  if anomaly.on: anomaly.note(r.node)",
              " return put"]
-    space: dict[str, Any] = {"tape": tape, "alias": _alias}
-    exec(compile("\n".join(lines), CODE, "exec"), space)  # our own text: only the counts above enter it
-    made: Callable[[Saved], Any] = space["make"]
-    return made
+    return maker("\n".join(lines), {"tape": tape, "alias": _alias})
 
 
 def _several(saved: Saved) -> Callable[..., None]:
@@ -244,10 +248,7 @@ def _maker(roles: str, small: tuple[bool, ...], room: bool, convert: tuple[bool,
                   f"   put({'r0' if len(small) == 1 else f'({outs})'}, ({edges}), {', '.join(names)})"]
     lines.append(f"  return result(({outs}))" if result else "  return r0" if len(small) == 1 else f"  return ({outs})")
     lines.append(" return call")
-    space: dict[str, Any] = {"Tensor": Tensor, "Storage": Storage, "_grad": _grad, "storage": storage, "_recorder": _recorder}
-    exec(compile("\n".join(lines), CODE, "exec"), space)  # our own text: only the counts above enter it
-    made: Callable[[Plan], Any] = space["make"]
-    return made
+    return maker("\n".join(lines), {"Tensor": Tensor, "Storage": Storage, "_grad": _grad, "storage": storage, "_recorder": _recorder})
 
 
 class Written:
@@ -344,7 +345,4 @@ def _writer(roles: str, convert: tuple[bool, ...]) -> Callable[[Written], Any]:
               "  s.version += 1",
               "  return a0",
               " return call"]
-    space: dict[str, Any] = {"_grad": _grad, "_recording": _recording}
-    exec(compile("\n".join(lines), CODE, "exec"), space)  # our own text: only the counts above enter it
-    made: Callable[[Written], Any] = space["make"]
-    return made
+    return maker("\n".join(lines), {"_grad": _grad, "_recording": _recording})

@@ -14,9 +14,9 @@ from .. import dtypes
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
 from ..runtime import capture, door
-from ..tensor import Meta, Storage, Tensor, storage
+from ..tensor import Meta, Storage, Tensor, alias, storage
 from ..tensor import meta as make_meta
-from .plans import CODE, View, _alias
+from .plans import View, _alias, maker
 from .scripts import BLOCK, EARLIER, GRADIENT, OPERAND, Constant, Drawn, Many, Place, Result, Same, Script, reach
 
 if TYPE_CHECKING:
@@ -138,35 +138,30 @@ class Writer:
             if x.place.of == OPERAND:
                 self.lines.append(f"  {r} = {self.constant(_viewer(x))}(a{x.place.number})")
                 return r
-            if x.place.of == GRADIENT and not x.place.offset:
-                g = f"g{x.place.number}"
-                self.lines.append(f"  {r} = {g} if {g}.meta is {m} else alias({g}, {m}, {g}.ptr)")
-                return r
             if x.place.of == GRADIENT:
-                self.lines.append(f"  {r} = alias(g{x.place.number}, {m}, {self.address(x.place)})")
+                g = f"g{x.place.number}"
+                itself = "" if x.place.offset else f"{g} if {g}.meta is {m} else "
+                self.lines.append(f"  {r} = {itself}alias({g}, {m}, {self.address(x.place)})")
                 return r
             self.lines.append(f"  {r} = new(T); {r}.meta = {m}; {r}.store = s{x.place.number}; {r}.ptr = {self.address(x.place)}; {r}.node = None")
             return r
         return walk(self.script.result), made
 
-    def function(self, head: str, before: Sequence[str] = ()) -> Callable[..., Any]:
+    def function(self, head: str) -> Callable[..., Any]:
         """The function: `head` is its first line."""
         names = ", ".join(f"c{i}" for i in range(len(self.constants)))
         lines = ["def make(constants):", *([f" {names}, = constants"] if names else []), " new, T, S, grad_on = object.__new__, Tensor, Storage, _grad.get",
-                 *before, f" {head}", *self.lines, " return call"]
+                 f" {head}", *self.lines, " return call"]
         found: Callable[..., Any] = _made("\n".join(lines))(self.constants)
         return found
 
 
 @lru_cache(4096)
 def _made(text: str) -> Callable[[list[Any]], Callable[..., Any]]:
-    from ..tensor import alias
-    space: dict[str, Any] = {"Tensor": Tensor, "Storage": Storage, "_grad": _grad, "storage": storage, "alias": alias, "held": _alias,
-                             "move": ctypes.memmove, "poison": ctypes.memset, "tape": tape, "next_seq": tape.next_seq,
-                             "refresh": inplace.refresh, "NOW": capture.now, "DEFAULT": dtypes._default}
-    exec(compile(text, CODE, "exec"), space)  # our own text: only counts and offsets enter it
-    made: Callable[[list[Any]], Callable[..., Any]] = space["make"]
-    return made
+    space = {"Tensor": Tensor, "Storage": Storage, "_grad": _grad, "storage": storage, "alias": alias, "held": _alias, "move": ctypes.memmove,
+             "poison": ctypes.memset, "tape": tape, "next_seq": tape.next_seq, "refresh": inplace.refresh, "NOW": capture.now,
+             "DEFAULT": dtypes._default}
+    return maker(text, space)
 
 
 def _viewer(result: Result) -> Callable[[Tensor], Tensor]:
@@ -203,6 +198,11 @@ def unpack(pattern: Sequence[Pattern]) -> tuple[str, list[str], int]:
     return ", ".join(names), lines, n
 
 
+def _shared(k: int, n: int) -> str:
+    """The end of a condition: or another of n operands lies in the storage of operand k."""
+    return "".join(f" or a{i}.store is a{k}.store" for i in range(n) if i != k)
+
+
 def forward(script: Script, pattern: Sequence[Pattern], dev: Any, rest: Any, plain: Any, taped: dict[int, Any] | None, first: Any, poison: Any = False,
             apart: bool = False) -> Callable[..., Any]:
     """The replay of a call that is not recorded.
@@ -223,13 +223,12 @@ def forward(script: Script, pattern: Sequence[Pattern], dev: Any, rest: Any, pla
                     f"   kind = {kind}",
                     f"   run = {w.constant(taped)}.get(kind)",
                     f"   return {w.constant(first)}(kind, {given}) if run is None else run({given})"]
-    for k, _ in script.written:
-        shared = "".join(f" or a{i}.store is a{k}.store" for i in range(n) if i != k)
+    for k in script.written:
         history = f"(a{k}.node is not None or getattr(a{k}, 'base', None) is not None) and grad_on()"
-        w.lines.append(f"  if {history}{shared}: return {w.constant(plain)}({given})")
+        w.lines.append(f"  if {history}{_shared(k, n)}: return {w.constant(plain)}({given})")
     w.allocate()
     w.steps(f"{w.constant(rest)}({given})")
-    w.lines += [f"  a{k}.store.version += {rise}" for k, rise in script.written]
+    w.lines += [f"  a{k}.store.version += {rise}" for k, rise in script.written.items()]
     result, _ = w.results()
     w.lines.append(f"  return {result}")
     return w.function(f"def call({given}):")
@@ -247,21 +246,19 @@ def recorded(script: Script, pattern: Sequence[Pattern], dev: Any, rest: Any, in
     given, lines, n = unpack(pattern)
     w.lines += lines
     w.lines.append(f"  if tape.anomaly.on: return {w.constant(rest)}({given})")
-    for k, _ in script.written:
-        shared = "".join(f" or a{i}.store is a{k}.store" for i in range(n) if i != k)
+    for k in script.written:
         leaf = f"(a{k}.node is not None and not a{k}.node[0])"
-        w.lines.append(f"  if getattr(a{k}, 'base', None) is not None or {leaf}{shared}: return {w.constant(rest)}({given})")
+        w.lines.append(f"  if getattr(a{k}, 'base', None) is not None or {leaf}{_shared(k, n)}: return {w.constant(rest)}({given})")
     for k, m in olds:
         start, nbytes = reach(m)
         w.block(f"o{k}", make_meta((nbytes,), None, dtypes.uint8, dev), f"u{k}")
         w.lines.append(f"  move(u{k}, a{k}.ptr + {start}, {nbytes})")
     w.allocate()
     w.steps(f"{w.constant(rest)}({given})")
-    w.lines += [f"  a{k}.store.version += {rise}" for k, rise in script.written]
+    w.lines += [f"  a{k}.store.version += {rise}" for k, rise in script.written.items()]
     result, made = w.results()
-    written = script.rises()
     # what is written is kept without its node, which would be a circle
-    operands = "".join(f"alias(a{i}, a{i}.meta, a{i}.ptr), " if i in written else f"a{i}, " for i in range(n))
+    operands = "".join(f"alias(a{i}, a{i}.meta, a{i}.ptr), " if i in script.written else f"a{i}, " for i in range(n))
     versions, edges = ("".join(f"a{i}{what}, " for i in range(n)) for what in (".store.version", ".node"))
     blocks = "".join(f"s{i}, " for i, b in enumerate(script.blocks) if b.store is not None)
     kept = "".join(f"held(r{i}), " for i in outs)

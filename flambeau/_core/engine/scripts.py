@@ -19,8 +19,6 @@ from ..tensor import meta as make_meta
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..runtime.device import device
-
 OPERAND, BLOCK, GRADIENT, EARLIER = "operand", "block", "gradient", "earlier"
 _LEAST = 1 << 16  # no block lies so low: a smaller integer is a number
 
@@ -109,13 +107,9 @@ class Script:
 
     __slots__ = ("steps", "blocks", "result", "written", "owners")
 
-    def __init__(self, steps: list[Step], blocks: list[Block], result: Any, written: tuple[tuple[int, int], ...] = (),
+    def __init__(self, steps: list[Step], blocks: list[Block], result: Any, written: dict[int, int] | None = None,
                  owners: Sequence[Any] = ()) -> None:
-        self.steps, self.blocks, self.result, self.written, self.owners = steps, blocks, result, written, tuple(owners)
-
-    def rises(self) -> dict[int, int]:
-        """The operands that are written, with how much their versions rise."""
-        return dict(self.written)
+        self.steps, self.blocks, self.result, self.written, self.owners = steps, blocks, result, written or {}, tuple(owners)
 
     def results(self) -> list[Result]:
         """All results that are new tensors, in order."""
@@ -139,8 +133,8 @@ class Owner:
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         self.spans = []
         for t in tensors:
-            low, high = layout.extent(t.meta.shape, t.meta.strides)
-            self.spans.append((t.ptr + low * t.meta.dtype.itemsize, t.ptr + (high + 1) * t.meta.dtype.itemsize, t.ptr))
+            start, nbytes = reach(t.meta)
+            self.spans.append((t.ptr + start, t.ptr + start + nbytes, t.ptr))
 
     def find(self, address: int) -> tuple[int, int] | None:
         """The tensor's number, and how far behind its first element the address is."""
@@ -281,7 +275,7 @@ SHIFT = 64  # bytes, which keep an address aligned
 def copied(t: Tensor, shift: int = 0) -> Tensor:
     """A tensor of the same layout and values in memory of its own, outside autograd.  shift: so many bytes of something come before."""
     start, nbytes = reach(t.meta)
-    s = room((nbytes + shift,), t.meta.device)
+    s = storage(make_meta((nbytes + shift,), None, uint8, t.meta.device))
     if shift:
         ctypes.memset(s.ptr, 0x5a, shift)
     if nbytes > 0:
@@ -300,8 +294,3 @@ def laid(m: Meta, s: Storage, shift: int = 0) -> Tensor:
     r: Tensor = object.__new__(Tensor)
     r.meta, r.store, r.ptr, r.node = m, s, s.ptr + shift - reach(m)[0], None
     return r
-
-
-def room(shape: tuple[int, ...], dev: device) -> Storage:
-    """Uninitialised bytes."""
-    return storage(make_meta(shape, None, uint8, dev))

@@ -8,7 +8,6 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from .. import layout
-from ..autograd.mode import _grad
 from ..runtime import capture
 from ..tensor import Tensor, new
 from .scripts import OPERAND, Place, Places, Script
@@ -40,15 +39,8 @@ def attempted(name: str, work: Callable[[], Callable[..., Any]]) -> Callable[...
     return found
 
 
-class unrecorded:
-    def __enter__(self) -> None:
-        self.token = _grad.set(False)
-
-    def __exit__(self, *exc: object) -> None:
-        _grad.reset(self.token)
-
-
 def captured(work: Callable[[list[Tensor]], Any], copies: list[Tensor], streams: int) -> tuple[capture.Capture, Any]:
+    """What `work` on these asks for, and gives; streams: see `Capture`. Raises Unrepeatable where it is much."""
     with capture.Capture(streams) as captured:
         made = work(copies)
     if len(captured.steps) > _MOST_STEPS:
@@ -57,13 +49,13 @@ def captured(work: Callable[[list[Tensor]], Any], copies: list[Tensor], streams:
 
 
 def script_of(places: Places, captured: capture.Capture, made: Any, copies: Sequence[Tensor]) -> Script:
+    """The script of a captured call on these operands, and of what it gave. Raises Unrepeatable where there is none."""
     steps = places.steps(captured.steps)
     tree = places.tree(made, copies)
-    written = tuple([(i, t.store.version) for i, t in enumerate(copies) if t.store.version])
-    known = {i for i, _ in written}
+    written = {i: t.store.version for i, t in enumerate(copies) if t.store.version}
     for s in steps:
         for x in s.args[:s.outputs]:
-            if isinstance(x, Place) and x.of == OPERAND and x.number not in known:
+            if isinstance(x, Place) and x.of == OPERAND and x.number not in written:
                 raise capture.Unrepeatable("an operand is written and its version stays")
     return Script(steps, places.blocks, tree, written, [owner for *_, owner in captured.foreign])
 

@@ -17,7 +17,7 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import Tensor
-from flambeau._core.engine import interpreters, learning
+from flambeau._core.engine import interpreters, learning, trials
 from flambeau._core.ops import table
 from flambeau._core.runtime import caches, door
 
@@ -50,10 +50,10 @@ class Counted:
 @pytest.fixture(autouse=True)
 def as_at_the_start() -> Iterator[None]:
     """Nothing refused, and nothing learned by tests before."""
-    learning.refused.clear()
+    trials.refused.clear()
     learning.learned.clear()
     yield
-    learning.refused.clear()
+    trials.refused.clear()
 
 
 def body(input: Tensor, other: Tensor, dim: int = 0, *, scale: float = 2.0) -> Tensor:
@@ -68,7 +68,7 @@ def test_a_call_is_learned_after_a_few_and_then_runs_without_the_body() -> None:
         assert op.times == n or n == learning.AFTER
     op.times = 0
     found = op.call(x, y)
-    assert op.times == 0 and torch.equal(found, expected) and not learning.refused
+    assert op.times == 0 and torch.equal(found, expected) and not trials.refused
     for a, b in ((torch.randn(3, 4), torch.full((3, 4), float("nan"))), (x, x), (torch.randn(3, 4), x)):
         assert np.array_equal(op.call(a, b).numpy(), ((a * b).sum(0) * 2.0).numpy(), equal_nan=True) and op.times == 0
 
