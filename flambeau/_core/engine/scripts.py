@@ -251,7 +251,8 @@ class Places:
     def _result(self, x: Tensor, operands: Sequence[Tensor]) -> Result:
         if type(x) is not Tensor or not x.meta.plain:
             raise capture.Unrepeatable("a result of a class of its own")
-        place = self.place(x.ptr)
+        # by its storage: a view without elements may begin where an operand ends
+        place = next((Place(OPERAND, i, x.ptr - t.ptr) for i, t in enumerate(operands) if x.store is t.store), None) or self.place(x.ptr)
         base = getattr(x, "base", None)
         if place.of == OPERAND:
             if base is None and x.node is None:

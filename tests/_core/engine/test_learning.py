@@ -201,6 +201,15 @@ def test_several_results_views_constants_and_operands_among_them() -> None:
     assert torch.equal(torch.autograd.grad(a.sum() + (d * d).sum(), x)[0], (x.exp() + 2 * x).detach())
 
 
+def test_a_view_without_elements_lies_where_it_did() -> None:
+    for _ in range(learning.AFTER + 3):
+        x = torch.randn(1, 2, dtype=torch.float64, requires_grad=True)
+        view = x.narrow(0, 0, 0)[..., 1:]
+        assert view.shape == (0, 1) and view._base is x and view.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+        view.sum().backward()
+        assert x.grad is not None and x.grad.tolist() == [[0.0, 0.0]]
+
+
 def test_results_of_several_kinds_have_one_node() -> None:
     op = Counted(lambda input: (input.sin(), input.argmax(), input.cos()))
     x = torch.randn(5, dtype=torch.float64, requires_grad=True)
