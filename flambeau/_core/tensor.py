@@ -100,7 +100,7 @@ class Tensor:
     """An n-dimensional array of one dtype on one device, with automatic differentiation.
 
     Slots: `meta`; `store`, the Storage (`storage` is a method of PyTorch's); `ptr`, the address of the first element; `node`
-    of the tape (None: requires no grad); `base`, the tensor that a view is of (unset otherwise).
+    of the tape (None: requires no grad); `base`, the tensor that a view is of (None otherwise).
     """
 
     __slots__ = ("meta", "store", "ptr", "node", "base", "__weakref__", "__dict__")
@@ -108,7 +108,7 @@ class Tensor:
     store: Storage
     ptr: int
     node: Any
-    base: Tensor
+    base: Tensor | None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -122,7 +122,7 @@ def new(m: Meta) -> Tensor:
     t.store = s = storage(m)
     t.meta = m
     t.ptr = s.ptr
-    t.node = None
+    t.node = t.base = None
     return t
 
 
@@ -158,7 +158,7 @@ def alias(t: Tensor, m: Meta, p: int) -> Tensor:
     r.meta = m
     r.store = t.store
     r.ptr = p
-    r.node = None
+    r.node = r.base = None
     return r
 
 
@@ -168,7 +168,7 @@ def wrap(address: int, m: Meta, keep: Any) -> Tensor:
     s.free = NO_FREE
     s.ptr, s.version, s.meta, s.keep = address, 0, m, keep
     t = _new(Tensor)
-    t.meta, t.store, t.ptr, t.node = m, s, address, None
+    t.meta, t.store, t.ptr, t.node, t.base = m, s, address, None, None
     if capture.active:
         capture.was_wrapped(address, m.nbytes, keep)
     return t

@@ -94,10 +94,7 @@ def as_subclass(self: Tensor, cls: type[Tensor]) -> Any:
         raise TypeError(f"as_subclass(): argument 'cls' must be a subclass of Tensor, not {cls!r}")
     made: Any = _new(cls)
     m = self.meta
-    made.meta, made.store, made.ptr, made.node = getattr(m, "under", m), self.store, self.ptr, self.node
-    base = getattr(self, "base", None)
-    if base is not None:
-        made.base = base
+    made.meta, made.store, made.ptr, made.node, made.base = getattr(m, "under", m), self.store, self.ptr, self.node, self.base
     return made
 
 

@@ -21,7 +21,7 @@ def reduce_tensor(t: Tensor) -> Any:
         return t.__reduce_ex__(2)  # by value, or the error that says why not
     block = shared_tensors.block_of(t)
     if block is None:
-        if getattr(t, "base", None) is not None:  # its base stays where it is
+        if t.base is not None:  # its base stays where it is
             t = shared_tensors.shared_like(t).requires_grad_(t.requires_grad)
         else:
             shared_tensors.share_memory_(t)

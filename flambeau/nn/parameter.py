@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def on_storage(cls: type[Tensor], data: Tensor, requires_grad: bool) -> Any:
     """A leaf of class `cls` that shares the storage of `data`."""
     made: Any = _new(cls)
-    made.meta, made.store, made.ptr, made.node = data.meta, data.store, data.ptr, None
+    made.meta, made.store, made.ptr, made.node, made.base = data.meta, data.store, data.ptr, None, None
     provenance.note(made)
     if requires_grad:
         made.requires_grad_(True)

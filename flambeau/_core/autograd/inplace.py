@@ -18,7 +18,7 @@ def check(t: Tensor, operands: Sequence[Any]) -> bool:
     """Whether an in-place operation on `t` is recorded.  Raises RuntimeError where PyTorch forbids it.  Grad mode is on."""
     n = t.node
     if n is not None:
-        base = getattr(t, "base", None)
+        base = t.base
         if base is not None:
             if base.node is not None and base.node[0] == 0:
                 raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
@@ -29,7 +29,7 @@ def check(t: Tensor, operands: Sequence[Any]) -> bool:
     if t.meta.dtype.kind not in "fc":
         return False
     recorded = any(isinstance(x, Tensor) and x.node is not None for x in operands)
-    base = getattr(t, "base", None)
+    base = t.base
     if base is not None and (recorded or base.node is not None):
         _may_rebase(t)
     return recorded
@@ -82,7 +82,7 @@ def note(base: Tensor, view: Tensor) -> None:
 
 def rebase(t: Tensor, node: Any) -> None:
     """`node` is the history of t's new value: gives it to t, to its base and to the base's other views."""
-    base = getattr(t, "base", None)
+    base = t.base
     if base is None:
         t.node = node
         refresh(t, t)
@@ -96,7 +96,7 @@ def rebase(t: Tensor, node: Any) -> None:
 def refresh(base: Tensor, done: Tensor) -> None:
     for ref in base.__dict__.get("_views", ()):
         view = ref()
-        if view is not None and view is not done and getattr(view, "base", None) is base:
+        if view is not None and view is not done and view.base is base:
             view.node = _view_node(base, view)
 
 

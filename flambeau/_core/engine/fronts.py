@@ -167,8 +167,10 @@ def _plain(name: str, kind: str) -> str | None:
 def exact(v: Any) -> Any:
     """A constant's part in the key of a plan. Equal numbers of other types (1, 1.0, True) or signs (0.0, -0.0) are other constants."""
     kind = v.__class__
+    if kind is int or kind in PLAIN_CONSTANTS:  # what equals an int comes with its type
+        return v
     if kind is tuple or kind is list:
-        return tuple([exact(x) for x in v])
+        return tuple([x if x.__class__ is int else exact(x) for x in v])
     if isinstance(v, (int, float, complex)):
         return (kind, v) if v and v == v else (kind, str(v))  # a nan equals no nan, and 0.0 equals -0.0
     return v
@@ -207,7 +209,7 @@ def constant(v: Any) -> Any:
 def metas(tensors: Any) -> Any:
     """The metas of several tensors, as `constant` gives them."""
     kind = tensors.__class__
-    if kind is list or kind is tuple:
+    if (kind is list or kind is tuple) and tensors and tensors[0].__class__ is Tensor:
         try:
             return (list, *[t.meta for t in tensors]) if kind is list else tuple([t.meta for t in tensors])
         except AttributeError:
@@ -283,7 +285,8 @@ def _key(name: str, kind: str, loose: bool, default: Any) -> str:
     if kind == FACTOR:
         return f"{name}.__class__ if {name} != 1 else 1"
     if kind == CONSTANT and not loose:
-        return f"None if {name} is None else exact({name})" if default is None else f"exact({name})"
+        rest = f"{name} if {name}.__class__ is int else exact({name})"
+        return f"None if {name} is None else {rest}" if default is None else rest
     if kind == SIZES:
         return f"(k_{name} := tuple({name}[0]) if len({name}) == 1 and {name}[0].__class__ in SEQUENCES else {name})"
     if kind == DTYPE:

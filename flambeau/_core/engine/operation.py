@@ -19,7 +19,7 @@ from ..tensor import Tensor
 from . import fronts, interpreters
 from .fronts import CONSTANT, DEVICE, DTYPE, FACTOR, NUMBER, OPTIONAL, PLACE, SCALAR, SEQUENCES, SIZES, TENSOR, VALUE, Signature
 from .learning import Learner
-from .plans import Compose, Plan, View, Written, roles, under
+from .plans import Compose, Plan, Relaid, View, Written, roles, under
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ def _general(*args: Any, **kwargs: Any) -> Any:
 
 
 _GENERAL: CodeType = _general.__code__
-PLANS = frozenset((Plan, Compose, View, Written))
+PLANS = frozenset((Plan, Compose, View, Relaid, Written))
 NUMBERS = frozenset((float, int))  # types of numbers that launches take as they come
 KNOWN: set[type] = {float, int, bool, complex, type(None), str, slice, type(Ellipsis), Tensor}  # classes that answer for nothing
 # what the keys of factories' plans are made with

@@ -116,7 +116,7 @@ def _view(m: Meta, offset: int, backward: Any, saved: Any, name: str) -> Callabl
         r.store = t.store
         r.ptr = t.ptr + offset
         r.node = None
-        base = getattr(t, "base", None)
+        base = t.base
         if base is None:
             base = t
         elif "_made" in t.__dict__:
@@ -135,6 +135,30 @@ def _view(m: Meta, offset: int, backward: Any, saved: Any, name: str) -> Callabl
             r.__dict__["_made"] = ("no_grad", 0, tape.name_of(base.node))
         return r
     return run
+
+
+class Relaid:
+    """A plan that gives the operand itself the layout of a view of it.
+
+    view: that one's plan.  general: carries out a call that must be recorded.
+    """
+
+    __slots__ = ("meta", "offset", "general")
+
+    def __init__(self, view: View, general: Callable[[Tensor], Tensor]) -> None:
+        self.meta, self.offset, self.general = view.meta, view.offset, general
+
+    def bind(self, roles: str) -> Callable[..., Any]:
+        m, offset, general, grad_on = self.meta, self.offset, self.general, _grad.get
+
+        def run(t: Tensor) -> Tensor:
+            if t.node is not None and grad_on():
+                return general(t)
+            t.meta = m
+            t.ptr += offset
+            t.store.version += 1
+            return t
+        return run
 
 
 # ------------------------------------------------------------------------------------------------------------- the patterns
@@ -193,7 +217,7 @@ def _several(saved: Saved) -> Callable[..., None]:
 def _alias(t: Tensor) -> tuple[Tensor, int]:
     """A result as its own node may hold it: without that node, which would be a circle; and its version."""
     r = object.__new__(Tensor)
-    r.meta, r.store, r.ptr, r.node = t.meta, t.store, t.ptr, None
+    r.meta, r.store, r.ptr, r.node, r.base = t.meta, t.store, t.ptr, None, None
     return r, t.store.version
 
 
@@ -233,7 +257,7 @@ def _maker(roles: str, small: tuple[bool, ...], room: bool, convert: tuple[bool,
     if reads is not None:
         lines.append(f"  launch({', '.join(args)})")
     for i in range(len(small)):
-        lines.append(f"  r{i} = new(T); r{i}.meta = m{i}; r{i}.store = s{i}; r{i}.ptr = p{i}; r{i}.node = None")
+        lines.append(f"  r{i} = new(T); r{i}.meta = m{i}; r{i}.store = s{i}; r{i}.ptr = p{i}; r{i}.node = r{i}.base = None")
     outs = "".join(f"r{i}, " for i in range(len(small)))
     tensors = [(i, n) for i, (n, role) in enumerate(zip(names, roles)) if role == "t"]
     if taped and tensors:
@@ -284,7 +308,7 @@ def _recording(plan: Written, roles: str) -> Callable[..., Tensor]:
         given = tuple([x for x, role in zip(all_given, roles, strict=True) if role != "x"]) if absent else all_given
         t: Tensor = given[0]
         node = t.node
-        if getattr(t, "base", None) is not None or (node is not None and not node[0]):
+        if t.base is not None or (node is not None and not node[0]):
             return general(*all_given)  # type: ignore[no-any-return]
         edges = tuple([x.node if isinstance(x, Tensor) else None for x in given])
         needs = tuple([e is not None for e in edges])
@@ -336,7 +360,7 @@ def _writer(roles: str, convert: tuple[bool, ...]) -> Callable[[Written], Any]:
     recorded = " or ".join(f"{n}.node is not None" for n in ("a0", *others))
     lines += ["  if grad_on():",
               f"   if {recorded}: return recorded({given})",
-              "   base = getattr(a0, 'base', None)",
+              "   base = a0.base",
               f"   if base is not None and base.node is not None: return general({given})"]
     args = ["a0.ptr", "a0.ptr"] + [f"{n}.ptr" for n in others]
     numbers = [n for n, role in zip(names, roles) if role == "n"]

@@ -143,7 +143,7 @@ class Writer:
                 itself = "" if x.place.offset else f"{g} if {g}.meta is {m} else "
                 self.lines.append(f"  {r} = {itself}alias({g}, {m}, {self.address(x.place)})")
                 return r
-            self.lines.append(f"  {r} = new(T); {r}.meta = {m}; {r}.store = s{x.place.number}; {r}.ptr = {self.address(x.place)}; {r}.node = None")
+            self.lines.append(f"  {r} = new(T); {r}.meta = {m}; {r}.store = s{x.place.number}; {r}.ptr = {self.address(x.place)}; {r}.node = {r}.base = None")
             return r
         return walk(self.script.result), made
 
@@ -224,7 +224,7 @@ def forward(script: Script, pattern: Sequence[Pattern], dev: Any, rest: Any, pla
                     f"   run = {w.constant(taped)}.get(kind)",
                     f"   return {w.constant(first)}(kind, {given}) if run is None else run({given})"]
     for k in script.written:
-        history = f"(a{k}.node is not None or getattr(a{k}, 'base', None) is not None) and grad_on()"
+        history = f"(a{k}.node is not None or a{k}.base is not None) and grad_on()"
         w.lines.append(f"  if {history}{_shared(k, n)}: return {w.constant(plain)}({given})")
     w.allocate()
     w.steps(f"{w.constant(rest)}({given})")
@@ -248,7 +248,7 @@ def recorded(script: Script, pattern: Sequence[Pattern], dev: Any, rest: Any, in
     w.lines.append(f"  if tape.anomaly.on: return {w.constant(rest)}({given})")
     for k in script.written:
         leaf = f"(a{k}.node is not None and not a{k}.node[0])"
-        w.lines.append(f"  if getattr(a{k}, 'base', None) is not None or {leaf}{_shared(k, n)}: return {w.constant(rest)}({given})")
+        w.lines.append(f"  if a{k}.base is not None or {leaf}{_shared(k, n)}: return {w.constant(rest)}({given})")
     for k, m in olds:
         start, nbytes = reach(m)
         w.block(f"o{k}", make_meta((nbytes,), None, dtypes.uint8, dev), f"u{k}")

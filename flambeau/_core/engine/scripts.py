@@ -253,7 +253,7 @@ class Places:
             raise capture.Unrepeatable("a result of a class of its own")
         # by its storage: a view without elements may begin where an operand ends
         place = next((Place(OPERAND, i, x.ptr - t.ptr) for i, t in enumerate(operands) if x.store is t.store), None) or self.place(x.ptr)
-        base = getattr(x, "base", None)
+        base = x.base
         if place.of == OPERAND:
             if base is None and x.node is None:
                 return Result(place, x.meta, detached=True)
@@ -293,5 +293,5 @@ def reach(m: Meta) -> tuple[int, int]:
 def laid(m: Meta, s: Storage, shift: int = 0) -> Tensor:
     """A tensor of a layout whose lowest element is so many bytes behind the begin of a storage."""
     r: Tensor = object.__new__(Tensor)
-    r.meta, r.store, r.ptr, r.node = m, s, s.ptr + shift - reach(m)[0], None
+    r.meta, r.store, r.ptr, r.node, r.base = m, s, s.ptr + shift - reach(m)[0], None, None
     return r

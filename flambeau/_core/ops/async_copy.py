@@ -140,7 +140,7 @@ def fill_later(t: Tensor, wait: Callable[..., None]) -> None:
         one.store = Storage()
         one.store.ptr, one.store.free = 0, []
         _own = _owners(one)
-    base = getattr(t, "base", None)
+    base = t.base
     base = t if base is None else base
     those = {id(x): x for x in (t, base, *(r() for r in base.__dict__.get("_views", ()))) if x is not None and x.store is t.store}
     # a storage with an owner of its own is a second one on the same memory: of `.data`, of a NumPy array

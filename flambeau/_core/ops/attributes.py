@@ -66,7 +66,7 @@ _TOLD = {
 
 
 def _base(t: Tensor) -> Tensor | None:
-    return getattr(t, "base", None)
+    return t.base
 
 
 def _grad_fn(t: Tensor) -> Any:
@@ -414,7 +414,7 @@ def retain_grad(self: Tensor) -> None:
 
 def detach_(self: Tensor) -> Tensor:
     """Takes the tensor off the tape, in place.  Raises RuntimeError for a view."""
-    if getattr(self, "base", None) is not None:
+    if self.base is not None:
         raise RuntimeError("Can't detach views in-place. Use detach() instead.")
     self.node = None
     return self
@@ -432,7 +432,7 @@ def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     at = self.ptr  # of a tensor still being filled, when it is there
     fresh = copied(self.store, memo)
     out = _new(type(self))
-    out.meta, out.store, out.ptr, out.node = self.meta, fresh, fresh.ptr + (at - self.store.ptr), None
+    out.meta, out.store, out.ptr, out.node, out.base = self.meta, fresh, fresh.ptr + (at - self.store.ptr), None, None
     memo[id(self)] = out
     if self.node is not None:
         out.node = tape.leaf()
@@ -515,7 +515,7 @@ def install(target: type) -> None:
         "is_same_size": lambda self, other: self.meta.shape == other.meta.shape,
         "is_inference": lambda self: False, "is_conj": lambda self: False, "is_neg": lambda self: False,
         "has_names": lambda self: False, "is_nonzero": _bool, "apply_": apply_, "map_": map_,
-        "_is_view": lambda self: getattr(self, "base", None) is not None,
+        "_is_view": lambda self: self.base is not None,
     }
     for name, method in methods.items():
         if getattr(method, "__name__", "") == "<lambda>":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 from .. import layout
@@ -19,7 +18,9 @@ from .views import (
     _view,
     as_strided,
     expand,
+    permute,
     placed,
+    relaying,
     reshape,
     select,
     slice_axis,
@@ -384,28 +385,9 @@ for _n in (1, 2, 3):
 
 
 # ---------------------------------------------------------------------------------------- the layout of a tensor, in place
-def _relayout(name: str, make: Any, shown: Any) -> None:
-    """`name_`: the tensor itself takes the layout of a view of it."""
-    def function(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if self.node is not None and _grad.get():
-            inplace.check(self, (self,))
-        made = make(self, *args, **kwargs)
-        node = made.node
-        self.meta, self.ptr = made.meta, made.ptr
-        self.store.version += 1
-        if node is not None:
-            self.node = node
-        return self
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"`{name[:-1]}`, changing the layout of the tensor itself."
-    function.__signature__ = inspect.signature(shown)  # type: ignore[attr-defined]
-    op(spaces=(), name=name)(function)
-
-
-for _name, _shows in (("squeeze", squeeze), ("unsqueeze", unsqueeze), ("transpose", transpose), ("t", t), ("as_strided", as_strided)):
-    _relayout(_name + "_", lambda x, *a, _f=_name, **k: getattr(x, _f)(*a, **k), _shows)
-_relayout("swapaxes_", swapaxes, swapaxes)
-_relayout("swapdims_", transpose, transpose)
+for _shows in (squeeze, unsqueeze, transpose, t, swapaxes, as_strided):
+    relaying(_shows.__operation__.name + "_", _shows)
+relaying("swapdims_", transpose)
 
 
 @op(spaces=(), learns=False)
@@ -446,7 +428,7 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
     return self
 
 
-Tensor.T = property(lambda t: t.permute(tuple(reversed(range(len(t.meta.shape))))) if t.meta.shape else t,  # type: ignore[assignment, method-assign]
+Tensor.T = property(lambda t: permute(t, *range(len(t.meta.shape) - 1, -1, -1)) if t.meta.shape else t,  # type: ignore[assignment, method-assign]
                     doc="A view with the axes in reverse order.")
 Tensor.mT = property(lambda t: transpose(t, -2, -1), doc="A view with the last two axes exchanged.")  # type: ignore[assignment, method-assign]
 Tensor.H = property(lambda t: adjoint(t) if len(t.meta.shape) == 2 else t,  # type: ignore[assignment, method-assign]

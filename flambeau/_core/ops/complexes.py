@@ -24,7 +24,7 @@ def _part(t: Tensor, which: int) -> Tensor:
     r = _new(Tensor)
     r.meta = meta(m.shape, tuple(s * 2 for s in m.strides), real, m.device)
     r.store, r.ptr, r.node = t.store, t.ptr + which * real.itemsize, None
-    inplace.note_view(getattr(t, "base", t), r)
+    inplace.note_view(t if t.base is None else t.base, r)
     if t.node is not None and _grad.get():
         made = _REAL_BACK if which == 0 else _IMAG_BACK
         r.node = [tape.next_seq(), None, lambda node, g: (made((g,)),), (t.node,), None, {"name": "RealBackward0" if which == 0 else IMAG_BACK}]

@@ -63,7 +63,7 @@ def assign(self: Tensor, result: Tensor) -> Tensor:
     if node is not None and _grad.get():
         inplace.rebase(self, _through(node, self, result))
     elif self.node is not None and _grad.get():
-        inplace.rebase(self, None) if getattr(self, "base", None) is None else inplace.rebase(self, _nothing())
+        inplace.rebase(self, None) if self.base is None else inplace.rebase(self, _nothing())
     return self
 
 

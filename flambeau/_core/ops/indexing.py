@@ -449,7 +449,7 @@ def _row(t: Tensor, index: int) -> Tensor | None:
         return None
     r: Tensor = _new(Tensor)
     r.meta, r.store, r.ptr, r.node = m, t.store, t.ptr + index * step, None
-    base = getattr(t, "base", None)
+    base = t.base
     inplace.note_view(t if base is None else base, r)
     if base is not None and "_made" in t.__dict__:
         r.__dict__["_made"] = t.__dict__["_made"]

@@ -118,7 +118,7 @@ def _construct(cls: type, *args: Any, dtype: Any = None, device: Any = None, **k
     if cls is Tensor:
         return made
     t: Any = _new(cls)
-    t.meta, t.store, t.ptr, t.node = made.meta, made.store, made.ptr, made.node
+    t.meta, t.store, t.ptr, t.node, t.base = made.meta, made.store, made.ptr, made.node, made.base
     return t  # type: ignore[no-any-return]
 
 

@@ -188,7 +188,7 @@ def _mm(a: Tensor, b: Tensor) -> Tensor:
     r.meta = om
     r.store = s
     r.ptr = s.ptr
-    r.node = None
+    r.node = r.base = None
     call(s.ptr, a.ptr, b.ptr)
     if (a.node is not None or b.node is not None) and _grad.get():
         r.node = [tape.next_seq(), None, _mm_back, (a.node, b.node), (a, a.store.version, b, b.store.version), None]

@@ -51,7 +51,7 @@ def pinned_empty(m: Any) -> Tensor:
     s = Storage()
     s.ptr, s.version, s.meta, s.free = address, 0, m, free
     t: Tensor = _new(Tensor)
-    t.meta, t.store, t.ptr, t.node = m, s, s.ptr, None
+    t.meta, t.store, t.ptr, t.node, t.base = m, s, s.ptr, None, None
     return t
 
 

@@ -250,7 +250,7 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:  # noqa: A00
 def _turned(copy: Tensor, dims: Any) -> Tensor:
     """A fresh tensor with two axes exchanged; nobody else sees its memory, so it need not be known as a view."""
     made: Tensor = copy.transpose(*dims)
-    del made.base
+    made.base = None
     return made
 
 

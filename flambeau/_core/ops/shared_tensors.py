@@ -45,7 +45,7 @@ def share_memory_(self: Tensor) -> Tensor:
     """
     if is_shared(self):
         return self
-    if getattr(self, "base", None) is not None:
+    if self.base is not None:
         raise RuntimeError("share_memory_: self is a view, whose base would stay behind; share the base before taking views of it")
     made: Any = shared_like(self)
     made.store.version = self.store.version

@@ -42,7 +42,7 @@ def make(kind: Any, indices: tuple[Any, ...], values: Any, size: Any, coalesced:
     m = SparseMeta()
     m.shape, m.dtype, m.device = Size(size), values.meta.dtype, values.meta.device
     m.numel, m.contiguous, m.nbytes, m.sizes, m.layout, m.plain = numel_of(m.shape), False, values.meta.nbytes, None, kind.kind, False
-    t.meta, t.store, t.node = m, values.store, values.node
+    t.meta, t.store, t.node, t.base = m, values.store, values.node, None
     t.__dict__["_parts"] = (indices, values)
     t.__dict__["_known"] = coalesced
     return t

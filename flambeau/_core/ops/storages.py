@@ -21,7 +21,7 @@ from ..tensor import NO_FREE, Storage, Tensor, _new, empty, meta
 def tensor_on(s: Storage, m: Any, p: int) -> Tensor:
     """A tensor of layout `m` that begins at address `p` of a storage, outside autograd."""
     t = _new(Tensor)
-    t.meta, t.store, t.ptr, t.node = m, s, p, None
+    t.meta, t.store, t.ptr, t.node, t.base = m, s, p, None, None
     return t  # type: ignore[no-any-return]
 
 

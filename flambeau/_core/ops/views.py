@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from .. import hooks, layout
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
-from ..engine.fronts import Signature
-from ..engine.plans import View
+from ..engine.fronts import SIZES, Signature
+from ..engine.plans import Relaid, View
 from ..tensor import Meta, Tensor, _new, alias, empty, meta, new
 from . import launch
 from .copies import cast_program, contiguous
@@ -49,8 +49,42 @@ def viewed(name: str, **options: Any) -> Callable[[F], F]:
                 return body(*args, **kwargs)
             finally:
                 _planning.reset(token)
-        return planned(name, plan, signature=Signature.of(body), **options)  # type: ignore[no-any-return]
+        return planned(name, plan, signature=_signature(body), **options)  # type: ignore[no-any-return]
     return register
+
+
+def _signature(body: Callable[..., Any]) -> Signature:
+    found = Signature.of(body)
+    if found.rest is not None:  # sizes or axes, one by one or as one sequence
+        found.kinds[found.rest] = SIZES
+    return found
+
+
+def relaying(name: str, shows: Callable[..., Tensor]) -> None:
+    """Registers the operation that gives its operand itself the layout that the view operation `shows` would show."""
+    def general(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if self.node is not None and _grad.get():
+            inplace.check(self, (self,))
+        made = shows(self, *args, **kwargs)
+        node = made.node
+        self.meta, self.ptr = made.meta, made.ptr
+        self.store.version += 1
+        if node is not None:
+            self.node = node
+        return self
+
+    def plan(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if shown.planned and not (self.node is not None and _grad.get()):
+            made = body(self, *args, **kwargs)
+            if type(made) is View:
+                return Relaid(made, lambda t: general(t, *args, **kwargs))
+        return general(self, *args, **kwargs)
+    shown = shows.__operation__  # type: ignore[attr-defined]
+    body = shown.body
+    functools.update_wrapper(plan, body)
+    plan.__name__ = plan.__qualname__ = name
+    plan.__doc__ = f"`{name[:-1]}`, changing the layout of the tensor itself."
+    planned(name, plan, signature=_signature(body), spaces=())
 
 
 def _viewed(t: Tensor, m: Meta, p: int, backward: Callable[[Any, Tensor], Any] | None, saved: Any, name: str) -> Tensor:
@@ -62,7 +96,7 @@ def _viewed(t: Tensor, m: Meta, p: int, backward: Callable[[Any, Tensor], Any] |
     r.store = t.store
     r.ptr = p
     r.node = None
-    base = getattr(t, "base", None)
+    base = t.base
     if base is None:
         inplace.note_view(t, r)
     else:
