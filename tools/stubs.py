@@ -178,7 +178,7 @@ def tensor_stub() -> str:
         fields = re.findall(r"^    (\w+): ([^\n#=]+)", body.group(0), re.M)
         lines = "".join(f"    {f}: {t.strip().replace('dtype', '_dtype').replace('device', '_device')}\n" for f, t in fields)
         head.append(f"class {name}:\n{lines}\n")
-    out = ["class Tensor:\n    meta: Meta\n    store: Storage\n    ptr: int\n    node: Any\n    base: Tensor\n"
+    out = ["class Tensor:\n    meta: Meta\n    store: Storage\n    ptr: int\n    node: Any\n    base: Tensor | None\n"
            "    def __new__(cls, *args: Any, **kwargs: Any) -> Any: ...\n"]
     for name, value in sorted(Tensor.__dict__.items()):
         if name in ("meta", "store", "ptr", "node", "base", "__dict__", "__weakref__", "__doc__", "__module__", "__slots__", "__annotations__",

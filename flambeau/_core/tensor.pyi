@@ -34,7 +34,7 @@ class Tensor:
     store: Storage
     ptr: int
     node: Any
-    base: Tensor
+    base: Tensor | None
     def __new__(cls, *args: Any, **kwargs: Any) -> Any: ...
     @property
     def H(self) -> Tensor: ...

@@ -385,9 +385,10 @@ for _n in (1, 2, 3):
 
 
 # ---------------------------------------------------------------------------------------- the layout of a tensor, in place
-for _shows in (squeeze, unsqueeze, transpose, t, swapaxes, as_strided):
-    relaying(_shows.__operation__.name + "_", _shows)
-relaying("swapdims_", transpose)
+_RELAID: dict[str, Any] = {"squeeze_": squeeze, "unsqueeze_": unsqueeze, "transpose_": transpose, "swapdims_": transpose, "swapaxes_": swapaxes, "t_": t,
+                           "as_strided_": as_strided}
+for _name, _shows in _RELAID.items():
+    relaying(_name, _shows)
 
 
 @op(spaces=(), learns=False)
