@@ -6,10 +6,10 @@ What would save or load a scripted program raises NotImplementedError.
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
+from ._core.errors import warn
 from .nn.module import Module
 
 _warned = False
@@ -19,7 +19,7 @@ def _once(name: str) -> None:
     global _warned
     if not _warned:
         _warned = True
-        warnings.warn(f"jit.{name}: there is no TorchScript in Flambeau; the code runs as the Python it is", stacklevel=3)
+        warn(f"jit.{name}: there is no TorchScript in Flambeau; the code runs as the Python it is")
 
 
 def script(obj: Any = None, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None) -> Any:

@@ -296,7 +296,7 @@ def functional_stub() -> str:
     functions = []
     for name in sorted(n for n in {*dir(functional), *table} if not n.startswith("_") and n not in ("annotations", "Any", "cover")):
         value = getattr(functional, name)
-        module = getattr(value, "__module__", "")
+        module = getattr(inspect.unwrap(value) if callable(value) else value, "__module__", "")
         if module.startswith(functional.__name__ + ".") and hasattr(sys.modules[module], name):
             out.append(f"from .{module.rpartition('.')[2]} import {name} as {name}\n")
         elif name in table:

@@ -1,4 +1,4 @@
-"""Exceptions of devices, and their texts.
+"""Exceptions of devices, and their texts; warnings at the line of the user's that they are about.
 
 RuntimeError
   AcceleratorError      a GPU failed: a queued launch raised, or touched memory that is not its own
@@ -8,6 +8,13 @@ RuntimeError
 """
 
 from __future__ import annotations
+
+import sys
+import warnings
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 
 class AcceleratorError(RuntimeError):
@@ -80,3 +87,30 @@ def out_of_memory(requested: int, *, name: str, index: int, total: int, free: in
     error.requested, error.total, error.free = requested, total, free
     error.allocated, error.reserved, error.largest = allocated, reserved, largest
     return error
+
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warns at the line that called this package, however many of its own calls lie between."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and _ours(frame):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level + 1)
+
+
+def warn_once(message: str, category: type[Warning] = UserWarning) -> None:
+    """`warn`, once in a process; what the user's filters make of it does not matter."""
+    if message not in _said:
+        _said.add(message)
+        warn(message, category)
+
+
+_said: set[str] = set()
+
+
+def _ours(frame: FrameType) -> bool:
+    """Whether a frame runs this package's code, text that the engine wrote among it."""
+    name = frame.f_globals.get("__name__", "")
+    return name == _PACKAGE or name.startswith(_PACKAGE + ".") or frame.f_code.co_filename.startswith("<operation")

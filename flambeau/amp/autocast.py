@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from typing import Any
 
 from .._core import dtypes
 from .._core.dtypes import dtype as _dtype
+from .._core.errors import warn
 from .._core.ops import autocast as _lists
 
 _KINDS = ("cuda", "cpu")
@@ -36,8 +36,8 @@ class autocast:
         self.device = _kind(device_type)
         self.fast_dtype = _defaults[self.device] if dtype is None else dtype
         if enabled and self.fast_dtype not in (dtypes.float16, dtypes.bfloat16):
-            warnings.warn(f"In {self.device.upper()} autocast, but the target dtype is not supported. Disabling autocast.\n"
-                          "Autocast supports dtypes torch.float16 and torch.bfloat16.", stacklevel=2)
+            warn(f"In {self.device.upper()} autocast, but the target dtype is not supported. Disabling autocast.\n"
+                 "Autocast supports dtypes torch.float16 and torch.bfloat16.")
             enabled = False
         self._enabled = enabled
         self._keeps = _cache[0] if cache_enabled is None else cache_enabled

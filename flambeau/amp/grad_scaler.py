@@ -6,12 +6,12 @@ are not; a step with infinite or NaN gradients is left out.
 
 from __future__ import annotations
 
-import warnings
 from collections import defaultdict
 from enum import Enum
 from typing import Any
 
 from .._core import ops
+from .._core.errors import warn
 from .._core.ops import foreach
 from .._core.tensor import Tensor
 from ..autograd import no_grad
@@ -46,7 +46,7 @@ class GradScaler:
         if device == "cuda" and enabled:
             from .. import cuda
             if not cuda.is_available():
-                warnings.warn("torch.cuda.amp.GradScaler is enabled, but CUDA is not available.  Disabling.", stacklevel=2)
+                warn("torch.cuda.amp.GradScaler is enabled, but CUDA is not available.  Disabling.")
                 self._enabled = False
         if self._enabled:
             if growth_factor <= 1.0:

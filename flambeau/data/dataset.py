@@ -10,6 +10,7 @@ from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
 from .._core import dtypes, ops
+from .._core.errors import warn
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -183,10 +184,9 @@ def random_split(dataset: Any, lengths: Sequence[int | float], generator: Any = 
         lengths = sizes
         for i, size in enumerate(sizes):
             if size == 0:
-                import warnings
 
-                warnings.warn(f"Length of split at index {i} is 0. This might result in an empty "
-                              "dataset.", stacklevel=2)
+                warn(f"Length of split at index {i} is 0. This might result in an empty "
+                     "dataset.")
     if sum(lengths) != total:
         raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
     for length in lengths:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .._core import dtypes, ops
+from .._core.errors import warn
 from . import pinning
 from .pool import DEAD, Event, Pool, context_of
 from .workers import END, ERROR
@@ -56,7 +56,7 @@ class Batches(Iterator[Any]):
             if self._loader.num_workers:
                 text += ("For multiprocessing data-loading, this could be caused by not properly configuring the IterableDataset replica "
                          "at each worker.")
-            warnings.warn(text, stacklevel=2)
+            warn(text)
         return batch
 
     def _next(self) -> Any:

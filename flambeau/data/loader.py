@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import os
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
+from .._core.errors import warn
 from .collate import default_collate, default_convert
 from .dataset import Dataset, IterableDataset
 from .fetch import fetcher
@@ -179,7 +179,7 @@ class DataLoader(Generic[T_co]):
         workers = self.num_workers
         cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         if cpus is not None and workers > cpus:
-            warnings.warn(f"This DataLoader will create {workers} worker processes in total. Our suggested max number of worker in current "
-                          f"system is {cpus}, which is smaller than what this DataLoader is going to create. Please be aware that "
-                          "excessive worker creation might get DataLoader running slow or even freeze, lower the worker number to avoid "
-                          "potential slowness/freeze if necessary.", stacklevel=3)
+            warn(f"This DataLoader will create {workers} worker processes in total. Our suggested max number of worker in current "
+                 f"system is {cpus}, which is smaller than what this DataLoader is going to create. Please be aware that "
+                 "excessive worker creation might get DataLoader running slow or even freeze, lower the worker number to avoid "
+                 "potential slowness/freeze if necessary.")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import queue
 import threading
 import time
-import warnings
 from typing import TYPE_CHECKING, Any
 
+from .._core.errors import warn
 from .collate import each
 from .failure import Failure
 from .pool import Event
@@ -26,8 +26,7 @@ def useful() -> bool:
 
     if cuda.is_available():
         return True
-    warnings.warn("'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",
-                  stacklevel=3)
+    warn("'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.")
     return False
 
 

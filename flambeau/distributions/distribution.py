@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, ClassVar
 
 from .._core import ops
 from .._core.autograd.mode import no_grad
+from .._core.errors import warn
 from .._core.layout import Size, broadcast_shapes
 from .._core.tensor import Tensor
 from . import constraints
@@ -53,8 +53,8 @@ class Distribution:
             limits = self.arg_constraints
         except NotImplementedError:
             limits = {}
-            warnings.warn(f"{type(self)} does not define `arg_constraints`. Please set `arg_constraints = {{}}` or initialize the "
-                          "distribution with `validate_args=False` to turn off validation.", stacklevel=3)
+            warn(f"{type(self)} does not define `arg_constraints`. Please set `arg_constraints = {{}}` or initialize the "
+                 "distribution with `validate_args=False` to turn off validation.")
         for name, constraint in limits.items():
             if constraints.is_dependent(constraint):
                 continue
@@ -144,7 +144,7 @@ class Distribution:
 
     def sample_n(self, n: int) -> Any:
         """`sample((n,))`."""
-        warnings.warn("sample_n will be deprecated. Use .sample((n,)) instead", UserWarning, stacklevel=2)
+        warn("sample_n will be deprecated. Use .sample((n,)) instead")
         return self.sample(Size((n,)))
 
     # ------------------------------------------------------------------------------------------------------ probabilities
@@ -191,8 +191,8 @@ class Distribution:
         try:
             support = self.support
         except NotImplementedError:
-            warnings.warn(f"{type(self)} does not define `support` to enable sample validation. Please initialize the distribution with "
-                          "`validate_args=False` to turn off validation.", stacklevel=3)
+            warn(f"{type(self)} does not define `support` to enable sample validation. Please initialize the distribution with "
+                 "`validate_args=False` to turn off validation.")
             return
         if support is None:
             raise AssertionError(f"{type(self)} has no support")

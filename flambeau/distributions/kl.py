@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from .._core.errors import warn
 from .distribution import Distribution
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ def _dispatch(type_p: type, type_q: type) -> Any:
     by_p = min(matches, key=lambda m: (_distance(type_p, m[0]), _distance(type_q, m[1])))
     by_q = min(matches, key=lambda m: (_distance(type_q, m[1]), _distance(type_p, m[0])))
     if _KL_REGISTRY[by_p] is not _KL_REGISTRY[by_q]:
-        warnings.warn(f"Ambiguous kl_divergence({type_p.__name__}, {type_q.__name__}). Please register_kl({by_p[0].__name__}, "
-                      f"{by_q[1].__name__})", RuntimeWarning, stacklevel=3)
+        warn(f"Ambiguous kl_divergence({type_p.__name__}, {type_q.__name__}). Please register_kl({by_p[0].__name__}, "
+             f"{by_q[1].__name__})", RuntimeWarning)
     return _KL_REGISTRY[by_p]
 
 

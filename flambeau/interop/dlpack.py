@@ -12,6 +12,7 @@ import ctypes
 from typing import TYPE_CHECKING, Any
 
 from .._core import dtypes
+from .._core.errors import warn
 from .._core.runtime.device import device as device_class
 from .._core.runtime.device import resolve
 from .._core.tensor import Tensor, alias, meta, wrap
@@ -240,9 +241,8 @@ def _taken(capsule: Any) -> Tensor:
             m, p = _read(whole.tensor)  # what cannot be used stays with the capsule
             _rename(capsule, _USED[name])
             if name is _VERSIONED and whole.flags & READ_ONLY:
-                import warnings
-                warnings.warn("from_dlpack: the array is read-only, and tensors are not: writing to this tensor will result in undefined "
-                              "behavior. Pass copy=True for memory of its own.", UserWarning, stacklevel=3)
+                warn("from_dlpack: the array is read-only, and tensors are not: writing to this tensor will result in undefined "
+                     "behavior. Pass copy=True for memory of its own.")
             lent = _Lent(address, whole.deleter)
             return wrap(p, m, lent)
     raise RuntimeError("from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only once, so you might have "

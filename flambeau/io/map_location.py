@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .._core.errors import FileFormatError
+from .._core.errors import FileFormatError, warn
 from .._core.ops.storages import TypedStorage, UntypedStorage
 from .._core.runtime.device import device as Device
 from .._core.runtime.device import resolve
@@ -95,9 +95,8 @@ def default_restore_location(storage: UntypedStorage, location: str) -> UntypedS
 def _note(location: str, why: str) -> None:
     global _noted
     if not _noted:
-        import warnings
 
-        warnings.warn(f"load: tensors saved from {location} are loaded on the CPU, as {why}; map_location chooses a place", stacklevel=2)
+        warn(f"load: tensors saved from {location} are loaded on the CPU, as {why}; map_location chooses a place")
         _noted = True
 
 

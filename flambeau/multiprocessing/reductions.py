@@ -17,8 +17,12 @@ from ..nn.parameter import Parameter
 def reduce_tensor(t: Tensor) -> Any:
     """Raises RuntimeError for a tensor with a history, which ends at the process."""
     m = t.meta
-    if m.device.type != "cpu" or m.numel == 0 or type(t) is not Tensor or (t.requires_grad and not t.is_leaf):
-        return t.__reduce_ex__(2)  # by value, or the error that says why not
+    if t.requires_grad and not t.is_leaf:
+        raise RuntimeError("Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not support "
+                           "crossing process boundaries.  If you just want to transfer the data, call detach() on the tensor "
+                           "before serializing (e.g., putting it on the queue).")
+    if m.device.type != "cpu" or m.numel == 0 or type(t) is not Tensor:
+        return t.__reduce_ex__(2)  # by value
     block = shared_tensors.block_of(t)
     if block is None:
         if t.base is not None:  # its base stays where it is

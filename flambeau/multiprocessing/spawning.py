@@ -13,6 +13,8 @@ import traceback
 from multiprocessing import connection
 from typing import TYPE_CHECKING, Any
 
+from .._core.errors import warn
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -158,8 +160,7 @@ def spawn(fn: Callable[..., Any], args: tuple[Any, ...] = (), nprocs: int = 1, j
           start_method: str = "spawn") -> ProcessContext | None:
     """`start_processes` by the spawn method: fresh interpreters, in which `fn` must be importable. Warns of another method."""
     if start_method != "spawn":
-        import warnings
 
-        warnings.warn(f"This method only supports start_method=spawn (got: {start_method}).\nTo use a different start_method use:\n\t\t"
-                      " torch.multiprocessing.start_processes(...)", FutureWarning, stacklevel=2)
+        warn(f"This method only supports start_method=spawn (got: {start_method}).\nTo use a different start_method use:\n\t\t"
+             " torch.multiprocessing.start_processes(...)", FutureWarning)
     return start_processes(fn, args, nprocs, join, daemon, start_method="spawn")

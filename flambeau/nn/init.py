@@ -7,10 +7,10 @@ fan_in = in * prod(kernel) and fan_out = out * prod(kernel).
 from __future__ import annotations
 
 import math
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from .._core import dtypes, ops
+from .._core.errors import warn
 from ..autograd import no_grad
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float 
                   generator: Any = None) -> Tensor:
     """Normal with values outside [a, b] redrawn, by the inverse of the distribution function."""
     if mean < a - 2 * std or mean > b + 2 * std:
-        warnings.warn("mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be "
-                      "incorrect.", stacklevel=2)
+        warn("mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be "
+             "incorrect.")
 
     def cdf(x: float) -> float:
         return (1.0 + math.erf((x - mean) / (std * math.sqrt(2.0)))) / 2.0
@@ -150,7 +150,7 @@ def kaiming_uniform_(tensor: Tensor, a: float = 0, mode: str = "fan_in", nonline
                      generator: Any = None) -> Tensor:
     """Uniform on [-b, b] with b = gain * sqrt(3 / fan); `a` is leaky_relu's slope."""
     if 0 in tensor.shape:
-        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=2)
+        warn("Initializing zero-element tensors is a no-op")
         return tensor
     bound = math.sqrt(3.0) * calculate_gain(nonlinearity, a) / math.sqrt(_calculate_correct_fan(tensor, mode))
     return uniform_(tensor, -bound, bound, generator)
@@ -160,7 +160,7 @@ def kaiming_normal_(tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinea
                     generator: Any = None) -> Tensor:
     """Normal with std = gain / sqrt(fan); `a` is leaky_relu's slope."""
     if 0 in tensor.shape:
-        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=2)
+        warn("Initializing zero-element tensors is a no-op")
         return tensor
     std = calculate_gain(nonlinearity, a) / math.sqrt(_calculate_correct_fan(tensor, mode))
     return normal_(tensor, 0.0, std, generator)
@@ -207,7 +207,7 @@ def _old_name(new: Callable[..., Tensor]) -> Callable[..., Tensor]:
     name = new.__name__[:-1]
 
     def old(*args: Any, **kwargs: Any) -> Tensor:
-        warnings.warn(f"`nn.init.{name}` is now deprecated in favor of `nn.init.{name}_`.", FutureWarning, stacklevel=2)
+        warn(f"`nn.init.{name}` is now deprecated in favor of `nn.init.{name}_`.", FutureWarning)
         return new(*args, **kwargs)
 
     old.__name__ = old.__qualname__ = name

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._core import ops
+from .._core.errors import warn
 from .._core.runtime.device import device as Device
 from .._core.tensor import Tensor
 from . import hooks as _hooks
@@ -104,7 +105,6 @@ class Module(Stateful):
             return result
         except Exception:
             # Hooks that asked for it see the call even though it failed; what fails in them must not hide why.
-            import warnings
 
             for key, hook in always:
                 if key not in ran:
@@ -114,8 +114,8 @@ class Module(Stateful):
                         else:
                             hook(self, args, result)
                     except Exception as error:
-                        warnings.warn(f"module forward hook with ``always_call=True`` raised an exception that was "
-                                      f"silenced as another error was raised in forward: {error}", stacklevel=3)
+                        warn(f"module forward hook with ``always_call=True`` raised an exception that was "
+                             f"silenced as another error was raised in forward: {error}")
             raise
 
     def _hooked_forward(self, args: tuple[Any, ...], kwargs: dict[str, Any], ran: set[int]) -> Any:

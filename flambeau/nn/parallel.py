@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._core import ops
 from .._core.autograd.function import Function
+from .._core.errors import warn
 from .._core.runtime.device import device as Device
 from .._core.tensor import Tensor
 from ..autograd import is_grad_enabled, set_grad_enabled
@@ -70,10 +71,9 @@ class Gather(Function):
         ctx.dim, ctx.where = dim, [i.device for i in inputs]
         ctx.scalars = all(i.dim() == 0 for i in inputs)
         if ctx.scalars:
-            import warnings
 
-            warnings.warn("Was asked to gather along dimension 0, but all input tensors were scalars; will instead "
-                          "unsqueeze and return a vector.", stacklevel=4)
+            warn("Was asked to gather along dimension 0, but all input tensors were scalars; will instead "
+                 "unsqueeze and return a vector.")
             inputs = tuple(i.view(1) for i in inputs)
             ctx.dim = 0
         ctx.sizes = [i.shape[ctx.dim] for i in inputs]

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from .._core import ops
+from .._core.errors import warn
 from .._core.ops import table
 from . import functional as F
 from . import init
@@ -46,11 +47,9 @@ class RNNBase(Module):
         if proj_size >= hidden_size:
             raise ValueError("proj_size has to be smaller than hidden_size")
         if dropout > 0 and num_layers == 1:
-            import warnings
 
-            warnings.warn(f"dropout option adds dropout after all but last recurrent layer, so non-zero dropout "
-                          f"expects num_layers greater than 1, but got dropout={dropout} and num_layers={num_layers}",
-                          stacklevel=3)
+            warn(f"dropout option adds dropout after all but last recurrent layer, so non-zero dropout "
+                 f"expects num_layers greater than 1, but got dropout={dropout} and num_layers={num_layers}")
         self.mode = mode
         self.input_size = input_size
         self.hidden_size = hidden_size

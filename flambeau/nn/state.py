@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections import OrderedDict, namedtuple
 from typing import TYPE_CHECKING, Any
 
+from .._core.errors import warn
 from .._core.tensor import Tensor
 from ..autograd import no_grad
 from .hooks import RemovableHandle
@@ -139,8 +139,8 @@ class Stateful:
                     self._assign_from_checkpoint(name, mine, given)
                 else:
                     if mine.is_meta and not given.is_meta:
-                        warnings.warn(f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current model, which "
-                                      "is a no-op. (Did you mean to pass `assign=True`?)", UserWarning, stacklevel=2)
+                        warn(f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current model, which "
+                             "is a no-op. (Did you mean to pass `assign=True`?)")
                     with no_grad():
                         mine.copy_(given)
             except Exception as error:

@@ -14,6 +14,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from .._core import ops
+from .._core.errors import warn
 from .._core.ops import foreach
 from .._core.runtime import caches
 from .._core.tensor import Tensor
@@ -192,10 +193,9 @@ class Optimizer:
                 raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
             param_group.setdefault(name, default)
         if len({id(p) for p in params}) != len(params):
-            import warnings
 
-            warnings.warn("optimizer contains a parameter group with duplicate parameters; in future, this will cause "
-                          "an error; see github.com/pytorch/pytorch/issues/40967 for more information", stacklevel=3)
+            warn("optimizer contains a parameter group with duplicate parameters; in future, this will cause "
+                 "an error; see github.com/pytorch/pytorch/issues/40967 for more information")
         known = {id(p) for group in self.param_groups for p in group["params"]}
         if any(id(p) in known for p in params):
             raise ValueError("some parameters appear in more than one parameter group")

@@ -41,8 +41,12 @@ PLAIN_CONSTANTS: set[type] = {str, type(None), dtypes.dtype, devices.device, typ
 _USUAL = frozenset(("input", "self", "other", "target"))  # tensors or numbers, even where the signature leaves their type open
 
 
+# NumPy's names of parameters, and PyTorch's of the same
+BY_NUMPY = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other"}
+
+
 class _Missing:
-    """Stands for an axis that a call did not name, or not yet: NumPy's name of it may follow."""
+    """Stands for what a call did not name, or not yet: NumPy's name of it may follow."""
 
     def __repr__(self) -> str:
         return "<required>"
@@ -95,13 +99,12 @@ class Signature:
         """This signature, for an operation that is also called in a deprecated order of arguments."""
         return Signature(self.positional, self.keyword, self.defaults, self.kwdefaults, {**self.kinds, "old": OLD}, "old", self.more)
 
-    def with_axis(self) -> Signature:
-        """This signature, where an axis that must be named may be named as NumPy does."""
+    def with_numpy(self) -> Signature:
+        """This signature, where parameters may be named as NumPy does: from the first of them on, nothing must be given as it stands."""
         required = self.positional[:len(self.positional) - len(self.defaults)]
-        if "dim" not in required:
-            return self
-        open_ = len(required) - required.index("dim")
-        return Signature(self.positional, self.keyword, (*[MISSING] * open_, *self.defaults), self.kwdefaults, self.kinds, self.rest, self.more)
+        first = next((i for i, n in enumerate(required) if n in BY_NUMPY.values()), len(required))
+        return Signature(self.positional, self.keyword, (*[MISSING] * (len(required) - first), *self.defaults), self.kwdefaults, self.kinds, self.rest,
+                         self.more)
 
     def has_default(self, name: str, value: Any) -> bool:
         if name in self.kwdefaults:
@@ -300,7 +303,7 @@ def write(name: str, s: Signature, planned: bool, out: bool, renames: bool, lear
     """The code of a function. planned: see above. out: it has `out=`. renames: it takes parameters by NumPy's names too. learns: it looks
     for a learned plan first."""
     parameters = list(s.positional)
-    renames = renames and s.more is None and not {"dim", "keepdim"}.isdisjoint(s.names())
+    renames = renames and s.more is None and not set(BY_NUMPY.values()).isdisjoint(s.names())
     first = len(parameters) - len(s.defaults)
     parameters[first:] = [f"{n}=None" for n in parameters[first:]]
     only = [f"{n}=None" if n in s.kwdefaults else n for n in s.keyword] + (["out=None"] if out else [])
@@ -316,8 +319,6 @@ def write(name: str, s: Signature, planned: bool, out: bool, renames: bool, lear
     values = "(" + "".join(f"{n}, " for n in (*s.names(), *filter(None, (s.rest, s.more)))) + ")"
     lines = [f"def call({', '.join(parameters)}):"]
     if renames:
-        lines += [f"    if {n} is MISSING and 'axis' not in by_numpy: raise TypeError(\"{name}() missing 1 required positional argument: '{n}'\")"
-                  for n in s.positional if s.has_default(n, MISSING)]
         lines.append(f"    if by_numpy: return renamed({values}, by_numpy{', out' if out else ''})")
     if s.rest is not None and s.kinds[s.rest] == OLD:
         lines.append(f"    if {s.rest}: return reordered({values}{', out' if out else ''})")
@@ -333,6 +334,12 @@ def write(name: str, s: Signature, planned: bool, out: bool, renames: bool, lear
     return code.replace(co_name=name, co_qualname=name)
 
 
+def _required(s: Signature, values: str) -> list[str]:
+    """The test that all is given that must be."""
+    missing = [f"{n} is MISSING" for n in s.positional if s.has_default(n, MISSING)]
+    return [f"    if {' or '.join(missing)}: forgotten({values})"] if missing else []
+
+
 def _planned(s: Signature, values: str) -> list[str]:
     names = s.keyed()
     key = ", ".join(_key(n, s.kinds[n], s.loose(n), s.default(n)) for n in names) + ("," if len(names) == 1 else "")
@@ -346,6 +353,7 @@ def _planned(s: Signature, values: str) -> list[str]:
             "    else:",
             # integers only: 4.0 is equal to 4, and no size
             f"        {whole}return plan({operands})",
+            *_required(s, values),
             f"    return miss({values})"]
 
 
@@ -365,7 +373,8 @@ def _direct(s: Signature, values: str, gives: str = "return") -> list[str]:
     tests = [test for n, kind in s.kinds.items() if (test := _plain(n, kind)) is not None and (n != s.rest or kind == TENSORS)]
     passed = [*s.positional, *(["*" + s.rest] if s.rest is not None and s.kinds[s.rest] != OLD else []), *[f"{n}={n}" for n in s.keyword],
               *(["**" + s.more] if s.more else [])]
-    return ["    try:",
+    return [*_required(s, values),
+            "    try:",
             *([f"        if not ({' and '.join(tests)}): return ask({values})"] if tests else []),
             f"        {gives} body({', '.join(passed)})",
             "    except TRIPS as error:",

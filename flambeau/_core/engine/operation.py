@@ -17,7 +17,7 @@ from ..runtime import caches
 from ..runtime import device as devices
 from ..tensor import Tensor
 from . import fronts, interpreters
-from .fronts import CONSTANT, DEVICE, DTYPE, FACTOR, NUMBER, OPTIONAL, PLACE, SCALAR, SEQUENCES, SIZES, TENSOR, VALUE, Signature
+from .fronts import CONSTANT, DEVICE, DTYPE, FACTOR, MISSING, NUMBER, OPTIONAL, PLACE, SCALAR, SEQUENCES, SIZES, TENSOR, VALUE, Signature
 from .learning import Learner
 from .plans import Compose, Plan, Relaid, View, Written, roles, under
 
@@ -112,14 +112,14 @@ class Operation:
     def _start(self) -> None:
         """Writes the function's own code."""
         s = self.signature or Signature.of(self.body, self.kinds)
-        s = self.signature = s.with_axis() if self.renames else s
+        s = self.signature = s.with_numpy() if self.renames else s
         self.places = s.operands()
         if self.planned:
             caches.cache(self.env, "plans")
             self.learner = Learner(self, s, self.env) if self._learns else None
         self.env.update(body=self.body, ask=self.ask, miss=self.miss, tripped=self.tripped, into=self.into, renamed=self.renamed,
-                        reordered=self.reordered, TRIPS=TRIPS, MISSING=fronts.MISSING, KNOWN=KNOWN, NUMBERS=NUMBERS, Tensor=Tensor, known=known,
-                        all_plain=all_plain, strided=strided, exact=fronts.exact, **_FACTORIES)
+                        forgotten=self.forgotten, reordered=self.reordered, TRIPS=TRIPS, MISSING=MISSING, KNOWN=KNOWN, NUMBERS=NUMBERS, Tensor=Tensor,
+                        known=known, all_plain=all_plain, strided=strided, exact=fronts.exact, **_FACTORIES)
         code = fronts.write(self.function.__name__, s, self.planned, self.out is not None, self.renames)
         if self._learns and not self.planned and (fronts.operand_kinds(s) or "device" in s.names()):
             caches.cache(self.env, "plans")
@@ -221,13 +221,20 @@ class Operation:
         s = self._signature()
         args, kwargs = s.as_written(values)
         for name, value in by_numpy.items():
-            ours = BY_NUMPY.get(name, name)
+            ours = fronts.BY_NUMPY.get(name, name)
             if ours not in s.names():
                 raise TypeError(f"{self.function.__name__}() got an unexpected keyword argument '{name}'")
+            if ours in kwargs or ours in s.positional[:len(args)]:
+                raise TypeError(f"{self.function.__name__}() got multiple values for argument '{ours}'")
             kwargs[ours] = value
         if out is not None:
             kwargs["out"] = out
         return self.direct(*args, **kwargs)
+
+    def forgotten(self, values: Values) -> None:
+        """Raises TypeError for what a call should have given."""
+        names = [n for n, v in zip(self._signature().positional, values, strict=False) if v is MISSING]
+        raise TypeError(f"{self.function.__name__}() missing {len(names)} required positional arguments: " + ", ".join(f'"{n}"' for n in names))
 
     def reordered(self, values: Values, out: Any = None) -> Any:
         """A call in a deprecated order of arguments. Raises TypeError where it is none."""
@@ -318,9 +325,6 @@ class Operation:
         except TypeError:
             return None
         return key
-
-
-BY_NUMPY = {"axis": "dim", "keepdims": "keepdim"}
 
 
 def _constant(v: Any) -> bool:

@@ -11,6 +11,7 @@ from .. import dtypes, layout
 from ..autograd import functions, tape
 from ..autograd.mode import _grad
 from ..engine.operation import Operation
+from ..errors import warn
 from ..runtime import capture, door, provenance
 from ..runtime.device import device as device_class
 from ..tensor import NO_FREE, Storage, Tensor, _new, alias, meta
@@ -106,9 +107,8 @@ def _get_grad(t: Tensor) -> Tensor | None:
         return found
     kept: Tensor | None = t.__dict__.get("_grad")
     if kept is None and n is not None and not (n[5] and "retain" in n[5]):
-        import warnings
-        warnings.warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed: backward() does not fill it. Call "
-                      ".retain_grad() on the tensor before, or look at the leaf it was computed from.", UserWarning, stacklevel=2)
+        warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed: backward() does not fill it. Call "
+             ".retain_grad() on the tensor before, or look at the leaf it was computed from.")
     return kept
 
 
@@ -145,6 +145,18 @@ def _set_data(t: Tensor, new: Tensor) -> None:
         raise TypeError(f"Variable data has to be a tensor, but got {type(new).__name__}")
     t.meta, t.store, t.ptr = new.meta, new.store, new.ptr
     provenance.note(t)
+
+
+def _delete_grad(t: Tensor) -> None:
+    _set_grad(t, None)
+
+
+def _keeps_data(t: Tensor) -> None:
+    raise RuntimeError("Deleting tensor data is not allowed. Delete tensor instead!")
+
+
+def _keeps_requires_grad(t: Tensor) -> None:
+    raise RuntimeError("requires_grad must be a bool")
 
 
 def size(self: Tensor, dim: int | None = None) -> Any:
@@ -340,6 +352,14 @@ def _iter(self: Tensor) -> Iterator[Any]:
     return iter(self.unbind(0))
 
 
+def _reversed(self: Tensor) -> Tensor:
+    return self.flip(0) if self.meta.shape else self
+
+
+def _delete_item(self: Tensor, index: Any) -> None:
+    raise TypeError("Tensor does not support deleting items")
+
+
 def _contains(self: Tensor, element: Any) -> bool:
     if not isinstance(element, (Tensor, int, float, complex, bool)):
         raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
@@ -471,10 +491,7 @@ def _rebuild_bare(kind: type, shape: tuple[int, ...], strides: tuple[int, ...], 
 
 
 def _reduce(self: Tensor, protocol: int) -> Any:
-    if self.node is not None and self.node[0]:
-        raise RuntimeError("Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not support "
-                           "crossing process boundaries.  If you just want to transfer the data, call detach() on the tensor "
-                           "before serializing (e.g., putting it on the queue).")
+    """What a pickle or a shallow copy makes of the tensor: a leaf, as a history stays where it is."""
     extra = {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
     if self.meta.device.type == "meta":
         return _rebuild_bare, (type(self), tuple(self.meta.shape), self.meta.strides, self.meta.dtype, self.node is not None, extra)
@@ -496,9 +513,9 @@ def install(target: type) -> None:
     """Gives the Tensor its attributes and these methods."""
     for name, read in _SIMPLE.items():
         setattr(target, name, property(read, doc=_TOLD.get(name) or f"Whether the tensor is {name[3:].replace('_', ' ')}."))
-    for name, (get, put) in {"requires_grad": (_SIMPLE["requires_grad"], _set_requires_grad), "grad": (_get_grad, _set_grad),
-                             "data": (_get_data, _set_data)}.items():
-        setattr(target, name, property(get, put, doc=_TOLD[name]))  # type: ignore[arg-type]
+    for name, (get, put, delete) in {"requires_grad": (_SIMPLE["requires_grad"], _set_requires_grad, _keeps_requires_grad),
+                                     "grad": (_get_grad, _set_grad, _delete_grad), "data": (_get_data, _set_data, _keeps_data)}.items():
+        setattr(target, name, property(get, put, delete, doc=_TOLD[name]))  # type: ignore[arg-type]
     for name, get in (("grad_fn", _grad_fn), ("_base", _base)):
         setattr(target, name, property(get, doc=_TOLD[name]))
     methods: dict[str, Any] = {
@@ -506,7 +523,8 @@ def install(target: type) -> None:
         "ndimension": dim, "is_contiguous": is_contiguous, "get_device": get_device, "data_ptr": data_ptr,
         "storage_offset": storage_offset, "untyped_storage": untyped_storage, "storage": storage, "item": item, "tolist": tolist,
         "numpy": numpy, "__bool__": _bool, "__float__": _scalar(float), "__int__": _scalar(int),
-        "__complex__": _scalar(complex), "__index__": _index, "__len__": _len, "__iter__": _iter, "__contains__": _contains,
+        "__complex__": _scalar(complex), "__index__": _index, "__len__": _len, "__iter__": _iter, "__reversed__": _reversed,
+        "__delitem__": _delete_item, "__contains__": _contains,
         "__format__": _format, "__repr__": _dir_name, "__deepcopy__": _deepcopy, "__reduce_ex__": _reduce, "backward": backward,
         "register_hook": register_hook, "retain_grad": retain_grad, "detach_": detach_,
         "register_post_accumulate_grad_hook": register_post_accumulate_grad_hook,

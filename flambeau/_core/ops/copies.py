@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import hooks, layout
+from .. import dtypes, hooks, layout
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
 from ..engine.plans import Compose, Plan, Saved
@@ -135,11 +135,13 @@ contiguous: Callable[..., Tensor] = planned("contiguous", _contiguous, gives="Te
 
 @op(name="copy_")
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
-    """Writes `src` (broadcast; any type and device) into `self`.  Recorded: gradients flow to `src`.
+    """Writes `src` (a number, or a tensor of any type and device, broadcast) into `self`.  Recorded: gradients flow to `src`.
 
     non_blocking: between pinned host memory and a GPU the copy is queued; the first to read it on the host waits.
     """
-    if not isinstance(src, Tensor):
+    if isinstance(src, (int, float, complex)):
+        src = hooks.full((), src, dtype=dtypes.of_scalar(src))
+    elif not isinstance(src, Tensor):
         raise TypeError(f"copy_(): argument 'other' must be Tensor, not {type(src).__name__}")
     recording = _grad.get() and inplace.check(self, (self, src))
     checks.may_write(self)

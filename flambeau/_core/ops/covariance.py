@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..errors import warn
 from ..tensor import Tensor
 from .linalg.matrices import adjoint, type_name
 from .table import op
@@ -53,9 +54,7 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, a
     else:
         norm = total - correction * (w * aweights).sum() / total
     if w is None and norm <= 0 or w is not None and bool(norm <= 0):
-        import warnings
-        warnings.warn("cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations.", UserWarning,
-                      stacklevel=2)
+        warn("cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations.")
         norm = 0 if w is None else norm.clamp_min(0)
     if x.meta.dtype.kind in "ui":
         x = x.to(mean.meta.dtype)

@@ -14,6 +14,7 @@ from ..autograd import tape
 from ..dtypes import dtype as dtype_class
 from ..engine.fronts import CONSTANT, DEVICE, DTYPE, PLACE, SCALAR, SIZES
 from ..engine.plans import Compose, Plan
+from ..errors import warn
 from ..kernels import expr as E
 from ..kernels.programs import Map
 from ..runtime import caches, capture, door, gpus
@@ -127,7 +128,6 @@ def _factory(name: str, value: Any) -> Any:
 def _registered(name: str, make: Any, kinds: dict[str, str]) -> Any:
     """Registers a factory; the function that operations call, which no interpreter sees."""
     function = planned(name, make, method=False, kinds=kinds, gives="Tensor")
-    function.__module__ = __name__.partition(".")[0]  # where a pickle finds it: here the name is that of the other one
     return function.__operation__.started().direct
 
 
@@ -481,10 +481,8 @@ def _infer(data: Any) -> Any:
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """A new tensor with a copy of `data`: a number, nested sequences, a NumPy array, or a tensor (with a warning)."""
     if isinstance(data, Tensor):
-        import warnings
-        warnings.warn("To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
-                      "sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).", UserWarning,
-                      stacklevel=2)
+        warn("To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+             "sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).")
         copied = data.detach().to(device=data.meta.device if device is None else device, dtype=dtype or data.meta.dtype,
                                   copy=True)
         return _finish(copied, requires_grad, pin_memory)
@@ -547,9 +545,8 @@ def from_numpy(ndarray: Any) -> Tensor:
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
     m = _layouts.get((ndarray.dtype, ndarray.shape, ndarray.strides)) or _shared_layout(ndarray)
     if not ndarray.flags.writeable:
-        import warnings
-        warnings.warn("The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means writing "
-                      "to this tensor will result in undefined behavior.", UserWarning, stacklevel=2)
+        warn("The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means writing "
+             "to this tensor will result in undefined behavior.")
     return wrap(ndarray.__array_interface__["data"][0], m, ndarray)
 
 

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from ..engine.operation import old_orders
+from ..errors import warn
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def reordered(name: str, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[s
     if len(tensors) != form[0] or not 0 < len(numbers) <= len(form[1]) or len(tensors) + len(numbers) != len(args):
         return None
     named = dict(zip(form[1], numbers, strict=False))
-    warnings.warn(f"This order of {name}'s arguments is deprecated: {name}({', '.join('tensor' for _ in tensors)}, "
-                  f"{', '.join(f'{k}={v}' for k, v in named.items())}) says the same", UserWarning, stacklevel=4)
+    warn(f"This order of {name}'s arguments is deprecated: {name}({', '.join('tensor' for _ in tensors)}, "
+         f"{', '.join(f'{k}={v}' for k, v in named.items())}) says the same")
     return tensors, named
 
 

@@ -15,8 +15,9 @@ import numpy as np
 from .. import layout
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
-from ..dtypes import bool_, int64, uint8
+from ..dtypes import bool_, int32, int64, uint8
 from ..engine.fronts import OPEN, TENSORS
+from ..errors import warn
 from ..kernels import expr as E
 from ..kernels.programs import Map, Reduce
 from ..kernels.specs import Check, NonzeroCount, NonzeroWrite
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 _programs: dict[Any, Any] = {}
 
+_POSITIONS = frozenset((int64, int32, uint8, bool_))
 _TILE = 2048  # elements whose count a device's routine keeps
 
 
@@ -47,10 +49,10 @@ def _too_many(t: Tensor) -> IndexError:
 def _normal(index: Any) -> list[Any]:
     """The index as a list, nested lists and arrays as tensors."""
     from .creation import tensor
-    items = list(index) if isinstance(index, tuple) else [index]
+    items = list(index) if isinstance(index, tuple) or _as_tuple(index) else [index]
     out: list[Any] = []
     for x in items:
-        if isinstance(x, (list, range)):
+        if isinstance(x, (list, tuple, range)):
             x = tensor(list(x), device="cpu") if len(x) else tensor([], dtype=int64, device="cpu")
         elif isinstance(x, np.ndarray):
             x = tensor(x, device="cpu")
@@ -58,10 +60,23 @@ def _normal(index: Any) -> list[Any]:
             x = bool(x)
         elif isinstance(x, np.integer):
             x = int(x)
-        if isinstance(x, Tensor) and x.meta.dtype.kind not in "bui":
-            raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+        if isinstance(x, Tensor) and x.meta.dtype not in _POSITIONS:
+            raise IndexError(f"tensors used as indices must be long, int, byte or bool tensors, got {x.meta.dtype}")
+        if isinstance(x, Tensor) and x.meta.dtype is uint8:
+            warn("indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.")
         out.append(x)
     return out
+
+
+def _as_tuple(index: Any) -> bool:
+    """Whether a sequence that is no tuple is taken for one, as PyTorch does with a list of what are indices themselves."""
+    if not isinstance(index, (list, range)) or len(index) >= 32:
+        return False
+    if not any(x is None or x is Ellipsis or isinstance(x, (Tensor, slice, list, tuple, range, np.ndarray)) for x in index):
+        return False
+    warn("Using a non-tuple sequence for multidimensional indexing is deprecated; use x[tuple(seq)] instead of x[seq], or "
+         "x[torch.tensor(seq)] for what is meant as one tensor of positions.")
+    return True
 
 
 def _consumes(x: Any) -> int:
@@ -82,10 +97,13 @@ def _basic(t: Tensor, items: list[Any]) -> tuple[Tensor, list[Any]]:
     ndim = len(t.meta.shape)
     if used > ndim:
         raise _too_many(t)
-    if sum(1 for x in items if x is Ellipsis) > 1:
-        raise IndexError("an index can only have a single ellipsis ('...')")
-    if not any(x is Ellipsis for x in items):
+    places = [i for i, x in enumerate(items) if x is Ellipsis]
+    if not places:
         items = [*items, Ellipsis]
+    elif len(places) > 1:  # the others stand for no axes, so that nothing can come after them
+        if any(_consumes(x) for x in items[places[1]:] if x is not Ellipsis):
+            raise IndexError("an index can only have a single ellipsis ('...')")
+        items = [x for i, x in enumerate(items) if i not in places[1:]]
     shape: list[int] = []
     strides: list[int] = []
     pending: list[Any] = []
@@ -320,7 +338,11 @@ class _Where:
         before = [i for i in rest if i < at] if at else []
         after = [i for i in rest if i not in before]
         self.domain = (*[x.meta.shape[i] for i in before], *shape, *[x.meta.shape[i] for i in after])
-        _checked(given, [x.meta.shape[a] for a in axes], axes)
+        sizes = [x.meta.shape[a] for a in axes]
+        if layout.numel(self.domain):
+            _checked(given, sizes, axes)
+        elif 0 in sizes and 0 not in shape:  # where nothing is read or written no other position is looked at
+            raise IndexError(f"index is out of bounds for dimension {axes[sizes.index(0)]} with size 0")
         lead, tail = len(before), len(after)
         self.idx = given
         self.strides = [(0,) * lead + layout.expand_strides(p.meta.shape, p.meta.strides, shape) + (0,) * tail for p in given]

@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from .. import dtypes
+from ..errors import warn
 from ..tensor import Tensor
 from .complexes import view_as_complex, view_as_real
 from .table import namespace, op
@@ -210,9 +211,8 @@ def istft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: 
         raise RuntimeError(f"window overlap add min: {low.item()}: the window leaves parts of the signal uncovered")
     found = signal / weight
     if end > total:
-        import warnings
-        warnings.warn("The length of signal is shorter than the length parameter. Result is being padded with zeros in the tail. Please "
-                      "check your center and hop_length settings", stacklevel=2)
+        warn("The length of signal is shorter than the length parameter. Result is being padded with zeros in the tail. Please "
+             "check your center and hop_length settings")
         found = _padded(found, 0, end - total)
     made: Tensor = found.reshape(batch, -1) if len(input.meta.shape) == 3 else found.squeeze(0)
     return made

@@ -17,6 +17,7 @@ from ..engine import lines as lines
 from ..engine.fronts import MISSING, NUMBER, OLD, SCALAR, TENSOR, Signature
 from ..engine.operation import Operation
 from ..engine.plans import Compose, Plan, Written, roles
+from ..errors import warn
 from ..kernels.expr import Expr
 from ..tensor import Tensor
 from . import autocast
@@ -29,8 +30,10 @@ if TYPE_CHECKING:
 Function = Any
 F = TypeVar("F", bound=Any)
 REQUIRED = object()
-# functions without `out=` that take NumPy's `axis` for `dim`, as all others do
-_NUMPY_TOO = frozenset("count_nonzero var_mean std_mean unique unique_consecutive repeat_interleave tensor_split".split())
+_PACKAGE = __name__.partition(".")[0]
+# PyTorch's functions that are written in Python, and take no names of NumPy's
+_NOT_NUMPY = frozenset("atleast_1d atleast_2d atleast_3d block_diag cartesian_prod broadcast_tensors cdist chain_matmul einsum meshgrid split "
+                       "stft tensordot lu align_tensors".split())
 _FLAG = inspect.Parameter("inplace", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=False)
 _OUT = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any")
 
@@ -81,6 +84,10 @@ TABLE: dict[str, Row] = {}
 def _register(row: Row) -> None:
     if row.name in TABLE and TABLE[row.name].spaces == row.spaces:
         raise ValueError(f"operation {row.name!r} is in the table twice")
+    for function, name in ((row.function, row.name), (row.inplace, row.name + "_")):
+        if function is not None and row.spaces:  # where a pickle finds it
+            function.__qualname__ = name
+            function.__module__ = _PACKAGE if row.spaces[0] == "torch" else f"{_PACKAGE}.{row.spaces[0]}"
     TABLE[row.name if row.name not in TABLE else f"{row.spaces[0]}.{row.name}"] = row
 
 
@@ -102,13 +109,14 @@ def op(*, method: bool = True, inplace: Any = False, out: bool | None = False, s
             return final.__operation__.started().direct(*args, **kwargs)
         final: Any = operation(named, function, learns=learns, shown=function.__name__, out=_out_form(named, again) if out is True else None,
                           signature=Signature.of(function).with_old() if named in OLD_ORDER else None,
-                          renames=out is True or function.__name__ in _NUMPY_TOO).function
+                          renames=not _NOT_NUMPY.issuperset((named,)) and (out is True or "torch" in spaces)).function
         made = inplace if callable(inplace) else _inplace_of(function, again) if inplace else None
         if out is True:
             final.__signature__ = _shown(lambda: _plus_out(inspect.signature(function)))
         if made is not None:
             whole = made if callable(inplace) else function
-            made = operation(named + "_", made, learns=learns, signature=Signature.of(made).with_old() if named in OLD_ORDER else None).function
+            made = operation(named + "_", made, learns=learns, signature=Signature.of(made).with_old() if named in OLD_ORDER else None,
+                             renames=final.__operation__.renames).function
             made.__doc__ = made.__doc__ or f"`{named}`, in place."
             made.__signature__ = _shown(lambda: inspect.signature(whole))
         _register(Row(named, final, method, made, out is not False, spaces, aliases, function, None))
@@ -118,7 +126,7 @@ def op(*, method: bool = True, inplace: Any = False, out: bool | None = False, s
 
 def planned(name: str, plan: Callable[..., Any], *, inplace: Callable[..., Any] | None = None, out: Callable[..., Any] | None = None, method: bool = True,
             spaces: tuple[str, ...] = ("torch",), aliases: tuple[str, ...] = (), signature: Signature | None = None,
-            inplace_signature: Signature | None = None, kinds: dict[str, str] | None = None, renames: bool = False, gives: str = "") -> Any:
+            inplace_signature: Signature | None = None, kinds: dict[str, str] | None = None, renames: bool = True, gives: str = "") -> Any:
     """Registers an operation whose calls are planned. Returns its function.
 
     plan: gives the plan of a call: see `Operation`.  inplace: gives that of `name_`.  out: carries out the form with `out=`.
@@ -130,7 +138,7 @@ def planned(name: str, plan: Callable[..., Any], *, inplace: Callable[..., Any] 
     made.function.__signature__ = _shown(lambda: _plus_out(inspect.signature(plan)) if out is not None else inspect.signature(plan))
     written = None
     if inplace is not None:
-        written = operation(name + "_", inplace, planned=True, signature=inplace_signature, kinds=kinds).function
+        written = operation(name + "_", inplace, planned=True, signature=inplace_signature, kinds=kinds, renames=renames).function
         written.__doc__ = f"`{name}`, in place."
     _register(Row(name, made.function, method, written, out is not None, spaces, aliases, plan, None))
     return made.function
@@ -242,9 +250,8 @@ def resize_output(out: Tensor, shape: tuple[int, ...]) -> None:
         return
     from .copies import resize
     if out.meta.numel:
-        import warnings
-        warnings.warn(f"An output with one or more elements was resized since it had shape {list(out.meta.shape)}, which does not "
-                      f"match the required output shape {list(shape)}. This behavior is deprecated.", UserWarning, stacklevel=4)
+        warn(f"An output with one or more elements was resized since it had shape {list(out.meta.shape)}, which does not "
+             f"match the required output shape {list(shape)}. This behavior is deprecated.")
     resize(out, shape)
 
 
@@ -412,8 +419,9 @@ def _forms(made: Pointwise, name: str, names: tuple[str, ...], params: tuple[tup
         return write_out(made, target, operands, numbers, consts)
     home = str(getattr(made.formula, "__module__", __name__))
     plan.__module__ = plan_inplace.__module__ = __name__ if ".kernels." in home else home
-    run = operation(name, plan, planned=True, signature=signature(("inplace", False)) if flag else signature(), out=write if out else None)
-    written = operation(name + "_", plan_inplace, planned=True, signature=signature())
+    run = operation(name, plan, planned=True, signature=signature(("inplace", False)) if flag else signature(), out=write if out else None,
+                    renames=True)
+    written = operation(name + "_", plan_inplace, planned=True, signature=signature(), renames=True)
     return run.function, written.function
 
 

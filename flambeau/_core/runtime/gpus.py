@@ -9,10 +9,10 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from .. import errors
+from ..errors import warn
 from . import device as devices
 from . import door, memory, visible_devices
 from .gpu_memory import Pool
@@ -153,8 +153,8 @@ def system() -> System | None:
     found = _system
     if found is not None and not found.warned and visible_devices.setting() != found.setting:
         found.warned = True
-        warnings.warn(f"{visible_devices.VARIABLE} was {found.setting!r} when the GPUs were first looked for and is "
-                      f"{visible_devices.setting()!r} now: too late to matter. Set it before the program starts", stacklevel=3)
+        warn(f"{visible_devices.VARIABLE} was {found.setting!r} when the GPUs were first looked for and is "
+             f"{visible_devices.setting()!r} now: too late to matter. Set it before the program starts")
     return found
 
 

@@ -61,6 +61,7 @@ def _operations() -> None:
     for name, value in list(here.items()):
         if not name.startswith("_") and hasattr(value, "__code__") and value.__module__.startswith(__name__) and not hasattr(value, "__operation__"):
             here[name] = table.operation(name, value).function
+            here[name].__module__ = __name__  # where a pickle finds it
 
 
 _operations()

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from ..._core import ops
+from ..._core.errors import warn
 from .late import F
 
 
@@ -27,13 +28,12 @@ def _drop_channels(input: Any, p: float, training: bool, inplace: bool, channel_
 def _batch_dims(name: str, input: Any, spatial: int) -> int:
     """How many dimensions lie before the spatial ones. Warns for other than (N, C, ...) and (C, ...)."""
     if input.dim() not in (spatial + 1, spatial + 2):
-        import warnings
 
-        warnings.warn(f"{name}: Received a {input.dim()}-D input to {name}, which is deprecated and will result in an "
-                      f"error in a future release. To retain the behavior and silence this warning, please use dropout "
-                      f"instead. Note that {name} exists to provide channel-wise dropout on inputs with {spatial} "
-                      f"spatial dimensions, a channel dimension, and an optional batch dimension (i.e. {spatial + 1}D "
-                      f"or {spatial + 2}D inputs).", stacklevel=4)
+        warn(f"{name}: Received a {input.dim()}-D input to {name}, which is deprecated and will result in an "
+             f"error in a future release. To retain the behavior and silence this warning, please use dropout "
+             f"instead. Note that {name} exists to provide channel-wise dropout on inputs with {spatial} "
+             f"spatial dimensions, a channel dimension, and an optional batch dimension (i.e. {spatial + 1}D "
+             f"or {spatial + 2}D inputs).")
         return min(2, int(input.dim()))
     return int(input.dim()) - spatial
 

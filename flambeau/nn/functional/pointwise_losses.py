@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from ..._core import ops
+from ..._core.errors import warn
 from ..._core.kernels import expr as E
 from ..._core.ops.elementwise import Pointwise
 from ...autograd import no_grad
@@ -130,11 +131,10 @@ _hinged = Pointwise("hinge_embedding_loss", _hinge, 2)
 
 def _warn_sizes(input: Any, target: Any) -> None:
     if target.shape != input.shape:
-        import warnings
 
-        warnings.warn(f"Using a target size ({target.size()}) that is different to the input size ({input.size()}). "
-                      "This will likely lead to incorrect results due to broadcasting. Please ensure they have the "
-                      "same size.", stacklevel=3)
+        warn(f"Using a target size ({target.size()}) that is different to the input size ({input.size()}). "
+             "This will likely lead to incorrect results due to broadcasting. Please ensure they have the "
+             "same size.")
 
 
 
@@ -244,12 +244,10 @@ def kl_div(input: Any, target: Any, size_average: bool | None = None, reduce: bo
         total = loss.sum()
         return total / input.size(0) if input.dim() else total
     if reduction == "mean":
-        import warnings
 
-        warnings.warn("reduction: 'mean' divides the total loss by both the batch size and the support size."
-                      "'batchmean' divides only by the batch size, and aligns with the KL div math definition."
-                      "'mean' will be changed to behave the same as 'batchmean' in the next major release.",
-                      stacklevel=2)
+        warn("reduction: 'mean' divides the total loss by both the batch size and the support size."
+             "'batchmean' divides only by the batch size, and aligns with the KL div math definition."
+             "'mean' will be changed to behave the same as 'batchmean' in the next major release.")
     return reduced(loss, reduction)
 
 

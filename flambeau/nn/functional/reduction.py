@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..._core.errors import warn
 from ..._core.ops.map_reduce import fold
 
 
 def legacy_reduction(size_average: bool | None, reduce: bool | None) -> str:
     """The `reduction` that the two old arguments mean."""
-    import warnings
 
     size_average = True if size_average is None else size_average
     reduce = True if reduce is None else reduce
     name = "none" if not reduce else "mean" if size_average else "sum"
-    warnings.warn(f"size_average and reduce args will be deprecated, please use reduction='{name}' instead.",
-                  stacklevel=3)
+    warn(f"size_average and reduce args will be deprecated, please use reduction='{name}' instead.")
     return name
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..._core import dtypes, ops
+from ..._core.errors import warn
 from ..._core.ops.casts import in_float32
 from .late import F
 
@@ -256,10 +257,9 @@ def grid_sample(input: Any, grid: Any, mode: str = "bilinear", padding_mode: str
         raise ValueError(f"nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or "
                          f"'reflection', but got: '{padding_mode}'")
     if align_corners is None:
-        import warnings
 
-        warnings.warn("Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. "
-                      "Please specify align_corners=True if the old behavior is desired.", stacklevel=2)
+        warn("Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. "
+             "Please specify align_corners=True if the old behavior is desired.")
         align_corners = False
     dims = input.dim() - 2
     if dims not in (2, 3) or grid.dim() != input.dim():

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ..._core import ops
+from ..._core.errors import warn
 from ..._core.ops import foreach as _foreach
 from ..._core.tensor import Tensor
 from ...autograd import no_grad
@@ -78,8 +79,7 @@ def clip_grad_value_(parameters: Iterable[Tensor] | Tensor, clip_value: float, f
 def clip_grad_norm(parameters: Any, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False,
                    foreach: bool | None = None) -> Any:
     """The old name of `clip_grad_norm_`."""
-    import warnings
 
-    warnings.warn("torch.nn.utils.clip_grad_norm is now deprecated in favor of torch.nn.utils.clip_grad_norm_.",
-                  FutureWarning, stacklevel=2)
+    warn("torch.nn.utils.clip_grad_norm is now deprecated in favor of torch.nn.utils.clip_grad_norm_.",
+         FutureWarning)
     return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
+from ..._core.errors import warn
 from ..._core.tensor import Tensor
 from ..optimizer import Optimizer
 
@@ -77,11 +77,10 @@ class LRScheduler:
     def step(self, epoch: int | None = None) -> None:
         """Goes on by one step, or to step `epoch`, and sets the rates."""
         if self._step_count == 1 and not getattr(self.optimizer, "_opt_called", False):
-            warnings.warn("Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and "
-                          "later, you should call them in the opposite order: `optimizer.step()` before "
-                          "`lr_scheduler.step()`.  Failure to do this will result in PyTorch skipping the first value "
-                          "of the learning rate schedule.",
-                          UserWarning, stacklevel=2)
+            warn("Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and "
+                 "later, you should call them in the opposite order: `optimizer.step()` before "
+                 "`lr_scheduler.step()`.  Failure to do this will result in PyTorch skipping the first value "
+                 "of the learning rate schedule.")
         self._step_count += 1
         self._get_lr_called_within_step = True
         try:

@@ -7,10 +7,10 @@ import os
 import socket
 import threading
 import time
-import warnings
 import weakref
 from typing import Any
 
+from ..._core.errors import warn
 from . import events, pictures
 
 _number = itertools.count()
@@ -171,7 +171,7 @@ class SummaryWriter:
 
     def add_graph(self, model: Any, input_to_model: Any = None, verbose: bool = False, use_strict_trace: bool = True) -> None:
         """Taken and not drawn: `flambeau.trace()` shows what a model runs."""
-        warnings.warn("add_graph: no graph is written; flambeau.trace() shows what a model runs", stacklevel=2)
+        warn("add_graph: no graph is written; flambeau.trace() shows what a model runs")
 
     def flush(self) -> None:
         """All that was added is in the files."""

@@ -170,13 +170,26 @@ def test_an_axis_that_must_be_named_may_be_by_either_name() -> None:
     x, f = torch.ones(2), made(chosen, renames=True)
     for _ in range(2):
         assert f(x, 0, 5) == f(x, axis=0, index=5) == f(x, dim=0, index=5) == f(x, index=5, axis=0) == (0, 5)
-    for args, kwargs, name in (((x,), {}, "dim"), ((x, 0), {}, "index"), ((x,), {"axis": 0}, "index"), ((x,), {"index": 5}, "dim"),
-                               ((x,), {"index": 5, "keepdims": True}, "dim")):
-        with pytest.raises(TypeError, match=rf"chosen\(\) missing 1 required positional argument: '{name}'"):
+    for args, kwargs, name in (((x, 0), {}, "index"), ((), {"dim": 0, "index": 5}, "input"), ((x,), {"axis": 0}, "index"), ((x,), {"index": 5}, "dim"),
+                               ((x,), {"index": 5}, "dim")):
+        with pytest.raises(TypeError, match=rf'chosen\(\) missing 1 required positional arguments: "{name}"'):
             f(*args, **kwargs)
     with pytest.raises(TypeError, match="unexpected keyword argument 'keepdims'"):
         f(x, 0, 5, keepdims=True)
     assert repr(fronts.MISSING) == "<required>"
+
+
+def test_operands_may_have_numpy_s_names() -> None:
+    x, y = torch.arange(1.0, 4.0), torch.full((3,), 2.0)
+    for _ in range(5):
+        assert torch.add(x1=x, x2=y).tolist() == torch.add(x, x2=y).tolist() == x.add(x2=y).tolist() == [3, 4, 5]
+        assert torch.mul(x, x2=2).tolist() == torch.multiply(x1=x, other=2).tolist() == [2, 4, 6] and torch.sum(a=x, axis=0).item() == 6
+        assert torch.matmul(x1=x, x2=y).item() == 12 and torch.sin(x=x).tolist() == x.sin().tolist() and torch.lt(x, x2=2).tolist() == [True, False, False]
+        assert x.clone().sub_(x2=y).tolist() == [-1, 0, 1] and torch.add(x1=x, x2=y, out=torch.empty(3)).tolist() == [3, 4, 5]
+    for call, words in ((lambda: torch.add(x, x1=x, other=y), "multiple values for argument 'input'"), (lambda: torch.sin(x2=x), "keyword argument 'x2'"),
+                        (lambda: torch.add(x1=x), '"other"'), (lambda: torch.sin(), '"input"')):
+        with pytest.raises(TypeError, match=words):
+            call()
 
 
 def test_public_reductions_and_axis_forms_take_numpy_s_names() -> None:

@@ -101,7 +101,7 @@ def test_other_layouts_types_and_constants_have_plans_of_their_own() -> None:
 def test_what_is_equal_and_means_something_else_is_another_constant() -> None:
     x, i = torch.arange(9.0).reshape(3, 3), torch.tensor([0, 1])
     for _ in range(2 * learning.AFTER):
-        assert x[0, 1].shape == () and x[[0, 1]].shape == (2, 3) and x[i, i].shape == (2,) and x[[i, i]].shape == (2, 2, 3)
+        assert x[0, 1].shape == () and x[[0, 1]].shape == (2, 3) and x[i, i].shape == (2,) and x[[0, 1, 0]].shape == (3, 3)
         assert x[True].shape == (1, 3, 3) and x[1].shape == (3,) and x[None].shape == (1, 3, 3) and x[0, True].shape == (1, 3)
         assert torch.full((2,), 1).dtype is torch.int64 and torch.full((2,), 1.0).dtype is torch.float32 and torch.full((2,), True).dtype is torch.bool
         with pytest.raises(TypeError):

@@ -162,3 +162,27 @@ def test_elements_replaced_one_by_one_in_python(sim_gpus):
         t.cuda().apply_(abs)
     with pytest.raises(RuntimeError, match="requires grad"):
         fb.ones(1, requires_grad=True).apply_(abs)
+
+
+def test_reversed_and_deleted_parts():
+    x = fb.arange(6.0).reshape(3, 2).requires_grad_()
+    y = reversed(x)
+    assert y.tolist() == [[4, 5], [2, 3], [0, 1]] and y.requires_grad and reversed(fb.tensor(3.0)).item() == 3
+    with pytest.raises(TypeError, match="does not support deleting items"):
+        del x[0]
+    x.sum().backward()
+    del x.grad
+    assert x.grad is None
+    for name, words in (("data", "Deleting tensor data"), ("requires_grad", "must be a bool")):
+        with pytest.raises(RuntimeError, match=words):
+            delattr(x, name)
+
+
+def test_shallow_copies_and_pickles_of_what_has_a_history_are_leaves():
+    x = fb.ones(2, requires_grad=True)
+    y = x * 3
+    shallow, loaded = copy.copy(y), pickle.loads(pickle.dumps(y))
+    assert shallow.tolist() == loaded.tolist() == [3, 3] and shallow.data_ptr() == y.data_ptr() and loaded.data_ptr() != y.data_ptr()
+    assert shallow.is_leaf and shallow.requires_grad and loaded.is_leaf and loaded.requires_grad
+    with pytest.raises(RuntimeError, match="graph leaves"):
+        copy.deepcopy(y)

@@ -139,3 +139,16 @@ def test_between_devices(device):
     host.t().copy_(t)
     np.testing.assert_array_equal(host.numpy(), a.T)
     np.testing.assert_array_equal(t.t().clone().cpu().numpy(), a.T)
+
+
+@pytest.mark.parametrize("value,expected", [(0.5, 0.5), (3, 3.0), (True, 1.0), (2 + 1j, 2.0)])
+def test_a_number_is_copied_everywhere(value, expected):
+    t = fb.zeros(2, 3)
+    assert t.copy_(value) is t and t.tolist() == [[expected] * 3] * 2
+    assert fb.zeros(2, dtype=fb.int64).copy_(2.7).tolist() == [2, 2]
+    x = fb.ones(2, requires_grad=True)
+    y = (x * 3).copy_(value)
+    y.sum().backward()
+    assert x.grad.tolist() == [0, 0]
+    with pytest.raises(TypeError, match="must be Tensor"):
+        t.copy_([1.0])

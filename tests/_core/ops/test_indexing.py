@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -94,10 +96,13 @@ def test_basic_indices_share_memory():
 
 
 @pytest.mark.parametrize("index,error", [(7, IndexError), ((0, 0, 0), IndexError), ((slice(None, None, -1),), ValueError), (1.5, IndexError),
-                                         ((Ellipsis, Ellipsis), IndexError)])
+                                         ((Ellipsis, Ellipsis, 0), IndexError)])
 def test_wrong_indices(index, error):
     with pytest.raises(error):
         fb.zeros(3, 4)[index]
+    for kind in (fb.int8, fb.int16, fb.float32):
+        with pytest.raises(IndexError, match="must be long, int, byte or bool"):
+            fb.zeros(3)[fb.zeros(1, dtype=kind)]
     with pytest.raises(IndexError, match="out of bounds"):
         fb.zeros(3)[fb.tensor([0, 5])]
     with pytest.raises(IndexError, match="mask"):
@@ -225,3 +230,43 @@ def test_small_masks_choose_as_positions_do(dtype):
         assert w.grad.tolist() == (x > 3).float().tolist()
         with fb.no_grad():
             assert w[w > 3].grad_fn is None
+
+
+@pytest.mark.parametrize("index", [((0, 1), 2), ((0, 2),), (slice(None), (3, 1)), (0, (1, 2)), ((0, 1), (2, 3)), ([0, 1], (2, 3)), (slice(None), range(2)),
+                                   (slice(None), (True, False, True, False)), ((0, 1), Ellipsis), (None, (1, 0))])
+def test_a_tuple_inside_an_index_is_a_tensor_of_positions(index):
+    a = np.arange(12.0).reshape(3, 4)
+    t = fb.tensor(a)
+    assert t[index].tolist() == a[index].tolist()
+    a[index], t[index] = -1, -1
+    assert t.tolist() == a.tolist()
+
+
+def test_a_list_of_indices_is_taken_for_a_tuple_and_says_so():
+    a = np.arange(12.0).reshape(3, 4)
+    t, i = fb.tensor(a), fb.tensor([0, 2])
+    for listed in ([[0, 1], [1, 2]], [(0, 1), (1, 2)], [slice(0, 2), 1], [None, 0], [Ellipsis, 1]):
+        with pytest.warns(UserWarning, match="non-tuple sequence") as said:
+            assert t[listed].tolist() == a[tuple(listed)].tolist()
+        assert said[0].filename == __file__
+    with pytest.warns(UserWarning, match="non-tuple sequence"):
+        assert t[[i, i]].tolist() == [0, 10]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert t[[0, 2]].tolist() == a[[0, 2]].tolist() and t[[True, False, True]].tolist() == a[[0, 2]].tolist() and t[np.array([0, 2])].shape == (2, 4)
+
+
+def test_another_ellipsis_stands_for_no_axes():
+    t = fb.arange(6).reshape(2, 3)
+    assert t[..., ...].tolist() == t.tolist() and t[0, ..., ...].tolist() == [0, 1, 2]
+
+
+def test_no_position_is_looked_at_where_nothing_is_read():
+    t = fb.arange(12.0).reshape(3, 4)
+    assert t[0:0, [7]].shape == (0, 1) and t[[7], 0:0].shape == (1, 0) and t[fb.tensor([9]), 0:0].shape == (1, 0) and t[[], [7]].shape == (0,)
+    assert fb.zeros(3, 0)[[5]].shape == (1, 0) and fb.zeros(0, 3)[:, fb.tensor([5])].shape == (0, 1)
+    t[0:0, [7]] = 1.0
+    assert t.tolist() == np.arange(12.0).reshape(3, 4).tolist()
+    for empty, index in ((fb.zeros(0, 3), [0]), (fb.zeros(0, 3), ([0], [0])), (fb.zeros(3, 0), (slice(None), [0]))):
+        with pytest.raises(IndexError, match="with size 0"):
+            empty[index]

@@ -177,3 +177,16 @@ def test_one_function_of_a_namespace_is_found_as_in_the_whole(space):
 
 def test_required_parameters_have_no_default():
     assert REQUIRED is not None and all("REQUIRED" not in row.signature and "object at" not in row.signature for row in TABLE.values())
+
+
+def test_functions_are_pickled_by_their_public_names():
+    import pickle
+    F = fb.nn.functional
+    for f in (fb.relu, fb.relu_, fb.add, fb.sum, fb.zeros, fb.matmul, F.gelu, F.relu, F.conv2d, F.linear, F.softmax, fb.fft.fft, fb.linalg.inv, fb.special.erf,
+              fb.Tensor.add, fb.linalg.norm):
+        assert pickle.loads(pickle.dumps(f)) is f
+    for space in (fb, F, fb.linalg, fb.fft, fb.special):
+        for name in dir(space):
+            f = getattr(space, name)
+            if hasattr(f, "__operation__") and not name.startswith("_"):
+                assert pickle.loads(pickle.dumps(f)) is f, name

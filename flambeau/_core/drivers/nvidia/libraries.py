@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import os
-import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...errors import warn
 from . import cuda_errors
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ def optional(name: str) -> ctypes.CDLL | None:
         if name not in _told:
             _told.add(name)
             known = KNOWN[name]
-            warnings.warn(f"{known.work} on NVIDIA GPUs: {known.name} cannot be loaded, so {known.without} does them, which is slow. "
-                          f"pip install 'flambeau[{known.extra}]' ({error})", stacklevel=2)
+            warn(f"{known.work} on NVIDIA GPUs: {known.name} cannot be loaded, so {known.without} does them, which is slow. "
+                 f"pip install 'flambeau[{known.extra}]' ({error})")
         return None
 
 
