@@ -1,19 +1,21 @@
-"""Linear algebra on the CPU: whole jobs on batches of packed matrices, column by column, by LAPACK (`lapack`) and NumPy.
+"""Linear algebra on the CPU: whole jobs on batches of packed matrices, column by column, by LAPACK (`jobs`), two of them by NumPy.
 
-Each function is given the type, the number of matrices and the sizes that its name is told in `specs.Lapack`, and gives what is called with the
-operands' addresses, and how many operations that is.  `info` is int32, one a matrix: 0, or what LAPACK says failed.
+Each function is told the sizes that its name is told in `specs.Lapack`, and lists what is done for one matrix, whose operands are those its
+docstring names, in that order. It gives how many operations that is. `info` is int32, one a matrix: 0, or what LAPACK says failed.
 """
 
 from __future__ import annotations
 
+from math import log2
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...dtypes import int32, int64
+from ...dtypes import int32
 from ...kernels.interpret import memory
 from ...kernels.programs import Prepared
-from . import exponentials, lapack
+from . import exponentials
+from .jobs import LENGTH, WORK, Job, Place, When
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,296 +23,353 @@ if TYPE_CHECKING:
     from ...dtypes import dtype
     from ...kernels.specs import Lapack
 
-    Made = tuple[Callable[..., None], int]
-
 
 def prepare(spec: Lapack) -> Prepared | None:
     """None for a name that is another backend's."""
-    make = _JOBS.get(spec.name)
-    if make is None:
-        return None
-    entry, flops = make(spec.dtype, spec.batch, *spec.sizes)
     numbers = [n for n in spec.sizes if type(n) is int]
-    return Prepared(spec.name, entry, nbytes=2 * spec.batch * max(numbers) ** 2 * spec.dtype.itemsize, flops=spec.batch * flops)
+    nbytes = 2 * spec.batch * max(numbers) ** 2 * spec.dtype.itemsize
+    if spec.name == "matrix_exp" or (spec.name == "lu_factor" and not spec.sizes[2]):
+        make = _exponential if spec.name == "matrix_exp" else _lu_as_it_stands
+        entry, flops = make(spec.dtype, spec.batch, *spec.sizes)
+        return Prepared(spec.name, entry, nbytes=nbytes, flops=spec.batch * flops)
+    steps = _JOBS.get(spec.name)
+    if steps is None:
+        return None
+    job = Job(spec.dtype, spec.batch)
+    flops = steps(job, *spec.sizes)
+    return job.prepared(spec.name, nbytes, spec.batch * flops)
 
 
-def _matrices(address: int, d: dtype, batch: int, m: int, n: int) -> Any:
-    """The matrices at an address, column by column."""
-    return memory(address, (batch, m, n), (m * n, 1, m), d)
+# ------------------------------------------------------------------------------------------------------------ pieces
+def _clear(job: Job, part: bytes, m: int, n: int, a: Place, lead: int) -> None:
+    """Zeros in the triangle of A (m, n) that is strictly above ("U") or below ("L") the diagonal, where there is one."""
+    if part == b"U" and n > 1:
+        job.call("?laset", part, min(m, n - 1), n - 1, 0.0, 0.0, a + lead * job.item, lead)
+    if part == b"L" and m > 1:
+        job.call("?laset", part, m - 1, min(m - 1, n), 0.0, 0.0, a + job.item, lead)
 
 
-def _rows(address: int, d: dtype, batch: int, n: int) -> Any:
-    return memory(address, (batch, n), (n, 1), d)
+def _nothing(job: Job, info: Place) -> int:
+    """There is nothing to do, and it did not fail."""
+    job.tell(0, info)
+    return 0
 
 
-def _tell(address: int, codes: Any) -> None:
-    memory(address, (len(codes),), (1,), int32)[...] = codes
+def _identity(job: Job, m: int, n: int, a: Place) -> None:
+    if m and n:
+        job.call("?laset", b"A", m, n, 0.0, 1.0, a, m)
+
+
+def _check(job: Job, part: bytes, m: int, n: int, a: Place, nan: int, inf: int, when: When = None) -> Place:
+    """Where it says `nan` if numbers of A are NaN, else `inf` if any is infinite, else 0."""
+    code = job.room(8)
+    job.call("check" + job.real, part, m, n, job.parts, a, m, nan, inf, code, when=when)
+    return code
+
+
+def _not_numbers(job: Job, count: int, to: Place, when: When) -> None:
+    """NaN in so many real numbers."""
+    nan = job.constant(float("nan"), job.real)
+    job.call(job.real + "laset", b"A", count, 1, nan, nan, to, count, when=when)
+
+
+def _factor(job: Job, m: int, n: int, a: Place) -> tuple[Place, Place]:
+    """A = P L U over A; the pivots from 1 and info, both int64. info > 0: U has a zero on its diagonal there."""
+    pivots, code = job.room(8 * min(m, n)), job.room(8)
+    job.call("?getrf", m, n, a, m, pivots, code, flops=m * n * min(m, n))
+    return pivots, code
+
+
+def _wide(job: Job, n: int, pivots: Place) -> Place:
+    """Pivots as LAPACK reads them."""
+    wide = job.room(8 * n)
+    job.call("widen", n, pivots, wide)
+    return wide
+
+
+def _substitute(job: Job, n: int, k: int, lu: Place, pivots: Place, x: Place, adjoint: bool = False) -> None:
+    job.call("?getrs", b"C" if adjoint else b"N", n, k, lu, n, pivots, x, n, job.room(8), flops=2 * n * n * k)
 
 
 # ------------------------------------------------------------------------------------------------------- factorizations
-def _cholesky(d: dtype, batch: int, n: int) -> Made:
-    """``entry(L, info)``: L over A."""
-    letter = lapack.LETTER[d.name]
-    above = (slice(None), *np.triu_indices(n, 1))
-
-    def entry(to: int, failed: int) -> None:
-        codes = np.zeros(batch, np.int64)
-        if n:
-            lapack.potrf(letter, batch, n, to, codes)
-            _matrices(to, d, batch, n, n)[above] = 0
-        _tell(failed, codes)
-    return entry, n ** 3 // 3
+def _cholesky(job: Job, n: int) -> int:
+    """L, info: A = L L^H over A; info: the order of the first leading minor that is not positive."""
+    a, info, code = job.matrix(n, n), job.operand(4), job.room(8)
+    if not n:
+        return _nothing(job, info)
+    job.call("?potrf", b"L", n, a, n, code, flops=n ** 3 / 3)
+    _clear(job, b"U", n, n, a, n)
+    job.tell(code, info)
+    return n ** 3 // 3
 
 
-def _lu(d: dtype, batch: int, m: int, n: int, exchange: bool) -> Made:
-    """``entry(LU, pivots, info)``: L and U over A; pivots int32, from 1."""
-    letter, k = lapack.LETTER[d.name], min(m, n)
-
-    def entry(to: int, at_pivots: int, failed: int) -> None:
-        codes, order = np.zeros(batch, np.int64), np.zeros((batch, k), np.int64)
-        if k and exchange:
-            lapack.getrf(letter, batch, m, n, to, order, codes)
-        elif k:
-            order[...] = np.arange(1, k + 1)
-            _eliminate(_matrices(to, d, batch, m, n), codes)
-        _rows(at_pivots, int32, batch, k)[...] = order
-        _tell(failed, codes)
-    return entry, m * n * k
+def _lu(job: Job, m: int, n: int, exchange: bool) -> int:
+    """LU, pivots, info: L and U over A; pivots int32, from 1."""
+    k = min(m, n)
+    a, order, info = job.matrix(m, n), job.operand(4 * k), job.operand(4)
+    if not k:
+        return _nothing(job, info)
+    pivots, code = _factor(job, m, n, a)
+    job.call("narrow", k, pivots, order)
+    job.tell(code, info)
+    return m * n * k
 
 
-def _eliminate(values: Any, codes: Any) -> None:
-    """Gauss's elimination without exchanges over NumPy matrices, in place, all of the batch at once."""
-    m, n = values.shape[-2:]
-    with np.errstate(all="ignore"):
-        for j in range(min(m, n)):
-            pivot = values[:, j, j]
-            codes[(pivot == 0) & (codes == 0)] = j + 1
-            values[:, j + 1:, j] /= np.where(pivot == 0, np.ones_like(pivot), pivot)[:, None]
-            values[:, j + 1:, j + 1:] -= values[:, j + 1:, j, None] * values[:, None, j, j + 1:]
+def _lu_parity(job: Job, n: int) -> int:
+    """LU, pivots, parity: L and U over A; pivots int32; parity of the exchanges, +1 or -1, real."""
+    a, order, parity, pivots = job.matrix(n, n), job.operand(4 * n), job.operand(job.item // job.parts), job.room(0)
+    if n:
+        pivots, _ = _factor(job, n, n, a)
+        job.call("narrow", n, pivots, order)
+    job.call("parity" + job.real, n, pivots, parity)
+    return 2 * n ** 3 // 3
 
 
-def _lu_parity(d: dtype, batch: int, n: int) -> Made:
-    """``entry(LU, pivots, parity)``: L and U over A; pivots int64, from 1; parity of the exchanges, +1 or -1, real."""
-    letter, real = lapack.LETTER[d.name], d.to_real()
-
-    def entry(to: int, at_pivots: int, to_parity: int) -> None:
-        order = _rows(at_pivots, int64, batch, n)
-        if n:
-            lapack.getrf(letter, batch, n, n, to, order, np.zeros(batch, np.int64))
-        memory(to_parity, (batch,), (1,), real)[...] = 1 - 2 * ((order != np.arange(1, n + 1)).sum(-1) % 2)
-    return entry, 2 * n ** 3 // 3
-
-
-def _cofactors(d: dtype, batch: int, n: int) -> Made:
-    """``entry(out, LU, pivots)`` of `lu_parity`'s results: conj(det) A^-H.  LU is lost: zeros on U's diagonal are moved by a rounding error."""
-    letter, eps, tiny = lapack.LETTER[d.name], np.finfo(d.np).eps, np.finfo(d.np).tiny
-
-    def entry(to: int, at_lu: int, at_pivots: int) -> None:
-        order = _rows(at_pivots, int64, batch, n)
-        u = _rows(at_lu, d, batch, n * n)[:, ::n + 1]
-        small = eps * np.maximum(np.abs(u).max(-1, keepdims=True), tiny)
-        u[...] = np.where(u == 0, np.where(small > tiny, small, eps), u)
-        det = np.prod(u, -1) * (1 - 2 * ((order != np.arange(1, n + 1)).sum(-1) % 2)).astype(u.real.dtype)
-        values = _matrices(to, d, batch, n, n)
-        values[...] = np.eye(n, dtype=d.np)
-        lapack.getrs(letter, batch, n, n, at_lu, order, to, adjoint=True)
-        values *= det.conj()[:, None, None]
-    return entry, 2 * n ** 3
+def _cofactors(job: Job, n: int) -> int:
+    """out, LU, pivots, of `lu`'s results: conj(det) A^-H. LU is lost: zeros on U's diagonal are moved by a rounding error."""
+    out, lu, order = job.matrix(n, n), job.matrix(n, n), job.operand(4 * n)
+    pivots, parity, det = _wide(job, n, order), job.room(job.item), job.values(1)
+    job.call("parity" + job.real, n, pivots, parity)
+    job.call("regular" + job.letter, n, lu, parity, det)
+    _identity(job, n, n, out)
+    _substitute(job, n, n, lu, pivots, out, adjoint=True)
+    job.call("?scal", n * n, det, out, 1)
+    return 2 * n ** 3
 
 
-def _permutation(d: dtype, batch: int, m: int, k: int) -> Made:
-    """``entry(there, back, pivots)``, all int64: k row exchanges as orders of m rows, and their inverses."""
-    def entry(at_there: int, at_back: int, at_pivots: int) -> None:
-        swaps = _rows(at_pivots, int64, batch, k) - 1
-        order = np.tile(np.arange(m), (batch, 1))
-        each = np.arange(batch)
-        for j in range(k):
-            other = swaps[:, j]
-            order[:, j], order[each, other] = order[each, other], order[:, j].copy()
-        _rows(at_there, int64, batch, m)[...] = order
-        _rows(at_back, int64, batch, m)[...] = np.argsort(order, axis=-1)
-    return entry, 0
+def _permutation(job: Job, m: int, k: int) -> int:
+    """there, back (int64), pivots (int32), info: k row exchanges as orders of m rows, and their inverses; info: the first pivot that is no row,
+    from 1."""
+    there, back, pivots, info = job.operand(8 * m), job.operand(8 * m), job.operand(4 * k), job.operand(4)
+    job.call("permutation", m, k, pivots, there, back, info)
+    return 0
 
 
-def _qr(d: dtype, batch: int, m: int, n: int, mode: str) -> Made:
-    """``entry(Q, R, A)``: A is lost, Q is not written in mode "r"."""
-    letter, k, wide = lapack.LETTER[d.name], min(m, n), m if mode == "complete" else min(m, n)
-
-    def entry(to_q: int, to_r: int, at_a: int) -> None:
-        tau = np.zeros((batch, max(k, 1)), d.np)
+def _qr(job: Job, m: int, n: int, mode: str) -> int:
+    """Q, R, A: A is lost, Q is not written in mode "r"."""
+    k, wide = min(m, n), m if mode == "complete" else min(m, n)
+    q, r, a, tau = job.matrix(m, wide if mode != "r" else 0), job.matrix(wide, n), job.matrix(m, n), job.values(k)
+    if k:
+        _reflect(job, m, n, a, tau)
+    if wide and n:
+        job.call("?lacpy", b"A", wide, n, a, m, r, wide)
+        _clear(job, b"L", wide, n, r, wide)
+    if mode != "r" and m and wide:
         if k:
-            lapack.geqrf(letter, batch, m, n, at_a, lapack.at(tau))
-        values = _matrices(at_a, d, batch, m, n)
-        if wide * n:
-            _matrices(to_r, d, batch, wide, n)[...] = np.triu(values[:, :wide])
-        if mode != "r" and m * wide:
-            vectors = _matrices(to_q, d, batch, m, wide)
-            vectors[..., :k] = values[..., :k]
-            vectors[..., k:] = 0
-            if k:
-                lapack.orgqr(letter, batch, m, wide, k, to_q, lapack.at(tau), k)
-            else:
-                vectors[...] = np.eye(m, wide, dtype=d.np)
-    return entry, 4 * m * n * k
+            job.call("?lacpy", b"A", m, k, a, m, q, m)
+            if wide > k:
+                job.call("?laset", b"A", m, wide - k, 0.0, 0.0, q + m * k * job.item, m)
+            job.call("?ungqr" if job.parts == 2 else "?orgqr", m, wide, k, q, m, tau, WORK, LENGTH, job.room(8), flops=4 * m * wide * k)
+        else:
+            _identity(job, m, wide, q)
+    return 4 * m * n * k
 
 
-def _reflectors(d: dtype, batch: int, m: int, n: int) -> Made:
-    """``entry(A, tau)``: Householder's A = Q R over A."""
-    letter = lapack.LETTER[d.name]
-
-    def entry(to: int, to_tau: int) -> None:
-        lapack.geqrf(letter, batch, m, n, to, to_tau)
-    return entry, 2 * m * n * min(m, n)
+def _reflect(job: Job, m: int, n: int, a: Place, tau: Place) -> None:
+    job.call("?geqrf", m, n, a, m, tau, WORK, LENGTH, job.room(8), flops=2 * m * n * min(m, n))
 
 
-def _ldl_factor(d: dtype, batch: int, n: int, hermitian: bool) -> Made:
-    """``entry(LD, pivots, info)``: L and D over A; pivots int32."""
-    letter = lapack.LETTER[d.name]
+def _reflectors(job: Job, m: int, n: int) -> int:
+    """A, tau: Householder's A = Q R over A: R above, the reflectors below the diagonal, their factors in tau."""
+    _reflect(job, m, n, job.matrix(m, n), job.matrix(min(m, n), 1))
+    return 2 * m * n * min(m, n)
 
-    def entry(to: int, at_pivots: int, failed: int) -> None:
-        codes, order = np.zeros(batch, np.int64), np.zeros((batch, n), np.int64)
-        if n:
-            lapack.sytrf(letter, batch, n, to, order, codes, hermitian)
-        _rows(at_pivots, int32, batch, n)[...] = order
-        _tell(failed, codes)
-    return entry, n ** 3 // 3
+
+def _ldl_factor(job: Job, n: int, hermitian: bool) -> int:
+    """LD, pivots, info: L and D over A, D in blocks of 1 and 2 (Bunch and Kaufman); pivots int32."""
+    a, order, info, pivots, code = job.matrix(n, n), job.operand(4 * n), job.operand(4), job.room(8 * n), job.room(8)
+    if not n:
+        return _nothing(job, info)
+    job.call("?hetrf" if hermitian and job.parts == 2 else "?sytrf", b"L", n, a, n, pivots, WORK, LENGTH, code, flops=n ** 3 / 3)
+    job.call("narrow", n, pivots, order)
+    job.tell(code, info)
+    return n ** 3 // 3
 
 
 # -------------------------------------------------------------------------------------------------------------- solving
-def _solve(d: dtype, batch: int, n: int, k: int) -> Made:
-    """``entry(X, LU, pivots, info)``: X over B, L and U over A; pivots int32."""
-    letter = lapack.LETTER[d.name]
-
-    def entry(to: int, at_lu: int, at_pivots: int, failed: int) -> None:
-        codes, order = np.zeros(batch, np.int64), np.zeros((batch, n), np.int64)
-        if n:
-            lapack.getrf(letter, batch, n, n, at_lu, order, codes)
-            if k:
-                lapack.getrs(letter, batch, n, k, at_lu, order, to)
-        _rows(at_pivots, int32, batch, n)[...] = order
-        _tell(failed, codes)
-    return entry, 2 * n ** 3 // 3 + 2 * n * n * k
+def _solve(job: Job, n: int, k: int) -> int:
+    """X, LU, pivots, info: X over B, L and U over A; pivots int32."""
+    x, a, order, info = job.matrix(n, k), job.matrix(n, n), job.operand(4 * n), job.operand(4)
+    if not n:
+        return _nothing(job, info)
+    pivots, code = _factor(job, n, n, a)
+    job.call("narrow", n, pivots, order)
+    if k:
+        _substitute(job, n, k, a, pivots, x)
+    job.tell(code, info)
+    return 2 * n ** 3 // 3 + 2 * n * n * k
 
 
-def _lu_solve(d: dtype, batch: int, n: int, k: int, adjoint: bool) -> Made:
-    """``entry(X, LU, pivots)``: X over B; pivots int64."""
-    letter = lapack.LETTER[d.name]
-
-    def entry(to: int, at_lu: int, at_pivots: int) -> None:
-        lapack.getrs(letter, batch, n, k, at_lu, _rows(at_pivots, int64, batch, n), to, adjoint)
-    return entry, 2 * n * n * k
+def _lu_solve(job: Job, n: int, k: int, adjoint: bool) -> int:
+    """X, LU, pivots (int32): X over B."""
+    x, lu, order = job.matrix(n, k), job.matrix(n, n), job.operand(4 * n)
+    _substitute(job, n, k, lu, _wide(job, n, order), x, adjoint)
+    return 2 * n * n * k
 
 
-def _inverse(d: dtype, batch: int, n: int) -> Made:
-    """``entry(A, info)``: the inverse over A."""
-    letter = lapack.LETTER[d.name]
-
-    def entry(to: int, failed: int) -> None:
-        codes, order = np.zeros(batch, np.int64), np.empty((batch, n), np.int64)
-        if n:
-            lapack.getrf(letter, batch, n, n, to, order, codes)
-            lapack.getri(letter, batch, n, to, order, np.zeros(batch, np.int64))
-            if codes.any():  # there the routine leaves LU
-                _matrices(to, d, batch, n, n)[codes > 0] = np.inf
-        _tell(failed, codes)
-    return entry, 2 * n ** 3
+def _inverse(job: Job, n: int) -> int:
+    """A, info: the inverse over A; infinities all through where it is singular."""
+    a, info = job.matrix(n, n), job.operand(4)
+    if not n:
+        return _nothing(job, info)
+    pivots, code = _factor(job, n, n, a)
+    job.call("?getri", n, a, n, pivots, WORK, LENGTH, job.room(8), flops=4 * n ** 3 / 3)
+    job.call("?laset", b"A", n, n, float("inf"), float("inf"), a, n, when=(code, True))  # there the routine leaves LU
+    job.tell(code, info)
+    return 2 * n ** 3
 
 
-def _triangular(d: dtype, batch: int, n: int, k: int, upper: int, unit: int) -> Made:
-    """``entry(X, A)``: X over B, by one triangle of A."""
-    letter = lapack.LETTER[d.name]
-
-    def entry(to: int, at_a: int) -> None:
-        lapack.trsm(letter, batch, n, k, at_a, to, bool(upper), bool(unit))
-    return entry, n * n * k
+def _triangular(job: Job, n: int, k: int, upper: int, unit: int) -> int:
+    """X, A: X over B, by one triangle of A."""
+    x, a = job.matrix(n, k), job.matrix(n, n)
+    job.call("?trsm", b"L", b"U" if upper else b"L", b"N", b"U" if unit else b"N", n, k, 1.0, a, n, x, n, flops=n * n * k)
+    return n * n * k
 
 
-def _ldl_solve(d: dtype, batch: int, n: int, k: int, hermitian: bool) -> Made:
-    """``entry(X, LD, pivots)``: X over B; pivots int64."""
-    letter = lapack.LETTER[d.name]
-
-    def entry(to: int, at_ld: int, at_pivots: int) -> None:
-        lapack.sytrs(letter, batch, n, k, at_ld, _rows(at_pivots, int64, batch, n), to, hermitian)
-    return entry, 2 * n * n * k
+def _ldl_solve(job: Job, n: int, k: int, hermitian: bool) -> int:
+    """X, LD, pivots (int32): X over B."""
+    x, ld, order = job.matrix(n, k), job.matrix(n, n), job.operand(4 * n)
+    job.call("?hetrs" if hermitian and job.parts == 2 else "?sytrs", b"L", n, k, ld, n, _wide(job, n, order), x, n, job.room(8), flops=2 * n * n * k)
+    return 2 * n * n * k
 
 
-def _least_squares(d: dtype, batch: int, m: int, n: int, k: int, driver: str, rcond: float) -> Made:
-    """``entry(X, rank, s, info, A)``: X over B of max(m, n) rows; rank int64; A is lost."""
-    letter, real, tall, least = lapack.LETTER[d.name], d.to_real(), max(m, n), min(m, n)
+def _least_squares(job: Job, m: int, n: int, k: int, driver: str, rcond: float) -> int:
+    """X, rank, s, info, A: X over B of max(m, n) rows; rank int64; A is lost.
 
-    def entry(to: int, to_rank: int, to_s: int, failed: int, at_a: int) -> None:
-        codes, found = np.zeros(batch, np.int64), np.zeros(batch, np.int64)
-        values = _rows(to_s, real, batch, least)
-        if least and k:
-            lapack.least_squares(letter, driver, batch, m, n, k, at_a, to, found, values, rcond, codes)
-        elif tall * k:
-            _matrices(to, d, batch, tall, k)[:, :n] = 0
-        memory(to_rank, (batch,), (1,), int64)[...] = found
-        _tell(failed, codes)
-    return entry, 4 * m * n * least
+    driver: "gels" (full rank, QR), "gelsy" (rank by a pivoted QR), "gelsd", "gelss" (SVD, of which s is; info -4 where A is not finite, with
+    which they may not end).
+    """
+    tall, least, real_item = max(m, n), min(m, n), job.item // job.parts
+    x, rank, s, info, a = job.matrix(tall, k), job.operand(8), job.operand(least * real_item), job.operand(4), job.matrix(m, n)
+    job.call("dcopy", 1, 0, 1, rank, 1)
+    if not (least and k):
+        if n and k:
+            job.call("?laset", b"A", n, k, 0.0, 0.0, x, tall)
+        return _nothing(job, info)
+    system: tuple[Any, ...] = (m, n, k, a, m, x, tall)
+    code = job.room(8)
+    flops = 4 * m * n * least
+    levels = max(0, int(log2(max(least, 1) / 26)) + 1)
+    real_size = max(1, 10 * tall + 2 * tall * 25 + 8 * tall * (levels + 1) + 3 * 25 * k + max(26 * 26, tall * (1 + k) + 2 * k))
+    reals = (job.room(real_size * real_item),) if job.parts == 2 else ()
+    tolerance = job.constant(rcond, job.real)
+    if driver == "gels":
+        job.call("?gels", b"N", *system, WORK, LENGTH, code, flops=flops)
+    elif driver == "gelsy":
+        free = job.room(8 * n)  # columns that may be moved: all, which zeros say
+        job.call("dcopy", n, 0, 0, free, 1)
+        job.call("?gelsy", *system, free, tolerance, rank, WORK, LENGTH, *reals, code, flops=flops)
+    else:
+        code = _check(job, b"A", m, n, a, -4, -4)
+        wholes = (job.room(8 * max(1, 3 * least * levels + 11 * least)),) if driver == "gelsd" else ()
+        job.call(f"?{driver}", *system, s, tolerance, rank, WORK, LENGTH, *reals, *wholes, code, flops=flops, when=(code, False))
+    job.tell(code, info)
+    return flops
 
 
 # ---------------------------------------------------------------------------------------------------------- eigenvalues
-def _hermitian(d: dtype, batch: int, n: int, vectors: bool, lower: bool) -> Made:
-    """``entry(w, V, info)``: eigenvalues, and eigenvectors over A where they are asked for; NaN all through a matrix that is not finite."""
-    letter, real = lapack.LETTER[d.name], d.to_real()
-
-    def entry(to_w: int, to_v: int, failed: int) -> None:
-        codes = np.zeros(batch, np.int64)
-        if n:
-            values = _matrices(to_v, d, batch, n, n)
-            finite = np.isfinite(values).all((-2, -1))
-            if not finite.all():  # NaN all through, as the iteration would make them
-                values[~finite] = 0
-            lapack.syevd(letter, batch, n, vectors, lower, to_v, to_w, codes)
-            values[~finite] = np.nan
-            _rows(to_w, real, batch, n)[~finite] = np.nan
-        _tell(failed, codes)
-    return entry, 4 * n ** 3
-
-
-def _general(d: dtype, batch: int, n: int, vectors: bool) -> Made:
-    """``entry(w, V, info, A)``: eigenvalues and, where they are asked for, eigenvectors, complex; info -1 for what is not finite."""
-    letter, wide = lapack.LETTER[d.name], d.to_complex()
-
-    def entry(to_w: int, to_v: int, failed: int, at_a: int) -> None:
-        codes = np.zeros(batch, np.int64)
-        if n and np.isfinite(_matrices(at_a, d, batch, n, n)).all():
-            values = _rows(to_w, wide, batch, n)
-            right = memory(to_v, (batch, n, n), (n * n, n, 1), wide) if vectors else np.empty(1, wide.np)
-            lapack.geev(letter, batch, n, vectors, at_a, values, right, codes)
-        elif n:
-            codes[...] = -1
-        _tell(failed, codes)
-    return entry, 10 * n ** 3
+def _hermitian(job: Job, n: int, vectors: bool, lower: bool) -> int:
+    """w, V, info: eigenvalues, rising, and eigenvectors over A where they are asked for; NaN all through where the triangle that is read is not
+    finite, with which the iteration may not end."""
+    real_item, triangle = job.item // job.parts, b"L" if lower else b"U"
+    w, a, info = job.operand(n * real_item), job.matrix(n, n), job.operand(4)
+    if not n:
+        return _nothing(job, info)
+    code, bad = job.room(8), _check(job, triangle, n, n, a, 1, 1)
+    # the least sizes the routine documents, and room for its blocked form
+    if job.parts == 2:
+        size, real_size = (2 * n + n * n, 1 + 5 * n + 2 * n * n) if vectors else (n + 1, n + 1)
+        reals: tuple[Any, ...] = (job.room(real_size * real_item), real_size)
+    else:
+        size, reals = 1 + 6 * n + 2 * n * n if vectors else 2 * n + 1, ()
+    size, whole = size + 64 * n, 3 + 5 * n if vectors else 1
+    job.call("?laset", b"A", n, n, 0.0, 0.0, a, n, when=(bad, True))
+    job.call("?heevd" if job.parts == 2 else "?syevd", b"V" if vectors else b"N", triangle, n, a, n, w, job.values(size), size, *reals,
+             job.room(8 * whole), whole, code, flops=4 * n ** 3)
+    _not_numbers(job, n * n * job.parts, a, (bad, True))
+    _not_numbers(job, n, w, (bad, True))
+    job.tell(code, info)
+    return 4 * n ** 3
 
 
-def _singular(d: dtype, batch: int, m: int, n: int, job: str) -> Made:
-    """``entry(U, s, V^H, info, A)``: A = U diag(s) V^H; A is lost.  job: "N" (values alone), "S" (reduced) or "A" (complete)."""
-    letter, k = lapack.LETTER[d.name], min(m, n)
+def _general(job: Job, n: int, vectors: bool) -> int:
+    """w, V, info, A: eigenvalues and, where they are asked for, eigenvectors, complex; info -1 for what is not finite. A is lost."""
+    pair = 2 * job.item // job.parts
+    w, v, info, a = job.operand(n * pair), job.operand(n * n * pair if vectors else 0), job.operand(4), job.matrix(n, n)
+    if not n:
+        return _nothing(job, info)
+    code = _check(job, b"A", n, n, a, -1, -1)
+    finite = (code, False)
+    want, flops = b"V" if vectors else b"N", 10 * n ** 3
+    if job.parts == 2:
+        job.call("?geev", b"N", want, n, a, n, w, Place(0, 0), 1, v if vectors else job.room(8), n, WORK, LENGTH, job.values(2 * n + 1), code,
+                 flops=flops, when=finite)
+    else:
+        real, imaginary, own = job.values(n), job.values(n), job.values(n * n if vectors else 1)
+        job.call("?geev", b"N", want, n, a, n, real, imaginary, Place(0, 0), 1, own, n, WORK, LENGTH, code, flops=flops, when=finite)
+        for part, at in ((real, w), (imaginary, w + job.item)):
+            job.call("?copy", n, part, 1, at, 2)
+        if vectors:
+            job.call("pairs" + job.letter, n, imaginary, own, v)
+    job.tell(code, info)
+    return flops
 
-    def entry(to_u: int, to_s: int, to_v: int, failed: int, at_a: int) -> None:
-        codes = np.zeros(batch, np.int64)
-        if k:
-            lapack.gesdd(letter, batch, m, n, job, at_a, to_s, to_u, to_v, codes)
-        elif job == "A":
-            for to, size in ((to_u, m), (to_v, n)):
-                if size:
-                    _matrices(to, d, batch, size, size)[...] = np.eye(size, dtype=d.np)
-        _tell(failed, codes)
-    return entry, 8 * m * n * k
+
+def _singular(job: Job, m: int, n: int, how: str) -> int:
+    """U, s, V^H, info, A: A = U diag(s) V^H; A is lost. how: "N" (values alone), "S" (reduced) or "A" (complete). Where A is infinite, with which
+    the iteration may not end, s is NaN; where it is NaN, info is -4."""
+    k, real_item = min(m, n), job.item // job.parts
+    columns, rows = (0, 0) if how == "N" else (m, n) if how == "A" else (k, k)
+    u, s, vh, info, a = job.matrix(m, columns), job.operand(k * real_item), job.matrix(rows, n), job.operand(4), job.matrix(m, n)
+    flops = 8 * m * n * k
+    if not k:
+        _identity(job, m, columns, u)
+        _identity(job, rows, n, vh)
+        return _nothing(job, info)
+    code, bad = job.room(8), _check(job, b"A", m, n, a, 1, 1)
+    nan = _check(job, b"A", m, n, a, -4, 0, (bad, True))
+    job.call("?laset", b"A", m, n, 0.0, 0.0, a, m, when=(bad, True))
+    big = max(m, n)
+    real_size = max(5 * k * k + 5 * k, 2 * big * k + 2 * k * k + k) if how != "N" else 7 * k
+    reals = (job.room(real_size * real_item),) if job.parts == 2 else ()
+    none = job.room(8)
+    job.call("?gesdd", how.encode(), m, n, a, m, s, u if columns else none, m, vh if rows else none, max(rows, 1), WORK, LENGTH, *reals,
+             job.room(8 * 8 * k), code, flops=flops)
+    job.tell(code, info)
+    _not_numbers(job, k, s, (bad, True))
+    job.tell(nan, info, (bad, True))
+    return flops
 
 
-def _exponential(d: dtype, batch: int, n: int) -> Made:
+_JOBS: dict[str, Callable[..., int]] = {
+    "cholesky": _cholesky, "lu_factor": _lu, "lu": _lu_parity, "cofactors": _cofactors, "permutation": _permutation, "qr": _qr, "geqrf": _reflectors,
+    "ldl_factor": _ldl_factor, "solve": _solve, "lu_solve": _lu_solve, "inv": _inverse, "trsm": _triangular, "ldl_solve": _ldl_solve,
+    "lstsq": _least_squares, "eigh": _hermitian, "eig": _general, "svd": _singular,
+}
+
+
+# -------------------------------------------------------------------------------------------------------------- by NumPy
+def _lu_as_it_stands(d: dtype, batch: int, m: int, n: int, exchange: bool) -> tuple[Callable[..., None], int]:
+    """``entry(LU, pivots, info)``: Gauss's elimination without exchanges over A, all of the batch at once; pivots int32, from 1."""
+    k = min(m, n)
+
+    def entry(to: int, at_pivots: int, failed: int) -> None:
+        codes = memory(failed, (batch,), (1,), int32)
+        codes[...] = 0
+        memory(at_pivots, (batch, k), (k, 1), int32)[...] = np.arange(1, k + 1)
+        values = memory(to, (batch, m, n), (m * n, 1, m), d)
+        with np.errstate(all="ignore"):
+            for j in range(k):
+                pivot = values[:, j, j]
+                codes[(pivot == 0) & (codes == 0)] = j + 1
+                values[:, j + 1:, j] /= np.where(pivot == 0, np.ones_like(pivot), pivot)[:, None]
+                values[:, j + 1:, j + 1:] -= values[:, j + 1:, j, None] * values[:, None, j, j + 1:]
+    return entry, m * n * k
+
+
+def _exponential(d: dtype, batch: int, n: int) -> tuple[Callable[..., None], int]:
     """``entry(out, A)``, rows one behind the other."""
     def entry(to: int, at_a: int) -> None:
         shape, strides = (batch, n, n), (n * n, n, 1)
         memory(to, shape, strides, d)[...] = exponentials.exponential(memory(at_a, shape, strides, d))
     return entry, 24 * n ** 3
-
-
-_JOBS: dict[str, Callable[..., Made]] = {
-    "cholesky": _cholesky, "lu_factor": _lu, "lu": _lu_parity, "cofactors": _cofactors, "permutation": _permutation, "qr": _qr, "geqrf": _reflectors,
-    "ldl_factor": _ldl_factor, "solve": _solve, "lu_solve": _lu_solve, "inv": _inverse, "trsm": _triangular, "ldl_solve": _ldl_solve,
-    "lstsq": _least_squares, "eigh": _hermitian, "eig": _general, "svd": _singular, "matrix_exp": _exponential,
-}

@@ -1,6 +1,6 @@
 """Linear algebra: factorizations, equations, eigenvalues, norms, and what is built from them.
 
-`lapack` calls the library; `matrices` holds what the operations share; the other modules are the families.
+A device's backend does whole jobs (`specs.Lapack`); `matrices` holds what the operations share; the other modules are the families.
 """
 
 from __future__ import annotations

@@ -17,10 +17,10 @@ from .solving import inverted
 
 
 def _diagonal(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """LU, pivots (int64, packed) and the parity of the exchanges (+1 or -1, real), outside the tape."""
+    """LU, pivots (int32) and the parity of the exchanges (+1 or -1, real), outside the tape."""
     n, batch = a.meta.shape[-1], matrices.batch_of(a)
     lead, dev, real = tuple(a.meta.shape[:-2]), a.meta.device, a.meta.dtype.to_real()
-    lu, pivots, parity = matrices.columns(a), matrices.scratch(batch * n, dev), empty(lead, real, dev)
+    lu, pivots, parity = matrices.columns(a), empty((*lead, n), dtypes.int32, dev), empty(lead, real, dev)
     if batch:
         matrices.job("lu", a, (n,), lu, pivots, parity, otherwise=lambda: _on_device(lu, pivots, parity))
     return lu, pivots, parity
@@ -32,12 +32,11 @@ def _on_device(lu: Tensor, pivots: Tensor, parity: Tensor) -> bool:
     from ..table import no_recording
     n = lu.meta.shape[-1]
     lead, dev = tuple(lu.meta.shape[:-2]), lu.meta.device
-    order, info = empty((*lead, n), dtypes.int32, dev), empty(lead, dtypes.int32, dev)
-    if not device.lu(lu, order, info):
+    info = empty(lead, dtypes.int32, dev)
+    if not device.lu(lu, pivots, info):
         return False
     with no_recording():
-        device.put(pivots.narrow(0, 0, order.meta.numel), order.reshape(-1))
-        odd = (order != arange(1, n + 1, dtype=dtypes.int32, device=dev)).sum(-1) % 2
+        odd = (pivots != arange(1, n + 1, dtype=dtypes.int32, device=dev)).sum(-1) % 2
         device.put(parity, (1 - 2 * odd).to(parity.meta.dtype))
     return True
 

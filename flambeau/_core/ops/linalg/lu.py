@@ -11,6 +11,7 @@ from typing import Any
 from ... import dtypes
 from ...autograd import tape
 from ...tensor import Tensor, alias, empty
+from ..attributes import values
 from ..checks import same_device
 from ..table import op
 from . import device, matrices
@@ -68,14 +69,18 @@ def _factored_back(node: Any, g: Tensor) -> Any:
 
 
 # ------------------------------------------------------------------------------------------------------- permutations
-def permutation(pivots: Tensor, m: int) -> tuple[Tensor, Tensor]:
-    """Row exchanges as orders of m rows (int64): the rows of A in the order of L U, and its inverse."""
+def permutation(pivots: Tensor, m: int, name: str = "") -> tuple[Tensor, Tensor]:
+    """Row exchanges as orders of m rows (int64): the rows of A in the order of L U, and its inverse. name: the operation whose caller gave the
+    pivots (int32), which raises RuntimeError for one that is no row."""
     k = pivots.meta.shape[-1]
     lead, batch = tuple(pivots.meta.shape[:-1]), matrices.batch_of(pivots, 1)
-    there, back = empty((*lead, m), dtypes.int64, pivots.meta.device), empty((*lead, m), dtypes.int64, pivots.meta.device)
-    source = matrices.ready(pivots.to(dtypes.int64))
+    dev = pivots.meta.device
+    there, back = empty((*lead, m), dtypes.int64, dev), empty((*lead, m), dtypes.int64, dev)
     if batch and m:
-        matrices.job("permutation", pivots, (m, k), there, back, source, axes=1)
+        info = empty(lead, dtypes.int32, dev)
+        matrices.job("permutation", pivots, (m, k), there, back, matrices.ready(pivots), info, axes=1)
+        if name and info.meta.device.type != "meta" and values(info).any():
+            raise RuntimeError(f"{name}: LU_pivots must lie between 1 and LU_data.size(-2), which is {m}: pass what torch.linalg.lu_factor gives")
     return there, back
 
 
@@ -146,7 +151,7 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
     k = min(m, n)
     p = l = u = LU_data.new_empty((0,))
     if unpack_pivots:
-        p = _matrix_of(permutation(LU_pivots, m)[1], LU_data)
+        p = _matrix_of(permutation(LU_pivots, m, "torch.lu_unpack")[1], LU_data)
     if unpack_data:
         l = LU_data.narrow(-1, 0, k).tril(-1) + _eye(LU_data, m, k)
         u = LU_data.narrow(-2, 0, k).triu()
@@ -176,8 +181,7 @@ def solve_factored(lu: Tensor, pivots: Tensor, b: Tensor, adjoint: bool = False)
     if x.meta.numel:
         packed = matrices.columns(lu)
         if not device.lu_solve(x, packed, pivots, adjoint):
-            order = matrices.ready(pivots.to(dtypes.int64))
-            matrices.job("lu_solve", lu, (lu.meta.shape[-1], b.meta.shape[-1], adjoint), x, packed, order)
+            matrices.job("lu_solve", lu, (lu.meta.shape[-1], b.meta.shape[-1], adjoint), x, packed, matrices.ready(pivots))
     return x
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ... import dtypes, layout
+from ... import layout
 from ...autograd import tape
 from ...autograd.mode import _grad
 from ...errors import LinAlgError
 from ...kernels.specs import Lapack
-from ...tensor import Tensor, alias, empty, meta, new
+from ...tensor import Tensor, alias, empty, meta
 from .. import checks, launch, routines
 from ..copies import cast_program, contiguous
 from ..elementwise import saved_tensor
@@ -111,10 +111,6 @@ def columns(t: Tensor, rows: int | None = None) -> Tensor:
 def batch_of(t: Tensor, axes: int = 2) -> int:
     """How many matrices."""
     return layout.numel(t.meta.shape[:len(t.meta.shape) - axes])
-
-
-def scratch(count: int, dev: device, d: dtype = dtypes.int64) -> Tensor:
-    return new(meta((max(count, 1),), None, d, dev))
 
 
 def job(name: str, like: Tensor, sizes: tuple[Any, ...], *operands: Tensor, otherwise: Callable[[], bool] | None = None, axes: int = 2) -> None:

@@ -72,3 +72,11 @@ def test_simulated_gpu(sim_gpus, make, close):
     w, v = fb.linalg.eigh(fb.tensor(a).cuda())
     close(w, np.linalg.eigvalsh(a))
     assert fb.linalg.eigvals(fb.tensor(a).cuda()).device.type == "cuda"
+
+
+def test_a_triangle_that_is_not_read_may_hold_anything():
+    a = np.array([[2.0, np.nan], [1.0, 3.0]])
+    want = np.linalg.eigvalsh(np.array([[2.0, 1.0], [1.0, 3.0]]))
+    np.testing.assert_allclose(fb.linalg.eigvalsh(fb.tensor(a)).numpy(), want)
+    np.testing.assert_allclose(fb.linalg.eigh(fb.tensor(a.T.copy()), UPLO="U")[0].numpy(), want)
+    assert fb.linalg.eigvalsh(fb.tensor(a), UPLO="U").isnan().all()

@@ -95,3 +95,15 @@ def test_gradients_of_solving(dtype, adjoint, left, regular, make, differentiabl
     def f(x, y):
         return fb.linalg.lu_solve(*fb.linalg.lu_factor(x), y, left=left, adjoint=adjoint)
     differentiable(f, a, b)
+
+
+def test_pivots_that_are_no_rows_are_refused():
+    lu, pivots = fb.linalg.lu_factor(fb.eye(3))
+    for bad in (0, 4, -1):
+        wrong = pivots.clone()
+        wrong[1] = bad
+        for _ in range(5):
+            with pytest.raises(RuntimeError, match="LU_pivots must lie between 1 and LU_data.size"):
+                fb.lu_unpack(lu, wrong)
+    for _ in range(5):
+        np.testing.assert_array_equal(fb.lu_unpack(lu, pivots)[0].numpy(), np.eye(3))

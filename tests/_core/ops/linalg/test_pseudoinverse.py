@@ -102,3 +102,12 @@ def test_simulated_gpu(sim_gpus, make, close):
     close(fb.linalg.pinv(fb.tensor(a).cuda()), np.linalg.pinv(a))
     with pytest.raises(RuntimeError, match="not supported on CUDA"):
         fb.linalg.lstsq(fb.tensor(a).cuda(), fb.tensor(b).cuda(), driver="gelsd")
+
+
+@pytest.mark.parametrize("driver", ["gelsd", "gelss"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_least_squares_by_the_svd_refuse_what_is_not_finite(driver, value):
+    a = fb.ones(40, 30)
+    a[1, 2] = value
+    with pytest.raises(fb.linalg.LinAlgError, match="non-finite"):
+        fb.linalg.lstsq(a, fb.ones(40, 1), driver=driver)

@@ -83,3 +83,18 @@ def test_simulated_gpu(sim_gpus, make, close):
     close((u * s.unsqueeze(-2) @ vh).detach(), a)
     s.sum().backward()
     close(x.grad, (u @ vh).detach().cpu().numpy())
+
+
+@pytest.mark.parametrize("n", [4, 60])
+def test_matrices_that_are_not_finite_end(n):
+    a = fb.ones(n, n)
+    a[1, 2] = float("inf")
+    for _ in range(5):
+        assert fb.linalg.svdvals(a).isnan().all()
+        u, s, vh = fb.linalg.svd(a)
+        assert s.isnan().all()
+        assert u.shape == vh.shape == (n, n)
+    a[2, 1] = float("nan")
+    for f in (fb.linalg.svd, fb.linalg.svdvals, fb.linalg.pinv):
+        with pytest.raises(fb.linalg.LinAlgError, match="non-finite"):
+            f(a)

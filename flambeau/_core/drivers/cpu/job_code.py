@@ -1,0 +1,265 @@
+"""The machine code of `jobs`: what goes over a batch and calls routines, and routines of our own.
+
+Our routines are called as LAPACK's are: every argument by address, whole numbers of 64 bits, matrices column by column. Their names end in
+the type's letter where there is one for each type.
+
+The parameter block of a job: HEAD words (below), its steps, its constants. A step, in words: the routine; the place of an int64; when the
+routine is called (1: that is not zero, 0: it is zero, -1: always); how many arguments follow (FEW or MANY); each one's place. A place is
+three words: which base (bytes into the table of bases), bytes from there for the first matrix, and bytes from matrix to matrix. The bases
+are 0 (so that numbers are places too), the parameter block, the workspace, the operands.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from ...dtypes import float32, float64
+from ...kernels.llvm.emit import Emitter, Module, base, number
+
+if TYPE_CHECKING:
+    from ...dtypes import dtype
+
+HEAD = 6  # words: steps, operands, the workspace's place among the arguments (-1: on the stack), its bytes, matrices in a chunk, nothing
+FEW, MANY = 8, 16
+STEP = 6  # words of a step before its arguments
+NUMBER, BLOCK, WORKSPACE, OPERANDS = 0, 1, 2, 3  # the bases
+MOST_OPERANDS = 8
+_REAL = {"s": float32, "d": float64}
+_TINY = {"s": (2.0 ** -23, 2.0 ** -126), "d": (2.0 ** -52, 2.0 ** -1022)}  # eps, and the least normal number
+
+
+@cache
+def functions() -> dict[str, int]:
+    """Where each function is: "job", and our routines by name."""
+    from ...kernels.llvm import compile as compiler
+    module = Module()
+    names = [_job(module), _narrow(module), _widen(module), _permutation(module)]
+    for letter in "sd":
+        names += [_parity(module, letter), _check(module, letter), _pairs(module, letter)]
+    names += [_regular(module, letter) for letter in "sdcz"]
+    text = module.text()
+    found = compiler.functions(("jobs", text), tuple(names), lambda: text)
+    return {name.removeprefix("flambeau_"): address for name, address in found.items()}
+
+
+def _begin(module: Module, name: str, *params: str) -> Emitter:
+    return Emitter(module, f"void @flambeau_{name}({', '.join('ptr %' + p for p in params)})")
+
+
+def _end(em: Emitter) -> str:
+    em.line("ret void")
+    em.finish()
+    return em.head.split("@")[1].split("(")[0]
+
+
+def _get(em: Emitter, address: str, t: str = "i64") -> str:
+    return em.op(f"load {t}, ptr {address}")
+
+
+def _item(em: Emitter, address: str, index: str, t: str) -> str:
+    return em.op(f"getelementptr {t}, ptr {address}, i64 {index}")
+
+
+# ----------------------------------------------------------------------------------------------------------- the job
+def _job(module: Module) -> str:
+    em = Emitter(module, "void @flambeau_job(i64 %begin, i64 %end, ptr %args, ptr %block)")
+    bases = em.op(f"alloca [{OPERANDS + MOST_OPERANDS} x i64], align 64", "a")
+    steps, operands, where, nbytes, chunk = (em.word("%block", k) for k in range(5))
+    here = em.op(f"icmp slt i64 {where}, 0")
+    stack = em.op(f"alloca i8, i64 {em.op(f'select i1 {here}, i64 {nbytes}, i64 0')}, align 64", "a")
+    given = em.op(f"load i64, ptr {_item(em, '%args', em.op(f'select i1 {here}, i64 0, i64 {where}'), 'i64')}")
+    part = em.add(given, em.mul(em.op(f"sdiv i64 %begin, {chunk}"), nbytes))
+    room = em.op(f"select i1 {here}, i64 {em.op(f'ptrtoint ptr {stack} to i64')}, i64 {part}")
+    for k, value in ((NUMBER, "0"), (BLOCK, em.op("ptrtoint ptr %block to i64")), (WORKSPACE, room)):
+        em.line(f"store i64 {value}, ptr {em.at(bases, str(8 * k))}")
+    with em.loop("0", operands) as operand:
+        value = _get(em, _item(em, "%args", operand.i, "i64"))
+        em.line(f"store i64 {value}, ptr {_item(em, bases, em.add(operand.i, str(OPERANDS)), 'i64')}")
+    first = em.at("%block", str(8 * HEAD))
+    with em.loop("%begin", "%end") as matrix, em.loop("0", steps, carried=[("ptr", first)]) as step:
+        (at,) = step.vars
+        width = em.word(at, 5)
+        few = em.op(f"icmp eq i64 {width}, {FEW}")
+        runs = em.label("runs")
+        calls, skips = em.label("calls"), em.label("skips")
+        sense = em.word(at, 4)
+        ask = em.label("ask")
+        em.branch(em.op(f"icmp slt i64 {sense}, 0"), runs, ask)
+        em.start(ask)
+        flag = _get(em, em.op(f"inttoptr i64 {_address(em, bases, at, 1, matrix.i)} to ptr"))
+        holds = em.op(f"zext i1 {em.op(f'icmp ne i64 {flag}, 0')} to i64")
+        em.branch(em.op(f"icmp eq i64 {holds}, {sense}"), runs, skips)
+        em.start(runs)
+        many = em.label("many")
+        em.branch(few, calls, many)
+        for label, count in ((calls, FEW), (many, MANY)):
+            em.start(label)
+            given = ", ".join(f"i64 {_address(em, bases, at, STEP + 3 * k, matrix.i)}" for k in range(count))
+            em.line(f"call void {em.pointer(at, 0)}({given})")
+            em.jump(skips)
+        em.start(skips)
+        step.next = [em.at(at, em.mul(em.add(em.mul(width, "3"), str(STEP)), "8"))]
+    return _end(em)
+
+
+def _address(em: Emitter, bases: str, at: str, word: int, i: str) -> str:
+    """The address of a place for matrix i, as a number."""
+    begin = _get(em, em.at(bases, em.word(at, word)))
+    return em.add(em.add(begin, em.word(at, word + 1)), em.mul(em.word(at, word + 2), i))
+
+
+# ------------------------------------------------------------------------------------------------------- whole numbers
+def _narrow(module: Module) -> str:
+    """narrow(n, source, target): n int64 as int32."""
+    em = _begin(module, "narrow", "n", "source", "target")
+    with em.loop("0", _get(em, "%n")) as k:
+        small = em.op(f"trunc i64 {_get(em, _item(em, '%source', k.i, 'i64'))} to i32")
+        em.line(f"store i32 {small}, ptr {_item(em, '%target', k.i, 'i32')}")
+    return _end(em)
+
+
+def _widen(module: Module) -> str:
+    """widen(n, source, target): n int32 as int64."""
+    em = _begin(module, "widen", "n", "source", "target")
+    with em.loop("0", _get(em, "%n")) as k:
+        wide = em.op(f"sext i32 {_get(em, _item(em, '%source', k.i, 'i32'), 'i32')} to i64")
+        em.line(f"store i64 {wide}, ptr {_item(em, '%target', k.i, 'i64')}")
+    return _end(em)
+
+
+def _permutation(module: Module) -> str:
+    """permutation(m, k, pivots, there, back, failed): k exchanges (int32, from 1) as an order of m rows and its inverse, both int64; failed
+    (int32): the first that is no row, from 1, or 0. Such are left out."""
+    em = _begin(module, "permutation", "m", "k", "pivots", "there", "back", "failed")
+    m = _get(em, "%m")
+    em.line("store i32 0, ptr %failed")
+    with em.loop("0", m) as row:
+        em.line(f"store i64 {row.i}, ptr {_item(em, '%there', row.i, 'i64')}")
+    with em.loop("0", _get(em, "%k")) as row:
+        other = em.sub(em.op(f"sext i32 {_get(em, _item(em, '%pivots', row.i, 'i32'), 'i32')} to i64"), "1")
+        valid = em.op(f"icmp ult i64 {other}, {m}")
+        with em.only_if(valid):
+            mine, its = _item(em, "%there", row.i, "i64"), _item(em, "%there", other, "i64")
+            a, b = _get(em, mine), _get(em, its)
+            em.line(f"store i64 {b}, ptr {mine}")
+            em.line(f"store i64 {a}, ptr {its}")
+        with em.only_if(em.op(f"xor i1 {valid}, true")):
+            before = _get(em, "%failed", "i32")
+            place = em.op(f"trunc i64 {em.add(row.i, '1')} to i32")
+            none = em.op(f"icmp eq i32 {before}, 0")
+            em.line(f"store i32 {em.op(f'select i1 {none}, i32 {place}, i32 {before}')}, ptr %failed")
+    with em.loop("0", m) as row:
+        em.line(f"store i64 {row.i}, ptr {_item(em, '%back', _get(em, _item(em, '%there', row.i, 'i64')), 'i64')}")
+    return _end(em)
+
+
+def _parity(module: Module, letter: str) -> str:
+    """parity(n, pivots, sign): +1 or -1 for an even or odd number of exchanges, by pivots (int64, from 1)."""
+    d = _REAL[letter]
+    em = _begin(module, "parity" + letter, "n", "pivots", "sign")
+    with em.loop("0", _get(em, "%n"), carried=[("i64", "0")]) as k:
+        after = em.add(k.i, "1")
+        moved = em.op(f"icmp ne i64 {_get(em, _item(em, '%pivots', k.i, 'i64'))}, {after}")
+        k.next = [em.op(f"xor i64 {k.vars[0]}, {em.op(f'zext i1 {moved} to i64')}")]
+    odd = em.op(f"icmp ne i64 {k.vars[0]}, 0")
+    em.line(f"store {base(d)} {em.op(f'select i1 {odd}, {base(d)} {number(-1.0, d)}, {base(d)} {number(1.0, d)}')}, ptr %sign")
+    return _end(em)
+
+
+# -------------------------------------------------------------------------------------------------------------- values
+def _check(module: Module, letter: str) -> str:
+    """check(part, m, n, parts, a, lda, nan, inf, code): what stands at `nan` where numbers of A (m, n; of `parts` reals each) are NaN, else what
+    stands at `inf` where any is infinite, else 0; part: "L" or "U" for a triangle, else all."""
+    d = _REAL[letter]
+    word, lanes = ("i32", 16) if d is float32 else ("i64", 8)
+    magnitude, infinity = (0x7FFFFFFF, 0x7F800000) if d is float32 else (0x7FFFFFFFFFFFFFFF, 0x7FF0000000000000)
+    em = _begin(module, "check" + letter, "part", "m", "n", "parts", "a", "lda", "nan", "inf", "code")
+    part = _get(em, "%part", "i8")
+    lower, upper = (em.op(f"icmp eq i8 {part}, {ord(c)}") for c in "LU")
+    m, n, parts = (_get(em, p) for p in ("%m", "%n", "%parts"))
+    step = em.mul(em.mul(_get(em, "%lda"), parts), str(d.itemsize))
+    wide = f"<{lanes} x {word}>"
+
+    def largest(kind: str, address: str, known: str) -> str:
+        count = 1 if kind == word else lanes
+        bits = em.op(f"and {kind} {em.op(f'load {kind}, ptr {address}, align {d.itemsize}')}, {em.broadcast(str(magnitude), word, count)}")
+        return em.op(f"select {'i1' if count == 1 else f'<{count} x i1>'} {em.op(f'icmp ugt {kind} {bits}, {known}')}, {kind} {bits}, {kind} {known}")
+    with em.loop("0", n, carried=[(word, "0"), (wide, "zeroinitializer")]) as column:
+        after = em.smaller(em.add(column.i, "1"), m)
+        begin = em.mul(em.op(f"select i1 {lower}, i64 {em.smaller(column.i, m)}, i64 0"), parts)
+        end = em.mul(em.op(f"select i1 {upper}, i64 {after}, i64 {m}"), parts)
+        at = em.at("%a", em.mul(column.i, step))
+        whole = em.add(begin, em.op(f"and i64 {em.sub(end, begin)}, {-lanes}"))
+        with em.loop(begin, whole, str(lanes), [(wide, column.vars[1])]) as row:
+            row.next = [largest(wide, _item(em, at, row.i, word), row.vars[0])]
+        with em.loop(whole, end, "1", [(word, column.vars[0])]) as rest:
+            rest.next = [largest(word, _item(em, at, rest.i, word), rest.vars[0])]
+        column.next = [rest.vars[0], row.vars[0]]
+    most = em.call(f"llvm.vector.reduce.umax.v{lanes}{word}", word, (wide, column.vars[1]))
+    most = em.call(f"llvm.umax.{word}", word, (word, most), (word, column.vars[0]))
+    infinite, none = em.op(f"icmp eq {word} {most}, {infinity}"), em.op(f"icmp ugt {word} {most}, {infinity}")
+    code = em.op(f"select i1 {infinite}, i64 {_get(em, '%inf')}, i64 0")
+    code = em.op(f"select i1 {none}, i64 {_get(em, '%nan')}, i64 {code}")
+    em.line(f"store i64 {code}, ptr %code")
+    return _end(em)
+
+
+def _pairs(module: Module, letter: str) -> str:
+    """pairs(n, imaginary, v, vectors): complex eigenvectors from geev's real ones: a conjugate pair of eigenvalues shares two columns, the
+    real and the imaginary part; the eigenvalue with the positive imaginary part comes first."""
+    t = base(_REAL[letter])
+    em = _begin(module, "pairs" + letter, "n", "imaginary", "v", "vectors")
+    n, zero = _get(em, "%n"), number(0.0, _REAL[letter])
+    with em.loop("0", n) as column:
+        part = _get(em, _item(em, "%imaginary", column.i, t), t)
+        first, second = em.op(f"fcmp ogt {t} {part}, {zero}"), em.op(f"fcmp olt {t} {part}, {zero}")
+        real_at = em.sub(column.i, em.op(f"zext i1 {second} to i64"))
+        real, imaginary = (_item(em, "%v", em.mul(at, n), t) for at in (real_at, em.add(real_at, em.op(f"zext i1 {em.op(f'or i1 {first}, {second}')} to i64"))))
+        to = _item(em, "%vectors", em.mul(em.mul(column.i, n), "2"), t)
+        with em.loop("0", n) as row:
+            x, y = _get(em, _item(em, real, row.i, t), t), _get(em, _item(em, imaginary, row.i, t), t)
+            y = em.op(f"select i1 {second}, {t} {em.op(f'fneg {t} {y}')}, {t} {em.op(f'select i1 {first}, {t} {y}, {t} {zero}')}")
+            where = em.mul(row.i, "2")
+            em.line(f"store {t} {x}, ptr {_item(em, to, where, t)}")
+            em.line(f"store {t} {y}, ptr {_item(em, to, em.add(where, '1'), t)}")
+    return _end(em)
+
+
+def _regular(module: Module, letter: str) -> str:
+    """regular(n, lu, sign, det): zeros on U's diagonal are moved by a rounding error of its largest number; det (of the matrices' type): the
+    conjugate of the diagonal's product times `sign` (real)."""
+    real: dtype = _REAL["s" if letter in "sc" else "d"]
+    parts, t = 2 if letter in "cz" else 1, base(real)
+    eps, tiny = _TINY["s" if letter in "sc" else "d"]
+    em = _begin(module, "regular" + letter, "n", "lu", "sign", "det")
+    n = _get(em, "%n")
+    step = em.mul(em.add(n, "1"), str(parts))
+
+    def read(k: str) -> tuple[str, list[str]]:
+        at = _item(em, "%lu", em.mul(k, step), t)
+        return at, [_get(em, _item(em, at, str(part), t), t) for part in range(parts)]
+
+    def size(values: list[str]) -> str:
+        sizes = [em.intrinsic("fabs", real, 1, v) for v in values]
+        return sizes[0] if parts == 1 else em.op(f"fadd {t} {sizes[0]}, {sizes[1]}")
+    with em.loop("0", n, carried=[(t, number(tiny, real))]) as k:
+        k.next = [em.intrinsic("maxnum", real, 1, k.vars[0], size(read(k.i)[1]))]
+    small = em.op(f"fmul {t} {k.vars[0]}, {number(eps, real)}")
+    small = em.op(f"select i1 {em.op(f'fcmp ogt {t} {small}, {number(tiny, real)}')}, {t} {small}, {t} {number(eps, real)}")
+    with em.loop("0", n, carried=[(t, number(1.0, real)), (t, number(0.0, real))]) as k:
+        at, values = read(k.i)
+        none = em.op(f"fcmp oeq {t} {size(values)}, {number(0.0, real)}")
+        values[0] = em.op(f"select i1 {none}, {t} {small}, {t} {values[0]}")
+        em.line(f"store {t} {values[0]}, ptr {at}")
+        if parts == 1:
+            k.next[0] = em.op(f"fmul {t} {k.vars[0]}, {values[0]}")
+        else:
+            (a, b), (x, y) = k.vars, values
+            for part, (op, p, q) in enumerate((("fsub", (a, x), (b, y)), ("fadd", (a, y), (b, x)))):
+                k.next[part] = em.op(f"{op} {t} {em.op(f'fmul {t} {p[0]}, {p[1]}')}, {em.op(f'fmul {t} {q[0]}, {q[1]}')}")
+    sign = _get(em, "%sign", t)
+    for part in range(parts):
+        value = em.op(f"fmul {t} {k.vars[part]}, {sign}")
+        em.line(f"store {t} {em.op(f'fneg {t} {value}') if part else value}, ptr {_item(em, '%det', str(part), t)}")
+    return _end(em)
