@@ -83,7 +83,8 @@ def learn_recorded(call: Call, operands: Sequence[Tensor], kind: int) -> Callabl
         if cpu_memory.claim(b.base, b.size):
             b.held = cpu_memory.Claimed(b.base, b.size)
     with_node = [*[t for t, n in zip(tensors, nodes, strict=True) if n], *[copies[i] for i in heads]]
-    info = Known(call, [_name(t.node) for t in with_node], script, (with_node, copies, leaves, places), needs, heads)
+    # all results are held, also those without a history: their memory must not be given out either
+    info = Known(call, [_name(t.node) for t in with_node], script, (with_node, copies, leaves, places, tensors), needs, heads)
     key = tuple([make_meta(t.meta.shape, None, t.meta.dtype, t.meta.device) for t in with_node])
     gs = [filled(m, t) for m, t in zip(key, with_node, strict=True)]
     pass_, wanted = _learn_backward(info, gs)
@@ -173,7 +174,7 @@ def _unknown(node: tape.Node, key: Any, gs: list[Any]) -> Any:
 
 def _learn_backward(info: Known, gs: Sequence[Tensor | None]) -> tuple[Script, list[Tensor | None]]:
     """The script of a backward pass through the graph that was kept, and the gradients."""
-    outs, copies, leaves, places = info.graph
+    outs, copies, leaves, places, _ = info.graph
     roots = [t.node for t, g in zip(outs, gs, strict=True) if g is not None]
     given = [g for g in gs if g is not None]
     fresh = Fresh()

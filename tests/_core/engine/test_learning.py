@@ -220,6 +220,17 @@ def test_results_of_several_kinds_have_one_node() -> None:
     assert torch.autograd.gradcheck(lambda x: op.call(x)[::2], (x,))
 
 
+def test_gradients_of_other_layouts_are_learned_beside_results_without_a_history() -> None:
+    x = torch.eye(4).mul(3).requires_grad_(True)
+    for g in (torch.ones(4, 4), torch.ones(4, 4).t().contiguous().t(), torch.ones(1, 4).expand(4, 4)):
+        for _ in range(learning.AFTER + 2):
+            found = torch.linalg.cholesky_ex(x)
+            got, = torch.autograd.grad(found.L, x, g)
+        want, = torch.autograd.grad(torch.linalg.cholesky(x), x, g)
+        np.testing.assert_array_equal(got.numpy(), want.numpy())
+    assert not trials.refused
+
+
 def test_writing_an_operand() -> None:
     def scaled_(self: Tensor, by: Tensor) -> Tensor:
         self.mul_(by)

@@ -175,17 +175,16 @@ def _solved(a: Tensor, b: Tensor, driver: str, rcond: float) -> tuple[Tensor, Te
     if batch:
         matrices.job("lstsq", a, (m, n, k, driver, float(rcond)), full, rank, s, info, work)
         matrices.require("torch.linalg.lstsq", "lstsq", info)
-    none = empty((0,), real, dev)
     with no_recording():
         x = full.narrow(-2, 0, n)
         x = alias(x, x.meta, x.ptr)
-        residuals = none
+        residuals = empty((0,), real, dev)
         if m > n and driver != "gelsy" and (driver == "gels" or bool((rank == n).all())):
             residuals = full.narrow(-2, n, m - n).abs().square().sum(-2)
     if driver == "gels":
         rank = empty((0,), dtypes.int64, dev)
     if driver not in ("gelsd", "gelss"):
-        s = none
+        s = empty((0,), real, dev)
     saved = (matrices.keep(a, b), matrices.keep_outputs(x, residuals))
     tape.record_many((x, residuals), _solved_back, (a, b), saved, "LinalgLstsqBackward0")
     return x, residuals, rank, s
