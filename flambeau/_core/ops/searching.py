@@ -14,6 +14,7 @@ from ..tensor import Tensor, empty, new
 from . import launch, routines
 from .casts import to_dtype
 from .checks import same_device
+from .copies import contiguous
 from .gather_scatter import taken_along
 from .indexing import nonzero_counts
 from .table import op
@@ -65,6 +66,9 @@ def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False
         if bound is None and seq.meta.dtype is not values.meta.dtype:
             key, common = None, _common(seq, values)
             seq, values = to_dtype(seq.detach(), common), to_dtype(values.detach(), common)
+            bound = routines.find(out.meta.device, _spec(out, seq, values, right))
+        if bound is None and seq.meta.strides[-1] != 1:
+            key, seq = None, contiguous(seq.detach())
             bound = routines.find(out.meta.device, _spec(out, seq, values, right))
         if bound is None:
             bound = routines.bind(out.meta.device, door.require(out.meta.device, _spec(out, seq, values, right)))
@@ -134,22 +138,29 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
     for t in (x, among):
         if t.meta.dtype is bool_ or t.meta.dtype.is_complex:
             raise RuntimeError(f"Unsupported input type encountered for isin(): {t.meta.dtype.name}")
+    out = empty(x.meta.shape, bool_, x.meta.device)
+    if not out.meta.numel:
+        return out
+    if _found_among(out, x, among, bool(assume_unique), bool(invert)):
+        return out
+    if x.meta.dtype is not among.meta.dtype:
+        common = _common(x, among)
+        x, among = to_dtype(x.detach(), common), to_dtype(among.detach(), common)
+        if _found_among(out, x, among, bool(assume_unique), bool(invert)):
+            return out
+    return _is_among(x, among, invert)
+
+
+def _found_among(out: Tensor, x: Tensor, among: Tensor, unique: bool, invert: bool) -> bool:
     a, b = x.meta, among.meta
-    out = empty(a.shape, bool_, a.device)
-    if out.meta.numel:
-        bound = routines.find(a.device, Among(((a.dtype, tuple(a.shape), a.strides), (b.dtype, tuple(b.shape), b.strides)), out.meta.strides,
-                                              bool(assume_unique), bool(invert)))
-        if bound is None:
-            return _is_among(x, among, invert)
-        routines.call(bound, (out.ptr, x.ptr, among.ptr))
-    return out
+    return routines.run(a.device, Among(((a.dtype, tuple(a.shape), a.strides), (b.dtype, tuple(b.shape), b.strides)), out.meta.strides, unique, invert),
+                        (out.ptr, x.ptr, among.ptr))
 
 
 def _is_among(x: Tensor, among: Tensor, invert: bool) -> Tensor:
-    """isin by sorting and searching."""
+    """isin of two tensors of a type by sorting and searching."""
     from .sorting import sort
-    common = _common(x, among)
-    x, row = to_dtype(x.detach(), common), to_dtype(among.detach(), common).reshape(-1)
+    row = among.detach().reshape(-1)
     if not row.meta.numel:
         return x.new_full(tuple(x.meta.shape), invert, dtype=bool_)
     row = sort(row)[0]

@@ -27,7 +27,7 @@ _WHERE: dict[type[Spec], tuple[str, str]] = {
     specs.Element: ("ordering", "element"),
     specs.Search: ("ordering", "search"),
     specs.Among: ("ordering", "among"),
-    specs.NonzeroFirst: ("ordering", "nonzero_first"),
+    specs.NonzeroFirst: ("counting", "nonzero_first"),
     specs.Histogram: ("counting", "histogram"),
     specs.Check: ("counting", "check"),
     specs.Blocks: ("counting", "blocks"),

@@ -12,10 +12,10 @@ from ...kernels import expr as E
 from ...kernels import target
 from ...kernels.interpret import load, memory, narrow_bfloat16, store, widen_bfloat16
 from ...kernels.programs import Prepared, Reduce
-from ...layout import numel
+from ...layout import contiguous_strides, numel
 
 if TYPE_CHECKING:
-    from ...kernels.specs import Blocks, Check, Histogram
+    from ...kernels.specs import Blocks, Check, Histogram, NonzeroFirst, Sizes
 
 
 def histogram(spec: Histogram) -> Prepared:
@@ -86,3 +86,16 @@ def blocks(spec: Blocks) -> Prepared:
             move(to, p, each)
             to += each
     return Prepared("cat", entry, nbytes=2 * each * spec.blocks)
+
+
+def nonzero_first(spec: NonzeroFirst) -> Prepared:
+    """In the order of the elements."""
+    d, shape, strides, size = spec.dtype, spec.shape, spec.strides, spec.size
+    to: Sizes = (size, len(shape))
+
+    def entry(out: int, source: int) -> None:
+        found = np.argwhere(load(memory(source, shape, strides, d), d))[:size]
+        target = memory(out, to, contiguous_strides(to), int64)
+        target[:len(found)] = found
+        target[len(found):] = spec.fill
+    return Prepared("nonzero_static", entry, nbytes=numel(shape) * d.itemsize + numel(to) * 8)

@@ -69,12 +69,17 @@ def _source() -> str:
     import hashlib
     h = hashlib.blake2b(digest_size=16)
     here = os.path.dirname(__file__)
-    for folder in (os.path.dirname(here), here):
+    for folder in (os.path.dirname(here), here, *_handwritten(here)):
         for name in sorted(os.listdir(folder)):
             if name.endswith(".py"):
                 with open(os.path.join(folder, name), "rb") as f:
                     h.update(name.encode() + b"\0" + f.read())
     return h.hexdigest()
+
+
+def _handwritten(here: str) -> list[str]:
+    top = os.path.join(here, "handwritten")
+    return [top, *sorted(e.path for e in os.scandir(top) if e.is_dir() and e.name[0] != "_")]
 
 
 def cpu_description() -> str:

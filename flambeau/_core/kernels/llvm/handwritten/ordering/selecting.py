@@ -1,0 +1,380 @@
+"""Some elements of each row, without sorting it: the first k in order, the k-th, medians; and the most frequent one.
+
+A few first ones are collected behind a threshold: elements below it are kept until there are many, then the k first of those are, and
+the last of these is the new threshold.  The k-th is found digit by digit, highest first, among the elements that agree so far; many first
+ones are the k-th and all before it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..code import Code
+from . import keys, order, rows, sorting
+from .sorting import LEAD, Job, Rows, after_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from .....dtypes import dtype
+    from ...emit import Module
+    from ..code import Value
+
+    Sizes = tuple[int, ...]
+
+BLOCK = 256  # elements whose keys are made at a time
+_KEPT = 128  # elements that are kept at least
+_FEW = 256  # elements of a row that is sorted rather than selected from
+_SMALL = 32  # elements that are collected behind a threshold; of more, the last is found first
+
+
+def worth(n: int, k: int) -> bool:
+    """Whether the first k of n are had sooner by selecting than by sorting."""
+    return n > _FEW and 4 * k <= n
+
+
+def _extra(k: int) -> int:
+    return LEAD + k
+
+
+# ------------------------------------------------------------------------------------------------------------- the first k
+def first(d: dtype, domain: Sizes, strides: Sequence[Sizes], descending: bool, k: int) -> tuple[Callable[..., None], int, int]:
+    """``entry(values, places, source[, workspace])``, the bytes of its workspace, and those it goes through: the first k elements of each
+    row in order; `worth` says of which rows."""
+    n, bits = domain[-1], 8 * d.itemsize
+    many = k > _SMALL
+    most = max(2 * k, _KEPT)
+    kept = k if many else most + BLOCK
+    room = order.key_bytes(BLOCK, bits) + 2 * (order.key_bytes(kept, bits) + order.key_bytes(kept, 32)) + order.work_bytes(kept)
+    if many:
+        room += _room_of_many(n, bits)
+    job = Job(d, domain, strides, descending, k, room, (k - 1 if many else most, 0))
+    found = sorting.functions("first", bits, ("flambeau_first_few", "flambeau_first_many"), write_first)
+    return job.entry(found["flambeau_first_many" if many else "flambeau_first_few"]), job.workspace, job.nbytes
+
+
+def write_first(module: Module, bits: int) -> None:
+    keys.write(module, bits)
+    rows.write(module, 3)
+    order.write(module, bits)
+    _write_rank(module)
+    _write_bin(module)
+    _write_many(module, bits)
+    _write_squeeze(module, bits)
+    _write_collect(module, bits)
+    _write_put(module, bits)
+    _write_first_few(module, bits)
+    _write_first_many(module, bits)
+
+
+def _write_first_few(module: Module, bits: int) -> None:
+    size = bits // 8
+    r = Rows(module, "flambeau_first_few", bits)
+    c = r.code
+    most = c.number(r.block, _extra(0))
+    kept = most + BLOCK
+    with r.each() as (values, places, source, work):
+        block = work
+        found = block + order.key_bytes(BLOCK, bits)
+        spare = found + after_keys(kept, bits)
+        at = spare + after_keys(kept, bits)
+        spare_at = at + after_keys(kept, 32)
+        room = spare_at + after_keys(kept, 32)
+        start = c.least(r.n, most)
+        c.function("void", "keys", source, r.source_step, start, found, r.block)
+        with c.span(0, start) as v:
+            (at + v.i * 4).store(v.i.to("i32"))
+        c.function("void", "squeeze", found, at, start, r.width, spare, spare_at, room)
+        with c.span(start, r.n, r.width, step=BLOCK) as v:
+            many = c.least(r.n - v.i, BLOCK)
+            c.function("void", "keys", source + v.i * r.source_step, r.source_step, many, block, r.block)
+            bound = (found + (r.width - 1) * size).load(f"i{bits}")
+            count = c.function("i64", "collect", block, many, bound, v.i, c.ints(-1), found, at, v.vars[0])
+            with c.when(most < count, count) as full:
+                c.function("void", "squeeze", found, at, count, r.width, spare, spare_at, room)
+                full.next = [r.width]
+            v.next = [full.vars[0]]
+        with c.when(r.width < v.vars[0]):
+            c.function("void", "squeeze", found, at, v.vars[0], r.width, spare, spare_at, room)
+        c.function("void", "put", at, values, places, source, r.block)
+    r.finish()
+
+
+def _write_first_many(module: Module, bits: int) -> None:
+    r = Rows(module, "flambeau_first_many", bits)
+    c = r.code
+    with r.each() as (values, places, source, work):
+        block = work
+        found = block + order.key_bytes(BLOCK, bits)
+        spare = found + after_keys(r.width, bits)
+        at = spare + after_keys(r.width, bits)
+        spare_at = at + after_keys(r.width, 32)
+        room = spare_at + after_keys(r.width, 32)
+        # the last of those that are wanted; of elements equal to it, those ahead of it are too
+        last = c.function("i64", "of_many", source, r.source_step, r.n, room, r.block)
+        bound = r.keys.of((source + last * r.source_step).load(f"i{bits}"))
+        with c.span(0, r.n, c.ints(0), step=BLOCK) as v:
+            many = c.least(r.n - v.i, BLOCK)
+            c.function("void", "keys", source + v.i * r.source_step, r.source_step, many, block, r.block)
+            v.next = [c.function("i64", "collect", block, many, bound, v.i, last, found, at, v.vars[0])]
+        c.function("void", "squeeze", found, at, r.width, r.width, spare, spare_at, room)
+        c.function("void", "put", at, values, places, source, r.block)
+    r.finish()
+
+
+def _write_put(module: Module, bits: int) -> None:
+    """@put(positions, values, places, source, block): the elements at so many positions."""
+    c = Code(module, "internal void", "put", "ptr", "ptr", "ptr", "ptr", "ptr")
+    at, values, places, source, block = c.given
+    width, value_step, place_step, source_step = (c.number(block, w) for w in range(sorting.WIDTH, sorting.SOURCE_STEP + 1))
+    with c.span(0, width, values, places) as v:
+        position = (at + v.i * 4).load("i32").to("i64")
+        v.vars[1].store(position)
+        v.vars[0].store((source + position * source_step).load(f"i{bits}"))
+        v.next = [v.vars[0] + value_step, v.vars[1] + place_step]
+    c.back()
+    c.finish()
+
+
+def _write_squeeze(module: Module, bits: int) -> None:
+    """@squeeze(keys, positions, n, k, spare keys, spare positions, work): keeps the k first of n, in order."""
+    c = Code(module, "internal void", "squeeze", "ptr", "ptr", "i64", "i64", "ptr", "ptr", "ptr")
+    found, at, n, k, spare, spare_at, work = c.given
+    size = bits // 8
+    pairs = c.function("ptr", "order", found, n, work)
+    with c.span(0, k) as v:
+        i = (pairs + v.i * 8).load("i64") & 0xFFFFFFFF
+        (spare + v.i * size).store((found + i * size).load(f"i{bits}"))
+        (spare_at + v.i * 4).store((at + i * 4).load("i32"))
+    with c.span(0, k) as v:
+        (found + v.i * size).store((spare + v.i * size).load(f"i{bits}"))
+        (at + v.i * 4).store((spare_at + v.i * 4).load("i32"))
+    c.back()
+    c.finish()
+
+
+def _write_collect(module: Module, bits: int) -> None:
+    """@collect(block, n, bound, from, last, keys, positions, count): appends the keys below the bound, those equal to it up to position
+    `last`, and their positions; how many there are then."""
+    c = Code(module, "internal i64", "collect", "ptr", "i64", f"i{bits}", "i64", "i64", "ptr", "ptr", "i64")
+    block, n, bound, start, last, found, at, count = c.given
+    lanes, size = 512 // bits, bits // 8
+    t = f"i{bits}"
+    bounds, places = bound.spread(lanes), c.lane_count(t, lanes)
+
+    def first_lanes(many: Value) -> Value:
+        return places.below(c.pick(many < 0, c.ints(0), c.least(many, lanes)).to(t).spread(lanes))
+    with c.span(0, n, count, step=lanes) as v:
+        block_keys = (block + v.i * size).load(f"<{lanes} x {t}>")
+        hits = (block_keys.below(bounds) & first_lanes(n - v.i)) | (block_keys.equals(bounds) & first_lanes(c.least(n - v.i, last - start - v.i + 1)))
+        hits = hits.bits(f"i{lanes}")
+        with c.when(hits.differs(0), v.vars[0]) as some:
+            with c.repeat(hits, v.vars[0]) as each:
+                mask, now = each.vars
+                i = v.i + c.built_in("cttz", mask, "true").to("i64")
+                (found + now * size).store((block + i * size).load(t))
+                (at + now * 4).store((start + i).to("i32"))
+                each.next = [mask & (mask - 1), now + 1]
+                each.more = each.next[0].differs(0)
+            some.next = [each.vars[1]]
+        v.next = [some.vars[0]]
+    c.back(v.vars[0])
+    c.finish()
+
+
+# ------------------------------------------------------------------------------------------------------------- one element
+_MIDDLE = {"": 0, "median": 1, "nanmedian": 2}
+
+
+def element(d: dtype, domain: Sizes, strides: Sequence[Sizes], k: int, which: str) -> tuple[Callable[..., None], int, int]:
+    """``entry(values, places, source[, workspace])``, the bytes of its workspace, and those it goes through: see `specs.Element`."""
+    n, bits = domain[-1], 8 * d.itemsize
+    sorted_room = order.key_bytes(n, bits) + order.work_bytes(n)
+    if which == "mode":
+        job = Job(d, domain, strides, False, 1, sorted_room)
+        return job.entry(sorting.functions("mode", bits, ("flambeau_mode",), write_mode)["flambeau_mode"]), job.workspace, job.nbytes
+    job = Job(d, domain, strides, False, 1, _room_of_many(n, bits), ((n - 1) // 2 if which else k, _MIDDLE[which] if d.kind == "f" else 0))
+    return job.entry(sorting.functions("element", bits, ("flambeau_element",), write_element)["flambeau_element"]), job.workspace, job.nbytes
+
+
+def _room_of_many(n: int, bits: int) -> int:
+    """The keys of a block; those that agree and their positions; what sorts the last of them."""
+    return order.key_bytes(BLOCK, bits) + order.key_bytes(n, bits) + order.key_bytes(n, 32) + order.work_bytes(_FEW) + 4096
+
+
+def write_element(module: Module, bits: int) -> None:
+    keys.write(module, bits)
+    rows.write(module, 3)
+    order.write(module, bits)
+    _write_rank(module)
+    _write_bin(module)
+    _write_few(module, bits)
+    _write_many(module, bits)
+    r = Rows(module, "flambeau_element", bits)
+    c = r.code
+    few = r.n < _FEW + 1
+    with r.each() as (values, places, source, work):
+        with c.when(few, c.ints(0)) as short:
+            short.next = [c.function("i64", "of_few", source, r.source_step, r.n, work, r.block)]
+        with c.when(few ^ 1, short.vars[0]) as long:
+            long.next = [c.function("i64", "of_many", source, r.source_step, r.n, work, r.block)]
+        position = long.vars[0]
+        places.store(position)
+        values.store((source + position * r.source_step).load(f"i{bits}"))
+    r.finish()
+
+
+def _write_rank(module: Module) -> None:
+    """@rank(n, nans, block): which element in order is asked for."""
+    c = Code(module, "internal i64", "rank", "i64", "i64", "ptr")
+    n, nans, block = c.given
+    wanted, middle = c.number(block, _extra(0)), c.number(block, _extra(1))
+    numbers = n - nans
+    c.back(c.pick(middle.equals(0), wanted,
+                  c.pick(middle.equals(1), c.pick(nans.equals(0), wanted, numbers), c.pick(numbers < 1, c.ints(0), (numbers - 1) >> 1))))
+    c.finish()
+
+
+def _write_bin(module: Module) -> None:
+    """@bin(counts, rank, found): the digit of the element of this rank, of 256 counts; found: the rank among those that have it, and how
+    many they are."""
+    c = Code(module, "internal i64", "bin", "ptr", "i64", "ptr")
+    counts, rank, found = c.given
+    with c.repeat(c.ints(0), rank) as v:
+        digit, left = v.vars
+        own = (counts + digit * 4).load("i32").to("i64")
+        found.store(left)
+        (found + 8).store(own)
+        v.next = [digit + 1, left - own]
+        v.more = (left < own) ^ 1
+    c.back(v.vars[0] - 1)
+    c.finish()
+
+
+def _nans(c: Code, k: keys.Keys, found: Value, n: Value) -> Value:
+    with c.span(0, n, c.ints(0)) as v:
+        v.next = [v.vars[0] + (found + v.i * (k.bits // 8)).load(k.kind).equals(k.nan).to("i64")]
+    return v.vars[0]
+
+
+def _write_few(module: Module, bits: int) -> None:
+    """@of_few(source, step, n, work, block): the position of the element that is asked for, in a short row."""
+    c = Code(module, "internal i64", "of_few", "ptr", "i64", "i64", "ptr", "ptr")
+    source, step, n, work, block = c.given
+    c.function("void", "keys", source, step, n, work, block)
+    rank = c.function("i64", "rank", n, _nans(c, keys.Keys(c, block, bits), work, n), block)
+    pairs = c.function("ptr", "order", work, n, work + order.key_bytes(_FEW, bits))
+    c.back((pairs + rank * 8).load("i64") & 0xFFFFFFFF)
+    c.finish()
+
+
+def _write_many(module: Module, bits: int) -> None:
+    """@of_many(source, step, n, work, block): the position of the element that is asked for, in a long row."""
+    c = Code(module, "internal i64", "of_many", "ptr", "i64", "i64", "ptr", "ptr")
+    source, step, n, work, block = c.given
+    size, kind = bits // 8, f"i{bits}"
+    k = keys.Keys(c, block, bits)
+    told = c.array("i64", 2)
+    ahead = work
+    found = ahead + order.key_bytes(BLOCK, bits)
+    at = found + after_keys(n, bits)
+    counts = at + after_keys(n, 32)
+    room = counts + 1024
+
+    def cleared() -> None:
+        with c.span(0, c.ints(1024), step=64) as v:
+            (counts + v.i).store(c.constant("<16 x i32>", 0))
+
+    def digit_of(key: Value, shift: Value) -> Value:
+        return (key >> shift.to(kind)).to("i64") & 255 if bits < 64 else (key >> shift) & 255
+
+    def tally(key: Value, shift: Value) -> None:
+        slot = counts + digit_of(key, shift) * 4
+        slot.store(slot.load("i32") + 1)
+
+    def append(key: Value, position: Value, digit: Value, shift: Value, now: Value) -> Value:
+        (found + now * size).store(key)
+        (at + now * 4).store(position)
+        return now + digit_of(key, shift).equals(digit).to("i64")
+    # the highest digit, of keys that are made twice
+    cleared()
+    top = c.ints(bits - 8)
+    with c.span(0, n, c.ints(0), step=BLOCK) as b:
+        many = c.least(n - b.i, BLOCK)
+        c.function("void", "keys", source + b.i * step, step, many, ahead, block)
+        with c.span(0, many, b.vars[0]) as v:
+            key = (ahead + v.i * size).load(kind)
+            tally(key, top)
+            v.next = [v.vars[0] + key.equals(k.nan).to("i64")]
+        b.next = [v.vars[0]]
+    rank = c.function("i64", "rank", n, b.vars[0], block)
+    digit = c.function("i64", "bin", counts, rank, told)
+    with c.span(0, n, c.ints(0), step=BLOCK) as b:
+        many = c.least(n - b.i, BLOCK)
+        c.function("void", "keys", source + b.i * step, step, many, ahead, block)
+        with c.span(0, many, b.vars[0]) as v:
+            v.next = [append((ahead + v.i * size).load(kind), (b.i + v.i).to("i32"), digit, top, v.vars[0])]
+        b.next = [v.vars[0]]
+    shift, have, rank = top, b.vars[0], told.load("i64")
+    # the next digits, of what agrees, until that is little or nothing is left to tell it apart
+    more = (c.ints(order.FEW) < have) & (c.ints(0) < shift)
+    with c.when(more, shift, have, rank) as deep:
+        with c.repeat(shift, have, rank) as level:
+            lower, have_now = level.vars[0] - 8, level.vars[1]
+            cleared()
+            with c.span(0, have_now) as v:
+                tally((found + v.i * size).load(kind), lower)
+            digit = c.function("i64", "bin", counts, level.vars[2], told)
+            with c.span(0, have_now, c.ints(0)) as v:
+                v.next = [append((found + v.i * size).load(kind), (at + v.i * 4).load("i32"), digit, lower, v.vars[0])]
+            level.next = [lower, v.vars[0], told.load("i64")]
+            level.more = (c.ints(order.FEW) < v.vars[0]) & (c.ints(0) < lower)
+        deep.next = level.vars
+    shift, have, rank = deep.vars
+    with c.leave_if(c.ints(order.FEW) < have):  # these are all equal
+        c.back((at + rank * 4).load("i32").to("i64"))
+    pairs = c.function("ptr", "order", found, have, room)
+    c.back((at + ((pairs + rank * 8).load("i64") & 0xFFFFFFFF) * 4).load("i32").to("i64"))
+    c.finish()
+
+
+# ---------------------------------------------------------------------------------------------------- the most frequent one
+def write_mode(module: Module, bits: int) -> None:
+    keys.write(module, bits)
+    rows.write(module, 3)
+    order.write(module, bits)
+    _write_commonest(module, bits)
+    r = Rows(module, "flambeau_mode", bits)
+    c = r.code
+    with r.each() as (values, places, source, work):
+        c.function("void", "keys", source, r.source_step, r.n, work, r.block)
+        room = work + after_keys(r.n, bits)
+        pairs = c.function("ptr", "order", work, r.n, room)
+        position = c.function("i64", "commonest", pairs, r.n, work, room)
+        places.store(position)
+        values.store((source + position * r.source_step).load(f"i{bits}"))
+    r.finish()
+
+
+def _write_commonest(module: Module, bits: int) -> None:
+    """@commonest(pairs, n, keys, work): where the first of the longest runs of pairs ends."""
+    c = Code(module, "internal i64", "commonest", "ptr", "i64", "ptr", "ptr")
+    pairs, n, found, work = c.given
+    if bits == 64:
+        exact = (work + order.EXACT).load("i64").differs(0)
+    head = pairs.load("i64")
+    with c.span(0, n, head, c.ints(0), c.ints(-1), c.ints(0)) as v:
+        before, start, longest, best = v.vars
+        pair = (pairs + v.i * 8).load("i64")
+        same: Any = (pair >> 32).equals(before >> 32)
+        if bits == 64:
+            with c.when(same & (exact ^ 1), same) as doubt:
+                whole = [(found + (p & 0xFFFFFFFF) * 8).load("i64") for p in (pair, before)]
+                doubt.next = [whole[0].equals(whole[1])]
+            same = doubt.vars[0]
+        begun = c.pick(same, start, v.i)
+        length = v.i - begun
+        longer = longest < length
+        v.next = [pair, begun, c.pick(longer, length, longest), c.pick(longer, pair & 0xFFFFFFFF, best)]
+    c.back(v.vars[3])
+    c.finish()

@@ -1,0 +1,161 @@
+"""Sorted rows: the first elements of each in order, and where they came from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .... import native
+from ....programs import size_of
+from ... import scratch
+from ...emit import Module
+from ..code import Code, Value
+from . import keys, order, rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from .....dtypes import dtype
+
+    Sizes = tuple[int, ...]
+
+# the parameter block, behind the words of keys; steps and rooms in bytes
+(N, WIDTH, VALUE_STEP, PLACE_STEP, SOURCE_STEP, ROOM, SLOTS, WORK, ROWS, LEAD) = range(keys.WORDS, keys.WORDS + 10)
+_LONG = 1 << 16  # elements of a row that is sorted in memory that the caller gives, rather than in what a thread keeps
+_SHARED = 1 << 13  # elements that are worth more threads
+_CHUNK = 1 << 11  # elements that a thread takes at a time
+_functions: dict[Any, dict[str, int]] = {}
+
+
+class Job:
+    """What a kernel over rows is prepared with: operands as `specs.Sort` has them.
+
+    tasks: how many there are; each does every tasks-th row where it works in memory that the caller gives (`workspace` bytes).
+    """
+
+    def __init__(self, d: dtype, domain: Sizes, strides: Sequence[Sizes], descending: bool, width: int, room: int, extra: Sequence[int] = ()) -> None:
+        n, count = domain[-1], size_of(domain[:-1])
+        sizes = (d.itemsize, 8, d.itemsize)
+        far = n > _LONG
+        self.tasks = min(count, native.get_num_threads()) if far else count
+        self.room = -(-room // 4096) * 4096
+        self.workspace = self.tasks * self.room if far else 0
+        steps = [tuple(x * size for x in s) for s, size in zip(strides, sizes, strict=True)]
+        lead = rows.numbers(domain[:-1], [s[:-1] for s in steps])
+        self.words = [*keys.numbers(d, descending), n, width, *[s[-1] for s in steps], self.room, self.tasks, 3 if far else 0, count, *_led(lead, extra)]
+        self.chunk = 1 if far else max(1, _CHUNK // max(n, 1))
+        self.parallel = count > 1 and count * n >= _SHARED
+        self.nbytes = size_of(domain) * d.itemsize + count * width * (d.itemsize + 8)
+
+    def entry(self, function: int) -> Callable[..., None]:
+        return native.make_entry([(function, self.tasks, self.chunk)], self.words, 4 if self.workspace else 3, parallel=self.parallel)
+
+
+EXTRA = 4  # words of a kernel's own, between `ROWS` and those of @row
+
+
+def _led(lead: list[int], extra: Sequence[int]) -> list[int]:
+    return [*extra, *[0] * (EXTRA - len(extra)), *lead]
+
+
+class Rows:
+    """A kernel function ``(begin, end, args, block)`` over tasks, while it is written: what is done for a row is written inside `each`."""
+
+    def __init__(self, module: Module, name: str, bits: int) -> None:
+        c = self.code = Code(module, "void", name, "i64", "i64", "ptr", "ptr")
+        self.begin, self.end, self.args, self.block = c.given
+        self.keys = keys.Keys(c, self.block, bits)
+        self.n, self.width, self.value_step, self.place_step, self.source_step = (c.number(self.block, k) for k in range(N, SOURCE_STEP + 1))
+        self.places = c.array("i64", 3)
+        given = c.number(self.block, WORK)
+        borrowed = c.pick(given.equals(0), c.number(self.block, ROOM), 0)
+        memory, self.index = scratch.take(c, borrowed.name)
+        self.own = Value(c, "ptr", memory)
+        self.lent = (self.args + given * 8).load("ptr")
+        self.given = given
+
+    def each(self) -> Any:
+        """A context for the work on one row: gives the addresses of its values, places, source and memory."""
+        return _each(self)
+
+    def finish(self) -> None:
+        scratch.give(self.code, self.index)
+        self.code.back()
+        self.code.finish()
+
+
+def _each(r: Rows) -> Any:
+    from contextlib import contextmanager
+
+    @contextmanager
+    def written() -> Any:
+        c = r.code
+        values, places, source = (c.address(r.args, k) for k in range(3))
+        room, slots, count = (c.number(r.block, k) for k in (ROOM, SLOTS, ROWS))
+        with c.span(r.begin, r.end) as task:
+            work = c.pick(r.given.equals(0), r.own, r.lent + task.i * room)
+            with c.span(task.i, count, step=slots) as row:
+                at = rows.offsets(c, row.i, r.block + 8 * (LEAD + EXTRA), r.places, 3)
+                yield values + at[0], places + at[1], source + at[2], work
+    return written()
+
+
+def functions(kind: str, bits: int, names: tuple[str, ...], write: Callable[[Module, int], None]) -> dict[str, int]:
+    """The machine code of a kind of kernel for keys of `bits` bits."""
+    found = _functions.get((kind, bits))
+    if found is None:
+        from ... import compile as compiler
+
+        def text() -> str:
+            module = Module()
+            write(module, bits)
+            return module.text()
+        found = _functions[kind, bits] = compiler.functions(("ordering", kind, str(bits)), names, text)
+    return found
+
+
+def sort(d: dtype, domain: Sizes, strides: Sequence[Sizes], descending: bool, width: int) -> tuple[Callable[..., None], int, int]:
+    """``entry(values, places, source[, workspace])``, the bytes of its workspace, and those it goes through; see `specs.Sort`."""
+    job = Job(d, domain, strides, descending, width, order.key_bytes(domain[-1], 8 * d.itemsize) + order.work_bytes(domain[-1]))
+    return job.entry(functions("sort", 8 * d.itemsize, ("flambeau_sort",), write)["flambeau_sort"]), job.workspace, job.nbytes
+
+
+def write(module: Module, bits: int) -> None:
+    keys.write(module, bits)
+    rows.write(module, 3)
+    order.write(module, bits)
+    write_values(module, bits)
+    r = Rows(module, "flambeau_sort", bits)
+    c = r.code
+    with r.each() as (values, places, source, work):
+        c.function("void", "keys", source, r.source_step, r.n, work, r.block)
+        room = work + after_keys(r.n, bits)
+        pairs = c.function("ptr", "order", work, r.n, room)
+        c.function("void", "write_values", pairs, r.width, values, places, source, room, r.block)
+    r.finish()
+
+
+def after_keys(n: Value, bits: int) -> Value:
+    """`order.key_bytes` of n."""
+    return (n * (bits // 8) + 191) & -64
+
+
+def write_values(module: Module, bits: int) -> None:
+    """Adds @write_values(pairs, width, values, places, source, work, block): the elements and positions of so many pairs of @order."""
+    c = Code(module, "internal void", "write_values", "ptr", "i64", "ptr", "ptr", "ptr", "ptr", "ptr")
+    pairs, width, values, places, source, work, block = c.given
+    k = keys.Keys(c, block, bits)
+    value_step, place_step, source_step = (c.number(block, w) for w in (VALUE_STEP, PLACE_STEP, SOURCE_STEP))
+    if bits == 64:
+        missing, upper = (work + order.EXACT).load("i64").equals(0), (work + order.UPPER).load("i64")
+    with c.span(0, width, values, places) as v:
+        pair = (pairs + v.i * 8).load("i64")
+        at = pair & 0xFFFFFFFF
+        v.vars[1].store(at)
+        # most elements are known by their keys, and need not be sought
+        key = (pair >> 32) | upper if bits == 64 else (pair >> 32).to(k.kind)
+        with c.when(k.several(key) | missing if bits == 64 else k.several(key), k.back(key)) as odd:
+            odd.next = [(source + at * source_step).load(k.kind)]
+        v.vars[0].store(odd.vars[0])
+        v.next = [v.vars[0] + value_step, v.vars[1] + place_step]
+    c.back()
+    c.finish()
