@@ -106,15 +106,17 @@ _pairs: dict[tuple[dtype, dtype], dtype] = {}
 
 def promote_types(type1: dtype, type2: dtype) -> dtype:
     """The smallest type that both types convert to, as PyTorch has it (float16 with bfloat16 gives float32)."""
-    if type1 is type2:
+    if type1 is type2 and type1.__class__ is dtype:
         return type1
     found = _pairs.get((type1, type2))
     if found is None:
-        found = _pairs[type1, type2] = _promote(type1, type2)
+        found = _pairs[type1, type2] = _promote(settled(type1), settled(type2))
     return found
 
 
 def _promote(a: dtype, b: dtype) -> dtype:
+    if a is b:
+        return a
     level_a, level_b = _KIND_LEVEL[a.kind], _KIND_LEVEL[b.kind]
     if level_a < level_b:
         a, b, level_a, level_b = b, a, level_b, level_a
@@ -160,18 +162,25 @@ def set_default_dtype(d: dtype) -> None:
     _default.complex = complex64 if d is not float64 else complex128
 
 
-def settled(d: Any) -> dtype:
-    """The type that an argument `dtype` of a factory means: None is the default one, Python's number types stand for their own.
+_PYTHONS = {float: float64, int: int64, bool: bool_, complex: complex128}
+
+
+def _of_python(d: Any) -> Any:
+    return _PYTHONS.get(d, d) if isinstance(d, type) else d
+
+
+def meant(d: Any) -> Any:
+    """The type that an argument `dtype` means: Python's number types stand for those that hold their values whole. None stays None.
     Raises TypeError for anything else that is no type."""
-    if d is None or d is float:
-        return _default.dtype
-    if isinstance(d, dtype):
-        return d
-    if d is int or d is bool:
-        return int64 if d is int else bool_
-    if d is complex:
-        return _default.complex
-    raise TypeError(f"argument 'dtype' must be torch.dtype, not {type(d).__name__}")
+    d = _of_python(d)
+    if d is not None and not isinstance(d, dtype):
+        raise TypeError(f"argument 'dtype' must be torch.dtype, not {type(d).__name__}")
+    return d
+
+
+def settled(d: Any) -> dtype:
+    """The same, where None means the default type."""
+    return meant(d) or _default.dtype
 
 
 def default_complex() -> dtype:
@@ -217,6 +226,16 @@ def _default_of_kind(d: dtype) -> dtype:
     return _default.complex if d.kind == "c" else d
 
 
+_TITLES = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int", "int16": "Short",
+           "int8": "Char", "uint8": "Byte", "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64", "complex64": "ComplexFloat",
+           "complex128": "ComplexDouble"}
+
+
+def title(d: dtype) -> str:
+    """The name that PyTorch's messages have for a type: Float, Long, ComplexDouble."""
+    return _TITLES.get(d.name, d.name.capitalize())
+
+
 _C_NAMES = {"int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "uint16": "uint16_t", "int32": "int", "uint32": "uint32_t", "int64": "int64_t",
             "uint64": "uint64_t", "float32": "float", "float64": "double", "complex64": "c10::complex<float>", "complex128": "c10::complex<double>"}
 _MOST_FLOAT32 = 3.4028234663852886e38
@@ -250,6 +269,7 @@ def number(value: Any, d: dtype) -> Any:
 
 def can_cast(from_: dtype, to: dtype) -> bool:
     """Whether PyTorch's rules let a result of type `from_` be stored in an output of type `to`."""
+    from_, to = settled(from_), settled(to)
     if from_.is_complex and not to.is_complex:
         return False
     if from_.is_floating_point and not (to.is_floating_point or to.is_complex):
@@ -261,7 +281,7 @@ class finfo:
     """Limits of a floating type: `bits`, `eps`, `max`, `min`, `tiny`, `smallest_normal`, `resolution`, `dtype`."""
 
     def __init__(self, type: dtype | None = None) -> None:  # noqa: A002 (PyTorch's name)
-        d = _default.dtype if type is None else type
+        d = _default.dtype if type is None else _of_python(type)
         if not isinstance(d, dtype) or d.kind not in "fc":
             raise TypeError(f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle {d!r}")
         d = d.to_real()
@@ -283,6 +303,7 @@ class iinfo:
     """Limits of an integer type: `bits`, `max`, `min`, `dtype`."""
 
     def __init__(self, type: dtype) -> None:  # noqa: A002
+        type = _of_python(type)  # noqa: A001
         if not isinstance(type, dtype) or type.kind not in "uib":
             raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle {type!r}")
         if type.kind == "b":

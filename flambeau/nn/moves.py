@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .._core.dtypes import dtype as Dtype
+from .._core.dtypes import meant
 from .._core.runtime.device import device as Device
 from .._core.tensor import Tensor
 from ..autograd import no_grad
@@ -44,7 +45,7 @@ def apply_to_tensors(parameters: dict[str, Parameter | None], buffers: dict[str,
 
 
 def _is_dtype(value: Any) -> bool:
-    return isinstance(value, Dtype)
+    return isinstance(value, (Dtype, type))
 
 
 def parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Dtype | None, bool, Any]:
@@ -75,6 +76,7 @@ def parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Dtype | None, bool, Any]:
         non_blocking = bool(rest.pop(0))
     if len(rest) > 1:
         raise TypeError(f"to() received too many arguments: {len(args)}")
+    dtype = meant(dtype)
     if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
         raise TypeError(f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}")
     return None if device is None else Device(device), dtype, non_blocking, kwargs.get("memory_format")

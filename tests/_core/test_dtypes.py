@@ -233,3 +233,35 @@ def test_a_number_is_held_or_refused_never_wrapped(d, value):
     assert type(found) is {"f": float, "c": complex}.get(d.kind, int)
     expected = bool(value) if d.kind == "b" else float(cut) if d.kind == "f" else complex(value) if d.kind == "c" else int(cut)
     assert found == expected or found != found and value != value
+
+
+@pytest.mark.parametrize(("python", "d"), [(float, fb.float64), (complex, fb.complex128), (int, fb.int64), (bool, fb.bool)])
+def test_pythons_number_types_are_types_wherever_one_is_given(python, d, device):
+    x = fb.ones(3, device=device)
+    made = [fb.tensor([1, 0], dtype=python, device=device), fb.zeros(2, dtype=python, device=device), fb.full((2,), 1, dtype=python, device=device),
+            fb.zeros_like(x, dtype=python), x.new_zeros(2, dtype=python), x.new_tensor([1], dtype=python), fb.eye(2, dtype=python, device=device),
+            x.to(python), x.to(dtype=python), x.to("cpu", python), x.sum(dtype=python), fb.sum(x, 0, dtype=python), x.prod(dtype=python),
+            fb.as_tensor([1], dtype=python), fb.zeros(2, dtype=fb.complex128, device=device).view(python),
+            fb.frombuffer(bytearray(16), dtype=python), x.sum(dtype=python, out=fb.empty((), dtype=d, device=device))]
+    if python is not bool:
+        made += [x.cumsum(0, dtype=python), x.cumprod(0, dtype=python), fb.arange(3, dtype=python, device=device)]
+    if python is float:
+        made += [x.mean(dtype=python), x.softmax(0, dtype=python), fb.nn.functional.log_softmax(x, 0, dtype=python), x.norm(dtype=python),
+                 fb.rand(2, dtype=python, device=device), fb.nn.Linear(1, 1, dtype=python).weight, fb.nn.Linear(1, 1).to(python).weight]
+    assert [t.dtype for t in made] == [d] * len(made)
+    assert fb.promote_types(fb.int8, python) is fb.promote_types(fb.int8, d) and fb.promote_types(python, python) is d
+    assert fb.can_cast(fb.int8, python) is fb.can_cast(fb.int8, d)
+    for _ in range(5):  # learned calls too
+        assert x.sum(dtype=python).dtype is d and x.mul(2).sum(0, dtype=python).item() == d.np.type(6)
+
+
+def test_limits_of_pythons_number_types_and_what_is_no_type():
+    assert fb.finfo(float).bits == 64 and fb.iinfo(int).bits == 64
+    for call in (lambda: fb.ones(2).sum(dtype="float32"), lambda: fb.zeros(2, dtype=str), lambda: fb.ones(2).to(str), lambda: fb.ones(2).cumsum(0, dtype=7)):
+        with pytest.raises(TypeError, match="must be torch.dtype|invalid combination"):
+            call()
+    with pytest.raises(TypeError, match="only floating-point types"):
+        fb.set_default_dtype(float)
+    with pytest.raises(ValueError, match="invalid type"):
+        fb.ones(2).type(float)
+    assert fb.ones(2).type("torch.DoubleTensor").dtype is fb.float64

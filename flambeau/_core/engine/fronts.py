@@ -145,6 +145,8 @@ class Signature:
 def kind_of(name: str, note: str) -> str:
     """What a parameter is, by its annotation and its name."""
     note = note.strip("'\"")
+    if name == "dtype" and note.startswith("str"):
+        return WORD  # a type, or the name of something
     if note.startswith("Tensor"):
         return OPTIONAL if "None" in note else NUMBER if "|" in note else TENSOR
     if "Tensor]" in note or (note == "Any" and name in ("tensors", "arrays", "operands")):
@@ -376,6 +378,7 @@ def _direct(s: Signature, values: str, gives: str = "return") -> list[str]:
     return [*_required(s, values),
             "    try:",
             *([f"        if not ({' and '.join(tests)}): return ask({values})"] if tests else []),
+            *(["        if dtype is not None and dtype.__class__ is not DType: dtype = meant(dtype)"] if s.kinds.get("dtype") == CONSTANT else []),
             f"        {gives} body({', '.join(passed)})",
             "    except TRIPS as error:",
             f"        return tripped(error, {values})"]

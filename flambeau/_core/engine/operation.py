@@ -38,7 +38,7 @@ PLANS = frozenset((Plan, Compose, View, Relaid, Written))
 NUMBERS = frozenset((float, int))  # types of numbers that launches take as they come
 KNOWN: set[type] = {float, int, bool, complex, type(None), str, slice, type(Ellipsis), Tensor}  # classes that answer for nothing
 # what the keys of factories' plans are made with
-_FACTORIES = {"SEQUENCES": SEQUENCES, "DEFAULT": dtypes._default, "DType": dtypes.dtype, "settled": dtypes.settled,
+_FACTORIES = {"SEQUENCES": SEQUENCES, "DEFAULT": dtypes._default, "DType": dtypes.dtype, "settled": dtypes.settled, "meant": dtypes.meant,
               "THREAD": devices._thread, "resolve": devices.resolve}
 TRIPS: tuple[type[Exception], ...] = (AttributeError, IndexError, TypeError)  # what using a number or a list as a tensor ends in
 # who may answer for operands that are no plain tensors, in order; each gives NotImplemented where it has no answer
@@ -275,8 +275,12 @@ class Operation:
         return run(*given)
 
     def _numbers(self, values: Values) -> Values:
-        """The values with a number in the place of each tensor that stands for one. Raises TypeError for a tensor that cannot."""
+        """The values with a number in the place of each tensor that stands for one, and a type in that of one of Python's. Raises TypeError
+        for a tensor that cannot."""
         s = self._signature()
+        if s.kinds.get("dtype") == CONSTANT:
+            at = s.names().index("dtype")
+            values = (*values[:at], dtypes.meant(values[at]), *values[at + 1:])
         for i in self.places:
             v, name = values[i], s.names()[i]
             if isinstance(v, (int, float)) or s.kinds[name] not in (SCALAR, FACTOR):

@@ -25,11 +25,7 @@ if TYPE_CHECKING:
     _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def _cast(x: E.Expr, dtype: dtype) -> E.Expr:
-    return E.cast(E.real(x) if x.dtype.is_complex and not dtype.is_complex else x, dtype)
-
-
-CAST = Pointwise("to", _cast, 1, promote="none")
+CAST = Pointwise("to", lambda x, dtype: E.convert(x, dtype), 1, promote="none")
 CAST.grad_name = "ToCopyBackward0"
 
 
@@ -124,11 +120,11 @@ def parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[device | No
     rest = list(args)
     if rest and isinstance(rest[0], Tensor):
         other = rest.pop(0)
-    elif rest and isinstance(rest[0], dtype):
+    elif rest and isinstance(rest[0], (dtype, type)):
         d = rest.pop(0)
     elif rest and (rest[0] is None or isinstance(rest[0], (str, device)) or type(rest[0]) is int):
         dev = rest.pop(0)
-        if rest and (rest[0] is None or isinstance(rest[0], dtype)):  # type: ignore[unreachable]
+        if rest and (rest[0] is None or isinstance(rest[0], (dtype, type))):  # type: ignore[unreachable]
             d = rest.pop(0)
     elif rest:
         raise TypeError(f"to() received an invalid combination of arguments: got ({type(rest[0]).__name__}); expected a device "
@@ -140,7 +136,7 @@ def parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[device | No
     if other is not None:
         dev, d = other.meta.device, other.meta.dtype
     if d is not None and not isinstance(d, dtype):
-        raise TypeError(f"to(): argument 'dtype' must be torch.dtype, not {type(d).__name__}")
+        d = dtypes.meant(d)
     return (None if dev is None else resolve(dev)), d, flags  # type: ignore[return-value]
 
 

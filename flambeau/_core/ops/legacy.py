@@ -84,7 +84,7 @@ def parse(name: Any) -> tuple[dtype_class, str]:
 
 
 @op(spaces=(), name="type")
-def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
+def type_(self: Tensor, dtype: str | Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
     """The tensor type's name, or, given a dtype, a tensor type or its name, the tensor converted to it."""
     if dtype is None:
         return f"torch.{'cuda.' if self.meta.device.type == 'cuda' else ''}{_BY_DTYPE.get(self.meta.dtype, self.meta.dtype.name)}"

@@ -10,7 +10,7 @@ import functools
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .. import hooks, layout
+from .. import dtypes, hooks, layout
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
 from ..engine.fronts import SIZES, Signature
@@ -157,9 +157,8 @@ def _view(self: Tensor, *size: Any, dtype: Any = None) -> Tensor:
 
     Raises RuntimeError when the layout does not allow it without a copy.
     """
-    from ..dtypes import dtype as dtype_class
-    if dtype is not None or (len(size) == 1 and isinstance(size[0], dtype_class)):
-        return view_as_type(self, dtype if dtype is not None else size[0])
+    if dtype is not None or (len(size) == 1 and isinstance(size[0], (dtypes.dtype, type))):
+        return view_as_type(self, dtypes.meant(dtype if dtype is not None else size[0]))
     if not size:
         raise TypeError("view() missing 1 required positional arguments: \"size\"")
     m, sizes = self.meta, sizes_of("view", size)

@@ -69,7 +69,7 @@ def test_sizes_come_one_by_one_in_a_sequence_or_by_name():
 def test_types_devices_and_gradients_are_options():
     t = fb.zeros(2, dtype=fb.float64, device="cpu", requires_grad=True)
     assert t.dtype is fb.float64 and t.requires_grad and t.is_leaf
-    assert fb.zeros(2, dtype=int).dtype is fb.int64 and fb.zeros(2, dtype=float).dtype is fb.float32 and fb.zeros(1, dtype=bool).dtype is fb.bool
+    assert fb.zeros(2, dtype=int).dtype is fb.int64 and fb.zeros(2, dtype=float).dtype is fb.float64 and fb.zeros(1, dtype=bool).dtype is fb.bool
     with pytest.raises(RuntimeError, match="floating point"):
         fb.zeros(2, dtype=fb.int64, requires_grad=True)
     with pytest.raises(TypeError, match="argument 'dtype' must be torch.dtype, not str"):
@@ -256,7 +256,7 @@ def test_a_planned_call_holds_for_its_own_arguments_only(sim_gpus):
         with pytest.raises(RuntimeError, match="negative dimension -1"):
             fb.ones(2, -1)
         x = fb.ones(2)
-        assert [t.dtype for t in (fb.full_like(x, True), fb.zeros_like(x, dtype=fb.int8), fb.ones_like(x, dtype=float))] == [fb.float32, fb.int8, fb.float32]
+        assert [t.dtype for t in (fb.full_like(x, True), fb.zeros_like(x, dtype=fb.int8), fb.ones_like(x, dtype=float))] == [fb.float32, fb.int8, fb.float64]
         assert fb.full_like(x, 2).tolist() == [2, 2] and fb.full_like(x, 1).tolist() == [1, 1] and fb.full_like(x, fb.tensor(3)).tolist() == [3, 3]
         assert fb.full_like(x, 1 + 2j, dtype=fb.complex64).tolist() == [1 + 2j] * 2 and fb.zeros_like(x, device="meta").device.type == "meta"
         assert fb.ones(2, requires_grad=True).requires_grad and not fb.ones(2).requires_grad and fb.empty_like(x, requires_grad=True).is_leaf
@@ -268,14 +268,14 @@ def test_a_planned_call_holds_for_its_own_arguments_only(sim_gpus):
 
 def test_defaults_of_the_moment_hold_in_planned_calls(sim_gpus):
     def made():
-        return [fb.zeros(2, 3), fb.ones(3, dtype=float), fb.zeros(2, dtype=complex), fb.zeros_like(fb.ones(1, dtype=fb.int8), dtype=float)]
-    assert [t.dtype for t in made()] == [fb.float32, fb.float32, fb.complex64, fb.float32]
+        return [fb.zeros(2, 3), fb.ones(3, dtype=None), fb.zeros(2, dtype=float), fb.full((2,), 1j), fb.zeros_like(fb.ones(1, dtype=fb.int8), dtype=float)]
+    assert [t.dtype for t in made()] == [fb.float32, fb.float32, fb.float64, fb.complex64, fb.float64]
     fb.set_default_dtype(fb.float64)
     try:
-        assert [t.dtype for t in made()] == [fb.float64, fb.float64, fb.complex128, fb.float64]
+        assert [t.dtype for t in made()] == [fb.float64, fb.float64, fb.float64, fb.complex128, fb.float64]
     finally:
         fb.set_default_dtype(fb.float32)
-    assert [t.dtype for t in made()] == [fb.float32, fb.float32, fb.complex64, fb.float32]
+    assert [t.dtype for t in made()] == [fb.float32, fb.float32, fb.float64, fb.complex64, fb.float64]
     for index in (0, 1, 0):
         with fb.cuda.device(index):  # "cuda" means the current one
             x = fb.ones(2, device="cpu")
