@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
 
 from .._core import dtypes
 from .._core.dtypes import dtype as _dtype
 from .._core.errors import warn
 from .._core.ops import autocast as _lists
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _KINDS = ("cuda", "cpu")
 _defaults = {"cuda": dtypes.float16, "cpu": dtypes.bfloat16}
@@ -74,6 +78,27 @@ class autocast:
     @staticmethod
     def _again(one: autocast) -> autocast:
         return autocast(one.device, one.fast_dtype, one._enabled, one._keeps)
+
+
+# ---------------------------------------------------------------------------------------------------- the same regions again
+def regions() -> list[autocast]:
+    """The regions that this place is in, one a kind of device, those in which nothing is chosen too."""
+    state = _lists.current.get() or {}
+    keeps = _lists.kept.get() is not None or _cache[0]
+    return [autocast(kind, state.get(kind, _defaults[kind]), kind in state, keeps) for kind in _KINDS]
+
+
+@contextmanager
+def inside(found: list[autocast]) -> Iterator[None]:
+    """A block in the regions that `regions` found elsewhere, and in no other. Casts of weights are kept for the block only."""
+    token = _lists.kept.set(None)
+    try:
+        with ExitStack() as stack:
+            for region in found:
+                stack.enter_context(autocast._again(region))
+            yield
+    finally:
+        _lists.kept.reset(token)
 
 
 # ------------------------------------------------------------------------------------------------------------ questions

@@ -8,6 +8,7 @@ from .._core import ops
 from .._core.autograd.function import Function
 from .._core.autograd.functions import backward as run_backward
 from .._core.tensor import Tensor
+from ..amp.autocast import inside, regions
 from ..autograd import enable_grad, is_grad_enabled, no_grad
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class _Again(Function):
                 *args: Any) -> Any:
         ctx.function, ctx.kwargs = function, kwargs
         ctx.random = _random_states() if keep_random else []
+        ctx.regions = regions()
         ctx.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.others = [None if isinstance(a, Tensor) else a for a in args]
         ctx.save_for_backward(*(args[i] for i in ctx.places))
@@ -48,7 +50,7 @@ class _Again(Function):
         try:
             for restore, state in ctx.random:
                 restore(state)
-            with enable_grad():
+            with enable_grad(), inside(ctx.regions):
                 out = ctx.function(*args, **ctx.kwargs)
         finally:
             for restore, state in now:
@@ -65,7 +67,7 @@ def checkpoint(function: Callable[..., Any], *args: Any, use_reentrant: bool | N
                **kwargs: Any) -> Any:
     """``function(*args, **kwargs)`` that keeps its arguments instead of its intermediate results.
 
-    The backward pass runs it again, with the first time's random numbers if `preserve_rng_state`. Tensors among the
+    The backward pass runs it again, in the autocast regions of the first time and with its random numbers if `preserve_rng_state`. Tensors among the
     positional arguments, and parameters the function uses, get their gradients. The other options are accepted.
     """
     if not is_grad_enabled():

@@ -55,3 +55,26 @@ def test_sequential():
     assert out.tolist() == net(flambeau.ones(2)).tolist()
     out.backward(flambeau.ones(2))
     assert [m.calls for m in net] == [3, 3, 2, 2, 2] and x.grad is not None
+
+
+def test_a_part_runs_again_in_the_regions_it_first_ran_in():
+    seen = []
+
+    def part(x, w):
+        y = x @ w
+        seen.append((y.dtype, flambeau.is_autocast_enabled("cpu")))
+        return y
+    x, w = (flambeau.ones(2, 2, requires_grad=True) for _ in range(2))
+    with flambeau.autocast("cpu", dtype=flambeau.bfloat16):
+        y = checkpoint(part, x, w, use_reentrant=False)
+    y.float().sum().backward()
+    assert seen == [(flambeau.bfloat16, True)] * 2 and x.grad.dtype is flambeau.float32
+    y = checkpoint(part, x, w, use_reentrant=True)
+    with flambeau.autocast("cpu", dtype=flambeau.bfloat16):
+        y.sum().backward()
+        assert flambeau.is_autocast_enabled("cpu")
+    assert seen[2:] == [(flambeau.float32, False)] * 2
+    with flambeau.autocast("cpu"), flambeau.autocast("cpu", enabled=False):
+        y = checkpoint(part, x, w, use_reentrant=False)
+    y.sum().backward()
+    assert seen[4:] == [(flambeau.float32, False)] * 2

@@ -22,7 +22,8 @@ from itertools import count
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
-from ..tensor import Tensor
+from ..dtypes import title
+from ..tensor import Tensor, alias
 from .mode import _grad
 
 if TYPE_CHECKING:
@@ -47,15 +48,47 @@ def freed(node: Node, g: Any) -> Any:
 
 def changed(t: Tensor, saved: int, node: Node) -> None:
     """Raises PyTorch's error for a saved tensor that an in-place operation has since changed."""
-    kind = f"torch.{'cuda.' if t.meta.device.type == 'cuda' else ''}FloatTensor"
+    kind = f"torch.{'cuda.' if t.meta.device.type == 'cuda' else ''}{title(t.meta.dtype)}Tensor"
     where = node[EXTRA].get("line") if node[EXTRA] else None
     raise RuntimeError(
         f"one of the variables needed for gradient computation has been modified by an inplace operation: [{kind} "
-        f"{list(t.meta.shape)}], which is output 0 of {name_of(t.node) if t.node is not None else 'a leaf'}, is at version {t.store.version}; "
+        f"{list(t.meta.shape)}]{f', which is output 0 of {name_of(t.node)},' if t.node is not None else ''} is at version {t.store.version}; "
         f"expected version {saved} instead."
         + (f" It was saved by the operation at {where}." if where else
            " Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
            "torch.autograd.set_detect_anomaly(True)."))
+
+
+def keep(*tensors: Tensor | None) -> tuple[Any, ...]:
+    """Tensors to save, each with its version."""
+    return tuple([None if t is None else (t, t.store.version) for t in tensors])
+
+
+def kept(node: Node, items: Sequence[Any]) -> list[Any]:
+    """The tensors that `keep` saved.  Raises RuntimeError for one that was written to meanwhile."""
+    for item in items:
+        if item is not None and item[0].store.version != item[1]:
+            changed(item[0], item[1], node)
+    return [None if item is None else item[0] for item in items]
+
+
+def keep_outputs(*tensors: Tensor) -> tuple[Any, ...]:
+    """Outputs to save: aliases, since an output and its node must not hold each other."""
+    return tuple((alias(t, t.meta, t.ptr), t.store.version) for t in tensors)
+
+
+def kept_outputs(node: Node, items: Sequence[Any]) -> list[Tensor]:
+    """The saved outputs, with their history while gradients of gradients are recorded."""
+    found = []
+    several = node[EXTRA] is not None and "outputs" in node[EXTRA]
+    for i, (t, version) in enumerate(items):
+        if t.store.version != version:
+            changed(t, version, node)
+        y = alias(t, t.meta, t.ptr)
+        if _grad.get() and t.meta.dtype.kind in "fc":
+            y.node = [next_seq(), None, to_output, (node,), i, None] if several else node
+        found.append(y)
+    return found
 
 
 def name_of(node: Node) -> str:

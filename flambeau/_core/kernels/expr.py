@@ -326,6 +326,14 @@ def imag(a: Expr) -> Expr:
     return make("imag", a.dtype.to_real(), (a,)) if a.dtype.is_complex else const(0, a.dtype)
 
 
+def convert(e: Expr, d: dtype) -> Expr:
+    """A value in another type, as assignments and casts of tensors have it: a real type takes a complex number's real part, and a
+    truth says whether either part is other than 0."""
+    if e.dtype.is_complex and not d.is_complex:
+        return (real(e) != 0) | (imag(e) != 0) if d.kind == "b" else cast(real(e), d)
+    return cast(e, d)
+
+
 def complex_(re: Any, im: Any) -> Expr:
     re, im = _pair(re, im)
     if re.dtype not in (float32, float64):

@@ -27,10 +27,7 @@ _programs: dict[Any, Map] = {}
 def cast_program(source: dtype, target: dtype) -> Map:
     found = _programs.get((source, target))
     if found is None:
-        e = E.input(0, source)
-        if source.is_complex and not target.is_complex:
-            e = E.real(e)
-        found = _programs[source, target] = Map((E.cast(e, target),), (source,))
+        found = _programs[source, target] = Map((E.convert(E.input(0, source), target),), (source,))
     return found
 
 

@@ -164,8 +164,7 @@ class Pointwise:
             if self.promote != "none" and common is not compute:
                 outs = tuple(E.cast(e, common) if e.dtype is compute else e for e in outs)
         else:
-            outs = tuple(E.cast(E.real(e) if e.dtype.is_complex and not d.is_complex else e, d)
-                         for e, d in zip(outs, store, strict=True))
+            outs = tuple(E.convert(e, d) for e, d in zip(outs, store, strict=True))
         return Map(outs, tuple(inputs), tuple(scalars)), tuple(_CONVERT[d.kind] for d in scalars)
 
     def plan(self, operands: Sequence[Any], numbers: Sequence[Any], consts: tuple[Any, ...]) -> Plan:
@@ -438,10 +437,7 @@ def _whole(x: Any) -> int:
 _CONVERT: dict[str, Any] = {"b": int, "u": _whole, "i": _whole, "f": float, "c": complex}
 
 
-def _type_name(d: dtype) -> str:
-    return {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int",
-            "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat",
-            "complex128": "ComplexDouble"}.get(d.name, d.name.capitalize())
+_type_name = dtypes.title
 
 
 def _copy(t: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from . import launch, routines
 from .casts import to_dtype
 from .checks import same_device, to_one_device
 from .copies import cast_program
-from .elementwise import Pointwise, saved_tensor
+from .elementwise import Pointwise
 from .indexing import beyond, put_at, take_at, taken
 from .table import op
 
@@ -114,11 +114,11 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
         if not count(index.ptr):
             out = new(made)
             call(out.ptr, input.ptr, index.ptr, *numbers)
-            return out if input.node is None else tape.record(out, _gather_back, (input,), (*saved, index), "GatherBackward0")
+            return out if input.node is None else tape.record(out, _gather_back, (input,), (*saved, tape.keep(index)), "GatherBackward0")
     axis = _prepare("gather", input, dim, index, None)
     if not index.meta.numel:
         none = empty(index.meta.shape, input.meta.dtype, input.meta.device)
-        return tape.record(none, _gather_back, (input,), (tuple(input.meta.shape), axis, index), "GatherBackward0")
+        return tape.record(none, _gather_back, (input,), (tuple(input.meta.shape), axis, tape.keep(index)), "GatherBackward0")
     if not input.meta.shape or not index.meta.shape:
         return gather(_as_axes(input, index), 0, _as_axes(index, input)).reshape(tuple(index.meta.shape))
     index = _checked_along("gather", index, input, axis)
@@ -129,7 +129,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
                                       [out.meta.strides, (0,) * len(input.meta.shape), index.meta.strides], "gather")
         if workspace is None:
             _keep(key, (out.meta, call, beyond(index.meta, 0, input.meta.shape[axis]), _numbers(input, axis), (tuple(input.meta.shape), axis)))
-    return tape.record(out, _gather_back, (input,), (tuple(input.meta.shape), axis, index), "GatherBackward0")
+    return tape.record(out, _gather_back, (input,), (tuple(input.meta.shape), axis, tape.keep(index)), "GatherBackward0")
 
 
 def taken_along(t: Tensor, at: Tensor) -> Tensor:
@@ -141,7 +141,8 @@ def taken_along(t: Tensor, at: Tensor) -> Tensor:
 
 
 def _gather_back(node: Any, g: Tensor) -> Any:
-    shape, axis, index = node[tape.SAVED]
+    shape, axis, held = node[tape.SAVED]
+    (index,) = tape.kept(node, held)
     if not index.meta.numel:
         return (g.new_zeros(shape),)
     return (scatter_add(g.new_zeros(shape), axis, index, g),)
@@ -185,7 +186,7 @@ def _scatter(name: str, self: Tensor, dim: int, index: Tensor, src: Any, mode: s
             call(out.ptr, src.ptr, index.ptr, *numbers)
             if self.node is None and src.node is None:
                 return out
-            return tape.record(out, _scatter_back, (self, None if fixed else src), (saved[0], index, *saved[1:]),
+            return tape.record(out, _scatter_back, (self, None if fixed else src), (saved[0], tape.keep(index), *saved[1:]),
                                "ScatterAddBackward0" if mode == "add" else "ScatterBackward0")
     if fixed:
         src = src.expand(tuple(index.meta.shape))
@@ -207,7 +208,7 @@ def _scatter(name: str, self: Tensor, dim: int, index: Tensor, src: Any, mode: s
                                           [(0,) * n, src.meta.strides, index.meta.strides], "scatter")
             if none is None and workspace is None:
                 _keep(key, (out.meta, copy, call, beyond(index.meta, 0, shape[axis]), _numbers(out, axis), (axis, mode, tuple(src.meta.shape))))
-    return tape.record(out, _scatter_back, (self, None if fixed else src), (axis, index, mode, tuple(src.meta.shape)),
+    return tape.record(out, _scatter_back, (self, None if fixed else src), (axis, tape.keep(index), mode, tuple(src.meta.shape)),
                        "ScatterAddBackward0" if mode == "add" else "ScatterBackward0")
 
 
@@ -220,7 +221,8 @@ def _window(src: Tensor, index: Tensor) -> Tensor:
 
 
 def _scatter_back(node: Any, g: Tensor) -> Any:
-    axis, index, mode, shape = node[tape.SAVED]
+    axis, held, mode, shape = node[tape.SAVED]
+    (index,) = tape.kept(node, held)
     ex, es = node[tape.EDGES]
     if not index.meta.numel:
         return g, g.new_zeros(shape) if es is not None else None
@@ -301,14 +303,13 @@ def _reduced(name: str, self: Tensor, dim: int, index: Tensor, src: Tensor, redu
 def _product(base: Tensor, src: Tensor, axis: int, index: Tensor) -> Tensor:
     """base with src multiplied in at index."""
     made = _scatter("scatter", base.detach(), axis, index, src.detach(), "mul")
-    return tape.record(made, _product_back, (base, src), (base, base.store.version, src, src.store.version, axis, index), "ScatterReduceBackward0")
+    return tape.record(made, _product_back, (base, src), (tape.keep(base, src, index), axis), "ScatterReduceBackward0")
 
 
 def _product_back(node: Any, g: Tensor) -> Any:
     """Each element gets the product of the others: exact where it is 0 and all its companions are not."""
-    base, base_version, src, src_version, axis, index = node[tape.SAVED]
-    saved_tensor(base, base_version, node)
-    saved_tensor(src, src_version, node)
+    held, axis = node[tape.SAVED]
+    base, src, index = tape.kept(node, held)
     made = _product(base, src, axis, index)  # again, with a history when this pass is recorded
     whole = _product(base.masked_fill(base == 0, 1), src.masked_fill(src == 0, 1), axis, index)
     zeros = scatter_add((base == 0).to(int64), axis, index, (src == 0).to(int64))
@@ -324,14 +325,15 @@ def _product_back(node: Any, g: Tensor) -> Any:
 
 def _extreme_recorded(made: Tensor, base: Tensor, src: Tensor, axis: int, index: Tensor) -> Tensor:
     """The gradient is shared equally among the elements that attain the extreme."""
-    out = made.detach()
+    held = made.detach()
 
     def back(node: Any, g: Tensor) -> Any:
+        base, src, index, out = tape.kept(node, node[tape.SAVED])
         mine, theirs = (base == out), (src == gather(out, axis, index))
         count = scatter_add(mine.to(g.meta.dtype), axis, index, theirs.to(g.meta.dtype))
         share = g / count
         return mine * share, theirs * gather(share, axis, index)
-    return tape.record(made, back, (base, src), (base, src), "ScatterReduceBackward0")
+    return tape.record(made, back, (base, src), tape.keep(base, src, index, held), "ScatterReduceBackward0")
 
 
 @op(out=True)
@@ -592,12 +594,14 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max
         _renormalise(weight, input, max_norm, norm_type)
     at = to_dtype(input, int64)
     out = taken(weight, [at, None])
-    return tape.record(out, _embedding_back, (weight,), (tuple(weight.meta.shape), at, padding_idx, scale_grad_by_freq, sparse), "EmbeddingBackward0")
+    saved = tuple(weight.meta.shape), tape.keep(at), padding_idx, scale_grad_by_freq, sparse
+    return tape.record(out, _embedding_back, (weight,), saved, "EmbeddingBackward0")
 
 
 def _embedding_back(node: Any, g: Tensor) -> Any:
     from .indexing import _accumulated
-    shape, at, padding, scale, sparse = node[tape.SAVED]
+    shape, held, padding, scale, sparse = node[tape.SAVED]
+    (at,) = tape.kept(node, held)
     if sparse:
         return (_rows_used(g, shape, at, padding, scale),)
     if scale:

@@ -6,6 +6,7 @@ whose input (or output) is addressed by offsets computed from the positions.  Co
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from ctypes import c_char, c_int64
 from math import gcd
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ from .table import op, operation
 from .views import placed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from ..dtypes import dtype as dtype_class
 
@@ -54,6 +55,7 @@ def _normal(index: Any) -> list[Any]:
     for x in items:
         if isinstance(x, (list, tuple, range)):
             x = tensor(list(x), device="cpu") if len(x) else tensor([], dtype=int64, device="cpu")
+            x = to_dtype(x, int64) if x.meta.dtype.kind == "f" else x  # of numbers as such the whole part counts
         elif isinstance(x, np.ndarray):
             x = tensor(x, device="cpu")
         elif isinstance(x, np.bool_):
@@ -407,8 +409,8 @@ def _put(x: Tensor, w: _Where, values: Tensor, mode: str) -> None:
 
 
 def _index_back(node: Any, g: Tensor) -> Any:
-    shape, indices = node[tape.SAVED]
-    return (_accumulated(g, shape, indices),)
+    shape, held = node[tape.SAVED]
+    return (_accumulated(g, shape, tape.kept(node, held)),)
 
 
 def _accumulated(g: Tensor, shape: Sequence[int], indices: Any) -> Tensor:
@@ -416,7 +418,7 @@ def _accumulated(g: Tensor, shape: Sequence[int], indices: Any) -> Tensor:
     from .creation import zeros_meta
     out = zeros_meta(meta(shape, None, g.meta.dtype, g.meta.device))
     _put(out, _Where(out, indices), g, "add")
-    return tape.record(out, lambda node, gg: (take_at(gg, node[tape.SAVED]),), (g,), indices, "IndexPutBackward0")
+    return tape.record(out, lambda node, gg: (take_at(gg, tape.kept(node, node[tape.SAVED])),), (g,), tape.keep(*indices), "IndexPutBackward0")
 
 
 def take_at(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
@@ -424,7 +426,7 @@ def take_at(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     out = taken(x, indices)
     if x.node is None:
         return out
-    return tape.record(out, _index_back, (x,), (tuple(x.meta.shape), tuple(indices)), "IndexBackward0")
+    return tape.record(out, _index_back, (x,), (tuple(x.meta.shape), tape.keep(*indices)), "IndexBackward0")
 
 
 def taken(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
@@ -653,7 +655,7 @@ def put_at(x: Tensor, indices: Sequence[Tensor | None], value: Tensor, accumulat
     _put(x, w, source, "add" if accumulate else "set")
     x.store.version += 1
     if recording:
-        node = [tape.next_seq(), None, _put_at_back, (x.node, value.node), (tuple(indices), accumulate, value.meta), {"name": "IndexPutBackward0"}]
+        node = [tape.next_seq(), None, _put_at_back, (x.node, value.node), (tape.keep(*indices), accumulate, value.meta), {"name": "IndexPutBackward0"}]
         if tape.anomaly.on:
             tape.anomaly.note(node)
         inplace.rebase(x, node)
@@ -662,7 +664,8 @@ def put_at(x: Tensor, indices: Sequence[Tensor | None], value: Tensor, accumulat
 
 def _put_at_back(node: Any, g: Tensor) -> Any:
     from .elementwise import fit
-    indices, accumulate, m = node[tape.SAVED]
+    held, accumulate, m = node[tape.SAVED]
+    indices = tape.kept(node, held)
     ex, ev = node[tape.EDGES]
     gx = None
     if ex is not None:

@@ -145,7 +145,7 @@ def past(node: tape.Node, g: Tensor, w: Tensor) -> Tensor | None:
     _, _, _, results, _, kind, beside = edge[4]
     if beside is None or any(y.store.version != version for y, version in results):
         return None
-    x = node[4][0].meta
+    x = node[4][-1]
     key = (g.meta, w.meta, x, kind)
     plan = _gradients.get(key)
     if plan is None:

@@ -79,11 +79,12 @@ def _picked(x: Tensor, target: Tensor, ignore: int) -> Tensor:
         steps = (x.meta.strides[0], *x.meta.strides[2:])
         launch.run(program, tuple(target.meta.shape), [out], [x, target], [out.meta.strides, (0,) * n, target.meta.strides],
                    (ignore, x.meta.shape[1], x.meta.strides[1], *steps), "nll_loss")
-    return tape.record(out, _picked_back, (x,), (tuple(x.meta.shape), target, ignore), "NllLossBackward0")
+    return tape.record(out, _picked_back, (x,), (tuple(x.meta.shape), tape.keep(target), ignore), "NllLossBackward0")
 
 
 def _picked_back(node: Any, g: Tensor) -> Any:
-    shape, target, ignore = node[tape.SAVED]
+    shape, held, ignore = node[tape.SAVED]
+    (target,) = tape.kept(node, held)
     return (_spread(g, shape, target, ignore),)
 
 
@@ -101,7 +102,7 @@ def _spread(g: Tensor, shape: tuple[int, ...], target: Tensor, ignore: int) -> T
         classes = arange(shape[1], device=g.meta.device)
         over = [out.meta.strides, _with_classes(g.meta.strides), _with_classes(target.meta.strides), (0, 1) + (0,) * (len(shape) - 2)]
         launch.run(program, shape, [out], [g, target, classes], over, (ignore,), "nll_loss_backward")
-    return tape.record(out, lambda node, gg: (_picked(gg, *node[tape.SAVED]),), (g,), (target, ignore), "NllLossBackwardBackward0")
+    return tape.record(out, lambda node, gg: (_picked(gg, tape.kept(node, node[tape.SAVED])[0], ignore),), (g,), tape.keep(target), "NllLossBackwardBackward0")
 
 
 def _with_classes(strides: tuple[int, ...]) -> tuple[int, ...]:

@@ -150,18 +150,29 @@ def _turned(t: Tensor) -> Tensor:
     return _transposed(t)
 
 
-def _mm_back(node: Any, g: Tensor) -> Any:
-    a, va, b, vb = node[4]
-    ea, eb = node[3]
-    if a.store.version != va:
+def _factors(a: Tensor, b: Tensor) -> tuple[Any, ...]:
+    """What the node of a product keeps: each factor that the other's gradient needs, with its version, and how b is laid out."""
+    return (None if b.node is None else a, a.store.version, None if a.node is None else b, b.store.version, b.meta)
+
+
+def _kept_factors(node: Any) -> Any:
+    """The same, after a look at the versions."""
+    saved = node[4]
+    a, va, b, vb = saved[:4]
+    if a is not None and a.store.version != va:
         tape.changed(a, va, node)
-    if b.store.version != vb:
+    if b is not None and b.store.version != vb:
         tape.changed(b, vb, node)
+    return saved
+
+
+def _mm_back(node: Any, g: Tensor) -> Any:
+    a, _, b, _, m = _kept_factors(node)
     gb = None
-    if eb is not None:
+    if a is not None:
         # laid out as b is: the gradient of a transposed weight is then the weight's without a copy
-        gb = _mm(_turned(a), g) if b.meta.contiguous or b.meta.strides[0] != 1 or b.meta.dtype.is_complex else _turned(_mm(_turned(g), a))
-    return (_mm(g, _turned(b)) if ea is not None else None, gb)
+        gb = _mm(_turned(a), g) if m.contiguous or m.strides[0] != 1 or m.dtype.is_complex else _turned(_mm(_turned(g), a))
+    return (_mm(g, _turned(b)) if b is not None else None, gb)
 
 
 _mm_back.grad_name = "MmBackward0"  # type: ignore[attr-defined]
@@ -191,7 +202,7 @@ def _mm(a: Tensor, b: Tensor) -> Tensor:
     r.node = r.base = None
     call(s.ptr, a.ptr, b.ptr)
     if (a.node is not None or b.node is not None) and _grad.get():
-        r.node = [tape.next_seq(), None, _mm_back, (a.node, b.node), (a, a.store.version, b, b.store.version), None]
+        r.node = [tape.next_seq(), None, _mm_back, (a.node, b.node), _factors(a, b), None]
         if tape.anomaly.on:
             tape.anomaly.note(r.node)
     return r
@@ -209,19 +220,15 @@ def _first_mm(a: Tensor, b: Tensor) -> Tensor:
     if call is not _BY_KERNEL and type(call) is not _Copied and call is not None:
         _quick.setdefault(a.meta, {})[b.meta] = (out.meta, out.meta.sizes, call)
     if tape.recording(a, b):
-        out.node = [tape.next_seq(), None, _mm_back, (a.node, b.node), (a, a.store.version, b, b.store.version), None]
+        out.node = [tape.next_seq(), None, _mm_back, (a.node, b.node), _factors(a, b), None]
         if tape.anomaly.on:
             tape.anomaly.note(out.node)
     return out
 
 
 def _bmm_back(node: Any, g: Tensor) -> Any:
-    a, va, b, vb = node[4]
-    if a.store.version != va:
-        tape.changed(a, va, node)
-    if b.store.version != vb:
-        tape.changed(b, vb, node)
-    return (_bmm(g, adjoint(b)) if node[3][0] is not None else None, _bmm(adjoint(a), g) if node[3][1] is not None else None)
+    a, _, b, _, _ = _kept_factors(node)
+    return (_bmm(g, adjoint(b)) if b is not None else None, _bmm(adjoint(a), g) if a is not None else None)
 
 
 _bmm_back.grad_name = "BmmBackward0"  # type: ignore[attr-defined]
@@ -232,7 +239,7 @@ def _bmm(a: Tensor, b: Tensor) -> Tensor:
     out = empty((a.meta.shape[0], a.meta.shape[1], b.meta.shape[2]), a.meta.dtype, a.meta.device)
     _product(out, a, b)
     if tape.recording(a, b):
-        out.node = [tape.next_seq(), None, _bmm_back, (a.node, b.node), (a, a.store.version, b, b.store.version), None]
+        out.node = [tape.next_seq(), None, _bmm_back, (a.node, b.node), _factors(a, b), None]
         if tape.anomaly.on:
             tape.anomaly.note(out.node)
     return out
@@ -287,11 +294,8 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
 
 
 def _vector_back(node: Any, g: Tensor) -> Any:
-    a, va, b, vb = node[4]
-    for t, v in ((a, va), (b, vb)):
-        if t.store.version != v:
-            tape.changed(t, v, node)
-    return (g * b.conj(), g * a.conj())
+    a, _, b, _, _ = _kept_factors(node)
+    return (g * b.conj() if b is not None else None, g * a.conj() if a is not None else None)
 
 
 @op(out=True)
@@ -314,7 +318,7 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:  # noqa: A002
     if not a.meta.numel:
         launch.fill(out, 0)
     r = alias(out, meta((), None, a.meta.dtype, a.meta.device), out.ptr)
-    return tape.record(r, _vector_back, (a, b), (a, a.store.version, b, b.store.version), "DotBackward0")
+    return tape.record(r, _vector_back, (a, b), _factors(a, b), "DotBackward0")
 
 
 def _shaped(t: Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
@@ -422,18 +426,13 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alph
 
 
 def _linear_back(node: Any, g: Tensor) -> Any:
-    x, vx, w, vw, bias = node[4]
-    if x.store.version != vx:
-        tape.changed(x, vx, node)
-    if w.store.version != vw:
-        tape.changed(w, vw, node)
+    x, _, w, _, _, bias, shape = _kept_factors(node)
     edges = node[3]
     ex, ew, eb = edges[:3]
-    shape = x.meta
     if not g.meta.contiguous and 0 in g.meta.strides:  # a sum's gradient: few products read expanded axes, and g is in two
         g = contiguous(g)
     if len(shape.shape) > 2:
-        g, x = _as_rows(g), _as_rows(x)
+        g, x = _as_rows(g), None if x is None else _as_rows(x)
     past = _past_activation(node, g, w) if len(edges) > 3 else None
     gx = _mm(g, w if not w.meta.dtype.is_complex else w.conj()) if ex is not None and past is None else None
     both = _weight_and_bias(g, x, bias) if ew is not None and eb is not None and not _grad.get() else None
@@ -451,7 +450,7 @@ def recorded_layer(input: Tensor, weight: Tensor, bias: Tensor | None) -> tape.N
     if n is not None and n[2] is _activation_back and not tape.anomaly.on:
         edges = (*edges, n[3][0])  # type: ignore[assignment]
     return [tape.next_seq(), None, _linear_back if bias is not None else _plain_back, edges,
-            (input, input.store.version, weight, weight.store.version, None if bias is None else bias.meta), None]
+            (*_factors(input, weight), None if bias is None else bias.meta, input.meta), None]
 
 
 _rows: dict[Meta, Meta] = caches.cache(globals(), "_rows")

@@ -51,7 +51,8 @@ def _with_position(name: str, how: str, t: Tensor, axes: tuple[int, ...], keepdi
 
 def _pick_back(node: Any, g: Tensor) -> Any:
     from .creation import zeros
-    shape, dim, keepdim, at = node[tape.SAVED]
+    shape, dim, keepdim, held = node[tape.SAVED]
+    (at,) = tape.kept(node, held)
     if not keepdim and shape:
         g, at = g.unsqueeze(dim), at.unsqueeze(dim)
     if not shape:
@@ -65,7 +66,7 @@ def _along(name: str, how: str, t: Tensor, dim: int, keepdim: bool) -> Any:
     axes = (axis,) if t.meta.shape else ()
     _not_empty(name, t, axes)
     values, at = _with_position(name, how, t, axes, keepdim)
-    tape.record(values, _pick_back, (t,), (tuple(t.meta.shape), axis, keepdim, at), f"{name.capitalize()}Backward0")
+    tape.record(values, _pick_back, (t,), (tuple(t.meta.shape), axis, keepdim, tape.keep(at)), f"{name.capitalize()}Backward0")
     return _RESULTS[name](values, at)
 
 

@@ -238,7 +238,7 @@ def _max(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, d
         values, at = new(made), new(places)
         call(values.ptr, at.ptr, x.ptr, *numbers)
         if x.node is not None:
-            tape.record(values, _max_back, (x,), (saved, at), grad_name)
+            tape.record(values, _max_back, (x,), (saved, tape.keep(at)), grad_name)
         return values, at
     if x.meta.dtype.is_complex or x.meta.dtype.kind == "b":
         raise NotImplementedError(f'"{name}" not implemented for \'{x.meta.dtype.name.capitalize()}\'')
@@ -251,14 +251,15 @@ def _max(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, d
         call, workspace = launch.plan(x.meta.device, program, (count,), [(1,), (1,), (0,)], "max_pool")
         if workspace is None:
             _keep(key, (values.meta, at.meta, call, numbers, tuple(x.meta.shape), f"MaxPool{n}DWithIndicesBackward0"))
-    saved = (tuple(x.meta.shape), at) if door.near(x.meta.device) else (tuple(x.meta.shape), at, p)
+    saved = (tuple(x.meta.shape), tape.keep(at)) if door.near(x.meta.device) else (tuple(x.meta.shape), tape.keep(at), p)
     tape.record(values, _max_back, (x,), saved, f"MaxPool{n}DWithIndicesBackward0")
     return (values.squeeze(0), at.squeeze(0)) if single else (values, at)
 
 
 @tape.keeps_nothing
 def _max_back(node: Any, g: Tensor) -> Any:
-    shape, at, *rest = node[tape.SAVED]
+    shape, held, *rest = node[tape.SAVED]
+    (at,) = tape.kept(node, held)
     rows = shape[0] * shape[1]
     if not rows:
         return (g.new_zeros(shape),)

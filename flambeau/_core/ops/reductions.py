@@ -280,7 +280,7 @@ def _truth(name: str, how: str) -> Any:
 
         def build() -> Reduce:
             x = E.input(0, input.meta.dtype)
-            e = (E.real(x) != 0) | (E.imag(x) != 0) if x.dtype.is_complex else E.cast(x, bool_)
+            e = E.convert(x, bool_)
             return Reduce((e,), (how,), (E.cast(E.acc(0, bool_), result),), (input.meta.dtype,))
         return reduce(input, axes, keepdim, _program(name, (input.meta.dtype, result), build), name)[0]
     function.__name__ = function.__qualname__ = name

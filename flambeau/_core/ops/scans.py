@@ -11,10 +11,9 @@ from ..dtypes import int64
 from ..kernels import expr as E
 from ..kernels import formulas as F
 from ..kernels.programs import Scan
-from ..tensor import Tensor, alias, empty
+from ..tensor import Tensor, empty
 from . import launch
 from .casts import to_dtype
-from .elementwise import saved_tensor
 from .results import named
 from .row_places import elements
 from .rowwise import Rowwise
@@ -94,7 +93,7 @@ def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:  # noqa: A
     if result.is_complex:
         return _complex_product(x, axis)
     out = _scan(x, axis, "prod", result)[0]
-    return tape.record(out, _cumprod_back, (x,), (x, x.store.version, alias(out, out.meta, out.ptr), axis), "CumprodBackward0")
+    return tape.record(out, _cumprod_back, (x,), (tape.keep(x), tape.keep_outputs(out), axis), "CumprodBackward0")
 
 
 def _complex_product(x: Tensor, axis: int) -> Tensor:
@@ -109,12 +108,10 @@ def _complex_product(x: Tensor, axis: int) -> Tensor:
 
 
 def _cumprod_back(node: Any, g: Tensor) -> Any:
-    x, version, own, axis = node[tape.SAVED]
-    saved_tensor(x, version, node)
+    held, outputs, axis = node[tape.SAVED]
+    (x,), (own,) = tape.kept(node, held), tape.kept_outputs(node, outputs)
     if not x.meta.shape or not x.meta.numel:
         return (g,)
-    own = alias(own, own.meta, own.ptr)
-    own.node = node
     if not bool((x == 0).any()):
         return (_running(g * own, axis, True) / x,)
     # with zeros: the products that leave element k out, one k at a time
@@ -136,7 +133,7 @@ def _extreme(name: str) -> Any:
     def function(input: Tensor, dim: int) -> Any:  # noqa: A002
         axis = _axis(input, dim)
         values, at = _scan(input, axis, how, input.meta.dtype)
-        tape.record(values, _extreme_back, (input,), (axis, at), f"{name.capitalize()}Backward0")
+        tape.record(values, _extreme_back, (input,), (axis, tape.keep(at)), f"{name.capitalize()}Backward0")
         return _RESULTS[name](values, at)
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"The running {how}imum along `dim` and its latest position."
@@ -144,7 +141,8 @@ def _extreme(name: str) -> Any:
 
 
 def _extreme_back(node: Any, g: Tensor) -> Any:
-    axis, at = node[tape.SAVED]
+    axis, held = node[tape.SAVED]
+    (at,) = tape.kept(node, held)
     if not g.meta.shape:
         return (g,)
     return ((g * 0).scatter_add(axis, at, g),)
@@ -162,7 +160,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:  # noqa: A002
     if input.meta.dtype.is_complex:
         return _by_doubling(input, axis)
     out = _scan(input, axis, "logsumexp", input.meta.dtype)[0]
-    return tape.record(out, _lcse_back, (input,), (input, input.store.version, alias(out, out.meta, out.ptr), axis), "LogcumsumexpBackward0")
+    return tape.record(out, _lcse_back, (input,), (tape.keep(input), tape.keep_outputs(out), axis), "LogcumsumexpBackward0")
 
 
 def _by_doubling(x: Tensor, axis: int) -> Tensor:
@@ -180,11 +178,8 @@ def _by_doubling(x: Tensor, axis: int) -> Tensor:
 
 def _lcse_back(node: Any, g: Tensor) -> Any:
     """sum over j >= i of g_j exp(x_i - out_j), each sign of g in the log domain so that nothing overflows."""
-    x, version, own, axis = node[tape.SAVED]
-    saved_tensor(x, version, node)
-    own = alias(own, own.meta, own.ptr)
-    own.node = node
-
+    held, outputs, axis = node[tape.SAVED]
+    (x,), (own,) = tape.kept(node, held), tape.kept_outputs(node, outputs)
     if tape.recording(g, x):  # logarithms of the signs would have no second derivative at 0
         top = x.detach().amax(axis, True) if x.meta.shape else x.detach()
         return (_running(g * (top - own).exp(), axis, True) * (x - top).exp(),) if x.meta.shape else (g,)

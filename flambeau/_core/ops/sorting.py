@@ -18,7 +18,6 @@ from . import routines
 from .checks import same_device
 from .copies import contiguous, copy_into
 from .creation import arange
-from .elementwise import saved_tensor
 from .gather_scatter import gather, scatter, taken_along
 from .results import named
 from .table import op
@@ -59,7 +58,7 @@ def _carried(plan: Any, t: Tensor) -> tuple[Tensor, Tensor]:
     else:
         _turned(t, values, at, bound, turned)
     if t.node is not None:
-        tape.record(values, _placed_back, (t,), (*saved, at), grad_name)
+        tape.record(values, _placed_back, (t,), (*saved, tape.keep(at)), grad_name)
     return values, at
 
 
@@ -121,7 +120,7 @@ def _by_order(name: str, t: Tensor, axis: int, keepdim: bool, where: Callable[[T
     values, at = [taken_along(z, place).squeeze(-1) for z in (ordered, at)]
     if keepdim and t.meta.shape:
         values, at = values.unsqueeze(axis), at.unsqueeze(axis)
-    tape.record(values, _placed_back, (t,), (tuple(t.meta.shape), axis, bool(t.meta.shape) and not keepdim, at), f"{name.capitalize()}Backward0")
+    tape.record(values, _placed_back, (t,), (tuple(t.meta.shape), axis, bool(t.meta.shape) and not keepdim, tape.keep(at)), f"{name.capitalize()}Backward0")
     return values, at
 
 
@@ -161,7 +160,8 @@ def _last(of: tuple[int, ...], axis: int) -> tuple[int, ...]:
 
 
 def _placed_back(node: Any, g: Tensor) -> Any:
-    shape, axis, gone, at = node[tape.SAVED]
+    shape, axis, gone, held = node[tape.SAVED]
+    (at,) = tape.kept(node, held)
     if not shape:
         return (g.reshape(()),)
     if gone:
@@ -301,13 +301,12 @@ def _median_of_all(name: str, t: Tensor, skip_nan: bool) -> Tensor:
         return t.new_full((), float("nan")) if not tape.recording(t) else t.sum() * float("nan")
     flat = t.detach().reshape(-1)
     value = _element(name, flat, 0, False, 0, name)[0]
-    return tape.record(value, _shared_back, (t,), (t, t.store.version, alias(value, value.meta, value.ptr)), f"{name.capitalize()}Backward0")
+    return tape.record(value, _shared_back, (t,), (tape.keep(t), tape.keep_outputs(value)), f"{name.capitalize()}Backward0")
 
 
 def _shared_back(node: Any, g: Tensor) -> Any:
-    x, version, value = node[tape.SAVED]
-    saved_tensor(x, version, node)
-    x = x.detach()
+    held, outputs = node[tape.SAVED]
+    x, value = (t.detach() for t in (*tape.kept(node, held), *tape.kept_outputs(node, outputs)))
     hit = ((x == value) | ((x != x) & (value != value))).to(g.meta.dtype)
     return (hit * (g / hit.sum()),)
 

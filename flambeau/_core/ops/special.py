@@ -82,8 +82,8 @@ _POLYGAMMA = pointwise("_polygamma", "input", _polygamma, promote="float", accep
 
 def _polygamma_(self: Tensor, n: int) -> Tensor:
     """`polygamma`, in place."""
-    from .copies import assign
-    result = polygamma(n, self)
+    from .copies import assign, clone
+    result = polygamma(n, clone(self))  # what the gradient reads is not what is overwritten
     if not dtypes.can_cast(result.meta.dtype, self.meta.dtype):
         raise RuntimeError(f"result type {result.meta.dtype} can't be cast to the desired output type {self.meta.dtype}")
     return assign(self, result)
@@ -189,10 +189,10 @@ def _gamma_pair(name: str, input: Tensor, other: Tensor, upper: bool) -> Tensor:
         ea, _ = node[tape.EDGES]
         if ea is not None:
             raise NotImplementedError(f"{name}: the derivative with respect to 'input' is not implemented, as in PyTorch")
-        p, q = node[tape.SAVED]
+        p, q = tape.kept(node, node[tape.SAVED])
         slope = (-q + (p - 1) * q.log() - p.lgamma()).exp()
         return None, g * (-slope if upper else slope)
-    return tape.record(out, back, (a, x), (a, x), "IgammacBackward0" if upper else "IgammaBackward0")
+    return tape.record(out, back, (a, x), tape.keep(a, x), "IgammacBackward0" if upper else "IgammaBackward0")
 
 
 @op(out=True, inplace=True, aliases=("special.gammainc",))
@@ -246,8 +246,9 @@ def frexp(input: Tensor) -> Any:  # noqa: A002
         mantissa = to_dtype(mantissa, input.meta.dtype)
 
     def back(node: Any, g: Tensor) -> Any:
-        return (g / node[tape.SAVED].to(g.meta.dtype).exp2(),)
-    return _FREXP(tape.record(mantissa, back, (input,), exponent, "FrexpBackward0"), exponent)
+        (power,) = tape.kept(node, node[tape.SAVED])
+        return (g / power.to(g.meta.dtype).exp2(),)
+    return _FREXP(tape.record(mantissa, back, (input,), tape.keep(exponent), "FrexpBackward0"), exponent)
 
 
 # ------------------------------------------------------------------------------------------------- orthogonal polynomials

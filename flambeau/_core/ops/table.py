@@ -12,6 +12,7 @@ import itertools
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import dtypes
+from ..autograd import tape
 from ..autograd.mode import _grad
 from ..engine import lines as lines
 from ..engine.fronts import MISSING, NUMBER, OLD, SCALAR, TENSOR, Signature
@@ -262,13 +263,13 @@ def _inplace_of(body: Function, function: Function) -> Function:
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         from ..autograd import inplace
         from .checks import may_write
-        from .copies import assign
+        from .copies import assign, clone
         others = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
         if _grad.get():
             inplace.check(self, (self, *others))
         may_write(self)
-        # under autograd the body's own graph, which knows what it keeps of what is about to be overwritten
-        result = (body if _grad.get() else function)(self, *args, **kwargs)
+        # under autograd the body's own graph, of a copy, as what the gradient reads of self is about to be overwritten
+        result = body(clone(self), *args, **kwargs) if tape.recording(self, *others) else function(self, *args, **kwargs)
         if result.meta.shape != self.meta.shape:
             raise RuntimeError(f"{name}: the result has shape {list(result.meta.shape)}, which does not fit into "
                                f"{list(self.meta.shape)} in place")

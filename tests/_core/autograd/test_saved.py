@@ -194,3 +194,84 @@ def test_a_hook_on_several_gradients():
     v = a._version
     fb.autograd.graph.increment_version([a, d])
     assert a._version == v + 1
+
+
+def _index(*values):
+    return fb.tensor(values)
+
+
+def _both(gives):
+    """gives: a function of a leaf and positions, whose result's gradient needs the positions."""
+    def make(device):
+        x, i = fb.arange(1.0, 5.0, device=device).requires_grad_(), _index(0, 1).to(device)
+        return gives(x * 1, i), i
+    return make
+
+
+def _result(gives, which):
+    """gives: a function of a matrix; its result of this number is needed for the gradient of the first."""
+    def make(device):
+        found = gives(fb.tensor([[1.0, 3.0, 2.0], [6.0, 4.0, 5.0]], device=device, requires_grad=True) * 1)
+        found = found if isinstance(found, tuple) else (found,)
+        return found[0], found[which]
+    return make
+
+
+NEEDED = {
+    "index": _both(lambda x, i: x[i]), "index_select": _both(lambda x, i: x.index_select(0, i)), "gather": _both(lambda x, i: x.gather(0, i)),
+    "take": _both(lambda x, i: x.take(i)), "index_put": _both(lambda x, i: fb.ones(4, device=x.device).index_put((i,), x[:2])),
+    "setitem": _both(lambda x, i: _written(x, i)), "index_add": _both(lambda x, i: fb.ones(4, device=x.device).index_add(0, i, x[:2])),
+    "index_copy": _both(lambda x, i: x.index_copy(0, i, x[:2])), "scatter": _both(lambda x, i: x.scatter(0, i, x[:2])),
+    "scatter_add": _both(lambda x, i: x.scatter_add(0, i, x[:2])), "scatter_amax": _both(lambda x, i: x.scatter_reduce(0, i, x[:2], "amax")),
+    "scatter_prod": _both(lambda x, i: x.scatter_reduce(0, i, x[:2], "prod")), "embedding": _both(lambda x, i: fb.nn.functional.embedding(i, x.reshape(2, 2))),
+    "embedding_bag": _both(lambda x, i: fb.nn.functional.embedding_bag(i.reshape(1, 2), x.reshape(2, 2))),
+    "nll_loss": _both(lambda x, i: fb.nn.functional.nll_loss(x.reshape(2, 2), i)),
+    "cross_entropy": _both(lambda x, i: fb.nn.functional.cross_entropy(x.reshape(2, 2), i)),
+    "multi_margin_loss": _both(lambda x, i: fb.nn.functional.multi_margin_loss(x.reshape(2, 2), i)),
+    "cumprod": _result(lambda x: x.cumprod(1), 0), "logcumsumexp": _result(lambda x: x.logcumsumexp(1), 0), "std": _result(lambda x: x.std(1), 0),
+    "norm": _result(lambda x: x.norm(dim=1), 0), "cummax": _result(lambda x: tuple(x.cummax(1)), 1), "cummin": _result(lambda x: tuple(x.cummin(1)), 1),
+    "sort": _result(lambda x: tuple(x.sort(1)), 1), "topk": _result(lambda x: tuple(x.topk(2)), 1), "kthvalue": _result(lambda x: tuple(x.kthvalue(2)), 1),
+    "median": _result(lambda x: tuple(x.median(1)), 1), "mode": _result(lambda x: tuple(x.mode(1)), 1), "max": _result(lambda x: tuple(x.max(1)), 1),
+    "median of all": _result(lambda x: x.median(), 0), "frexp": _result(lambda x: tuple(x.frexp()), 1),
+    "max_pool1d": _result(lambda x: fb.nn.functional.max_pool1d(x, 2, return_indices=True), 1),
+}
+
+
+def _written(x, i):
+    y = x * 2
+    y[i] = x[:2]
+    return y
+
+
+@pytest.mark.parametrize("name", sorted(NEEDED))
+def test_what_a_gradient_reads_must_not_be_written_meanwhile(name, device):
+    for _ in range(5):  # learned calls too
+        y, saved = NEEDED[name](device)
+        with fb.no_grad():
+            saved.mul_(0)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.sum().backward()
+        y, saved = NEEDED[name](device)
+        y.sum().backward()
+
+
+def test_operands_that_no_gradient_reads_may_be_written():
+    x, w = fb.ones(2, 2, requires_grad=True), fb.ones(2, 2)
+    for product in (lambda a, b: a @ b, lambda a, b: (a[None] @ b[None])[0], fb.nn.functional.linear, lambda a, b: a[0].dot(b[0]),
+                    lambda a, b: fb.einsum("ij,jk->ik", a, b)):
+        for _ in range(5):
+            x.grad = None
+            a = x * 1
+            y = product(a, w)
+            with fb.no_grad():
+                a.zero_()
+            y.sum().backward()
+            assert x.grad.sum().item() == (2.0 if y.dim() == 0 else 8.0)
+
+
+def test_the_error_tells_what_was_written():
+    x, i = fb.ones(3, requires_grad=True), _index(0, 1)
+    y = x[i]
+    i.add_(1)
+    with pytest.raises(RuntimeError, match=r"\[torch.LongTensor \[2\]\] is at version 1; expected version 0 instead"):
+        y.sum().backward()

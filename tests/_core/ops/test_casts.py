@@ -143,3 +143,19 @@ def test_casts_on_every_device(device):
         np.testing.assert_array_equal(t.half().cpu().numpy(), a.astype(np.float16))
     assert t[:3].to(fb.int16).cpu().tolist() == [1, -2, 300] and t.bool().all().item()
     assert str(fb.zeros(3).to(device, fb.float16).device) == device and t.to("cpu", fb.float32).dtype is fb.float32
+
+
+@pytest.mark.parametrize("d", [fb.complex64, fb.complex128])
+def test_a_complex_number_is_true_when_either_part_is(d, device):
+    a = np.array([0, 1j, 2, -0.0, complex(0, np.nan), complex(np.nan, 0), 1e-30j, 3 + 4j])
+    x = fb.tensor(a, dtype=d, device=device)
+    expected = (a != 0).tolist()
+    for made in (x.bool(), x.to(fb.bool), x.to(bool), x.to("cpu", fb.bool), fb.zeros(8, dtype=fb.bool, device=device).copy_(x),
+                 fb.zeros(8, dtype=fb.bool).copy_(x), x.cpu().to(device, fb.bool), x.flip(0).bool().flip(0), fb.logical_or(x, x)):
+        assert made.dtype is fb.bool and made.tolist() == expected
+    assert x.repeat(2).reshape(2, 8).t()[::2].bool()[:, 1].tolist() == expected[::2]
+    assert x[0].bool().item() is False and x[1].bool().item() is True and x[:0].bool().tolist() == []
+    mask = fb.zeros(8, dtype=fb.bool, device=device)
+    mask[1] = 1j
+    assert mask.tolist() == [False, True] + [False] * 6
+    assert fb.tensor([1j, 2 + 3j], device=device).to(fb.int32).tolist() == [0, 2]  # other types take the real part

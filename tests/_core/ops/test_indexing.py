@@ -270,3 +270,29 @@ def test_no_position_is_looked_at_where_nothing_is_read():
     for empty, index in ((fb.zeros(0, 3), [0]), (fb.zeros(0, 3), ([0], [0])), (fb.zeros(3, 0), (slice(None), [0]))):
         with pytest.raises(IndexError, match="with size 0"):
             empty[index]
+
+
+def test_a_short_list_that_holds_more_than_numbers_is_a_tuple_of_indices(device):
+    a = np.arange(24).reshape(2, 3, 4)
+    x = fb.tensor(a, device=device)
+    t = fb.tensor([0, 1], device=device)
+    cases = [([[0, 1], [1, 2]], a[[0, 1], [1, 2]]), ([[0, 1]], a[[0, 1]]), ([t, t], a[[0, 1], [0, 1]]), ([t[1], t[0]], a[1, 0]), ([slice(0, 1), 1], a[0:1, 1]),
+             ([..., 1], a[..., 1]), ([None, 1], a[None, 1]), ([[[0, 1]], [[1, 0]]], a[[[0, 1]], [[1, 0]]]), ([(0, 1), (1, 2)], a[[0, 1], [1, 2]]),
+             ([np.array([0, 1]), np.array([1, 2])], a[[0, 1], [1, 2]]), ([[True, False], 1], a[[True, False], 1]), ([[0, 1], [1]], a[[0, 1], [1, 1]]),
+             ([range(2), 1], a[[0, 1], 1])]
+    for index, expected in cases:
+        with pytest.warns(UserWarning, match="non-tuple sequence"):
+            found = x[index]
+        np.testing.assert_array_equal(found.cpu().numpy(), expected)
+        y, b = x.clone(), a.copy()
+        with pytest.warns(UserWarning, match="non-tuple sequence"):
+            y[index] = -1
+        b[tuple(i.tolist() if isinstance(i, fb.Tensor) else list(i) if isinstance(i, (tuple, range)) else i for i in index)] = -1
+        np.testing.assert_array_equal(y.cpu().numpy(), b)
+
+
+def test_lists_of_numbers_and_long_ones_are_positions_along_the_first_axis(device):
+    x = fb.arange(6, device=device).reshape(3, 2)
+    assert x[[0, 2]].tolist() == [[0, 1], [4, 5]] and x[[1.7]].tolist() == [[2, 3]] and x[[True, False, True]].tolist() == [[0, 1], [4, 5]]
+    assert x[[[0]] * 32].shape == (32, 1, 2) and x[[]].shape == (0, 2) and x[range(2)].tolist() == [[0, 1], [2, 3]]
+    assert x[([[0, 1]],)].shape == (1, 2, 2)

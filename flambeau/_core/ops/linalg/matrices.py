@@ -9,15 +9,13 @@ from __future__ import annotations
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ... import layout
+from ... import dtypes, layout
 from ...autograd import tape
-from ...autograd.mode import _grad
 from ...errors import LinAlgError
 from ...kernels.specs import Lapack
 from ...tensor import Tensor, alias, empty, meta
 from .. import checks, launch, routines
 from ..copies import cast_program, contiguous
-from ..elementwise import saved_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,13 +23,10 @@ if TYPE_CHECKING:
     from ...dtypes import dtype
     from ...runtime.device import device
 
-_NAMES = {"float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double", "int64": "Long", "int32": "Int", "int16": "Short",
-          "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat", "complex128": "ComplexDouble", "complex32": "ComplexHalf"}
-
 
 def type_name(t: Tensor) -> str:
     """The name PyTorch's messages give a type."""
-    return _NAMES.get(t.meta.dtype.name, t.meta.dtype.name)
+    return dtypes.title(t.meta.dtype)
 
 
 # ------------------------------------------------------------------------------------------------------------- checks
@@ -178,32 +173,7 @@ def result(name: str, fields: str, *values: Any) -> Any:
 
 
 # ------------------------------------------------------------------------------------------------------------- history
-def keep(*tensors: Tensor | None) -> tuple[Any, ...]:
-    """Inputs to save, with their versions."""
-    return tuple(None if t is None else (t, t.store.version) for t in tensors)
-
-
-def kept(node: Any, items: Sequence[Any]) -> list[Any]:
-    """The saved inputs.  Raises RuntimeError for one that was written to meanwhile."""
-    return [None if item is None else saved_tensor(item[0], item[1], node) for item in items]
-
-
-def keep_outputs(*tensors: Tensor) -> tuple[Any, ...]:
-    """Outputs to save: aliases, since an output and its node must not hold each other."""
-    return tuple((alias(t, t.meta, t.ptr), t.store.version) for t in tensors)
-
-
-def kept_outputs(node: Any, items: Sequence[Any]) -> list[Tensor]:
-    """The saved outputs, with their history while gradients of gradients are recorded."""
-    found = []
-    several = node[tape.EXTRA] is not None and "outputs" in node[tape.EXTRA]
-    for i, (t, version) in enumerate(items):
-        saved_tensor(t, version, node)
-        y = alias(t, t.meta, t.ptr)
-        if _grad.get() and t.meta.dtype.kind in "fc":
-            y.node = [tape.next_seq(), None, tape.to_output, (node,), i, None] if several else node
-        found.append(y)
-    return found
+keep, kept, keep_outputs, kept_outputs = tape.keep, tape.kept, tape.keep_outputs, tape.kept_outputs
 
 
 def adjoint(t: Tensor) -> Tensor:
