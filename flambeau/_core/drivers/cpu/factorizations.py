@@ -2,6 +2,8 @@
 
 Each function is told the sizes that its name is told in `specs.Lapack`, and lists what is done for one matrix, whose operands are those its
 docstring names, in that order. It gives how many operations that is. `info` is int32, one a matrix: 0, or what LAPACK says failed.
+A job whose name ends in "laid" reads a matrix where it lies: its last three sizes are whether that is row by row, how many elements there are
+from a column (row) to the next, and from matrix to matrix. Where it cannot, there is no such job.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ def prepare(spec: Lapack) -> Prepared | None:
         return None
     job = Job(spec.dtype, spec.batch)
     flops = steps(job, *spec.sizes)
-    return job.prepared(spec.name, nbytes, spec.batch * flops)
+    return None if flops is None else job.prepared(spec.name, nbytes, spec.batch * flops)
 
 
 # ------------------------------------------------------------------------------------------------------------ pieces
@@ -87,8 +89,8 @@ def _wide(job: Job, n: int, pivots: Place) -> Place:
     return wide
 
 
-def _substitute(job: Job, n: int, k: int, lu: Place, pivots: Place, x: Place, adjoint: bool = False) -> None:
-    job.call("?getrs", b"C" if adjoint else b"N", n, k, lu, n, pivots, x, n, job.room(8), flops=2 * n * n * k)
+def _substitute(job: Job, n: int, k: int, lu: Place, lead: int, pivots: Place, x: Place, adjoint: bool = False) -> None:
+    job.call("?getrs", b"C" if adjoint else b"N", n, k, lu, lead, pivots, x, n, job.room(8), flops=2 * n * n * k)
 
 
 # ------------------------------------------------------------------------------------------------------- factorizations
@@ -132,7 +134,7 @@ def _cofactors(job: Job, n: int) -> int:
     job.call("parity" + job.real, n, pivots, parity)
     job.call("regular" + job.letter, n, lu, parity, det)
     _identity(job, n, n, out)
-    _substitute(job, n, n, lu, pivots, out, adjoint=True)
+    _substitute(job, n, n, lu, n, pivots, out, adjoint=True)
     job.call("?scal", n * n, det, out, 1)
     return 2 * n ** 3
 
@@ -175,6 +177,23 @@ def _reflectors(job: Job, m: int, n: int) -> int:
     return 2 * m * n * min(m, n)
 
 
+def _orthogonal(job: Job, m: int, n: int, k: int) -> int:
+    """Q, tau: the first n columns of the product of k reflectors over them."""
+    q, tau = job.matrix(m, n), job.matrix(k, 1)
+    job.call("?ungqr" if job.parts == 2 else "?orgqr", m, n, k, q, m, tau, WORK, LENGTH, job.room(8), flops=4 * m * n * k)
+    return 4 * m * n * k
+
+
+def _by_reflectors(job: Job, m: int, n: int, k: int, left: bool, adjoint: bool, by_rows: bool, lead: int, step: int) -> int | None:
+    """C, A, tau: Q C (C Q when not left) over C (m, n), for the product Q of the k reflectors in A; Q^H when adjoint."""
+    c, a, tau = job.matrix(m, n), job.laid(m if left else n, k, step), job.matrix(k, 1)
+    if by_rows:
+        return None
+    job.call("?unmqr" if job.parts == 2 else "?ormqr", b"L" if left else b"R", (b"C" if job.parts == 2 else b"T") if adjoint else b"N", m, n, k,
+             a, lead, tau, c, m, WORK, LENGTH, job.room(8), flops=4 * m * n * k)
+    return 4 * m * n * k
+
+
 def _ldl_factor(job: Job, n: int, hermitian: bool) -> int:
     """LD, pivots, info: L and D over A, D in blocks of 1 and 2 (Bunch and Kaufman); pivots int32."""
     a, order, info, pivots, code = job.matrix(n, n), job.operand(4 * n), job.operand(4), job.room(8 * n), job.room(8)
@@ -195,15 +214,26 @@ def _solve(job: Job, n: int, k: int) -> int:
     pivots, code = _factor(job, n, n, a)
     job.call("narrow", n, pivots, order)
     if k:
-        _substitute(job, n, k, a, pivots, x)
+        _substitute(job, n, k, a, n, pivots, x)
     job.tell(code, info)
     return 2 * n ** 3 // 3 + 2 * n * n * k
 
 
-def _lu_solve(job: Job, n: int, k: int, adjoint: bool) -> int:
+def _lu_solve(job: Job, n: int, k: int, adjoint: bool, by_rows: bool = False, lead: int = 0, step: int | None = None) -> int | None:
     """X, LU, pivots (int32): X over B."""
-    x, lu, order = job.matrix(n, k), job.matrix(n, n), job.operand(4 * n)
-    _substitute(job, n, k, lu, _wide(job, n, order), x, adjoint)
+    x, lu, order = job.matrix(n, k), job.laid(n, n, step), job.operand(4 * n)
+    if by_rows:
+        return None
+    _substitute(job, n, k, lu, lead or n, _wide(job, n, order), x, adjoint)
+    return 2 * n * n * k
+
+
+def _cholesky_solve(job: Job, n: int, k: int, upper: bool, by_rows: bool, lead: int, step: int) -> int | None:
+    """X, L: X over B, for A = L L^H (U^H U when upper)."""
+    x, factor = job.matrix(n, k), job.laid(n, n, step)
+    if by_rows and job.parts == 2:  # what a routine reads there is the transpose, and its A another one
+        return None
+    job.call("?potrs", b"U" if upper != by_rows else b"L", n, k, factor, lead, x, n, job.room(8), flops=2 * n * n * k)
     return 2 * n * n * k
 
 
@@ -219,17 +249,21 @@ def _inverse(job: Job, n: int) -> int:
     return 2 * n ** 3
 
 
-def _triangular(job: Job, n: int, k: int, upper: int, unit: int) -> int:
+def _triangular(job: Job, n: int, k: int, upper: int, unit: int, by_rows: bool = False, lead: int = 0, step: int | None = None) -> int:
     """X, A: X over B, by one triangle of A."""
-    x, a = job.matrix(n, k), job.matrix(n, n)
-    job.call("?trsm", b"L", b"U" if upper else b"L", b"N", b"U" if unit else b"N", n, k, 1.0, a, n, x, n, flops=n * n * k)
+    x, a = job.matrix(n, k), job.laid(n, n, step)
+    job.call("?trsm", b"L", b"U" if upper != by_rows else b"L", b"T" if by_rows else b"N", b"U" if unit else b"N", n, k, 1.0, a, lead or n, x, n,
+             flops=n * n * k)
     return n * n * k
 
 
-def _ldl_solve(job: Job, n: int, k: int, hermitian: bool) -> int:
+def _ldl_solve(job: Job, n: int, k: int, hermitian: bool, by_rows: bool = False, lead: int = 0, step: int | None = None) -> int | None:
     """X, LD, pivots (int32): X over B."""
-    x, ld, order = job.matrix(n, k), job.matrix(n, n), job.operand(4 * n)
-    job.call("?hetrs" if hermitian and job.parts == 2 else "?sytrs", b"L", n, k, ld, n, _wide(job, n, order), x, n, job.room(8), flops=2 * n * n * k)
+    x, ld, order = job.matrix(n, k), job.laid(n, n, step), job.operand(4 * n)
+    if by_rows:
+        return None
+    job.call("?hetrs" if hermitian and job.parts == 2 else "?sytrs", b"L", n, k, ld, lead or n, _wide(job, n, order), x, n, job.room(8),
+             flops=2 * n * n * k)
     return 2 * n * n * k
 
 
@@ -341,10 +375,11 @@ def _singular(job: Job, m: int, n: int, how: str) -> int:
     return flops
 
 
-_JOBS: dict[str, Callable[..., int]] = {
+_JOBS: dict[str, Callable[..., int | None]] = {
     "cholesky": _cholesky, "lu_factor": _lu, "lu": _lu_parity, "cofactors": _cofactors, "permutation": _permutation, "qr": _qr, "geqrf": _reflectors,
     "ldl_factor": _ldl_factor, "solve": _solve, "lu_solve": _lu_solve, "inv": _inverse, "trsm": _triangular, "ldl_solve": _ldl_solve,
-    "lstsq": _least_squares, "eigh": _hermitian, "eig": _general, "svd": _singular,
+    "lstsq": _least_squares, "eigh": _hermitian, "eig": _general, "svd": _singular, "orgqr": _orthogonal, "ormqr laid": _by_reflectors,
+    "trsm laid": _triangular, "lu_solve laid": _lu_solve, "ldl_solve laid": _ldl_solve, "cholesky_solve laid": _cholesky_solve,
 }
 
 

@@ -95,6 +95,10 @@ class Job:
         """The next operand, of the job's type, packed."""
         return self.operand(m * n * self.item)
 
+    def laid(self, m: int, n: int, step: int | None) -> Place:
+        """The next operand, of the job's type: so many elements from matrix to matrix, or packed."""
+        return self.operand((m * n if step is None else step) * self.item)
+
     def room(self, nbytes: int) -> Place:
         """Workspace, the same for each matrix."""
         at = self._room

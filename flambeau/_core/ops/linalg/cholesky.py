@@ -89,10 +89,12 @@ def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor
 
 
 def _solved(l: Tensor, b: Tensor, upper: bool) -> Tensor:
+    x, sizes = matrices.columns(b), (l.meta.shape[-1], b.meta.shape[-1], bool(upper))
     with no_recording():
-        first, second = (adjoint(l), l) if upper else (l, adjoint(l))
-        x = solve_triangular(second, solve_triangular(first, b, upper=False), upper=True)
-    x = alias(x, x.meta, x.ptr)
+        if x.meta.numel and not any(matrices.solve("cholesky_solve", sizes, x, source(l), copied=False) for source in (Tensor.detach, matrices.columns)):
+            first, second = (adjoint(l), l) if upper else (l, adjoint(l))
+            x = solve_triangular(second, solve_triangular(first, b, upper=False), upper=True)
+            x = alias(x, x.meta, x.ptr)
     return tape.record(x, _solved_back, (l, b), (matrices.keep(l), matrices.keep_outputs(x), upper), "CholeskySolveBackward0")
 
 

@@ -135,6 +135,10 @@ def _check_product(name: str, A: Tensor, tau: Tensor) -> None:
 def householder_product(input: Tensor, tau: Tensor) -> Tensor:  # noqa: A002
     """The first n columns of the product of k reflectors: A = `input` (..., m, n) holds their vectors below its diagonal, tau (..., k) their factors."""
     _check_product("linalg.householder_product", input, tau)
+    if not tape.recording(input, tau) and input.meta.numel and tau.meta.numel:
+        q = matrices.columns(input)
+        matrices.job("orgqr", input, (*input.meta.shape[-2:], tau.meta.shape[-1]), q, matrices.ready(tau))
+        return q
     v, t = _compact(input, tau)
     m, n = input.meta.shape[-2:]
     from ..creation import eye
@@ -146,6 +150,12 @@ def householder_product(input: Tensor, tau: Tensor) -> Tensor:  # noqa: A002
 def orgqr(input: Tensor, input2: Tensor) -> Tensor:  # noqa: A002
     """`linalg.householder_product` under LAPACK's name."""
     return householder_product(input, input2)
+
+
+def _by_library(c: Tensor, a: Tensor, tau: Tensor, left: bool, transpose: bool) -> bool:
+    """Q C or C Q over `c`, if the device's backend can; whether it did."""
+    sizes = (*c.meta.shape[-2:], tau.meta.shape[-1], left, transpose)
+    return matrices.solve("ormqr", sizes, c, a, tau, copied=False) or matrices.solve("ormqr", sizes, c, matrices.columns(a), tau, copied=False)
 
 
 @op(out=True)
@@ -166,6 +176,10 @@ def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: bool = True, tran
                            f"{len(tau.meta.shape)}, input.ndim {len(a.meta.shape)} and other.ndim {len(c.meta.shape)}")
     if tau.meta.dtype is not a.meta.dtype or c.meta.dtype is not a.meta.dtype:
         raise RuntimeError("torch.ormqr: Expected input, tau and other to have the same dtype")
+    if not tape.recording(a, tau, c) and tuple(c.meta.shape[:-2]) == tuple(a.meta.shape[:-2]) and c.meta.numel and tau.meta.numel:
+        x, k = matrices.columns(c), tau.meta.shape[-1]
+        if _by_library(x, a.narrow(-1, 0, k), matrices.ready(tau), bool(left), bool(transpose)):
+            return x
     v, t = _compact(a, tau)
     if transpose:
         t = adjoint(t)

@@ -65,10 +65,10 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
 
 
 def _solved(ld: Tensor, pivots: Tensor, b: Tensor, hermitian: bool) -> Tensor:
-    x, packed = matrices.columns(b), matrices.columns(ld)
+    x = matrices.columns(b)
     order = matrices.ready(pivots.to(dtypes.int32))
     if x.meta.numel:
-        matrices.job("ldl_solve", ld, (ld.meta.shape[-1], b.meta.shape[-1], hermitian), x, packed, order)
+        matrices.solve("ldl_solve", (ld.meta.shape[-1], b.meta.shape[-1], hermitian), x, ld, order)
     return tape.record(x, _solved_back, (ld, b), (matrices.keep(ld), pivots, hermitian), "LinalgLdlSolveBackward0")
 
 

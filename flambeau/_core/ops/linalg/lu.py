@@ -179,9 +179,11 @@ def solve_factored(lu: Tensor, pivots: Tensor, b: Tensor, adjoint: bool = False)
     """X of A X = B (A^H X = B), outside the tape; operands with one batch shape."""
     x = matrices.columns(b)
     if x.meta.numel:
-        packed = matrices.columns(lu)
-        if not device.lu_solve(x, packed, pivots, adjoint):
-            matrices.job("lu_solve", lu, (lu.meta.shape[-1], b.meta.shape[-1], adjoint), x, packed, matrices.ready(pivots))
+        sizes, order = (lu.meta.shape[-1], b.meta.shape[-1], adjoint), matrices.ready(pivots)
+        if not matrices.solve("lu_solve", sizes, x, lu, order, copied=False):
+            packed = matrices.columns(lu)
+            if not device.lu_solve(x, packed, pivots, adjoint):
+                matrices.job("lu_solve", lu, sizes, x, packed, order)
     return x
 
 

@@ -120,6 +120,40 @@ def job(name: str, like: Tensor, sizes: tuple[Any, ...], *operands: Tensor, othe
     routines.call(bound, [t.ptr for t in operands])
 
 
+def lies(t: Tensor) -> tuple[bool, int, int] | None:
+    """Whether matrices lie row by row (else column by column), the elements from a row (column) to the next, and from matrix to matrix; None
+    where no such numbers say it."""
+    *lead, m, n = t.meta.shape
+    *steps, down, right = t.meta.strides
+    rows = not ((m == 1 or down == 1) and (n == 1 or right >= max(m, 1)))
+    if rows and not ((n == 1 or right == 1) and (m == 1 or down >= max(n, 1))):
+        return None
+    along, short, many = (down, n, m) if rows else (right, m, n)
+    step = span = 0
+    for size, stride in zip(reversed(lead), reversed(steps), strict=True):
+        if size == 1:
+            continue
+        if span and stride != step * span:
+            return None
+        step, span = (step, span * size) if span else (stride, size)
+    return rows, max(along if many > 1 else short, 1), step
+
+
+def solve(name: str, sizes: tuple[Any, ...], x: Tensor, a: Tensor, *operands: Tensor, copied: bool = True) -> bool:
+    """Carries out a job over `x` that reads `a`: where it lies, if the device's backend can, else on a copy, if it may be `copied`. Whether it
+    did."""
+    laid = lies(a)
+    if laid is not None:
+        spec = Lapack(name + " laid", a.meta.dtype, batch_of(a), (*sizes, *laid))
+        bound = routines.find(a.meta.device, spec)
+        if bound is not None:
+            routines.call(bound, [t.ptr for t in (x, a, *operands)])
+            return True
+    if copied:
+        job(name, a, sizes, x, columns(a), *operands)
+    return copied
+
+
 def identity(t: Tensor, n: int) -> Tensor:
     """The identity matrix of t's type and device."""
     from ..creation import eye

@@ -28,8 +28,7 @@ def _triangular(a: Tensor, b: Tensor, upper: bool, unit: bool) -> Tensor:
     """X of A X = B for operands with one batch shape, recorded."""
     x = matrices.columns(b)
     if x.meta.numel:
-        source = matrices.columns(a)
-        matrices.job("trsm", a, (a.meta.shape[-1], b.meta.shape[-1], int(upper), int(unit)), x, source)
+        matrices.solve("trsm", (a.meta.shape[-1], b.meta.shape[-1], int(upper), int(unit)), x, a)
     return tape.record(x, _triangular_back, (a, b), (matrices.keep(a), matrices.keep_outputs(x), upper, unit), "LinalgSolveTriangularBackward0")
 
 

@@ -208,6 +208,49 @@ def test_triangular(d, batch, upper, unit):
     near(t @ rows(x), b, 20000)
 
 
+@pytest.mark.parametrize("by_rows", [True, False])
+@pytest.mark.parametrize("shared", [True, False])
+def test_matrices_that_are_read_may_lie_otherwise(d, by_rows, shared):
+    batch, n, k = 3, 5, 2
+    a = make(d, 1 if shared else batch, n, n) + 4 * np.eye(n, dtype=d.np)
+    held = np.full((len(a), n + 2, n + 3), np.nan, d.np)
+    held[:, :n, :n] = a if by_rows else rows(a)
+    laid = (by_rows, n + 3, 0 if shared else (n + 2) * (n + 3))
+    b = make(d, batch, n, k, 1)
+    for upper in (True, False):
+        t = np.triu(a) if upper else np.tril(a)
+        x = columns(b)
+        run("trsm laid", d, batch, (n, k, upper, False, *laid), x, held)
+        near(t @ rows(x), b, 3000)
+        spec = Lapack("cholesky_solve laid", d, batch, (n, k, upper, *laid))
+        if by_rows and d.is_complex:
+            assert factorizations.prepare(spec) is None
+            continue
+        x = columns(b)
+        run(*spec, x, held)
+        near((adjoint(t) @ t if upper else t @ adjoint(t)) @ rows(x), b, 20000)
+    for name, sizes in (("lu_solve laid", (n, k, False)), ("ldl_solve laid", (n, k, False)), ("ormqr laid", (n, k, 2, True, True))):
+        assert (factorizations.prepare(Lapack(name, d, batch, (*sizes, *laid))) is None) is by_rows
+
+
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("turned", [True, False])
+def test_products_of_reflectors(d, batch, left, turned):
+    m, k = 5, 3
+    a, tau = columns(make(d, batch, m, k)), np.zeros((batch, k), d.np)
+    run("geqrf", d, batch, (m, k), a, tau)
+    q = np.zeros((batch, m, m), d.np)
+    q[:, :k] = a
+    run("orgqr", d, batch, (m, m, k), q, tau)
+    q = rows(q)
+    near(adjoint(q) @ q, np.broadcast_to(np.eye(m), q.shape))
+    c = make(d, batch, m, 2, 1) if left else make(d, batch, 2, m, 1)
+    x = columns(c)
+    run("ormqr laid", d, batch, (*c.shape[1:], k, left, turned, False, m, m * k), x, a, tau)
+    q = adjoint(q) if turned else q
+    near(rows(x), q @ c if left else c @ q)
+
+
 @pytest.mark.parametrize("driver", ["gels", "gelsy", "gelsd", "gelss"])
 @pytest.mark.parametrize("m, n", [(6, 4), (4, 6), (40, 30)])
 def test_least_squares(d, batch, driver, m, n):

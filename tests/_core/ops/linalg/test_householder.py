@@ -93,3 +93,16 @@ def test_simulated_gpu(sim_gpus, make, close):
     a = make((3, 5, 4), np.float32)
     q, r = fb.linalg.qr(fb.tensor(a).cuda())
     close((q @ r).cpu(), a)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_products_of_reflectors_are_the_same_with_and_without_a_history(dtype, make, close):
+    a, tau = fb.geqrf(fb.tensor(make((3, 5, 4), dtype)))
+    c = fb.tensor(make((3, 5, 5), dtype, 1))
+    for t in (a, a.contiguous()):
+        recorded = t.detach().clone().requires_grad_(True)
+        close(fb.linalg.householder_product(t, tau), fb.linalg.householder_product(recorded, tau).detach().numpy())
+        close(fb.linalg.householder_product(t[..., :3], tau[..., :2]), fb.linalg.householder_product(recorded[..., :3], tau[..., :2]).detach().numpy())
+        for left in (True, False):
+            for transpose in (True, False):
+                close(fb.ormqr(t, tau, c, left, transpose), fb.ormqr(recorded, tau, c, left, transpose).detach().numpy())

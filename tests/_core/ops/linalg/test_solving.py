@@ -159,3 +159,31 @@ def test_many_threads_at_once(regular):
         found = list(pool.map(lambda x: fb.linalg.solve(fb.tensor(x), fb.tensor(x)).numpy(), a))
     for x in found:
         np.testing.assert_allclose(x, np.eye(len(x)), atol=1e-8)
+
+
+LAYOUTS = {
+    "rows": lambda a: a, "columns": lambda a: a.transpose(-2, -1).contiguous().transpose(-2, -1), "shared": lambda a: a[:1].expand(3, 4, 4),
+    "part": lambda a: fb.nn.functional.pad(a, (1, 2, 3, 1))[:, 3:-1, 1:-2], "every second": lambda a: a.repeat_interleave(2, 0)[::2],
+    "steps": lambda a: a.repeat_interleave(2, -1)[..., ::2], "axes": lambda a: a.permute(1, 2, 0).contiguous().permute(2, 0, 1),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_matrices_lie_as_they_like(layout, dtype, regular, close):
+    a = LAYOUTS[layout](fb.tensor(regular((3, 4, 4), dtype)))
+    b = fb.tensor(regular((3, 4, 4), dtype, 1))[..., :2]
+    want = np.array(a.numpy())
+    for upper in (True, False):
+        t = np.triu(want) if upper else np.tril(want)
+        close(fb.linalg.solve_triangular(a, b, upper=upper), np.linalg.solve(t, b.numpy()), 2000)
+        both = t.conj().swapaxes(-1, -2) @ t if upper else t @ t.conj().swapaxes(-1, -2)
+        close(fb.cholesky_solve(b, a, upper=upper), np.linalg.solve(both, b.numpy()), 20000)
+    close(fb.linalg.solve(a, b), np.linalg.solve(want, b.numpy()), 2000)
+    lu, pivots = fb.linalg.lu_factor(a)
+    for t in (lu, lu.contiguous()):
+        close(fb.linalg.lu_solve(t, pivots, b), np.linalg.solve(want, b.numpy()), 2000)
+    ld, pivots = fb.linalg.ldl_factor(a)
+    low = np.tril(want) + np.tril(want, -1).swapaxes(-1, -2)
+    for t in (ld, ld.contiguous()):
+        close(fb.linalg.ldl_solve(t, pivots, b), np.linalg.solve(low, b.numpy()), 2000)
