@@ -21,7 +21,7 @@ from ..runtime import caches, capture, door, gpus
 from ..runtime.device import device as device_class
 from ..runtime.device import resolve
 from ..tensor import Meta, Tensor, meta, new, wrap
-from . import launch
+from . import launch, outputs
 from .copies import strides_for
 from .sizes import sizes_of
 from .table import op, planned
@@ -68,11 +68,9 @@ def _fresh(m: Meta, pin: bool) -> Tensor:
 def _make(shape: tuple[int, ...], value: Any, d: dtype_class, dev: device_class, out: Tensor | None, requires_grad: bool,
           memory_format: Any = None, pin: bool = False) -> Tensor:
     if out is not None:
-        from .copies import resize
         if out.meta.dtype is not d:
             raise RuntimeError(f"expected out of type {d}, but got {out.meta.dtype}")
-        resize(out, shape)
-        t = out
+        t = outputs.to_fill("factory", out, shape, value is not None)
         t.store.version += 1
     else:
         t = _fresh(meta(shape, None if memory_format is None else strides_for(shape, layout.contiguous_strides(shape), memory_format),
@@ -309,7 +307,7 @@ def range_(start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None
     if end is None:
         start, end = 0, start
     count = int(math.floor((_number(end) - _number(start)) / _number(step))) + 1
-    d, dev = _options(dtype, device)
+    d, dev = _options(dtype or (out.meta.dtype if out is not None else None), device)
     return _finish(ramp(count, d, dev, lambda i, a, s: a + E.cast(i, a.dtype) * s, out, (_number(start), _number(step)), dtypes.float64),
                    requires_grad)
 
@@ -346,9 +344,8 @@ def linspace(start: Any, end: Any, steps: int, *, out: Tensor | None = None, dty
     if d.is_complex:
         re = linspace(complex(start).real, complex(end).real, steps, dtype=d.to_real(), device=dev)
         im = linspace(complex(start).imag, complex(end).imag, steps, dtype=d.to_real(), device=dev)
-        from .table import into
         made: Tensor = hooks.complex_(re, im)
-        return _finish(made if out is None else into(out, made), requires_grad, pin_memory)
+        return _finish(made if out is None else outputs.write("linspace", out, made), requires_grad, pin_memory)
     if d.kind in "bui":
         start, end = int(start), int(end)
     step = (end - start) / (steps - 1) if steps > 1 else 0.0
@@ -369,7 +366,6 @@ def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, out: Tenso
              device: Any = None, requires_grad: bool = False) -> Tensor:
     """base to the power of `linspace(start, end, steps)`."""
     steps = _steps("logspace", steps)
-    from .table import into
     d, dev = _options(dtype or (out.meta.dtype if out is not None else None), out.meta.device if out is not None and device is None else device)
     start, end = _number(start), _number(end)
     if d.kind in "bui":
@@ -378,7 +374,7 @@ def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, out: Tenso
         start, end = _rounded(start, d), _rounded(end, d)
     exponents = linspace(start, end, steps, dtype=dtypes.complex128 if d.is_complex else dtypes.float64, device=dev)
     result = (base ** exponents).to(d)
-    return _finish(result if out is None else into(out, result), requires_grad)
+    return _finish(result if out is None else outputs.write("logspace", out, result), requires_grad)
 
 
 @op(method=False)

@@ -239,5 +239,5 @@ def rfftfreq(n: int, d: float = 1.0, *, out: Any = None, dtype: Any = None, layo
 
 
 def _finished(t: Tensor, out: Any, requires_grad: bool) -> Tensor:
-    from .table import into
+    from .outputs import into
     return into(out, t) if out is not None else t.requires_grad_(requires_grad)

@@ -24,7 +24,7 @@ from ..kernels.programs import Map, Reduce
 from ..kernels.specs import Check, NonzeroCount, NonzeroWrite
 from ..runtime import caches, capture, door
 from ..tensor import Meta, Tensor, _new, alias, empty, meta, new, storage
-from . import launch, routines
+from . import launch, outputs, routines
 from .casts import to_dtype
 from .checks import may_write, same_device
 from .device_errors import mismatch
@@ -601,6 +601,7 @@ def _set(self: Tensor, index: Any, value: Any) -> None:
         if isinstance(value, (list, tuple, np.ndarray)):
             value = tensor(value, dtype=self.meta.dtype, device=self.meta.device)
         elif all(p is None for p in pending):
+            may_write(view)
             view.fill_(value if not isinstance(value, np.generic) else value.item())
             return
         else:
@@ -716,8 +717,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = None) -> Any:  
     else:
         made = empty((int(bool(input.item())), 0), int64, input.meta.device)
     if out is not None:
-        from .table import into
-        return into(out, made)
+        return outputs.write("nonzero", out, made)
     return made
 
 

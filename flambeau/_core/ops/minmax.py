@@ -11,6 +11,7 @@ from ..kernels import expr as E
 from ..kernels import formulas as F
 from ..kernels.programs import Reduce
 from ..tensor import Tensor
+from . import outputs
 from .reductions import _program, axes_of, reduce
 from .results import named
 from .row_places import row_values
@@ -101,13 +102,7 @@ def _full(name: str, how: str) -> Any:
             made = _along(name, "arg" + how, input, dim, keepdim)
         if out is None:
             return made
-        from .table import into
-        if isinstance(made, Tensor):
-            return into(out, made)
-        if input.node is not None and tape.recording(input):  # type: ignore[unreachable]
-            raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
-                               "arguments requires grad.")
-        return _RESULTS[name](into(out[0], made[0]), into(out[1], made[1]))
+        return outputs.write(name, out, made, (input,))
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (f"The {name} of all elements; along `dim`, the values and their (first) positions; with another tensor, element by "
                         "element.")

@@ -20,7 +20,7 @@ from ..kernels.programs import Map
 from ..runtime import door, generators
 from ..runtime.device import resolve
 from ..tensor import Tensor, alias, empty, meta
-from . import launch
+from . import launch, outputs
 from .checks import may_write, same_device
 from .copies import copy_into, strides_for
 from .creation import _finish, _options, _shape
@@ -172,8 +172,7 @@ def _sized(name: str, fill: Callable[[Tensor, Any], Tensor]) -> Any:
         if kwargs:
             raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(kwargs))}'")
         if out is not None:
-            from .copies import resize
-            t = resize(out, _shape(name, size))
+            t = outputs.to_fill(name, out, _shape(name, size))
         else:
             d, dev = _options(dtype, device)
             t = empty(_shape(name, size), d, dev)
@@ -251,8 +250,7 @@ def randint(low: Any = None, high: Any = None, size: Any = None, *, generator: A
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     d, dev = _options(dtype or (out.meta.dtype if out is not None else dtypes.int64), device)
-    from .copies import resize
-    t = resize(out, _shape("randint", (size,))) if out is not None else empty(_shape("randint", (size,)), d, dev)
+    t = outputs.to_fill("randint", out, _shape("randint", (size,))) if out is not None else empty(_shape("randint", (size,)), d, dev)
     return _finish(_fill_integers(t, low, high, generator), requires_grad, pin_memory)
 
 
@@ -277,8 +275,7 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any 
         z = randn(shape, generator=generator, dtype=like.meta.dtype, device=like.meta.device)
         result = z * std + mean
         if out is not None:
-            from .table import into
-            return into(out, result)
+            result = outputs.write("normal", out, result, (mean, std))
         return result  # type: ignore[no-any-return]
     made = randn(size, generator=generator, out=out, dtype=dtype, device=device)
     if mean != 0.0 or std != 1.0:
@@ -449,8 +446,7 @@ def randperm(n: int, *, generator: Any = None, out: Tensor | None = None, dtype:
     from .casts import to_dtype
     made = to_dtype(result, d)
     if out is not None:
-        from .table import into
-        return into(out, made)
+        made = outputs.write("randperm", out, made)
     return _finish(made, requires_grad, pin_memory)
 
 

@@ -14,7 +14,7 @@ from ..dtypes import bool_, int64
 from ..kernels.specs import Element, Put, Sort
 from ..runtime import caches, door
 from ..tensor import Tensor, alias, empty, meta, new
-from . import routines
+from . import outputs, routines
 from .checks import same_device
 from .copies import contiguous, copy_into
 from .creation import arange
@@ -286,11 +286,7 @@ def _median(name: str, skip_nan: bool) -> Any:
 
 
 def _written(name: str, t: Tensor, made: Any, out: Any) -> Any:
-    from .table import into
-    if tape.recording(t):
-        raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
-                           "requires grad.")
-    return into(out, made) if isinstance(made, Tensor) else type(made)(*[into(o, r) for o, r in zip(out, made, strict=True)])
+    return outputs.write(name, out, made, (t,))
 
 
 def _median_of_all(name: str, t: Tensor, skip_nan: bool) -> Tensor:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import itertools
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import dtypes
@@ -18,15 +17,14 @@ from ..engine import lines as lines
 from ..engine.fronts import MISSING, NUMBER, OLD, SCALAR, TENSOR, Signature
 from ..engine.operation import Operation
 from ..engine.plans import Compose, Plan, Written, roles
-from ..errors import warn
 from ..kernels.expr import Expr
 from ..tensor import Tensor
-from . import autocast
+from . import autocast, outputs
 from .deprecated_signatures import OLD_ORDER
 from .elementwise import Pointwise, _type_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 Function = Any
 F = TypeVar("F", bound=Any)
@@ -163,48 +161,12 @@ def _plus_out(signature: inspect.Signature) -> inspect.Signature:
 def _out_form(name: str, function: Function) -> Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]:
     """The form with `out=`: it computes, and copies."""
     def write(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if name in _APART:
-            _must_lie_apart(out, (*args, *kwargs.values()))
-        if _grad.get():
-            _forbid_recording(name, (*args, *kwargs.values()), out)
-            with no_recording():
-                result = function(*args, **kwargs)
-        else:
-            result = function(*args, **kwargs)
-        if isinstance(result, tuple):
-            if not isinstance(out, (tuple, list)) or len(out) != len(result):
-                raise TypeError(f"{name}(): argument 'out' must be a tuple of {len(result)} tensors")
-            for o, r in zip(out, result, strict=True):
-                _must_have_type(name, o, r)
-                into(o, r, name)
-            return type(result)(out) if type(result) is not tuple and hasattr(result, "_fields") is False else (
-                type(result)(*out) if hasattr(result, "_fields") else tuple(out))
-        _must_have_type(name, out, result)
-        return into(out, result, name)
+        given = (*args, *kwargs.values())
+        outputs.lie_apart(name, out, given)
+        outputs.forbid_recording(name, given, out)
+        with no_recording():
+            return outputs.write(name, out, function(*args, **kwargs), given)
     return write
-
-
-# what PyTorch writes while it reads, so that `out` must not share memory with an operand; and what writes its own type only
-_APART = frozenset("cat gather index_select kthvalue masked_select take".split())
-_EXACT = frozenset("aminmax complex gather multinomial".split())
-
-
-def _must_lie_apart(out: Any, args: Sequence[Any]) -> None:
-    from .checks import may_write, overlap
-    for o in out if isinstance(out, (tuple, list)) else (out,):
-        if not isinstance(o, Tensor):
-            continue
-        may_write(o)
-        for x in itertools.chain.from_iterable(a if isinstance(a, (tuple, list)) else (a,) for a in args):
-            if isinstance(x, Tensor) and o.meta.numel and x.meta.numel and (
-                    overlap(o, x) or x.ptr == o.ptr and x.meta.strides == o.meta.strides and x.meta.shape == o.meta.shape):
-                raise RuntimeError("unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
-                                   "single memory location. Please clone() the tensor before performing the operation.")
-
-
-def _must_have_type(name: str, out: Any, result: Tensor) -> None:
-    if name in _EXACT and isinstance(out, Tensor) and out.meta.dtype is not result.meta.dtype:
-        raise RuntimeError(f"Expected out tensor to have dtype {result.meta.dtype.name}, but got {out.meta.dtype.name} instead")
 
 
 class no_recording:
@@ -217,43 +179,6 @@ class no_recording:
 
     def __exit__(self, *exc: object) -> None:
         _grad.reset(self.token)
-
-
-def _forbid_recording(name: str, args: Sequence[Any], out: Any) -> None:
-    outs = out if isinstance(out, (tuple, list)) else (out,)
-    for x in (*args, *outs):
-        if isinstance(x, Tensor) and x.node is not None:
-            raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but one "
-                               "of the arguments requires grad.")
-
-
-def into(out: Tensor, result: Tensor, name: str = "out=") -> Tensor:
-    """Copies the result of operation `name` into `out`, resizing it.  Raises RuntimeError for a type or device that does not fit."""
-    from .checks import may_write
-    from .device_errors import mismatch
-    if not isinstance(out, Tensor):
-        raise TypeError(f"argument 'out' must be Tensor, not {type(out).__name__}")
-    if not dtypes.can_cast(result.meta.dtype, out.meta.dtype):
-        raise RuntimeError(f"result type {_type_name(result.meta.dtype)} can't be cast to the desired output type "
-                           f"{_type_name(out.meta.dtype)}")
-    if out.meta.device is not result.meta.device:
-        raise mismatch(name, [out, result], [out], labels=("out", "result"))
-    resize_output(out, tuple(result.meta.shape))
-    may_write(out)
-    from .copies import copy_into
-    copy_into(out, result)
-    return out
-
-
-def resize_output(out: Tensor, shape: tuple[int, ...]) -> None:
-    """Gives `out` this shape; warns, as PyTorch does, when it held elements of another."""
-    if tuple(out.meta.shape) == shape:
-        return
-    from .copies import resize
-    if out.meta.numel:
-        warn(f"An output with one or more elements was resized since it had shape {list(out.meta.shape)}, which does not "
-             f"match the required output shape {list(shape)}. This behavior is deprecated.")
-    resize(out, shape)
 
 
 def _inplace_of(body: Function, function: Function) -> Function:
@@ -448,24 +373,23 @@ def _as_given(operands: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str
 
 def write_out(made: Pointwise, out: Any, operands: tuple[Any, ...], numbers: tuple[Any, ...], consts: tuple[Any, ...]) -> Any:
     """The `out=` form of a formula."""
-    if isinstance(out, (tuple, list)) and len(out) == 1:
-        out = out[0]
     if not isinstance(out, Tensor):
         raise TypeError(f"{made.name}(): argument 'out' must be Tensor, not {type(out).__name__}")
-    if _grad.get():
-        _forbid_recording(made.name, operands, out)
     from .. import layout
-    from .checks import to_one_device
+    from .checks import may_write, to_one_device
     from .device_errors import mismatch
     tensors = [x for x in operands if isinstance(x, Tensor)]
     operands = to_one_device(made.name, operands)
     anchor = next((x for x in operands if isinstance(x, Tensor)), out)
     if anchor.meta.device is not out.meta.device:
         raise mismatch(made.name, [out, *tensors], [out], operands)
-    (result,) = made.program(operands, numbers, consts, made.common(operands), None)[0].out_types
-    if not dtypes.can_cast(result, out.meta.dtype):
-        raise RuntimeError(f"result type {_type_name(result)} can't be cast to the desired output type {_type_name(out.meta.dtype)}")
-    resize_output(out, tuple(layout.broadcast_shapes(*[x.meta.shape for x in tensors])))
+    common = made.common(operands)
+    (result,) = made.program(operands, numbers, consts, common, None)[0].out_types
+    if result.kind != "b":
+        outputs.forbid_recording(made.name, operands, out)
+    outputs.formula_must_hold(made.name, out, result, common)
+    outputs.resize(out, tuple(layout.broadcast_shapes(*[x.meta.shape for x in tensors])))
+    may_write(out)
     made.write((out,), operands, numbers, consts)
     return out
 

@@ -44,3 +44,87 @@ def test_types_of_out():
 def test_numbers_that_make_no_sense(call, kind, says):
     with pytest.raises(kind, match=says):
         call()
+
+
+M, V, I = fb.eye(3) + 1, fb.ones(3), fb.arange(3)
+OWN_TYPE = {
+    "mm": lambda o: fb.mm(M, M, out=o), "bmm": lambda o: fb.bmm(M[None], M[None], out=o), "addmm": lambda o: fb.addmm(M, M, M, out=o),
+    "dot": lambda o: fb.dot(V, V, out=o), "matmul": lambda o: fb.matmul(M, M, out=o), "norm": lambda o: fb.norm(M, out=o),
+    "amax": lambda o: fb.amax(M, 0, out=o),
+    "softmax": lambda o: fb.softmax(M, 0, out=o), "tril": lambda o: fb.tril(M, out=o), "index_select": lambda o: fb.index_select(M, 0, I, out=o),
+    "take": lambda o: fb.take(M, I, out=o), "inv": lambda o: fb.linalg.inv(M, out=o), "neg": lambda o: fb.neg(M, out=o), "abs": lambda o: fb.abs(M, out=o),
+    "floor": lambda o: fb.floor(M, out=o), "clamp": lambda o: fb.clamp(M, 0, out=o), "where": lambda o: fb.where(M > 1, M, M, out=o)}
+
+
+@pytest.mark.parametrize("name", OWN_TYPE)
+def test_operations_that_write_their_own_type_only(name):
+    assert OWN_TYPE[name](fb.empty(0)).dtype is fb.float32
+    for d in (fb.float64, fb.int64, fb.complex64):
+        with pytest.raises(RuntimeError, match="dtype"):
+            OWN_TYPE[name](fb.empty(0, dtype=d))
+
+
+def test_positions_and_truths_are_written_as_such():
+    for call in (fb.sort, lambda x, out: fb.topk(x, 2, out=out), lambda x, out: fb.max(x, 0, out=out), lambda x, out: fb.mode(x, out=out)):
+        with pytest.raises(RuntimeError, match="int64"):
+            call(V, out=(fb.empty(0), fb.empty(0)))
+    for call in (fb.argmax, fb.nonzero):
+        with pytest.raises(RuntimeError, match="int64"):
+            call(V, out=fb.empty(0))
+    for call in (fb.isposinf, fb.signbit, fb.any):
+        with pytest.raises(RuntimeError, match="bool"):
+            call(V, out=fb.empty(0))
+    assert fb.any(V, out=fb.empty(0, dtype=fb.uint8)).item() == 1
+
+
+def test_operations_that_cast():
+    wide, narrow = fb.empty(0, dtype=fb.float64), fb.empty(0, dtype=fb.int32)
+    assert fb.sum(V, 0, out=narrow).item() == 3 and fb.cumsum(V * 1.5, 0, out=fb.empty(0, dtype=fb.int64)).tolist() == [1, 3, 4]
+    for call in (lambda o: fb.outer(V, V, out=o), lambda o: fb.mean(V, 0, out=o), lambda o: fb.cat([V, V], out=o), lambda o: fb.sin(V, out=o),
+                 lambda o: fb.add(V, 1, out=o), lambda o: fb.eq(V, 1, out=o)):
+        assert call(wide.resize_(0)).dtype is fb.float64
+    with pytest.raises(TypeError, match="can't be cast to the desired output type Int"):
+        fb.cat([V, V], out=narrow)
+    with pytest.raises(RuntimeError, match="can't be cast to the desired output type Int"):
+        fb.sin(V, out=narrow)
+
+
+@pytest.mark.parametrize("call", [
+    lambda o: fb.add(V, 1, out=o), lambda o: fb.sin(V, out=o), lambda o: fb.where(V > 0, V, V, out=o), lambda o: fb.lerp(V, V, 0.5, out=o),
+    lambda o: fb.clamp(V, 0, out=o), lambda o: fb.pow(V, 2, out=o), lambda o: fb.angle(V, out=o), lambda o: fb.arange(3.0, out=o),
+    lambda o: fb.linspace(0, 1, 3, out=o), lambda o: fb.randn(3, out=o), lambda o: o.__setitem__(slice(None), 1), lambda o: fb.sum(M, 0, out=o),
+    lambda o: fb.sort(V, out=(o, fb.empty(0, dtype=fb.int64)))])
+def test_no_operation_writes_into_expanded_memory(call):
+    with pytest.raises(RuntimeError, match="more than one element"):
+        call(fb.zeros(1).expand(3))
+    assert fb.full((3,), 2.0, out=fb.zeros(1).expand(3)).tolist() == [2, 2, 2] == fb.zeros(1).expand(3).fill_(2).tolist()
+
+
+def test_what_is_read_and_written_in_part():
+    y = fb.arange(5.0)
+    for call in (lambda: fb.cumsum(y[1:], 0, out=y[:4]), lambda: fb.sort(y[1:], out=(y[:4], fb.empty(0, dtype=fb.int64))), lambda: fb.sin(y[1:], out=y[:4])):
+        with pytest.raises(RuntimeError, match="single memory location"):
+            call()
+    assert y.tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("call", [
+    lambda r: fb.cat([r], out=fb.empty(0)), lambda r: fb.add(V, 1, out=r), lambda r: fb.zeros(3, out=r), lambda r: fb.arange(3.0, out=r),
+    lambda r: fb.randn(3, out=r), lambda r: fb.max(r, 0, out=(fb.empty(()), fb.empty((), dtype=fb.int64))), lambda r: fb.stack([V], out=r),
+    lambda r: fb.sort(V, out=(r, fb.empty(0, dtype=fb.int64)))])
+def test_nothing_recorded_goes_through_out(call):
+    with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+        call(fb.ones(3, requires_grad=True))
+    with fb.no_grad():
+        call(fb.ones(3, requires_grad=True))
+
+
+def test_out_is_a_tensor_or_as_many_as_there_are_results():
+    for wrong in ([fb.empty(0)], (fb.empty(0),), 3):
+        with pytest.raises(TypeError, match="'out' must be Tensor"):
+            fb.add(V, 1, out=wrong)
+        with pytest.raises(TypeError, match="'out' must be Tensor"):
+            fb.mm(M, M, out=wrong)
+    for wrong in (fb.empty(0), (fb.empty(0),), (fb.empty(0), fb.empty(0, dtype=fb.int64), fb.empty(0))):
+        with pytest.raises(TypeError, match="tuple of 2 tensors"):
+            fb.max(V, 0, out=wrong)

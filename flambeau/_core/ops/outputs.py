@@ -1,0 +1,150 @@
+"""What a call is given as `out=`: checked as PyTorch checks it, made to fit, and written."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from .. import dtypes
+from ..autograd.mode import _grad
+from ..errors import warn
+from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+# Of most operations `out` must be of the result's own type. Of these it may be of any that the result's can be cast to,
+_CASTS = frozenset("""addr outer ger kron mean nansum nanmean std var logsumexp cat concat concatenate stack hstack vstack row_stack dstack column_stack
+ diff normal pinv matrix_rank cond householder_product geqrf polygamma multigammaln mvlgamma ldexp""".split())
+_ANY = frozenset("sum prod cumsum cumprod bernoulli logspace linspace gcd lcm randperm".split())  # and of these of any type
+_BYTES_TOO = frozenset(("any", "all"))
+# of formulas, those that give their operands' type and take no other
+_SAME = frozenset("abs ceil clamp clamp_min clamp_max floor frac hardshrink hardtanh heaviside nan_to_num neg round sgn sign trunc where".split())
+_TRUTHS = frozenset("isneginf isposinf signbit".split())
+# what PyTorch writes while it reads, so that `out` must not share memory with an operand
+_APART = frozenset("cat gather index_select kthvalue masked_select take cumsum cumprod sort topk".split())
+
+
+def type_name(d: dtypes.dtype) -> str:
+    """A type's name as PyTorch's errors have it."""
+    return {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int",
+            "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat",
+            "complex128": "ComplexDouble"}.get(d.name, d.name.capitalize())
+
+
+def _flat(values: Iterable[Any]) -> Iterable[Any]:
+    return itertools.chain.from_iterable(a if isinstance(a, (tuple, list)) else (a,) for a in values)
+
+
+def forbid_recording(name: str, args: Iterable[Any], out: Any) -> None:
+    """Raises RuntimeError where a result written to `out` would have to be recorded."""
+    if _grad.get() and any(isinstance(x, Tensor) and x.node is not None for x in _flat((*args, out))):
+        raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad.")
+
+
+def lie_apart(name: str, out: Any, args: Sequence[Any]) -> None:
+    """Raises RuntimeError where an operation of these would write what it reads."""
+    from .checks import may_write, overlap
+    if name not in _APART:
+        return
+    same_is_fine = name in ("cumsum", "cumprod", "sort", "topk")
+    for o in _flat((out,)):
+        if not isinstance(o, Tensor):
+            continue
+        may_write(o)
+        for x in _flat(args):
+            if isinstance(x, Tensor) and o.meta.numel and x.meta.numel and (overlap(o, x) or not same_is_fine and (
+                    x.ptr == o.ptr and x.meta.strides == o.meta.strides and x.meta.shape == o.meta.shape)):
+                raise RuntimeError("unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
+                                   "single memory location. Please clone() the tensor before performing the operation.")
+
+
+def must_hold(name: str, out: Tensor, made: dtypes.dtype) -> None:
+    """Raises RuntimeError where `out` is not of a type that an operation may give its result in."""
+    d = out.meta.dtype
+    if d is made or name in _ANY or (name in _BYTES_TOO and d is dtypes.uint8):
+        return
+    if name in _CASTS or name.startswith("fft_"):
+        castable(name, made, d)
+        return
+    raise RuntimeError(f"{name}(): Expected out tensor to have dtype {made.name}, but got {d.name} instead")
+
+
+def castable(name: str, made: dtypes.dtype, d: dtypes.dtype) -> None:
+    """Raises RuntimeError (for joining, as in PyTorch, TypeError) where a result's type cannot be cast to another."""
+    if dtypes.can_cast(made, d):
+        return
+    if name in ("cat", "concat", "concatenate", "stack", "hstack", "vstack", "row_stack", "dstack", "column_stack"):
+        raise TypeError(f"torch.cat(): input types can't be cast to the desired output type {type_name(d)}")
+    raise RuntimeError(f"result type {type_name(made)} can't be cast to the desired output type {type_name(d)}")
+
+
+def formula_must_hold(name: str, out: Tensor, made: dtypes.dtype, of: dtypes.dtype) -> None:
+    """`must_hold` of a formula whose operands' common type is `of`."""
+    d = out.meta.dtype
+    if name in _TRUTHS and d is not made:
+        raise RuntimeError(f"{name} does not support non-boolean outputs.")
+    if name in _SAME and d is not made and not of.is_complex:
+        raise RuntimeError(f"{name}(): Found dtype {type_name(d)} but expected {type_name(made)}")
+    castable(name, made, d)
+
+
+def write(name: str, out: Any, made: Any, args: Sequence[Any] = ()) -> Any:
+    """Writes the result of operation `name`, one tensor or several, into `out`; args: what the call was given.
+
+    Raises TypeError for what are not as many tensors, RuntimeError for a type, a device or memory that does not fit.
+    """
+    lie_apart(name, out, args)
+    forbid_recording(name, args, out)
+    if not isinstance(made, tuple):
+        if not isinstance(out, Tensor):
+            raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+        must_hold(name, out, made.meta.dtype)
+        return into(out, made, name)
+    if not isinstance(out, (tuple, list)) or len(out) != len(made) or not all(isinstance(o, Tensor) for o in out):
+        got = f"{len(out)} of them" if isinstance(out, (tuple, list)) else type(out).__name__
+        raise TypeError(f"{name}(): argument 'out' must be a tuple of {len(made)} tensors, not {got}")
+    for o, r in zip(out, made, strict=True):
+        must_hold(name, o, r.meta.dtype)
+    for o, r in zip(out, made, strict=True):
+        into(o, r, name)
+    return type(made)(*out) if hasattr(made, "_fields") else tuple(out)
+
+
+def into(out: Tensor, result: Tensor, name: str = "out=") -> Tensor:
+    """Copies a result into `out`, resizing it.  Raises RuntimeError for another device, or elements of `out` that share memory."""
+    from .checks import may_write
+    from .copies import copy_into
+    from .device_errors import mismatch
+    if out.meta.device is not result.meta.device:
+        raise mismatch(name, [out, result], [out], labels=("out", "result"))
+    resize(out, tuple(result.meta.shape))
+    may_write(out)
+    copy_into(out, result)
+    return out
+
+
+def resize(out: Tensor, shape: tuple[int, ...]) -> None:
+    """Gives `out` this shape; warns, as PyTorch does, when it held elements of another."""
+    if tuple(out.meta.shape) == shape:
+        return
+    from .copies import resize as resized
+    if out.meta.numel:
+        warn(f"An output with one or more elements was resized since it had shape {list(out.meta.shape)}, which does not "
+             f"match the required output shape {list(shape)}. This behavior is deprecated.")
+    resized(out, shape)
+
+
+def to_fill(name: str, out: Any, shape: tuple[int, ...], alike: bool = False) -> Tensor:
+    """`out` of a factory, in the shape that is asked for.  Raises TypeError or RuntimeError where it may not be written to; alike: with
+    one value everywhere, which elements that share memory can take."""
+    from .checks import may_write
+    from .copies import resize as resized
+    if not isinstance(out, Tensor):
+        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+    forbid_recording(name, (), out)
+    if tuple(out.meta.shape) != shape:
+        resized(out, shape)
+    if not alike:
+        may_write(out)
+    return out
