@@ -253,15 +253,15 @@ class Occurrences(Spec):
 
 
 class Histogram(Spec):
-    """``entry(out, source)``: how many elements fall into each of `bins` equal intervals from low to high, those of the data where both are
-    equal; counts are of the elements' type."""
+    """``entry(out, told, source, [workspace,] low, high)``: how many elements fall into each of `bins` equal intervals from low to high; counts
+    are of the elements' type.  own: from the least element to the greatest instead, one further out each where these are equal; told
+    (int64) becomes 1 where they are not finite, else 0."""
 
     dtype: Type
     shape: Sizes
     strides: Sizes
     bins: int
-    low: float
-    high: float
+    own: bool
 
 
 class Check(Spec):

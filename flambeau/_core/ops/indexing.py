@@ -252,8 +252,8 @@ def nonzero_columns(t: Tensor) -> Tensor | None:
     if counts is None:
         return None
     m = t.meta
-    from .attributes import values
-    n = int(values(counts[:1], "nonzero")[0])
+    from .attributes import _item
+    n = int(_item(alias(counts, meta((), None, int64, m.device), counts.ptr), "nonzero"))
     found = empty((len(m.shape), n), int64, m.device)
     if n:
         routines.run(m.device, NonzeroWrite(m.dtype, tuple(m.shape), m.strides), (found.ptr, t.ptr, counts.ptr), (n, 1, n))

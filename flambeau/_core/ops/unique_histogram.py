@@ -227,18 +227,27 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
     if min > max:
         raise RuntimeError(f"torch.histc: max must be larger than min, got [{min}, {max}]")
     m = input.meta
-    spec = Histogram(d, tuple(m.shape), m.strides, bins, min, max)
     if not door.serves(m.device, Histogram) and door.serves(m.device, Occurrences):
         return _histc_by_counting(input.detach(), bins, min, max)
-    out = empty((bins,), d, m.device)
-    routines.require(m.device, spec, (out.ptr, input.ptr))
+    own = min == max
+    low, high = (0.0, 0.0) if own else edges("histc", _kind(d)(min), _kind(d)(max), 1)
+    out, told = empty((bins,), d, m.device), empty((), int64, m.device)
+    routines.require(m.device, Histogram(d, tuple(m.shape), m.strides, bins, own), (out.ptr, told.ptr, input.ptr), (float(low), float(high)))
+    if own and told.item():
+        least, greatest = values(stack([input.detach().min(), input.detach().max()]), "histc")
+        edges("histc", least, greatest, 1)
     return out
+
+
+def _kind(d: dtype) -> Any:
+    """NumPy's type that calculates with elements of a floating type."""
+    return np.float32 if d is dtypes.bfloat16 else np.dtype(d.np).type
 
 
 def _histc_by_counting(x: Tensor, bins: int, low: Any, high: Any) -> Tensor:
     """histc with the roundings of the host's, of which only the data's own edges come to the host where they are asked for."""
     d = x.meta.dtype
-    kind = np.float32 if d is dtypes.bfloat16 else np.dtype(d.np).type
+    kind = _kind(d)
     if low == high and x.meta.numel:
         low, high = values(stack([x.min(), x.max()]), "histc")
     low, high = edges("histc", kind(low), kind(high), 1)

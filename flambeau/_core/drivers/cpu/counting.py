@@ -1,4 +1,4 @@
-"""Counting, checking and copying on the CPU by NumPy and the C library."""
+"""Counting, checking and copying on the CPU: generated kernels, the C library, or NumPy where nothing is generated."""
 
 from __future__ import annotations
 
@@ -9,30 +9,81 @@ import numpy as np
 
 from ...dtypes import bfloat16, int64
 from ...kernels import expr as E
-from ...kernels import target
+from ...kernels import routines, target
 from ...kernels.interpret import load, memory, narrow_bfloat16, store, widen_bfloat16
 from ...kernels.programs import Prepared, Reduce
 from ...layout import contiguous_strides, numel
 
 if TYPE_CHECKING:
-    from ...kernels.specs import Blocks, Check, Histogram, NonzeroFirst, Sizes
+    from ...kernels.specs import Blocks, Check, Histogram, NonzeroCount, NonzeroFirst, NonzeroWrite, Occurrences, Sizes, Spread
 
 
 def histogram(spec: Histogram) -> Prepared:
     """With the roundings of the elements' own type."""
-    d, shape, strides, bins = spec.dtype, spec.shape, spec.strides, spec.bins
+    d, shape, strides, bins, own = spec
+    nbytes = numel(shape) * d.itemsize
+    if routines.generated():
+        from ...kernels.llvm.handwritten.ordering import counting
+        made, workspace = counting.histogram(d, shape, strides, bins, own)
+        return Prepared("histc", made, outputs=2, workspace=workspace, nbytes=nbytes)
 
     def rounded(v: Any) -> Any:  # the numbers of the type itself decide, also where NumPy has no such type
         return widen_bfloat16(narrow_bfloat16(np.asarray(v, np.float32))) if d is bfloat16 else v
 
-    def entry(out: int, source: int) -> None:
+    def entry(out: int, told: int, source: int, low: float, high: float) -> None:
         x = load(memory(source, shape, strides, d), d).reshape(-1)
-        given = (x.min(), x.max()) if spec.low == spec.high and x.size else (x.dtype.type(spec.low), x.dtype.type(spec.high))
-        low, high = edges("histc", *given, 1)
-        x = x[(x >= low) & (x <= high)]
-        at = np.minimum(rounded(rounded(rounded(x - low) * bins) / rounded(high - low)).astype(np.int64), bins - 1)
+        told_of, least, greatest = memory(told, (), (), int64), x.dtype.type(low), x.dtype.type(high)
+        if own and x.size:
+            least, greatest = x.min(), x.max()
+        told_of[...] = not (np.isfinite(least) and np.isfinite(greatest))
+        if own and least == greatest:
+            least, greatest = least - 1, greatest + 1
+        x = x[(x >= least) & (x <= greatest)]
+        at = np.minimum(rounded(rounded(rounded(x - least) * bins) / rounded(greatest - least)).astype(np.int64), bins - 1)
         store(memory(out, (bins,), (1,), d), np.bincount(at, minlength=bins), d)
-    return Prepared("histc", entry, nbytes=numel(shape) * d.itemsize)
+    return Prepared("histc", entry, outputs=2, nbytes=nbytes)
+
+
+def occurrences(spec: Occurrences) -> Prepared:
+    n, bins = spec
+    if routines.generated():
+        from ...kernels.llvm.handwritten.ordering import counting
+        return Prepared("bincount", counting.occurrences(n, bins), nbytes=8 * (n + bins))
+
+    def entry(counts: int, source: int) -> None:
+        np.add.at(memory(counts, (bins,), (1,), int64), memory(source, (n,), (1,), int64), 1)
+    return Prepared("bincount", entry, nbytes=8 * (n + bins))
+
+
+def spread(spec: Spread) -> Prepared:
+    n = spec.n
+    if routines.generated():
+        from ...kernels.llvm.handwritten.ordering import counting
+        return Prepared("spread", counting.spread(n), nbytes=24 * n)
+
+    def entry(out: int, places: int, values: int) -> None:
+        memory(out, (n,), (1,), int64)[memory(places, (n,), (1,), int64)] = memory(values, (n,), (1,), int64)
+    return Prepared("spread", entry, nbytes=24 * n)
+
+
+def nonzero_count(spec: NonzeroCount) -> Prepared | None:
+    """None for elements of 16 bytes, and where nothing is generated."""
+    if not _compacted(spec):
+        return None
+    from ...kernels.llvm.handwritten.ordering import compacting
+    return Prepared("nonzero", compacting.count(*spec), nbytes=numel(spec.shape) * spec.dtype.itemsize)
+
+
+def nonzero_write(spec: NonzeroWrite) -> Prepared | None:
+    """Where `nonzero_count` has one."""
+    if not _compacted(spec):
+        return None
+    from ...kernels.llvm.handwritten.ordering import compacting
+    return Prepared("nonzero", compacting.write(*spec), nbytes=numel(spec.shape) * spec.dtype.itemsize)
+
+
+def _compacted(spec: NonzeroCount | NonzeroWrite) -> bool:
+    return routines.generated() and spec.dtype.itemsize <= 8 and 0 < numel(spec.shape) < 1 << 31
 
 
 def edges(name: str, low: Any, high: Any, apart: float) -> tuple[Any, Any]:
