@@ -1,11 +1,12 @@
 """Every public operation beside PyTorch, worst first.
 
-    python benchmarks/ops/bench_ops.py [--small] [--only PATTERN] [--worst N] [--grad | --no-grad] [--json FILE] [--compare OLD.json]
+    python benchmarks/ops/bench_ops.py [--size small|middle|large] [--threads N] [--dtype bfloat16] [--only PATTERN] [--worst N]
+                                       [--grad | --no-grad] [--json FILE] [--compare OLD.json]
     python benchmarks/ops/bench_ops.py --profile NAME
 
 A line is an operation with generated arguments (ops_calls, ops_values), without gradients and, where PyTorch has one, with
-its backward pass.  Both libraries run in this process, on one thread, in turn for short blocks of calls; the least of a few
-medians of the processor's time counts.  The ratio is PyTorch's time over ours: above 1, Flambeau is faster; "calls" are the
+its backward pass.  Both libraries run in this process, in turn for short blocks of calls; the least of a few medians counts, of the
+processor's time on one thread and of the clock's on several.  The ratio is PyTorch's time over ours: above 1, Flambeau is faster; "calls" are the
 Python functions that our call enters, the same on every machine.  What cannot be timed is listed with its reason.
 """
 
@@ -32,7 +33,7 @@ if __name__ == "__main__":  # before NumPy and PyTorch are imported, which read 
 
 from ops_lines import Line, all_lines  # noqa: E402
 from ops_timing import Failed, Gradient, entered, gradient_of, measure, prepare  # noqa: E402
-from ops_values import SMALL, Case  # noqa: E402
+from ops_values import CASES, Case  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 Result = dict[str, Any]
@@ -69,15 +70,19 @@ def timed(line: Line, libs: list[Any], gradient: Gradient | None, case: Case) ->
     return {"us": us[-1], "calls": calls, **({"torch_us": us[0], "ratio": round(us[0] / us[-1], 4)} if len(us) > 1 else {})}
 
 
-def run(chosen: argparse.Namespace, case: Case = SMALL) -> Result:
+def run(chosen: argparse.Namespace, case: Case) -> Result:
     """All chosen lines, by "name, mode"."""
     libs = sides(case, chosen.alone)
     lines, reasons = all_lines(libs[-1], None if chosen.alone else libs[0])
-    figures: Result = {"case": case.name, "lines": {}, "not timed": {} if chosen.only else reasons, "without a gradient": []}
+    figures: Result = {"case": case.name, "dtype": case.dtype, "threads": case.threads, "lines": {}, "not timed": {} if chosen.only else reasons,
+                       "without a gradient": []}
     gc.collect()
     gc.freeze()  # so that a collection between lines is quick
     for done, line in enumerate(lines):
         if not re.search(chosen.only, f"{line.name} [{line.family}]", re.IGNORECASE):
+            continue
+        if line.name in case.skips:
+            figures["not timed"][line.name] = "takes too long, or too much memory, at this size"
             continue
         if sys.stderr.isatty():
             print(f"\r\033[K{done}/{len(lines)} {line.name}", end="", file=sys.stderr)
@@ -157,9 +162,9 @@ def profile(name: str, case: Case, backward: bool) -> int:
         print(f"bench-ops: there is no line {name!r}")
         return 2
     work = prepare(libs[0], line, gradient_of(libs[0], line, case) if backward else None, case)
-    work.block(200)
+    work.block(200 if case.n < 16 else 8)
     path = entered(work)
-    count, watch = 2000, cProfile.Profile()
+    count, watch = max(1, min(2000, round(1 / max(work.block(1), 1e-9)))), cProfile.Profile()
     alone = work.block(count) / count
     watch.enable()
     work.block(count)
@@ -172,7 +177,10 @@ def profile(name: str, case: Case, backward: bool) -> int:
 
 def main() -> int:
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    options.add_argument("--small", action="store_true", help="4x4, or the family's smallest usual shape (the only size yet)")
+    options.add_argument("--size", choices=CASES, default="small", help="4x4, 96x96 or 1,024x1,024, or a shape of the family's that is as small or large")
+    options.add_argument("--small", dest="size", action="store_const", const="small", help="--size small")
+    options.add_argument("--threads", type=int, default=1, metavar="N", help="how many threads work (1)")
+    options.add_argument("--dtype", default="float32", help="the type of real numbers (float32)")
     options.add_argument("--only", metavar="PATTERN", default="", help='lines whose "name [family]" this regular expression finds')
     options.add_argument("--worst", type=int, default=0, metavar="N", help="show that many lines, not all")
     options.add_argument("--grad", action=argparse.BooleanOptionalAction, default=None, help="only with, or only without, the backward pass")
@@ -181,11 +189,12 @@ def main() -> int:
     options.add_argument("--alone", action="store_true", help="Flambeau only; PyTorch is not needed")
     options.add_argument("--profile", metavar="NAME", help="where the time of our call goes, for one line; with --grad, its backward too")
     chosen = options.parse_args()
+    case = CASES[chosen.size]._replace(threads=chosen.threads, dtype=chosen.dtype)
     if chosen.profile:
-        return profile(chosen.profile, SMALL, bool(chosen.grad))
+        return profile(chosen.profile, case, bool(chosen.grad))
     warnings.simplefilter("ignore")  # of deprecated names: they are timed too
     started, used = time.perf_counter(), time.process_time()
-    figures = run(chosen)
+    figures = run(chosen, case)
     old = json.loads(Path(chosen.compare).read_text()) if chosen.compare else None
     print(report(figures, chosen.worst, old))
     print(f"{time.perf_counter() - started:.0f} s, {time.process_time() - used:.0f} s of processor time")

@@ -48,7 +48,7 @@ FAMILIES = {
         eye: n | tensor: nested | scalar_tensor: 0.5 | from_numpy: array | as_tensor: nested | asarray: nested | from_dlpack: x | to_dlpack: x
         frombuffer: memory, dtype=torch.float32 | fill_: o, 0.5 | zero_: o | fill: x, 0.5 | tril_indices: n, n | triu_indices: n, n | vander: v
         linalg.vander: v | one_hot: target | hann_window | hamming_window | blackman_window | bartlett_window | kaiser_window | new | fft.fftfreq: n
-        fft.rfftfreq: n | affine_grid: theta, (1, 1, 4, 4)""",
+        fft.rfftfreq: n | affine_grid: theta, theta_size""",
     "random": """
         rand: n, n | rand_like | randn: n, n | randn_like | randint: 0, 9, shape | randint_like: x, 0, 9 | normal: x, y | uniform_: o | normal_: o
         random_: o | exponential_: o | cauchy_: o | log_normal_: o | geometric_: o, 0.5 | bernoulli | bernoulli_: o | dropout | dropout_: o
@@ -77,7 +77,7 @@ FAMILIES = {
         cumulative_trapezoid | diff | gradient | histc: x, 4 | histogram: x, 4 | histogramdd: points, [2, 2, 2] | bincount: target""",
     "rows": """
         softmax: x, 1 | log_softmax: x, 1 | softmin: x, 1 | layer_norm: x, (n,), v, w | native_layer_norm: x, (n,), v, w, 1e-5
-        rms_norm: x, (n,), v | group_norm: image4, 2, bias4, bias4 | native_group_norm: image4, bias4, bias4, 1, 4, 64, 2, 1e-5
+        rms_norm: x, (n,), v | group_norm: image4, 2, bias4, bias4 | native_group_norm: image4, bias4, bias4, batch, channels, pixels, 2, 1e-5
         batch_norm: image, mean3, var3, w3, bias3, True | torch.batch_norm: image, w3, bias3, mean3, var3, True, 0.1, 1e-5, False
         native_batch_norm: image, w3, bias3, mean3, var3, True, 0.1, 1e-5 | instance_norm: image
         torch.instance_norm: image, w3, bias3, mean3, var3, True, 0.1, 1e-5, False | local_response_norm: image, 2 | normalize | cosine_similarity
@@ -91,10 +91,10 @@ FAMILIES = {
         sspaddmm: sparse, sparse, x | sparse_coo_tensor: coordinates, three, shape | sparse_csr_tensor: rows_at, columns_at, three, shape
         sparse_compressed_tensor: rows_at, columns_at, three, shape, layout=torch.sparse_csr""",
     "attention": """
-        scaled_dot_product_attention: q, k, heads | multi_head_attention_forward: sq, sk, sv, 4, 2, in_w, in_b, None, None, False, 0.0, out_w, out_b""",
+        scaled_dot_product_attention: q, k, heads | multi_head_attention_forward: sq, sk, sv, width, nh, in_w, in_b, None, None, False, 0.0, out_w, out_b""",
     "convolutions": """
         conv1d: line, k1, bias4 | conv2d: image, k2, bias4 | conv3d: volume, k3, bias4 | conv_transpose1d: line, t1, bias4
-        conv_transpose2d: image, t2, bias4 | conv_transpose3d: volume, t3, bias4 | fold: columns, (3, 3), (2, 2)
+        conv_transpose2d: image, t2, bias4 | conv_transpose3d: volume, t3, bias4 | fold: columns, folded, (2, 2)
         nn.functional.unfold: image, (3, 3)""",
     "pooling": """
         max_pool1d: line, 2 | max_pool2d: image, 2 | max_pool3d: volume, 2 | max_pool1d_with_indices: line, 2 | max_pool2d_with_indices: image, 2
@@ -122,20 +122,20 @@ FAMILIES = {
         multi_margin_loss: x, target | multilabel_margin_loss: x, index | multilabel_soft_margin_loss: x, y | soft_margin_loss: x, signs
         triplet_margin_loss: x, y, z | triplet_margin_with_distance_loss: x, y, z | ctc_loss: log_probs, labels, input_len, target_len""",
     "linear algebra": """
-        linalg.solve_triangular: triangle, x, upper=False | triangular_solve: x, triangle, False | linalg.solve_ex: definite, x
-        linalg.solve: definite, x | linalg.inv_ex: definite | linalg.inv: definite | inverse: definite | linalg.cholesky_ex: definite
-        linalg.cholesky: definite | cholesky: definite | cholesky_solve: x, triangle | cholesky_inverse: triangle | linalg.det: definite
+        linalg.solve_triangular: triangle, right, upper=False | triangular_solve: right, triangle, False | linalg.solve_ex: definite, right
+        linalg.solve: definite, right | linalg.inv_ex: definite | linalg.inv: definite | inverse: definite | linalg.cholesky_ex: definite
+        linalg.cholesky: definite | cholesky: definite | cholesky_solve: right, triangle | cholesky_inverse: triangle | linalg.det: definite
         det: definite | linalg.slogdet: definite | slogdet: definite | logdet: definite | linalg.eigh: definite | linalg.eigvalsh: definite
-        linalg.eig: definite | linalg.eigvals: definite | linalg.matrix_exp | matrix_exp | linalg.matrix_power: x, 3 | matrix_power: x, 3
-        linalg.qr: definite | qr: definite | geqrf | linalg.householder_product: x, v | orgqr: x, v | ormqr: x, v, y
-        linalg.ldl_factor_ex: definite | linalg.ldl_factor: definite | linalg.ldl_solve: ldl, ldl_pivots, x | linalg.lu_factor_ex: definite
-        linalg.lu_factor: definite | linalg.lu: definite | lu_unpack: lu, pivots | linalg.lu_solve: lu, pivots, x | lu_solve: x, lu, pivots
+        linalg.eig: definite | linalg.eigvals: definite | linalg.matrix_exp: low | matrix_exp: low | linalg.matrix_power: low, 3 | matrix_power: low, 3
+        linalg.qr: definite | qr: definite | geqrf: right | linalg.householder_product: low, right1 | orgqr: low, right1 | ormqr: low, right1, right
+        linalg.ldl_factor_ex: definite | linalg.ldl_factor: definite | linalg.ldl_solve: ldl, ldl_pivots, right | linalg.lu_factor_ex: definite
+        linalg.lu_factor: definite | linalg.lu: definite | lu_unpack: lu, pivots | linalg.lu_solve: lu, pivots, right | lu_solve: right, lu, pivots
         linalg.svd: definite | linalg.svdvals: definite | svd: definite | svd_lowrank: definite, 2 | pca_lowrank: definite, 2
-        linalg.cond: definite | linalg.tensorinv: cube, 1 | linalg.tensorsolve: definite, v | linalg.pinv: definite | pinverse: definite
-        linalg.matrix_rank: definite | linalg.lstsq: definite, x""",
+        linalg.cond: definite | linalg.tensorinv: cube, 1 | linalg.tensorsolve: definite, right1 | linalg.pinv: definite | pinverse: definite
+        linalg.matrix_rank: definite | linalg.lstsq: definite, right""",
     "fft": """
         fft.ifft: c | fft.ifft2: c | fft.ifftn: c | fft.irfft: c | fft.irfft2: c | fft.irfftn: c | fft.hfft: c | fft.hfft2: c | fft.hfftn: c
-        stft: signal, 8, window=window, return_complex=True | istft: spectrum, 8, window=window""",
+        stft: signal, frame, window=window, return_complex=True | istft: spectrum, frame, window=window""",
     "queries": """
         item: scalar | tolist | numpy: x | dim | numel | nelement | size | stride | storage_offset | data_ptr | element_size | get_device
         is_complex | is_conj | is_contiguous | is_floating_point | is_inference | is_neg | is_signed | is_pinned | is_shared | is_coalesced: sparse

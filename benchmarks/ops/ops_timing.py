@@ -15,7 +15,7 @@ from ops_values import SMALL, VALUES, Case, Values
 BLOCK_SECONDS = 0.0006  # of calls without a look at the clock
 BLOCKS, MEDIANS = 5, 5  # a median is of so many blocks; the least of so many medians counts
 WARM = 5  # calls before each block
-SLOW = 0.02  # seconds a call beyond which few are made
+LONG, SLOW = 0.001, 0.02  # seconds a call beyond which fewer, or few, are made
 Block = Callable[[int], float]
 
 
@@ -129,9 +129,10 @@ def prepare(lib: Any, line: Line, gradient: Gradient | None, case: Case = SMALL)
         given = [values[n] for n in used(line)]
         kept = [(values[n], values[n].clone()) for n in written(line)] if gradient is None else []
         call = find(lib, line.path) if line.path else None
+        clock = time.process_time if case.threads == 1 else time.perf_counter
 
         def block(count: int) -> float:
-            seconds: float = scope["block"](count, time.process_time, itertools.repeat, call, lib.autograd.backward, ones, *given)
+            seconds: float = scope["block"](count, clock, itertools.repeat, call, lib.autograd.backward, ones, *given)
             return seconds
 
         def restore() -> None:
@@ -189,10 +190,10 @@ def measure(works: list[Work]) -> list[float]:
     """Seconds a call of each: the least of a few medians of short blocks, in which the works take turns."""
     counts = [repeats(w) for w in works]
     least = [float("inf")] * len(works)
-    slow = any(timed(w, 1) > SLOW for w in works)
-    for _ in range(1 if slow else MEDIANS):
+    longest = max(timed(w, 1) for w in works)
+    for _ in range(1 if longest > SLOW else 2 if longest > LONG else MEDIANS):
         samples: list[list[float]] = [[] for _ in works]
-        for _ in range(3 if slow else BLOCKS):
+        for _ in range(3 if longest > LONG else BLOCKS):
             for work, count, column in zip(works, counts, samples, strict=True):
                 column.append(timed(work, count) / count)
         least = [min(a, statistics.median(b)) for a, b in zip(least, samples, strict=True)]

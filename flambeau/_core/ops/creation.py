@@ -146,17 +146,18 @@ def full(size: Any, fill_value: Any, *, out: Tensor | None = None, dtype: Any = 
     return _make(_shape("full", (size,)), fill_value, d, dev, out, requires_grad, pin=pin_memory)
 
 
-@op(method=False)
-def empty_strided(size: Any, stride: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
-                  requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+def _empty_strided(size: Any, stride: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
+                   requires_grad: bool = False, pin_memory: bool = False) -> Any:
     """An uninitialised tensor of these sizes and strides."""
     d, dev = _options(dtype, device)
-    return _finish(_fresh(meta(_shape("empty_strided", (size,)), tuple(stride), d, dev), pin_memory), requires_grad)
+    return _filled(meta(_shape("empty_strided", (size,)), tuple(stride), d, dev), None, requires_grad, pin_memory)
 
 
-@op(method=False)
-def empty_permuted(size: Any, physical_layout: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
-                   requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+empty_strided = _registered("empty_strided", _empty_strided, {"dtype": DTYPE, "device": DEVICE})
+
+
+def _empty_permuted(size: Any, physical_layout: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
+                    requires_grad: bool = False, pin_memory: bool = False) -> Any:
     """An uninitialised dense tensor whose axes lie in memory in the order `physical_layout`, outermost first."""
     shape, strides, step = _shape("empty_permuted", (size,)), [0] * len(size), 1
     if len(physical_layout) != len(shape):
@@ -172,7 +173,10 @@ def empty_permuted(size: Any, physical_layout: Any, *, dtype: Any = None, layout
         strides[axis] = step
         step *= max(shape[axis], 1)
     d, dev = _options(dtype, device)
-    return _finish(_fresh(meta(shape, tuple(strides), d, dev), pin_memory), requires_grad)
+    return _filled(meta(shape, tuple(strides), d, dev), None, requires_grad, pin_memory)
+
+
+_registered("empty_permuted", _empty_permuted, {"dtype": DTYPE, "device": DEVICE})
 
 
 # ---------------------------------------------------------------------------------------------------------- like and new
@@ -186,14 +190,17 @@ def _like(name: str, value: Any) -> Any:
     make.__doc__ = f"`{name.split('_')[0]}` with the shape, type, device and layout of `input` unless given."
     direct = _registered(name, make, {"device": PLACE})
 
-    def new_one(self: Tensor, *size: Any, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-                pin_memory: bool = False, **kwargs: Any) -> Tensor:
-        size = (kwargs["size"],) if "size" in kwargs else size
-        d, dev = dtype or self.meta.dtype, self.meta.device if device is None else resolve(device)
-        return _make(_shape(name, size), value, d, dev, None, requires_grad, pin=pin_memory)
-    new_one.__name__ = new_one.__qualname__ = "new_" + name.split("_")[0]
+    def new_one(self: Tensor, *sizes: Any, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+                pin_memory: bool = False, size: Any = None) -> Any:
+        if size is not None or (dtype is not None and not isinstance(dtype, dtype_class)):
+            return new_direct(self, *(sizes if size is None else (size,)), dtype=None if dtype is None else dtypes.settled(dtype), device=device,
+                              requires_grad=requires_grad, pin_memory=pin_memory)
+        m = meta(_shape(named, sizes), None, dtype or self.meta.dtype, self.meta.device if device is None else resolve(device))
+        return _filled(m, value, requires_grad, pin_memory)
+    named = "new_" + name.split("_")[0]
+    new_one.__name__ = new_one.__qualname__ = named
     new_one.__doc__ = f"`{name.split('_')[0]}` of a size, with this tensor's type and device unless given."
-    op(spaces=())(new_one)
+    new_direct = planned(named, new_one, spaces=(), kinds={"sizes": SIZES, "device": PLACE}, gives="Tensor").__operation__.started().direct
     return direct
 
 
@@ -239,8 +246,9 @@ def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, lay
 def new_empty_strided(self: Tensor, size: Any, stride: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
                       requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """An uninitialised strided tensor with this one's type and device unless given."""
-    return empty_strided(size, stride, dtype=dtype or self.meta.dtype, device=self.meta.device if device is None else device,
-                         requires_grad=requires_grad, pin_memory=pin_memory)
+    made: Tensor = empty_strided(size, stride, dtype=dtype or self.meta.dtype, device=self.meta.device if device is None else device,
+                                 requires_grad=requires_grad, pin_memory=pin_memory)
+    return made
 
 
 @op(spaces=())
