@@ -34,7 +34,7 @@ MAX_THREADS = 256
 
 
 def make_entry(stages: Sequence[tuple[int, int, int]], params: Sequence[int], nargs: int, floats: Sequence[int] = (),
-               parallel: bool = False) -> Callable[..., None]:
+               parallel: bool = False, keep: Any = None) -> Callable[..., None]:
     """A builtin that runs `stages` one after another.
 
     stages: (address, total, chunk): the function at `address` is called for ranges begin..end that make up 0..total;
@@ -46,6 +46,7 @@ def make_entry(stages: Sequence[tuple[int, int, int]], params: Sequence[int], na
         ints (addresses, numbers, bools), whose slot holds them modulo 2**64.
     parallel: share the chunks out over the threads and let other Python threads run meanwhile (for work of more than
         some 20 microseconds); otherwise it runs at once, holding the GIL.
+    keep: what lives as long as the builtin does, since the parameters hold its address, say.
 
     The builtin raises TypeError for a wrong number of arguments or for arguments of another type.  It may be called
     from any thread.
@@ -62,7 +63,7 @@ def make_entry(stages: Sequence[tuple[int, int, int]], params: Sequence[int], na
         words.extend(stage)
     words.extend(params)
     header = struct.pack(f"<{len(words)}Q", *(w & 0xFFFFFFFFFFFFFFFF for w in words))
-    return _new(_entry_method, header, None)  # type: ignore[no-any-return]
+    return _new(_entry_method, header, keep)  # type: ignore[no-any-return]
 
 
 def join(launches: Sequence[Any], numbers: int) -> Callable[..., None] | None:
@@ -80,7 +81,7 @@ def _load() -> None:
         from .llvm import entry
         found = compiler.functions(("entry",), entry.NAMES, entry.text)
         # a private prototype: the shared one of pythonapi may be set by anyone
-        new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
+        new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)(
             ("PyCFunction_NewEx", ctypes.pythonapi))
         for name in entry.NAMES:
             method = _Method(name.encode(), found[name], _FASTCALL, None)

@@ -326,8 +326,13 @@ class Fft(Spec):
 
 
 class RealFft(Spec):
-    """``entry(to, source)``: "r2c", the forward transform of packed real numbers, to half of the last axis and one more, or "c2r", the inverse of
-    such a half, which is lost.  shape: of the real side; dtype: the complex type."""
+    """``entry(to, source)``: "r2c", the transform of packed real numbers, to half of the last axis and one more, or "c2r", that of such a half to
+    real numbers.  shape: of the real side; dtype: the complex type.
+
+    kept: "c2r" must not change its source, and the imaginary parts of elements that are real in the half of a real signal's spectrum must
+    not count; else the source may be lost, and such parts are 0.  adjoint: the elements of the half that stand for their mirror images too
+    count double in "r2c" and half in "c2r", which makes the one the adjoint of the other's opposite.
+    """
 
     kind: str
     dtype: Type
@@ -335,6 +340,8 @@ class RealFft(Spec):
     axes: Sizes
     inverse: bool
     scale: float = 1.0
+    kept: bool = False
+    adjoint: bool = False
 
 
 class Lapack(Spec):

@@ -17,7 +17,7 @@ from .complexes import complex_, conj, imag, real
 from .concat import cat
 from .rearrange import roll
 from .table import op
-from .transforms import half_spectrum, has_half_spectrum, real_signal, transformed
+from .transforms import half_spectrum, real_signal, transformed
 
 _NORMS = (None, "backward", "ortho", "forward")
 
@@ -34,33 +34,45 @@ def _back(node: Any, g: Tensor) -> Any:
     return (_transform(g, axes, not inverse, scale),)
 
 
-def _half_spectrum(t: Tensor, axes: tuple[int, ...], scale: float) -> Tensor | None:
-    """The transform of real numbers without its redundant half, by the device's library; None where it has none."""
-    made = half_spectrum(t, axes, scale) if has_half_spectrum(t, axes, [t.meta.shape[a] for a in axes]) else None
-    return None if made is None else tape.record(made, _half_back, (t,), (axes, scale, t.meta.shape[axes[-1]]), "FftR2CBackward0")
+def _half_spectrum(t: Tensor, axes: tuple[int, ...], inverse: bool, scale: float, adjoint: bool = False) -> Tensor:
+    """The transform of real numbers without its redundant half; adjoint: what stands for its mirror image too, twice."""
+    made = half_spectrum(t, axes, inverse, scale, adjoint)
+    if made is not None:
+        return tape.record(made, _half_back, (t,), (axes, inverse, scale, adjoint, t.meta.shape[axes[-1]]), "FftR2CBackward0")
+    axis = axes[-1]
+    length = t.meta.shape[axis]
+    if not adjoint:
+        return _half(_transform(_complex(t), axes, inverse, scale), axis)
+    x = _half_spectrum(t, axes, inverse, scale)
+    twice = (length - 1) // 2
+    return cat([x.narrow(axis, 0, 1), x.narrow(axis, 1, twice) * 2.0, *([x.narrow(axis, twice + 1, 1)] if length % 2 == 0 else [])], axis)
 
 
 @tape.keeps_nothing
 def _half_back(node: Any, g: Tensor) -> Any:
-    axes, scale, length = node[tape.SAVED]
-    return (real(_transform(_fit(g, (axes[-1],), (length,)), axes, True, scale)),)
+    axes, inverse, scale, adjoint, length = node[tape.SAVED]
+    return (_real_signal(g, axes, length, not inverse, scale, not adjoint),)
 
 
-def _real_signal(t: Tensor, axis: int, length: int, scale: float) -> Tensor | None:
-    """The inverse along one axis of half a spectrum, by the device's library; None where it has none."""
-    made = real_signal(t, axis, length, scale)
-    return None if made is None else tape.record(made, _signal_back, (t,), (axis, length, scale), "FftC2RBackward0")
+def _real_signal(t: Tensor, axes: tuple[int, ...], length: int, inverse: bool, scale: float, adjoint: bool = False) -> Tensor:
+    """A real signal from half of its spectrum: the other half is the conjugate, mirrored along every axis; adjoint: it is 0, and imaginary parts
+    are dropped."""
+    made = real_signal(t, axes, length, inverse, scale, adjoint)
+    if made is not None:
+        return tape.record(made, _signal_back, (t,), (axes, inverse, scale, adjoint), "FftC2RBackward0")
+    if adjoint:
+        return real(_transform(_fit(t, (axes[-1],), (length,)), axes, inverse, scale))
+    if len(axes) > 1:  # after the other axes, the last one alone: its mirror image needs no other axis
+        return _real_signal(_transform(t, axes[:-1], inverse, 1.0), axes[-1:], length, inverse, scale)
+    axis = axes[0]
+    mirrored = t.narrow(axis, 1, (length - 1) // 2).flip(axis)
+    return real(_transform(cat([_real_ends(t, axis, length), conj(mirrored)], axis), axes, inverse, scale))
 
 
 @tape.keeps_nothing
 def _signal_back(node: Any, g: Tensor) -> Any:
-    axis, length, scale = node[tape.SAVED]
-    x = _half_spectrum(g, (axis,), scale)
-    if x is None:
-        x = _half(_transform(_complex(g), (axis,), False, scale), axis)
-    twice = (length - 1) // 2  # all but the ends stand for their mirror images too
-    ends = [x.narrow(axis, 0, 1), x.narrow(axis, 1, twice) * 2.0, *([x.narrow(axis, twice + 1, 1)] if length % 2 == 0 else [])]
-    return (cat(ends, axis),)
+    axes, inverse, scale, adjoint = node[tape.SAVED]
+    return (_half_spectrum(g, axes, not inverse, scale, not adjoint),)
 
 
 def _complex(t: Tensor) -> Tensor:
@@ -127,15 +139,13 @@ def _r2c(t: Tensor, s: Any, dim: Any, norm: str | None, default: int | None, inv
     dims, lengths = _axes(t, s, dim, default)
     if not dims:
         raise RuntimeError("at least one axis must be transformed")
-    if not inverse and has_half_spectrum(t, dims, lengths):
-        found = _half_spectrum(_fit(t, dims, lengths), dims, _scale(norm, inverse, layout.numel(lengths)))
-        if found is not None:
-            return found
-    return _half(_c2c(t, s, dim, norm, inverse, default), dims[-1])
+    scale = _scale(norm, inverse, layout.numel(lengths))
+    if not t.meta.dtype.is_floating_point or t.meta.dtype.itemsize == 2:
+        return _half(_transform(_fit(_complex(t), dims, lengths), dims, inverse, scale), dims[-1])
+    return _half_spectrum(_fit(t, dims, lengths), dims, inverse, scale)
 
 
 def _c2r(t: Tensor, s: Any, dim: Any, norm: str | None, default: int | None, inverse: bool = True) -> Tensor:
-    """A real signal from half of its spectrum: the other half is the conjugate, mirrored along every axis."""
     x = _complex(t)
     dims, lengths = _axes(x, s, dim, default)
     if not dims:
@@ -145,18 +155,7 @@ def _c2r(t: Tensor, s: Any, dim: Any, norm: str | None, default: int | None, inv
     if last < 1:
         raise RuntimeError(f"Invalid number of data points ({last}) specified")
     x = _fit(x, dims, (*lengths[:-1], last // 2 + 1))
-    count = layout.numel(lengths[:-1]) * last
-    if len(dims) > 1:
-        x = _transform(x, dims[:-1], inverse, 1.0)
-    axis = dims[-1]
-    # after the other axes, the last one alone: its mirror image needs no other axis
-    if inverse:
-        found = _real_signal(x, axis, last, _scale(norm, inverse, count))
-        if found is not None:
-            return found
-    mirrored = x.narrow(axis, 1, (last - 1) // 2).flip(axis)
-    whole = cat([_real_ends(x, axis, last), conj(mirrored)], axis)
-    return real(_transform(whole, (axis,), inverse, _scale(norm, inverse, count)))
+    return _real_signal(x, dims, last, inverse, _scale(norm, inverse, layout.numel(lengths[:-1]) * last))
 
 
 def _real_ends(x: Tensor, axis: int, last: int) -> Tensor:
@@ -195,13 +194,8 @@ _one("fft", lambda t, s, d, norm, k: _c2c(t, s, d, norm, False, k), "The discret
 _one("ifft", lambda t, s, d, norm, k: _c2c(t, s, d, norm, True, k), "The inverse transform")
 _one("rfft", lambda t, s, d, norm, k: _r2c(t, s, d, norm, k), "The transform of a real signal, its redundant half left out")
 _one("irfft", lambda t, s, d, norm, k: _c2r(t, s, d, norm, k), "The real signal of a half spectrum")
-_one("hfft", lambda t, s, d, norm, k: _c2r(conj(_complex(t)), s, d, _swapped(norm), k), "The real spectrum of half of a Hermitian signal")
-_one("ihfft", lambda t, s, d, norm, k: conj(_r2c(t, s, d, _swapped(norm), k)), "The inverse of hfft")
-
-
-def _swapped(norm: str | None) -> str | None:
-    """The norm under which a forward transform scales as the inverse one does."""
-    return {None: "forward", "backward": "forward", "forward": "backward"}.get(norm, norm)
+_one("hfft", lambda t, s, d, norm, k: _c2r(t, s, d, norm, k, False), "The real spectrum of half of a Hermitian signal")
+_one("ihfft", lambda t, s, d, norm, k: _r2c(t, s, d, norm, k, True), "The inverse of hfft")
 
 
 def _shift(name: str, amount: Any) -> None:

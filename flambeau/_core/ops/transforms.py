@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from ..dtypes import dtype
     from ..runtime.device import device
-    from ..tensor import Meta
     from .routines import Bound
 
 _MOST = 3
@@ -96,25 +95,28 @@ def _by_groups(t: Tensor, axes: Sequence[int], inverse: bool, scale: float) -> T
     return x
 
 
-def has_half_spectrum(t: Tensor, axes: Sequence[int], lengths: Sequence[int]) -> bool:
-    """Whether the backend has the forward transform of real `t`, its axes cut or padded to these lengths."""
+def half_spectrum(t: Tensor, axes: tuple[int, ...], inverse: bool, scale: float, adjoint: bool) -> Tensor | None:
+    """The transform of real `t`, the last of the axes to half its length and one more: see `RealFft`; None where the backend has none."""
     m = t.meta
-    return door.serves(m.device, RealFft) and m.numel > 0 and m.dtype.name in ("float32", "float64") and _half(m, axes, lengths) is not None
-
-
-def _half(m: Meta, axes: Sequence[int], lengths: Sequence[int]) -> Bound | None:
-    group = tuple(axes[-_MOST:])
+    if not m.numel or m.dtype.name not in ("float32", "float64") or not door.serves(m.device, RealFft):
+        return None
+    bound = routines.find(m.device, RealFft("r2c", m.dtype.to_complex(), tuple(m.shape), axes, inverse, scale, True, adjoint))
+    if bound is None:
+        return None if inverse or adjoint else _half_by_library(t, axes, scale)
     shape = list(m.shape)
-    for axis, n in zip(axes, lengths, strict=True):
-        shape[axis] = n
-    return _bound(m.device, "r2c", m.dtype.to_complex(), [shape[i] for i in _order(len(shape), group)], len(group), False)
+    shape[axes[-1]] = shape[axes[-1]] // 2 + 1
+    out = empty(shape, m.dtype.to_complex(), m.device)
+    with no_recording():
+        x = contiguous(t)
+    routines.call(bound, (out.ptr, x.ptr))
+    return out
 
 
-def half_spectrum(t: Tensor, axes: Sequence[int], scale: float) -> Tensor | None:
-    """The forward transform of real `t`, the last of the axes to half its length and one more."""
-    d, group = t.meta.dtype.to_complex(), tuple(axes[-_MOST:])
+def _half_by_library(t: Tensor, axes: tuple[int, ...], scale: float) -> Tensor | None:
+    """The forward transform by a backend that takes the last axes of packed memory, three at most."""
+    d, group = t.meta.dtype.to_complex(), axes[-_MOST:]
     order = _order(len(t.meta.shape), group)
-    bound = _half(t.meta, axes, [t.meta.shape[a] for a in axes])
+    bound = _bound(t.meta.device, "r2c", d, [t.meta.shape[i] for i in order], len(group), False)
     if bound is None:
         return None
     source = _arranged(t, order)
@@ -124,17 +126,35 @@ def half_spectrum(t: Tensor, axes: Sequence[int], scale: float) -> Tensor | None
             source = source.clone(memory_format=None)
     out = empty((*source.meta.shape[:-1], lengths[-1] // 2 + 1), d, t.meta.device)
     routines.call(bound, (out.ptr, source.ptr))
-    rest = tuple(axes[:-_MOST])
+    rest = axes[:-_MOST]
     x = _in_place(out if rest else _scaled(out, scale), order)
     return transformed(x, rest, False, scale) if rest else x
 
 
-def real_signal(t: Tensor, axis: int, length: int, scale: float) -> Tensor | None:
-    """The inverse transform of half a spectrum along one axis.  The imaginary parts of its ends do not count."""
+def real_signal(t: Tensor, axes: tuple[int, ...], length: int, inverse: bool, scale: float, adjoint: bool) -> Tensor | None:
+    """The transform of half of a spectrum to real numbers, `length` of them along the last of the axes: see `RealFft`; None where the backend has
+    none."""
+    m = t.meta
+    if not m.numel or not door.serves(m.device, RealFft):
+        return None
+    shape = list(m.shape)
+    shape[axes[-1]] = length
+    bound = routines.find(m.device, RealFft("c2r", m.dtype, tuple(shape), axes, inverse, scale, True, adjoint))
+    if bound is None:
+        return _signal_by_library(t, axes[0], length, scale) if inverse and not adjoint and len(axes) == 1 else None
+    out = empty(shape, m.dtype.to_real(), m.device)
+    with no_recording():
+        x = contiguous(t)
+    routines.call(bound, (out.ptr, x.ptr))
+    return out
+
+
+def _signal_by_library(t: Tensor, axis: int, length: int, scale: float) -> Tensor | None:
+    """The inverse along one axis by a backend that takes the last axis of packed memory."""
     real = t.meta.dtype.to_real()
     order = _order(len(t.meta.shape), (axis,))
     arranged = [t.meta.shape[i] for i in order]
-    bound = _bound(t.meta.device, "c2r", t.meta.dtype, (*arranged[:-1], length), 1, True) if t.meta.numel and door.serves(t.meta.device, RealFft) else None
+    bound = _bound(t.meta.device, "c2r", t.meta.dtype, (*arranged[:-1], length), 1, True)
     if bound is None:
         return None
     with no_recording():

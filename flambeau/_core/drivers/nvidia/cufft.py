@@ -122,9 +122,12 @@ class Library:
 
 
 def transform(launches: Launches, device: int, spec: Fft | RealFft) -> Prepared | None:
-    """None where the library is absent or does not take this: other axes than the last ones, more than three, or a scale."""
+    """None where the library is absent or does not take this: other axes than the last ones, more than three, a scale, or real numbers in a way
+    of our own."""
     d, count, n = spec.dtype, numel(spec.shape), len(spec.axes)
     kind = spec.kind if type(spec) is RealFft else "c2c"
+    if type(spec) is RealFft and (spec.kept or spec.adjoint or spec.inverse != (kind == "c2r")):
+        return None
     if spec.scale != 1.0 or not 1 <= n <= 3 or not count or spec.axes != tuple(range(len(spec.shape) - n, len(spec.shape))):
         return None
     lengths = spec.shape[-n:]
