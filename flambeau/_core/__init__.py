@@ -4,3 +4,5 @@ From the ground up: `dtypes`, `layout`, `errors`; `kernels` (formulas, and the c
 (memory, streams, copies); `tensor`, `autograd` (the tape) and `ops` (the operations).  Names here may change; programs
 use `flambeau` and the packages that are called as PyTorch's are.
 """
+
+from . import forks as forks  # before all else: its hooks at forks must be the first

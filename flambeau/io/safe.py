@@ -9,13 +9,12 @@ import _codecs
 import argparse
 import functools
 import pickle
-import threading
 from collections import Counter, OrderedDict, defaultdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core import dtypes
+from .._core import dtypes, forks
 from .._core.errors import FileFormatError
 from .._core.layout import Size
 from .._core.ops import memory_format
@@ -49,7 +48,7 @@ def unsafe(what: str) -> UnsafeFileError:
 # -- what the program allowed
 # -------------------------------------------------------------------------------------------------------------
 _allowed: list[tuple[Any, str | None]] = []
-_lock = threading.Lock()
+_lock = forks.lock()
 
 
 def _rows(safe_globals: Iterable[Any]) -> list[tuple[Any, str | None]]:

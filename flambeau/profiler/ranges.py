@@ -7,10 +7,11 @@ import threading
 import time
 from typing import Any
 
+from .._core import forks
 from .events import FunctionEvent
 
 _recorders: tuple[Recorder, ...] = ()
-_lock = threading.Lock()
+_lock = forks.lock()
 
 
 class Recorder:

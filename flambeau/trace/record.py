@@ -7,6 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from .._core import forks
 from .._core.engine import interpreters
 from .._core.runtime import door, gpus
 from .._core.runtime.ledger import Ledger
@@ -60,7 +61,7 @@ class Trace:
         self.dropped = 0
         self._values = values
         self._local = _Local()
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._open: list[Callable[[], None]] = []
         self._threads = 0
         self._system: Any = None

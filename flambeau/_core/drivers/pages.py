@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+from typing import Any
 
 _HUGE = 2 << 20
 _MOST = 1 << 57  # no address space is larger
@@ -43,9 +44,9 @@ def map_pages(nbytes: int, reserve: bool = True) -> int:
     return int(start)
 
 
-def unmap_pages(address: int, nbytes: int) -> None:
-    """Gives back what `map_pages` gave (or whole pages of it)."""
-    _libc.munmap(address, nbytes)
+def unmap_pages(address: int, nbytes: int, munmap: Any = _libc.munmap) -> None:
+    """Gives back what `map_pages` gave (or whole pages of it), at the interpreter's end too."""
+    munmap(address, nbytes)
 
 
 def drop_pages(address: int, nbytes: int) -> None:

@@ -8,11 +8,10 @@ code. So nothing is paid while nobody looks on, and a function that was kept in 
 
 from __future__ import annotations
 
-import os
-import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from .. import forks
 from ..runtime.capture import now
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from .operation import Operation
 
-lock = threading.RLock()
+lock = forks.rlock()
 _stack: tuple[Interpreter, ...] = ()
 _live: list[Operation] = []  # operations whose own code has been made
 
@@ -92,13 +91,6 @@ def through(operation: Operation, function: Callable[..., Any], args: tuple[Any,
 def _one(interpreter: Interpreter, operation: Operation, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return interpreter.call(operation, function, args, kwargs)
 
-
-def _in_child() -> None:
-    global lock
-    lock = threading.RLock()  # another thread of the parent may have held the old one
-
-
-os.register_at_fork(after_in_child=_in_child)
 
 
 class watch(Interpreter):

@@ -13,6 +13,9 @@ import struct
 import threading
 from typing import TYPE_CHECKING, Any
 
+from .. import forks
+from . import lasting
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -24,10 +27,9 @@ class _Method(ctypes.Structure):
 
 _FASTCALL = 0x80
 _builtins: dict[str, Any] = {}
-_methods: list[_Method] = []
 _new: Any = None
 _entry_method = 0
-_lock = threading.RLock()
+_lock = forks.rlock()
 _threads = 0  # 0: not asked for yet
 _started = 0
 MAX_THREADS = 256
@@ -85,7 +87,7 @@ def _load() -> None:
             ("PyCFunction_NewEx", ctypes.pythonapi))
         for name in entry.NAMES:
             method = _Method(name.encode(), found[name], _FASTCALL, None)
-            _methods.append(method)
+            lasting.keep(method)  # a builtin looks at its method when it is freed
             if name == "flambeau_entry":
                 _entry_method = ctypes.addressof(method)
             else:
@@ -155,8 +157,7 @@ def _work(index: int) -> None:
 
 
 def _after_fork() -> None:
-    global _started, _lock
-    _lock = threading.RLock()
+    global _started
     _started = 0
     _builtins["flambeau_reset"]()
     _tell()

@@ -8,17 +8,17 @@ the wait, and other tensors pay nothing for it.  Shapes and types can be asked w
 from __future__ import annotations
 
 import sys
-import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from .. import forks
 from ..tensor import Storage, Tensor, alias
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _KEY = "_arrival"
-_lock = threading.RLock()
+_lock = forks.rlock()
 _kinds: dict[type, type] = {}
 _waiting: set[type] = set()  # the classes of tensors that wait
 _waits = True

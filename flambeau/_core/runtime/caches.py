@@ -10,9 +10,9 @@ that world changes variables only: nothing is planned again, and while nobody ob
 
 from __future__ import annotations
 
-import os
-import threading
 from typing import TYPE_CHECKING, Any
+
+from .. import forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PLAIN, OBSERVED = 0, 1
 MOST = 1 << 14  # plans in one dictionary; a program whose shapes never repeat starts over
 
-_lock = threading.RLock()
+_lock = forks.rlock()
 _places: list[tuple[dict[str, Any], str, tuple[dict[Any, Any], dict[Any, Any]]]] = []
 world = PLAIN  # the one that caches show now
 renewed = 0  # how often all caches were emptied
@@ -78,13 +78,6 @@ def forget() -> None:
         for clear in _then:
             clear()
 
-
-def _in_child() -> None:
-    global _lock
-    _lock = threading.RLock()  # another thread of the parent may have held the old one
-
-
-os.register_at_fork(after_in_child=_in_child)
 
 
 def on_forget(clear: Callable[[], None]) -> None:

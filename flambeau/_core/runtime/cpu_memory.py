@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import gc
 import os
-import threading
 from bisect import bisect_right, insort
 from collections import deque
 from typing import Any
 
+from .. import forks
 from ..drivers.cpu.driver import CPU
 
 SMALL = 1 << 20
@@ -64,11 +64,8 @@ class _Arena:
     """Where small classes are carved from; what is taken stays taken."""
 
     def __init__(self) -> None:
-        self.renew_lock()
+        self.lock = forks.rlock()  # re-entrant: a finalizer that allocates may interrupt this thread in here
         self.at = self.end = self.reserved = 0
-
-    def renew_lock(self) -> None:
-        self.lock = threading.RLock()  # re-entrant: a finalizer that allocates may interrupt this thread in here
 
     def take(self, nbytes: int) -> int:
         with self.lock:
@@ -132,7 +129,7 @@ class _LargeClass:
 
 class _LargeCache:
     def __init__(self) -> None:
-        self.renew_lock()
+        self.lock = forks.lock()
         self.inbox: deque[tuple[_LargeClass, int]] = deque()  # given back, not yet counted
         self.classes: dict[int, _LargeClass] = {}
         self.cached = self.mapped = self.clock = 0
@@ -141,9 +138,6 @@ class _LargeCache:
         except (ValueError, OSError):
             physical = 8 << 30
         self.bound = physical // 4
-
-    def renew_lock(self) -> None:
-        self.lock = threading.Lock()
 
     def settle(self) -> None:
         """Counts what was given back and keeps to the bound, unless somebody is at it (who will)."""
@@ -233,8 +227,8 @@ class Claimed:
     def __init__(self, address: int, size: int) -> None:
         self.address, self.size = address, size
 
-    def __del__(self) -> None:
-        size_class(self.size).free.append(self.address)
+    def __del__(self, of: Any = size_class) -> None:
+        of(self.size).free.append(self.address)
 
 
 def span(address: int) -> tuple[int, int, int] | None:
@@ -282,11 +276,3 @@ def stats() -> dict[str, int]:
             "cached_bytes": small_free + _large.cached,
             "reserved_bytes": _arena.reserved + _large.mapped}
 
-
-def _in_child() -> None:
-    # another thread of the parent may have held a lock when it forked
-    _arena.renew_lock()
-    _large.renew_lock()
-
-
-os.register_at_fork(after_in_child=_in_child)

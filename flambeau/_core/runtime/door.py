@@ -8,12 +8,11 @@ empties when they are stale and puts aside while somebody observes.
 
 from __future__ import annotations
 
-import os
-import threading
 import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from .. import forks
 from ..drivers.cpu.driver import CPU
 from ..kernels.programs import Prepared
 from ..kernels.specs import Loop, Product
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 _launch_observers: tuple[Any, ...] = ()
 _copy_observers: tuple[Any, ...] = ()
 _wait_observers: tuple[Any, ...] = ()
-_lock = threading.Lock()
+_lock = forks.lock()
 _tf32 = False
 _wide: frozenset[str] = frozenset()
 
@@ -329,10 +328,3 @@ def synchronize(dev: device) -> None:
         from . import gpus
         gpus.synchronize(dev)
 
-
-def _in_child() -> None:
-    global _lock
-    _lock = threading.Lock()  # another thread of the parent may have held the old one
-
-
-os.register_at_fork(after_in_child=_in_child)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import threading
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from .. import forks
 from . import capture
 from .device import device as device_class
 from .device import resolve
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _DEFAULT_SEED = 67280421310721  # PyTorch's
 _MASK = (1 << 64) - 1
-_lock = threading.Lock()  # of all generators: held for an addition, and one to renew when another thread held it at a fork
+_lock = forks.lock()  # of all generators: held for an addition
 
 
 class Generator:
@@ -132,10 +132,3 @@ def seed_cuda(seed: int, dev: device_class | None = None) -> None:
         if d.type == "cuda":
             g.manual_seed(seed)
 
-
-def _in_child() -> None:
-    global _lock
-    _lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_in_child)

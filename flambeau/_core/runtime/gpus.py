@@ -11,7 +11,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any
 
-from .. import errors
+from .. import errors, forks
 from ..errors import warn
 from . import device as devices
 from . import door, memory, visible_devices
@@ -110,7 +110,7 @@ class System:
         return ("simulated " if self.driver.simulated else "") + ", ".join(names) + hidden
 
 
-_lock = threading.RLock()
+_lock = forks.rlock()
 _elsewhere = False  # the system's `elsewhere`
 _ready: dict[device, Gpu] = {}  # the GPUs of the system there is, once started: the short way from a concrete device
 _system: System | None = None
@@ -411,8 +411,7 @@ def is_pinned(address: int) -> bool:
 
 # -------------------------------------------------------------------------------------------------- forks and endings
 def _in_child() -> None:
-    global _forked, _lock
-    _lock = threading.RLock()
+    global _forked
     if _system is not None and (_system.started or _system.driver.initialised):
         _forked = True
         _have(())

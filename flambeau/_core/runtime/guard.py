@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import sys
-import threading
 from contextvars import ContextVar
 from typing import Any
 
+from .. import forks
 from ..errors import TransferError
 from . import door, provenance
 
@@ -17,7 +17,7 @@ _EXPLICIT = frozenset(("to", "cuda", "cpu", "pin_memory", "type", "device_put"))
 _rules: ContextVar[tuple[tuple[frozenset[str], str, bool], ...]] = ContextVar("transfer_guard", default=())
 _open = 0
 _observer: Any = None
-_lock = threading.Lock()
+_lock = forks.lock()
 
 
 class transfer_guard:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from .. import forks
 from . import door, provenance
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Ledger:
     """Rows and findings from the copies and waits it is shown."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self.rows: dict[Any, Row] = {}
         self.waits: dict[tuple[str, str, str], int] = {}  # (line, device, reason): times
         self.repeats: dict[tuple[str, str], list[int]] = {}  # (line, target): [times sent again, bytes of one]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
+from .. import forks
 from . import cpu_memory
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ takes: dict[device, Callable[[int], tuple[int, Any]]] = {}
 
 
 _reached = 1 << 60  # far from any memory: using an address of the meta device by mistake is a fault, not a wrong value
-_lock = threading.Lock()
+_lock = forks.lock()
 
 
 def _nowhere(nbytes: int) -> int:

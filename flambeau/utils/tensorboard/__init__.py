@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import os
 import socket
-import threading
 import time
 import weakref
 from typing import Any
 
+from ..._core import forks
 from ..._core.errors import warn
 from . import events, pictures
 
@@ -25,7 +25,7 @@ class FileWriter:
         name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}.{next(_number)}{filename_suffix}"
         self.path = os.path.join(self.log_dir, name)
         self._file = open(self.path, "ab")
-        self._lock, self._every, self._flushed = threading.Lock(), flush_secs, time.monotonic()
+        self._lock, self._every, self._flushed = forks.lock(), flush_secs, time.monotonic()
         weakref.finalize(self, self._file.close)
         self.write(events.event(time.time(), 0, version="brain.Event:2"))
         self.flush()

@@ -10,16 +10,16 @@ import ctypes
 import glob
 import os
 import struct
-import threading
 from typing import TYPE_CHECKING, Any
 
+from ... import forks
 from ...kernels import native
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _lib: Any = None
-_lock = threading.Lock()
+_lock = forks.lock()
 _LETTER = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 _functions: dict[str, int] = {}
 
@@ -188,10 +188,3 @@ def gemm(d: str, m: int, n: int, k: int, a: tuple[bool, int, int], b: tuple[bool
     return native.make_entry([(_tile_function(letter), total, max(1, total // (8 * max(native.get_num_threads(), 1))))], params, 3,
                              parallel=flops > 1 << 18)
 
-
-def _in_child() -> None:
-    global _lock
-    _lock = threading.Lock()  # another thread of the parent may have held the old one
-
-
-os.register_at_fork(after_in_child=_in_child)

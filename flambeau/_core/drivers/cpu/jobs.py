@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import ctypes
 import struct
-import threading
 from typing import TYPE_CHECKING, Any
 
+from ... import forks
 from ...kernels import native
 from ...kernels.programs import Prepared
 from . import blas, job_code
@@ -29,22 +29,7 @@ _SHARED = 1 << 20  # from which it is worth several threads
 _LARGE = 1 << 27  # operations of one call from which the library's own threads are worth waking
 _STACK = 1 << 15  # bytes of workspace that are taken from the stack
 _ALIGN = 64
-_alone = threading.Lock()
-
-
-def _after_fork() -> None:
-    """The thread that held the lock is not in the child."""
-    global _alone
-    _alone = threading.Lock()
-
-
-def _register() -> None:
-    import os
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=_after_fork)
-
-
-_register()
+_alone = forks.lock()
 
 
 class Place:

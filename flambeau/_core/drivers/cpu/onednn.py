@@ -11,8 +11,9 @@ import contextlib
 import ctypes
 import os
 import sys
-import threading
 from typing import TYPE_CHECKING, Any
+
+from ... import forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +23,7 @@ _TYPES = {"float16": 1, "bfloat16": 2, "float32": 3}
 _SRC, _DST, _WEIGHTS = 1, 17, 33
 _Dims = ctypes.c_int64 * 12
 
-_lock = threading.Lock()
+_lock = forks.lock()
 _state: _Library | str | None = None  # a string says why there is none
 
 
@@ -136,7 +137,7 @@ def matmul(dtype: str, batch: int, m: int, n: int, k: int, a: tuple[int, int, in
         memories.append(memory)
         lib.dnnl_memory_desc_destroy(d)
     arguments = (_Arg * 3)(*[_Arg(i, mem.value) for i, mem in zip((_SRC, _WEIGHTS, _DST), memories, strict=True)])
-    in_use = threading.Lock()
+    in_use = forks.lock()
     ours, theirs, target = memories
 
     def entry(out: int, x: int, y: int) -> None:

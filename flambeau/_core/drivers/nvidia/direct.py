@@ -23,9 +23,9 @@ from __future__ import annotations
 
 import ctypes
 import struct
-import threading
 from typing import TYPE_CHECKING, Any
 
+from ... import forks
 from ...kernels import native
 from ...kernels.llvm import arguments
 from ...kernels.llvm import compile as compiler
@@ -111,7 +111,7 @@ done:{arguments.COUNT_NONE}
 
 _new: Any = None
 _method: Any = None
-_lock = threading.Lock()
+_lock = forks.lock()
 
 
 def _load() -> Any:

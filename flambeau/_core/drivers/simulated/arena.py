@@ -10,6 +10,7 @@ import gc
 import sys
 import threading
 from bisect import bisect_left
+from typing import Any
 
 from ..pages import drop_pages, map_pages, unmap_pages
 
@@ -81,7 +82,7 @@ class Arena:
     def __contains__(self, address: int) -> bool:
         return self.low <= address < self.high
 
-    def __del__(self) -> None:
+    def __del__(self, ending: Any = sys.is_finalizing, unmap: Any = unmap_pages) -> None:
         # at the interpreter's end a stream's thread may still be writing here
-        if self.low and not sys.is_finalizing():
-            unmap_pages(self.low, self.high - self.low)
+        if self.low and not ending():
+            unmap(self.low, self.high - self.low)

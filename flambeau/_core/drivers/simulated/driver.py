@@ -345,11 +345,11 @@ class SimulatedDriver(Driver):
                 self._watchers = tuple([w for w in self._watchers if w is not watcher])
         return end
 
-    def __del__(self) -> None:
+    def __del__(self, ending: Any = sys.is_finalizing, unmap: Any = unmap_pages) -> None:
         # at the interpreter's end a stream's thread may still be copying
-        if not sys.is_finalizing():
+        if not ending():
             for start, end in getattr(self, "_pinned", ()):
-                unmap_pages(start, end - start)
+                unmap(start, end - start)
 
     def close(self) -> None:
         for d in self._devices:

@@ -113,8 +113,10 @@ class Queue:
 
     def __del__(self) -> None:
         if self._wake is not None:
-            with contextlib.suppress(RuntimeError):
+            try:  # nothing of the module's is needed here: it may be gone
                 self._wake.release()
+            except RuntimeError:
+                pass
 
     def step(self) -> Wait | None:
         """Runs the next item, if there is one; gives the wait that it must sit out first, if any."""

@@ -13,14 +13,15 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from .. import cache
+from ... import forks
+from .. import cache, lasting
 from . import elf
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_lock = threading.Lock()
-_keep: list[Any] = []  # code is never unloaded
+_lock = forks.lock()
+_keep: list[Any] = []  # code is never unloaded, at the interpreter's end neither: workers may still be in it
 _fingerprint: str | None = None
 _target: Any = None
 _orc: Any = None
@@ -34,11 +35,7 @@ if hasattr(os, "register_at_fork"):
     def _after_fork() -> None:
         if _forking.held:
             _lock.release()
-
-    def _new_lock() -> None:
-        global _lock
-        _lock = threading.Lock()
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_new_lock)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork)
 compiled = 0  # how many modules this process has compiled, for tests and reports
 
 
@@ -195,7 +192,7 @@ def load(data: bytes, names: tuple[str, ...], label: str) -> dict[str, int]:
         except elf.Unsupported:
             pass
         else:
-            _keep.append(memory)
+            _keep.append(lasting.keep(memory))
             return {n: found[n] for n in names}
     return _load_by_orc(data, names, label)
 
@@ -229,10 +226,10 @@ def _load_by_orc(data: bytes, names: tuple[str, ...], label: str) -> dict[str, i
     import llvmlite.binding as llvm
     if _orc is None:
         _machine()
-        _orc = llvm.create_lljit_compiler(llvm.Target.from_default_triple().create_target_machine(jit=True))
+        _orc = lasting.keep(llvm.create_lljit_compiler(llvm.Target.from_default_triple().create_target_machine(jit=True)))
     builder = llvm.JITLibraryBuilder().add_object_img(data).add_current_process()
     for s in names:
         builder.export_symbol(s)
     linked = builder.link(_orc, f"{label}.{len(_keep)}")
-    _keep.append(linked)
+    _keep.append(lasting.keep(linked))
     return {s: linked[s] for s in names}

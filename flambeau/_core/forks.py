@@ -1,0 +1,88 @@
+"""What a forked process needs: locks that nobody holds, and no import that is half done.
+
+A child of `fork` has one thread, the one that forked.  A lock that another thread held is never released there, and a module that another
+thread was importing is never finished, so both would be waited for without end.
+"""
+
+from __future__ import annotations
+
+import _imp
+import os
+import threading
+import time
+import weakref
+from importlib import _bootstrap
+from typing import Any
+
+_OURS = 5.0  # seconds that a fork waits for an import that this package began or needs
+_OTHERS = 0.5  # and for any other: a program may run for hours inside an import of its own
+_locks: weakref.WeakSet[Any] = weakref.WeakSet()
+_waited_for: set[str] = set()  # imports that took longer: no fork waits for them again
+_here = threading.local()
+_MODULE_LOCKS: dict[str, Any] = getattr(_bootstrap, "_module_locks", {})  # weak references to the locks of modules that are being imported
+
+
+def lock() -> Any:
+    """A `threading.Lock` that no child finds held."""
+    return _kept(threading.Lock())
+
+
+def rlock() -> Any:
+    """A `threading.RLock` that no child finds held by a thread that it has not."""
+    return _kept(threading.RLock())
+
+
+def _kept(made: Any) -> Any:
+    _locks.add(made)
+    return made
+
+
+def _importing() -> set[str]:
+    """The modules that other threads are importing at this moment."""
+    me = threading.get_ident()
+    # a copy in one call: the table changes beneath us
+    found = [(name, reference()) for name, reference in list(_MODULE_LOCKS.items())]
+    return {name for name, held in found if getattr(held, "owner", None) not in (None, me)}
+
+
+def _before() -> None:
+    """Waits until no other thread is importing, and lets none begin before the fork is made."""
+    began = time.monotonic()
+    while True:
+        time.sleep(0)  # a turn of one's own just begins: no other thread runs between the look below and the fork
+        _imp.acquire_lock()  # without it no thread gets at the lock of a module
+        try:
+            names = _importing() - _waited_for
+        except BaseException:
+            _imp.release_lock()
+            raise
+        waited = time.monotonic() - began
+        late = {n for n in names if waited > (_OURS if n.partition(".")[0] in _NEEDED else _OTHERS)}
+        if names <= late:
+            _waited_for.update(late)
+            _here.holds = True
+            return
+        _imp.release_lock()
+        time.sleep(0.001)
+
+
+_NEEDED = frozenset((__name__.partition(".")[0], "numpy", "llvmlite", "scipy_openblas64", "ctypes", "importlib", "inspect", "platform", "warnings"))
+
+
+def _after() -> None:
+    if getattr(_here, "holds", False):
+        _here.holds = False
+        _imp.release_lock()
+
+
+def _in_child() -> None:
+    _after()
+    for each in list(_locks):
+        owned = getattr(each, "_is_owned", None)
+        if owned is None or not owned():
+            each._at_fork_reinit()
+
+
+# first of all hooks of this package, so that of its hooks before a fork this is the last
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_in_child)
