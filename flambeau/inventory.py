@@ -188,7 +188,7 @@ def kernel_cache() -> dict[str, Any]:
             sizes = [entry.stat().st_size for entry in entries if entry.is_file()]
     except OSError:
         sizes = []
-    return {"folder": folder, "kernels": len(sizes), "bytes": sum(sizes), "limit": cache.MAX_BYTES}
+    return {"folder": folder, "kernels": len(sizes), "bytes": sum(sizes), "limit": cache.MAX_BYTES, "unused": cache.why_not()}
 
 
 def collect() -> dict[str, Any]:
@@ -253,6 +253,7 @@ def show(as_json: bool = False) -> None:
     row("packages", ", ".join(f"{name} {version or '(not installed)'}" for name, version in facts["packages"].items()))
     it = facts["kernel cache"]
     row("kernel cache", it if isinstance(it, str) else
-        f"{it['folder']}: {it['kernels']} kernels, {size(it['bytes'])} of at most {size(it['limit'])}")  # fmt: skip
+        f"{it['folder']}: {it['kernels']} kernels, {size(it['bytes'])} of at most {size(it['limit'])}"
+        + (f"; not used: {it['unused']}" if it["unused"] else ""))  # fmt: skip
     row("environment", ", ".join(f"{name}={value}" for name, value in facts["environment"].items()) or "nothing set")
     Console(highlight=False, markup=False, soft_wrap=False).print(table)  # no markup: "[cuda]" is to be read

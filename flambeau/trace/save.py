@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,19 +27,13 @@ def save(trace: Trace, path: str | os.PathLike[str]) -> str:
 
 def write(path: str, content: str) -> None:
     """Writes a text file whole or not at all."""
-    folder = os.path.dirname(os.path.abspath(path))
-    descriptor, half = tempfile.mkstemp(prefix=os.path.basename(path) + ".", suffix=".part", dir=folder)
+    half = f"{path}.{os.urandom(6).hex()}.part"
+    # the system takes the umask off: to ask for it a process must set another one, which a file of another thread would get
+    descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
     try:
         with open(descriptor, "w", encoding="utf-8") as f:
             f.write(content)
-        os.chmod(half, 0o666 & ~_umask())
         os.replace(half, path)
     except BaseException:
         os.unlink(half)
         raise
-
-
-def _umask() -> int:
-    now = os.umask(0)
-    os.umask(now)
-    return now

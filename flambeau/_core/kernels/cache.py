@@ -4,12 +4,17 @@ An entry's name is the hash of everything its code depends on.  Its first bytes 
 truncated or damaged file is seen and built anew, never run.  Files appear whole (written aside, then renamed), which
 makes any number of processes safe at once.  The folder is FLAMBEAU_CACHE_DIR, or flambeau under the user's cache
 folder; where it cannot be written, or belongs to someone else, kernels are simply compiled again.
+
+What is loaded is run, so it must be this user's own: the way to the folder is gone step by step, each folder opened and then looked at
+(root's or the user's, and nobody else may rename what lies there), and entries are opened in the folder that was looked at, not by its
+name, and are looked at once they are open.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import time
 
 FORMAT = b"flambeau-kernel-1\n"
@@ -17,9 +22,13 @@ MAX_BYTES = 128 << 20
 _DIGEST = 32
 _CHECK_EVERY = 64  # stores between two looks at the folder's size
 _TOUCH_AFTER = 86400.0  # a day: how stale an entry's time of last use may be
+_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+# not blocking: a pipe in the place of an entry would keep its reader waiting
+_ENTRY = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 _stores = 0
-_usable: dict[str, bool] = {}  # folders looked at, and whether they may be used
+_open: dict[str, tuple[int, int, int]] = {}  # folders that are open: descriptor, device and inode, by path
 
 
 def folder() -> str:
@@ -40,43 +49,47 @@ def key(*parts: str) -> str:
 
 
 def load(name: str) -> bytes | None:
-    """The bytes stored under `name`, or None if there are none or they are damaged."""
-    where = folder()
-    if not _may_use(where):
-        return None
-    path = os.path.join(where, name)
+    """The bytes stored under `name`, or None if there are none, they are damaged or they are not this user's."""
     try:
-        with open(path, "rb") as f:
-            data = f.read()
-            stale = time.time() - os.fstat(f.fileno()).st_mtime > _TOUCH_AFTER
+        where = _opened()
+        entry = os.open(name, _ENTRY, dir_fd=where)
     except OSError:
         return None
-    start = len(FORMAT) + _DIGEST
-    body = data[start:]
-    if not body or data[:len(FORMAT)] != FORMAT or data[len(FORMAT):start] != _digest(name, body):
-        _remove(path)
+    try:
+        s = os.fstat(entry)
+        if not stat.S_ISREG(s.st_mode) or _whose(s):
+            _remove(name, where)
+            return None
+        with open(entry, "rb", closefd=False) as f:
+            data = f.read()
+        start = len(FORMAT) + _DIGEST
+        body = data[start:]
+        if not body or data[:len(FORMAT)] != FORMAT or data[len(FORMAT):start] != _digest(name, body):
+            _remove(name, where)
+            return None
+        if time.time() - s.st_mtime > _TOUCH_AFTER:
+            os.utime(entry)
+    except OSError:
         return None
-    if stale:
-        try:
-            os.utime(path)
-        except OSError:
-            pass
+    finally:
+        os.close(entry)
     return body
 
 
 def store(name: str, body: bytes) -> bool:
     """Keeps `body` under `name`; False where the folder cannot be used."""
     global _stores
-    where = folder()
-    if not _may_use(where):
-        return False
-    aside = os.path.join(where, f"{name}.{os.getpid()}.{time.monotonic_ns()}.tmp")
     try:
-        with open(aside, "wb") as f:
-            f.write(FORMAT + _digest(name, body) + body)
-        os.replace(aside, os.path.join(where, name))
+        where = _opened()
     except OSError:
-        _remove(aside)
+        return False
+    aside = f"{name}.{os.getpid()}.{time.monotonic_ns()}.tmp"
+    try:
+        with open(os.open(aside, _NEW, 0o600, dir_fd=where), "wb") as f:
+            f.write(FORMAT + _digest(name, body) + body)
+        os.replace(aside, name, src_dir_fd=where, dst_dir_fd=where)
+    except OSError:
+        _remove(aside, where)
         return False
     if _stores % _CHECK_EVERY == 0:
         trim()
@@ -89,48 +102,119 @@ def trim(limit: int | None = None) -> int:
     limit = MAX_BYTES if limit is None else limit
     entries = []
     try:
-        with os.scandir(folder()) as found:
+        where = _opened()
+        listing = os.open(".", _FOLDER, dir_fd=where)  # how far it is read is its own, and no forked process's
+    except OSError:
+        return 0
+    try:
+        with os.scandir(listing) as found:
             for e in found:
                 try:
                     s = e.stat(follow_symlinks=False)
                 except OSError:
                     continue
                 if e.name.endswith(".tmp") and time.time() - s.st_mtime > 3600:
-                    _remove(e.path)  # left by a process that died while writing
+                    _remove(e.name, where)  # left by a process that died while writing
                 else:
-                    entries.append((s.st_mtime, s.st_size, e.path))
+                    entries.append((s.st_mtime, s.st_size, e.name))
     except OSError:
         return 0
+    finally:
+        os.close(listing)
     total = sum(size for _, size, _ in entries)
     if total > limit:
-        for _, size, path in sorted(entries):
+        for _, size, name in sorted(entries):
             if total <= limit * 3 // 4:
                 break
-            _remove(path)
+            _remove(name, where)
             total -= size
     return total
+
+
+def why_not() -> str:
+    """Why the folder is not used; empty where it is."""
+    try:
+        _opened()
+    except OSError as error:
+        return str(error)
+    return ""
 
 
 def _digest(name: str, body: bytes) -> bytes:
     return hashlib.blake2b(name.encode() + b"\n" + body, digest_size=_DIGEST).digest()
 
 
-def _may_use(where: str) -> bool:
-    """Whether the folder is there (it is made if need be) and nobody else can put code into it."""
-    known = _usable.get(where)
-    if known is None:
+def _opened() -> int:
+    """A descriptor of the folder, which is made if need be.  Raises OSError where it cannot be had or somebody else can put code into it."""
+    path = folder()
+    known = _open.get(path)
+    if known is not None:
+        descriptor, *which = known
         try:
-            os.makedirs(where, mode=0o700, exist_ok=True)
-            s = os.stat(where)
-            known = not hasattr(os, "geteuid") or (s.st_uid == os.geteuid() and not s.st_mode & 0o022)
-        except OSError:
-            known = False
-        _usable[where] = known
-    return known
+            s = os.fstat(descriptor)
+        except OSError:  # closed by the program, which closed all that it did not know
+            s = None
+        if s is not None and [s.st_dev, s.st_ino] == which and s.st_nlink:
+            if reason := _whose(s):
+                raise PermissionError(f"{path} {reason}")
+            return descriptor
+        # the number may mean another file by now: it is not ours to close, unless the folder was removed
+        del _open[path]
+        if s is not None and [s.st_dev, s.st_ino] == which:
+            os.close(descriptor)
+    descriptor = _walked(os.path.realpath(path))
+    s = os.fstat(descriptor)
+    _open[path] = descriptor, s.st_dev, s.st_ino
+    return descriptor
 
 
-def _remove(path: str) -> None:
+def _walked(path: str) -> int:
+    """A descriptor of the folder at an absolute path, each folder on the way opened from the one before and looked at."""
+    at = os.open(os.sep, _FOLDER)
+    so_far = ""
+    parts = [p for p in path.split(os.sep) if p]
+    for k, part in enumerate(parts):
+        last = k == len(parts) - 1
+        so_far += os.sep + part
+        # a parent need not be readable
+        how = _FOLDER if last else _FOLDER | getattr(os, "O_PATH", 0)
+        try:
+            try:
+                inner = os.open(part, how, dir_fd=at)
+            except FileNotFoundError:
+                try:
+                    os.mkdir(part, 0o700, dir_fd=at)
+                except FileExistsError:  # another process was quicker
+                    pass
+                inner = os.open(part, how, dir_fd=at)
+        finally:
+            os.close(at)
+        at = inner
+        if reason := _whose(os.fstat(at), parent=not last):
+            os.close(at)
+            raise PermissionError(f"{so_far} {reason}")
+    return at
+
+
+def _whose(s: os.stat_result, parent: bool = False) -> str:
+    """Why a file or folder may hold what somebody else put there; empty where it cannot.
+
+    parent: of a folder above the cache's, which root may own too, where a sticky bit keeps others from renaming what is not theirs, and
+    where members of the user's own group are trusted, as systems do that give each user a group.
+    """
+    if not hasattr(os, "geteuid"):
+        return ""
+    me = os.geteuid()
+    if s.st_uid != me and not (parent and s.st_uid == 0):
+        return f"belongs to user {s.st_uid}, and this process runs as user {me}"
+    shared = s.st_mode & 0o022
+    if parent and (s.st_mode & stat.S_ISVTX or (s.st_uid == me and s.st_gid == os.getegid())):
+        shared &= 0 if s.st_mode & stat.S_ISVTX else 0o002
+    return "can be written to by others" if shared else ""
+
+
+def _remove(name: str, where: int) -> None:
     try:
-        os.unlink(path)
+        os.unlink(name, dir_fd=where)
     except OSError:
         pass

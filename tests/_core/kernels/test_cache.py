@@ -19,7 +19,7 @@ IR = "define void @flambeau_test(i64 %b, i64 %e, ptr %args, ptr %block) #0 {\n  
 @pytest.fixture(autouse=True)
 def place(tmp_path, monkeypatch):
     monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path / "c"))
-    monkeypatch.setattr(cache, "_usable", {})
+    monkeypatch.setattr(cache, "_open", {})
     monkeypatch.setattr(cache, "_stores", 0)
     return tmp_path / "c" / "kernels-1"
 
@@ -104,10 +104,98 @@ def test_a_folder_that_cannot_be_made_is_no_error(tmp_path, monkeypatch) -> None
 def test_a_folder_others_may_write_to_is_not_used(place) -> None:
     cache.store(cache.key("b"), b"y")
     place.chmod(0o777)
-    cache._usable.clear()
     assert not cache.store(cache.key("a"), b"x")
     assert cache.load(cache.key("b")) is None
     assert os.listdir(place) == [cache.key("b")]
+
+
+root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files to another user")
+OTHER = 54321
+
+
+@root
+def test_another_user_s_file_in_one_s_own_folder_is_not_run(place) -> None:
+    name = cache.key("a")
+    cache.store(name, b"code")
+    os.chown(place / name, OTHER, OTHER)
+    assert cache.load(name) is None
+    assert cache.store(name, b"mine") and cache.load(name) == b"mine"
+
+
+def test_a_file_others_may_write_to_is_not_run(place) -> None:
+    name = cache.key("a")
+    cache.store(name, b"code")
+    (place / name).chmod(0o666)
+    assert cache.load(name) is None
+
+
+@root
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_folder_below_another_user_s_is_not_used(place, level) -> None:
+    cache.store(cache.key("a"), b"code")
+    cache._open.clear()
+    os.chown(place.parents[level - 1], OTHER, OTHER)
+    assert cache.load(cache.key("a")) is None and not cache.store(cache.key("b"), b"x")
+    assert str(OTHER) in cache.why_not()
+    os.chown(place.parents[level - 1], 0, 0)
+    assert cache.load(cache.key("a")) == b"code" and not cache.why_not()
+
+
+@root
+def test_another_folder_in_the_place_of_the_one_that_was_looked_at_is_not_read(place) -> None:
+    name = cache.key("a")
+    cache.store(name, b"code")
+    entry = (place / name).read_bytes()
+    place.rename(place.parent / "before")
+    place.mkdir(mode=0o700)
+    (place / name).write_bytes(entry.replace(b"code", b"evil"))
+    for p in (place, place / name):
+        os.chown(p, OTHER, OTHER)
+    assert cache.load(name) == b"code"  # still from the folder that is open
+    assert cache.store(cache.key("b"), b"x") and (place.parent / "before" / cache.key("b")).exists()
+    cache._open.clear()
+    assert cache.load(name) is None and not cache.store(cache.key("c"), b"x")
+
+
+def test_a_parent_that_others_may_rename_in_is_not_used_unless_it_is_sticky(place) -> None:
+    cache.store(cache.key("a"), b"code")
+    for mode, used in ((0o777, False), (0o1777, True), (0o755, True)):
+        cache._open.clear()
+        place.parent.chmod(mode)
+        assert (cache.load(cache.key("a")) == b"code") is used, oct(mode)
+
+
+def test_a_pipe_a_link_and_a_folder_in_the_place_of_an_entry_are_no_entries_and_nobody_waits(place, tmp_path) -> None:
+    names = [cache.key(k) for k in "abc"]
+    cache.store(names[0], b"code")
+    (place / names[0]).rename(tmp_path / "entry")
+    os.mkfifo(place / names[0])
+    (place / names[1]).symlink_to(tmp_path / "entry")
+    (place / names[2]).mkdir()
+    before = time.monotonic()
+    assert [cache.load(n) for n in names] == [None] * 3
+    assert cache.store(names[0], b"x") and cache.store(names[1], b"x") and not cache.store(names[2], b"x")
+    assert [cache.load(n) for n in names] == [b"x", b"x", None]
+    assert cache.trim() >= 2 and time.monotonic() - before < 5
+
+
+def test_a_program_that_closes_all_descriptors_or_removes_the_folder_finds_the_cache_again(place) -> None:
+    import shutil
+    name = cache.key("a")
+    cache.store(name, b"code")
+    descriptor = cache._open[cache.folder()][0]
+    os.close(descriptor)
+    assert cache.load(name) == b"code"
+    os.close(cache._open[cache.folder()][0])
+    other = os.open(os.sep, os.O_RDONLY)  # the number means something else now
+    try:
+        assert cache.load(name) == b"code"
+        os.fstat(other)  # and was not closed
+    finally:
+        os.close(other)
+    shutil.rmtree(place)
+    assert cache.load(name) is None
+    assert cache.store(name, b"code") and cache.load(name) == b"code"
 
 
 def test_the_folder_follows_the_environment(monkeypatch, tmp_path) -> None:
