@@ -9,10 +9,14 @@ it is gone.
 from __future__ import annotations
 
 import ctypes
+import operator
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from .._core import dtypes
 from .._core.errors import warn
+from .._core.kernels.lasting import keep
 from .._core.runtime.device import device as device_class
 from .._core.runtime.device import resolve
 from .._core.tensor import Tensor, alias, meta, wrap
@@ -55,7 +59,9 @@ _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.argtypes, _pointer.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
 _rename = ctypes.pythonapi.PyCapsule_SetName
 _rename.argtypes, _rename.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_int
-_USED = {_UNVERSIONED: b"used_dltensor", _VERSIONED: b"used_dltensor_versioned"}  # kept here: a capsule holds no copy of its name
+_USED = {_UNVERSIONED: b"used_dltensor", _VERSIONED: b"used_dltensor_versioned"}
+for _name in (*_USED, *_USED.values()):
+    keep(_name)  # a capsule holds no copy of its name, and may be freed after this module
 _delete = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
@@ -157,14 +163,13 @@ class _Lent:
     __slots__ = ("address", "deleter", "_pid")
 
     def __init__(self, address: int, deleter: int | None) -> None:
-        import os
         self.address, self.deleter, self._pid = address, deleter, os.getpid()
 
-    def __del__(self) -> None:
-        import os
-        # a forked child holds a copy of the memory and none of the owner's threads: only the parent gives it back
-        if self.deleter and self._pid == os.getpid():
-            _delete(self.deleter)(self.address)
+    def __del__(self, pid: Any = os.getpid, ending: Any = sys.is_finalizing, function: Any = _delete) -> None:
+        # a forked child holds a copy of the memory and none of the owner's threads: only the parent gives it back; and at the
+        # interpreter's end the owner's library may be gone, and soon the memory is
+        if self.deleter and self._pid == pid() and not ending():
+            function(self.deleter)(self.address)
 
 
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
@@ -233,20 +238,32 @@ def _taken(capsule: Any) -> Tensor:
     if type(capsule).__name__ != "PyCapsule":
         raise TypeError(f"from_dlpack: argument 'ext_tensor' must be an object with __dlpack__ or a DLPack capsule, not {type(capsule).__name__}")
     for name, kind in ((_VERSIONED, _ManagedVersioned), (_UNVERSIONED, _Managed)):
-        if _is_valid(capsule, name):
-            address = _pointer(capsule, name)
-            whole: Any = kind.from_address(address)
-            if name is _VERSIONED and whole.major > VERSION[0]:
-                raise BufferError(f"from_dlpack: the array comes as DLPack {whole.major}.{whole.minor}; up to {VERSION[0]} is understood")
-            m, p = _read(whole.tensor)  # what cannot be used stays with the capsule
-            _rename(capsule, _USED[name])
+        if _is_valid(capsule, name) and _claimed(capsule, name):
+            try:
+                address = _pointer(capsule, _USED[name])
+                whole: Any = kind.from_address(address)
+                if name is _VERSIONED and whole.major > VERSION[0]:
+                    raise BufferError(f"from_dlpack: the array comes as DLPack {whole.major}.{whole.minor}; up to {VERSION[0]} is understood")
+                m, p = _read(whole.tensor)
+            except BaseException:
+                _rename(capsule, name)  # what cannot be used stays with the capsule
+                raise
+            lent = _Lent(address, whole.deleter)
             if name is _VERSIONED and whole.flags & READ_ONLY:
                 warn("from_dlpack: the array is read-only, and tensors are not: writing to this tensor will result in undefined "
                      "behavior. Pass copy=True for memory of its own.")
-            lent = _Lent(address, whole.deleter)
             return wrap(p, m, lent)
     raise RuntimeError("from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only once, so you might have "
                        "already constructed a tensor from it once.")
+
+
+def _claimed(capsule: Any, name: bytes) -> bool:
+    """Marks a capsule of this name as used.  False where it has been: another thread, or another library in one, was quicker.
+
+    Both steps are made by one call of C code, between whose own calls no other thread gets the interpreter lock.
+    """
+    was_valid, _ = map(operator.call, (_is_valid, _rename), (capsule, capsule), (name, _USED[name]))
+    return bool(was_valid)
 
 
 def _read(d: Any) -> tuple[Any, int]:

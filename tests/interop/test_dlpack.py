@@ -12,6 +12,7 @@ import pytest
 
 import flambeau as fb
 from flambeau.interop import dlpack
+from tests import processes
 
 NAMES = ["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64", "complex128"]
 
@@ -274,3 +275,54 @@ def test_no_gpu_says_so():
     with pytest.raises(BufferError, match="there is none here"):
         fb.from_dlpack(Foreign(np.arange(4.0), where=(2, 0)))
     assert ctypes.sizeof(dlpack._Description) == 48
+
+
+RACE = """
+import sys, threading
+import numpy as np
+sys.setswitchinterval(1e-6)
+for i in range(300):
+    a = np.arange(8.0) + i
+    capsule = a.__dlpack__(max_version=(1, 1)) if i % 2 else a.__dlpack__()
+    taken, refused, ready = [], [], threading.Barrier(3)
+    def take():
+        ready.wait()
+        try:
+            taken.append(torch.from_dlpack(capsule))
+        except RuntimeError as error:
+            refused.append(str(error))
+    threads = [threading.Thread(target=take) for _ in range(3)]
+    for t in threads: t.start()
+    for t in threads: t.join()
+    assert len(taken) == 1 and len(refused) == 2 and "only once" in refused[0], (len(taken), refused)
+    assert taken[0][0].item() == i
+    del capsule, taken, refused, take, threads, t
+    assert sys.getrefcount(a) == 2
+"""
+
+
+def test_a_capsule_is_taken_once_whoever_takes_it():
+    """Twice is memory freed twice."""
+    processes.says(RACE)
+
+
+def test_what_cannot_be_used_stays_with_its_capsule():
+    a = np.arange(6.0)[::-1]
+    capsule = a.__dlpack__()
+    for _ in range(2):
+        with pytest.raises(BufferError, match="negative strides"):
+            fb.from_dlpack(capsule)
+
+
+def test_lent_memory_and_taken_capsules_that_outlive_the_modules_say_nothing():
+    assert processes.run("""
+import builtins
+import numpy as np
+builtins.kept = [torch.from_dlpack(np.arange(5.0)), torch.from_dlpack(np.arange(5.0).__dlpack__()), np.arange(4.0).__dlpack__()]
+kept.append(torch.from_dlpack(kept[-1]))
+import flambeau.interop.dlpack as d
+class Late:
+    def __init__(self, x): self.x = x
+    def __del__(self): self.x = None
+builtins.late = Late(torch.from_dlpack(np.arange(7.0)))
+""").stderr == ""
