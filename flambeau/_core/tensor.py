@@ -71,6 +71,11 @@ def meta(shape: Sequence[int], strides: tuple[int, ...] | None, d: dtype, dev: d
 def _make_meta(shape: Size, strides: tuple[int, ...], d: dtype, dev: device) -> Meta:
     m = Meta()
     m.shape, m.strides, m.dtype, m.device, m.plain = shape, strides, d, dev, True
+    # all that reads or writes memory relies on this: elements lie from the first one upwards, within `nbytes`
+    if len(shape) != len(strides):
+        raise RuntimeError(f"mismatch in length of strides and shape: sizes {list(shape)}, strides {list(strides)}")
+    if strides and min(strides) < 0:
+        raise RuntimeError(f"Negative strides are not supported at the moment, got strides: {list(strides)}")
     m.numel = layout.numel(shape)
     if m.numel >> 63:
         raise RuntimeError(f"numel: integer multiplication overflow: sizes {list(shape)} come to {m.numel} elements")

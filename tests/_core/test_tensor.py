@@ -171,3 +171,10 @@ def test_on_every_device(device):
     del many[::2]
     more = [fb.full((50,), -1.0, device=device) for _ in range(25)]
     assert [m[7].item() for m in many] == [float(i) for i in range(1, 50, 2)] and all(m.sum().item() == -50 for m in more)
+
+
+@pytest.mark.parametrize("make", [lambda: fb.empty_strided((4,), (-1,)), lambda: fb.ones(2).new_empty_strided((2, 4), (4, -1)),
+                                  lambda: fb.empty_strided((1000000,), (-1,)), lambda: fb.empty_strided((4,), (1, 1))])
+def test_a_layout_whose_elements_would_lie_before_the_first_is_refused(make) -> None:
+    with pytest.raises(RuntimeError, match=r"Negative strides|mismatch in length of strides and shape"):
+        make()

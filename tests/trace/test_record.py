@@ -268,7 +268,7 @@ def test_a_failed_device_shows_no_made_up_values() -> None:
         def fail(address: int) -> None:
             raise ValueError("planted")
         with torch.trace() as t:
-            launch.routine(x.device, "planted", fail, [x.ptr])
+            launch.routine("planted", fail, [x], [])
             y = x + 1
         with pytest.raises(torch.AcceleratorError, match="planted"):
             torch.cuda.synchronize()

@@ -40,7 +40,8 @@ KNOWN: set[type] = {float, int, bool, complex, type(None), str, slice, type(Elli
 # what the keys of factories' plans are made with
 _FACTORIES = {"SEQUENCES": SEQUENCES, "DEFAULT": dtypes._default, "DType": dtypes.dtype, "settled": dtypes.settled, "meant": dtypes.meant,
               "THREAD": devices._thread, "resolve": devices.resolve}
-TRIPS: tuple[type[Exception], ...] = (AttributeError, IndexError, TypeError)  # what using a number or a list as a tensor ends in
+# what using a number or a list as a tensor ends in, and what NumPy says where it has no room
+TRIPS: tuple[type[Exception], ...] = (AttributeError, IndexError, TypeError, MemoryError, ValueError)
 # who may answer for operands that are no plain tensors, in order; each gives NotImplemented where it has no answer
 answers: list[Answer] = []
 # gives the arguments and keywords of a call in a deprecated order

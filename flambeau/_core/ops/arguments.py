@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..engine.operation import Operation
 
 STUMBLES = (AttributeError, IndexError)  # what using a number or a list as a tensor ends in
+_NO_ROOM = ("array is too big", "Maximum allowed dimension", "Maximum allowed size")  # how NumPy's ValueErrors begin for sizes that no memory has
 _USUAL = ("input", "target", "self", "other")  # tensors, even where the signature leaves their type open
 
 
@@ -44,6 +45,8 @@ def explained(name: str, function: Callable[..., Any], args: tuple[Any, ...], kw
 
 def tripped(operation: Operation, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """After an error in an operation: the answer of an argument's class, where one overrides; else the error, in words."""
+    if isinstance(error, MemoryError) or (isinstance(error, ValueError) and str(error).startswith(_NO_ROOM)):
+        raise RuntimeError(f"{operation.name}: out of CPU memory: {error}") from None
     if isinstance(error, Unsupported):
         return instead(operation.name, args, kwargs, error)
     if not operation.planned and any(isinstance(x, Expr) for x in args):

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _plans: dict[Any, _Plan | None] = caches.cache(globals(), "_plans")
 _MOST_PLANS = 1 << 12
+_FARTHEST = 1 << 31  # kernels and libraries count positions along an axis in 32 bits
+_VECTOR = 64
 _GIVEN, _ROWS, _LAST = "as given", "row by row", "channels last"
 
 
@@ -88,6 +90,8 @@ def _run(plan: _Plan, a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
 
 def _plan(kind: str, a: Meta, b: Meta, g: Geometry, shape: Sizes, bias: bool, room: int | None) -> _Plan | None:
     """The first layout of the operands that the backend has a launch for."""
+    if _reach(g) >= _FARTHEST:
+        return None  # the padded image itself then says whether there is room for it
     layouts = [_GIVEN, _ROWS]
     if len(shape) > 3 and any(is_channels_last(m.shape, m.strides) and not m.contiguous for m in (a, b)):
         layouts.insert(1, _LAST)
@@ -101,6 +105,12 @@ def _plan(kind: str, a: Meta, b: Meta, g: Geometry, shape: Sizes, bias: bool, ro
         if prepared is not None:
             return _Plan(prepared, way, out)
     return None
+
+
+def _reach(g: Geometry) -> int:
+    """How far from an image's edge windows lie at most, those counted in that a kernel's last vector has and the result has not."""
+    reaches = [p + (o + _VECTOR) * s + d * k + i for i, k, o, s, p, d in zip(g.image, g.kernel, g.out, g.stride, g.padding, g.dilation, strict=True)]
+    return int(max(reaches))
 
 
 def _allowed(room: int | None) -> tuple[bool, int | None, tuple[bool, bool, bool]]:

@@ -6,7 +6,7 @@ its gradient is its adjoint: the opposite transform with the same scale.
 
 from __future__ import annotations
 
-from math import sqrt
+from math import copysign, inf, sqrt
 from typing import Any
 
 from .. import dtypes, layout
@@ -221,7 +221,7 @@ def fftfreq(n: int, d: float = 1.0, *, out: Any = None, dtype: Any = None, layou
     from .creation import arange
     k = arange(n, dtype=dtype or dtypes.get_default_dtype(), device=device)
     k = k - (k >= (n + 1) // 2) * n
-    return _finished(k * (1.0 / (n * d)), out, requires_grad)
+    return _finished(k * _over(n * d), out, requires_grad)
 
 
 @op(method=False, spaces=("fft",))
@@ -229,7 +229,12 @@ def rfftfreq(n: int, d: float = 1.0, *, out: Any = None, dtype: Any = None, layo
              requires_grad: bool = False) -> Tensor:
     """The non-negative frequencies of an n-point transform with sample spacing d."""
     from .creation import arange
-    return _finished(arange(n // 2 + 1, dtype=dtype or dtypes.get_default_dtype(), device=device) * (1.0 / (n * d)), out, requires_grad)
+    return _finished(arange(n // 2 + 1, dtype=dtype or dtypes.get_default_dtype(), device=device) * _over(n * d), out, requires_grad)
+
+
+def _over(x: float) -> float:
+    """1 / x as C divides."""
+    return 1.0 / x if x else copysign(inf, x)
 
 
 def _finished(t: Tensor, out: Any, requires_grad: bool) -> Tensor:

@@ -532,7 +532,7 @@ def _chosen(t: Tensor, mask: Tensor) -> Tensor | None:
             made[...] = rows[which]
         else:
             made.reshape(-1, width)[...] = rows.reshape(-1, width)[which]
-    launch.routine(m.device, "index", entry, (out.ptr, t.ptr), nbytes=size + room)
+    launch.routine("index", entry, (out,), (t,), nbytes=size + room)
     return out
 
 

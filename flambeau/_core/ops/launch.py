@@ -106,7 +106,10 @@ def _filler(d: dtype) -> Map:
     return Map((E.scalar(0, d),), (), (d,))
 
 
-def routine(dev: device, name: str, entry: Callable[..., Any], args: Sequence[Any], *, outputs: int = 1, nbytes: int = 0,
-            flops: int = 0) -> None:
-    """One call of a library routine: `entry(*args)` on the device's queue; args are addresses and numbers."""
-    door.bind(dev, Prepared(name, entry, outputs=outputs, nbytes=nbytes, flops=flops))(*args)
+def routine(name: str, entry: Callable[..., Any], outs: Sequence[Tensor], ins: Sequence[Tensor], *, nbytes: int = 0, flops: int = 0) -> None:
+    """One call of a library routine on the device's queue: `entry` with the addresses of tensors, which must all be there."""
+    dev = outs[0].meta.device
+    if any(t.meta.device is not dev for t in (*outs, *ins)):
+        from .device_errors import mismatch
+        raise mismatch(name, [*outs, *ins])
+    door.bind(dev, Prepared(name, entry, outputs=len(outs), nbytes=nbytes, flops=flops))(*[t.ptr for t in (*outs, *ins)])

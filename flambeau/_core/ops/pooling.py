@@ -414,8 +414,11 @@ def _targets(name: str, x: Tensor, size: Any, n: int) -> Sizes:
     return out
 
 
-def _bounds(i: int, o: int) -> list[tuple[int, int]]:
-    return [(a * i // o, -(-(a + 1) * i // o)) for a in range(o)]
+def _bounds(x: Tensor, i: int, o: int) -> tuple[Tensor, Tensor]:
+    """Where the windows along an axis begin and end, int64, on x's device."""
+    from .creation import arange
+    at = arange(o, device=x.meta.device) * i
+    return at // o, -((-i - at) // o)
 
 
 def _adaptive_mean(name: str, n: int, x: Tensor, size: Any) -> Tensor:
@@ -431,13 +434,12 @@ def _adaptive_mean_of(x: Tensor, name: str, n: int, size: Any) -> Tensor:
         kernel = tuple(i // o for i, o in zip(image, out, strict=True))
         made = _mean(name, n, x, kernel, None, 0, False, True, None)
     else:
-        from .creation import tensor
+        from .creation import arange
         made = x
         for axis, (i, o) in enumerate(zip(image, out, strict=True)):
-            weights = np.zeros((i, o))
-            for a, (lo, hi) in enumerate(_bounds(i, o)):
-                weights[lo:hi, a] = 1.0 / (hi - lo)
-            matrix = tensor(weights, dtype=x.meta.dtype, device=x.meta.device)
+            low, high = _bounds(x, i, o)
+            at = arange(i, device=x.meta.device).unsqueeze(-1)
+            matrix = ((at >= low) & (at < high)).to(x.meta.dtype) / (high - low)
             made = (made.movedim(2 + axis, -1) @ matrix).movedim(-1, 2 + axis)
         made = contiguous(made)
     return made.squeeze(0) if single else made
@@ -456,21 +458,25 @@ def _adaptive_max(name: str, n: int, x: Tensor, size: Any) -> tuple[Tensor, Tens
 
 
 def _by_cells(x: Tensor, image: Sizes, out: Sizes) -> tuple[Tensor, Tensor]:
-    """Windows of unequal size, one at a time."""
-    from .concat import stack
+    """Windows of unequal size: their elements side by side, the last one again where a window is shorter than the longest."""
     from .creation import arange
-    where = arange(layout.numel(image), device=x.meta.device).reshape(image)
-    picked = []
-    for cell in itertools.product(*[_bounds(i, o) for i, o in zip(image, out, strict=True)]):
-        place = (slice(None), slice(None), *[slice(lo, hi) for lo, hi in cell])
-        flat = x[place].flatten(2)
-        best = flat.detach().argmax(-1)
-        picked.append(where[place[2:]].reshape(-1)[best])
-    if not picked:
-        return x.new_zeros((*x.meta.shape[:2], *out)), x.new_zeros((*x.meta.shape[:2], *out), dtype=int64)
-    at = stack(picked, -1)
-    values = x.flatten(2).gather(2, at)
-    return values.reshape(*x.meta.shape[:2], *out), at.reshape(*x.meta.shape[:2], *out)
+    n, shape = len(image), (*x.meta.shape[:2], *out)
+    if 0 in out:
+        return x.new_zeros(shape), x.new_zeros(shape, dtype=int64)
+    empty(shape, int64, x.meta.device)  # whether there is room at all is known before any work
+    places: Any = 0
+    for axis, (i, o) in enumerate(zip(image, out, strict=True)):
+        low, high = _bounds(x, i, o)
+        taps = arange(-(-i // o) + (i % o != 0), device=x.meta.device)
+        at = (low.unsqueeze(-1) + taps).minimum(high.unsqueeze(-1) - 1) * math.prod(image[axis + 1:])
+        ones = [1] * (2 * n)
+        ones[axis], ones[n + axis] = at.meta.shape
+        places = places + at.reshape(ones)
+    places = places.reshape(layout.numel(out), -1)
+    flat = x.flatten(2)
+    best = flat.detach().index_select(2, places.reshape(-1)).reshape(*flat.meta.shape[:2], *places.meta.shape).argmax(-1, keepdim=True)
+    at = places.expand(*best.meta.shape[:2], *places.meta.shape).gather(-1, best).squeeze(-1)
+    return flat.gather(2, at).reshape(shape), at.reshape(shape)
 
 
 def _define(n: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import dtypes
 from ..autograd import tape
-from ..tensor import Tensor
+from ..tensor import Tensor, alias, meta
 
 _DEFAULTS: dict[str, Any] = {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80, "sci_mode": None}
 _options = dict(_DEFAULTS)
@@ -76,53 +76,52 @@ def _complex_text(v: complex, re: _Formatter, im: _Formatter) -> str:
     return f"{real}{imag}j" if imag[0] in "+-" else f"{real}+{imag}j"
 
 
-def _rows(array: Any, indent: int, show: Any, width: int, summarize: bool) -> str:
+def _rows(array: Any, indent: int, show: Any, width: int, cut: tuple[bool, ...]) -> str:
+    """cut: for each axis, whether the array holds only the first and last items along it."""
     edge = _options["edgeitems"]
     if array.ndim == 0:
         return str(show(array.item()))
     if array.ndim == 1:
         per_line = max(1, int(math.floor((_options["linewidth"] - indent) / (width + 2))))
-        n = array.shape[0]
-        if summarize and not edge:
-            cells = ["..."]
-        elif summarize and n > 2 * edge:
-            cells = [*map(show, array[:edge].tolist()), " ...", *map(show, array[-edge:].tolist())]
+        if cut[0]:
+            cells = [*map(show, array[:edge].tolist()), " ..." if edge else "...", *map(show, array[edge:].tolist())]
         else:
             cells = list(map(show, array.tolist()))
         lines = [", ".join(cells[i:i + per_line]) for i in range(0, len(cells), per_line)]
         return "[" + ("," + "\n" + " " * (indent + 1)).join(lines) + "]"
-    n = array.shape[0]
-    if summarize and n > 2 * edge:
-        parts = [_rows(array[i], indent + 1, show, width, summarize) for i in range(edge)] + ["..."] + [
-            _rows(array[i], indent + 1, show, width, summarize) for i in range(n - edge, n)]
-    else:
-        parts = [_rows(array[i], indent + 1, show, width, summarize) for i in range(n)]
-    return "[" + ("," + "\n" * (array.ndim - 1) + " " * (indent + 1)).join(parts) + "]"  # type: ignore[no-any-return]
+    parts = [_rows(array[i], indent + 1, show, width, cut[1:]) for i in range(array.shape[0])]
+    if cut[0]:
+        parts[edge:edge] = ["..."]
+    text: str = "[" + ("," + "\n" * (array.ndim - 1) + " " * (indent + 1)).join(parts) + "]"
+    return text
 
 
-def _shown(array: Any) -> Any:
-    """The corner values that a summary prints: they alone decide the format."""
-    import numpy as np
+def _corners(t: Tensor, cut: tuple[bool, ...]) -> Any:
+    """The corner values that a summary prints, which alone decide the format: nothing else is read, moved or copied."""
+    from .attributes import values
     edge = _options["edgeitems"]
-    for axis in range(array.ndim):
-        if array.shape[axis] > 2 * edge:
-            array = np.concatenate([array.take(range(edge), axis), array.take(range(array.shape[axis] - edge, array.shape[axis]), axis)],
-                                   axis)
-    return array
+    shape: list[int] = []
+    strides: list[int] = []
+    for n, step, is_cut in zip(t.meta.shape, t.meta.strides, cut, strict=True):
+        # the first and the last items are two blocks of so many, the second one so far behind the first
+        shape += (2, edge) if is_cut else (n,)
+        strides += ((n - edge) * step, step) if is_cut else (step,)
+    found = values(alias(t, meta(shape, tuple(strides), t.meta.dtype, t.meta.device), t.ptr), "print")
+    shown: Any = found.reshape([2 * edge if is_cut else n for n, is_cut in zip(t.meta.shape, cut, strict=True)])
+    return shown
 
 
 def body(t: Tensor, indent: int) -> str:
     """The values between `tensor(` and the suffixes."""
-    from .attributes import values
-    array = values(t, "print")
-    d = t.meta.dtype
     summarize = t.meta.numel > _options["threshold"]
-    corner = _shown(array) if summarize else array
+    cut = tuple([summarize and n > 2 * _options["edgeitems"] for n in t.meta.shape])
+    array = _corners(t, cut)
+    d = t.meta.dtype
     if d.is_complex:
-        re, im = _Formatter(corner.real, d.to_real()), _Formatter(corner.imag, d.to_real())
-        return _rows(array, indent, lambda v: _complex_text(v, re, im), re.width + im.width + 1, summarize)
-    f = _Formatter(corner, d)
-    return _rows(array, indent, f.one, f.width, summarize)
+        re, im = _Formatter(array.real, d.to_real()), _Formatter(array.imag, d.to_real())
+        return _rows(array, indent, lambda v: _complex_text(v, re, im), re.width + im.width + 1, cut)
+    f = _Formatter(array, d)
+    return _rows(array, indent, f.one, f.width, cut)
 
 
 def show(t: Tensor) -> str:

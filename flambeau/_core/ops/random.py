@@ -541,7 +541,7 @@ def _by_numpy(name: str, sample: Callable[[Any, Any], Any]) -> Callable[..., Ten
             values = [load(memory(a, tuple(m.shape), m.strides, m.dtype), m.dtype) for a, m in zip(addresses, metas, strict=True)]
             store(memory(to, tuple(out.meta.shape), out.meta.strides, out.meta.dtype), sample(rng, values), out.meta.dtype)
         if out.meta.numel:
-            launch.routine(out.meta.device, name, entry, (out.ptr, *[x.ptr for x in inputs]))
+            launch.routine(name, entry, (out,), inputs)
         return out
     return run
 

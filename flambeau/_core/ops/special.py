@@ -114,6 +114,10 @@ _methods.polygamma = _polygamma_method
 _methods.polygamma_ = _polygamma_
 
 
+_MOST_TERMS = 1 << 30  # some ten seconds
+_AT_ONCE = 1 << 18
+
+
 @op(out=True, inplace=True, aliases=("special.multigammaln",))
 def mvlgamma(input: Tensor, p: int) -> Tensor:  # noqa: A002
     """The logarithm of the multivariate gamma function of dimension p, for input > (p - 1) / 2."""
@@ -122,9 +126,15 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:  # noqa: A002
     x = input if input.meta.dtype.is_floating_point else to_dtype(input, dtypes.get_default_dtype())
     d = x.meta.dtype
     x = to_dtype(x, d.opmath)  # the terms are summed before the sum is rounded
-    total = x.lgamma()
-    for j in range(1, p):
-        total = total + (x - 0.5 * j).lgamma()
+    terms = p * x.meta.numel
+    if terms > _MOST_TERMS:
+        raise RuntimeError(f"mvlgamma: p of {p} for an input of {x.meta.numel} elements asks for {terms} terms: at most {_MOST_TERMS} are summed")
+    from .creation import arange
+    step = max(1, _AT_ONCE // max(x.meta.numel, 1))
+    total: Any = 0
+    for first in range(0, p, step):  # a part at a time: the terms are never all held, and Ctrl-C is heard between parts
+        halves = arange(first, min(first + step, p), dtype=x.meta.dtype, device=x.meta.device) * 0.5
+        total = total + (x.unsqueeze(-1) - halves).lgamma().sum(-1)
     return to_dtype(total + p * (p - 1) * 0.25 * math.log(math.pi), d)
 
 
@@ -133,6 +143,8 @@ def _host(name: str, function: Any, ins: tuple[Tensor, ...], results: tuple[Any,
     from ..kernels.interpret import memory
     held = [contiguous(t) for t in ins]
     m = held[0].meta
+    if any(t.meta.shape != m.shape for t in held):
+        raise RuntimeError(f"{name}: the operands must have one shape, got {', '.join(str(list(t.meta.shape)) for t in held)}")
     outs = [empty(m.shape, d, m.device) for d in results]
     shape, kinds, n = tuple(m.shape), [t.meta.dtype for t in held], len(outs)
 
@@ -144,7 +156,7 @@ def _host(name: str, function: Any, ins: tuple[Tensor, ...], results: tuple[Any,
         for a, d, f in zip(addresses[:n], results, found if isinstance(found, tuple) else (found,), strict=True):
             view(a, d)[...] = f
     if m.numel:
-        launch.routine(m.device, name, entry, [t.ptr for t in (*outs, *held)], outputs=n, nbytes=sum(t.meta.nbytes for t in (*outs, *held)))
+        launch.routine(name, entry, outs, held, nbytes=sum(t.meta.nbytes for t in (*outs, *held)))
     return outs
 
 

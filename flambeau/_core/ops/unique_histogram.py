@@ -373,5 +373,5 @@ def hash_tensor(input: Tensor, dim: Any = (), *, keepdim: bool = False, mode: in
         bits = np.ascontiguousarray(x.astype(np.float64 if d.kind == "f" else np.int64)).view(np.uint64)
         found = np.bitwise_xor.reduce(bits.reshape(shape), axis=axes) if axes else bits
         memory(target, result, layout.contiguous_strides(result), dtypes.uint64)[...] = found.reshape(result)
-    launch.routine(input.meta.device, "hash_tensor", entry, (out.ptr, input.ptr), nbytes=input.meta.nbytes)
+    launch.routine("hash_tensor", entry, (out,), (input,), nbytes=input.meta.nbytes)
     return out

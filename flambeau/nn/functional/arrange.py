@@ -241,6 +241,11 @@ def channel_shuffle(input: Any, groups: int) -> Any:
 
 def _blocks(size: tuple[int, ...], kernel: tuple[int, ...], dilation: tuple[int, ...], padding: tuple[int, ...],
             stride: tuple[int, ...]) -> list[int]:
+    for name, short, least, wrong in (("kernel size", "kernel", 1, kernel), ("dilation", "dilation", 1, dilation), ("padding", "pad", 0, padding),
+                                      ("stride", "stride", 1, stride)):
+        if min(wrong) < least:
+            raise RuntimeError(f"{name} should be {'greater than zero' if least else 'non-negative'}, but got {short}_height: {wrong[0]} "
+                               f"{short}_width: {wrong[1]}")
     return [(s + 2 * p - d * (k - 1) - 1) // st + 1 for s, k, d, p, st in zip(size, kernel, dilation, padding, stride)]
 
 
@@ -326,10 +331,10 @@ def fold(input: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padd
     size = tuple(ntuple(output_size, 2))
     cols = input if input.dim() == 3 else input.unsqueeze(0)
     block = math.prod(geometry[0])
+    counts = _blocks(size, *geometry)
     if cols.shape[1] % block:
         raise RuntimeError(f"Expected size of input's dimension 1 to be divisible by the product of kernel_size, but "
                            f"got input.size(1)={cols.shape[1]} and kernel_size={geometry[0]}.")
-    counts = _blocks(size, *geometry)
     if min(counts) < 1 or math.prod(counts) != cols.shape[2]:
         raise RuntimeError(f"Given output_size={size}, kernel_size={geometry[0]}, dilation={geometry[1]}, "
                            f"padding={geometry[2]}, stride={geometry[3]}, expected size of input's dimension 2 to "

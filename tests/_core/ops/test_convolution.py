@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import flambeau as fb
 from flambeau._core.runtime import caches
 from flambeau.autograd import gradcheck, gradgradcheck
+from tests import processes
 
 F = fb.nn.functional
 
@@ -175,3 +176,21 @@ def test_same_padding_and_errors():
         F.conv2d(fb.zeros(1, 2, 5, 5), fb.zeros(4, 3, 3, 3))
     with pytest.raises(RuntimeError, match="Kernel size can't be greater"):
         F.conv2d(fb.zeros(1, 3, 2, 2), fb.zeros(4, 3, 3, 3))
+
+
+FAR = """
+F = torch.nn.functional
+for n in (2**31, 2**33, 2**40, 2**62):
+    for d in (1, 2, 3):
+        x, w = torch.ones(1, 1, *[4] * d), torch.ones(1, 1, *[2] * d, requires_grad=True)
+        for keywords in ({"padding": n, "stride": n}, {"padding": n, "stride": n, "dilation": n}, {"padding": n - 1, "stride": 2 * n}):
+            for call in (getattr(F, f"conv{d}d"), getattr(F, f"conv_transpose{d}d")):
+                try:
+                    call(x, w, **keywords).sum().backward()
+                except RuntimeError as error:
+                    assert any(word in str(error) for word in ("out of CPU memory", "overflow", "size", "Kernel", "output")), error
+"""
+
+
+def test_windows_farther_away_than_a_kernel_counts_are_an_error_with_sizes_or_an_answer():
+    processes.says(FAR)

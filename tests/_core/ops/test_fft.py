@@ -94,3 +94,11 @@ def test_on_every_device(device):
     assert str(got.device) == device
     same(got.cpu(), np.fft.fft2(Z))
     same(fb.fft.irfft(fb.fft.rfft(fb.tensor(X).to(device)), 6).cpu(), X)
+
+
+def test_frequencies_of_no_points_and_of_no_spacing():
+    assert fb.fft.fftfreq(0).tolist() == []
+    assert np.isnan(fb.fft.rfftfreq(0).numpy()).all() and fb.fft.rfftfreq(0).shape == (1,)
+    with np.errstate(all="ignore"):
+        wanted = np.array([0.0, 1.0, -1.0]) * np.float64(np.inf)
+    np.testing.assert_array_equal(fb.fft.fftfreq(3, 0.0).numpy(), wanted.astype(np.float32))

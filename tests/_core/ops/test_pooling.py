@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import flambeau as fb
 from flambeau.autograd import gradcheck, gradgradcheck
+from tests import processes
 
 F = fb.nn.functional
 TOLERANCE = {fb.float16: 2e-3, fb.bfloat16: 1.6e-2, fb.float32: 1e-6, fb.float64: 1e-13}
@@ -388,3 +389,36 @@ def test_max_gradients_on_every_device(n: int, kernel: Any, stride: Any, padding
             grads.append(plain(x.grad))
     np.testing.assert_array_equal(grads[2], grads[0])
     np.testing.assert_array_equal(grads[3], grads[1])
+
+
+@pytest.mark.parametrize("size", [5, 7, 1, 12, 40])
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_adaptive_windows_of_unequal_size(size, n):
+    x = fb.tensor(np.random.default_rng(size).normal(size=(2, 3, *range(5, 5 + n))), requires_grad=True)
+    values, at = getattr(fb.nn.functional, f"adaptive_max_pool{n}d")(x, size, return_indices=True)
+    means = getattr(fb.nn.functional, f"adaptive_avg_pool{n}d")(x, size)
+    a = x.detach().numpy()
+    for cell in itertools.product(*[range(size)] * n):
+        window = tuple(slice(c * i // size, -(-(c + 1) * i // size)) for c, i in zip(cell, a.shape[2:], strict=True))
+        part = a[(slice(None), slice(None), *window)].reshape(2, 3, -1)
+        place = (slice(None), slice(None), *cell)
+        assert (values.detach().numpy()[place] == part.max(-1)).all()
+        assert (np.take_along_axis(a.reshape(2, 3, -1), at.numpy()[place][..., None], -1)[..., 0] == part.max(-1)).all()
+        np.testing.assert_allclose(means.detach().numpy()[place], part.mean(-1))
+    values.sum().backward()
+    assert x.grad.sum().item() == values.numel()
+
+
+def test_an_output_that_no_memory_holds_is_an_error_with_sizes_at_once():
+    processes.says("""
+F = torch.nn.functional
+for n in (1, 2, 3):
+    for kind in ("max", "avg"):
+        for size in (2**31 - 1, 2**40, 2**62):
+            try:
+                getattr(F, f"adaptive_{kind}_pool{n}d")(torch.ones(1, 1, *[4] * n), size)
+            except RuntimeError as error:
+                assert "out of CPU memory: tried to allocate" in str(error) or "overflow" in str(error), error
+            else:
+                raise SystemExit("there was room")
+""", seconds=20)

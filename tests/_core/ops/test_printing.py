@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import flambeau as fb
+from flambeau._core.runtime import door
 
 TEXTS = [
     ('zeros(2, 3)', (
@@ -206,3 +207,20 @@ def test_a_default_type_is_not_shown():
 def test_wrong_options_are_refused():
     with pytest.raises(KeyError):
         fb.set_printoptions(profile="long")
+
+
+def test_a_summary_reads_the_corners_alone():
+    """What it leaves out is not copied: these elements take 64 GiB and more."""
+    whole = fb.arange(2000.0).reshape(2, 1000)
+    for t, small in ((fb.ones(1).expand(2**34), fb.ones(2000)), (fb.ones(1, 1).expand(2**20, 2**34), fb.ones(50, 50)),
+                     (fb.ones(1, dtype=fb.bfloat16).expand(2**34), fb.ones(2000, dtype=fb.bfloat16)),
+                     (fb.ones(1, dtype=fb.complex64).expand(5, 2**34), fb.ones(5, 2000, dtype=fb.complex64)),
+                     (whole[:, :500].expand(2**20, 2, 500).transpose(0, 1), whole[:, :500].expand(9, 2, 500).transpose(0, 1))):
+        assert repr(t) == repr(small)
+
+
+def test_a_gpu_s_summary_brings_the_corners_alone(sim_gpus):
+    x = fb.arange(10_000_000.0, device="cuda:0")
+    before = door.totals["d2h"].nbytes
+    text = repr(x)
+    assert text.startswith("tensor([0.0000e+00, 1.0000e+00, 2.0000e+00,  ..., ") and door.totals["d2h"].nbytes - before < 1000

@@ -41,3 +41,17 @@ def test_slopes_of_any_shapes_are_those_of_whole_operands(axes) -> None:
     found = fb._standard_gamma_grad(a, x)
     assert found.shape == together and len(together) == len(whole)
     assert found.equal(fb._standard_gamma_grad(a.expand(together).clone(), x.expand(together).clone()))
+
+
+def test_gradients_of_samples_check_shapes_and_devices(sim_gpus):
+    """They are given raw numbers, on which NumPy works where they lie."""
+    one, three, two = fb.ones(1), fb.ones(3), fb.ones(2)
+    assert fb._standard_gamma_grad(three, one).shape == fb._standard_gamma_grad(one, three).shape == (3,)
+    np.testing.assert_allclose(fb._dirichlet_grad(three / 3, one, three * 3).numpy(), fb._dirichlet_grad(three / 3, three, three * 3).numpy())
+    for call in (lambda: fb._standard_gamma_grad(three, two), lambda: fb._dirichlet_grad(three, one, two), lambda: fb._dirichlet_grad(two, three, three)):
+        with pytest.raises(RuntimeError, match="must match the size of tensor b"):
+            call()
+    for call in (lambda: fb._standard_gamma_grad(three.cuda(), three), lambda: fb._dirichlet_grad(three.cuda(), three, three),
+                 lambda: fb.binomial(three.cuda(), three / 3)):
+        with pytest.raises(RuntimeError, match="same device"):
+            call()

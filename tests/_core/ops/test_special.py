@@ -125,3 +125,13 @@ def test_integers_and_parts(device: str) -> None:
     assert e.dtype is torch.int32 and np.array_equal(m.cpu().numpy(), np.frexp(v)[0]) and np.array_equal(e.cpu().numpy(), np.frexp(v)[1])
     with pytest.raises(RuntimeError, match="floating-point"):
         torch.frexp(x)
+
+
+def test_mvlgamma_sums_any_number_of_terms_or_refuses_at_once() -> None:
+    from scipy import special
+    x = np.array([6000.5, 7001.0])
+    for p in (1, 2, 3, 1000, 12000):
+        np.testing.assert_allclose(torch.mvlgamma(torch.tensor(x), p).numpy(), [special.multigammaln(v, p) for v in x], rtol=1e-11)
+    for p in (2**30, 2**31, 2**63 - 1):
+        with pytest.raises(RuntimeError, match=rf"mvlgamma: p of {p} for an input of 2 elements"):
+            torch.mvlgamma(torch.tensor(x), p)

@@ -350,10 +350,10 @@ def test_a_parameter_waits_and_stays_one(lazy: None) -> None:
 def test_a_copy_that_fails_is_an_error_for_every_reader(lazy: None) -> None:
     from flambeau._core.ops import launch
 
-    def fail() -> None:
+    def fail(address: int) -> None:
         raise OverflowError("too much")
     x = torch.ones(5, device="cuda")
-    launch.routine(x.device, "factorise", fail, ())
+    launch.routine("factorise", fail, [x], [])
     y = x.to("cpu", non_blocking=True)
     with pytest.raises(torch.cuda.AcceleratorError, match="'factorise' failed"):
         y.tolist()

@@ -193,9 +193,10 @@ def test_memory_freed_on_one_stream_is_not_overwritten_by_another(gpu: str) -> N
 def test_an_error_in_queued_work_names_its_launch(gpu: str) -> None:
     from flambeau._core.ops import launch
 
-    def fail() -> None:
+    def fail(address: int) -> None:
         raise OverflowError("too much")
-    launch.routine(torch.device("cuda:0"), "factorise", fail, ())
+    x = torch.ones(2, device="cuda:0")
+    launch.routine("factorise", fail, [x], [])
     with pytest.raises(torch.cuda.AcceleratorError, match="'factorise' failed with OverflowError: too much"):
         torch.cuda.synchronize()
     assert (torch.ones(2, device="cuda") + 1).tolist() == [2.0, 2.0]

@@ -122,3 +122,15 @@ def test_borders_met_before():
         with flambeau.no_grad():
             assert F.pad(w, (1, 1)).grad_fn is None
     assert len(names) == 1
+
+
+@pytest.mark.parametrize("wrong,says", [({"stride": 0}, "stride should be greater than zero, but got stride_height: 0 stride_width: 0"),
+                                        ({"stride": (1, -1)}, "stride should be greater than zero, but got stride_height: 1 stride_width: -1"),
+                                        ({"dilation": 0}, "dilation should be greater than zero, but got dilation_height: 0 dilation_width: 0"),
+                                        ({"kernel_size": 0}, "kernel size should be greater than zero, but got kernel_height: 0 kernel_width: 0"),
+                                        ({"padding": -1}, "padding should be non-negative, but got pad_height: -1 pad_width: -1")])
+def test_sliding_blocks_of_impossible_geometry(wrong, says):
+    geometry = {"kernel_size": 2, **wrong}
+    for call in (lambda: F.unfold(flambeau.ones(1, 1, 4, 4), **geometry), lambda: F.fold(flambeau.ones(1, 4, 4), (4, 4), **geometry)):
+        with pytest.raises(RuntimeError, match=says):
+            call()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ... import dtypes
 from ...autograd import tape
 from ...tensor import Tensor, empty
+from ..attributes import values
 from ..checks import same_device
 from ..table import op
 from . import matrices
@@ -60,8 +63,25 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
         raise RuntimeError(f"torch.linalg.ldl_solve: Expected LD.shape[:-1] and pivots.shape to be the same, but got pivots with shape "
                            f"{list(pivots.meta.shape)} instead")
     matrices.compatible("torch.linalg.ldl_solve", LD, B)
+    _look_at(pivots)
     ld, b = broadcast(LD, B)
     return _solved(ld, pivots.expand(*ld.meta.shape[:-1]), b, hermitian)
+
+
+def _look_at(pivots: Tensor) -> None:
+    """Raises RuntimeError for pivots that no factorization gives: the library would read and write where they point to."""
+    if pivots.meta.device.type == "meta" or not pivots.meta.numel:
+        return
+    n = pivots.meta.shape[-1]
+    p = values(pivots).astype(np.int64).reshape(-1, n)
+    wrong = p[(p == 0) | (p < -n) | (p > n)]
+    if wrong.size:
+        raise RuntimeError(f"torch.linalg.ldl_solve: pivots must lie between 1 and LD.size(-2), which is {n}, or be their negatives, got {wrong[0]}: pass what "
+                           "torch.linalg.ldl_factor gives")
+    # the lengths of runs of negative ones, which stand for blocks of two, are the distances between where they begin and end
+    edges = np.flatnonzero(np.diff(np.pad(p < 0, ((0, 0), (1, 1))).reshape(-1).astype(np.int8)))
+    if ((edges[1::2] - edges[::2]) % 2).any():
+        raise RuntimeError("torch.linalg.ldl_solve: negative pivots stand for blocks of two and come in pairs: pass what torch.linalg.ldl_factor gives")
 
 
 def _solved(ld: Tensor, pivots: Tensor, b: Tensor, hermitian: bool) -> Tensor:

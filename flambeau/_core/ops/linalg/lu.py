@@ -10,7 +10,9 @@ from typing import Any
 
 from ... import dtypes
 from ...autograd import tape
+from ...kernels.specs import Check
 from ...tensor import Tensor, alias, empty
+from .. import routines
 from ..attributes import values
 from ..checks import same_device
 from ..table import op
@@ -200,7 +202,18 @@ def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True,
         raise RuntimeError(f"linalg.lu_solve: Number of pivots per batch should be same as the dimension of the matrix: pivots {list(pivots.meta.shape)}, "
                            f"LU {list(LU.meta.shape)}")
     matrices.compatible("linalg.lu_solve", LU, B, left)
-    return _lu_solve(LU, pivots, B, left, adjoint)
+    return _lu_solve(LU, _rows(pivots, LU.meta.shape[-1]), B, left, adjoint)
+
+
+def _rows(pivots: Tensor, n: int) -> Tensor:
+    """The pivots (int32), each of them a row.  Raises RuntimeError for one that is not, on a GPU when the host next waits: libraries do not look."""
+    wide = matrices.ready(pivots.to(dtypes.int64))
+    m = wide.meta
+    if not m.numel or m.device.type == "meta":
+        return pivots
+    routines.require(m.device, Check(tuple(m.shape), m.strides, 1, n + 1, None, f"linalg.lu_solve: pivots must lie between 1 and LU.size(-2), which is {n}, "
+                                     "got {}: pass what torch.linalg.lu_factor gives", RuntimeError, "pivots check"), (wide.ptr,))
+    return pivots if m.device.type == "cpu" else wide.clamp(1, n).to(dtypes.int32)  # a GPU goes on until then
 
 
 def _lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, left: bool, flipped: bool) -> Tensor:

@@ -111,6 +111,7 @@ def batch_of(t: Tensor, axes: int = 2) -> int:
 def job(name: str, like: Tensor, sizes: tuple[Any, ...], *operands: Tensor, otherwise: Callable[[], bool] | None = None, axes: int = 2) -> None:
     """Carries out a job of `specs.Lapack` on the batch that `like` is: by the device's backend, else by `otherwise`, which says whether it did,
     else by the host."""
+    checks.same_device(name, like, *operands)
     spec = Lapack(name, like.meta.dtype, batch_of(like, axes), sizes)
     bound = routines.find(like.meta.device, spec)
     if bound is None:

@@ -50,3 +50,9 @@ def test_failures():
 def test_gradient_of_the_right_hand_side(dtype, hermitian, make, differentiable):
     ld, pivots = fb.linalg.ldl_factor(fb.tensor(symmetric(make, (2, 3, 3), dtype, hermitian)), hermitian=hermitian)
     differentiable(lambda b: fb.linalg.ldl_solve(ld, pivots, b, hermitian=hermitian), make((2, 3, 2), dtype))
+
+
+@pytest.mark.parametrize("pivots", [[4, 2, 3], [0, 2, 3], [1, 2, -3], [-1, 2, 3], [-1, -1, -1], [-9, -9, 1]])
+def test_pivots_that_no_factorization_gives_are_refused(pivots):
+    with pytest.raises(RuntimeError, match=r"linalg.ldl_solve: .*pivots"):
+        fb.linalg.ldl_solve(fb.eye(3), fb.tensor(pivots, dtype=fb.int32), fb.ones(3, 1))

@@ -107,3 +107,21 @@ def test_pivots_that_are_no_rows_are_refused():
                 fb.lu_unpack(lu, wrong)
     for _ in range(5):
         np.testing.assert_array_equal(fb.lu_unpack(lu, pivots)[0].numpy(), np.eye(3))
+
+
+@pytest.mark.parametrize("pivots", [[100, 2, 3], [0, 2, 3], [1, -7, 3]])
+@pytest.mark.parametrize("recorded", [False, True])
+def test_pivots_that_name_no_row_are_refused_before_the_library_sees_them(pivots, recorded):
+    p = fb.tensor(pivots, dtype=fb.int32)
+    b = fb.ones(3, 1, requires_grad=recorded)
+    wrong = next(x for x in pivots if not 1 <= x <= 3)
+    for call in (lambda: fb.linalg.lu_solve(fb.eye(3), p, b), lambda: fb.lu_solve(b, fb.eye(3), p)):
+        for _ in range(5):
+            with pytest.raises(RuntimeError, match=rf"pivots must lie between 1 and LU.size\(-2\), which is 3, got {wrong}"):
+                call()
+
+
+def test_wrong_pivots_on_a_simulated_gpu_are_told_where_it_waits(sim_gpus):
+    p = fb.tensor([100, 2, 3], dtype=fb.int32).cuda()
+    with pytest.raises(fb.cuda.AcceleratorError, match="pivots must lie between 1 and"):
+        fb.linalg.lu_solve(fb.eye(3).cuda(), p, fb.ones(3, 1).cuda()).cpu()

@@ -7,6 +7,7 @@ import pytest
 
 import flambeau as fb
 from flambeau.linalg import LinAlgError
+from tests import processes
 
 TYPES = (np.float32, np.float64, np.complex64, np.complex128)
 SHAPES = [(1, 1), (4, 4), (3, 5), (5, 3), (2, 3, 4, 2), (0, 0), (3, 0), (0, 3), (0, 2, 2), (40, 30)]
@@ -98,3 +99,27 @@ def test_matrices_that_are_not_finite_end(n):
     for f in (fb.linalg.svd, fb.linalg.svdvals, fb.linalg.pinv):
         with pytest.raises(fb.linalg.LinAlgError, match="non-finite"):
             f(a)
+
+
+ENDS = """
+from flambeau.linalg import *
+calls = {"svd": svd, "values": svdvals, "pinv": pinv, "rank": matrix_rank, "cond": cond, "norm": lambda x: matrix_norm(x, 2), "eigh": eigh, "qr": qr,
+         "eig": eig, "exp": matrix_exp, "ldl": ldl_factor, "lu": lu_factor, "cholesky": cholesky, "det": slogdet, "lowrank": torch.svd_lowrank,
+         **{d: lambda x, d=d: lstsq(x, x, driver=d) for d in ("gelsd", "gelss", "gelsy", "gels")}}
+for n in (3, 5, 30):
+    for shape in ((n, n), (n + 40, n), (n, n + 40), (2, n, n)):
+        x = torch.eye(*shape[-2:]).repeat(*shape[:-2], 1, 1)
+        x.view(-1)[0] = BAD
+        for name, call in calls.items():
+            print(name, shape, flush=True)
+            try:
+                call(x)
+            except RuntimeError as error:
+                assert str(error)
+"""
+
+
+@pytest.mark.parametrize("bad", ["inf", "-inf", "nan"])
+def test_a_matrix_that_is_not_finite_ends_in_an_error_or_an_answer(bad):
+    """LAPACK's iterations may never end on it."""
+    processes.says(ENDS.replace("BAD", f"float('{bad}')"))
