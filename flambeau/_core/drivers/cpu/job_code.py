@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from ...dtypes import float32, float64
 from ...kernels.llvm.emit import Emitter, Module, base, number
+from . import lane_code
 
 if TYPE_CHECKING:
     from ...dtypes import dtype
@@ -38,6 +39,7 @@ def functions() -> dict[str, int]:
     for letter in "sd":
         names += [_parity(module, letter), _check(module, letter), _pairs(module, letter)]
     names += [_regular(module, letter) for letter in "sdcz"]
+    names += lane_code.write(module)
     text = module.text()
     found = compiler.functions(("jobs", text), tuple(names), lambda: text)
     return {name.removeprefix("flambeau_"): address for name, address in found.items()}

@@ -59,10 +59,12 @@ class Job:
     """The steps for one matrix of a batch of so many, of a type; `letter` is LAPACK's for it (none for whole numbers), `real` that of its real numbers.
 
     An argument of a call is a `Place`; an int, float or complex for the address of a number of 64 bits (the job's type for the others); or a
-    letter (bytes).
+    letter (bytes).  lanes: the steps are for so many matrices at once (see `lane_code`); `left` is how many there are left.
     """
 
-    def __init__(self, d: dtype, batch: int) -> None:
+    def __init__(self, d: dtype, batch: int, lanes: int = 1) -> None:
+        self.lanes, self.left = lanes, Place(NUMBER, batch, -lanes)
+        batch = -(-batch // lanes)
         self.dtype, self.batch, self.letter, self.item = d, batch, LETTER.get(d.name, ""), d.itemsize
         self.real = {"c": "s", "z": "d"}.get(self.letter, self.letter)
         self.parts = 2 if d.is_complex else 1  # real numbers in one of the type
@@ -74,7 +76,7 @@ class Job:
     def operand(self, nbytes: int) -> Place:
         """The next operand, of which each matrix has so many bytes."""
         self._operands += 1
-        return Place(OPERANDS + self._operands - 1, 0, nbytes)
+        return Place(OPERANDS + self._operands - 1, 0, nbytes * self.lanes)
 
     def matrix(self, m: int, n: int) -> Place:
         """The next operand, of the job's type, packed."""
@@ -123,7 +125,7 @@ class Job:
             places += [ONE_LETTER for x in args if type(x) is bytes]
         if len(places) > MANY:
             raise ValueError(f"{name}: {len(places)} arguments, and a step has at most {MANY}")
-        self._steps.append((address, places, when and when[0], -1 if when is None else int(when[1]), flops))
+        self._steps.append((address, places, when and when[0], -1 if when is None else int(when[1]), flops * self.lanes))
 
     def tell(self, code: Place | int, info: Place, when: When = None) -> None:
         """What a routine said (int64) as an operation tells it (int32)."""

@@ -13,7 +13,6 @@ from ...autograd import tape
 from ...kernels.specs import Check
 from ...tensor import Tensor, alias, empty
 from .. import routines
-from ..attributes import values
 from ..checks import same_device
 from ..table import op
 from . import device, matrices
@@ -81,7 +80,7 @@ def permutation(pivots: Tensor, m: int, name: str = "") -> tuple[Tensor, Tensor]
     if batch and m:
         info = empty(lead, dtypes.int32, dev)
         matrices.job("permutation", pivots, (m, k), there, back, matrices.ready(pivots), info, axes=1)
-        if name and info.meta.device.type != "meta" and values(info).any():
+        if name and matrices.failed(info):
             raise RuntimeError(f"{name}: LU_pivots must lie between 1 and LU_data.size(-2), which is {m}: pass what torch.linalg.lu_factor gives")
     return there, back
 

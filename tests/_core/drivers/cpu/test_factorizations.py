@@ -12,7 +12,7 @@ from flambeau._core.kernels.specs import Lapack
 
 TYPES = (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
 SHAPES = ((4, 4), (1, 1), (5, 3), (3, 5), (33, 40))
-BATCHES = (1, 3)
+BATCHES = (1, 3, 21)  # and more than a vector has lanes
 
 
 @pytest.fixture(params=TYPES, ids=str)
@@ -44,7 +44,8 @@ def rows(a):
 def run(name, d, batch, sizes, *arrays):
     """Carries a job out over arrays, in workspace full of something."""
     made = factorizations.prepare(Lapack(name, d, batch, sizes))
-    room = np.full(made.workspace, 0xA5, np.uint8)
+    room = np.full(made.workspace + 64, 0xA5, np.uint8)
+    room = room[-room.ctypes.data % 64:]
     made.entry(*(a.ctypes.data for a in arrays), *([room.ctypes.data] if made.workspace else []))
 
 
@@ -349,6 +350,37 @@ def test_bits_do_not_depend_on_the_threads(monkeypatch, name, sizes):
         found.append(operands)
     for one, two in zip(*found, strict=True):
         np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("name, sizes", [("cholesky", (5,)), ("lu_factor", (5, 4, True)), ("lu", (5,)), ("solve", (5, 3)), ("inv", (5,))])
+@pytest.mark.parametrize("d", TYPES[:2], ids=str)
+def test_bits_do_not_depend_on_the_place_in_a_batch(name, sizes, d):
+    """Which lane a matrix is in, and whether its group is full."""
+    n, batch = 5, 37
+    m = sizes[1] if name == "lu_factor" else n
+    a, b = definite(d, batch, n)[..., :m], make(d, batch, n, 3, 1)
+
+    def result(which):
+        k = len(which)
+        work, x, pivots, info, sign = columns(a[which]), columns(b[which]), np.zeros((k, m), np.int32), infos(k), np.zeros(k, d.np)
+        operands = {"cholesky": (work, info), "lu_factor": (work, pivots, info), "lu": (work, pivots, sign), "solve": (x, work, pivots, info),
+                    "inv": (work, info)}[name]
+        run(name, d, k, sizes, *operands)
+        return operands
+    order = np.random.default_rng(5).permutation(batch)[:30]
+    for one, other in zip(result(np.arange(batch)), result(order), strict=True):
+        np.testing.assert_array_equal(one[order], other)
+
+
+def test_what_is_not_finite_stays_in_its_lane():
+    d, n, batch = dtypes.float32, 4, 20
+    a = definite(d, batch, n)
+    a[3], a[5] = np.nan, np.inf
+    work, info = columns(a), infos(batch)
+    run("cholesky", d, batch, (n,), work, info)
+    assert info[3] == 1
+    assert np.isfinite(np.delete(work, [3, 5], 0)).all()
+    assert info.nonzero()[0].tolist() == [3, 5]
 
 
 def test_names_of_other_backends_are_refused():

@@ -187,3 +187,20 @@ def test_matrices_lie_as_they_like(layout, dtype, regular, close):
     low = np.tril(want) + np.tril(want, -1).swapaxes(-1, -2)
     for t in (ld, ld.contiguous()):
         close(fb.linalg.ldl_solve(t, pivots, b), np.linalg.solve(low, b.numpy()), 2000)
+
+
+@pytest.mark.parametrize("batch", [9, 100])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_a_batch_of_small_matrices(batch, dtype, regular, close):
+    a, b = regular((batch, 4, 4), dtype), regular((batch, 4, 4), dtype, 1)[..., :3]
+    singular = a.copy()
+    singular[batch // 2] = 0
+    for _ in range(6):  # learned calls too
+        close(fb.linalg.solve(fb.tensor(a), fb.tensor(b)), np.linalg.solve(a, b), 2000)
+        close(fb.linalg.inv(fb.tensor(a)), np.linalg.inv(a), 2000)
+        close(fb.linalg.det(fb.tensor(a)), np.linalg.det(a), 2000)
+        lu, pivots = fb.linalg.lu_factor(fb.tensor(a))
+        close(fb.linalg.lu_solve(lu, pivots, fb.tensor(b)), np.linalg.solve(a, b), 2000)
+        for f in (lambda t: fb.linalg.solve(t, fb.tensor(b)), fb.linalg.inv, fb.linalg.lu_factor):
+            with pytest.raises(LinAlgError, match=f"Batch element {batch // 2}"):
+                f(fb.tensor(singular))
