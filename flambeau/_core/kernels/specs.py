@@ -156,7 +156,8 @@ class AttentionGradient(Spec):
 
 class Sort(Spec):
     """``entry(values, places, source)``: the first `width` elements in order of each row of the last axis of `domain`, equal ones in their
-    order; NaN is the greatest.  strides: of the three.  ordered: False where any order will do."""
+    order; NaN is the greatest.  strides: of the three.  ordered: False where any order will do.  valued: False where the values need not be
+    written."""
 
     dtype: Type
     domain: Sizes
@@ -164,6 +165,7 @@ class Sort(Spec):
     descending: bool
     width: int
     ordered: bool = True
+    valued: bool = True
 
 
 class Element(Spec):
@@ -227,6 +229,14 @@ class NonzeroWrite(Spec):
     dtype: Type
     shape: Sizes
     strides: Sizes
+
+
+class Chosen(Spec):
+    """``entry(out, source, mask, counts)``: of n packed rows of `nbytes` each, those whose element of a packed mask (bool) is set, one behind
+    the other; counts are those of a `NonzeroCount` of the mask."""
+
+    n: int
+    nbytes: int
 
 
 class NonzeroFirst(Spec):

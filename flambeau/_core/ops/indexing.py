@@ -7,7 +7,7 @@ whose input (or output) is addressed by offsets computed from the positions.  Co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ctypes import c_char, c_int64
+from ctypes import c_int64
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from ..engine.fronts import OPEN, TENSORS
 from ..errors import warn
 from ..kernels import expr as E
 from ..kernels.programs import Map, Reduce
-from ..kernels.specs import Check, NonzeroCount, NonzeroWrite
+from ..kernels.specs import Check, Chosen, NonzeroCount, NonzeroWrite
 from ..runtime import caches, capture, door
 from ..tensor import Meta, Tensor, _new, alias, empty, meta, new, storage
 from . import launch, outputs, routines
@@ -239,10 +239,27 @@ def nonzero_counts(t: Tensor) -> Tensor | None:
     """What "nonzero write" needs: how many elements are not 0, and how many before each of its blocks, in t's own memory; None where
     t's device has no routine for it."""
     m = t.meta
-    if not m.numel or not m.shape or not door.serves(m.device, NonzeroCount):
+    plan = _counted.get(m, _counted)
+    if plan is _counted:
+        bound = routines.find(m.device, NonzeroCount(m.dtype, tuple(m.shape), m.strides)) if m.numel and m.shape else None
+        plan = None if bound is None else (meta((1 + -(-m.numel // _TILE),), None, int64, m.device), bound)
+        caches.keep(_counted, m, plan)
+    if plan is None:
         return None
-    counts = empty((1 + -(-m.numel // _TILE),), int64, m.device)
-    return counts if routines.run(m.device, NonzeroCount(m.dtype, tuple(m.shape), m.strides), (counts.ptr, t.ptr)) else None
+    counts = new(plan[0])
+    routines.call(plan[1], (counts.ptr, t.ptr))
+    return counts
+
+
+def _count_of(counts: Tensor) -> int:
+    """The first of these numbers, for which the host waits."""
+    if counts.meta.device.type != "cpu":
+        from .attributes import values
+        return int(values(counts[:1], "nonzero")[0])
+    n: int = c_int64.from_address(counts.ptr).value
+    if capture.active:
+        capture.were_read(counts.ptr, 8)
+    return n
 
 
 def nonzero_columns(t: Tensor) -> Tensor | None:
@@ -252,12 +269,18 @@ def nonzero_columns(t: Tensor) -> Tensor | None:
     if counts is None:
         return None
     m = t.meta
-    from .attributes import _item
-    n = int(_item(alias(counts, meta((), None, int64, m.device), counts.ptr), "nonzero"))
-    found = empty((len(m.shape), n), int64, m.device)
+    n = _count_of(counts)
+    found = new(meta((len(m.shape), n), None, int64, m.device))
     if n:
-        routines.run(m.device, NonzeroWrite(m.dtype, tuple(m.shape), m.strides), (found.ptr, t.ptr, counts.ptr), (n, 1, n))
+        bound = _writes.get(m)
+        if bound is None:
+            bound = caches.keep(_writes, m, routines.find(m.device, NonzeroWrite(m.dtype, tuple(m.shape), m.strides)))
+        routines.call(bound, (found.ptr, t.ptr, counts.ptr), (n, 1, n))
     return found
+
+
+_counted: dict[Any, Any] = caches.cache(globals(), "_counted")  # of a tensor: the layout of its counts and the launch, or None
+_writes: dict[Any, Any] = caches.cache(globals(), "_writes")
 
 
 def _nonzero_host(t: Tensor) -> tuple[Any, ...]:
@@ -505,35 +528,36 @@ def _plain(t: Tensor, index: Any) -> list[Tensor | None] | None:
     return out + [None] * rest if rest else out
 
 
-_FEW = 1 << 14  # elements of a mask that NumPy goes through without positions
+_choices: dict[Any, Any] = caches.cache(globals(), "_choices")  # of a tensor and of a mask: what `_chosen` does
 
 
 def _chosen(t: Tensor, mask: Tensor) -> Tensor | None:
-    """t[mask] outside the tape, for a small mask over the first axes of dense memory on the CPU; None elsewhere."""
-    m, n = t.meta, mask.meta
-    axes = len(n.shape)
-    if not axes or not door.near(m.device) or n.device is not m.device or not 0 < n.numel <= _FEW or not m.numel or not n.contiguous or not m.contiguous or (
-            m.shape != n.shape if axes == len(m.shape) else tuple(m.shape[:axes]) != tuple(n.shape)):
+    """t[mask] outside the tape, for a mask over the first axes of dense memory, where the device moves the rows at once; None elsewhere."""
+    m = t.meta
+    key = m, mask.meta
+    plan = _choices.get(key, _choices)
+    if plan is _choices:
+        plan = _choice(m, mask.meta)
+        caches.keep(_choices, key, plan)
+    if plan is None:
         return None
-    read: Any = np.frombuffer
-    capture.unrepeatable("a mask is looked at")
-    which = read((c_char * n.numel).from_address(mask.ptr), np.bool_)
-    rest = tuple(m.shape[axes:])
-    out = new(meta((int(np.count_nonzero(which)), *rest), None, m.dtype, m.device))
-    if not out.meta.numel:
-        return out
-    d = m.dtype.np
-    size, room, width = m.nbytes, out.meta.nbytes, m.numel // n.numel
-
-    def entry(to: int, source: int) -> None:
-        rows = read((c_char * size).from_address(source), d)
-        made = read((c_char * room).from_address(to), d)
-        if width == 1:
-            made[...] = rows[which]
-        else:
-            made.reshape(-1, width)[...] = rows.reshape(-1, width)[which]
-    launch.routine("index", entry, (out,), (t,), nbytes=size + room)
+    bound, rest = plan
+    counts = nonzero_counts(mask)
+    if counts is None:
+        return None
+    out = new(meta((_count_of(counts), *rest), None, m.dtype, m.device))
+    if out.meta.numel:
+        routines.call(bound, (out.ptr, t.ptr, mask.ptr, counts.ptr))
     return out
+
+
+def _choice(m: Meta, n: Meta) -> Any:
+    axes = len(n.shape)
+    if not axes or n.device is not m.device or not n.numel or not m.numel or not n.contiguous or not m.contiguous or (
+            tuple(m.shape[:axes]) != tuple(n.shape)):
+        return None
+    bound = routines.find(m.device, Chosen(n.numel, m.nbytes // n.numel))
+    return None if bound is None else (bound, tuple(m.shape[axes:]))
 
 
 def _get(self: Tensor, index: Any) -> Tensor:
@@ -701,21 +725,20 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
 @op()
 def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = None) -> Any:  # noqa: A002
     """The positions of the elements that are not 0, (count, ndim) int64, or one vector an axis.  The host waits for the values."""
-    from .creation import from_host
-    if not input.meta.shape and as_tuple:
-        return nonzero(input.unsqueeze(0), as_tuple=True)
-    own = nonzero_columns(input)
-    found = _nonzero_host(input) if own is None else tuple(own[k] for k in range(len(input.meta.shape)))
-    if as_tuple and own is not None:
-        return found
-    if as_tuple:
-        return tuple(from_host(np.ascontiguousarray(a, np.int64), int64, input.meta.device) for a in found)
-    if input.meta.shape:
-        columns = from_host(np.ascontiguousarray(np.stack(found), np.int64), int64, input.meta.device) if own is None else own
-        n = columns.meta.shape[1]  # PyTorch's layout: each axis's positions lie together
-        made = alias(columns, meta((n, len(found)), (1, n), int64, input.meta.device), columns.ptr) if n else columns.reshape(0, len(found))
-    else:
+    if not input.meta.shape:
+        if as_tuple:
+            return nonzero(input.unsqueeze(0), as_tuple=True)
         made = empty((int(bool(input.item())), 0), int64, input.meta.device)
+    else:
+        columns = nonzero_columns(input)
+        if columns is None:
+            from .creation import from_host
+            columns = from_host(np.ascontiguousarray(np.stack(_nonzero_host(input)), np.int64), int64, input.meta.device)
+        axes, n = columns.meta.shape
+        if as_tuple:
+            return tuple([columns[k] for k in range(axes)])
+        # PyTorch's layout: each axis's positions lie together
+        made = alias(columns, meta((n, axes), (1, n), int64, input.meta.device), columns.ptr) if n else columns.reshape(0, axes)
     if out is not None:
         return outputs.write("nonzero", out, made)
     return made
@@ -734,8 +757,11 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:  # noqa: A002
     if mask.meta.dtype is not bool_:
         raise RuntimeError("masked_select: expected BoolTensor for mask")
     same_device("masked_select", input, mask)
+    if input.meta.shape == mask.meta.shape and mask.meta.shape:
+        picked: Tensor = input[mask]
+        return picked
     shape = layout.broadcast_shapes(input.meta.shape, mask.meta.shape)
-    picked: Tensor = input.expand(shape)[mask.expand(shape)]
+    picked = input.expand(shape)[mask.expand(shape)]
     return picked.reshape(-1)
 
 

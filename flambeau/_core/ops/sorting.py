@@ -188,16 +188,17 @@ def _length(t: Tensor, axis: int) -> int:
     return t.meta.shape[axis] if t.meta.shape else 1
 
 
-def _sorted(t: Tensor, dim: int, descending: bool) -> tuple[Tensor, Tensor]:
+def _sorted(t: Tensor, dim: int, descending: bool, valued: bool = True) -> tuple[Tensor, Tensor]:
+    """The elements in order and their positions; without `valued` the elements need not be there."""
     m = t.meta
-    plan = _plans.get((m, dim, descending)) if type(dim) is int else None
+    plan = _plans.get((m, dim, descending, valued)) if type(dim) is int else None
     if plan is None:
         _real("sort", t)
         axis = _axis(t, dim)
         n = _length(t, axis)
-        plan = _plan("sort", m, axis, n, Sort, (descending, n), keep_layout=True)
+        plan = _plan("sort", m, axis, n, Sort, (descending, n, True, valued), keep_layout=True)
         if type(dim) is int:
-            _plans[m, dim, descending] = plan
+            _plans[m, dim, descending, valued] = plan
     return _carried(plan, t)
 
 
@@ -216,7 +217,7 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = 
 @op()
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: int | None = None) -> Tensor:  # noqa: A002
     """The positions (int64) that sort `dim`."""
-    return _sorted(input if input.node is None else input.detach(), dim if axis is None else axis, bool(descending))[1]
+    return _sorted(input if input.node is None else input.detach(), dim if axis is None else axis, bool(descending), False)[1]
 
 
 @op(out=True)

@@ -272,3 +272,13 @@ def test_few_probabilities_are_drawn_as_many_are(monkeypatch, count, again):
         fb.manual_seed(11)
         got.append([fb.multinomial(p, count, again), fb.multinomial(p[0].bfloat16(), count, again), fb.rand(2)])
     assert all(fb.equal(a, b) for a, b in zip(*got, strict=True))
+
+
+@pytest.mark.parametrize("span", [1 << 62, (1 << 62) + 12345, 3 << 61, (1 << 63) - 1, (1 << 63) + 99])
+def test_integers_of_the_widest_spans_are_what_is_left_of_64_bits(span):
+    low = -(1 << 63)
+    fb.manual_seed(5)
+    bits = fb.randint(low, (1 << 63) - 1, (1000,)).numpy().view(np.uint64) ^ np.uint64(1 << 63)
+    fb.manual_seed(5)
+    got = fb.randint(low, low + span, (1000,)).numpy().view(np.uint64) ^ np.uint64(1 << 63)
+    np.testing.assert_array_equal(got, bits % np.uint64(span))

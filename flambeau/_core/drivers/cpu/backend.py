@@ -30,6 +30,7 @@ _WHERE: dict[type[Spec], tuple[str, str]] = {
     specs.NonzeroFirst: ("counting", "nonzero_first"),
     specs.NonzeroCount: ("counting", "nonzero_count"),
     specs.NonzeroWrite: ("counting", "nonzero_write"),
+    specs.Chosen: ("counting", "chosen"),
     specs.Spread: ("counting", "spread"),
     specs.Occurrences: ("counting", "occurrences"),
     specs.Histogram: ("counting", "histogram"),

@@ -15,7 +15,7 @@ from ...kernels.programs import Prepared, Reduce
 from ...layout import contiguous_strides, numel
 
 if TYPE_CHECKING:
-    from ...kernels.specs import Blocks, Check, Histogram, NonzeroCount, NonzeroFirst, NonzeroWrite, Occurrences, Sizes, Spread
+    from ...kernels.specs import Blocks, Check, Chosen, Histogram, NonzeroCount, NonzeroFirst, NonzeroWrite, Occurrences, Sizes, Spread
 
 
 def histogram(spec: Histogram) -> Prepared:
@@ -80,6 +80,14 @@ def nonzero_write(spec: NonzeroWrite) -> Prepared | None:
         return None
     from ...kernels.llvm.handwritten.ordering import compacting
     return Prepared("nonzero", compacting.write(*spec), nbytes=numel(spec.shape) * spec.dtype.itemsize)
+
+
+def chosen(spec: Chosen) -> Prepared | None:
+    """None where nothing is generated."""
+    if not routines.generated() or not 0 < spec.n < 1 << 31:
+        return None
+    from ...kernels.llvm.handwritten.ordering import compacting
+    return Prepared("index", compacting.chosen(*spec), nbytes=spec.n * (1 + 2 * spec.nbytes))
 
 
 def _compacted(spec: NonzeroCount | NonzeroWrite) -> bool:

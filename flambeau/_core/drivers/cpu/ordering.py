@@ -24,14 +24,16 @@ _MOST = 1 << 31  # elements of a row that has positions of 32 bits
 # ------------------------------------------------------------------------------------------------------------- sorting
 def sort(spec: Sort) -> Prepared | None:
     """None for complex numbers, which have no order."""
-    d, domain, strides, descending, width, _ = spec
+    d, domain, strides, descending, width, _, valued = spec
     if d.is_complex:
         return None
     n = domain[-1]
     if routines.generated() and n < _MOST:
         from ...kernels.llvm.handwritten.ordering import selecting, sorting
-        make = selecting.first if selecting.worth(n, width) else sorting.sort
-        entry, workspace, nbytes = make(d, domain, strides, descending, width)
+        if selecting.worth(n, width):
+            entry, workspace, nbytes = selecting.first(d, domain, strides, descending, width)
+        else:
+            entry, workspace, nbytes = sorting.sort(d, domain, strides, descending, width, valued)
         return Prepared("sort" if width == n else "topk", entry, outputs=2, workspace=workspace, nbytes=nbytes)
     return _rows("sort" if width == n else "topk", spec, width, lambda rows: row_order.order(rows, d, descending)[:, :width])
 

@@ -252,3 +252,29 @@ def test_nothing_and_one():
     one = np.ones((4, 1), np.float32)
     same(picked(Sort, d, one, 1, True, 1), np.zeros((4, 1), np.int64), one)
     assert numel(one.shape) == 4 and row_order.order(one, d).shape == (4, 1)
+
+
+@pytest.mark.parametrize("d", [dtypes.uint16, dtypes.int32, dtypes.float32, dtypes.int64, dtypes.float64], ids=str)
+def test_digits_that_say_nothing_of_one_another_are_not_relied_upon(d):
+    """The highest digits seem to tell keys apart, and do not: they repeat one another."""
+    rng = np.random.default_rng(12)
+    n, bits = 5000, 8 * d.itemsize
+    top = rng.integers(0, 120, n).astype(np.uint64)
+    keys = np.zeros(n, np.uint64)
+    for k in range(d.itemsize // 2):
+        keys |= top << np.uint64(bits - 8 * (k + 1))
+    keys |= rng.integers(0, 1 << bits // 2, n).astype(np.uint64)
+    a = keys.astype(f"u{d.itemsize}").view(d.np).reshape(1, n)
+    assert not np.isnan(a).any() if d.kind == "f" else True
+    same(picked(Sort, d, a, n, False, n), in_order(a), a)
+    a = a[:, ::-1].copy()
+    same(picked(Sort, d, a, n, True, n), in_order(a, True), a)
+
+
+def test_positions_alone():
+    rng = np.random.default_rng(13)
+    for d in (dtypes.float32, dtypes.int64):
+        for n in (4, 100, 5000):
+            a, v = elements(d, rng, (2, n), 1 << 20)
+            values, places = picked(Sort, d, a, n, False, n, True, False)
+            np.testing.assert_array_equal(places, in_order(v))

@@ -60,13 +60,14 @@ class Keys:
 
     def several(self, key: Value) -> Value:
         """Whether elements of other bits have this key: those of zero and NaN.  Of an integer it may be said too, of two keys."""
-        plain = key ^ self.flip
-        return plain.equals(-1) | plain.equals(self.top)
+        plain = key ^ self._word("flip", key.lanes)
+        return plain.equals(-1) | plain.equals(self._word("top", key.lanes))
 
     def back(self, key: Value) -> Value:
         """The bits of the element of a key that only one has."""
-        b = key ^ self.flip ^ self.top
-        return b ^ (b.arithmetic_shift(self.bits - 1) & self.turned)
+        flip, top, turned = (self._word(n, key.lanes) for n in ("flip", "top", "turned"))
+        b = key ^ flip ^ top
+        return b ^ (b.arithmetic_shift(self.bits - 1) & turned)
 
     @property
     def nan(self) -> Value:

@@ -2,24 +2,26 @@
 
 A sorted row is an array of 64-bit pairs, the key above its position.  Up to `FEW` keys are compared with one another, each counting
 those before it; more go through radix passes from the lowest digit up, but for digits that all keys share.  Of 64-bit keys the 32 highest
-bits in which they differ go into the pairs; pairs that are equal are put in order by the whole keys, and where that takes long the lower
-bits are sorted first.
+bits in which they differ go into the pairs.  Where the highest digits alone are likely to tell most keys apart the passes begin with these.
+What the passes leave out of order is put right by comparing neighbours; where that takes long all digits are sorted, from the lowest.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..code import Code
+from ..code import Code, Value
 
 if TYPE_CHECKING:
     from ...emit import Module
-    from ..code import Value
 
 FEW = 144  # keys that are compared with one another; their ranks fit into the narrowest of them
 COUNTS = 4 * 256 * 4  # bytes of the counts of four digits
 EXACT, UPPER = COUNTS, COUNTS + 8  # of keys of 64 bits: whether the pairs hold all bits in which they differ, and the bits above these
+SKIPPED = COUNTS + 16  # how many of the lowest digits the passes have left out
 HEAD = COUNTS + 64  # bytes ahead of the pairs
+_LIKELY = 0.25  # other keys with the same highest digits, for each, with which the lower ones are left to comparing neighbours
+_SEVERAL = 1 << 10  # keys for which that is looked into
 
 
 def work_bytes(n: int) -> int:
@@ -36,6 +38,7 @@ def write(module: Module, bits: int) -> None:
     """Adds @order(keys, n, work): the pairs of n keys (below 2**31) in order, as an address within `work`."""
     _write_ranks(module, bits)
     _write_passes(module, min(bits // 8, 4))
+    _write_settle(module, bits)
     if bits == 64:
         _write_wide(module)
     c = Code(module, "internal ptr", "order", "ptr", "i64", "ptr")
@@ -54,9 +57,18 @@ def write(module: Module, bits: int) -> None:
     if bits == 64:
         c.back(c.function("ptr", "order_wide", keys, n, work))
     else:
-        with c.span(0, n) as v:
-            (pairs + v.i * 8).store(((keys + v.i * (bits // 8)).load(f"i{bits}").to("i64") << 32) | v.i)
-        c.back(c.function("ptr", "passes", pairs, pairs + (n + 8) * 8, n, work))
+        def packed() -> None:
+            with c.span(0, n) as v:
+                (pairs + v.i * 8).store(((keys + v.i * (bits // 8)).load(f"i{bits}").to("i64") << 32) | v.i)
+        packed()
+        made = c.function("ptr", "passes", pairs, pairs + (n + 8) * 8, n, work, c.ints(1))
+        with c.when((work + SKIPPED).load("i64").differs(0), made) as part:
+            settled = c.function("i64", "settle", keys, made, n)
+            with c.when(settled.equals(0), made) as anew:
+                packed()
+                anew.next = [c.function("ptr", "passes", pairs, pairs + (n + 8) * 8, n, work, c.ints(0))]
+            part.next = anew.vars
+        c.back(part.vars[0])
     c.finish()
 
 
@@ -88,9 +100,10 @@ def _write_ranks(module: Module, bits: int) -> None:
 
 
 def _write_passes(module: Module, digits: int) -> None:
-    """@passes(from, to, n, counts): pairs in order by their keys of so many bytes, in one of the two arrays."""
-    c = Code(module, "internal ptr", "passes", "ptr", "ptr", "i64", "ptr")
-    start, other, n, counts = c.given
+    """@passes(from, to, n, work, few): pairs in order by their keys of so many bytes, in one of the two arrays; few: lower digits may be left
+    out, SKIPPED of them are."""
+    c = Code(module, "internal ptr", "passes", "ptr", "ptr", "i64", "ptr", "i64")
+    start, other, n, counts, few = c.given
     with c.span(0, c.ints(1024 * digits), step=64) as v:
         (counts + v.i).store(c.constant("<16 x i32>", 0))
     with c.span(0, n) as v:  # all digits are counted in one go
@@ -98,12 +111,18 @@ def _write_passes(module: Module, digits: int) -> None:
         for digit in range(digits):
             at = counts + (((key >> 8 * digit) & 255).to("i64") * 4 + 1024 * digit)
             at.store(at.load("i32") + 1)
+    skipped = counts + SKIPPED
+    skipped.store(0)
+    if digits > 1:
+        with c.when(few.differs(0) & (c.ints(_SEVERAL) < n)):
+            skipped.store(_dispensable(c, counts, n, digits))
+    left_out = skipped.load("i64")
     first = (start + 4).load("i32")
     now, then = start, other
     for digit in range(digits):
         table = counts + 1024 * digit
         shared = (table + ((first >> 8 * digit) & 255).to("i64") * 4).load("i32").to("i64")
-        with c.when(shared.differs(n), now, then) as part:
+        with c.when(shared.differs(n) & (left_out < digit + 1), now, then) as part:
             with c.span(0, c.ints(256), c.constant("i32", 0)) as s:
                 place = table + s.i * 4
                 own = place.load("i32")
@@ -121,9 +140,30 @@ def _write_passes(module: Module, digits: int) -> None:
     c.finish()
 
 
+def _dispensable(c: Code, counts: Value, n: Value, digits: int) -> Value:
+    """How many of the lowest digits can be left out: those below the highest ones in which few keys are likely to agree."""
+    size = n.cast("uitofp", "double")
+    one = Value(c, "double", c.op(f"fmul double {size.name}, {size.name}"))
+    alike, found, several = size, c.ints(0), c.constant("i1", 1)
+    for digit in reversed(range(1, digits)):
+        with c.span(0, c.ints(1024), Value(c, "<8 x double>", "zeroinitializer"), step=32) as v:
+            x = (counts + 1024 * digit + v.i).load("<8 x i32>").cast("uitofp", "double")
+            square = Value(c, x.type, c.op(f"fmul {x.type} {x.name}, {x.name}"))
+            v.next = [Value(c, x.type, c.op(f"fadd {x.type} {v.vars[0].name}, {square.name}"))]
+        lanes = [Value(c, "double", c.op(f"extractelement <8 x double> {v.vars[0].name}, i64 {k}")) for k in range(8)]
+        total = lanes[0]
+        for lane in lanes[1:]:
+            total = Value(c, "double", c.op(f"fadd double {total.name}, {lane.name}"))
+        share = Value(c, "double", c.op(f"fdiv double {total.name}, {one.name}"))
+        alike = Value(c, "double", c.op(f"fmul double {alike.name}, {share.name}"))
+        enough = alike.compare("olt", Value(c, "double", str(_LIKELY)))
+        found = c.pick(several & enough, c.ints(digit), found)
+        several = several & (enough ^ 1)
+    return found
+
+
 def _write_wide(module: Module) -> None:
     """@order_wide(keys, n, work): @order for more than FEW keys of 64 bits."""
-    _write_settle(module)
     c = Code(module, "internal ptr", "order_wide", "ptr", "i64", "ptr")
     keys, n, work = c.given
     pairs = work + HEAD
@@ -144,45 +184,50 @@ def _write_wide(module: Module) -> None:
             key = key & ((c.ints(1) << shift) - 1) if lower else key >> shift
             (pairs + v.i * 8).store((key << 32) | v.i)
     pack(False)
-    made = c.function("ptr", "passes", pairs, others, n, work)
-    settled = c.function("i64", "settle", keys, made, n)
-    with c.leave_if(settled.differs(0) | shift.equals(0)):
+    made = c.function("ptr", "passes", pairs, others, n, work, c.ints(1))
+    whole = shift.equals(0) & (work + SKIPPED).load("i64").equals(0)
+    with c.leave_if(whole):
+        c.back(made)
+    with c.leave_if(c.function("i64", "settle", keys, made, n).differs(0)):
         c.back(made)
     pack(True)
-    lower = c.function("ptr", "passes", pairs, others, n, work)
+    lower = c.function("ptr", "passes", pairs, others, n, work, c.ints(0))
     rest = c.pick(lower.cast("ptrtoint", "i64").equals(pairs.cast("ptrtoint", "i64")), others, pairs)
     with c.span(0, n) as v:
         at = (lower + v.i * 8).load("i64") & 0xFFFFFFFF
         (lower + v.i * 8).store((((keys + at * 8).load("i64") >> shift) << 32) | at)
-    c.back(c.function("ptr", "passes", lower, rest, n, work))
+    c.back(c.function("ptr", "passes", lower, rest, n, work, c.ints(0)))
     c.finish()
 
 
-def _write_settle(module: Module) -> None:
-    """@settle(keys, pairs, n): puts pairs of equal upper bits in order by whole keys, one after the other; 0 where that takes too long."""
+def _write_settle(module: Module, bits: int) -> None:
+    """@settle(keys, pairs, n): moves each pair in front of those that it belongs before, one after the other; 0 where that takes too long."""
     c = Code(module, "internal i64", "settle", "ptr", "ptr", "i64")
     keys, pairs, n = c.given
 
-    def whole(pair: Value) -> Value:
-        return (keys + (pair & 0xFFFFFFFF) * 8).load("i64")
+    def belongs_before(pair: Value, other: Value) -> Value:
+        if bits < 64:
+            return pair.below(other)
+        # of wide keys a pair has the upper bits
+        with c.when((pair >> 32).equals(other >> 32), (pair >> 32).below(other >> 32)) as alike:
+            whole = [(keys + (p & 0xFFFFFFFF) * 8).load("i64") for p in (pair, other)]
+            alike.next = [whole[0].below(whole[1])]
+        return alike.vars[0]
     left = c.array("i64", 1)
     left.store(n * 2 + 64)
     with c.span(1, n) as v:
         place = pairs + v.i * 8
         pair, before = place.load("i64"), (place + -8).load("i64")
-        with c.when((pair >> 32).equals(before >> 32)):
-            key = whole(pair)
-            with c.when(key.below(whole(before))):
-                with c.repeat(place) as down:
-                    lower = down.vars[0] + -8
-                    down.vars[0].store((lower).load("i64"))
-                    left.store(left.load("i64") - 1)
-                    # the pair in front of the row is never asked: its upper bits are another's, or it is the row's end
-                    inside = lower.compare("ugt", pairs)
-                    front = (c.pick(inside, lower + -8, lower)).load("i64")
-                    down.next = [lower]
-                    down.more = inside & (front >> 32).equals(pair >> 32) & key.below(whole(front))
-                down.vars[0].store(pair)
+        with c.when(belongs_before(pair, before)):
+            with c.repeat(place) as down:
+                lower = down.vars[0] + -8
+                down.vars[0].store(lower.load("i64"))
+                left.store(left.load("i64") - 1)
+                inside = lower.compare("ugt", pairs)
+                front = c.pick(inside, lower + -8, lower).load("i64")
+                down.next = [lower]
+                down.more = inside & belongs_before(pair, front)
+            down.vars[0].store(pair)
             with c.leave_if(left.load("i64") < 0):
                 c.back(c.ints(0))
     c.back(c.ints(1))

@@ -113,9 +113,10 @@ def functions(kind: str, bits: int, names: tuple[str, ...], write: Callable[[Mod
     return found
 
 
-def sort(d: dtype, domain: Sizes, strides: Sequence[Sizes], descending: bool, width: int) -> tuple[Callable[..., None], int, int]:
+def sort(d: dtype, domain: Sizes, strides: Sequence[Sizes], descending: bool, width: int, values: bool = True) -> tuple[Callable[..., None], int, int]:
     """``entry(values, places, source[, workspace])``, the bytes of its workspace, and those it goes through; see `specs.Sort`."""
-    job = Job(d, domain, strides, descending, width, order.key_bytes(domain[-1], 8 * d.itemsize) + order.work_bytes(domain[-1]))
+    room = order.key_bytes(domain[-1], 8 * d.itemsize) + order.work_bytes(domain[-1])
+    job = Job(d, domain, strides, descending, width, room, (int(not values),))
     return job.entry(functions("sort", 8 * d.itemsize, ("flambeau_sort",), write)["flambeau_sort"]), job.workspace, job.nbytes
 
 
@@ -139,23 +140,49 @@ def after_keys(n: Value, bits: int) -> Value:
     return (n * (bits // 8) + 191) & -64
 
 
+_TOGETHER = 8  # pairs that are written at once
+
+
 def write_values(module: Module, bits: int) -> None:
-    """Adds @write_values(pairs, width, values, places, source, work, block): the elements and positions of so many pairs of @order."""
+    """Adds @write_values(pairs, width, values, places, source, work, block): the elements and positions of so many pairs of @order, or the
+    positions alone."""
     c = Code(module, "internal void", "write_values", "ptr", "i64", "ptr", "ptr", "ptr", "ptr", "ptr")
     pairs, width, values, places, source, work, block = c.given
+    size, lanes = bits // 8, _TOGETHER
     k = keys.Keys(c, block, bits)
+    k.spread(lanes)
     value_step, place_step, source_step = (c.number(block, w) for w in (VALUE_STEP, PLACE_STEP, SOURCE_STEP))
-    if bits == 64:
-        missing, upper = (work + order.EXACT).load("i64").equals(0), (work + order.UPPER).load("i64")
-    with c.span(0, width, values, places) as v:
-        pair = (pairs + v.i * 8).load("i64")
-        at = pair & 0xFFFFFFFF
-        v.vars[1].store(at)
+    alone = c.number(block, LEAD).differs(0)
+    missing, upper = (c.constant("i1", 0), c.ints(0)) if bits < 64 else (
+        (work + order.EXACT).load("i64").equals(0), (work + order.UPPER).load("i64"))
+
+    def key_of(pair: Value) -> Value:
+        return (pair >> 32) | (upper.spread(lanes) if pair.lanes > 1 else upper) if bits == 64 else (pair >> 32).to(k.kind)
+
+    def write_value(i: Value) -> None:
         # most elements are known by their keys, and need not be sought
-        key = (pair >> 32) | upper if bits == 64 else (pair >> 32).to(k.kind)
-        with c.when(k.several(key) | missing if bits == 64 else k.several(key), k.back(key)) as odd:
-            odd.next = [(source + at * source_step).load(k.kind)]
-        v.vars[0].store(odd.vars[0])
-        v.next = [v.vars[0] + value_step, v.vars[1] + place_step]
+        pair = (pairs + i * 8).load("i64")
+        key = key_of(pair)
+        with c.when(k.several(key) | missing, k.back(key)) as odd:
+            odd.next = [(source + (pair & 0xFFFFFFFF) * source_step).load(k.kind)]
+        (values + i * value_step).store(odd.vars[0])
+    near = place_step.equals(8)
+    whole = c.pick(near, width & -lanes, 0)
+    with c.span(0, whole, step=lanes) as v:
+        (places + v.i * 8).store((pairs + v.i * 8).load(f"<{lanes} x i64>") & 0xFFFFFFFF)
+    with c.span(whole, width) as v:
+        (places + v.i * place_step).store((pairs + v.i * 8).load("i64") & 0xFFFFFFFF)
+    with c.leave_if(alone):
+        c.back()
+    whole = c.pick(value_step.equals(size) & (missing ^ 1), width & -lanes, 0)
+    with c.span(0, whole, step=lanes) as v:
+        key = key_of((pairs + v.i * 8).load(f"<{lanes} x i64>"))
+        plain = k.several(key).bits(f"i{lanes}").equals(0)
+        with c.when(plain):
+            (values + v.i * size).store(k.back(key))
+        with c.when(plain ^ 1), c.span(v.i, v.i + lanes) as w:
+            write_value(w.i)
+    with c.span(whole, width) as v:
+        write_value(v.i)
     c.back()
     c.finish()
