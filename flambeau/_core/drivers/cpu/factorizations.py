@@ -265,12 +265,15 @@ def _triangular(job: Job, n: int, k: int, upper: int, unit: int, by_rows: bool =
 
 
 def _ldl_solve(job: Job, n: int, k: int, hermitian: bool, by_rows: bool = False, lead: int = 0, step: int | None = None) -> int | None:
-    """X, LD, pivots (int32): X over B."""
-    x, ld, order = job.matrix(n, k), job.laid(n, n, step), job.operand(4 * n)
+    """X, LD, pivots (int32), info: X over B; info 1 and nothing done for pivots that no factorization gives."""
+    x, ld, order, info = job.matrix(n, k), job.laid(n, n, step), job.operand(4 * n), job.operand(4)
     if by_rows:
         return None
-    job.call("?hetrs" if hermitian and job.parts == 2 else "?sytrs", b"L", n, k, ld, lead or n, _wide(job, n, order), x, n, job.room(8),
-             flops=2 * n * n * k)
+    pivots, bad = job.room(8 * n), job.room(8)
+    job.call("blocks", n, order, pivots, bad)
+    job.call("?hetrs" if hermitian and job.parts == 2 else "?sytrs", b"L", n, k, ld, lead or n, pivots, x, n, job.room(8), flops=2 * n * n * k,
+             when=(bad, False))
+    job.tell(bad, info)
     return 2 * n * n * k
 
 

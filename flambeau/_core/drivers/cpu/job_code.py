@@ -35,7 +35,7 @@ def functions() -> dict[str, int]:
     """Where each function is: "job", and our routines by name."""
     from ...kernels.llvm import compile as compiler
     module = Module()
-    names = [_job(module), _narrow(module), _widen(module), _permutation(module)]
+    names = [_job(module), _narrow(module), _widen(module), _blocks(module), _permutation(module)]
     for letter in "sd":
         names += [_parity(module, letter), _check(module, letter), _pairs(module, letter)]
     names += [_regular(module, letter) for letter in "sdcz"]
@@ -127,6 +127,26 @@ def _widen(module: Module) -> str:
     with em.loop("0", _get(em, "%n")) as k:
         wide = em.op(f"sext i32 {_get(em, _item(em, '%source', k.i, 'i32'), 'i32')} to i64")
         em.line(f"store i64 {wide}, ptr {_item(em, '%target', k.i, 'i64')}")
+    return _end(em)
+
+
+def _blocks(module: Module) -> str:
+    """blocks(n, pivots, wide, bad): sytrf's pivots (int32) as int64; bad (int64): 1 where one is no row from 1 or its negative, or where negative
+    ones, which stand for blocks of two, do not come in pairs; else 0."""
+    em = _begin(module, "blocks", "n", "pivots", "wide", "bad")
+    n = _get(em, "%n")
+    with em.loop("0", n, carried=[("i1", "false"), ("i1", "false")]) as k:  # bad so far, within a block
+        bad, within = k.vars
+        pivot = em.op(f"sext i32 {_get(em, _item(em, '%pivots', k.i, 'i32'), 'i32')} to i64")
+        em.line(f"store i64 {pivot}, ptr {_item(em, '%wide', k.i, 'i64')}")
+        size = em.call("llvm.abs.i64", "i64", ("i64", pivot), ("i1", "false"))
+        outside = em.op(f"icmp uge i64 {em.sub(size, '1')}, {n}")
+        negative = em.op(f"icmp slt i64 {pivot}, 0")
+        broken = em.op(f"and i1 {within}, {em.op(f'xor i1 {negative}, true')}")
+        k.next = [em.op(f"or i1 {bad}, {em.op(f'or i1 {outside}, {broken}')}"),
+                  em.op(f"and i1 {negative}, {em.op(f'xor i1 {within}, true')}")]
+    bad = em.op(f"or i1 {k.vars[0]}, {k.vars[1]}")
+    em.line(f"store i64 {em.op(f'zext i1 {bad} to i64')}, ptr %bad")
     return _end(em)
 
 

@@ -63,15 +63,12 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
         raise RuntimeError(f"torch.linalg.ldl_solve: Expected LD.shape[:-1] and pivots.shape to be the same, but got pivots with shape "
                            f"{list(pivots.meta.shape)} instead")
     matrices.compatible("torch.linalg.ldl_solve", LD, B)
-    _look_at(pivots)
     ld, b = broadcast(LD, B)
     return _solved(ld, pivots.expand(*ld.meta.shape[:-1]), b, hermitian)
 
 
 def _look_at(pivots: Tensor) -> None:
-    """Raises RuntimeError for pivots that no factorization gives: the library would read and write where they point to."""
-    if pivots.meta.device.type == "meta" or not pivots.meta.numel:
-        return
+    """Raises RuntimeError for pivots that no factorization gives, and with which nothing was done."""
     n = pivots.meta.shape[-1]
     p = values(pivots).astype(np.int64).reshape(-1, n)
     wrong = p[(p == 0) | (p < -n) | (p > n)]
@@ -88,7 +85,10 @@ def _solved(ld: Tensor, pivots: Tensor, b: Tensor, hermitian: bool) -> Tensor:
     x = matrices.columns(b)
     order = matrices.ready(pivots.to(dtypes.int32))
     if x.meta.numel:
-        matrices.solve("ldl_solve", (ld.meta.shape[-1], b.meta.shape[-1], hermitian), x, ld, order)
+        info = empty(tuple(ld.meta.shape[:-2]), dtypes.int32, ld.meta.device)
+        matrices.solve("ldl_solve", (ld.meta.shape[-1], b.meta.shape[-1], hermitian), x, ld, order, info)
+        if matrices.failed(info):
+            _look_at(pivots)
     return tape.record(x, _solved_back, (ld, b), (matrices.keep(ld), pivots, hermitian), "LinalgLdlSolveBackward0")
 
 

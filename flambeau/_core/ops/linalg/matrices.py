@@ -143,6 +143,7 @@ def lies(t: Tensor) -> tuple[bool, int, int] | None:
 def solve(name: str, sizes: tuple[Any, ...], x: Tensor, a: Tensor, *operands: Tensor, copied: bool = True) -> bool:
     """Carries out a job over `x` that reads `a`: where it lies, if the device's backend can, else on a copy, if it may be `copied`. Whether it
     did."""
+    checks.same_device(name, x, a, *operands)
     laid = lies(a)
     if laid is not None:
         spec = Lapack(name + " laid", a.meta.dtype, batch_of(a), (*sizes, *laid))

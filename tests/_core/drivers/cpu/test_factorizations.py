@@ -163,8 +163,14 @@ def test_ldl(d, batch, hermitian):
     assert not info.any()
     b = make(d, batch, n, 2, 1)
     x = columns(b)
-    run("ldl_solve", d, batch, (n, 2, hermitian), x, work, pivots)
+    run("ldl_solve", d, batch, (n, 2, hermitian), x, work, pivots, info)
+    assert not info.any()
     near(a @ rows(x), b, 3000)
+    wrong, x = pivots.copy(), columns(b)
+    wrong[0, -1] = n + 1
+    run("ldl_solve", d, batch, (n, 2, hermitian), x, work, wrong, info)
+    assert info.tolist() == [1, *[0] * (batch - 1)]
+    np.testing.assert_array_equal(rows(x)[0], b[0])
     zero = np.zeros((batch, n, n), d.np)
     run("ldl_factor", d, batch, (n, hermitian), zero, pivots, info)
     assert info.tolist() == [1] * batch

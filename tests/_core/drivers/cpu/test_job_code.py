@@ -34,6 +34,14 @@ def test_whole_numbers_change_their_width():
     assert again.tolist() == wide.tolist()
 
 
+def test_pivots_that_no_factorization_gives_are_bad():
+    wide, bad = np.zeros(4, np.int64), np.zeros(1, np.int64)
+    for pivots, want in (([1, 2, 3, 4], 0), ([-1, -1, 3, 4], 0), ([1, -2, -4, 4], 0), ([-1, -2, -3, -4], 0), ([1, 2, 3, -4], 1), ([-1, 2, -3, 4], 1),
+                         ([-1, -1, -1, 4], 1), ([0, 2, 3, 4], 1), ([1, 5, 3, 4], 1), ([1, -5, -5, 4], 1), ([1, 2, 3, -2 ** 31], 1)):
+        steps(dtypes.float32, "blocks", 4, np.array(pivots, np.int32), wide, bad)
+        assert (wide.tolist(), bad[0]) == (pivots, want)
+
+
 def test_permutation_leaves_out_what_is_no_row():
     there, back, failed = np.zeros(4, np.int64), np.zeros(4, np.int64), np.zeros(1, np.int32)
     steps(dtypes.float32, "permutation", 4, 3, np.array([3, 4, 3], np.int32), there, back, failed)
