@@ -7,6 +7,7 @@ from typing import Any
 from .. import layout
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
+from ..errors import warn_once
 from ..tensor import Tensor
 from .copies import contiguous
 from .partial_grads import assemble, dense
@@ -417,6 +418,8 @@ def is_set_to(self: Tensor, tensor: Tensor) -> bool:
 def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
     """Takes over the storage and layout of a tensor, or the given part of a storage; with no source, an empty storage."""
     from .storages import TypedStorage, UntypedStorage, on_storage
+    if _grad.get():
+        inplace.check(self, (self,))
     if isinstance(source, TypedStorage) and source.dtype is not self.meta.dtype:
         raise RuntimeError(f"Expected a Storage of type {self.meta.dtype} or an UntypedStorage, but got type {source.dtype} for argument 1 'storage'")
     if isinstance(source, TypedStorage | UntypedStorage):
@@ -429,9 +432,24 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
     return self
 
 
-Tensor.T = property(lambda t: permute(t, *range(len(t.meta.shape) - 1, -1, -1)) if t.meta.shape else t,  # type: ignore[assignment, method-assign]
-                    doc="A view with the axes in reverse order.")
+def _reversed(t: Tensor) -> Any:
+    n = len(t.meta.shape)
+    if n != 2:
+        warn_once("The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw an error in a future "
+                  "release. Consider `x.mT` to transpose batches of matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the "
+                  "dimensions of a tensor." if n else "Tensor.T is deprecated on 0-D tensors. This function is the identity in these cases.")
+    return permute(t, *range(n - 1, -1, -1)) if n else t
+
+
+def _adjoint(t: Tensor) -> Any:
+    n = len(t.meta.shape)
+    if n not in (0, 2):
+        raise RuntimeError(f"tensor.H is only supported on matrices (2-D tensors). Got {n}-D tensor."
+                           + (" For batches of matrices, consider using tensor.mH" if n > 2 else ""))
+    return adjoint(t) if n else t
+
+
+Tensor.T = property(_reversed, doc="A view with the axes in reverse order.")  # type: ignore[assignment, method-assign]
 Tensor.mT = property(lambda t: transpose(t, -2, -1), doc="A view with the last two axes exchanged.")  # type: ignore[assignment, method-assign]
-Tensor.H = property(lambda t: adjoint(t) if len(t.meta.shape) == 2 else t,  # type: ignore[assignment, method-assign]
-                    doc="A matrix's conjugate transpose.")
+Tensor.H = property(_adjoint, doc="A matrix's conjugate transpose.")  # type: ignore[assignment, method-assign]
 Tensor.mH = property(adjoint, doc="The conjugate of `mT`.")  # type: ignore[assignment, method-assign]

@@ -13,6 +13,7 @@ from ..engine.fronts import FACTOR, OLD, TENSOR, VALUE, Signature
 from ..engine.fronts import NUMBER as EITHER
 from ..engine.operation import PLANS, Operation
 from ..engine.plans import Compose, Plan, Written, roles
+from ..errors import warn_once
 from ..kernels import expr as E
 from ..kernels.expr import Expr, where
 from ..tensor import Tensor
@@ -40,11 +41,14 @@ def _pair(name: str, a: Any, b: Any) -> tuple[Any, Any]:
 
 
 # ------------------------------------------------------------------------------------------------------------ add and sub
-def _no_bool_sub(x: Expr, y: Expr) -> Expr:
-    if x.dtype is bool_:
-        raise RuntimeError("Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
-                           "`logical_xor()` operator instead.")
-    return x - y
+def _no_bool(a: Any, b: Any) -> None:
+    """Raises RuntimeError for a bool, a tensor or a number, that is subtracted or subtracted from."""
+    bools = [x.meta.dtype is bool_ if isinstance(x, Tensor) else isinstance(x, bool) for x in (a, b)]
+    if all(bools):
+        raise RuntimeError("Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead.")
+    if any(bools):
+        raise RuntimeError("Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, use the `~` or "
+                           "`logical_not()` operator instead.")
 
 
 def _check_alpha(name: str, common: dtypes.dtype, alpha: Any) -> None:
@@ -55,7 +59,7 @@ def _check_alpha(name: str, common: dtypes.dtype, alpha: Any) -> None:
 
 
 ADD = Pointwise("add", lambda x, y: x + y, 2)
-SUB = Pointwise("sub", _no_bool_sub, 2)
+SUB = Pointwise("sub", lambda x, y: x - y, 2, accept="uifc")
 ADD_SCALED = Pointwise("add", lambda x, y, alpha: x + y * alpha, 2)
 SUB_SCALED = Pointwise("sub", lambda x, y, alpha: x - y * alpha, 2)
 
@@ -89,6 +93,8 @@ def _additive(name: str, plain: Pointwise, scaled: Pointwise, aliases: tuple[str
 
     def function(input: Any, other: Any, *, alpha: Any = 1) -> Any:  # noqa: A002
         a, b = _pair(name, input, other)
+        if name == "sub":
+            _no_bool(a, b)
         if alpha == 1:
             made = _planned(plain, a, b)
             return Compose(lambda a, b, alpha: plain((a, b))) if type(made) is Compose else made
@@ -99,6 +105,8 @@ def _additive(name: str, plain: Pointwise, scaled: Pointwise, aliases: tuple[str
 
     def inplace(self: Tensor, other: Any, *, alpha: Any = 1) -> Any:
         a, b = _pair(name, self, other)
+        if name == "sub":
+            _no_bool(a, b)
         if alpha == 1:
             made = _written(plain, a, b)
             if type(made) in (Compose, Written):  # what they call must do without alpha
@@ -112,6 +120,8 @@ def _additive(name: str, plain: Pointwise, scaled: Pointwise, aliases: tuple[str
 
     def write(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         a, b = _pair(name, *args)
+        if name == "sub":
+            _no_bool(a, b)
         alpha = kwargs.get("alpha", 1)
         if alpha == 1:
             return write_out(plain, out, (a, b), (), ())
@@ -216,7 +226,7 @@ pointwise("remainder", "input other", lambda x, y: E.rem(x, y), accept="uif", te
 pointwise("fmod", "input other", lambda x, y: E.fmod(x, y), accept="uif", doc="C's fmod: the sign of input.")
 
 # ------------------------------------------------------------------------------------------------------------------- power
-POW = Pointwise("pow", lambda x, y: E.pow_(x, y), 2)
+POW = Pointwise("pow", lambda x, y: E.pow_(x, y), 2, accept="uifc")
 POW_FIXED = Pointwise("pow", lambda x, exponent: _fixed_power(x, exponent), 1)
 _FIXED = frozenset((0.5, 2, 3, 4, -1, -0.5, -2))
 
@@ -326,7 +336,7 @@ def _isclose(x: Expr, y: Expr, rtol: float, atol: float, equal_nan: bool) -> Exp
 
 
 pointwise("isclose", "input other", _isclose, consts={"rtol": 1e-05, "atol": 1e-08, "equal_nan": False}, inplace=False, out=False, tensors=2,
-          doc="|input - other| <= atol + rtol * |other|, element by element.")
+          alike=True, doc="|input - other| <= atol + rtol * |other|, element by element.")
 
 # ------------------------------------------------------------------------------------------------------- logical, bitwise
 for _name, _f in (("and", lambda x, y: E.to_bool(x) & E.to_bool(y)), ("or", lambda x, y: E.to_bool(x) | E.to_bool(y)),
@@ -426,7 +436,7 @@ pointwise("copysign", "input other", E.copysign, promote="float", accept="f")
 pointwise("nextafter", "input other", E.nextafter, accept="f", tensors=2,
           grad=lambda g, x, y, out: (where(x == y, E.const(0, g.dtype), g), E.const(0, g.dtype)))
 pointwise("heaviside", "input values", lambda x, v: where(x == 0, v, where(x < 0, E.const(0, x.dtype), where(
-    E.isnan(x), x, E.const(1, x.dtype)))), accept="buif", tensors=2)
+    E.isnan(x), x, E.const(1, x.dtype)))), accept="buif", tensors=2, alike=True)
 pointwise("ldexp", "input other", lambda x, y: x * E.exp2(y), promote="float", tensors=2, doc="input * 2**other.")
 
 
@@ -475,10 +485,10 @@ pointwise("xlog1py", "input other", _xlog(E.log1p), promote="float", accept="f",
           grad=lambda g, x, y, out: (where((x == 0.0) & (y <= -1.0), E.const(0, g.dtype), g * E.log1p(y)), g * (x / (y + 1.0))))
 
 # ------------------------------------------------------------------------------------------------------------ three operands
-pointwise("lerp", "input end weight", lambda a, b, w: where(abs(w) < 0.5, a + w * (b - a), b - (b - a) * (1.0 - w)), accept="fc", tensors=2,
+pointwise("lerp", "input end weight", lambda a, b, w: where(abs(w) < 0.5, a + w * (b - a), b - (b - a) * (1.0 - w)), accept="fc", tensors=2, alike=True,
           grad=lambda g, a, b, w, y: (g * E.conj(1.0 - w), g * E.conj(w), g * E.conj(b - a)), doc="input + weight * (end - input).")
 pointwise("addcmul", "input tensor1 tensor2", lambda x, a, b, value: x + value * a * b, numbers={"value": 1}, keyword=("value",), tensors=3,
-          doc="input + value * tensor1 * tensor2.")
+          accept="uifc", doc="input + value * tensor1 * tensor2.")
 pointwise("addcdiv", "input tensor1 tensor2", lambda x, a, b, value: x + value * a / b, numbers={"value": 1}, keyword=("value",), tensors=3,
           accept="fc", doc="input + value * tensor1 / tensor2.")
 
@@ -500,6 +510,9 @@ def _choice(condition: Any, input: Any = None, other: Any = None) -> tuple[Any, 
     if isinstance(condition, Tensor) and condition.meta.dtype not in (bool_, dtypes.uint8):
         raise RuntimeError(f"where expected condition to be a boolean tensor, but got a tensor with dtype "
                            f"{condition.meta.dtype}")
+    if isinstance(condition, Tensor) and condition.meta.dtype is dtypes.uint8:
+        warn_once("where received a uint8 condition tensor. This behavior is deprecated and will be removed in a future version of PyTorch. "
+                  "Use a boolean condition instead.")
     for one, another in ((input, other), (other, input)):
         if type(one) is int and isinstance(another, Tensor) and another.meta.dtype.kind in "ui":
             dtypes.number(one, another.meta.dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import gcd
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, hooks, layout
@@ -62,12 +63,55 @@ def overlap(out: Tensor, x: Tensor) -> bool:
     return (out.ptr + a[0] * size_a < x.ptr + (b[1] + 1) * size_b) and (x.ptr + b[0] * size_b < out.ptr + (a[1] + 1) * size_a)
 
 
+def _dense(t: Tensor) -> bool:
+    """Whether a tensor's elements fill a stretch of memory, each in a place of its own."""
+    return t.meta.contiguous or layout.is_dense(t.meta.shape, t.meta.strides)
+
+
+def partly_shared(out: Tensor, x: Tensor) -> bool:
+    """Whether dense tensors share some of their memory, or all of it in another order: what PyTorch refuses to copy or to compute on."""
+    return bool(out.meta.numel and x.meta.numel) and overlap(out, x) and _dense(out) and _dense(x)
+
+
+def no_partial_overlap(out: Tensor, *read: Any) -> None:
+    """Raises RuntimeError where `out` shares memory with what is read, but for the very same elements."""
+    for x in read:
+        if isinstance(x, Tensor) and partly_shared(out, x):
+            raise _shared()
+
+
+def no_overlap(out: Tensor, *read: Any) -> None:
+    """Raises RuntimeError where `out` shares memory with what is read."""
+    for x in read:
+        if isinstance(x, Tensor) and x.store.ptr == out.store.ptr and (partly_shared(out, x) or (
+                out.meta.numel and x.ptr == out.ptr and x.meta.strides == out.meta.strides and x.meta.shape == out.meta.shape and _dense(out))):
+            raise _shared()
+
+
+def _shared() -> RuntimeError:
+    return RuntimeError("unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. "
+                        "Please clone() the tensor before performing the operation.")
+
+
+def of_kinds(name: str, t: Tensor, kinds: str) -> None:
+    """Raises NotImplementedError for a tensor whose type is of none of these kinds (letters of `dtype.kind`)."""
+    if t.meta.dtype.kind not in kinds:
+        raise NotImplementedError(f"\"{name}\" not implemented for '{dtypes.title(t.meta.dtype)}'")
+
+
+def one_type(name: str, *tensors: Any) -> None:
+    """Raises RuntimeError unless all tensors have one type; what is no tensor does not matter."""
+    types = [t.meta.dtype for t in tensors if isinstance(t, Tensor)]
+    for d in types[1:]:
+        if d is not types[0]:
+            raise RuntimeError(f"{name}(): expected scalar type {dtypes.title(types[0])} but found {dtypes.title(d)}")
+
+
 def apart_from(out: Tensor, operands: tuple[Any, ...]) -> tuple[Any, ...]:
     """The operands, which may share all or none of `out`'s memory.  Raises RuntimeError where they share some."""
     for x in operands:
         if isinstance(x, Tensor) and x.store.ptr == out.store.ptr and overlap(out, x) and _interleaved(out, x):
-            raise RuntimeError("unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
-                               "single memory location. Please clone() the tensor before performing the operation.")
+            raise _shared()
     return operands
 
 
@@ -80,6 +124,9 @@ def _interleaved(a: Tensor, b: Tensor) -> bool:
             width = max((layout.extent(t.meta.shape[1:], t.meta.strides[1:])[1] + 1) * t.meta.dtype.itemsize
                         if abs(t.meta.strides[0]) * t.meta.dtype.itemsize == step else step for t in (a, b))
             return not (width <= gap <= step - width)
+    steps = [abs(s) * t.meta.dtype.itemsize for t in (a, b) for s, n in zip(t.meta.strides, t.meta.shape, strict=True) if n > 1]
+    if step := gcd(*steps):  # all elements of each lie a multiple of it apart
+        return not a.meta.dtype.itemsize <= (b.ptr - a.ptr) % step <= step - b.meta.dtype.itemsize
     return True
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from .. import dtypes, layout
 from ..tensor import Tensor
 from .casts import to_dtype
-from .checks import same_device
+from .checks import one_type, same_device
 from .matmul import _bmm, _check_types, _mm, mm
 from .table import op
 
@@ -125,6 +125,7 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
         if not isinstance(x, Tensor):
             raise TypeError(f"einsum(): argument 'operands' must be tensors, but operand {i} is {type(x).__name__}")
     same_device("einsum", *operands)
+    one_type("einsum", *operands)
     terms, target, sizes = _parse(equation.replace(" ", ""), operands)
     out, names = _diagonals(operands[0], terms[0])
     rest = list(zip(operands[1:], terms[1:], strict=True))

@@ -146,6 +146,8 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
         raise RuntimeError(f"output with shape {list(self.meta.shape)} doesn't match the broadcast shape "
                            f"{list(layout.broadcast_shapes(self.meta.shape, src.meta.shape))}")
     if src is not self:
+        if src.store.ptr == self.store.ptr:
+            checks.no_partial_overlap(self, src)
         copy_into(self, src, non_blocking)
     if recording:
         node = [tape.next_seq(), None, _copied, (self.node, src.node), src.meta, {"name": "CopyBackwards"}]

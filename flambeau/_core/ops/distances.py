@@ -12,6 +12,7 @@ from ..kernels import formulas as F
 from ..layout import broadcast_shapes, wrap_dim
 from ..tensor import Tensor, alias
 from .casts import to_dtype
+from .checks import one_type
 from .elementwise import fit, saved_tensor
 from .linalg.matrices import keep_outputs, kept_outputs, type_name
 from .norms import length, vector_norm
@@ -35,6 +36,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = "us
     for i, x in enumerate((x1, x2)):
         if x.meta.dtype.kind != "f":
             raise RuntimeError(f"cdist only supports floating-point dtypes, X{i + 1} got: {type_name(x)}")
+    one_type("cdist", x1, x2)
     for i, x in enumerate((x1, x2)):
         if len(x.meta.shape) < 2:
             raise RuntimeError(f"cdist only supports at least 2D tensors, X{i + 1} got: {len(x.meta.shape)}D")

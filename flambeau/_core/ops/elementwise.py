@@ -79,15 +79,15 @@ class Pointwise:
     operands' common type), "float" (the same, integers becoming the default float type) or "none" (each operand keeps its
     own type).  apart: operands that take no part in promotion (conditions).  grad: optional formula
     ``(g, *operands, out, *numbers, **consts)`` for the operands' gradients where the derived one would be less accurate.
-    accept: the kinds of common type it is defined for.
+    accept: the kinds of common type it is defined for.  alike: tensors of one type only.
     """
 
-    __slots__ = ("name", "grad_name", "formula", "arity", "promote", "apart", "grad", "accept", "calls", "env", "tapes", "programs")
+    __slots__ = ("name", "grad_name", "formula", "arity", "promote", "apart", "grad", "accept", "alike", "calls", "env", "tapes", "programs")
 
     def __init__(self, name: str, formula: Callable[..., Any], arity: int, promote: str = "default",
-                 apart: tuple[int, ...] = (), grad: Callable[..., Any] | None = None, accept: str = "buifc") -> None:
+                 apart: tuple[int, ...] = (), grad: Callable[..., Any] | None = None, accept: str = "buifc", alike: bool = False) -> None:
         self.name, self.formula, self.arity, self.promote, self.apart, self.grad = name, formula, arity, promote, apart, grad
-        self.accept = accept
+        self.accept, self.alike = accept, alike
         self.grad_name = "".join(w.capitalize() for w in name.split("_")) + "Backward0"
         self.calls: dict[int, Any] = {}  # by the count of numbers
         self.env: dict[str, Any] = {}  # holds "into", the plans of calls that write into given tensors
@@ -125,6 +125,12 @@ class Pointwise:
                                   [dtypes.of_scalar(x) for x in here if not isinstance(x, Tensor)])
         if self.promote == "float" and common.kind in "bui":
             common = dtypes.get_default_dtype()
+        if self.alike:
+            kinds = [x.meta.dtype for x in here if isinstance(x, Tensor)]
+            common = kinds[0] if kinds[0].kind not in self.accept else common
+            other = next((d for d in kinds if d is not kinds[0]), None)
+            if other is not None:
+                raise RuntimeError(f"{self.name}(): expected tensors of one dtype, but got {dtypes.title(kinds[0])} and {dtypes.title(other)}")
         if common.kind not in self.accept:
             raise NotImplementedError(f"\"{self.name}\" not implemented for '{_type_name(common)}'")
         return common

@@ -7,6 +7,7 @@ from typing import Any
 from .. import layout
 from ..autograd import tape
 from ..dtypes import bool_, int64, number, uint8
+from ..errors import warn_once
 from ..kernels import expr as E
 from ..kernels.programs import Map
 from ..kernels.specs import Check
@@ -14,7 +15,7 @@ from ..runtime import caches, door
 from ..tensor import Tensor, empty, new
 from . import launch, routines
 from .casts import to_dtype
-from .checks import same_device, to_one_device
+from .checks import no_overlap, same_device, to_one_device
 from .copies import cast_program
 from .elementwise import Pointwise
 from .indexing import beyond, put_at, take_at, taken
@@ -375,12 +376,13 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:  # noqa: A00
     """The positions `index` (a vector) of an axis."""
     axis = layout.wrap_dim(dim, len(input.meta.shape))
     if type(index) is Tensor and index.meta.dtype is int64 and len(index.meta.shape) == 1 and index.meta.device is input.meta.device and input.meta.shape:
-        return take_at(input, [None] * axis + [index] + [None] * (len(input.meta.shape) - 1 - axis))
+        return take_at(input, [None] * axis + [index] + [None] * (len(input.meta.shape) - 1 - axis), negative=False)
     same_device("index_select", input, index)
     at = _vector("index_select", index)
     if not input.meta.shape:
-        return take_at(input.reshape(1), [at]).reshape(()) if at.meta.numel == 1 else take_at(input.reshape(1), [at])
-    return take_at(input, _at(len(input.meta.shape), axis, at))
+        found = take_at(input.reshape(1), [at], negative=False)
+        return found.reshape(()) if at.meta.numel == 1 else found
+    return take_at(input, _at(len(input.meta.shape), axis, at), negative=False)
 
 
 def _check_added(name: str, t: Tensor, axis: int, at: Tensor, source: Tensor) -> None:
@@ -416,15 +418,16 @@ def _index_op(name: str, accumulate: bool) -> None:
         at = _vector(name, index)
         if source.meta.dtype is not self.meta.dtype:
             raise RuntimeError(f"{name}(): self ({self.meta.dtype}) and source ({source.meta.dtype}) must have the same scalar type")
+        no_overlap(self, index, source)
         if self.meta.shape:
             (_check_added if accumulate else _check_copied)(name + "_", self, axis, at, source)
         if alpha != 1:
             source = source * alpha
         if not self.meta.shape:
             target = self.view(1)
-            put_at(target, [at], source.reshape(-1), accumulate)
+            put_at(target, [at], source.reshape(-1), accumulate, negative=False)
             return self
-        return put_at(self, _at(len(self.meta.shape), axis, at), source, accumulate)
+        return put_at(self, _at(len(self.meta.shape), axis, at), source, accumulate, negative=False)
 
     def function(input: Tensor, dim: int, index: Tensor, source: Any, *, alpha: Any = 1) -> Tensor:  # noqa: A002
         return inplace_form(input.clone(), dim, index, source, alpha=alpha)
@@ -452,12 +455,16 @@ def _index_fill_(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
         from .creation import full
         value = full((), value, dtype=self.meta.dtype, device=self.meta.device)
     same_device("index_fill_", self, index)
+    if value.store.ptr == self.store.ptr:
+        value = value.clone()
     return MASKED_FILL.inplace(self, _index_fill_operands(self, axis, index, value))
 
 
 def _index_fill_operands(t: Tensor, axis: int, index: Tensor, value: Any) -> tuple[Any, ...]:
     """A fill where a mask is true: a position given twice counts once, in the gradient too."""
     from .creation import zeros
+    if index.meta.dtype is not int64:
+        raise IndexError(f"index_fill_(): Expected dtype int64 for index, got {index.meta.dtype}")
     at = _vector("index_fill_", index)
     hit = zeros((t.meta.shape[axis] if t.meta.shape else 1,), dtype=bool_, device=t.meta.device)
     put_at(hit, [at], zeros((), dtype=bool_, device=t.meta.device).logical_not(), False)
@@ -475,6 +482,7 @@ def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
     """input with the rows of source reduced into it at positions of an axis: "prod", "mean", "amax" or "amin"."""
     axis = layout.wrap_dim(dim, len(input.meta.shape))
     at = _vector("index_reduce", index)
+    warn_once("index_reduce() is in beta and the API may change at any time.")
     if not input.meta.shape:
         return index_reduce(input.reshape(1), 0, at, source.reshape(-1), reduce, include_self=include_self).reshape(())
     spread = at.reshape([-1 if i == axis else 1 for i in range(len(input.meta.shape))]).expand(tuple(source.meta.shape))
@@ -494,6 +502,7 @@ def take(input: Tensor, index: Tensor) -> Tensor:  # noqa: A002
 def put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """Writes (or adds) elements at positions of the flattened tensor."""
     from .copies import assign
+    no_overlap(self, index, source)
     return assign(self, put(self, index, source, accumulate))
 
 
@@ -505,6 +514,9 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     if source.meta.dtype is not input.meta.dtype:
         raise RuntimeError(f"put_(): self and source expected to have the same dtype, but got self.dtype = {input.meta.dtype} and source.dtype "
                            f"= {source.meta.dtype}")
+    if index.meta.numel != source.meta.numel:
+        raise IndexError(f"put_(): Expected source and index to have the same number of elements, but got source.numel() = {source.meta.numel}, "
+                         f"index.numel() = {index.meta.numel}")
     same_device("put", input, index, source)
     flat = input.clone(memory_format=_row_major()).reshape(-1)
     return put_at(flat, [index.reshape(-1)], source.reshape(-1), accumulate).reshape(tuple(input.meta.shape))
@@ -593,7 +605,7 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max
     if max_norm is not None:
         _renormalise(weight, input, max_norm, norm_type)
     at = to_dtype(input, int64)
-    out = taken(weight, [at, None])
+    out = taken(weight, [at, None], negative=False)
     saved = tuple(weight.meta.shape), tape.keep(at), padding_idx, scale_grad_by_freq, sparse
     return tape.record(out, _embedding_back, (weight,), saved, "EmbeddingBackward0")
 

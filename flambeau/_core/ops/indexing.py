@@ -26,7 +26,7 @@ from ..runtime import caches, capture, door
 from ..tensor import Meta, Tensor, _new, alias, empty, meta, new, storage
 from . import launch, outputs, routines
 from .casts import to_dtype
-from .checks import may_write, same_device
+from .checks import may_write, no_overlap, same_device
 from .device_errors import mismatch
 from .table import op, operation
 from .views import placed
@@ -290,16 +290,16 @@ def _nonzero_host(t: Tensor) -> tuple[Any, ...]:
     return tuple(np.nonzero(v)) if t.meta.shape else tuple(np.nonzero(v.reshape(1)))[:0] or ()
 
 
-def _checked(idx: Sequence[Tensor], sizes: Sequence[int], axes: Sequence[int]) -> None:
-    """Raises IndexError for positions outside an axis: at once on the CPU, from the queue on a GPU."""
+def _checked(idx: Sequence[Tensor], sizes: Sequence[int], axes: Sequence[int], negative: bool) -> None:
+    """Raises IndexError for positions outside an axis: at once on the CPU, from the queue on a GPU.  negative: they may count from its end."""
     for p, n, axis in zip(idx, sizes, axes, strict=True):
         if p.meta.numel and p.__dict__.get("_below") != n:
             m = p.meta
-            key = m, n, axis
+            key = m, n, axis, negative
             bound = _checks.get(key)
             if bound is None:
                 told = f"index {{}} is out of bounds for dimension {axis} with size {n}"
-                bound = _checks[key] = routines.needed(m.device, Check(tuple(m.shape), m.strides, -n, n, None, told))
+                bound = _checks[key] = routines.needed(m.device, Check(tuple(m.shape), m.strides, -n if negative else 0, n, None, told))
             routines.call(bound, (p.ptr,))
 
 
@@ -348,7 +348,7 @@ class _Where:
 
     __slots__ = ("domain", "idx", "strides", "numbers", "key", "offset", "apart")
 
-    def __init__(self, x: Tensor, indices: Sequence[Tensor | None]) -> None:
+    def __init__(self, x: Tensor, indices: Sequence[Tensor | None], negative: bool = True) -> None:
         axes = [i for i, p in enumerate(indices) if p is not None]
         given: list[Tensor] = [p for p in indices if p is not None]
         try:
@@ -364,8 +364,8 @@ class _Where:
         after = [i for i in rest if i not in before]
         self.domain = (*[x.meta.shape[i] for i in before], *shape, *[x.meta.shape[i] for i in after])
         sizes = [x.meta.shape[a] for a in axes]
-        if layout.numel(self.domain):
-            _checked(given, sizes, axes)
+        if layout.numel(self.domain) or not negative:
+            _checked(given, sizes, axes, negative)
         elif 0 in sizes and 0 not in shape:  # where nothing is read or written no other position is looked at
             raise IndexError(f"index is out of bounds for dimension {axes[sizes.index(0)]} with size 0")
         lead, tail = len(before), len(after)
@@ -444,17 +444,17 @@ def _accumulated(g: Tensor, shape: Sequence[int], indices: Any) -> Tensor:
     return tape.record(out, lambda node, gg: (take_at(gg, tape.kept(node, node[tape.SAVED])),), (g,), tape.keep(*indices), "IndexPutBackward0")
 
 
-def take_at(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
-    """x[indices] for tensors of positions (None: the whole axis), recorded."""
-    out = taken(x, indices)
+def take_at(x: Tensor, indices: Sequence[Tensor | None], negative: bool = True) -> Tensor:
+    """x[indices] for tensors of positions (None: the whole axis), recorded.  negative: they may count from an axis's end."""
+    out = taken(x, indices, negative)
     if x.node is None:
         return out
     return tape.record(out, _index_back, (x,), (tuple(x.meta.shape), tape.keep(*indices)), "IndexBackward0")
 
 
-def taken(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+def taken(x: Tensor, indices: Sequence[Tensor | None], negative: bool = True) -> Tensor:
     """`take_at` outside the tape."""
-    key = (x.meta, *[None if p is None else p.meta for p in indices])
+    key = (x.meta, negative, *[None if p is None else p.meta for p in indices])
     plan = _taken.get(key)
     if plan is not None:
         made, call, checks, numbers = plan
@@ -466,14 +466,14 @@ def taken(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
             out = new(made)
             call(out.ptr, x.ptr, *at, *numbers)
             return out
-    w = _Where(x, indices)
+    w = _Where(x, indices, negative)
     out = _take(x, w)
     if door.near(x.meta.device) and out.meta.numel:
         if len(_taken) > _MOST_PLANS:
             _taken.clear()
         call, workspace = launch.plan(x.meta.device, *_taking(x, w, out.meta), "index")
         if workspace is None:
-            _taken[key] = out.meta, call, [beyond(p.meta, -n, n) for p, n in zip(w.idx, w.numbers, strict=False)], w.numbers
+            _taken[key] = out.meta, call, [beyond(p.meta, -n if negative else 0, n) for p, n in zip(w.idx, w.numbers, strict=False)], w.numbers
     return out
 
 
@@ -646,29 +646,35 @@ def _set(self: Tensor, index: Any, value: Any) -> None:
             raise
         return
     x, indices = _expanded(view, pending)
-    put_at(x, indices, value, False)
+    put_at(x, indices, _one_for_a_mask(x, [p for p in pending if p is not None], value), False)
+
+
+def _one_for_a_mask(x: Tensor, indices: Sequence[Any], value: Tensor) -> Tensor:
+    """One value for the places of one mask may be of any type, as that of a fill; others must be of x's."""
+    masks = [p for p in indices if not isinstance(p, str)]
+    if value.meta.numel == 1 and len(masks) == 1 and isinstance(masks[0], Tensor) and masks[0].meta.dtype in (bool_, uint8):
+        return to_dtype(value, x.meta.dtype)
+    return value
 
 
 def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
     return len(shape) <= len(to) and all(a in (1, b) for a, b in zip(reversed(shape), reversed(to), strict=False))
 
 
-def put_at(x: Tensor, indices: Sequence[Tensor | None], value: Tensor, accumulate: bool) -> Tensor:
-    """Writes (or adds) values at positions, in place, recorded."""
+def put_at(x: Tensor, indices: Sequence[Tensor | None], value: Tensor, accumulate: bool, negative: bool = True) -> Tensor:
+    """Writes (or adds) values at positions, in place, recorded.  negative: they may count from an axis's end."""
     recording = _grad.get() and inplace.check(x, (x, value))
     may_write(x)
+    no_overlap(x, value, *indices)
     if value.meta.device is not x.meta.device:
         if value.meta.shape or value.meta.device.type != "cpu":
             raise mismatch("index_put_", [x, value], [x], labels=("self", "values"))
         from .transfer import to_device
         value = to_device(value, x.meta.device)
     if value.meta.dtype is not x.meta.dtype:
-        if accumulate or value.meta.shape:
-            if value.meta.dtype.kind in "fc" and x.meta.dtype.kind in "bui" or value.meta.dtype is not x.meta.dtype and accumulate:
-                raise RuntimeError(f"Index put requires the source and destination dtypes match, got {x.meta.dtype} for the destination and "
-                                   f"{value.meta.dtype} for the source.")
-        value = to_dtype(value, x.meta.dtype)
-    w = _Where(x, indices)
+        raise RuntimeError(f"Index put requires the source and destination dtypes match, got {x.meta.dtype} for the destination and "
+                           f"{value.meta.dtype} for the source.")
+    w = _Where(x, indices, negative)
     shape = tuple(value.meta.shape)
     while len(shape) > len(w.domain) and shape[0] == 1:
         shape = shape[1:]
@@ -712,7 +718,7 @@ def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
     """Writes values at positions (one tensor an axis), or adds them."""
     x, found = _expanded(self, [*indices, *[None] * (len(self.meta.shape) - len(indices))]) if not any(
         isinstance(i, Tensor) and i.meta.dtype is bool_ for i in indices) else _expanded(*_basic(self, list(indices)))
-    return put_at(x, found, values, accumulate)
+    return put_at(x, found, values if accumulate else _one_for_a_mask(x, [i for i in indices if i is not None], values), accumulate)
 
 
 @op()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..autograd import tape
-from ..dtypes import int64
+from ..dtypes import int64, title
 from ..kernels import expr as E
 from ..kernels import formulas as F
 from ..kernels.programs import Map
@@ -14,7 +14,7 @@ from ..runtime import door
 from ..tensor import Tensor, empty
 from . import launch, routines
 from .casts import in_float32, to_dtype
-from .checks import same_device
+from .checks import of_kinds, same_device
 from .row_places import Places, along
 from .rowwise import Rowwise
 from .table import op
@@ -43,8 +43,9 @@ def _check(name: str, x: Tensor, target: Tensor, weight: Tensor | None) -> None:
             raise ValueError(f"Expected input batch_size ({x.meta.shape[0]}) to match target batch_size "
                              f"({target.meta.shape[0] if target.meta.shape else 0}).")
         raise RuntimeError(f"Expected target size {list(batch)}, got {list(target.meta.shape)}")
-    if target.meta.dtype.kind not in "ui":
-        raise RuntimeError(f"expected scalar type Long but found {target.meta.dtype.name.capitalize()}")
+    of_kinds("log_softmax_lastdim_kernel_impl" if name == "cross_entropy" else name, x, "f")
+    if target.meta.dtype.name not in ("int64", "uint8"):
+        raise RuntimeError(f"{name}: expected scalar type Long or Byte for the target, but found {title(target.meta.dtype)}")
     classes = x.meta.shape[1] if len(x.meta.shape) > 1 else x.meta.shape[0]
     if weight is not None and tuple(weight.meta.shape) != (classes,):
         raise RuntimeError(f"weight tensor should be defined either for all {classes} classes or no classes but got weight tensor of shape: "

@@ -13,7 +13,7 @@ from ..runtime import caches, door
 from ..tensor import Meta, Storage, Tensor, _new, alias, empty, meta, new, storage
 from . import launch
 from .casts import in_float32, to_dtype
-from .checks import same_device
+from .checks import of_kinds, same_device
 from .copies import contiguous
 from .elementwise import fit
 from .linear_activation import back as _activation_back
@@ -130,6 +130,7 @@ def _check_types(name: str, *ts: Any) -> None:
             label = "input" if not i else "other" if name == "matmul" else "mat2"
             raise TypeError(f"{name}(): argument '{label}' (position {i + 1}) must be Tensor, not {type(t).__name__}")
     same_device(name, *ts)
+    of_kinds(name, ts[0], "uifc")
     if ts[0].meta.dtype is not ts[1].meta.dtype:
         raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {_type_name(ts[0])} != {_type_name(ts[1])}")
 
@@ -303,6 +304,7 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:  # noqa: A002
     """The sum of products of two vectors."""
     a, b = input, tensor
     same_device("dot", a, b)
+    of_kinds("dot", a, "uifc")
     if len(a.meta.shape) != 1 or len(b.meta.shape) != 1:
         raise RuntimeError(f"1D tensors expected, but got {len(a.meta.shape)}D and {len(b.meta.shape)}D tensors")
     if a.meta.dtype is not b.meta.dtype:

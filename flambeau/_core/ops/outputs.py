@@ -25,13 +25,6 @@ _TRUTHS = frozenset("isneginf isposinf signbit".split())
 _APART = frozenset("cat gather index_select kthvalue masked_select take cumsum cumprod sort topk".split())
 
 
-def type_name(d: dtypes.dtype) -> str:
-    """A type's name as PyTorch's errors have it."""
-    return {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int",
-            "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat",
-            "complex128": "ComplexDouble"}.get(d.name, d.name.capitalize())
-
-
 def _flat(values: Iterable[Any]) -> Iterable[Any]:
     return itertools.chain.from_iterable(a if isinstance(a, (tuple, list)) else (a,) for a in values)
 
@@ -75,8 +68,8 @@ def castable(name: str, made: dtypes.dtype, d: dtypes.dtype) -> None:
     if dtypes.can_cast(made, d):
         return
     if name in ("cat", "concat", "concatenate", "stack", "hstack", "vstack", "row_stack", "dstack", "column_stack"):
-        raise TypeError(f"torch.cat(): input types can't be cast to the desired output type {type_name(d)}")
-    raise RuntimeError(f"result type {type_name(made)} can't be cast to the desired output type {type_name(d)}")
+        raise TypeError(f"torch.cat(): input types can't be cast to the desired output type {dtypes.title(d)}")
+    raise RuntimeError(f"result type {dtypes.title(made)} can't be cast to the desired output type {dtypes.title(d)}")
 
 
 def formula_must_hold(name: str, out: Tensor, made: dtypes.dtype, of: dtypes.dtype) -> None:
@@ -85,7 +78,7 @@ def formula_must_hold(name: str, out: Tensor, made: dtypes.dtype, of: dtypes.dty
     if name in _TRUTHS and d is not made:
         raise RuntimeError(f"{name} does not support non-boolean outputs.")
     if name in _SAME and d is not made and not of.is_complex:
-        raise RuntimeError(f"{name}(): Found dtype {type_name(d)} but expected {type_name(made)}")
+        raise RuntimeError(f"{name}(): Found dtype {dtypes.title(d)} but expected {dtypes.title(made)}")
     castable(name, made, d)
 
 

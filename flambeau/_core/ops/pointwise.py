@@ -97,7 +97,7 @@ def _abs_formula(x: Expr) -> Expr:
     return x if x.dtype.kind in "bu" else abs(x)
 
 
-_unary("abs", _abs_formula, "absolute", promote="default", inplace=True)
+_unary("abs", _abs_formula, "absolute", promote="default", inplace=True, accept="uifc")
 
 
 def _sign(x: Expr) -> Expr:

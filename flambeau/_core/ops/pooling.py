@@ -17,6 +17,7 @@ from ..runtime import caches, door
 from ..tensor import Tensor, empty, meta, new
 from . import launch
 from .casts import in_float32, to_dtype
+from .checks import of_kinds
 from .convolution import Geometry, Sizes, _copy, _raw, _windows
 from .copies import contiguous
 from .creation import zeros_meta
@@ -427,6 +428,7 @@ def _adaptive_mean(name: str, n: int, x: Tensor, size: Any) -> Tensor:
 
 @in_float32
 def _adaptive_mean_of(x: Tensor, name: str, n: int, size: Any) -> Tensor:
+    of_kinds(name, x, "f")
     x, single = _prepared(name, x, n, False)
     out = _targets(name, x, size, n)
     image = tuple(x.meta.shape[2:])
@@ -446,6 +448,7 @@ def _adaptive_mean_of(x: Tensor, name: str, n: int, size: Any) -> Tensor:
 
 
 def _adaptive_max(name: str, n: int, x: Tensor, size: Any) -> tuple[Tensor, Tensor]:
+    of_kinds(name, x, "f")
     x, single = _prepared(name, x, n, False)
     out = _targets(name, x, size, n)
     image = tuple(x.meta.shape[2:])

@@ -417,6 +417,8 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
     if not training or p == 0:
         return input
+    if input.meta.dtype.kind in "bui":
+        raise RuntimeError(f"dropout(): result type Float can't be cast to the desired output type {dtypes.title(input.meta.dtype)}")
     if p == 1:
         return input.mul_(0.0) if inplace else input * 0.0
     mask = draw(empty(input.meta.shape, input.meta.dtype, input.meta.device), "dropout", _kept, (p,))

@@ -15,6 +15,7 @@ from ..runtime import caches, door
 from ..tensor import Tensor, alias, empty, meta, new, storage
 from . import launch
 from .casts import to_dtype
+from .checks import of_kinds
 from .elementwise import saved_tensor
 from .sizes import sizes_of
 from .table import op
@@ -319,6 +320,7 @@ def trace(input: Tensor) -> Tensor:  # noqa: A002
     """The sum of a matrix's diagonal."""
     if len(input.meta.shape) != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {len(input.meta.shape)}")
+    of_kinds("trace", input, "uifc")
     return sum(input.diagonal())
 
 

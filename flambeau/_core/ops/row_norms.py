@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import layout
-from ..dtypes import finfo
+from ..dtypes import finfo, float32, title
 from ..kernels import expr as E
 from ..kernels import formulas as F
 from ..tensor import Tensor
 from .casts import to_dtype
-from .checks import same_device
+from .checks import of_kinds, same_device
 from .row_places import Places
 from .rowwise import Rowwise
 from .table import no_recording, op
@@ -75,8 +75,10 @@ def _checked(name: str, x: Tensor, shape: tuple[int, ...], w: Tensor | None, b: 
     if tuple(x.meta.shape[max(len(x.meta.shape) - len(shape), 0):]) != shape:
         raise RuntimeError(f"Given normalized_shape={list(shape)}, expected input with shape [{', '.join(['*', *map(str, shape)])}], but got input of "
                            f"size{list(x.meta.shape)}")
-    if x.meta.dtype.kind != "f":
-        raise NotImplementedError(f'"LayerNormKernelImpl" not implemented for \'{x.meta.dtype.name.capitalize()}\'')
+    of_kinds(name, x, "f")
+    for label, t in (("weight", w), ("bias", b)):
+        if t is not None and t.meta.dtype is not x.meta.dtype and not (x.meta.dtype.itemsize == 2 and t.meta.dtype is float32) and name != "rms_norm":
+            raise RuntimeError(f"{name}(): mixed dtype: expect {label} to have scalar type of {title(x.meta.dtype)}, got {title(t.meta.dtype)}")
 
 
 @op(method=False, spaces=("torch", "nn.functional"))

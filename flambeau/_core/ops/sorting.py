@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from .. import layout
 from ..autograd import tape
-from ..dtypes import bool_, int64
+from ..dtypes import bool_, int64, title
 from ..kernels.specs import Element, Put, Sort
 from ..runtime import caches, door
 from ..tensor import Tensor, alias, empty, meta, new
 from . import outputs, routines
-from .checks import same_device
+from .checks import of_kinds, same_device
 from .copies import contiguous, copy_into
 from .creation import arange
 from .gather_scatter import gather, scatter, taken_along
@@ -33,7 +33,7 @@ _RESULTS = {n: named(n, "values indices") for n in ("sort", "topk", "kthvalue", 
 
 def _real(name: str, t: Tensor) -> None:
     if t.meta.dtype.is_complex:
-        raise RuntimeError(f"{name}(): complex numbers have no order, got {t.meta.dtype}")
+        raise NotImplementedError(f"\"{name}\" not implemented for '{title(t.meta.dtype)}': complex numbers have no order")
 
 
 def _picked(name: str, t: Tensor, axis: int, width: int | None, kind: Callable[..., Spec], numbers: tuple[Any, ...], keepdim: bool = True,
@@ -255,7 +255,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 @op(out=True)
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:  # noqa: A002
     """The k-th smallest element (from 1) along `dim` and its position.  Raises RuntimeError for k outside 1..size."""
-    _real("kthvalue", input)
+    of_kinds("kthvalue", input, "uif")
     axis = _axis(input, dim)
     if input.meta.shape and not input.meta.shape[axis]:
         raise IndexError(f"kthvalue(): Expected reduction dim {axis} to have non-zero size.")

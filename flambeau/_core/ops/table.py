@@ -169,6 +169,9 @@ def _out_form(name: str, function: Function) -> Callable[[Any, tuple[Any, ...], 
     return write
 
 
+_WHILE_READING = frozenset("scatter_ scatter_add_ scatter_reduce_ index_reduce_".split())  # in place, what is read must lie elsewhere
+
+
 class no_recording:
     """Grad mode off, as cheaply as can be."""
 
@@ -187,12 +190,14 @@ def _inplace_of(body: Function, function: Function) -> Function:
 
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         from ..autograd import inplace
-        from .checks import may_write
+        from .checks import may_write, no_overlap
         from .copies import assign, clone
         others = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
         if _grad.get():
             inplace.check(self, (self, *others))
         may_write(self)
+        if name in _WHILE_READING:
+            no_overlap(self, *others)
         # under autograd the body's own graph, of a copy, as what the gradient reads of self is about to be overwritten
         result = body(clone(self), *args, **kwargs) if tape.recording(self, *others) else function(self, *args, **kwargs)
         if result.meta.shape != self.meta.shape:
@@ -212,7 +217,7 @@ def pointwise(name: str, operands: str, formula: Callable[..., Any], *, promote:
               grad: Callable[..., Any] | None = None, accept: str = "buifc", numbers: dict[str, Any] | None = None,
               consts: dict[str, Any] | None = None, keyword: tuple[str, ...] = (), method: bool = True, inplace: bool = True,
               out: bool = True, spaces: tuple[str, ...] = ("torch",), aliases: tuple[str, ...] = (), flag: bool = False, tensors: int = 1,
-              check: Callable[..., None] | None = None, doc: str = "") -> Pointwise:
+              check: Callable[..., None] | None = None, alike: bool = False, doc: str = "") -> Pointwise:
     """One row: a pointwise operation from its formula, with function, method, `name_`, `out=` and gradients of any order.
 
     operands: names of the tensor parameters.  formula: ``(*operands, *numbers, **consts)`` of expressions.  numbers:
@@ -220,10 +225,10 @@ def pointwise(name: str, operands: str, formula: Callable[..., Any], *, promote:
     those of them that are keyword-only.  flag: the function takes ``inplace=False``, as nn.functional's do.
     tensors: how many of the operands, from the first, must be tensors; the others may be numbers.  check: raises for numbers
     that make no sense.
-    See `elementwise.Pointwise` for promote, apart and grad.
+    See `elementwise.Pointwise` for promote, apart, grad, accept and alike.
     """
     names = tuple(operands.split())
-    made = Pointwise(name, formula, len(names), promote, apart, grad, accept)
+    made = Pointwise(name, formula, len(names), promote, apart, grad, accept, alike)
     params = (*[(n, d, True) for n, d in (numbers or {}).items()], *[(n, d, False) for n, d in (consts or {}).items()])
     run, run_inplace = _forms(made, name, names, params, keyword, tensors, check, flag, out)
     text = f"{doc or name + ', element by element.'}"

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..._core import ops
 from ..._core.kernels import expr as E
+from ..._core.ops.checks import of_kinds
 from ..._core.ops.elementwise import Pointwise
 from .late import F
 
@@ -17,6 +18,7 @@ def glu(input: Any, dim: int = -1) -> Any:
     """a sigmoid(b), a and b the halves of the input along `dim`. Raises RuntimeError for an odd size."""
     if input.dim() == 0:
         raise RuntimeError("glu does not support 0-dimensional tensors")
+    of_kinds("glu", input, "f")
     size = input.size(dim)
     if size % 2:
         raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {size}")
@@ -25,6 +27,8 @@ def glu(input: Any, dim: int = -1) -> Any:
 
 def prelu(input: Any, weight: Any) -> Any:
     """x where x > 0, else weight x; `weight` holds one slope, or one for each index of dimension 1."""
+    if weight.dtype is not input.dtype:
+        raise RuntimeError(f"prelu: Type promoting not supported. Got {input.dtype} and {weight.dtype}")
     if weight.dim() > 1:
         raise RuntimeError(f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.dim()}")
     if weight.numel() != 1:

@@ -13,6 +13,7 @@ from ..._core.autograd.function import Function
 from ..._core.kernels import expr as E
 from ..._core.kernels.programs import Map
 from ..._core.ops import launch
+from ..._core.ops.checks import of_kinds
 from ..._core.ops.copies import cast_program
 from ..._core.runtime import caches
 from ..._core.tensor import Tensor, meta, new
@@ -308,6 +309,7 @@ class _Fold(Function):
 
 def unfold(input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
     """Sliding blocks of (N, C, H, W) or (C, H, W) as columns: (N, C kh kw, L), L blocks in row order."""
+    of_kinds("im2col", input, "bfc")
     if input.dim() not in (3, 4):
         raise RuntimeError(f"Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero "
                            f"dimensions for input, but got: {list(input.shape)}")
@@ -324,6 +326,7 @@ def unfold(input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, st
 
 def fold(input: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
     """Adds columns (N, C kh kw, L) or (C kh kw, L) up into (N, C, *output_size): the transpose of `unfold`."""
+    of_kinds("col2im", input, "bfc")
     if input.dim() not in (2, 3):
         raise RuntimeError(f"Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and non-zero "
                            f"dimensions for input, but got: {list(input.shape)}")

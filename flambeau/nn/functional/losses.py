@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..._core import dtypes, ops
+from ..._core.ops.checks import of_kinds
 from .late import F
 from .reduction import chosen, reduced
 
@@ -40,6 +41,7 @@ def multi_margin_loss(input: Any, target: Any, p: int = 1, margin: float = 1.0, 
     reduction = chosen(reduction, size_average, reduce)
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
+    of_kinds("multi_margin_loss", input, "f")
     if input.dim() > 2 or input.shape[-1:] == (0,):
         raise RuntimeError(f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
                            f"{list(input.shape)}")
@@ -71,6 +73,7 @@ def multilabel_margin_loss(input: Any, target: Any, size_average: bool | None = 
                            f"{list(input.shape)} and {list(target.shape)}")
     if input.shape[-1:] == (0,):
         raise RuntimeError(f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(input.shape)}")
+    of_kinds("multilabel_margin_loss", input, "f")
     x = input.reshape(1, -1) if input.dim() < 2 else input
     t = target.reshape(1, -1) if target.dim() < 2 else target
     classes = x.shape[1]

@@ -109,29 +109,28 @@ def _hinge(x: Any, t: Any, margin: Any) -> Any:
     return E.where(t == -1.0, zero, x) + E.where(t == 1.0, zero, E.where(below > 0.0, below, zero))
 
 
-_mse = Pointwise("mse_loss", lambda x, t: (x - t) * (x - t), 2)
-_weighted_mse = Pointwise("mse_loss", lambda x, t, w: w * (x - t) * (x - t), 3)
+_mse = Pointwise("mse_loss", lambda x, t: (x - t) * (x - t), 2, accept="fc")
+_weighted_mse = Pointwise("mse_loss", lambda x, t, w: w * (x - t) * (x - t), 3, accept="fc")
 _l1 = Pointwise("l1_loss", lambda x, t: E.abs_(x - t), 2)
-_smooth = Pointwise("smooth_l1_loss", _smooth_l1, 2)
-_hub = Pointwise("huber_loss", _huber, 2)
-_binary = Pointwise("binary_cross_entropy", _bce, 2, grad=_bce_grad, accept="buif")
-_logits = Pointwise("binary_cross_entropy_with_logits", _bce_logits, 2, grad=_bce_logits_grad, accept="buif")
+_smooth = Pointwise("smooth_l1_loss", _smooth_l1, 2, accept="f")
+_hub = Pointwise("huber_loss", _huber, 2, accept="f")
+_binary = Pointwise("binary_cross_entropy", _bce, 2, grad=_bce_grad, accept="f")
+_logits = Pointwise("binary_cross_entropy_with_logits", _bce_logits, 2, grad=_bce_logits_grad, accept="f")
 _logits_weighted = Pointwise("binary_cross_entropy_with_logits", _bce_logits_weighted, 3,
-                             grad=_bce_logits_weighted_grad, accept="buif")
-_divergence = Pointwise("kl_div", _kl, 2)
-_divergence_log = Pointwise("kl_div", _kl_log, 2)
+                             grad=_bce_logits_weighted_grad, accept="f")
+_divergence = Pointwise("kl_div", _kl, 2, accept="f")
+_divergence_log = Pointwise("kl_div", _kl_log, 2, accept="f")
 _poisson_log = Pointwise("poisson_nll_loss", lambda x, t: E.exp(x) - t * x, 2)
 _poisson = Pointwise("poisson_nll_loss", lambda x, t, eps: x - t * E.log(x + eps), 2)
 _stirling_term = Pointwise("poisson_nll_loss", _stirling, 1)
 _normal = Pointwise("gaussian_nll_loss", _gaussian, 3)
-_soft = Pointwise("soft_margin_loss", _soft_margin, 2, grad=_soft_margin_grad, accept="buif")
+_soft = Pointwise("soft_margin_loss", _soft_margin, 2, grad=_soft_margin_grad, accept="f")
 _ranking = Pointwise("margin_ranking_loss", _margin_ranking, 3)
 _hinged = Pointwise("hinge_embedding_loss", _hinge, 2)
 
 
 def _warn_sizes(input: Any, target: Any) -> None:
     if target.shape != input.shape:
-
         warn(f"Using a target size ({target.size()}) that is different to the input size ({input.size()}). "
              "This will likely lead to incorrect results due to broadcasting. Please ensure they have the "
              "same size.")
@@ -244,7 +243,6 @@ def kl_div(input: Any, target: Any, size_average: bool | None = None, reduce: bo
         total = loss.sum()
         return total / input.size(0) if input.dim() else total
     if reduction == "mean":
-
         warn("reduction: 'mean' divides the total loss by both the batch size and the support size."
              "'batchmean' divides only by the batch size, and aligns with the KL div math definition."
              "'mean' will be changed to behave the same as 'batchmean' in the next major release.")

@@ -14,6 +14,7 @@ import numpy as np
 from ..._core import dtypes, ops
 from ..._core.errors import warn
 from ..._core.ops.casts import in_float32
+from ..._core.ops.checks import of_kinds, one_type
 from .late import F
 
 Array = np.ndarray[Any, Any]
@@ -116,6 +117,8 @@ def interpolate(input: Any, size: Any = None, scale_factor: Any = None, mode: st
     when shrinking ("bilinear" and "bicubic"). Raises ValueError or NotImplementedError for combinations that do not
     fit.
     """
+    if input.dtype is not dtypes.uint8:
+        of_kinds(f"upsample_{mode}", input, "f")
     interpolating = mode in ("linear", "bilinear", "bicubic", "trilinear")
     if not interpolating:
         if mode not in ("nearest", "nearest-exact", "area"):
@@ -256,8 +259,8 @@ def grid_sample(input: Any, grid: Any, mode: str = "bilinear", padding_mode: str
     if padding_mode not in ("zeros", "border", "reflection"):
         raise ValueError(f"nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or "
                          f"'reflection', but got: '{padding_mode}'")
+    one_type("grid_sampler", input, grid)
     if align_corners is None:
-
         warn("Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. "
              "Please specify align_corners=True if the old behavior is desired.")
         align_corners = False

@@ -81,13 +81,20 @@ def test_broadcast_copies_and_their_errors():
     assert t.copy_(t) is t
 
 
-def test_overlapping_copies_read_before_they_write():
-    t = fb.arange(6)
-    t[1:].copy_(t[:-1])
-    assert t.tolist() == [0, 0, 1, 2, 3, 4]
+def test_dense_memory_is_not_copied_over_a_part_of_itself():
+    t, m = fb.arange(6), fb.arange(9).reshape(3, 3)
+    for call in (lambda: t[1:].copy_(t[:-1]), lambda: t.__setitem__(slice(1, None), t[:-1]), lambda: m.copy_(m.t())):
+        with pytest.raises(RuntimeError, match="single memory location"):
+            call()
+    assert t.tolist() == [0, 1, 2, 3, 4, 5] and m.copy_(m).tolist() == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+    t[:3].copy_(t[3:])
+    assert t.tolist() == [3, 4, 5, 3, 4, 5]
+
+
+def test_overlapping_copies_of_what_is_not_dense_read_before_they_write():
     m = fb.arange(9).reshape(3, 3)
-    m.copy_(m.t())
-    assert m.tolist() == [[0, 3, 6], [1, 4, 7], [2, 5, 8]]
+    m[:, 1:] = m[:, :-1]
+    assert m.tolist() == [[0, 0, 1], [3, 3, 4], [6, 6, 7]]
 
 
 def test_clone_and_copy_have_gradients():

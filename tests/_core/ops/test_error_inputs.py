@@ -69,3 +69,58 @@ def test_scattered_values_have_as_many_axes_as_their_index(write: Any, device: s
     with pytest.raises(RuntimeError, match="same number of dimensions as src"):
         write(fb.zeros(3, 5, device=device), 0, index, fb.ones(2, 5, 2, device=device))
     assert write(fb.zeros(3, 5, device=device), 0, index, fb.ones(2, 5, device=device)).sum().item() == 4
+
+
+B, I, X, W = fb.tensor([True, False]), fb.arange(6), fb.ones(2), fb.ones(2, dtype=fb.float64)
+F = fb.nn.functional
+
+
+@pytest.mark.parametrize("call", [lambda: B - 1, lambda: 1 - B, lambda: B - B, lambda: B - 1.0, lambda: X - B, lambda: B - X, lambda: fb.sub(B, 1),
+                                  lambda: fb.rsub(B, 1), lambda: X - True, lambda: B.clone().sub_(1), lambda: fb.sub(X, B, out=fb.empty(0)),
+                                  lambda: fb.sub(X, B, alpha=2)])
+def test_bools_are_not_subtracted(call):
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="Subtraction, the `-` operator, with"):
+            call()
+
+
+@pytest.mark.parametrize("call", [
+    lambda: fb.abs(B), lambda: B.clone().abs_(), lambda: B ** B, lambda: fb.addcmul(B, B, B), lambda: fb.dot(B, B), lambda: B @ B,
+    lambda: fb.mm(B[None], B[:, None]), lambda: fb.trace(fb.ones(2, 2, dtype=fb.bool)), lambda: fb.kthvalue(B, 1), lambda: fb.lerp(I, I, 0.5),
+    lambda: F.mse_loss(I, I), lambda: F.smooth_l1_loss(I, I), lambda: F.huber_loss(I, I), lambda: F.binary_cross_entropy(I[:2], I[:2]),
+    lambda: F.kl_div(I, I, reduction="sum"), lambda: F.soft_margin_loss(I, I), lambda: F.nll_loss(I.view(1, 6), fb.tensor([1])),
+    lambda: F.multi_margin_loss(I.view(1, 6), fb.tensor([1])), lambda: F.multilabel_margin_loss(I.view(1, 6), I.view(1, 6)),
+    lambda: F.adaptive_avg_pool1d(I.view(1, 1, 6), 2), lambda: F.adaptive_max_pool2d(I.view(1, 1, 2, 3), 2), lambda: F.glu(I, 0),
+    lambda: F.interpolate(I.view(1, 1, 6), scale_factor=2), lambda: F.unfold(I.view(1, 1, 2, 3), 2), lambda: F.layer_norm(I, (6,))])
+def test_types_that_operations_are_not_for(call):
+    with pytest.raises(NotImplementedError, match="not implemented for '(Bool|Long)'"):
+        call()
+
+
+@pytest.mark.parametrize("call", [
+    lambda: fb.heaviside(X, W), lambda: fb.lerp(X, W, 0.5), lambda: fb.lerp(X, X, W), lambda: X.clone().lerp_(W, 0.5), lambda: fb.isclose(X, W),
+    lambda: fb.allclose(X, W), lambda: fb.einsum("i,i->", X, W), lambda: fb.linalg.cross(fb.ones(3), fb.ones(3, dtype=fb.float64)),
+    lambda: fb.cdist(X[None], W[None]), lambda: F.grid_sample(fb.ones(1, 1, 2, 2), fb.zeros(1, 1, 1, 2, dtype=fb.float64), align_corners=False),
+    lambda: F.layer_norm(X, (2,), W), lambda: F.prelu(X, W[:1])])
+def test_operands_are_of_one_type(call):
+    with pytest.raises(RuntimeError, match="(?i)type|did not match"):
+        call()
+
+
+def test_classes_are_long_or_byte():
+    x = fb.zeros(2, 3)
+    for loss in (F.cross_entropy, F.nll_loss):
+        with pytest.raises(RuntimeError, match="Long or Byte"):
+            loss(x, fb.tensor([1, 2], dtype=fb.int32))
+        assert loss(x, fb.tensor([1, 2], dtype=fb.uint8)).item() == pytest.approx(loss(x, fb.tensor([1, 2])).item())
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        F.dropout(I, 0.5)
+    assert F.dropout(I, 0.5, training=False) is I
+
+
+def test_leaves_and_matrices_only():
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        fb.ones(3, requires_grad=True).set_(fb.ones(2))
+    for shape in ((2,), (2, 2, 2)):
+        with pytest.raises(RuntimeError, match="only supported on matrices"):
+            fb.zeros(shape).H  # noqa: B018

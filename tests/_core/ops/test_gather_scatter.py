@@ -248,3 +248,43 @@ def test_gather_and_scatter_met_before():
     for version in (1, 2):
         z.scatter_(0, index, 1.0)
         assert z._version == version
+
+
+NEGATIVE = {
+    "index_select": lambda i: fb.index_select(fb.ones(2, 3), 0, i), "index_select 1": lambda i: fb.index_select(fb.ones(3, 2), 1, i),
+    "index_select of nothing": lambda i: fb.index_select(fb.ones(0, 2), 1, i), "index_add": lambda i: fb.index_add(fb.ones(2), 0, i, fb.ones(1)),
+    "index_copy": lambda i: fb.ones(2).index_copy_(0, i, fb.ones(1)), "embedding": lambda i: fb.nn.functional.embedding(i, fb.ones(2, 2))}
+
+
+@pytest.mark.parametrize("name", NEGATIVE)
+def test_positions_of_rows_count_from_the_start_only(name):
+    for _ in range(5):  # also where the call is learned
+        NEGATIVE[name](fb.tensor([1]))
+        for wrong in (-1, 2):
+            with pytest.raises(IndexError, match="out of bounds"):
+                NEGATIVE[name](fb.tensor([wrong]))
+    assert fb.index_fill(fb.zeros(2), 0, fb.tensor([-1]), 1.0).tolist() == [0, 1] == fb.zeros(2)[fb.tensor([0, -1])].add(fb.tensor([0.0, 1])).tolist()
+
+
+def test_what_is_read_must_lie_elsewhere():
+    at = fb.tensor([0, 1])
+    for call in (lambda y: y.scatter_(0, at, y[:2]), lambda y: y.scatter_add_(0, at, y[1:3]), lambda y: y.index_copy_(0, at, y[:2]),
+                 lambda y: y.index_add_(0, at, y[:2]), lambda y: y.put_(at, y[:2]), lambda y: y.index_put_((at,), y[1:3]), lambda y: y.__setitem__(at, y[1:3])):
+        with pytest.raises(RuntimeError, match="single memory location"):
+            call(fb.zeros(5))
+    y = fb.arange(5.0)
+    assert y.index_fill_(0, at, y[4]).tolist() == [4, 4, 2, 3, 4] and y[::2].add_(y[1::2][:1].expand(3)).tolist() == [8, 6, 8]
+
+
+def test_undersized_and_mistyped_positions():
+    with pytest.raises(IndexError, match="same number of elements"):
+        fb.ones(3).put_(fb.tensor([0, 1]), fb.ones(1))
+    with pytest.raises(IndexError, match="int64"):
+        fb.index_fill(fb.ones(3), 0, fb.zeros(1, dtype=fb.int32), 1.0)
+    for call in (lambda x, v: x.__setitem__(fb.tensor([0]), v), lambda x, v: x.index_put_((fb.tensor([0]),), v)):
+        for d in (fb.float64, fb.int64):
+            with pytest.raises(RuntimeError, match="dtypes match"):
+                call(fb.zeros(3), fb.ones(1, dtype=d))
+    x = fb.zeros(3)
+    x[fb.tensor([True, False, True])] = fb.tensor(2, dtype=fb.int64)
+    assert x.tolist() == [2, 0, 2]

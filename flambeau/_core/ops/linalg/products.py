@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from ... import dtypes
+from ...errors import warn_once
 from ...layout import numel, wrap_dim
 from ...tensor import Tensor
+from ..checks import one_type
 from ..table import op
 from . import matrices
 from .solving import inv, solve
 
 
 def _cross(name: str, a: Tensor, b: Tensor, dim: int) -> Tensor:
+    one_type(name, a, b)
     if len(a.meta.shape) != len(b.meta.shape):
         raise RuntimeError(f"{name}: inputs must have the same number of dimensions.")
     at = wrap_dim(dim, len(a.meta.shape))
@@ -35,6 +38,8 @@ def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:  # n
 def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:  # noqa: A002
     """The cross products of vectors of 3 along `dim`, by default the first axis of size 3."""
     if dim is None:
+        warn_once("Using torch.cross without specifying the dim arg is deprecated.\nPlease either pass the dim explicitly or simply use "
+                  "torch.linalg.cross.\nThe default value of dim will change to agree with that of linalg.cross in a future release.")
         dim = next((i for i, n in enumerate(input.meta.shape) if n == 3), None)
         if dim is None:
             raise RuntimeError("no dimension of size 3 in input")
