@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 from ._core import dtypes as _dtypes
+from ._core import hooks as _hooks
 from ._core import ops
 from ._core.autograd.mode import (
     enable_grad,
@@ -103,6 +104,9 @@ def __getattr__(name: str) -> Any:
         found = globals()[name] = sys.modules[f"{__name__}.{name}"] = module(name)
         return found
     raise AttributeError(f"module 'flambeau' has no attribute {name!r}")
+
+
+_hooks.provide(vmap=lambda f: __getattr__("vmap")(f))
 
 
 def __dir__() -> list[str]:

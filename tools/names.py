@@ -28,8 +28,8 @@ INSTEAD: dict[str, str] = importlib.import_module("flambeau.left_out").INSTEAD
 PAGE = ROOT / "docs" / "names.md"
 # modules of torch whose public names are listed
 MODULES = """torch torch.Tensor torch.nn torch.nn.functional torch.nn.init torch.nn.utils torch.nn.utils.rnn torch.nn.utils.parametrizations
- torch.optim torch.optim.lr_scheduler torch.autograd torch.autograd.functional torch.autograd.profiler torch.func torch.linalg torch.fft
- torch.special torch.distributions torch.sparse torch.utils.data torch.utils.checkpoint torch.utils.dlpack torch.utils.tensorboard torch.cuda
+ torch.optim torch.optim.lr_scheduler torch.autograd torch.autograd.functional torch.autograd.forward_ad torch.autograd.profiler torch.func torch.linalg
+ torch.fft torch.special torch.distributions torch.sparse torch.utils.data torch.utils.checkpoint torch.utils.dlpack torch.utils.tensorboard torch.cuda
  torch.cuda.amp torch.amp torch.accelerator torch.cpu torch.backends torch.backends.cuda torch.backends.cudnn torch.backends.mps torch.random
  torch.multiprocessing torch.profiler torch.hub torch.overrides torch.signal.windows torch.masked torch.testing torch.distributed
  torch.serialization torch.types torch.storage torch.version torch.jit torch.compiler torch.library torch.onnx torch.fx torch.export

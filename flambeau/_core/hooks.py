@@ -42,6 +42,15 @@ operations = _nobody("operations")  # the table of operations
 searchsorted = _nobody("searchsorted")
 sparse_form = _nobody("sparse_form")  # the sparse form of an operation, by its name
 
+# of `autograd`, for tensors with tangents
+answer_of_duals = _nobody("answer_of_duals")
+function_of_duals = _nobody("function_of_duals")
+grad_of_duals = _nobody("grad_of_duals")
+no_out_of_duals = _nobody("no_out_of_duals")  # raises where an operation with `out=` has such a tensor among its arguments
+
+# of `func`
+vmap = _nobody("vmap")
+
 # of `interop`
 from_dlpack = _nobody("from_dlpack")
 adopt = _nobody("adopt")  # makes a subclass of Tensor hear `__torch_function__`

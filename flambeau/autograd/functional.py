@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from .._core.autograd.functions import grad
 from .._core.autograd.mode import enable_grad
 from .._core.tensor import Tensor
+from .duals import Level, apart
+from .forward_ad import dual, parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +32,7 @@ def _fresh(xs: tuple[Tensor, ...], connected: bool) -> tuple[Tensor, ...]:
     out: list[Any] = []
     for t in xs:
         x: Any = t
-        out.append(x.view_as(x) if connected and x.requires_grad else x.detach().requires_grad_())
+        out.append(x.view_as(x) if connected and x.requires_grad else apart(x).requires_grad_())
     return tuple(out)
 
 
@@ -69,7 +71,7 @@ def _slopes(ys: Any, xs: tuple[Any, ...], vs: Any, create: bool, strict: str = "
 
 def _give(xs: tuple[Any, ...], several: bool, create: bool) -> Any:
     if not create:
-        xs = tuple(x.detach() for x in xs)
+        xs = tuple(apart(x) for x in xs)
     return xs if several else xs[0]
 
 
@@ -113,21 +115,32 @@ def jacobian(func: Callable[..., Any], inputs: Any, create_graph: bool = False, 
     """The derivative of every element of the outputs in every element of the inputs: shapes output + input.
 
     A tuple over outputs of tuples over inputs, each level present where there are several.  vectorize: accepted; rows are
-    computed one by one.  strategy: "reverse-mode" (a backward pass an output element) or "forward-mode" (one an input
-    element; needs vectorize).
+    computed one by one.  strategy: "reverse-mode" (a backward pass an output element) or "forward-mode" (a forward pass an
+    input element, with tangents; needs vectorize).
     """
     if strategy not in ("forward-mode", "reverse-mode"):
-        raise ValueError('Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your function has more outputs than inputs, '
-                         '"forward-mode" tends to be more performant. Otherwise, prefer to use "reverse-mode".')
-    if strategy == "forward-mode" and (create_graph or not vectorize):
-        raise NotImplementedError('torch.autograd.functional.jacobian: strategy="forward-mode" needs vectorize=True and create_graph=False')
+        raise AssertionError('Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your function has more outputs than inputs, '
+                             '"forward-mode" tends to be more performant. Otherwise, prefer to use "reverse-mode".')
+    if strategy == "forward-mode":
+        where = "torch.autograd.functional.jacobian: "
+        if create_graph:
+            raise NotImplementedError(f'{where}`create_graph=True` and `strategy="forward-mode"` are not supported together (yet). Please either set '
+                                      '`create_graph=False` or `strategy="reverse-mode"`.')
+        if strict:
+            raise RuntimeError(f'{where}`strict=True` and `strategy="forward-mode"` are not supported together (yet). Please either set '
+                               '`strict=False` or `strategy="reverse-mode"`.')
+        if not vectorize:
+            raise NotImplementedError("Computing Jacobian using forward-AD or forward-over-reverse Hessian is only implemented for `vectorize=True`.")
     if vectorize and strict:
         raise RuntimeError("torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not supported together")
     with enable_grad():
         several, xs = _listed(inputs, "inputs", "jacobian")
         xs = _fresh(xs, create_graph)
-        many, ys = _listed(func(*xs), "outputs", "jacobian")
-        rows = by_columns(ys, xs) if strategy == "forward-mode" else by_rows(ys, xs, create_graph, strict)
+        if strategy == "forward-mode":
+            many, rows = by_columns(func, tuple(apart(x) for x in xs))
+        else:
+            many, ys = _listed(func(*xs), "outputs", "jacobian")
+            rows = by_rows(ys, xs, create_graph, strict)
     found = tuple(_give(row, several, create_graph) for row in rows)
     return found if many else found[0]
 
@@ -156,17 +169,28 @@ def _stacked(parts: list[Any], y: Any, x: Any) -> Any:
     return stack(parts).reshape((*y.shape, *x.shape))
 
 
-def by_columns(ys: Any, xs: tuple[Any, ...], create: bool = False) -> list[tuple[Any, ...]]:
-    """The same, one pass an input element through the backward pass, whose own graph is made once."""
-    us = tuple(y.new_zeros(y.shape).requires_grad_() for y in ys)
-    backs = _slopes(ys, xs, us, True)
-    columns: list[list[Any]] = [[] for _ in ys]
-    for back, x in zip(backs, xs, strict=True):
-        each = [_slopes((back,), us, (_unit(back.detach(), i),), create) for i in range(x.numel())]
-        for k, y in enumerate(ys):
-            made = _stacked([e[k] for e in each], x, y)
-            columns[k].append(made.permute(*range(x.dim(), x.dim() + y.dim()), *range(x.dim())))
-    return [tuple(c) for c in columns]
+def by_columns(func: Callable[..., Any], xs: tuple[Any, ...]) -> tuple[bool, list[tuple[Any, ...]]]:
+    """Whether `func` gives several outputs, and the same, one forward pass an input element."""
+    each: list[list[list[Any]]] = []  # by input, by its element, by output
+    many, ys = _listed(func(*xs), "outputs", "jacobian")
+    for x in xs:
+        each.append([])
+        for i in range(x.numel()):
+            level = Level()
+            try:
+                _, made = _listed(func(*[dual(x, _unit(x, i), level) if z is x else z for z in xs]), "outputs", "jacobian")
+                moves = [parts(y, level)[1] for y in made]
+            finally:
+                level.end()
+            each[-1].append([y.new_zeros(y.shape) if v is None else v for v, y in zip(moves, ys, strict=True)])
+    rows = []
+    for k, y in enumerate(ys):
+        row: list[Any] = []
+        for x, elements in zip(xs, each, strict=True):
+            made = _stacked([e[k] for e in elements], x, y)
+            row.append(made.permute(*range(x.dim(), x.dim() + y.dim()), *range(x.dim())))
+        rows.append(tuple(row))
+    return many, rows
 
 
 def _scalar(func: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -193,7 +217,9 @@ def hessian(func: Callable[..., Any], inputs: Any, create_graph: bool = False, s
         if strict and any(not g.requires_grad for g in found):
             raise RuntimeError("The jacobian of the user-provided function is independent of an input. This is not allowed in strict mode.")
         return found
-    found = jacobian(first, xs, create_graph=create_graph, strict=strict and not vectorize, vectorize=False)
+    forward = outer_jacobian_strategy == "forward-mode"
+    found = jacobian(first, xs, create_graph=create_graph, strict=strict and not vectorize, vectorize=vectorize and forward,
+                     strategy=outer_jacobian_strategy)
     return found if several else found[0][0]
 
 

@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from .._core import hooks
 from .._core.autograd.functions import grad
 from .._core.tensor import Tensor
+from .duals import Level
+from .forward_ad import dual, parts
 
 
 class GradcheckError(RuntimeError):
@@ -72,11 +75,53 @@ def _analytic(out: Tensor, x: Tensor) -> Any:
     return np.array(columns).T.reshape(x.meta.numel * (2 if complex_in else 1), out.meta.numel)
 
 
+def _forward(func: Any, inputs: tuple[Any, ...], which: int, outs: int, batched: bool) -> list[Any]:
+    """The matrices of `_numerical` from tangents: one forward pass a row."""
+    from .._core.ops.creation import tensor
+    x = inputs[which]
+    complex_in = x.meta.dtype.is_complex
+    units = []
+    for at in np.ndindex(tuple(x.meta.shape)):
+        for step in ((1.0, 1j) if complex_in else (1.0,)):
+            seed = np.zeros(tuple(x.meta.shape), np.complex128 if complex_in else np.float64)
+            seed[at] = step
+            units.append(seed)
+
+    def along(tangent: Any) -> list[Any]:
+        level = Level()
+        try:
+            here = [v.detach() if isinstance(v, Tensor) else v for v in inputs]
+            here[which] = dual(here[which], tangent, level)
+            found = [parts(o, level) for o in _differentiable(func(*here))]
+        finally:
+            level.end()
+        return [value.new_zeros(value.shape) if moved is None else moved for value, moved in found]
+
+    def given(seed: Any) -> Any:
+        return tensor(seed, dtype=x.meta.dtype, device=x.meta.device)
+    if batched and len(units) > 1:
+        found = [[_array(column[i]) for column in hooks.vmap(along)(given(np.stack(units)))] for i in range(len(units))]
+    else:
+        found = [[_array(v) for v in along(given(seed))] for seed in units]
+    return [np.array([row[k].reshape(-1) for row in found]).reshape(len(units), -1) for k in range(outs)]
+
+
 def gradcheck(func: Any, inputs: Any, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3, raise_exception: bool = True,
               nondet_tol: float = 0.0, check_undefined_grad: bool = True, check_grad_dtypes: bool = False,
-              check_batched_grad: bool = False, fast_mode: bool = False, **ignored: Any) -> bool:
+              check_batched_grad: bool = False, check_batched_forward_grad: bool = False, check_forward_ad: bool = False,
+              check_backward_ad: bool = True, fast_mode: bool = False, **ignored: Any) -> bool:
     """Whether the gradients of `func(*inputs)` agree with central differences of step `eps` for every floating point input that
-    requires grad (float64 is needed for the default tolerances).  Raises GradcheckError (or returns False)."""
+    requires grad (float64 is needed for the default tolerances).  Raises GradcheckError (or returns False).
+
+    check_backward_ad: those of backward passes.  check_forward_ad: those of forward-mode differentiation; check_batched_forward_grad: with all
+    tangents as one batch too, by `vmap`.  Raises AssertionError where nothing is asked for.
+    """
+    if not check_forward_ad and not check_backward_ad:
+        raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
+    if check_batched_grad and not check_backward_ad:
+        raise AssertionError("Setting check_batched_grad=True requires check_backward_ad to be True")
+    if check_batched_forward_grad and not check_forward_ad:
+        raise AssertionError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
     inputs = _tuple(inputs)
     if not any(isinstance(x, Tensor) and x.node is not None for x in inputs):
         raise ValueError("gradcheck expects at least one input tensor to require gradient, but none of the them have requires_grad=True.")
@@ -85,19 +130,32 @@ def gradcheck(func: Any, inputs: Any, *, eps: float = 1e-6, atol: float = 1e-5, 
         if not isinstance(x, Tensor) or x.node is None:
             continue
         numerical = _numerical(func, inputs, i, eps, len(outputs))
-        for k, out in enumerate(outputs):
-            analytic = _analytic(out, x) if out.node is not None else np.zeros_like(numerical[k])
-            if not np.allclose(analytic, numerical[k], rtol, atol, equal_nan=True):
-                if not raise_exception:
-                    return False
-                raise GradcheckError(f"Jacobian mismatch for output {k} with respect to input {i},\nnumerical:{numerical[k]}\n"
-                                     f"analytical:{analytic}\n")
+        ways: list[tuple[str, list[Any]]] = []
+        if check_forward_ad:
+            ways.append(("computed with forward mode ", _forward(func, inputs, i, len(outputs), False)))
+        if check_batched_forward_grad:
+            ways.append(("computed with forward mode and vmap ", _forward(func, inputs, i, len(outputs), True)))
+        if check_backward_ad:
+            ways.append(("", [_analytic(o, x) if o.node is not None else np.zeros_like(n) for o, n in zip(outputs, numerical, strict=True)]))
+        for way, analytic in ways:
+            for k, (found, want) in enumerate(zip(analytic, numerical, strict=True)):
+                if not np.allclose(found, want, rtol, atol, equal_nan=True):
+                    if not raise_exception:
+                        return False
+                    raise GradcheckError(f"Jacobian {way}mismatch for output {k} with respect to input {i},\nnumerical:{want}\nanalytical:{found}\n")
     return True
 
 
 def gradgradcheck(func: Any, inputs: Any, grad_outputs: Any = None, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3,
-                  raise_exception: bool = True, **ignored: Any) -> bool:
-    """`gradcheck` of the gradients of `func`, with fixed random output gradients that are differentiated too."""
+                  gen_non_contig_grad_outputs: bool = False, raise_exception: bool = True, nondet_tol: float = 0.0, check_undefined_grad: bool = True,
+                  check_grad_dtypes: bool = False, check_batched_grad: bool = False, check_fwd_over_rev: bool = False,
+                  check_rev_over_rev: bool = True, fast_mode: bool = False, **ignored: Any) -> bool:
+    """`gradcheck` of the gradients of `func`, with fixed random output gradients that are differentiated too.
+
+    check_rev_over_rev: by backward passes through the backward pass.  check_fwd_over_rev: by tangents through it.
+    """
+    if not check_fwd_over_rev and not check_rev_over_rev:
+        raise AssertionError("Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True")
     inputs = _tuple(inputs)
     outputs = _differentiable(func(*inputs))
     if grad_outputs is None:
@@ -117,4 +175,5 @@ def gradgradcheck(func: Any, inputs: Any, grad_outputs: Any = None, *, eps: floa
         found = grad([o for o, _ in kept], [xs[i] for i in where], [g for _, g in kept], create_graph=True, allow_unused=True,
                      materialize_grads=True)
         return tuple(found)
-    return gradcheck(gradients, (*inputs, *given), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception)
+    return gradcheck(gradients, (*inputs, *given), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception,
+                     check_forward_ad=check_fwd_over_rev, check_backward_ad=check_rev_over_rev)

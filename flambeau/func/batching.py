@@ -120,6 +120,8 @@ class Batched(Overridable):
 
     __grad_of_batch__ = staticmethod(lambda *args, **options: slopes(*args, **options))
     __function_of_batch__ = staticmethod(lambda *args: applied(*args))
+    __dual_of_batch__ = staticmethod(lambda *args: _dual(*args))
+    __parts_of_batch__ = staticmethod(lambda *args: _parts(*args))
 
 
 def batched(value: Any, level: Level) -> Batched:
@@ -168,6 +170,18 @@ def slopes(function: Any, outputs: Any, inputs: Any, vectors: Any, **options: An
         vs.append(ops.ones_like(ys[-1]) if v is None else level.spread(v))
     made = function(ys, [x.value for x in inputs], vs, **options)
     return tuple(None if g is None else batched(g, level) for g in made)
+
+
+def _dual(make: Any, tensor: Any, tangent: Any, level: Any) -> Batched:
+    """Examples with tangents: the batch with a batch of tangents."""
+    outer = max((x.level for x in members((tensor, tangent))), key=lambda v: v.number)
+    return batched(make(outer.spread(tensor), outer.spread(tangent), level), outer)
+
+
+def _parts(take: Any, x: Batched, level: Any) -> tuple[Batched, Batched | None]:
+    """Examples without their tangents, and the tangents."""
+    value, tangent = take(x.value, level)
+    return batched(value, x.level), None if tangent is None else batched(tangent, x.level)
 
 
 def applied(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -15,8 +15,10 @@ from .._core.autograd import tape
 from .._core.autograd.mode import enable_grad
 from .._core.tensor import Tensor
 from ..autograd import functional
-from .batching import levels, own
-from .trees import leaves, mapped, rebuild
+from ..autograd.duals import Level, apart, recorded, tangents
+from ..autograd.forward_ad import dual, parts
+from .batching import Batched, batched, levels, own
+from .trees import leaves, mapped, rebuild, structure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +43,19 @@ def _connected(t: Any) -> Any:
     x: Any = own(t) if levels.get() else t
     if x.meta.dtype.kind not in "fc":
         raise RuntimeError(f"only floating point and complex tensors can be differentiated in, got {x.meta.dtype}")
-    return x.view_as(x) if x.node is not None else x.detach().requires_grad_()
+    return x.view_as(x) if x.node is not None else _apart(x).requires_grad_()
+
+
+def _apart(t: Any) -> Any:
+    """A tensor without its history, with its tangents."""
+    return batched(_apart(t.value), t.level) if isinstance(t, Batched) else apart(t)
+
+
+def _moves(t: Any) -> list[Any]:
+    """The tangents of a tensor, or of a batch of them."""
+    while isinstance(t, Batched):
+        t = t.value
+    return list(tangents(t).values()) if isinstance(t, Tensor) else []
 
 
 def _reaches(roots: list[Any], own: set[int], stop: set[int]) -> bool:
@@ -80,11 +94,13 @@ class _At:
         self.output = made
         # a history from outside: the arguments', or that of tensors the function closes over
         fresh = {id(x.node) for x in self.xs if x.node[tape.SEQ] == 0}
-        self.outer = any(x.node[tape.SEQ] for x in self.xs) or _reaches(leaves(self.output), fresh, set())
+        ends = leaves(self.output)
+        self.outer = any(x.node[tape.SEQ] for x in self.xs) or _reaches([*ends, *[v for y in ends for v in _moves(y)]], fresh, set())
+        self.outer = self.outer or any(recorded(v) for x in self.xs for v in _moves(x))
 
     def settle(self, value: Any) -> Any:
         """A result, without history unless there is one from outside."""
-        return value if self.outer else mapped(lambda t: t.detach() if isinstance(t, Tensor) else t, value)
+        return value if self.outer else mapped(lambda t: _apart(t) if isinstance(t, Tensor) else t, value)
 
     def slopes(self, ys: tuple[Any, ...], vs: tuple[Any, ...]) -> tuple[Any, ...]:
         with enable_grad():
@@ -139,29 +155,72 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         if len(vs) != len(ys):
             raise RuntimeError(f"Expected pytree structure of cotangents to be the same as pytree structure of outputs to the function: {len(ys)} "
                                f"tensors, got {len(vs)}")
-        later = at.outer or any(isinstance(v, Tensor) and v.node is not None for v in vs)
+        later = at.outer or any(isinstance(v, Tensor) and (v.node is not None or any(map(recorded, _moves(v)))) for v in vs)
         with enable_grad():
             found = functional._slopes(ys, at.xs, vs, later)
-        found = found if later else tuple(g.detach() for g in found)
+        found = found if later else tuple(map(_apart, found))
         return at.arranged(found)
     result = at.settle(at.output)
     return (result, back, at.settle(at.aux)) if has_aux else (result, back)
 
 
 def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
-    """(output, the Jacobian times `tangents`[, aux]) at the tuple `primals`; by differentiating the backward pass."""
-    if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
-        raise RuntimeError("jvp(f, primals, tangents): Expected primals and tangents to be tuples")
-    if len(leaves(primals)) != len(leaves(tangents)):
-        raise RuntimeError("jvp(f, primals, tangents): Expected primals and tangents to have the same python structure")
-    at = _At(func, tuple(range(len(primals))), primals, {}, has_aux, "jvp(f, primals, tangents)")
-    vs = tuple(leaves(tangents))
-    later = at.outer or any(v.node is not None for v in vs)
-    with enable_grad():
-        found = functional.forward(tuple(leaves(at.output)), at.xs, vs, later, strict)
-    made = rebuild(at.output, iter(found if later else [t.detach() for t in found]))
-    result = at.settle(at.output)
-    return (result, made, at.settle(at.aux)) if has_aux else (result, made)
+    """(output, the Jacobian times `tangents`[, aux]) at the tuple `primals`, by forward-mode differentiation: no graph is kept.
+
+    strict: raise RuntimeError where an output does not depend on the primals, instead of giving zeros.
+    """
+    _of_one_structure(primals, tangents)
+    made, moved, aux = _along(func, primals, leaves(tangents), strict, has_aux)
+    moved = rebuild(made, iter(moved))
+    return (made, moved, aux) if has_aux else (made, moved)
+
+
+_JVP = "jvp(f, primals, tangents)"
+
+
+def _of_one_structure(primals: Any, moves: Any) -> None:
+    for what, given in (("primals", primals), ("tangents", moves)):
+        if not isinstance(given, tuple):
+            raise RuntimeError(f"{_JVP}: Expected {what} to be a tuple. E.g. it should be valid to call f(*primals).")
+    if structure(primals) != structure(moves):
+        raise RuntimeError(f"{_JVP}: Expected primals and tangents to have the same python structure. For example, if primals is a tuple of 3 "
+                           f"tensors, tangents also must be. Got primals with structure {structure(primals)} and tangents with structure {structure(moves)}")
+    for what, given in (("primals", primals), ("tangents", moves)):
+        if not leaves(given):
+            raise RuntimeError(f"{_JVP}: Expected {what} to contain at least one Tensor.")
+        for t in leaves(given):
+            if not isinstance(t, Tensor):
+                raise RuntimeError(f"{_JVP}: Expected {what} to only contain Tensors, got {type(t)}")
+
+
+def _along(func: Callable[..., Any], primals: Any, moves: Any, strict: bool = False, has_aux: bool = False) -> tuple[Any, list[Any], Any]:
+    """(the output, its tangents in a list, aux) of a function along tangents of its arguments."""
+    level = Level()
+    try:
+        made = func(*rebuild(primals, iter([dual(p, v, level) for p, v in zip(leaves(primals), moves, strict=True)])))
+        aux: Any = None
+        if has_aux:
+            if not isinstance(made, tuple) or len(made) != 2:
+                raise RuntimeError(f"{_JVP}: output of function f should be a tuple: (output, aux) if has_aux is True")
+            made, aux = made
+            if not all(isinstance(t, Tensor) for t in leaves(aux)):
+                other = next(t for t in leaves(aux) if not isinstance(t, Tensor))
+                raise RuntimeError(f"Expected tensors, got unsupported type {type(other)}")
+            aux = mapped(lambda t: parts(t, level)[0], aux)
+        outs: list[Any] = []
+        moved: list[Any] = []
+        for y in leaves(made):
+            if not isinstance(y, Tensor):
+                raise RuntimeError(f"{_JVP}: expected f(*primals) to return only tensors, got unsupported type {type(y)}")
+            value, v = parts(y, level)
+            if v is None and strict:
+                raise RuntimeError("jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This is not allowed with "
+                                   "strict=True.")
+            outs.append(value)
+            moved.append(ops.zeros_like(value) if v is None else v)
+    finally:
+        level.end()
+    return rebuild(made, iter(outs)), moved, aux
 
 
 def linearize(func: Callable[..., Any], *primals: Any) -> Any:
@@ -175,16 +234,15 @@ def linearize(func: Callable[..., Any], *primals: Any) -> Any:
     return at.settle(at.output), push
 
 
-def _jacobian(func: Callable[..., Any], argnums: Any, has_aux: bool, columns: bool, name: str, chunk: int | None = None,
-              randomness: str = "error") -> Callable[..., Any]:
+def _jacobian(func: Callable[..., Any], argnums: Any, has_aux: bool, name: str, chunk: int | None = None) -> Callable[..., Any]:
     @functools.wraps(func)
     def call(*args: Any, **kwargs: Any) -> Any:
         at = _At(func, argnums, args, kwargs, has_aux, name)
         ys = tuple(leaves(at.output))
-        rows = _at_once(func, at, argnums, args, kwargs, has_aux, columns, name, chunk, randomness)
+        rows = _at_once(func, at, argnums, args, kwargs, has_aux, name, chunk)
         if rows is None:
             with enable_grad():
-                rows = functional.by_columns(ys, at.xs, at.outer) if columns else functional.by_rows(ys, at.xs, at.outer)
+                rows = functional.by_rows(ys, at.xs, at.outer)
         made = rebuild(at.output, iter([at.arranged(row) for row in rows]))
         return (at.settle(made), at.settle(at.aux)) if has_aux else at.settle(made)
     return call
@@ -193,14 +251,22 @@ def _jacobian(func: Callable[..., Any], argnums: Any, has_aux: bool, columns: bo
 _MOST = 1 << 25  # elements of one tensor, beyond which a Jacobian is computed in parts
 
 
-def _at_once(func: Any, at: _At, argnums: Any, args: Any, kwargs: Any, has_aux: bool, columns: bool, name: str, chunk: int | None,
-             randomness: str) -> Any:
-    """The rows (or columns) of a Jacobian as one batch, by `vmap`: for each output those in each input.  None where there is one
+def _units(tensors: Any, count: int) -> list[Any]:
+    """For each tensor its part of the unit vectors of all their elements together, stacked."""
+    counts = [t.numel() for t in tensors]
+    made = []
+    for t, start in zip(tensors, (sum(counts[:i]) for i in range(len(counts))), strict=True):
+        unit = ops.eye(count, dtype=t.meta.dtype, device=t.meta.device)[:, start:start + t.numel()]
+        made.append(unit.reshape(count, *t.shape))
+    return made
+
+
+def _at_once(func: Any, at: _At, argnums: Any, args: Any, kwargs: Any, has_aux: bool, name: str, chunk: int | None) -> Any:
+    """The rows of a Jacobian as one batch, by `vmap`: for each output those in each input.  None where there is one
     only, or where the function has no form for a batch (it asks for values, or draws random numbers)."""
     from .mapping import vmap
     ys = tuple(leaves(at.output))
-    mine, others = (at.xs, ys) if columns else (ys, at.xs)
-    counts = [t.numel() for t in mine]
+    counts = [t.numel() for t in ys]
     count = sum(counts)
     if count < 2 or not all(isinstance(y, Tensor) and y.meta.dtype.kind in "fc" for y in ys):
         return None
@@ -209,23 +275,14 @@ def _at_once(func: Any, at: _At, argnums: Any, args: Any, kwargs: Any, has_aux: 
 
     def one(*vectors: Any) -> Any:
         each = _At(func, argnums, args, kwargs, has_aux, name)
-        outs = tuple(leaves(each.output))
         with enable_grad():
-            return functional.forward(outs, each.xs, vectors, each.outer) if columns else each.slopes(outs, vectors)
-    basis = []
-    for t, start in zip(mine, (sum(counts[:i]) for i in range(len(counts))), strict=True):
-        unit = ops.eye(count, dtype=t.meta.dtype, device=t.meta.device)[:, start:start + t.numel()]
-        basis.append(unit.reshape(count, *t.shape))
+            return each.slopes(tuple(leaves(each.output)), vectors)
     try:
-        found = vmap(one, chunk_size=min(chunk, count), randomness=randomness)(*basis)
+        found = vmap(one, chunk_size=min(chunk, count))(*_units(ys, count))
     except Exception:
         return None  # one by one: an error of the function's own comes up there too
-    blocks = []
-    for t, whole in zip(others, found, strict=True):
-        parts = whole.split(counts)
-        shaped = [p.reshape(*m.shape, *t.shape) for p, m in zip(parts, mine, strict=True)]
-        blocks.append([p.movedim(tuple(range(m.ndim)), tuple(range(-m.ndim, 0))) if columns and m.ndim else p for p, m in zip(shaped, mine, strict=True)])
-    return [tuple(row) for row in (blocks if columns else zip(*blocks, strict=True))]
+    blocks = [[p.reshape(*m.shape, *t.shape) for p, m in zip(whole.split(counts), ys, strict=True)] for t, whole in zip(at.xs, found, strict=True)]
+    return [tuple(row) for row in zip(*blocks, strict=True)]
 
 
 def jacrev(func: Callable[..., Any], argnums: Any = 0, *, has_aux: bool = False, chunk_size: int | None = None,
@@ -237,12 +294,56 @@ def jacrev(func: Callable[..., Any], argnums: Any = 0, *, has_aux: bool = False,
     """
     if chunk_size is not None and chunk_size <= 0:
         raise ValueError("jacrev: `chunk_size` should be greater than 0.")
-    return _jacobian(func, argnums, has_aux, False, "jacrev(f)(*args)", chunk_size)
+    return _jacobian(func, argnums, has_aux, "jacrev(f)(*args)", chunk_size)
 
 
 def jacfwd(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, *, randomness: str = "error") -> Callable[..., Any]:
-    """The same as `jacrev`, with one pass for each element of the arguments, all of them as one batch."""
-    return _jacobian(func, argnums, has_aux, True, "jacfwd(f)(*args)", None, randomness)
+    """The same as `jacrev` by forward-mode differentiation, with one pass for each element of the arguments, all of them as one batch."""
+    @functools.wraps(func)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        wanted = _numbers(argnums, len(args))
+        inputs = tuple(args[i] for i in wanted)
+        xs = leaves(inputs)
+        for x in xs:
+            if isinstance(x, Tensor) and x.meta.dtype.kind not in "fc":
+                raise RuntimeError(f"only floating point and complex tensors can be differentiated in, got {x.meta.dtype}")
+        count = sum(x.numel() for x in xs)
+        seen: list[Any] = []
+
+        def of_inputs(*given: Any) -> Any:
+            full = list(args)
+            for i, x in zip(wanted, given, strict=True):
+                full[i] = x
+            return func(*full, **kwargs)
+
+        def push(*vectors: Any) -> Any:
+            seen[:] = made, moved, aux = _along(of_inputs, inputs, vectors, has_aux=has_aux)
+            return (*moved, *leaves(aux)) if has_aux else tuple(moved)
+        units = _units(xs, count) if count else [ops.zeros((1, *x.shape), dtype=x.meta.dtype, device=x.meta.device) for x in xs]
+        found = _pushed(push, units, count, max([1, *[x.numel() for x in xs]]), randomness)
+        made, moved, aux = seen
+        columns = []
+        for whole in found[:len(moved)]:  # of one output: the elements of all inputs first
+            shape = tuple(whole.shape[1:])
+            blocks = whole[:count].split([x.numel() for x in xs])
+            columns.append([b.reshape(*x.shape, *shape).movedim(tuple(range(x.ndim)), tuple(range(-x.ndim, 0))) if x.ndim else b.reshape(shape)
+                            for b, x in zip(blocks, xs, strict=True)])
+        single = not isinstance(argnums, tuple)
+        arranged = [rebuild(inputs, iter(row)) for row in columns]
+        result = rebuild(made, iter([row[0] for row in arranged] if single else arranged))
+        return (result, rebuild(aux, iter([a[0] for a in found[len(moved):]]))) if has_aux else result
+    return call
+
+
+def _pushed(push: Callable[..., Any], units: list[Any], count: int, size: int, randomness: str) -> Any:
+    """What a function makes of each of a batch of vectors: by `vmap` where it can, else one by one."""
+    from .mapping import vmap
+    if count > 1:
+        try:
+            return vmap(push, chunk_size=min(count, max(1, _MOST // size)), randomness=randomness)(*units)
+        except Exception:  # one by one: an error of the function's own comes up there too
+            pass
+    return [ops.stack(list(column)) for column in zip(*[push(*[u[i] for u in units]) for i in range(max(count, 1))], strict=True)]
 
 
 def hessian(func: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:

@@ -31,6 +31,17 @@ def leaves(tree: Any) -> list[Any]:
     return [tree] if kids is None else [leaf for k in kids for leaf in leaves(k)]
 
 
+def structure(tree: Any) -> Any:
+    """What trees of one shape have in common, as a text: ``(*, [*, *])``."""
+    kids = _kids(tree)
+    if kids is None:
+        return "*"
+    if isinstance(tree, dict):
+        return "{" + ", ".join(f"{key!r}: {structure(k)}" for key, k in tree.items()) + "}"
+    inner = ", ".join(structure(k) for k in kids)
+    return f"[{inner}]" if isinstance(tree, list) else f"({inner})"
+
+
 def rebuild(tree: Any, values: Any) -> Any:
     """The tree with the next of `values` (an iterator) in the place of each leaf."""
     kids = _kids(tree)

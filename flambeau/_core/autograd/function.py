@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import hooks, layout
 from ..tensor import Tensor, alias
 from . import tape
 from .mode import _grad, no_grad
 from .saved import Packed, packed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class FunctionCtx:
@@ -21,6 +24,7 @@ class FunctionCtx:
         self._non_differentiable: set[int] = set()
         self._dirty: set[int] = set()
         self._materialize = True
+        self._forward: tuple[Any, ...] | None = None
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keeps tensors for backward; changing one in place before then is an error."""
@@ -29,7 +33,21 @@ class FunctionCtx:
                 raise TypeError(f"save_for_backward can only save variables, but argument is of type {type(t).__name__}")
         self._saved = tensors
 
-    save_for_forward = save_for_backward
+    def save_for_forward(self, *tensors: Tensor | None) -> None:
+        """Keeps tensors for `jvp`, which runs right after the forward."""
+        for t in tensors:
+            if t is not None and not isinstance(t, Tensor):
+                raise TypeError(f"save_for_forward can only save tensors, but argument is of type {type(t).__name__}, so it should be saved as an "
+                                "attribute of the context")
+        self._forward = tensors
+
+    def along(self, function: Any, tangents: Sequence[Any]) -> Any:
+        """What the function's `jvp` makes of the tangents of its arguments."""
+        self.__dict__["_along"] = True
+        try:
+            return function.jvp(self, *tangents)
+        finally:
+            self.__dict__["_along"], self._forward = False, None
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
         self._non_differentiable = {id(t) for t in tensors}
@@ -42,6 +60,8 @@ class FunctionCtx:
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
+        if self.__dict__.get("_along") and self._forward is not None:
+            return self._forward
         node = self.__dict__.get("_node")
         if node is not None and node[tape.SAVED] is None:
             tape.freed(node, None)
@@ -80,7 +100,7 @@ def _twice(node: Any, g: Tensor) -> Any:
 
 class Function:
     """Base of user-written operations: static `forward(ctx, *args)` (or `forward(*args)` with `setup_context(ctx, inputs,
-    output)`) and `backward(ctx, *grads)`; use through `apply`."""
+    output)`) and `backward(ctx, *grads)`, for forward mode `jvp(ctx, *tangents)`; use through `apply`."""
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -91,6 +111,10 @@ class Function:
         raise NotImplementedError("You must implement either the backward or vjp method for your custom autograd.Function to use it "
                                   "with backward mode AD.")
 
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        raise NotImplementedError("You must implement the jvp function for custom autograd.Function to use it with forward mode AD.")
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function "
                            f"with static forward method: {type(self).__name__}.apply(...)")
@@ -100,6 +124,13 @@ class Function:
         for a in args:
             if isinstance(a, Tensor) and type(a) is not Tensor and (whole := getattr(type(a), "__function_of_batch__", None)) is not None:
                 return whole(cls, args, kwargs)  # examples of a batch
+            if isinstance(a, Tensor) and not a.meta.plain and "_tangents" in a.__dict__:
+                return hooks.function_of_duals(cls, args, kwargs)
+        return cls.carried_out(args, kwargs)[0]
+
+    @classmethod
+    def carried_out(cls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, FunctionCtx]:
+        """The result of a call, recorded, and what its `forward` left."""
         ctx = FunctionCtx()
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.node is not None for a in args)
         record = _grad.get() and any(ctx.needs_input_grad)
@@ -115,7 +146,7 @@ class Function:
             _grad.reset(token)
         outs = list(result) if isinstance(result, (tuple, list)) else [result]
         if not record:
-            return result
+            return result, ctx
         inputs = [a for a in args if isinstance(a, Tensor)]
         for i, t in enumerate(outs):
             if isinstance(t, Tensor) and any(t is a for a in inputs) and id(t) not in ctx._dirty:
@@ -144,7 +175,7 @@ class Function:
         if tape.anomaly.watchers:
             ctx.__dict__["_kept"] = packed(ctx.__dict__["_kept"])
         ctx.__dict__["_node"] = None
-        return tuple(outs) if isinstance(result, (tuple, list)) else outs[0]
+        return (tuple(outs) if isinstance(result, (tuple, list)) else outs[0]), ctx
 
 
 def _run_backward(node: tape.Node, gs: list[Any]) -> Any:

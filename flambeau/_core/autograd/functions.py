@@ -144,6 +144,11 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
         rows = [grad(outputs, inputs, [g[i] for g in given], True, create_graph, True, True, False, True)  # type: ignore[index]
                 for i in range(given[0].shape[0])]  # type: ignore[union-attr]
         return tuple(hooks.stack(list(column)) for column in zip(*rows, strict=True))
+    for t in (*roots, *wanted, *given):
+        if isinstance(t, Tensor) and not t.meta.plain and "_tangents" in t.__dict__:
+            found_: tuple[Any, ...] = hooks.grad_of_duals(roots, wanted, given, retain_graph=retain_graph, create_graph=create_graph,
+                                                          allow_unused=allow_unused, materialize_grads=materialize_grads)
+            return found_
     for t in wanted:
         if t.node is None:
             raise RuntimeError("One of the differentiated Tensors does not require grad")

@@ -59,13 +59,14 @@ class Signature:
     """A function's parameters: `positional`, `rest` (of *args), `keyword` (only by keyword), `more` (of **kwargs), the defaults, and
     the kind of each."""
 
-    __slots__ = ("positional", "rest", "keyword", "more", "defaults", "kwdefaults", "kinds")
+    __slots__ = ("positional", "rest", "keyword", "more", "defaults", "kwdefaults", "kinds", "untold")
 
     def __init__(self, positional: Sequence[str], keyword: Sequence[str] = (), defaults: Sequence[Any] = (), kwdefaults: dict[str, Any] | None = None,
                  kinds: dict[str, str] | None = None, rest: str | None = None, more: str | None = None) -> None:
         self.positional, self.keyword, self.rest, self.more = tuple(positional), tuple(keyword), rest, more
         self.defaults, self.kwdefaults = tuple(defaults), dict(kwdefaults or {})
         self.kinds = {n: (kinds or {}).get(n, CONSTANT) for n in (*self.positional, *self.keyword, *((rest,) if rest else ()))}
+        self.untold: frozenset[str] = frozenset()  # constants of which the signature does not tell that they are no tensors
 
     @classmethod
     def of(cls, function: Any, kinds: dict[str, str] | None = None) -> Signature:
@@ -80,8 +81,11 @@ class Signature:
         found = {n: kind_of(n, str(notes.get(n, "Any"))) for n in (*names[:at], *((rest,) if rest else ()))}
         for n in names[:code.co_argcount - len(function.__defaults__ or ())]:  # what must be given may be a tensor, where nothing else is said
             found[n] = ANY if found[n] == CONSTANT and str(notes.get(n, "Any")).strip("'\"") == "Any" else found[n]
-        return cls(names[:code.co_argcount], names[code.co_argcount:at], function.__defaults__ or (),
+        made = cls(names[:code.co_argcount], names[code.co_argcount:at], function.__defaults__ or (),
                    function.__kwdefaults__, found | (kinds or {}), rest, more)
+        made.untold = frozenset([n for n in made.names() if made.kinds[n] == CONSTANT and n not in _NO_OPERANDS and not made.loose(n)
+                                 and str(notes.get(n, "Any")).strip("'\"") == "Any"])
+        return made
 
     def names(self) -> tuple[str, ...]:
         """All parameters that have a name of their own, in the order in which a front hands on their values."""
@@ -97,14 +101,18 @@ class Signature:
 
     def with_old(self) -> Signature:
         """This signature, for an operation that is also called in a deprecated order of arguments."""
-        return Signature(self.positional, self.keyword, self.defaults, self.kwdefaults, {**self.kinds, "old": OLD}, "old", self.more)
+        return self._like(Signature(self.positional, self.keyword, self.defaults, self.kwdefaults, {**self.kinds, "old": OLD}, "old", self.more))
+
+    def _like(self, made: Signature) -> Signature:
+        made.untold = self.untold
+        return made
 
     def with_numpy(self) -> Signature:
         """This signature, where parameters may be named as NumPy does: from the first of them on, nothing must be given as it stands."""
         required = self.positional[:len(self.positional) - len(self.defaults)]
         first = next((i for i, n in enumerate(required) if n in BY_NUMPY.values()), len(required))
-        return Signature(self.positional, self.keyword, (*[MISSING] * (len(required) - first), *self.defaults), self.kwdefaults, self.kinds, self.rest,
-                         self.more)
+        return self._like(Signature(self.positional, self.keyword, (*[MISSING] * (len(required) - first), *self.defaults), self.kwdefaults, self.kinds,
+                                    self.rest, self.more))
 
     def has_default(self, name: str, value: Any) -> bool:
         if name in self.kwdefaults:
@@ -161,11 +169,11 @@ def _plain(name: str, kind: str) -> str | None:
     if kind == OPTIONAL:
         return f"({name} is None or {name}.meta.plain)"
     if kind in (NUMBER, VALUE, OPEN):
-        return f"({name}.__class__ in KNOWN or known({name}))"
+        return f"({name}.meta.plain if {name}.__class__ is Tensor else {name}.__class__ in KNOWN or known({name}))"
     if kind == ANY:
-        return f"({name}.__class__ in KNOWN or strided({name}))"
+        return f"({name}.meta.plain if {name}.__class__ is Tensor else {name}.__class__ in KNOWN or strided({name}))"
     if kind == TENSORS:
-        return f"({name}.__class__ in KNOWN or all_plain({name}))"
+        return f"({name}.meta.plain if {name}.__class__ is Tensor else {name}.__class__ in KNOWN or all_plain({name}))"
     return None
 
 
@@ -373,6 +381,7 @@ def _learning(s: Signature, values: str) -> list[str]:
 
 def _direct(s: Signature, values: str, gives: str = "return") -> list[str]:
     tests = [test for n, kind in s.kinds.items() if (test := _plain(n, kind)) is not None and (n != s.rest or kind == TENSORS)]
+    tests += [f"({n}.__class__ is not Tensor or {n}.meta.plain)" for n in s.names() if n in s.untold]
     passed = [*s.positional, *(["*" + s.rest] if s.rest is not None and s.kinds[s.rest] != OLD else []), *[f"{n}={n}" for n in s.keyword],
               *(["**" + s.more] if s.more else [])]
     return [*_required(s, values),

@@ -12,7 +12,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from .. import dtypes
+from .. import dtypes, hooks
 from ..runtime import caches
 from ..runtime import device as devices
 from ..tensor import Tensor
@@ -182,7 +182,7 @@ class Operation:
     def ask(self, values: Values) -> Any:
         """A call with an operand that is no plain tensor."""
         for x in values:
-            if type(x) is Tensor and not x.meta.plain:
+            if type(x) is Tensor and not x.meta.plain and "_tangents" not in x.__dict__:
                 x.meta = under(x.meta)  # taken over from a tensor of another class
         args, kwargs = self._signature().as_written(values)
         for answer in answers:
@@ -215,6 +215,9 @@ class Operation:
         """A call with `out=`."""
         assert self.out is not None
         args, kwargs = self._signature().as_written(values)
+        for x in (out, *values):
+            if isinstance(x, Tensor) and not x.meta.plain and "_tangents" in x.__dict__:
+                hooks.no_out_of_duals(self.name)
         return self.out(out, args, kwargs)
 
     def renamed(self, values: Values, by_numpy: dict[str, Any], out: Any = None) -> Any:
@@ -251,7 +254,7 @@ class Operation:
     def miss(self, values: Values, asked: bool = False) -> Any:
         """A call without a plan: makes it and carries it out. asked: operands that are not plain are taken as they are."""
         given = [values[i] for i in self.places]
-        if not asked and not all(x.meta.plain for x in given if isinstance(x, Tensor)):
+        if not asked and not all(x.meta.plain for x in values if isinstance(x, Tensor)):
             return self.ask(values)
         try:
             key = self._key(values := self._numbers(values))

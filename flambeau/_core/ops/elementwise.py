@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from .. import dtypes, layout
+from .. import dtypes, hooks, layout
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
 from ..engine.fronts import NUMBER, SCALAR, WORD, Signature, exact
@@ -576,6 +576,8 @@ class Inner(Operation):
 
     def ask(self, values: tuple[Any, ...]) -> Any:
         args, kwargs = self._signature().as_written(values)
+        if any("_tangents" in x.__dict__ for x in args if isinstance(x, Tensor) and not x.meta.plain):
+            return hooks.answer_of_duals(self, args, kwargs)
         sparse = next((x.meta for x in args if isinstance(x, Tensor) and isinstance(x.meta, SparseMeta)), None)
         if sparse is not None:
             return instead(self.name, *self._sparse(args, kwargs), refusal(self.name, sparse.layout))

@@ -56,7 +56,7 @@ def test_gradients_of_every_order(xs, ws, stride, padding, dilation, groups):
     b = fb.tensor(rng.normal(size=ws[0]), requires_grad=True)
     f = {1: F.conv1d, 2: F.conv2d}[len(xs) - 2]
     g = lambda x, w, b: f(x, w, b, stride, padding, dilation, groups)  # noqa: E731
-    assert gradcheck(g, (x, w, b)) and gradgradcheck(g, (x, w, b), atol=1e-4)
+    assert gradcheck(g, (x, w, b), check_forward_ad=True) and gradgradcheck(g, (x, w, b), atol=1e-4)
 
 
 def bounded(got, want, size, dtype):
@@ -167,7 +167,7 @@ def test_transposed_is_the_adjoint():
     np.testing.assert_allclose((y * z).sum().item(), (x * back).sum().item())
     t = fb.tensor(rng.normal(size=(1, 3, 4, 4)), requires_grad=True)
     u = fb.tensor(rng.normal(size=(3, 2, 3, 3)), requires_grad=True)
-    assert gradcheck(lambda a, b: F.conv_transpose2d(a, b, None, 2, 1, 1), (t, u))
+    assert gradcheck(lambda a, b: F.conv_transpose2d(a, b, None, 2, 1, 1), (t, u), check_forward_ad=True)
 
 
 def test_same_padding_and_errors():

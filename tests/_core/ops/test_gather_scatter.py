@@ -189,7 +189,7 @@ FORMS = {"gather": lambda x, s: (x * x).gather(0, I2), "scatter": lambda x, s: (
 def test_gradients_match_finite_differences(name):
     rng = np.random.default_rng(7)
     x, s = fb.tensor(rng.normal(size=(3, 4)), requires_grad=True), fb.tensor(rng.normal(size=(2, 4)), requires_grad=True)
-    assert gradcheck(FORMS[name], (x, s)) and gradgradcheck(FORMS[name], (x, s))
+    assert gradcheck(FORMS[name], (x, s), check_forward_ad=True) and gradgradcheck(FORMS[name], (x, s))
 
 
 def test_gradients_of_products_with_zeros():

@@ -100,7 +100,7 @@ def test_over_last_axes_twice(f: str) -> None:
     for layout in (lambda t: t, lambda t: t.transpose(0, 1)):
         def run(t: Any, *more: Any, turned: Any = layout) -> Any:
             return getattr(F, f)(turned(t), (4,), *more)
-        assert gradcheck(run, inputs)
+        assert gradcheck(run, inputs, check_forward_ad=True)
         assert gradgradcheck(run, inputs)
     assert gradgradcheck(lambda t: getattr(F, f)(t, (2, 4)), (x,))
 
@@ -162,7 +162,7 @@ def test_group_norm(device: str, d: Any, groups: int) -> None:
 
 def test_group_norm_twice() -> None:
     x, w, b = (as_tensor(normal(*s, seed=i)).requires_grad_() for i, s in enumerate(((2, 4, 3), (4,), (4,))))
-    assert gradcheck(lambda *t: F.group_norm(t[0], 2, *t[1:]), (x, w, b))
+    assert gradcheck(lambda *t: F.group_norm(t[0], 2, *t[1:]), (x, w, b), check_forward_ad=True)
     assert gradgradcheck(lambda *t: F.group_norm(t[0], 2, *t[1:]), (x, w, b))
 
 
@@ -242,7 +242,7 @@ def test_batch_norm_twice(training: bool) -> None:
 
     def run(*t: Any) -> Any:
         return F.batch_norm(t[0], fb.zeros(2, dtype=fb.float64), fb.ones(2, dtype=fb.float64), t[1], t[2], training)
-    assert gradcheck(run, (x, w, b))
+    assert gradcheck(run, (x, w, b), check_forward_ad=True)
     assert gradgradcheck(run, (x, w, b))
 
 

@@ -60,7 +60,7 @@ def differentiable():
     """First and second derivatives against finite differences."""
     def check(f, *arrays, second=True):
         inputs = tuple(fb.tensor(a, requires_grad=True) for a in arrays)
-        assert gradcheck(f, inputs)
+        assert gradcheck(f, inputs, check_forward_ad=True)
         if second:
             assert gradgradcheck(f, inputs, atol=1e-4)
     return check

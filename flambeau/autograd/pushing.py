@@ -1,0 +1,515 @@
+"""Calls with dual tensors: the result, and its tangents.
+
+What is linear does itself on the tangents (`linear`). Any other operation is carried out on shadows of its operands, recorded, whoever records
+otherwise, and the tangents are pushed through what it put on the tape. Where that is one formula, pointwise or of rows, the formula of its
+gradient is differentiated once more, by the gradient given: what comes out takes the tangents of the operands to that of the result, in one
+kernel. Else the tape does the same with tensors: the backward pass is linear in the gradient that it starts from, and its own backward
+pass takes tangents to tangents.
+
+With tangents of several levels the outermost comes first: the operation is called again, on shadows that have only those of the inner levels,
+and what comes of that, results and inner tangents alike, is on the tape and gets its outer tangents.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from .._core import hooks
+from .._core import ops as _ops
+from .._core.autograd import functions, inplace, tape
+from .._core.autograd.mode import _grad, _inference
+from .._core.engine.operation import answers
+from .._core.engine.plans import under
+from .._core.ops import elementwise, rowwise
+from .._core.runtime.capture import now
+from .._core.tensor import Tensor, alias
+from . import linear
+from .duals import DualMeta, Level, attach, is_dual, lowered, members, recorded, replaced, strip, tangents, undress, without, write
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .._core.engine.operation import Operation
+
+ops: Any = _ops
+enabled: ContextVar[bool] = ContextVar("forward-mode differentiation", default=True)
+
+
+def differentiable(t: Any) -> bool:
+    """Whether a value is a tensor that can have tangents."""
+    return isinstance(t, Tensor) and t.meta.dtype.kind in "fc"
+
+
+def answer(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The answer for a call with dual tensors among its arguments; NotImplemented where there are none."""
+    duals, stale = [], False
+    for t in members((args, kwargs)):
+        if is_dual(t):
+            duals.append(t)
+        elif isinstance(t.meta, DualMeta):  # the meta of a dual tensor, taken over by a plain one
+            undress(t)
+            stale = True
+    call = operation.started().direct
+    if not duals:
+        return call(*args, **kwargs) if stale and all(t.meta.plain for t in members((args, kwargs))) else NotImplemented
+    if operation.function.__name__ in ("__repr__", "__format__"):
+        return _shown(call, duals, args, kwargs)
+    if not enabled.get() or _inference.get() or operation.function.__name__ in linear.PRIMAL:
+        with without(duals):
+            return call(*args, **kwargs)
+    name = operation.name
+    if name in linear.VIEWS_IN_PLACE:
+        return _viewed_in_place(call, args, kwargs)
+    if name in linear.LINEAR or name in linear.IN_THE_FIRST:
+        if name != "constant_pad_nd" or not _pads(args, kwargs):
+            return _linear(call, duals, args, kwargs, name in linear.LINEAR)
+    elif name in linear.PRODUCTS or name in linear.WITH_BIAS:
+        made = _product(call, duals, args, kwargs, name in linear.WITH_BIAS)
+        if made is not NotImplemented:
+            return made
+    writes = (name.endswith("_") and not name.endswith("__")) or kwargs.get("inplace") is True or operation.function.__name__ == "__setitem__"
+    return carried(call, duals, args, kwargs, writes)
+
+
+def innermost(duals: Sequence[Tensor]) -> Level:
+    return max((level for t in duals for level in tangents(t)), key=lambda v: v.number)
+
+
+def _shown(call: Any, duals: list[Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    level = innermost(duals)
+    with without(duals):
+        text = call(*args, **kwargs)
+    tangent = tangents(duals[0])[level]
+    return f"{text[:-1]},\n       tangent={tangent!r})" if text.endswith(")") else text
+
+
+def _pads(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether padding puts something else than 0 beside the elements."""
+    return bool(kwargs.get("value", args[2] if len(args) > 2 else 0))
+
+
+# ----------------------------------------------------------------------------------------------------------- linear operations
+def _linear(call: Any, duals: list[Tensor], args: tuple[Any, ...], kwargs: dict[str, Any], jointly: bool) -> Any:
+    """What is linear: itself on the tangents. jointly: in all tensors, those without a tangent have 0; else in the first."""
+    level = innermost(duals)
+    if not jointly and level not in tangents(args[0]):
+        with without(duals, level):
+            return call(*args, **kwargs)
+    with without(duals, level):
+        made = call(*args, **kwargs)
+    if not any(map(differentiable, members(made))):
+        return made
+
+    def moved(t: Tensor) -> Any:
+        found = tangents(t).get(level)
+        return found if found is not None else ops.zeros_like(t) if differentiable(t) else t
+    changed = call(*replaced(args, moved), **replaced(kwargs, moved))
+    return _joined(made, changed, duals, level)
+
+
+def _joined(made: Any, changed: Any, duals: list[Tensor], level: Level) -> Any:
+    stores = {id(x.store): tangents(x)[level].store for x in duals if level in tangents(x)}
+    own = set(map(id, stores.values()))
+    for y, v in zip(members(made), members(changed), strict=True):
+        if differentiable(y) and not any(y is x for x in duals):
+            attach(y, level, v if id(y.store) in stores or id(v.store) not in own else v.clone())
+    return made
+
+
+def _viewed_in_place(call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    x, *rest = args
+    kept = dict(tangents(x))
+    with without([x]):
+        call(x, *rest, **kwargs)
+    for level in kept:
+        strip(x, level)
+    for level, v in kept.items():
+        attach(x, level, call(v.view_as(v), *rest, **kwargs))
+    return x
+
+
+def _product(call: Any, duals: list[Tensor], args: tuple[Any, ...], kwargs: dict[str, Any], biased: bool) -> Any:
+    """What is linear in each tensor: the sum of what it is with one tensor's tangent in its place. biased: the third is added."""
+    level = innermost(duals)
+    bias = (args[2] if len(args) > 2 else kwargs.get("bias")) if biased else None
+    given = list(members((args, kwargs)))
+    places = [i for i, t in enumerate(given) if level in tangents(t) and t is not bias]
+    if not places or not all(map(differentiable, given)):
+        return NotImplemented
+    below = [lowered(t, level) if level in tangents(t) else t for t in given]
+
+    def called(values: list[Any]) -> Any:
+        filled = iter(values)
+        named: Any
+        changed, named = replaced((args, kwargs), lambda t: next(filled))
+        return call(*changed, **named)
+    made = called(below)
+    own: Any = None if bias is None else tangents(bias).get(level)
+    total: Any = None
+    for place in places:
+        values: list[Any] = [tangents(t)[level] if i == place else own if t is bias else low
+                             for i, (t, low) in enumerate(zip(given, below, strict=True))]
+        own, term = None, called(values)
+        total = term if total is None else total + term
+    attach(made, level, total)
+    return made
+
+
+# ---------------------------------------------------------------------------------------------------------- through the tape
+def _through(node: tape.Node, g: Any) -> Any:
+    """Backward of the node between an operand and its shadow."""
+    return (g,)
+
+
+_through.grad_name = "ForwardADBackward0"  # type: ignore[attr-defined]
+
+
+class _Shadows:
+    """Operands as a call at one level sees them: on the same memory, without that level's tangents, each behind a node of its own."""
+
+    __slots__ = ("level", "made", "starts", "after")
+
+    def __init__(self, level: Level) -> None:
+        self.level = level
+        self.made: dict[int, tuple[Tensor, Tensor, tape.Node]] = {}
+        self.starts: list[tuple[Tensor, Any]] = []  # handles of the nodes, and the tangents that arrive there
+        self.after = tape.next_seq()  # nodes of the call have smaller numbers
+
+    def of(self, t: Tensor) -> Tensor:
+        found = self.made.get(id(t))
+        if found is not None:
+            return found[1]
+        s = alias(t, under(t.meta), t.ptr)
+        s.node = node = [tape.next_seq(), None, _through, (t.node,), None, None]
+        self.made[id(t)] = t, s, node
+        for level, tangent in tangents(t).items():
+            if level is self.level:
+                handle = alias(s, s.meta, s.ptr)
+                handle.node = node
+                self.starts.append((handle, tangent))
+            else:
+                attach(s, level, self.of(tangent))
+        return s
+
+
+def carried(call: Any, duals: list[Tensor], args: tuple[Any, ...], kwargs: dict[str, Any], writes: bool) -> Any:
+    """A call with dual tensors, recorded to push their tangents through it.  writes: it may change its operands."""
+    level = min((level for t in duals for level in tangents(t)), key=lambda v: v.number)
+    recording = _grad.get() and any(map(recorded, members((args, kwargs))))
+    shadows = _Shadows(level)
+    if writes and recording:
+        inplace.check(args[0], [t for t in members((args, kwargs)) if differentiable(t)])
+
+    def shadow(t: Tensor) -> Tensor:
+        return shadows.of(t) if differentiable(t) and (writes or level in tangents(t)) else t
+    now.hold(1)  # what is learned is one node, of which nothing is known
+    token = _grad.set(True)
+    try:
+        made = call(*replaced(args, shadow), **replaced(kwargs, shadow))
+    finally:
+        _grad.reset(token)
+        now.hold(-1)
+    results = list(members(made))
+    for y in results:
+        if not y.meta.plain and not isinstance(y.meta, DualMeta) and not hasattr(y.meta, "under"):
+            raise NotImplementedError("forward AD: sparse tensors have no tangents; make the tensor dense, or differentiate by a backward pass")
+    of_operands = {id(s): t for t, s, _ in shadows.made.values()}
+    written = [(t, s) for t, s, node in shadows.made.values() if s.node is not node]
+    stores = {id(t.store) for t, s in ((t, s) for t, s, _ in shadows.made.values())}
+    if not written and any(id(y.store) in stores and id(y) not in of_operands and differentiable(y) for y in results):
+        return _linear(call, duals, args, kwargs, True)  # views
+    outs = [s for _, s in written]
+    for y in results:
+        if differentiable(y) and id(y) not in of_operands and not any(y is o for o in outs):
+            outs.append(y)
+    parts = [x for y in outs for x in _parts(y)]  # results and their tangents of inner levels
+    pushed = pushing(parts, shadows, recording)
+    for x in (*parts, *[v for v in pushed if v is not None]):
+        _settle(x, shadows, recording)
+    for x, v in zip(parts, pushed, strict=True):
+        if v is not None and id(x) not in of_operands:
+            attach(x, level, v)
+    for t, s in written:
+        _rewritten(t, s, dict(zip(map(id, parts), pushed, strict=True)), level, recording)
+    if any(id(y) in of_operands for y in results):
+        made = replaced(made, lambda y: of_operands.get(id(y), y))
+    return made
+
+
+def _parts(t: Tensor) -> list[Tensor]:
+    return [t, *[x for v in tangents(t).values() for x in _parts(v)]]
+
+
+def _settle(t: Tensor, shadows: _Shadows, recording: bool) -> None:
+    """Leaves a result the history that it has for those outside."""
+    if t.node is not None and not (recording and _reaches(t.node, shadows)):
+        t.node = None
+
+
+def _reaches(node: tape.Node, shadows: _Shadows) -> bool:
+    """Whether a history goes on before the call."""
+    starts = {id(n): n for _, _, n in shadows.made.values()}
+    stack, seen = [node], set()
+    while stack:
+        n = stack.pop()
+        if id(n) in seen:
+            continue
+        seen.add(id(n))
+        if id(n) in starts:
+            if n[tape.EDGES][0] is not None:
+                return True
+        elif n[tape.SEQ] >= shadows.after:
+            return True
+        else:
+            stack += [e for e in n[tape.EDGES] if e is not None]
+    return False
+
+
+def _rewritten(t: Tensor, s: Tensor, pushed: dict[int, Any], level: Level, recording: bool) -> None:
+    """An operand that a call wrote to, by way of its shadow: its history and its tangents."""
+    if recording and (t.node is not None or s.node is not None):
+        inplace.rebase(t, s.node if s.node is not None or getattr(t, "base", None) is None else [tape.next_seq(), None, _nothing, (), None, None])
+    write(t, level, pushed[id(s)])
+    for other in {*tangents(t), *tangents(s)} - {level}:
+        inner = tangents(s).get(other)
+        if inner is not tangents(t).get(other):
+            write(t, other, inner)
+
+
+def _nothing(node: tape.Node, g: Any) -> Any:
+    return ()
+
+
+def pushing(outs: list[Tensor], shadows: _Shadows, recording: bool) -> list[Any]:
+    """The tangents of what is on the tape behind the shadows; None where one is 0."""
+    made: list[Any] = [None] * len(outs)
+    at = [i for i, y in enumerate(outs) if y.node is not None]
+    if not at:
+        return made
+    now.hold(1)
+    token = _grad.set(recording)
+    try:
+        found = _by_formula([outs[i] for i in at], shadows)
+        if found is NotImplemented:
+            ends = [_bare(outs[i]) for i in at]
+            found = _of_one_number(ends[0], shadows, recording) if len(ends) == 1 and ends[0].meta.numel == 1 else _transposed(ends, shadows, recording)
+    finally:
+        _grad.reset(token)
+        now.hold(-1)
+    own = {id(v.store) for _, v in shadows.starts}
+    for i, v in zip(at, found, strict=True):  # one that is an operand's is not shared: it may be written to
+        made[i] = v.clone() if v is not None and id(v.store) in own else v
+    return made
+
+
+def _transposed(outs: list[Tensor], shadows: _Shadows, recording: bool) -> list[Any]:
+    """The backward pass of the backward pass: by the gradient that it starts from."""
+    us: list[Any] = [ops.zeros_like(y) for y in outs]
+    for u in us:  # no leaf, at which a history would seem to begin outside
+        u.node = [tape.next_seq(), None, _nothing, (), None, None]
+    handles = [h for h, _ in shadows.starts]
+    with_grad = _grad.set(True)
+    try:
+        backs = functions.grad(outs, handles, us, retain_graph=True, create_graph=True, allow_unused=True)
+    finally:
+        _grad.reset(with_grad)
+    kept = [(b, v) for b, (_, v) in zip(backs, shadows.starts, strict=True) if b is not None and b.node is not None]
+    if not kept:
+        return [None] * len(outs)
+    return list(functions.grad([b for b, _ in kept], us, [_like(v, b) for b, v in kept], create_graph=recording, allow_unused=True))
+
+
+def _of_one_number(out: Tensor, shadows: _Shadows, recording: bool) -> list[Any]:
+    """The tangent of a single number, by its gradient: no second derivative is needed."""
+    moves = []
+    for unit in (1.0, 1j) if out.meta.dtype.is_complex else (1.0,):
+        u = ops.full(tuple(out.meta.shape), unit, dtype=out.meta.dtype, device=out.meta.device)
+        slopes = functions.grad([out], [h for h, _ in shadows.starts], [u], retain_graph=True, create_graph=recording, allow_unused=True)
+        terms = [ops.sum(ops.real(ops.conj(g) * _like(v, g))) for g, (_, v) in zip(slopes, shadows.starts, strict=True) if g is not None]
+        if not terms:
+            return [None]
+        total = terms[0]
+        for term in terms[1:]:
+            total = total + term
+        moves.append(total.reshape(tuple(out.meta.shape)))
+    made = ops.complex(*moves) if len(moves) > 1 else moves[0]
+    return [made.to(out.meta.dtype)]
+
+
+def _bare(t: Tensor) -> Tensor:
+    """A tensor on the same memory with the same history, without tangents."""
+    made = alias(t, under(t.meta), t.ptr)
+    made.node = t.node
+    return made
+
+
+def _like(v: Any, b: Tensor) -> Any:
+    """A tangent in the type of what it belongs to."""
+    return v if v.meta.dtype is b.meta.dtype else hooks.fit(v, b.meta)
+
+
+# -------------------------------------------------------------------------------------------------------------- formulas
+def _by_formula(outs: list[Tensor], shadows: _Shadows) -> Any:
+    """The tangents of one formula's results; NotImplemented where the tape has something else."""
+    arriving = {id(h.node): v for h, v in shadows.starts}
+    starts = {id(n) for _, _, n in shadows.made.values()}
+    node = outs[0].node
+    if len(outs) > 1 or node[tape.BACKWARD] is tape.to_output:
+        if any(y.node[tape.BACKWARD] is not tape.to_output for y in outs):
+            return NotImplemented
+        node = node[tape.EDGES][0]
+        if any(y.node[tape.EDGES][0] is not node for y in outs):
+            return NotImplemented
+    edges = node[tape.EDGES]
+    if any(e is not None and id(e) not in starts and e[tape.SEQ] < shadows.after for e in edges):
+        return NotImplemented
+    given = [None if e is None else arriving.get(id(e)) for e in edges]
+    if all(v is None for v in given):
+        return [None] * len(outs)
+    rule = _RULES.get(node[tape.BACKWARD])
+    return NotImplemented if rule is None else rule(node, outs, given)
+
+
+def _pointwise(node: tape.Node, outs: list[Tensor], given: list[Any]) -> Any:
+    """The derivative of a pointwise formula along tangents."""
+    info, kept, versions, results, numbers = node[tape.SAVED]
+    t = info.tape
+    parts = [v if v.meta.dtype is m.dtype else hooks.fit(v, m)  # in the type of the operand
+             for v, gr, m in zip(given, t.grads, info.metas, strict=False) if v is not None and gr == "same"]
+    wanted = {gr: hooks.fit(v, m) if v.meta.dtype is not m.dtype else v
+              for v, gr, m in zip(given, t.grads, info.metas, strict=False) if v is not None and isinstance(gr, int)}
+    if wanted:
+        operands: list[Any] = [None]
+        for x, v in zip(kept, versions, strict=True):
+            operands.append(elementwise.saved_tensor(x, v, node))
+        for y, v in results:
+            elementwise.saved_tensor(y, v, node)
+            y = alias(y, y.meta, y.ptr)
+            y.node = node if _grad.get() else None
+            operands.append(y)
+        count = sum(isinstance(gr, int) for gr in t.grads)
+        needs = (True, *[False] * (len(operands) - 1))
+        complexes = (outs[0].meta.dtype.is_complex, *[isinstance(x, Tensor) and x.meta.dtype.is_complex for x in operands[1:]])
+        again = t.op.tape(needs, tuple(i in wanted for i in range(count)), info.consts, complexes)
+        if 0 in again.saved or again.save_out or again.grads[0] is None:
+            return NotImplemented
+        arriving = [wanted[i] for i in range(count) if i in wanted]
+        made = arriving[0] if again.grads[0] == "same" else again.op((*arriving, *[operands[i] for i in again.saved]), numbers, info.consts)
+        parts.append(made)
+    total = parts[0] if parts else None
+    for v in parts[1:]:
+        total = total + v
+    return [total]
+
+
+def _rows(node: tape.Node, outs: list[Tensor], given: list[Any]) -> Any:
+    """The derivative of a formula over named axes along tangents."""
+    rec, held, versions, numbers = node[tape.SAVED]
+    bound, count = rec.bound, len(rec.bound.formula.outs)
+    which = [y.node[tape.SAVED] if y.node[tape.BACKWARD] is tape.to_output else 0 for y in outs]
+    ups = tuple(i in which for i in range(count))
+    back = bound.derived(rec.needs, ups)
+    here = [v is not None for v, n in zip(given, rec.needs, strict=False) if n]
+    leaves = len(back.formula.leaves)
+    again = back.derived((*[True] * len(which), *[False] * (leaves - len(which))), tuple(here))
+    arriving = [v for v in given if v is not None]
+    operands: list[Any] = [*arriving, *[None] * (len(again.formula.names()) - len(arriving))]
+    begin = len(arriving) + len(which)
+    for slot, t, version in zip(rec.slots, held, versions, strict=True):
+        elementwise.saved_tensor(t, version, node)
+        operands[begin + slot] = t
+    if any(operands[i] is None for i in again.reads):
+        return NotImplemented
+    edges = None
+    if _grad.get():
+        edges = (*[v.node for v in arriving], *[None] * len(which), *node[tape.EDGES])
+        if all(e is None for e in edges):
+            edges = None
+    made = dict(zip(sorted(which), again.run(operands, edges, numbers), strict=False))
+    return [made[i] for i in which]
+
+
+_RULES: dict[Any, Any] = {elementwise._backward: _pointwise, elementwise._backward_linear: _pointwise, rowwise._backward: _rows,
+                          rowwise._backward_of_nothing: _rows, rowwise._backward_many: _rows}
+answers.append(answer)
+
+
+# -------------------------------------------------------------------------------------------------------------- gradients
+def grad_of_duals(outputs: list[Any], inputs: list[Any], vectors: list[Any], *, retain_graph: Any, create_graph: bool, **options: Any) -> Any:
+    """`autograd.grad` among dual tensors: gradients with tangents.
+
+    The tangent of a gradient is the gradient of the tangent, as derivatives may be taken in any order.
+    """
+    tensors = [t for t in (*outputs, *inputs, *vectors) if is_dual(t)]
+    level = innermost(tensors)
+
+    def low(t: Any) -> Any:
+        return lowered(t, level) if isinstance(t, Tensor) and is_dual(t) else t
+    ys, xs, vs = [low(y) for y in outputs], [low(x) for x in inputs], [low(v) for v in vectors]
+    found = functions.grad(ys, xs, vs, retain_graph=True, create_graph=create_graph, **options)
+    roots = []
+    for y, y_low, v, v_low in zip(outputs, ys, vectors, vs, strict=True):
+        own = tangents(y).get(level) if isinstance(y, Tensor) else None
+        if own is not None and own.node is not None:
+            roots.append((own, ops.ones_like(own) if v is None else v_low))
+        other = None if v is None else tangents(v).get(level)
+        if other is not None:
+            roots.append((y_low, other))
+    if not roots:
+        return found
+    options |= {"allow_unused": True, "materialize_grads": False}
+    moved = functions.grad([y for y, _ in roots], xs, [v for _, v in roots], retain_graph=retain_graph or create_graph, create_graph=create_graph,
+                           **options)
+    for g, v in zip(found, moved, strict=True):
+        if g is not None and v is not None:
+            attach(g, level, v)
+    return found
+
+
+def function_of_duals(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """An autograd.Function on dual tensors: by its own `jvp`, at the innermost level; by its `backward` at those outside."""
+    duals = [t for t in members((args, kwargs)) if is_dual(t)]
+    if not enabled.get() or _inference.get():
+        with without(duals):
+            return function.apply(*args, **kwargs)
+    levels = {level for t in duals for level in tangents(t)}
+    if len(levels) > 1:
+        return carried(function.apply, duals, args, kwargs, False)
+    (level,) = levels
+    with without(duals):
+        made, ctx = function.carried_out(args, kwargs)
+    given = [tangents(x).get(level) if isinstance(x, Tensor) else None for x in args]
+    if ctx._materialize:
+        given = [ops.zeros_like(x) if v is None and differentiable(x) else v for x, v in zip(args, given, strict=True)]
+    with without(duals):
+        found = ctx.along(function, given)
+    results = list(made) if isinstance(made, (tuple, list)) else [made]
+    several = isinstance(found, (tuple, list))
+    if len(results) != (len(found) if several else 1):
+        raise RuntimeError(f"Function's jvp returned an invalid number of forward gradients (expected {len(results)} but got {len(found) if several else 1})")
+    for i, (y, v) in enumerate(zip(results, found if several else [found], strict=True)):
+        if v is not None and not isinstance(v, Tensor):
+            raise RuntimeError(f"expected Variable or None (got {type(v).__name__}) for grad output {i}.")
+        if not differentiable(y) or v is None or id(y) in ctx._non_differentiable:
+            continue
+        if v.meta.shape != y.meta.shape:
+            raise RuntimeError(_SIZES.format(list(y.meta.shape), list(v.meta.shape)))
+        if any(y is x for x in args):
+            write(y, level, v)
+        else:
+            attach(y, level, v)
+    return made
+
+
+_SIZES = ("Trying to set a forward gradient that has a different size than that of the original Tensor, this is not supported. Tensor is of size {} "
+          "while the given forward gradient is of size {}.")
+
+
+def no_out_of_duals(name: str) -> None:
+    """Raises PyTorch's error for an operation with `out=` and dual tensors."""
+    if enabled.get():
+        raise NotImplementedError(f"Trying to use forward AD with {name}_out that does not support it because it is an out= function")
+
+
+hooks.provide(answer_of_duals=answer, function_of_duals=function_of_duals, grad_of_duals=grad_of_duals, no_out_of_duals=no_out_of_duals)
