@@ -1,4 +1,4 @@
-"""How a Fourier transform along one axis is carried out: which operations of `kernels.llvm.handwritten.fft_program`, in which memory.
+"""How a Fourier transform along one axis is carried out: which operations of `kernels.llvm.handwritten.fourier.program`, in which memory.
 
 A column of n elements, a transform a lane, takes a pass for each factor of n (`Column`).  A single transform whose numbers lie side by side is
 made of columns too: n = n1 n2 as a matrix, its columns of n1 elements first, times twiddle factors, then its rows, as columns of n2 elements
@@ -13,13 +13,13 @@ from __future__ import annotations
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ...kernels.llvm.handwritten import fft_moves, fft_passes, fft_program
-from ...kernels.llvm.handwritten.fft_passes import LARGEST, lanes_of
-from ...kernels.llvm.handwritten.fft_program import LOOP_SOURCE, LOOP_TARGET, MINE, NOWHERE, Operation
+from ...kernels.llvm.handwritten.fourier import moves, passes, program
+from ...kernels.llvm.handwritten.fourier.passes import LARGEST, lanes_of
+from ...kernels.llvm.handwritten.fourier.program import LOOP_SOURCE, LOOP_TARGET, MINE, NOWHERE, Operation
 
 if TYPE_CHECKING:
     from ...dtypes import dtype
-    from ...kernels.llvm.handwritten.fft_program import Slot, Word
+    from ...kernels.llvm.handwritten.fourier.program import Slot, Word
 
     Side = tuple[str, Slot, int]  # the kind of a column, where it begins, bytes from element to element
 
@@ -189,17 +189,17 @@ def column(x: Numbers, n: int, source: Side, target: Side, memory: int) -> list[
         to_kind, to, to_step = target if last else ("S", rooms[0 if place == rooms[1] or i == 0 and place != rooms[0] else 1], x.row)
         table = 0 if m == 1 else x.table(_pass_table(x.d.itemsize, r, m))
         words: list[Word] = [m, s, table, step, to_step, x.sign, *x.scale]
-        if r not in fft_passes.RADICES:
+        if r not in passes.RADICES:
             words += [r, x.table(_odd_table(x.d.itemsize, r))]
-        made.append(Operation(fft_passes.address(x.d, r, kind, to_kind), place, to, words))
+        made.append(Operation(passes.address(x.d, r, kind, to_kind), place, to, words))
         kind, place, step = "S", to, to_step
         s *= r
     return made
 
 
 def move(x: Numbers, name: str, source: Slot, target: Slot, count: int, row: int = 0, step: int = 0, fill: int = 0, table: int = 0) -> Operation:
-    """An operation of `fft_moves`."""
-    return Operation(fft_moves.address(x.d, name), source, target, [count, row, step, x.sign, *x.scale, fill, table])
+    """An operation of `moves`."""
+    return Operation(moves.address(x.d, name), source, target, [count, row, step, x.sign, *x.scale, fill, table])
 
 
 def first_half(x: Numbers, n1: int, n2: int, source: Slot, target: Slot, memory: int) -> list[Operation]:
@@ -228,9 +228,9 @@ def row(x: Numbers, n: int, source: Slot, target: Slot, memory: int) -> tuple[li
     between = n1 * blocks * x.row
     own = memory + between
     room = 2 * max(column_bytes(x, n1), column_bytes(x, n2))
-    first = fft_program.loop(x.d, blocks, n2, (*source, x.row), (MINE, memory, x.row), (NOWHERE, turn_table(x, n1, n2), x.row),
+    first = program.loop(x.d, blocks, n2, (*source, x.row), (MINE, memory, x.row), (NOWHERE, turn_table(x, n1, n2), x.row),
                              first_half(x, n1, n2, (LOOP_SOURCE, 0), (LOOP_TARGET, 0), own))
-    second = fft_program.loop(x.d, -(-n1 // x.lanes), n1, (MINE, memory, x.lanes * blocks * x.row), (*target, x.row), (NOWHERE, 0, 0),
+    second = program.loop(x.d, -(-n1 // x.lanes), n1, (MINE, memory, x.lanes * blocks * x.row), (*target, x.row), (NOWHERE, 0, 0),
                               second_half(x, n1, n2, (LOOP_SOURCE, 0), (LOOP_TARGET, 0), own))
     return [first, second], between + room
 
@@ -295,7 +295,7 @@ def rows_or_lanes(n: int, rows: int, lanes: int) -> str:
 
 @lru_cache(64)
 def _half_factors(item: int, h: int, back: bool) -> Any:
-    """What `fft_real` multiplies by: halves of the factors, or their conjugates."""
+    """What `real` multiplies by: halves of the factors, or their conjugates."""
     import numpy as np
     made = roots(2 * h, np.arange(1, h // 2 + 1))
     return _typed(made.conj() if back else made / 2, item)

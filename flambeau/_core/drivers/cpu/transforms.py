@@ -1,6 +1,6 @@
 """Fourier transforms on the CPU, of complex and of real numbers, as generated code: a stage or two for each axis.
 
-`transform_rows` says how the transforms along one axis are made; the code is in `kernels.llvm.handwritten` (`fft_program` first).  The axes are
+`transform_rows` says how the transforms along one axis are made; the code is in `kernels.llvm.handwritten` (`program` first).  The axes are
 taken one after another, the last one of real transforms where its numbers are real.  What is added in which order follows from the sizes
 alone, however many threads there are.
 """
@@ -10,8 +10,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from ...kernels.llvm.handwritten import fft_program, fft_real
-from ...kernels.llvm.handwritten.fft_program import MINE, SOURCE, STAGES, TARGET, Operation, Stage
+from ...kernels.llvm.handwritten.fourier import program, real
+from ...kernels.llvm.handwritten.fourier.program import MINE, SOURCE, STAGES, TARGET, Operation, Stage
 from ...kernels.programs import Prepared
 from . import transform_rows as rows_
 from .transform_rows import Numbers, column, column_bytes, move
@@ -75,7 +75,7 @@ def _prepared(spec: Fft | RealFft, shape: Sequence[int], plan: Callable[[Numbers
     size = prod(shape)
     work = size * sum(5.0 * max(shape[a] - 1, 1).bit_length() for a in spec.axes)
     chunks = [max(1, s.outer * s.blocks // _SHARES) for s in stages]
-    entry = fft_program.entry(x.d, stages, 3 if workspace else 2, chunks, work > _PARALLEL, x.tables)
+    entry = program.entry(x.d, stages, 3 if workspace else 2, chunks, work > _PARALLEL, x.tables)
     return Prepared("fft", entry, workspace=workspace, nbytes=2 * size * spec.dtype.itemsize, flops=int(work))
 
 
@@ -162,17 +162,17 @@ def _to_half(x: Numbers, a: _Axis, turned: float, scale: float, weight: float) -
         size = column_bytes(x, h)
         step = 2 * a.inner * item
         operations = [*column(x.but(), h, ("R", (SOURCE, 0), step), ("N", (MINE, 2 * size), x.row), 0),
-                      Operation(fft_real.address(x.d, "after I"), (MINE, 2 * size), (TARGET, 0),
+                      Operation(real.address(x.d, "after I"), (MINE, 2 * size), (TARGET, 0),
                                 _real_words(out, h, rows_.half_table(x, h, False), weight, x.row, a.inner * x.pair))]
         return [Stage(a.outer, -(-a.inner // x.lanes), a.inner, (_IN, a.inner * length, x.lanes * item), (_OUT, a.inner * to_length, x.row), 3 * size,
                       operations)]
     if rows_.rows_or_lanes(h, a.outer, x.lanes) == "lanes":
         far = 2 * column_bytes(x, h + 1)
-        after = Operation(fft_real.address(x.d, "after S"), (MINE, far), (MINE, 0), _real_words(x, h, rows_.half_table(x, h, False), weight, x.row, x.row))
+        after = Operation(real.address(x.d, "after S"), (MINE, far), (MINE, 0), _real_words(x, h, rows_.half_table(x, h, False), weight, x.row, x.row))
         return [_lanes(out, h, a.outer, (_IN, length), (_OUT, to_length), [], [after], (h, h + 1))]
     begin = _lines(h * x.pair)
     operations, memory = rows_.row(x.but(), h, (SOURCE, 0), (MINE, 0), begin)
-    operations.append(Operation(fft_real.address(x.d, "after row"), (MINE, 0), (TARGET, 0),
+    operations.append(Operation(real.address(x.d, "after row"), (MINE, 0), (TARGET, 0),
                                 _real_words(out, h, rows_.half_row_table(x, h, False), weight, x.row, x.row)))
     return [Stage(a.outer, 1, x.lanes, (_IN, length, 0), (_OUT, to_length, 0), begin + memory, operations)]
 
@@ -188,17 +188,17 @@ def _from_half(x: Numbers, a: _Axis, turned: float, scale: float, weight: float,
             return None
         size = column_bytes(x, h)
         step = 2 * a.inner * item
-        operations = [Operation(fft_real.address(x.d, "before I"), (SOURCE, 0), (MINE, 0),
+        operations = [Operation(real.address(x.d, "before I"), (SOURCE, 0), (MINE, 0),
                                 _real_words(given, h, rows_.half_table(x, h, True), weight, a.inner * x.pair, x.row)),
                       *column(out, h, ("S", (MINE, 0), x.row), ("R", (TARGET, 0), step), 0)]
         return [Stage(a.outer, -(-a.inner // x.lanes), a.inner, (source, a.inner * length, x.row), (_OUT, a.inner * to_length, x.lanes * item), 2 * size,
                       operations)]
     if rows_.rows_or_lanes(h, a.outer, x.lanes) == "lanes":
         far = 2 * column_bytes(x, h + 1)
-        before = Operation(fft_real.address(x.d, "before S"), (MINE, 0), (MINE, far), _real_words(x, h, rows_.half_table(x, h, True), weight, x.row, x.row))
+        before = Operation(real.address(x.d, "before S"), (MINE, 0), (MINE, far), _real_words(x, h, rows_.half_table(x, h, True), weight, x.row, x.row))
         return [_lanes(x.but(turned, out.scale), h, a.outer, (source, length), (_OUT, to_length), [before], [], (h + 1, h))]
     begin = _lines(h * x.pair)
     operations, memory = rows_.row(x.but(1.0, out.scale), h, (MINE, 0), (TARGET, 0), begin)
-    operations.insert(0, Operation(fft_real.address(x.d, "before row"), (SOURCE, 0), (MINE, 0),
+    operations.insert(0, Operation(real.address(x.d, "before row"), (SOURCE, 0), (MINE, 0),
                                    _real_words(given, h, rows_.half_row_table(x, h, True), weight, x.row, x.row)))
     return [Stage(a.outer, 1, x.lanes, (source, length, 0), (_OUT, to_length, 0), begin + memory, operations)]

@@ -2,7 +2,7 @@
 
 A stage's tasks are blocks of lanes (transforms that lie side by side, a vector's worth of them) of each outer index.  For a task the source's
 and the target's addresses are worked out; then its operations run one after another, each a function ``(source, target, operation,
-context)``: passes (`fft_passes`), moves (`fft_moves`), the halves of real transforms (`fft_real`), and loops over other operations.
+context)``: passes (`passes`), moves (`moves`), the halves of real transforms (`real`), and loops over other operations.
 
 An operation's words: its function, the slot and offset of what it reads, the slot and offset of what it writes, how many bytes it takes; then
 what is its function's own.  The context's words: the slots' addresses (0: source, 1: target, 2: memory of the task's own, 3: null, 4, 5: a loop's
@@ -14,16 +14,16 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from ... import native
-from .. import compile as compiler
-from .. import scratch
-from ..emit import Emitter, Module
-from .fft_passes import LANES, OWN, SIGNATURE, TABLE, lanes_of
+from .... import native
+from ... import compile as compiler
+from ... import scratch
+from ...emit import Emitter, Module
+from .passes import LANES, OWN, SIGNATURE, TABLE, lanes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ....dtypes import dtype
+    from .....dtypes import dtype
 
 SOURCE, TARGET, MINE, NOWHERE, LOOP_SOURCE, LOOP_TARGET = range(6)
 STAGES = 12

@@ -14,22 +14,22 @@ that is the conjugate of the forward transform of conjugates; scales come in the
 The algorithm is Stockham's, which leaves the elements in order (Cochran et al., "What is the Fast Fourier Transform?", 1967):
 for q < s, p < m: out[q + s (r p + j)] = w(p j) sum over k of in[q + s (p + m k)] exp(-2 pi i j k / r), with r s m the length of the column.
 
-A pass is a function ``(source, target, operation, context)``: see `fft_program`, whose words an operation's numbers are.
+A pass is a function ``(source, target, operation, context)``: see `program`, whose words an operation's numbers are.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import compile as compiler
-from ..emit import Emitter, Module, base, splat, vec
-from .fft_butterflies import Vectors
+from ... import compile as compiler
+from ...emit import Emitter, Module, base, splat, vec
+from .butterflies import Vectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ....dtypes import dtype
-    from .fft_butterflies import Complex
+    from .....dtypes import dtype
+    from .butterflies import Complex
 
 RADICES = (2, 3, 4, 5, 7, 8, 9, 16)
 LARGEST = 127  # primes above are left to Bluestein's algorithm

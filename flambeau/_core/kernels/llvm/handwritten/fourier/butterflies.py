@@ -1,4 +1,4 @@
-"""Small discrete Fourier transforms on registers: the arithmetic of the passes of `fft_passes`.
+"""Small discrete Fourier transforms on registers: the arithmetic of the passes of `passes`.
 
 A complex number is a pair of vectors, real and imaginary parts, with a transform a lane.  All are forward transforms (exp(-2 pi i j k / r)).
 Composite sizes are transforms of transforms (Cooley and Tukey, 1965); odd primes use that cosines are even and sines odd, so that half of
@@ -10,11 +10,11 @@ from __future__ import annotations
 from math import gcd
 from typing import TYPE_CHECKING
 
-from ..emit import base, constant, suffix, vec
+from ...emit import base, constant, suffix, vec
 
 if TYPE_CHECKING:
-    from ....dtypes import dtype
-    from ..emit import Emitter
+    from .....dtypes import dtype
+    from ...emit import Emitter
 
     Complex = tuple[str, str]
 

@@ -1,6 +1,6 @@
 """How Fourier transforms bring numbers from where they lie into columns of lanes and back: transposes, and rows made of what lies apart.
 
-Functions of operations: see `fft_program`.  "pack" makes columns of the lanes' rows of complex numbers, "unpack" rows of columns, times a scale;
+Functions of operations: see `program`.  "pack" makes columns of the lanes' rows of complex numbers, "unpack" rows of columns, times a scale;
 "turn" makes columns of rows that are split by blocks of lanes (what passes of target "T" write).
 "gather" and "scatter" copy elements that lie apart to a row and back.  "times" multiplies a row by a table's and fills up with zeros.
 """
@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import compile as compiler
-from ..emit import Emitter, Module, base, splat
-from .fft_passes import LANES, OWN, SIGNATURE, Column, deinterleaved, interleaved, shuffled
+from ... import compile as compiler
+from ...emit import Emitter, Module, base, splat
+from .passes import LANES, OWN, SIGNATURE, Column, deinterleaved, interleaved, shuffled
 
 if TYPE_CHECKING:
-    from ....dtypes import dtype
+    from .....dtypes import dtype
 
 COUNT, ROW, STEP, SIGN, SCALE, SCALE_IMAGINARY, FILL, FACTORS = range(OWN, OWN + 8)
 WORDS = OWN + 8

@@ -5,23 +5,23 @@ transform of x is X[k] = E + w^k O, X[h - k] = conj(E - w^k O), where E = (z[k] 
 those of the even and of the odd elements (Sorensen et al., "Real-valued fast Fourier transform algorithms", 1987).  The way back is the same
 equations solved for z.
 
-Functions of operations: see `fft_program`.  "after" makes X of z, "before" makes the conjugate of 2 z of X, in columns ("after" from split
-ones, kinds of `fft_passes` for the other side) or in a row.
+Functions of operations: see `program`.  "after" makes X of z, "before" makes the conjugate of 2 z of X, in columns ("after" from split
+ones, kinds of `passes` for the other side) or in a row.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import compile as compiler
-from ..emit import Emitter, Module, base, splat
-from .fft_passes import OWN, SIGNATURE, Column, deinterleaved, interleaved, shuffled
+from ... import compile as compiler
+from ...emit import Emitter, Module, base, splat
+from .passes import OWN, SIGNATURE, Column, deinterleaved, interleaved, shuffled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ....dtypes import dtype
-    from .fft_butterflies import Complex
+    from .....dtypes import dtype
+    from .butterflies import Complex
 
 # h; the address of factors w^k for k = 1, 2, ... h / 2 ("after": their halves; "before": their conjugates); what elements besides 0 and h count
 HALF, FACTORS, WEIGHT = OWN, OWN + 1, OWN + 2
