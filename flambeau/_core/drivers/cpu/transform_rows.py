@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...kernels.llvm.handwritten.fourier import moves, passes, program
 from ...kernels.llvm.handwritten.fourier.passes import LARGEST, lanes_of
-from ...kernels.llvm.handwritten.fourier.program import LOOP_SOURCE, LOOP_TARGET, MINE, NOWHERE, Operation
+from ...kernels.llvm.handwritten.fourier.program import LOOP_SOURCE, LOOP_TARGET, MINE, NOWHERE, SOURCE, Operation
 
 if TYPE_CHECKING:
     from ...dtypes import dtype
@@ -177,8 +177,9 @@ def column_bytes(x: Numbers, n: int) -> int:
     return (n + x.lanes) * x.row
 
 
-def column(x: Numbers, n: int, source: Side, target: Side, memory: int) -> list[Operation]:
-    """The passes of a column of n elements.  memory: where two columns' room begins in the task's own memory; what is read may be the first."""
+def column(x: Numbers, n: int, source: Side, target: Side, memory: int, ahead: int = 0) -> list[Operation]:
+    """The passes of a column of n elements.  memory: where two columns' room begins in the task's own memory; what is read may be the first.
+    ahead: how far on in a tensor lies what is read soon; 0 for what is no tensor's."""
     radices = factors(n)
     rooms = (MINE, memory), (MINE, memory + column_bytes(x, n))
     made, s = [], 1
@@ -188,7 +189,7 @@ def column(x: Numbers, n: int, source: Side, target: Side, memory: int) -> list[
         last = i == len(radices) - 1
         to_kind, to, to_step = target if last else ("S", rooms[0 if place == rooms[1] or i == 0 and place != rooms[0] else 1], x.row)
         table = 0 if m == 1 else x.table(_pass_table(x.d.itemsize, r, m))
-        words: list[Word] = [m, s, table, step, to_step, x.sign, *x.scale]
+        words: list[Word] = [m, s, table, step, to_step, x.sign, *x.scale, ahead]
         if r not in passes.RADICES:
             words += [r, x.table(_odd_table(x.d.itemsize, r))]
         made.append(Operation(passes.address(x.d, r, kind, to_kind), place, to, words))
@@ -202,9 +203,9 @@ def move(x: Numbers, name: str, source: Slot, target: Slot, count: int, row: int
     return Operation(moves.address(x.d, name), source, target, [count, row, step, x.sign, *x.scale, fill, table])
 
 
-def first_half(x: Numbers, n1: int, n2: int, source: Slot, target: Slot, memory: int) -> list[Operation]:
+def first_half(x: Numbers, n1: int, n2: int, source: Slot, target: Slot, memory: int, ahead: int) -> list[Operation]:
     """A block of the columns of a transform that is split: n1 elements, n2 numbers apart, times twiddle factors."""
-    return column(x.but(x.sign), n1, ("I", source, n2 * x.pair), ("T", target, -(-n2 // x.lanes) * x.row), memory)
+    return column(x.but(x.sign), n1, ("I", source, n2 * x.pair), ("T", target, -(-n2 // x.lanes) * x.row), memory, ahead)
 
 
 def second_half(x: Numbers, n1: int, n2: int, source: Slot, target: Slot, memory: int) -> list[Operation]:
@@ -229,7 +230,7 @@ def row(x: Numbers, n: int, source: Slot, target: Slot, memory: int) -> tuple[li
     own = memory + between
     room = 2 * max(column_bytes(x, n1), column_bytes(x, n2))
     first = program.loop(x.d, blocks, n2, (*source, x.row), (MINE, memory, x.row), (NOWHERE, turn_table(x, n1, n2), x.row),
-                             first_half(x, n1, n2, (LOOP_SOURCE, 0), (LOOP_TARGET, 0), own))
+                             first_half(x, n1, n2, (LOOP_SOURCE, 0), (LOOP_TARGET, 0), own, n * x.pair if source[0] == SOURCE else 0))
     second = program.loop(x.d, -(-n1 // x.lanes), n1, (MINE, memory, x.lanes * blocks * x.row), (*target, x.row), (NOWHERE, 0, 0),
                               second_half(x, n1, n2, (LOOP_SOURCE, 0), (LOOP_TARGET, 0), own))
     return [first, second], between + room
@@ -289,8 +290,10 @@ def rows_or_lanes(n: int, rows: int, lanes: int) -> str:
     parts = halves(n, lanes)
     if parts is None:
         return "row"
-    side_by_side = (cost(n) + 12 * n + 60) * (1.0 if n < 1024 else 1.5) * (-(-rows // lanes) / rows)
-    return "lanes" if side_by_side <= split_cost(*parts, lanes) + 100 else "row"
+    # columns of all lanes leave the nearest cache, then the next one; a single transform seldom does
+    slow = 0.85 if n <= 64 else 1.25 if n <= 256 else 1.6
+    side_by_side = (cost(n) + 12 * n + 60) * slow * (-(-rows // lanes) / rows)
+    return "lanes" if side_by_side <= 0.65 * split_cost(*parts, lanes) + 50 else "row"
 
 
 @lru_cache(64)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _OUT, _IN, _WORK = 0, 1, 2  # the launch's arguments
 _PARALLEL = 100_000.0  # operations of work that is worth handing to threads
 _SHARES = 32  # pieces of a stage that threads take, at least where there are so many tasks
+_PLANE = 1 << 19  # bytes of complex numbers that stay in the cache while several axes are transformed
 _ALONE = 1 << 14  # from so many numbers on, few transforms are shared out each over the threads
 
 
@@ -39,7 +40,16 @@ class _Axis:
 def transform(spec: Fft) -> Prepared | None:
     """Of complex numbers, over any axes; None for more axes than there are stages."""
     axes = sorted(spec.axes, reverse=True)
-    return _prepared(spec, spec.shape, lambda x: _several(x, spec.shape, axes, spec.inverse, spec.scale, _IN, _OUT)) if axes else None
+
+    def stages(x: Numbers) -> tuple[list[Stage], int]:
+        together = _together(spec.shape, axes, x.pair)
+        if not together:
+            return _several(x, spec.shape, axes, spec.inverse, spec.scale, _IN, _OUT)
+        first, rest = axes[:together], axes[together:]
+        inside, _ = _several(x, *_part(spec.shape, first), spec.inverse, 1.0 if rest else spec.scale, _IN, _OUT)
+        made, work = _several(x, spec.shape, rest, spec.inverse, spec.scale, _OUT, _OUT)
+        return [_plane(x, prod(spec.shape[:first[-1]]), (prod(spec.shape[first[-1]:]) * x.pair,) * 2, inside, _IN), *made], work
+    return _prepared(spec, spec.shape, stages) if axes else None
 
 
 def real_transform(spec: RealFft) -> Prepared | None:
@@ -52,18 +62,71 @@ def real_transform(spec: RealFft) -> Prepared | None:
     half[last] = n // 2 + 1
     others.sort(reverse=True)
     forward = spec.kind == "r2c"
+    turned, weight = (-1.0 if spec.inverse == forward else 1.0), (1.0 if not spec.adjoint else 2.0 if forward else 0.5)
 
-    def stages(x: Numbers) -> tuple[list[Stage], int] | None:
-        turned = -1.0 if spec.inverse == forward else 1.0
-        if forward:
-            made = _to_half(x, _Axis(spec.shape, last), turned, 1.0 if others else spec.scale, 2.0 if spec.adjoint else 1.0)
+    def to_half(x: Numbers) -> tuple[list[Stage], int] | None:
+        near = near_axes(x)
+        made = _to_half(x, _Axis(spec.shape, last), turned, 1.0 if others else spec.scale, weight)
+        if made is None:
+            return None
+        if not near:
             rest, work = _several(x, half, others, spec.inverse, spec.scale, _OUT, _OUT)
-            return None if made is None else ([*made, *rest], work)
-        size = prod(half) * x.pair if others else 0
-        rest, work = _several(x, half, others, spec.inverse, 1.0, _IN, _WORK, size)
-        made = _from_half(x, _Axis(spec.shape, last), turned, spec.scale, 0.5 if spec.adjoint else 1.0, _WORK if others else _IN)
-        return None if made is None else ([*rest, *made], max(work, size))
-    return _prepared(spec, spec.shape, stages)
+            return [*made, *rest], work
+        here, there = others[:near - 1], others[near - 1:]
+        shape, axes = _part(half, here)
+        first = here[-1]
+        inside = _to_half(x, _Axis(spec.shape[first:], last - first), turned, 1.0, weight)
+        more, _ = _several(x, shape, axes, spec.inverse, 1.0 if there else spec.scale, _OUT, _OUT)
+        rest, work = _several(x, half, there, spec.inverse, spec.scale, _OUT, _OUT)
+        return [_plane(x, prod(half[:first]), sizes(x, first), [*(inside or ()), *more], _IN), *rest], work
+
+    def from_half(x: Numbers) -> tuple[list[Stage], int] | None:
+        near = near_axes(x)
+        here, there = (others[:near - 1], others[near - 1:]) if near else ([], others)
+        size = prod(half) * x.pair if there else 0
+        rest, work = _several(x, half, there, spec.inverse, 1.0, _IN, _WORK, size)
+        source = _WORK if there else _IN
+        if not near:
+            made = _from_half(x, _Axis(spec.shape, last), turned, spec.scale, weight, source)
+            return None if made is None else ([*rest, *made], max(work, size))
+        shape, axes = _part(half, here)
+        first = here[-1]
+        inside, _ = _several(x, shape, axes, spec.inverse, 1.0, _IN, _WORK)
+        end = _from_half(x, _Axis(spec.shape[first:], last - first), turned, spec.scale, weight, _WORK)
+        if end is None:
+            return None
+        return [*rest, _plane(x, prod(half[:first]), sizes(x, first)[::-1], [*inside, *end], source, prod(shape) * x.pair)], max(work, size)
+
+    def near_axes(x: Numbers) -> int:
+        return _together(half, [last, *others], x.pair) if all(a < last for a in others) else 0
+
+    def sizes(x: Numbers, first: int) -> tuple[int, int]:
+        return prod(spec.shape[first:]) * x.d.itemsize, prod(half[first:]) * x.pair
+    return _prepared(spec, spec.shape, to_half if forward else from_half)
+
+
+def _together(shape: Sequence[int], axes: Sequence[int], pair: int) -> int:
+    """How many of these axes, from the innermost on, are transformed together, plane after plane, since a plane stays in the cache: two at least,
+    or 0."""
+    for k in range(len(axes), 1, -1):
+        first = axes[k - 1]
+        if prod(shape[first:]) * pair <= _PLANE and prod(shape[:first]) >= _SHARES:
+            return k
+    return 0
+
+
+def _part(shape: Sequence[int], axes: Sequence[int]) -> tuple[Sequence[int], list[int]]:
+    """The shape from the last of these axes on, and the axes there."""
+    return shape[axes[-1]:], [a - axes[-1] for a in axes]
+
+
+def _plane(x: Numbers, outer: int, sizes: tuple[int, int], stages: list[Stage], source: int, work: int = 0) -> Stage:
+    """Stages over the last axes as one, a task for each of `outer` planes, whose sizes in bytes are those of what is read and written.  They read
+    argument _IN and write _OUT, and have `work` bytes between them."""
+    memory = max(s.memory for s in stages)
+    where = {_IN: (SOURCE, 0), _OUT: (TARGET, 0), _WORK: (MINE, _lines(memory))}
+    operations = [program.inner(x.d, s, where[s.source[0]], where[s.target[0]]) for s in stages]
+    return Stage(outer, 1, 1, (source, sizes[0], 0), (_OUT, sizes[1], 0), _lines(memory) + work, operations)
 
 
 def _prepared(spec: Fft | RealFft, shape: Sequence[int], plan: Callable[[Numbers], tuple[list[Stage], int] | None]) -> Prepared | None:
@@ -139,7 +202,7 @@ def _shared(x: Numbers, n: int, parts: tuple[int, int], outer: int, source: int,
     n1, n2 = parts
     blocks = -(-n2 // x.lanes)
     length, between = n * x.pair, n1 * blocks * x.row
-    first = rows_.first_half(x, n1, n2, (SOURCE, 0), (TARGET, used), 0)
+    first = rows_.first_half(x, n1, n2, (SOURCE, 0), (TARGET, used), 0, 0)
     second = rows_.second_half(x, n1, n2, (SOURCE, used), (TARGET, 0), 0)
     return [Stage(outer, blocks, n2, (source, length, x.row), (_WORK, between, x.row), 2 * column_bytes(x, n1), first,
                   (rows_.turn_table(x, n1, n2), x.row)),

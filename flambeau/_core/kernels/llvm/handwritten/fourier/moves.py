@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ... import compile as compiler
 from ...emit import Emitter, Module, base, splat
-from .passes import LANES, OWN, SIGNATURE, Column, deinterleaved, interleaved, shuffled
+from .passes import LANES, OWN, SIGNATURE, Column, across, deinterleaved, fetch, interleaved, shuffled
 
 if TYPE_CHECKING:
     from .....dtypes import dtype
@@ -68,10 +68,15 @@ def _pack(c: Column) -> None:
     count, sign = em.word("%op", COUNT), c.number(SIGN)
     rows = _row_addresses(c, "%source")
     half = lanes // 2  # complex numbers of a vector
+    ahead, to = em.mul(em.word("%op", ROW), str(lanes)), across(em)
     with em.loop("0", count, str(half), [("i64", "0"), ("ptr", "%target")]) as k:
         left = em.sub(count, k.i)
         mask = em.first_lanes(em.add(left, left), lanes)
         vectors = transposed(em, d, [em.load(d, lanes, em.at(row, k.vars[0]), mask) for row in rows])
+        for row in rows:
+            place = em.at(row, k.vars[0])
+            fetch(em, em.at(place, ahead), c.bytes)
+            fetch(em, em.at(place, to), c.bytes, True)
         for i, value in enumerate(vectors):
             em.store(d, lanes, c.v.times(value, sign) if i % 2 else value, em.at(k.vars[1], str(i * c.bytes)))
         k.next = [em.add(k.vars[0], str(c.bytes)), em.at(k.vars[1], str(lanes * c.bytes))]
@@ -85,7 +90,9 @@ def _unpack(c: Column) -> None:
     with em.loop("0", count, str(half), [("i64", "0"), ("ptr", "%source")]) as k:
         left = em.sub(count, k.i)
         mask = em.first_lanes(em.add(left, left), lanes)
-        vectors = transposed(em, d, [c.v.times(em.load(d, lanes, em.at(k.vars[1], str(i * c.bytes))), scale[i % 2]) for i in range(lanes)])
+        # elements that are not there are others again: what lies there may be slow to multiply
+        places = [em.at(k.vars[1], em.mul(em.smaller(str(i), em.sub(left, "1")), str(2 * c.bytes))) for i in range(half)]
+        vectors = transposed(em, d, [c.v.times(em.load(d, lanes, em.at(place, str(i * c.bytes))), scale[i]) for place in places for i in (0, 1)])
         # the last first: rows that are not there write what the last one then writes over
         for row, value in reversed(list(zip(rows, vectors, strict=True))):
             em.store(d, lanes, value, em.at(row, k.vars[0]), mask)

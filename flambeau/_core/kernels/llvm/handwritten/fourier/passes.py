@@ -34,11 +34,9 @@ if TYPE_CHECKING:
 RADICES = (2, 3, 4, 5, 7, 8, 9, 16)
 LARGEST = 127  # primes above are left to Bluestein's algorithm
 OWN = 6  # the first word of an operation that is its function's own
-M, S, TWIDDLES, STEP, TO_STEP, SIGN, SCALE, SCALE_IMAGINARY, RADIX, ROOTS = range(OWN, OWN + 10)
-PASS_WORDS = OWN + 10
+M, S, TWIDDLES, STEP, TO_STEP, SIGN, SCALE, SCALE_IMAGINARY, AHEAD, RADIX, ROOTS = range(OWN, OWN + 11)
 TABLE, LANES = 6, 8  # words of the context
 SIGNATURE = "(ptr %source, ptr %target, ptr %op, ptr %context)"
-_AHEAD = 2  # columns of lanes: what is fetched while others are worked on
 
 
 def lanes_of(item: int) -> int:
@@ -86,6 +84,9 @@ class Column:
             twice = em.add(here, here)
             self.whole = em.first_lanes(here, self.lanes)
             self.masks = (em.first_lanes(twice, self.lanes), em.first_lanes(em.sub(twice, str(self.lanes)), self.lanes))
+        if source == "I":
+            self.ahead = em.word("%op", AHEAD)
+            self.across = em.op(f"select i1 {em.op(f'icmp eq i64 {self.ahead}, 0')}, i64 0, i64 {across(em)}")
         if source in "IR":
             self.sign = self.number(SIGN)
         if target in "IR":
@@ -108,9 +109,8 @@ class Column:
             re, im = (em.load(self.d, self.lanes, x, self.whole) for x in (place, second))
         else:
             re, im = deinterleaved(em, self.d, self.lanes, *(em.load(self.d, self.lanes, em.at(place, str(k * self.bytes)), self.masks[k]) for k in (0, 1)))
-            for k in range(0, 2 * self.bytes, 64):
-                em.call("llvm.prefetch.p0", "void", ("ptr", em.at(place, str(_AHEAD * self.bytes + k))), ("i32 immarg", "0"), ("i32 immarg", "2"),
-                        ("i32 immarg", "1"))
+            fetch(em, em.at(place, self.ahead), 2 * self.bytes)
+            fetch(em, em.at(place, self.across), 2 * self.bytes, True)
         return re, self.v.times(im, self.sign)
 
     def store(self, offset: str, value: Complex) -> None:
@@ -141,6 +141,19 @@ class Column:
     def pair(self, place: str, index: int) -> Complex:
         """The complex number `index` of a table, in every lane."""
         return self.scalar(place, 2 * index), self.scalar(place, 2 * index + 1)
+
+
+def across(em: Emitter) -> str:
+    """How far a task's target is from its source, in bytes."""
+    ends = [em.word("%context", k) for k in (0, 1)]
+    return em.sub(ends[1], ends[0])
+
+
+def fetch(em: Emitter, place: str, size: int, write: bool = False) -> None:
+    """Begins to bring so many bytes from `place` on into the cache; write: to be written, which spares the wait for each line then."""
+    for k in range(0, size, 64):
+        how = ("1", "3") if write else ("0", "2")
+        em.call("llvm.prefetch.p0", "void", ("ptr", em.at(place, str(k))), *(("i32 immarg", x) for x in (*how, "1")))
 
 
 def deinterleaved(em: Emitter, d: dtype, lanes: int, low: str, high: str) -> Complex:

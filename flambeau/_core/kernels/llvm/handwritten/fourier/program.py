@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SOURCE, TARGET, MINE, NOWHERE, LOOP_SOURCE, LOOP_TARGET = range(6)
 STAGES = 12
-_NAMES = ("fft_loop", *(f"fft_stage{k}" for k in range(STAGES)))
+_NAMES = ("fft_loop", "fft_inner", *(f"fft_stage{k}" for k in range(STAGES)))
 (_BLOCKS, _ALL_LANES, _FROM, _TO, _FROM_OUTER, _FROM_BLOCK, _TO_OUTER, _TO_BLOCK, _TABLE, _TABLE_BLOCK, _MEMORY, _LENGTH, _OPERATIONS) = range(13)
 _COUNT, _LOOP_LANES, _LOOP_BYTES, _BASES = OWN, OWN + 1, OWN + 2, OWN + 3
 
@@ -66,6 +66,11 @@ def loop(d: dtype, count: int, lanes: int, source: tuple[int, int, int], target:
     return Operation(functions(d)["fft_loop"], (0, 0), (0, 0), [count, lanes, 0, *source, *target, *table], inner)
 
 
+def inner(d: dtype, stage: Stage, source: Slot, target: Slot) -> Operation:
+    """A whole stage as an operation, with a source and a target of the task that it is part of instead of the launch's arguments."""
+    return Operation(functions(d)["fft_inner"], source, target, [stage.outer * stage.blocks, 0, 0, *stage.words(d)], stage.operations)
+
+
 class Stage:
     """Operations for every task: `blocks` of `lanes` lanes in all, for each of `outer` indices.
 
@@ -73,17 +78,21 @@ class Stage:
     to block).  memory: bytes that a task needs.
     """
 
-    __slots__ = ("outer", "blocks", "lanes", "source", "target", "table", "memory", "operations", "flops")
+    __slots__ = ("outer", "blocks", "lanes", "source", "target", "table", "memory", "operations")
 
     def __init__(self, outer: int, blocks: int, lanes: int, source: tuple[int, int, int], target: tuple[int, int, int], memory: int,
-                 operations: list[Operation], table: tuple[int, int] = (0, 0), flops: float = 0.0) -> None:
+                 operations: list[Operation], table: tuple[int, int] = (0, 0)) -> None:
         self.outer, self.blocks, self.lanes, self.source, self.target, self.table = outer, blocks, lanes, source, target, table
-        self.memory, self.operations, self.flops = memory, operations, flops
+        self.memory, self.operations = memory, operations
 
     def packed(self, d: dtype) -> bytes:
-        body = b"".join(x.packed(d) for x in self.operations)
-        words = (self.blocks, self.lanes, self.source[0], self.target[0], *self.source[1:], *self.target[1:], *self.table, self.memory, len(body))
-        return struct.pack(f"<{len(words)}q", *words) + body
+        words = self.words(d)
+        return struct.pack(f"<{len(words)}q", *words) + b"".join(x.packed(d) for x in self.operations)
+
+    def words(self, d: dtype) -> tuple[int, ...]:
+        """What the code knows of it before its operations."""
+        size = sum(len(x.packed(d)) for x in self.operations)
+        return (self.blocks, self.lanes, self.source[0], self.target[0], *self.source[1:], *self.target[1:], *self.table, self.memory, size)
 
 
 def entry(d: dtype, stages: list[Stage], nargs: int, chunks: list[int], parallel: bool, keep: Any) -> Callable[..., None]:
@@ -119,7 +128,9 @@ def text(lanes: int) -> str:
     module = Module()
     _write_run(module)
     _write_loop(module, lanes)
-    _write_stage(module, lanes)
+    _write_tasks(module, lanes)
+    _write_inner(module)
+    _write_stage(module)
     for k in range(STAGES):
         em = Emitter(module, f"void @fft_stage{k}(i64 %begin, i64 %end, ptr %args, ptr %block)")
         em.line(f"call void @fft_stage(i64 %begin, i64 %end, ptr %args, ptr {em.at('%block', em.word('%block', k))})")
@@ -182,25 +193,44 @@ def _write_loop(module: Module, lanes: int) -> None:
     em.finish()
 
 
-def _write_stage(module: Module, lanes: int) -> None:
-    em = Emitter(module, "internal void @fft_stage(i64 %begin, i64 %end, ptr %args, ptr %stage)")
+def _write_tasks(module: Module, lanes: int) -> None:
+    """Tasks begin ... end of the stage whose words these are."""
+    em = Emitter(module, "internal void @tasks(i64 %begin, i64 %end, ptr %source, ptr %target, ptr %stage, ptr %context)")
     word = [em.word("%stage", k) for k in range(_OPERATIONS)]
-    context = em.op("alloca [16 x i64], align 16", "a")
-    source, target = (em.pointer(em.at("%args", em.mul(word[k], "8")), 0) for k in (_FROM, _TO))
     table = em.op(f"inttoptr i64 {word[_TABLE]} to ptr")
-    memory, index = scratch.take(em, word[_MEMORY])
-    for k in (LOOP_SOURCE, LOOP_TARGET, NOWHERE):
-        _set(em, context, k, "null")
-    _set(em, context, MINE, memory)
     operations = em.at("%stage", str(8 * _OPERATIONS))
     with em.loop("%begin", "%end") as task:
         outer = em.op(f"sdiv i64 {task.i}, {word[_BLOCKS]}")
         block = em.sub(task.i, em.mul(outer, word[_BLOCKS]))
-        for slot, start, far, near in ((SOURCE, source, _FROM_OUTER, _FROM_BLOCK), (TARGET, target, _TO_OUTER, _TO_BLOCK)):
-            _set(em, context, slot, em.at(start, em.add(em.mul(outer, word[far]), em.mul(block, word[near]))))
-        _set(em, context, TABLE, em.at(table, em.mul(block, word[_TABLE_BLOCK])))
-        _set(em, context, LANES, em.smaller(em.sub(word[_ALL_LANES], em.mul(block, str(lanes))), str(lanes)), "i64")
-        em.line(f"call void @run(ptr {operations}, i64 {word[_LENGTH]}, ptr {context})")
+        for slot, start, far, near in ((SOURCE, "%source", _FROM_OUTER, _FROM_BLOCK), (TARGET, "%target", _TO_OUTER, _TO_BLOCK)):
+            _set(em, "%context", slot, em.at(start, em.add(em.mul(outer, word[far]), em.mul(block, word[near]))))
+        _set(em, "%context", TABLE, em.at(table, em.mul(block, word[_TABLE_BLOCK])))
+        _set(em, "%context", LANES, em.smaller(em.sub(word[_ALL_LANES], em.mul(block, str(lanes))), str(lanes)), "i64")
+        em.line(f"call void @run(ptr {operations}, i64 {word[_LENGTH]}, ptr %context)")
+    em.line("ret void")
+    em.finish()
+
+
+def _write_inner(module: Module) -> None:
+    em = Emitter(module, f"void @fft_inner{SIGNATURE}")
+    kept = [em.pointer("%context", k) for k in (SOURCE, TARGET)]
+    stage = em.at("%op", str(8 * (OWN + 3)))
+    em.line(f"call void @tasks(i64 0, i64 {em.word('%op', OWN)}, ptr %source, ptr %target, ptr {stage}, ptr %context)")
+    for k, value in zip((SOURCE, TARGET), kept, strict=True):
+        _set(em, "%context", k, value)
+    em.line("ret void")
+    em.finish()
+
+
+def _write_stage(module: Module) -> None:
+    em = Emitter(module, "internal void @fft_stage(i64 %begin, i64 %end, ptr %args, ptr %stage)")
+    context = em.op("alloca [16 x i64], align 16", "a")
+    source, target = (em.pointer(em.at("%args", em.mul(em.word("%stage", k), "8")), 0) for k in (_FROM, _TO))
+    memory, index = scratch.take(em, em.word("%stage", _MEMORY))
+    for k in (LOOP_SOURCE, LOOP_TARGET, NOWHERE):
+        _set(em, context, k, "null")
+    _set(em, context, MINE, memory)
+    em.line(f"call void @tasks(i64 %begin, i64 %end, ptr {source}, ptr {target}, ptr %stage, ptr {context})")
     scratch.give(em, index)
     em.line("ret void")
     em.finish()
