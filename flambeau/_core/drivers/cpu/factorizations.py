@@ -16,9 +16,8 @@ import numpy as np
 from ...dtypes import int32
 from ...kernels.interpret import memory
 from ...kernels.programs import Prepared
-from . import exponentials
-from .jobs import LENGTH, LETTER, WORK, Job, Place, When
-from .lane_code import BYTES, LANES
+from . import exponentials, small_factorizations
+from .jobs import LENGTH, WORK, Job, Place, When
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,14 +37,13 @@ def prepare(spec: Lapack) -> Prepared | None:
     steps = _JOBS.get(spec.name)
     if steps is None:
         return None
-    lanes, small = LANES.get(LETTER.get(spec.dtype.name, "")), _SMALL.get(spec.name)
-    if small is None or lanes is None or spec.batch < _MANY or not 0 < min(numbers) <= max(numbers) <= _SIZE:
-        lanes, small = 1, steps
-    for width, listed in ((lanes, small), (1, steps)):
-        job = Job(spec.dtype, spec.batch, width)
-        count = listed(job, *spec.sizes)
-        if count is not None:
-            return job.prepared(spec.name, nbytes, spec.batch * count)
+    small = small_factorizations.find(spec)
+    for lanes, listed in ((small_factorizations.lanes(spec), small), (1, steps)):
+        if listed is not None:
+            job = Job(spec.dtype, spec.batch, lanes)
+            count = listed(job, *spec.sizes)
+            if count is not None:
+                return job.prepared(spec.name, nbytes, spec.batch * count)
     return None
 
 
@@ -391,113 +389,6 @@ _JOBS: dict[str, Callable[..., int | None]] = {
     "lstsq": _least_squares, "eigh": _hermitian, "eig": _general, "svd": _singular, "orgqr": _orthogonal, "ormqr laid": _by_reflectors,
     "trsm laid": _triangular, "lu_solve laid": _lu_solve, "ldl_solve laid": _ldl_solve, "cholesky_solve laid": _cholesky_solve,
 }
-
-
-# ------------------------------------------------------------------------------------------------- many small matrices
-class _Group:
-    """Matrices of a job that is done in lanes."""
-
-    def __init__(self, job: Job) -> None:
-        self.job, self.letter = job, job.real
-
-    def room(self, count: int) -> Place:
-        return self.job.room(count * BYTES)
-
-    def call(self, name: str, *args: Any, flops: float = 0) -> None:
-        self.job.call(name + self.letter, *args, flops=flops)
-
-    def bring(self, count: int, a: Place, to: Place | None = None, what: str = "gather") -> Place:
-        """So many values of each matrix, in lanes."""
-        to = self.room(count) if to is None else to
-        self.call(what, self.job.left, count, count, a, to)
-        return to
-
-    def give(self, count: int, lanes: Place, to: Place, what: str = "scatter") -> None:
-        self.call(what, self.job.left, count, count, lanes, to)
-
-    def factor(self, m: int, n: int, a: Place) -> tuple[Place, Place, Place]:
-        """P L U of the first columns of A (m, n), in lanes, all columns taken along: pivots, info, the sign of the exchanges."""
-        k = min(m, n)
-        pivots, info, sign = self.room(k), self.room(1), self.room(1)
-        self.call("lanes_lu", m, n, k, a, pivots, info, sign, flops=m * n * k)
-        return pivots, info, sign
-
-
-def _small_cholesky(job: Job, n: int) -> int:
-    group, a, info, code = _Group(job), job.matrix(n, n), job.operand(4), job.room(BYTES)
-    values = group.bring(n * n, a)
-    group.call("lanes_cholesky", n, values, code, flops=n ** 3 / 3)
-    group.give(n * n, values, a)
-    group.give(1, code, info, "scatter_whole")
-    return n ** 3 // 3
-
-
-def _small_lu(job: Job, m: int, n: int, exchange: bool) -> int:
-    k = min(m, n)
-    group, a, order, info = _Group(job), job.matrix(m, n), job.operand(4 * k), job.operand(4)
-    values = group.bring(m * n, a)
-    pivots, code, _ = group.factor(m, n, values)
-    group.give(m * n, values, a)
-    group.give(k, pivots, order, "scatter_whole")
-    group.give(1, code, info, "scatter_whole")
-    return m * n * k
-
-
-def _small_lu_parity(job: Job, n: int) -> int:
-    group, a, order, parity = _Group(job), job.matrix(n, n), job.operand(4 * n), job.operand(job.item)
-    values = group.bring(n * n, a)
-    pivots, _, sign = group.factor(n, n, values)
-    group.give(n * n, values, a)
-    group.give(n, pivots, order, "scatter_whole")
-    group.give(1, sign, parity)
-    return 2 * n ** 3 // 3
-
-
-def _small_solve(job: Job, n: int, k: int) -> int:
-    group, x, a, order, info = _Group(job), job.matrix(n, k), job.matrix(n, n), job.operand(4 * n), job.operand(4)
-    values = group.room(n * n + n * k)  # A and B side by side: what makes U of A makes L^-1 P B of B
-    group.bring(n * n, a, values)
-    right = group.bring(n * k, x, values + n * n * BYTES)
-    pivots, code, _ = group.factor(n, n + k, values)
-    group.call("lanes_back", n, k, values, right, flops=n * n * k)
-    group.give(n * n, values, a)
-    group.give(n * k, right, x)
-    group.give(n, pivots, order, "scatter_whole")
-    group.give(1, code, info, "scatter_whole")
-    return 2 * n ** 3 // 3 + 2 * n * n * k
-
-
-def _small_lu_solve(job: Job, n: int, k: int, adjoint: bool, by_rows: bool = False, lead: int = 0, step: int | None = None) -> int | None:
-    group, x, lu, order = _Group(job), job.matrix(n, k), job.laid(n, n, step), job.operand(4 * n)
-    if adjoint or by_rows or (lead or n) != n or step not in (None, n * n):
-        return None
-    values, right, pivots = group.bring(n * n, lu), group.bring(n * k, x), group.bring(n, order, what="gather_whole")
-    group.call("lanes_forward", n, k, values, pivots, right, flops=n * n * k)
-    group.call("lanes_back", n, k, values, right, flops=n * n * k)
-    group.give(n * k, right, x)
-    return 2 * n * n * k
-
-
-def _small_inverse(job: Job, n: int) -> int:
-    group, a, info = _Group(job), job.matrix(n, n), job.operand(4)
-    values = group.room(2 * n * n)
-    group.bring(n * n, a, values)
-    right = values + n * n * BYTES
-    group.call("lanes_identity", n, right)
-    _, code, _ = group.factor(n, 2 * n, values)
-    group.call("lanes_back", n, n, values, right, flops=n ** 3)
-    group.call("lanes_spoil", n * n, code, right)
-    group.give(n * n, right, a)
-    group.give(1, code, info, "scatter_whole")
-    return 2 * n ** 3
-
-
-_SMALL: dict[str, Callable[..., int | None]] = {
-    "cholesky": _small_cholesky, "lu_factor": _small_lu, "lu": _small_lu_parity, "solve": _small_solve, "inv": _small_inverse,
-    "lu_solve": _small_lu_solve, "lu_solve laid": _small_lu_solve,
-}
-_SIZE = 16  # rows and columns up to which that was measured faster
-_MANY = 8  # matrices from which it is
 
 
 # -------------------------------------------------------------------------------------------------------------- by NumPy

@@ -84,7 +84,7 @@ class Lanes(Emitter):
 def write(module: Module) -> Sequence[str]:
     """Adds all routines; their names."""
     return [make(module, letter) for letter in "sd" for make in (_gather, _scatter, _gather_whole, _scatter_whole, _lu, _back, _forward, _cholesky,
-                                                                _identity, _spoil)]
+                                                                _reflect, _orthogonal, _upper, _identity, _spoil)]
 
 
 def _move(em: Lanes, item: int) -> str:
@@ -233,6 +233,88 @@ def _cholesky(module: Module, letter: str) -> str:
             was = em.get(to)
             em.put(em.select(good, em.op(f"fdiv {em.t} {rest(i.i)}, {root}"), was), to)
     em.put(step.vars[0], "%info", True)
+    return em.end()
+
+
+def _apply(em: Lanes, m: str, row: str, column: str, factor: str, to: str) -> None:
+    """(I - factor v v^T) over a column `to`, for v that is 1 at `row` and lies below it in `column`."""
+    after, corner = em.add(row, "1"), em.place(to, row)
+    with em.loop(after, m, carried=[(em.t, em.get(corner))]) as i:
+        i.next = [em.intrinsic("fma", em.d, em.lanes, em.get(em.place(column, i.i)), em.get(em.place(to, i.i)), i.vars[0])]
+    along = em.op(f"fmul {em.t} {i.vars[0]}, {factor}")
+    em.put(em.op(f"fsub {em.t} {em.get(corner)}, {along}"), corner)
+    with em.loop(after, m) as i:
+        at = em.place(to, i.i)
+        em.put(em.less(em.get(at), em.get(em.place(column, i.i)), along), at)
+
+
+def _reflect(module: Module, letter: str) -> str:
+    """lanes_reflect(m, n, k, a, tau): Householder's A = Q R over A (m, n): R above, the vectors of k reflectors below the diagonal, their factors
+    in tau. Lengths are worked out on numbers divided by the largest, so that no square is too large or small."""
+    em = Lanes(module, letter, "lanes_reflect", "m", "n", "k", "a", "tau")
+    m, n = em.told("m"), em.told("n")
+    zero, one = em.number(0.0), em.number(1.0)
+    with em.loop("0", em.told("k")) as step:
+        row, after = step.i, em.add(step.i, "1")
+        column = em.place("%a", em.mul(row, m))
+        corner = em.get(em.place(column, row))
+        with em.loop(after, m, carried=[(em.t, zero)]) as i:
+            size = em.intrinsic("fabs", em.d, em.lanes, em.get(em.place(column, i.i)))
+            i.next = [em.select(em.op(f"fcmp ugt {em.t} {size}, {i.vars[0]}"), size, i.vars[0])]  # NaN too
+        below, size = i.vars[0], em.intrinsic("fabs", em.d, em.lanes, corner)
+        scale = em.select(em.op(f"fcmp ugt {em.t} {size}, {below}"), size, below)
+        none = em.op(f"fcmp oeq {em.t} {below}, {zero}")
+        with em.loop(row, m, carried=[(em.t, zero)]) as i:
+            part = em.op(f"fdiv {em.t} {em.get(em.place(column, i.i))}, {scale}")
+            i.next = [em.intrinsic("fma", em.d, em.lanes, part, part, i.vars[0])]
+        length = em.op(f"fmul {em.t} {scale}, {em.intrinsic('sqrt', em.d, em.lanes, i.vars[0])}")
+        top = em.op(f"fneg {em.t} {em.intrinsic('copysign', em.d, em.lanes, length, corner)}")
+        tau = em.op(f"fdiv {em.t} {em.op(f'fsub {em.t} {top}, {corner}')}, {top}")
+        under = em.op(f"fsub {em.t} {corner}, {top}")
+        tau = em.select(none, zero, tau)
+        under = em.select(none, one, under)
+        em.put(tau, em.place("%tau", row))
+        em.put(em.select(none, corner, top), em.place(column, row))
+        with em.loop(after, m) as i:
+            at = em.place(column, i.i)
+            em.put(em.op(f"fdiv {em.t} {em.get(at)}, {under}"), at)
+        with em.loop(after, n) as j:
+            _apply(em, m, row, column, tau, em.place("%a", em.mul(j.i, m)))
+    return em.end()
+
+
+def _orthogonal(module: Module, letter: str) -> str:
+    """lanes_orthogonal(m, n, k, q, tau): the first n columns of the product of k reflectors, over them."""
+    em = Lanes(module, letter, "lanes_orthogonal", "m", "n", "k", "q", "tau")
+    m, n, k = (em.told(p) for p in "mnk")
+    with em.loop(k, n) as j, em.loop("0", m) as i:
+        same = em.op(f"icmp eq i64 {i.i}, {j.i}")
+        value = em.op(f"select i1 {same}, {em.t} {em.number(1.0)}, {em.t} {em.number(0.0)}")
+        em.put(value, em.place("%q", em.add(em.mul(j.i, m), i.i)))
+    with em.loop("0", k) as back:
+        row = em.sub(em.sub(k, back.i), "1")
+        column, after = em.place("%q", em.mul(row, m)), em.add(row, "1")
+        tau = em.get(em.place("%tau", row))
+        with em.loop(after, n) as j:
+            _apply(em, m, row, column, tau, em.place("%q", em.mul(j.i, m)))
+        with em.loop("0", row) as i:
+            em.put("zeroinitializer", em.place(column, i.i))
+        em.put(em.op(f"fsub {em.t} {em.number(1.0)}, {tau}"), em.place(column, row))
+        turned = em.op(f"fneg {em.t} {tau}")
+        with em.loop(after, m) as i:
+            at = em.place(column, i.i)
+            em.put(em.op(f"fmul {em.t} {em.get(at)}, {turned}"), at)
+    return em.end()
+
+
+def _upper(module: Module, letter: str) -> str:
+    """lanes_upper(m, wide, n, a, r): R (wide, n) of A (m, n), with zeros below."""
+    em = Lanes(module, letter, "lanes_upper", "m", "wide", "n", "a", "r")
+    m, wide = em.told("m"), em.told("wide")
+    with em.loop("0", em.told("n")) as j, em.loop("0", wide) as i:
+        inside = em.op(f"icmp sle i64 {i.i}, {j.i}")
+        value = em.get(em.place("%a", em.add(em.mul(j.i, m), i.i)))
+        em.put(em.op(f"select i1 {inside}, {em.t} {value}, {em.t} zeroinitializer"), em.place("%r", em.add(em.mul(j.i, wide), i.i)))
     return em.end()
 
 

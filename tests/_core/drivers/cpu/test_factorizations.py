@@ -9,6 +9,7 @@ from flambeau._core import dtypes
 from flambeau._core.drivers.cpu import factorizations
 from flambeau._core.kernels import native
 from flambeau._core.kernels.specs import Lapack
+from tests._core.drivers.cpu.lapack_jobs import adjoint, columns, definite, infos, make, near, rows, run
 
 TYPES = (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
 SHAPES = ((4, 4), (1, 1), (5, 3), (3, 5), (33, 40))
@@ -23,49 +24,6 @@ def d(request):
 @pytest.fixture(params=BATCHES)
 def batch(request):
     return request.param
-
-
-def make(d, batch, m, n, seed=0):
-    """Matrices as NumPy has them."""
-    rng = np.random.default_rng(seed)
-    a = rng.normal(size=(batch, m, n))
-    return (a + 1j * rng.normal(size=a.shape) if d.is_complex else a).astype(d.np)
-
-
-def columns(a):
-    """A copy, column by column, which `rows` undoes."""
-    return np.array(np.swapaxes(a, -1, -2), order="C")
-
-
-def rows(a):
-    return np.swapaxes(a, -1, -2)
-
-
-def run(name, d, batch, sizes, *arrays):
-    """Carries a job out over arrays, in workspace full of something."""
-    made = factorizations.prepare(Lapack(name, d, batch, sizes))
-    room = np.full(made.workspace + 64, 0xA5, np.uint8)
-    room = room[-room.ctypes.data % 64:]
-    made.entry(*(a.ctypes.data for a in arrays), *([room.ctypes.data] if made.workspace else []))
-
-
-def near(got, want, factor=300):
-    want = np.asarray(want)
-    eps = np.finfo(got.dtype).eps
-    np.testing.assert_allclose(got, want, rtol=factor * eps, atol=factor * eps * max(1, np.abs(want).max(initial=0)))
-
-
-def infos(batch):
-    return np.full(batch, 99, np.int32)
-
-
-def adjoint(a):
-    return rows(a).conj()
-
-
-def definite(d, batch, n):
-    a = make(d, batch, n, n)
-    return a @ adjoint(a) + n * np.eye(n, dtype=d.np)
 
 
 def ordered(a, pivots):
@@ -356,37 +314,6 @@ def test_bits_do_not_depend_on_the_threads(monkeypatch, name, sizes):
         found.append(operands)
     for one, two in zip(*found, strict=True):
         np.testing.assert_array_equal(one, two)
-
-
-@pytest.mark.parametrize("name, sizes", [("cholesky", (5,)), ("lu_factor", (5, 4, True)), ("lu", (5,)), ("solve", (5, 3)), ("inv", (5,))])
-@pytest.mark.parametrize("d", TYPES[:2], ids=str)
-def test_bits_do_not_depend_on_the_place_in_a_batch(name, sizes, d):
-    """Which lane a matrix is in, and whether its group is full."""
-    n, batch = 5, 37
-    m = sizes[1] if name == "lu_factor" else n
-    a, b = definite(d, batch, n)[..., :m], make(d, batch, n, 3, 1)
-
-    def result(which):
-        k = len(which)
-        work, x, pivots, info, sign = columns(a[which]), columns(b[which]), np.zeros((k, m), np.int32), infos(k), np.zeros(k, d.np)
-        operands = {"cholesky": (work, info), "lu_factor": (work, pivots, info), "lu": (work, pivots, sign), "solve": (x, work, pivots, info),
-                    "inv": (work, info)}[name]
-        run(name, d, k, sizes, *operands)
-        return operands
-    order = np.random.default_rng(5).permutation(batch)[:30]
-    for one, other in zip(result(np.arange(batch)), result(order), strict=True):
-        np.testing.assert_array_equal(one[order], other)
-
-
-def test_what_is_not_finite_stays_in_its_lane():
-    d, n, batch = dtypes.float32, 4, 20
-    a = definite(d, batch, n)
-    a[3], a[5] = np.nan, np.inf
-    work, info = columns(a), infos(batch)
-    run("cholesky", d, batch, (n,), work, info)
-    assert info[3] == 1
-    assert np.isfinite(np.delete(work, [3, 5], 0)).all()
-    assert info.nonzero()[0].tolist() == [3, 5]
 
 
 def test_names_of_other_backends_are_refused():

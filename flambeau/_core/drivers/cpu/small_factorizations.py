@@ -1,0 +1,169 @@
+"""Linear algebra on batches of small real matrices: the jobs of `factorizations` by `lane_code`, for a vector's worth of matrices at once.
+
+At these sizes a routine of LAPACK is mostly overhead. Operands and results are those of the jobs there; a function gives None for what it does
+not do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .jobs import LETTER, Job, Place
+from .lane_code import BYTES, LANES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...kernels.specs import Lapack
+
+_SIZE = 16  # rows and columns up to which this was measured faster
+_MANY = 8  # matrices from which it is
+
+
+def lanes(spec: Lapack) -> int:
+    """How many matrices of a type a vector has lanes for."""
+    return LANES.get(LETTER.get(spec.dtype.name, ""), 1)
+
+
+def find(spec: Lapack) -> Callable[..., int | None] | None:
+    """The steps of a job; None where the batch or its type is not for this."""
+    sizes = [n for n in spec.sizes[:3] if type(n) is int]
+    if lanes(spec) == 1 or spec.batch < _MANY or not 0 < min(sizes) <= max(sizes) <= _SIZE:
+        return None
+    return _JOBS.get(spec.name)
+
+
+class _Group:
+    """Matrices of a job that is done in lanes."""
+
+    def __init__(self, job: Job) -> None:
+        self.job, self.letter = job, job.real
+
+    def room(self, count: int) -> Place:
+        return self.job.room(count * BYTES)
+
+    def call(self, name: str, *args: Any, flops: float = 0) -> None:
+        self.job.call(name + self.letter, *args, flops=flops)
+
+    def bring(self, count: int, a: Place, to: Place | None = None, what: str = "gather") -> Place:
+        """So many values of each matrix, in lanes."""
+        to = self.room(count) if to is None else to
+        self.call(what, self.job.left, count, count, a, to)
+        return to
+
+    def give(self, count: int, lanes: Place, to: Place, what: str = "scatter") -> None:
+        self.call(what, self.job.left, count, count, lanes, to)
+
+    def factor(self, m: int, n: int, a: Place) -> tuple[Place, Place, Place]:
+        """P L U of the first columns of A (m, n), in lanes, all columns taken along: pivots, info, the sign of the exchanges."""
+        k = min(m, n)
+        pivots, info, sign = self.room(k), self.room(1), self.room(1)
+        self.call("lanes_lu", m, n, k, a, pivots, info, sign, flops=m * n * k)
+        return pivots, info, sign
+
+
+def _cholesky(job: Job, n: int) -> int:
+    group, a, info, code = _Group(job), job.matrix(n, n), job.operand(4), job.room(BYTES)
+    values = group.bring(n * n, a)
+    group.call("lanes_cholesky", n, values, code, flops=n ** 3 / 3)
+    group.give(n * n, values, a)
+    group.give(1, code, info, "scatter_whole")
+    return n ** 3 // 3
+
+
+def _lu(job: Job, m: int, n: int, exchange: bool) -> int:
+    k = min(m, n)
+    group, a, order, info = _Group(job), job.matrix(m, n), job.operand(4 * k), job.operand(4)
+    values = group.bring(m * n, a)
+    pivots, code, _ = group.factor(m, n, values)
+    group.give(m * n, values, a)
+    group.give(k, pivots, order, "scatter_whole")
+    group.give(1, code, info, "scatter_whole")
+    return m * n * k
+
+
+def _lu_parity(job: Job, n: int) -> int:
+    group, a, order, parity = _Group(job), job.matrix(n, n), job.operand(4 * n), job.operand(job.item)
+    values = group.bring(n * n, a)
+    pivots, _, sign = group.factor(n, n, values)
+    group.give(n * n, values, a)
+    group.give(n, pivots, order, "scatter_whole")
+    group.give(1, sign, parity)
+    return 2 * n ** 3 // 3
+
+
+def _solve(job: Job, n: int, k: int) -> int:
+    group, x, a, order, info = _Group(job), job.matrix(n, k), job.matrix(n, n), job.operand(4 * n), job.operand(4)
+    values = group.room(n * n + n * k)  # A and B side by side: what makes U of A makes L^-1 P B of B
+    group.bring(n * n, a, values)
+    right = group.bring(n * k, x, values + n * n * BYTES)
+    pivots, code, _ = group.factor(n, n + k, values)
+    group.call("lanes_back", n, k, values, right, flops=n * n * k)
+    group.give(n * n, values, a)
+    group.give(n * k, right, x)
+    group.give(n, pivots, order, "scatter_whole")
+    group.give(1, code, info, "scatter_whole")
+    return 2 * n ** 3 // 3 + 2 * n * n * k
+
+
+def _lu_solve(job: Job, n: int, k: int, adjoint: bool, by_rows: bool = False, lead: int = 0, step: int | None = None) -> int | None:
+    group, x, lu, order = _Group(job), job.matrix(n, k), job.laid(n, n, step), job.operand(4 * n)
+    if adjoint or by_rows or (lead or n) != n or step not in (None, n * n):
+        return None
+    values, right, pivots = group.bring(n * n, lu), group.bring(n * k, x), group.bring(n, order, what="gather_whole")
+    group.call("lanes_forward", n, k, values, pivots, right, flops=n * n * k)
+    group.call("lanes_back", n, k, values, right, flops=n * n * k)
+    group.give(n * k, right, x)
+    return 2 * n * n * k
+
+
+def _inverse(job: Job, n: int) -> int:
+    group, a, info = _Group(job), job.matrix(n, n), job.operand(4)
+    values = group.room(2 * n * n)
+    group.bring(n * n, a, values)
+    right = values + n * n * BYTES
+    group.call("lanes_identity", n, right)
+    _, code, _ = group.factor(n, 2 * n, values)
+    group.call("lanes_back", n, n, values, right, flops=n ** 3)
+    group.call("lanes_spoil", n * n, code, right)
+    group.give(n * n, right, a)
+    group.give(1, code, info, "scatter_whole")
+    return 2 * n ** 3
+
+
+def _qr(job: Job, m: int, n: int, mode: str) -> int:
+    k, wide = min(m, n), m if mode == "complete" else min(m, n)
+    group, q, r, a = _Group(job), job.matrix(m, wide if mode != "r" else 0), job.matrix(wide, n), job.matrix(m, n)
+    values, upper, tau = group.room(m * max(n, wide)), group.room(wide * n), group.room(k)
+    group.bring(m * n, a, values)
+    group.call("lanes_reflect", m, n, k, values, tau, flops=2 * m * n * k)
+    group.call("lanes_upper", m, wide, n, values, upper)
+    group.give(wide * n, upper, r)
+    if mode != "r":
+        group.call("lanes_orthogonal", m, wide, k, values, tau, flops=2 * m * wide * k)
+        group.give(m * wide, values, q)
+    return 4 * m * n * k
+
+
+def _reflectors(job: Job, m: int, n: int) -> int:
+    k = min(m, n)
+    group, a, tau = _Group(job), job.matrix(m, n), job.matrix(k, 1)
+    values, factors = group.bring(m * n, a), group.room(k)
+    group.call("lanes_reflect", m, n, k, values, factors, flops=2 * m * n * k)
+    group.give(m * n, values, a)
+    group.give(k, factors, tau)
+    return 2 * m * n * k
+
+
+def _orthogonal(job: Job, m: int, n: int, k: int) -> int:
+    group, q, tau = _Group(job), job.matrix(m, n), job.matrix(k, 1)
+    values, factors = group.bring(m * n, q), group.bring(k, tau)
+    group.call("lanes_orthogonal", m, n, k, values, factors, flops=4 * m * n * k)
+    group.give(m * n, values, q)
+    return 4 * m * n * k
+
+
+_JOBS: dict[str, Callable[..., int | None]] = {
+    "cholesky": _cholesky, "lu_factor": _lu, "lu": _lu_parity, "solve": _solve, "inv": _inverse,
+    "lu_solve": _lu_solve, "lu_solve laid": _lu_solve, "qr": _qr, "geqrf": _reflectors, "orgqr": _orthogonal,
+}
