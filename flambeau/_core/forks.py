@@ -18,13 +18,20 @@ _OURS = 5.0  # seconds that a fork waits for an import that this package began o
 _OTHERS = 0.5  # and for any other: a program may run for hours inside an import of its own
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 _waited_for: set[str] = set()  # imports that took longer: no fork waits for them again
+_free: list[Any] = []  # locks that a fork takes
 _here = threading.local()
 _MODULE_LOCKS: dict[str, Any] = getattr(_bootstrap, "_module_locks", {})  # weak references to the locks of modules that are being imported
 
 
-def lock() -> Any:
-    """A `threading.Lock` that no child finds held."""
-    return _kept(threading.Lock())
+def lock(free: bool = False) -> Any:
+    """A `threading.Lock` that no child finds held.
+
+    free: no other thread may hold it at a fork: what it guards has locks that are not ours.  A fork waits some seconds for that.
+    """
+    made = _kept(threading.Lock())
+    if free:
+        _free.append(made)
+    return made
 
 
 def rlock() -> Any:
@@ -46,9 +53,13 @@ def _importing() -> set[str]:
 
 
 def _before() -> None:
-    """Waits until no other thread is importing, and lets none begin before the fork is made."""
+    """Waits until no other thread is importing, and lets none begin before the fork is made.  Takes the locks that must be free."""
     began = time.monotonic()
+    taken = _here.taken = []
     while True:
+        for each in list(_free):  # a module may have ended its import meanwhile, and made one
+            if each not in taken and each.acquire(timeout=max(0.0, began + _OURS - time.monotonic())):
+                taken.append(each)
         time.sleep(0)  # a turn of one's own just begins: no other thread runs between the look below and the fork
         _imp.acquire_lock()  # without it no thread gets at the lock of a module
         try:
@@ -73,6 +84,8 @@ def _after() -> None:
     if getattr(_here, "holds", False):
         _here.holds = False
         _imp.release_lock()
+    for each in _here.__dict__.pop("taken", ()):
+        each.release()
 
 
 def _in_child() -> None:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _GRACE = 5.0  # seconds for a worker to end what it is doing
-_IMPORTS = 0.25  # seconds for other threads to end what they are importing; a main program may be one long import
 _open: weakref.WeakSet[Pool] = weakref.WeakSet()
 _starting: set[socket.socket] = set()  # loaders' ends for processes on their way
 DEAD = -1
@@ -267,18 +266,6 @@ def _readable(descriptor: int, seconds: float = 0.0) -> bool:
     return bool(poll.poll(seconds * 1000))
 
 
-def _before_fork() -> None:
-    """Lets other threads end the imports they are in: in the child those modules would stay half made, and their locks held."""
-    locks: Any = getattr(sys.modules.get("_frozen_importlib"), "_module_locks", {})
-    end = time.monotonic() + _IMPORTS
-    while _starting and time.monotonic() < end:
-        held = [lock for reference in list(locks.values()) if (lock := reference()) is not None]
-        if all(getattr(lock, "owner", None) in (None, threading.get_ident()) for lock in held):
-            return
-        del held
-        time.sleep(0.001)
-
-
 def _in_child() -> None:
     for pool in list(_open):
         pool.disown()
@@ -288,4 +275,4 @@ def _in_child() -> None:
     _starting.clear()
 
 
-os.register_at_fork(before=_before_fork, after_in_child=_in_child)
+os.register_at_fork(after_in_child=_in_child)

@@ -10,7 +10,6 @@ import ctypes
 import os
 import platform
 import sys
-import threading
 from typing import TYPE_CHECKING, Any
 
 from ... import forks
@@ -20,22 +19,11 @@ from . import elf
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_lock = forks.lock()
+_lock = forks.lock(free=True)  # nobody may be inside LLVM, which has locks of its own, at a fork: the child would wait for them for ever
 _keep: list[Any] = []  # code is never unloaded, at the interpreter's end neither: workers may still be in it
 _fingerprint: str | None = None
 _target: Any = None
 _orc: Any = None
-if hasattr(os, "register_at_fork"):
-    # Nobody may be inside LLVM, which has locks of its own, at a fork: the child would wait for them for ever.
-    _forking = threading.local()
-
-    def _before_fork() -> None:
-        _forking.held = _lock.acquire(timeout=5)
-
-    def _after_fork() -> None:
-        if _forking.held:
-            _lock.release()
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork)
 compiled = 0  # how many modules this process has compiled, for tests and reports
 
 
