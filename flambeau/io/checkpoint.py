@@ -97,7 +97,9 @@ def load(f: str | os.PathLike[str] | IO[bytes], map_location: Any = None, pickle
             name of the place) that gives the storage, moved, or None.
         weights_only: True, the default, makes tensors, containers, numbers, and what `add_safe_globals` allowed, and runs
             nothing of the file. False lets the file run any code: for files whose source is trusted.
-        mmap: True maps the file instead of reading it: bytes come as they are used, writes stay in this process.
+        mmap: True maps the file instead of reading it: bytes come as they are used, writes stay in this process. The file must stay as it
+            is while its tensors are in use: what another program writes into it may show, and where it is made shorter (not where another
+            file takes its place, as `save` does it), using what is cut off ends the process.
 
     Raises FileFormatError, a RuntimeError, for a file that is cut off, corrupt, of another format or asks for what is not
     allowed (then also a pickle.UnpicklingError); FileNotFoundError for none.

@@ -12,6 +12,7 @@ Format: https://huggingface.co/docs/safetensors
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import math
 import os
@@ -19,9 +20,10 @@ from typing import IO, TYPE_CHECKING, Any
 
 from .._core import dtypes
 from .._core.errors import FileFormatError
+from .._core.layout import contiguous_strides, extent
 from .._core.ops.storages import UntypedStorage, host_bytes, tensor_on
 from .._core.runtime.device import device as Device
-from .._core.tensor import Tensor, meta, wrap
+from .._core.tensor import Tensor, meta, new, wrap
 from .archive import fill
 from .rebuild import brief
 
@@ -199,23 +201,25 @@ def placed(t: Tensor, place: Placer) -> Tensor:
     return t if s is t.store else tensor_on(s, meta(t.meta.shape, t.meta.strides, t.meta.dtype, s.meta.device), s.ptr)
 
 
+_PIECE, _PIECES = 4096, 64  # bytes of a piece from which it is read alone, and of how many smaller ones each is
+
+
 class safe_open:
     """A safetensors file opened without reading its tensors: ``with safe_open(path) as f: f.get_tensor(name)``.
 
     filename: a path.  framework: "pt" or "torch".  device: where the tensors go.
-    The header is read and checked at once; the file is mapped, and a tensor's bytes come when it is asked for.
-    Raises FileFormatError for a file that is corrupt, FileNotFoundError for none.
+    The header is read and checked at once, and a tensor's bytes when it is asked for, from the file that was opened.
+    Raises FileFormatError for a file that is corrupt or has become shorter, FileNotFoundError for none.
     """
 
     def __init__(self, filename: str | os.PathLike[str], framework: str = "pt", device: Any = "cpu", *, backend: str = "mmap") -> None:
         if framework not in ("pt", "torch", "pytorch", "flambeau"):
             raise ValueError(f"safe_open: framework must be 'pt', got {framework!r:.50}")
-        from .._core.drivers.files import mapped
         self._device = Device(device)
 
         def both() -> tuple[Any, Any]:
-            return _headers(filename), mapped(filename)
-        found, self._bytes = _unreplaced(filename, both)
+            return _headers(filename), open(filename, "rb")
+        found, self._stream = _unreplaced(filename, both)
         self._metadata: dict[str, str]
         self._start: int
         entries: list[Entry]
@@ -226,7 +230,7 @@ class safe_open:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._bytes = None
+        self._stream.close()
 
     def keys(self) -> list[str]:
         """The tensors' names, sorted."""
@@ -243,26 +247,40 @@ class safe_open:
         found = self._entries.get(name)
         if found is None:
             raise FileFormatError(f"safe_open: the file has no tensor {name!r:.80}")
-        if self._bytes is None:
+        if self._stream.closed:
             raise FileFormatError("safe_open: the file is closed")
         return found
 
-    def _mapped(self, name: str) -> Tensor:
-        e = self._entry(name)
-        piece = self._bytes[self._start + e.begin:self._start + e.end]
-        if len(piece) != e.end - e.begin:
-            raise FileFormatError(f"safe_open: the file became shorter; tensor {name!r:.80} is not whole")
-        address = int(piece.__array_interface__["data"][0])
-        if not len(piece) or address % e.dtype.itemsize:
-            made = UntypedStorage(len(piece), device="cpu")
-            if len(piece):
-                host_bytes(made._storage, "load")[:] = piece
-            return tensor_on(made._storage, meta(e.shape, None, e.dtype, Device("cpu")), made.data_ptr())
-        return wrap(address, meta(e.shape, None, e.dtype, Device("cpu")), piece)
+    def _read(self, e: Entry, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Tensor:
+        """Elements of a tensor, from element `offset` on, side by side on the device: what is one piece in the file is one read."""
+        item = e.dtype.itemsize
+        axis, run = len(shape), 1
+        while axis and (shape[axis - 1] == 1 or strides[axis - 1] == run):
+            axis -= 1
+            run *= shape[axis]
+        low, high = extent(shape, strides)
+        if run * item < _PIECE and math.prod(shape[:axis]) > _PIECES:  # many small ones: all that lies between them is read too
+            span = self._read(e, (high - low + 1,), (1,), offset)
+            return span.as_strided(shape, strides).clone()
+        made = UntypedStorage(math.prod(shape) * item, device="cpu")
+        space = memoryview(host_bytes(made._storage, "load")) if high >= low else memoryview(b"")
+        for at in itertools.product(*map(range, shape[:axis])) if high >= low else ():
+            begin = self._start + e.begin + (offset + sum(i * s for i, s in zip(at, strides))) * item
+            self._fill(e, space[:run * item], begin)
+            space = space[run * item:]
+        return tensor_on(made._storage, meta(shape, None, e.dtype, Device("cpu")), made.data_ptr()).to(self._device)
+
+    def _fill(self, e: Entry, space: memoryview, begin: int) -> None:
+        while space:
+            done = os.preadv(self._stream.fileno(), [space], begin)
+            if not done:
+                raise FileFormatError(f"safe_open: the file became shorter; tensor {e.name!r:.80} is not whole")
+            space, begin = space[done:], begin + done
 
     def get_tensor(self, name: str) -> Tensor:
-        """A copy of one tensor, on the device."""
-        return self._mapped(name).to(self._device, copy=True)
+        """One tensor, on the device."""
+        e = self._entry(name)
+        return self._read(e, e.shape, contiguous_strides(e.shape), 0)
 
     def get_tensors(self) -> dict[str, Tensor]:
         return {name: self.get_tensor(name) for name in self._entries}
@@ -286,7 +304,13 @@ class TensorSlice:
         return _code_of(self._entry.dtype)
 
     def __getitem__(self, at: Any) -> Tensor:
-        return self._source._mapped(self._entry.name)[at].to(self._source._device, copy=True)
+        source, e = self._source, self._source._entry(self._entry.name)
+        whole = new(meta(e.shape, None, e.dtype, Device("meta")))
+        part = whole[at]
+        if part.store is not whole.store:  # positions in a tensor or a list
+            whole = source.get_tensor(e.name)
+            return whole[at]
+        return source._read(e, tuple(part.meta.shape), part.meta.strides, (part.ptr - whole.ptr) // e.dtype.itemsize)
 
 
 def _package() -> Any:
@@ -345,15 +369,40 @@ def _headers(filename: Any) -> tuple[list[Entry], dict[str, str], int]:
     return found, metadata, start
 
 
-def load_file(filename: str | os.PathLike[str], device: Any = "cpu", *, backend: str = "mmap") -> dict[str, Tensor]:
+def _mapped(filename: Any) -> dict[str, Tensor]:
+    """The tensors where they lie in the file."""
+    from .._core.drivers.files import mapped
+
+    def both() -> tuple[Any, Any]:
+        return _headers(filename), mapped(filename)
+    (entries, _, start), data = _unreplaced(filename, both)
+    found = {}
+    for e in entries:
+        piece = data[start + e.begin:start + e.end]
+        if len(piece) != e.end - e.begin:
+            raise FileFormatError(f"load_file: the file became shorter; tensor {e.name!r:.80} is not whole")
+        m = meta(e.shape, None, e.dtype, Device("cpu"))
+        address = int(piece.__array_interface__["data"][0])
+        if not len(piece) or address % e.dtype.itemsize:
+            made = UntypedStorage(len(piece), device="cpu")
+            if len(piece):
+                host_bytes(made._storage, "load")[:] = piece
+            found[e.name] = tensor_on(made._storage, m, made.data_ptr())
+        else:
+            found[e.name] = wrap(address, m, piece)
+    return found
+
+
+def load_file(filename: str | os.PathLike[str], device: Any = "cpu", *, backend: str = "pread") -> dict[str, Tensor]:
     """The tensors of a safetensors file, by name, on `device`.  Raises FileFormatError for a file that is corrupt.
 
-    backend "mmap": tensors on the CPU lie in the file, mapped; their bytes come as they are used, and writes stay in this process.
-    "pread": they are read at once.
+    backend "pread": they are read at once, and the file is no longer needed.  "mmap": tensors on the CPU lie in the file, mapped; their bytes
+    come as they are used, and writes stay in this process.  The file must then stay as it is while they are in use: what another program
+    writes into it may show, and where it is made shorter (not where another file takes its place, as `save_file` does), using what is cut
+    off ends the process.
     """
     if backend == "mmap":
-        with safe_open(filename, device=device) as opened:
-            return {name: opened._mapped(name).to(opened._device) for name in opened.offset_keys()}
+        return {name: t.to(Device(device)) for name, t in _mapped(filename).items()}
     if backend != "pread":
         raise ValueError(f"load_file: backend must be 'mmap' or 'pread', got {backend!r:.50}")
     def whole() -> dict[str, Tensor]:

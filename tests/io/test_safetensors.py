@@ -13,6 +13,7 @@ import flambeau
 from flambeau._core.errors import FileFormatError
 from flambeau.io import safetensors
 from flambeau.io.safetensors import load, load_file, safe_open, save, save_file
+from tests import processes
 
 DTYPES = ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64", "bool", "complex64"]
 
@@ -100,7 +101,7 @@ def test_mapped_files_stay_as_they_are(tmp_path):
     path = tmp_path / "a.safetensors"
     save_file({"a": flambeau.arange(6.0)}, path)
     before = path.read_bytes()
-    found = load_file(path)["a"]
+    found = load_file(path, backend="mmap")["a"]
     found.fill_(9)
     save_file({"a": flambeau.zeros(3)}, path)
     assert found.tolist() == [9.0] * 6 and load_file(path)["a"].tolist() == [0.0] * 3
@@ -188,3 +189,39 @@ def test_every_truncation_is_noticed(tmp_path):
         path.write_bytes(whole[:n])
         with pytest.raises(FileFormatError):
             load_file(path)
+
+
+def test_a_file_that_is_cut_while_its_tensors_are_in_use_ends_nothing(tmp_path):
+    """Unless it was to be mapped: the guide says so."""
+    processes.says(f"""
+import os
+from flambeau.io.safetensors import load_file, safe_open, save_file
+from flambeau.errors import FileFormatError
+path = {str(tmp_path / "a.safetensors")!r}
+save_file({{"a": torch.arange(100_000.0), "b": torch.arange(50_000.0).reshape(50, 1000)}}, path)
+tensors = load_file(path)
+opened = safe_open(path)
+part = opened.get_slice("b")
+assert part[3, 5:7].tolist() == [3005.0, 3006.0]
+os.truncate(path, 1000)
+assert tensors["a"][-1] == 99_999 and tensors["b"].sum() == 49_999 * 25_000
+for read in (lambda: opened.get_tensor("a"), lambda: part[-1], lambda: part[:, 999]):
+    try:
+        read()
+    except FileFormatError as error:
+        assert "became shorter" in str(error)
+    else:
+        raise SystemExit("it was read")
+""")
+
+
+@pytest.mark.parametrize("at", [..., 0, -1, (slice(None), 3), (slice(1, 4), slice(2, 9, 3)), (slice(None, None, 2), 1), slice(0, 0), (None, 2, slice(5, 6)),
+                                ([0, 2], slice(3)), (slice(None), slice(0, 100, 7)), (slice(3, 5), ..., 0)], ids=str)
+def test_slices_are_the_elements_that_indexing_gives(at, tmp_path):
+    path = tmp_path / "a.safetensors"
+    for shape in ((6, 100, 3), (200, 100)):
+        t = flambeau.arange(flambeau.Size(shape).numel(), dtype=flambeau.int16).reshape(shape)
+        save_file({"x": flambeau.ones(3, dtype=flambeau.uint8), "a": t}, path)
+        with safe_open(path) as opened:
+            got = opened.get_slice("a")[at]
+        assert got.shape == t[at].shape and got.tolist() == t[at].tolist()

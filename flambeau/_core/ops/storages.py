@@ -54,7 +54,10 @@ class UntypedStorage:
 
     @classmethod
     def from_file(cls, filename: Any, shared: bool = False, nbytes: int | None = None, size: int | None = None) -> UntypedStorage:
-        """The first `nbytes` of a file, mapped: written back to it if `shared` is true, seen by nobody else if not."""
+        """The first `nbytes` of a file, mapped: written back to it if `shared` is true, seen by nobody else if not.
+
+        The file must not be made shorter while the storage is in use: using what is cut off ends the process.
+        """
         from ..drivers.files import mapped
         from ..tensor import wrap
         count = nbytes if nbytes is not None else size
