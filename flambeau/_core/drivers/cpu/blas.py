@@ -153,15 +153,13 @@ def _bits(v: complex, letter: str) -> tuple[int, int]:
     return struct.unpack("<qq", packed)
 
 
-def _tiling(m: int, n: int, batch: int, threads: int, flops: int) -> tuple[int, bool]:
-    """The tile's length and whether it cuts N: whole matrices when there are enough of them, else four pieces a thread,
-    wide enough for the library's own blocking."""
+def _tiling(m: int, n: int, k: int) -> tuple[int, bool]:
+    """The tile's length and whether it cuts N.  By the sizes alone: the library rounds by a tile's shape, and results are not to depend on how
+    many threads there are."""
     longest = max(m, n)
-    if threads <= 1 or flops < 1 << 18 or batch >= 4 * threads:
+    if 2 * m * n * k < 1 << 18:
         return longest, n >= m
-    pieces = max(1, -(-2 * threads // batch))
-    length = -(-longest // pieces)
-    length = max(64, -(-length // 16) * 16)
+    length = 64 if longest <= 512 else 128 if longest <= 4096 else -(-longest // 512) * 16
     return min(length, longest), n >= m
 
 
@@ -175,7 +173,7 @@ def gemm(d: str, m: int, n: int, k: int, a: tuple[bool, int, int], b: tuple[bool
     letter = _LETTER[d]
     item = {"s": 4, "d": 8, "c": 8, "z": 16}[letter]
     flops = 2 * m * n * k * batch
-    length, along_n = _tiling(m, n, batch, native.get_num_threads(), flops)
+    length, along_n = _tiling(m, n, k)
     count = -(-(n if along_n else m) // length)
     (ta, lda, a_step), (tb, ldb, b_step), (ldc, c_step) = a, b, c
     # the next tile: further columns of B and C, or further rows of A and C
