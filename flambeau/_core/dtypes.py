@@ -169,12 +169,12 @@ def _of_python(d: Any) -> Any:
     return _PYTHONS.get(d, d) if isinstance(d, type) else d
 
 
-def meant(d: Any) -> Any:
+def meant(d: Any, of: str = "") -> Any:
     """The type that an argument `dtype` means: Python's number types stand for those that hold their values whole. None stays None.
-    Raises TypeError for anything else that is no type."""
+    Raises TypeError for anything else that is no type; of: whose argument it is."""
     d = _of_python(d)
     if d is not None and not isinstance(d, dtype):
-        raise TypeError(f"argument 'dtype' must be torch.dtype, not {type(d).__name__}")
+        raise TypeError(f"{of and of + '(): '}argument 'dtype' must be torch.dtype, not {type(d).__name__}")
     return d
 
 

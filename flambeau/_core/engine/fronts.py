@@ -202,18 +202,15 @@ def constant(v: Any) -> Any:
     if kind is tuple or kind is list or kind in SEQUENCES:
         if len(v) > _MOST:
             _no_constant(v)
-        for x in v:
-            if x.__class__ is not int:
-                v = [constant(x) for x in v]
-                break
-        return (list, *v) if kind is list else tuple(v)  # x[[0, 1]] is not x[0, 1]
+        parts = [x if (k := x.__class__) is int or k in PLAIN_CONSTANTS else constant(x) for x in v]
+        return (list, *parts) if kind is list else tuple(parts)  # x[[0, 1]] is not x[0, 1]
     if kind is float or kind is complex:
         return (kind, v) if v and v == v else (kind, str(v))
     if kind is slice:
         a, b, c = v.start, v.stop, v.step
-        if not (a is None or a.__class__ is int) or not (b is None or b.__class__ is int) or not (c is None or c.__class__ is int):
-            a, b, c = constant(a), constant(b), constant(c)
-        return slice, a, b, c
+        if (a is None or a.__class__ is int) and (b is None or b.__class__ is int) and (c is None or c.__class__ is int):
+            return slice, a, b, c
+        return slice, constant(a), constant(b), constant(c)
     if kind is bool:
         return bool, v
     return v.meta if isinstance(v, Tensor) else _no_constant(v)
@@ -309,9 +306,9 @@ def _key(name: str, kind: str, loose: bool, default: Any) -> str:
     return name
 
 
-def write(name: str, s: Signature, planned: bool, out: bool, renames: bool, learns: bool = False) -> CodeType:
+def write(name: str, s: Signature, planned: bool, out: bool, renames: bool, learns: bool = False, views: bool = False) -> CodeType:
     """The code of a function. planned: see above. out: it has `out=`. renames: it takes parameters by NumPy's names too. learns: it looks
-    for a learned plan first."""
+    for a learned plan first. views: its body may give the plan of a view."""
     parameters = list(s.positional)
     renames = renames and s.more is None and not set(BY_NUMPY.values()).isdisjoint(s.names())
     first = len(parameters) - len(s.defaults)
@@ -334,7 +331,7 @@ def write(name: str, s: Signature, planned: bool, out: bool, renames: bool, lear
         lines.append(f"    if {s.rest}: return reordered({values}{', out' if out else ''})")
     if out:
         lines.append(f"    if out is not None: return into(out, {values})")
-    lines += _planned(s, values) if planned else _learning(s, values) if learns else _direct(s, values)
+    lines += _planned(s, values) if planned else _learning(s, values, views) if learns else _direct(s, values, views=views)
     text = "\n".join(lines)
     file = f"<operation {name}>"
     linecache.cache[file] = (len(text), None, [line + "\n" for line in lines], file)
@@ -367,19 +364,18 @@ def _planned(s: Signature, values: str) -> list[str]:
             f"    return miss({values})"]
 
 
-def _learning(s: Signature, values: str) -> list[str]:
+def _learning(s: Signature, values: str, views: bool) -> list[str]:
     return ["    try:",
             f"        plan = plans[{_learned_keys(s)}]",
             "    except (KeyError, AttributeError, TypeError, ValueError, RuntimeError):",
             "        pass",
             "    else:",
             f"        return plan({', '.join(operand_kinds(s))})",
-            *_direct(s, values, "made ="),
-            f"    note({values})",
-            "    return made"]
+            *_direct(s, values, [f"    note({values})"], views)]
 
 
-def _direct(s: Signature, values: str, gives: str = "return") -> list[str]:
+def _direct(s: Signature, values: str, then: Sequence[str] = (), views: bool = False) -> list[str]:
+    """then: the lines after a call of the body."""
     tests = [test for n, kind in s.kinds.items() if (test := _plain(n, kind)) is not None and (n != s.rest or kind == TENSORS)]
     tests += [f"({n}.__class__ is not Tensor or {n}.meta.plain)" for n in s.names() if n in s.untold]
     passed = [*s.positional, *(["*" + s.rest] if s.rest is not None and s.kinds[s.rest] != OLD else []), *[f"{n}={n}" for n in s.keyword],
@@ -388,6 +384,9 @@ def _direct(s: Signature, values: str, gives: str = "return") -> list[str]:
             "    try:",
             *([f"        if not ({' and '.join(tests)}): return ask({values})"] if tests else []),
             *(["        if dtype is not None and dtype.__class__ is not DType: dtype = meant(dtype)"] if s.kinds.get("dtype") == CONSTANT else []),
-            f"        {gives} body({', '.join(passed)})",
+            f"        made = body({', '.join(passed)})",
             "    except TRIPS as error:",
-            f"        return tripped(error, {values})"]
+            f"        return tripped(error, {values})",
+            *([f"    if made.__class__ is View: return shown(made, {values})"] if views else []),
+            *then,
+            "    return made"]

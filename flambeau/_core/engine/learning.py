@@ -3,8 +3,8 @@
 A call that has been made a few times with the same layouts and constants is captured on copies of its operands (`runtime.capture`),
 written down as a script (`scripts`) and from then on replayed (`replays`); with it, when an operand requires grad, its backward pass. A
 replay is compared, bit by bit, with what was captured before it is used, on memory filled with something else. What depends on more
-than layouts and constants (many values that Python looks at, memory that is somebody else's) is never replayed, nor are large operands, for
-which the Python between launches does not matter.
+than layouts and constants (many values that Python looks at, memory that is somebody else's) is never replayed. Of large operands only
+calls are learned that do nothing to memory, such as views: elsewhere the Python between launches does not matter.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..runtime import caches, capture
 from ..runtime import device as devices
 from ..tensor import Tensor
 from . import fronts, learned_gradients, replays
-from .scripts import SHIFT, Fresh, Many, Places, Same, copied
+from .scripts import SHIFT, Fresh, Many, Places, Same, bare, copied
 from .trials import attempted, captured, compare, script_of, tensors_of
 
 if TYPE_CHECKING:
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 AFTER = 3  # calls of the same layouts and constants that go the ordinary way first
 _DOUBLES = 256  # plans learned, at which twice as many calls are asked for: learning takes 1 to 2 ms, which calls that seldom come do not give back
-_MOST_BYTES = 1 << 16  # of an operand that is learned from
+_MOST_BYTES = 1 << 18  # of an operand whose values are learned from
+_MOST_RECORDED = 1 << 16  # of an operand of a recorded call: of larger ones gradients are put together in ways of their own
+_MOST_BARE = 1 << 36  # of an operand at all
 _MOST_PLANS = 1 << 12  # of all operations: a program whose calls never repeat must not fill the memory with them
 _HOPELESS = 12  # calls that could not be learned, of an operation of which none could, until it is left alone
 _UNFIT = 16  # replays that did not fit, after which there are no more
@@ -43,12 +45,13 @@ class Call:
     """One kind of call: an operation with layouts and constants.
 
     values: the arguments of one such call without its operands.  passed: the places among them of what may hold tensors.  pattern: of
-    each of those, see `replays.unpack`.
+    each of those, see `replays.unpack`.  bare: its operands are so large that it may do nothing to memory.
     """
 
-    __slots__ = ("operation", "values", "passed", "pattern", "device", "taped", "unfit", "recorded")
+    __slots__ = ("operation", "values", "passed", "pattern", "device", "taped", "unfit", "recorded", "bare")
 
     def __init__(self, operation: Operation, values: Values, passed: Sequence[int]) -> None:
+        self.bare = False
         self.operation, self.passed = operation, tuple(passed)
         self.pattern = tuple([_pattern(values[i]) for i in passed])
         kept = [list(v) if type(v) is list else v for v in values]  # the program may change its list
@@ -103,9 +106,10 @@ class Call:
     # ----------------------------------------------------------------------------------------------------------- calls
     def learn(self, operands: Sequence[Tensor]) -> Callable[..., Any]:
         """The replay of calls that are not recorded. Raises Unrepeatable where there is none."""
-        fresh, copies = Fresh(), [copied(t) for t in operands]
+        laid_out = bare if self.bare else copied
+        fresh, copies = Fresh(), [laid_out(t) for t in operands]
         with no_grad():
-            taken, made = captured(self.carry_out, copies, 0)
+            taken, made = captured(self.carry_out, copies, 0, self.bare)
         places = Places(copies, fresh, foreign=taken.foreign)
         script = script_of(places, taken, made, copies)
         told = any(s.expected is not None for s in script.steps)  # by values that were worked out, and are conditions
@@ -115,15 +119,15 @@ class Call:
         if any(t.node is not None for t in tensors_of(made, copies)):
             raise capture.Unrepeatable("a result that is a leaf")
         # elsewhere in their storages: what looks at a storage from its beginning gives something else
-        again, others = ([copied(t, SHIFT) for t in operands] for _ in range(2))
+        again, others = ([laid_out(t, SHIFT) for t in operands] for _ in range(2))
         with no_grad():
             # the call made once more: whatever else went into it would differ
-            taken, made = captured(self.carry_out, others, 1)
+            taken, made = captured(self.carry_out, others, 1, self.bare)
             fakes = [s.made for s in taken.steps if isinstance(s, capture.Draw)]
             tried = replays.forward(script, self.pattern, self.device, self.rest, self.plain, None, None, poison=fakes or True)(*self.given(again))
-        compare(made, tried)
+        compare(made, tried, self.bare)
         for a, b in zip(others, again, strict=True):
-            compare(a, b)
+            compare(a, b, self.bare)
         return replays.forward(script, self.pattern, self.device, self.rest, self.plain, taped, self.first, apart=self.operation.planned)
 
     def first(self, kind: int, *given: Any) -> Any:
@@ -131,7 +135,8 @@ class Call:
         if not on or caches.observed() or tape.anomaly.on:
             return self.plain(*given)
         operands, renewed = self.operands(given), caches.renewed
-        found = attempted(self.operation.name + " (recorded)", lambda: learned_gradients.learn_recorded(self, operands, kind))
+        large = self.bare or any(t.meta.nbytes > _MOST_RECORDED for t in operands)
+        found = None if large else attempted(self.operation.name + " (recorded)", lambda: learned_gradients.learn_recorded(self, operands, kind))
         run = self.plain if found is None else found
         if renewed == caches.renewed:
             self.taped[kind] = run
@@ -234,8 +239,10 @@ def attempt(operation: Operation, values: Values, passed: Sequence[int]) -> Call
     """The replay of calls like this one, or None."""
     call = Call(operation, values, passed)
     operands = call.operands([values[i] for i in passed])
-    if any(t.meta.device.type != "cpu" or t.meta.nbytes > _MOST_BYTES or not t.meta.plain for t in operands):
+    most = max([t.meta.nbytes for t in operands], default=0)
+    if most > _MOST_BARE or any(t.meta.device.type != "cpu" or not t.meta.plain for t in operands):
         return None
+    call.bare = most > _MOST_BYTES
     try:
         for t in operands:
             _ptr(t)

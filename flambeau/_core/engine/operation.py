@@ -7,7 +7,9 @@ The function's code is written at its first call (`fronts`); until then, and whe
 from __future__ import annotations
 
 import builtins
+import contextlib
 import operator
+from functools import partial
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -38,7 +40,7 @@ PLANS = frozenset((Plan, Compose, View, Relaid, Written))
 NUMBERS = frozenset((float, int))  # types of numbers that launches take as they come
 KNOWN: set[type] = {float, int, bool, complex, type(None), str, slice, type(Ellipsis), Tensor}  # classes that answer for nothing
 # what the keys of factories' plans are made with
-_FACTORIES = {"SEQUENCES": SEQUENCES, "DEFAULT": dtypes._default, "DType": dtypes.dtype, "settled": dtypes.settled, "meant": dtypes.meant,
+_FACTORIES = {"SEQUENCES": SEQUENCES, "DEFAULT": dtypes._default, "DType": dtypes.dtype, "settled": dtypes.settled,
               "THREAD": devices._thread, "resolve": devices.resolve}
 # what using a number or a list as a tensor ends in, and what NumPy says where it has no room
 TRIPS: tuple[type[Exception], ...] = (AttributeError, IndexError, TypeError, MemoryError, ValueError)
@@ -81,15 +83,15 @@ class Operation:
     arguments (it looks at its operands' metas only) or, where there is none, the call's result.  out: carries out the form with
     `out=`, called with `out`, the arguments and the keywords; None where there is none.  renames: it takes NumPy's names.
     signature: where the body's own is not the operation's.  learns: whether calls for which the body gives no plan may be learned
-    (`learning`).  autocast: see `ops.autocast`.
+    (`learning`).  views: the body of one that is not planned may give a `View`, which is kept beside what is learned.  autocast: see `ops.autocast`.
     """
 
     __slots__ = ("name", "body", "planned", "out", "renames", "autocast", "signature", "kinds", "function", "direct", "env", "code", "own", "places",
-                 "learner", "plain", "replayed", "_learns", "__weakref__")
+                 "learner", "plain", "replayed", "_learns", "_views", "__weakref__")
 
     def __init__(self, name: str, body: Callable[..., Any], *, planned: bool = False, out: Callable[..., Any] | None = None, renames: bool = False,
                  signature: Signature | None = None, kinds: dict[str, str] | None = None, shown: str = "",
-                 learns: bool = True) -> None:
+                 learns: bool = True, views: bool = False) -> None:
         self.name, self.body, self.planned, self.out, self.renames, self.kinds = name, body, planned, out, renames, kinds
         self.autocast: Any = None
         self.signature = signature
@@ -97,7 +99,7 @@ class Operation:
         self.own = False  # whether the function runs its own code
         self.learner: Learner | None = None
         self.plain: CodeType | None = None  # the code that learns nothing, where there is another
-        self._learns = learns
+        self._learns, self._views = learns, views
         self.replayed: WeakSet[Any] = WeakSet()  # of a planned operation, the plans that were learned
         self.direct: Any = None  # the same function, which no interpreter sees
         self.places: tuple[int, ...] = ()
@@ -120,13 +122,14 @@ class Operation:
             self.learner = Learner(self, s, self.env) if self._learns else None
         self.env.update(body=self.body, ask=self.ask, miss=self.miss, tripped=self.tripped, into=self.into, renamed=self.renamed,
                         forgotten=self.forgotten, reordered=self.reordered, TRIPS=TRIPS, MISSING=MISSING, KNOWN=KNOWN, NUMBERS=NUMBERS, Tensor=Tensor,
-                        known=known, all_plain=all_plain, strided=strided, exact=fronts.exact, **_FACTORIES)
-        code = fronts.write(self.function.__name__, s, self.planned, self.out is not None, self.renames)
+                        known=known, all_plain=all_plain, strided=strided, exact=fronts.exact, View=View, shown=self.shown,
+                        meant=partial(dtypes.meant, of=self.function.__name__), **_FACTORIES)
+        code = fronts.write(self.function.__name__, s, self.planned, self.out is not None, self.renames, views=self._views)
         if self._learns and not self.planned and (fronts.operand_kinds(s) or "device" in s.names()):
             caches.cache(self.env, "plans")
             self.learner = Learner(self, s, self.env)
             self.env.update(note=self.learner.note, **fronts.LEARNED_KEYS)
-            self.plain, code = code, fronts.write(self.function.__name__, s, False, self.out is not None, self.renames, learns=True)
+            self.plain, code = code, fronts.write(self.function.__name__, s, False, self.out is not None, self.renames, True, self._views)
         kwdefaults = {**s.kwdefaults, **({"out": None} if self.out is not None else {})}
         direct: Any = FunctionType(code, self.env, self.function.__name__, s.defaults)
         direct.__kwdefaults__ = kwdefaults
@@ -196,7 +199,8 @@ class Operation:
         args, kwargs = self._signature().whole(values)
         try:
             if not self.planned:
-                return self.body(*args, **kwargs)
+                made = self.body(*args, **kwargs)
+                return self.shown(made, values, keep=False) if type(made) is View else made
             return self.miss(values, asked=True)
         except TRIPS as error:
             return self.tripped(error, values)
@@ -205,6 +209,16 @@ class Operation:
         """An error of a kind that a wrong argument causes: the answer of an argument's class, or the error in words."""
         args, kwargs = self._signature().as_written(values)
         return explain[0](self, error, args, kwargs)
+
+    def shown(self, view: View, values: Values, keep: bool = True) -> Any:
+        """A call for which a body gave the plan of a view."""
+        s, run = self._signature(), view.bind("t")
+        learner = self.learner
+        if keep and learner is not None:
+            with contextlib.suppress(AttributeError, TypeError, RuntimeError, ValueError):  # numbers that are in no key
+                caches.keep(self.env["plans"], learner.key(values), run)
+                learner.learned = True
+        return run(values[s.names().index(fronts.operand_kinds(s)[0])])
 
     def unlearn(self, values: Values) -> None:
         """Calls like this one are no longer replayed."""
@@ -284,7 +298,7 @@ class Operation:
         s = self._signature()
         if s.kinds.get("dtype") == CONSTANT:
             at = s.names().index("dtype")
-            values = (*values[:at], dtypes.meant(values[at]), *values[at + 1:])
+            values = (*values[:at], dtypes.meant(values[at], self.function.__name__), *values[at + 1:])
         for i in self.places:
             v, name = values[i], s.names()[i]
             if isinstance(v, (int, float)) or s.kinds[name] not in (SCALAR, FACTOR):

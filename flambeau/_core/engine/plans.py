@@ -110,7 +110,7 @@ def _view(m: Meta, offset: int, backward: Any, saved: Any, name: str) -> Callabl
     make, grad_on, next_seq, anomaly, note = object.__new__, _grad.get, tape.next_seq, tape.anomaly, inplace.note
     extra = {"name": name} if name else None
 
-    def run(t: Tensor) -> Tensor:
+    def run(t: Tensor, _: Any = None) -> Tensor:  # what else a call is given is in its key
         r = make(Tensor)
         r.meta = m
         r.store = t.store

@@ -7,13 +7,14 @@ a block that the call allocated. With the places of another call put in, the sam
 from __future__ import annotations
 
 import ctypes
+import mmap
 from ctypes import string_at
 from typing import TYPE_CHECKING, Any
 
 from .. import layout
 from ..dtypes import uint8
 from ..runtime import capture, cpu_memory
-from ..tensor import Meta, Storage, Tensor, storage
+from ..tensor import Meta, Storage, Tensor, storage, wrap
 from ..tensor import meta as make_meta
 
 if TYPE_CHECKING:
@@ -282,6 +283,14 @@ def copied(t: Tensor, shift: int = 0) -> Tensor:
     if nbytes > 0:
         ctypes.memmove(s.ptr + shift, t.ptr + start, nbytes)
     return laid(t.meta, s, shift)
+
+
+def bare(t: Tensor, shift: int = 0) -> Tensor:
+    """A tensor of the same layout on memory that nobody has touched, and that costs nothing as long as nobody does.  shift: as in `copied`."""
+    nbytes = reach(t.meta)[1] + shift
+    room = mmap.mmap(-1, max(nbytes, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0))
+    whole = wrap(ctypes.addressof(ctypes.c_char.from_buffer(room)), make_meta((nbytes,), None, uint8, t.meta.device), room)
+    return laid(t.meta, whole.store, shift)
 
 
 def reach(m: Meta) -> tuple[int, int]:

@@ -39,9 +39,9 @@ def attempted(name: str, work: Callable[[], Callable[..., Any]]) -> Callable[...
     return found
 
 
-def captured(work: Callable[[list[Tensor]], Any], copies: list[Tensor], streams: int) -> tuple[capture.Capture, Any]:
-    """What `work` on these asks for, and gives; streams: see `Capture`. Raises Unrepeatable where it is much."""
-    with capture.Capture(streams) as captured:
+def captured(work: Callable[[list[Tensor]], Any], copies: list[Tensor], streams: int, bare: bool = False) -> tuple[capture.Capture, Any]:
+    """What `work` on these asks for, and gives; streams, bare: see `Capture`. Raises Unrepeatable where it is much."""
+    with capture.Capture(streams, bare) as captured:
         made = work(copies)
     if len(captured.steps) > _MOST_STEPS:
         raise capture.Unrepeatable("many launches")
@@ -75,16 +75,16 @@ def filled(m: Any, like: Tensor) -> Tensor:
     return t
 
 
-def compare(a: Any, b: Any) -> None:
-    """Raises Unrepeatable where two calls' results differ in anything."""
+def compare(a: Any, b: Any, bare: bool = False) -> None:
+    """Raises Unrepeatable where two calls' results differ in anything. bare: their memory says nothing, where they begin in it does."""
     if isinstance(a, Tensor):
-        if not isinstance(b, Tensor) or a.meta is not b.meta or _bytes(a) != _bytes(b):
+        if not isinstance(b, Tensor) or a.meta is not b.meta or (a.ptr - a.store.ptr != b.ptr - b.store.ptr if bare else _bytes(a) != _bytes(b)):
             raise capture.Unrepeatable("the replay's result is another one")
     elif isinstance(a, (tuple, list)):
         if type(a) is not type(b) or len(a) != len(b):
             raise capture.Unrepeatable("the replay's results are others")
         for x, y in zip(a, b, strict=True):
-            compare(x, y)
+            compare(x, y, bare)
 
 
 def _bytes(t: Tensor) -> bytes:

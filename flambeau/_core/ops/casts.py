@@ -136,7 +136,7 @@ def parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[device | No
     if other is not None:
         dev, d = other.meta.device, other.meta.dtype
     if d is not None and not isinstance(d, dtype):
-        d = dtypes.meant(d)
+        d = dtypes.meant(d, "to")
     return (None if dev is None else resolve(dev)), d, flags  # type: ignore[return-value]
 
 

@@ -29,7 +29,7 @@ from .casts import to_dtype
 from .checks import may_write, no_overlap, same_device
 from .device_errors import mismatch
 from .table import op, operation
-from .views import placed
+from .views import _select, placed, planning
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -560,21 +560,19 @@ def _choice(m: Meta, n: Meta) -> Any:
     return None if bound is None else (bound, tuple(m.shape[axes:]))
 
 
-def _get(self: Tensor, index: Any) -> Tensor:
+def _get(self: Tensor, index: Any) -> Any:
     if type(index) is int:
-        if self.node is None:
+        if self.node is None:  # of a thousand rows each is asked for once: no plans of them
             row = _row(self, index)
             if row is not None:
                 return row
-        from .views import select
         if not self.meta.shape:
             raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a "
                              "0-dim tensor to a number")
         n = self.meta.shape[0]
         if not -n <= index < n:
             raise IndexError(f"index {index} is out of bounds for dimension 0 with size {n}")
-        picked: Tensor = select(self, 0, index)
-        return picked
+        return planning(_select, self, 0, index)
     if type(index) is Tensor and index.meta.dtype is bool_ and not tape.recording(self):
         chosen = _chosen(self, index)
         if chosen is not None:
@@ -582,11 +580,21 @@ def _get(self: Tensor, index: Any) -> Tensor:
     plain = _plain(self, index)
     if plain is not None:
         return take_at(self, plain)
-    view, pending = _basic(self, _normal(index))
+    items = _normal(index)
+    if all(map(_constant, items)):
+        return planning(_basic, self, items)[0]
+    view, pending = _basic(self, items)
     if all(p is None for p in pending):
         return view
     x, indices = _expanded(view, pending)
     return take_at(x, indices)
+
+
+def _constant(x: Any) -> bool:
+    """Whether a part of an index is known from what a plan's key holds."""
+    if type(x) is slice:
+        return all(p is None or type(p) is int for p in (x.start, x.stop, x.step))
+    return x is None or x is Ellipsis or type(x) is int
 
 
 def _number_for(d: dtype_class, value: Any) -> bool:
@@ -618,9 +626,13 @@ def _filled(x: Tensor, pending: list[Any], value: Any) -> bool:
 
 def _set(self: Tensor, index: Any, value: Any) -> None:
     from .creation import tensor
-    view, pending = _basic(self, _normal(index))
-    if _filled(view, pending, value):
-        return
+    pending: list[Any] = []
+    if all(map(_constant, index)) if type(index) is tuple else _constant(index):
+        view = GET.started().direct(self, index)
+    else:
+        view, pending = _basic(self, _normal(index))
+        if _filled(view, pending, value):
+            return
     if not isinstance(value, Tensor):
         if isinstance(value, (list, tuple, np.ndarray)):
             value = tensor(value, dtype=self.meta.dtype, device=self.meta.device)
@@ -708,7 +720,8 @@ def _put_at_back(node: Any, g: Tensor) -> Any:
 
 
 _get.__doc__, _set.__doc__ = "What an index shows: a view, or for tensors of positions a copy.", "Writes to what an index shows."
-Tensor.__getitem__ = operation("index", _get, shown="__getitem__", kinds={"index": TENSORS}).function  # type: ignore[method-assign]
+GET = operation("index", _get, shown="__getitem__", kinds={"index": TENSORS}, views=True)
+Tensor.__getitem__ = GET.function  # type: ignore[method-assign]
 Tensor.__setitem__ = operation(  # type: ignore[method-assign]
     "index_put_", _set, shown="__setitem__", kinds={"index": TENSORS, "value": OPEN}).function
 

@@ -44,13 +44,18 @@ def viewed(name: str, **options: Any) -> Callable[[F], F]:
     def register(body: F) -> F:
         @functools.wraps(body)
         def plan(*args: Any, **kwargs: Any) -> Any:
-            token = _planning.set(args[0])
-            try:
-                return body(*args, **kwargs)
-            finally:
-                _planning.reset(token)
+            return planning(body, *args, **kwargs)
         return planned(name, plan, signature=_signature(body), **options)  # type: ignore[no-any-return]
     return register
+
+
+def planning(make: Callable[..., Any], t: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``make(t, ...)``, whose first view of `t` comes as a plan."""
+    token = _planning.set(t)
+    try:
+        return make(t, *args, **kwargs)
+    finally:
+        _planning.reset(token)
 
 
 def _signature(body: Callable[..., Any]) -> Signature:
@@ -321,8 +326,7 @@ def squeeze(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor:  # n
 
 
 # --------------------------------------------------------------------------------------------------------------- parts
-@viewed("select")
-def select(input: Tensor, dim: int, index: int) -> Tensor:  # noqa: A002
+def _select(input: Tensor, dim: int, index: int) -> Tensor:  # noqa: A002
     """A view of one position along an axis, which disappears.  Raises IndexError out of range."""
     m = input.meta
     if not m.shape:
@@ -334,6 +338,9 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:  # noqa: A002
     i = index + m.shape[at] if index < 0 else index
     return placed(input, (*m.shape[:at], *m.shape[at + 1:]), (*m.strides[:at], *m.strides[at + 1:]),
                   input.ptr + i * m.strides[at] * m.dtype.itemsize, lambda z: select(z, at, i), "SelectBackward0")
+
+
+select = viewed("select")(_select)
 
 
 def slice_axis(input: Tensor, dim: int, start: int, stop: int, step: int = 1) -> Tensor:  # noqa: A002

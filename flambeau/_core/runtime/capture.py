@@ -87,9 +87,11 @@ class Capture:
     """A ``with`` block whose launches, reads, writes and draws in this thread are `steps`.  Generators stay where they are.
 
     streams: the seeds and positions that draws are given, of which the n-th is the same for each capture of the same `streams`.
+    bare: nothing may happen to memory: what would do anything ends the capture first.
     """
 
-    def __init__(self, streams: int = 0) -> None:
+    def __init__(self, streams: int = 0, bare: bool = False) -> None:
+        self.bare = bare
         self.steps: list[Launch | Read | Write | Draw] = []
         self.foreign: list[tuple[int, int, Any]] = []  # memory of others that became a tensor: where it begins and ends, its owner
         self._stream = streams
@@ -112,6 +114,12 @@ class Capture:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
+    def add(self, step: Launch | Read | Write | Draw) -> None:
+        """Notes what happens next."""
+        if self.bare:
+            raise Unrepeatable("work on much memory")
+        self.steps.append(step)
+
     def close(self) -> None:
         """Notes nothing any more."""
         self._observing.close()
@@ -119,7 +127,7 @@ class Capture:
 
     def _launched(self, dev: device, stream: Any, prepared: Prepared, args: tuple[Any, ...]) -> None:
         if get_ident() == self.thread:
-            self.steps.append(Launch(dev, prepared, args))
+            self.add(Launch(dev, prepared, args))
 
     def _copied(self, copy: door.Copy) -> None:
         if get_ident() == self.thread:
@@ -161,7 +169,9 @@ def were_read(address: int, nbytes: int) -> None:
     if found is not None:
         if nbytes > _FEW:
             raise Unrepeatable("Python looks at values")
-        found.steps.append(Read(address, string_at(address, nbytes)))
+        if found.bare:
+            raise Unrepeatable("Python looks at much memory")
+        found.add(Read(address, string_at(address, nbytes)))
 
 
 def drawn(generator: Any, count: int) -> tuple[int, int] | None:
@@ -173,7 +183,7 @@ def drawn(generator: Any, count: int) -> tuple[int, int] | None:
     if found is None:
         return None
     made = found.number(), found.number()
-    found.steps.append(Draw(generator, count, made))
+    found.add(Draw(generator, count, made))
     return made
 
 
@@ -188,7 +198,7 @@ def was_written(address: int, data: Any) -> None:
     """Python put these bytes at an address; what they are follows from what is not in any tensor."""
     found = active.get(get_ident())
     if found is not None:
-        found.steps.append(Write(address, bytes(data)))
+        found.add(Write(address, bytes(data)))
 
 
 def _in_child() -> None:

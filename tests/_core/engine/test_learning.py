@@ -327,10 +327,45 @@ def test_a_value_that_the_body_looks_at_is_a_condition() -> None:
     assert op.times == 1, "the plan should have been given up"
 
 
+def test_what_a_mask_chooses_is_replayed_where_it_chooses_as_many() -> None:
+    op = Counted(lambda input, mask: input[mask] * 2)
+    x = torch.arange(6.0)
+    masks = [torch.tensor([k >> i & 1 == 1 for i in range(6)]) for k in (0b000111, 0b101010, 0b110010, 0b011000, 0b111111, 0)]
+    for _ in range(6):
+        op.call(x, masks[0])
+    before = op.times
+    for mask in masks:
+        np.testing.assert_array_equal(op.call(x, mask).numpy(), x.numpy()[mask.numpy()] * 2)
+    assert op.times == before + 3  # for two, six and none of the elements
+
+
+def test_calls_that_only_show_large_operands_are_learned() -> None:
+    op = Counted(lambda input: (input[1:3], input.view(-1)[5:].as_strided((2, 2), (1, 3)), input.unbind()))
+    x = torch.arange(1 << 20).reshape(4, -1)
+    op.often(x)
+    before = op.times
+    y = x + 1
+    rows, some, parts = op.call(y)
+    assert op.times == before
+    np.testing.assert_array_equal(rows.numpy(), y.numpy()[1:3])
+    np.testing.assert_array_equal(some.numpy(), [[6, 9], [7, 10]])
+    assert len(parts) == 4 and all(p._base is y and p.data_ptr() == y[i].data_ptr() for i, p in enumerate(parts))
+    leaf = torch.ones(4, 1 << 16, requires_grad=True)
+    narrow = Counted(lambda input: input.unbind())
+    narrow.often(leaf)
+    sum(p.sum() * i for i, p in enumerate(narrow.call(leaf))).backward()
+    np.testing.assert_array_equal(leaf.grad.numpy()[:, 0], [0, 1, 2, 3])
+    writes = Counted(lambda input: input[0] + 1)  # it computes
+    writes.often(x)
+    before = writes.times
+    writes.call(x)
+    assert writes.times == before + 1
+
+
 @pytest.mark.parametrize("what", [
     lambda input: input * float(np.random.rand()), lambda input: torch.ones(100).tolist()[0] + input,
-    lambda input: input.numpy().sum() + input, lambda input: input[input > 0], lambda input: (warnings.warn("once more", stacklevel=1), input + 1)[1]],
-    ids=["numbers of NumPy", "many values", "an array", "a mask", "a warning"])
+    lambda input: input.numpy().sum() + input, lambda input: (warnings.warn("once more", stacklevel=1), input + 1)[1]],
+    ids=["numbers of NumPy", "many values", "an array", "a warning"])
 def test_what_is_never_replayed(what: Callable[[Tensor], Tensor]) -> None:
     op = Counted(what)
     x = torch.ones(3)
