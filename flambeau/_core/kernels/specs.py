@@ -256,10 +256,13 @@ class Spread(Spec):
 
 
 class Occurrences(Spec):
-    """``entry(counts, source)``: how often each of 0 .. bins - 1 is among n int64 numbers is added to counts."""
+    """``entry(counts, source, [weights])``: how often each of 0 .. bins - 1 is among n numbers of an integer type (int64 for None) is added to
+    counts (int64), or their weights of a type are, one after the other (float64)."""
 
     n: int
     bins: int
+    dtype: Type | None = None
+    weights: Type | None = None
 
 
 class Histogram(Spec):

@@ -96,8 +96,8 @@ def _planned(name: str, m: Meta, axis: int, width: int | None, kind: Callable[..
     if bound is not None:
         return *out, bound, saved, (meta(shape, strides, m.dtype, m.device), to, steps), name
     if kind is Sort:
-        bound = routines.bind(m.device, door.require(m.device, kind(m.dtype, shape, (steps, steps, strides), *numbers)))
-        return *out, bound, saved, None, name
+        bound = routines.bind(m.device, door.require(m.device, kind(m.dtype, shape, (packed, packed, rows), *numbers)))
+        return *out, bound, saved, (meta(shape, strides, m.dtype, m.device), to, steps), name
     return None
 
 

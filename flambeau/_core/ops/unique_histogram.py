@@ -14,7 +14,9 @@ from ..autograd import tape
 from ..drivers.cpu import row_order
 from ..drivers.cpu.counting import edges
 from ..dtypes import bool_, float64, int64
+from ..kernels import expr as E
 from ..kernels.interpret import load, memory, narrow_bfloat16, widen_bfloat16
+from ..kernels.programs import Map
 from ..kernels.specs import Histogram, Occurrences, Spread
 from ..runtime import door
 from ..tensor import Tensor, empty
@@ -28,6 +30,7 @@ from .creation import from_host, full, zeros
 from .gather_scatter import added_at, taken_along
 from .indexing import nonzero, take_at
 from .results import named
+from .searching import searchsorted
 from .sorting import sort
 from .table import op
 
@@ -73,21 +76,23 @@ def _by_device(name: str, t: Tensor, by_order: bool, return_inverse: bool, retur
     shape = tuple(t.meta.shape)
     x = t.detach()
     axis = 0 if dim is None else layout.wrap_dim(dim, len(shape))
-    rows = x.reshape(-1, 1) if dim is None or not shape else x.movedim(axis, 0).reshape(shape[axis], -1)
-    n, width = rows.meta.shape
+    rows = x.reshape(-1) if dim is None or not shape else x.movedim(axis, 0).reshape(shape[axis], -1)
+    n, width = rows.meta.shape[0], 1 if dim is None or not shape else rows.meta.shape[1]
     if by_order and width > _MOST_COLUMNS:
         return None
     at = None
-    if by_order:
+    if by_order and len(rows.meta.shape) == 1:
+        rows, at = sort(rows)
+    elif by_order:
         for column in range(width - 1, -1, -1):  # a stable sort by each, the last first
             key = rows[:, column]
             by = sort(key if at is None else taken_along(key, at))[1]
             at = by if at is None else taken_along(at, by)
         rows = take_at(rows, [at])
     new = full((n,), True, dtype=bool_, device=t.meta.device)
-    new[1:] = (rows[1:] != rows[:-1]).any(1)
-    (starts,) = nonzero(new, as_tuple=True)
-    picked = take_at(rows, [starts])
+    apart = rows[1:] != rows[:-1]
+    new[1:] = apart if len(rows.meta.shape) == 1 else apart.any(1)
+    picked = rows[new]
     if dim is None or not shape:
         made = picked.reshape(-1)
     else:
@@ -101,6 +106,7 @@ def _by_device(name: str, t: Tensor, by_order: bool, return_inverse: bool, retur
             routines.require(t.meta.device, Spread(n), (inverse.ptr, at.ptr, place.ptr))
         out.append(inverse.reshape(shape) if dim is None else inverse)
     if return_counts:
+        (starts,) = nonzero(new, as_tuple=True)
         out.append(cat([starts[1:], starts.new_full((1,), n)]) - starts)
     return result if len(out) == 1 else tuple(out)
 
@@ -189,7 +195,6 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 
 def _counted_by_device(t: Tensor, weights: Tensor | None, minlength: int) -> Tensor:
     """bincount by t's own device, of which only the least and the greatest number come to the host."""
-    t = to_dtype(t, int64)
     least, greatest = (int(v) for v in values(stack([t.min(), t.max()]), "bincount"))
     if least < 0:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
@@ -200,16 +205,19 @@ def _counted_by_device(t: Tensor, weights: Tensor | None, minlength: int) -> Ten
         raise RuntimeError("weights should be 1-d and have the same length as input")
     same_device("bincount", t, weights)
     d = weights.meta.dtype if weights.meta.dtype.name == "float32" else float64
-    made = zeros(bins, dtype=float64, device=t.meta.device)
-    added_at(made, t, to_dtype(weights.detach(), float64))
+    made: Tensor = zeros(bins, dtype=float64, device=t.meta.device)
+    _tally(made, contiguous(t), weights.detach() if weights.meta.dtype.name == "float32" else to_dtype(weights.detach(), float64))
     return to_dtype(made, d)
 
 
 def _occurrences(t: Tensor, bins: int) -> Tensor:
-    """How often each of 0 .. bins - 1 is among the elements of t (int64), which are all of these."""
+    """How often each of 0 .. bins - 1 is among the elements of t, integers which are all of these."""
     made: Tensor = zeros(bins, dtype=int64, device=t.meta.device)
     t = contiguous(t)
-    routines.require(t.meta.device, Occurrences(t.meta.numel, bins), (made.ptr, t.ptr))
+    own = None if t.meta.dtype is int64 else t.meta.dtype
+    if own is None or not routines.run(t.meta.device, Occurrences(t.meta.numel, bins, own), (made.ptr, t.ptr)):
+        t = to_dtype(t, int64)
+        routines.require(t.meta.device, Occurrences(t.meta.numel, bins), (made.ptr, t.ptr))
     return made
 
 
@@ -261,39 +269,68 @@ def _histc_by_counting(x: Tensor, bins: int, low: Any, high: Any) -> Tensor:
     return to_dtype(counts, d)
 
 
-def _edges(name: str, bins: Any, x: Any, limits: tuple[Any, Any] | None, d: dtype) -> Any:
-    """The edges of one axis: a tensor's elements, or equally spaced ones."""
+def _edges(name: str, bins: Any, x: Tensor, limits: tuple[Any, Any] | None) -> tuple[Tensor, float, float]:
+    """The edges of one axis: a tensor's elements, or equally spaced ones, of the type of x; and the outer ones as numbers."""
+    d, dev = x.meta.dtype, x.meta.device
     if isinstance(bins, Tensor):
-        return load(host_array(bins.detach()), bins.meta.dtype)
+        made = contiguous(to_dtype(bins.detach(), d))
+        first, last = values(stack([made[0], made[-1]]), name)
+        return made, float(first), float(last)
     if bins <= 0:
         raise RuntimeError(f"torch.{name}(): bins must be > 0, but got {bins}")
-    low, high = edges(name, *(limits if limits is not None else (x.min(), x.max()) if x.size else (0.0, 1.0)), 0.5)  # type: ignore[call-arg]
-    return np.linspace(low, high, bins + 1, dtype=np.float64).astype(x.dtype)
+    if limits is None:
+        limits = tuple(values(stack([x.min(), x.max()]), name)) if x.meta.numel else (0.0, 1.0)
+    low, high = edges(name, limits[0], limits[1], 0.5)
+    host = np.linspace(low, high, bins + 1, dtype=np.float64).astype(d.np)
+    return from_host(host, d, dev), float(host[0]), float(host[-1])
 
 
-def _counted(name: str, points: Any, edges: list[Any], weight: Any, density: bool, d: dtype) -> Any:
-    """The histogram of points (n, axes) over the cells that the edges make."""
-    inside = np.ones(len(points), bool)
-    place = np.zeros(len(points), np.int64)
-    for i, e in enumerate(edges):
-        x = points[:, i]
-        at = np.searchsorted(e, x, "right") - 1
-        at[x == e[-1]] = len(e) - 2
-        inside &= (x >= e[0]) & (x <= e[-1])
-        place = place * (len(e) - 1) + at
-    cells = [len(e) - 1 for e in edges]
-    w = None if weight is None else weight.reshape(-1)[inside].astype(np.float64)
-    counts: Any = np.bincount(place[inside], w, layout.numel(cells)).reshape(cells).astype(np.float64)
+def _cell_program(d: dtype) -> Map:
+    """Which cell a point is in, after one more axis: of the interval that its coordinate was sorted into, the coordinate, and the cell so far.
+    Numbers: the outer edges, how many intervals the axis has, and how many cells there are, which stands for none of them."""
+    found = _cell_programs.get(d)
+    if found is None:
+        sorted_into, x, before = E.input(0, int64), E.input(1, d), E.input(2, int64)
+        first, last, many, none = E.scalar(0, d), E.scalar(1, d), E.scalar(2, int64), E.scalar(3, int64)
+        at = E.where(x == last, many, sorted_into) - E.const(1, int64)
+        inside = (x >= first) & (x <= last) & (before != none)
+        found = _cell_programs[d] = Map((E.where(inside, before * many + at, none),), (int64, d, int64), (d, d, int64, int64))
+    return found
+
+
+_cell_programs: dict[dtype, Map] = {}
+
+
+def _counted(points: list[Tensor], axes: list[tuple[Tensor, float, float]], weight: Tensor | None, density: bool) -> Tensor:
+    """The histogram of points, a vector for each axis, over the cells that the edges make."""
+    d, dev, n = points[0].meta.dtype, points[0].meta.device, points[0].meta.numel
+    cells = [e.meta.shape[0] - 1 for e, _, _ in axes]
+    total = layout.numel(cells)
+    counts: Tensor = zeros(total + 1, dtype=int64 if weight is None else float64, device=dev)
+    if n:
+        place = zeros(1, dtype=int64, device=dev).expand(n)
+        for x, (e, first, last), many in zip(points, axes, cells, strict=True):
+            made = empty((n,), int64, dev)
+            launch.run(_cell_program(d), (n,), [made], [searchsorted(e, x, right=True), x, place], None, (first, last, many, total), "histogram")
+            place = made
+        _tally(counts, place, weight)
+    kept = counts[:total].reshape(cells)
     if density:
-        counts = counts / counts.sum()
-        for i, e in enumerate(edges):
-            counts = counts / np.diff(e.astype(np.float64)).reshape([-1 if k == i else 1 for k in range(len(edges))])
-    return from_host(np.ascontiguousarray(counts.astype(d.np)), d, _cpu())
+        kept = kept / kept.sum(dtype=float64)
+        for i, (e, _, _) in enumerate(axes):
+            kept = kept / to_dtype(e, float64).diff().reshape([-1 if k == i else 1 for k in range(len(axes))])
+    return to_dtype(kept, d)
 
 
-def _cpu() -> Any:
-    from ..runtime.device import resolve
-    return resolve("cpu")
+def _tally(counts: Tensor, place: Tensor, weight: Tensor | None) -> None:
+    """Adds to counts, at each place, 1 or the weight there."""
+    n, bins = place.meta.numel, counts.meta.numel
+    if weight is None:
+        routines.require(place.meta.device, Occurrences(n, bins), (counts.ptr, place.ptr))
+        return
+    w = contiguous(weight)
+    if not routines.run(place.meta.device, Occurrences(n, bins, place.meta.dtype, w.meta.dtype), (counts.ptr, place.ptr, w.ptr)):
+        added_at(counts, to_dtype(place, int64), to_dtype(w, float64))
 
 
 def _histogram_input(name: str, input: Tensor, weight: Tensor | None, rest: tuple[int, ...]) -> Any:  # noqa: A002
@@ -306,7 +343,7 @@ def _histogram_input(name: str, input: Tensor, weight: Tensor | None, rest: tupl
     if tuple(weight.meta.shape) != rest:
         raise RuntimeError(f"torch.{name}(): if weight tensor is provided it should have the same shape as the input tensor excluding its innermost "
                            f"dimension, but got input with shape {list(input.meta.shape)} and weight with shape {list(weight.meta.shape)}")
-    return host_array(weight.detach())
+    return weight.detach().reshape(-1)
 
 
 @op(out=True)
@@ -316,13 +353,11 @@ def histogram(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | N
     bins: how many equal intervals over `range` (the data's own by default), or an increasing vector of edges.  weight: what
     each element counts.  density: divided by the total and the intervals' lengths.  The host waits for the values.
     """
-    d = input.meta.dtype
     same_device("histogram", input, weight, bins)
     w = _histogram_input("histogram", input, weight, tuple(input.meta.shape))
-    x = host_array(input.detach()).reshape(-1)
-    edges = _edges("histogram", bins, x, range, d)
-    hist = _counted("histogram", x.reshape(-1, 1), [edges], w, density, d)
-    return _HISTOGRAM(hist.to(input.meta.device), from_host(np.ascontiguousarray(edges.astype(d.np)), d, input.meta.device))
+    x = contiguous(input.detach().reshape(-1))
+    axis = _edges("histogram", bins, x, range)
+    return _HISTOGRAM(_counted([x], [axis], w, density), axis[0])
 
 
 @op(method=True, out=True)
@@ -330,23 +365,21 @@ def histogramdd(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor |
     """`histogram` of points: input is (..., axes).  bins: a number, a number an axis, or a vector of edges an axis.  range: lowest
     and highest of each axis in turn.  Gives the counts, one axis a coordinate, and a tuple of edges.
     """
-    d = input.meta.dtype
     if len(input.meta.shape) < 2:
         raise RuntimeError(f"torch.histogramdd(): input tensor should have at least 2 dimensions, but got {len(input.meta.shape)}")
     axes = input.meta.shape[-1]
     same_device("histogramdd", input, weight, *(bins if isinstance(bins, (list, tuple)) else ()))
     w = _histogram_input("histogramdd", input, weight, tuple(input.meta.shape[:-1]))
-    points = host_array(input.detach()).reshape(-1, axes)
+    points = [contiguous(x) for x in input.detach().reshape(-1, axes).unbind(1)]
     each = [bins] * axes if isinstance(bins, int) else list(bins)
     if len(each) != axes:
         raise RuntimeError(f"torch.histogramdd(): expected {axes} sequences of bin edges or counts, one for each coordinate, but got {len(each)}")
     limits = None if range is None else list(range)
     if limits is not None and len(limits) != 2 * axes:
         raise RuntimeError(f"torch.histogramdd(): for a {axes}-dimensional histogram range should have {2 * axes} elements, but got {len(limits)}")
-    edges = [_edges("histogramdd", b, points[:, i], None if limits is None else (limits[2 * i], limits[2 * i + 1]), d)
-             for i, b in enumerate(each)]
-    hist = _counted("histogramdd", points, edges, w, density, d)
-    return _HISTOGRAMDD(hist.to(input.meta.device), tuple(from_host(np.ascontiguousarray(e.astype(d.np)), d, input.meta.device) for e in edges))
+    found = [_edges("histogramdd", b, x, None if limits is None else (limits[2 * i], limits[2 * i + 1]))
+             for i, (b, x) in enumerate(zip(each, points, strict=True))]
+    return _HISTOGRAMDD(_counted(points, found, w, density), tuple([e for e, _, _ in found]))
 
 
 @op(out=True)

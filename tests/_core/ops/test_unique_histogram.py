@@ -125,3 +125,37 @@ def test_on_every_device(device):
     np.testing.assert_array_equal(counts.cpu().numpy(), np.bincount(a, minlength=9)[np.unique(a)])
     np.testing.assert_array_equal(t.bincount().cpu().numpy(), np.bincount(a))
     np.testing.assert_array_equal(t.double().histc(3, 0, 9).cpu().numpy(), np.histogram(a, 3, (0, 9))[0])
+
+
+@pytest.mark.parametrize("d", [fb.float32, fb.float64], ids=str)
+def test_histograms_of_points_outside_weights_and_devices(d, device):
+    rng = np.random.default_rng(8)
+    points = rng.standard_normal((500, 2)).astype(d.np)
+    points[:3] = np.array([[np.nan], [7.0], [-7.0]])
+    points[3:6] = 1.0  # the last edge belongs to the last interval
+    w = rng.random(500).astype(d.np)
+    edges = [np.array([-1.0, -0.5, 0.25, 1.0], d.np), np.linspace(-1, 1, 6).astype(d.np)]
+    seen = ~np.isnan(points).any(1)
+    for weight in (None, w):
+        for density in (False, True):
+            given = None if weight is None else fb.tensor(weight).to(device)
+            got = fb.histogramdd(fb.tensor(points).to(device), [fb.tensor(e).to(device) for e in edges], weight=given, density=density)
+            want = np.histogramdd(points[seen], edges, weights=None if weight is None else weight[seen], density=density)[0]
+            np.testing.assert_allclose(got[0].cpu().numpy(), want.astype(d.np), rtol=1e-6)
+            assert got[0].dtype is d and got[0].device.type == fb.tensor(0.0).to(device).device.type
+    x = fb.tensor(points[:, 0]).to(device)
+    hist, at = fb.histogram(x, 4, range=(-1.0, 1.0), weight=fb.tensor(w).to(device))
+    want, want_at = np.histogram(points[seen, 0], 4, (-1.0, 1.0), weights=w[seen])
+    np.testing.assert_allclose(hist.cpu().numpy(), want, rtol=1e-6)
+    np.testing.assert_allclose(at.cpu().numpy(), want_at, rtol=1e-6)
+    with pytest.raises(RuntimeError, match="not finite"):
+        fb.histogram(x, 3)
+    assert fb.histogram(fb.zeros(0, dtype=d), 2).hist.tolist() == [0, 0]
+
+
+def test_unique_tells_nan_apart_and_keeps_the_first_zero():
+    a = np.array([3.0, np.nan, -0.0, 0.0, np.nan, 3.0, -1.0], np.float32)
+    made, inverse, counts = fb.unique(fb.tensor(a), return_inverse=True, return_counts=True)
+    assert str(made.tolist()) == "[-1.0, -0.0, 3.0, nan, nan]"
+    assert inverse.tolist() == [2, 3, 1, 1, 4, 2, 0] and counts.tolist() == [1, 2, 2, 1, 1]
+    assert fb.unique_consecutive(fb.tensor([[1, 1, 2], [2, 1, 1]]), return_counts=True)[1].tolist() == [2, 2, 2]

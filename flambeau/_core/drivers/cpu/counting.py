@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...dtypes import bfloat16, int64
+from ...dtypes import bfloat16, float32, float64, int64
 from ...kernels import expr as E
 from ...kernels import routines, target
 from ...kernels.interpret import load, memory, narrow_bfloat16, store, widen_bfloat16
@@ -44,15 +44,21 @@ def histogram(spec: Histogram) -> Prepared:
     return Prepared("histc", entry, outputs=2, nbytes=nbytes)
 
 
-def occurrences(spec: Occurrences) -> Prepared:
-    n, bins = spec
+def occurrences(spec: Occurrences) -> Prepared | None:
+    """None for weights that are neither float32 nor float64."""
+    n, bins, d, weights = spec
+    d = d or int64
+    if weights not in (None, float32, float64):
+        return None
+    nbytes = n * (d.itemsize + (weights.itemsize if weights else 0)) + 8 * bins
     if routines.generated():
         from ...kernels.llvm.handwritten.ordering import counting
-        return Prepared("bincount", counting.occurrences(n, bins), nbytes=8 * (n + bins))
+        return Prepared("bincount", counting.occurrences(n, bins, d, weights), nbytes=nbytes)
 
-    def entry(counts: int, source: int) -> None:
-        np.add.at(memory(counts, (bins,), (1,), int64), memory(source, (n,), (1,), int64), 1)
-    return Prepared("bincount", entry, nbytes=8 * (n + bins))
+    def entry(counts: int, source: int, *given: int) -> None:
+        each = memory(given[0], (n,), (1,), weights) if weights else 1
+        np.add.at(memory(counts, (bins,), (1,), float64 if weights else int64), memory(source, (n,), (1,), d), each)
+    return Prepared("bincount", entry, nbytes=nbytes)
 
 
 def spread(spec: Spread) -> Prepared:

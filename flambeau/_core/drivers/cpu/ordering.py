@@ -19,13 +19,20 @@ if TYPE_CHECKING:
     from ...kernels.specs import Among, Element, Search, Sort
 
 _MOST = 1 << 31  # elements of a row that has positions of 32 bits
+_NEAR = 32  # elements of rows that lie in the cache wherever they are
+_APART = 1 << 16  # elements from which a row's must lie together to be read at memory's speed
 
 
 # ------------------------------------------------------------------------------------------------------------- sorting
+def _scattered(spec: Sort | Element) -> bool:
+    """Whether rows lie so that a copy of them, which goes by tiles, is worth its while."""
+    return spec.strides[2][-1] != 1 and spec.domain[-1] > _NEAR and numel(spec.domain) >= _APART and numel(spec.domain[:-1]) > 1
+
+
 def sort(spec: Sort) -> Prepared | None:
-    """None for complex numbers, which have no order."""
+    """None for complex numbers, which have no order, and for rows that had better be copied first."""
     d, domain, strides, descending, width, _, valued = spec
-    if d.is_complex:
+    if d.is_complex or _scattered(spec):
         return None
     n = domain[-1]
     if routines.generated() and n < _MOST:
@@ -39,9 +46,9 @@ def sort(spec: Sort) -> Prepared | None:
 
 
 def element(spec: Element) -> Prepared | None:
-    """None for complex numbers."""
+    """None for complex numbers, and for rows that had better be copied first."""
     d, domain, strides, k, which = spec
-    if d.is_complex:
+    if d.is_complex or _scattered(spec):
         return None
     name = which or "kthvalue"
     if routines.generated() and domain[-1] < _MOST:

@@ -78,8 +78,10 @@ def search(launches: Launches, device: int, spec: specs.Search) -> Prepared | No
 
 
 def occurrences(launches: Launches, device: int, spec: specs.Occurrences) -> Prepared | None:
-    """See `searching.occurrences`."""
-    return _made(launches, "bincount", searching.occurrences, *spec)
+    """See `searching.occurrences`.  None for other types than int64, and for weights."""
+    if spec.dtype is not None or spec.weights is not None:
+        return None
+    return _made(launches, "bincount", searching.occurrences, spec.n, spec.bins)
 
 
 def check(launches: Launches, device: int, spec: specs.Check) -> Prepared | None:

@@ -83,6 +83,22 @@ def test_occurrences_are_added(n, bins):
     np.testing.assert_array_equal(counts, 5 + np.bincount(a, minlength=bins))
 
 
+@pytest.mark.parametrize("d", [d for d in dtypes.ALL if d.kind in "ui"], ids=str)
+@pytest.mark.parametrize("generated", [True, False])
+def test_occurrences_of_every_type_and_weights(d, generated, monkeypatch):
+    monkeypatch.setattr(routines, "_generated", generated)
+    rng = np.random.default_rng(6)
+    for n in (1, 40, 70_000 if generated else 50):
+        a = rng.integers(0, 100, n).astype(d.np)
+        counts = np.zeros(120, np.int64)
+        carried_out(Occurrences(n, 120, d), (counts, a))
+        np.testing.assert_array_equal(counts, np.bincount(a.astype(np.int64), minlength=120))
+        for weights in (dtypes.float32, dtypes.float64):
+            w, sums = rng.standard_normal(n).astype(weights.np), np.zeros(120)
+            carried_out(Occurrences(n, 120, d, weights), (sums, a, w))
+            np.testing.assert_array_equal(sums, np.bincount(a.astype(np.int64), w.astype(np.float64), 120))
+
+
 def test_values_at_places_of_their_own():
     rng = np.random.default_rng(3)
     for n in (1, 1000, 100_000):

@@ -33,15 +33,21 @@ BLOCK = 512  # elements whose intervals are worked out at a time
 (O_N, O_BINS, O_OWN) = range(3)
 
 
-def occurrences(n: int, bins: int) -> Callable[..., None]:
-    """``entry(counts, source)``: see `specs.Occurrences`."""
-    shared = n >= _SHARED and bins <= _MOST_BINS and bins < n
-    code = functions("occurrences", 64, ("flambeau_occurrences",), _write_occurrences)["flambeau_occurrences"]
-    return native.make_entry([(code, n, _PIECE)], (n, bins, int(shared)), 2, parallel=shared)
+def occurrences(n: int, bins: int, d: dtype, weights: dtype | None) -> Callable[..., None]:
+    """``entry(counts, source, [weights])``: see `specs.Occurrences`.  Weights are added by one thread, in order."""
+    shared = weights is None and n >= _SHARED and bins <= _MOST_BINS and bins < n
+    names = tuple(f"flambeau_occurrences{k}" for k in ("", *_WEIGHTS))
+    code = functions("occurrences", 8 * d.itemsize, names, _write_occurrences)
+    found = code["flambeau_occurrences" + ("" if weights is None else base(weights))]
+    return native.make_entry([(found, n, _PIECE if shared else max(n, 1))], (n, bins, int(shared)), 2 if weights is None else 3, parallel=shared)
+
+
+_WEIGHTS = ("float", "double")
 
 
 def _write_occurrences(module: Module, bits: int) -> None:
     write_added(module)
+    size = bits // 8
     c = Code(module, "void", "flambeau_occurrences", "i64", "i64", "ptr", "ptr")
     begin, end, args, block = c.given
     counts, source = c.address(args, 0), c.address(args, 1)
@@ -49,13 +55,24 @@ def _write_occurrences(module: Module, bits: int) -> None:
     table, index = _table(c, c.pick(own, bins * 8, 0))
     to = c.pick(own, table, counts)
     with c.span(begin, end) as v:
-        slot = to + (source + v.i * 8).load("i64") * 8
+        slot = to + (source + v.i * size).load(f"i{bits}").to("i64") * 8
         slot.store(slot.load("i64") + 1)
     with c.when(own):
         c.function("void", "added", counts, table, bins)
     scratch.give(c, index)
     c.back()
     c.finish()
+    for kind in _WEIGHTS:
+        c = Code(module, "void", f"flambeau_occurrences{kind}", "i64", "i64", "ptr", "ptr")
+        begin, end, args, _ = c.given
+        counts, source, weights = (c.address(args, k) for k in range(3))
+        with c.span(begin, end) as v:
+            slot = counts + (source + v.i * size).load(f"i{bits}").to("i64") * 8
+            weight = (weights + v.i * (4 if kind == "float" else 8)).load(kind)
+            weight = weight.cast("fpext", "double") if kind == "float" else weight
+            slot.store(Value(c, "double", c.op(f"fadd double {slot.load('double').name}, {weight.name}")))
+        c.back()
+        c.finish()
 
 
 def spread(n: int) -> Callable[..., None]:
