@@ -13,6 +13,8 @@
 #   make names    docs/names.md: where each name of PyTorch is here
 #   make docs     the documentation as a site, in build/site
 #   make fuzz     random programs, hostile arguments and errors in ulp, held against what is known; FUZZ="--seeds 0:500 --only programs" for a part
+#   make guard    hostile arguments by new seeds, each block of memory between pages that nobody may touch: crashes and hangs; GUARD=20000 for more
+#   make test-guard  the tests of operations and modules in such memory
 #   make bench    how fast, against PyTorch in the same run
 #   make bench-ops  every public operation beside PyTorch, tiny, forward and backward, worst first
 #   make test-fake-gpu  the tests of devices through the NVIDIA driver on fake libraries; needs g++, no GPU
@@ -44,7 +46,7 @@ unexport OPENBLAS_CORETYPE
 # Containers set this to keep their layers small. Here it makes each start compile all anew, and pytest rewrite the asserts of every test.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-learned quick check generated parity conformance conformance-page names docs fuzz bench bench-ops test-fake-gpu check-libraries check-cudnn test-gpu bench-gpu host-cost step-count sizes fix clean
+.PHONY: help demo test test-learned quick check generated parity conformance conformance-page names docs fuzz guard test-guard bench bench-ops test-fake-gpu check-libraries check-cudnn test-gpu bench-gpu host-cost step-count sizes fix clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -124,6 +126,14 @@ docs: .venv/.docs
 	@echo "the pages are in build/site: open build/site/guide/index.html"
 
 # The instruments lie beside the checkout; where they are absent this says so.
+# Hostile calls that nobody made before, GUARD of each device, between pages that nobody may touch; then the tests of operations there.
+GUARD ?= 2000
+guard: .venv/.dev
+	$(BIN)/python -m tools.fuzz --only guard --fresh $(GUARD)
+
+test-guard: .venv/.dev
+	$(BIN)/python -m pytest -q -n $(JOBS) -p tests._core.runtime.guard_pages tests/_core/ops tests/nn $(PYTEST)
+
 fuzz: .venv-parity/.made
 	@if [ "$$(cat .venv-parity/.made)" = yes ]; then $(PARITY)/python -m tools.fuzz $(FUZZ); \
 	else echo "fuzz: skipped, because PyTorch 2.13.0 could not be installed here"; fi

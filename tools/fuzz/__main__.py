@@ -3,6 +3,7 @@
     python -m tools.fuzz                                  programs, numerics and guard, over the recorded cases
     python -m tools.fuzz --only programs --seeds 30000:32000 [--seconds 120]
     python -m tools.fuzz --only programs,guard --against DIR  only what another checkout says otherwise on the same seeds
+    python -m tools.fuzz --only guard --fresh 2000        new calls on each device: does any end or hang its process?
     python -m tools.fuzz --only bits --against DIR            results to the bit and errors to the word
     python -m tools.fuzz --write [--only ...]             renews the files of what is known
 
@@ -29,12 +30,16 @@ def main() -> int:
     p.add_argument("--only", default=RECORDED, help="parts, with commas: programs, numerics, guard; bits with --against")
     p.add_argument("--seeds", default="", metavar="FIRST:LAST", help="of programs and guard; none: the recorded ones")
     p.add_argument("--seconds", type=float, default=0, metavar="N", help="at most so long, of programs and of each device of guard")
+    p.add_argument("--fresh", type=int, default=0, metavar="N", help="of guard: N calls of each device by seeds that are drawn and printed; fails for "
+                   "crashes and hangs alone")
     p.add_argument("--against", type=Path, metavar="DIR", help="another checkout; programs and guard")
     p.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where programs run; cuda is simulated, and needs --against")
     p.add_argument("--write", action="store_true", help="renew what is known")
     a = p.parse_args()
     if a.against and "numerics" in a.only:
         p.error("--against: say --only programs,guard")
+    if a.fresh and a.only != "guard":
+        p.error("--fresh: say --only guard")
     if "bits" in a.only and not a.against:
         p.error("--only bits: say --against, as it compares two checkouts")
     if a.device == "cuda" and not a.against:

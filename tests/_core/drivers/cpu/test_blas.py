@@ -29,7 +29,7 @@ def _with_threads(n: int, work: Any) -> bytes:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64])
-@pytest.mark.parametrize("m,k,n", [(5, 3000, 77), (77, 3000, 5), (3, 20000, 3), (1, 4000, 500), (500, 4000, 1), (300, 300, 300), (17, 900, 2000), (31, 700, 5000)])
+@pytest.mark.parametrize("m,k,n", [(5, 3000, 77), (77, 3000, 5), (3, 20000, 3), (1, 4000, 500), (500, 4000, 1), (300, 300, 300), (17, 900, 2000)])
 def test_results_do_not_depend_on_the_number_of_threads(dtype: Any, m: int, k: int, n: int) -> None:
     a, at, b = torch.randn(m, k, dtype=dtype), torch.randn(k, m, dtype=dtype), torch.randn(k, n, dtype=dtype)
     batch = torch.randn(5, k, n, dtype=dtype)
