@@ -47,8 +47,6 @@ class Writer:
         self.lines: list[str] = []
         self.constants: list[Any] = []
         self._names: dict[int, str] = {}  # by identity
-        for owner in script.owners:
-            self.constant(owner)
         self.scratch, self.size = layout_of(script)
         self.before = layout_of(earlier)[0] if earlier is not None else {}
 
@@ -152,8 +150,9 @@ class Writer:
         names = ", ".join(f"c{i}" for i in range(len(self.constants)))
         lines = ["def make(constants):", *([f" {names}, = constants"] if names else []), " new, T, S, grad_on = object.__new__, Tensor, Storage, _grad.get",
                  f" {head}", *self.lines, " return call"]
-        found: Callable[..., Any] = _made("\n".join(lines))(self.constants)
-        return found
+        found: Any = _made("\n".join(lines))(self.constants)
+        found.owners = self.script.owners  # no line names them, and their memory is read
+        return found  # type: ignore[no-any-return]
 
 
 @lru_cache(4096)

@@ -362,6 +362,15 @@ def test_calls_that_only_show_large_operands_are_learned() -> None:
     assert writes.times == before + 1
 
 
+def test_memory_of_others_that_a_call_reads_stays() -> None:
+    op = Counted(lambda input: input + torch.from_numpy(np.arange(1 << 14, dtype=np.float32)))
+    x = torch.zeros(1 << 14)
+    op.often(x)
+    rest = [np.full(1 << 14, -1, np.float32) for _ in range(50)]  # where NumPy puts what comes next
+    np.testing.assert_array_equal(op.call(x).numpy(), np.arange(1 << 14))
+    assert op.times == 0 and len(rest) == 50
+
+
 @pytest.mark.parametrize("what", [
     lambda input: input * float(np.random.rand()), lambda input: torch.ones(100).tolist()[0] + input,
     lambda input: input.numpy().sum() + input, lambda input: (warnings.warn("once more", stacklevel=1), input + 1)[1]],
