@@ -37,7 +37,7 @@ _WHERE: dict[type[Spec], tuple[str, str]] = {
     specs.Check: ("counting", "check"),
     specs.Blocks: ("counting", "blocks"),
     specs.Fft: ("transforms", "transform"),
-    specs.RealFft: ("transforms", "real_transform"),
+    specs.RealFft: ("real_transforms", "real_transform"),
     specs.Lapack: ("factorizations", "prepare"),
 }
 _found: dict[type[Spec], Callable[[Spec], Prepared | None]] = {}

@@ -92,7 +92,7 @@ def split(values: Any, lanes: int) -> Any:
     """Rows of complex numbers as blocks of lanes: their real parts, then their imaginary parts."""
     import numpy as np
     rows, n = values.shape
-    blocks = -(-n // lanes)
+    blocks = width(n, lanes)
     out = np.zeros((rows, blocks, 2, lanes), np.float32 if values.dtype == np.complex64 else np.float64)
     for part, x in enumerate((values.real, values.imag)):
         whole = np.zeros((rows, blocks * lanes), out.dtype)
@@ -172,6 +172,11 @@ def _powers(n: int) -> dict[int, int]:
     return found
 
 
+def width(n: int, lanes: int) -> int:
+    """How many blocks of lanes n numbers take."""
+    return -(-n // lanes)
+
+
 def column_bytes(x: Numbers, n: int) -> int:
     """What a column in memory of our own takes, with what moves write beyond its end."""
     return (n + x.lanes) * x.row
@@ -205,12 +210,12 @@ def move(x: Numbers, name: str, source: Slot, target: Slot, count: int, row: int
 
 def first_half(x: Numbers, n1: int, n2: int, source: Slot, target: Slot, memory: int, ahead: int) -> list[Operation]:
     """A block of the columns of a transform that is split: n1 elements, n2 numbers apart, times twiddle factors."""
-    return column(x.but(x.sign), n1, ("I", source, n2 * x.pair), ("T", target, -(-n2 // x.lanes) * x.row), memory, ahead)
+    return column(x.but(x.sign), n1, ("I", source, n2 * x.pair), ("T", target, width(n2, x.lanes) * x.row), memory, ahead)
 
 
 def second_half(x: Numbers, n1: int, n2: int, source: Slot, target: Slot, memory: int) -> list[Operation]:
     """A block of its rows, as columns of n2 elements, which come to lie n1 numbers apart."""
-    rows = move(x, "turn", source, (MINE, memory), n2, -(-n2 // x.lanes) * x.row)
+    rows = move(x, "turn", source, (MINE, memory), n2, width(n2, x.lanes) * x.row)
     return [rows, *column(x.but(1.0, x.scale), n2, ("S", (MINE, memory), x.row), ("I", target, n1 * x.pair), memory)]
 
 
@@ -225,13 +230,13 @@ def row(x: Numbers, n: int, source: Slot, target: Slot, memory: int) -> tuple[li
     if parts is None:
         return _bluestein(x, n, source, target, memory)
     n1, n2 = parts
-    blocks = -(-n2 // x.lanes)
-    between = n1 * blocks * x.row
+    step = width(n2, x.lanes) * x.row
+    between = n1 * step
     own = memory + between
     room = 2 * max(column_bytes(x, n1), column_bytes(x, n2))
-    first = program.loop(x.d, blocks, n2, (*source, x.row), (MINE, memory, x.row), (NOWHERE, turn_table(x, n1, n2), x.row),
+    first = program.loop(x.d, width(n2, x.lanes), n2, (*source, x.row), (MINE, memory, x.row), (NOWHERE, turn_table(x, n1, n2), x.row),
                              first_half(x, n1, n2, (LOOP_SOURCE, 0), (LOOP_TARGET, 0), own, n * x.pair if source[0] == SOURCE else 0))
-    second = program.loop(x.d, -(-n1 // x.lanes), n1, (MINE, memory, x.lanes * blocks * x.row), (*target, x.row), (NOWHERE, 0, 0),
+    second = program.loop(x.d, width(n1, x.lanes), n1, (MINE, memory, x.lanes * step), (*target, x.row), (NOWHERE, 0, 0),
                               second_half(x, n1, n2, (LOOP_SOURCE, 0), (LOOP_TARGET, 0), own))
     return [first, second], between + room
 
@@ -298,10 +303,10 @@ def rows_or_lanes(n: int, rows: int, lanes: int) -> str:
 
 @lru_cache(64)
 def _half_factors(item: int, h: int, back: bool) -> Any:
-    """What `real` multiplies by: halves of the factors, or their conjugates."""
+    """What `real` multiplies by: the factors, or their halves."""
     import numpy as np
     made = roots(2 * h, np.arange(1, h // 2 + 1))
-    return _typed(made.conj() if back else made / 2, item)
+    return _typed(made if back else made / 2, item)
 
 
 @lru_cache(64)

@@ -2,10 +2,11 @@
 
 Real numbers x of even length n are taken as h = n / 2 complex ones, x[2 k] + i x[2 k + 1].  With z their transform and w = exp(-2 pi i / n), the
 transform of x is X[k] = E + w^k O, X[h - k] = conj(E - w^k O), where E = (z[k] + conj z[h - k]) / 2 and O = (z[k] - conj z[h - k]) / 2 i are
-those of the even and of the odd elements (Sorensen et al., "Real-valued fast Fourier transform algorithms", 1987).  The way back is the same
-equations solved for z.
+those of the even and of the odd elements (Sorensen et al., "Real-valued fast Fourier transform algorithms", 1987).  Where x are the real
+numbers whose spectrum's conjugate has the half X, the forward transform of z[k] = E + i w^k O, z[h - k] = conj(E) + i conj(w^k O), with
+E = X[k] + conj X[h - k] and O = X[k] - conj X[h - k], is n x in pairs.
 
-Functions of operations: see `program`.  "after" makes X of z, "before" makes the conjugate of 2 z of X, in columns ("after" from split
+Functions of operations: see `program`.  "after" makes X of z, "before" makes z of X, in columns ("after" from split
 ones, kinds of `passes` for the other side) or in a row.
 """
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from .....dtypes import dtype
     from .butterflies import Complex
 
-# h; the address of factors w^k for k = 1, 2, ... h / 2 ("after": their halves; "before": their conjugates); what elements besides 0 and h count
+# h; the address of factors w^k for k = 1, 2, ... h / 2 ("after": their halves); what elements besides 0 and h count
 HALF, FACTORS, WEIGHT = OWN, OWN + 1, OWN + 2
 
 
@@ -70,11 +71,11 @@ def _spectrum(c: Column, a: Complex, b: Complex, w: Complex) -> tuple[Complex, .
 
 
 def _signal(c: Column, a: Complex, b: Complex, w: Complex) -> tuple[Complex, ...]:
-    """The conjugates of 2 z[k] and 2 z[h - k], of X[k], X[h - k] and w^-k."""
+    """z[k] and z[h - k] of X[k], X[h - k] and w^k."""
     v = c.v
     even = v.plus(a[0], b[0]), v.minus(a[1], b[1])
     odd = v.mul((v.minus(a[0], b[0]), v.plus(a[1], b[1])), w)
-    return _weighted(c, (v.minus(even[0], odd[1]), v.negative(v.plus(even[1], odd[0]))), (v.plus(even[0], odd[1]), v.minus(even[1], odd[0])))
+    return _weighted(c, (v.minus(even[0], odd[1]), v.plus(even[1], odd[0])), (v.plus(even[0], odd[1]), v.minus(odd[0], even[1])))
 
 
 def _columns(c: Column, made: Callable[[Complex, Complex, Complex], tuple[Complex, ...]]) -> None:
@@ -103,7 +104,7 @@ def _after(c: Column) -> None:
 def _before(c: Column) -> None:
     first, last = c.load("0")[0], c.load(c.em.mul(c.em.word("%op", HALF), c.step))[0]
     _columns(c, lambda a, b, w: _signal(c, a, b, w))
-    c.store("0", (c.v.plus(first, last), c.v.minus(last, first)))
+    c.store("0", (c.v.plus(first, last), c.v.minus(first, last)))
 
 
 def _row(c: Column, made: Callable[[Complex, Complex, Complex], tuple[Complex, ...]], sign: str | None, scale: tuple[str, str] | None) -> None:
@@ -168,4 +169,4 @@ def _before_row(c: Column) -> None:
     first, last = read("0"), read(end)
     _row(c, lambda a, b, w: _signal(c, a, b, w), c.sign, None)
     write("0", _one(c, "fadd", first, last))
-    write(str(c.item), _one(c, "fsub", last, first))
+    write(str(c.item), _one(c, "fsub", first, last))
