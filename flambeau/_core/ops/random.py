@@ -474,8 +474,6 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
         raise RuntimeError("cannot sample n_sample <= 0 samples")
     if not replacement and num_samples > shape[-1]:
         raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
-    if door.near(input.meta.device) and input.meta.numel * num_samples <= _FEW:
-        return _few_drawn(input, num_samples, replacement, generator)
     x = input.detach().double()
     _check_probabilities(x, None if replacement else num_samples)
     if replacement:
@@ -487,36 +485,6 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
     race = draw(empty(shape, float64, x.meta.device), "exponential_", _exponential, (1.0,), generator)
     order: Tensor = (x / race).topk(num_samples, -1)[1]
     return order
-
-
-_FEW = 1 << 12  # numbers that NumPy is done with before the operations of the general way have begun
-
-
-def _few_drawn(input: Tensor, num_samples: int, replacement: bool, generator: Any) -> Tensor:  # noqa: A002
-    """`multinomial` of few probabilities of the CPU: the same draws, counted out by NumPy."""
-    from ..kernels.interpret import load, memory
-    m = input.meta
-    p = load(memory(input.ptr, tuple(m.shape), m.strides, m.dtype, input.store), m.dtype).astype(np.float64)
-    with np.errstate(all="ignore"):
-        total = p.sum(-1)
-        if p.size and not (p.min() >= 0 and np.isfinite(p).all()):
-            raise RuntimeError(_WRONG[0])
-        if p.size and not total.min() > 0:
-            raise RuntimeError(_WRONG[1])
-        if not replacement and num_samples > 1 and p.size and np.count_nonzero(p > 0, -1).min() < num_samples:
-            raise RuntimeError(_WRONG[2])
-        out = empty((*m.shape[:-1], num_samples), dtypes.int64, m.device)
-        if replacement:
-            u = rand(*m.shape[:-1], num_samples, generator=generator, dtype=float64, device=m.device)
-            ends = p.cumsum(-1)
-            at = memory(u.ptr, tuple(u.meta.shape), u.meta.strides, float64, u.store) * ends[..., -1:]
-            found = np.minimum((ends[..., None, :] <= at[..., None]).sum(-1), p.shape[-1] - 1)
-        else:
-            race = draw(empty(m.shape, float64, m.device), "exponential_", _exponential, (1.0,), generator)
-            speed = p / memory(race.ptr, tuple(race.meta.shape), race.meta.strides, float64, race.store)
-            found = speed.argmax(-1)[..., None] if num_samples == 1 else np.argsort(-speed, -1, kind="stable")[..., :num_samples]
-        memory(out.ptr, tuple(out.meta.shape), out.meta.strides, dtypes.int64, out.store)[...] = found
-    return out
 
 
 _WRONG = ("probability tensor contains either `inf`, `nan` or element < 0", "invalid multinomial distribution (sum of probabilities <= 0)",
