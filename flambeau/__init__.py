@@ -97,6 +97,8 @@ def __getattr__(name: str) -> Any:
         return value
     if name in _MODULES:
         return importlib.import_module("." + name, __name__)
+    if name == "Storage":
+        return __getattr__("FloatStorage")
     if name == "long":
         return _dtypes.int64
     if name in _LEFT_OUT:

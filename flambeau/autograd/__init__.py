@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from .._core.autograd.mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
+from .gradcheck import gradcheck, gradgradcheck  # at once, so that no later import of their module takes the function's name
 
 _LAZY = {"Function": ".function", "FunctionCtx": ".function", "backward": ".._core.autograd.functions", "grad": ".._core.autograd.functions",
-         "gradcheck": ".gradcheck", "gradgradcheck": ".gradcheck", "detect_anomaly": ".anomaly",
+         "detect_anomaly": ".anomaly",
          "set_detect_anomaly": ".anomaly", "Variable": ".variable"}
 
 
@@ -15,12 +16,11 @@ def __getattr__(name: str) -> Any:
     import importlib
     if name in _LAZY:
         module = importlib.import_module(_LAZY[name], __name__)
-        # a module of the same name as one of its functions is bound here by the import: the function wins
         globals().update({each: getattr(module, each) for each, where in _LAZY.items() if where == _LAZY[name]})
         return globals()[name]
-    if name in ("functional", "graph", "function", "forward_ad", "profiler"):
+    if name in ("functional", "graph", "function", "profiler", "grad_mode", "anomaly_mode", "variable"):
         return importlib.import_module("." + name, __name__)
     raise AttributeError(f"module 'flambeau.autograd' has no attribute {name!r}")
 
 
-__all__ = ["enable_grad", "inference_mode", "is_grad_enabled", "no_grad", "set_grad_enabled", *_LAZY]  # noqa: PLE0604
+__all__ = ["enable_grad", "gradcheck", "gradgradcheck", "inference_mode", "is_grad_enabled", "no_grad", "set_grad_enabled", *_LAZY]  # noqa: PLE0604

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .._core.autograd.tape import anomaly
+from .._core.errors import warn
 
 
 class set_detect_anomaly:
@@ -23,4 +24,5 @@ class detect_anomaly(set_detect_anomaly):
     """Anomaly detection for a `with` block."""
 
     def __init__(self, check_nan: bool = True) -> None:
+        warn("Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for debugging.")
         super().__init__(True, check_nan)

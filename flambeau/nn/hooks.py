@@ -56,6 +56,22 @@ global_forward: dict[int, Hook] = _hook_dict()
 global_backward_pre: dict[int, Hook] = _hook_dict()
 global_backward: dict[int, Hook] = _hook_dict()
 active: dict[int, bool] = _hook_dict()
+# Flags of forward hooks: they are called with keyword arguments too, or even though forward raised.
+global_with_kwargs: dict[int, bool] = _hook_dict()
+global_always_called: dict[int, bool] = _hook_dict()
+# Hooks for every buffer, child module and parameter that a module gets.
+buffer_registration: dict[int, Hook] = _hook_dict()
+module_registration: dict[int, Hook] = _hook_dict()
+parameter_registration: dict[int, Hook] = _hook_dict()
+
+
+def registered(hooks: dict[int, Hook], module: Module, name: str, value: Any) -> Any:
+    """What a module gets under a name, after the hooks that are told of it; what they return, if not None, takes its place."""
+    for hook in list(hooks.values()):
+        new = hook(module, name, value)
+        if new is not None:
+            value = new
+    return value
 
 
 def _register_global(hooks: dict[int, Hook], hook: Hook) -> RemovableHandle:
@@ -65,20 +81,53 @@ def _register_global(hooks: dict[int, Hook], hook: Hook) -> RemovableHandle:
     return handle
 
 
+def _register_registration(hooks: dict[int, Hook], hook: Hook) -> RemovableHandle:
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    return handle
+
+
+def register_module_buffer_registration_hook(hook: Hook) -> RemovableHandle:
+    """Calls ``hook(module, name, buffer)`` for every buffer that a module gets; a result that is not None takes its place."""
+    return _register_registration(buffer_registration, hook)
+
+
+def register_module_module_registration_hook(hook: Hook) -> RemovableHandle:
+    """Calls ``hook(module, name, submodule)`` for every child that a module gets; a result that is not None takes its place."""
+    return _register_registration(module_registration, hook)
+
+
+def register_module_parameter_registration_hook(hook: Hook) -> RemovableHandle:
+    """Calls ``hook(module, name, parameter)`` for every parameter that a module gets; a result that is not None takes its place."""
+    return _register_registration(parameter_registration, hook)
+
+
 def register_module_forward_pre_hook(hook: Hook) -> RemovableHandle:
     """Calls ``hook(module, args)`` before every module's forward; what it returns, if not None, replaces the args."""
     return _register_global(global_forward_pre, hook)
 
 
-def register_module_forward_hook(hook: Hook) -> RemovableHandle:
+def register_module_forward_hook(hook: Hook, *, with_kwargs: bool = False, always_call: bool = False) -> RemovableHandle:
     """Calls ``hook(module, args, output)`` after every module's forward; a result that is not None replaces the
-    output."""
-    return _register_global(global_forward, hook)
+    output.  with_kwargs: the hook gets the keyword arguments after the others.  always_call: also where forward raised."""
+    handle = RemovableHandle(global_forward, extra_dict=[active, global_with_kwargs, global_always_called])
+    global_forward[handle.id] = hook
+    active[handle.id] = True
+    if with_kwargs:
+        global_with_kwargs[handle.id] = True
+    if always_call:
+        global_always_called[handle.id] = True
+    return handle
 
 
 def register_module_full_backward_pre_hook(hook: Hook) -> RemovableHandle:
     """Calls ``hook(module, grad_output)`` before every module's backward."""
     return _register_global(global_backward_pre, hook)
+
+
+def register_module_backward_hook(hook: Hook) -> RemovableHandle:
+    """`register_module_full_backward_hook`, by the name that PyTorch keeps for older programs."""
+    return register_module_full_backward_hook(hook)
 
 
 def register_module_full_backward_hook(hook: Hook) -> RemovableHandle:

@@ -43,3 +43,6 @@ class LazyModule(Module):
         if isinstance(self, LazyModule):
             self.__class__ = self.becomes  # type: ignore[assignment]
         return Module.__call__(self, *args, **kwargs)
+
+
+LazyModuleMixin = LazyModule  # PyTorch's name, for `isinstance`

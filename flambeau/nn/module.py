@@ -17,10 +17,14 @@ from . import hooks as _hooks
 from .hooks import (
     BackwardHooks,
     RemovableHandle,
+    register_module_backward_hook,
+    register_module_buffer_registration_hook,
     register_module_forward_hook,
     register_module_forward_pre_hook,
     register_module_full_backward_hook,
     register_module_full_backward_pre_hook,
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
 )
 from .moves import apply_to_tensors, parse_to
 from .parameter import Buffer, Parameter
@@ -96,7 +100,7 @@ class Module(Stateful):
         return self.forward(*args, **kwargs)
 
     def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        always = [(k, h) for table, flags in ((_hooks.global_forward, {}), (self._forward_hooks,
+        always = [(k, h) for table, flags in ((_hooks.global_forward, _hooks.global_always_called), (self._forward_hooks,
                   self._forward_hooks_always_called)) for k, h in table.items() if k in flags]
         ran: set[int] = set()
         result = None
@@ -109,7 +113,7 @@ class Module(Stateful):
             for key, hook in always:
                 if key not in ran:
                     try:
-                        if key in self._forward_hooks_with_kwargs:
+                        if key in self._forward_hooks_with_kwargs or key in _hooks.global_with_kwargs:
                             hook(self, args, kwargs, result)
                         else:
                             hook(self, args, result)
@@ -142,7 +146,7 @@ class Module(Stateful):
         for table in (_hooks.global_forward, self._forward_hooks):
             for key, hook in table.items():
                 ran.add(key)
-                if key in self._forward_hooks_with_kwargs:
+                if key in self._forward_hooks_with_kwargs or key in _hooks.global_with_kwargs:
                     new = hook(self, args, kwargs, result)
                 else:
                     new = hook(self, args, result)
@@ -197,7 +201,7 @@ class Module(Stateful):
             if modules is None:
                 raise AttributeError("cannot assign module before Module.__init__() call")
             self._forget(name, "_parameters", "_buffers")
-            modules[name] = value
+            modules[name] = _hooks.registered(_hooks.module_registration, self, name, value) if _hooks.module_registration else value
             return
         if modules is not None and name in modules:
             if value is not None:
@@ -216,7 +220,7 @@ class Module(Stateful):
             if value is not None and not isinstance(value, Tensor):
                 raise TypeError(f"cannot assign '{_typename(value)}' as buffer '{name}' "
                                 "(torch.nn.Buffer, torch.Tensor or None expected)")
-            buffers[name] = value
+            buffers[name] = _hooks.registered(_hooks.buffer_registration, self, name, value) if _hooks.buffer_registration else value
             return
         object.__setattr__(self, name, value)
 
@@ -266,6 +270,8 @@ class Module(Stateful):
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(f"cannot assign '{_typename(tensor)}' object to buffer '{name}' "
                             "(torch Tensor or None required)")
+        if _hooks.buffer_registration:
+            tensor = _hooks.registered(_hooks.buffer_registration, self, name, tensor)
         self._buffers[name] = tensor
         if persistent:
             self._non_persistent_buffers_set.discard(name)
@@ -283,6 +289,8 @@ class Module(Stateful):
                 raise ValueError(f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be "
                                  "created explicitly. To express 'x' as a function of another Tensor, compute the "
                                  "value in the forward() method.")
+        if _hooks.parameter_registration:
+            param = _hooks.registered(_hooks.parameter_registration, self, name, param)
         self._parameters[name] = param
 
     def add_module(self, name: str, module: Module | None) -> None:
@@ -290,6 +298,8 @@ class Module(Stateful):
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"{_typename(module)} is not a Module subclass")
         self._check_name("module", name, self.__dict__.get("_modules", {}))
+        if _hooks.module_registration:
+            module = _hooks.registered(_hooks.module_registration, self, name, module)
         self._modules[name] = module
 
     def register_module(self, name: str, module: Module | None) -> None:
@@ -578,5 +588,6 @@ class Module(Stateful):
         return f"{self._get_name()}(\n  " + "\n  ".join(lines + children) + "\n)"
 
 
-__all__ = ["Module", "register_module_forward_hook", "register_module_forward_pre_hook",
-           "register_module_full_backward_hook", "register_module_full_backward_pre_hook"]
+__all__ = ["Module", "register_module_backward_hook", "register_module_buffer_registration_hook", "register_module_forward_hook",
+           "register_module_forward_pre_hook", "register_module_full_backward_hook", "register_module_full_backward_pre_hook",
+           "register_module_module_registration_hook", "register_module_parameter_registration_hook"]

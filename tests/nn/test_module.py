@@ -364,3 +364,36 @@ def test_parameter_is_a_tensor_on_its_datas_storage():
     assert repr(p).startswith("Parameter containing:\ntensor([0., 0., 0.]")
     with pytest.raises(TypeError, match="Parameter: data must be a Tensor or None, got list"):
         nn.Parameter([1.0])
+
+
+def test_hooks_of_all_modules_on_what_they_register():
+    from flambeau.nn.modules import module as M
+    seen = []
+    handles = [M.register_module_parameter_registration_hook(lambda m, n, p: seen.append(("p", n))),
+               M.register_module_buffer_registration_hook(lambda m, n, b: seen.append(("b", n))),
+               M.register_module_module_registration_hook(lambda m, n, c: nn.Tanh() if isinstance(c, nn.ReLU) else seen.append(("m", n)))]
+    try:
+        nn.BatchNorm1d(2)
+        assert seen == [("p", "weight"), ("p", "bias"), ("b", "running_mean"), ("b", "running_var"), ("b", "num_batches_tracked")]
+        model = nn.Sequential(nn.ReLU(), nn.Identity())
+        assert isinstance(model[0], nn.Tanh) and seen[5:] == [("m", "1")]
+    finally:
+        for handle in handles:
+            handle.remove()
+    assert isinstance(nn.Sequential(nn.ReLU())[0], nn.ReLU) and len(seen) == 6
+
+
+def test_a_hook_of_all_modules_with_keywords_and_after_failures():
+    from flambeau.nn.modules import module as M
+
+    class Fails(nn.Module):
+        def forward(self, x, fail=False):
+            if fail:
+                raise ValueError("no")
+            return x
+    seen = []
+    with M.register_module_forward_hook(lambda m, a, k, o: seen.append((k, o)), with_kwargs=True, always_call=True):
+        assert Fails()(1, fail=False) == 1
+        with pytest.raises(ValueError, match="no"):
+            Fails()(1, fail=True)
+    assert seen == [({"fail": False}, 1), ({"fail": True}, None)]

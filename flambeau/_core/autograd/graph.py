@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..tensor import Tensor
-from . import tape
-from .saved import disable_saved_tensors_hooks, save_on_cpu, saved_tensors_hooks, unpacked
+from . import node_hooks, saved_names, tape
+from .saved import allow_mutation_on_saved_tensors, disable_saved_tensors_hooks, save_on_cpu, saved_tensors_hooks, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["GradFn", "Node", "disable_saved_tensors_hooks", "increment_version", "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks"]
+__all__ = ["GradFn", "GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "get_gradient_edge", "increment_version",
+           "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks"]
 
 
 class GradFn:
@@ -37,10 +38,54 @@ class GradFn:
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        saved = self.node[tape.SAVED]
+        """What it keeps for its gradient, operands first.  Raises RuntimeError where that is freed."""
+        return tuple([t for t, _ in self._saved()])
+
+    @property
+    def metadata(self) -> dict[Any, Any]:
+        """A dictionary for whatever a program wants to remember of the operation."""
+        node = self._step()
+        node[tape.EXTRA] = node[tape.EXTRA] or {}
+        found: dict[Any, Any] = node[tape.EXTRA].setdefault("metadata", {})
+        return found
+
+    def register_hook(self, hook: Callable[[tuple[Any, ...], tuple[Any, ...]], Any]) -> node_hooks.Handle:
+        """Calls `hook(grad_inputs, grad_outputs)` after its step in a backward pass; gradients that the hook returns (if not None) replace
+        those of its inputs.  Gives a handle with `remove()`."""
+        return node_hooks.add(self._step(), hook)
+
+    def register_prehook(self, hook: Callable[[tuple[Any, ...]], Any]) -> node_hooks.Handle:
+        """Calls `hook(grad_outputs)` before its step in a backward pass; gradients that the hook returns (if not None) replace them."""
+        return node_hooks.add_before(self._step(), hook)
+
+    def _sequence_nr(self) -> int:
+        """A number that is larger for what was recorded later."""
+        return -int(self.node[tape.SEQ])
+
+    def _step(self) -> tape.Node:
+        """The node whose backward function runs: that of all outputs, where there are several."""
+        found: tape.Node = self.node[tape.EDGES][0] if self.node[tape.BACKWARD] is tape.to_output else self.node
+        return found
+
+    def _saved(self) -> list[tuple[Tensor, Any]]:
+        """The tensors it keeps, each with its version, or None where that is not known."""
+        saved = self._step()[tape.SAVED]
         if saved is None:
-            tape.freed(self.node, None)
-        return tuple(x for x in unpacked(saved) if isinstance(x, Tensor)) if isinstance(saved, (tuple, list)) else ()
+            if self._step()[tape.BACKWARD] is tape.freed:
+                tape.freed(self.node, None)
+            return []
+        return _tensors(unpacked(saved))
+
+    def __getattr__(self, name: str) -> Any:
+        """`_saved_x`: what it keeps by PyTorch's name of it.  Raises AttributeError for what it does not keep."""
+        if name.startswith("_saved_"):
+            node = self._step()
+            if node[tape.BACKWARD] is tape.freed or type(node[tape.BACKWARD]) in tape.described:
+                tape.freed(node, None)
+            found = saved_names.find(node, unpacked(node[tape.SAVED]), name[7:])
+            if found is not saved_names.NOTHING:
+                return found
+        raise AttributeError(f"'{self.name()}' object has no attribute '{name}'")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, GradFn) and other.node is self.node
@@ -53,6 +98,28 @@ class GradFn:
 
 
 Node = GradFn
+
+
+class GradientEdge(NamedTuple):
+    """Where a gradient arrives: a node and which of its outputs is meant."""
+
+    node: GradFn
+    output_nr: int
+
+
+def get_gradient_edge(tensor: Tensor) -> GradientEdge:
+    """Where the gradient of a tensor arrives.  Raises RuntimeError for one that requires none."""
+    if tensor.node is None:
+        raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
+    return GradientEdge(GradFn(tensor.node), tensor.output_nr)
+
+
+def _tensors(x: Any) -> list[tuple[Tensor, Any]]:
+    if isinstance(x, Tensor):
+        return [(x, None)]
+    if type(x) is tuple or type(x) is list:
+        return [pair for y in x for pair in _tensors(y)]
+    return []
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:

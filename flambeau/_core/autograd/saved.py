@@ -163,3 +163,17 @@ class save_on_cpu(saved_tensors_hooks):
             found: Tensor = t.to(to, non_blocking=pin_memory)
             return found
         super().__init__(pack, unpack)
+
+
+class allow_mutation_on_saved_tensors(saved_tensors_hooks):
+    """Within the block, what operations save for their gradients may be written to afterwards: a copy is kept of each."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda t: t.clone(), lambda t: t)
+
+    def clear(self) -> None:
+        """For PyTorch's programs; copies go with the nodes that hold them."""
+
+    def __enter__(self) -> allow_mutation_on_saved_tensors:  # type: ignore[override]
+        super().__enter__()
+        return self

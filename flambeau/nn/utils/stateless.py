@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def functional_call(module: Any, parameters_and_buffers: Any, args: Any = None, kwargs: Any = None, *, tie_weights: bool = True,
@@ -37,6 +41,13 @@ def functional_call(module: Any, parameters_and_buffers: Any, args: Any = None, 
     if tie_weights:
         given = _tied(places, given)
     arguments = () if args is None else tuple(args) if isinstance(args, tuple) else (args,)
+    with _in_place_of(places, given):
+        return module(*arguments, **(kwargs or {}))
+
+
+@contextmanager
+def _in_place_of(places: dict[str, tuple[Any, str]], given: dict[str, Any]) -> Iterator[None]:
+    """Within the block, the named tensors stand in the places of a module's; names that it has not are left out."""
     kept: list[tuple[Any, str, Any]] = []
     try:
         for name, value in given.items():
@@ -44,10 +55,22 @@ def functional_call(module: Any, parameters_and_buffers: Any, args: Any = None, 
                 store, key = places[name]
                 kept.append((store, key, store[key]))
                 store[key] = value
-        return module(*arguments, **(kwargs or {}))
+        yield
     finally:
         for store, key, value in reversed(kept):
             store[key] = value
+
+
+@contextmanager
+def _reparametrize_module(module: Any, parameters_and_buffers: dict[str, Any], *, tie_weights: bool = False, strict: bool = False,
+                          stack_weights: bool = False) -> Iterator[None]:
+    """Within the block, the module has other parameters and buffers than its own.  The arguments are those of `functional_call`."""
+    places = {name: (store, key) for name, store, key in _places(module)}
+    if strict and places.keys() != parameters_and_buffers.keys():
+        raise RuntimeError(f"Error(s) in reparametrizing for {type(module).__name__}: the names given are not exactly the module's: "
+                           f"{sorted(places.keys() ^ parameters_and_buffers.keys())}")
+    with _in_place_of(places, _tied(places, parameters_and_buffers) if tie_weights else parameters_and_buffers):
+        yield
 
 
 def _places(module: Any) -> Any:
