@@ -237,15 +237,17 @@ def title(d: dtype) -> str:
 
 
 _C_NAMES = {"int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "uint16": "uint16_t", "int32": "int", "uint32": "uint32_t", "int64": "int64_t",
-            "uint64": "uint64_t", "float32": "float", "float64": "double", "complex64": "c10::complex<float>", "complex128": "c10::complex<double>"}
-_MOST_FLOAT32 = 3.4028234663852886e38
+            "uint64": "uint64_t", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double",
+            "complex64": "c10::complex<float>", "complex128": "c10::complex<double>"}
+_MOST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38, "complex64": 3.4028234663852886e38}
 
 
-def number(value: Any, d: dtype) -> Any:
+def number(value: Any, d: dtype, strictly: bool = False) -> Any:
     """A Python number as one that an element of `d` can hold: an int (also for bool), a float or a complex.
 
     Fractions are cut off for integers, and numbers below zero count back from the end for unsigned ones.  Raises RuntimeError for what
     does not fit: too large, infinite or not a number for an integer, finite but beyond float32, or complex for a real type.
+    strictly: also for what is finite and beyond a 16-bit type, which otherwise becomes infinite.
     """
     kind = d.kind
     if kind == "b":
@@ -262,7 +264,8 @@ def number(value: Any, d: dtype) -> Any:
     else:
         made = complex(value) if kind == "c" else float(value)
         parts = (made.real, made.imag) if isinstance(made, complex) else (made,)
-        if d.name not in ("float32", "complex64") or not any(_MOST_FLOAT32 < abs(x) < float("inf") for x in parts):
+        most = _MOST.get(d.name) if strictly or d.itemsize > 2 else None
+        if most is None or not any(most < abs(x) < float("inf") for x in parts):
             return made
     raise RuntimeError(f"value cannot be converted to type {_C_NAMES.get(d.name, d.name)} without overflow: {value} is outside of what {d} holds")
 

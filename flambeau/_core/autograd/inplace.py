@@ -84,20 +84,28 @@ def rebase(t: Tensor, node: Any) -> None:
     """`node` is the history of t's new value: gives it to t, to its base and to the base's other views."""
     base = t.base
     if base is None:
-        t.node = node
+        renew(t, node)
         refresh(t, t)
         return
     # base = its old value with the view's elements replaced
-    base.node = [tape.next_seq(), None, _replaced, (base.node, node), (base.meta, t.meta, t.ptr - base.ptr), {"name": "CopySlices"}]
-    t.node = _view_node(base, t)
+    renew(base, [tape.next_seq(), None, _replaced, (base.node, node), (base.meta, t.meta, t.ptr - base.ptr), {"name": "CopySlices"}])
+    renew(t, _view_node(base, t))
     refresh(base, t)
+
+
+def renew(t: Tensor, node: Any) -> None:
+    """Gives t its new history; a gradient that `retain_grad` asked for is that of the new value."""
+    extra = t.node[tape.EXTRA] if t.node is not None else None
+    if extra is not None and "retain" in extra and node is not None and node is not t.node:
+        node[tape.EXTRA] = {**(node[tape.EXTRA] or {}), "retain": extra.pop("retain")}
+    t.node = node
 
 
 def refresh(base: Tensor, done: Tensor) -> None:
     for ref in base.__dict__.get("_views", ()):
         view = ref()
         if view is not None and view is not done and view.base is base:
-            view.node = _view_node(base, view)
+            renew(view, _view_node(base, view))
 
 
 def _view_node(base: Tensor, view: Tensor) -> Any:

@@ -308,7 +308,7 @@ def _recording(plan: Written, roles: str) -> Callable[..., Tensor]:
         given = tuple([x for x, role in zip(all_given, roles, strict=True) if role != "x"]) if absent else all_given
         t: Tensor = given[0]
         node = t.node
-        if t.base is not None or (node is not None and not node[0]):
+        if t.base is not None or (node is not None and (not node[0] or node[5] is not None and "retain" in node[5])):
             return general(*all_given)  # type: ignore[no-any-return]
         edges = tuple([x.node if isinstance(x, Tensor) else None for x in given])
         needs = tuple([e is not None for e in edges])

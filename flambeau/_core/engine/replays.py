@@ -158,7 +158,7 @@ class Writer:
 @lru_cache(4096)
 def _made(text: str) -> Callable[[list[Any]], Callable[..., Any]]:
     space = {"Tensor": Tensor, "Storage": Storage, "_grad": _grad, "storage": storage, "alias": alias, "held": _alias, "move": ctypes.memmove,
-             "poison": ctypes.memset, "tape": tape, "next_seq": tape.next_seq, "refresh": inplace.refresh, "NOW": capture.now,
+             "poison": ctypes.memset, "tape": tape, "next_seq": tape.next_seq, "refresh": inplace.refresh, "renew": inplace.renew, "NOW": capture.now,
              "DEFAULT": dtypes._default}
     return maker(text, space)
 
@@ -233,6 +233,11 @@ def forward(script: Script, pattern: Sequence[Pattern], dev: Any, rest: Any, pla
     return w.function(f"def call({given}):")
 
 
+def _given(name: str, node: str) -> str:
+    """The text that gives a tensor its history: operands, which are written, may have one already."""
+    return f"renew({name}, {node})" if name.startswith("a") else f"{name}.node = {node}"
+
+
 def recorded(script: Script, pattern: Sequence[Pattern], dev: Any, rest: Any, info: Any, back: Any, nodes: Sequence[bool],
              outs: Sequence[int], heads: Sequence[int], olds: Sequence[tuple[int, Meta]], poison: Any = False) -> Callable[..., Any]:
     """The replay of a call that is recorded.
@@ -266,11 +271,11 @@ def recorded(script: Script, pattern: Sequence[Pattern], dev: Any, rest: Any, in
     state = f"({w.constant(info)}, ({operands}), ({versions}), ({kept}), ({'w' if w.size else 'None'}, {blocks}), ({values}), ({drawn}))"
     with_node = [*[r for r, has in zip(made, nodes, strict=True) if has], *[f"a{k}" for k in heads]]
     if len(with_node) == 1:
-        w.lines.append(f"  {with_node[0]}.node = [next_seq(), None, {w.constant(back)}, ({edges}), {state}, None]")
+        w.lines.append(f"  {_given(with_node[0], f'[next_seq(), None, {w.constant(back)}, ({edges}), {state}, None]')}")
     else:
         extra = f'{{"outputs": {len(with_node)}, "name": {w.constant(info.names[0])}}}'
         w.lines.append(f"  node = [next_seq(), None, {w.constant(back)}, ({edges}), {state}, {extra}]")
-        w.lines += [f'  {r}.node = [next_seq(), None, tape.to_output, (node,), {i}, {{"name": {w.constant(info.names[i])}}}]'
+        w.lines += ["  " + _given(r, f'[next_seq(), None, tape.to_output, (node,), {i}, {{"name": {w.constant(info.names[i])}}}]')
                     for i, r in enumerate(with_node)]
     w.lines += [f"  if '_views' in a{k}.__dict__: refresh(a{k}, a{k})" for k in heads]
     w.lines.append(f"  return {result}")

@@ -54,7 +54,7 @@ def _no_bool(a: Any, b: Any) -> None:
 def _check_alpha(name: str, common: dtypes.dtype, alpha: Any) -> None:
     if common.kind in "ui" and isinstance(alpha, float):
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
-    if common.kind == "b" and not isinstance(alpha, bool):
+    if common.kind != "b" and isinstance(alpha, bool):
         raise RuntimeError("Boolean alpha only supported for Boolean results.")
 
 
@@ -155,6 +155,7 @@ MUL = pointwise("mul", "input other", lambda x, y: x & y if x.dtype is bool_ els
 DIV = Pointwise("div", lambda x, y: x / y, 2, promote="float")
 DIV_FLOOR = Pointwise("floor_divide", lambda x, y: E.floordiv(x, y), 2, accept="uif")
 DIV_TRUNC = Pointwise("div", lambda x, y: E.truncdiv(x, y), 2, accept="uif")
+DIV_FLOOR.divides = DIV_TRUNC.divides = True
 
 
 def _division(rounding_mode: str | None) -> Pointwise:
@@ -167,20 +168,9 @@ def _division(rounding_mode: str | None) -> Pointwise:
     raise RuntimeError(f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'")
 
 
-def _by_zero(made: Pointwise, a: Any, b: Any) -> None:
-    """Integer division by zero is an error, as on the CPU in PyTorch; the check reads a number only."""
-    if made is not DIV and type(b) is int and b == 0 and isinstance(a, Tensor) and a.meta.dtype.kind in "ui":
-        raise RuntimeError("ZeroDivisionError")
-
-
 def _div_inplace(self: Tensor, other: Any, *, rounding_mode: str | None = None) -> Any:
     made = _division(rounding_mode)
     a, b = _pair("div", self, other)
-    if made is not DIV and type(b) is int:  # whether it is 0 is looked at each time
-        def checked(t: Tensor, x: Any) -> Tensor:
-            _by_zero(made, t, x)
-            return made.inplace(t, (t, x))
-        return Compose(checked)
     return _written(made, a, b)
 
 
@@ -188,18 +178,12 @@ def _div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:  #
     """input / other (integers give the default float type); rounding_mode "trunc" or "floor" rounds and keeps the type."""
     made = _division(rounding_mode)
     a, b = _pair("div", input, other)
-    if made is not DIV and type(b) is int:
-        def checked(x: Any, y: Any) -> Any:
-            _by_zero(made, x, y)
-            return made((x, y))
-        return Compose(checked) if not isinstance(a, Expr) else made((a, b))
     return _planned(made, a, b)
 
 
 def _write_div(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     made = _division(kwargs.get("rounding_mode"))
     a, b = _pair("div", *args)
-    _by_zero(made, a, b)
     return write_out(made, out, (a, b), (), ())
 
 
@@ -222,8 +206,9 @@ true_divide = _other_mode("true_divide", None, "input / other; integers give the
 floor_divide = _other_mode("floor_divide", "floor", "floor(input / other), in the operands' common type.")
 
 
-pointwise("remainder", "input other", lambda x, y: E.rem(x, y), accept="uif", tensors=0, doc="Python's modulus: the sign of other.")
-pointwise("fmod", "input other", lambda x, y: E.fmod(x, y), accept="uif", doc="C's fmod: the sign of input.")
+REMAINDER = pointwise("remainder", "input other", lambda x, y: E.rem(x, y), accept="uif", tensors=0, doc="Python's modulus: the sign of other.")
+FMOD = pointwise("fmod", "input other", lambda x, y: E.fmod(x, y), accept="uif", doc="C's fmod: the sign of input.")
+REMAINDER.divides = FMOD.divides = True
 
 # ------------------------------------------------------------------------------------------------------------------- power
 POW = Pointwise("pow", lambda x, y: E.pow_(x, y), 2, accept="uifc")
@@ -252,6 +237,7 @@ def _power(a: Any, b: Any) -> tuple[Pointwise, tuple[Any, ...], tuple[Any, ...]]
         if a.meta.dtype.kind in "ui" and type(b) is int:
             if b < 0:
                 raise RuntimeError("Integers to negative integer powers are not allowed.")
+            dtypes.number(b, a.meta.dtype)
             if b in (2, 3):
                 return POW_FIXED, (a,), (("exponent", b),)
     return POW, (a, b), ()
@@ -374,17 +360,17 @@ pointwise("fmin", "input other", _prefer(E.minimum), accept="buif", inplace=Fals
 
 def _clamp_low(g: Expr, x: Expr, lo: Expr, y: Expr) -> tuple[Expr, Expr]:
     zero = E.const(0, g.dtype)
-    return where((x >= lo) | E.isnan(x), g, zero), where(x < lo, g, zero)
+    return where(x >= lo, g, zero), where(x < lo, g, zero)
 
 
 def _clamp_high(g: Expr, x: Expr, hi: Expr, y: Expr) -> tuple[Expr, Expr]:
     zero = E.const(0, g.dtype)
-    return where((x <= hi) | E.isnan(x), g, zero), where(x > hi, g, zero)
+    return where(x <= hi, g, zero), where(x > hi, g, zero)
 
 
 def _clamp_both(g: Expr, x: Expr, lo: Expr, hi: Expr, y: Expr) -> tuple[Expr, Expr, Expr]:
     zero = E.const(0, g.dtype)
-    return (where(((x >= lo) & (x <= hi)) | E.isnan(x), g, zero), where((x < lo) & (lo < hi), g, zero),
+    return (where((x >= lo) & (x <= hi), g, zero), where((x < lo) & (lo < hi), g, zero),
             where((x > hi) | (lo > hi), g, zero))
 
 
@@ -398,11 +384,13 @@ def _clamping(x: Any, lo: Any, hi: Any) -> tuple[Pointwise, tuple[Any, ...]]:
         raise TypeError(f"clamp(): argument 'input' (position 1) must be Tensor, not {type(x).__name__}")
     if lo is None and hi is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
-    if lo is None:
-        return CLAMP_MAX, (x, _operand("clamp", "max", hi))
-    if hi is None:
-        return CLAMP_MIN, (x, _operand("clamp", "min", lo))
-    return CLAMP, (x, _operand("clamp", "min", lo), _operand("clamp", "max", hi))
+    bounds = {name: _operand("clamp", name, b) for name, b in (("min", lo), ("max", hi)) if b is not None}
+    made, operands = CLAMP if len(bounds) > 1 else CLAMP_MAX if lo is None else CLAMP_MIN, (x, *bounds.values())
+    if isinstance(x, Tensor) and not any(isinstance(b, (Tensor, Expr)) for b in bounds.values()):
+        common = made.common(operands)
+        for b in bounds.values():
+            dtypes.number(b, common, strictly=True)
+    return made, operands
 
 
 def _clamp_inplace(self: Tensor, min: Any = None, max: Any = None) -> Tensor:  # noqa: A002
@@ -430,13 +418,70 @@ def clamp_max(input: Any, max: Any, *, out: Any = None) -> Any:  # noqa: A002
 
 
 # ---------------------------------------------------------------------------------------------------- floating of two
-pointwise("atan2", "input other", E.atan2, promote="float", accept="f", tensors=2, aliases=("arctan2",))
+def _atan2_grad(g: Expr, x: Expr, y: Expr, out: Expr) -> tuple[Expr, Expr]:
+    size = x * x + y * y
+    inverse = where(size == 0.0, E.const(0, g.dtype), 1.0 / size)  # at (0, 0) there is no slope
+    return g * y * inverse, g * -x * inverse
+
+
+pointwise("atan2", "input other", E.atan2, promote="float", accept="f", tensors=2, aliases=("arctan2",), grad=_atan2_grad)
 pointwise("hypot", "input other", E.hypot, accept="f", tensors=2)
 pointwise("copysign", "input other", E.copysign, promote="float", accept="f")
-pointwise("nextafter", "input other", E.nextafter, accept="f", tensors=2,
-          grad=lambda g, x, y, out: (where(x == y, E.const(0, g.dtype), g), E.const(0, g.dtype)))
-pointwise("heaviside", "input values", lambda x, v: where(x == 0, v, where(x < 0, E.const(0, x.dtype), where(
-    E.isnan(x), x, E.const(1, x.dtype)))), accept="buif", tensors=2, alike=True)
+
+
+def _next_grad(g: Expr, x: Expr, y: Expr, out: Expr) -> tuple[Expr, Expr]:
+    return where(x == y, E.const(0, g.dtype), g), E.const(0, g.dtype)
+
+
+def _next_in(lost: int, smallest: float, normal: float, greatest: float) -> Any:
+    """The next value of a 16-bit type, among values of that type held in float32.  lost: the bits of float32's fraction that it does not
+    have.  smallest: its smallest value above 0.  normal: the smallest with all bits of the fraction.  greatest: the greatest."""
+    def formula(x: Expr, y: Expr) -> Expr:
+        if x.dtype is not dtypes.float32:
+            return E.nextafter(x, y)
+        size, up = abs(x), (x < y)
+        away = up == (x > 0.0)  # from 0, for what is not 0
+        step = where(away, E.const(1 << lost, dtypes.int32), E.const(-(1 << lost), dtypes.int32))
+        scaled = E.bitcast(E.bitcast(x, dtypes.int32) + step, dtypes.float32)
+        even = where(up, x + smallest, x - smallest)  # as far apart as the smallest is from 0
+        near = where(away, size < normal, size <= normal)
+        made = where(size == math.inf, E.copysign(E.const(greatest, x.dtype), x), where(near, even, scaled))
+        return where(E.isnan(x), x, where(E.isnan(y) | (x == y), y, made))
+    return formula
+
+
+NEXT = {dtypes.float32: Pointwise("nextafter", E.nextafter, 2, grad=_next_grad, accept="f"),
+        dtypes.float16: Pointwise("nextafter", _next_in(13, 2.0 ** -24, 2.0 ** -14, 65504.0), 2, grad=_next_grad, accept="f"),
+        dtypes.bfloat16: Pointwise("nextafter", _next_in(16, 2.0 ** -133, 2.0 ** -126, dtypes.finfo(dtypes.bfloat16).max), 2, grad=_next_grad, accept="f")}
+
+
+def _next(a: Any, b: Any) -> tuple[Pointwise, tuple[Any, ...]]:
+    for name, x in (("input", a), ("other", b)):
+        if not isinstance(x, (Tensor, Expr)):
+            raise TypeError(f"nextafter(): argument '{name}' must be Tensor, not {type(x).__name__}")
+    made = NEXT[dtypes.float32]
+    return made if isinstance(a, Expr) or isinstance(b, Expr) else NEXT.get(made.common((a, b)), made), (a, b)
+
+
+def _nextafter(input: Tensor, other: Tensor) -> Any:  # noqa: A002
+    """The next value of the operands' type after input, towards other."""
+    made, operands = _next(input, other)
+    return _planned(made, *operands)
+
+
+def _nextafter_inplace(self: Tensor, other: Tensor) -> Any:
+    made, operands = _next(self, other)
+    return _written(made, *operands)
+
+
+def _write_nextafter(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    made, operands = _next(*args, **kwargs)
+    return write_out(made, out, operands, (), ())
+
+
+nextafter = table.planned("nextafter", _nextafter, inplace=_nextafter_inplace, out=_write_nextafter, kinds=_PAIR)
+pointwise("heaviside", "input values", lambda x, v: where(x == 0, v, E.cast(x > 0, x.dtype)), accept="buif", tensors=2, alike=True,
+          doc="0 below 0, 1 above it, `values` at 0; 0 for NaN.")
 pointwise("ldexp", "input other", lambda x, y: x * E.exp2(y), promote="float", tensors=2, doc="input * 2**other.")
 
 
@@ -487,7 +532,7 @@ pointwise("xlog1py", "input other", _xlog(E.log1p), promote="float", accept="f",
 # ------------------------------------------------------------------------------------------------------------ three operands
 pointwise("lerp", "input end weight", lambda a, b, w: where(abs(w) < 0.5, a + w * (b - a), b - (b - a) * (1.0 - w)), accept="fc", tensors=2, alike=True,
           grad=lambda g, a, b, w, y: (g * E.conj(1.0 - w), g * E.conj(w), g * E.conj(b - a)), doc="input + weight * (end - input).")
-pointwise("addcmul", "input tensor1 tensor2", lambda x, a, b, value: x + value * a * b, numbers={"value": 1}, keyword=("value",), tensors=3,
+pointwise("addcmul", "input tensor1 tensor2", lambda x, a, b, value: x + E.cast(value, x.dtype) * a * b, numbers={"value": 1}, keyword=("value",), tensors=3,
           accept="uifc", doc="input + value * tensor1 * tensor2.")
 pointwise("addcdiv", "input tensor1 tensor2", lambda x, a, b, value: x + value * a / b, numbers={"value": 1}, keyword=("value",), tensors=3,
           accept="fc", doc="input + value * tensor1 / tensor2.")

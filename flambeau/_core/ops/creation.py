@@ -21,13 +21,13 @@ from ..runtime import caches, capture, door, gpus
 from ..runtime.device import device as device_class
 from ..runtime.device import resolve
 from ..tensor import Meta, Tensor, meta, new, wrap
-from . import launch, outputs
+from . import checks, launch, outputs
 from .copies import strides_for
 from .sizes import sizes_of
 from .table import op, planned
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 def zeros_meta(m: Meta) -> Tensor:
@@ -263,9 +263,21 @@ def _number(x: Any) -> Any:
     return x.item() if isinstance(x, (Tensor, np.generic)) else x
 
 
+def _laid_out(out: Tensor, vector: Tensor) -> Tensor:
+    """`out` with the elements of a vector: in the shape that it has where that has as many, whatever its layout."""
+    from .copies import copy_into
+    if out.meta.numel != vector.meta.numel:
+        outputs.resize(out, tuple(vector.meta.shape))
+    checks.may_write(out)
+    copy_into(out, vector.reshape(tuple(out.meta.shape)))
+    return out
+
+
 def ramp(count: int, d: dtype_class, dev: device_class, formula: Any, out: Tensor | None, numbers: tuple[Any, ...] = (),
          compute: dtype_class | None = None) -> Tensor:
     """A vector whose element i is `formula(i, *numbers)`."""
+    if out is not None and out.meta.dtype is d and not (out.meta.contiguous and out.meta.shape == (count,)):
+        return _laid_out(out, ramp(count, d, out.meta.device, formula, None, numbers, compute))
     t = _make((count,), None, d, dev, out, False)
     compute = compute or d
     scalars = tuple(E.scalar(i, compute) for i in range(len(numbers)))
@@ -353,7 +365,7 @@ def linspace(start: Any, end: Any, steps: int, *, out: Tensor | None = None, dty
         re = linspace(complex(start).real, complex(end).real, steps, dtype=d.to_real(), device=dev)
         im = linspace(complex(start).imag, complex(end).imag, steps, dtype=d.to_real(), device=dev)
         made: Tensor = hooks.complex_(re, im)
-        return _finish(made if out is None else outputs.write("linspace", out, made), requires_grad, pin_memory)
+        return _finish(made if out is None else _laid_out(out, made), requires_grad, pin_memory)
     if d.kind in "bui":
         start, end = int(start), int(end)
     step = (end - start) / (steps - 1) if steps > 1 else 0.0
@@ -382,7 +394,7 @@ def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, out: Tenso
         start, end = _rounded(start, d), _rounded(end, d)
     exponents = linspace(start, end, steps, dtype=dtypes.complex128 if d.is_complex else dtypes.float64, device=dev)
     result = (base ** exponents).to(d)
-    return _finish(result if out is None else outputs.write("logspace", out, result), requires_grad)
+    return _finish(result if out is None else _laid_out(out, result), requires_grad)
 
 
 @op(method=False)
@@ -435,28 +447,47 @@ def _to_storage(array: Any, d: dtype_class) -> Any:
         return np.ascontiguousarray(convert(source, dtypes.from_numpy(source.dtype), d)).reshape(source.shape)
 
 
-def _leaves(data: Any) -> Any:
-    """Nested sequences of numbers with tensors among them, as plain nested lists."""
+def _leaves(data: Any, kinds: list[dtype_class]) -> Any:
+    """Nested sequences as lists, where a tensor is the number that it holds; the tensors' types are added to `kinds`.
+    Raises ValueError for one of several elements, or none."""
     if isinstance(data, Tensor):
-        return data.tolist()
+        if data.meta.numel != 1:
+            raise ValueError(f"only one element tensors can be converted to Python scalars, but one of {data.meta.numel} is among the data: "
+                             "torch.stack joins tensors")
+        kinds.append(data.meta.dtype)
+        return data.item()
     if isinstance(data, (list, tuple)):
-        return [_leaves(x) for x in data]
+        return [_leaves(x, kinds) for x in data]
     return data
+
+
+def _numbers(data: Any) -> Iterator[Any]:
+    """The numbers in nested lists, but for those of tensors."""
+    for x in data:
+        if isinstance(x, (list, tuple)):
+            yield from _numbers(x)
+        elif not isinstance(x, Tensor):
+            yield x
+
+
+def _array(data: Any) -> Any:
+    try:
+        return np.asarray(data)
+    except ValueError as error:
+        raise ValueError(f"expected sequence of equal length at every dimension: {error}") from None
 
 
 def _infer(data: Any) -> Any:
     """Nested Python data as an array and the type PyTorch gives it."""
-    if isinstance(data, (list, tuple)) and data and any(isinstance(x, Tensor) for x in data):
-        kinds = [x.meta.dtype for x in data if isinstance(x, Tensor)]
-        array = np.asarray(_leaves(list(data)))
+    kinds: list[dtype_class] = []
+    plain = _leaves(data, kinds) if isinstance(data, (list, tuple)) else data
+    if kinds:
+        array = _array(plain)
         d = kinds[0]
-        for k in kinds[1:]:
+        for k in [*kinds[1:], *map(dtypes.of_scalar, _numbers(data))]:
             d = dtypes.promote_types(d, k)
         return array, d
-    try:
-        array = np.asarray(_leaves(data) if isinstance(data, (list, tuple)) else data)
-    except ValueError as error:
-        raise ValueError(f"expected sequence of equal length at every dimension: {error}") from None
+    array = _array(plain)
     if array.dtype.kind == "O":
         flat = [type(x).__name__ for x in array.reshape(-1)[:1]] or ["object"]
         if isinstance(data, np.ndarray):
@@ -497,7 +528,7 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
         raise ValueError("Overflow when unpacking long long: an integer in the data is beyond 64 bits; give dtype=torch.float64")
     d, dev = _options(dtype if dtype is not None else inferred, device)
     if d is dtypes.uint64 and array.dtype == np.float64 and isinstance(data, (list, tuple)):
-        exact = np.asarray(_leaves(data), object)  # NumPy's common type of a number beyond int64 and a small one is float64
+        exact = np.asarray(_leaves(data, []), object)  # NumPy's common type of a number beyond int64 and a small one is float64
         if {type(x) for x in exact.reshape(-1)} <= {int, bool}:
             array = exact.astype(np.uint64)
     if d.kind in "ui" and array.dtype.kind in "iuf" and array.dtype != d.np and array.size and not isinstance(data, (np.ndarray, np.generic)):

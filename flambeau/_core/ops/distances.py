@@ -125,6 +125,6 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:  # noqa
     at = wrap_dim(dim, ndim)
     norms = vector_norm(input, p, [i for i in range(ndim) if i != at], True)
     # the small number keeps the quotient finite
-    scale = (maxnorm / (norms + 1e-7)).where(norms > maxnorm, norms * 0 + 1)
+    scale = (maxnorm / (norms + 1e-7)).where(norms > maxnorm, 1.0)
     made: Tensor = input * scale.to(input.meta.dtype)
     return made

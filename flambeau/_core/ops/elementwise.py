@@ -22,7 +22,7 @@ from ..kernels.expr import Expr
 from ..kernels.programs import Map
 from ..runtime import caches, door
 from ..tensor import Meta, Tensor, alias, meta
-from . import checks
+from . import checks, launch
 from .unsupported import SparseMeta, instead, refusal
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Tape:
     """What the backward pass of a formula needs: which operands to save, and the formula that uses them.
 
     grads[i] is the place of operand i's gradient in `op`'s outputs, "same" when the arriving gradient is it unchanged, or
-    None when it is zero everywhere.
+    None when there is none.
     """
 
     __slots__ = ("op", "grads", "saved", "save_out", "given")
@@ -79,15 +79,16 @@ class Pointwise:
     operands' common type), "float" (the same, integers becoming the default float type) or "none" (each operand keeps its
     own type).  apart: operands that take no part in promotion (conditions).  grad: optional formula
     ``(g, *operands, out, *numbers, **consts)`` for the operands' gradients where the derived one would be less accurate.
-    accept: the kinds of common type it is defined for.  alike: tensors of one type only.
+    accept: the kinds of common type it is defined for.  alike: tensors of one type only.  divides: the second operand is a divisor, which
+    may not be 0 among integers.
     """
 
-    __slots__ = ("name", "grad_name", "formula", "arity", "promote", "apart", "grad", "accept", "alike", "calls", "env", "tapes", "programs")
+    __slots__ = ("name", "grad_name", "formula", "arity", "promote", "apart", "grad", "accept", "alike", "divides", "calls", "env", "tapes", "programs")
 
     def __init__(self, name: str, formula: Callable[..., Any], arity: int, promote: str = "default",
                  apart: tuple[int, ...] = (), grad: Callable[..., Any] | None = None, accept: str = "buifc", alike: bool = False) -> None:
         self.name, self.formula, self.arity, self.promote, self.apart, self.grad = name, formula, arity, promote, apart, grad
-        self.accept, self.alike = accept, alike
+        self.accept, self.alike, self.divides = accept, alike, False
         self.grad_name = "".join(w.capitalize() for w in name.split("_")) + "Backward0"
         self.calls: dict[int, Any] = {}  # by the count of numbers
         self.env: dict[str, Any] = {}  # holds "into", the plans of calls that write into given tensors
@@ -181,10 +182,29 @@ class Pointwise:
         shape, dev = layout.broadcast_shapes(*[m.shape for m in metas]), metas[0].device
         strides = layout.result_strides(tuple(shape), [(tuple(m.shape), m.strides) for m in metas])
         outs = tuple(meta(shape, strides, d, dev) for d in program.out_types)
-        launch = launcher(program, tuple(shape), [*outs, *metas], dev, self.name)
+        launch = self._launch(program, tuple(shape), [*outs, *metas], operands, common)
         given = [x for x in operands if not isinstance(x, Tensor)] + list(numbers)
         return Plan(outs, launch, numbers=[_exactly(c, x, dev) for c, x in zip(convert, given, strict=True)],
                     saved=self._saving(operands, len(numbers), consts, len(outs) > 1))
+
+    def _launch(self, program: Map, shape: tuple[int, ...], metas: Sequence[Meta], operands: Sequence[Any], common: dtype) -> Callable[..., Any]:
+        """The bound launch; where it divides integers on the CPU, one that first looks whether a divisor is 0."""
+        dev = metas[0].device
+        call = launcher(program, shape, metas, dev, self.name)
+        if not self.divides or common.kind not in "ui" or dev.type != "cpu" or not layout.numel(shape):
+            return call
+        divisor = operands[1]
+        if isinstance(divisor, Tensor):
+            place = len(metas) - sum(isinstance(x, Tensor) for x in operands[1:])
+            zeros: Any = launch.counter(divisor.meta, "zero divisors", lambda x: x == 0)
+        else:
+            place, zeros = len(metas), lambda x: x == 0
+
+        def checked(*given: Any) -> None:
+            if zeros(given[place]):
+                raise RuntimeError("ZeroDivisionError")
+            call(*given)
+        return checked
 
     def _saving(self, operands: Sequence[Any], numbers: int, consts: tuple[Any, ...], many: bool) -> Callable[[tuple[bool, ...]], Saved]:
         """What the tape keeps of such a call, by which operands require grad."""
@@ -230,12 +250,13 @@ class Pointwise:
 
     def writing(self, outs: tuple[Meta, ...], operands: Sequence[Any], numbers: Sequence[Any], consts: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         """The launch that writes into tensors of these metas, and the converters of its numbers."""
-        program, convert = self.program(operands, numbers, consts, self.common(operands), tuple(m.dtype for m in outs))
+        common = self.common(operands)
+        program, convert = self.program(operands, numbers, consts, common, tuple(m.dtype for m in outs))
         metas = [x.meta for x in operands if isinstance(x, Tensor)]
         shape = layout.broadcast_shapes(*[m.shape for m in metas])
         if shape != tuple(outs[0].shape):
             raise RuntimeError(f"output with shape {list(outs[0].shape)} doesn't match the broadcast shape {list(shape)}")
-        launch = launcher(program, tuple(shape), [*outs, *metas], outs[0].device, self.name)
+        launch = self._launch(program, tuple(shape), [*outs, *metas], operands, common)
         given = [x for x in operands if not isinstance(x, Tensor)] + list(numbers)
         return launch, tuple([_exactly(c, x, outs[0].device) for c, x in zip(convert, given, strict=True)])
 
@@ -371,8 +392,10 @@ class Pointwise:
         single = gs[0] if len(given) == 1 else None
         grads: list[Any] = []
         place = 0
-        for e in exprs:
-            if e is None:
+        # a result that does not vary has a gradient, of zeros; those of gradients may do without
+        flat = single is not None and not isinstance(self.formula, _Derived)
+        for e, needed in zip(exprs, needs, strict=True):
+            if e is None and not (flat and needed):
                 grads.append(None)
             elif single is not None and e is single:
                 grads.append("same")

@@ -287,6 +287,7 @@ def _reduced(name: str, self: Tensor, dim: int, index: Tensor, src: Tensor, redu
         if reduce == "sum":
             return total
         count = (hit + (1 if include else 0)).clamp(min=1)
+        count = to_dtype(count, self.meta.dtype)
         return total / count if self.meta.dtype.kind in "fc" else total.div(count, rounding_mode="floor")
     if reduce == "prod":
         base = self if include else self.masked_fill(hit > 0, 1)
@@ -546,7 +547,7 @@ def _fill_operands(t: Tensor, mask: Tensor, value: Any) -> tuple[Any, ...]:
     elif t.meta.dtype is bool_:
         value = bool(value)
     else:
-        value = number(value, t.meta.dtype)
+        value = number(value, t.meta.dtype, strictly=True)
     return to_one_device("masked_fill", (t, mask, value))
 
 

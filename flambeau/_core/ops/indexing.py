@@ -20,10 +20,10 @@ from ..dtypes import bool_, int32, int64, uint8
 from ..engine.fronts import OPEN, TENSORS
 from ..errors import warn
 from ..kernels import expr as E
-from ..kernels.programs import Map, Reduce
+from ..kernels.programs import Map
 from ..kernels.specs import Check, Chosen, NonzeroCount, NonzeroWrite
 from ..runtime import caches, capture, door
-from ..tensor import Meta, Tensor, _new, alias, empty, meta, new, storage
+from ..tensor import Meta, Tensor, _new, alias, empty, meta, new
 from . import launch, outputs, routines
 from .casts import to_dtype
 from .checks import may_write, no_overlap, same_device
@@ -315,32 +315,9 @@ def beyond(m: Meta, low: int, high: int) -> Callable[[int], int]:
     if found is None:
         if len(_beyond) > _MOST_PLANS:
             _beyond.clear()
-        found = _beyond[m, low, high] = _counter(m, low, high)
+        found = _beyond[m, low, high] = launch.counter(
+            m, "index check", lambda p: (p < E.scalar(0, int64)) | (p >= E.scalar(1, int64)), (int64, int64), (low, high))
     return found
-
-
-def _counter(m: Meta, low: int, high: int) -> Callable[[int], int]:
-    program = _programs.get("beyond")
-    if program is None:
-        p = E.input(0, int64)
-        bad = (p < E.scalar(0, int64)) | (p >= E.scalar(1, int64))
-        program = _programs["beyond"] = Reduce((E.where(bad, E.const(1, int64), E.const(0, int64)),), ("sum",), (E.acc(0, int64),), (int64,),
-                                               (int64, int64))
-    call, workspace = launch.plan(m.device, program, tuple(m.shape), [(), m.strides], "index check")
-    one, read = meta((1,), None, int64, m.device), c_int64.from_address
-
-    def count(address: int) -> int:
-        s = storage(one)
-        if workspace is None:
-            call(s.ptr, address, low, high)
-        else:
-            scratch = storage(workspace)
-            call(s.ptr, address, scratch.ptr, low, high)
-        value: int = read(s.ptr).value
-        if capture.active:
-            capture.were_read(s.ptr, 8)
-        return value
-    return count
 
 
 class _Where:

@@ -6,13 +6,15 @@ the operation that calls does both.
 
 from __future__ import annotations
 
+from ctypes import c_int64
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from .. import layout
-from ..dtypes import number
-from ..kernels.programs import Map, Prepared, Program
-from ..runtime import caches, door
+from ..dtypes import int64, number
+from ..kernels import expr as E
+from ..kernels.programs import Map, Prepared, Program, Reduce
+from ..runtime import caches, capture, door
 from ..tensor import Tensor
 from ..tensor import meta as make_meta
 from ..tensor import storage as storage
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from ..tensor import Meta
 
 _bound: dict[Any, tuple[Callable[..., Any], Meta | None]] = caches.cache(globals(), "_bound")
+_counts: dict[Any, Reduce] = {}
 _MOST = 1 << 14
 
 
@@ -80,6 +83,32 @@ def _uint8() -> Any:
     return uint8
 
 
+def counter(m: Meta, name: str, test: Callable[[Any], Any], types: tuple[dtype, ...] = (), numbers: tuple[Any, ...] = ()) -> Callable[[int], int]:
+    """What counts the elements for which `test` is true, given the address of a tensor that is laid out as m says in memory that the host
+    reads; for a cache of `runtime.caches`.  name: the test's, by which its program is kept.  numbers: the test's, of these types.
+    """
+    key = name, m.dtype
+    program = _counts.get(key)
+    if program is None:
+        one, zero = E.const(1, int64), E.const(0, int64)
+        program = _counts[key] = Reduce((E.where(test(E.input(0, m.dtype)), one, zero),), ("sum",), (E.acc(0, int64),), (m.dtype,), types)
+    call, workspace = plan(m.device, program, tuple(m.shape), [(), m.strides], name)
+    total, read = make_meta((1,), None, int64, m.device), c_int64.from_address
+
+    def count(address: int) -> int:
+        s = storage(total)
+        if workspace is None:
+            call(s.ptr, address, *numbers)
+        else:
+            scratch = storage(workspace)
+            call(s.ptr, address, scratch.ptr, *numbers)
+        value: int = read(s.ptr).value
+        if capture.active:
+            capture.were_read(s.ptr, 8)
+        return value
+    return count
+
+
 def fill(t: Tensor, value: Any) -> None:
     """Every element of `t` becomes the Python number `value`.  Raises RuntimeError where its type cannot hold that."""
     d = t.meta.dtype
@@ -99,7 +128,6 @@ def fill_numbers(value: Any, d: dtype) -> tuple[Any, ...]:
 
 @cache
 def _filler(d: dtype) -> Map:
-    from ..kernels import expr as E
     if d.kind == "c":
         part = d.to_real()
         return Map((E.complex_(E.scalar(0, part), E.scalar(1, part)),), (), (part, part))

@@ -6,7 +6,7 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from .. import layout
+from .. import dtypes, layout
 from ..kernels import expr as E
 from ..kernels import formulas as F
 from ..kernels.schedule import schedule
@@ -98,6 +98,12 @@ def vector_norm(input: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = Fa
     axes = axes_of(input, dim)
     p = float(ord)
     if dtype is not None:
+        kinds = "fc" if input.meta.dtype.is_complex else "f"
+        if dtype.kind not in "fc":
+            raise RuntimeError(f"linalg.vector_norm: dtype should be floating point or complex, but got {dtypes.title(dtype)}")
+        if dtype.kind not in kinds or input.meta.dtype.is_complex and not dtype.is_complex:
+            raise RuntimeError(f"linalg.vector_norm: dtype should be {'complex' if input.meta.dtype.is_complex else 'real'} for "
+                               f"{'complex' if input.meta.dtype.is_complex else 'real'} inputs, but got {dtypes.title(dtype)}")
         input = to_dtype(input, dtype)  # noqa: A001
     _not_empty(input, p, axes)
     return NORM((input,), where=(axes, keepdim), consts=(("p", p),))[0]
@@ -114,8 +120,14 @@ def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, 
     """The p-norm over `dim`; "fro" is the 2-norm, "nuc" the sum of singular values."""
     if p == "nuc":
         from .linalg.singular import values_of
-        dims = (-2, -1) if dim is None else dim
-        values: Tensor = values_of("linalg.svd", input.movedim(dims, (-2, -1))).sum(-1)
+        if dtype is not None:
+            input = to_dtype(input, dtype)  # noqa: A001
+        axes = layout.wrap_dims((-2, -1) if dim is None else dim, len(input.meta.shape))
+        if len(axes) != 2:
+            raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {list(axes)}")
+        values: Tensor = values_of("linalg.svd", input.movedim(axes, (-2, -1))).sum(-1)
+        for axis in sorted(axes) if keepdim else ():
+            values = values.unsqueeze(axis)
         return values
     if dtype is not None:
         input = to_dtype(input, dtype)  # noqa: A001

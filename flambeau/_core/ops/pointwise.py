@@ -107,7 +107,7 @@ def _sign(x: Expr) -> Expr:
     return where(x > zero, one, where(x < zero, -one, zero)) if x.dtype.kind != "u" else where(x > zero, one, zero)
 
 
-_unary("sign", _sign, promote="default", accept=REAL, grad=lambda g, x, y: g * 0.0)
+_unary("sign", _sign, promote="default", accept=REAL)
 
 
 def _sgn(x: Expr) -> Expr:
@@ -129,8 +129,7 @@ def _signbit(x: Expr) -> Expr:
 
 _unary("signbit", _signbit, promote="default", accept=REAL, inplace=False)
 for _name in ("floor", "ceil", "trunc"):
-    _unary(_name, getattr(E, _name), *(["fix"] if _name == "trunc" else []), promote="default", accept="uif",
-           grad=lambda g, x, y: g * 0.0)
+    _unary(_name, getattr(E, _name), *(["fix"] if _name == "trunc" else []), promote="default", accept="uif")
 _unary("frac", lambda x: x - E.trunc(x), promote="default", accept="f")
 
 
@@ -173,16 +172,19 @@ _unary("bitwise_not", lambda x: ~x, promote="default", accept=INTEGRAL)
 
 
 def _nan_to_num(x: Expr, nan: Any, posinf: Any, neginf: Any) -> Expr:
+    if x.dtype.is_complex:
+        return E.complex_(_nan_to_num(E.real(x), nan, posinf, neginf), _nan_to_num(E.imag(x), nan, posinf, neginf))
     if x.dtype.kind != "f":
         return x
     from ..dtypes import finfo
-    limits = finfo(x.dtype)
-    out = where(E.isnan(x), E.const(0.0 if nan is None else nan, x.dtype), x)
-    out = where(x == math.inf, E.const(limits.max if posinf is None else posinf, x.dtype), out)
-    return where(x == -math.inf, E.const(limits.min if neginf is None else neginf, x.dtype), out)
+    limits, wide = finfo(x.dtype), E.cast(x, x.dtype.opmath)
+    out = where(E.isnan(wide), E.const(0.0 if nan is None else nan, wide.dtype), wide)
+    out = where(wide == math.inf, E.const(limits.max if posinf is None else posinf, wide.dtype), out)
+    return E.cast(where(wide == -math.inf, E.const(limits.min if neginf is None else neginf, wide.dtype), out), x.dtype)
 
 
-pointwise("nan_to_num", "input", _nan_to_num, consts={"nan": None, "posinf": None, "neginf": None}, accept=REAL,
+# each operand in its own type: the limits of a 16-bit type are its own
+pointwise("nan_to_num", "input", _nan_to_num, consts={"nan": None, "posinf": None, "neginf": None}, promote="none",
           grad=lambda g, x, y, nan, posinf, neginf: where(abs(x) < math.inf, g, E.const(0, g.dtype)),
           doc="NaN, inf and -inf replaced by numbers: 0 and the type's greatest and lowest by default.")
 
@@ -201,20 +203,20 @@ def _zero(g: Expr) -> Expr:
 
 
 _activation("relu", lambda x: where(x > 0, x, where(E.isnan(x), x, E.const(0, x.dtype))) if x.dtype.kind == "f" else where(
-    x > 0, x, E.const(0, x.dtype)), lambda g, x, y: where(y > 0.0, g, _zero(g)), spaces=("torch", "nn.functional"), method=True,
+    x > 0, x, E.const(0, x.dtype)), lambda g, x, y: where(y <= 0.0, _zero(g), g), spaces=("torch", "nn.functional"), method=True,
     accept="uif", doc="max(input, 0).")
 _activation("relu6", lambda x: where(x < 0, E.const(0, x.dtype), where(x > 6, E.const(6, x.dtype), x)),
-            lambda g, x, y: where((x > 0.0) & (x < 6.0), g, _zero(g)), accept="uif")
+            lambda g, x, y: where((x <= 0.0) | (x >= 6.0), _zero(g), g), accept="uif")
 _activation("leaky_relu", lambda x, slope: where(x > 0.0, x, x * slope), lambda g, x, y, slope: where(x > 0.0, g, g * slope),
             {"negative_slope": 0.01})
 _activation("elu", lambda x, alpha: where(x > 0.0, x, alpha * E.expm1(x)),
-            lambda g, x, y, alpha: where(x > 0.0, g, g * alpha * E.exp(x)), {"alpha": 1.0})
+            lambda g, x, y, alpha: where(x <= 0.0, g * alpha * E.exp(x), g), {"alpha": 1.0})
 _activation("celu", lambda x, alpha: where(x > 0.0, x, alpha * E.expm1(x / alpha)),
-            lambda g, x, y, alpha: where(x > 0.0, g, g * E.exp(x / alpha)), {"alpha": 1.0},
+            lambda g, x, y, alpha: where(x <= 0.0, g * E.exp(x / alpha), g), {"alpha": 1.0},
             spaces=("torch", "nn.functional"))
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 _activation("selu", lambda x: _SELU_SCALE * where(x > 0.0, x, _SELU_ALPHA * E.expm1(x)),
-            lambda g, x, y: where(x > 0.0, g * _SELU_SCALE, g * (_SELU_SCALE * _SELU_ALPHA) * E.exp(x)),
+            lambda g, x, y: where(x <= 0.0, g * (_SELU_SCALE * _SELU_ALPHA) * E.exp(x), g * _SELU_SCALE),
             spaces=("torch", "nn.functional"))
 _activation("silu", lambda x: x * special.sigmoid(x),
             lambda g, x, y: g * E.conj(special.sigmoid(x) * (1.0 + x * (1.0 - special.sigmoid(x)))) if x.dtype.is_complex else (
@@ -269,7 +271,7 @@ def _not_negative(lambd: Any) -> None:
 
 
 _activation("hardtanh", _hardtanh,
-            lambda g, x, y, lo, hi: where((x > lo) & (x < hi), g, _zero(g)), {"min_val": -1.0, "max_val": 1.0}, accept="uif",
+            lambda g, x, y, lo, hi: where((x <= lo) | (x >= hi), _zero(g), g), {"min_val": -1.0, "max_val": 1.0}, accept="uif",
             check=_ordered)
 _activation("hardsigmoid", lambda x: where(x <= -3.0, E.const(0, x.dtype), where(x >= 3.0, E.const(1, x.dtype), x / 6.0 + 0.5)),
             lambda g, x, y: where((x > -3.0) & (x < 3.0), g / 6.0, _zero(g)))

@@ -172,3 +172,28 @@ def test_a_leaf_is_refused_before_what_else_is_wrong(write):
     with pytest.raises(RuntimeError, match="a leaf Variable that requires grad") as caught:
         write(fb.ones(2, 3, requires_grad=True))
     assert caught.type is RuntimeError
+
+
+@pytest.mark.parametrize("write", [lambda y: y.mul_(3), lambda y: y.cumsum_(0), lambda y: y.clamp_(0, 9), lambda y: y[:1].mul_(3),
+                                   lambda y: y.__setitem__(0, 4.0), lambda y: y.zero_(),
+                                   lambda y: y.index_add_(0, fb.tensor([0]), fb.ones(1)), lambda y: y.sub_(1).exp_()])
+def test_a_kept_gradient_is_that_of_the_last_value(write):
+    for _ in range(6):  # learned calls too
+        y = fb.tensor([1.0, 2.0], requires_grad=True) * 2
+        y.retain_grad()
+        write(y)
+        (y * fb.tensor([5.0, 7.0])).sum().backward()
+        assert y.retains_grad and y.grad.tolist() == [5, 7]
+
+
+IN_PLACE = {"cumprod_": lambda x: x.cumprod_(1), "cumsum_": lambda x: x.cumsum_(1), "renorm_": lambda x: x.renorm_(2, 0, 1.0),
+            "logit_": lambda x: x.logit_(0.1), "polygamma_": lambda x: x.polygamma_(1),
+            "scatter_reduce_ prod": lambda x: x.scatter_reduce_(0, fb.tensor([[0, 1, 0]]), fb.ones(1, 3, dtype=fb.float64) * 2, "prod"),
+            "scatter_reduce_ amax": lambda x: x.scatter_reduce_(0, fb.tensor([[0, 1, 0]]), fb.ones(1, 3, dtype=fb.float64) * 2, "amax"),
+            "index_reduce_ amin": lambda x: x.index_reduce_(0, fb.tensor([0]), fb.ones(1, 3, dtype=fb.float64) * 2, "amin")}
+
+
+@pytest.mark.parametrize("name", sorted(IN_PLACE))
+def test_gradients_of_forms_in_place_read_what_was_overwritten(name):
+    x = fb.tensor([[0.5, 3.5, 2.5], [0.25, 4.5, 0.75]], dtype=fb.float64, requires_grad=True)
+    assert gradcheck(lambda x: IN_PLACE[name](x * 1), (x,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 
 import numpy as np
@@ -44,7 +45,7 @@ def test_values_broadcast_as_numpys(name, case):
     np.testing.assert_allclose(got.numpy(), want, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", sorted(set(ARITHMETIC) - {"floor_divide", "remainder"}))
+@pytest.mark.parametrize("name", sorted(set(ARITHMETIC) - {"floor_divide", "remainder", "heaviside"}))
 def test_odd_values_are_numpys(name):
     a, b = (x.reshape(-1) for x in np.meshgrid(ODD, ODD))
     with np.errstate(all="ignore"):
@@ -106,10 +107,13 @@ def test_alpha_scales_the_second_operand():
     assert fb.add(x, y, alpha=3).tolist() == [31, 62] and fb.sub(x, y, alpha=2).tolist() == [-19, -38] and fb.rsub(x, y).tolist() == [9, 18]
     assert x.add(y, alpha=-1).tolist() == [-9, -18] and fb.add(x.float(), 2, alpha=0.5).tolist() == [2, 3]
     assert x.clone().add_(y, alpha=2).tolist() == [21, 42]
-    for call, message in ((lambda: fb.add(x, y, alpha=1.5), "floating point"), (lambda: fb.add(x > 0, y > 0, alpha=2), "Boolean alpha"),
-                          (lambda: (x > 0) - (y > 0), "two bool tensors is not supported")):
+    for call, message in ((lambda: fb.add(x, y, alpha=1.5), "floating point"), (lambda: fb.sub(x, y, alpha=False), "Boolean alpha"),
+                          (lambda: (x > 0) - (y > 0), "two bool tensors is not supported"), (lambda: x - (y > 0), "with a bool tensor is not supported"),
+                          (lambda: x - True, "with a bool tensor"), (lambda: 1 - (x > 0), "with a bool tensor"), (lambda: fb.rsub(x > 0, x), "with a bool"),
+                          (lambda: (x * 1).sub_(x > 0), "with a bool tensor"), (lambda: fb.sub(x, True, out=fb.zeros(2)), "with a bool tensor")):
         with pytest.raises(RuntimeError, match=message):
             call()
+    assert fb.add(x > 0, y > 0, alpha=2).tolist() == [True, True]
     assert ((x > 0) + (y > 0)).dtype is fb.bool and ((x > 0) * (y > 0)).dtype is fb.bool
 
 
@@ -243,3 +247,103 @@ def test_on_every_device(device):
             (1 - x, 1 - a), (x.pow(3), a ** 3)):
         assert str(got.device) == device
         np.testing.assert_allclose(got.cpu().numpy(), want)
+
+
+DIVISIONS = {"floor_divide": lambda x, y: x // y, "remainder": lambda x, y: x % y, "fmod": fb.fmod, "trunc": lambda x, y: fb.div(x, y, rounding_mode="trunc"),
+             "floor": lambda x, y: fb.div(x, y, rounding_mode="floor"), "floor_divide_": lambda x, y: x.clone().floor_divide_(y),
+             "remainder_": lambda x, y: x.clone().remainder_(y), "fmod_": lambda x, y: x.clone().fmod_(y),
+             "div_": lambda x, y: x.clone().div_(y, rounding_mode="trunc"), "out": lambda x, y: fb.remainder(x, y, out=fb.empty(4, dtype=x.dtype))}
+
+
+@pytest.mark.parametrize("name", sorted(DIVISIONS))
+@pytest.mark.parametrize("d", [fb.int8, fb.uint8, fb.int16, fb.int32, fb.int64], ids=str)
+def test_integers_are_not_divided_by_0_on_the_cpu(name, d):
+    f, x, y = DIVISIONS[name], fb.tensor([6, 7, 8, 9], dtype=d), fb.tensor([1, 2, 0, 4], dtype=d)
+    good = fb.tensor([1, 2, 3, 4], dtype=d)
+    for _ in range(5):  # each call is looked at
+        expected = f(x, good).tolist()
+        for divisor in (y, fb.zeros(8, dtype=d)[::2], fb.tensor(0, dtype=d), fb.zeros(1, dtype=d).expand(4), 0):
+            with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+                f(x, divisor)
+        assert f(x, good).tolist() == expected and f(x, 1).shape == (4,)
+    if name != "out":
+        assert f(x[:0], y[:0]).tolist() == [] and f(x[:0], 0).tolist() == []
+        assert f(x.to(fb.float32), 0).isfinite().logical_not().all() and f(x.to(fb.float32), y).shape == (4,)
+    for call in (lambda: 5 // y, lambda: 5 % y, lambda: fb.remainder(5, y), lambda: fb.zeros(2, 2, dtype=d) // fb.tensor([[1], [0]], dtype=d)):
+        with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+            call()
+
+
+@pytest.mark.parametrize(("d", "wrong"), [(fb.uint8, 300), (fb.int8, 128), (fb.int8, -129), (fb.int32, 2 ** 31), (fb.float16, 1e5), (fb.float32, 1e39)],
+                         ids=str)
+def test_bounds_that_the_type_cannot_hold_are_refused(d, wrong):
+    x = fb.tensor([0, 1, 100], dtype=d)
+    for call in (lambda: x.clamp(wrong), lambda: x.clamp(max=wrong), lambda: x.clone().clamp_(max=wrong), lambda: x.clamp(0, wrong), lambda: x.clamp_max(wrong),
+                 lambda: fb.clamp(x, 0, wrong, out=x.clone()), lambda: x.masked_fill(x > 0, wrong)):
+        with pytest.raises(RuntimeError, match="without overflow"):
+            call()
+    assert x.clamp(1, 50).tolist() == [1, 1, 50]
+
+
+def test_bounds_that_are_held():
+    assert fb.tensor([0.0, math.inf]).clamp(max=math.inf).tolist() == [0, math.inf] and fb.tensor([1.0], dtype=fb.float16).clamp(max=math.inf).tolist() == [1]
+    assert fb.tensor([5, 200], dtype=fb.uint8).clamp(1.5, 300.5).tolist() == [5, 200]
+    with pytest.raises(RuntimeError, match="without overflow"):
+        fb.tensor([1, 2], dtype=fb.uint8) ** 300
+
+
+@pytest.mark.parametrize("d", [fb.float16, fb.bfloat16], ids=str)
+def test_the_next_16_bit_value_is_the_next_in_its_bits(d, device):
+    bits = np.arange(1 << 16, dtype=np.uint16).view(np.int16)
+    x = fb.tensor(bits, device=device).view(d)
+    wide = x.float().cpu().numpy()
+    top = {fb.float16: 0x7C00, fb.bfloat16: 0x7F80}[d]
+    rank = np.where(bits < 0, -(bits.astype(np.int64) & 0x7FFF), bits.astype(np.int64))  # order of values by order of bits
+    for towards in (np.inf, -np.inf, 0.0, 1.0):
+        found = fb.nextafter(x, fb.tensor(towards, dtype=d, device=device)).view(fb.int16).cpu().numpy()
+        step = np.where(wide < towards, 1, np.where(wide > towards, -1, 0))
+        want = rank + step
+        got = np.where(found < 0, -(found.astype(np.int64) & 0x7FFF), found.astype(np.int64))
+        known = np.abs(rank) <= top  # the others are NaN
+        np.testing.assert_array_equal(got[known], want[known])
+        assert np.isnan(fb.tensor(found).view(d).float().numpy()[~known]).all()
+    assert fb.nextafter(x[:3], fb.full((3,), math.nan, dtype=d, device=device)).isnan().all()
+    y = x[0x100:0x104].clone().nextafter_(x[0x7000])
+    assert y.view(fb.int16).tolist() == [0x101, 0x102, 0x103, 0x104]
+
+
+def test_heaviside_of_nan_is_0_as_it_is_not_above_0():
+    x = fb.tensor([math.nan, -math.inf, -1.0, -0.0, 0.0, 2.0, math.inf])
+    assert fb.heaviside(x, fb.tensor(5.0)).tolist() == [0, 0, 0, 5, 5, 1, 1]
+    assert fb.heaviside(x, fb.tensor(math.nan)).isnan().tolist() == [False, False, False, True, True, False, False]
+
+
+def test_results_that_do_not_vary_have_gradients_of_zeros():
+    for f in (lambda x, y: fb.div(x, y, rounding_mode="floor"), lambda x, y: fb.div(x, y, rounding_mode="trunc"), lambda x, y: x // y,
+              lambda x, y: (x * 1).div_(y, rounding_mode="floor"), lambda x, y: x.floor() + y.ceil(), lambda x, y: x.sgn() + y.sign(),
+              lambda x, y: x.trunc() + y.round()):
+        x, y = fb.tensor([5.0, -5.0], requires_grad=True), fb.tensor([2.0, 3.0], requires_grad=True)
+        f(x, y).sum().backward()
+        assert x.grad.tolist() == [0, 0] and y.grad.tolist() == [0, 0]
+
+
+def test_gradients_at_nan_and_at_the_origin():
+    def slope(f, *values):
+        x = fb.tensor(values, requires_grad=True)
+        f(x).sum().backward()
+        return x.grad.tolist()
+    for f in (lambda x: x.clamp(0, 1), lambda x: x.clamp(min=0), lambda x: x.clamp(max=1), lambda x: x.clamp(fb.tensor(0.0), fb.tensor(1.0))):
+        assert slope(f, math.nan, 0.5) == [0, 1]  # NaN is in no range
+    for f in (fb.relu, fb.nn.functional.relu6, fb.nn.functional.hardtanh, fb.nn.functional.elu, fb.celu):
+        assert slope(f, math.nan, 0.5) == [1, 1]
+    x, y = fb.tensor([0.0, 0.0, 1.0], requires_grad=True), fb.tensor([0.0, 2.0, 0.0], requires_grad=True)
+    fb.atan2(x, y).sum().backward()
+    assert x.grad.tolist() == [0, 0.5, 0] and y.grad.tolist() == [0, 0, -1]
+
+
+def test_addcmul_of_integers_stays_exact_and_of_their_type():
+    x, a, b = fb.tensor([1, 0, 2 ** 53 + 1]), fb.tensor([1, 2, 3]), fb.tensor([4, 1, 1])
+    assert fb.addcmul(x, a, b).tolist() == [5, 2, 2 ** 53 + 4] and fb.addcmul(x, a, b, value=1.5).tolist() == [5, 2, 2 ** 53 + 4]
+    assert x.to(fb.int8).addcmul_(a.to(fb.int8), b.to(fb.int8), value=-1).tolist() == [-3, -2, -2]
+    with pytest.raises(NotImplementedError):
+        fb.addcmul(x > 0, x > 0, x > 0)

@@ -283,3 +283,31 @@ def test_defaults_of_the_moment_hold_in_planned_calls(sim_gpus):
         with fb.device(f"cuda:{index}"):
             assert fb.zeros(2).device.index == index and fb.zeros_like(x).device.type == "cpu"
     assert fb.zeros(2).device.type == "cpu"
+
+
+@pytest.mark.parametrize(("f", "want"), [(lambda out: fb.arange(6, out=out), np.arange(6)), (lambda out: fb.range(0, 5, out=out), np.arange(6)),
+                                         (lambda out: fb.linspace(0, 5, 6, out=out), np.arange(6)),
+                                         (lambda out: fb.logspace(0, 5, 6, base=2.0, out=out), 2 ** np.arange(6))])
+@pytest.mark.parametrize("d", [fb.float32, fb.float64, fb.int64, fb.float16, fb.complex64], ids=str)
+def test_ranges_fill_what_they_are_given_however_it_lies(f, want, d, device):
+    if d.is_complex and (want is not None and f.__code__.co_names[0] in ("arange", "range")):
+        return
+    memory = fb.full((12,), -1, dtype=d, device=device)
+    made = f(memory[::2])
+    assert made.tolist() == want.tolist() and memory[::2].tolist() == want.tolist() and memory[1::2].tolist() == [-1] * 6
+    turned = fb.zeros(2, 3, dtype=d, device=device).t()
+    assert f(turned) is turned and turned.shape == (3, 2) and turned.stride() == (1, 3) and turned.reshape(-1).tolist() == want.tolist()
+    assert f(fb.empty(0, dtype=d, device=device)).tolist() == want.tolist()
+    with pytest.warns(UserWarning, match="resized"):
+        assert f(fb.empty(4, dtype=d, device=device)[::2]).shape == (6,)
+
+
+def test_a_tensor_among_the_data_is_the_number_that_it_holds():
+    one, two = fb.tensor([1.0]), fb.tensor([[2.0]])
+    assert fb.tensor([one, two]).tolist() == [1, 2] and fb.tensor([[one, 3], [two, 4.0]]).tolist() == [[1, 3], [2, 4]]
+    assert fb.as_tensor([one, two]).tolist() == [1, 2] and one.new_tensor((one, two)).tolist() == [1, 2]
+    assert [fb.tensor([fb.ones(1, dtype=a), b]).dtype for a, b in ((fb.int8, True), (fb.int8, 1), (fb.int32, 1.0), (fb.float64, 1.0), (fb.float16, fb.ones(())),
+            (fb.bool, True), (fb.float32, 1j))] == [fb.int8, fb.int64, fb.float32, fb.float64, fb.float32, fb.bool, fb.complex64]
+    for wrong in ([fb.ones(2), fb.ones(2)], [fb.ones(0)], [[fb.ones(2)], [1]]):
+        with pytest.raises(ValueError, match="only one element tensors can be converted"):
+            fb.tensor(wrong)

@@ -288,3 +288,11 @@ def test_undersized_and_mistyped_positions():
     x = fb.zeros(3)
     x[fb.tensor([True, False, True])] = fb.tensor(2, dtype=fb.int64)
     assert x.tolist() == [2, 0, 2]
+
+
+@pytest.mark.parametrize("d", [fb.int8, fb.uint8, fb.int16, fb.int32, fb.int64], ids=str)
+def test_means_of_integers_keep_their_type(d, device):
+    x, at, src = fb.tensor([10, 7, 3, 9], dtype=d, device=device), fb.tensor([0, 0, 1, 0], device=device), fb.tensor([12, 20, 5, 4], dtype=d, device=device)
+    with_self, without = x.scatter_reduce(0, at, src, "mean"), x.scatter_reduce(0, at, src, "mean", include_self=False)
+    assert with_self.dtype is d and with_self.tolist() == [46 // 4, 6, 3, 9] and without.dtype is d and without.tolist() == [12, 5, 3, 9]
+    assert x.index_reduce(0, at, src, "mean").dtype is d

@@ -79,7 +79,7 @@ def call_tile(em: Emitter, tile: Tile, rows: str, columns: str, k: str, a: tuple
               c: tuple[str, str], mode: str, bias: str = "null") -> None:
     """mode: PLAIN C = A B, ADDED C += A B, BIASED C = A B + a number for each row from `bias`, SHIFTED a number for each column,
     RECTIFIED the same and then ReLU, RECTIFIED_SUM C = ReLU(C + A B), GATED C = A B where the matrix at `bias`, laid out as C,
-    is above 0, and 0 elsewhere, GATED_SUM the same of C + A B.
+    is not 0 or below, and 0 elsewhere, GATED_SUM the same of C + A B.
 
     a: a packed panel, or (address, bytes from k to k) of rows that are neighbours in memory.  b: (address, bytes from k to
     k); c: (address, bytes from row to row).
@@ -164,7 +164,7 @@ def _store(em: Emitter, tile: Tile, rows: int, vectors: int, sums: list[str], ma
                     low = em.op(f"fcmp ole {t} {value}, zeroinitializer")
                     value = em.op(f"select <{lanes} x i1> {low}, {t} zeroinitializer, {t} {value}")
                 if mode in (GATED, GATED_SUM):
-                    above = em.op(f"fcmp ogt {t} {em.load(d, lanes, em.at(gate, str(v * lanes * item)), masks[v])}, zeroinitializer")
+                    above = em.op(f"fcmp ugt {t} {em.load(d, lanes, em.at(gate, str(v * lanes * item)), masks[v])}, zeroinitializer")
                     value = em.op(f"select <{lanes} x i1> {above}, {t} {value}, {t} zeroinitializer")
                 em.store(d, lanes, value, place, masks[v])
             if r + 1 < rows:
