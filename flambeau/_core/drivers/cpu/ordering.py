@@ -36,9 +36,12 @@ def sort(spec: Sort) -> Prepared | None:
         return None
     n = domain[-1]
     if routines.generated() and n < _MOST:
-        from ...kernels.llvm.handwritten.ordering import selecting, sorting
+        from ...kernels.llvm.handwritten.ordering import merging, selecting, sorting
+        pieces = merging.pieces(n, numel(domain[:-1])) if width == n else 1
         if selecting.worth(n, width):
             entry, workspace, nbytes = selecting.first(d, domain, strides, descending, width)
+        elif pieces > 1:
+            entry, workspace, nbytes = merging.sort(d, domain, strides, descending, pieces, valued)
         else:
             entry, workspace, nbytes = sorting.sort(d, domain, strides, descending, width, valued)
         return Prepared("sort" if width == n else "topk", entry, outputs=2, workspace=workspace, nbytes=nbytes)

@@ -135,12 +135,13 @@ def test_wide_keys_that_differ_in_their_lowest_bits(d):
 @pytest.mark.parametrize("d", [dtypes.uint8, dtypes.int16, dtypes.float32, dtypes.float64, dtypes.int64], ids=str)
 def test_long_rows_and_many_rows_do_not_depend_on_threads(d):
     rng = np.random.default_rng(5)
-    for shape in ((1, 300_001), (3, 70_000), (700, 300), (20_000, 4)):
+    for shape in ((1, 300_001), (2, 32_769), (3, 70_000), (700, 300), (20_000, 4)):
         a, v = elements(d, rng, shape, 1 << 20)
         at, n = in_order(v), shape[-1]
-        for threads in (1, 2, 3):
+        for threads in (1, 2, 3, 8):
             native.set_num_threads(threads)
             same(picked(Sort, d, a, n, False, n), at, a)
+            same(picked(Sort, d, a, n, True, n), in_order(v, True), a)
             if n > 100:
                 same(picked(Sort, d, a, 50, False, 50), at[:, :50], a)
             same(picked(Element, d, a, 1, n // 2), at[:, n // 2:n // 2 + 1], a)

@@ -121,6 +121,11 @@ class Value:
         return Value(self.code, kind, self.code.call(f"llvm.masked.load.{suffix(element, lanes)}.p0", kind, ("ptr", self.name),
                                                      ("i32 immarg", str(_align(kind))), (mask.type, mask.name), (kind, "zeroinitializer")))
 
+    def masked_store(self, value: Value, mask: Value) -> None:
+        """Neighbours; what lies at lanes outside `mask` stays."""
+        self.code.call(f"llvm.masked.store.{suffix(value.element, mask.lanes)}.p0", "void", (value.type, value.name), ("ptr", self.name),
+                       ("i32 immarg", str(_align(value.type))), (mask.type, mask.name))
+
     def gather(self, element: str, index: Value) -> Value:
         """The elements number `index` of an array that begins here."""
         lanes = index.lanes

@@ -90,7 +90,7 @@ def write(module: Module, bits: int) -> None:
         rest = c.pick(near, n - whole, 0)
         with c.when(c.ints(0) < rest):
             mask = _first(c, rest, lanes)
-            (to + whole * size).store(k.of((source + whole * size).masked_load(t, mask)))
+            (to + whole * size).masked_store(k.of((source + whole * size).masked_load(t, mask)), mask)
         whole = whole + rest
     with c.span(whole, n) as v:
         (to + v.i * size).store(k.of((source + v.i * step).load(k.kind)))

@@ -19,6 +19,7 @@ FEW = 144  # keys that are compared with one another; their ranks fit into the n
 COUNTS = 4 * 256 * 4  # bytes of the counts of four digits
 EXACT, UPPER = COUNTS, COUNTS + 8  # of keys of 64 bits: whether the pairs hold all bits in which they differ, and the bits above these
 SKIPPED = COUNTS + 16  # how many of the lowest digits the passes have left out
+RESULT, DIFFERENCE = COUNTS + 24, COUNTS + 32  # of a piece: where its pairs are, and `difference`
 HEAD = COUNTS + 64  # bytes ahead of the pairs
 _LIKELY = 0.25  # other keys with the same highest digits, for each, with which the lower ones are left to comparing neighbours
 _SEVERAL = 1 << 10  # keys for which that is looked into
@@ -163,20 +164,20 @@ def _dispensable(c: Code, counts: Value, n: Value, digits: int) -> Value:
 
 
 def _write_wide(module: Module) -> None:
-    """@order_wide(keys, n, work): @order for more than FEW keys of 64 bits."""
+    """@order_wide(keys, n, work): @order for more than FEW keys of 64 bits; @order_upper(keys, n, work, shift), where the bits in which they
+    differ begin `shift` bits above the lowest, or are 32."""
     c = Code(module, "internal ptr", "order_wide", "ptr", "i64", "ptr")
     keys, n, work = c.given
-    pairs = work + HEAD
-    others = pairs + (n + 8) * 8
-    # the bits in which keys differ
     first = keys.load("i64")
-    with c.span(0, n, c.ints(0)) as v:
-        v.next = [v.vars[0] | ((keys + v.i * 8).load("i64") ^ first)]
-    above = c.built_in("ctlz", v.vars[0], "false")
-    shift = c.pick(above < 32, c.ints(32) - above, 0)
-
+    shift = shift_of(c, difference(c, keys, n, first))
     (work + EXACT).store(shift.equals(0).to("i64"))
     (work + UPPER).store(first & -(1 << 32))
+    c.back(c.function("ptr", "order_upper", keys, n, work, shift))
+    c.finish()
+    c = Code(module, "internal ptr", "order_upper", "ptr", "i64", "ptr", "i64")
+    keys, n, work, shift = c.given
+    pairs = work + HEAD
+    others = pairs + (n + 8) * 8
 
     def pack(lower: bool) -> None:
         with c.span(0, n) as v:
@@ -198,6 +199,19 @@ def _write_wide(module: Module) -> None:
         (lower + v.i * 8).store((((keys + at * 8).load("i64") >> shift) << 32) | at)
     c.back(c.function("ptr", "passes", lower, rest, n, work, c.ints(0)))
     c.finish()
+
+
+def difference(c: Code, keys: Value, n: Value, first: Value) -> Value:
+    """The bits in which n keys of 64 bits differ from the first."""
+    with c.span(0, n, c.ints(0)) as v:
+        v.next = [v.vars[0] | ((keys + v.i * 8).load("i64") ^ first)]
+    return v.vars[0]
+
+
+def shift_of(c: Code, bits: Value) -> Value:
+    """How far keys are shifted so that the highest bit of these is at most the 32nd."""
+    above = c.built_in("ctlz", bits, "false")
+    return c.pick(above < 32, c.ints(32) - above, 0)
 
 
 def _write_settle(module: Module, bits: int) -> None:
