@@ -238,7 +238,12 @@ def _cholesky_solve(job: Job, n: int, k: int, upper: bool, by_rows: bool, lead: 
     x, factor = job.matrix(n, k), job.laid(n, n, step)
     if by_rows and job.parts == 2:  # what a routine reads there is the transpose, and its A another one
         return None
-    job.call("?potrs", b"U" if upper != by_rows else b"L", n, k, factor, lead, x, n, job.room(8), flops=2 * n * n * k)
+    triangle = b"U" if upper != by_rows else b"L"
+    if k == 1:
+        for turned in (b"C", b"N") if triangle == b"U" else (b"N", b"C"):
+            job.call("?trsv", triangle, turned, b"N", n, factor, lead, x, 1, flops=n * n)
+    else:
+        job.call("?potrs", triangle, n, k, factor, lead, x, n, job.room(8), flops=2 * n * n * k)
     return 2 * n * n * k
 
 
@@ -257,8 +262,11 @@ def _inverse(job: Job, n: int) -> int:
 def _triangular(job: Job, n: int, k: int, upper: int, unit: int, by_rows: bool = False, lead: int = 0, step: int | None = None) -> int:
     """X, A: X over B, by one triangle of A."""
     x, a = job.matrix(n, k), job.laid(n, n, step)
-    job.call("?trsm", b"L", b"U" if upper != by_rows else b"L", b"T" if by_rows else b"N", b"U" if unit else b"N", n, k, 1.0, a, lead or n, x, n,
-             flops=n * n * k)
+    triangle, turned, ones = b"U" if upper != by_rows else b"L", b"T" if by_rows else b"N", b"U" if unit else b"N"
+    if k == 1:  # several times as fast for large n
+        job.call("?trsv", triangle, turned, ones, n, a, lead or n, x, 1, flops=n * n)
+    else:
+        job.call("?trsm", b"L", triangle, turned, ones, n, k, 1.0, a, lead or n, x, n, flops=n * n * k)
     return n * n * k
 
 

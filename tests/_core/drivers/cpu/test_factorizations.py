@@ -162,8 +162,9 @@ def test_inverse(d, batch):
 
 @pytest.mark.parametrize("upper", [0, 1])
 @pytest.mark.parametrize("unit", [0, 1])
-def test_triangular(d, batch, upper, unit):
-    n, k = 5, 2
+@pytest.mark.parametrize("k", [1, 2])
+def test_triangular(d, batch, upper, unit, k):
+    n = 5
     a, b = make(d, batch, n, n) + 3 * np.eye(n, dtype=d.np), make(d, batch, n, k, 1)
     t = np.triu(a) if upper else np.tril(a)
     if unit:
@@ -175,8 +176,9 @@ def test_triangular(d, batch, upper, unit):
 
 @pytest.mark.parametrize("by_rows", [True, False])
 @pytest.mark.parametrize("shared", [True, False])
-def test_matrices_that_are_read_may_lie_otherwise(d, by_rows, shared):
-    batch, n, k = 3, 5, 2
+@pytest.mark.parametrize("k", [1, 2])
+def test_matrices_that_are_read_may_lie_otherwise(d, by_rows, shared, k):
+    batch, n = 3, 5
     a = make(d, 1 if shared else batch, n, n) + 4 * np.eye(n, dtype=d.np)
     held = np.full((len(a), n + 2, n + 3), np.nan, d.np)
     held[:, :n, :n] = a if by_rows else rows(a)
