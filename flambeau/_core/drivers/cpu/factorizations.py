@@ -3,7 +3,9 @@
 Each function is told the sizes that its name is told in `specs.Lapack`, and lists what is done for one matrix, whose operands are those its
 docstring names, in that order. It gives how many operations that is. `info` is int32, one a matrix: 0, or what LAPACK says failed.
 A job whose name ends in "laid" reads a matrix where it lies: its last three sizes are whether that is row by row, how many elements there are
-from a column (row) to the next, and from matrix to matrix. Where it cannot, there is no such job.
+from a column (row) to the next, and from matrix to matrix. Where it cannot, there is no such job. Of a job whose name ends in "of", the matrices
+that it is about ("over" and "lost" below) are further operands at the end, which lie as the last sizes say: each a tuple of the elements from one
+downwards, to the right and from matrix to matrix. It copies them itself.
 """
 
 from __future__ import annotations
@@ -34,14 +36,16 @@ def prepare(spec: Lapack) -> Prepared | None:
         make = _exponential if spec.name == "matrix_exp" else _lu_as_it_stands
         entry, flops = make(spec.dtype, spec.batch, *spec.sizes)
         return Prepared(spec.name, entry, nbytes=nbytes, flops=spec.batch * flops)
-    steps = _JOBS.get(spec.name)
+    name = spec.name.removesuffix(" of")
+    steps = _JOBS.get(name)
     if steps is None:
         return None
-    small = small_factorizations.find(spec)
-    for lanes, listed in ((small_factorizations.lanes(spec), small), (1, steps)):
+    sources = [x for x in spec.sizes if type(x) is tuple]
+    sizes = [x for x in spec.sizes if type(x) is not tuple]
+    for lanes, listed in ((small_factorizations.lanes(spec), small_factorizations.find(name, spec)), (1, steps)):
         if listed is not None:
-            job = Job(spec.dtype, spec.batch, lanes)
-            count = listed(job, *spec.sizes)
+            job = Job(spec.dtype, spec.batch, lanes, sources)
+            count = listed(job, *sizes)
             if count is not None:
                 return job.prepared(spec.name, nbytes, spec.batch * count)
     return None
@@ -101,7 +105,7 @@ def _substitute(job: Job, n: int, k: int, lu: Place, lead: int, pivots: Place, x
 # ------------------------------------------------------------------------------------------------------- factorizations
 def _cholesky(job: Job, n: int) -> int:
     """L, info: A = L L^H over A; info: the order of the first leading minor that is not positive."""
-    a, info, code = job.matrix(n, n), job.operand(4), job.room(8)
+    a, info, code = job.over(n, n), job.operand(4), job.room(8)
     if not n:
         return _nothing(job, info)
     job.call("?potrf", b"L", n, a, n, code, flops=n ** 3 / 3)
@@ -113,7 +117,7 @@ def _cholesky(job: Job, n: int) -> int:
 def _lu(job: Job, m: int, n: int, exchange: bool) -> int:
     """LU, pivots, info: L and U over A; pivots int32, from 1."""
     k = min(m, n)
-    a, order, info = job.matrix(m, n), job.operand(4 * k), job.operand(4)
+    a, order, info = job.over(m, n), job.operand(4 * k), job.operand(4)
     if not k:
         return _nothing(job, info)
     pivots, code = _factor(job, m, n, a)
@@ -124,7 +128,7 @@ def _lu(job: Job, m: int, n: int, exchange: bool) -> int:
 
 def _lu_parity(job: Job, n: int) -> int:
     """LU, pivots, parity: L and U over A; pivots int32; parity of the exchanges, +1 or -1, real."""
-    a, order, parity, pivots = job.matrix(n, n), job.operand(4 * n), job.operand(job.item // job.parts), job.room(0)
+    a, order, parity, pivots = job.over(n, n), job.operand(4 * n), job.operand(job.item // job.parts), job.room(0)
     if n:
         pivots, _ = _factor(job, n, n, a)
         job.call("narrow", n, pivots, order)
@@ -155,7 +159,7 @@ def _permutation(job: Job, m: int, k: int) -> int:
 def _qr(job: Job, m: int, n: int, mode: str) -> int:
     """Q, R, A: A is lost, Q is not written in mode "r"."""
     k, wide = min(m, n), m if mode == "complete" else min(m, n)
-    q, r, a, tau = job.matrix(m, wide if mode != "r" else 0), job.matrix(wide, n), job.matrix(m, n), job.values(k)
+    q, r, a, tau = job.matrix(m, wide if mode != "r" else 0), job.matrix(wide, n), job.lost(m, n), job.values(k)
     if k:
         _reflect(job, m, n, a, tau)
     if wide and n:
@@ -178,13 +182,13 @@ def _reflect(job: Job, m: int, n: int, a: Place, tau: Place) -> None:
 
 def _reflectors(job: Job, m: int, n: int) -> int:
     """A, tau: Householder's A = Q R over A: R above, the reflectors below the diagonal, their factors in tau."""
-    _reflect(job, m, n, job.matrix(m, n), job.matrix(min(m, n), 1))
+    _reflect(job, m, n, job.over(m, n), job.matrix(min(m, n), 1))
     return 2 * m * n * min(m, n)
 
 
 def _orthogonal(job: Job, m: int, n: int, k: int) -> int:
     """Q, tau: the first n columns of the product of k reflectors over them."""
-    q, tau = job.matrix(m, n), job.matrix(k, 1)
+    q, tau = job.over(m, n), job.matrix(k, 1)
     job.call("?ungqr" if job.parts == 2 else "?orgqr", m, n, k, q, m, tau, WORK, LENGTH, job.room(8), flops=4 * m * n * k)
     return 4 * m * n * k
 
@@ -201,11 +205,12 @@ def _by_reflectors(job: Job, m: int, n: int, k: int, left: bool, adjoint: bool, 
 
 def _ldl_factor(job: Job, n: int, hermitian: bool) -> int:
     """LD, pivots, info: L and D over A, D in blocks of 1 and 2 (Bunch and Kaufman); pivots int32."""
-    a, order, info, pivots, code = job.matrix(n, n), job.operand(4 * n), job.operand(4), job.room(8 * n), job.room(8)
+    a, order, info, pivots, code = job.over(n, n), job.operand(4 * n), job.operand(4), job.room(8 * n), job.room(8)
     if not n:
         return _nothing(job, info)
     job.call("?hetrf" if hermitian and job.parts == 2 else "?sytrf", b"L", n, a, n, pivots, WORK, LENGTH, code, flops=n ** 3 / 3)
     job.call("narrow", n, pivots, order)
+    _clear(job, b"U", n, n, a, n)
     job.tell(code, info)
     return n ** 3 // 3
 
@@ -213,7 +218,7 @@ def _ldl_factor(job: Job, n: int, hermitian: bool) -> int:
 # -------------------------------------------------------------------------------------------------------------- solving
 def _solve(job: Job, n: int, k: int) -> int:
     """X, LU, pivots, info: X over B, L and U over A; pivots int32."""
-    x, a, order, info = job.matrix(n, k), job.matrix(n, n), job.operand(4 * n), job.operand(4)
+    x, a, order, info = job.over(n, k), job.over(n, n), job.operand(4 * n), job.operand(4)
     if not n:
         return _nothing(job, info)
     pivots, code = _factor(job, n, n, a)
@@ -249,7 +254,7 @@ def _cholesky_solve(job: Job, n: int, k: int, upper: bool, by_rows: bool, lead: 
 
 def _inverse(job: Job, n: int) -> int:
     """A, info: the inverse over A; infinities all through where it is singular."""
-    a, info = job.matrix(n, n), job.operand(4)
+    a, info = job.over(n, n), job.operand(4)
     if not n:
         return _nothing(job, info)
     pivots, code = _factor(job, n, n, a)
@@ -290,7 +295,7 @@ def _least_squares(job: Job, m: int, n: int, k: int, driver: str, rcond: float) 
     which they may not end).
     """
     tall, least, real_item = max(m, n), min(m, n), job.item // job.parts
-    x, rank, s, info, a = job.matrix(tall, k), job.operand(8), job.operand(least * real_item), job.operand(4), job.matrix(m, n)
+    x, rank, s, info, a = job.matrix(tall, k), job.operand(8), job.operand(least * real_item), job.operand(4), job.lost(m, n)
     job.call("dcopy", 1, 0, 1, rank, 1)
     if not (least and k):
         if n and k:
@@ -319,10 +324,14 @@ def _least_squares(job: Job, m: int, n: int, k: int, driver: str, rcond: float) 
 
 # ---------------------------------------------------------------------------------------------------------- eigenvalues
 def _hermitian(job: Job, n: int, vectors: bool, lower: bool) -> int:
-    """w, V, info: eigenvalues, rising, and eigenvectors over A where they are asked for; NaN all through where the triangle that is read is not
-    finite, with which the iteration may not end."""
+    """w, V, info: eigenvalues, rising, and eigenvectors over A; or w, info, A where vectors are not asked for, and A is lost. NaN all through
+    where the triangle that is read is not finite, with which the iteration may not end."""
     real_item, triangle = job.item // job.parts, b"L" if lower else b"U"
-    w, a, info = job.operand(n * real_item), job.matrix(n, n), job.operand(4)
+    w = job.operand(n * real_item)
+    if vectors:
+        a, info = job.over(n, n), job.operand(4)
+    else:
+        info, a = job.operand(4), job.lost(n, n)
     if not n:
         return _nothing(job, info)
     code, bad = job.room(8), _check(job, triangle, n, n, a, 1, 1)
@@ -345,7 +354,7 @@ def _hermitian(job: Job, n: int, vectors: bool, lower: bool) -> int:
 def _general(job: Job, n: int, vectors: bool) -> int:
     """w, V, info, A: eigenvalues and, where they are asked for, eigenvectors, complex; info -1 for what is not finite. A is lost."""
     pair = 2 * job.item // job.parts
-    w, v, info, a = job.operand(n * pair), job.operand(n * n * pair if vectors else 0), job.operand(4), job.matrix(n, n)
+    w, v, info, a = job.operand(n * pair), job.operand(n * n * pair if vectors else 0), job.operand(4), job.lost(n, n)
     if not n:
         return _nothing(job, info)
     code = _check(job, b"A", n, n, a, -1, -1)
@@ -370,7 +379,7 @@ def _singular(job: Job, m: int, n: int, how: str) -> int:
     the iteration may not end, s is NaN; where it is NaN, info is -4."""
     k, real_item = min(m, n), job.item // job.parts
     columns, rows = (0, 0) if how == "N" else (m, n) if how == "A" else (k, k)
-    u, s, vh, info, a = job.matrix(m, columns), job.operand(k * real_item), job.matrix(rows, n), job.operand(4), job.matrix(m, n)
+    u, s, vh, info, a = job.matrix(m, columns), job.operand(k * real_item), job.matrix(rows, n), job.operand(4), job.lost(m, n)
     flops = 8 * m * n * k
     if not k:
         _identity(job, m, columns, u)

@@ -36,6 +36,7 @@ def functions() -> dict[str, int]:
     from ...kernels.llvm import compile as compiler
     module = Module()
     names = [_job(module), _narrow(module), _widen(module), _blocks(module), _permutation(module)]
+    names += [_copy(module, item) for item in (4, 8, 16)]
     for letter in "sd":
         names += [_parity(module, letter), _check(module, letter), _pairs(module, letter)]
     names += [_regular(module, letter) for letter in "sdcz"]
@@ -127,6 +128,19 @@ def _widen(module: Module) -> str:
     with em.loop("0", _get(em, "%n")) as k:
         wide = em.op(f"sext i32 {_get(em, _item(em, '%source', k.i, 'i32'), 'i32')} to i64")
         em.line(f"store i64 {wide}, ptr {_item(em, '%target', k.i, 'i64')}")
+    return _end(em)
+
+
+def _copy(module: Module, item: int) -> str:
+    """copy<bytes>(m, n, down, right, source, target): A (m, n), whose elements lie `down` and `right` from each other, packed column by column."""
+    em = _begin(module, f"copy{item}", "m", "n", "down", "right", "source", "target")
+    m, down, right = _get(em, "%m"), _get(em, "%down"), _get(em, "%right")
+    t = f"i{8 * item}"
+    with em.loop("0", _get(em, "%n")) as column:
+        source, target = _item(em, "%source", em.mul(column.i, right), t), _item(em, "%target", em.mul(column.i, m), t)
+        with em.loop("0", m) as row:
+            value = em.op(f"load {t}, ptr {_item(em, source, em.mul(row.i, down), t)}, align {min(item, 8)}")
+            em.line(f"store {t} {value}, ptr {_item(em, target, row.i, t)}, align {min(item, 8)}")
     return _end(em)
 
 

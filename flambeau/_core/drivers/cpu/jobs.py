@@ -19,7 +19,7 @@ from . import blas, job_code
 from .job_code import BLOCK, FEW, HEAD, MANY, MOST_OPERANDS, NUMBER, OPERANDS, STEP, WORKSPACE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ...dtypes import dtype
 
@@ -29,6 +29,7 @@ _SHARED = 1 << 20  # from which it is worth several threads
 _LARGE = 1 << 27  # operations of one call from which the library's own threads are worth waking
 _STACK = 1 << 15  # bytes of workspace that are taken from the stack
 _ALIGN = 64
+_SOURCES = 64  # the base of the first source, until it is known how many operands come before
 _alone = forks.lock()
 
 
@@ -59,16 +60,21 @@ class Job:
     """The steps for one matrix of a batch of so many, of a type; `letter` is LAPACK's for it (none for whole numbers), `real` that of its real numbers.
 
     An argument of a call is a `Place`; an int, float or complex for the address of a number of 64 bits (the job's type for the others); or a
-    letter (bytes).  lanes: the steps are for so many matrices at once (see `lane_code`); `left` is how many there are left.
+    letter (bytes).
+
+    lanes: the steps are for so many matrices at once (see `lane_code`); `left` is how many there are left.  sources: of the matrices that the
+    job is about, in order, how far their elements lie from each other downwards, to the right, and from matrix to matrix; they are operands
+    behind all others. Without them, operands hold packed copies.
     """
 
-    def __init__(self, d: dtype, batch: int, lanes: int = 1) -> None:
+    def __init__(self, d: dtype, batch: int, lanes: int = 1, sources: Sequence[tuple[int, int, int]] = ()) -> None:
+        self.sources, self._taken = sources, 0
         self.lanes, self.left = lanes, Place(NUMBER, batch, -lanes)
         batch = -(-batch // lanes)
         self.dtype, self.batch, self.letter, self.item = d, batch, LETTER.get(d.name, ""), d.itemsize
         self.real = {"c": "s", "z": "d"}.get(self.letter, self.letter)
         self.parts = 2 if d.is_complex else 1  # real numbers in one of the type
-        self._operands = self._room = 0
+        self._operands = self._own = self._room = 0
         self._constants: list[bytes] = []
         self._steps: list[tuple[int, list[Place], Place | None, int, float]] = []
 
@@ -81,6 +87,26 @@ class Job:
     def matrix(self, m: int, n: int) -> Place:
         """The next operand, of the job's type, packed."""
         return self.operand(m * n * self.item)
+
+    def over(self, m: int, n: int) -> Place:
+        """The next operand, in which results take the place of a matrix that the job is about."""
+        return self._filled(m, n, self.matrix(m, n)) if self.sources else self.matrix(m, n)
+
+    def lost(self, m: int, n: int) -> Place:
+        """A matrix that the job is about, which nobody wants afterwards: workspace if there are sources, else the next operand."""
+        return self._filled(m, n, self.values(m * n)) if self.sources else self.matrix(m, n)
+
+    def source(self) -> tuple[Place, tuple[int, int, int]]:
+        """The next matrix that the job is about, and how it lies."""
+        laid = self.sources[self._taken]
+        self._taken += 1
+        return Place(_SOURCES + self._taken - 1, 0, laid[2] * self.item * self.lanes), laid
+
+    def _filled(self, m: int, n: int, to: Place) -> Place:
+        source, (down, right, _) = self.source()
+        if m and n:
+            self.call(f"copy{self.item}", m, n, down, right, source, to)
+        return to
 
     def laid(self, m: int, n: int, step: int | None) -> Place:
         """The next operand, of the job's type: so many elements from matrix to matrix, or packed."""
@@ -158,6 +184,7 @@ class Job:
     # ------------------------------------------------------------------------------------------------------------- launch
     def launch(self) -> tuple[Callable[..., None], int]:
         """The builtin and the bytes of workspace it wants: its arguments are the operands' addresses, and the workspace's where it wants any."""
+        self._own, self._operands = self._operands, self._operands + self._taken
         if self._operands > MOST_OPERANDS:
             raise ValueError(f"{self._operands} operands, and a job has at most {MOST_OPERANDS}")
         threads, batch = native.get_num_threads(), self.batch
@@ -188,7 +215,8 @@ class Job:
         words = [len(steps), self._operands, where, self._room, chunk, 0]
 
         def put(place: Place) -> None:
-            words.extend((8 * place.base, place.offset + (constants if place.base == BLOCK else 0), place.step))
+            base = place.base if place.base < _SOURCES else OPERANDS + self._own + place.base - _SOURCES
+            words.extend((8 * base, place.offset + (constants if place.base == BLOCK else 0), place.step))
         for (address, places, when, sense), width in zip(steps, widths, strict=True):
             words.append(address)
             put(when or Place(NUMBER, 0))

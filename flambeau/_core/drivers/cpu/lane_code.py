@@ -83,8 +83,9 @@ class Lanes(Emitter):
 
 def write(module: Module) -> Sequence[str]:
     """Adds all routines; their names."""
-    return [make(module, letter) for letter in "sd" for make in (_gather, _scatter, _gather_whole, _scatter_whole, _lu, _back, _forward, _cholesky,
-                                                                _reflect, _orthogonal, _upper, _identity, _spoil)]
+    makers = (_gather, _gather_laid, _scatter, _gather_whole, _scatter_whole, _lu, _back, _forward, _cholesky, _reflect, _orthogonal, _upper, _identity,
+              _spoil)
+    return [make(module, letter) for letter in "sd" for make in makers]
 
 
 def _move(em: Lanes, item: int) -> str:
@@ -102,6 +103,18 @@ def _gather(module: Module, letter: str) -> str:
     offsets = _move(em, em.d.itemsize)
     with em.loop("0", em.told("count")) as k:
         em.put(em.load_each(em.d, em.lanes, em.at("%a", em.mul(k.i, str(em.d.itemsize))), offsets), em.place("%lanes", k.i))
+    return em.end()
+
+
+def _gather_laid(module: Module, letter: str) -> str:
+    """gather_laid(left, m, n, down, right, step, a, lanes): A (m, n), whose elements lie `down` and `right` from each other, column by column."""
+    em = Lanes(module, letter, "gather_laid", "left", "m", "n", "down", "right", "step", "a", "lanes")
+    offsets, m = _move(em, em.d.itemsize), em.told("m")
+    down, right = (em.mul(em.told(p), str(em.d.itemsize)) for p in ("down", "right"))
+    with em.loop("0", em.told("n")) as column:
+        source, target = em.at("%a", em.mul(column.i, right)), em.place("%lanes", em.mul(column.i, m))
+        with em.loop("0", m) as row:
+            em.put(em.load_each(em.d, em.lanes, em.at(source, em.mul(row.i, down)), offsets), em.place(target, row.i))
     return em.end()
 
 

@@ -25,12 +25,12 @@ def lanes(spec: Lapack) -> int:
     return LANES.get(LETTER.get(spec.dtype.name, ""), 1)
 
 
-def find(spec: Lapack) -> Callable[..., int | None] | None:
+def find(name: str, spec: Lapack) -> Callable[..., int | None] | None:
     """The steps of a job; None where the batch or its type is not for this."""
     sizes = [n for n in spec.sizes[:3] if type(n) is int]
     if lanes(spec) == 1 or spec.batch < _MANY or not 0 < min(sizes) <= max(sizes) <= _SIZE:
         return None
-    return _JOBS.get(spec.name)
+    return _JOBS.get(name)
 
 
 class _Group:
@@ -51,6 +51,17 @@ class _Group:
         self.call(what, self.job.left, count, count, a, to)
         return to
 
+    def take(self, m: int, n: int, to: Place | None = None, lost: bool = False) -> tuple[Place, Place]:
+        """A matrix that the job is about, in lanes, and the operand that it is over."""
+        job = self.job
+        operand = Place(0, 0) if lost and job.sources else job.matrix(m, n)
+        to = self.room(m * n) if to is None else to
+        if not job.sources:
+            return self.bring(m * n, operand, to), operand
+        source, (down, right, step) = job.source()
+        self.call("gather_laid", job.left, m, n, down, right, step, source, to)
+        return to, operand
+
     def give(self, count: int, lanes: Place, to: Place, what: str = "scatter") -> None:
         self.call(what, self.job.left, count, count, lanes, to)
 
@@ -63,8 +74,9 @@ class _Group:
 
 
 def _cholesky(job: Job, n: int) -> int:
-    group, a, info, code = _Group(job), job.matrix(n, n), job.operand(4), job.room(BYTES)
-    values = group.bring(n * n, a)
+    group, code = _Group(job), job.room(BYTES)
+    values, a = group.take(n, n)
+    info = job.operand(4)
     group.call("lanes_cholesky", n, values, code, flops=n ** 3 / 3)
     group.give(n * n, values, a)
     group.give(1, code, info, "scatter_whole")
@@ -73,8 +85,9 @@ def _cholesky(job: Job, n: int) -> int:
 
 def _lu(job: Job, m: int, n: int, exchange: bool) -> int:
     k = min(m, n)
-    group, a, order, info = _Group(job), job.matrix(m, n), job.operand(4 * k), job.operand(4)
-    values = group.bring(m * n, a)
+    group = _Group(job)
+    values, a = group.take(m, n)
+    order, info = job.operand(4 * k), job.operand(4)
     pivots, code, _ = group.factor(m, n, values)
     group.give(m * n, values, a)
     group.give(k, pivots, order, "scatter_whole")
@@ -83,8 +96,9 @@ def _lu(job: Job, m: int, n: int, exchange: bool) -> int:
 
 
 def _lu_parity(job: Job, n: int) -> int:
-    group, a, order, parity = _Group(job), job.matrix(n, n), job.operand(4 * n), job.operand(job.item)
-    values = group.bring(n * n, a)
+    group = _Group(job)
+    values, a = group.take(n, n)
+    order, parity = job.operand(4 * n), job.operand(job.item)
     pivots, _, sign = group.factor(n, n, values)
     group.give(n * n, values, a)
     group.give(n, pivots, order, "scatter_whole")
@@ -93,10 +107,11 @@ def _lu_parity(job: Job, n: int) -> int:
 
 
 def _solve(job: Job, n: int, k: int) -> int:
-    group, x, a, order, info = _Group(job), job.matrix(n, k), job.matrix(n, n), job.operand(4 * n), job.operand(4)
+    group = _Group(job)
     values = group.room(n * n + n * k)  # A and B side by side: what makes U of A makes L^-1 P B of B
-    group.bring(n * n, a, values)
-    right = group.bring(n * k, x, values + n * n * BYTES)
+    right, x = group.take(n, k, values + n * n * BYTES)
+    _, a = group.take(n, n, values)
+    order, info = job.operand(4 * n), job.operand(4)
     pivots, code, _ = group.factor(n, n + k, values)
     group.call("lanes_back", n, k, values, right, flops=n * n * k)
     group.give(n * n, values, a)
@@ -118,9 +133,10 @@ def _lu_solve(job: Job, n: int, k: int, adjoint: bool, by_rows: bool = False, le
 
 
 def _inverse(job: Job, n: int) -> int:
-    group, a, info = _Group(job), job.matrix(n, n), job.operand(4)
+    group = _Group(job)
     values = group.room(2 * n * n)
-    group.bring(n * n, a, values)
+    _, a = group.take(n, n, values)
+    info = job.operand(4)
     right = values + n * n * BYTES
     group.call("lanes_identity", n, right)
     _, code, _ = group.factor(n, 2 * n, values)
@@ -133,9 +149,9 @@ def _inverse(job: Job, n: int) -> int:
 
 def _qr(job: Job, m: int, n: int, mode: str) -> int:
     k, wide = min(m, n), m if mode == "complete" else min(m, n)
-    group, q, r, a = _Group(job), job.matrix(m, wide if mode != "r" else 0), job.matrix(wide, n), job.matrix(m, n)
+    group, q, r = _Group(job), job.matrix(m, wide if mode != "r" else 0), job.matrix(wide, n)
     values, upper, tau = group.room(m * max(n, wide)), group.room(wide * n), group.room(k)
-    group.bring(m * n, a, values)
+    group.take(m, n, values, lost=True)
     group.call("lanes_reflect", m, n, k, values, tau, flops=2 * m * n * k)
     group.call("lanes_upper", m, wide, n, values, upper)
     group.give(wide * n, upper, r)
@@ -147,8 +163,9 @@ def _qr(job: Job, m: int, n: int, mode: str) -> int:
 
 def _reflectors(job: Job, m: int, n: int) -> int:
     k = min(m, n)
-    group, a, tau = _Group(job), job.matrix(m, n), job.matrix(k, 1)
-    values, factors = group.bring(m * n, a), group.room(k)
+    group = _Group(job)
+    values, a = group.take(m, n)
+    tau, factors = job.matrix(k, 1), group.room(k)
     group.call("lanes_reflect", m, n, k, values, factors, flops=2 * m * n * k)
     group.give(m * n, values, a)
     group.give(k, factors, tau)
@@ -156,8 +173,10 @@ def _reflectors(job: Job, m: int, n: int) -> int:
 
 
 def _orthogonal(job: Job, m: int, n: int, k: int) -> int:
-    group, q, tau = _Group(job), job.matrix(m, n), job.matrix(k, 1)
-    values, factors = group.bring(m * n, q), group.bring(k, tau)
+    group = _Group(job)
+    values, q = group.take(m, n)
+    tau = job.matrix(k, 1)
+    factors = group.bring(k, tau)
     group.call("lanes_orthogonal", m, n, k, values, factors, flops=4 * m * n * k)
     group.give(m * n, values, q)
     return 4 * m * n * k

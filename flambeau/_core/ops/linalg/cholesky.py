@@ -19,10 +19,10 @@ from .solving import broadcast, solve_triangular
 def _factor(a: Tensor, upper: bool = False) -> tuple[Tensor, Tensor]:
     """L with A = L L^H from the lower triangle, recorded, and info.  upper: `a` is the adjoint of what was given."""
     n, batch = a.meta.shape[-1], matrices.batch_of(a)
-    out = matrices.columns(a)
+    out = matrices.like(a)
     info = empty(tuple(a.meta.shape[:-2]), dtypes.int32, a.meta.device)
     if batch:
-        matrices.job("cholesky", a, (n,), out, info, otherwise=lambda: device.cholesky(out, info))
+        matrices.job("cholesky", a, (n,), out, info, over=((out, a),), otherwise=lambda: device.cholesky(out, info))
     return tape.record(out, _factor_back, (a,), (matrices.keep_outputs(out), upper), "LinalgCholeskyExBackward0"), info
 
 

@@ -20,9 +20,9 @@ def _diagonal(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """LU, pivots (int32) and the parity of the exchanges (+1 or -1, real), outside the tape."""
     n, batch = a.meta.shape[-1], matrices.batch_of(a)
     lead, dev, real = tuple(a.meta.shape[:-2]), a.meta.device, a.meta.dtype.to_real()
-    lu, pivots, parity = matrices.columns(a), empty((*lead, n), dtypes.int32, dev), empty(lead, real, dev)
+    lu, pivots, parity = matrices.like(a), empty((*lead, n), dtypes.int32, dev), empty(lead, real, dev)
     if batch:
-        matrices.job("lu", a, (n,), lu, pivots, parity, otherwise=lambda: _on_device(lu, pivots, parity))
+        matrices.job("lu", a, (n,), lu, pivots, parity, over=((lu, a),), otherwise=lambda: _on_device(lu, pivots, parity))
     return lu, pivots, parity
 
 

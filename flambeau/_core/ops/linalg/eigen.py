@@ -22,10 +22,12 @@ def hermitian(a: Tensor, vectors: bool, lower: bool) -> tuple[Tensor, Tensor, Te
     """Eigenvalues, eigenvectors (empty unless asked for), info; outside the tape."""
     n, batch, d = a.meta.shape[-1], matrices.batch_of(a), a.meta.dtype
     lead, dev = tuple(a.meta.shape[:-2]), a.meta.device
-    v = matrices.columns(a)
+    v = matrices.like(a) if vectors else empty((0,), d, dev)
     w, info = empty((*lead, n), d.to_real(), dev), empty(lead, dtypes.int32, dev)
-    if batch:
-        matrices.job("eigh", a, (n, vectors, lower), w, v, info, otherwise=lambda: device.hermitian(w, v, info, vectors, lower))
+    if batch and vectors:
+        matrices.job("eigh", a, (n, True, lower), w, v, info, over=((v, a),), otherwise=lambda: device.hermitian(w, v, info, True, lower))
+    elif batch:
+        matrices.job("eigh", a, (n, False, lower), w, info, lost=a, otherwise=lambda work: device.hermitian(w, work, info, False, lower))
     return w, v, info
 
 
@@ -88,11 +90,10 @@ def _general(name: str, a: Tensor, vectors: bool) -> tuple[Tensor, Tensor]:
     """Eigenvalues and eigenvectors, complex, outside the tape."""
     n, batch = a.meta.shape[-1], matrices.batch_of(a)
     d, lead, dev = a.meta.dtype.to_complex(), tuple(a.meta.shape[:-2]), a.meta.device
-    work = matrices.columns(a)
     w, info = empty((*lead, n), d, dev), empty(lead, dtypes.int32, dev)
     v = matrices.fresh((*lead, n, n), d, dev) if vectors else empty((0,), d, dev)
     if batch:
-        matrices.job("eig", a, (n, vectors), w, v, info, work)
+        matrices.job("eig", a, (n, vectors), w, v, info, lost=a)
         if batch and info.meta.device.type != "meta" and bool((info == -1).any()):
             raise LinAlgError(f"torch.{name}: input tensor should not contain infs or NaNs.")
         matrices.require(name, "eig", info)

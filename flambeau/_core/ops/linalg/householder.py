@@ -23,11 +23,10 @@ def _factored(a: Tensor, mode: str) -> tuple[Tensor, Tensor]:
     k, batch, d = min(m, n), matrices.batch_of(a), a.meta.dtype
     lead, dev = tuple(a.meta.shape[:-2]), a.meta.device
     wide = m if mode == "complete" else k
-    work = matrices.columns(a)
     q = empty((0,), d, dev) if mode == "r" else matrices.fresh((*lead, m, wide), d, dev)
     r = matrices.fresh((*lead, wide, n), d, dev)
     if batch and (m or n):
-        matrices.job("qr", a, (m, n, mode), q, r, work, otherwise=lambda: device.qr(q, r, work, mode))
+        matrices.job("qr", a, (m, n, mode), q, r, lost=a, otherwise=lambda work: device.qr(q, r, work, mode))
     return q, r
 
 
@@ -92,10 +91,10 @@ def geqrf(input: Tensor) -> Any:  # noqa: A002
     """QR as LAPACK gives it: R on and above the diagonal, the reflectors below it, their factors tau (..., min(m, n))."""
     matrices.matrix("geqrf", input, "input")
     m, n = input.meta.shape[-2:]
-    a = matrices.columns(input)
+    a = matrices.like(input)
     tau = empty((*input.meta.shape[:-2], min(m, n)), input.meta.dtype, input.meta.device)
     if a.meta.numel:
-        matrices.job("geqrf", input, (m, n), a, tau)
+        matrices.job("geqrf", input, (m, n), a, tau, over=((a, input),))
     tape.record_many((a, tau), _no_gradient, (input,), None, "GeqrfBackward0")
     return matrices.result("geqrf", "a tau", a, tau)
 
@@ -136,8 +135,8 @@ def householder_product(input: Tensor, tau: Tensor) -> Tensor:  # noqa: A002
     """The first n columns of the product of k reflectors: A = `input` (..., m, n) holds their vectors below its diagonal, tau (..., k) their factors."""
     _check_product("linalg.householder_product", input, tau)
     if not tape.recording(input, tau) and input.meta.numel and tau.meta.numel:
-        q = matrices.columns(input)
-        matrices.job("orgqr", input, (*input.meta.shape[-2:], tau.meta.shape[-1]), q, matrices.ready(tau))
+        q = matrices.like(input)
+        matrices.job("orgqr", input, (*input.meta.shape[-2:], tau.meta.shape[-1]), q, matrices.ready(tau), over=((q, input),))
         return q
     v, t = _compact(input, tau)
     m, n = input.meta.shape[-2:]

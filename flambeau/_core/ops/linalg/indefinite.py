@@ -19,10 +19,10 @@ from .solving import broadcast
 def _factored(a: Tensor, hermitian: bool) -> tuple[Tensor, Tensor, Tensor]:
     n, batch = a.meta.shape[-1], matrices.batch_of(a)
     lead, dev = tuple(a.meta.shape[:-2]), a.meta.device
-    ld = matrices.columns(a.detach().tril())
+    ld = matrices.like(a)
     pivots, info = empty((*lead, n), dtypes.int32, dev), empty(lead, dtypes.int32, dev)
     if batch:
-        matrices.job("ldl_factor", a, (n, hermitian), ld, pivots, info)
+        matrices.job("ldl_factor", a, (n, hermitian), ld, pivots, info, over=((ld, a),))
     return tape.record(ld, _no_gradient, (a,), None, "LinalgLdlFactorExBackward0"), pivots, info
 
 

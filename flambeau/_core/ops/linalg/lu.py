@@ -25,10 +25,10 @@ def factored(a: Tensor, pivot: bool) -> tuple[Tensor, Tensor, Tensor]:
     m, n = a.meta.shape[-2:]
     k, batch = min(m, n), matrices.batch_of(a)
     lead, dev = tuple(a.meta.shape[:-2]), a.meta.device
-    lu = matrices.columns(a)
+    lu = matrices.like(a)
     pivots, info = empty((*lead, k), dtypes.int32, dev), empty(lead, dtypes.int32, dev)
     if batch:
-        matrices.job("lu_factor", a, (m, n, pivot), lu, pivots, info, otherwise=lambda: device.lu(lu, pivots, info, pivot))
+        matrices.job("lu_factor", a, (m, n, pivot), lu, pivots, info, over=((lu, a),), otherwise=lambda: device.lu(lu, pivots, info, pivot))
     tape.record(lu, _factored_back, (a,), (matrices.keep_outputs(lu), alias(pivots, pivots.meta, pivots.ptr)), "LinalgLuFactorExBackward0")
     return lu, pivots, info
 

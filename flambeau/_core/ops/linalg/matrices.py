@@ -88,6 +88,11 @@ def fresh(shape: Sequence[int], d: dtype, dev: device) -> Tensor:
     return empty(tuple(shape), d, dev, column_strides(tuple(shape)))
 
 
+def like(t: Tensor) -> Tensor:
+    """An uninitialised tensor of the shape of `t`, column by column."""
+    return fresh(t.meta.shape, t.meta.dtype, t.meta.device)
+
+
 def columns(t: Tensor, rows: int | None = None) -> Tensor:
     """A copy of `t`, column by column, outside the tape; with more rows (of zeros below) when asked."""
     shape = tuple(t.meta.shape)
@@ -108,35 +113,72 @@ def batch_of(t: Tensor, axes: int = 2) -> int:
     return layout.numel(t.meta.shape[:len(t.meta.shape) - axes])
 
 
-def job(name: str, like: Tensor, sizes: tuple[Any, ...], *operands: Tensor, otherwise: Callable[[], bool] | None = None, axes: int = 2) -> None:
+def job(name: str, like: Tensor, sizes: tuple[Any, ...], *operands: Tensor, over: Sequence[tuple[Tensor, Tensor]] = (), lost: Tensor | None = None,
+        otherwise: Callable[..., bool] | None = None, axes: int = 2) -> None:
     """Carries out a job of `specs.Lapack` on the batch that `like` is: by the device's backend, else by `otherwise`, which says whether it did,
-    else by the host."""
+    else by the host.
+
+    over: operands that results go to, each with the matrices that it must hold before: the backend brings small ones there itself.  lost: the
+    matrices of the last operand, which is not among `operands` since nobody wants it afterwards; `otherwise` is given it.
+    """
     checks.same_device(name, like, *operands)
-    spec = Lapack(name, like.meta.dtype, batch_of(like, axes), sizes)
-    bound = routines.find(like.meta.device, spec)
-    if bound is None:
-        if otherwise is not None and otherwise():
+    dev, d, batch = like.meta.device, like.meta.dtype, batch_of(like, axes)
+    sources = [*[source for _, source in over], *(() if lost is None else (lost,))]
+    laid = [strewn(t) for t in sources]
+    if sources and None not in laid:
+        bound = routines.find(dev, Lapack(name + " of", d, batch, (*sizes, *laid)))
+        if bound is not None:
+            routines.call(bound, [t.ptr for t in (*operands, *sources)])
             return
-        bound = routines.needed(like.meta.device, spec)
-    routines.call(bound, [t.ptr for t in operands])
+    for to, source in over:
+        if source.meta.numel:
+            launch.run(cast_program(d, d), tuple(source.meta.shape), [to], [source], name="copy")
+    copies = () if lost is None else (columns(lost),)
+    spec = Lapack(name, d, batch, sizes)
+    bound = routines.find(dev, spec)
+    if bound is None:
+        if otherwise is not None and otherwise(*copies):
+            return
+        bound = routines.needed(dev, spec)
+    routines.call(bound, [t.ptr for t in (*operands, *copies)])
 
 
-def lies(t: Tensor) -> tuple[bool, int, int] | None:
-    """Whether matrices lie row by row (else column by column), the elements from a row (column) to the next, and from matrix to matrix; None
-    where no such numbers say it."""
-    *lead, m, n = t.meta.shape
-    *steps, down, right = t.meta.strides
-    rows = not ((m == 1 or down == 1) and (n == 1 or right >= max(m, 1)))
-    if rows and not ((n == 1 or right == 1) and (m == 1 or down >= max(n, 1))):
-        return None
-    along, short, many = (down, n, m) if rows else (right, m, n)
+_SMALL = 256  # elements of a matrix up to which a launch that copies costs more than the copying
+
+
+def strewn(t: Tensor) -> tuple[int, int, int] | None:
+    """The elements from one element of small matrices to the one below, to the right, and from matrix to matrix; None where that is not one step,
+    and for others."""
+    *_, m, n = t.meta.shape
+    *_, down, right = t.meta.strides
+    step = _step(t) if 0 < m * n <= _SMALL else None
+    return None if step is None else (down, right, step)
+
+
+def _step(t: Tensor) -> int | None:
+    """The elements from matrix to matrix, where that is one number."""
     step = span = 0
-    for size, stride in zip(reversed(lead), reversed(steps), strict=True):
+    for size, stride in zip(reversed(t.meta.shape[:-2]), reversed(t.meta.strides[:-2]), strict=True):
         if size == 1:
             continue
         if span and stride != step * span:
             return None
         step, span = (step, span * size) if span else (stride, size)
+    return step
+
+
+def lies(t: Tensor) -> tuple[bool, int, int] | None:
+    """Whether matrices lie row by row (else column by column), the elements from a row (column) to the next, and from matrix to matrix; None
+    where no such numbers say it."""
+    *_, m, n = t.meta.shape
+    *_, down, right = t.meta.strides
+    rows = not ((m == 1 or down == 1) and (n == 1 or right >= max(m, 1)))
+    if rows and not ((n == 1 or right == 1) and (m == 1 or down >= max(n, 1))):
+        return None
+    along, short, many = (down, n, m) if rows else (right, m, n)
+    step = _step(t)
+    if step is None:
+        return None
     return rows, max(along if many > 1 else short, 1), step
 
 

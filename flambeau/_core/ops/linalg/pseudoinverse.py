@@ -169,11 +169,11 @@ def _solved(a: Tensor, b: Tensor, driver: str, rcond: float) -> tuple[Tensor, Te
     batch, d, dev = matrices.batch_of(a), a.meta.dtype, a.meta.device
     lead, tall, least = tuple(a.meta.shape[:-2]), max(m, n), min(m, n)
     real = d.to_real()
-    work, full = matrices.columns(a), matrices.columns(b, tall)
+    full = matrices.columns(b, tall)
     rank, s = empty(lead, dtypes.int64, dev), empty((*lead, least), real, dev)
     info = empty(lead, dtypes.int32, dev)
     if batch:
-        matrices.job("lstsq", a, (m, n, k, driver, float(rcond)), full, rank, s, info, work)
+        matrices.job("lstsq", a, (m, n, k, driver, float(rcond)), full, rank, s, info, lost=a)
         matrices.require("torch.linalg.lstsq", "lstsq", info)
     with no_recording():
         x = full.narrow(-2, 0, n)

@@ -24,14 +24,13 @@ def decomposed(a: Tensor, vectors: bool, full: bool = False) -> tuple[Tensor, Te
     k, batch, d = min(m, n), matrices.batch_of(a), a.meta.dtype
     lead, dev = tuple(a.meta.shape[:-2]), a.meta.device
     rows = n if full else k
-    work = matrices.columns(a)
     s = empty((*lead, k), d.to_real(), dev)
     u = matrices.fresh((*lead, m, m if full else k), d, dev) if vectors else empty((0,), d, dev)
     vh = matrices.fresh((*lead, rows, n), d, dev) if vectors else empty((0,), d, dev)
     info = empty(lead, dtypes.int32, dev)
     job = "N" if not vectors else "A" if full else "S"
     if batch:
-        matrices.job("svd", a, (m, n, job), u, s, vh, info, work, otherwise=lambda: device.singular(u, s, vh, info, work, job))
+        matrices.job("svd", a, (m, n, job), u, s, vh, info, lost=a, otherwise=lambda work: device.singular(u, s, vh, info, work, job))
     return u, s, vh, info
 
 

@@ -76,10 +76,10 @@ def _general(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """X of A X = B, recorded; then LU, its pivots and info, which are not.  One batch shape."""
     n, k, batch = a.meta.shape[-1], b.meta.shape[-1], matrices.batch_of(a)
     lead, dev = tuple(a.meta.shape[:-2]), a.meta.device
-    x, lu = matrices.columns(b), matrices.columns(a)
+    x, lu = matrices.like(b), matrices.like(a)
     pivots, info = empty((*lead, n), dtypes.int32, dev), empty(lead, dtypes.int32, dev)
     if batch:
-        matrices.job("solve", a, (n, k), x, lu, pivots, info, otherwise=lambda: device.solve(x, lu, pivots, info))
+        matrices.job("solve", a, (n, k), x, lu, pivots, info, over=((x, b), (lu, a)), otherwise=lambda: device.solve(x, lu, pivots, info))
     saved = (matrices.keep(a), matrices.keep_outputs(x), lu, pivots)
     return tape.record(x, _general_back, (a, b), saved, "LinalgSolveExBackward0"), lu, pivots, info
 
@@ -136,10 +136,10 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
 def inverted(a: Tensor) -> tuple[Tensor, Tensor]:
     """The inverse, recorded, and info."""
     n, batch = a.meta.shape[-1], matrices.batch_of(a)
-    out = matrices.columns(a)
+    out = matrices.like(a)
     info = empty(tuple(a.meta.shape[:-2]), dtypes.int32, a.meta.device)
     if batch:
-        matrices.job("inv", a, (n,), out, info, otherwise=lambda: device.invert(out, info))
+        matrices.job("inv", a, (n,), out, info, over=((out, a),), otherwise=lambda: device.invert(out, info))
     return tape.record(out, _inverse_back, (a,), matrices.keep_outputs(out), "LinalgInvExBackward0"), info
 
 

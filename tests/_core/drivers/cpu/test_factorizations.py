@@ -318,5 +318,38 @@ def test_bits_do_not_depend_on_the_threads(monkeypatch, name, sizes):
         np.testing.assert_array_equal(one, two)
 
 
+OF = {  # sizes, results (elements of a matrix, type: d the job's, r its real numbers', c its complex ones', others NumPy's), which are over A
+    "cholesky": ((5,), [(25, "d"), (1, "i4")], 1), "lu_factor": ((5, 5, True), [(25, "d"), (5, "i4"), (1, "i4")], 1),
+    "lu": ((5,), [(25, "d"), (5, "i4"), (1, "r")], 1), "inv": ((5,), [(25, "d"), (1, "i4")], 1),
+    "solve": ((5, 5), [(25, "d"), (25, "d"), (5, "i4"), (1, "i4")], 2), "geqrf": ((5, 5), [(25, "d"), (5, "d")], 1),
+    "ldl_factor": ((5, True), [(25, "d"), (5, "i4"), (1, "i4")], 1), "qr": ((5, 5, "complete"), [(25, "d"), (25, "d")], 0),
+    "svd": ((5, 5, "A"), [(25, "d"), (5, "r"), (25, "d"), (1, "i4")], 0), "eig": ((5, True), [(5, "c"), (25, "c"), (1, "i4")], 0),
+    "eigh": ((5, False, True), [(5, "r"), (1, "i4")], 0),
+    "lstsq": ((5, 5, 5, "gelsd", 1e-6), [(25, "d"), (1, "i8"), (5, "r"), (1, "i4")], 0),
+}
+
+
+@pytest.mark.parametrize("name", OF)
+def test_jobs_bring_small_matrices_themselves(d, batch, name):
+    sizes, results, over = OF[name]
+    n = 5
+    a = definite(d, batch, n)
+    held = np.full((batch + 1, 2 * n, 3 * n), np.nan, d.np)
+    held[:batch, ::2, 1::3] = a
+    inside = held[:, :, 1:]
+    lies = (6 * n, 3, 6 * n * n)
+    kinds = {"d": d.np, "r": d.to_real().np, "c": d.to_complex().np}
+
+    def places():
+        return [np.full((batch, count), 7, kinds.get(kind, kind)) for count, kind in results]
+    plain, own = places(), places()
+    for to in plain[:over]:
+        to[...] = columns(a).reshape(batch, -1)
+    run(name, d, batch, sizes, *plain, *([] if over else [columns(a)]))
+    run(name + " of", d, batch, (*sizes, *[lies] * max(over, 1)), *own, *[inside] * max(over, 1))
+    for one, other in zip(plain, own, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_names_of_other_backends_are_refused():
     assert factorizations.prepare(Lapack("potrf", dtypes.float32, 1, (3,))) is None

@@ -16,8 +16,8 @@ TYPES = (dtypes.float32, dtypes.float64)
 def test_what_is_done_in_lanes():
     for d, batch, sizes, want in ((TYPES[0], 8, (4,), True), (TYPES[1], 100, (16,), True), (TYPES[0], 7, (4,), False), (TYPES[0], 8, (17,), False),
                                   (TYPES[0], 8, (0,), False), (dtypes.complex64, 8, (4,), False)):
-        assert (small_factorizations.find(Lapack("inv", d, batch, sizes)) is not None) is want
-    assert small_factorizations.find(Lapack("eigh", TYPES[0], 8, (4, True, True))) is None
+        assert (small_factorizations.find("inv", Lapack("inv", d, batch, sizes)) is not None) is want
+    assert small_factorizations.find("eigh", Lapack("eigh", TYPES[0], 8, (4, True, True))) is None
 
 
 @pytest.mark.parametrize("name, sizes", [("cholesky", (5,)), ("lu_factor", (5, 4, True)), ("lu", (5,)), ("solve", (5, 3)), ("inv", (5,)),
