@@ -9,7 +9,7 @@ from __future__ import annotations
 LINEAR = frozenset("""
 adjoint alias_copy as_strided as_strided_copy as_strided_scatter atleast_1d atleast_2d atleast_3d bfloat16 block_diag broadcast_tensors
 broadcast_to cat cdouble cfloat chunk clone column_stack conj conj_physical constant_pad_nd contiguous cpu cuda cumsum diag diag_embed diagflat
-diagonal diagonal_copy diagonal_scatter diff double dsplit dstack expand expand_copy fft_fft fft_fft2 fft_fftn fft_hfft fft_hfft2 fft_hfftn
+diagonal diagonal_copy diagonal_scatter diff double dsplit dstack embedding expand expand_copy fft_fft fft_fft2 fft_fftn fft_hfft fft_hfft2 fft_hfftn
 fft_ifft fft_ifft2 fft_ifftn fft_ihfft fft_ihfft2 fft_ihfftn fft_irfft fft_irfft2 fft_irfftn fft_rfft fft_rfft2 fft_rfftn fftshift ifftshift
 flatten flip fliplr flipud float gather half hsplit hstack imag index index_add index_copy index_select masked_select mean meshgrid movedim
 narrow narrow_copy permute permute_copy ravel real repeat repeat_interleave reshape resolve_conj resolve_neg roll rot90 scatter_add select

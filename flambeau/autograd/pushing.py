@@ -62,7 +62,7 @@ def answer(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     if name in linear.VIEWS_IN_PLACE:
         return _viewed_in_place(call, args, kwargs)
     if name in linear.LINEAR or name in linear.IN_THE_FIRST:
-        if name != "constant_pad_nd" or not _pads(args, kwargs):
+        if not (name == "constant_pad_nd" and _given("value", 2, args, kwargs)) and not (name == "embedding" and _given("max_norm", 3, args, kwargs)):
             return _linear(call, duals, args, kwargs, name in linear.LINEAR)
     elif name in linear.PRODUCTS or name in linear.WITH_BIAS:
         made = _product(call, duals, args, kwargs, name in linear.WITH_BIAS)
@@ -84,9 +84,9 @@ def _shown(call: Any, duals: list[Tensor], args: tuple[Any, ...], kwargs: dict[s
     return f"{text[:-1]},\n       tangent={tangent!r})" if text.endswith(")") else text
 
 
-def _pads(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether padding puts something else than 0 beside the elements."""
-    return bool(kwargs.get("value", args[2] if len(args) > 2 else 0))
+def _given(name: str, place: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call gives a parameter, and not 0: a value to pad with, a norm to scale to, by which it is not linear."""
+    return bool(kwargs.get(name, args[place] if len(args) > place else 0))
 
 
 # ----------------------------------------------------------------------------------------------------------- linear operations

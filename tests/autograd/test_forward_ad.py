@@ -51,7 +51,8 @@ FUNCTIONS = {
     "attention": lambda x: F.scaled_dot_product_attention(x[None, None], x[None, None] * 2, x[None, None].sin()),
     "convolution": lambda x: F.conv2d(x[None, None], x[None, None, :2, :2], x[0, :1], padding=1),
     "pool": lambda x: F.max_pool2d(x[None], 2) * F.avg_pool2d(x[None], 2),
-    "einsum": lambda x: fb.einsum("ij,kj,i->ik", x, x, x[:, 0]), "padding": lambda x: F.pad(x, (1, 1), value=3.0) + F.pad(x, (2, 0)),
+    "einsum": lambda x: fb.einsum("ij,kj,i->ik", x, x, x[:, 0]),
+    "embedding": lambda x: F.embedding(fb.tensor([0, 2, 2], device=x.device), x), "padding": lambda x: F.pad(x, (1, 1), value=3.0) + F.pad(x, (2, 0)),
 }
 
 
@@ -367,3 +368,19 @@ def test_nothing_is_left_behind():
 def test_sparse_tensors_have_none():
     with fw.dual_level(), pytest.raises(NotImplementedError, match="sparse"):
         fb.sparse_coo_tensor(fb.tensor([[0, 1]]), fw.make_dual(fb.ones(2), fb.ones(2)), (3,))
+
+
+def test_gradients_that_are_no_adjoints():
+    # a row of padding gets no gradient, and frequent ones smaller gradients; the function itself is linear
+    x, v, places = t(3, 2), t(3, 2, seed=1), fb.tensor([0, 2, 2])
+    tangent = along(lambda x: F.embedding(places, x, padding_idx=0, scale_grad_by_freq=True), (x, v)).tangent
+    assert tangent.tolist() == v[places].tolist()
+
+
+def test_masked_factors_are_finite_at_zero():
+    z, v = fb.zeros(3, dtype=fb.float64), fb.ones(3, dtype=fb.float64)
+    assert along(lambda x: fb.pow(x, x), (z, v)).tangent.tolist() == [0, 0, 0]
+    assert along(lambda x: fb.hypot(x, x), (z, v)).tangent.tolist() == [0, 0, 0]
+    for p in (1, 2, 3, float("inf")):
+        for d in (fb.float64, fb.complex128):
+            assert along(lambda x, p=p: fb.linalg.vector_norm(x, p), (z.to(d), v.to(d))).tangent.item() == 0

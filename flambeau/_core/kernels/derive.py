@@ -33,7 +33,8 @@ def _c(a: Expr) -> Expr:
 def _pow(e: Expr, a: Sequence[Expr], g: Expr) -> tuple[Expr | None, ...]:
     x, y = a
     zero, one = const(0, x.dtype), const(1, x.dtype)
-    dx = where(y == zero, zero, g * _c(y * E.pow_(x, y - one)))
+    base = x if y.op == "const" else where(y == zero, one, x)
+    dx = where(y == zero, zero, g * _c(y * E.pow_(base, y - one)))
     if y.op == "const":
         return dx, None
     # 0**y has derivative 0 in y (for y >= 0), where log(0) * 0 would be NaN
@@ -55,7 +56,8 @@ def _extreme(e: Expr, a: Sequence[Expr], g: Expr) -> tuple[Expr | None, ...]:
 def _abs(e: Expr, a: Sequence[Expr], g: Expr) -> tuple[Expr | None, ...]:
     x = a[0]
     if x.dtype.is_complex:
-        unit = where(e == 0.0, const(0, e.dtype), g / e)
+        # what is masked must be finite too, since a derivative by g has the mask on the other factor
+        unit = where(e == 0.0, const(0, e.dtype), g / where(e == 0.0, const(1, e.dtype), e))
         return (E.complex_(unit * E.real(x), unit * E.imag(x)),)
     zero = const(0, x.dtype)
     return (where(x > zero, g, where(x < zero, -g, zero * g)),)
@@ -74,8 +76,9 @@ def _digamma(x: Expr) -> Expr:
 
 
 def _hypot(e: Expr, a: Sequence[Expr], g: Expr) -> tuple[Expr | None, ...]:
-    zero = const(0, e.dtype)
-    return where(e == zero, zero, g * (a[0] / e)), where(e == zero, zero, g * (a[1] / e))
+    zero, one = const(0, e.dtype), const(1, e.dtype)
+    length = where(e == zero, one, e)
+    return where(e == zero, zero, g * (a[0] / length)), where(e == zero, zero, g * (a[1] / length))
 
 
 _RULES: dict[str, Rule] = {
