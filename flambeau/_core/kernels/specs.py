@@ -355,6 +355,7 @@ class RealFft(Spec):
     scale: float = 1.0
     kept: bool = False
     adjoint: bool = False
+    whole: bool = False
 
 
 class Lapack(Spec):

@@ -125,8 +125,26 @@ def _scale(norm: str | None, inverse: bool, count: int) -> float:
 
 def _c2c(t: Tensor, s: Any, dim: Any, norm: str | None, inverse: bool, default: int | None) -> Tensor:
     dims, lengths = _axes(t, s, dim, default)
+    scale = _scale(norm, inverse, layout.numel(lengths))
+    if dims and not t.meta.dtype.is_complex:
+        made = _whole_spectrum(_fit(t, dims, lengths), dims, inverse, scale)
+        if made is not None:
+            return made
     x = _fit(_complex(t), dims, lengths)
-    return _transform(x, dims, inverse, _scale(norm, inverse, layout.numel(lengths))) if dims else x
+    return _transform(x, dims, inverse, scale) if dims else x
+
+
+def _whole_spectrum(t: Tensor, axes: tuple[int, ...], inverse: bool, scale: float) -> Tensor | None:
+    """The transform of real numbers by half of the work; None where the device has no such."""
+    axes = tuple(sorted(axes))
+    made = half_spectrum(t, axes, inverse, scale, False, True)
+    return None if made is None else tape.record(made, _whole_back, (t,), (axes, inverse, scale), "FftR2CBackward0")
+
+
+@tape.keeps_nothing
+def _whole_back(node: Any, g: Tensor) -> Any:
+    axes, inverse, scale = node[tape.SAVED]
+    return (real(_transform(g, axes, not inverse, scale)),)
 
 
 def _half(t: Tensor, axis: int) -> Tensor:

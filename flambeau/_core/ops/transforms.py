@@ -95,16 +95,18 @@ def _by_groups(t: Tensor, axes: Sequence[int], inverse: bool, scale: float) -> T
     return x
 
 
-def half_spectrum(t: Tensor, axes: tuple[int, ...], inverse: bool, scale: float, adjoint: bool) -> Tensor | None:
-    """The transform of real `t`, the last of the axes to half its length and one more: see `RealFft`; None where the backend has none."""
+def half_spectrum(t: Tensor, axes: tuple[int, ...], inverse: bool, scale: float, adjoint: bool, whole: bool = False) -> Tensor | None:
+    """The transform of real `t`, the last of the axes to half its length and one more, or all of it: see `RealFft`; None where the backend has
+    none."""
     m = t.meta
     if not m.numel or m.dtype.name not in ("float32", "float64") or not door.serves(m.device, RealFft):
         return None
-    bound = routines.find(m.device, RealFft("r2c", m.dtype.to_complex(), tuple(m.shape), axes, inverse, scale, True, adjoint))
+    bound = routines.find(m.device, RealFft("r2c", m.dtype.to_complex(), tuple(m.shape), axes, inverse, scale, True, adjoint, whole))
     if bound is None:
-        return None if inverse or adjoint else _half_by_library(t, axes, scale)
+        return None if inverse or adjoint or whole else _half_by_library(t, axes, scale)
     shape = list(m.shape)
-    shape[axes[-1]] = shape[axes[-1]] // 2 + 1
+    if not whole:
+        shape[axes[-1]] = shape[axes[-1]] // 2 + 1
     out = empty(shape, m.dtype.to_complex(), m.device)
     with no_recording():
         x = contiguous(t)

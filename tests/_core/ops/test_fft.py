@@ -38,6 +38,16 @@ def test_several_axes(name, norm, s, dim):
     same(getattr(fb.fft, name)(fb.tensor(a), s=s, dim=dim, norm=norm), getattr(np.fft, name)(a, s, dim if dim is not None else None, norm))
 
 
+@pytest.mark.parametrize("name", ["fft", "ifft", "fft2", "ifftn"])
+@pytest.mark.parametrize("n", [None, 4, 5, 99])
+def test_real_numbers_are_taken_where_complex_ones_are(name, n):
+    if n and name not in ("fft", "ifft"):
+        same(getattr(fb.fft, name)(fb.tensor(X), (n, 3), (2, 0)), getattr(np.fft, name)(X, (n, 3), (2, 0)))
+    else:
+        same(getattr(fb.fft, name)(fb.tensor(X), *([n] if n else [])), getattr(np.fft, name)(X, *([n] if n else [])))
+        same(getattr(fb.fft, name)(fb.tensor(X).permute(2, 0, 1)), getattr(np.fft, name)(X.transpose(2, 0, 1)))
+
+
 def test_types_layouts_and_round_trips():
     assert fb.fft.fft(fb.tensor(X).float()).dtype is fb.complex64 and fb.fft.fft(fb.arange(4)).dtype is fb.complex64
     assert fb.fft.rfft(fb.tensor(X)).dtype is fb.complex128
@@ -77,7 +87,8 @@ FORMS = {"fft": lambda z: fb.fft.fft(z * z, 5), "ifft": lambda z: fb.fft.ifft(z 
          "irfft": lambda z: fb.fft.irfft(z * z, 4),
          "irfft odd": lambda z: fb.fft.irfft(z, 5), "hfft": lambda z: fb.fft.hfft(z), "irfft2": lambda z: fb.fft.irfft2(z * z)}
 REAL = {"rfft": lambda x: fb.fft.rfft(x * x), "rfft odd": lambda x: fb.fft.rfft(x, 5), "ihfft": lambda x: fb.fft.ihfft(x),
-        "rfftn": lambda x: fb.fft.rfftn(x * x),
+        "rfftn": lambda x: fb.fft.rfftn(x * x), "rfft long": lambda x: fb.fft.rfft(x * x, 75), "irfft long": lambda x: fb.fft.irfft(x * x, 73),
+        "fft of real": lambda x: fb.fft.fft(x * x), "ifft of real": lambda x: fb.fft.ifft(x * x, dim=0), "fftn of real": lambda x: fb.fft.fftn(x * x),
         "real fft": lambda x: fb.fft.fft(x).abs() ** 2, "shift": lambda x: fb.fft.fftshift(x * x)}
 
 

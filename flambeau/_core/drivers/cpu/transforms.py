@@ -172,8 +172,8 @@ def lanes_stage(x: Numbers, n: int, rows: int, source: tuple[int, int], target: 
            widths: tuple[int, int] | None = None) -> Stage:
     """Rows of n numbers, as many at a time as there are lanes.  source, target: an argument and the bytes of a row.  before, after: what is done
     with columns, from room 0 to room 2 and from room 2 to room 0; widths: how many numbers a row has there, where not n."""
-    size = column_bytes(x, n + 1)
     wide, to_wide = widths or (n, n)
+    size = column_bytes(x, max(wide, to_wide))
     plain = x.but()
     operations = [move(x.but(x.sign), "pack", (SOURCE, 0), (MINE, 0), wide, source[1]), *before,
                   *column(plain, n, ("S", (MINE, 2 * size if before else 0), x.row), ("N", (MINE, 2 * size), x.row), 0), *after,

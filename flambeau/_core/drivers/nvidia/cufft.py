@@ -126,7 +126,7 @@ def transform(launches: Launches, device: int, spec: Fft | RealFft) -> Prepared 
     of our own."""
     d, count, n = spec.dtype, numel(spec.shape), len(spec.axes)
     kind = spec.kind if type(spec) is RealFft else "c2c"
-    if type(spec) is RealFft and (spec.kept or spec.adjoint or spec.inverse != (kind == "c2r")):
+    if type(spec) is RealFft and (spec.kept or spec.adjoint or spec.whole or spec.inverse != (kind == "c2r")):
         return None
     if spec.scale != 1.0 or not 1 <= n <= 3 or not count or spec.axes != tuple(range(len(spec.shape) - n, len(spec.shape))):
         return None

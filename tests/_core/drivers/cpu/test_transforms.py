@@ -16,6 +16,7 @@ from flambeau._core.drivers.cpu import real_transforms, transform_rows, transfor
 from flambeau._core.kernels.specs import Fft, RealFft
 
 TYPES = {"complex64": (dtypes.complex64, np.float32, np.complex64), "complex128": (dtypes.complex128, np.float64, np.complex128)}
+WAYS = (("r2c", False), ("r2c", True), ("c2r", False))
 PAD = 64  # numbers before and behind what may be written
 
 
@@ -50,11 +51,11 @@ def check_complex(name, shape, axes, inverse=False, scale=1.0):
     close(launch(transforms.transform(Fft(d, shape, axes, inverse, scale)), x, shape, kind), want * scale, x.itemsize)
 
 
-def check_real(name, shape, axes, kind, inverse, scale=1.0, adjoint=False):
+def check_real(name, shape, axes, kind, inverse, scale=1.0, adjoint=False, whole=False):
     d, real, complex_ = TYPES[name]
     last = axes[-1]
     half = (*shape[:last], shape[last] // 2 + 1, *shape[last + 1:])
-    made = real_transforms.real_transform(RealFft(kind, d, shape, axes, inverse, scale, True, adjoint))
+    made = real_transforms.real_transform(RealFft(kind, d, shape, axes, inverse, scale, True, adjoint, whole))
     if made is None:
         return False
     weight = np.ones([shape[last] // 2 + 1 if a == last else 1 for a in range(len(shape))])
@@ -62,8 +63,8 @@ def check_real(name, shape, axes, kind, inverse, scale=1.0, adjoint=False):
         np.moveaxis(weight, last, 0)[1:(shape[last] + 1) // 2] = 2.0 if kind == "r2c" else 0.5
     if kind == "r2c":
         x = numbers(shape, real)
-        want = np.fft.rfftn(x.astype(np.float64), axes=axes) * weight
-        close(launch(made, x, half, complex_), (want.conj() if inverse else want) * scale, 2 * x.itemsize)
+        want = np.fft.fftn(x.astype(np.float64), axes=axes) if whole else np.fft.rfftn(x.astype(np.float64), axes=axes) * weight
+        close(launch(made, x, shape if whole else half, complex_), (want.conj() if inverse else want) * scale, 2 * x.itemsize)
     else:
         x = numbers(half, complex_)
         wide = x.astype(np.complex128)
@@ -79,11 +80,11 @@ def test_every_small_size(name):
         for shape, axis in (((n,), 0), ((3, n), 1), ((21, n), 1), ((2, n, 3), 1), ((n, 18), 0)):
             for inverse in (False, True):
                 check_complex(name, shape, (axis,), inverse)
-                served = [check_real(name, shape, (axis,), kind, inverse, 0.5) for kind in ("r2c", "c2r")]
+                served = [check_real(name, shape, (axis,), kind, inverse, 0.5, whole=whole) for kind, whole in WAYS]
                 assert all(served) or n % 2
 
 
-LARGE = [256, 1000, 1009, 2 * 509, 3 * 5 * 7 * 11 * 13, 30030, 1 << 16, 127 * 127, 131 * 8, 1 << 18]
+LARGE = [256, 1000, 1009, 2 * 509, 3 * 5 * 7 * 11 * 13, 30030, 1 << 16, 127 * 127, 131 * 8, 1 << 17]
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -92,8 +93,8 @@ def test_large_sizes(name, n):
     for shape, axis in (((n,), 0), ((3, n), 1), ((n, 2), 0)):
         for inverse in (False, True):
             check_complex(name, shape, (axis,), inverse)
-            for kind in ("r2c", "c2r"):
-                assert check_real(name, shape, (axis,), kind, inverse) or n % 2 or not transform_rows.factors(n // 2)
+            for kind, whole in WAYS:
+                assert check_real(name, shape, (axis,), kind, inverse, whole=whole) or (n % 2 or not transform_rows.factors(n // 2)) and len(shape) > 1
 
 
 def test_a_million():
@@ -104,7 +105,7 @@ def test_a_million():
 
 SHAPES = [((8, 6, 10), (0, 1, 2)), ((8, 6, 10), (2, 0)), ((64, 64), (0, 1)), ((5, 50, 70), (1, 2)), ((4, 3, 5, 2, 6), (0, 1, 2, 3, 4)), ((256, 512), (0, 1)),
           ((12, 139, 4), (1, 2)), ((3, 1, 8), (1, 2)), ((33, 20, 24), (1, 2)), ((40, 64, 64), (1, 2)), ((2, 33, 8, 9, 14), (2, 3, 4)),
-          ((2, 33, 8, 200, 14), (1, 3, 4)), ((40, 4, 300), (2, 1)), ((40, 30, 2), (1, 2)), ((40, 10, 500), (1, 2))]
+          ((2, 33, 4, 60, 14), (1, 3, 4)), ((40, 4, 300), (2, 1)), ((40, 30, 2), (1, 2)), ((40, 10, 500), (1, 2))]
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -112,9 +113,18 @@ SHAPES = [((8, 6, 10), (0, 1, 2)), ((8, 6, 10), (2, 0)), ((64, 64), (0, 1)), ((5
 def test_several_axes(name, shape, axes):
     for inverse in (False, True):
         check_complex(name, shape, axes, inverse, 0.25)
-        for kind in ("r2c", "c2r"):
+        for kind, whole in WAYS:
             for adjoint in (False, True):
-                assert check_real(name, shape, axes, kind, inverse, 0.25, adjoint)
+                assert check_real(name, shape, axes, kind, inverse, 0.25, adjoint and not whole, whole)
+
+
+@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("shape,axes", [((1, 99), (1,)), ((2, 401), (1,)), ((7, 135), (1,)), ((3, 8, 125), (1, 2)), ((5, 6, 1009), (0, 2))])
+def test_rows_of_odd_length_are_taken_in_pairs(name, shape, axes):
+    for inverse in (False, True):
+        for kind, whole in WAYS:
+            for adjoint in (False, True):
+                assert check_real(name, shape, axes, kind, inverse, 0.25, adjoint and not whole, whole)
 
 
 def test_more_axes_than_stages_are_taken_in_groups():

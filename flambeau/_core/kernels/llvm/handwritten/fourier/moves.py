@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ... import compile as compiler
-from ...emit import Emitter, Module, base, splat
-from .passes import LANES, OWN, SIGNATURE, Column, across, deinterleaved, fetch, interleaved, shuffled
+from ...emit import base, splat
+from . import functions
+from .passes import LANES, OWN, Column, across, deinterleaved, fetch, interleaved, shuffled
 
 if TYPE_CHECKING:
     from .....dtypes import dtype
+    from ...emit import Emitter
 
 COUNT, ROW, STEP, SIGN, SCALE, SCALE_IMAGINARY, FILL, FACTORS = range(OWN, OWN + 8)
 WORDS = OWN + 8
@@ -22,24 +23,7 @@ WORDS = OWN + 8
 
 def address(d: dtype, name: str) -> int:
     """The function of an operation, for the real type d."""
-    found = _functions.get((d.name, name))
-    if found is None:
-        label = f"fft_{d.name}_{name}"
-        found = _functions[d.name, name] = compiler.functions((label,), (label,), lambda: text(d, name, label))[label]
-    return found
-
-
-_functions: dict[tuple[str, str], int] = {}
-
-
-def text(d: dtype, name: str, label: str) -> str:
-    """The IR of an operation's function."""
-    module = Module()
-    em = Emitter(module, f"void @{label}{SIGNATURE}")
-    _WRITERS[name](Column(em, d, "S", "S"))
-    em.line("ret void")
-    em.finish()
-    return module.text()
+    return functions.address(d, name, lambda em: _WRITERS[name](Column(em, d, "S", "S")))
 
 
 def transposed(em: Emitter, d: dtype, rows: list[str]) -> list[str]:

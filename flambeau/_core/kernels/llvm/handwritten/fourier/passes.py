@@ -22,13 +22,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ... import compile as compiler
-from ...emit import Emitter, Module, base, splat, vec
+from ...emit import base, splat, vec
+from . import functions
 from .butterflies import Vectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .....dtypes import dtype
+    from ...emit import Emitter
     from .butterflies import Complex
 
 RADICES = (2, 3, 4, 5, 7, 8, 9, 16)
@@ -36,7 +38,6 @@ LARGEST = 127  # primes above are left to Bluestein's algorithm
 OWN = 6  # the first word of an operation that is its function's own
 M, S, TWIDDLES, STEP, TO_STEP, SIGN, SCALE, SCALE_IMAGINARY, AHEAD, RADIX, ROOTS = range(OWN, OWN + 11)
 TABLE, LANES = 6, 8  # words of the context
-SIGNATURE = "(ptr %source, ptr %target, ptr %op, ptr %context)"
 
 
 def lanes_of(item: int) -> int:
@@ -46,28 +47,13 @@ def lanes_of(item: int) -> int:
 
 def address(d: dtype, radix: int, source: str, target: str) -> int:
     """The function of a pass; any odd number up to LARGEST is a radix."""
-    name = f"fft_{d.name}_{radix if radix in RADICES else 'odd'}_{source}{target}"
-    found = _functions.get(name)
-    if found is None:
-        found = _functions[name] = compiler.functions((name,), (name,), lambda: text(d, radix, source, target, name))[name]
-    return found
-
-
-_functions: dict[str, int] = {}
-
-
-def text(d: dtype, radix: int, source: str, target: str, name: str) -> str:
-    """The IR of a pass."""
-    module = Module()
-    em = Emitter(module, f"void @{name}{SIGNATURE}")
-    column = Column(em, d, source, target)
-    if radix in RADICES:
-        _fixed(column, radix)
-    else:
-        _odd(column)
-    em.line("ret void")
-    em.finish()
-    return module.text()
+    def write(em: Emitter) -> None:
+        column = Column(em, d, source, target)
+        if radix in RADICES:
+            _fixed(column, radix)
+        else:
+            _odd(column)
+    return functions.address(d, f"{radix if radix in RADICES else 'odd'}_{source}{target}", write)
 
 
 class Column:

@@ -18,7 +18,8 @@ from .... import native
 from ... import compile as compiler
 from ... import scratch
 from ...emit import Emitter, Module
-from .passes import LANES, OWN, SIGNATURE, TABLE, lanes_of
+from .functions import SIGNATURE
+from .passes import LANES, OWN, TABLE, lanes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

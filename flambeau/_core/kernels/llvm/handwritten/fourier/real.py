@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ... import compile as compiler
-from ...emit import Emitter, Module, base, splat
-from .passes import OWN, SIGNATURE, Column, deinterleaved, interleaved, shuffled
+from ...emit import base, splat
+from . import functions
+from .passes import OWN, Column, deinterleaved, interleaved, shuffled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .....dtypes import dtype
+    from ...emit import Emitter
     from .butterflies import Complex
 
 # h; the address of factors w^k for k = 1, 2, ... h / 2 ("after": their halves); what elements besides 0 and h count
@@ -29,31 +30,20 @@ HALF, FACTORS, WEIGHT = OWN, OWN + 1, OWN + 2
 
 
 def address(d: dtype, name: str) -> int:
-    """The function of an operation, for the real type d: "after" or "before", then " row", or the kind of the tensor's side's column."""
-    found = _functions.get((d.name, name))
-    if found is None:
-        label = f"fft_{d.name}_{name.replace(' ', '_')}"
-        found = _functions[d.name, name] = compiler.functions((label,), (label,), lambda: text(d, name, label))[label]
-    return found
-
-
-_functions: dict[tuple[str, str], int] = {}
-
-
-def text(d: dtype, name: str, label: str) -> str:
-    """The IR of an operation's function."""
-    module = Module()
-    em = Emitter(module, f"void @{label}{SIGNATURE}")
+    """The function of an operation, for the real type d: "after", "whole" (which adds the mirror image) or "before", then " row", or the kind of the
+    column on the tensor's side."""
     what, kind = name.split()
-    if kind == "row":
-        (_after_row if what == "after" else _before_row)(Column(em, d, "S" if what == "after" else "I", "I" if what == "after" else "S"))
-    elif what == "after":
-        _after(Column(em, d, "S", kind))
-    else:
-        _before(Column(em, d, kind, "S"))
-    em.line("ret void")
-    em.finish()
-    return module.text()
+
+    def write(em: Emitter) -> None:
+        if what == "before" and kind == "row":
+            _before_row(Column(em, d, "I", "S"))
+        elif what == "before":
+            _before(Column(em, d, kind, "S"))
+        elif kind == "row":
+            _after_row(Column(em, d, "S", "I"), what == "whole")
+        else:
+            _after(Column(em, d, "S", kind), what == "whole")
+    return functions.address(d, f"{what}_{kind}", write)
 
 
 def _weighted(c: Column, *pair: Complex) -> tuple[Complex, ...]:
@@ -78,8 +68,12 @@ def _signal(c: Column, a: Complex, b: Complex, w: Complex) -> tuple[Complex, ...
     return _weighted(c, (v.minus(even[0], odd[1]), v.plus(even[1], odd[0])), (v.plus(even[0], odd[1]), v.minus(odd[0], even[1])))
 
 
-def _columns(c: Column, made: Callable[[Complex, Complex, Complex], tuple[Complex, ...]]) -> None:
-    """The pairs of k and h - k in columns."""
+def _conjugate(c: Column, x: Complex) -> Complex:
+    return x[0], c.v.negative(x[1])
+
+
+def _columns(c: Column, made: Callable[[Complex, Complex, Complex], tuple[Complex, ...]], whole: bool = False) -> None:
+    """The pairs of k and h - k in columns; whole: their mirror images lie h elements further on, the one's where the other's element lies."""
     em = c.em
     half = em.word("%op", HALF)
     stop = em.add(em.op(f"lshr i64 {half}, 1"), "1")
@@ -90,13 +84,16 @@ def _columns(c: Column, made: Callable[[Complex, Complex, Complex], tuple[Comple
         first, second = made(c.load(low), c.load(high), c.pair(factors, 0))
         c.store(to_low, first)
         c.store(to_high, second)
+        if whole:
+            c.store(em.add(to_low, ends[1]), _conjugate(c, second))
+            c.store(em.add(to_high, ends[1]), _conjugate(c, first))
         k.next = [em.add(low, c.step), em.sub(high, c.step), em.add(to_low, c.to_step), em.sub(to_high, c.to_step), em.at(factors, str(2 * c.item))]
 
 
-def _after(c: Column) -> None:
+def _after(c: Column, whole: bool) -> None:
     zero = splat("0.0", base(c.d), c.lanes)
     re, im = c.load("0")
-    _columns(c, lambda a, b, w: _spectrum(c, a, b, w))
+    _columns(c, lambda a, b, w: _spectrum(c, a, b, w), whole)
     c.store("0", (c.v.plus(re, im), zero))
     c.store(c.em.mul(c.em.word("%op", HALF), c.to_step), (c.v.minus(re, im), zero))
 
@@ -107,7 +104,8 @@ def _before(c: Column) -> None:
     c.store("0", (c.v.plus(first, last), c.v.minus(first, last)))
 
 
-def _row(c: Column, made: Callable[[Complex, Complex, Complex], tuple[Complex, ...]], sign: str | None, scale: tuple[str, str] | None) -> None:
+def _row(c: Column, made: Callable[[Complex, Complex, Complex], tuple[Complex, ...]], sign: str | None, scale: tuple[str, str] | None,
+         whole: bool = False) -> None:
     """The pairs of k and h - k in a row, a lane for each."""
     em, d, lanes, item = c.em, c.d, c.lanes, 2 * c.item
     half = em.word("%op", HALF)
@@ -137,9 +135,16 @@ def _row(c: Column, made: Callable[[Complex, Complex, Complex], tuple[Complex, .
         first, second = made(x, y, w)
         if scale is not None:
             first, second = ((c.v.times(z[0], scale[0]), c.v.times(z[1], scale[1])) for z in (first, second))
-        write(k.vars[0], low, interleaved(em, d, lanes, *first))
         places = [lanes - 1 - i // 2 + lanes * (i % 2) for i in range(2 * lanes)]
-        write(k.vars[1], high, (shuffled(em, d, lanes, *second, places[:lanes]), shuffled(em, d, lanes, *second, places[lanes:])))
+
+        def backward(z: Complex) -> tuple[str, str]:
+            return shuffled(em, d, lanes, z[0], z[1], places[:lanes]), shuffled(em, d, lanes, z[0], z[1], places[lanes:])
+        write(k.vars[0], low, interleaved(em, d, lanes, *first))
+        write(k.vars[1], high, backward(second))
+        if whole:
+            end = em.mul(half, str(item))
+            write(em.add(k.vars[0], end), low, interleaved(em, d, lanes, *_conjugate(c, second)))
+            write(em.add(k.vars[1], end), high, backward(_conjugate(c, first)))
         k.next = [em.add(k.vars[0], str(item * lanes)), em.sub(k.vars[1], str(item * lanes)), em.at(k.vars[2], str(2 * c.bytes))]
 
 
@@ -154,10 +159,10 @@ def _one(c: Column, name: str, a: str, b: str) -> str:
     return c.em.op(f"{name} {base(c.d)} {a}, {b}")
 
 
-def _after_row(c: Column) -> None:
+def _after_row(c: Column, whole: bool) -> None:
     read, write, end = _ends(c)
     re, im = read("0"), read(str(c.item))
-    _row(c, lambda a, b, w: _spectrum(c, a, b, w), None, c.scale)
+    _row(c, lambda a, b, w: _spectrum(c, a, b, w), None, c.scale, whole)
     scale = c.em.op(f"extractelement {c.v.t} {c.scale[0]}, i64 0")
     for at, value in (("0", _one(c, "fadd", re, im)), (end, _one(c, "fsub", re, im))):
         write(at, _one(c, "fmul", value, scale))
