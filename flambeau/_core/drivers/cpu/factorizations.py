@@ -136,12 +136,26 @@ def _lu_parity(job: Job, n: int) -> int:
     return 2 * n ** 3 // 3
 
 
+def _determinant(job: Job, n: int) -> int:
+    """LU, pivots, det: L and U over A; pivots int32."""
+    a, order, det, pivots, parity = job.over(n, n), job.operand(4 * n), job.operand(job.item), job.room(0), job.room(8)
+    if n:
+        pivots, _ = _factor(job, n, n, a)
+        job.call("narrow", n, pivots, order)
+    job.call("parity" + job.real, n, pivots, parity)
+    job.call("product" + job.letter, n, a, parity, det)
+    return 2 * n ** 3 // 3
+
+
 def _cofactors(job: Job, n: int) -> int:
     """out, LU, pivots, of `lu`'s results: conj(det) A^-H. LU is lost: zeros on U's diagonal are moved by a rounding error."""
     out, lu, order = job.matrix(n, n), job.matrix(n, n), job.operand(4 * n)
     pivots, parity, det = _wide(job, n, order), job.room(job.item), job.values(1)
     job.call("parity" + job.real, n, pivots, parity)
-    job.call("regular" + job.letter, n, lu, parity, det)
+    job.call("regular" + job.letter, n, lu)
+    job.call("product" + job.letter, n, lu, parity, det)
+    if job.parts == 2:
+        job.call("?lacgv", 1, det, 1)
     _identity(job, n, n, out)
     _substitute(job, n, n, lu, n, pivots, out, adjoint=True)
     job.call("?scal", n * n, det, out, 1)
@@ -401,7 +415,8 @@ def _singular(job: Job, m: int, n: int, how: str) -> int:
 
 
 _JOBS: dict[str, Callable[..., int | None]] = {
-    "cholesky": _cholesky, "lu_factor": _lu, "lu": _lu_parity, "cofactors": _cofactors, "permutation": _permutation, "qr": _qr, "geqrf": _reflectors,
+    "cholesky": _cholesky, "lu_factor": _lu, "lu": _lu_parity, "det": _determinant, "cofactors": _cofactors,
+    "permutation": _permutation, "qr": _qr, "geqrf": _reflectors,
     "ldl_factor": _ldl_factor, "solve": _solve, "lu_solve": _lu_solve, "inv": _inverse, "trsm": _triangular, "ldl_solve": _ldl_solve,
     "lstsq": _least_squares, "eigh": _hermitian, "eig": _general, "svd": _singular, "orgqr": _orthogonal, "ormqr laid": _by_reflectors,
     "trsm laid": _triangular, "lu_solve laid": _lu_solve, "ldl_solve laid": _ldl_solve, "cholesky_solve laid": _cholesky_solve,

@@ -19,6 +19,8 @@ from ...kernels.llvm.emit import Emitter, Module, base, number
 from . import lane_code
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...dtypes import dtype
 
 HEAD = 6  # words: steps, operands, the workspace's place among the arguments (-1: on the stack), its bytes, matrices in a chunk, nothing
@@ -39,7 +41,7 @@ def functions() -> dict[str, int]:
     names += [_copy(module, item) for item in (4, 8, 16)]
     for letter in "sd":
         names += [_parity(module, letter), _check(module, letter), _pairs(module, letter)]
-    names += [_regular(module, letter) for letter in "sdcz"]
+    names += [make(module, letter) for letter in "sdcz" for make in (_regular, _product)]
     names += lane_code.write(module)
     text = module.text()
     found = compiler.functions(("jobs", text), tuple(names), lambda: text)
@@ -262,32 +264,46 @@ def _pairs(module: Module, letter: str) -> str:
     return _end(em)
 
 
-def _regular(module: Module, letter: str) -> str:
-    """regular(n, lu, sign, det): zeros on U's diagonal are moved by a rounding error of its largest number; det (of the matrices' type): the
-    conjugate of the diagonal's product times `sign` (real)."""
-    real: dtype = _REAL["s" if letter in "sc" else "d"]
-    parts, t = 2 if letter in "cz" else 1, base(real)
-    eps, tiny = _TINY["s" if letter in "sc" else "d"]
-    em = _begin(module, "regular" + letter, "n", "lu", "sign", "det")
-    n = _get(em, "%n")
-    step = em.mul(em.add(n, "1"), str(parts))
+def _diagonal(em: Emitter, letter: str) -> tuple[dtype, int, Callable[[str], tuple[str, list[str]]]]:
+    """Of a routine with parameters n and lu: the real type, how many of them a number has, and where the k-th number of the diagonal is and what
+    it is."""
+    real, parts = _REAL["s" if letter in "sc" else "d"], 2 if letter in "cz" else 1
+    t, step = base(real), em.mul(em.add(_get(em, "%n"), "1"), str(parts))
 
     def read(k: str) -> tuple[str, list[str]]:
         at = _item(em, "%lu", em.mul(k, step), t)
         return at, [_get(em, _item(em, at, str(part), t), t) for part in range(parts)]
+    return real, parts, read
+
+
+def _regular(module: Module, letter: str) -> str:
+    """regular(n, lu): zeros on U's diagonal are moved by a rounding error of its largest number."""
+    em = _begin(module, "regular" + letter, "n", "lu")
+    real, parts, read = _diagonal(em, letter)
+    t, (eps, tiny) = base(real), _TINY["s" if real is float32 else "d"]
 
     def size(values: list[str]) -> str:
         sizes = [em.intrinsic("fabs", real, 1, v) for v in values]
         return sizes[0] if parts == 1 else em.op(f"fadd {t} {sizes[0]}, {sizes[1]}")
+    n = _get(em, "%n")
     with em.loop("0", n, carried=[(t, number(tiny, real))]) as k:
         k.next = [em.intrinsic("maxnum", real, 1, k.vars[0], size(read(k.i)[1]))]
     small = em.op(f"fmul {t} {k.vars[0]}, {number(eps, real)}")
     small = em.op(f"select i1 {em.op(f'fcmp ogt {t} {small}, {number(tiny, real)}')}, {t} {small}, {t} {number(eps, real)}")
-    with em.loop("0", n, carried=[(t, number(1.0, real)), (t, number(0.0, real))]) as k:
+    with em.loop("0", n) as k:
         at, values = read(k.i)
         none = em.op(f"fcmp oeq {t} {size(values)}, {number(0.0, real)}")
-        values[0] = em.op(f"select i1 {none}, {t} {small}, {t} {values[0]}")
-        em.line(f"store {t} {values[0]}, ptr {at}")
+        em.line(f"store {t} {em.op(f'select i1 {none}, {t} {small}, {t} {values[0]}')}, ptr {at}")
+    return _end(em)
+
+
+def _product(module: Module, letter: str) -> str:
+    """product(n, lu, sign, det): the product of U's diagonal times `sign` (real)."""
+    em = _begin(module, "product" + letter, "n", "lu", "sign", "det")
+    real, parts, read = _diagonal(em, letter)
+    t = base(real)
+    with em.loop("0", _get(em, "%n"), carried=[(t, number(1.0, real)), (t, number(0.0, real))]) as k:
+        values = read(k.i)[1]
         if parts == 1:
             k.next[0] = em.op(f"fmul {t} {k.vars[0]}, {values[0]}")
         else:
@@ -296,6 +312,5 @@ def _regular(module: Module, letter: str) -> str:
                 k.next[part] = em.op(f"{op} {t} {em.op(f'fmul {t} {p[0]}, {p[1]}')}, {em.op(f'fmul {t} {q[0]}, {q[1]}')}")
     sign = _get(em, "%sign", t)
     for part in range(parts):
-        value = em.op(f"fmul {t} {k.vars[part]}, {sign}")
-        em.line(f"store {t} {em.op(f'fneg {t} {value}') if part else value}, ptr {_item(em, '%det', str(part), t)}")
+        em.line(f"store {t} {em.op(f'fmul {t} {k.vars[part]}, {sign}')}, ptr {_item(em, '%det', str(part), t)}")
     return _end(em)

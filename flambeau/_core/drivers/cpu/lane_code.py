@@ -84,7 +84,7 @@ class Lanes(Emitter):
 def write(module: Module) -> Sequence[str]:
     """Adds all routines; their names."""
     makers = (_gather, _gather_laid, _scatter, _gather_whole, _scatter_whole, _lu, _back, _forward, _cholesky, _reflect, _orthogonal, _upper, _identity,
-              _spoil)
+              _product, _spoil)
     return [make(module, letter) for letter in "sd" for make in makers]
 
 
@@ -339,6 +339,16 @@ def _identity(module: Module, letter: str) -> str:
         one = em.op(f"icmp eq i64 {i.i}, {j.i}")
         value = em.op(f"select i1 {one}, {em.t} {em.number(1.0)}, {em.t} {em.number(0.0)}")
         em.put(value, em.place("%x", em.add(em.mul(j.i, n), i.i)))
+    return em.end()
+
+
+def _product(module: Module, letter: str) -> str:
+    """lanes_product(n, a, sign, det): the product of the diagonal times `sign`."""
+    em = Lanes(module, letter, "lanes_product", "n", "a", "sign", "det")
+    n = em.told("n")
+    with em.loop("0", n, carried=[(em.t, em.number(1.0))]) as k:
+        k.next = [em.op(f"fmul {em.t} {k.vars[0]}, {em.get(em.place('%a', em.mul(k.i, em.add(n, '1'))))}")]
+    em.put(em.op(f"fmul {em.t} {k.vars[0]}, {em.get('%sign')}"), "%det")
     return em.end()
 
 

@@ -95,6 +95,18 @@ def _lu(job: Job, m: int, n: int, exchange: bool) -> int:
     return m * n * k
 
 
+def _determinant(job: Job, n: int) -> int:
+    group = _Group(job)
+    values, a = group.take(n, n)
+    order, det, found = job.operand(4 * n), job.operand(job.item), group.room(1)
+    pivots, _, sign = group.factor(n, n, values)
+    group.call("lanes_product", n, values, sign, found)
+    group.give(n * n, values, a)
+    group.give(n, pivots, order, "scatter_whole")
+    group.give(1, found, det)
+    return 2 * n ** 3 // 3
+
+
 def _lu_parity(job: Job, n: int) -> int:
     group = _Group(job)
     values, a = group.take(n, n)
@@ -183,6 +195,6 @@ def _orthogonal(job: Job, m: int, n: int, k: int) -> int:
 
 
 _JOBS: dict[str, Callable[..., int | None]] = {
-    "cholesky": _cholesky, "lu_factor": _lu, "lu": _lu_parity, "solve": _solve, "inv": _inverse,
+    "cholesky": _cholesky, "lu_factor": _lu, "lu": _lu_parity, "det": _determinant, "solve": _solve, "inv": _inverse,
     "lu_solve": _lu_solve, "lu_solve laid": _lu_solve, "qr": _qr, "geqrf": _reflectors, "orgqr": _orthogonal,
 }

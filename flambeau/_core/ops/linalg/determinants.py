@@ -9,7 +9,7 @@ from typing import Any
 
 from ... import dtypes
 from ...autograd import tape
-from ...tensor import Tensor, alias, empty
+from ...tensor import Tensor, empty
 from ..table import op
 from . import device, matrices
 from .matrices import adjoint
@@ -42,12 +42,19 @@ def _on_device(lu: Tensor, pivots: Tensor, parity: Tensor) -> bool:
 
 
 def _det(a: Tensor) -> Tensor:
-    from ..table import no_recording
-    lu, pivots, parity = _diagonal(a)
-    with no_recording():
-        out = lu.diagonal(0, -2, -1).prod(-1) * parity
-    if out.node is not None or out is parity:
-        out = alias(out, out.meta, out.ptr)
+    n, lead, dev = a.meta.shape[-1], tuple(a.meta.shape[:-2]), a.meta.device
+    lu, pivots, out = matrices.like(a), empty((*lead, n), dtypes.int32, dev), empty(lead, a.meta.dtype, dev)
+
+    def by_library() -> bool:
+        from ..table import no_recording
+        parity = empty(lead, a.meta.dtype.to_real(), dev)
+        if not _on_device(lu, pivots, parity):
+            return False
+        with no_recording():
+            device.put(out, lu.diagonal(0, -2, -1).prod(-1) * parity)
+        return True
+    if matrices.batch_of(a):
+        matrices.job("det", a, (n,), lu, pivots, out, over=((lu, a),), otherwise=by_library)
     return tape.record(out, _det_back, (a,), (matrices.keep(a), matrices.keep_outputs(out), lu, pivots), "LinalgDetBackward0")
 
 

@@ -68,6 +68,12 @@ def test_lu_and_its_parity(d, batch):
     work, pivots, parity = columns(a), np.zeros((batch, n), np.int32), np.zeros(batch, d.to_real().np)
     run("lu", d, batch, (n,), work, pivots, parity)
     near(np.prod(np.diagonal(work, axis1=1, axis2=2), -1) * parity, np.linalg.det(a))
+    again, det = columns(a), np.zeros(batch, d.np)
+    run("det", d, batch, (n,), again, pivots, det)
+    np.testing.assert_array_equal(again, work)
+    near(det, np.linalg.det(a))
+    run("det", d, batch, (0,), again, pivots, det)
+    assert (det == 1).all()
     none = np.full(batch, 9, d.to_real().np)
     run("lu", d, batch, (0,), work, pivots, none)
     assert (none == 1).all()
@@ -253,7 +259,7 @@ def test_eigh(d, batch, vectors, lower, n):
     if n > 1:
         given[0, *((1, 0) if lower else (0, 1))] = np.inf
     w, v, info = np.zeros((batch, n), d.to_real().np), columns(given.astype(d.np)), infos(batch)
-    run("eigh", d, batch, (n, vectors, lower), w, v, info)
+    run("eigh", d, batch, (n, vectors, lower), w, *((v, info) if vectors else (info, v)))
     assert not info.any()
     if n > 1:
         assert np.isnan(w[0]).all()
@@ -320,7 +326,7 @@ def test_bits_do_not_depend_on_the_threads(monkeypatch, name, sizes):
 
 OF = {  # sizes, results (elements of a matrix, type: d the job's, r its real numbers', c its complex ones', others NumPy's), which are over A
     "cholesky": ((5,), [(25, "d"), (1, "i4")], 1), "lu_factor": ((5, 5, True), [(25, "d"), (5, "i4"), (1, "i4")], 1),
-    "lu": ((5,), [(25, "d"), (5, "i4"), (1, "r")], 1), "inv": ((5,), [(25, "d"), (1, "i4")], 1),
+    "lu": ((5,), [(25, "d"), (5, "i4"), (1, "r")], 1), "det": ((5,), [(25, "d"), (5, "i4"), (1, "d")], 1), "inv": ((5,), [(25, "d"), (1, "i4")], 1),
     "solve": ((5, 5), [(25, "d"), (25, "d"), (5, "i4"), (1, "i4")], 2), "geqrf": ((5, 5), [(25, "d"), (5, "d")], 1),
     "ldl_factor": ((5, True), [(25, "d"), (5, "i4"), (1, "i4")], 1), "qr": ((5, 5, "complete"), [(25, "d"), (25, "d")], 0),
     "svd": ((5, 5, "A"), [(25, "d"), (5, "r"), (25, "d"), (1, "i4")], 0), "eig": ((5, True), [(5, "c"), (25, "c"), (1, "i4")], 0),
