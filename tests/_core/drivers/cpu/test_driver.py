@@ -55,11 +55,11 @@ def test_work_is_done_when_it_is_asked_for() -> None:
 
 
 def test_what_it_serves() -> None:
-    assert CPU.serves(Sort) and CPU.serves(Product) and not CPU.serves(Put) and not CPU.serves(Spread)
-    cpu = torch.device("cpu")
-    assert door.find(cpu, Spread(3)) is None
-    with pytest.raises(NotImplementedError, match="Spread"):
-        door.require(cpu, Spread(3))
+    assert CPU.serves(Sort) and CPU.serves(Product) and CPU.serves(Spread) and not CPU.serves(Put)
+    cpu, put = torch.device("cpu"), Put(float32, (3,), 3, ((1,), (1,), (1,)))
+    assert door.find(cpu, put) is None
+    with pytest.raises(NotImplementedError, match="Put"):
+        door.require(cpu, put)
 
 
 def test_a_check_raises_with_the_position() -> None:
