@@ -233,10 +233,11 @@ class NonzeroWrite(Spec):
 
 class Chosen(Spec):
     """``entry(out, source, mask, counts)``: of n packed rows of `nbytes` each, those whose element of a packed mask (bool) is set, one behind
-    the other; counts are those of a `NonzeroCount` of the mask."""
+    the other; counts are those of a `NonzeroCount` of the mask.  back: the other way round, `source` is such rows, which go to those of `out`."""
 
     n: int
     nbytes: int
+    back: bool = False
 
 
 class NonzeroFirst(Spec):

@@ -18,7 +18,7 @@ from .casts import to_dtype
 from .checks import no_overlap, same_device, to_one_device
 from .copies import cast_program
 from .elementwise import Pointwise
-from .indexing import beyond, put_at, take_at, taken
+from .indexing import beyond, fill_chosen, put_at, take_at, taken
 from .table import op
 
 _programs: dict[Any, Map] = {}
@@ -574,11 +574,18 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:  # no
     x, m = input.expand(shape).clone(memory_format=_row_major()), mask.expand(shape)
     if x.meta.numel == 0:
         return x
+    wrong = "masked_scatter: expected self and source to have same number of elements where mask is true"
+    if not tape.recording(x, source) and m.meta.device.type != "meta":
+        count = fill_chosen(x, m, source)
+        if count is not None and count > source.meta.numel:
+            raise RuntimeError(wrong)
+        if count is not None:
+            return x
     at = (m.reshape(-1).cumsum(0) - 1).clamp(min=0)
     if source.meta.numel == 0:
         return x
     if m.meta.device.type != "meta" and int(m.sum().item()) > source.meta.numel:
-        raise RuntimeError("masked_scatter: expected self and source to have same number of elements where mask is true")
+        raise RuntimeError(wrong)
     picked = take_at(source.reshape(-1), [at.clamp(max=source.meta.numel - 1)]).reshape(shape)
     from .binary import where_
     made: Tensor = where_(m, picked, x)

@@ -528,6 +528,21 @@ def _chosen(t: Tensor, mask: Tensor) -> Tensor | None:
     return out
 
 
+def fill_chosen(t: Tensor, mask: Tensor, source: Tensor) -> int | None:
+    """Outside the tape, writes the elements of dense `source` in order to where a dense mask of t's shape is set, t being dense too; gives how
+    many that are, of which more than there are elements are not written. None, and nothing is done, where the device does not do it at once."""
+    m, n = t.meta, mask.meta
+    if n.shape != m.shape or not source.meta.contiguous or _choice(m, n) is None:
+        return None
+    bound, counts = routines.find(m.device, Chosen(n.numel, m.dtype.itemsize, True)), nonzero_counts(mask)
+    if bound is None or counts is None:
+        return None
+    count = _count_of(counts)
+    if 0 < count <= source.meta.numel:
+        routines.call(bound, (t.ptr, source.ptr, mask.ptr, counts.ptr))
+    return count
+
+
 def _choice(m: Meta, n: Meta) -> Any:
     axes = len(n.shape)
     if not axes or n.device is not m.device or not n.numel or not m.numel or not n.contiguous or not m.contiguous or (

@@ -296,3 +296,21 @@ def test_means_of_integers_keep_their_type(d, device):
     with_self, without = x.scatter_reduce(0, at, src, "mean"), x.scatter_reduce(0, at, src, "mean", include_self=False)
     assert with_self.dtype is d and with_self.tolist() == [46 // 4, 6, 3, 9] and without.dtype is d and without.tolist() == [12, 5, 3, 9]
     assert x.index_reduce(0, at, src, "mean").dtype is d
+
+
+@pytest.mark.parametrize("d", [fb.float64, fb.float32, fb.bfloat16, fb.uint8, fb.complex128], ids=str)
+def test_masked_scatter_of_many_and_of_any_layout(d, device):
+    rng = np.random.default_rng(4)
+    for shape in ((7,), (3, 5), (70, 90)):
+        x, source = fb.zeros(shape, dtype=d, device=device), fb.arange(1, 1 + int(np.prod(shape)), device=device).to(d)
+        a = rng.random(shape) < 0.4
+        mask = fb.tensor(a).to(device)
+        want = np.zeros(shape, np.complex128)
+        want[a] = source.to(fb.complex128).cpu().numpy()[:a.sum()]
+        for m, t in ((mask, x), (mask.t().contiguous().t() if a.ndim == 2 else mask, x), (mask, x.t().contiguous().t() if a.ndim == 2 else x)):
+            np.testing.assert_array_equal(t.masked_scatter(m, source).to(fb.complex128).cpu().numpy(), want)
+            np.testing.assert_array_equal(t.clone().masked_scatter_(m, source.reshape(shape)).to(fb.complex128).cpu().numpy(), want)
+        if a.sum() > 1:
+            with pytest.raises(RuntimeError, match="same number of elements"):
+                x.masked_scatter(mask, source[:1])
+        assert not x.masked_scatter(mask & False, source[:0]).to(fb.float64).any() if d is not fb.complex128 else True

@@ -61,14 +61,14 @@ def write(d: dtype, shape: Sizes, strides: Sizes) -> Callable[..., None]:
     return native.make_entry([(_functions(d)["flambeau_nonzero_write"], -(-n // TILE), _CHUNK)], _words(d, shape, strides), 6, parallel=n >= _SHARED)
 
 
-def chosen(n: int, nbytes: int) -> Callable[..., None]:
+def chosen(n: int, nbytes: int, back: bool) -> Callable[..., None]:
     """``entry(out, source, mask, counts)``: see `specs.Chosen`."""
-    names = tuple(f"flambeau_chosen_{k}" for k in _WIDTHS)
+    names = tuple(f"flambeau_{how}_{k}" for how in _HOW for k in _WIDTHS)
     found = functions("chosen", 8, names, _write_chosen)
     width = nbytes if nbytes in _WIDTHS else 0
     tiles = -(-n // TILE)
     chunk = max(1, (_CHUNK << 3) // max(nbytes, 8))
-    return native.make_entry([(found[f"flambeau_chosen_{width}"], tiles, chunk)], (n, nbytes), 4, parallel=tiles > chunk and n * nbytes >= _SHARED)
+    return native.make_entry([(found[f"flambeau_{_HOW[back]}_{width}"], tiles, chunk)], (n, nbytes), 4, parallel=tiles > chunk and n * nbytes >= _SHARED)
 
 
 def _functions(d: dtype) -> dict[str, int]:
@@ -228,29 +228,32 @@ def _put(c: Code, numbers: Value, to: Value, step: Value, many: Value) -> None:
 
 # ------------------------------------------------------------------------------------------------------------- chosen rows
 _WIDTHS = (0, 1, 2, 4, 8)  # bytes of a row that is moved as one number; 0: of any other
+_HOW = ("chosen", "placed")  # whether rows come from where the mask is set, or go there
 
 
 def _write_chosen(module: Module, bits: int) -> None:
     _write_places(module, bits)
-    for width in _WIDTHS:
-        c = Code(module, "void", f"flambeau_chosen_{width}", "i64", "i64", "ptr", "ptr")
-        begin, end, args, block = c.given
-        found = c.array("i32", TILE + 64)
-        out, source, mask, counts = (c.address(args, k) for k in range(4))
-        n, nbytes = c.number(block, 0), c.number(block, 1)
-        start = found.cast("ptrtoint", "i64")
-        with c.span(begin, end) as tile:
-            first = tile.i * TILE
-            last = c.function("i64", "places", mask + first, c.ints(1), c.least(n - first, TILE), c.ints(255), first, start)
-            to = out + (counts + tile.i * 8 + 8).load("i64") * (width or nbytes)
-            with c.span(0, (last - start) >> 2) as v:
-                at = (found + v.i * 4).load("i32").to("i64")
-                if width:
-                    (to + v.i * width).store((source + at * width).load(f"i{8 * width}"))
-                else:
-                    _move(c, to + v.i * nbytes, source + at * nbytes, nbytes)
-        c.back()
-        c.finish()
+    for back, how in enumerate(_HOW):
+        for width in _WIDTHS:
+            c = Code(module, "void", f"flambeau_{how}_{width}", "i64", "i64", "ptr", "ptr")
+            begin, end, args, block = c.given
+            found = c.array("i32", TILE + 64)
+            out, source, mask, counts = (c.address(args, k) for k in range(4))
+            n, nbytes = c.number(block, 0), c.number(block, 1)
+            start = found.cast("ptrtoint", "i64")
+            with c.span(begin, end) as tile:
+                first = tile.i * TILE
+                last = c.function("i64", "places", mask + first, c.ints(1), c.least(n - first, TILE), c.ints(255), first, start)
+                ahead = (counts + tile.i * 8 + 8).load("i64")
+                with c.span(0, (last - start) >> 2) as v:
+                    own, its = ahead + v.i, (found + v.i * 4).load("i32").to("i64")
+                    to, at = (its, own) if back else (own, its)
+                    if width:
+                        (out + to * width).store((source + at * width).load(f"i{8 * width}"))
+                    else:
+                        _move(c, out + to * nbytes, source + at * nbytes, nbytes)
+            c.back()
+            c.finish()
 
 
 def _move(c: Code, to: Value, source: Value, nbytes: Value) -> None:

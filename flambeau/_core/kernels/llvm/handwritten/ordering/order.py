@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from ..code import Code, Value
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...emit import Module
 
 FEW = 144  # keys that are compared with one another; their ranks fit into the narrowest of them
@@ -21,6 +23,7 @@ EXACT, UPPER = COUNTS, COUNTS + 8  # of keys of 64 bits: whether the pairs hold 
 SKIPPED = COUNTS + 16  # how many of the lowest digits the passes have left out
 RESULT, DIFFERENCE = COUNTS + 24, COUNTS + 32  # of a piece: where its pairs are, and `difference`
 HEAD = COUNTS + 64  # bytes ahead of the pairs
+_LANES = 8  # pairs that are made at a time
 _LIKELY = 0.25  # other keys with the same highest digits, for each, with which the lower ones are left to comparing neighbours
 _SEVERAL = 1 << 10  # keys for which that is looked into
 
@@ -59,8 +62,7 @@ def write(module: Module, bits: int) -> None:
         c.back(c.function("ptr", "order_wide", keys, n, work))
     else:
         def packed() -> None:
-            with c.span(0, n) as v:
-                (pairs + v.i * 8).store(((keys + v.i * (bits // 8)).load(f"i{bits}").to("i64") << 32) | v.i)
+            _pack(c, pairs, n, lambda i: (keys + i * (bits // 8)).load(f"<{_LANES} x i{bits}>").to("i64"))
         packed()
         made = c.function("ptr", "passes", pairs, pairs + (n + 8) * 8, n, work, c.ints(1))
         with c.when((work + SKIPPED).load("i64").differs(0), made) as part:
@@ -71,6 +73,13 @@ def write(module: Module, bits: int) -> None:
             part.next = anew.vars
         c.back(part.vars[0])
     c.finish()
+
+
+def _pack(c: Code, pairs: Value, n: Value, keys_at: Callable[[Value], Value]) -> None:
+    """The pairs of n keys, some at a time: what lies behind the keys may be read, and what lies behind the pairs be written."""
+    numbers = c.lane_count("i64", _LANES)
+    with c.span(0, n, step=_LANES) as v:
+        (pairs + v.i * 8).store((keys_at(v.i) << 32) | (v.i.spread(_LANES) + numbers))
 
 
 def _write_ranks(module: Module, bits: int) -> None:
@@ -179,11 +188,13 @@ def _write_wide(module: Module) -> None:
     pairs = work + HEAD
     others = pairs + (n + 8) * 8
 
+    far, low = shift.spread(_LANES), ((c.ints(1) << shift) - 1).spread(_LANES)
+
     def pack(lower: bool) -> None:
-        with c.span(0, n) as v:
-            key = (keys + v.i * 8).load("i64")
-            key = key & ((c.ints(1) << shift) - 1) if lower else key >> shift
-            (pairs + v.i * 8).store((key << 32) | v.i)
+        def keys_at(i: Value) -> Value:
+            key = (keys + i * 8).load(f"<{_LANES} x i64>")
+            return key & low if lower else key >> far
+        _pack(c, pairs, n, keys_at)
     pack(False)
     made = c.function("ptr", "passes", pairs, others, n, work, c.ints(1))
     whole = shift.equals(0) & (work + SKIPPED).load("i64").equals(0)
@@ -203,7 +214,12 @@ def _write_wide(module: Module) -> None:
 
 def difference(c: Code, keys: Value, n: Value, first: Value) -> Value:
     """The bits in which n keys of 64 bits differ from the first."""
-    with c.span(0, n, c.ints(0)) as v:
+    t = f"<{_LANES} x i64>"
+    firsts, whole = first.spread(_LANES), n & -_LANES
+    with c.span(0, whole, c.constant(t, 0), step=_LANES) as v:
+        v.next = [v.vars[0] | ((keys + v.i * 8).load(t) ^ firsts)]
+    found = Value(c, "i64", c.call(f"llvm.vector.reduce.or.v{_LANES}i64", "i64", (t, v.vars[0].name)))
+    with c.span(whole, n, found) as v:
         v.next = [v.vars[0] | ((keys + v.i * 8).load("i64") ^ first)]
     return v.vars[0]
 
