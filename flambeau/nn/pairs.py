@@ -29,7 +29,7 @@ _WORTH, _GAINS = 1 << 13, 1 << 15  # elements of an input, and of a result, on t
 
 def may(x: Any) -> bool:
     """Whether the input of a layer is one for which the two may be one operation."""
-    return type(x) is Tensor and (x.meta.numel >= _WORTH or x.meta.device.type == "cuda")
+    return type(x) is Tensor and x.meta.plain and (x.meta.numel >= _WORTH or x.meta.device.type == "cuda")
 
 
 def in_turn(modules: Sequence[Any], x: Any) -> Any:
@@ -80,7 +80,7 @@ def _pair(layer: Linear, activation: Any, x: Any, followed: bool) -> Tensor | No
         return None
     parameters = own["_parameters"]
     weight, bias = parameters.get("weight"), parameters.get("bias")
-    if type(weight) not in _WEIGHTS or type(bias) not in _WEIGHTS:
+    if type(weight) not in _WEIGHTS or type(bias) not in _WEIGHTS or not (weight.meta.plain and bias.meta.plain):
         return None
     return activated(x, weight, bias, name, followed)
 

@@ -384,3 +384,24 @@ def test_masked_factors_are_finite_at_zero():
     for p in (1, 2, 3, float("inf")):
         for d in (fb.float64, fb.complex128):
             assert along(lambda x, p=p: fb.linalg.vector_norm(x, p), (z.to(d), v.to(d))).tangent.item() == 0
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_what_modules_do_beside_operations(device):
+    # steps of recurrent networks, and a layer and its activation as one, look their operands up themselves
+    with fb.simulate(gpus=1):
+        fb.manual_seed(0)
+        deep = fb.nn.Sequential(fb.nn.Linear(32, 300), fb.nn.ReLU(), fb.nn.Linear(300, 2))
+        for model, x, width in ((fb.nn.LSTM(4, 6), t(3, 5, 4), 6), (fb.nn.GRU(4, 6, num_layers=2), t(3, 5, 4), 6), (deep, t(400, 32), 2)):
+            model = model.double().to(device)
+            x = x.to(device)
+            point = {k: p.detach() for k, p in model.named_parameters()}
+            moves = {k: fb.ones_like(p) * 0.3 for k, p in point.items()}
+
+            def f(p, x, model=model):
+                made = func.functional_call(model, p, (x,))
+                return made[0] if isinstance(made, tuple) else made
+            value, tangent = func.jvp(f, (point, x), (moves, x.cos()))
+            near = [f({k: p + s * moves[k] for k, p in point.items()}, x + s * x.cos()) for s in (1e-6, -1e-6)]
+            assert value.shape[-1] == width
+            np.testing.assert_allclose(tangent.cpu().numpy(), ((near[0] - near[1]) / 2e-6).detach().cpu().numpy(), rtol=1e-5, atol=1e-6)
