@@ -108,6 +108,25 @@ def _scaled_erfc(t: Any) -> Any:
     return mp.erfc(x) * mp.exp(x * x) * (1 + 2 * x)
 
 
+def _erfinv_by(w: Any) -> Any:
+    """erfinv(y) / y by w = -log(1 - y^2), as Giles proposes ("Approximating the erfinv function", GPU Computing Gems, 2011)."""
+    if w < mp.mpf(10) ** -20:
+        return mp.sqrt(mp.pi) / 2
+    y = mp.sqrt(-mp.expm1(-w))
+    return _inverse_erfc(1 - y) / y if w > 3 else mp.erfinv(y) / y
+
+
+def _inverse_erfc(c: Any) -> Any:
+    """By Newton's steps; 1 - y would lose digits in erfinv."""
+    x = mp.sqrt(-mp.log(c))
+    for _ in range(60):
+        step = (mp.erfc(x) - c) / (-2 / mp.sqrt(mp.pi) * mp.exp(-x * x))
+        x -= step
+        if abs(step) < mp.mpf(10) ** -45:
+            break
+    return x
+
+
 TABLES: list[tuple[str, str, Any, Any, Any, Any, int | None, int | None]] = [
     ("EXP", "exp(r) = 1 + r + r^2 p(r), |r| <= log(2) / 2", safe(_exp_rest, mp.mpf(1) / 2), lambda r: r ** 2 / mp.exp(r) + TINY,
      -HALF_LN2, HALF_LN2, 4, 9),
@@ -136,12 +155,19 @@ TABLES: list[tuple[str, str, Any, Any, Any, Any, int | None, int | None]] = [
      safe(lambda z: (mp.cos(root(z)) - 1 + z / 2) / z ** 2, mp.mpf(1) / 24), lambda z: z ** 2 + TINY, mp.mpf(0),
      QUARTER_PI ** 2, 2, 6),
     ("ATAN", "atan(x) = x + x z p(z), z = x^2, |x| <= 1", safe(lambda z: (mp.atan(root(z)) / root(z) - 1) / z, mp.mpf(-1) / 3),
-     lambda z: z + TINY, mp.mpf(0), mp.mpf(1), None, 13),
+     lambda z: z + TINY, mp.mpf(0), mp.mpf(1), 8, 13),
+    ("ASIN", "asin(x) = x + x z p(z), z = x^2, |x| <= 1/2", safe(lambda z: (mp.asin(root(z)) / root(z) - 1) / z, mp.mpf(1) / 6),
+     lambda z: z + TINY, mp.mpf(0), mp.mpf(1) / 4, 5, None),
+    ("TAN", "tan(r) = r + r z p(z), z = r^2, |r| <= pi / 4", safe(lambda z: (mp.tan(root(z)) / root(z) - 1) / z, mp.mpf(1) / 3),
+     safe(lambda z: z * root(z) / mp.tan(root(z)) + TINY, TINY), mp.mpf(0), QUARTER_PI ** 2, 6, None),
+    ("ERFINV_NEAR", "erfinv(y) = y p(w), w = -log(1 - y^2) <= 5", _erfinv_by, lambda w: 1 / _erfinv_by(w), mp.mpf(0), mp.mpf("5.01"), 9, None),
+    ("ERFINV_FAR", "the same by p(sqrt(w) - 3), 5 <= w <= 17", lambda t: _erfinv_by((t + 3) ** 2), lambda t: 1 / _erfinv_by((t + 3) ** 2),
+     mp.sqrt(5) - mp.mpf("3.001"), mp.sqrt(17) - 3, 11, None),
 ]
 
 
 def main() -> None:
-    print('"""Coefficients of the polynomials in `math`, made by tools/fit_polynomials.py.  Lowest first."""\n')
+    print('"""Coefficients of the polynomials in `transcendental`, made by tools/fit_polynomials.py.  Lowest first."""\n')
     print("from __future__ import annotations\n")
     for name, comment, f, weight, low, high, narrow, wide in TABLES:
         print(f"# {comment}")

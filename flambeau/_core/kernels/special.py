@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
+from ..dtypes import float64
+from . import coefficients
 from . import expr as E
 from .expr import Expr, const, where
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def sigmoid(x: Expr) -> Expr:
@@ -57,15 +63,35 @@ def trigamma(x: Expr) -> Expr:
     return where(low, math.pi ** 2 / (s * s) - out, out)
 
 
+def _erfinv_single(y: Expr) -> Expr:
+    low = -E.log((1.0 - y) * (1.0 + y))
+    w, far = E.cast(low, float64), E.cast(E.sqrt(low) - 3.0, float64)  # the sums in double, as each of their roundings would show
+    made = where(w < 5.0, _polynomial(w, coefficients.ERFINV_NEAR_32), _polynomial(far, coefficients.ERFINV_FAR_32))
+    made = E.cast(E.cast(y, float64) * made, y.dtype)
+    size = abs(y)
+    made = where(size < 1.0, made, where(size == 1.0, E.copysign(const(math.inf, y.dtype), y), const(math.nan, y.dtype)))
+    return where(y == 0.0, y, made)
+
+
+def _polynomial(x: Expr, lowest_first: Sequence[float]) -> Expr:
+    made: Expr = const(lowest_first[-1], x.dtype)
+    for c in lowest_first[-2::-1]:
+        made = made * x + c
+    return made
+
+
 def erfinv(y: Expr) -> Expr:
-    """The inverse of erf: Winitzki's closed form as a start, then Newton steps on erf (erfc in the tails)."""
+    """The inverse of erf: in float64 Winitzki's closed form as a start, then Newton steps on erf (erfc in the tails); otherwise y times
+    a polynomial in log(1 - y^2) (Giles, "Approximating the erfinv function")."""
+    if y.dtype.name != "float64":
+        return _erfinv_single(y)
     one = const(1, y.dtype)
     a = 0.147
     size = abs(y)
     ln = E.log1p(-(y * y))
     half = 2.0 / (math.pi * a) + 0.5 * ln
     x = E.sqrt(E.sqrt(half * half - ln / a) - half)
-    for _ in range(3 if y.dtype.name == "float64" else 2):
+    for _ in range(3):
         # the tail's error is taken from erfc, where 1 - erf would cancel
         error = where(size > 0.5, (one - size) - E.erfc(x), E.erf(x) - size)
         step = error / (2.0 / math.sqrt(math.pi) * E.exp(-(x * x)))

@@ -20,7 +20,7 @@ from . import coefficients as table
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .values import Value
+    from .values import Mask, Value
 
 
 class _Constants:
@@ -55,11 +55,11 @@ class _Constants:
             self.half_pi = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
 
 
-_DOUBLE, _SINGLE = _Constants(True), _Constants(False)
+_OF_DOUBLE, _OF_SINGLE = _Constants(True), _Constants(False)
 
 
 def _of(x: Value) -> _Constants:
-    return _DOUBLE if x.d is float64 else _SINGLE
+    return _OF_DOUBLE if x.d is float64 else _OF_SINGLE
 
 
 def _poly(x: Value, name: str) -> Value:
@@ -69,7 +69,7 @@ def _poly(x: Value, name: str) -> Value:
 
 def own(op: str, values: list[Value]) -> Value | None:
     """The function by a formula in the values' own precision; None where there is none."""
-    formula = _BOTH.get(op)
+    formula = _BOTH.get(op) or (_SINGLE.get(op) if values[0].d is float32 else None)
     return None if formula is None else formula(*values)
 
 
@@ -284,7 +284,26 @@ def _tan(x: Value) -> Value:
 
 
 def _tan_single(x: Value) -> Value:
-    return _tan(x.to(float64)).to(float32) if x.d is float32 else _tan(x)
+    """With what the reduction and the polynomial's sum lose carried along, as the quotient doubles it."""
+    k = _OF_SINGLE
+    t = x.fma(2 / math.pi, k.magic)
+    n = k.magic - t
+    first = n.fma(k.half_pi[0], x)  # exact
+    second = n * k.half_pi[1]
+    near = first + second
+    part = near - first
+    # what that sum and that product lost (Knuth's two-sum), and the third part of pi / 2
+    lost = (first - (near - part)) + (second - part) + n.fma(k.half_pi[1], -second) + n * k.half_pi[2]
+    r = near + lost
+    low = (near - r) + lost
+    z = r * r
+    rest = r * z * _poly(z, "TAN")
+    tangent = r + rest
+    low = (r - tangent) + rest + low * tangent.fma(tangent, 1.0)
+    q = -1.0 / tangent
+    turned = q.fma(q.fma(tangent, 1.0) + q * low, q)
+    value = (t.bits() & 1).equals(0).pick(tangent + low, turned)
+    return _unless_huge(x, "tan", x.equals(0.0).pick(x, value))
 
 
 def _unless_huge(x: Value, name: str, fast: Value) -> Value:
@@ -306,16 +325,48 @@ def _atan2(y: Value, x: Value) -> Value:
     return left.pick(math.pi - angle, angle).sign_of(y)
 
 
+_HALF_PI = (1.5707963705062866, -4.371139000186241e-08)  # of singles; twice them is pi
+
+
+def _less(base: Value, base_low: Value | float, x: Value, low: Value) -> Value:
+    """base + base_low - (x + low), where |x| <= |base| or base is 0, rounded about once."""
+    d = base - x
+    return d + ((base - d) - x + base_low - low)
+
+
 def _atan(x: Value) -> Value:
-    return _atan2(x, x.of(x.lift(1.0)))
+    a = abs(x).at_most(2.0 ** 100)  # from there on pi / 2
+    steep = a > 1.0
+    q = steep.pick(-1.0 / a, a)
+    lost = steep.pick(q.fma(a, 1.0) * q, 0.0)  # by the division
+    z = q * q
+    zero = x.of(x.lift(0.0))
+    low = (q * z).fma(_poly(z, "ATAN"), lost)
+    far = _less(x.of(x.lift(_HALF_PI[0])), _HALF_PI[1], -q, -low)
+    return steep.pick(far, _less(zero, 0.0, -q, -low)).sign_of(x)
+
+
+def _half_asin(a: Value) -> tuple[Mask, Value, Value]:
+    """Whether a > 1/2; s and the rest of asin(a), or there of asin(sqrt((1 - a) / 2)), of which acos(a) is twice."""
+    far = a > 0.5
+    z = far.pick((1.0 - a) * 0.5, a * a)
+    s = far.pick(z.sqrt(), a)
+    lost = (far & (a < 1.0)).pick((-s).fma(s, z) / (s + s), 0.0)  # by the root
+    return far, s, (s * z).fma(_poly(z, "ASIN"), lost)
 
 
 def _asin(x: Value) -> Value:
-    return _atan2(x, ((1.0 - x) * (x + 1.0)).sqrt())
+    far, s, low = _half_asin(abs(x))
+    from_end = _less(x.of(x.lift(_HALF_PI[0])), _HALF_PI[1], s + s, low + low)
+    return far.pick(from_end, s + low).sign_of(x)
 
 
 def _acos(x: Value) -> Value:
-    return _atan2(((1.0 - x) * (x + 1.0)).sqrt(), x)
+    far, s, low = _half_asin(abs(x))
+    left = x < 0.0
+    near = _less(x.of(x.lift(_HALF_PI[0])), _HALF_PI[1], left.pick(-s, s), left.pick(-low, low))
+    below = _less(x.of(x.lift(2 * _HALF_PI[0])), 2 * _HALF_PI[1], s + s, low + low)
+    return far.pick(left.pick(below, (s + low) * 2.0), near)
 
 
 def _hypot(x: Value, y: Value) -> Value:
@@ -337,8 +388,9 @@ def _fmod(x: Value, y: Value) -> Value:
 
 _BOTH: dict[str, Callable[..., Value]] = {
     "exp": _exp, "exp2": _exp2, "expm1": _expm1, "log": _log, "log2": _log2, "log10": _log10, "log1p": _log1p,
-    "tanh": _tanh, "fmod": _fmod, "erf": _erf, "sin": _sin, "cos": _cos, "tan": _tan_single}
+    "tanh": _tanh, "fmod": _fmod, "erf": _erf, "sin": _sin, "cos": _cos, "tan": lambda x: _tan_single(x) if x.d is float32 else _tan(x)}
+_SINGLE: dict[str, Callable[..., Value]] = {"atan": _atan, "asin": _asin, "acos": _acos}
 # these get doubles that came from singles
 _SINGLE_ONLY: dict[str, Callable[..., Value]] = {
     "sinh": _sinh, "cosh": _cosh, "asinh": _asinh, "acosh": _acosh, "atanh": _atanh, "pow": _pow, "erfc": _erfc,
-    "atan2": _atan2, "atan": _atan, "asin": _asin, "acos": _acos, "hypot": _hypot}
+    "atan2": _atan2, "hypot": _hypot}
