@@ -158,8 +158,15 @@ def set_default_dtype(d: dtype) -> None:
     """Makes `d` the default floating type.  Raises TypeError unless `d` is a floating point type."""
     if not isinstance(d, dtype) or not d.is_floating_point:
         raise TypeError(f"only floating-point types are supported as the default type, got {d!r}")
+    if d is _default.dtype:
+        return
     _default.dtype = d
     _default.complex = complex64 if d is not float64 else complex128
+    for tell in on_default:
+        tell(d)
+
+
+on_default: list[Any] = []  # what is told of another default type: plans made under one do not hold under another
 
 
 _PYTHONS = {float: float64, int: int64, bool: bool_, complex: complex128}

@@ -42,7 +42,7 @@ def scalar_tensor(value: Any, like: Tensor) -> Tensor:
     """A Python number as a zero-dim tensor beside `like`, of the type it would be promoted as."""
     d = like.meta.dtype
     kind = dtypes.of_scalar(value)
-    d = d if "buifc".index(kind.kind) <= "buifc".index(d.kind) else (d.to_complex() if kind.is_complex else kind)
+    d = d if "buifc".index(kind.kind) <= "buifc".index(d.kind) else (d.to_complex() if kind.is_complex and d.kind == "f" else kind)
     made: Tensor = hooks.full((), value, dtype=d, device=like.meta.device)
     return made
 

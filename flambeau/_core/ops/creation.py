@@ -436,7 +436,7 @@ def _to_storage(array: Any, d: dtype_class) -> Any:
     """Host values as the stored elements of type `d`."""
     from ..kernels.interpret import convert, narrow_bfloat16
     if d is dtypes.bfloat16:
-        return np.ascontiguousarray(narrow_bfloat16(np.asarray(array).astype(np.float32)))
+        return np.asarray(narrow_bfloat16(np.asarray(array).astype(np.float32)), order="C")
     source = np.asarray(array)
     if source.dtype == d.np:
         return np.ascontiguousarray(source).reshape(source.shape)

@@ -1,18 +1,19 @@
-"""The engine's plan caches: one registry, one epoch, and two worlds.
+"""The engine's plan caches: one registry, one epoch, two worlds, and a dictionary for each default type.
 
 A plan holds bound launches and interned metas. Both can become stale: devices change, backend flags change, metas are dropped.
 Every cache of plans is made here, so that `forget()` empties all of them at once.
 
 A cache is a plain dictionary that a module (or a public function) reads as a global variable. While somebody observes launches,
 the variable holds another dictionary, that of the observed world, whose plans were bound past the observers. Entering and leaving
-that world changes variables only: nothing is planned again, and while nobody observes nothing is paid.
+that world changes variables only: nothing is planned again, and while nobody observes nothing is paid. The default type of floating
+point numbers is in few keys and decides the types of many results, so another one has dictionaries of its own too.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import forks
+from .. import dtypes, forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,8 +22,9 @@ PLAIN, OBSERVED = 0, 1
 MOST = 1 << 14  # plans in one dictionary; a program whose shapes never repeat starts over
 
 _lock = forks.rlock()
-_places: list[tuple[dict[str, Any], str, tuple[dict[Any, Any], dict[Any, Any]]]] = []
+_places: list[tuple[dict[str, Any], str, dict[tuple[int, Any], dict[Any, Any]]]] = []
 world = PLAIN  # the one that caches show now
+_default: Any = dtypes.get_default_dtype()  # the default type under which they show it
 renewed = 0  # how often all caches were emptied
 epoch = 0  # how often what is bound became stale; who keeps a bound launch elsewhere than in a cache compares this
 _then: list[Callable[[], None]] = []
@@ -30,11 +32,11 @@ _then: list[Callable[[], None]] = []
 
 def cache(space: dict[str, Any], name: str) -> dict[Any, Any]:
     """A new cache, kept as the variable `name` of the namespace `space` (a module's `globals()`). Read it by that name only."""
-    worlds: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
     with _lock:
-        _places.append((space, name, worlds))
-        space[name] = worlds[world]
-    return worlds[world]
+        made: dict[Any, Any] = {}
+        _places.append((space, name, {(world, _default): made}))
+        space[name] = made
+    return made
 
 
 def keep(cached: dict[Any, Any], key: Any, plan: Any) -> Any:
@@ -54,12 +56,23 @@ def keep_since(since: int, cached: dict[Any, Any], key: Any, plan: Any) -> None:
 
 def enter(to: int) -> None:
     """Makes every cache show its dictionary of a world (PLAIN or OBSERVED)."""
-    global world, epoch
+    _show(to, _default)
+
+
+def _of_default(d: Any) -> None:
+    _show(world, d)
+
+
+dtypes.on_default.append(_of_default)
+
+
+def _show(to: int, default: Any) -> None:
+    global world, epoch, _default
     with _lock:
-        if to != world:
-            world, epoch = to, epoch + 1
-            for space, name, worlds in _places:
-                space[name] = worlds[to]
+        if to != world or default is not _default:
+            world, _default, epoch = to, default, epoch + 1
+            for space, name, shown in _places:
+                space[name] = shown.setdefault((to, default), {})
 
 
 def observed() -> bool:
@@ -72,12 +85,11 @@ def forget() -> None:
     global epoch, renewed
     with _lock:
         epoch, renewed = epoch + 1, renewed + 1
-        for _, _, worlds in _places:
-            worlds[PLAIN].clear()
-            worlds[OBSERVED].clear()
+        for _, _, shown in _places:
+            for cached in shown.values():
+                cached.clear()
         for clear in _then:
             clear()
-
 
 
 def on_forget(clear: Callable[[], None]) -> None:

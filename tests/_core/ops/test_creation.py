@@ -311,3 +311,11 @@ def test_a_tensor_among_the_data_is_the_number_that_it_holds():
     for wrong in ([fb.ones(2), fb.ones(2)], [fb.ones(0)], [[fb.ones(2)], [1]]):
         with pytest.raises(ValueError, match="only one element tensors can be converted"):
             fb.tensor(wrong)
+
+
+@pytest.mark.parametrize("d", [fb.bfloat16, fb.float16, fb.float32, fb.int64, fb.bool, fb.complex64], ids=str)
+def test_one_number_is_a_tensor_without_axes(d):
+    x = fb.tensor(1, dtype=d)
+    assert x.shape == () and x.dtype is d and fb.tensor([1], dtype=d).shape == (1,) and (x + fb.tensor(1, dtype=d)).shape == ()
+    if d.is_floating_point:
+        assert (x + fb.tensor(1.0, dtype=fb.float64)).dtype is fb.float64

@@ -72,16 +72,33 @@ def test_forget_empties_every_cache_of_the_package() -> None:
     torch.nn.functional.softmax(x @ x.t(), dim=1).sum().backward()
     with door.observe(lambda *launch: None):
         (x + x).mean()
-    assert any(world for _, _, worlds in caches._places for world in worlds)
+    assert any(cached for _, _, shown in caches._places for cached in shown.values())
     caches.forget()
-    assert not any(world for _, _, worlds in caches._places for world in worlds)
+    assert not any(cached for _, _, shown in caches._places for cached in shown.values())
     assert (x + x).sum().item() == 24
 
 
 def test_every_variable_holds_its_dictionary_of_this_world() -> None:
     for world in (caches.PLAIN, caches.OBSERVED, caches.PLAIN):
         caches.enter(world)
-        assert all(space[name] is worlds[world] for space, name, worlds in caches._places)
+        assert all(space[name] is shown[world, torch.get_default_dtype()] for space, name, shown in caches._places)
+
+
+def test_each_default_type_has_plans_of_its_own() -> None:
+    u, f = torch.tensor([0, 1], dtype=torch.uint8), torch.ones(2, 3, dtype=torch.int64)
+
+    def types() -> set[torch.dtype]:
+        return {x.dtype for x in (u + 5.5, 5.5 + u, u.add(5.5), u / 2, torch.sin(u), torch.true_divide(f, f), f / 3,
+                                  torch.add(u, 1.5), torch.zeros(2), torch.linspace(0, 1, 3), torch.tensor(1.5), f.float().to(torch.get_default_dtype()))}
+    try:
+        for _ in range(3):
+            for d in (torch.float32, torch.float64):
+                torch.set_default_dtype(d)
+                for _ in range(4):
+                    assert types() == {d}
+                assert (u + 1j).dtype is (torch.complex64 if d is torch.float32 else torch.complex128)
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def test_a_full_cache_starts_over(space: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
