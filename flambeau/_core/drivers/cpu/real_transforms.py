@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from ...kernels import routines
 from ...kernels.llvm.handwritten.fourier import pairs, program, real
 from ...kernels.llvm.handwritten.fourier.program import LOOP_SOURCE, LOOP_TARGET, MINE, NOWHERE, SOURCE, TARGET, Operation, Stage
 from . import transform_rows as rows_
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 
 
 def real_transform(spec: RealFft) -> Prepared | None:
-    """Half the spectrum of real numbers, or back; None for some odd lengths, and for some with large prime factors along other axes than the
-    last."""
+    """Half the spectrum of real numbers, or back; None for some odd lengths, for some with large prime factors along other axes than the last, and
+    where nothing is generated."""
     *others, last = spec.axes
     n = spec.shape[last]
-    if not prod(spec.shape):
+    if not prod(spec.shape) or not routines.generated():
         return None
     half = list(spec.shape)
     half[last] = n if spec.whole else n // 2 + 1

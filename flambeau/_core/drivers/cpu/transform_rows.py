@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
     Side = tuple[str, Slot, int]  # the kind of a column, where it begins, bytes from element to element
 
-# cycles that an element of a column takes in a pass of this radix, about, measured
-_COST = {1: 3.0, 2: 4.0, 3: 5.0, 4: 5.0, 5: 6.5, 7: 9.0, 8: 6.5, 9: 8.0, 16: 9.0}
+# cycles that an element of a column takes in a pass of this radix, about: with twiddle factors, and in the last pass, which has none
+_COST = {2: (4.0, 2.5), 3: (3.9, 2.7), 4: (3.6, 2.8), 5: (4.4, 3.2), 6: (5.0, 3.6), 7: (5.4, 4.0), 8: (4.4, 3.1), 9: (5.9, 4.2), 10: (6.3, 4.4),
+         12: (5.5, 4.1)}
 _PASS = 40.0  # cycles that a pass takes besides
 
 
@@ -109,33 +110,31 @@ def _turn_table(item: int, n1: int, n2: int) -> Any:
 
 @cache
 def factors(n: int) -> tuple[int, ...]:
-    """The radices of a column of n elements, in the order of their passes; () where n has a prime factor above LARGEST."""
+    """The radices of a column of n elements, in the order of their passes, as cost least; () where n has a prime factor above LARGEST."""
+    return (1,) if n == 1 else _passes(n, 1)[1]
+
+
+@cache
+def _passes(n: int, last: int) -> tuple[float, tuple[int, ...]]:
+    """The cheapest passes of n elements, and what they cost an element.  last: 1 where the last one is the column's last."""
     if n == 1:
-        return (1,)
-    twos, found = (n & -n).bit_length() - 1, []
-    rest = n >> twos
-    while rest % 9 == 0:
-        found.append(9)
-        rest //= 9
-    p = 3
-    while rest > 1:
-        if p > LARGEST:
-            return ()
-        if rest % p:
-            p += 2
-        else:
-            found.append(p)
-            rest //= p
-    few = {0: (), 1: (2,), 2: (4,), 4: (4, 4)}
-    eights = () if twos in few else (8,) * (twos // 3) if twos % 3 == 0 else (2 ** (twos % 3), *(8,) * (twos // 3))
-    # the largest power of two last: the last pass has no twiddle factors, and they have the cheapest registers
-    return (*sorted(found, reverse=True), *few.get(twos, eights))
+        return 0.0, ()
+    found: tuple[float, tuple[int, ...]] = (float("inf"), ())
+    for r in (*_COST, *(p for p in _powers(n) if 7 < p <= LARGEST)):
+        if n % r == 0:
+            before, radices = _passes(n // r, 0)
+            here = before + _PASS / 64 + (_COST[r][last] if r in _COST else 4 + 0.8 * r)
+            if here < found[0]:
+                found = here, (*radices, r)
+    return found
 
 
 @cache
 def cost(n: int) -> float:
     """Cycles of a column of n elements, about."""
-    return sum(n * _COST.get(r, 4 + 2.2 * r) + _PASS for r in factors(n))
+    if n == 1:
+        return _PASS
+    return sum(n * (_COST[r][i == len(factors(n)) - 1] if r in _COST else 4 + 0.8 * r) + _PASS for i, r in enumerate(factors(n)))
 
 
 @cache
@@ -149,7 +148,7 @@ def halves(n: int, lanes: int) -> tuple[int, int] | None:
 
 def split_cost(n1: int, n2: int, lanes: int) -> float:
     """Cycles of a transform split in columns of n1 elements and rows of n2, about."""
-    return -(-n2 // lanes) * (cost(n1) + 4 * n1 + 60) + -(-n1 // lanes) * (cost(n2) + 8 * n2 + 80)
+    return 0.87 * (width(n2, lanes) * (cost(n1) + 4.5 * n1 + 50) + width(n1, lanes) * (cost(n2) + 7 * n2 + 70))
 
 
 def _divisors(n: int) -> list[int]:
@@ -296,9 +295,9 @@ def rows_or_lanes(n: int, rows: int, lanes: int) -> str:
     if parts is None:
         return "row"
     # columns of all lanes leave the nearest cache, then the next one; a single transform seldom does
-    slow = 0.85 if n <= 64 else 1.25 if n <= 256 else 1.6
-    side_by_side = (cost(n) + 12 * n + 60) * slow * (-(-rows // lanes) / rows)
-    return "lanes" if side_by_side <= 0.65 * split_cost(*parts, lanes) + 50 else "row"
+    slow = 1.0 if n <= 64 else 1.5 if n <= 128 else 1.8 if n <= 256 else 2.1
+    side_by_side = (cost(n) + 13 * n + 60) * slow * (-(-rows // lanes) / rows)
+    return "lanes" if side_by_side <= split_cost(*parts, lanes) + 80 else "row"
 
 
 @lru_cache(64)

@@ -10,9 +10,11 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from ...kernels import routines
 from ...kernels.llvm.handwritten.fourier import program
 from ...kernels.llvm.handwritten.fourier.program import LOOP_SOURCE, LOOP_TARGET, MINE, NOWHERE, SOURCE, STAGES, TARGET, Operation, Stage
 from ...kernels.programs import Prepared
+from ...layout import contiguous_strides
 from . import transform_rows as rows_
 from .transform_rows import Numbers, column, column_bytes, move
 
@@ -40,6 +42,8 @@ class Axis:
 
 def transform(spec: Fft) -> Prepared | None:
     """Of complex numbers, over any axes; None for more axes than there are stages."""
+    if not routines.generated():
+        return _by_numpy(spec)
     axes = sorted(spec.axes, reverse=True)
 
     def stages(x: Numbers) -> tuple[list[Stage], int]:
@@ -51,6 +55,22 @@ def transform(spec: Fft) -> Prepared | None:
         made, work = several(x, spec.shape, rest, spec.inverse, spec.scale, OUT, OUT)
         return [plane(x, prod(spec.shape[:first[-1]]), (prod(spec.shape[first[-1]:]) * x.pair,) * 2, inside, IN), *made], work
     return prepared(spec, spec.shape, stages) if axes else None
+
+
+def _by_numpy(spec: Fft) -> Prepared:
+    """The same where nothing is generated."""
+    import numpy as np
+
+    from ...kernels.interpret import memory
+    shape, axes, d = spec.shape, spec.axes, spec.dtype
+    strides = contiguous_strides(shape)
+
+    def entry(to: int, source: int) -> None:
+        values = memory(source, shape, strides, d)
+        # "forward" norm leaves the inverse unscaled, "backward" the forward one
+        made = np.fft.ifftn(values, axes=axes, norm="forward") if spec.inverse else np.fft.fftn(values, axes=axes, norm="backward")
+        memory(to, shape, strides, d)[...] = made * spec.scale
+    return Prepared("fft", entry, nbytes=2 * prod(shape) * d.itemsize)
 
 
 def together(shape: Sequence[int], axes: Sequence[int], pair: int) -> int:

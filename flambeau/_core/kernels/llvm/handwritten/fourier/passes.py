@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ...emit import Emitter
     from .butterflies import Complex
 
-RADICES = (2, 3, 4, 5, 7, 8, 9, 16)
+RADICES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12)
 LARGEST = 127  # primes above are left to Bluestein's algorithm
 OWN = 6  # the first word of an operation that is its function's own
 M, S, TWIDDLES, STEP, TO_STEP, SIGN, SCALE, SCALE_IMAGINARY, AHEAD, RADIX, ROOTS = range(OWN, OWN + 11)
