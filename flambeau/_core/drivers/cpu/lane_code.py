@@ -83,8 +83,8 @@ class Lanes(Emitter):
 
 def write(module: Module) -> Sequence[str]:
     """Adds all routines; their names."""
-    makers = (_gather, _gather_laid, _scatter, _gather_whole, _scatter_whole, _lu, _back, _forward, _cholesky, _reflect, _orthogonal, _upper, _identity,
-              _product, _spoil)
+    makers = (_gather, _gather_laid, _scatter, _gather_whole, _scatter_whole, _lu, _exchange, _lower, _back, _cholesky, _reflect, _orthogonal, _upper,
+              _identity, _product, _spoil)
     return [make(module, letter) for letter in "sd" for make in makers]
 
 
@@ -107,13 +107,17 @@ def _gather(module: Module, letter: str) -> str:
 
 
 def _gather_laid(module: Module, letter: str) -> str:
-    """gather_laid(left, m, n, down, right, step, a, lanes): A (m, n), whose elements lie `down` and `right` from each other, column by column."""
-    em = Lanes(module, letter, "gather_laid", "left", "m", "n", "down", "right", "step", "a", "lanes")
+    """gather_laid(left, part, m, n, down, right, step, a, lanes): A (m, n), whose elements lie `down` and `right` from each other, column by column;
+    part: of "L" and "U" a triangle alone."""
+    em = Lanes(module, letter, "gather_laid", "left", "part", "m", "n", "down", "right", "step", "a", "lanes")
     offsets, m = _move(em, em.d.itemsize), em.told("m")
+    lower, upper = (em.op(f"icmp eq i8 {em.op('load i8, ptr %part')}, {ord(c)}") for c in "LU")
     down, right = (em.mul(em.told(p), str(em.d.itemsize)) for p in ("down", "right"))
     with em.loop("0", em.told("n")) as column:
         source, target = em.at("%a", em.mul(column.i, right)), em.place("%lanes", em.mul(column.i, m))
-        with em.loop("0", m) as row:
+        begin = em.op(f"select i1 {lower}, i64 {column.i}, i64 0")
+        end = em.op(f"select i1 {upper}, i64 {em.smaller(em.add(column.i, '1'), m)}, i64 {m}")
+        with em.loop(begin, end) as row:
             em.put(em.load_each(em.d, em.lanes, em.at(source, em.mul(row.i, down)), offsets), em.place(target, row.i))
     return em.end()
 
@@ -187,34 +191,41 @@ def _lu(module: Module, letter: str) -> str:
     return em.end()
 
 
-def _back(module: Module, letter: str) -> str:
-    """lanes_back(n, k, u, x): U X = B over B (n, k), by the upper triangle of U."""
-    em = Lanes(module, letter, "lanes_back", "n", "k", "u", "x")
-    n = em.told("n")
-    with em.loop("0", em.told("k")) as column, em.loop("0", n) as up:
-        x = em.place("%x", em.mul(column.i, n))
-        row = em.sub(em.sub(n, up.i), "1")
-        to = em.place(x, row)
-        with em.loop(em.add(row, "1"), n, carried=[(em.t, em.get(to))]) as j:
-            j.next = [em.less(j.vars[0], em.get(em.place("%u", em.add(em.mul(j.i, n), row))), em.get(em.place(x, j.i)))]
-        em.put(em.op(f"fdiv {em.t} {j.vars[0]}, {em.get(em.place('%u', em.add(em.mul(row, n), row)))}"), to)
-    return em.end()
-
-
-def _forward(module: Module, letter: str) -> str:
-    """lanes_forward(n, k, l, pivots, x): P L X = B over B (n, k), by the lower triangle of L, whose diagonal is taken as ones, and pivots from 1."""
-    em = Lanes(module, letter, "lanes_forward", "n", "k", "l", "pivots", "x")
+def _exchange(module: Module, letter: str) -> str:
+    """lanes_exchange(n, k, pivots, x): the exchanges of rows, from 1, over X (n, k)."""
+    em = Lanes(module, letter, "lanes_exchange", "n", "k", "pivots", "x")
     n, k = em.told("n"), em.told("k")
     with em.loop("0", n) as row:
         pivot = em.op(f"sub {em.w} {em.get(em.place('%pivots', row.i), True)}, {em.wholes('1')}")
         em.exchange(pivot, row.i, n, k, "%x")
-    with em.loop("0", k) as column, em.loop("0", n) as row:
-        x = em.place("%x", em.mul(column.i, n))
-        to = em.place(x, row.i)
-        with em.loop("0", row.i, carried=[(em.t, em.get(to))]) as j:
-            j.next = [em.less(j.vars[0], em.get(em.place("%l", em.add(em.mul(j.i, n), row.i))), em.get(em.place(x, j.i)))]
-        em.put(j.vars[0], to)
     return em.end()
+
+
+def _triangle(module: Module, letter: str, lower: bool) -> str:
+    """lanes_lower (lanes_back) (n, k, unit, down, right, a, x): A X = B over B (n, k), by the lower (upper) triangle of A, whose vectors lie `down` and
+    `right` from each other; unit: its diagonal is taken as ones."""
+    em = Lanes(module, letter, "lanes_lower" if lower else "lanes_back", "n", "k", "unit", "down", "right", "a", "x")
+    n, down, right = em.told("n"), em.told("down"), em.told("right")
+    divides = em.op(f"icmp eq i64 {em.told('unit')}, 0")
+    with em.loop("0", em.told("k")) as column, em.loop("0", n) as step:
+        x = em.place("%x", em.mul(column.i, n))
+        row = step.i if lower else em.sub(em.sub(n, step.i), "1")
+        line, to = em.place("%a", em.mul(row, down)), em.place(x, row)
+        begin, end = ("0", row) if lower else (em.add(row, "1"), n)
+        with em.loop(begin, end, carried=[(em.t, em.get(to))]) as j:
+            j.next = [em.less(j.vars[0], em.get(em.place(line, em.mul(j.i, right))), em.get(em.place(x, j.i)))]
+        em.put(j.vars[0], to)
+        with em.only_if(divides):
+            em.put(em.op(f"fdiv {em.t} {j.vars[0]}, {em.get(em.place(line, em.mul(row, right)))}"), to)
+    return em.end()
+
+
+def _back(module: Module, letter: str) -> str:
+    return _triangle(module, letter, False)
+
+
+def _lower(module: Module, letter: str) -> str:
+    return _triangle(module, letter, True)
 
 
 def _cholesky(module: Module, letter: str) -> str:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from ...kernels.specs import Lapack
 
-_SIZE = 16  # rows and columns up to which this was measured faster
+_SIZE, _WIDE = 16, 32  # rows and columns up to which this was measured faster: factorizations, and what solves from factors
+_SOLVING = frozenset(("lu_solve", "lu_solve laid", "trsm", "trsm laid", "cholesky_solve laid"))
 _MANY = 8  # matrices from which it is
 
 
@@ -27,8 +28,9 @@ def lanes(spec: Lapack) -> int:
 
 def find(name: str, spec: Lapack) -> Callable[..., int | None] | None:
     """The steps of a job; None where the batch or its type is not for this."""
-    sizes = [n for n in spec.sizes[:3] if type(n) is int]
-    if lanes(spec) == 1 or spec.batch < _MANY or not 0 < min(sizes) <= max(sizes) <= _SIZE:
+    sizes = [n for n in spec.sizes[:2] if type(n) is int]
+    most = _WIDE if name in _SOLVING else _SIZE
+    if lanes(spec) == 1 or spec.batch < _MANY or not 0 < min(sizes) <= max(sizes) <= most:
         return None
     return _JOBS.get(name)
 
@@ -59,8 +61,20 @@ class _Group:
         if not job.sources:
             return self.bring(m * n, operand, to), operand
         source, (down, right, step) = job.source()
-        self.call("gather_laid", job.left, m, n, down, right, step, source, to)
+        self.call("gather_laid", job.left, b"A", m, n, down, right, step, source, to)
         return to, operand
+
+    def triangle(self, upper: bool, n: int, by_rows: bool, lead: int, step: int | None, a: Place) -> Place:
+        """A triangle of a matrix that lies as `factorizations` tells a job whose name ends in "laid"."""
+        to, lead = self.room(n * n), lead or n
+        down, right = (lead, 1) if by_rows else (1, lead)
+        self.call("gather_laid", self.job.left, b"U" if upper else b"L", n, n, down, right, n * n if step is None else step, a, to)
+        return to
+
+    def substitute(self, upper: bool, unit: bool, n: int, k: int, a: Place, x: Place, turned: bool = False) -> None:
+        """X of A X = B by a triangle in lanes (of the transpose of A, when turned)."""
+        steps = (n, 1) if turned else (1, n)
+        self.call("lanes_back" if upper else "lanes_lower", n, k, int(unit), *steps, a, x, flops=n * n * k)
 
     def give(self, count: int, lanes: Place, to: Place, what: str = "scatter") -> None:
         self.call(what, self.job.left, count, count, lanes, to)
@@ -125,7 +139,7 @@ def _solve(job: Job, n: int, k: int) -> int:
     _, a = group.take(n, n, values)
     order, info = job.operand(4 * n), job.operand(4)
     pivots, code, _ = group.factor(n, n + k, values)
-    group.call("lanes_back", n, k, values, right, flops=n * n * k)
+    group.substitute(True, False, n, k, values, right)
     group.give(n * n, values, a)
     group.give(n * k, right, x)
     group.give(n, pivots, order, "scatter_whole")
@@ -135,11 +149,30 @@ def _solve(job: Job, n: int, k: int) -> int:
 
 def _lu_solve(job: Job, n: int, k: int, adjoint: bool, by_rows: bool = False, lead: int = 0, step: int | None = None) -> int | None:
     group, x, lu, order = _Group(job), job.matrix(n, k), job.laid(n, n, step), job.operand(4 * n)
-    if adjoint or by_rows or (lead or n) != n or step not in (None, n * n):
+    if adjoint or by_rows:
         return None
-    values, right, pivots = group.bring(n * n, lu), group.bring(n * k, x), group.bring(n, order, what="gather_whole")
-    group.call("lanes_forward", n, k, values, pivots, right, flops=n * n * k)
-    group.call("lanes_back", n, k, values, right, flops=n * n * k)
+    values, right, pivots = group.room(n * n), group.bring(n * k, x), group.bring(n, order, what="gather_whole")
+    group.call("gather_laid", job.left, b"A", n, n, 1, lead or n, n * n if step is None else step, lu, values)
+    group.call("lanes_exchange", n, k, pivots, right)
+    group.substitute(False, True, n, k, values, right)
+    group.substitute(True, False, n, k, values, right)
+    group.give(n * k, right, x)
+    return 2 * n * n * k
+
+
+def _triangular(job: Job, n: int, k: int, upper: int, unit: int, by_rows: bool = False, lead: int = 0, step: int | None = None) -> int:
+    group, x, a = _Group(job), job.matrix(n, k), job.laid(n, n, step)
+    right = group.bring(n * k, x)
+    group.substitute(bool(upper), bool(unit), n, k, group.triangle(bool(upper), n, by_rows, lead, step, a), right)
+    group.give(n * k, right, x)
+    return n * n * k
+
+
+def _cholesky_solve(job: Job, n: int, k: int, upper: bool, by_rows: bool, lead: int, step: int) -> int:
+    group, x, a = _Group(job), job.matrix(n, k), job.laid(n, n, step)
+    right, values = group.bring(n * k, x), group.triangle(upper, n, by_rows, lead, step, a)
+    group.substitute(False, False, n, k, values, right, turned=upper)
+    group.substitute(True, False, n, k, values, right, turned=not upper)
     group.give(n * k, right, x)
     return 2 * n * n * k
 
@@ -152,7 +185,7 @@ def _inverse(job: Job, n: int) -> int:
     right = values + n * n * BYTES
     group.call("lanes_identity", n, right)
     _, code, _ = group.factor(n, 2 * n, values)
-    group.call("lanes_back", n, n, values, right, flops=n ** 3)
+    group.substitute(True, False, n, n, values, right)
     group.call("lanes_spoil", n * n, code, right)
     group.give(n * n, right, a)
     group.give(1, code, info, "scatter_whole")
@@ -196,5 +229,6 @@ def _orthogonal(job: Job, m: int, n: int, k: int) -> int:
 
 _JOBS: dict[str, Callable[..., int | None]] = {
     "cholesky": _cholesky, "lu_factor": _lu, "lu": _lu_parity, "det": _determinant, "solve": _solve, "inv": _inverse,
-    "lu_solve": _lu_solve, "lu_solve laid": _lu_solve, "qr": _qr, "geqrf": _reflectors, "orgqr": _orthogonal,
+    "lu_solve": _lu_solve, "lu_solve laid": _lu_solve, "trsm": _triangular, "trsm laid": _triangular, "cholesky_solve laid": _cholesky_solve,
+    "qr": _qr, "geqrf": _reflectors, "orgqr": _orthogonal,
 }

@@ -183,8 +183,8 @@ def test_triangular(d, batch, upper, unit, k):
 @pytest.mark.parametrize("by_rows", [True, False])
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("k", [1, 2])
-def test_matrices_that_are_read_may_lie_otherwise(d, by_rows, shared, k):
-    batch, n = 3, 5
+def test_matrices_that_are_read_may_lie_otherwise(d, batch, by_rows, shared, k):
+    n = 5
     a = make(d, 1 if shared else batch, n, n) + 4 * np.eye(n, dtype=d.np)
     held = np.full((len(a), n + 2, n + 3), np.nan, d.np)
     held[:, :n, :n] = a if by_rows else rows(a)
@@ -193,7 +193,7 @@ def test_matrices_that_are_read_may_lie_otherwise(d, by_rows, shared, k):
     for upper in (True, False):
         t = np.triu(a) if upper else np.tril(a)
         x = columns(b)
-        run("trsm laid", d, batch, (n, k, upper, False, *laid), x, held)
+        run("trsm laid", d, batch, (n, k, int(upper), 0, *laid), x, held)
         near(t @ rows(x), b, 3000)
         spec = Lapack("cholesky_solve laid", d, batch, (n, k, upper, *laid))
         if by_rows and d.is_complex:
