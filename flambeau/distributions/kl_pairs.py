@@ -104,7 +104,7 @@ def _bernoulli_poisson(p: Any, q: Any) -> Any:
 
 @register_kl(Binomial, Binomial)
 def _binomial_binomial(p: Any, q: Any) -> Any:
-    if bool((q.total_count < p.total_count).any()):
+    if bool((p.total_count < q.total_count).any()):  # whose expectation of a logarithm of a factorial has no closed form
         raise NotImplementedError("KL between Binomials where q.total_count > p.total_count is not implemented")
     kl = p.total_count * (p.probs * (p.logits - q.logits) + (-p.probs).log1p() - (-q.probs).log1p())
     impossible = p.total_count > q.total_count

@@ -320,3 +320,14 @@ def test_vectors_and_triangles() -> None:
         vec_to_tril_matrix(x[:, :4])
     with pytest.raises(ValueError, match="outside"):
         tril_matrix_to_vec(m, 4)
+
+
+def test_divergence_of_binomials_of_other_counts():
+    few, many = (D.Binomial(n, torch.tensor(0.3)) for n in (5, 7))
+    kl = D.kl_divergence
+    assert kl(many, few).item() == float("inf")  # 6 and 7 cannot be had from 5
+    with pytest.raises(NotImplementedError, match="total_count"):
+        kl(few, many)
+    p, q = (D.Binomial(5, torch.tensor(x, dtype=torch.float64)) for x in (0.3, 0.6))
+    k = torch.arange(6, dtype=torch.float64)
+    assert abs(kl(p, q).item() - (p.log_prob(k).exp() * (p.log_prob(k) - q.log_prob(k))).sum().item()) < 1e-12

@@ -1,7 +1,8 @@
 """Bessel, Airy and error functions and the Hurwitz zeta as formulas over the primitives.
 
-Chebyshev series on ranges (tables by tools/fit_special.py), with the exact leading behaviour taken out; what singles do
-not need of a series is left out for them.  Large arguments: Hankel's expansions (Abramowitz and Stegun 9.2, 9.7, 10.4).
+Chebyshev series on ranges (tables by tools/fit_special.py), with the exact leading behaviour taken out. Most are worked out in
+double for all types; of the others, what singles do not need of a series is left out for them.  Large arguments: Hankel's
+expansions (Abramowitz and Stegun 9.2, 9.7, 10.4).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 from . import bessel_tables as T
 from . import expr as E
 from .expr import Expr, const, where
+from .special import in_double
 
 
 def series(table: tuple[float, ...], t: Expr) -> Expr:
@@ -25,12 +27,14 @@ def series(table: tuple[float, ...], t: Expr) -> Expr:
     return t * b1 - b2 + table[0]
 
 
+@in_double
 def i0e(x: Expr) -> Expr:
     """exp(-|x|) I0(x)."""
     a = abs(x)
     return where(a <= 8.0, series(T.I0E_LOW, a * 0.25 - 1.0), series(T.I0E_HIGH, 16.0 / a - 1.0) / E.sqrt(a))
 
 
+@in_double
 def i1e(x: Expr) -> Expr:
     """exp(-|x|) I1(x)."""
     a = abs(x)
@@ -38,10 +42,12 @@ def i1e(x: Expr) -> Expr:
     return where(a <= 8.0, x * series(T.I1E_LOW, a * 0.25 - 1.0), E.copysign(high, x))
 
 
+@in_double
 def i0(x: Expr) -> Expr:
     return _grown(i0e(x), abs(x))
 
 
+@in_double
 def i1(x: Expr) -> Expr:
     return _grown(i1e(x), abs(x))
 
@@ -62,19 +68,23 @@ def _k(order: int, x: Expr, scaled: bool) -> Expr:
     return where(x == 0.0, const(math.inf, x.dtype), where(x < 0.0, const(math.nan, x.dtype), out))
 
 
+@in_double
 def k0(x: Expr) -> Expr:
     return _k(0, x, False)
 
 
+@in_double
 def k1(x: Expr) -> Expr:
     return _k(1, x, False)
 
 
+@in_double
 def k0_scaled(x: Expr) -> Expr:
     """exp(x) K0(x)."""
     return _k(0, x, True)
 
 
+@in_double
 def k1_scaled(x: Expr) -> Expr:
     """exp(x) K1(x)."""
     return _k(1, x, True)
@@ -97,11 +107,13 @@ def _ended(a: Expr, out: Expr) -> Expr:
     return where(a == math.inf, const(0, a.dtype), out)
 
 
+@in_double
 def j0(x: Expr) -> Expr:
     a = abs(x)
     return _ended(a, where(a < 8.0, series(T.J0_LOW, a * a * (1 / 32) - 1.0), _hankel(0, a)[0]))
 
 
+@in_double
 def j1(x: Expr) -> Expr:
     a = abs(x)
     high = _hankel(1, a)[0]
@@ -119,10 +131,12 @@ def _y(order: int, x: Expr) -> Expr:
     return where(x == 0.0, const(-math.inf, x.dtype), where(x < 0.0, const(math.nan, x.dtype), out))
 
 
+@in_double
 def y0(x: Expr) -> Expr:
     return _y(0, x)
 
 
+@in_double
 def y1(x: Expr) -> Expr:
     return _y(1, x)
 
@@ -134,6 +148,7 @@ def spherical_j0(x: Expr) -> Expr:
     return _ended(abs(x), where(abs(x) < 0.5, near, E.sin(x) / x))
 
 
+@in_double
 def airy_ai(x: Expr) -> Expr:
     a = abs(x)
     root = E.sqrt(a)
@@ -170,12 +185,18 @@ def log_ndtr(x: Expr) -> Expr:
 
 
 def ndtri(p: Expr) -> Expr:
-    """The inverse of `ndtr`: a start of the tail's asymptotic form (Abramowitz and Stegun 26.2.23), then Halley steps on erfc."""
+    """The inverse of `ndtr`."""
+    steps = 3 if p.dtype.name == "float64" else 2  # each cubes the error of the start
+    return in_double(lambda q: _ndtri(q, steps))(p)
+
+
+def _ndtri(p: Expr, steps: int) -> Expr:
+    """A start of the tail's asymptotic form (Abramowitz and Stegun 26.2.23), then Halley steps on erfc."""
     low = p < 0.5
     q = where(low, p, 1.0 - p)  # the nearer tail
     t = E.sqrt(-2.0 * E.log(q))
     x = t - (2.515517 + t * (0.802853 + t * 0.010328)) / (1.0 + t * (1.432788 + t * (0.189269 + t * 0.001308)))
-    for _ in range(3 if p.dtype.name == "float64" else 2):
+    for _ in range(steps):
         # the relative error of the tail, whose slope is -phi: erfcx keeps both sides from vanishing
         w = x * math.sqrt(0.5)
         mass = 0.5 * erfcx(w)

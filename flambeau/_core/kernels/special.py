@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,16 @@ from . import expr as E
 from .expr import Expr, const, where
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+
+def in_double(formula: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
+    """The formula, worked out in float64 for narrower types too and rounded once: for what cancels near zeros and poles, and for arguments
+    that a function has to reduce."""
+    @functools.wraps(formula)
+    def call(x: Expr) -> Expr:
+        return formula(x) if x.dtype is float64 else E.cast(formula(E.cast(x, float64)), x.dtype)
+    return call
 
 
 def sigmoid(x: Expr) -> Expr:
@@ -24,10 +34,11 @@ def softplus(x: Expr) -> Expr:
     return E.maximum(x, const(0, x.dtype)) + E.log1p(E.exp(-abs(x)))
 
 
+@in_double
 def digamma(x: Expr) -> Expr:
-    """The logarithmic derivative of gamma: reflection below 0, recurrence up to 6 (10 in double), then the asymptotic series
-    (Abramowitz and Stegun 6.3.5-7, 6.3.18)."""
-    steps = 10 if x.dtype.name == "float64" else 6
+    """The logarithmic derivative of gamma: reflection below 0, recurrence up to 10, then the asymptotic series (Abramowitz and Stegun
+    6.3.5-7, 6.3.18)."""
+    steps = 10
     low = x < 0.5
     z = where(low, 1.0 - x, x)
     shift = const(0, x.dtype)
@@ -38,7 +49,7 @@ def digamma(x: Expr) -> Expr:
     w = 1.0 / (z * z)
     series = w * (1 / 12 - w * (1 / 120 - w * (1 / 252 - w * (1 / 240 - w * (1 / 132 - w * (691 / 32760 - w * (1 / 12)))))))
     psi = E.log(z) - 0.5 / z - series - shift
-    turn = x - E.floor(x)
+    turn = x - E.round_(x)  # of the nearest pole, exact
     reflected = psi - math.pi / E.tan(math.pi * turn)
     out = where(low, reflected, psi)
     pole = (x <= 0.0) & (x == E.floor(x))
@@ -46,9 +57,10 @@ def digamma(x: Expr) -> Expr:
     return where(pole, where(x == 0.0, at_zero, const(math.nan, x.dtype)), out)
 
 
+@in_double
 def trigamma(x: Expr) -> Expr:
     """The derivative of digamma, in the same way (Abramowitz and Stegun 6.4.6, 6.4.7, 6.4.12)."""
-    steps = 10 if x.dtype.name == "float64" else 6
+    steps = 10
     low = x < 0.5
     z = where(low, 1.0 - x, x)
     total = const(0, x.dtype)
@@ -59,7 +71,7 @@ def trigamma(x: Expr) -> Expr:
     w = 1.0 / (z * z)
     series = (1.0 + (0.5 + (1 / 6 - w * (1 / 30 - w * (1 / 42 - w * (1 / 30 - w * (5 / 66 - w * 691 / 2730))))) / z) / z) / z
     out = total + series
-    s = E.sin(math.pi * x)
+    s = E.sin(math.pi * (x - E.round_(x)))
     return where(low, math.pi ** 2 / (s * s) - out, out)
 
 

@@ -125,7 +125,7 @@ def _basic(t: Tensor, items: list[Any]) -> tuple[Tensor, list[Any]]:
         elif isinstance(x, slice):
             start, stop, step = _slice(x, sizes[axis])
             count = max(0, -(-(stop - start) // step))
-            offset += start * steps[axis] if count else 0
+            offset += start * steps[axis]
             shape.append(count)
             strides.append(steps[axis] * step)
             pending.append(None)

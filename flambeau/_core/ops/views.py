@@ -351,7 +351,7 @@ def slice_axis(input: Tensor, dim: int, start: int, stop: int, step: int = 1) ->
     count = max(0, (stop - start + step - 1) // step)
     return placed(input, (*m.shape[:dim], count, *m.shape[dim + 1:]),
                   (*m.strides[:dim], m.strides[dim] * step, *m.strides[dim + 1:]),
-                  input.ptr + (start * m.strides[dim] * m.dtype.itemsize if count else 0),
+                  input.ptr + start * m.strides[dim] * m.dtype.itemsize,
                   lambda z: slice_axis(z, dim, start, stop, step), "SliceBackward0")
 
 

@@ -75,10 +75,8 @@ def _resized(x: Any, dim: int, n_out: int, mode: str, scale: float | None, align
     return total
 
 
-def _antialiased(x: Any, dim: int, n_out: int, mode: str, scale: float | None, align: bool) -> Any:
-    """The dimension as a product with a matrix whose filter is widened by the reduction, so that no pixel is
-    skipped."""
-    n_in = x.shape[dim]
+def _widened(n_in: int, n_out: int, mode: str, scale: float | None, align: bool) -> Array:
+    """The matrix of a dimension whose filter is widened by the reduction, so that no pixel is skipped."""
     if align:
         ratio = (n_in - 1) / (n_out - 1) if n_out > 1 else 0.0
     else:
@@ -92,7 +90,30 @@ def _antialiased(x: Any, dim: int, n_out: int, mode: str, scale: float | None, a
         t = (np.arange(first, last) - centre + 0.5) / wide
         weight = np.maximum(1.0 - np.abs(t), 0.0) if mode == "linear" else _cubic(t, -0.5)
         matrix[i, first:last] = weight / weight.sum()
+    return matrix
+
+
+def _antialiased(x: Any, dim: int, n_out: int, mode: str, scale: float | None, align: bool) -> Any:
+    matrix = _widened(x.shape[dim], n_out, mode, scale, align)
     return x.transpose(dim, -1).matmul(_weights(matrix, x).t()).transpose(dim, -1)
+
+
+def _of_bytes(x: Any, dim: int, n_out: int, mode: str, scale: float | None, align: bool, antialias: bool) -> Any:
+    """A dimension of whole values from 0 to 255 in float64, resized to such, with weights in fixed point of 16 bits, as Pillow has it and
+    PyTorch for bytes: sums of products are exact, and each dimension is rounded."""
+    n_in = x.shape[dim]
+    if antialias:
+        matrix = _widened(n_in, n_out, mode, scale, align)
+    else:
+        matrix = np.zeros((n_out, n_in))
+        for where, weight in _taps(mode, n_in, n_out, scale, align):
+            np.add.at(matrix, (np.arange(n_out), where), 1.0 if weight is None else weight)
+    bits = 0
+    while bits < 22 and int(0.5 + matrix.max() * (1 << bits + 1)) < 1 << 15:
+        bits += 1
+    whole = np.trunc(matrix * (1 << bits) + np.copysign(0.5, matrix))
+    total = x.transpose(dim, -1).matmul(_weights(whole, x).t()).transpose(dim, -1)
+    return ((total + (1 << bits >> 1)) / (1 << bits)).floor().clamp(0, 255)
 
 
 def _repeated(x: Any, factors: list[int]) -> Any:
@@ -172,14 +193,20 @@ def interpolate(input: Any, size: Any = None, scale_factor: Any = None, mode: st
                                  for t, s, f in zip(target, input.shape[2:], scales)):
         return _repeated(input, [t // s for t, s in zip(target, input.shape[2:])])
     kind = "cubic" if mode == "bicubic" else "linear" if interpolating else mode
-    out = input
+    of_bytes = interpolating and input.dtype is dtypes.uint8
+    if of_bytes and dims != 2:
+        raise NotImplementedError(f"\"upsample_{mode}\" not implemented for 'Byte'")
+    out = input.to(dtypes.float64) if of_bytes else input
     # The last dimension first: what follows then has fewer gathers along short strides.
     for d in reversed(range(dims)):
-        if antialias:
+        if of_bytes:
+            if target[d] != input.shape[d + 2]:
+                out = _of_bytes(out, d + 2, target[d], kind, scales[d], align, antialias)
+        elif antialias:
             out = _antialiased(out, d + 2, target[d], kind, scales[d], align)
         elif target[d] != input.shape[d + 2] or (scales[d] is not None and scales[d] != 1.0):
             out = _resized(out, d + 2, target[d], kind, scales[d], align)
-    return out if out is not input else input.clone()
+    return out.to(dtypes.uint8) if of_bytes else out if out is not input else input.clone()
 
 
 def upsample(input: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest",

@@ -135,3 +135,27 @@ def test_mvlgamma_sums_any_number_of_terms_or_refuses_at_once() -> None:
     for p in (2**30, 2**31, 2**63 - 1):
         with pytest.raises(RuntimeError, match=rf"mvlgamma: p of {p} for an input of 2 elements"):
             torch.mvlgamma(torch.tensor(x), p)
+
+
+WIDE = {"digamma": sp.digamma, "special.i0": sp.i0, "special.i0e": sp.i0e, "special.i1": sp.i1, "special.i1e": sp.i1e, "special.bessel_j0": sp.j0,
+        "special.bessel_j1": sp.j1, "special.bessel_y0": sp.y0, "special.bessel_y1": sp.y1, "special.modified_bessel_k0": sp.k0,
+        "special.modified_bessel_k1": sp.k1, "special.ndtri": sp.ndtri}
+
+
+@pytest.mark.parametrize("name", sorted(WIDE))
+def test_singles_are_rounded_once_near_zeros_and_poles_too(name: str) -> None:
+    rng = np.random.default_rng(3)
+    x = np.concatenate([rng.uniform(-20, 20, 20000), rng.uniform(0, 1, 20000), rng.uniform(-1, 1, 20000) * 10.0 ** rng.integers(-40, 0, 20000),
+                        0.5 + rng.normal(size=2000) * 1e-5,
+                        [2.4048256, 5.5200781, 3.8317060, 0.89357697, 1.4616321, -1.5734978, -0.50408301]]).astype(np.float32)
+    f = torch
+    for part in name.split("."):
+        f = getattr(f, part)
+    with np.errstate(all="ignore"):
+        want = WIDE[name](x.astype(np.float64))
+        got = f(torch.from_numpy(x)).numpy()
+        rounded = want.astype(np.float32)
+        known = np.isfinite(rounded) & np.isfinite(want)
+        off = np.abs(got.astype(np.float64) - want)[known] / np.spacing(np.maximum(np.abs(rounded[known]), np.float32(1e-37)))
+    assert off.max() <= 1.0 and np.isfinite(got[known]).all()
+    assert f(torch.from_numpy(x[:8]).half()).dtype is torch.float16

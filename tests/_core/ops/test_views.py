@@ -292,3 +292,15 @@ def test_layouts_changed_in_place():
     place = t.data_ptr()
     assert t.t_() is t and t.shape == (3, 2) and t.stride() == (1, 3) and t.data_ptr() == place
     assert t.unsqueeze_(0).shape == (1, 3, 2) and t.squeeze_(0).shape == (3, 2) and t.transpose_(0, 1).tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_a_view_without_elements_begins_where_its_slice_does(device):
+    x = fb.zeros(4, 5, device=device)
+    for view, begins in ((x[1:1], 5), (x[4:], 20), (x[2:1], 10), (x[:, 5:], 5), (x[3][2:2], 17), (x[2:2, 1], 11), (x.narrow(0, 2, 0), 10), (x.t()[2:2], 2),
+                         (x[..., 2:2], 2), (x.tensor_split([0, 4], 0)[2], 20), (x.split([4, 0])[1], 20), (x[2:2].view(0, 5), 10), (x[2:2].detach(), 10),
+                         (x[100:], 20), (x[-100:0], 0)):
+        for _ in range(4):
+            assert view.storage_offset() == begins and view.numel() == 0 and view.sum().item() == 0 and view.clone().shape == view.shape
+    y = x[4:]
+    y.add_(1)
+    assert y._version == x._version == 1 and y._base is x

@@ -73,3 +73,25 @@ def test_identity_grid_gives_the_image_back():
             np.testing.assert_allclose(out.numpy(), X, atol=1e-9)
     with pytest.raises(ValueError, match="expected mode to be"):
         F.grid_sample(flambeau.from_numpy(X), grid, "linear")
+
+
+def test_bytes_are_resized_in_fixed_point_and_stay_bytes(device):
+    x = flambeau.tensor([[[[0, 10, 200], [20, 30, 9], [1, 2, 3]]]], dtype=flambeau.uint8, device=device)
+    cubic = F.interpolate(x, size=(5, 5), mode="bicubic")
+    assert cubic.dtype is flambeau.uint8
+    assert cubic.tolist() == [[[[0, 0, 8, 137, 238], [9, 11, 20, 86, 136], [19, 25, 30, 18, 7], [9, 12, 14, 1, 0], [0, 0, 0, 2, 3]]]]  # PyTorch's
+    assert F.interpolate(x, size=(2, 2), mode="bilinear", antialias=True).tolist() == [[[[12, 87], [10, 8]]]]
+    assert F.interpolate(x, size=(3, 3), mode="bilinear").tolist() == x.tolist()
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("options", [{}, {"align_corners": True}, {"antialias": True}], ids=str)
+def test_resized_bytes_are_the_rounded_values_of_floats(mode, options):
+    a = np.random.default_rng(1).integers(90, 166, (2, 3, 17, 23)).astype(np.uint8)  # so that nothing is cut off at 0 or 255
+    for size in ((17, 40), (5, 23), (31, 7), (1, 1)):
+        x = flambeau.from_numpy(a)
+        found = F.interpolate(x, size=size, mode=mode, **options)
+        wanted = F.interpolate(x.double(), size=size, mode=mode, **options).clamp(0, 255)
+        assert found.dtype is flambeau.uint8 and (found.double() - wanted).abs().max().item() <= 1.7  # each dimension is rounded
+    with pytest.raises(NotImplementedError):
+        F.interpolate(flambeau.zeros(1, 1, 4, dtype=flambeau.uint8), size=2, mode="linear")
