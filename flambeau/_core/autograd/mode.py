@@ -136,7 +136,7 @@ class set_grad_enabled(_Mode):
 
 
 class inference_mode(_Mode):
-    """`no_grad` for code whose tensors never meet autograd; `mode=False` does nothing."""
+    """`no_grad` for code whose tensors never meet autograd; with `mode=False` the opposite, inside such code."""
 
     def __new__(cls, mode: Any = True) -> Any:
         self = object.__new__(cls)
@@ -154,4 +154,4 @@ class inference_mode(_Mode):
         return clone
 
     def _enter(self) -> None:
-        self._tokens.append([(_grad, _grad.set(False)), (_inference, _inference.set(True))] if self.mode else [])
+        self._tokens.append([(_grad, _grad.set(not self.mode)), (_inference, _inference.set(self.mode))])

@@ -175,3 +175,13 @@ def test_parameters_may_be_written_without_recording(device):
         p -= 0.5
         p[0] = 7
     assert p.is_leaf and p.requires_grad and p.tolist() == [7, 0.5]
+
+
+def test_inference_mode_of_false_records_again():
+    x = fb.ones(2, requires_grad=True)
+    with fb.inference_mode():
+        assert not (x * 2).requires_grad and fb.is_inference_mode_enabled()
+        with fb.inference_mode(False):
+            assert (x * 2).requires_grad and fb.is_grad_enabled() and not fb.is_inference_mode_enabled()
+        assert not (x * 2).requires_grad and fb.is_inference_mode_enabled()
+    assert (x * 2).requires_grad and not fb.is_inference_mode_enabled()
