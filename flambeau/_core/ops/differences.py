@@ -52,6 +52,8 @@ def _trapezoids(name: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> tu
     """The areas between neighbours along an axis."""
     if not y.meta.shape:
         raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+    if any(t is not None and t.meta.dtype.kind == "b" for t in (y, x)):
+        raise RuntimeError(f"{name}: received a bool input for {'`y`' if x is None else '`x` or `y`'}, but bool is not supported")
     at = wrap_dim(dim, len(y.meta.shape))
     n = y.meta.shape[at]
     if y.meta.dtype.kind in "bui" and not isinstance(dx, Tensor):

@@ -112,6 +112,8 @@ def _by_device(name: str, t: Tensor, by_order: bool, return_inverse: bool, retur
 
 
 def _distinct(name: str, t: Tensor, by_order: bool, return_inverse: bool, return_counts: bool, dim: int | None) -> Any:
+    if dim is not None and not t.meta.shape:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     own = _by_device(name, t, by_order, return_inverse, return_counts, dim)
     if own is not None:
         return own

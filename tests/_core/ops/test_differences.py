@@ -81,3 +81,10 @@ def test_derivatives():
     assert gradcheck(lambda t: fb.diff(t, 2, 0), (a,))
     assert gradcheck(lambda t: fb.gradient(t, edge_order=2), (a,))
     assert gradcheck(lambda t, s: fb.trapezoid(t, s, dim=0), (a, x.detach().requires_grad_()))
+
+
+def test_truths_have_no_integral():
+    truths, x = fb.tensor([True, False]), fb.tensor([0.0, 1.0])
+    for call in (lambda: fb.trapezoid(truths), lambda: fb.cumulative_trapezoid(truths, dx=2), lambda: fb.trapezoid(x, truths), lambda: fb.trapezoid(truths, x)):
+        with pytest.raises(RuntimeError, match="bool is not supported"):
+            call()

@@ -159,3 +159,10 @@ def test_unique_tells_nan_apart_and_keeps_the_first_zero():
     assert str(made.tolist()) == "[-1.0, -0.0, 3.0, nan, nan]"
     assert inverse.tolist() == [2, 3, 1, 1, 4, 2, 0] and counts.tolist() == [1, 2, 2, 1, 1]
     assert fb.unique_consecutive(fb.tensor([[1, 1, 2], [2, 1, 1]]), return_counts=True)[1].tolist() == [2, 2, 2]
+
+
+def test_a_number_has_no_slices_to_tell_apart():
+    for f in (fb.unique, fb.unique_consecutive):
+        with pytest.raises(IndexError, match="no dimensions"):
+            f(fb.tensor(3.0), dim=0)
+        assert f(fb.tensor(3.0)).tolist() == [3.0]
