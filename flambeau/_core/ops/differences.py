@@ -77,6 +77,9 @@ def _trapezoids(name: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> tu
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim: int = -1) -> Tensor:
     """The integral of samples `y` along `dim` by the trapezoidal rule, taken at points `x` or `dx` apart."""
     areas, at = _trapezoids("trapezoid", y, x, dx, dim)
+    if not y.meta.shape[at]:  # of no samples: zeros that follow from nothing
+        nothing: Tensor = y.detach().new_zeros([*y.meta.shape[:at], *y.meta.shape[at + 1:]])
+        return nothing
     made: Tensor = areas.sum(at)
     return made
 

@@ -423,7 +423,7 @@ def _index_op(name: str, accumulate: bool) -> None:
         if self.meta.shape:
             (_check_added if accumulate else _check_copied)(name + "_", self, axis, at, source)
         if alpha != 1:
-            source = source * alpha
+            source = to_dtype(source * alpha, bool_) if source.meta.dtype is bool_ else source * alpha
         if not self.meta.shape:
             target = self.view(1)
             put_at(target, [at], source.reshape(-1), accumulate, negative=False)

@@ -88,3 +88,9 @@ def test_truths_have_no_integral():
     for call in (lambda: fb.trapezoid(truths), lambda: fb.cumulative_trapezoid(truths, dx=2), lambda: fb.trapezoid(x, truths), lambda: fb.trapezoid(truths, x)):
         with pytest.raises(RuntimeError, match="bool is not supported"):
             call()
+
+
+def test_the_integral_of_no_samples_is_0_and_follows_from_nothing():
+    made = fb.trapezoid(fb.ones(2, 0, requires_grad=True))
+    assert made.tolist() == [0, 0] and not made.requires_grad
+    assert fb.trapezoid(fb.zeros(0, 3, dtype=fb.int64), dim=0).dtype is fb.int64 and fb.trapezoid(fb.ones(1, requires_grad=True)).requires_grad

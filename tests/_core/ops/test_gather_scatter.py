@@ -314,3 +314,8 @@ def test_masked_scatter_of_many_and_of_any_layout(d, device):
             with pytest.raises(RuntimeError, match="same number of elements"):
                 x.masked_scatter(mask, source[:1])
         assert not x.masked_scatter(mask & False, source[:0]).to(fb.float64).any() if d is not fb.complex128 else True
+
+
+def test_truths_are_added_as_truths_whatever_scales_them():
+    x = fb.tensor([False, False, True])
+    assert x.index_add(0, fb.tensor([0, 2]), fb.tensor([True, True]), alpha=2).tolist() == [True, False, True]
