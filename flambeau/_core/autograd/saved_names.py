@@ -61,7 +61,9 @@ def _other(node: tape.Node, saved: Any) -> dict[str, tuple[Any, Any]]:
     if name in _RESULTS and tensors:
         return {"result": tensors[-1]}
     names = _OF.get(name, ())
-    if name in ("MmBackward0", "BmmBackward0", "MvBackward0", "DotBackward0") and type(saved) is tuple:
+    if type(saved) is tuple and saved and type(saved[0]) in tape.described:  # a learned call keeps its operands, and their versions beside them
+        tensors = list(zip(saved[1], saved[2], strict=True))
+    elif name in ("MmBackward0", "BmmBackward0", "MvBackward0", "DotBackward0") and type(saved) is tuple:
         tensors = [(saved[0], saved[1]), (saved[2], saved[3])]
     return {n: pair for n, pair in zip(names, tensors, strict=False) if pair[0] is not None}
 
