@@ -309,9 +309,10 @@ def test_svd_of_what_is_not_finite_ends(d, n):
     near(s[2], np.linalg.svd(a[2], compute_uv=False))
 
 
-@pytest.mark.parametrize("name, sizes", [("cholesky", (24,)), ("lu_factor", (24, 24, True)), ("eigh", (24, True, True))])
-def test_bits_do_not_depend_on_the_threads(monkeypatch, name, sizes):
-    batch, n = 200, 24
+@pytest.mark.parametrize("n, batch", [(24, 200), (8, 4001)])
+@pytest.mark.parametrize("name", ["cholesky", "lu_factor", "eigh"])
+def test_bits_do_not_depend_on_the_threads(monkeypatch, name, n, batch):
+    sizes = {"cholesky": (n,), "lu_factor": (n, n, True), "eigh": (n, True, True)}[name]
     found = []
     for threads in (1, 2):
         monkeypatch.setattr(native, "get_num_threads", lambda threads=threads: threads)

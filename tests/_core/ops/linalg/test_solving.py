@@ -161,6 +161,25 @@ def test_many_threads_at_once(regular):
         np.testing.assert_allclose(x, np.eye(len(x)), atol=1e-8)
 
 
+def test_several_threads_call_at_once(regular):
+    import threading
+    a = [fb.tensor(regular((30, 6, 6), seed=k)) for k in range(4)]
+    b = fb.ones(30, 6, 2, dtype=fb.float64)
+    want = [fb.linalg.solve(x, b).numpy() for x in a]
+    wrong = []
+
+    def call(k):
+        for _ in range(50):
+            if not np.array_equal(fb.linalg.solve(a[k], b).numpy(), want[k]):
+                wrong.append(k)
+    threads = [threading.Thread(target=call, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
 LAYOUTS = {
     "rows": lambda a: a, "columns": lambda a: a.transpose(-2, -1).contiguous().transpose(-2, -1), "shared": lambda a: a[:1].expand(3, 4, 4),
     "part": lambda a: fb.nn.functional.pad(a, (1, 2, 3, 1))[:, 3:-1, 1:-2], "every second": lambda a: a.repeat_interleave(2, 0)[::2],
