@@ -46,6 +46,7 @@ sparse_form = _nobody("sparse_form")  # the sparse form of an operation, by its 
 answer_of_duals = _nobody("answer_of_duals")
 function_of_duals = _nobody("function_of_duals")
 grad_of_duals = _nobody("grad_of_duals")
+keep_tangents = _nobody("keep_tangents")  # gives one tensor the tangents of another
 no_out_of_duals = _nobody("no_out_of_duals")  # raises where an operation with `out=` has such a tensor among its arguments
 
 # of `func`

@@ -91,6 +91,12 @@ def attach(t: Tensor, level: Level, tangent: Tensor) -> None:
         members[key] = weakref.ref(t, lambda _: members.pop(key, None))
 
 
+def keep(source: Tensor, target: Tensor) -> None:
+    """Gives a tensor the tangents of another, of which it is a copy by another class."""
+    for level, tangent in tangents(source).items():
+        attach(target, level, tangent)
+
+
 def strip(t: Tensor, level: Level) -> None:
     """Takes the tangent of a level from a tensor."""
     kept = t.__dict__.get(KEY)

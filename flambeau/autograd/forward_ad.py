@@ -15,6 +15,7 @@ import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._core.tensor import Tensor
+from ..interop import overriding
 from . import pushing
 from .duals import Level, attach, lowered, tangents
 
@@ -148,5 +149,5 @@ def parts(tensor: Any, level: Level) -> tuple[Any, Any]:
     base = getattr(tensor, "base", None)
     made = lowered(tensor, level)
     made.base = tensor if base is None else base
-    return made, found
+    return (overriding.as_subclass(made, type(tensor)) if overriding.overrides(type(tensor)) else made), found
 

@@ -25,7 +25,7 @@ from .._core.ops import elementwise, rowwise
 from .._core.runtime.capture import now
 from .._core.tensor import Tensor, alias
 from . import linear
-from .duals import DualMeta, Level, attach, is_dual, lowered, members, recorded, replaced, strip, tangents, undress, without, write
+from .duals import DualMeta, Level, attach, is_dual, keep, lowered, members, recorded, replaced, strip, tangents, undress, without, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -298,8 +298,11 @@ def pushing(outs: list[Tensor], shadows: _Shadows, recording: bool) -> list[Any]
         _grad.reset(token)
         now.hold(-1)
     own = {id(v.store) for _, v in shadows.starts}
-    for i, v in zip(at, found, strict=True):  # one that is an operand's is not shared: it may be written to
-        made[i] = v.clone() if v is not None and id(v.store) in own else v
+    for i, v in zip(at, found, strict=True):
+        if v is not None and v.meta.dtype is not outs[i].meta.dtype:
+            made[i] = (ops.real(v) if not outs[i].meta.dtype.is_complex else v).to(outs[i].meta.dtype)
+        else:  # one that is an operand's is not shared: it may be written to
+            made[i] = v.clone() if v is not None and id(v.store) in own else v
     return made
 
 
@@ -512,4 +515,4 @@ def no_out_of_duals(name: str) -> None:
         raise NotImplementedError(f"Trying to use forward AD with {name}_out that does not support it because it is an out= function")
 
 
-hooks.provide(answer_of_duals=answer, function_of_duals=function_of_duals, grad_of_duals=grad_of_duals, no_out_of_duals=no_out_of_duals)
+hooks.provide(answer_of_duals=answer, keep_tangents=keep, function_of_duals=function_of_duals, grad_of_duals=grad_of_duals, no_out_of_duals=no_out_of_duals)

@@ -224,10 +224,20 @@ def _along(func: Callable[..., Any], primals: Any, moves: Any, strict: bool = Fa
 
 
 def linearize(func: Callable[..., Any], *primals: Any) -> Any:
-    """(output, function from tangents to the Jacobian times them) at `primals`."""
+    """(output, function from tangents to the Jacobian times them) at `primals`; the function runs once.
+
+    Raises RuntimeError for tangents of another structure, shape or type than the primals.
+    """
     at = _At(func, tuple(range(len(primals))), primals, {}, False, "linearize(f, *primals)")
 
     def push(*tangents: Any) -> Any:
+        if structure(tangents) != structure(primals):
+            raise RuntimeError(f"Expected the tangents {structure(tangents)} to have the same argspec as the primals {structure(primals)}")
+        for i, (v, x) in enumerate(zip(leaves(tangents), leaves(primals), strict=True)):
+            for what in ("shape", "dtype"):
+                if getattr(v, what) != getattr(x, what):
+                    raise RuntimeError(f"tangent:{i} with {what} {getattr(v, what)} in flattened pytree doesn't match the {what} {getattr(x, what)} of "
+                                       "the corresponding primal.")
         with enable_grad():
             found = functional.forward(tuple(leaves(at.output)), at.xs, tuple(leaves(tangents)), at.outer)
         return at.settle(rebuild(at.output, iter(found)))

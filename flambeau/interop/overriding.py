@@ -10,6 +10,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from .._core import hooks
 from .._core.runtime import caches
 from .._core.tensor import Meta, Tensor, _new
 from .covering import disabled_torch_function_impl
@@ -95,6 +96,8 @@ def as_subclass(self: Tensor, cls: type[Tensor]) -> Any:
     made: Any = _new(cls)
     m = self.meta
     made.meta, made.store, made.ptr, made.node, made.base = getattr(m, "under", m), self.store, self.ptr, self.node, self.base
+    if not m.plain and "_tangents" in self.__dict__:
+        hooks.keep_tangents(self, made)
     return made
 
 

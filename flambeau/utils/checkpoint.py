@@ -10,6 +10,7 @@ from .._core.autograd.functions import backward as run_backward
 from .._core.tensor import Tensor
 from ..amp.autocast import inside, regions
 from ..autograd import enable_grad, is_grad_enabled, no_grad
+from ..autograd.duals import is_dual
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -70,7 +71,7 @@ def checkpoint(function: Callable[..., Any], *args: Any, use_reentrant: bool | N
     The backward pass runs it again, in the autocast regions of the first time and with its random numbers if `preserve_rng_state`. Tensors among the
     positional arguments, and parameters the function uses, get their gradients. The other options are accepted.
     """
-    if not is_grad_enabled():
+    if not is_grad_enabled() or any(map(is_dual, args)):  # tangents pass through the first run alone
         return function(*args, **kwargs)
     # So that the result is recorded even if only the function's own parameters want gradients.
     anchor = ops.zeros((), requires_grad=True)

@@ -405,3 +405,45 @@ def test_what_modules_do_beside_operations(device):
             near = [f({k: p + s * moves[k] for k, p in point.items()}, x + s * x.cos()) for s in (1e-6, -1e-6)]
             assert value.shape[-1] == width
             np.testing.assert_allclose(tangent.cpu().numpy(), ((near[0] - near[1]) / 2e-6).detach().cpu().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_function_made_linear():
+    x, v = t(3), t(3, seed=1)
+    value, push = func.linearize(lambda x: x.sin() * x, x)
+    np.testing.assert_allclose(push(v).numpy(), func.jvp(lambda x: x.sin() * x, (x,), (v,))[1].numpy())
+    for given, text in (((v, v), "same argspec"), ((v[:2],), "doesn't match the shape"), ((v.float(),), "doesn't match the dtype")):
+        with pytest.raises(RuntimeError, match=text):
+            push(*given)
+
+
+class Labelled(fb.Tensor):
+    pass
+
+
+def test_classes_checkpoints_and_types():
+    x, v = t(3), t(3, seed=1)
+    value, tangent = along(lambda x: x * 2, (x.as_subclass(Labelled), v))
+    assert type(value) is Labelled and tangent.tolist() == (2 * v).tolist()
+    x.requires_grad_()
+    assert along(lambda x: fb.utils.checkpoint.checkpoint(lambda x: x * 2, x, use_reentrant=False), (x, v)).tangent.tolist() == (2 * v).tolist()
+    assert along(lambda x: x + fb.ones(3, dtype=fb.float64), (x.detach().float(), v.float())).tangent.dtype == fb.float64
+    with fb.autocast("cpu", dtype=fb.bfloat16):
+        made = along(lambda x: F.linear(x[None], fb.eye(3)), (x.detach().float(), v.float()))
+    assert made.tangent.dtype == made.primal.dtype == fb.bfloat16
+    with fw.dual_level():
+        (g,) = fb.autograd.grad(x ** 2, x, fw.make_dual(x.detach(), v))
+        np.testing.assert_allclose(fw.unpack_dual(g).tangent.numpy(), (2 * x.detach() * v).numpy())
+
+
+def test_hooks_see_a_call_once():
+    seen = []
+
+    class Mode(fb.overrides.TorchFunctionMode):
+        def __torch_function__(self, f, types, args=(), kwargs=None):
+            seen.append(f.__name__)
+            return f(*args, **(kwargs or {}))
+    with fw.dual_level():
+        y = fw.make_dual(t(3), t(3))
+        with Mode():
+            z = (y * 2).sin()
+        assert fw.unpack_dual(z).tangent is not None and [n for n in seen if n in ("sin",)] == ["sin"]
