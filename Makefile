@@ -4,6 +4,7 @@
 #   make demo     train a small network on handwritten digits and show what it learnt
 #   make test     the whole test suite (no PyTorch needed)
 #   make test-learned  the tests of operations, gradients and modules with every call learned before it is made, and replayed
+#   make test-forward  the gradient checks of the suite with forward-mode derivatives checked too, and tangents of gradients
 #   make quick    in under a minute: the tests that the working tree's changes touch, ruff on them, the order of the layers
 #   make check    ruff, mypy, the order of the layers, the stubs of generated names, the table of names
 #   make generated  writes the stubs and docs/names.md anew, by what the package says now
@@ -46,7 +47,7 @@ unexport OPENBLAS_CORETYPE
 # Containers set this to keep their layers small. Here it makes each start compile all anew, and pytest rewrite the asserts of every test.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-learned quick check generated parity conformance conformance-page names docs fuzz guard test-guard bench bench-ops test-fake-gpu check-libraries check-cudnn test-gpu bench-gpu host-cost step-count sizes fix clean
+.PHONY: help demo test test-learned test-forward quick check generated parity conformance conformance-page names docs fuzz guard test-guard bench bench-ops test-fake-gpu check-libraries check-cudnn test-gpu bench-gpu host-cost step-count sizes fix clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -81,6 +82,13 @@ test: .venv/.dev
 
 test-learned: .venv/.dev
 	$(BIN)/python -m pytest -q -n $(JOBS) -p tests._core.engine.learned_at_once tests/_core/ops tests/_core/autograd tests/nn $(PYTEST)
+
+# The tests of second derivatives read the list of all formulas when they are collected, so they run by themselves.
+test-forward: .venv/.dev
+	$(BIN)/python -m pytest -q -n $(JOBS) -p tests.autograd.forward_checked tests/_core/ops tests/autograd tests/nn -k "grad or deriv or differ" \
+		--ignore=tests/_core/ops/test_second_derivatives.py --ignore=tests/nn/functional/test_second_derivatives.py $(PYTEST)
+	$(BIN)/python -m pytest -q -n $(JOBS) -p tests.autograd.forward_checked tests/_core/ops/test_second_derivatives.py \
+		tests/nn/functional/test_second_derivatives.py $(PYTEST)
 
 quick: .venv/.dev
 	@$(BIN)/python tools/quick.py --jobs $(JOBS) $(QUICK)

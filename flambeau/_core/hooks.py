@@ -44,6 +44,7 @@ sparse_form = _nobody("sparse_form")  # the sparse form of an operation, by its 
 
 # of `autograd`, for tensors with tangents
 answer_of_duals = _nobody("answer_of_duals")
+carry_duals = _nobody("carry_duals")  # calls a function that is no operation
 function_of_duals = _nobody("function_of_duals")
 grad_of_duals = _nobody("grad_of_duals")
 keep_tangents = _nobody("keep_tangents")  # gives one tensor the tangents of another

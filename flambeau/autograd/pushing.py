@@ -509,10 +509,20 @@ _SIZES = ("Trying to set a forward gradient that has a different size than that 
           "while the given forward gradient is of size {}.")
 
 
+def carry_duals(call: Any, args: tuple[Any, ...]) -> Any:
+    """A call of a function of tensors that is no operation, with dual ones among them."""
+    duals = [t for t in members(args) if is_dual(t)]
+    if not enabled.get() or _inference.get():
+        with without(duals):
+            return call(*args)
+    return carried(call, duals, args, {}, False)
+
+
 def no_out_of_duals(name: str) -> None:
     """Raises PyTorch's error for an operation with `out=` and dual tensors."""
     if enabled.get():
         raise NotImplementedError(f"Trying to use forward AD with {name}_out that does not support it because it is an out= function")
 
 
-hooks.provide(answer_of_duals=answer, keep_tangents=keep, function_of_duals=function_of_duals, grad_of_duals=grad_of_duals, no_out_of_duals=no_out_of_duals)
+hooks.provide(answer_of_duals=answer, carry_duals=carry_duals, keep_tangents=keep)
+hooks.provide(function_of_duals=function_of_duals, grad_of_duals=grad_of_duals, no_out_of_duals=no_out_of_duals)

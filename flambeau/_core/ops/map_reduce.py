@@ -80,7 +80,7 @@ def fold(op: Pointwise, operands: tuple[Tensor, ...], how: str, numbers: tuple[f
 
 def _plan(op: Pointwise, operands: tuple[Any, ...], how: str, numbers: tuple[float, ...]) -> Plan | None:
     """None for what goes by two kernels: half and complex types, operands of several devices or no elements."""
-    if not all(isinstance(x, Tensor) for x in operands) or checks.to_one_device(op.name, operands) is not operands:
+    if not all(isinstance(x, Tensor) and x.meta.plain for x in operands) or checks.to_one_device(op.name, operands) is not operands:
         return None
     common = op.common(operands)
     shape = layout.broadcast_shapes(*[x.meta.shape for x in operands])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import dtypes
+from .. import dtypes, hooks
 from ..autograd import tape
 from ..autograd.mode import _grad
 from ..kernels import derive_rows
@@ -249,6 +249,9 @@ class Rowwise:
         try:
             bound, plan = self.env["bound"][key]
         except KeyError:
+            if any("_tangents" in t.__dict__ for t in operands if t is not None and not t.meta.plain):
+                made: list[Tensor] = hooks.carry_duals(lambda *given: self(given, numbers, where, consts, result), operands)
+                return made
             bound, plan = self._bind(key, operands, where, consts, result)
         given: Any = [t for t in operands if t is not None] if bound.holes else operands
         outs: list[Tensor] = plan.run(given, numbers)
