@@ -206,10 +206,6 @@ class Code(Emitter):
         more = [("i1 immarg", f) for f in flags]
         return Value(self, value.type, self.call(f"llvm.{name}.{suffix(value.element, value.lanes)}", value.type, (value.type, value.name), *more))
 
-    def total(self, v: Value) -> Value:
-        """The sum of a vector's lanes."""
-        return Value(self, v.element, self.call(f"llvm.vector.reduce.add.{suffix(v.element, v.lanes)}", v.element, (v.type, v.name)))
-
     def array(self, kind: str, count: int) -> Value:
         """Memory of the stack, for the whole function: asked for at its beginning."""
         return Value(self, "ptr", self.op(f"alloca [{count} x {kind}], align 64"))

@@ -9,7 +9,7 @@ from .... import native
 from ....programs import size_of
 from ..code import Code, Value
 from . import keys, order, rows, sorting
-from .sorting import EXTRA, LEAD, PLACE_STEP, ROOM, SOURCE_STEP, VALUE_STEP, N, after_keys, functions
+from .sorting import LEAD, OWN, PLACE_STEP, ROOM, SOURCE_STEP, VALUE_STEP, N, after_keys, functions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ _SHARE = 1 << 14  # elements that a thread merges at a time
 _MOST_LEVELS = 6
 _BLOCK = 1 << 10  # pairs that are merged before they are written
 # of the kernel's own words, behind whether values are left out
-PIECES, LENGTH = LEAD + 1, LEAD + 2
+PIECES, LENGTH = OWN + 1, OWN + 2
 
 
 def pieces(n: int, count: int) -> int:
@@ -102,7 +102,7 @@ def _write_keys(module: Module, bits: int) -> None:
         row = task.i.over(c.number(block, PIECES))
         p = _Places(c, args, block, row, bits)
         first, many, work = p.piece(task.i - row * p.pieces)
-        source = c.address(args, 2) + rows.offsets(c, row, block + 8 * (LEAD + EXTRA), at, 3)[2]
+        source = c.address(args, 2) + rows.offsets(c, row, block + 8 * LEAD, at, 3)[2]
         mine = p.keys + first * (bits // 8)
         c.function("void", "keys", source + first * step, step, many, mine, block)
         if bits == 64:
@@ -231,7 +231,7 @@ def _write_level(module: Module, bits: int) -> None:
                 c.function("void", "merge", a, n, b, m, a_base, b_base, i, i_after, begun, ended, to + (start + begun) * 8, p.keys, exact)
             with c.when(last.differs(0)):
                 values, places, source = (c.address(args, k) + offset for k, offset in
-                                          enumerate(rows.offsets(c, row, block + 8 * (LEAD + EXTRA), at, 3)))
+                                          enumerate(rows.offsets(c, row, block + 8 * LEAD, at, 3)))
                 with c.span(begun, ended, i, step=_BLOCK) as v:
                     until = c.least(v.i + _BLOCK, ended)
                     i_after = c.function("i64", "split", a, n, b, m, a_base, b_base, until, p.keys, exact)

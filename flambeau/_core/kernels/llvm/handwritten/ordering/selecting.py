@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..code import Code
 from . import keys, order, rows, sorting
-from .sorting import LEAD, Job, Rows, after_keys
+from .sorting import OWN, Job, Rows, after_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,10 +31,6 @@ _SMALL = 32  # elements that are collected behind a threshold; of more, the last
 def worth(n: int, k: int) -> bool:
     """Whether the first k of n are had sooner by selecting than by sorting."""
     return n > _FEW and 4 * k <= n
-
-
-def _extra(k: int) -> int:
-    return LEAD + k
 
 
 # ------------------------------------------------------------------------------------------------------------- the first k
@@ -71,7 +67,7 @@ def _write_first_few(module: Module, bits: int) -> None:
     size = bits // 8
     r = Rows(module, "flambeau_first_few", bits)
     c = r.code
-    most = c.number(r.block, _extra(0))
+    most = c.number(r.block, OWN)
     kept = most + BLOCK
     with r.each() as (values, places, source, work):
         block = work
@@ -228,7 +224,7 @@ def _write_rank(module: Module) -> None:
     """@rank(n, nans, block): which element in order is asked for."""
     c = Code(module, "internal i64", "rank", "i64", "i64", "ptr")
     n, nans, block = c.given
-    wanted, middle = c.number(block, _extra(0)), c.number(block, _extra(1))
+    wanted, middle = c.number(block, OWN), c.number(block, OWN + 1)
     numbers = n - nans
     c.back(c.pick(middle.equals(0), wanted,
                   c.pick(middle.equals(1), c.pick(nans.equals(0), wanted, numbers), c.pick(numbers < 1, c.ints(0), (numbers - 1) >> 1))))

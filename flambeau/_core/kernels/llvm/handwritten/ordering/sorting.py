@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from .... import native
 from ....programs import size_of
@@ -12,18 +13,20 @@ from ..code import Code, Value
 from . import keys, order, rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from .....dtypes import dtype
 
     Sizes = tuple[int, ...]
 
-# the parameter block, behind the words of keys; steps and rooms in bytes
-(N, WIDTH, VALUE_STEP, PLACE_STEP, SOURCE_STEP, ROOM, SLOTS, WORK, ROWS, LEAD) = range(keys.WORDS, keys.WORDS + 10)
+# the parameter block, behind the words of keys; steps and the room of a task in bytes.  WORK: which argument is the memory that the caller
+# gives, 0 where there is none; OWN: up to four words of a kernel's own; LEAD: those of @row
+(N, WIDTH, VALUE_STEP, PLACE_STEP, SOURCE_STEP, ROOM, TASKS, WORK, ROWS, OWN) = range(keys.WORDS, keys.WORDS + 10)
+LEAD = OWN + 4
 _LONG = 1 << 16  # elements of a row that is sorted in memory that the caller gives, rather than in what a thread keeps
 _SHARED = 1 << 13  # elements that are worth more threads
 _CHUNK = 1 << 11  # elements that a thread takes at a time
-_functions: dict[Any, dict[str, int]] = {}
+_functions: dict[tuple[str, int], dict[str, int]] = {}
 
 
 class Job:
@@ -40,21 +43,15 @@ class Job:
         self.room = -(-room // 4096) * 4096
         self.workspace = self.tasks * self.room if far else 0
         steps = [tuple(x * size for x in s) for s, size in zip(strides, sizes, strict=True)]
-        lead = rows.numbers(domain[:-1], [s[:-1] for s in steps])
-        self.words = [*keys.numbers(d, descending), n, width, *[s[-1] for s in steps], self.room, self.tasks, 3 if far else 0, count, *_led(lead, extra)]
+        own = [*extra, *[0] * (LEAD - OWN - len(extra))]
+        self.words = [*keys.numbers(d, descending), n, width, *[x[-1] for x in steps], self.room, self.tasks, 3 if far else 0, count, *own,
+                      *rows.numbers(domain[:-1], [x[:-1] for x in steps])]
         self.chunk = 1 if far else max(1, _CHUNK // max(n, 1))
         self.parallel = count > 1 and count * n >= _SHARED
         self.nbytes = size_of(domain) * d.itemsize + count * width * (d.itemsize + 8)
 
     def entry(self, function: int) -> Callable[..., None]:
         return native.make_entry([(function, self.tasks, self.chunk)], self.words, 4 if self.workspace else 3, parallel=self.parallel)
-
-
-EXTRA = 4  # words of a kernel's own, between `ROWS` and those of @row
-
-
-def _led(lead: list[int], extra: Sequence[int]) -> list[int]:
-    return [*extra, *[0] * (EXTRA - len(extra)), *lead]
 
 
 class Rows:
@@ -73,30 +70,22 @@ class Rows:
         self.lent = (self.args + given * 8).load("ptr")
         self.given = given
 
-    def each(self) -> Any:
-        """A context for the work on one row: gives the addresses of its values, places, source and memory."""
-        return _each(self)
+    @contextmanager
+    def each(self) -> Iterator[tuple[Value, Value, Value, Value]]:
+        """The work on one row: gives the addresses of its values, places, source and memory."""
+        c = self.code
+        values, places, source = (c.address(self.args, k) for k in range(3))
+        room, tasks, count = (c.number(self.block, k) for k in (ROOM, TASKS, ROWS))
+        with c.span(self.begin, self.end) as task:
+            work = c.pick(self.given.equals(0), self.own, self.lent + task.i * room)
+            with c.span(task.i, count, step=tasks) as row:
+                at = rows.offsets(c, row.i, self.block + 8 * LEAD, self.places, 3)
+                yield values + at[0], places + at[1], source + at[2], work
 
     def finish(self) -> None:
         scratch.give(self.code, self.index)
         self.code.back()
         self.code.finish()
-
-
-def _each(r: Rows) -> Any:
-    from contextlib import contextmanager
-
-    @contextmanager
-    def written() -> Any:
-        c = r.code
-        values, places, source = (c.address(r.args, k) for k in range(3))
-        room, slots, count = (c.number(r.block, k) for k in (ROOM, SLOTS, ROWS))
-        with c.span(r.begin, r.end) as task:
-            work = c.pick(r.given.equals(0), r.own, r.lent + task.i * room)
-            with c.span(task.i, count, step=slots) as row:
-                at = rows.offsets(c, row.i, r.block + 8 * (LEAD + EXTRA), r.places, 3)
-                yield values + at[0], places + at[1], source + at[2], work
-    return written()
 
 
 def functions(kind: str, bits: int, names: tuple[str, ...], write: Callable[[Module, int], None]) -> dict[str, int]:
@@ -152,7 +141,7 @@ def write_values(module: Module, bits: int) -> None:
     k = keys.Keys(c, block, bits)
     k.spread(lanes)
     value_step, place_step, source_step = (c.number(block, w) for w in (VALUE_STEP, PLACE_STEP, SOURCE_STEP))
-    alone = c.number(block, LEAD).differs(0)
+    alone = c.number(block, OWN).differs(0)
     missing, upper = (c.constant("i1", 0), c.ints(0)) if bits < 64 else (
         (work + order.EXACT).load("i64").equals(0), (work + order.UPPER).load("i64"))
 
