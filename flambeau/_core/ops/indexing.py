@@ -268,9 +268,13 @@ def nonzero_columns(t: Tensor) -> Tensor | None:
     counts = nonzero_counts(t)
     if counts is None:
         return None
-    m = t.meta
     n = _count_of(counts)
-    found = new(meta((len(m.shape), n), None, int64, m.device))
+    return _coordinates(t, counts, n, meta((len(t.meta.shape), n), None, int64, t.meta.device))
+
+
+def _coordinates(t: Tensor, counts: Tensor, n: int, layout: Meta) -> Tensor:
+    """The coordinates of the n elements that are not 0, those along an axis together, in a new tensor."""
+    m, found = t.meta, new(layout)
     if n:
         bound = _writes.get(m)
         if bound is None:
@@ -741,6 +745,12 @@ def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = None) -> Any:  
             return nonzero(input.unsqueeze(0), as_tuple=True)
         made = empty((int(bool(input.item())), 0), int64, input.meta.device)
     else:
+        # PyTorch's layout: each axis's positions lie together
+        counts = None if as_tuple else nonzero_counts(input)
+        if counts is not None:
+            n, axes = _count_of(counts), len(input.meta.shape)
+            made = _coordinates(input, counts, n, meta((n, axes), (1, n) if n else None, int64, input.meta.device))
+            return made if out is None else outputs.write("nonzero", out, made)
         columns = nonzero_columns(input)
         if columns is None:
             from .creation import from_host
@@ -748,7 +758,6 @@ def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = None) -> Any:  
         axes, n = columns.meta.shape
         if as_tuple:
             return tuple([columns[k] for k in range(axes)])
-        # PyTorch's layout: each axis's positions lie together
         made = alias(columns, meta((n, axes), (1, n), int64, input.meta.device), columns.ptr) if n else columns.reshape(0, axes)
     if out is not None:
         return outputs.write("nonzero", out, made)
