@@ -129,7 +129,8 @@ def histogram(d: dtype, shape: Sizes, strides: Sizes, bins: int, own: bool) -> t
     names = ("flambeau_histogram_start", "flambeau_histogram_range", "flambeau_histogram_count", "flambeau_histogram_end")
     found = functions(f"histogram {d.name}", 8 * d.itemsize, names, lambda module, bits: _write_histogram(module, d))
     start, limits, count, end = (found[k] for k in names)
-    chunk = max(1, _PIECE // max(columns, 1))
+    # each chunk has a table, which must not be more work than its elements are
+    chunk = max(1, _PIECE // max(columns, 1), -(-4 * bins // max(min(columns, _PIECE), 1)))
     stages = [(start, 1, 1), *([(limits, tasks, chunk)] if own else []), (count, tasks, chunk), (end, 1, 1)]
     return native.make_entry(stages, words, 6, (LOW, HIGH), parallel=n >= _SHARED), 16 * tasks + 8 * (bins + 1) + 64
 
