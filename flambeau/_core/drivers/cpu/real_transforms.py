@@ -14,7 +14,7 @@ from ...kernels.llvm.handwritten.fourier import pairs, program, real
 from ...kernels.llvm.handwritten.fourier.program import LOOP_SOURCE, LOOP_TARGET, MINE, NOWHERE, SOURCE, TARGET, Operation, Stage
 from . import transform_rows as rows_
 from .transform_rows import Numbers, column, column_bytes, move
-from .transforms import IN, OUT, WORK, Axis, lanes_stage, lines, matrices, matrix_end, part, plane, prepared, several, together
+from .transforms import IN, LONGEST, OUT, WORK, Axis, lanes_stage, lines, matrices, matrix_end, part, plane, prepared, several, together
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,7 +98,7 @@ def _to_half(x: Numbers, a: Axis, turned: float, scale: float, weight: float, wh
     out = x.but(1.0, (scale, turned * scale))
     length, to_length = 2 * h * item, width * x.pair
     if a.inner > 1:
-        if not rows_.factors(h):
+        if h >= LONGEST or not rows_.factors(h):
             return None
         size = column_bytes(x, h)
         step = 2 * a.inner * item
@@ -127,7 +127,7 @@ def _from_half(x: Numbers, a: Axis, turned: float, scale: float, weight: float, 
     given, out = x.but(turned), x.but(1.0, (scale, scale))
     length, to_length = (h + 1) * x.pair, 2 * h * item
     if a.inner > 1:
-        if not rows_.factors(h):
+        if h >= LONGEST or not rows_.factors(h):
             return None
         size = column_bytes(x, h)
         step = 2 * a.inner * item

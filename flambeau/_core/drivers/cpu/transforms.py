@@ -28,6 +28,7 @@ _PARALLEL = 100_000.0  # operations of work that is worth handing to threads
 _SHARES = 32  # pieces of a stage that threads take, at least where there are so many tasks
 _PLANE = 1 << 19  # bytes of complex numbers that stay in the cache while several axes are transformed
 _SMALL = 1 << 15  # bytes of those that are not worth sharing out over threads
+LONGEST = 1 << 17  # columns of so many elements would take too much memory: their transforms are made one by one
 _ALONE = 1 << 14  # from so many numbers on, few transforms are shared out each over the threads
 
 
@@ -166,7 +167,7 @@ def complex_(x: Numbers, a: Axis, source: int, target: int, used: int) -> tuple[
     """The stages of one axis, and the bytes of workspace that they need beyond those used."""
     n, length = a.n, a.n * x.pair
     whole = a.inner * length
-    if a.inner > 1 and rows_.factors(n):
+    if a.inner > 1 and n < LONGEST and rows_.factors(n):
         step = a.inner * x.pair
         operations = column(x, n, ("I", (SOURCE, 0), step), ("I", (TARGET, 0), step), 0)
         return [Stage(a.outer, -(-a.inner // x.lanes), a.inner, (source, whole, x.row), (target, whole, x.row), 2 * column_bytes(x, n), operations)], 0

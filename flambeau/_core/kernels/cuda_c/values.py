@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from ...dtypes import float32, float64
+from ...dtypes import float32
 from .. import transcendental, values
 from .types import literal, value
 
