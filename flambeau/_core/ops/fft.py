@@ -87,6 +87,12 @@ def _complex(t: Tensor) -> Tensor:
 def _axes(t: Tensor, s: Any, dim: Any, default: int | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The axes and the length along each.  Raises RuntimeError for repeated axes or lengths below 1."""
     ndim = len(t.meta.shape)
+    if s is None and isinstance(dim, int):  # what most calls are
+        axis = layout.wrap_dim(dim, ndim)
+        n = t.meta.shape[axis]
+        if n < 1:
+            raise RuntimeError(f"Invalid number of data points ({n}) specified")
+        return (axis,), (n,)
     s = (s,) if isinstance(s, int) else None if s is None else tuple(s)
     if dim is None:
         dim = tuple(range(ndim - (len(s) if s is not None else default or ndim), ndim))
