@@ -1,7 +1,7 @@
-"""Discrete Fourier transforms.  One primitive, the complex transform over several axes; the others are built from it.
+"""Discrete Fourier transforms: of complex numbers, of real ones to half of their spectrum or all of it, and from half of a spectrum back.
 
-The primitive is a launch of the device's backend (`transforms.py`), some of which also have transforms of real numbers.  Each is linear, so
-its gradient is its adjoint: the opposite transform with the same scale.
+Each is a launch of the device's backend (`transforms.py`); where that has none for real numbers, they are taken as complex ones.  Each is linear,
+so its gradient is its adjoint: the opposite transform with the same scale.
 """
 
 from __future__ import annotations
