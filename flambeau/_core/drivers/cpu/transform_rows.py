@@ -18,6 +18,8 @@ from ...kernels.llvm.handwritten.fourier.passes import LARGEST, lanes_of
 from ...kernels.llvm.handwritten.fourier.program import LOOP_SOURCE, LOOP_TARGET, MINE, NOWHERE, SOURCE, Operation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...dtypes import dtype
     from ...kernels.llvm.handwritten.fourier.program import Slot, Word
 
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 _COST = {2: (4.0, 2.5), 3: (3.9, 2.7), 4: (3.6, 2.8), 5: (4.4, 3.2), 6: (5.0, 3.6), 7: (5.4, 4.0), 8: (4.4, 3.1), 9: (5.9, 4.2), 10: (6.3, 4.4),
          12: (5.5, 4.1)}
 _PASS = 40.0  # cycles that a pass takes besides
+
+
+LARGE = 1 << 17  # numbers of a table, or of a launch's tables, that are not kept for ever
 
 
 class Numbers:
@@ -56,6 +61,14 @@ class Numbers:
         return int(values.__array_interface__["data"][0])
 
 
+def _kept(most: int, size: Callable[..., int]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Keeps the last `most` results of a function that makes tables, but for tables of LARGE numbers or more: who asks keeps those."""
+    def wrap(make: Callable[..., Any]) -> Callable[..., Any]:
+        kept = lru_cache(most)(make)
+        return lambda *args: (kept if size(*args) < LARGE else make)(*args)
+    return wrap
+
+
 def roots(n: int, k: Any) -> Any:
     """exp(-2 pi i k / n) of integers, as complex128."""
     import numpy as np
@@ -76,13 +89,13 @@ def _typed(values: Any, item: int) -> Any:
     return np.ascontiguousarray(values, np.complex64 if item == 4 else np.complex128)
 
 
-@lru_cache(256)
+@_kept(256, lambda item, radix, m: radix * m)
 def _pass_table(item: int, radix: int, m: int) -> Any:
     import numpy as np
     return _typed(roots(radix * m, np.arange(m)[:, None] * np.arange(1, radix)[None, :]), item)
 
 
-@lru_cache(64)
+@_kept(64, lambda item, radix: radix * radix // 4)
 def _odd_table(item: int, radix: int) -> Any:
     import numpy as np
     half = np.arange(1, radix // 2 + 1)
@@ -102,7 +115,7 @@ def split(values: Any, lanes: int) -> Any:
     return out
 
 
-@lru_cache(64)
+@_kept(64, lambda item, n1, n2: n1 * n2)
 def _turn_table(item: int, n1: int, n2: int) -> Any:
     import numpy as np
     return split(_typed(roots(n1 * n2, np.arange(n1)[:, None] * np.arange(n2)[None, :]), item), lanes_of(item))
@@ -240,7 +253,7 @@ def row(x: Numbers, n: int, source: Slot, target: Slot, memory: int) -> tuple[li
     return [first, second], between + room
 
 
-@lru_cache(64)
+@_kept(64, lambda item, n, m: n + m)
 def _chirps(item: int, n: int, m: int) -> tuple[Any, Any]:
     """exp(-pi i k k / n), and the transform of the filter, over m."""
     import numpy as np
@@ -300,7 +313,7 @@ def rows_or_lanes(n: int, rows: int, lanes: int) -> str:
     return "lanes" if side_by_side <= split_cost(*parts, lanes) + 80 else "row"
 
 
-@lru_cache(64)
+@_kept(64, lambda item, h, back: h // 2)
 def _half_factors(item: int, h: int, back: bool) -> Any:
     """What `real` multiplies by: the factors, or their halves."""
     import numpy as np
@@ -308,7 +321,7 @@ def _half_factors(item: int, h: int, back: bool) -> Any:
     return _typed(made if back else made / 2, item)
 
 
-@lru_cache(64)
+@_kept(64, lambda item, h, back: h // 2)
 def _half_blocks(item: int, h: int, back: bool) -> Any:
     return split(_half_factors(item, h, back)[None], lanes_of(item))
 

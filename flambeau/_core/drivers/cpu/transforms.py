@@ -99,6 +99,11 @@ def plane(x: Numbers, outer: int, sizes: tuple[int, int], stages: list[Stage], s
 
 
 def prepared(spec: Fft | RealFft, shape: Sequence[int], plan: Callable[[Numbers], tuple[list[Stage], int] | None]) -> Prepared | None:
+    """The launch of what `plan` gives.  Those with large tables are kept here, a few of them, and by nobody else."""
+    kept = _large.pop(spec, None)
+    if kept is not None:
+        _large[spec] = kept  # the last to go
+        return kept
     x = Numbers(spec.dtype.to_real())
     found = plan(x)
     if found is None or len(found[0]) > STAGES:
@@ -108,7 +113,17 @@ def prepared(spec: Fft | RealFft, shape: Sequence[int], plan: Callable[[Numbers]
     work = size * sum(5.0 * max(shape[a] - 1, 1).bit_length() for a in spec.axes)
     chunks = [max(1, s.outer * s.blocks // _SHARES) for s in stages]
     entry = program.entry(x.d, stages, 3 if workspace else 2, chunks, work > _PARALLEL, x.tables)
-    return Prepared("fft", entry, workspace=workspace, nbytes=2 * size * spec.dtype.itemsize, flops=int(work))
+    made = Prepared("fft", entry, workspace=workspace, nbytes=2 * size * spec.dtype.itemsize, flops=int(work))
+    if sum(table.size for table in x.tables) >= rows_.LARGE:
+        made.lasting = False
+        for old in list(_large)[:max(0, len(_large) + 1 - _LARGEST)]:
+            _large.pop(old, None)
+        _large[spec] = made
+    return made
+
+
+_large: dict[Fft | RealFft, Prepared] = {}  # single steps only, so that threads need no lock
+_LARGEST = 8
 
 
 def several(x: Numbers, shape: Sequence[int], axes: Sequence[int], inverse: bool, scale: float, source: int, target: int,

@@ -170,6 +170,19 @@ def test_accuracy_of_float32(n):
     assert np.linalg.norm(got - want) < 3.5 * 2.0 ** -24 * np.linalg.norm(want)
 
 
+def test_few_launches_with_large_tables_are_kept():
+    def made(n):
+        return transforms.transform(Fft(dtypes.complex64, (n,), (0,), False))
+    first = made(1 << 18)
+    assert not first.lasting and made(1 << 18) is first and made(1 << 10).lasting
+    for k in range(1, 10):
+        made((1 << 18) + 1024 * k)
+    assert len(transforms._large) <= 8 and made(1 << 18) is not first
+    x = fb.tensor(numbers((1 << 18,), np.complex64))
+    results = [fb.fft.fft(x).numpy() for _ in range(6)]
+    assert all((r == results[0]).all() for r in results)
+
+
 def test_roots_are_exact_where_they_can_be():
     made = transform_rows.roots(8, np.arange(8))
     h = np.sqrt(0.5)
