@@ -218,10 +218,22 @@ def istft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: 
     return made
 
 
+_PARTS = 16  # parts of a frame that are added one by one; more are strewn by their places
+
+
 def _overlap(pieces: Tensor, hop: int, total: int) -> Tensor:
     """(B, frames, n) added where they overlap: (B, total)."""
     from .creation import arange, zeros
     b, frames, n = pieces.meta.shape
+    parts = -(-n // hop)
+    if parts <= _PARTS:  # the same part of all frames lies side by side, once the frames are cut into parts as long as a hop
+        x = _padded(pieces, 0, parts * hop - n) if parts * hop > n else pieces
+        cut = x.reshape(b, frames, parts, hop)
+        sums = zeros((b, frames + parts - 1, hop), dtype=pieces.meta.dtype, device=pieces.meta.device)
+        for k in range(parts):
+            sums.narrow(1, k, frames).add_(cut.select(2, k))
+        whole: Tensor = sums.reshape(b, -1).narrow(1, 0, total)
+        return whole
     at = (arange(frames, device=pieces.meta.device).unsqueeze(1) * hop + arange(n, device=pieces.meta.device)).reshape(-1)
     made: Tensor = zeros((b, total), dtype=pieces.meta.dtype, device=pieces.meta.device).index_add(1, at, pieces.reshape(b, -1))
     return made

@@ -59,3 +59,16 @@ def test_errors() -> None:
         torch.istft(torch.randn(5, 4, dtype=torch.complex64), 8, 8, window=torch.zeros(8))
     real = torch.stft(x, 8, return_complex=False)
     assert real.shape == (5, 11, 2) and real.dtype is torch.float32
+
+
+@pytest.mark.parametrize("n,hop", [(12, 5), (12, 4), (40, 2), (16, 16), (9, 1)])
+def test_frames_are_added_where_they_overlap(n, hop):
+    """However many parts of a frame overlap, and whether or not the hop divides it."""
+    rng = np.random.default_rng(n)
+    signal = torch.tensor(rng.standard_normal((2, 200)), requires_grad=True)
+    window = torch.ones(n, dtype=torch.float64) if hop == n else torch.tensor(rng.uniform(0.5, 1, n))
+    back = torch.istft(torch.stft(signal, n, hop, window=window, return_complex=True), n, hop, window=window)
+    length = back.shape[1]
+    np.testing.assert_allclose(back.detach().numpy(), signal.detach().numpy()[:, :length], atol=1e-12)
+    back.sum().backward()
+    np.testing.assert_allclose(signal.grad.numpy()[:, :length], 1, atol=1e-10)
