@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from .. import hooks
+from ..dtypes import title
 from ..kernels import expr as E
 from ..kernels.expr import Expr, where
 from ..tensor import Tensor, _new, meta
@@ -105,9 +106,9 @@ _POLAR = Pointwise("polar", lambda r, a: E.complex_(r * E.cos(a), r * E.sin(a)),
 def _same_types(name: str, a: Tensor, b: Tensor) -> None:
     for t in (a, b):
         if t.meta.dtype.name not in ("float16", "float32", "float64"):
-            raise RuntimeError(f"Expected both inputs to be Half, Float or Double tensors but got {a.meta.dtype} and {b.meta.dtype}")
+            raise RuntimeError(f"Expected both inputs to be Half, Float or Double tensors but got {title(a.meta.dtype)} and {title(b.meta.dtype)}")
     if a.meta.dtype is not b.meta.dtype:
-        raise RuntimeError(f"Expected object of scalar type {a.meta.dtype} but got scalar type {b.meta.dtype} for second argument")
+        raise RuntimeError(f"Expected object of scalar type {title(a.meta.dtype)} but got scalar type {title(b.meta.dtype)} for second argument")
 
 
 @op(method=False, out=True, name="complex")

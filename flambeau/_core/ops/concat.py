@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, hooks, layout
 from ..autograd import tape
+from ..errors import warn_once
 from ..kernels.specs import Blocks
 from ..runtime import caches, door, provenance
 from ..tensor import Tensor, alias, empty, meta, new
@@ -279,7 +280,9 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     ts = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else list(tensors)
     if not ts:
         raise RuntimeError("meshgrid expects a non-empty TensorList")
-    indexing = indexing or "ij"
+    if indexing is None:
+        warn_once("torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.")
+        indexing = "ij"
     if indexing not in ("ij", "xy"):
         raise RuntimeError(f"torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but received: {indexing}")
     same_device("meshgrid", *ts)

@@ -14,7 +14,7 @@ from ..autograd import tape
 from ..dtypes import dtype as dtype_class
 from ..engine.fronts import CONSTANT, DEVICE, DTYPE, PLACE, SCALAR, SIZES
 from ..engine.plans import Compose, Plan
-from ..errors import warn
+from ..errors import warn, warn_once
 from ..kernels import expr as E
 from ..kernels.programs import Map
 from ..runtime import caches, capture, door, gpus
@@ -350,6 +350,16 @@ def _steps(name: str, steps: Any) -> int:
     return int(steps.__index__())
 
 
+def _complex_if_needed(name: str, d: Any, start: Any, end: Any) -> Any:
+    """The type of numbers between two: a complex one where one of them is complex.  Raises RuntimeError for a real type that was asked for."""
+    if not isinstance(start, complex) and not isinstance(end, complex):
+        return d
+    found = dtypes.default_complex()
+    if d is not None and not dtypes.settled(d).is_complex:
+        raise RuntimeError(f"torch.{name}(): inferred dtype {dtypes.title(found)} can't be safely cast to passed dtype {dtypes.title(dtypes.settled(d))}")
+    return d or found
+
+
 @op(method=False)
 def linspace(start: Any, end: Any, steps: int, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
              device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
@@ -358,8 +368,7 @@ def linspace(start: Any, end: Any, steps: int, *, out: Tensor | None = None, dty
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     start, end = _number(start), _number(end)
-    if dtype is None and (isinstance(start, complex) or isinstance(end, complex)):
-        dtype = dtypes.default_complex()
+    dtype = _complex_if_needed("linspace", dtype, start, end)
     d, dev = _options(dtype or (out.meta.dtype if out is not None else None), device)
     if d.is_complex:
         re = linspace(complex(start).real, complex(end).real, steps, dtype=d.to_real(), device=dev)
@@ -388,6 +397,7 @@ def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, out: Tenso
     steps = _steps("logspace", steps)
     d, dev = _options(dtype or (out.meta.dtype if out is not None else None), out.meta.device if out is not None and device is None else device)
     start, end = _number(start), _number(end)
+    _complex_if_needed("logspace", d, start, end)
     if d.kind in "bui":
         start, end = int(start), int(end)
     elif d.kind == "f" and d.itemsize == 2 and steps > 1:
@@ -604,6 +614,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -
 def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False) -> Tensor:
     """`obj` as a tensor: shared where that is possible, always copied with copy=True.  Raises ValueError when copy=False and a copy
     is needed."""
+    obj = _shared(obj, dtype)
     if copy:
         made = tensor(obj.detach() if isinstance(obj, Tensor) else obj, dtype=dtype, device=device) if not isinstance(obj, Tensor) else (
             obj.detach().to(device=obj.meta.device if device is None else device, dtype=dtype or obj.meta.dtype, copy=True))
@@ -612,8 +623,28 @@ def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | Non
     if copy is False:
         shares = made is obj if isinstance(obj, Tensor) else isinstance(obj, np.ndarray) and made.store.ptr == obj.__array_interface__["data"][0]
         if not shares:
-            raise ValueError("can't alias tensor with a different type or device, or an object that is no array")
+            raise ValueError(_no_alias(obj, made))
     return _finish(made, requires_grad) if requires_grad else made
+
+
+def _shared(obj: Any, dtype: Any) -> Any:
+    """A DLPack capsule or an object of Python's buffer protocol as a tensor on its memory; anything else as it is."""
+    if type(obj).__name__ == "PyCapsule":
+        return hooks.from_dlpack(obj)
+    if isinstance(obj, (bytes, bytearray, memoryview)) or (type(obj).__module__, type(obj).__name__) == ("array", "array"):
+        return frombuffer(obj, dtype=dtypes.get_default_dtype() if dtype is None else dtype)
+    return obj
+
+
+def _no_alias(obj: Any, made: Tensor) -> str:
+    """Why a tensor could not be made on an object's own memory."""
+    if isinstance(obj, np.generic):
+        return "can't alias NumPy scalars. Either remove copy=False or transform it in a ndarray."
+    if not isinstance(obj, (Tensor, np.ndarray)):
+        return "can't alias arbitrary sequence into a tensor."
+    if isinstance(obj, Tensor) and obj.meta.device is not made.meta.device:
+        return f"can't alias tensor from device '{obj.meta.device}' to '{made.meta.device}'."
+    return f"can't alias tensor with dtype '{obj.dtype}' into dtype '{made.meta.dtype}'."
 
 
 @op(method=False)
@@ -626,7 +657,13 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
 @op(method=False, learns=False)
 def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
     """A one-axis CPU tensor over the memory of a Python buffer.  Raises ValueError when it does not fit."""
-    view = memoryview(buffer)
+    try:
+        view = memoryview(buffer)
+    except TypeError:
+        raise ValueError("frombuffer(): object does not implement Python buffer protocol.") from None
+    if view.readonly:
+        warn_once("The given buffer is not writable, and PyTorch does not support non-writable tensors. This means you can write to the underlying "
+                  "(supposedly non-writable) buffer using the tensor. You may want to copy the buffer to protect its data or make it writable.")
     if view.nbytes == 0:
         raise ValueError("both buffer length (0) and count (-1) must not be 0")
     if offset < 0 or offset >= view.nbytes:

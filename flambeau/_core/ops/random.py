@@ -280,6 +280,8 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any 
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     if isinstance(mean, Tensor) or isinstance(std, Tensor):
         like = mean if isinstance(mean, Tensor) else std
+        if isinstance(std, Tensor) and std.meta.numel and std.meta.device.type == "cpu" and bool((std < 0).any()):
+            raise RuntimeError("normal expects all elements of std >= 0.0")
         shape = tuple((mean + std).meta.shape) if isinstance(mean, Tensor) and isinstance(std, Tensor) else tuple(like.meta.shape)
         z = randn(shape, generator=generator, dtype=like.meta.dtype, device=like.meta.device)
         result = z * std + mean
@@ -317,6 +319,13 @@ def uniform_(self: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: An
     _floating("uniform_", self)
     if low > to:
         raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={to}")
+    most = dtypes.finfo(self.meta.dtype).max
+    for what, bound in (("from", low), ("to", to)):
+        if not -most <= bound <= most:
+            raise RuntimeError(f"{what} is out of bounds for {self.meta.dtype}")
+    if to - low > most:
+        raise RuntimeError(f"uniform_ expects to-from <= std::numeric_limits<{dtypes.title(self.meta.dtype)}>::max(), but found to={to} and from={low} "
+                           "which result in to-from to exceed the limit")
     return _inplace(self, "UniformBackward0", lambda t: _fill_uniform(t, generator, low, to))
 
 

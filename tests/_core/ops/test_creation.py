@@ -319,3 +319,29 @@ def test_one_number_is_a_tensor_without_axes(d):
     assert x.shape == () and x.dtype is d and fb.tensor([1], dtype=d).shape == (1,) and (x + fb.tensor(1, dtype=d)).shape == ()
     if d.is_floating_point:
         assert (x + fb.tensor(1.0, dtype=fb.float64)).dtype is fb.float64
+
+
+def test_memory_of_others_becomes_an_array_of_ours():
+    import array
+    x = fb.arange(3.0)
+    assert fb.asarray(fb.to_dlpack(x)).data_ptr() == x.data_ptr()
+    held = array.array("f", [1, 2])
+    y = fb.asarray(held)
+    held[0] = 5
+    assert y.tolist() == [5, 2] and fb.asarray(bytearray(b"\1\0\0\0"), dtype=fb.int32).tolist() == [1]
+    for wrong, words in ((np.float32(1), "NumPy scalars"), ([1, 2], "arbitrary sequence"),
+                         (np.ones(2, np.float32), "with dtype 'float32' into dtype 'torch.int64'")):
+        with pytest.raises(ValueError, match=words):
+            fb.asarray(wrong, dtype=fb.int64, copy=False)
+    with pytest.raises(ValueError, match="does not implement Python buffer protocol"):
+        fb.frombuffer([1], dtype=fb.int8)
+
+
+@pytest.mark.parametrize(("call", "words"), [
+    (lambda: fb.linspace(0, 1j, 3, dtype=fb.float32), "inferred dtype ComplexFloat"), (lambda: fb.logspace(0, 1j, 3, dtype=fb.float32), "inferred dtype"),
+    (lambda: fb.complex(fb.ones(1), fb.ones(1).double()), "scalar type Float but got scalar type Double for second argument"),
+    (lambda: fb.complex(fb.ones(1).bool(), fb.ones(1).bool()), "but got Bool and Bool"), (lambda: fb.normal(fb.ones(2), -fb.ones(2)), "std >= 0.0"),
+    (lambda: fb.ones(2).uniform_(0, 1e39), "out of bounds"), (lambda: fb.ones(2).uniform_(-3e38, 3e38), "to-from")])
+def test_numbers_that_do_not_fit(call, words):
+    with pytest.raises(RuntimeError, match=words):
+        call()
