@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
+from .. import dtypes, hooks
 from ..dtypes import bool_
 from ..engine.fronts import FACTOR, OLD, TENSOR, VALUE, Signature
 from ..engine.fronts import NUMBER as EITHER
@@ -25,6 +25,9 @@ INTEGRAL = "bui"
 NUMBER = (int, float, complex)
 
 
+_OF_NUMBERS = frozenset(("add", "sub"))  # what PyTorch's functions take two numbers for; the result is a tensor
+
+
 def _operand(name: str, param: str, x: Any) -> Any:
     if isinstance(x, (Tensor, *NUMBER, Expr)):
         return x
@@ -36,7 +39,9 @@ def _operand(name: str, param: str, x: Any) -> Any:
 def _pair(name: str, a: Any, b: Any) -> tuple[Any, Any]:
     a, b = _operand(name, "input", a), _operand(name, "other", b)
     if not isinstance(a, (Tensor, Expr)) and not isinstance(b, (Tensor, Expr)):
-        raise TypeError(f"{name}(): argument 'input' must be Tensor, not {type(a).__name__}")
+        if name not in _OF_NUMBERS:
+            raise TypeError(f"{name}(): argument 'input' must be Tensor, not {type(a).__name__}")
+        a = hooks.full((), a, dtype=dtypes.of_scalar(a))
     return a, b
 
 
@@ -52,10 +57,12 @@ def _no_bool(a: Any, b: Any) -> None:
 
 
 def _check_alpha(name: str, common: dtypes.dtype, alpha: Any) -> None:
-    if common.kind in "ui" and isinstance(alpha, float):
-        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
-    if common.kind != "b" and isinstance(alpha, bool):
+    if isinstance(alpha, bool) and common.kind != "b":
         raise RuntimeError("Boolean alpha only supported for Boolean results.")
+    if common.kind in "bui" and isinstance(alpha, float):
+        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+    if common.kind != "c" and isinstance(alpha, complex):
+        raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
 
 
 ADD = Pointwise("add", lambda x, y: x + y, 2)
@@ -95,6 +102,9 @@ def _additive(name: str, plain: Pointwise, scaled: Pointwise, aliases: tuple[str
         a, b = _pair(name, input, other)
         if name == "sub":
             _no_bool(a, b)
+        if isinstance(a, Tensor) and a is not input:  # two numbers, of which no plan is kept
+            scale(a, b, alpha)
+            return scaled((a, b), (alpha,))
         if alpha == 1:
             made = _planned(plain, a, b)
             return Compose(lambda a, b, alpha: plain((a, b))) if type(made) is Compose else made
@@ -635,14 +645,14 @@ class _Operator(Operation):
 
 
 def _in_place(f: Any) -> Any:
-    """An in-place operator, which leaves a NumPy array to the operator out of place."""
+    """An in-place operator, which leaves what is no tensor and no number (a NumPy array, a class of the program's) to the operator out of place."""
     def call(self: Any, other: Any) -> Any:
         try:
             return f(self, other)
         except TypeError:
-            if isinstance(other, np.ndarray):
-                return NotImplemented
-            raise
+            if isinstance(other, (Tensor, *NUMBER, np.generic, Expr)):
+                raise
+            return NotImplemented
     call.__name__ = call.__qualname__ = f.__name__
     return call
 

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from ..runtime.device import device
 
 _holes = count()
+# what is told of types that a formula is not for, where PyTorch says more than that
+_REFUSED = {"addcdiv": "Integer division with addcdiv is no longer supported. (input + value * torch.trunc(tensor1 / tensor2)).to(input.dtype) is what "
+                       "it was, (input + value * tensor1 / tensor2) for tensors of floating point numbers what it is."}
 
 
 def hole(d: dtype) -> Expr:
@@ -128,11 +131,16 @@ class Pointwise:
             common = dtypes.get_default_dtype()
         if self.alike:
             kinds = [x.meta.dtype for x in here if isinstance(x, Tensor)]
+            if any(d.is_complex for d in kinds) and "c" not in self.accept:
+                raise RuntimeError(f"{self.name} is not yet implemented for complex tensors.")
             common = kinds[0] if kinds[0].kind not in self.accept else common
             other = next((d for d in kinds if d is not kinds[0]), None)
             if other is not None:
-                raise RuntimeError(f"{self.name}(): expected tensors of one dtype, but got {dtypes.title(kinds[0])} and {dtypes.title(other)}")
+                raise RuntimeError(f"{self.name} is not yet implemented for tensors with different dtypes. Got {dtypes.title(kinds[0])} and "
+                                   f"{dtypes.title(other)}; .to(dtype) makes them one type.")
         if common.kind not in self.accept:
+            if self.name in _REFUSED:
+                raise RuntimeError(_REFUSED[self.name])
             raise NotImplementedError(f"\"{self.name}\" not implemented for '{_type_name(common)}'")
         return common
 

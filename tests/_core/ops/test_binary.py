@@ -347,3 +347,42 @@ def test_addcmul_of_integers_stays_exact_and_of_their_type():
     assert x.to(fb.int8).addcmul_(a.to(fb.int8), b.to(fb.int8), value=-1).tolist() == [-3, -2, -2]
     with pytest.raises(NotImplementedError):
         fb.addcmul(x > 0, x > 0, x > 0)
+
+
+def test_functions_of_two_numbers_give_tensors():
+    for _ in range(4):
+        for made, want in ((fb.add(1.0, 2.0), 3.0), (fb.sub(3, 1), 2), (fb.add(1, 2, alpha=3), 7), (fb.add(True, False), True)):
+            assert isinstance(made, fb.Tensor) and made.shape == () and made.item() == want
+    assert fb.add(1.0, 2.0).dtype is fb.float32 and fb.sub(3, 1).dtype is fb.int64 and fb.add(True, True).dtype is fb.bool
+
+
+def test_an_in_place_operator_leaves_what_it_does_not_know_to_the_other_side():
+    class Other:
+        def __getattr__(self, name):
+            raise AttributeError(name)
+
+    class Answers:
+        def __radd__(self, x):
+            return "answered"
+        __rsub__ = __rmul__ = __rtruediv__ = __rpow__ = __radd__
+    for op in ("iadd", "isub", "imul", "itruediv", "ipow", "iand", "ior", "ilshift", "imod", "ifloordiv"):
+        assert getattr(fb.ones(2, dtype=fb.int64), f"__{op}__")(Other()) is NotImplemented
+    x = fb.ones(2)
+    x += Answers()
+    assert x == "answered"
+    with pytest.raises(TypeError, match="unsupported operand"):
+        y = fb.ones(2)
+        y *= "a"
+    with pytest.raises(RuntimeError):
+        y += fb.ones(3)
+
+
+def test_alpha_is_of_the_result_s_kind():
+    b, i, f = fb.tensor([True, False]), fb.arange(2), fb.ones(2)
+    assert fb.add(b, b, alpha=2).tolist() == [True, False] == fb.add(b, b, alpha=True).tolist()
+    for call, words in ((lambda: fb.add(b, b, alpha=1.5), "must not be a floating"), (lambda: fb.add(i, i, alpha=1.5), "must not be a floating"),
+                        (lambda: fb.add(f, f, alpha=2j), "must not be a complex")):
+        with pytest.raises(RuntimeError, match=words):
+            call()
+    with pytest.raises(RuntimeError, match="Integer division with addcdiv is no longer supported"):
+        fb.addcdiv(i, i, i)
