@@ -14,8 +14,8 @@ import weakref
 from importlib import _bootstrap
 from typing import Any
 
-_OURS = 5.0  # seconds that a fork waits for an import that this package began or needs
-_OTHERS = 0.5  # and for any other: a program may run for hours inside an import of its own
+_OURS = 30.0  # seconds that a fork waits for an import that this package began or needs
+_OTHERS = 1.0  # and for any other: a program may run for hours inside an import of its own
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 _waited_for: set[str] = set()  # imports that took longer: no fork waits for them again
 _free: list[Any] = []  # locks that a fork takes
@@ -54,12 +54,16 @@ def _importing() -> set[str]:
 
 def _before() -> None:
     """Waits until no other thread is importing, and lets none begin before the fork is made.  Takes the locks that must be free."""
-    began = time.monotonic()
     taken = _here.taken = []
+    asked: list[Any] = []
+    began = time.monotonic()
     while True:
         for each in list(_free):  # a module may have ended its import meanwhile, and made one
-            if each not in taken and each.acquire(timeout=max(0.0, began + _OURS - time.monotonic())):
-                taken.append(each)
+            if each not in asked:
+                asked.append(each)
+                if each.acquire(timeout=_OURS):
+                    taken.append(each)
+                began = time.monotonic()  # imports have a time of their own
         time.sleep(0)  # a turn of one's own just begins: no other thread runs between the look below and the fork
         _imp.acquire_lock()  # without it no thread gets at the lock of a module
         try:

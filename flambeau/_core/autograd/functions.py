@@ -81,7 +81,8 @@ def _written(m: Meta) -> Tensor:
     if write is None:
         from ..kernels import expr as E
         from ..kernels.programs import Map
-        write = _writers[m] = hooks.launch_plan(m.device, Map((E.scalar(0, m.dtype),), (), (m.dtype,)), tuple(m.shape), [tuple(m.strides)], "fill")[0]
+        program = Map((E.scalar(0, m.dtype),), (), (m.dtype,))
+        write = _writers[m] = hooks.launch_plan(m.device, program, tuple(m.shape), [tuple(m.strides)], [m.nbytes], "fill")[0]
     one = new(m)
     write(one.ptr, 1.0 if m.dtype.kind == "f" else 1)
     return one

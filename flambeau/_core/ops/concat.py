@@ -147,7 +147,7 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
             place = _window(out, at, start, n)
             domain = tuple(t.meta.shape)
             prepared = door.prepare(out.meta.device, cast_program(t.meta.dtype, d), domain, tuple(
-                layout.expand_strides(x.meta.shape, x.meta.strides, domain) for x in (place, t)))
+                layout.expand_strides(x.meta.shape, x.meta.strides, domain) for x in (place, t)), (place.meta.nbytes, t.meta.nbytes))
             prepared.name = "cat"
             call = door.bind(out.meta.device, prepared)
             moves.append((call, place.ptr - out.ptr))

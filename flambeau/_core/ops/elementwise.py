@@ -589,7 +589,7 @@ def fit(g: Tensor, m: Meta) -> Tensor:
 def launcher(program: Any, domain: tuple[int, ...], metas: Sequence[Meta], dev: device, name: str) -> Callable[..., Any]:
     """A bound launch of a map over `domain` on operands of these metas (outputs first), each broadcast to it."""
     strides = tuple([layout.expand_strides(m.shape, m.strides, domain) for m in metas])
-    prepared = door.prepare(dev, program, domain, strides)
+    prepared = door.prepare(dev, program, domain, strides, [m.nbytes for m in metas])
     prepared.name = name
     return door.bind(dev, prepared)
 

@@ -80,7 +80,7 @@ def norms(tensors: Sequence[Tensor], p: float) -> Tensor | None:
         found = _norms.get((p, t.meta))
         if found is None:
             m = t.meta
-            prepared = door.prepare(m.device, norm_program(d, p, d), tuple(m.shape), ((), tuple(m.strides)))
+            prepared = door.prepare(m.device, norm_program(d, p, d), tuple(m.shape), ((), tuple(m.strides)), (d.itemsize, m.nbytes))
             prepared.name = "norm"
             found = _norms[p, m] = (door.bind(m.device, prepared), prepared.workspace)
         launch, workspace = found

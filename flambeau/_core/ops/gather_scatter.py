@@ -127,7 +127,8 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     _gather_into(out, input, axis, index)
     if index.meta is key[2] and door.near(index.meta.device):
         call, workspace = launch.plan(out.meta.device, _gathering(input, axis), tuple(index.meta.shape),
-                                      [out.meta.strides, (0,) * len(input.meta.shape), index.meta.strides], "gather")
+                                      [out.meta.strides, (0,) * len(input.meta.shape), index.meta.strides],
+                                      [t.meta.nbytes for t in (out, input, index)], "gather")
         if workspace is None:
             _keep(key, (out.meta, call, beyond(index.meta, 0, input.meta.shape[axis]), _numbers(input, axis), (tuple(input.meta.shape), axis)))
     return tape.record(out, _gather_back, (input,), (tuple(input.meta.shape), axis, tape.keep(index)), "GatherBackward0")
@@ -204,9 +205,10 @@ def _scatter(name: str, self: Tensor, dim: int, index: Tensor, src: Any, mode: s
         _scatter_into(out, axis, index, window.detach(), mode)
         if index.meta is key[4] and door.near(index.meta.device):
             n, shape = len(out.meta.shape), tuple(out.meta.shape)
-            copy, none = launch.plan(out.meta.device, cast_program(out.meta.dtype, out.meta.dtype), shape, [out.meta.strides, self.meta.strides], "clone")
+            copy, none = launch.plan(out.meta.device, cast_program(out.meta.dtype, out.meta.dtype), shape, [out.meta.strides, self.meta.strides],
+                                     [out.meta.nbytes, self.meta.nbytes], "clone")
             call, workspace = launch.plan(out.meta.device, _scattering(out, axis, mode), tuple(index.meta.shape),
-                                          [(0,) * n, src.meta.strides, index.meta.strides], "scatter")
+                                          [(0,) * n, src.meta.strides, index.meta.strides], [t.meta.nbytes for t in (out, src, index)], "scatter")
             if none is None and workspace is None:
                 _keep(key, (out.meta, copy, call, beyond(index.meta, 0, shape[axis]), _numbers(out, axis), (axis, mode, tuple(src.meta.shape))))
     return tape.record(out, _scatter_back, (self, None if fixed else src), (axis, tape.keep(index), mode, tuple(src.meta.shape)),

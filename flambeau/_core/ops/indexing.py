@@ -452,7 +452,7 @@ def taken(x: Tensor, indices: Sequence[Tensor | None], negative: bool = True) ->
     if door.near(x.meta.device) and out.meta.numel:
         if len(_taken) > _MOST_PLANS:
             _taken.clear()
-        call, workspace = launch.plan(x.meta.device, *_taking(x, w, out.meta), "index")
+        call, workspace = launch.plan(x.meta.device, *_taking(x, w, out.meta), [t.meta.nbytes for t in (out, x, *w.idx)], "index")
         if workspace is None:
             _taken[key] = out.meta, call, [beyond(p.meta, -n if negative else 0, n) for p, n in zip(w.idx, w.numbers, strict=False)], w.numbers
     return out

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..dtypes import dtype
+    from ..kernels.bounds import Room
     from ..runtime.device import device
     from ..tensor import Meta
 
@@ -32,11 +33,12 @@ _MOST = 1 << 14
 
 
 def run(program: Program, domain: tuple[int, ...], outs: Sequence[Tensor], ins: Sequence[Tensor],
-        strides: Sequence[tuple[int, ...]] | None = None, numbers: Sequence[Any] = (), name: str = "") -> None:
+        strides: Sequence[tuple[int, ...]] | None = None, numbers: Sequence[Any] = (), name: str = "", rooms: Sequence[Room] | None = None) -> None:
     """Carries out `program` over `domain`.
 
     strides: per operand (outputs first), in elements over the domain (over its kept axes for a Reduce's outputs); by
-    default each operand is broadcast to the domain.  All operands must be on one device.
+    default each operand is broadcast to the domain.  All operands must be on one device.  rooms: see `door.prepare`; by default what each
+    operand's layout takes.
     """
     key = (program.key, domain, tuple([t.meta for t in outs]), tuple([t.meta for t in ins]), strides and tuple(strides))
     found = _bound.get(key)
@@ -49,7 +51,7 @@ def run(program: Program, domain: tuple[int, ...], outs: Sequence[Tensor], ins: 
             strides = [layout.expand_strides(t.meta.shape, t.meta.strides, domain) for t in (*outs, *ins)]
         if len(_bound) > _MOST:
             _bound.clear()
-        found = _bound[key] = plan(outs[0].meta.device, _within(program, outs), domain, strides, name)
+        found = _bound[key] = plan(outs[0].meta.device, _within(program, outs), domain, strides, rooms or [t.meta.nbytes for t in (*outs, *ins)], name)
     call, workspace = found
     addresses = [t.ptr for t in outs]
     addresses += [t.ptr for t in ins]
@@ -69,11 +71,11 @@ def _within(program: Program, outs: Sequence[Tensor]) -> Program:
     return program
 
 
-def plan(dev: device, program: Program, domain: tuple[int, ...], strides: Sequence[tuple[int, ...]],
+def plan(dev: device, program: Program, domain: tuple[int, ...], strides: Sequence[tuple[int, ...]], rooms: Sequence[Room],
          name: str = "") -> tuple[Callable[..., Any], Meta | None]:
     """What carries out `program` when called with addresses and numbers, and the layout of the workspace whose address it wants
-    after the inputs'.  For callers that keep it, in a cache of `runtime.caches`."""
-    prepared = door.prepare(dev, program, domain, tuple(strides))
+    after the inputs'.  rooms: see `door.prepare`.  For callers that keep it, in a cache of `runtime.caches`."""
+    prepared = door.prepare(dev, program, domain, tuple(strides), rooms)
     prepared.name = name or prepared.name
     return door.bind(dev, prepared), make_meta((prepared.workspace,), None, _uint8(), dev) if prepared.workspace else None
 
@@ -117,7 +119,7 @@ def fill(t: Tensor, value: Any) -> None:
 
 def filling(m: Meta) -> Callable[..., Any]:
     """What fills a tensor of this meta when called with its address and `fill_numbers`; for a cache of `runtime.caches`."""
-    return plan(m.device, _filler(m.dtype), tuple(m.shape), [layout.expand_strides(m.shape, m.strides, tuple(m.shape))], "fill")[0]
+    return plan(m.device, _filler(m.dtype), tuple(m.shape), [layout.expand_strides(m.shape, m.strides, tuple(m.shape))], [m.nbytes], "fill")[0]
 
 
 def fill_numbers(value: Any, d: dtype) -> tuple[Any, ...]:

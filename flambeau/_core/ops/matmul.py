@@ -517,7 +517,7 @@ def _linear_plan(x: Tensor, w: Tensor, bias: Tensor) -> Any:
     product = door.product(om.device, d, m, n, k, *steps, beta=1.0)
     if product is None:
         return None
-    rows = door.prepare(om.device, cast_program(bias.meta.dtype, d), (m, n), ((n, 1), (0, bias.meta.strides[0])))
+    rows = door.prepare(om.device, cast_program(bias.meta.dtype, d), (m, n), ((n, 1), (0, bias.meta.strides[0])), (om.nbytes, bias.meta.nbytes))
     rows.name = "bias"
     fused = door.product(om.device, d, m, n, k, *steps, epilogue="bias") if bias.meta.strides[0] == 1 else None
     if whole is not x.meta:

@@ -249,7 +249,7 @@ def _max(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, d
     if x.meta is key[1] and x.meta.contiguous and door.near(x.meta.device) and values.meta.numel and math.prod(p.kernel) <= _FEW:
         program, numbers = _small(x, p)
         count = values.meta.numel
-        call, workspace = launch.plan(x.meta.device, program, (count,), [(1,), (1,), (0,)], "max_pool")
+        call, workspace = launch.plan(x.meta.device, program, (count,), [(1,), (1,), (0,)], [t.meta.nbytes for t in (values, at, x)], "max_pool")
         if workspace is None:
             _keep(key, (values.meta, at.meta, call, numbers, tuple(x.meta.shape), f"MaxPool{n}DWithIndicesBackward0"))
     saved = (tuple(x.meta.shape), tape.keep(at)) if door.near(x.meta.device) else (tuple(x.meta.shape), tape.keep(at), p)
@@ -311,7 +311,7 @@ def _summing(x: Tensor, p: Pool, out: Tensor) -> Any:
     n = len(p.image)
     st = _windows(x.detach(), p.geometry()).meta.strides
     return launch.plan(x.meta.device, _programs["sum", x.meta.dtype], (*out.meta.shape, *p.kernel),
-                       [out.meta.strides, (st[0], st[1], *st[2 + n:], *st[2:2 + n])], "avg_pool")
+                       [out.meta.strides, (st[0], st[1], *st[2 + n:], *st[2:2 + n])], [out.meta.nbytes, x.meta.nbytes], "avg_pool")
 
 
 def _sum_windows(x: Tensor, p: Pool) -> Tensor:

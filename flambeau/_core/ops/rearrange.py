@@ -11,7 +11,7 @@ from ..dtypes import float64, int32, int64
 from ..kernels import expr as E
 from ..kernels.programs import Map
 from ..runtime.device import resolve
-from ..tensor import Tensor, empty
+from ..tensor import Tensor, alias, empty
 from . import (
     axis_views,  # noqa: F401 (the views copied here must be in the table)
     launch,
@@ -156,16 +156,6 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------------------------------- flips and rolls
-def _moved(t: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], p: int) -> Tensor:
-    """A copy read through any strides (negative ones too) from address p; outside the tape."""
-    from ..tensor import alias, meta
-    out = empty(shape, t.meta.dtype, t.meta.device)
-    if out.meta.numel:
-        source = alias(t, meta(t.meta.shape, t.meta.strides, t.meta.dtype, t.meta.device), p)
-        launch.run(cast_program(t.meta.dtype, t.meta.dtype), shape, [out], [source], [out.meta.strides, strides], name="copy")
-    return out
-
-
 @op()
 def flip(input: Tensor, *given_dims: Any, dims: Any = None) -> Tensor:  # noqa: A002
     """A copy with axes reversed."""
@@ -177,11 +167,12 @@ def flip(input: Tensor, *given_dims: Any, dims: Any = None) -> Tensor:  # noqa: 
     m = input.meta
     if not m.shape:
         return input.clone()
-    p, strides = input.ptr, list(m.strides)
-    for a in axes:
-        p += (m.shape[a] - 1) * m.strides[a] * m.dtype.itemsize if m.numel else 0
-        strides[a] = -strides[a]
-    out = _moved(input, tuple(m.shape), tuple(strides), p)
+    out = empty(tuple(m.shape), m.dtype, m.device)
+    if m.numel:
+        first = sum([(m.shape[a] - 1) * m.strides[a] for a in axes]) * m.dtype.itemsize  # of the copy
+        strides = tuple([-s if a in axes else s for a, s in enumerate(m.strides)])
+        launch.run(cast_program(m.dtype, m.dtype), tuple(m.shape), [out], [alias(input, m, input.ptr + first)], [out.meta.strides, strides], name="copy",
+                   rooms=[out.meta.nbytes, (first, m.nbytes - first)])
     return tape.record(out, _flip_back, (input,), axes, "FlipBackward0")
 
 

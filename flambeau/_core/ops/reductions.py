@@ -60,7 +60,8 @@ def _alone(t: Tensor, axes: tuple[int, ...], keepdim: bool, program: Reduce, nam
     if found is None:
         domain, strides, kept = split_domain(t, axes)
         flat = layout.contiguous_strides(tuple(t.meta.shape[i] for i in kept))
-        call, workspace = launch.plan(t.meta.device, program, domain, [flat] * len(program.out_types) + [strides], name)
+        call, workspace = launch.plan(t.meta.device, program, domain, [flat] * len(program.out_types) + [strides],
+                                      [layout.numel(t.meta.shape[i] for i in kept) * d.itemsize for d in program.out_types] + [t.meta.nbytes], name)
         if len(_plans) > 1 << 14:
             _plans.clear()
         shape = kept_shape(t.meta.shape, axes, keepdim)
@@ -214,7 +215,7 @@ def _plan_to_shape(g: Tensor, shape: tuple[int, ...], axes: tuple[int, ...]) -> 
         return None
     domain, strides, kept = split_domain(g, axes)
     flat = layout.contiguous_strides(tuple(m.shape[i] for i in kept))
-    prepared = door.prepare(m.device, simple("sum", d, d.opmath, d, "sum"), domain, (flat, strides))
+    prepared = door.prepare(m.device, simple("sum", d, d.opmath, d, "sum"), domain, (flat, strides), (meta(shape, None, d, m.device).nbytes, m.nbytes))
     prepared.name = "sum"
     if len(_to_shape) > 4096:
         _to_shape.clear()

@@ -94,7 +94,8 @@ def plan(bound: Bound, operands: Sequence[Any]) -> Plan:
         metas.append(own)
     if not any(m.numel for m in metas):
         return Plan(tuple(metas), None, None, (), tuple(shown))
-    call, room, ins = _launch(bound, tuple(exprs), axes, layouts, dev)
+    rooms = {**{("out", k): m.nbytes for k, m in enumerate(metas)}, **{("operand", names[i]): operands[i].meta.nbytes for i in bound.reads}}
+    call, room, ins = _launch(bound, tuple(exprs), axes, layouts, rooms, dev)
     return Plan(tuple(metas), call, room, tuple(names.index(n) for n in ins), tuple(shown))
 
 
@@ -109,8 +110,10 @@ def _result(bound: Bound, operands: Sequence[Any], spread: Spread, at: frozenset
     return meta(shape, None, d, dev)
 
 
-def _launch(bound: Bound, exprs: tuple[Expr, ...], axes: list[str], layouts: dict[Any, Any], dev: device) -> tuple[Callable[..., Any], Meta | None, list[Any]]:
-    """One call that stores the expressions, its workspace, and the names of the operands whose addresses it wants."""
+def _launch(bound: Bound, exprs: tuple[Expr, ...], axes: list[str], layouts: dict[Any, Any], rooms: dict[Any, int],
+            dev: device) -> tuple[Callable[..., Any], Meta | None, list[Any]]:
+    """One call that stores the expressions, its workspace, and the names of the operands whose addresses it wants.  rooms: bytes of the results and
+    operands."""
     sizes, domain = bound.places.sizes, "".join(bound.places.sizes)
     ranks = {a: len(n) for a, n in sizes.items()}
     found = None
@@ -127,14 +130,16 @@ def _launch(bound: Bound, exprs: tuple[Expr, ...], axes: list[str], layouts: dic
     ins = sorted(made.operands(), key=bound.formula.names().index)
     name = bound.op.name + ("_backward" if bound.formula.level else "")
     work = _Work()
-    temps = [work.take(layout.numel([n for a in over for n in sizes[a]]) * d.itemsize) for over, d in made.temps]
+    sizes_of_temps = [layout.numel([n for a in over for n in sizes[a]]) * d.itemsize for over, d in made.temps]
+    temps = [work.take(n) for n in sizes_of_temps]
     calls = []
     for one in found:
         if not all(layout.numel(one.domain[:len(s)]) for s in one.strides[:len(one.step.outs)]):
             continue  # nothing is stored
-        call, room = launch.plan(dev, one.program, one.domain, one.strides, name)
+        refs = [(r[0], r[1]) for r in (*one.step.outs, *one.step.ins)]
+        call, room = launch.plan(dev, one.program, one.domain, one.strides, [rooms[r] if r in rooms else sizes_of_temps[r[1]] for r in refs], name)
         where: list[tuple[int, int]] = []  # (which address is given, bytes after it)
-        for kind, k in ((r[0], r[1]) for r in (*one.step.outs, *one.step.ins)):
+        for kind, k in refs:
             where.append((k, 0) if kind == "out" else (len(exprs) + ins.index(k), 0) if kind == "operand" else (len(exprs) + len(ins), temps[k]))
         if room is not None:
             where.append((len(exprs) + len(ins), work.take(room.nbytes)))

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from .. import forks
 from ..drivers.cpu.driver import CPU
+from ..kernels import bounds
 from ..kernels.programs import Prepared
 from ..kernels.specs import Loop, Product
 from . import caches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ..dtypes import dtype
     from ..kernels.programs import Program
@@ -155,8 +156,14 @@ def near(dev: device) -> bool:
     return gpus.gpu(dev).driver.near
 
 
-def prepare(dev: device, program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Prepared:
-    """A launch of a loop program: see `require`."""
+def prepare(dev: device, program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...],
+            rooms: Sequence[bounds.Room]) -> Prepared:
+    """A launch of a loop program: see `require`.
+
+    rooms: how many bytes there are from each operand's address on, or before it and from it on, outputs first.  Raises RuntimeError where the launch
+    would go beyond them: that is a mistake of the operation, which did not look at its arguments, and is told before anything is read or written.
+    """
+    bounds.hold(program, domain, strides, rooms)
     if dev.type == "meta":
         return Prepared(program.kind, _nothing, outputs=len(program.out_types), program=program, domain=domain, strides=strides)
     return require(dev, Loop(program, domain, strides))

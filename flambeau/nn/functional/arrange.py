@@ -73,11 +73,11 @@ def _plan(m: Any, before: list[int], after: list[int], value: Any) -> Any:
     if abs(value) > _LARGE[d.kind] and not (d.kind == "f" and (value != value or math.isinf(value))):  # whether it fits is asked there
         return None
     made = meta([b + s + a for b, s, a in zip(before, m.shape, after)], None, d, m.device)
-    fill, none = launch.plan(m.device, Map((E.scalar(0, d),), (), (d,)), tuple(made.shape), [made.strides], "fill")
-    copy, nothing = launch.plan(m.device, cast_program(d, d), tuple(m.shape), [made.strides, m.strides], "copy")
+    fill, none = launch.plan(m.device, Map((E.scalar(0, d),), (), (d,)), tuple(made.shape), [made.strides], [made.nbytes], "fill")
+    offset = sum(b * s for b, s in zip(before, made.strides)) * d.itemsize
+    copy, nothing = launch.plan(m.device, cast_program(d, d), tuple(m.shape), [made.strides, m.strides], [made.nbytes - offset, m.nbytes], "copy")
     if none is not None or nothing is not None:
         return None
-    offset = sum(b * s for b, s in zip(before, made.strides)) * d.itemsize
     return made, fill, float(value) if d.kind == "f" else value, copy, offset, (before, list(m.shape))
 
 
