@@ -56,4 +56,4 @@ def test_every_device_refuses_an_operation_s_mistake_before_it_reads_or_writes(d
     assert out.tolist() == [0.0] * 10
     launch.run(COPY, (10,), [out], [x])
     assert out.tolist() == [2.0] * 10
-    assert out.flip(0).tolist() == [2.0] * 10 and torch.arange(12, device=device).reshape(3, 4)[:, 1:].flip(0, 1).tolist() == [[11, 10, 9], [7, 6, 5], [3, 2, 1]]
+    assert torch.arange(12, device=device).reshape(3, 4)[:, 1:].flip(0, 1).tolist() == [[11, 10, 9], [7, 6, 5], [3, 2, 1]]
