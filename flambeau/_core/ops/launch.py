@@ -94,7 +94,7 @@ def counter(m: Meta, name: str, test: Callable[[Any], Any], types: tuple[dtype, 
     if program is None:
         one, zero = E.const(1, int64), E.const(0, int64)
         program = _counts[key] = Reduce((E.where(test(E.input(0, m.dtype)), one, zero),), ("sum",), (E.acc(0, int64),), (m.dtype,), types)
-    call, workspace = plan(m.device, program, tuple(m.shape), [(), m.strides], name)
+    call, workspace = plan(m.device, program, tuple(m.shape), [(), m.strides], [8, m.nbytes], name)
     total, read = make_meta((1,), None, int64, m.device), c_int64.from_address
 
     def count(address: int) -> int:
