@@ -46,8 +46,12 @@ class Geometry:
 
 
 def _raw(t: Tensor, shape: Any, strides: Sizes, offset: int = 0) -> Tensor:
-    """A window on t's memory, outside autograd; offset in elements."""
-    return alias(t, meta(shape, strides, t.meta.dtype, t.meta.device), t.ptr + offset * t.meta.dtype.itemsize)
+    """A window on t's memory, outside autograd; offset in elements.  Raises RuntimeError where it would reach beyond that."""
+    m = meta(shape, strides, t.meta.dtype, t.meta.device)
+    begin = offset * t.meta.dtype.itemsize
+    if begin < 0 or begin + m.nbytes > t.meta.nbytes and m.numel:
+        raise RuntimeError(f"a window of {list(shape)} by strides {list(strides)} from element {offset} on reaches beyond a tensor of {t.meta.nbytes} bytes")
+    return alias(t, m, t.ptr + begin)
 
 
 def _copy(out: Tensor, source: Tensor) -> None:

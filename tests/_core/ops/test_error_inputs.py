@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import flambeau as fb
+from tests import processes
 
 MASK = fb.tensor([True, False])
 
@@ -124,3 +125,16 @@ def test_leaves_and_matrices_only():
     for shape in ((2,), (2, 2, 2)):
         with pytest.raises(RuntimeError, match="only supported on matrices"):
             fb.zeros(shape).H  # noqa: B018
+
+
+def test_what_numpy_says_where_it_has_no_room_is_the_operation_s_error():
+    """On a size that no memory holds, in a process that has little."""
+    processes.says("""
+for size in (2**36, 2**62):
+    try:
+        torch.hash_tensor(torch.ones(1).expand(size))
+    except RuntimeError as error:
+        assert str(error).startswith("hash_tensor: out of CPU memory: "), error
+    else:
+        raise SystemExit("there was room")
+""")
