@@ -178,3 +178,10 @@ def test_on_every_device(device):
 def test_a_layout_whose_elements_would_lie_before_the_first_is_refused(make) -> None:
     with pytest.raises(RuntimeError, match=r"Negative strides|mismatch in length of strides and shape"):
         make()
+
+
+@pytest.mark.parametrize("make", [lambda: fb.diag_embed(fb.ones(2, 0, 17), offset=2**64), lambda: fb.empty(0, 2**63), lambda: fb.empty(0, 2**40, 2**40),
+                                  lambda: fb.empty_strided((0, 2), (2**63, 1)), lambda: fb.ones(0, 3).expand(2**63, 0, 3)])
+def test_a_layout_of_no_elements_has_sizes_and_strides_of_64_bits_too(make):
+    with pytest.raises(RuntimeError, match="overflow"):
+        make()
