@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import Any
 
 from .._core.autograd.mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
-from .gradcheck import gradcheck, gradgradcheck  # at once, so that no later import of their module takes the function's name
+from .gradcheck import gradcheck, gradgradcheck
+
+
+class _Package(ModuleType):
+    """A package in which a function keeps its name though a module has the same: imports bind that, by whatever path they come."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "gradcheck" or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 _LAZY = {"Function": ".function", "FunctionCtx": ".function", "backward": ".._core.autograd.functions", "grad": ".._core.autograd.functions",
          "detect_anomaly": ".anomaly",

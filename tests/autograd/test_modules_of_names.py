@@ -12,7 +12,8 @@ import flambeau as fb
 
 @pytest.mark.parametrize("program", [
     "from flambeau.autograd.gradcheck import gradcheck", "import flambeau.autograd.gradcheck", "from flambeau.autograd import gradcheck",
-    "from flambeau.autograd.gradcheck import GradcheckError, gradgradcheck"])
+    "from flambeau.autograd.gradcheck import GradcheckError, gradgradcheck",
+    "from flambeau.script.importer import install\ninstall()\nfrom torch.autograd.gradcheck import gradcheck\nimport torch.autograd.gradcheck"])
 def test_gradcheck_stays_a_function(program: str) -> None:
     done = subprocess.run([sys.executable, "-c", f"{program}\nimport flambeau\nassert type(flambeau.autograd.gradcheck).__name__ == 'function'"],
                           capture_output=True, text=True, timeout=100)
