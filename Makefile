@@ -151,7 +151,7 @@ bench: .venv-parity/.made
 
 # One process, one thread, a few minutes. For a part of it: BENCH="--only softmax --compare old.json", BENCH="--profile std".
 bench-ops: .venv-parity/.made
-	$(PARITY)/python benchmarks/ops/bench_ops.py --small $(BENCH)
+	$(PARITY)/python benchmarks/ops/bench_ops.py $(BENCH)
 
 .venv/.cuda: .venv/.dev
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[cuda-dnn]'
