@@ -91,7 +91,8 @@ def test_values_match_the_interpreter(name, dtype):
     try:
         got = _call(row, *[fb.tensor(a, dtype=d) for a, d in zip(arrays, types, strict=True)])
     except RuntimeError as error:
-        assert "implemented" in str(error) or "bool" in str(error), error
+        refused = "no longer supported" if name == "addcdiv" and not dtype.is_floating_point else "implemented"  # as PyTorch refuses integers there
+        assert refused in str(error) or "bool" in str(error), error
         return
     want = _oracle(row, arrays, types)
     got = got.float().numpy() if got.dtype is fb.bfloat16 else got.numpy()
