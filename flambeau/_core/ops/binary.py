@@ -466,9 +466,9 @@ NEXT = {dtypes.float32: Pointwise("nextafter", E.nextafter, 2, grad=_next_grad, 
 
 
 def _next(a: Any, b: Any) -> tuple[Pointwise, tuple[Any, ...]]:
-    for name, x in (("input", a), ("other", b)):
+    for place, (name, x) in enumerate((("input", a), ("other", b)), 1):
         if not isinstance(x, (Tensor, Expr)):
-            raise TypeError(f"nextafter(): argument '{name}' must be Tensor, not {type(x).__name__}")
+            raise TypeError(f"nextafter(): argument '{name}' (position {place}) must be Tensor, not {type(x).__name__}")
     made = NEXT[dtypes.float32]
     return made if isinstance(a, Expr) or isinstance(b, Expr) else NEXT.get(made.common((a, b)), made), (a, b)
 

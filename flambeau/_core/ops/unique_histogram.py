@@ -92,7 +92,8 @@ def _by_device(name: str, t: Tensor, by_order: bool, return_inverse: bool, retur
     new = full((n,), True, dtype=bool_, device=t.meta.device)
     apart = rows[1:] != rows[:-1]
     new[1:] = apart if len(rows.meta.shape) == 1 else apart.any(1)
-    picked = rows[new]
+    starts = nonzero(new, as_tuple=True)[0] if return_counts else None  # how many there are comes to the host once
+    picked = rows[new] if starts is None else take_at(rows, [starts])
     if dim is None or not shape:
         made = picked.reshape(-1)
     else:
@@ -105,8 +106,7 @@ def _by_device(name: str, t: Tensor, by_order: bool, return_inverse: bool, retur
         if at is not None:
             routines.require(t.meta.device, Spread(n), (inverse.ptr, at.ptr, place.ptr))
         out.append(inverse.reshape(shape) if dim is None else inverse)
-    if return_counts:
-        (starts,) = nonzero(new, as_tuple=True)
+    if starts is not None:
         out.append(cat([starts[1:], starts.new_full((1,), n)]) - starts)
     return result if len(out) == 1 else tuple(out)
 
