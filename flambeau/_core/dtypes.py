@@ -279,7 +279,8 @@ def number(value: Any, d: dtype, strictly: bool = False) -> Any:
 
 def can_cast(from_: dtype, to: dtype) -> bool:
     """Whether PyTorch's rules let a result of type `from_` be stored in an output of type `to`."""
-    from_, to = settled(from_), settled(to)
+    if from_.__class__ is not dtype or to.__class__ is not dtype:
+        from_, to = settled(from_), settled(to)
     if from_.is_complex and not to.is_complex:
         return False
     if from_.is_floating_point and not (to.is_floating_point or to.is_complex):

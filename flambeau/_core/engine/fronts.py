@@ -202,8 +202,11 @@ def constant(v: Any) -> Any:
     if kind is tuple or kind is list or kind in SEQUENCES:
         if len(v) > _MOST:
             _no_constant(v)
-        parts = [x if (k := x.__class__) is int or k in PLAIN_CONSTANTS else constant(x) for x in v]
-        return (list, *parts) if kind is list else tuple(parts)  # x[[0, 1]] is not x[0, 1]
+        for x in v:  # sizes are nothing but integers
+            if x.__class__ is not int:
+                v = [x if (k := x.__class__) is int or k in PLAIN_CONSTANTS else constant(x) for x in v]
+                break
+        return (list, *v) if kind is list else tuple(v)  # x[[0, 1]] is not x[0, 1]
     if kind is float or kind is complex:
         return (kind, v) if v and v == v else (kind, str(v))
     if kind is slice:

@@ -153,6 +153,12 @@ class Call:
         """A call by the body."""
         return self.operation.as_they_are(self.filled(given))
 
+
+def after() -> int:
+    """How many calls of one kind there must be until it is learned."""
+    return AFTER << len(learned) // _DOUBLES
+
+
 # --------------------------------------------------------------------------------------------------------------- attempts
 def _pattern(v: Any) -> replays.Pattern:
     """What of a call's argument is an operand: see `replays.unpack`."""
@@ -192,7 +198,7 @@ class Learner:
         except (AttributeError, TypeError, RuntimeError, ValueError):
             self._fail()
             return
-        if count < AFTER << len(learned) // _DOUBLES:
+        if count < after():
             caches.keep(seen, key, count)
             return
         if key in self.env["plans"]:  # the call changed its operands' layouts, by which it would be found

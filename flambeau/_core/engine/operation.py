@@ -214,11 +214,12 @@ class Operation:
         """A call for which a body gave the plan of a view."""
         s, run = self._signature(), view.bind("t")
         learner = self.learner
+        t = values[s.names().index(fronts.operand_kinds(s)[0])]
         if keep and learner is not None:
             with contextlib.suppress(AttributeError, TypeError, RuntimeError, ValueError):  # numbers that are in no key
                 caches.keep(self.env["plans"], learner.key(values), run)
                 learner.learned = True
-        return run(values[s.names().index(fronts.operand_kinds(s)[0])])
+        return run(t)
 
     def unlearn(self, values: Values) -> None:
         """Calls like this one are no longer replayed."""

@@ -58,7 +58,8 @@ def assemble(m: Meta, pieces: Sequence[Piece], whole: Tensor | None = None, own:
     """
     d = m.dtype
     pieces = [p for p in pieces if p[0].meta.numel]
-    apart, covered = _boxes(m, pieces)
+    alone = len(pieces) == 1 and pieces[0][0].meta.numel < m.numel
+    apart, covered = (True, False) if alone else _boxes(m, pieces)
     if covered and whole is None:
         g, _, offset = pieces[0]
         at = g.ptr - offset

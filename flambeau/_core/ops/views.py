@@ -18,7 +18,7 @@ from ..engine.plans import Relaid, View
 from ..tensor import Meta, Tensor, _new, alias, empty, meta, new
 from . import launch
 from .copies import cast_program, contiguous
-from .partial_grads import Parts, dense
+from .partial_grads import Parts, assemble, dense
 from .sizes import sizes_of
 from .table import op, planned
 
@@ -124,8 +124,9 @@ def placed(t: Tensor, shape: Sequence[int], strides: tuple[int, ...], p: int, re
 @tape.keeps_nothing
 def _put_back(node: Any, g: Tensor) -> Any:
     m, region, strides, offset = node[tape.SAVED]
-    if node[tape.EDGES][0][0] and not _grad.get() and type(g) is Tensor and g.meta.dtype is m.dtype and dense(m):
-        return (Parts(m, (g, strides, offset)),)
+    if not _grad.get() and type(g) is Tensor and g.meta.dtype is m.dtype and dense(m):
+        piece = g, strides, offset
+        return (Parts(m, piece) if node[tape.EDGES][0][0] else assemble(m, [piece]),)
     return (put(g, m.shape, region),)
 
 
