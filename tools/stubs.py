@@ -169,7 +169,7 @@ def tensor_stub() -> str:
             if op.inplace is not None:
                 inplace[n + "_"] = op.inplace
     source = (ROOT / "flambeau" / "_core" / "tensor.py").read_text()
-    head = [HEADER, "import builtins\nfrom collections.abc import Callable, Iterator, Sequence\nfrom typing import Any, SupportsIndex, overload\n\n",
+    head = [HEADER, "import builtins\nfrom collections.abc import Callable, Iterator, Sequence\nfrom typing import Any, Self, SupportsIndex, overload\n\n",
             "from .dtypes import dtype as _dtype\nfrom .layout import Size\nfrom .runtime.device import device as _device\n\n",
             "NO_FREE: Any\n_new: Any\n\n"]
     for name in ("Meta", "Storage"):
@@ -178,6 +178,7 @@ def tensor_stub() -> str:
         fields = re.findall(r"^    (\w+): ([^\n#=]+)", body.group(0), re.M)
         lines = "".join(f"    {f}: {t.strip().replace('dtype', '_dtype').replace('device', '_device')}\n" for f, t in fields)
         head.append(f"class {name}:\n{lines}\n")
+    head.append("class Guise(Meta):\n    under: Meta\n    @classmethod\n    def of(cls, m: Meta) -> Self: ...\n\n")
     out = ["class Tensor:\n    meta: Meta\n    store: Storage\n    ptr: int\n    node: Any\n    base: Tensor | None\n"
            "    def __new__(cls, *args: Any, **kwargs: Any) -> Any: ...\n"]
     for name, value in sorted(Tensor.__dict__.items()):

@@ -18,6 +18,7 @@ from .runtime.memory import NO_FREE as NO_FREE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Self
 
 _PACKAGE = __name__.partition(".")[0] + "."
 _takes = memory.takes.get
@@ -85,6 +86,22 @@ def _make_meta(shape: Size, strides: tuple[int, ...], d: dtype, dev: device) -> 
         raise RuntimeError(f"Storage size calculation overflowed with sizes={list(shape)} and strides={list(strides)}")
     m.sizes = cpu_memory.size_class(m.nbytes) if dev.type == "cpu" and m.nbytes <= cpu_memory.SMALL else None
     return m
+
+
+class Guise(Meta):
+    """The meta of a tensor that somebody answers for: as `under`, the plain one, but in the key of no plan."""
+
+    __slots__ = ("under",)
+    under: Meta
+
+    @classmethod
+    def of(cls, m: Meta) -> Self:
+        """A new one over a plain meta."""
+        made = cls()
+        for name in ("shape", "strides", "dtype", "device", "numel", "contiguous", "nbytes", "sizes"):
+            setattr(made, name, getattr(m, name))
+        made.under, made.plain = m, False
+        return made
 
 
 class Storage:

@@ -2,7 +2,7 @@
 
 import builtins
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, SupportsIndex, overload
+from typing import Any, Self, SupportsIndex, overload
 
 from .dtypes import dtype as _dtype
 from .layout import Size
@@ -28,6 +28,11 @@ class Storage:
     free: Any
     meta: Meta
     keep: Any
+
+class Guise(Meta):
+    under: Meta
+    @classmethod
+    def of(cls, m: Meta) -> Self: ...
 
 class Tensor:
     meta: Meta

@@ -19,7 +19,7 @@ from .._core import ops as _ops
 from .._core.autograd.mode import _grad
 from .._core.engine.plans import under
 from .._core.runtime import caches
-from .._core.tensor import Meta, Tensor, alias
+from .._core.tensor import Guise, Meta, Tensor, alias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,11 +28,10 @@ ops: Any = _ops
 KEY = "_tangents"  # of a tensor's attributes: tangents by level
 
 
-class DualMeta(Meta):
-    """The meta of a tensor with tangents: as `under`, the plain one."""
+class DualMeta(Guise):
+    """The meta of a tensor with tangents."""
 
-    __slots__ = ("under",)
-    under: Meta
+    __slots__ = ()
 
 
 _dressed: dict[Meta, DualMeta] = caches.cache(globals(), "_dressed")
@@ -41,11 +40,7 @@ _dressed: dict[Meta, DualMeta] = caches.cache(globals(), "_dressed")
 def _dual(m: Meta) -> DualMeta:
     found = _dressed.get(m)
     if found is None:
-        found = DualMeta()
-        for name in ("shape", "strides", "dtype", "device", "numel", "contiguous", "nbytes", "sizes"):
-            setattr(found, name, getattr(m, name))
-        found.under, found.plain = m, False
-        caches.keep(_dressed, m, found)
+        found = caches.keep(_dressed, m, DualMeta.of(m))
     return found
 
 
@@ -239,13 +234,13 @@ def members(x: Any) -> Iterator[Tensor]:
         yield from members(list(x.values()))
 
 
-def replaced(x: Any, change: Any) -> Any:
-    """A structure with `change` made to each tensor in it."""
-    if isinstance(x, Tensor):
+def replaced(x: Any, change: Any, kind: type = Tensor) -> Any:
+    """A structure with `change` made to each tensor of a class in it."""
+    if isinstance(x, kind):
         return change(x)
     if isinstance(x, (tuple, list)) and type(x).__name__ != "Size":
-        parts = [replaced(y, change) for y in x]
+        parts = [replaced(y, change, kind) for y in x]
         return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
     if isinstance(x, dict):
-        return {k: replaced(v, change) for k, v in x.items()}
+        return {k: replaced(v, change, kind) for k, v in x.items()}
     return x

@@ -13,6 +13,7 @@ from typing import Any
 
 from .._core import ops as _ops
 from .._core.tensor import Meta, Tensor, _new
+from ..autograd import duals
 from ..interop import overriding
 from ..interop.overriding import Overridable
 
@@ -223,14 +224,7 @@ def members(x: Any) -> Any:
 
 def replaced(x: Any, change: Any) -> Any:
     """A structure with `change` made to each tensor of Batched in it."""
-    if isinstance(x, Batched):
-        return change(x)
-    if isinstance(x, (tuple, list)) and type(x).__name__ != "Size":
-        parts = [replaced(y, change) for y in x]
-        return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
-    if isinstance(x, dict):
-        return {k: replaced(v, change) for k, v in x.items()}
-    return x
+    return duals.replaced(x, change, Batched)
 
 
 def dispatch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

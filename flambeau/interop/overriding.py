@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._core import hooks
 from .._core.runtime import caches
-from .._core.tensor import Meta, Tensor, _new
+from .._core.tensor import Guise, Meta, Tensor, _new
 from .covering import disabled_torch_function_impl
 
 if TYPE_CHECKING:
@@ -25,11 +25,10 @@ _slot: Any = Tensor.__dict__["meta"]
 _PACKAGE = __name__.rpartition(".interop")[0]
 
 
-class Foreign(Meta):
-    """The meta of a tensor of a class that answers for operations: as `under`, the plain one."""
+class Foreign(Guise):
+    """The meta of a tensor of a class that answers for operations."""
 
-    __slots__ = ("under",)
-    under: Meta
+    __slots__ = ()
 
 
 _foreign: dict[Meta, Foreign] = caches.cache(globals(), "_foreign")
@@ -41,11 +40,7 @@ def _dressed(m: Meta) -> Meta:
         return m
     found = _foreign.get(m)
     if found is None:
-        found = Foreign()
-        for name in ("shape", "strides", "dtype", "device", "numel", "contiguous", "nbytes", "sizes"):
-            setattr(found, name, getattr(m, name))
-        found.under, found.plain = m, False
-        caches.keep(_foreign, m, found)
+        found = caches.keep(_foreign, m, Foreign.of(m))
     return found
 
 

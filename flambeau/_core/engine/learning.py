@@ -154,11 +154,6 @@ class Call:
         return self.operation.as_they_are(self.filled(given))
 
 
-def after() -> int:
-    """How many calls of one kind there must be until it is learned."""
-    return AFTER << len(learned) // _DOUBLES
-
-
 # --------------------------------------------------------------------------------------------------------------- attempts
 def _pattern(v: Any) -> replays.Pattern:
     """What of a call's argument is an operand: see `replays.unpack`."""
@@ -198,7 +193,7 @@ class Learner:
         except (AttributeError, TypeError, RuntimeError, ValueError):
             self._fail()
             return
-        if count < after():
+        if count < AFTER << len(learned) // _DOUBLES:
             caches.keep(seen, key, count)
             return
         if key in self.env["plans"]:  # the call changed its operands' layouts, by which it would be found

@@ -57,9 +57,7 @@ def _levels() -> list[str]:
 
 
 def write(module: Module, bits: int) -> None:
-    keys.write(module, bits)
-    rows.write(module, 3)
-    order.write(module, bits)
+    sorting.write_basics(module, bits)
     sorting.write_values(module, bits)
     _write_keys(module, bits)
     _write_order(module, bits)

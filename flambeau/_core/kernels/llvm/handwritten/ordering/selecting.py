@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..code import Code
-from . import keys, order, rows, sorting
+from . import keys, order, sorting
 from .sorting import OWN, Job, Rows, after_keys
 
 if TYPE_CHECKING:
@@ -50,9 +50,7 @@ def first(d: dtype, domain: Sizes, strides: Sequence[Sizes], descending: bool, k
 
 
 def write_first(module: Module, bits: int) -> None:
-    keys.write(module, bits)
-    rows.write(module, 3)
-    order.write(module, bits)
+    sorting.write_basics(module, bits)
     _write_rank(module)
     _write_bin(module)
     _write_many(module, bits)
@@ -199,9 +197,7 @@ def _room_of_many(n: int, bits: int) -> int:
 
 
 def write_element(module: Module, bits: int) -> None:
-    keys.write(module, bits)
-    rows.write(module, 3)
-    order.write(module, bits)
+    sorting.write_basics(module, bits)
     _write_rank(module)
     _write_bin(module)
     _write_few(module, bits)
@@ -336,16 +332,12 @@ def _write_many(module: Module, bits: int) -> None:
 
 # ---------------------------------------------------------------------------------------------------- the most frequent one
 def write_mode(module: Module, bits: int) -> None:
-    keys.write(module, bits)
-    rows.write(module, 3)
-    order.write(module, bits)
+    sorting.write_basics(module, bits)
     _write_commonest(module, bits)
     r = Rows(module, "flambeau_mode", bits)
     c = r.code
     with r.each() as (values, places, source, work):
-        c.function("void", "keys", source, r.source_step, r.n, work, r.block)
-        room = work + after_keys(r.n, bits)
-        pairs = c.function("ptr", "order", work, r.n, room)
+        pairs, room = r.ordered(source, work)
         position = c.function("i64", "commonest", pairs, r.n, work, room)
         places.store(position)
         values.store((source + position * r.source_step).load(f"i{bits}"))

@@ -60,6 +60,7 @@ class Rows:
     def __init__(self, module: Module, name: str, bits: int) -> None:
         c = self.code = Code(module, "void", name, "i64", "i64", "ptr", "ptr")
         self.begin, self.end, self.args, self.block = c.given
+        self.bits = bits
         self.keys = keys.Keys(c, self.block, bits)
         self.n, self.width, self.value_step, self.place_step, self.source_step = (c.number(self.block, k) for k in range(N, SOURCE_STEP + 1))
         self.places = c.array("i64", 3)
@@ -81,6 +82,13 @@ class Rows:
             with c.span(task.i, count, step=tasks) as row:
                 at = rows.offsets(c, row.i, self.block + 8 * LEAD, self.places, 3)
                 yield values + at[0], places + at[1], source + at[2], work
+
+    def ordered(self, source: Value, work: Value) -> tuple[Value, Value]:
+        """A row's keys, at `work`, in order with where they came from; and the memory behind them."""
+        c = self.code
+        c.function("void", "keys", source, self.source_step, self.n, work, self.block)
+        room = work + after_keys(self.n, self.bits)
+        return c.function("ptr", "order", work, self.n, room), room
 
     def finish(self) -> None:
         scratch.give(self.code, self.index)
@@ -110,18 +118,21 @@ def sort(d: dtype, domain: Sizes, strides: Sequence[Sizes], descending: bool, wi
 
 
 def write(module: Module, bits: int) -> None:
-    keys.write(module, bits)
-    rows.write(module, 3)
-    order.write(module, bits)
+    write_basics(module, bits)
     write_values(module, bits)
     r = Rows(module, "flambeau_sort", bits)
     c = r.code
     with r.each() as (values, places, source, work):
-        c.function("void", "keys", source, r.source_step, r.n, work, r.block)
-        room = work + after_keys(r.n, bits)
-        pairs = c.function("ptr", "order", work, r.n, room)
+        pairs, room = r.ordered(source, work)
         c.function("void", "write_values", pairs, r.width, values, places, source, room, r.block)
     r.finish()
+
+
+def write_basics(module: Module, bits: int) -> None:
+    """What kernels over rows call: keys, places of rows, order."""
+    keys.write(module, bits)
+    rows.write(module, 3)
+    order.write(module, bits)
 
 
 def after_keys(n: Value, bits: int) -> Value:
