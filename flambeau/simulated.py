@@ -62,7 +62,7 @@ def clock(device: Any = None) -> float:
 
     Raises ValueError for a device that is no GPU, RuntimeError when the GPUs are not simulated.
     """
-    driver = gpus.started().driver
+    driver = gpus.start().driver
     if not isinstance(driver, SimulatedDriver):
         raise RuntimeError("clock: these GPUs are real; time them with cuda.Event(enable_timing=True)")
     return driver.host_time() if device is None else driver.device_time(gpus.gpu(device).physical)

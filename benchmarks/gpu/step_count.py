@@ -73,7 +73,7 @@ def seconds(prepared: Any) -> float:
 
 def count(t: Any, step: Callable[[], Any], lib: Any, rounds: int = 9) -> Found:
     """Counts one step that has been done before."""
-    from flambeau._core.runtime import door, gpus
+    from flambeau._core.runtime import dispatch, gpus
     g: Any = gpus.gpu()
     for _ in range(3):
         step()
@@ -102,7 +102,7 @@ def count(t: Any, step: Callable[[], Any], lib: Any, rounds: int = 9) -> Found:
     def taken(stream: Any, nbytes: int) -> Any:
         slow[0] += 1
         return take(stream, nbytes)
-    with door.observe(launched, copied, lambda w: waits.update([w.reason])):
+    with dispatch.observe(launched, copied, lambda w: waits.update([w.reason])):
         step()  # launches are bound anew under an observer
         launches.clear()
         copies.clear()

@@ -23,9 +23,9 @@ class _Matmul:
         self.fp32_precision = "none"
 
     def _allow(self, name: str, value: bool) -> None:
-        from .._core.runtime import door
+        from .._core.runtime import dispatch
         self._reduced[name] = bool(value)
-        door.set_wide(name, not value)
+        dispatch.set_wide(name, not value)
 
     @property
     def allow_fp16_reduced_precision_reduction(self) -> bool:

@@ -71,7 +71,7 @@ def is_initialized() -> bool:
 
 def init() -> None:
     """Makes the GPUs ready now rather than at first use.  Raises RuntimeError when there are none."""
-    _gpus.started()
+    _gpus.start()
 
 
 def is_simulated(device: Any = None) -> bool:
@@ -140,7 +140,7 @@ def get_arch_list() -> list[str]:
     """The architectures of the GPUs there are; kernels are made for them when first used."""
     if not is_available():
         return []
-    return sorted({f"sm_{g.properties.major}{g.properties.minor}" for g in _gpus.started().gpus})
+    return sorted({f"sm_{g.properties.major}{g.properties.minor}" for g in _gpus.start().gpus})
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
@@ -210,7 +210,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("." + name, __name__)
     if name == "default_generators":
         from .._core.runtime import generators
-        return tuple(generators.default(_gpus.named(i)) for i in range(_gpus.count()))
+        return tuple(generators.default(_gpus.resolve(i)) for i in range(_gpus.count()))
     if name.endswith("Tensor"):
         from .._core.ops.legacy import CUDA_TYPES
         if name in CUDA_TYPES:

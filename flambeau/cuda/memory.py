@@ -93,39 +93,39 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
 def empty_cache() -> None:
     """Gives what the allocators of all GPUs keep for reuse back to the driver."""
     if _in_use():
-        for g in _gpus.started().gpus:
+        for g in _gpus.start().gpus:
             g.pool.empty_cache()
 
 
 def host_memory_stats() -> dict[str, Any]:
     """Every statistic of pinned host memory by name: "allocated_bytes.current" (all that the pool holds), "active_bytes.peak"
     (with the program or its copies), "num_host_alloc", "host_alloc_time.total" (microseconds), ...; {} before first use."""
-    return _gpus.started().host.stats() if _in_use() else {}
+    return _gpus.start().host.stats() if _in_use() else {}
 
 
 def reset_peak_host_memory_stats() -> None:
     """The peaks of pinned host memory start again from what is held now."""
     if _in_use():
-        _gpus.started().host.reset_peaks()
+        _gpus.start().host.reset_peaks()
 
 
 def reset_accumulated_host_memory_stats() -> None:
     """The totals of pinned host memory ("allocated" and "freed") start again from zero."""
     if _in_use():
-        _gpus.started().host.reset_totals()
+        _gpus.start().host.reset_totals()
 
 
 def empty_host_cache() -> None:
     """Gives the pinned host memory that nobody uses back to the system; the staging buffers stay."""
     if _in_use():
-        _gpus.started().host.empty_cache()
+        _gpus.start().host.empty_cache()
 
 
 def set_host_cache_bound(nbytes: int) -> int:
     """Keeps at most `nbytes` of unused pinned host memory (at first an eighth of the machine's); gives the bound before."""
     if type(nbytes) is not int or nbytes < 0:
         raise ValueError(f"set_host_cache_bound: expected a number of bytes, 0 or more, got {nbytes!r}")
-    pool = _gpus.started().host
+    pool = _gpus.start().host
     before, pool.bound = pool.bound, nbytes
     pool.settle()
     return before

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _default(device: Any) -> Generator:
-    return generators.default(gpus.named(device))  # a seed is no use of the GPU
+    return generators.default(gpus.resolve(device))  # a seed is no use of the GPU
 
 
 def manual_seed(seed: int) -> None:

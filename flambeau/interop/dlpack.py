@@ -122,7 +122,7 @@ def _order(t: Tensor, stream: int | None) -> None:
     from .._core.runtime import gpus
     if stream == -1:
         return
-    g, current = gpus.here(t.meta.device)
+    g, current = gpus.device_and_stream(t.meta.device)
     if stream in (None, 0, 1, 2):
         consumer: Any = g.default_handle
     else:
@@ -219,7 +219,7 @@ def _asked(array: Any, device: Any, copy: bool | None) -> Any:
         from .._core.runtime import gpus
         if gpus.system() is None:
             raise BufferError(f"from_dlpack: the array is on a GPU {(kind, index)}, and there is none here: {gpus.why_none()}")
-        options["stream"] = gpus.here(resolve(device_class("cuda", index)))[1].cuda_stream or 1
+        options["stream"] = gpus.device_and_stream(resolve(device_class("cuda", index)))[1].cuda_stream or 1
     newer: dict[str, Any] = {"max_version": VERSION}
     if copy is not None:
         newer["copy"] = copy

@@ -48,7 +48,7 @@ def cuda_array_interface(self: Tensor) -> dict[str, Any]:
         raise AttributeError(f"Can't get __cuda_array_interface__ on non-CUDA tensor on {self.meta.device}. If CUDA data is required use "
                              "tensor.cuda() to copy tensor to device memory.")
     from .._core.runtime import gpus
-    if gpus.there().driver.simulated:
+    if gpus.require_context().driver.simulated:
         raise AttributeError(f"Can't get __cuda_array_interface__: {self.meta.device} is a simulated GPU, and its addresses mean nothing to CUDA "
                              "libraries. Use tensor.cpu(), or DLPack within this process.")
     if self.node is not None:

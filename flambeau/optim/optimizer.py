@@ -385,7 +385,7 @@ def follow(p: Tensor, state: dict[str, Any]) -> None:
 
 
 # Launches by formula, flags and layouts, so that a step of a small model is little more than its kernels; void when
-# layouts are forgotten, and when devices or the door's observers change.
+# layouts are forgotten, and when devices or dispatch's observers change.
 _launches: dict[Any, Callable[..., Any]] = caches.cache(globals(), "_launches")
 
 

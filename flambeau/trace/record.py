@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._core import forks
 from .._core.engine import interpreters
-from .._core.runtime import door, gpus
+from .._core.runtime import dispatch, gpus
 from .._core.runtime.ledger import Ledger
 from .._core.runtime.provenance import caller
 from .._core.tensor import Tensor
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from .._core.drivers.simulated.driver import SimulatedDriver
-    from .._core.kernels.programs import Prepared
+    from .._core.kernels.programs import PreparedLaunch
     from .._core.runtime.device import device
 
 _GROUPS = frozenset(("backward", "grad"))
@@ -81,8 +81,8 @@ class Trace:
         self._attach()
         ledger = self._ledger = Ledger()
         self._open = [
-            door.observe(ledger.launches, ledger.copies, ledger.sync).close,
-            door.observe(self._launched, self._copied).close, interpreters.watch(self._called).close,
+            dispatch.observe(ledger.launches, ledger.copies, ledger.sync).close,
+            dispatch.observe(self._launched, self._copied).close, interpreters.watch(self._called).close,
             hooks.register_module_forward_pre_hook(self._module_begins).remove,
             hooks.register_module_forward_hook(self._module_ends).remove,
             optimizer.register_optimizer_step_pre_hook(self._step_begins).remove,
@@ -213,7 +213,7 @@ class Trace:
             stage.index = len(self.stages) + 1
             self.stages.append(stage)
 
-    # ------------------------------------------------------------------------------------------------------------ door
+    # ------------------------------------------------------------------------------------------------------------ dispatch
     def _work(self, work: Work) -> Stage | None:
         """Puts work into the open stage, or into one of its own, which is given."""
         local = self._local
@@ -226,7 +226,7 @@ class Trace:
         self._keep(stage)
         return stage
 
-    def _launched(self, dev: device, stream: Any, prepared: Prepared, args: tuple[Any, ...]) -> Callable[[], None] | None:
+    def _launched(self, dev: device, stream: Any, prepared: PreparedLaunch, args: tuple[Any, ...]) -> Callable[[], None] | None:
         if self._local.quiet:
             return None
         self.now()  # looks for other GPUs
@@ -248,7 +248,7 @@ class Trace:
                 own.host, own.end = seconds, work.end
         return done
 
-    def _copied(self, copy: door.Copy) -> None:
+    def _copied(self, copy: dispatch.Copy) -> None:
         if self._local.quiet:
             return
         self.now()
@@ -269,7 +269,7 @@ class Trace:
         work = local.last
         kind = "copy" if item.name.startswith("copy ") else "kernel"
         if work is None or work.kind != kind or work.lane[0] == "cpu" or (kind == "kernel" and work.start is not None):
-            return  # not through the door
+            return  # not through dispatch
         if work.start is None:
             work.start = self._base + start
         work.end = max(self._base + end, work.end or 0.0)  # a staged copy is queued in pieces
@@ -355,7 +355,7 @@ def _filled_by(stage: Stage, t: Tensor) -> Any:
     return None
 
 
-def _describe_launch(stage: Stage, dev: device, prepared: Prepared) -> None:
+def _describe_launch(stage: Stage, dev: device, prepared: PreparedLaunch) -> None:
     """What is known of a launch that no operation stands for: the fused steps of a backward pass or an optimizer."""
     program = prepared.program
     if program is None:

@@ -15,7 +15,7 @@ class Work:
 
     kind: "kernel" or "copy".  lane: where it ran, as (device, stream number); the CPU has stream 0.  start and end: seconds
     on the trace's clock, None where they are not known; `predicted` says whether a model or a clock gave them.  nbytes:
-    copied, or read and written by a kernel.  direction, path, source, target and blocking are a copy's: see `door.Copy`.
+    copied, or read and written by a kernel.  direction, path, source, target and blocking are a copy's: see `dispatch.Copy`.
     """
 
     __slots__ = ("kind", "name", "lane", "start", "end", "predicted", "nbytes", "flops", "engine", "direction", "path",

@@ -56,8 +56,8 @@ def test_an_import_from_above_is_an_offence(check: ModuleType, tmp_path: Path, l
     [
         "from flambeau._core.dtypes import float32",
         "from flambeau._core import dtypes",
-        "from . import door",
-        "from flambeau._core.runtime.door import bind",
+        "from . import dispatch",
+        "from flambeau._core.runtime.dispatch import bind",
         "import numpy",
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from flambeau._core.ops import table",
         "import typing\nif typing.TYPE_CHECKING:\n    import flambeau",

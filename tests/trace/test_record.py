@@ -12,7 +12,7 @@ import pytest
 
 import flambeau as torch
 from flambeau._core.drivers.simulated.clock import COPY, KERNEL, LAUNCH
-from flambeau._core.runtime import door
+from flambeau._core.runtime import dispatch
 from flambeau.trace import Trace
 
 A = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]]
@@ -63,10 +63,10 @@ def test_the_timeline_of_the_smallest_example_follows_the_clock() -> None:
 
 
 def test_nothing_is_left_behind_and_nothing_is_seen_outside() -> None:
-    before = torch.Tensor.__add__, torch.add, door._launch_observers, door._copy_observers
+    before = torch.Tensor.__add__, torch.add, dispatch._launch_observers, dispatch._copy_observers
     with torch.trace() as t:
         torch.ones(2)
-    assert before == (torch.Tensor.__add__, torch.add, door._launch_observers, door._copy_observers)
+    assert before == (torch.Tensor.__add__, torch.add, dispatch._launch_observers, dispatch._copy_observers)
     torch.ones(2)
     assert len(t.stages) == 1
     with pytest.raises(RuntimeError, match="has been used"), t:

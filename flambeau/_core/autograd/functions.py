@@ -62,7 +62,7 @@ def _one(t: Tensor) -> Tensor:
     key: Any = t.meta
     if key.device.type == "cuda" and key.device not in memory.takes:  # for each stream, so that it is written on the one that reads it
         from ..runtime import gpus
-        key = key, gpus.here(key.device)[1]._handle
+        key = key, gpus.device_and_stream(key.device)[1]._handle
     one = _ones.get(key)
     if one is None or one.store.version or one.node is not None:
         if t.meta.device.type == "cuda":

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..kernels.programs import Prepared
+    from ..kernels.programs import PreparedLaunch
     from ..kernels.specs import Spec
 
 
@@ -128,11 +128,11 @@ class Driver(ABC):
         """Waits for everything queued so far; raises AcceleratorError for what went wrong on its device."""
 
     @abstractmethod
-    def launch(self, stream: Any, prepared: Prepared, args: tuple[Any, ...]) -> None:
+    def launch(self, stream: Any, prepared: PreparedLaunch, args: tuple[Any, ...]) -> None:
         """Queues ``prepared.entry(*args)``.  Returns at once; an error shows at a later synchronisation."""
 
     @abstractmethod
-    def prepare(self, device: int, spec: Spec) -> Prepared | None:
+    def prepare(self, device: int, spec: Spec) -> PreparedLaunch | None:
         """A launch of what a spec names (a loop program, a product, a sort, a convolution) by the backend's own kernels or libraries; None
         where it has none for this."""
 
@@ -140,13 +140,13 @@ class Driver(ABC):
     def serves(self, kind: type[Spec]) -> bool:
         """Whether `prepare` has launches for specs of this kind at all."""
 
-    def bind(self, device: int, prepared: Prepared) -> Callable[[Any, tuple[Any, ...]], None] | None:
+    def bind(self, device: int, prepared: PreparedLaunch) -> Callable[[Any, tuple[Any, ...]], None] | None:
         """What queues `prepared` when called with a stream and the arguments; None where only the host can carry it out."""
         def call(stream: Any, args: tuple[Any, ...]) -> None:
             self.launch(stream, prepared, args)
         return call
 
-    def direct(self, device: int, prepared: Prepared, stream: Any) -> Callable[..., None] | None:
+    def direct(self, device: int, prepared: PreparedLaunch, stream: Any) -> Callable[..., None] | None:
         """The same for one stream, called with the arguments alone; None where `bind` must do."""
         return None
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
-from ..runtime import capture, door
+from ..runtime import capture, dispatch
 from ..tensor import Meta, Storage, Tensor, alias, storage
 from ..tensor import meta as make_meta
 from .plans import View, _alias, maker
@@ -109,7 +109,7 @@ class Writer:
             if step.call is None:
                 self.lines.append(f"  move({args[0]}, {args[1]}, {len(step.args[1])})")
             elif type(step.call) is tuple:
-                self.lines.append(f"  {self.constant(door.bind(*step.call))}({', '.join(args)})")
+                self.lines.append(f"  {self.constant(dispatch.bind(*step.call))}({', '.join(args)})")
             else:
                 self.lines.append(f"  if {self.constant(step.call)}({', '.join(args)}) != {self.constant(step.expected)}: return {otherwise}")
         if guarded:

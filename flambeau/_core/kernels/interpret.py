@@ -11,7 +11,7 @@ import numpy as np
 
 from ..dtypes import bfloat16, float64
 from .expr import Expr, walk
-from .programs import Map, Prepared, Program, Reduce, Rows, Scan, price, size_of
+from .programs import Map, PreparedLaunch, Program, Reduce, Rows, Scan, price, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -429,12 +429,12 @@ def run(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...
         _RUN[program.kind](program, domain, strides, args)
 
 
-def prepare(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Prepared:
+def prepare(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> PreparedLaunch:
     """See `target.prepare`."""
     nbytes, flops = price(program, domain, strides)
 
     def entry(*args: Any) -> None:
         run(program, domain, strides, *args)
-    return Prepared(program.kind, entry, outputs=len(program.out_types), nbytes=nbytes, flops=flops, program=program,
+    return PreparedLaunch(program.kind, entry, outputs=len(program.out_types), nbytes=nbytes, flops=flops, program=program,
                     domain=domain, strides=strides)
 

@@ -7,7 +7,7 @@ Four forms cover every generated kernel.  Each names its operands as: outputs fi
 ``Rows``    the domain is (outer axes..., one inner axis): stages that reduce a row, store a value for the row, or map it.
 ``Scan``    the domain is (outer axes..., one inner axis): running accumulations along the inner axis.
 
-A target turns a program, a domain and the operands' strides into a `Prepared` launch.
+A target turns a program, a domain and the operands' strides into a `PreparedLaunch` launch.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def _text(p: Any, extra: str) -> str:
     return f"{p.kind}({types};{extra})\n{program_text(p.roots())}"
 
 
-class Prepared:
+class PreparedLaunch:
     """A launch with everything fixed but addresses and numbers.
 
     ``entry(*outputs, *inputs, [workspace], *scalars)`` takes addresses as ints and numbers as int or float; it may be

@@ -1,6 +1,6 @@
 """Library routines by name and shape, whatever carries them out: what operations call that is no loop program.
 
-Each function gives a `Prepared` launch for the kernels of the CPU, or None where the caller should use its own library
+Each function gives a `PreparedLaunch` launch for the kernels of the CPU, or None where the caller should use its own library
 (other types, kernels by interpreter).  Strides are in elements, and any are taken.
 """
 
@@ -10,7 +10,7 @@ import math
 import os
 from typing import TYPE_CHECKING
 
-from .programs import Prepared
+from .programs import PreparedLaunch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ def generated() -> bool:
 
 
 def product(d: dtype, m: int, n: int, k: int, a: Strides, b: Strides, c: Strides, batch: int = 1, add: bool = False,
-            bias: bool = False, after: str = "") -> Prepared | None:
+            bias: bool = False, after: str = "") -> PreparedLaunch | None:
     """``entry(C, A, B)``: C = A B, or C += A B where `add`, for `batch` matrices; sizes are not zero.  Where `bias`,
     ``entry(C, A, B, row)``: C = A B + row, n neighbours.  after: "relu" beside `bias`, then max(x, 0); "relu gradient" alone,
     ``entry(C, A, B, Y)``: C = A B where Y, laid out as C, is above 0, else 0.
@@ -43,11 +43,11 @@ def product(d: dtype, m: int, n: int, k: int, a: Strides, b: Strides, c: Strides
     entry = gemm.gemm(d, m, n, k, a, b, (c[0], c[2]), batch, add, bias, after)
     name = f"matmul_{d.name}_{after.replace(' ', '_')}" if after else f"matmul_{d.name}"
     beside = m * n if after == "relu gradient" else 0
-    return Prepared(name, entry, nbytes=(m * k + k * n + m * n + beside) * batch * d.itemsize, flops=2 * m * n * k * batch)
+    return PreparedLaunch(name, entry, nbytes=(m * k + k * n + m * n + beside) * batch * d.itemsize, flops=2 * m * n * k * batch)
 
 
 def convolution(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int, ...], ...], x: tuple[int, ...], a: tuple[int, int, int, int],
-                bias: bool = False, groups: int = 1) -> Prepared | None:
+                bias: bool = False, groups: int = 1) -> PreparedLaunch | None:
     """``entry(Y, X, A, [bias,] workspace)``: contiguous y (N, M, out) = A (M, C taps) by the windows of x (N, C, image) +
     a number for each of the M.
 
@@ -60,11 +60,11 @@ def convolution(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int, ...], 
     from .llvm.handwritten import conv_forward
     entry, workspace = conv_forward.convolution(d, n, c, m, _three(sizes), _steps(x), a, bias, groups)
     nbytes, flops = _price(d, n, c, m, sizes, groups)
-    return Prepared(f"convolution_{d.name}", entry, workspace=workspace, nbytes=nbytes, flops=flops)
+    return PreparedLaunch(f"convolution_{d.name}", entry, workspace=workspace, nbytes=nbytes, flops=flops)
 
 
 def convolution_weights(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int, ...], ...], x: tuple[int, ...],
-                        groups: int = 1) -> Prepared | None:
+                        groups: int = 1) -> PreparedLaunch | None:
     """``entry(GW, G, X, workspace)``: contiguous gw (M, C, kernel) = the sum of contiguous g (N, M, out) by the windows of x
     (N, C, image).  sizes, x and groups as for `convolution`.
     """
@@ -75,11 +75,11 @@ def convolution_weights(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int
     if made is None:
         return None
     nbytes, flops = _price(d, n, c, m, sizes, groups)
-    return Prepared(f"convolution_weights_{d.name}", made[0], workspace=made[1], nbytes=nbytes, flops=flops)
+    return PreparedLaunch(f"convolution_weights_{d.name}", made[0], workspace=made[1], nbytes=nbytes, flops=flops)
 
 
 def attention(d: dtype, mask: dtype | None, causal: bool, drop: bool, sizes: tuple[int, ...], scale: float,
-              steps: dict[str, tuple[int, ...]]) -> Prepared | None:
+              steps: dict[str, tuple[int, ...]]) -> PreparedLaunch | None:
     """``entry(O, LSE, Q, K, V, [mask,] [seed, offset, p])``: O = softmax(Q K^T scale + mask) V and the logarithms of its sums.
 
     sizes: batch, query heads, query heads a key head, queries, keys, depth, depth of values.  steps: of "q", "k", "v" along
@@ -89,11 +89,11 @@ def attention(d: dtype, mask: dtype | None, causal: bool, drop: bool, sizes: tup
         return None
     from .llvm.handwritten import attention as a
     shape = a.Shape(sizes, scale, steps)
-    return Prepared("attention", a.forward(a.Variant(d, mask, causal, drop), shape), outputs=2, nbytes=_attention_bytes(d, sizes), flops=shape.flops(2))
+    return PreparedLaunch("attention", a.forward(a.Variant(d, mask, causal, drop), shape), outputs=2, nbytes=_attention_bytes(d, sizes), flops=shape.flops(2))
 
 
 def attention_backward(d: dtype, mask: dtype | None, causal: bool, drop: bool, sizes: tuple[int, ...], scale: float,
-                       steps: dict[str, tuple[int, ...]]) -> Prepared:
+                       steps: dict[str, tuple[int, ...]]) -> PreparedLaunch:
     """``entry(DQ, DK, DV, DO, O, LSE, Q, K, V, [mask,] [seed, offset, p])`` where `attention` gave a launch.
 
     steps: also of "g" (DO) and "dq" along batch, head and row, and of "dk" and "dv" from part to part and along batch, query
@@ -101,7 +101,7 @@ def attention_backward(d: dtype, mask: dtype | None, causal: bool, drop: bool, s
     """
     from .llvm.handwritten import attention as a
     shape = a.Shape(sizes, scale, steps)
-    return Prepared("attention_backward", a.backward(a.Variant(d, mask, causal, drop), shape), outputs=3, nbytes=2 * _attention_bytes(d, sizes),
+    return PreparedLaunch("attention_backward", a.backward(a.Variant(d, mask, causal, drop), shape), outputs=3, nbytes=2 * _attention_bytes(d, sizes),
                     flops=shape.flops(5))
 
 

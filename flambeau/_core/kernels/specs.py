@@ -1,6 +1,6 @@
 """What operations ask a device's backend for: one class for each kind of work, naming types, shapes, strides and flags.
 
-`runtime.door.find` gives the launch that a backend prepares for a spec.  Specs of one class with equal fields are equal, so that they can
+`runtime.dispatch.find` gives the launch that a backend prepares for a spec.  Specs of one class with equal fields are equal, so that they can
 key caches.  A class's docstring says what the launch is called with: addresses first (outputs before inputs), then the address of its
 workspace where it has one, then numbers.  Strides are in elements.
 """
@@ -73,7 +73,7 @@ class Product(Spec):
     whether the partial sums of 16-bit types must be added in float32.
 
     epilogue: what more is done, with an address that the entry takes after B's.  "bias": a row of n numbers is added to every row of C.
-    "bias relu", "bias gelu": that, then max(x, 0) or the tanh form of GELU.  Where `recorded`, the address of `Prepared.beside` bytes
+    "bias relu", "bias gelu": that, then max(x, 0) or the tanh form of GELU.  Where `recorded`, the address of `PreparedLaunch.beside` bytes
     follows, for what the gradient reads; where these are 0, it reads C itself.  "relu gradient", "gelu gradient": C, taken as the gradient of
     such a function's result, becomes that of its input, by what was written.  "row sums": the m sums of A's rows are written.
     """
@@ -100,7 +100,7 @@ class Convolution(Spec):
 
     x, w, y: shape and strides.  library: whether a library's kernels may be taken; room: bytes of workspace that it may have, None for any
     number; how: whether to try algorithms, to take none whose results differ from run to run, and whether float32 may be rounded to TF32.
-    The workspace's address is always given.  Where the entry raises NotImplementedError and `Prepared.workspace` has changed, it may be
+    The workspace's address is always given.  Where the entry raises NotImplementedError and `PreparedLaunch.workspace` has changed, it may be
     called again with that much.
     """
 

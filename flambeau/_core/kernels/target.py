@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .programs import Prepared, Program
+    from .programs import PreparedLaunch, Program
 
-    Prepare = Callable[[Program, tuple[int, ...], tuple[tuple[int, ...], ...]], Prepared]
+    Prepare = Callable[[Program, tuple[int, ...], tuple[tuple[int, ...], ...]], PreparedLaunch]
 
 _prepare: Prepare | None = None
 
 
-def prepare(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Prepared:
+def prepare(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> PreparedLaunch:
     """A launch of `program` over `domain`; `strides` are in elements, over the domain, outputs first, then inputs."""
     global _prepare
     if _prepare is None:

@@ -10,7 +10,7 @@ from ..autograd import tape
 from ..autograd.mode import _grad
 from ..dtypes import bool_, dtype, float32, uint8
 from ..kernels.specs import Attention, AttentionGradient
-from ..runtime import backend_flags, caches, door
+from ..runtime import backend_flags, caches, dispatch
 from ..runtime.device import device
 from ..tensor import Meta, Tensor, alias, empty, meta, new
 from .casts import to_dtype
@@ -159,8 +159,8 @@ class _Launch:
     __slots__ = ("call", "metas", "workspace", "aligned")
 
     def __init__(self, dev: device, spec: Spec, *metas: Meta) -> None:
-        made = door.find(dev, spec)
-        self.call: Any = None if made is None else door.bind(dev, made)  # None: the backend has none for this
+        made = dispatch.find(dev, spec)
+        self.call: Any = None if made is None else dispatch.bind(dev, made)  # None: the backend has none for this
         self.metas, self.aligned = metas, 0 if made is None else made.aligned
         self.workspace = None if made is None or not made.workspace else meta((made.workspace,), None, uint8, dev)
 

@@ -12,7 +12,7 @@ from ..autograd import functions, tape
 from ..autograd.mode import _grad
 from ..engine.operation import Operation
 from ..errors import warn
-from ..runtime import capture, door, provenance
+from ..runtime import capture, dispatch, provenance
 from ..runtime.device import device as device_class
 from ..tensor import NO_FREE, Storage, Tensor, _new, alias, meta
 from .memory_format import strided
@@ -224,7 +224,7 @@ def host_array(t: Tensor, reason: str = "numpy") -> Any:
             raise (RuntimeError("Tensor.item() cannot be called on meta tensors") if reason == "item" else
                    NotImplementedError(f"{reason}: a meta tensor has no values, only a shape and a type"))
         from .transfer import to_device
-        door.note_wait(t.meta.device, reason)
+        dispatch.note_wait(t.meta.device, reason)
         token = _grad.set(False)
         try:
             t = to_device(t, device_class("cpu"))
@@ -277,7 +277,7 @@ def numpy(self: Tensor, *, force: bool = False) -> Any:
     Raises TypeError for a GPU tensor or bfloat16, RuntimeError for one that requires grad; `force` detaches and copies.
     """
     if force:
-        door.note_wait(self.meta.device, "numpy")
+        dispatch.note_wait(self.meta.device, "numpy")
         return numpy(self.detach().cpu())
     if self.meta.device.type != "cpu":
         raise TypeError(f"can't convert {self.meta.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "

@@ -8,7 +8,7 @@ from .. import dtypes, hooks, layout
 from ..autograd import tape
 from ..errors import warn_once
 from ..kernels.specs import Blocks
-from ..runtime import caches, door, provenance
+from ..runtime import caches, dispatch, provenance
 from ..tensor import Tensor, alias, empty, meta, new
 from . import routines
 from .checks import same_device
@@ -146,10 +146,10 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
         if t.meta.numel:
             place = _window(out, at, start, n)
             domain = tuple(t.meta.shape)
-            prepared = door.prepare(out.meta.device, cast_program(t.meta.dtype, d), domain, tuple(
+            prepared = dispatch.prepare(out.meta.device, cast_program(t.meta.dtype, d), domain, tuple(
                 layout.expand_strides(x.meta.shape, x.meta.strides, domain) for x in (place, t)), (place.meta.nbytes, t.meta.nbytes))
             prepared.name = "cat"
-            call = door.bind(out.meta.device, prepared)
+            call = dispatch.bind(out.meta.device, prepared)
             moves.append((call, place.ptr - out.ptr))
             call(place.ptr, t.ptr)
         start += n

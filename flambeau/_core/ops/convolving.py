@@ -8,13 +8,13 @@ from ..dtypes import uint8
 from ..errors import OutOfMemoryError
 from ..kernels.specs import Convolution
 from ..layout import channels_last_strides, contiguous_strides, is_channels_last, numel
-from ..runtime import backend_flags, caches, door
+from ..runtime import backend_flags, caches, dispatch
 from ..tensor import Meta, Tensor, meta, new
 from .copies import contiguous
 from .memory_format import channels_last, channels_last_3d
 
 if TYPE_CHECKING:
-    from ..kernels.programs import Prepared
+    from ..kernels.programs import PreparedLaunch
     from .convolution import Geometry
 
     Sizes = tuple[int, ...]
@@ -31,8 +31,8 @@ class _Plan:
 
     __slots__ = ("call", "prepared", "layout", "out", "space")
 
-    def __init__(self, prepared: Prepared, layout: str, out: Meta) -> None:
-        self.call, self.prepared, self.layout, self.out = door.bind(out.device, prepared), prepared, layout, out
+    def __init__(self, prepared: PreparedLaunch, layout: str, out: Meta) -> None:
+        self.call, self.prepared, self.layout, self.out = dispatch.bind(out.device, prepared), prepared, layout, out
         self.space = meta((prepared.workspace,), None, uint8, out.device)
 
 
@@ -101,7 +101,7 @@ def _plan(kind: str, a: Meta, b: Meta, g: Geometry, shape: Sizes, bias: bool, ro
         made = (tuple(out.shape), out.strides)
         first, second = operands
         x, w, y = {"forward": (first, second, made), "images": (made, first, second), "weights": (first, made, second)}[kind]
-        prepared = door.find(a.device, Convolution(kind, a.dtype, x, w, y, g.padding, g.stride, g.dilation, g.groups, bias, *_allowed(room)))
+        prepared = dispatch.find(a.device, Convolution(kind, a.dtype, x, w, y, g.padding, g.stride, g.dilation, g.groups, bias, *_allowed(room)))
         if prepared is not None:
             return _Plan(prepared, way, out)
     return None

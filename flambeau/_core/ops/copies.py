@@ -1,4 +1,4 @@
-"""Copies: between layouts and types on one device by a generated kernel, between devices through the door."""
+"""Copies: between layouts and types on one device by a generated kernel, between devices through dispatch."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from ..engine.plans import Compose, Plan
 from ..errors import warn, warn_once
 from ..kernels import expr as E
 from ..kernels.programs import Map
-from ..runtime import caches, capture, door, gpus
+from ..runtime import caches, capture, dispatch, gpus
 from ..runtime.device import device as device_class
 from ..runtime.device import resolve
 from ..tensor import Meta, Tensor, meta, new, wrap
@@ -438,7 +438,7 @@ def from_host(array: Any, d: dtype_class, dev: device_class) -> Tensor:
         else:
             # pageable memory has been read when this returns: the host need not wait for the GPU
             p = array.ctypes.data
-            door.copy(dev, out.ptr, device_class("cpu"), p, array.nbytes, blocking=gpus.is_pinned(p), owners=(None, out.store))
+            dispatch.copy(dev, out.ptr, device_class("cpu"), p, array.nbytes, blocking=gpus.is_pinned(p), owners=(None, out.store))
     return out
 
 

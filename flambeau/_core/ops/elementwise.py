@@ -20,7 +20,7 @@ from ..kernels import derive
 from ..kernels import expr as E
 from ..kernels.expr import Expr
 from ..kernels.programs import Map
-from ..runtime import caches, door
+from ..runtime import caches, dispatch
 from ..tensor import Meta, Tensor, alias, meta
 from . import checks, launch
 from .unsupported import SparseMeta, instead, refusal
@@ -589,9 +589,9 @@ def fit(g: Tensor, m: Meta) -> Tensor:
 def launcher(program: Any, domain: tuple[int, ...], metas: Sequence[Meta], dev: device, name: str) -> Callable[..., Any]:
     """A bound launch of a map over `domain` on operands of these metas (outputs first), each broadcast to it."""
     strides = tuple([layout.expand_strides(m.shape, m.strides, domain) for m in metas])
-    prepared = door.prepare(dev, program, domain, strides, [m.nbytes for m in metas])
+    prepared = dispatch.prepare(dev, program, domain, strides, [m.nbytes for m in metas])
     prepared.name = name
-    return door.bind(dev, prepared)
+    return dispatch.bind(dev, prepared)
 
 
 def _exactly(convert: Any, x: Any, dev: device) -> Any:

@@ -15,7 +15,7 @@ from ..dtypes import int32, uint8
 from ..kernels import expr as E
 from ..kernels import native, routines
 from ..kernels.specs import JoinedMaps, JoinedReductions
-from ..runtime import caches, door
+from ..runtime import caches, dispatch
 from ..tensor import Meta, Tensor, empty
 from .binary import MUL
 from .checks import may_write
@@ -58,7 +58,7 @@ def alike(tensors: Sequence[Tensor]) -> bool:
     if len(tensors) < 2:
         return False
     dev = tensors[0].meta.device
-    if not door.near(dev):
+    if not dispatch.near(dev):
         return False
     for t in tensors:
         m = t.meta
@@ -80,9 +80,9 @@ def norms(tensors: Sequence[Tensor], p: float) -> Tensor | None:
         found = _norms.get((p, t.meta))
         if found is None:
             m = t.meta
-            prepared = door.prepare(m.device, norm_program(d, p, d), tuple(m.shape), ((), tuple(m.strides)), (d.itemsize, m.nbytes))
+            prepared = dispatch.prepare(m.device, norm_program(d, p, d), tuple(m.shape), ((), tuple(m.strides)), (d.itemsize, m.nbytes))
             prepared.name = "norm"
-            found = _norms[p, m] = (door.bind(m.device, prepared), prepared.workspace)
+            found = _norms[p, m] = (dispatch.bind(m.device, prepared), prepared.workspace)
         launch, workspace = found
         launches.append(launch)
         here = [out.ptr + k * d.itemsize, t.ptr]
@@ -125,7 +125,7 @@ _LONGEST = 480  # words of a launch's lists; the kernels say how many they take
 def listed(tensors: Sequence[Tensor]) -> bool:
     """Whether the tensors are on one GPU that has a kernel for all, dense, of one type, and apart from each other."""
     first = tensors[0].meta
-    if type(first) is not Meta or len(tensors) < 2 or not door.serves(first.device, JoinedMaps):
+    if type(first) is not Meta or len(tensors) < 2 or not dispatch.serves(first.device, JoinedMaps):
         return False
     for t in tensors:
         m = t.meta
@@ -196,10 +196,10 @@ def _plan_maps(name: str, program: Map, arrays: tuple[int, ...], into: tuple[int
     most = (_LONGEST - before) // (sum(a >= 0 for a in arrays) + 1)
     for begin in range(0, len(firsts), most):
         part = firsts[begin:begin + most]
-        made = door.find(dev, JoinedMaps(name, program, arrays, into, tuple([t.meta.numel for t in part]), told))
+        made = dispatch.find(dev, JoinedMaps(name, program, arrays, into, tuple([t.meta.numel for t in part]), told))
         if made is None:
             return ()
-        plan.append((door.bind(dev, made), begin, begin + len(part)))
+        plan.append((dispatch.bind(dev, made), begin, begin + len(part)))
     return plan
 
 
@@ -238,11 +238,11 @@ def _listed_norms(tensors: Sequence[Tensor], p: float) -> Tensor | None:
         plan, most = [], _LONGEST // 2
         for begin in range(0, len(tensors), most):
             part = tensors[begin:begin + most]
-            made = door.find(dev, JoinedReductions("norm", norm_program(d, p, d), tuple([t.meta.numel for t in part])))
+            made = dispatch.find(dev, JoinedReductions("norm", norm_program(d, p, d), tuple([t.meta.numel for t in part])))
             if made is None:
                 plan = []
                 break
-            plan.append((door.bind(dev, made), begin, begin + len(part), made.workspace))
+            plan.append((dispatch.bind(dev, made), begin, begin + len(part), made.workspace))
         _lists[key] = plan
     if not plan:
         return None

@@ -11,7 +11,7 @@ from ..errors import warn_once
 from ..kernels import expr as E
 from ..kernels.programs import Map
 from ..kernels.specs import Check
-from ..runtime import caches, door
+from ..runtime import caches, dispatch
 from ..tensor import Tensor, empty, new
 from . import launch, routines
 from .casts import to_dtype
@@ -125,7 +125,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     index = _checked_along("gather", index, input, axis)
     out = empty(index.meta.shape, input.meta.dtype, input.meta.device)
     _gather_into(out, input, axis, index)
-    if index.meta is key[2] and door.near(index.meta.device):
+    if index.meta is key[2] and dispatch.near(index.meta.device):
         call, workspace = launch.plan(out.meta.device, _gathering(input, axis), tuple(index.meta.shape),
                                       [out.meta.strides, (0,) * len(input.meta.shape), index.meta.strides],
                                       [t.meta.nbytes for t in (out, input, index)], "gather")
@@ -203,7 +203,7 @@ def _scatter(name: str, self: Tensor, dim: int, index: Tensor, src: Any, mode: s
         index = _checked_along(name, index, self, axis)
         window = src if fixed else _window(src, index)
         _scatter_into(out, axis, index, window.detach(), mode)
-        if index.meta is key[4] and door.near(index.meta.device):
+        if index.meta is key[4] and dispatch.near(index.meta.device):
             n, shape = len(out.meta.shape), tuple(out.meta.shape)
             copy, none = launch.plan(out.meta.device, cast_program(out.meta.dtype, out.meta.dtype), shape, [out.meta.strides, self.meta.strides],
                                      [out.meta.nbytes, self.meta.nbytes], "clone")
@@ -692,7 +692,7 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None
         r = repeats if isinstance(repeats, Tensor) else tensor(repeats, device="cpu")
         if isinstance(repeats, Tensor) and repeats.meta.shape:
             same_device("repeat_interleave", x, r)
-        if r.meta.device is x.meta.device and not door.near(x.meta.device) and r.meta.numel in (1, n) and n:
+        if r.meta.device is x.meta.device and not dispatch.near(x.meta.device) and r.meta.numel in (1, n) and n:
             at = _repeated(to_dtype(r.detach(), int64).reshape(-1).expand(n), output_size)
             return take_at(x, _at(len(x.meta.shape), axis, at))
         import numpy as np

@@ -22,7 +22,7 @@ from ..errors import warn
 from ..kernels import expr as E
 from ..kernels.programs import Map
 from ..kernels.specs import Check, Chosen, NonzeroCount, NonzeroWrite
-from ..runtime import caches, capture, door
+from ..runtime import caches, capture, dispatch
 from ..tensor import Meta, Tensor, _new, alias, empty, meta, new
 from . import launch, outputs, routines
 from .casts import to_dtype
@@ -449,7 +449,7 @@ def taken(x: Tensor, indices: Sequence[Tensor | None], negative: bool = True) ->
             return out
     w = _Where(x, indices, negative)
     out = _take(x, w)
-    if door.near(x.meta.device) and out.meta.numel:
+    if dispatch.near(x.meta.device) and out.meta.numel:
         if len(_taken) > _MOST_PLANS:
             _taken.clear()
         call, workspace = launch.plan(x.meta.device, *_taking(x, w, out.meta), [t.meta.nbytes for t in (out, x, *w.idx)], "index")

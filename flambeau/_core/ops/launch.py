@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from .. import layout
 from ..dtypes import int64, number
 from ..kernels import expr as E
-from ..kernels.programs import Map, Prepared, Program, Reduce
-from ..runtime import caches, capture, door
+from ..kernels.programs import Map, PreparedLaunch, Program, Reduce
+from ..runtime import caches, capture, dispatch
 from ..tensor import Tensor
 from ..tensor import meta as make_meta
 from ..tensor import storage as storage
@@ -37,7 +37,7 @@ def run(program: Program, domain: tuple[int, ...], outs: Sequence[Tensor], ins: 
     """Carries out `program` over `domain`.
 
     strides: per operand (outputs first), in elements over the domain (over its kept axes for a Reduce's outputs); by
-    default each operand is broadcast to the domain.  All operands must be on one device.  rooms: see `door.prepare`; by default what each
+    default each operand is broadcast to the domain.  All operands must be on one device.  rooms: see `dispatch.prepare`; by default what each
     operand's layout takes.
     """
     key = (program.key, domain, tuple([t.meta for t in outs]), tuple([t.meta for t in ins]), strides and tuple(strides))
@@ -74,10 +74,10 @@ def _within(program: Program, outs: Sequence[Tensor]) -> Program:
 def plan(dev: device, program: Program, domain: tuple[int, ...], strides: Sequence[tuple[int, ...]], rooms: Sequence[Room],
          name: str = "") -> tuple[Callable[..., Any], Meta | None]:
     """What carries out `program` when called with addresses and numbers, and the layout of the workspace whose address it wants
-    after the inputs'.  rooms: see `door.prepare`.  For callers that keep it, in a cache of `runtime.caches`."""
-    prepared = door.prepare(dev, program, domain, tuple(strides), rooms)
+    after the inputs'.  rooms: see `dispatch.prepare`.  For callers that keep it, in a cache of `runtime.caches`."""
+    prepared = dispatch.prepare(dev, program, domain, tuple(strides), rooms)
     prepared.name = name or prepared.name
-    return door.bind(dev, prepared), make_meta((prepared.workspace,), None, _uint8(), dev) if prepared.workspace else None
+    return dispatch.bind(dev, prepared), make_meta((prepared.workspace,), None, _uint8(), dev) if prepared.workspace else None
 
 
 def _uint8() -> Any:
@@ -142,4 +142,4 @@ def routine(name: str, entry: Callable[..., Any], outs: Sequence[Tensor], ins: S
     if any(t.meta.device is not dev for t in (*outs, *ins)):
         from .device_errors import mismatch
         raise mismatch(name, [*outs, *ins])
-    door.bind(dev, Prepared(name, entry, outputs=len(outs), nbytes=nbytes, flops=flops))(*[t.ptr for t in (*outs, *ins)])
+    dispatch.bind(dev, PreparedLaunch(name, entry, outputs=len(outs), nbytes=nbytes, flops=flops))(*[t.ptr for t in (*outs, *ins)])

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes
 from ..autograd import tape
 from ..autograd.mode import _grad
-from ..runtime import backend_flags, caches, door, provenance
+from ..runtime import backend_flags, caches, dispatch, provenance
 from ..tensor import Meta, Tensor, alias, meta, new
 from . import autocast, elementwise
 from .table import TABLE, op
 
 if TYPE_CHECKING:
-    from ..kernels.programs import Prepared
+    from ..kernels.programs import PreparedLaunch
 
 # the switch "matmul.activations": never; those whose result is that of the two operations within its type's rounding; all
 NEVER, EXACT, ALL = 0, 1, 2
@@ -113,12 +113,12 @@ def _plan(x: Tensor, w: Tensor, b: Tensor, kind: str, recorded: bool, followed: 
     if made is None or (backend_flags.values["matmul.activations"] if level is None else level) < (EXACT if made.exact else ALL):
         return ()
     beside = None if not made.beside else om if kind == "gelu" else meta((made.beside,), None, dtypes.uint8, xm.device)
-    return om, beside, door.bind(xm.device, made), made.aligned, info, recorded and not made.beside
+    return om, beside, dispatch.bind(xm.device, made), made.aligned, info, recorded and not made.beside
 
 
-def _product(m: Meta, rows: int, columns: int, k: int, a: tuple[int, ...], b: tuple[int, ...], epilogue: str, recorded: bool = False) -> Prepared | None:
+def _product(m: Meta, rows: int, columns: int, k: int, a: tuple[int, ...], b: tuple[int, ...], epilogue: str, recorded: bool = False) -> PreparedLaunch | None:
     """A product (rows, k) (k, columns) of matrices with these steps from row to row and column to column."""
-    return door.product(m.device, m.dtype, rows, columns, k, (a[0], a[1], 0), (b[0], b[1], 0), (columns, 1, 0), epilogue=epilogue, recorded=recorded)
+    return dispatch.product(m.device, m.dtype, rows, columns, k, (a[0], a[1], 0), (b[0], b[1], 0), (columns, 1, 0), epilogue=epilogue, recorded=recorded)
 
 
 def _operation(kind: str) -> Any:
@@ -164,7 +164,7 @@ def _gradient(g: Meta, w: Meta, x: Meta, kind: str) -> tuple[Any, ...]:
     """(the layout of g w as a gradient of x, the launch, bits that addresses may not have); () where there is none."""
     sizes = (g.shape[0], w.shape[1], w.shape[0])
     made = _product(g, *sizes, g.strides, w.strides, kind + " gradient")
-    return () if made is None else (meta(x.shape, None, x.dtype, x.device), door.bind(g.device, made), made.aligned)
+    return () if made is None else (meta(x.shape, None, x.dtype, x.device), dispatch.bind(g.device, made), made.aligned)
 
 
 @op(method=False, out=True)

@@ -10,7 +10,7 @@ from ..kernels import expr as E
 from ..kernels import formulas as F
 from ..kernels.programs import Map
 from ..kernels.specs import Check
-from ..runtime import door
+from ..runtime import dispatch
 from ..tensor import Tensor, empty
 from . import launch, routines
 from .casts import in_float32, to_dtype
@@ -140,7 +140,7 @@ def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_a
 
 def _uses_all(target: Tensor, ignore: int) -> bool:
     """Whether surely no target is ignored: a negative mark can only be told from the values, which the CPU has at hand."""
-    if not door.near(target.meta.device) or not target.meta.numel:
+    if not dispatch.near(target.meta.device) or not target.meta.numel:
         return False
     seen = target.__dict__.get("_used")
     if seen is None or seen[:2] != (target.store.version, ignore):

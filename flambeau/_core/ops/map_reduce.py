@@ -12,7 +12,7 @@ from ..autograd import tape
 from ..autograd.mode import _grad
 from ..kernels import expr as E
 from ..kernels.programs import Map, Reduce
-from ..runtime import caches, door
+from ..runtime import caches, dispatch
 from ..tensor import Meta, Tensor, meta, new
 from . import checks, launch
 from .elementwise import Info, Pointwise, fit
@@ -96,10 +96,10 @@ def _plan(op: Pointwise, operands: tuple[Any, ...], how: str, numbers: tuple[flo
     domain = tuple(shape)
     strides = ((), *[layout.expand_strides(x.meta.shape, x.meta.strides, domain) for x in operands])
     plan = Plan(program, domain, strides, meta((), (), d, dev), float(layout.numel(shape)), meta(shape, None, d, dev))
-    prepared = door.prepare(dev, program, domain, strides, [plan.out.nbytes, *[x.meta.nbytes for x in operands]])
+    prepared = dispatch.prepare(dev, program, domain, strides, [plan.out.nbytes, *[x.meta.nbytes for x in operands]])
     if not prepared.workspace:
         prepared.name = op.name
-        plan.call = door.bind(dev, prepared)
+        plan.call = dispatch.bind(dev, prepared)
     return plan
 
 

@@ -9,7 +9,7 @@ from ..autograd import tape
 from ..autograd.mode import _grad
 from ..kernels import expr as E
 from ..kernels.programs import Reduce
-from ..runtime import caches, door
+from ..runtime import caches, dispatch
 from ..tensor import Meta, Storage, Tensor, _new, alias, empty, meta, new, storage
 from . import launch
 from .casts import in_float32, to_dtype
@@ -67,9 +67,9 @@ def _plan(c: Tensor, a: Tensor, b: Tensor, alpha: complex, beta: complex) -> Any
         if first and a.meta.contiguous or second and b.meta.contiguous:
             continue
         x, y = _steps(a, first), _steps(b, second)
-        made = door.product(c.meta.device, d, m, n, k, x, y, (n, 1, m * n if lead else 0), lead[0] if lead else 1, alpha, beta)
+        made = dispatch.product(c.meta.device, d, m, n, k, x, y, (n, 1, m * n if lead else 0), lead[0] if lead else 1, alpha, beta)
         if made is not None:
-            return _Copied(first, second) if first or second else door.bind(c.meta.device, made)
+            return _Copied(first, second) if first or second else dispatch.bind(c.meta.device, made)
     return _BY_KERNEL
 
 
@@ -486,10 +486,10 @@ def _weight_and_bias(g: Tensor, x: Tensor, bias: Meta) -> tuple[Tensor, Tensor] 
         k = x.meta.shape[1]
         made = None
         if g.meta.dtype.kind == "f" and g.meta.dtype is x.meta.dtype is bias.dtype and bias.shape == (n,) and m and n and k:
-            made = door.product(g.meta.device, g.meta.dtype, n, k, m, (g.meta.strides[1], g.meta.strides[0], 0),
+            made = dispatch.product(g.meta.device, g.meta.dtype, n, k, m, (g.meta.strides[1], g.meta.strides[0], 0),
                                 (x.meta.strides[0], x.meta.strides[1], 0), (k, 1, 0), epilogue="row sums")
         plan = _sums_plans[key] = () if made is None else (
-            meta((n, k), None, g.meta.dtype, g.meta.device), meta((n,), None, g.meta.dtype, g.meta.device), door.bind(g.meta.device, made), made.aligned)
+            meta((n, k), None, g.meta.dtype, g.meta.device), meta((n,), None, g.meta.dtype, g.meta.device), dispatch.bind(g.meta.device, made), made.aligned)
     if not plan or (g.ptr | x.ptr) & plan[3]:
         return None
     weights, sums, product, _ = plan
@@ -514,15 +514,15 @@ def _linear_plan(x: Tensor, w: Tensor, bias: Tensor) -> Any:
     if d.kind not in "fc" or not om.numel or not k:
         return None
     steps = (x.meta.strides[0], x.meta.strides[1], 0), (w.meta.strides[1], w.meta.strides[0], 0), (n, 1, 0)
-    product = door.product(om.device, d, m, n, k, *steps, beta=1.0)
+    product = dispatch.product(om.device, d, m, n, k, *steps, beta=1.0)
     if product is None:
         return None
-    rows = door.prepare(om.device, cast_program(bias.meta.dtype, d), (m, n), ((n, 1), (0, bias.meta.strides[0])), (om.nbytes, bias.meta.nbytes))
+    rows = dispatch.prepare(om.device, cast_program(bias.meta.dtype, d), (m, n), ((n, 1), (0, bias.meta.strides[0])), (om.nbytes, bias.meta.nbytes))
     rows.name = "bias"
-    fused = door.product(om.device, d, m, n, k, *steps, epilogue="bias") if bias.meta.strides[0] == 1 else None
+    fused = dispatch.product(om.device, d, m, n, k, *steps, epilogue="bias") if bias.meta.strides[0] == 1 else None
     if whole is not x.meta:
         om = meta((*whole.shape[:-1], n), None, d, whole.device)
-    return om, door.bind(om.device, rows), door.bind(om.device, product), fused and door.bind(om.device, fused), fused.aligned if fused else 0
+    return om, dispatch.bind(om.device, rows), dispatch.bind(om.device, product), fused and dispatch.bind(om.device, fused), fused.aligned if fused else 0
 
 
 @op(method=False, out=True, spaces=("nn.functional",))

@@ -13,7 +13,7 @@ from ..autograd import tape
 from ..dtypes import float32, int64
 from ..kernels import expr as E
 from ..kernels.programs import Map, Reduce
-from ..runtime import caches, door
+from ..runtime import caches, dispatch
 from ..tensor import Tensor, empty, meta, new
 from . import launch
 from .casts import in_float32, to_dtype
@@ -246,13 +246,13 @@ def _max(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, d
     x, single = _prepared(name, x, n)
     p = Pool(name, tuple(x.meta.shape[2:]), kernel, stride, padding, dilation, ceil)
     values, at = _max_raw(x, p)
-    if x.meta is key[1] and x.meta.contiguous and door.near(x.meta.device) and values.meta.numel and math.prod(p.kernel) <= _FEW:
+    if x.meta is key[1] and x.meta.contiguous and dispatch.near(x.meta.device) and values.meta.numel and math.prod(p.kernel) <= _FEW:
         program, numbers = _small(x, p)
         count = values.meta.numel
         call, workspace = launch.plan(x.meta.device, program, (count,), [(1,), (1,), (0,)], [t.meta.nbytes for t in (values, at, x)], "max_pool")
         if workspace is None:
             _keep(key, (values.meta, at.meta, call, numbers, tuple(x.meta.shape), f"MaxPool{n}DWithIndicesBackward0"))
-    saved = (tuple(x.meta.shape), tape.keep(at)) if door.near(x.meta.device) else (tuple(x.meta.shape), tape.keep(at), p)
+    saved = (tuple(x.meta.shape), tape.keep(at)) if dispatch.near(x.meta.device) else (tuple(x.meta.shape), tape.keep(at), p)
     tape.record(values, _max_back, (x,), saved, f"MaxPool{n}DWithIndicesBackward0")
     return (values.squeeze(0), at.squeeze(0)) if single else (values, at)
 
@@ -386,7 +386,7 @@ def _mean(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, 
         p = Pool(name, tuple(x.meta.shape[2:]), kernel, stride, padding, 1, ceil)
         total = _sum_windows(x, p)
         by = _divisors(p, include, override, x)
-        if (x.meta is key[1] and type(by) is int and door.near(x.meta.device) and total.meta.numel and not any(p.padding) and p.reach() == p.image
+        if (x.meta is key[1] and type(by) is int and dispatch.near(x.meta.device) and total.meta.numel and not any(p.padding) and p.reach() == p.image
                 and x.meta.contiguous):
             call, workspace = _summing(x, p, total)
             if workspace is None:

@@ -96,8 +96,8 @@ def set_float32_matmul_precision(precision: str) -> None:
     if precision not in ("highest", "high", "medium"):
         raise RuntimeError(f"{precision} is not one of 'highest', 'high', or 'medium'.")
     _settings["precision"] = precision
-    from ..runtime import door
-    door.set_tf32(precision != "highest")
+    from ..runtime import dispatch
+    dispatch.set_tf32(precision != "highest")
 
 
 def get_float32_matmul_precision() -> str:
@@ -111,8 +111,8 @@ def set_num_threads(int: int) -> None:  # noqa: A002 (PyTorch's name)
     if int <= 0:
         raise RuntimeError("expected positive number of threads")
     native.set_num_threads(int)
-    from ..runtime import door
-    door.changed()  # kept launches were cut for as many threads as there were
+    from ..runtime import dispatch
+    dispatch.changed()  # kept launches were cut for as many threads as there were
 
 
 def get_num_threads() -> int:

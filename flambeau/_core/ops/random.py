@@ -17,7 +17,7 @@ from ..kernels import expr as E
 from ..kernels import philox
 from ..kernels.expr import Expr
 from ..kernels.programs import Map
-from ..runtime import door, generators
+from ..runtime import dispatch, generators
 from ..runtime.device import resolve
 from ..tensor import Tensor, alias, empty, meta
 from . import launch, outputs
@@ -386,7 +386,7 @@ _distribution("geometric_", _geometric, {"p": 0.5}, lambda p: f"expects p to be 
 def _check_chances(p: Tensor) -> None:
     """Raises RuntimeError for probabilities outside [0, 1].  On a GPU the host would have to wait for them: there they count as
     the nearest of 0 and 1."""
-    if door.near(p.meta.device) and not bool(((p >= 0) & (p <= 1)).all()):
+    if dispatch.near(p.meta.device) and not bool(((p >= 0) & (p <= 1)).all()):
         raise RuntimeError("bernoulli: Expected p_in >= 0 && p_in <= 1 to be true, but some probability lies outside [0, 1] or is NaN")
 
 

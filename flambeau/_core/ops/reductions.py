@@ -11,7 +11,7 @@ from ..dtypes import bool_, int64
 from ..dtypes import dtype as dtype_class
 from ..kernels import expr as E
 from ..kernels.programs import Reduce
-from ..runtime import caches, door
+from ..runtime import caches, dispatch
 from ..tensor import Tensor, alias, empty, meta, new, storage
 from . import launch
 from .casts import to_dtype
@@ -215,12 +215,12 @@ def _plan_to_shape(g: Tensor, shape: tuple[int, ...], axes: tuple[int, ...]) -> 
         return None
     domain, strides, kept = split_domain(g, axes)
     flat = layout.contiguous_strides(tuple(m.shape[i] for i in kept))
-    prepared = door.prepare(m.device, simple("sum", d, d.opmath, d, "sum"), domain, (flat, strides), (meta(shape, None, d, m.device).nbytes, m.nbytes))
+    prepared = dispatch.prepare(m.device, simple("sum", d, d.opmath, d, "sum"), domain, (flat, strides), (meta(shape, None, d, m.device).nbytes, m.nbytes))
     prepared.name = "sum"
     if len(_to_shape) > 4096:
         _to_shape.clear()
     room = meta((prepared.workspace,), None, dtypes.uint8, m.device) if prepared.workspace else None
-    return meta(shape, None, d, m.device), door.bind(m.device, prepared), room
+    return meta(shape, None, d, m.device), dispatch.bind(m.device, prepared), room
 
 
 @op()

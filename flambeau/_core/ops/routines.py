@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..dtypes import uint8
-from ..runtime import caches, door
+from ..runtime import caches, dispatch
 from ..tensor import meta, storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..kernels.programs import Prepared
+    from ..kernels.programs import PreparedLaunch
     from ..kernels.specs import Spec
     from ..runtime.device import device
     from ..tensor import Meta
@@ -22,10 +22,10 @@ _bound: dict[Any, Bound | None] = caches.cache(globals(), "_bound")
 _MOST = 1 << 12
 
 
-def bind(dev: device, made: Prepared) -> Bound:
+def bind(dev: device, made: PreparedLaunch) -> Bound:
     """What carries out a launch when called with addresses and numbers, and the layout of the workspace whose address it wants behind the
     other addresses.  For callers that keep it, in a cache of `runtime.caches`."""
-    return door.bind(dev, made), meta((made.workspace,), None, uint8, dev) if made.workspace else None
+    return dispatch.bind(dev, made), meta((made.workspace,), None, uint8, dev) if made.workspace else None
 
 
 def find(dev: device, spec: Spec) -> Bound | None:
@@ -33,7 +33,7 @@ def find(dev: device, spec: Spec) -> Bound | None:
     key = (dev, spec)
     found = _bound.get(key, _bound)
     if found is _bound:
-        made = door.find(dev, spec)
+        made = dispatch.find(dev, spec)
         if made is not None and not made.lasting:
             return bind(dev, made)
         if len(_bound) > _MOST:
@@ -67,7 +67,7 @@ def needed(dev: device, spec: Spec) -> Bound:
     none either."""
     found = find(dev, spec)
     if found is None:
-        found = _bound[dev, spec] = bind(dev, door.require(dev, spec))
+        found = _bound[dev, spec] = bind(dev, dispatch.require(dev, spec))
     return found
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from .. import dtypes
 from ..dtypes import bool_, int32, int64
 from ..kernels.specs import Among, NonzeroFirst, NonzeroWrite, Search
-from ..runtime import caches, door
+from ..runtime import caches, dispatch
 from ..tensor import Tensor, empty, new
 from . import launch, routines
 from .casts import to_dtype
@@ -56,7 +56,7 @@ def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False
     _check_search(seq, values, isinstance(input, Tensor), right, side, sorter)
     right = right or side == "right"
     if sorter is not None:
-        if door.near(sorter.meta.device) and sorter.meta.numel and (int(sorter.min().item()) < 0 or
+        if dispatch.near(sorter.meta.device) and sorter.meta.numel and (int(sorter.min().item()) < 0 or
                                                                  int(sorter.max().item()) >= seq.meta.shape[-1]):
             raise RuntimeError("torch.searchsorted(): sorter index out of range")
         seq = seq.detach().gather(-1, sorter)
@@ -71,7 +71,7 @@ def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False
             key, seq = None, contiguous(seq.detach())
             bound = routines.find(out.meta.device, _spec(out, seq, values, right))
         if bound is None:
-            bound = routines.bind(out.meta.device, door.require(out.meta.device, _spec(out, seq, values, right)))
+            bound = routines.bind(out.meta.device, dispatch.require(out.meta.device, _spec(out, seq, values, right)))
         routines.call(bound, (out.ptr, seq.ptr, values.ptr))
         if key is not None and values is input and seq is sorted_sequence:
             if len(_plans) > _MOST_PLANS:

@@ -12,7 +12,7 @@ from .. import layout
 from ..autograd import tape
 from ..dtypes import bool_, int64, title
 from ..kernels.specs import Element, Put, Sort
-from ..runtime import caches, door
+from ..runtime import caches, dispatch
 from ..tensor import Tensor, alias, empty, meta, new
 from . import outputs, routines
 from .checks import of_kinds, same_device
@@ -96,7 +96,7 @@ def _planned(name: str, m: Meta, axis: int, width: int | None, kind: Callable[..
     if bound is not None:
         return *out, bound, saved, (meta(shape, strides, m.dtype, m.device), to, steps), name
     if kind is Sort:
-        bound = routines.bind(m.device, door.require(m.device, kind(m.dtype, shape, (packed, packed, rows), *numbers)))
+        bound = routines.bind(m.device, dispatch.require(m.device, kind(m.dtype, shape, (packed, packed, rows), *numbers)))
         return *out, bound, saved, (meta(shape, strides, m.dtype, m.device), to, steps), name
     return None
 
@@ -339,7 +339,7 @@ def _quantile(name: str, skip_nan: bool) -> Any:
         if q.meta.dtype is not input.meta.dtype:
             raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
         same_device(name, input, q)
-        if door.near(q.meta.device) and not bool(((q >= 0) & (q <= 1)).all()):
+        if dispatch.near(q.meta.device) and not bool(((q >= 0) & (q <= 1)).all()):
             raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
         return _quantiles(input, q, dim, keepdim, interpolation, skip_nan)
     function.__name__ = function.__qualname__ = name

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..kernels import expr as E
 from ..kernels.programs import Map
 from ..kernels.specs import Fft, RealFft
-from ..runtime import door
+from ..runtime import dispatch
 from ..tensor import Tensor, alias, empty, meta
 from . import launch, routines
 from .copies import contiguous
@@ -70,7 +70,7 @@ def transformed(t: Tensor, axes: tuple[int, ...], inverse: bool, scale: float) -
         made = _by_groups(t, axes, inverse, scale)
         if made is not None:
             return made
-        bound = routines.bind(m.device, door.require(m.device, whole))
+        bound = routines.bind(m.device, dispatch.require(m.device, whole))
     out = empty(m.shape, m.dtype, m.device)
     if bound is not None:
         with no_recording():
@@ -99,7 +99,7 @@ def half_spectrum(t: Tensor, axes: tuple[int, ...], inverse: bool, scale: float,
     """The transform of real `t`, the last of the axes to half its length and one more, or all of it: see `RealFft`; None where the backend has
     none."""
     m = t.meta
-    if not m.numel or m.dtype.name not in ("float32", "float64") or not door.serves(m.device, RealFft):
+    if not m.numel or m.dtype.name not in ("float32", "float64") or not dispatch.serves(m.device, RealFft):
         return None
     bound = routines.find(m.device, RealFft("r2c", m.dtype.to_complex(), tuple(m.shape), axes, inverse, scale, True, adjoint, whole))
     if bound is None:
@@ -137,7 +137,7 @@ def real_signal(t: Tensor, axes: tuple[int, ...], length: int, inverse: bool, sc
     """The transform of half of a spectrum to real numbers, `length` of them along the last of the axes: see `RealFft`; None where the backend has
     none."""
     m = t.meta
-    if not m.numel or not door.serves(m.device, RealFft):
+    if not m.numel or not dispatch.serves(m.device, RealFft):
         return None
     shape = list(m.shape)
     shape[axes[-1]] = length

@@ -18,7 +18,7 @@ from ..kernels import expr as E
 from ..kernels.interpret import load, memory, narrow_bfloat16, widen_bfloat16
 from ..kernels.programs import Map
 from ..kernels.specs import Histogram, Occurrences, Spread
-from ..runtime import door
+from ..runtime import dispatch
 from ..tensor import Tensor, empty
 from . import launch, routines
 from .attributes import host_array, values
@@ -71,7 +71,7 @@ _MOST_COLUMNS = 512  # of slices that are sorted a column at a time
 def _by_device(name: str, t: Tensor, by_order: bool, return_inverse: bool, return_counts: bool, dim: int | None) -> Any:
     """The distinct elements or slices, found by t's own device, of which only how many there are comes to the host; None where it does
     not."""
-    if not door.serves(t.meta.device, Spread) or t.meta.dtype.is_complex or not t.meta.numel:
+    if not dispatch.serves(t.meta.device, Spread) or t.meta.dtype.is_complex or not t.meta.numel:
         return None
     shape = tuple(t.meta.shape)
     x = t.detach()
@@ -180,7 +180,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{input.meta.dtype.name}': input must have an integer type")
     if minlength < 0:
         raise RuntimeError(f"minlength should be >= 0, got {minlength}")
-    if len(input.meta.shape) == 1 and input.meta.numel and door.serves(input.meta.device, Occurrences):
+    if len(input.meta.shape) == 1 and input.meta.numel and dispatch.serves(input.meta.device, Occurrences):
         return _counted_by_device(input, weights, minlength)
     a = host_array(input)
     if len(input.meta.shape) != 1 or (len(a) and int(a.min()) < 0):
@@ -237,7 +237,7 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
     if min > max:
         raise RuntimeError(f"torch.histc: max must be larger than min, got [{min}, {max}]")
     m = input.meta
-    if not door.serves(m.device, Histogram) and door.serves(m.device, Occurrences):
+    if not dispatch.serves(m.device, Histogram) and dispatch.serves(m.device, Occurrences):
         return _histc_by_counting(input.detach(), bins, min, max)
     own = min == max
     low, high = (0.0, 0.0) if own else edges("histc", _kind(d)(min), _kind(d)(max), 1)

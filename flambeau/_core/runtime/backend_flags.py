@@ -5,7 +5,7 @@ The ways of attention, which programs change for a block, make none stale: its l
 
 from __future__ import annotations
 
-from . import capture, door
+from . import capture, dispatch
 
 values: dict[str, bool | int] = {
     "cudnn.enabled": True, "cudnn.benchmark": False, "cudnn.benchmark_limit": 10, "cudnn.deterministic": False, "cudnn.allow_tf32": True,
@@ -28,4 +28,4 @@ def put(name: str, value: bool | int) -> None:
         values[name] = value
         turn += 1
         if not name.startswith("attention."):
-            door.changed()
+            dispatch.changed()

@@ -1,6 +1,6 @@
 """Captures: what a call asked devices to do, in order, so that it can be done again without the Python that decided it.
 
-A capture belongs to a thread. While one is open, the door shows it every launch; those who look at values from Python (`item`), write to
+A capture belongs to a thread. While one is open, dispatch shows it every launch; those who look at values from Python (`item`), write to
 memory from Python or draw random numbers tell it themselves, here. A value that was looked at becomes a condition of doing the same
 again; what cannot be repeated ends the capture at once, by an exception that no handler of errors takes for one.
 """
@@ -12,12 +12,12 @@ from ctypes import string_at
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from . import door
+from . import dispatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..kernels.programs import Prepared
+    from ..kernels.programs import PreparedLaunch
     from .device import device
 
 
@@ -52,7 +52,7 @@ class Launch:
 
     __slots__ = ("device", "prepared", "args")
 
-    def __init__(self, dev: device, prepared: Prepared, args: tuple[Any, ...]) -> None:
+    def __init__(self, dev: device, prepared: PreparedLaunch, args: tuple[Any, ...]) -> None:
         self.device, self.prepared, self.args = dev, prepared, args
 
 
@@ -108,7 +108,7 @@ class Capture:
         if self.thread in active:
             raise RuntimeError("captures of one thread do not nest")
         active[self.thread] = self
-        self._observing = door.observe(launches=self._launched, copies=self._copied)
+        self._observing = dispatch.observe(launches=self._launched, copies=self._copied)
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -125,11 +125,11 @@ class Capture:
         self._observing.close()
         del active[self.thread]
 
-    def _launched(self, dev: device, stream: Any, prepared: Prepared, args: tuple[Any, ...]) -> None:
+    def _launched(self, dev: device, stream: Any, prepared: PreparedLaunch, args: tuple[Any, ...]) -> None:
         if get_ident() == self.thread:
             self.add(Launch(dev, prepared, args))
 
-    def _copied(self, copy: door.Copy) -> None:
+    def _copied(self, copy: dispatch.Copy) -> None:
         if get_ident() == self.thread:
             raise Unrepeatable(f"a copy {copy.direction}")
 

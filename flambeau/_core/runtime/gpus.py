@@ -1,4 +1,4 @@
-"""The GPUs of this process: which there are, which is current, and what the door asks of them.
+"""The GPUs of this process: which there are, which is current, and what dispatch asks of them.
 
 Nothing happens until a GPU is used.  A *system* is a driver with the GPUs that are visible; `simulate()` puts another
 in its place, so everything here asks for the system of the moment.
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .. import errors, forks
 from ..errors import warn
 from . import device as devices
-from . import door, memory, visible_devices
+from . import dispatch, memory, visible_devices
 from .gpu_memory import Pool
 from .pinned_memory import HostPool
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..drivers.interface import Driver, Properties
-    from ..kernels.programs import Prepared
+    from ..kernels.programs import PreparedLaunch
     from ..kernels.specs import Spec
     from .device import device
     from .staging import Ring
@@ -62,7 +62,7 @@ class Gpu:
             return those[-1]
 
 
-class System:
+class DriverContext:
     """A driver and its visible GPUs.  `setting` is CUDA_VISIBLE_DEVICES as it was then."""
 
     def __init__(self, driver: Driver) -> None:
@@ -113,7 +113,7 @@ class System:
 _lock = forks.rlock()
 _elsewhere = False  # the system's `elsewhere`
 _ready: dict[device, Gpu] = {}  # the GPUs of the system there is, once started: the short way from a concrete device
-_system: System | None = None
+_system: DriverContext | None = None
 _searched = False
 _why_none = ""
 _forked = False
@@ -142,7 +142,7 @@ _thread = _Thread()
 
 
 # ------------------------------------------------------------------------------------------------------- the system now
-def system() -> System | None:
+def system() -> DriverContext | None:
     """The system of the moment, made from the environment when first asked for; None: there is no GPU."""
     global _system, _searched
     if _system is None and not _searched:
@@ -158,7 +158,7 @@ def system() -> System | None:
     return found
 
 
-def _from_environment() -> System | None:
+def _from_environment() -> DriverContext | None:
     global _why_none
     text = os.environ.get("FLAMBEAU_SIM_GPUS")
     if text is None or not text.strip():
@@ -173,7 +173,7 @@ def _from_environment() -> System | None:
                             get("FLAMBEAU_SIM_QUEUE", "eager"), 0)
 
 
-def _real() -> System | None:
+def _real() -> DriverContext | None:
     """The NVIDIA GPUs of this machine; None, with the reason kept, where there is none to use."""
     global _why_none
     from ..drivers.nvidia import probe
@@ -185,12 +185,12 @@ def _real() -> System | None:
     if found.uuids is not None and text is not None and "MIG-" not in text:
         found.count = len(visible_devices.visible(found.uuids, text))
     from ..drivers.nvidia.driver import NvidiaDriver
-    system = System(NvidiaDriver(found))
+    system = DriverContext(NvidiaDriver(found))
     system.hidden = total - found.count
     return system
 
 
-def simulated_system(gpus: int, model: str | Sequence[str], memory: int | str | None, queue: str, seed: int) -> System:
+def simulated_system(gpus: int, model: str | Sequence[str], memory: int | str | None, queue: str, seed: int) -> DriverContext:
     """A system of simulated GPUs; the arguments are those of `flambeau.simulate`."""
     from ..drivers.simulated.driver import SimulatedDriver
     if type(gpus) is not int or gpus < 0:
@@ -198,7 +198,7 @@ def simulated_system(gpus: int, model: str | Sequence[str], memory: int | str | 
     names = [model] * gpus if isinstance(model, str) else list(model)
     if len(names) != gpus:
         raise ValueError(f"model: got {len(names)} names for {gpus} GPUs; pass one name for all, or one for each")
-    return System(SimulatedDriver(names, None if memory is None else parse_size(memory), queue, seed))
+    return DriverContext(SimulatedDriver(names, None if memory is None else parse_size(memory), queue, seed))
 
 
 def parse_size(memory: int | str) -> int:
@@ -219,7 +219,7 @@ def parse_size(memory: int | str) -> int:
     return size
 
 
-def install(new: System | None, searched: bool = True, current: int = 0) -> tuple[System | None, bool, int]:
+def install(new: DriverContext | None, searched: bool = True, current: int = 0) -> tuple[DriverContext | None, bool, int]:
     """Puts a system in the place of the one there is, with this thread's current GPU; gives what `install` takes to put it
     back."""
     global _system, _searched, _why_none, _elsewhere
@@ -230,11 +230,11 @@ def install(new: System | None, searched: bool = True, current: int = 0) -> tupl
         _have(() if new is None else new.gpus)
         if new is None and searched:
             _why_none = "it was taken away"
-    door.changed()  # launches are bound to a system's streams
+    dispatch.changed()  # launches are bound to a system's streams
     return before
 
 
-def there() -> System:
+def require_context() -> DriverContext:
     """The system, which has a GPU.  Raises RuntimeError that says what is there when there is no GPU to use."""
     if _forked:
         raise errors.forked()
@@ -254,9 +254,9 @@ def why_none() -> str:
     return (f"{found.hidden} GPUs are hidden by {visible_devices.VARIABLE}={found.setting!r}" if found.hidden else "0 GPUs are simulated")
 
 
-def started() -> System:
+def start() -> DriverContext:
     """The system, ready for use.  Raises RuntimeError that says what is there when there is no GPU to use."""
-    found = there()
+    found = require_context()
     if not found.started:
         with _lock:
             found.start()
@@ -272,16 +272,16 @@ def count() -> int:
 def gpu(like: Any = None) -> Gpu:
     """The visible GPU of a device, an index or None (the current one).  Raises RuntimeError when it is not there,
     ValueError for a device of another type."""
-    s = started()
+    s = start()
     return s.gpus[_number(like, s)]
 
 
-def named(like: Any = None) -> device:
+def resolve(like: Any = None) -> device:
     """The device of a GPU, as `gpu` takes it.  Naming one is not using it: nothing is started."""
-    return devices.of("cuda", _number(like, there()))
+    return devices.of("cuda", _number(like, require_context()))
 
 
-def _number(like: Any, s: System) -> int:
+def _number(like: Any, s: DriverContext) -> int:
     count = len(s.physical)
     if like is None:
         index: int | None = None
@@ -301,7 +301,7 @@ def _number(like: Any, s: System) -> int:
 
 def concrete(dev: device) -> device:
     """The device with its index, once it is known to be there."""
-    return dev if dev in _ready else named(dev)
+    return dev if dev in _ready else resolve(dev)
 
 
 def set_current(index: int) -> int:
@@ -314,7 +314,7 @@ def current_index() -> int:
     return gpu().index
 
 
-# ----------------------------------------------------------------------------------------------- what the door asks for
+# ----------------------------------------------------------------------------------------------- what dispatch asks for
 def current_stream(dev: Any = None) -> Stream:
     """This thread's current stream of a GPU."""
     g = gpu(dev)
@@ -330,11 +330,11 @@ def set_stream(stream: Stream) -> None:
             if _system is not None:
                 _system.elsewhere = True
             memory.takes.clear()
-        door.changed()  # what was bound so far goes to the default streams alone
+        dispatch.changed()  # what was bound so far goes to the default streams alone
     _thread.streams[stream._gpu] = stream
 
 
-def launcher(dev: device, prepared: Prepared) -> Callable[..., None]:
+def launcher(dev: device, prepared: PreparedLaunch) -> Callable[..., None]:
     """What queues `prepared` on the current stream of `dev` when called with its arguments."""
     g = gpu(dev)
     default, thread = g.default_handle, _thread
@@ -343,8 +343,8 @@ def launcher(dev: device, prepared: Prepared) -> Callable[..., None]:
         return made
     call = g.driver.bind(g.physical, prepared)
     if call is None:
-        from . import hosted
-        return hosted.launcher(g, prepared)
+        from . import host_fallback
+        return host_fallback.launcher(g, prepared)
     if not _elsewhere:
         def by_default(*args: Any) -> None:
             call(default, args)
@@ -356,13 +356,13 @@ def launcher(dev: device, prepared: Prepared) -> Callable[..., None]:
     return enqueue
 
 
-def prepare(dev: device, spec: Spec) -> Prepared | None:
+def prepare(dev: device, spec: Spec) -> PreparedLaunch | None:
     """A launch by the GPU's backend; None where it has none for this."""
     g = _ready.get(dev) or gpu(dev)
     return g.driver.prepare(g.physical, spec)
 
 
-def here(dev: device) -> tuple[Gpu, Stream]:
+def device_and_stream(dev: device) -> tuple[Gpu, Stream]:
     """The GPU of a concrete device, and this thread's current stream of it."""
     g = _ready.get(dev) or gpu(dev)
     return g, _thread.streams.get(g) or g.default
@@ -377,7 +377,7 @@ def block(dev: device, nbytes: int) -> tuple[int, Any]:
 
 def enable_peer(a: Gpu, b: Gpu) -> bool:
     """Lets two GPUs reach each other directly, where they can; whether they can."""
-    s = started()
+    s = start()
     found = s.peers.get((a.index, b.index))
     if found is None:
         found = a.driver.can_access_peer(a.physical, b.physical)
@@ -400,7 +400,7 @@ def pinned_block(nbytes: int) -> tuple[int, Any]:
 
     Raises RuntimeError where there is no GPU to pin it for, or no memory.
     """
-    return started().host.block(nbytes)
+    return start().host.block(nbytes)
 
 
 def is_pinned(address: int) -> bool:
@@ -415,7 +415,7 @@ def _in_child() -> None:
     if _system is not None and (_system.started or _system.driver.initialised):
         _forked = True
         _have(())
-        door.changed()
+        dispatch.changed()
 
 
 def _at_exit() -> None:

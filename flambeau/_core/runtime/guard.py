@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import forks
 from ..errors import TransferError
-from . import door, provenance
+from . import dispatch, provenance
 
 DIRECTIONS = {"host_to_device": "h2d", "device_to_host": "d2h", "device_to_device": "peer"}
 LEVELS = ("allow", "log", "disallow")
@@ -48,7 +48,7 @@ class transfer_guard:
         with _lock:
             _open += 1
             if _observer is None:
-                _observer = door.observe(copies=_check)
+                _observer = dispatch.observe(copies=_check)
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -70,7 +70,7 @@ class transfer_guard:
         return call
 
 
-def _check(record: door.Copy) -> None:
+def _check(record: dispatch.Copy) -> None:
     rule = next((r for r in reversed(_rules.get()) if record.direction in r[0]), None)
     if rule is None or rule[1] == "allow" or (rule[2] and _explicit()):
         return

@@ -1,6 +1,6 @@
 """The transfer ledger: which source line moved how many bytes, by which path, and what that says.
 
-One ledger of the process is always kept once a GPU is used: a few counters a line, through the observers of the door.
+One ledger of the process is always kept once a GPU is used: a few counters a line, through the observers of dispatch.
 `transfers` keeps another for a block or a function, watches launches too, and prints its table at the end.
 """
 
@@ -13,7 +13,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from .. import forks
-from . import door, provenance
+from . import dispatch, provenance
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,14 +30,14 @@ class Row:
 
     __slots__ = ("line", "direction", "path", "source", "target", "count", "nbytes", "blocking", "_records", "_seconds")
 
-    def __init__(self, line: str, record: door.Copy) -> None:
+    def __init__(self, line: str, record: dispatch.Copy) -> None:
         self.line, self.direction, self.path = line, record.direction, record.path
         self.source, self.target = str(record.source), str(record.target)
         self.count = self.nbytes = self.blocking = 0
         self._seconds = 0.0
-        self._records: list[door.Copy] = []  # on their way: their time is not known yet
+        self._records: list[dispatch.Copy] = []  # on their way: their time is not known yet
 
-    def add(self, record: door.Copy) -> None:
+    def add(self, record: dispatch.Copy) -> None:
         self.count += 1
         self.nbytes += record.nbytes
         self.blocking += record.blocking
@@ -89,7 +89,7 @@ class Ledger:
         self._visits: dict[Any, list[Any]] = {}  # device: [line, bytes in, launches, bytes touched, operations]
 
     # ----------------------------------------------------------------------------------------------------- observing
-    def copies(self, record: door.Copy) -> None:
+    def copies(self, record: dispatch.Copy) -> None:
         """Enters a copy."""
         if record.direction in ("h2h", "d2d"):
             return
@@ -103,7 +103,7 @@ class Ledger:
             self._follow(record, line)
             self._visit(record, line)
 
-    def sync(self, wait: door.Wait) -> None:
+    def sync(self, wait: dispatch.Wait) -> None:
         """Enters a wait that the program's text does not show."""
         line = provenance.caller() or "(a thread of flambeau)"
         with self._lock:
@@ -118,7 +118,7 @@ class Ledger:
             visit[3] += prepared.nbytes
             visit[4] += prepared.flops
 
-    def _follow(self, record: door.Copy, line: str) -> None:
+    def _follow(self, record: dispatch.Copy, line: str) -> None:
         """Whether these bytes went this way before."""
         source, target = record.owners
         if source is None:
@@ -157,7 +157,7 @@ class Ledger:
             travels.pop(i, None)
         return forget
 
-    def _visit(self, record: door.Copy, line: str) -> None:
+    def _visit(self, record: dispatch.Copy, line: str) -> None:
         """From a copy in to the next copy out is a visit to a GPU; what was computed there is set against the way."""
         if record.direction == "h2d":
             visit = self._visits.get(record.target)
@@ -212,7 +212,7 @@ def start() -> None:
     if process is not None:
         return
     process = Ledger()
-    _watching = door.observe(copies=process.copies, waits=process.sync)
+    _watching = dispatch.observe(copies=process.copies, waits=process.sync)
     if os.environ.get(VARIABLE, "").strip() not in ("", "0"):
         import atexit
         atexit.register(_at_exit)
@@ -237,7 +237,7 @@ class transfers:
         self._observer: Any = None
 
     def __enter__(self) -> transfers:
-        self._observer = door.observe(self.ledger.launches, self.ledger.copies, self.ledger.sync)
+        self._observer = dispatch.observe(self.ledger.launches, self.ledger.copies, self.ledger.sync)
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import door, gpus, staging
+from . import dispatch, gpus, staging
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -29,7 +29,7 @@ SMALL = 64 << 10  # up to here a copy skips the ring
 
 
 def copy(to: device, dst: int, source: device, src: int, nbytes: int, blocking: bool, keep: Any, owners: tuple[Any, Any]) -> None:
-    """Copies plain bytes where at least one side is a GPU; see `door.copy`."""
+    """Copies plain bytes where at least one side is a GPU; see `dispatch.copy`."""
     if to.type == source.type:
         between(to, dst, source, src, nbytes, keep, owners)
     elif to.type == "cuda":
@@ -42,17 +42,17 @@ def up(to: device, dst: int, source: device, nbytes: int, blocking: bool, src: i
        owners: tuple[Any, Any] = (None, None), keep: Any = None) -> None:
     """From the host: plain bytes at `src`, or `parts` that make them.  Pinned plain bytes are read later, unless
     `blocking`; anything else has been read when this returns."""
-    g, stream = gpus.here(to)
+    g, stream = gpus.device_and_stream(to)
     driver = g.driver
     pinned = parts is None and driver.is_pinned(src)
     path = "pinned" if pinned else "pageable" if blocking and nbytes <= SMALL and parts is None else "staged"
-    with door.Passing("h2d", path, nbytes, blocking, source, to, stream, owners):
+    with dispatch.CopyScope("h2d", path, nbytes, blocking, source, to, stream, owners):
         if path == "staged":
             make = parts or (lambda most: staging.bytes_out(src, nbytes, most))
             if nbytes <= SMALL:
                 _send_small(g, stream, dst, make)
             else:
-                ring = gpus.started().ring
+                ring = gpus.start().ring
                 ring.send(stream._handle, dst, make(ring.piece(nbytes)))
         else:
             driver.memcpy(stream._handle, dst, src, nbytes, keep)
@@ -79,18 +79,18 @@ def down(to: device, dst: int, source: device, src: int, nbytes: int, blocking: 
          owners: tuple[Any, Any] = (None, None), keep: Any = None) -> Callable[[], None] | None:
     """To the host: plain bytes to `dst`, or through `parts`.  Only a copy of plain bytes into pinned memory can be on
     its way when this returns: what is given then waits for it."""
-    g, stream = gpus.here(source)
+    g, stream = gpus.device_and_stream(source)
     driver = g.driver
     pinned = parts is None and driver.is_pinned(dst)
     blocking = blocking or not pinned
     path = "pinned" if pinned else "pageable" if nbytes <= SMALL and parts is None else "staged"
-    with door.Passing("d2h", path, nbytes, blocking, source, to, stream, owners):
+    with dispatch.CopyScope("d2h", path, nbytes, blocking, source, to, stream, owners):
         if path == "staged":
             make = parts or (lambda most: staging.bytes_in(dst, nbytes, most))
             if nbytes <= SMALL:
                 _fetch_small(g, stream, src, make)
             else:
-                ring = gpus.started().ring
+                ring = gpus.start().ring
                 ring.fetch(stream._handle, src, make(ring.piece(nbytes)))
             return None
         driver.memcpy(stream._handle, dst, src, nbytes, keep)
@@ -130,14 +130,14 @@ def _arrival(driver: Driver, stream: Any) -> Callable[[], None]:
 def between(to: device, dst: int, source: device, src: int, nbytes: int, keep: Any, owners: tuple[Any, Any] = (None, None)) -> None:
     """Between GPUs, or within one: the host never waits.  The copy runs on the source's current stream, and the
     destination's waits for it.  `keep` lives until it is done."""
-    (a, here), (b, there) = gpus.here(source), gpus.here(to)
+    (a, here), (b, there) = gpus.device_and_stream(source), gpus.device_and_stream(to)
     driver = a.driver
     if a is b:
-        with door.Passing("d2d", "d2d", nbytes, False, source, to, here, owners):
+        with dispatch.CopyScope("d2d", "d2d", nbytes, False, source, to, here, owners):
             driver.memcpy(here._handle, dst, src, nbytes, keep)
         return
     peer = gpus.enable_peer(b, a)
-    with door.Passing("peer", "peer" if peer else "host", nbytes, False, source, to, here, owners):
+    with dispatch.CopyScope("peer", "peer" if peer else "host", nbytes, False, source, to, here, owners):
         # on the source's stream: after what the destination's did with that memory, before what it does next
         _wait(driver, here, there)
         driver.memcpy(here._handle, dst, src, nbytes, keep)

@@ -15,7 +15,7 @@ from flambeau._core.drivers.simulated.clock import COPY, KERNEL, LAUNCH, Engine
 from flambeau._core.drivers.simulated.driver import SimulatedDriver
 from flambeau._core.drivers.simulated.models import MODELS
 from flambeau._core.kernels import expr as E
-from flambeau._core.kernels.programs import Map, Prepared
+from flambeau._core.kernels.programs import Map, PreparedLaunch
 
 MB = 10**6
 
@@ -43,7 +43,7 @@ def test_a_millisecond_of_each_kind_of_work(name: str) -> None:
     m = MODELS[name]
 
     def price(name: str, **what: Any) -> float:
-        return clock.kernel_seconds(m, Prepared(name, print, **what))
+        return clock.kernel_seconds(m, PreparedLaunch(name, print, **what))
     assert price("map", nbytes=nbytes, program=of(dtypes.float32)) == near(1e-3)
     assert price("map", flops=single, program=of(dtypes.float32)) == near(1e-3)
     assert price("map", flops=single, program=of(dtypes.bfloat16)) == near(1e-3)  # halves are computed in float32
@@ -108,7 +108,7 @@ class Bench:
         return self.streams[-1]
 
     def kernel(self, stream: Any, micros: float) -> None:
-        self.d.launch(stream, Prepared("work", lambda: None, nbytes=round(micros * 4800 * 1e3)), ())
+        self.d.launch(stream, PreparedLaunch("work", lambda: None, nbytes=round(micros * 4800 * 1e3)), ())
 
     def mark(self, stream: Any) -> Any:
         e = self.d.event_create(True)

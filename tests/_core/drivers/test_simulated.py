@@ -18,7 +18,7 @@ from flambeau._core.drivers.simulated.arena import Arena
 from flambeau._core.drivers.simulated.driver import SimulatedDriver
 from flambeau._core.drivers.simulated.models import MODELS, model
 from flambeau._core.errors import AcceleratorError
-from flambeau._core.kernels.programs import Prepared
+from flambeau._core.kernels.programs import PreparedLaunch
 
 MIB = 1 << 20
 
@@ -31,10 +31,10 @@ def view(address: int, count: int) -> Any:
     return np.ctypeslib.as_array((ctypes.c_float * count).from_address(address))
 
 
-def add_one(count: int) -> Prepared:
+def add_one(count: int) -> PreparedLaunch:
     def entry(out: int, x: int) -> None:
         np.add(view(x, count), 1, out=view(out, count))
-    return Prepared("add_one", entry, nbytes=8 * count, flops=count)
+    return PreparedLaunch("add_one", entry, nbytes=8 * count, flops=count)
 
 
 def read(driver: Driver, stream: Any, address: int, count: int) -> Any:
@@ -61,7 +61,7 @@ def test_lazy_work_waits_for_somebody_to_wait() -> None:
     d = make("lazy")
     s = d.stream_create(0)
     ran: list[int] = []
-    d.launch(s, Prepared("mark", lambda: ran.append(1)), ())
+    d.launch(s, PreparedLaunch("mark", lambda: ran.append(1)), ())
     time.sleep(0.02)
     assert ran == [] and not d.stream_query(s)
     d.stream_synchronize(s)
@@ -88,7 +88,7 @@ def test_random_schedules_repeat_by_seed_and_differ() -> None:
         streams = [d.stream_create(0) for _ in range(3)]
         ran: list[int] = []
         for k in range(30):
-            d.launch(streams[k % 3], Prepared("k", lambda k=k: ran.append(k)), ())
+            d.launch(streams[k % 3], PreparedLaunch("k", lambda k=k: ran.append(k)), ())
         d.synchronize(0)
         assert sorted(ran) == list(range(30))
         for r in range(3):
@@ -118,7 +118,7 @@ def test_long_chains_of_waits_between_streams(queue: str) -> None:
 def test_the_host_does_not_wait_for_eager_work() -> None:
     d = make()
     s, go = d.stream_create(0), threading.Event()
-    d.launch(s, Prepared("slow", lambda: go.wait(10)), ())
+    d.launch(s, PreparedLaunch("slow", lambda: go.wait(10)), ())
     e = d.event_create()
     d.event_record(e, s)
     assert not d.event_query(e)
@@ -135,7 +135,7 @@ def test_waiting_from_many_threads() -> None:
 
     def work() -> None:
         for _ in range(200):
-            d.launch(s, Prepared("count", lambda: counts.append(len(counts))), ())
+            d.launch(s, PreparedLaunch("count", lambda: counts.append(len(counts))), ())
             d.stream_synchronize(s)
     threads = [threading.Thread(target=work) for _ in range(4)]
     for t in threads:
@@ -154,13 +154,13 @@ def test_an_error_shows_at_the_next_synchronisation_with_its_name(queue: str) ->
 
     def fail() -> None:
         raise ZeroDivisionError("by nought")
-    d.launch(s, Prepared("divide", fail), ())
-    d.launch(s, Prepared("after", lambda: ran.append(1)), ())
+    d.launch(s, PreparedLaunch("divide", fail), ())
+    d.launch(s, PreparedLaunch("after", lambda: ran.append(1)), ())
     with pytest.raises(AcceleratorError, match="'divide' failed with ZeroDivisionError: by nought") as caught:
         d.stream_synchronize(s)
     assert isinstance(caught.value.__cause__, ZeroDivisionError) and ran == []
     d.stream_synchronize(s)  # told once
-    d.launch(s, Prepared("after", lambda: ran.append(2)), ())
+    d.launch(s, PreparedLaunch("after", lambda: ran.append(2)), ())
     d.synchronize(0)
     assert ran == [2]
     d.close()
@@ -208,7 +208,7 @@ def test_queues_end_with_their_driver() -> None:
     for _ in range(5):
         d = make()
         s = d.stream_create(0)
-        d.launch(s, Prepared("nothing", lambda: None), ())
+        d.launch(s, PreparedLaunch("nothing", lambda: None), ())
         d.stream_synchronize(s)
     del d, s
     gc.collect()
@@ -223,7 +223,7 @@ def test_nothing_is_queued_after_the_end() -> None:
     s = d.stream_create(0)
     d.close()
     with pytest.raises(RuntimeError, match="simulate\\(\\) block has ended"):
-        d.launch(s, Prepared("late", lambda: None), ())
+        d.launch(s, PreparedLaunch("late", lambda: None), ())
 
 
 # -------------------------------------------------------------------------------------------------------------- memory
@@ -266,12 +266,12 @@ def test_capacity_is_the_models_unless_told() -> None:
 # --------------------------------------------------------------------------------------------------------------- clock
 def test_kernels_cost_the_longer_of_bytes_and_arithmetic() -> None:
     h = MODELS["H200"]
-    assert clock.kernel_seconds(h, Prepared("add", print, nbytes=4_800_000_000)) == pytest.approx(1e-3)
-    assert clock.kernel_seconds(h, Prepared("add", print)) == clock.KERNEL
-    assert clock.kernel_seconds(h, Prepared("matmul_float32", print, flops=67 * 10**9)) == pytest.approx(1e-3)
-    half = clock.kernel_seconds(h, Prepared("matmul_bfloat16", print, flops=67 * 10**9))
+    assert clock.kernel_seconds(h, PreparedLaunch("add", print, nbytes=4_800_000_000)) == pytest.approx(1e-3)
+    assert clock.kernel_seconds(h, PreparedLaunch("add", print)) == clock.KERNEL
+    assert clock.kernel_seconds(h, PreparedLaunch("matmul_float32", print, flops=67 * 10**9)) == pytest.approx(1e-3)
+    half = clock.kernel_seconds(h, PreparedLaunch("matmul_bfloat16", print, flops=67 * 10**9))
     assert half == pytest.approx(67e9 / 989.5e12)
-    assert clock.kernel_seconds(h, Prepared("matmul_float64", print, flops=67 * 10**9)) == pytest.approx(1e-3)
+    assert clock.kernel_seconds(h, PreparedLaunch("matmul_float64", print, flops=67 * 10**9)) == pytest.approx(1e-3)
 
 
 def test_copies_cost_their_path() -> None:
@@ -291,7 +291,7 @@ def test_elapsed_time_is_the_work_between_two_events_whoever_runs_it() -> None:
         start, end = d.event_create(True), d.event_create(True)
         d.event_record(start, s)
         for _ in range(10):
-            d.launch(s, Prepared("big", lambda: None, nbytes=4_800_000_000), ())
+            d.launch(s, PreparedLaunch("big", lambda: None, nbytes=4_800_000_000), ())
         d.event_record(end, s)
         d.event_synchronize(end)
         # ten milliseconds, and the host's first call
@@ -303,7 +303,7 @@ def test_elapsed_time_is_the_work_between_two_events_whoever_runs_it() -> None:
 def test_devices_overlap_on_the_clock_and_waits_order_them() -> None:
     d = make("lazy")
     a, b = d.stream_create(0), d.stream_create(0)
-    big = Prepared("big", lambda: None, nbytes=4_800_000_000)
+    big = PreparedLaunch("big", lambda: None, nbytes=4_800_000_000)
     d.launch(a, big, ())
     d.launch(b, big, ())
     assert d.device_time(0) == pytest.approx(2e-3, abs=2e-5)  # each fills the GPU

@@ -19,7 +19,7 @@ import flambeau.nn.functional as F
 from flambeau import Tensor
 from flambeau._core.engine import interpreters, learning, trials
 from flambeau._core.ops import table
-from flambeau._core.runtime import caches, door
+from flambeau._core.runtime import caches, dispatch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks" / "ops"))
 import ops_lines
@@ -507,7 +507,7 @@ def test_who_looks_on_sees_what_is_inside() -> None:
         op.call(x, y)
     assert "sum" in names and op.times == 1
     launches: list[str] = []
-    with door.observe(launches=lambda dev, stream, prepared, args: launches.append(prepared.name)):
+    with dispatch.observe(launches=lambda dev, stream, prepared, args: launches.append(prepared.name)):
         op.call(x, y)
     assert len(launches) >= 2 and op.times == 2
     linear = Counted(lambda input, other: torch.matmul(input, other))
@@ -524,7 +524,7 @@ def test_a_backward_pass_that_is_observed_shows_its_launches() -> None:
     op.often(x, y).sum().backward()
     found = op.call(x, y)
     launches: list[str] = []
-    with door.observe(launches=lambda dev, stream, prepared, args: launches.append(prepared.name)):
+    with dispatch.observe(launches=lambda dev, stream, prepared, args: launches.append(prepared.name)):
         found.backward(torch.ones(4))
     assert len(launches) >= 2
 

@@ -18,7 +18,7 @@ from flambeau._core.engine import fronts, interpreters
 from flambeau._core.engine.fronts import FACTOR, NUMBER, SCALAR, VALUE
 from flambeau._core.engine.operation import Operation
 from flambeau._core.engine.plans import Compose
-from flambeau._core.runtime import caches, door
+from flambeau._core.runtime import caches, dispatch
 
 
 class Planned:
@@ -170,7 +170,7 @@ def test_each_world_has_its_plans() -> None:
     p, x = Planned(constants), torch.ones(2)
     assert p.plans(x) == 1
     for want in (1, 0):
-        with door.observe(lambda *launch: None):
+        with dispatch.observe(lambda *launch: None):
             assert p.plans(x) == want
         assert p.plans(x) == 0
     assert p.call.__operation__.own
@@ -188,7 +188,7 @@ def test_a_plan_that_became_stale_while_it_was_made_is_not_kept() -> None:
     assert p.plans(x) == 2
     spoil.clear()
     watching: list[Any] = []
-    spoil.append(lambda: watching.append(door.observe(lambda *launch: None)))
+    spoil.append(lambda: watching.append(dispatch.observe(lambda *launch: None)))
     try:
         p.call(x)
         spoil.clear()
@@ -411,9 +411,9 @@ def test_epochs_count_what_becomes_stale() -> None:
     at = [caches.epoch]
     caches.forget()
     at.append(caches.epoch)
-    with door.observe(lambda *launch: None):
+    with dispatch.observe(lambda *launch: None):
         at.append(caches.epoch)
-        with door.observe(lambda *launch: None):
+        with dispatch.observe(lambda *launch: None):
             assert caches.epoch == at[-1]
         assert caches.epoch == at[-1]
     at.append(caches.epoch)

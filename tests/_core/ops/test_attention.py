@@ -250,14 +250,14 @@ def test_bad_input() -> None:
 @pytest.mark.parametrize("way", ["CUDNN_ATTENTION", "FLASH_ATTENTION", "each after the other"])
 def test_ways_of_a_gpu(way: str, heads: int, key_heads: int, length: int, source: int, depth: int, value_depth: int, dtype: str, causal: bool) -> None:
     """cuDNN's attention and ours, on rows beside each other as a layer's projection leaves them, and either after the other."""
-    from flambeau._core.runtime import door
+    from flambeau._core.runtime import dispatch
     from flambeau.nn.attention import SDPBackend, sdpa_kernel
     ways = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION] if way.startswith("each") else [SDPBackend[way]] * 2
     d, names = getattr(torch, dtype), []
     arrays = [made(2, n, h, e, seed=k) for k, (n, h, e) in enumerate(((length, heads, depth), (source, key_heads, depth), (source, key_heads, value_depth)))]
     rows = [torch.tensor(a).to(d).cuda().requires_grad_() for a in arrays]
     g = torch.tensor(made(2, heads, length, value_depth, seed=5)).to(d)
-    with door.observe(lambda dev, stream, prepared, args: names.append(prepared.name)):
+    with dispatch.observe(lambda dev, stream, prepared, args: names.append(prepared.name)):
         with sdpa_kernel(ways[0]):
             out = attend(*[t.transpose(1, 2) for t in rows], is_causal=causal, enable_gqa=True)
         with sdpa_kernel(ways[1]):

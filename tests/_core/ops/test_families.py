@@ -15,7 +15,7 @@ import flambeau as fb
 from flambeau._core.kernels import expr as E
 from flambeau._core.kernels import formulas as F
 from flambeau._core.ops import families, table
-from flambeau._core.runtime import door
+from flambeau._core.runtime import dispatch
 from flambeau._core.tensor import Tensor
 from flambeau.autograd import gradcheck, gradgradcheck
 
@@ -124,7 +124,7 @@ def test_who_looks_on_later_sees_the_gradient(made: dict[str, Any]) -> None:
     x, seen = x64(3, 4), []
     y = x.bend(1).sum()
     y.backward(retain_graph=True)  # now its kernel is bound
-    with door.observe(lambda dev, stream, prepared, args: seen.append(prepared.name)):
+    with dispatch.observe(lambda dev, stream, prepared, args: seen.append(prepared.name)):
         y.backward(retain_graph=True)
     assert "bend_backward" in seen
     seen.clear()

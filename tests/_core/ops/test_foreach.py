@@ -10,7 +10,7 @@ import pytest
 import flambeau as torch
 from flambeau._core.kernels import native
 from flambeau._core.ops import foreach
-from flambeau._core.runtime import door
+from flambeau._core.runtime import dispatch
 
 SHAPES = [(3,), (128, 128), (512, 128), (7, 5), (), (1000,), (70000,)]
 
@@ -110,7 +110,7 @@ def test_observers_see_each_launch() -> None:
         for p in parameters:
             p.grad = torch.ones_like(p)
         if watched:
-            with door.observe(lambda dev, stream, prepared, args: seen.append(prepared.name)):
+            with dispatch.observe(lambda dev, stream, prepared, args: seen.append(prepared.name)):
                 torch.nn.utils.clip_grad_norm_(parameters, 1.0)
                 optimizer.step()
         else:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flambeau as torch
-from flambeau._core.runtime import door
+from flambeau._core.runtime import dispatch
 
 
 def values(*shape: int) -> Any:
@@ -92,7 +92,7 @@ def test_heads_are_written_where_they_belong(selected: bool) -> None:
     q, k, v = (y[0], y[1], y[2]) if selected else y.unbind(0)
     loss = (q * k * v).sum()
     seen: list[str] = []
-    with door.observe(lambda dev, stream, prepared, args: seen.append(prepared.name)):
+    with dispatch.observe(lambda dev, stream, prepared, args: seen.append(prepared.name)):
         loss.backward()
     assert seen.count("put") == 3
     assert not {"add", "contiguous", "clone", "cat"} & set(seen)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import flambeau as fb
-from flambeau._core.runtime import door
+from flambeau._core.runtime import dispatch
 
 TEXTS = [
     ('zeros(2, 3)', (
@@ -221,6 +221,6 @@ def test_a_summary_reads_the_corners_alone():
 
 def test_a_gpu_s_summary_brings_the_corners_alone(sim_gpus):
     x = fb.arange(10_000_000.0, device="cuda:0")
-    before = door.totals["d2h"].nbytes
+    before = dispatch.totals["d2h"].nbytes
     text = repr(x)
-    assert text.startswith("tensor([0.0000e+00, 1.0000e+00, 2.0000e+00,  ..., ") and door.totals["d2h"].nbytes - before < 1000
+    assert text.startswith("tensor([0.0000e+00, 1.0000e+00, 2.0000e+00,  ..., ") and dispatch.totals["d2h"].nbytes - before < 1000

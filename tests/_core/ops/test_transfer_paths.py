@@ -14,7 +14,7 @@ import pytest
 
 import flambeau as torch
 from flambeau._core.ops.async_copy import arrival_of, host_reads_wait
-from flambeau._core.runtime import cpu_memory, door, staging
+from flambeau._core.runtime import cpu_memory, dispatch, staging
 
 QUEUES = ["eager", "lazy", "random"]
 
@@ -32,8 +32,8 @@ def lazy() -> Iterator[None]:
 
 
 def seen(work: Callable[[], Any]) -> list[tuple[str, str, int, bool]]:
-    records: list[door.Copy] = []
-    with door.observe(copies=records.append):
+    records: list[dispatch.Copy] = []
+    with dispatch.observe(copies=records.append):
         work()
     assert all(r.seconds is not None and r.seconds >= 0 for r in records)
     return [(r.direction, r.path, r.nbytes, r.blocking) for r in records]
@@ -84,10 +84,10 @@ def test_gpus_without_peer_access_go_through_the_host() -> None:
 
 
 def test_a_record_says_who_and_where(lazy: None) -> None:
-    records: list[door.Copy] = []
+    records: list[dispatch.Copy] = []
     x = torch.rand(10)
     s = torch.cuda.Stream()
-    with door.observe(copies=records.append), torch.cuda.stream(s):
+    with dispatch.observe(copies=records.append), torch.cuda.stream(s):
         y = x.cuda()
     r = records[0]
     assert (r.source, r.target, r.stream, r.pinned) == (torch.device("cpu"), torch.device("cuda:0"), s, False)
@@ -97,11 +97,11 @@ def test_a_record_says_who_and_where(lazy: None) -> None:
 
 
 def test_observers_are_told_of_hidden_waits(lazy: None) -> None:
-    waits: list[door.Wait] = []
+    waits: list[dispatch.Wait] = []
     x = torch.tensor([1.0, 0.0], device="cuda:1")
     one = torch.ones((), device="cuda")
     host = torch.ones(3)
-    with door.observe(waits=waits.append):
+    with dispatch.observe(waits=waits.append):
         one.item()
         x.tolist()
         bool(one)
@@ -157,8 +157,8 @@ def test_any_change_of_type_crosses_in_the_narrower(lazy: None, a: Any, b: Any) 
         for source in (x, x.t()):
             for to, back in (("cuda", "cpu"), ("cpu", "cuda")):
                 y = source.to(back)
-                records: list[door.Copy] = []
-                with door.observe(copies=records.append):
+                records: list[dispatch.Copy] = []
+                with dispatch.observe(copies=records.append):
                     z = y.to(to, b)
                 assert [r.nbytes for r in records] == [nbytes]
                 assert z.dtype is b and str(z.device).startswith(to)

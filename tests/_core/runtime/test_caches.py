@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import flambeau as torch
-from flambeau._core.runtime import caches, door
+from flambeau._core.runtime import caches, dispatch
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_forget_empties_all_caches_of_both_worlds_and_tells_who_keeps_more(space
 def test_forget_empties_every_cache_of_the_package() -> None:
     x = torch.ones(3, 4, requires_grad=True)
     torch.nn.functional.softmax(x @ x.t(), dim=1).sum().backward()
-    with door.observe(lambda *launch: None):
+    with dispatch.observe(lambda *launch: None):
         (x + x).mean()
     assert any(cached for _, _, shown in caches._places for cached in shown.values())
     caches.forget()
@@ -137,7 +137,7 @@ def test_observing_shows_the_observed_world_and_goes_back_after_errors() -> None
     torch.relu(x)
     kept = dict(plain)
     seen: list[str] = []
-    with pytest.raises(KeyError), door.observe(lambda dev, stream, prepared, args: seen.append(prepared.name)):
+    with pytest.raises(KeyError), dispatch.observe(lambda dev, stream, prepared, args: seen.append(prepared.name)):
         assert torch.relu.__operation__.env["plans"] is not plain
         torch.relu(x)
         raise KeyError
@@ -145,13 +145,13 @@ def test_observing_shows_the_observed_world_and_goes_back_after_errors() -> None
     count = len(seen)
     torch.relu(x)
     assert count == len(seen) == 1
-    with door.observe(copies=lambda copy: None):  # who sees copies only changes no launch
+    with dispatch.observe(copies=lambda copy: None):  # who sees copies only changes no launch
         assert torch.relu.__operation__.env["plans"] is plain
 
 
 def test_observers_may_close_in_any_order() -> None:
     plain = torch.relu.__operation__.started().env["plans"]
-    first, second = door.observe(lambda *launch: None), door.observe(lambda *launch: None)
+    first, second = dispatch.observe(lambda *launch: None), dispatch.observe(lambda *launch: None)
     first.close()
     first.close()
     assert torch.relu.__operation__.env["plans"] is not plain
@@ -174,7 +174,7 @@ def test_threads_may_work_while_another_forgets_and_observes() -> None:
         t.start()
     for _ in range(30):
         caches.forget()
-        with door.observe(lambda *launch: None):
+        with dispatch.observe(lambda *launch: None):
             torch.relu(x)
     stop.set()
     for t in threads:

@@ -87,19 +87,19 @@ class TestD11ModulesMoveInPlace:
         assert weight.device == D("cuda:1") == listed[0].device == by_name["weight"].device and view() is weight
 
     def test_nothing_to_change_copies_nothing(self, gpus: None) -> None:
-        from flambeau._core.runtime import door
+        from flambeau._core.runtime import dispatch
         net = Tied().cuda(1)
         addresses = [t.data_ptr() for t in (*net.parameters(), *net.buffers())]
         copies: list[Any] = []
-        with door.observe(copies=copies.append):
+        with dispatch.observe(copies=copies.append):
             net.to("cuda:1").cuda(1).to(torch.float32).float().to(net.table.weight)
         assert not copies and addresses == [t.data_ptr() for t in (*net.parameters(), *net.buffers())]
 
     def test_a_tied_weight_is_moved_once(self, gpus: None) -> None:
-        from flambeau._core.runtime import door
+        from flambeau._core.runtime import dispatch
         copies: list[Any] = []
         net = Tied()
-        with door.observe(copies=copies.append):
+        with dispatch.observe(copies=copies.append):
             net.cuda()
         assert len([c for c in copies if c.direction == "h2d" and c.nbytes == 5 * 4 * 4]) == 1
         assert len(copies) == len(list(net.parameters())) + len(list(net.buffers()))

@@ -208,10 +208,10 @@ def test_zero_dim_cpu_tensors_combine_with_gpu_tensors(gpus: None) -> None:
 
 
 def test_nothing_is_moved_by_a_refused_operation(gpus: None) -> None:
-    from flambeau._core.runtime import door
+    from flambeau._core.runtime import dispatch
     a, b = torch.ones(3), torch.ones(3, device="cuda")
     copies: list[Any] = []
-    with door.observe(copies=copies.append):
+    with dispatch.observe(copies=copies.append):
         for call in (lambda: a + b, lambda: F.linear(a, b.reshape(1, 3)), lambda: torch.cat([a, b]), lambda: a.mul_(b)):
             with pytest.raises(RuntimeError, match=BEGINS):
                 call()

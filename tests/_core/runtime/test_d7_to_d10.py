@@ -15,7 +15,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import cuda, nn
-from flambeau._core.runtime import door
+from flambeau._core.runtime import dispatch
 
 F: Any = nn.functional
 D = torch.device
@@ -61,7 +61,7 @@ class TestD7ResultsStayPut:
     def test_nothing_crosses(self, gpus: None) -> None:
         x = torch.randn(4, 4, device="cuda:1")
         copies: list[Any] = []
-        with door.observe(copies=copies.append):
+        with dispatch.observe(copies=copies.append):
             for call in (lambda: x @ x + 1, lambda: F.softmax(x.exp(), 0).sum(), lambda: torch.cat([x, x])[:3].t().contiguous(), lambda: F.gelu(F.linear(x, x)),
                          lambda: x.clone().add_(x).mul_(2), lambda: torch.where(x > 0, x, 0.0)):
                 call()
@@ -70,7 +70,7 @@ class TestD7ResultsStayPut:
     def test_work_goes_to_the_tensors_gpu_not_the_current_one(self, gpus: None) -> None:
         x = torch.ones(3, device="cuda:1")
         launched: list[Any] = []
-        with door.observe(launches=lambda dev, stream, prepared, args: launched.append((dev, stream.device))), cuda.device(0):
+        with dispatch.observe(launches=lambda dev, stream, prepared, args: launched.append((dev, stream.device))), cuda.device(0):
             x.exp_()
         assert launched and {d for pair in launched for d in pair} == {GPU1}
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau._core.runtime import door
+from flambeau._core.runtime import dispatch
 
 D = torch.device
 CPU, GPU0, GPU1 = D("cpu"), D("cuda:0"), D("cuda:1")
@@ -115,7 +115,7 @@ class TestD2Factories:
         copies: list[Any] = []
         launches: list[Any] = []
         make(where, default)  # the kernels are built
-        with door.observe(launches=lambda dev, stream, prepared, args: launches.append(dev), copies=copies.append):
+        with dispatch.observe(launches=lambda dev, stream, prepared, args: launches.append(dev), copies=copies.append):
             t = make(where, default)
         assert t.device == expected and not copies, copies
         others = [dev for dev in launches if dev != expected]
@@ -141,7 +141,7 @@ class TestD2Factories:
                              (lambda: torch.tensor([1, 2], dtype=torch.int8, device="cuda"), 2),
                              (lambda: torch.as_tensor([1.0], device="cuda"), 4), (lambda: torch.ones(1, device="cuda").new_tensor([1.0, 2.0]), 8)):
             copies: list[Any] = []
-            with door.observe(copies=copies.append):
+            with dispatch.observe(copies=copies.append):
                 assert make().device == GPU0
             assert [(c.direction, c.nbytes) for c in copies] == [("h2d", nbytes)]
 
@@ -168,7 +168,7 @@ class TestD2Factories:
                      lambda **k: nn.BatchNorm1d(3, **k), lambda **k: nn.LayerNorm(3, **k),
                      lambda **k: nn.Embedding(4, 3, **k), lambda **k: nn.LSTM(2, 3, **k), lambda **k: nn.MultiheadAttention(4, 2, **k)):
             copies: list[Any] = []
-            with door.observe(copies=copies.append):
+            with dispatch.observe(copies=copies.append):
                 net = make(device="cuda:1", dtype=torch.float64)
             assert not [c for c in copies if c.direction != "d2d"], copies
             assert {(t.device, t.dtype) for t in net.parameters()} == {(GPU1, torch.float64)}
@@ -247,7 +247,7 @@ class TestD3To:
     def test_the_bus_sees_the_narrower_type(self, gpus: None) -> None:
         for source, d, nbytes in ((torch.ones(8), torch.float16, 16), (torch.ones(8, dtype=torch.uint8), torch.float32, 8)):
             copies: list[Any] = []
-            with door.observe(copies=copies.append):
+            with dispatch.observe(copies=copies.append):
                 source.to("cuda", d)
             assert [c.nbytes for c in copies] == [nbytes]
 

@@ -14,7 +14,7 @@ import pytest
 import flambeau as torch
 from flambeau._core.drivers.simulated.driver import SimulatedDriver
 from flambeau._core.errors import OutOfMemoryError
-from flambeau._core.kernels.programs import Prepared
+from flambeau._core.kernels.programs import PreparedLaunch
 from flambeau._core.runtime.gpu_memory import Pool, block_size, rounded
 
 MIB = 1 << 20
@@ -90,11 +90,11 @@ def test_the_ladder_takes_another_streams_block_behind_its_work() -> None:
     pool, a, b = make(16 * MIB)
     address, free = pool.take(a, 10 * MIB)
     ran: list[str] = []
-    pool.driver.launch(a, Prepared("first", lambda: ran.append("a")), ())
+    pool.driver.launch(a, PreparedLaunch("first", lambda: ran.append("a")), ())
     free.append(address)
     again, _ = pool.take(b, 10 * MIB)
     assert again == address and ran == []  # nobody waited on the host
-    pool.driver.launch(b, Prepared("second", lambda: ran.append("b")), ())
+    pool.driver.launch(b, PreparedLaunch("second", lambda: ran.append("b")), ())
     pool.driver.stream_synchronize(b)
     assert ran == ["a", "b"]
 
@@ -121,7 +121,7 @@ def test_the_ladder_waits_for_streams_that_still_use_a_block() -> None:
     pool, a, b = make(16 * MIB)
     address, free = pool.take(a, 14 * MIB)
     ran: list[int] = []
-    pool.driver.launch(b, Prepared("reader", lambda: ran.append(1)), ())
+    pool.driver.launch(b, PreparedLaunch("reader", lambda: ran.append(1)), ())
     pool.record_stream(address, b)
     free.append(address)
     assert pool.take(a, 14 * MIB)[0] == address and ran == [1]
@@ -130,7 +130,7 @@ def test_the_ladder_waits_for_streams_that_still_use_a_block() -> None:
 def test_record_stream_keeps_a_block_until_that_streams_work_is_done() -> None:
     pool, a, b = make()
     address, free = pool.take(a, 5 * MIB)
-    pool.driver.launch(b, Prepared("reader", lambda: None), ())
+    pool.driver.launch(b, PreparedLaunch("reader", lambda: None), ())
     pool.record_stream(address, b)
     free.append(address)
     other, back = pool.take(a, 5 * MIB)
@@ -157,7 +157,7 @@ def test_threads_and_streams_to_the_limit(queue: str) -> None:
     def check(address: int, n: int, mark: int) -> None:
         if not ctypes.c_uint32.from_address(address).value == mark == ctypes.c_uint32.from_address(address + n - 4).value:
             wrong.append("overwritten")
-    put, look = Prepared("write", write), Prepared("check", check)
+    put, look = PreparedLaunch("write", write), PreparedLaunch("check", check)
     side = driver.stream_create(0)
 
     def work(seed: int) -> None:

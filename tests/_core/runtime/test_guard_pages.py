@@ -22,9 +22,9 @@ BEYOND = HEAD + """
 from flambeau._core.kernels import expr as E
 from flambeau._core.kernels.programs import Map
 from flambeau._core.kernels.specs import Loop
-from flambeau._core.runtime import door
+from flambeau._core.runtime import dispatch
 program = Map((E.input(0, torch.float32) + 1.0,), (torch.float32,))
-run = door.bind(x.meta.device, door.require(x.meta.device, Loop(program, (1000,), ((1,), (1,)))))
+run = dispatch.bind(x.meta.device, dispatch.require(x.meta.device, Loop(program, (1000,), ((1,), (1,)))))
 out = torch.empty(1000, device=DEVICE)
 run(out.ptr, x.ptr)
 print("within", out.sum().item(), flush=True)

@@ -262,7 +262,7 @@ def test_staging_and_peers_under_a_thousand_schedules(monkeypatch: pytest.Monkey
     source = torch.arange(6000.0).reshape(60, 100)
     for seed in range(1000):
         with torch.simulate(gpus=2, memory="16MiB", queue="random", seed=seed):
-            gpus.started()._ring = staging.Ring(gpus.started().driver, 4096, 3)
+            gpus.start()._ring = staging.Ring(gpus.start().driver, 4096, 3)
             x = source.t().to("cuda:0", torch.float64, non_blocking=True) + 1
             side = Stream(device="cuda:1")
             with torch.cuda.stream(side):
@@ -281,9 +281,9 @@ def test_host_reads_wait_under_a_thousand_schedules() -> None:
 
 def test_memory_of_another_gpu_is_an_error_not_a_wrong_value() -> None:
     with torch.simulate(gpus=2, model="RTX 4090", memory="16MiB", queue="lazy"):
-        from flambeau._core.kernels.programs import Prepared
-        from flambeau._core.runtime import door
+        from flambeau._core.kernels.programs import PreparedLaunch
+        from flambeau._core.runtime import dispatch
         far = torch.ones(4, device="cuda:1")
-        door.bind(torch.device("cuda:0"), Prepared("reads", lambda a: None))(far.ptr)
+        dispatch.bind(torch.device("cuda:0"), PreparedLaunch("reads", lambda a: None))(far.ptr)
         with pytest.raises(torch.cuda.AcceleratorError, match="illegal memory access"):
             torch.cuda.synchronize(0)

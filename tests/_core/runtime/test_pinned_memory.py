@@ -12,7 +12,7 @@ import pytest
 
 import flambeau as torch
 from flambeau._core.drivers.simulated.driver import SimulatedDriver
-from flambeau._core.kernels.programs import Prepared
+from flambeau._core.kernels.programs import PreparedLaunch
 from flambeau._core.runtime.gpu_memory import block_size
 from flambeau._core.runtime.pinned_memory import HostPool
 
@@ -59,7 +59,7 @@ def test_work_of_several_streams_and_later_work_of_them() -> None:
         pool.used(address, s)
     ran: list[str] = []
     for s in (a, b):
-        driver.launch(s, Prepared("work", lambda: ran.append("x")), ())
+        driver.launch(s, PreparedLaunch("work", lambda: ran.append("x")), ())
     where.append(address)
     assert pool.block(64)[0] != address
     driver.stream_synchronize(a)

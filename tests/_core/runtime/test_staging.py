@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import flambeau as torch
 from flambeau._core.drivers.simulated.driver import SimulatedDriver
-from flambeau._core.kernels.programs import Prepared, size_of
+from flambeau._core.kernels.programs import PreparedLaunch, size_of
 from flambeau._core.ops.copies import cast_program
 from flambeau._core.runtime import gpus, staging, transfers
 from flambeau._core.runtime.staging import Ring
@@ -114,7 +114,7 @@ def test_a_failure_gives_the_slots_back(where: str) -> None:
     if where == "queue":
         def broken() -> None:
             raise OverflowError("no")
-        driver.launch(stream, Prepared("broken", broken), ())
+        driver.launch(stream, PreparedLaunch("broken", broken), ())
         with pytest.raises(RuntimeError, match="'broken' failed with OverflowError"):
             r.fetch(stream, there, [good] * 5)
     else:
@@ -209,7 +209,7 @@ def test_a_big_copy_takes_no_more_slots_than_there_may_be() -> None:
     with torch.simulate(gpus=1, memory="256MiB", queue="lazy"):
         x = torch.arange(20 << 20, dtype=torch.int32)
         there = x.to("cuda", non_blocking=True)
-        r = gpus.started().ring
+        r = gpus.start().ring
         assert r.made * r.slot == 64 << 20 and r.pinned == r.made
         back = there.cpu()
         assert back.equal(x) and r.made * r.slot == 64 << 20 and len(r._free) == r.made
@@ -235,6 +235,6 @@ def test_small_copies_skip_the_ring() -> None:
         for work in (lambda: torch.zeros(100).cuda(), lambda: torch.zeros(100, 100).t().to("cuda", torch.float16).cpu(),
                      lambda: torch.zeros(100).to("cuda", non_blocking=True).cpu()):
             work()
-        assert gpus.started()._ring is None
+        assert gpus.start()._ring is None
         torch.zeros(transfers.SMALL).cuda()
-        assert gpus.started()._ring is not None and gpus.started().ring.made > 0
+        assert gpus.start()._ring is not None and gpus.start().ring.made > 0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...kernels import expr as E
 from ...kernels import routines, target
-from ...kernels.programs import Prepared, Reduce
+from ...kernels.programs import PreparedLaunch, Reduce
 from ...layout import contiguous_strides, numel
 
 if TYPE_CHECKING:
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 _ALIGNED = 64
 
 
-def forward(spec: Attention) -> Prepared | None:
+def forward(spec: Attention) -> PreparedLaunch | None:
     """None for other types than float32 and float64."""
     return routines.attention(spec.dtype, spec.mask, spec.causal, spec.drop, spec.sizes, spec.scale, dict(spec.steps))
 
 
-def backward(spec: AttentionGradient) -> Prepared | None:
+def backward(spec: AttentionGradient) -> PreparedLaunch | None:
     """None where `forward` is."""
     d, sizes, steps = spec.dtype, spec.sizes, dict(spec.steps)
     if d.name not in ("float32", "float64") or not routines.generated():
@@ -44,7 +44,7 @@ def _room(d: dtype, shape: Sizes) -> int:
     return -(-numel(shape) * d.itemsize // _ALIGNED) * _ALIGNED
 
 
-def _summed(prepared: Prepared, d: dtype, shapes: Sequence[Sizes], to: Sequence[Sizes], group: int, addresses: int) -> Prepared:
+def _summed(prepared: PreparedLaunch, d: dtype, shapes: Sequence[Sizes], to: Sequence[Sizes], group: int, addresses: int) -> PreparedLaunch:
     """The launch with the parts of both gradients in a workspace, and after it their sums, first over the parts, then over the query heads of a
     key head."""
     sums, starts, room = [], [], 0
@@ -60,7 +60,7 @@ def _summed(prepared: Prepared, d: dtype, shapes: Sequence[Sizes], to: Sequence[
         entry(dq, *places, *rest, *args[addresses + 1:])
         for add, out, place in zip(sums, (dk, dv), places, strict=True):
             add(out, place)
-    return Prepared(prepared.name, whole, outputs=3, workspace=room, nbytes=prepared.nbytes, flops=prepared.flops, keep=prepared)
+    return PreparedLaunch(prepared.name, whole, outputs=3, workspace=room, nbytes=prepared.nbytes, flops=prepared.flops, keep=prepared)
 
 
 def _sums(d: dtype, shape: Sizes, to: Sizes, group: int) -> Callable[[int, int], None]:

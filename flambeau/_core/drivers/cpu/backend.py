@@ -14,7 +14,7 @@ from ...kernels.specs import Loop, Spec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...kernels.programs import Prepared
+    from ...kernels.programs import PreparedLaunch
 
 # the kind of work: (module of this folder, function)
 _WHERE: dict[type[Spec], tuple[str, str]] = {
@@ -40,10 +40,10 @@ _WHERE: dict[type[Spec], tuple[str, str]] = {
     specs.RealFft: ("real_transforms", "real_transform"),
     specs.Lapack: ("factorizations", "prepare"),
 }
-_found: dict[type[Spec], Callable[[Spec], Prepared | None]] = {}
+_found: dict[type[Spec], Callable[[Spec], PreparedLaunch | None]] = {}
 
 
-def prepare(spec: Spec) -> Prepared | None:
+def prepare(spec: Spec) -> PreparedLaunch | None:
     """The launch; None where there is none for this."""
     if type(spec) is Loop:
         return target.prepare(spec.program, spec.domain, spec.strides)

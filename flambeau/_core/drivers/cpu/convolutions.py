@@ -8,11 +8,11 @@ from ...kernels import routines
 from ...layout import contiguous_strides, numel
 
 if TYPE_CHECKING:
-    from ...kernels.programs import Prepared
+    from ...kernels.programs import PreparedLaunch
     from ...kernels.specs import Convolution, Operand
 
 
-def convolution(spec: Convolution) -> Prepared | None:
+def convolution(spec: Convolution) -> PreparedLaunch | None:
     """None where the kernels do not read such operands, and where columns and a product are better: one-element kernels, and gradients of images
     of other strides than 1."""
     (x, steps), (w, _), (y, _) = spec.x, spec.w, spec.y
@@ -34,14 +34,14 @@ def _sizes(spec: Convolution) -> tuple[Any, ...]:
     return spec.x[0][2:], spec.y[0][2:], spec.w[0][2:], spec.stride, spec.padding, spec.dilation
 
 
-def _forward(spec: Convolution) -> Prepared | None:
+def _forward(spec: Convolution) -> PreparedLaunch | None:
     if _is_plain(spec) and spec.groups == 1 or not _packed(spec.w) or not _packed(spec.y):
         return None
     n, c, taps = spec.x[0][0], spec.x[0][1] // spec.groups, numel(spec.w[0][2:])
     return routines.convolution(spec.dtype, n, c, spec.y[0][1] // spec.groups, _sizes(spec), spec.x[1], (c * taps, taps, 1, 0), spec.bias, spec.groups)
 
 
-def _images(spec: Convolution) -> Prepared | None:
+def _images(spec: Convolution) -> PreparedLaunch | None:
     """At stride 1: a plain convolution of the gradients with the kernels turned round and their channels changing places."""
     image, out, kernel, stride, padding, dilation = _sizes(spec)
     border = tuple([d * (k - 1) - p for p, d, k in zip(padding, dilation, kernel, strict=True)])
@@ -59,7 +59,7 @@ def _images(spec: Convolution) -> Prepared | None:
     return prepared
 
 
-def _weights(spec: Convolution) -> Prepared | None:
+def _weights(spec: Convolution) -> PreparedLaunch | None:
     if not _packed(spec.y) or not _packed(spec.w):
         return None
     n, c = spec.x[0][0], spec.x[0][1] // spec.groups

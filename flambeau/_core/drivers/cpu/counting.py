@@ -11,21 +11,21 @@ from ...dtypes import bfloat16, float32, float64, int64
 from ...kernels import expr as E
 from ...kernels import routines, target
 from ...kernels.interpret import load, memory, narrow_bfloat16, store, widen_bfloat16
-from ...kernels.programs import Prepared, Reduce
+from ...kernels.programs import PreparedLaunch, Reduce
 from ...layout import contiguous_strides, numel
 
 if TYPE_CHECKING:
     from ...kernels.specs import Blocks, Check, Chosen, Histogram, NonzeroCount, NonzeroFirst, NonzeroWrite, Occurrences, Sizes, Spread
 
 
-def histogram(spec: Histogram) -> Prepared:
+def histogram(spec: Histogram) -> PreparedLaunch:
     """With the roundings of the elements' own type."""
     d, shape, strides, bins, own = spec
     nbytes = numel(shape) * d.itemsize
     if routines.generated():
         from ...kernels.llvm.handwritten.ordering import counting
         made, workspace = counting.histogram(d, shape, strides, bins, own)
-        return Prepared("histc", made, outputs=2, workspace=workspace, nbytes=nbytes)
+        return PreparedLaunch("histc", made, outputs=2, workspace=workspace, nbytes=nbytes)
 
     def rounded(v: Any) -> Any:  # the numbers of the type itself decide, also where NumPy has no such type
         return widen_bfloat16(narrow_bfloat16(np.asarray(v, np.float32))) if d is bfloat16 else v
@@ -41,10 +41,10 @@ def histogram(spec: Histogram) -> Prepared:
         x = x[(x >= least) & (x <= greatest)]
         at = np.minimum(rounded(rounded(rounded(x - least) * bins) / rounded(greatest - least)).astype(np.int64), bins - 1)
         store(memory(out, (bins,), (1,), d), np.bincount(at, minlength=bins), d)
-    return Prepared("histc", entry, outputs=2, nbytes=nbytes)
+    return PreparedLaunch("histc", entry, outputs=2, nbytes=nbytes)
 
 
-def occurrences(spec: Occurrences) -> Prepared | None:
+def occurrences(spec: Occurrences) -> PreparedLaunch | None:
     """None for weights that are neither float32 nor float64."""
     n, bins, d, weights = spec
     d = d or int64
@@ -53,47 +53,47 @@ def occurrences(spec: Occurrences) -> Prepared | None:
     nbytes = n * (d.itemsize + (weights.itemsize if weights else 0)) + 8 * bins
     if routines.generated():
         from ...kernels.llvm.handwritten.ordering import counting
-        return Prepared("bincount", counting.occurrences(n, bins, d, weights), nbytes=nbytes)
+        return PreparedLaunch("bincount", counting.occurrences(n, bins, d, weights), nbytes=nbytes)
 
     def entry(counts: int, source: int, *given: int) -> None:
         each = memory(given[0], (n,), (1,), weights) if weights else 1
         np.add.at(memory(counts, (bins,), (1,), float64 if weights else int64), memory(source, (n,), (1,), d), each)
-    return Prepared("bincount", entry, nbytes=nbytes)
+    return PreparedLaunch("bincount", entry, nbytes=nbytes)
 
 
-def spread(spec: Spread) -> Prepared:
+def spread(spec: Spread) -> PreparedLaunch:
     n = spec.n
     if routines.generated():
         from ...kernels.llvm.handwritten.ordering import counting
-        return Prepared("spread", counting.spread(n), nbytes=24 * n)
+        return PreparedLaunch("spread", counting.spread(n), nbytes=24 * n)
 
     def entry(out: int, places: int, values: int) -> None:
         memory(out, (n,), (1,), int64)[memory(places, (n,), (1,), int64)] = memory(values, (n,), (1,), int64)
-    return Prepared("spread", entry, nbytes=24 * n)
+    return PreparedLaunch("spread", entry, nbytes=24 * n)
 
 
-def nonzero_count(spec: NonzeroCount) -> Prepared | None:
+def nonzero_count(spec: NonzeroCount) -> PreparedLaunch | None:
     """None for elements of 16 bytes, and where nothing is generated."""
     if not _compacted(spec):
         return None
     from ...kernels.llvm.handwritten.ordering import compacting
-    return Prepared("nonzero", compacting.count(*spec), nbytes=numel(spec.shape) * spec.dtype.itemsize)
+    return PreparedLaunch("nonzero", compacting.count(*spec), nbytes=numel(spec.shape) * spec.dtype.itemsize)
 
 
-def nonzero_write(spec: NonzeroWrite) -> Prepared | None:
+def nonzero_write(spec: NonzeroWrite) -> PreparedLaunch | None:
     """Where `nonzero_count` has one."""
     if not _compacted(spec):
         return None
     from ...kernels.llvm.handwritten.ordering import compacting
-    return Prepared("nonzero", compacting.write(*spec), nbytes=numel(spec.shape) * spec.dtype.itemsize)
+    return PreparedLaunch("nonzero", compacting.write(*spec), nbytes=numel(spec.shape) * spec.dtype.itemsize)
 
 
-def chosen(spec: Chosen) -> Prepared | None:
+def chosen(spec: Chosen) -> PreparedLaunch | None:
     """None where nothing is generated."""
     if not routines.generated() or not 0 < spec.n < 1 << 31:
         return None
     from ...kernels.llvm.handwritten.ordering import compacting
-    return Prepared("index", compacting.chosen(*spec), nbytes=spec.n * (1 + 2 * spec.nbytes))
+    return PreparedLaunch("index", compacting.chosen(*spec), nbytes=spec.n * (1 + 2 * spec.nbytes))
 
 
 def _compacted(spec: NonzeroCount | NonzeroWrite) -> bool:
@@ -113,7 +113,7 @@ _BEYOND = Reduce((E.where((E.input(0, int64) < E.scalar(0, int64)) | (E.input(0,
                  ("sum",), (E.acc(0, int64),), (int64,), (int64, int64))
 
 
-def check(spec: Check) -> Prepared:
+def check(spec: Check) -> PreparedLaunch:
     """Raises at once; on a queue, when its turn comes."""
     shape, strides, low, high, spared = spec.shape, spec.strides, spec.low, spec.high, spec.spared
     counting = target.prepare(_BEYOND, shape, ((), strides))
@@ -138,10 +138,10 @@ def check(spec: Check) -> Prepared:
         bad = v[(v != spared) & ((v < low) | (v >= high))]
         if bad.size:
             raise spec.error(spec.text.format(int(bad[0])))
-    return Prepared(spec.name, entry, outputs=0, nbytes=numel(shape) * 8, keep=counting)
+    return PreparedLaunch(spec.name, entry, outputs=0, nbytes=numel(shape) * 8, keep=counting)
 
 
-def blocks(spec: Blocks) -> Prepared:
+def blocks(spec: Blocks) -> PreparedLaunch:
     """By the C library's copies, one after the other."""
     each = spec.nbytes
 
@@ -150,10 +150,10 @@ def blocks(spec: Blocks) -> Prepared:
         for p in sources:
             move(to, p, each)
             to += each
-    return Prepared("cat", entry, nbytes=2 * each * spec.blocks)
+    return PreparedLaunch("cat", entry, nbytes=2 * each * spec.blocks)
 
 
-def nonzero_first(spec: NonzeroFirst) -> Prepared:
+def nonzero_first(spec: NonzeroFirst) -> PreparedLaunch:
     """In the order of the elements."""
     d, shape, strides, size = spec.dtype, spec.shape, spec.strides, spec.size
     to: Sizes = (size, len(shape))
@@ -163,4 +163,4 @@ def nonzero_first(spec: NonzeroFirst) -> Prepared:
         target = memory(out, to, contiguous_strides(to), int64)
         target[:len(found)] = found
         target[len(found):] = spec.fill
-    return Prepared("nonzero_static", entry, nbytes=numel(shape) * d.itemsize + numel(to) * 8)
+    return PreparedLaunch("nonzero_static", entry, nbytes=numel(shape) * d.itemsize + numel(to) * 8)

@@ -17,7 +17,7 @@ from . import backend
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...kernels.programs import Prepared
+    from ...kernels.programs import PreparedLaunch
     from ...kernels.specs import Spec
 
 _LIMITS = ("major", "minor", "L2_cache_size", "warp_size", "max_threads_per_multi_processor", "regs_per_multiprocessor", "shared_memory_per_block",
@@ -97,16 +97,16 @@ class CpuDriver(Driver):
     def stream_synchronize(self, stream: Any) -> None:
         pass
 
-    def prepare(self, device: int, spec: Spec) -> Prepared | None:
+    def prepare(self, device: int, spec: Spec) -> PreparedLaunch | None:
         return backend.prepare(spec)
 
     def serves(self, kind: type[Spec]) -> bool:
         return backend.serves(kind)
 
-    def launch(self, stream: Any, prepared: Prepared, args: tuple[Any, ...]) -> None:
+    def launch(self, stream: Any, prepared: PreparedLaunch, args: tuple[Any, ...]) -> None:
         prepared.entry(*args)
 
-    def direct(self, device: int, prepared: Prepared, stream: Any) -> Callable[..., Any]:
+    def direct(self, device: int, prepared: PreparedLaunch, stream: Any) -> Callable[..., Any]:
         """The kernel's own entry: nothing stands between a caller and its code."""
         return prepared.entry
 

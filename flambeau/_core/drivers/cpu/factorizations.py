@@ -17,7 +17,7 @@ import numpy as np
 
 from ...dtypes import int32
 from ...kernels.interpret import memory
-from ...kernels.programs import Prepared
+from ...kernels.programs import PreparedLaunch
 from . import exponentials, small_factorizations
 from .jobs import LENGTH, WORK, Job, Place, When
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from ...kernels.specs import Lapack
 
 
-def prepare(spec: Lapack) -> Prepared | None:
+def prepare(spec: Lapack) -> PreparedLaunch | None:
     """None for a name that is another backend's."""
     numbers = [n for n in spec.sizes[:3] if type(n) is int]
     nbytes = 2 * spec.batch * max(numbers) ** 2 * spec.dtype.itemsize
     if spec.name == "matrix_exp" or (spec.name == "lu_factor" and not spec.sizes[2]):
         make = _exponential if spec.name == "matrix_exp" else _lu_as_it_stands
         entry, flops = make(spec.dtype, spec.batch, *spec.sizes)
-        return Prepared(spec.name, entry, nbytes=nbytes, flops=spec.batch * flops)
+        return PreparedLaunch(spec.name, entry, nbytes=nbytes, flops=spec.batch * flops)
     name = spec.name.removesuffix(" of")
     steps = _JOBS.get(name)
     if steps is None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ... import forks
 from ...kernels import native
-from ...kernels.programs import Prepared
+from ...kernels.programs import PreparedLaunch
 from . import blas, job_code
 from .job_code import BLOCK, FEW, HEAD, MANY, MOST_OPERANDS, NUMBER, OPERANDS, STEP, WORKSPACE
 
@@ -226,10 +226,10 @@ class Job:
         words += struct.unpack(f"<{2 * len(self._constants)}q", b"".join(self._constants))
         return words
 
-    def prepared(self, name: str, nbytes: int, flops: int) -> Prepared:
+    def prepared(self, name: str, nbytes: int, flops: int) -> PreparedLaunch:
         """The launch, priced."""
         entry, workspace = self.launch()
-        return Prepared(name, entry, workspace=workspace, nbytes=nbytes, flops=flops)
+        return PreparedLaunch(name, entry, workspace=workspace, nbytes=nbytes, flops=flops)
 
 
 def _one_at_a_time(entry: Callable[..., None]) -> Callable[..., None]:

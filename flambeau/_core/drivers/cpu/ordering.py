@@ -9,7 +9,7 @@ import numpy as np
 from ...dtypes import bool_, int64
 from ...kernels import routines
 from ...kernels.interpret import load, memory
-from ...kernels.programs import Prepared
+from ...kernels.programs import PreparedLaunch
 from ...layout import numel
 from . import row_order
 
@@ -29,7 +29,7 @@ def _scattered(spec: Sort | Element) -> bool:
     return spec.strides[2][-1] != 1 and spec.domain[-1] > _NEAR and numel(spec.domain) >= _APART and numel(spec.domain[:-1]) > 1
 
 
-def sort(spec: Sort) -> Prepared | None:
+def sort(spec: Sort) -> PreparedLaunch | None:
     """None for complex numbers, which have no order, and for rows that had better be copied first."""
     d, domain, strides, descending, width, _, valued = spec
     if d.is_complex or _scattered(spec):
@@ -44,11 +44,11 @@ def sort(spec: Sort) -> Prepared | None:
             entry, workspace, nbytes = merging.sort(d, domain, strides, descending, pieces, valued)
         else:
             entry, workspace, nbytes = sorting.sort(d, domain, strides, descending, width, valued)
-        return Prepared("sort" if width == n else "topk", entry, outputs=2, workspace=workspace, nbytes=nbytes)
+        return PreparedLaunch("sort" if width == n else "topk", entry, outputs=2, workspace=workspace, nbytes=nbytes)
     return _rows("sort" if width == n else "topk", spec, width, lambda rows: row_order.order(rows, d, descending)[:, :width])
 
 
-def element(spec: Element) -> Prepared | None:
+def element(spec: Element) -> PreparedLaunch | None:
     """None for complex numbers, and for rows that had better be copied first."""
     d, domain, strides, k, which = spec
     if d.is_complex or _scattered(spec):
@@ -57,13 +57,13 @@ def element(spec: Element) -> Prepared | None:
     if routines.generated() and domain[-1] < _MOST:
         from ...kernels.llvm.handwritten.ordering import selecting
         entry, workspace, nbytes = selecting.element(d, domain, strides, k, which)
-        return Prepared(name, entry, outputs=2, workspace=workspace, nbytes=nbytes)
+        return PreparedLaunch(name, entry, outputs=2, workspace=workspace, nbytes=nbytes)
     if which == "mode":
         return _rows(name, spec, 1, lambda rows: row_order.commonest(rows, d))
     return _rows(name, spec, 1, lambda rows: row_order.middle(rows, d, which == "nanmedian") if which else row_order.order(rows, d)[:, k])
 
 
-def _rows(name: str, spec: Sort | Element, width: int, find: Callable[[Any], Any]) -> Prepared:
+def _rows(name: str, spec: Sort | Element, width: int, find: Callable[[Any], Any]) -> PreparedLaunch:
     """Elements of each row and their positions by NumPy: find gives positions (rows, width) of rows (rows, n)."""
     d, domain, (out_steps, at_steps, steps) = spec.dtype, spec.domain, spec.strides
     to = (*domain[:-1], width)
@@ -73,11 +73,11 @@ def _rows(name: str, spec: Sort | Element, width: int, find: Callable[[Any], Any
         found = find(rows).reshape(-1, width)
         memory(at, to, at_steps, int64)[...] = found.reshape(to)
         memory(out, to, out_steps, d)[...] = np.take_along_axis(rows, found, -1).reshape(to)
-    return Prepared(name, entry, outputs=2, nbytes=numel(domain) * d.itemsize + numel(domain[:-1]) * width * (d.itemsize + 8))
+    return PreparedLaunch(name, entry, outputs=2, nbytes=numel(domain) * d.itemsize + numel(domain[:-1]) * width * (d.itemsize + 8))
 
 
 # ----------------------------------------------------------------------------------------------------------- searching
-def search(spec: Search) -> Prepared | None:
+def search(spec: Search) -> PreparedLaunch | None:
     """None for types that differ and for rows whose elements do not lie side by side."""
     d, result, shape, n, (to, rows, steps), right, other = spec
     if other not in (None, d) or d.is_complex or (n > 1 and rows[-1] != 1):
@@ -86,17 +86,17 @@ def search(spec: Search) -> Prepared | None:
     nbytes = numel(lead) * n * d.itemsize + numel(shape) * (d.itemsize + result.itemsize)
     if routines.generated() and n < _MOST:
         from ...kernels.llvm.handwritten.ordering import searching
-        return Prepared("searchsorted", searching.search(d, result, shape, n, (to, rows, steps), right), nbytes=nbytes)
+        return PreparedLaunch("searchsorted", searching.search(d, result, shape, n, (to, rows, steps), right), nbytes=nbytes)
 
     def entry(out: int, sequence: int, values: int) -> None:
         keys = row_order.keys(memory(sequence, (*lead, n), rows, d), d).reshape(-1, n)
         wanted = row_order.keys(memory(values, shape, steps, d), d).reshape(len(keys), -1)
         found = [np.searchsorted(k, w, "right" if right else "left") for k, w in zip(keys, wanted, strict=True)]
         memory(out, shape, to, result)[...] = np.reshape(found, shape)
-    return Prepared("searchsorted", entry, nbytes=nbytes)
+    return PreparedLaunch("searchsorted", entry, nbytes=nbytes)
 
 
-def among(spec: Among) -> Prepared | None:
+def among(spec: Among) -> PreparedLaunch | None:
     """None for two types."""
     (d, shape, strides), (other, those_shape, those_strides) = spec.given
     if d is not other or d.is_complex:
@@ -105,9 +105,9 @@ def among(spec: Among) -> Prepared | None:
     if routines.generated() and numel(those_shape) < _MOST:
         from ...kernels.llvm.handwritten.ordering import searching
         made, workspace = searching.among(d, shape, strides, those_shape, those_strides, spec.to, spec.invert)
-        return Prepared("isin", made, workspace=workspace, nbytes=nbytes)
+        return PreparedLaunch("isin", made, workspace=workspace, nbytes=nbytes)
 
     def entry(out: int, elements: int, those: int) -> None:
         found = np.isin(load(memory(elements, shape, strides, d), d), load(memory(those, those_shape, those_strides, d), d), invert=spec.invert)
         memory(out, shape, spec.to, bool_)[...] = found
-    return Prepared("isin", entry, nbytes=nbytes)
+    return PreparedLaunch("isin", entry, nbytes=nbytes)

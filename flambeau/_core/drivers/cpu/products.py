@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...kernels import routines
-from ...kernels.programs import Prepared
+from ...kernels.programs import PreparedLaunch
 
 if TYPE_CHECKING:
     from ...kernels.specs import Product, RowsProduct
@@ -14,7 +14,7 @@ _BLAS = frozenset(("float32", "float64", "complex64", "complex128"))
 _AFTER = {"": "", "bias": "", "bias relu": "relu", "relu gradient": "relu gradient"}  # what generated products do on the way out
 
 
-def product(spec: Product) -> Prepared | None:
+def product(spec: Product) -> PreparedLaunch | None:
     """None for types, epilogues and strides that no kernel here takes."""
     d = spec.dtype
     if not spec.k or spec.epilogue not in _AFTER:
@@ -29,7 +29,7 @@ def product(spec: Product) -> Prepared | None:
     return None if spec.epilogue else _by_openblas(spec)
 
 
-def _by_openblas(spec: Product) -> Prepared | None:
+def _by_openblas(spec: Product) -> PreparedLaunch | None:
     left, right = _orient(spec.m, spec.k, *spec.a[:2]), _orient(spec.k, spec.n, *spec.b[:2])
     if left is None or right is None or spec.c[1] != 1:
         return None
@@ -48,7 +48,7 @@ def _orient(rows: int, columns: int, row_step: int, column_step: int) -> tuple[b
     return None
 
 
-def _by_onednn(spec: Product) -> Prepared | None:
+def _by_onednn(spec: Product) -> PreparedLaunch | None:
     d, (a, b, c) = spec.dtype, (spec.a, spec.b, spec.c)
     if d.kind != "f" or spec.alpha != 1 or spec.beta or spec.epilogue or 1 not in a[:2] or 1 not in b[:2]:
         return None
@@ -57,16 +57,16 @@ def _by_onednn(spec: Product) -> Prepared | None:
     return None if entry is None else _priced(spec, entry)
 
 
-def _priced(spec: Product, entry: object) -> Prepared:
+def _priced(spec: Product, entry: object) -> PreparedLaunch:
     m, n, k, batch = spec.m, spec.n, spec.k, spec.batch
-    return Prepared(f"matmul_{spec.dtype.name}", entry, nbytes=(m * k + k * n + m * n) * batch * spec.dtype.itemsize,  # type: ignore[arg-type]
+    return PreparedLaunch(f"matmul_{spec.dtype.name}", entry, nbytes=(m * k + k * n + m * n) * batch * spec.dtype.itemsize,  # type: ignore[arg-type]
                     flops=2 * batch * m * n * k)
 
 
-def rows_product(spec: RowsProduct) -> Prepared | None:
+def rows_product(spec: RowsProduct) -> PreparedLaunch | None:
     """None for types other than float32 and float64."""
     d = spec.dtype
     if d.name not in ("float32", "float64") or not routines.generated():
         return None
     entry = routines.rows_product(d.name, spec.rows, spec.columns, spec.step, spec.entries)
-    return Prepared("rows_product", entry, nbytes=2 * spec.rows * spec.columns * d.itemsize, flops=2 * spec.columns * spec.entries)
+    return PreparedLaunch("rows_product", entry, nbytes=2 * spec.rows * spec.columns * d.itemsize, flops=2 * spec.columns * spec.entries)

@@ -19,11 +19,11 @@ from .transforms import IN, LONGEST, OUT, WORK, Axis, lanes_stage, lines, matric
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...kernels.programs import Prepared
+    from ...kernels.programs import PreparedLaunch
     from ...kernels.specs import RealFft
 
 
-def real_transform(spec: RealFft) -> Prepared | None:
+def real_transform(spec: RealFft) -> PreparedLaunch | None:
     """Half the spectrum of real numbers, or back; None for some odd lengths, for some with large prime factors along other axes than the last, and
     where nothing is generated."""
     *others, last = spec.axes

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ...kernels import routines
 from ...kernels.llvm.handwritten.fourier import program
 from ...kernels.llvm.handwritten.fourier.program import LOOP_SOURCE, LOOP_TARGET, MINE, NOWHERE, SOURCE, STAGES, TARGET, Operation, Stage
-from ...kernels.programs import Prepared
+from ...kernels.programs import PreparedLaunch
 from ...layout import contiguous_strides
 from . import transform_rows as rows_
 from .transform_rows import Numbers, column, column_bytes, move
@@ -41,7 +41,7 @@ class Axis:
         self.n, self.outer, self.inner = shape[axis], prod(shape[:axis]), prod(shape[axis + 1:])
 
 
-def transform(spec: Fft) -> Prepared | None:
+def transform(spec: Fft) -> PreparedLaunch | None:
     """Of complex numbers, over any axes; None for more axes than there are stages."""
     if not routines.generated():
         return _by_numpy(spec)
@@ -58,7 +58,7 @@ def transform(spec: Fft) -> Prepared | None:
     return prepared(spec, spec.shape, stages) if axes else None
 
 
-def _by_numpy(spec: Fft) -> Prepared:
+def _by_numpy(spec: Fft) -> PreparedLaunch:
     """The same where nothing is generated."""
     import numpy as np
 
@@ -71,7 +71,7 @@ def _by_numpy(spec: Fft) -> Prepared:
         # "forward" norm leaves the inverse unscaled, "backward" the forward one
         made = np.fft.ifftn(values, axes=axes, norm="forward") if spec.inverse else np.fft.fftn(values, axes=axes, norm="backward")
         memory(to, shape, strides, d)[...] = made * spec.scale
-    return Prepared("fft", entry, nbytes=2 * prod(shape) * d.itemsize)
+    return PreparedLaunch("fft", entry, nbytes=2 * prod(shape) * d.itemsize)
 
 
 def together(shape: Sequence[int], axes: Sequence[int], pair: int) -> int:
@@ -98,7 +98,7 @@ def plane(x: Numbers, outer: int, sizes: tuple[int, int], stages: list[Stage], s
     return Stage(outer, 1, 1, (source, sizes[0], 0), (OUT, sizes[1], 0), lines(memory) + work, operations)
 
 
-def prepared(spec: Fft | RealFft, shape: Sequence[int], plan: Callable[[Numbers], tuple[list[Stage], int] | None]) -> Prepared | None:
+def prepared(spec: Fft | RealFft, shape: Sequence[int], plan: Callable[[Numbers], tuple[list[Stage], int] | None]) -> PreparedLaunch | None:
     """The launch of what `plan` gives.  Those with large tables are kept here, a few of them, and by nobody else."""
     kept = _large.pop(spec, None)
     if kept is not None:
@@ -113,7 +113,7 @@ def prepared(spec: Fft | RealFft, shape: Sequence[int], plan: Callable[[Numbers]
     work = size * sum(5.0 * max(shape[a] - 1, 1).bit_length() for a in spec.axes)
     chunks = [max(1, s.outer * s.blocks // _SHARES) for s in stages]
     entry = program.entry(x.d, stages, 3 if workspace else 2, chunks, work > _PARALLEL, x.tables)
-    made = Prepared("fft", entry, workspace=workspace, nbytes=2 * size * spec.dtype.itemsize, flops=int(work))
+    made = PreparedLaunch("fft", entry, workspace=workspace, nbytes=2 * size * spec.dtype.itemsize, flops=int(work))
     if sum(table.size for table in x.tables) >= rows_.LARGE:
         made.lasting = False
         for old in list(_large)[:max(0, len(_large) + 1 - _LARGEST)]:
@@ -122,7 +122,7 @@ def prepared(spec: Fft | RealFft, shape: Sequence[int], plan: Callable[[Numbers]
     return made
 
 
-_large: dict[Fft | RealFft, Prepared] = {}  # single steps only, so that threads need no lock
+_large: dict[Fft | RealFft, PreparedLaunch] = {}  # single steps only, so that threads need no lock
 _LARGEST = 8
 
 

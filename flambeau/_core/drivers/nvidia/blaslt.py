@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...dtypes import dtype
-    from ...kernels.programs import Prepared
+    from ...kernels.programs import PreparedLaunch
     from ...kernels.specs import Product
     from .driver import NvidiaDriver, Stream
     from .launches import Launches
@@ -298,7 +298,7 @@ def signs_bytes(m: int, n: int) -> int:
     return m * -(-n // 128) * 16
 
 
-def product(launches: Launches, device: int, spec: Product) -> Prepared | None:
+def product(launches: Launches, device: int, spec: Product) -> PreparedLaunch | None:
     """None for strides, types and epilogues that the library does not serve.  What it does beside a product wants operands aligned to 16 bytes;
     its max(x, 0) is 0 for NaN, and its GELU of float32 differs from ours in the last bits."""
     d, m, n, k, epilogue = spec.dtype, spec.m, spec.n, spec.k, spec.epilogue

@@ -17,7 +17,7 @@ from . import libraries
 if TYPE_CHECKING:
 
     from ...dtypes import dtype
-    from ...kernels.programs import Prepared
+    from ...kernels.programs import PreparedLaunch
     from ...kernels.specs import Convolution
     from .driver import NvidiaDriver, Stream
     from .launches import Launches
@@ -237,7 +237,8 @@ class Library:
                 self._handles[place] = found
             return found
 
-    def convolution(self, launches: Launches, device: int, what: tuple[Any, ...], room: int | None, benchmark: bool, deterministic: bool) -> Prepared | None:
+    def convolution(self, launches: Launches, device: int, what: tuple[Any, ...], room: int | None, benchmark: bool,
+                    deterministic: bool) -> PreparedLaunch | None:
         """The launch, whose workspace may shrink once algorithms have been tried; None where there is no algorithm for it."""
         kind, d, x, w, y, _, groups, bias, _ = what
         key = device, *what, deterministic
@@ -300,7 +301,7 @@ def _packed(operands: tuple[Operand, ...]) -> bool:
     return all(is_contiguous(*o) for o in operands) or all(is_channels_last(*o) for o in operands)
 
 
-def convolution(launches: Launches, device: int, spec: Convolution) -> Prepared | None:
+def convolution(launches: Launches, device: int, spec: Convolution) -> PreparedLaunch | None:
     """None where the library is absent, or has no algorithm for it; for operands that are not packed in one order; and for a transposed one with a
     longer border."""
     x, w, y = spec.x, spec.w, spec.y

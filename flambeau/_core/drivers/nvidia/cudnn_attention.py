@@ -21,7 +21,7 @@ from . import cudnn_graph as graphs
 
 if TYPE_CHECKING:
     from ...dtypes import dtype
-    from ...kernels.programs import Prepared
+    from ...kernels.programs import PreparedLaunch
     from .driver import NvidiaDriver, Stream
     from .launches import Call, Launches
 
@@ -210,7 +210,7 @@ def _sound(version: int, major: int, sizes: Sizes, fixed: bool) -> bool:
 
 
 def prepare(launches: Launches, device: int, d: dtype, mask: dtype | None, causal: bool, drop: bool, sizes: Sizes, scale: float, steps: Steps,
-            ways: tuple[bool, bool, bool], own: Prepared | None, back: bool = False) -> Prepared | None:
+            ways: tuple[bool, bool, bool], own: PreparedLaunch | None, back: bool = False) -> PreparedLaunch | None:
     """The launch, which takes what `own` takes, and a workspace; None where the library has none for it.
 
     own: our own kernel's launch, where there is one: it steps in should the library refuse when it is run.

@@ -16,7 +16,7 @@ from ...layout import numel
 from . import libraries
 
 if TYPE_CHECKING:
-    from ...kernels.programs import Prepared
+    from ...kernels.programs import PreparedLaunch
     from ...kernels.specs import Fft
     from .driver import NvidiaDriver, Stream
     from .launches import Launches
@@ -121,7 +121,7 @@ class Library:
         return made
 
 
-def transform(launches: Launches, device: int, spec: Fft | RealFft) -> Prepared | None:
+def transform(launches: Launches, device: int, spec: Fft | RealFft) -> PreparedLaunch | None:
     """None where the library is absent or does not take this: other axes than the last ones, more than three, a scale, or real numbers in a way
     of our own."""
     d, count, n = spec.dtype, numel(spec.shape), len(spec.axes)

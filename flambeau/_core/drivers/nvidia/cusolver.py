@@ -16,7 +16,7 @@ from . import libraries
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...kernels.programs import Prepared
+    from ...kernels.programs import PreparedLaunch
     from ...kernels.specs import Lapack
     from .driver import NvidiaDriver, Stream
     from .launches import Launches
@@ -73,7 +73,7 @@ class Routine:
         self.name, self.work, self.steps, self.arrange, self.flops = name, work, steps, arrange, flops
 
 
-def lapack(launches: Launches, device: int, spec: Lapack) -> Prepared | None:
+def lapack(launches: Launches, device: int, spec: Lapack) -> PreparedLaunch | None:
     """``entry(*operands, work)`` for `batch` matrices; the functions below say the operands of each `name`.  None where the library is
     absent, or counts no further than the sizes, where there is nothing to do, and for whole jobs, which are made of several of these."""
     name, d, batch, sizes = spec
@@ -119,7 +119,7 @@ def _library(launches: Launches, which: str) -> Library:
     return found
 
 
-def _batched(launches: Launches, device: int, name: str, letter: str, item: int, batch: int, *sizes: int) -> Prepared | None:
+def _batched(launches: Launches, device: int, name: str, letter: str, item: int, batch: int, *sizes: int) -> PreparedLaunch | None:
     """`lapack` by one call for the whole batch; None where there is none for it.
 
     Below: the library, its routine, the bytes from matrix to matrix of each operand (0: the routine takes them all as one), and the

@@ -21,7 +21,7 @@ from . import cuda_errors, probe
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...kernels.programs import Prepared
+    from ...kernels.programs import PreparedLaunch
     from ...kernels.specs import Spec
     from .device_asserts import Complaints
 
@@ -451,13 +451,13 @@ class NvidiaDriver(Driver):
         if self.complaints is not None:
             self.complaints.hear(stream.device)
 
-    def launch(self, stream: Stream, prepared: Prepared, args: tuple[Any, ...]) -> None:
+    def launch(self, stream: Stream, prepared: PreparedLaunch, args: tuple[Any, ...]) -> None:
         call = self.bind(stream.device, prepared)
         if call is None:
             raise NotImplementedError(f"launch '{prepared.name}' is of the host: no NVIDIA kernel does it")
         call(stream, args)
 
-    def prepare(self, device: int, spec: Spec) -> Prepared | None:
+    def prepare(self, device: int, spec: Spec) -> PreparedLaunch | None:
         from .routines import prepare
         launches = self._programs()
         if type(spec) is not Loop:
@@ -468,10 +468,10 @@ class NvidiaDriver(Driver):
         from .routines import serves
         return serves(kind)
 
-    def bind(self, device: int, prepared: Prepared) -> Callable[[Any, tuple[Any, ...]], None] | None:
+    def bind(self, device: int, prepared: PreparedLaunch) -> Callable[[Any, tuple[Any, ...]], None] | None:
         return self._programs().bind(device, prepared)  # type: ignore[no-any-return]
 
-    def direct(self, device: int, prepared: Prepared, stream: Stream) -> Callable[..., None] | None:
+    def direct(self, device: int, prepared: PreparedLaunch, stream: Stream) -> Callable[..., None] | None:
         return self._programs().direct(device, prepared, stream)  # type: ignore[no-any-return]
 
     def _programs(self) -> Any:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ...kernels import specs
-    from ...kernels.programs import Prepared
+    from ...kernels.programs import PreparedLaunch
     from .launches import Launches
 
 
-def maps(launches: Launches, device: int, spec: specs.JoinedMaps) -> Prepared | None:
+def maps(launches: Launches, device: int, spec: specs.JoinedMaps) -> PreparedLaunch | None:
     """See `kernels.cuda_c.foreach.maps`."""
     from ...kernels.cuda_c import foreach
     try:
@@ -19,7 +19,7 @@ def maps(launches: Launches, device: int, spec: specs.JoinedMaps) -> Prepared | 
         return None
 
 
-def reductions(launches: Launches, device: int, spec: specs.JoinedReductions) -> Prepared | None:
+def reductions(launches: Launches, device: int, spec: specs.JoinedReductions) -> PreparedLaunch | None:
     """See `kernels.cuda_c.foreach.reductions`."""
     from ...kernels.cuda_c import foreach
     try:

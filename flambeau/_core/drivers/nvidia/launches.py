@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...kernels.programs import Prepared, price
+from ...kernels.programs import PreparedLaunch, price
 from . import cuda_errors, native_launch
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Launches:
             return self._libraries[name]
 
     # ------------------------------------------------------------------------------------------------------ preparing
-    def prepare(self, program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Prepared | None:
+    def prepare(self, program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> PreparedLaunch | None:
         """A launch of `program`; None where the renderer has no form for it."""
         from ...kernels import cuda_c
         try:
@@ -73,19 +73,19 @@ class Launches:
         except NotImplementedError:
             return None
         nbytes, flops = price(program, domain, strides)
-        return Prepared(program.kind, _Refusal(program.kind), outputs=len(program.out_types), workspace=kernel.workspace, nbytes=nbytes,
+        return PreparedLaunch(program.kind, _Refusal(program.kind), outputs=len(program.out_types), workspace=kernel.workspace, nbytes=nbytes,
                         flops=flops, program=program, domain=domain, strides=strides, keep=kernel)
 
-    def kernel(self, name: str, kernel: Kernel) -> Prepared:
+    def kernel(self, name: str, kernel: Kernel) -> PreparedLaunch:
         """A launch of CUDA C that no loop program describes."""
-        return Prepared(name, _Refusal(name), outputs=0, workspace=kernel.workspace, nbytes=kernel.nbytes, flops=kernel.flops, keep=kernel)
+        return PreparedLaunch(name, _Refusal(name), outputs=0, workspace=kernel.workspace, nbytes=kernel.nbytes, flops=kernel.flops, keep=kernel)
 
-    def call(self, name: str, device: int, call: Call, outputs: int = 1, workspace: int = 0, nbytes: int = 0, flops: int = 0) -> Prepared:
+    def call(self, name: str, device: int, call: Call, outputs: int = 1, workspace: int = 0, nbytes: int = 0, flops: int = 0) -> PreparedLaunch:
         """A launch that a library carries out: ``call(stream, args)`` for this device."""
-        return Prepared(name, _Refusal(name), outputs=outputs, workspace=workspace, nbytes=nbytes, flops=flops, keep=Routine(device, call))
+        return PreparedLaunch(name, _Refusal(name), outputs=outputs, workspace=workspace, nbytes=nbytes, flops=flops, keep=Routine(device, call))
 
     # -------------------------------------------------------------------------------------------------------- binding
-    def bind(self, device: int, prepared: Prepared) -> Call | None:
+    def bind(self, device: int, prepared: PreparedLaunch) -> Call | None:
         """``call(stream, args)``; None for what only the host can do."""
         keep = prepared.keep
         if type(keep) is Routine:
@@ -98,7 +98,7 @@ class Launches:
         steps = [(self._function(device, keep, name, shared), *grid, *block, shared) for name, grid, block, shared in keep.launches]
         return self._call(device, keep, prepared, steps)
 
-    def _call(self, device: int, kernel: Any, prepared: Prepared, steps: list[tuple[Any, ...]]) -> Call:
+    def _call(self, device: int, kernel: Any, prepared: PreparedLaunch, steps: list[tuple[Any, ...]]) -> Call:
         """One call for all of a kernel's functions, which run in order."""
         driver = self.driver
         current, use, state = driver._current, driver._use, driver._devices[device].state
@@ -134,7 +134,7 @@ class Launches:
                     failed()
         return several
 
-    def direct(self, device: int, prepared: Prepared, stream: Stream) -> Callable[..., None] | None:
+    def direct(self, device: int, prepared: PreparedLaunch, stream: Stream) -> Callable[..., None] | None:
         """What launches on this one stream when called with the arguments; None for what `bind` must serve."""
         kernel = prepared.keep
         if type(kernel) is Routine or type(prepared.entry) is not _Refusal or not kernel.launches or "c" in kernel.arguments:
@@ -156,7 +156,7 @@ class Launches:
             raise self._failure(device, result.value, name)
         return direct.launcher(self._address(), steps, stream.raw, kernel.arguments, kernel.block, result, again, failed)
 
-    def _packed(self, device: int, kernel: Any, prepared: Prepared, steps: list[tuple[Any, ...]]) -> Call:
+    def _packed(self, device: int, kernel: Any, prepared: PreparedLaunch, steps: list[tuple[Any, ...]]) -> Call:
         """By the bindings' own call."""
         driver, launch, pack = self.driver, self.driver._cu.cuLaunchKernel, kernel.pack
 

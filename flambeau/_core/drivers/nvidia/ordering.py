@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ...kernels import specs
     from ...kernels.cuda_c import Kernel
-    from ...kernels.programs import Prepared
+    from ...kernels.programs import PreparedLaunch
     from .launches import Launches
 
 _LONG = 1 << 18  # elements of a row from which few rows had better be sorted to find one element
@@ -22,7 +22,7 @@ _APART = 1 << 16  # elements from which a row's must lie together to be read at 
 _NONE_SPARED = -(1 << 63)
 
 
-def _made(launches: Launches, name: str, build: Callable[..., Kernel], *what: Any) -> Prepared | None:
+def _made(launches: Launches, name: str, build: Callable[..., Kernel], *what: Any) -> PreparedLaunch | None:
     try:
         return launches.kernel(name, build(*what))
     except NotImplementedError:
@@ -34,7 +34,7 @@ def _scattered(spec: specs.Sort | specs.Element) -> bool:
     return spec.strides[2][-1] != 1 and spec.domain[-1] > _NEAR and numel(spec.domain) >= _APART
 
 
-def sort(launches: Launches, device: int, spec: specs.Sort) -> Prepared | None:
+def sort(launches: Launches, device: int, spec: specs.Sort) -> PreparedLaunch | None:
     """See `sorting.sort` and, for few of many, `selecting.first`."""
     if _scattered(spec):
         return None
@@ -42,7 +42,7 @@ def sort(launches: Launches, device: int, spec: specs.Sort) -> Prepared | None:
     return _made(launches, "sort", selecting.first if selected else sorting.sort, spec.dtype, spec.domain, spec.strides, spec.descending, spec.width)
 
 
-def element(launches: Launches, device: int, spec: specs.Element) -> Prepared | None:
+def element(launches: Launches, device: int, spec: specs.Element) -> PreparedLaunch | None:
     """See `selecting.one`.  None for the most frequent one, and for rows so long and few that they had better be sorted."""
     n = spec.domain[-1]
     if spec.which == "mode" or _scattered(spec) or n > _LONG and numel(spec.domain) < 16 * n:
@@ -50,41 +50,41 @@ def element(launches: Launches, device: int, spec: specs.Element) -> Prepared | 
     return _made(launches, "select", selecting.one, spec.dtype, spec.domain, spec.strides, spec.k, spec.which)
 
 
-def nonzero_count(launches: Launches, device: int, spec: specs.NonzeroCount) -> Prepared | None:
+def nonzero_count(launches: Launches, device: int, spec: specs.NonzeroCount) -> PreparedLaunch | None:
     """See `compacting.count`."""
     return _made(launches, "nonzero", compacting.count, *spec)
 
 
-def nonzero_write(launches: Launches, device: int, spec: specs.NonzeroWrite) -> Prepared | None:
+def nonzero_write(launches: Launches, device: int, spec: specs.NonzeroWrite) -> PreparedLaunch | None:
     """See `compacting.write`."""
     return _made(launches, "nonzero", compacting.write, *spec)
 
 
-def spread(launches: Launches, device: int, spec: specs.Spread) -> Prepared | None:
+def spread(launches: Launches, device: int, spec: specs.Spread) -> PreparedLaunch | None:
     """See `compacting.spread`."""
     return _made(launches, "spread", compacting.spread, spec.n)
 
 
-def put(launches: Launches, device: int, spec: specs.Put) -> Prepared | None:
+def put(launches: Launches, device: int, spec: specs.Put) -> PreparedLaunch | None:
     """See `compacting.put`."""
     return _made(launches, "put", compacting.put, *spec)
 
 
-def search(launches: Launches, device: int, spec: specs.Search) -> Prepared | None:
+def search(launches: Launches, device: int, spec: specs.Search) -> PreparedLaunch | None:
     """See `searching.search`.  None for values of another type than the sequence's."""
     if spec.values not in (None, spec.dtype):
         return None
     return _made(launches, "searchsorted", searching.search, *spec[:4], *spec.strides, spec.right)
 
 
-def occurrences(launches: Launches, device: int, spec: specs.Occurrences) -> Prepared | None:
+def occurrences(launches: Launches, device: int, spec: specs.Occurrences) -> PreparedLaunch | None:
     """See `searching.occurrences`.  None for other types than int64, and for weights."""
     if spec.dtype is not None or spec.weights is not None:
         return None
     return _made(launches, "bincount", searching.occurrences, spec.n, spec.bins)
 
 
-def check(launches: Launches, device: int, spec: specs.Check) -> Prepared | None:
+def check(launches: Launches, device: int, spec: specs.Check) -> PreparedLaunch | None:
     """The text is raised, with the first number found, when the host next waits for the device."""
     driver = launches.driver
     if driver.complaints is None:

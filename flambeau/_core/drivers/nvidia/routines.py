@@ -16,7 +16,7 @@ from ...kernels.specs import Loop, Spec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...kernels.programs import Prepared
+    from ...kernels.programs import PreparedLaunch
     from .launches import Launches
 
 # the kind of work: (module of this folder, function)
@@ -40,10 +40,10 @@ _WHERE: dict[type[Spec], tuple[str, str]] = {
     specs.Attention: ("attention", "forward"),
     specs.AttentionGradient: ("attention", "backward"),
 }
-_found: dict[type[Spec], Callable[[Launches, int, Spec], Prepared | None]] = {}
+_found: dict[type[Spec], Callable[[Launches, int, Spec], PreparedLaunch | None]] = {}
 
 
-def prepare(launches: Launches, device: int, spec: Spec) -> Prepared | None:
+def prepare(launches: Launches, device: int, spec: Spec) -> PreparedLaunch | None:
     """The launch, or None where there is none for this."""
     if type(spec) is Loop:
         return launches.prepare(spec.program, spec.domain, spec.strides)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...kernels.programs import Prepared
+    from ...kernels.programs import PreparedLaunch
     from .models import Model
 
 LAUNCH = 4e-6  # the host's time for one call that queues work: a few microseconds through any runtime
@@ -29,7 +29,7 @@ _MOST_INTERVALS = 512
 
 
 # ------------------------------------------------------------------------------------------------------------- prices
-def arithmetic_rate(model: Model, prepared: Prepared) -> float:
+def arithmetic_rate(model: Model, prepared: PreparedLaunch) -> float:
     """Operations a second for the element type of a launch.  Library products of halves and doubles run on the tensor
     cores where the model has them for that type; float32 ones do not, as PyTorch leaves TF32 off by default."""
     program = prepared.program
@@ -49,14 +49,14 @@ def arithmetic_rate(model: Model, prepared: Prepared) -> float:
     return model.float32 * 1e12
 
 
-def kernel_busy(model: Model, prepared: Prepared) -> float:
+def kernel_busy(model: Model, prepared: PreparedLaunch) -> float:
     """How long one launch keeps the compute engine from others."""
     moving = prepared.nbytes / (model.bandwidth * 1e9)
     computing = prepared.flops / arithmetic_rate(model, prepared) if prepared.flops else 0.0
     return max(moving, computing)
 
 
-def kernel_seconds(model: Model, prepared: Prepared) -> float:
+def kernel_seconds(model: Model, prepared: PreparedLaunch) -> float:
     """The predicted time of one launch, from its start to its end."""
     return max(kernel_busy(model, prepared), KERNEL)
 

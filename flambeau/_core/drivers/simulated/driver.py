@@ -20,7 +20,7 @@ from .queues import MODES, Launch, Move, Queue, Wait, advance
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ...kernels.programs import Prepared
+    from ...kernels.programs import PreparedLaunch
     from ...kernels.specs import Spec
 
 _PAGE = 4096
@@ -70,7 +70,7 @@ class SimulatedDriver(Driver):
         self._devices = [_Device(i, m, memory or m.memory_mib << 20) for i, m in enumerate(found)]
         self._pinned: list[tuple[int, int]] = []  # (start, end) of page-locked blocks, sorted
         self._closed = False
-        self._costs: dict[tuple[Prepared, Model], tuple[float, float]] = {}
+        self._costs: dict[tuple[PreparedLaunch, Model], tuple[float, float]] = {}
         self._watchers: tuple[Any, ...] = ()
 
     # ------------------------------------------------------------------------------------------------------- devices
@@ -167,13 +167,13 @@ class SimulatedDriver(Driver):
         self._host = max(self._host, until)
         self._report(self._devices[stream.device])
 
-    def prepare(self, device: int, spec: Spec) -> Prepared | None:
+    def prepare(self, device: int, spec: Spec) -> PreparedLaunch | None:
         return backend.prepare(spec)
 
     def serves(self, kind: type[Spec]) -> bool:
         return backend.serves(kind)
 
-    def launch(self, stream: Queue, prepared: Prepared, args: tuple[Any, ...]) -> None:
+    def launch(self, stream: Queue, prepared: PreparedLaunch, args: tuple[Any, ...]) -> None:
         d = self._devices[stream.device]
         what = d.model
         price = self._costs.get((prepared, what))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...kernels.programs import Prepared
+    from ...kernels.programs import PreparedLaunch
 
 MODES = ("eager", "lazy", "random")
 
@@ -31,7 +31,7 @@ class Launch:
     __slots__ = ("prepared", "args")
     queue: Queue | None = None
 
-    def __init__(self, prepared: Prepared, args: tuple[Any, ...]) -> None:
+    def __init__(self, prepared: PreparedLaunch, args: tuple[Any, ...]) -> None:
         self.prepared, self.args = prepared, args
 
     @property

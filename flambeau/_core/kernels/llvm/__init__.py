@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..complexes import split_of
 from ..native import make_entry
-from ..programs import Prepared, price, size_of
+from ..programs import PreparedLaunch, price, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 _codes: dict[tuple[Any, ...], dict[str, int]] = {}
 
 
-def prepare(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Prepared:
+def prepare(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> PreparedLaunch:
     """A launch of `program` over `domain`; `strides` are in elements, over the domain, outputs first, then inputs."""
     nbytes, flops = price(program, domain, strides)
     outs = len(program.out_types)
     if program.kind == "map" and size_of(domain) == 0:
-        return Prepared("map", _nothing, outputs=outs, program=program, domain=domain, strides=strides)
+        return PreparedLaunch("map", _nothing, outputs=outs, program=program, domain=domain, strides=strides)
     try:
         if size_of(domain) == 0:
             raise NotImplementedError("a reduction of nothing")
@@ -61,7 +61,7 @@ def prepare(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int,
                        addresses + len(real.scalars), floats, plan.parallel)
     if split is not None and any(d.is_complex for d in program.scalars):
         entry = _parted(entry, addresses, split)
-    return Prepared(program.kind, entry, outputs=outs, workspace=plan.workspace, nbytes=nbytes, flops=flops,
+    return PreparedLaunch(program.kind, entry, outputs=outs, workspace=plan.workspace, nbytes=nbytes, flops=flops,
                     program=program, domain=domain, strides=strides)
 
 

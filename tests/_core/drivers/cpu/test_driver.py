@@ -11,7 +11,7 @@ from flambeau._core.drivers.cpu.driver import CPU, CpuDriver
 from flambeau._core.drivers.interface import Driver
 from flambeau._core.dtypes import float32, int64
 from flambeau._core.kernels.specs import Check, Product, Put, Sort, Spread
-from flambeau._core.runtime import door
+from flambeau._core.runtime import dispatch
 
 
 def test_every_verb_of_the_interface_is_there() -> None:
@@ -57,9 +57,9 @@ def test_work_is_done_when_it_is_asked_for() -> None:
 def test_what_it_serves() -> None:
     assert CPU.serves(Sort) and CPU.serves(Product) and CPU.serves(Spread) and not CPU.serves(Put)
     cpu, put = torch.device("cpu"), Put(float32, (3,), 3, ((1,), (1,), (1,)))
-    assert door.find(cpu, put) is None
+    assert dispatch.find(cpu, put) is None
     with pytest.raises(NotImplementedError, match="Put"):
-        door.require(cpu, put)
+        dispatch.require(cpu, put)
 
 
 def test_a_check_raises_with_the_position() -> None:

@@ -143,8 +143,8 @@ def case_by_the_host() -> None:
     a = rng.standard_normal((6, 6)).astype("f4")
     x = torch.tensor(a).cuda()
     seen = []
-    from flambeau._core.runtime import door
-    with door.observe(copies=lambda c: seen.append((c.direction, c.path))):
+    from flambeau._core.runtime import dispatch
+    with dispatch.observe(copies=lambda c: seen.append((c.direction, c.path))):
         drawn = torch.poisson(x.abs() * 9)
     assert ("d2h", "host") in seen and ("h2d", "host") in seen
     assert 0 < array(drawn).sum() < 2000
@@ -160,13 +160,13 @@ def case_tiles_pairs_and_long_rows() -> None:
     import numpy as np
 
     import flambeau as torch
-    from flambeau._core.runtime import door
+    from flambeau._core.runtime import dispatch
     rng = np.random.default_rng(16)
     a, z = rng.standard_normal((70, 90)).astype("f4"), np.exp(1j * rng.standard_normal((5, 60))).astype("c8")
     rows = rng.standard_normal((2, 20000)).astype("f4")
     x, c, long = torch.tensor(a).cuda(), torch.tensor(z).cuda(), torch.tensor(rows).cuda()
     paths = []
-    with door.observe(copies=lambda copy: paths.append(copy.path)):
+    with dispatch.observe(copies=lambda copy: paths.append(copy.path)):
         turned = (x.t() + 1).contiguous()
         product, running, added = c.prod(1), c.cumprod(1), torch.zeros(3, dtype=torch.complex64, device="cuda")
         added.index_put_((torch.tensor([0, 2, 0], device="cuda"),), c[0, :3], accumulate=True)

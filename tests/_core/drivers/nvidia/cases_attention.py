@@ -19,7 +19,7 @@ def both(d: Any, shapes: tuple[tuple[int, ...], ...], mask: Any = None, turn: bo
     import numpy as np
 
     import flambeau as torch
-    from flambeau._core.runtime import door
+    from flambeau._core.runtime import dispatch
     torch.manual_seed(3)
     inputs = [torch.randn(*s).to(d) for s in shapes]
     found: list[list[Any]] = []
@@ -32,7 +32,7 @@ def both(d: Any, shapes: tuple[tuple[int, ...], ...], mask: Any = None, turn: bo
             hidden = hidden.float()
         torch.cuda.manual_seed(9)
         torch.manual_seed(9)
-        with door.observe(lambda dev, stream, prepared, args: names.append(prepared.name) if dev.type == "cuda" else None):
+        with dispatch.observe(lambda dev, stream, prepared, args: names.append(prepared.name) if dev.type == "cuda" else None):
             y = torch.nn.functional.scaled_dot_product_attention(q, k, v, hidden, **how)
             weights = (torch.arange(y.numel(), device=device).reshape(y.shape).remainder(5) - 2.0).to(y.dtype)
             y.backward(weights)

@@ -36,16 +36,16 @@ class told:
         self.rules = rules
 
     def __enter__(self) -> None:
-        from flambeau._core.runtime import door
-        door.changed()
+        from flambeau._core.runtime import dispatch
+        dispatch.changed()
         for which, value in self.rules:
             fake_dnn.fake_cudnn(which, value)
 
     def __exit__(self, *exc: object) -> None:
-        from flambeau._core.runtime import door
+        from flambeau._core.runtime import dispatch
         for which, value in enumerate((0, 0, 4096, 2, 0, 0)):
             fake_dnn.fake_cudnn(which, value)
-        door.changed()
+        dispatch.changed()
 
 
 def ran() -> list[int]:

@@ -41,11 +41,11 @@ def ran(which: int) -> int:
 
 def forget() -> None:
     """As in a new process: no plan is known, but those on the disk."""
-    from flambeau._core.runtime import door, gpus
+    from flambeau._core.runtime import dispatch, gpus
     launches: Any = gpus.gpu(0).driver._launches
     if launches is not None:
         launches._libraries.pop("cudnn attention", None)
-    door.changed()
+    dispatch.changed()
 
 
 @contextlib.contextmanager

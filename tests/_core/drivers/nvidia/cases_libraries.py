@@ -192,8 +192,8 @@ def case_transforms() -> None:
     import flambeau as torch
     lib = fake("libcufft.so.12")
     seen: list[Any] = []
-    from flambeau._core.runtime import door
-    with door.observe(copies=lambda c: seen.append(c.path)):
+    from flambeau._core.runtime import dispatch
+    with dispatch.observe(copies=lambda c: seen.append(c.path)):
         for d, tolerance in ((torch.complex64, 2e-5), (torch.complex128, 1e-11)):
             a = _numbers(30, 3, 4, 5, 6)
             x = torch.tensor(a, dtype=d, device="cuda")
@@ -280,8 +280,8 @@ def case_factorizations() -> None:
     import flambeau as torch
     la = torch.linalg
     seen: list[Any] = []
-    from flambeau._core.runtime import door
-    with door.observe(copies=lambda c: seen.append(c.path)):
+    from flambeau._core.runtime import dispatch
+    with dispatch.observe(copies=lambda c: seen.append(c.path)):
         for d, tolerance in ((torch.float32, 2e-4), (torch.float64, 1e-9), (torch.complex64, 2e-4), (torch.complex128, 1e-9)):
             close = lambda t, v: np.testing.assert_allclose(array(t), v, rtol=tolerance, atol=tolerance * 10)  # noqa: B023
             a = _numbers(40, 3, 5, 5, complex_=d.is_complex) + 3 * np.eye(5)

@@ -22,8 +22,8 @@ class on_device:
         self.most, self.crossed, self.paths = most, 0, set()
 
     def __enter__(self) -> None:
-        from flambeau._core.runtime import door
-        self.watch = door.observe(copies=self.see)
+        from flambeau._core.runtime import dispatch
+        self.watch = dispatch.observe(copies=self.see)
 
     def see(self, copy: Any) -> None:
         self.paths.add(copy.path)

@@ -11,11 +11,11 @@ from cases import array
 
 def launches(work: Any) -> Counter[str]:
     """What `work` launches, by name; kinds of copies too."""
-    from flambeau._core.runtime import door
+    from flambeau._core.runtime import dispatch
     found: Counter[str] = Counter()
     work()
     work()
-    with door.observe(lambda dev, stream, prepared, args: found.update([prepared.name]), lambda c: found.update([c.direction])):
+    with dispatch.observe(lambda dev, stream, prepared, args: found.update([prepared.name]), lambda c: found.update([c.direction])):
         work()  # an observer makes launches anew
         found.clear()
         work()
@@ -60,9 +60,9 @@ def case_optimizers() -> None:
 
 
 def _counted(work: Any) -> Counter[str]:
-    from flambeau._core.runtime import door
+    from flambeau._core.runtime import dispatch
     found: Counter[str] = Counter()
-    with door.observe(lambda dev, stream, prepared, args: found.update([prepared.name])):
+    with dispatch.observe(lambda dev, stream, prepared, args: found.update([prepared.name])):
         work()
     return found
 

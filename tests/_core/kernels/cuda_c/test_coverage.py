@@ -11,9 +11,9 @@ import flambeau as torch
 from flambeau._core.dtypes import dtype
 from flambeau._core.kernels import cuda_c, interpret, opencl_c, target
 from flambeau._core.kernels.expr import walk
-from flambeau._core.kernels.programs import Prepared, Program
+from flambeau._core.kernels.programs import PreparedLaunch, Program
 from flambeau._core.ops.table import TABLE
-from flambeau._core.runtime import door
+from flambeau._core.runtime import dispatch
 
 TYPES = ("float32", "bfloat16", "complex64", "int64", "bool")
 # operations that wait, ask for files or a great deal of memory
@@ -58,20 +58,20 @@ def gather(seen: dict[Any, tuple[Program, Any, Any]]) -> int:
 def programs() -> dict[Any, tuple[Program, Any, Any]]:
     seen: dict[Any, tuple[Program, Any, Any]] = {}
 
-    def prepare(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Prepared:
+    def prepare(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> PreparedLaunch:
         if all(isinstance(e.dtype, dtype) for e in walk(program.roots())):  # an argument taken for a type is no program
             seen.setdefault((program.key, tuple(map(len, strides))), (program, domain, strides))
         return interpret.prepare(program, domain, strides)
     before = target._prepare
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        door.changed()
+        dispatch.changed()
         target._prepare = prepare
         try:
             assert gather(seen) > 2000
         finally:
             target._prepare = before
-            door.changed()
+            dispatch.changed()
     return seen
 
 

@@ -13,16 +13,16 @@ import ctypes
 from typing import TYPE_CHECKING, Any
 
 from . import device as devices
-from . import door, gpus
+from . import dispatch, gpus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..kernels.programs import Prepared
+    from ..kernels.programs import PreparedLaunch
     from .gpus import Gpu
 
 
-def launcher(g: Gpu, prepared: Prepared) -> Callable[..., None]:
+def launcher(g: Gpu, prepared: PreparedLaunch) -> Callable[..., None]:
     """What carries out ``prepared.entry`` on copies of the GPU's memory when called with its arguments."""
     entry, program = prepared.entry, prepared.program
     addresses = None if program is None else prepared.outputs + len(program.inputs) + bool(prepared.workspace)
@@ -35,7 +35,7 @@ def launcher(g: Gpu, prepared: Prepared) -> Callable[..., None]:
             for start, nbytes in _spans(g, args if addresses is None else args[:addresses]):
                 address, owner = g.host.block(nbytes)
                 moved.append((start, nbytes, address, owner))
-                with door.Passing("d2h", "host", nbytes, True, g.device, cpu, stream):
+                with dispatch.CopyScope("d2h", "host", nbytes, True, g.device, cpu, stream):
                     g.driver.memcpy(stream._handle, address, start, nbytes)
             stream.synchronize()
             before = [ctypes.string_at(address, nbytes) for _, nbytes, address, _ in moved]
@@ -43,7 +43,7 @@ def launcher(g: Gpu, prepared: Prepared) -> Callable[..., None]:
             for (start, _, address, _), was in zip(moved, before, strict=True):
                 low, high = _changed(address, was)
                 if high > low:
-                    with door.Passing("h2d", "host", high - low, True, cpu, g.device, stream):
+                    with dispatch.CopyScope("h2d", "host", high - low, True, cpu, g.device, stream):
                         g.driver.memcpy(stream._handle, start + low, address + low, high - low)
             stream.synchronize()
         finally:

@@ -1,4 +1,4 @@
-"""The launch door: binding, observing, copying."""
+"""Dispatch of launches: binding, observing, copying."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import flambeau as torch
-from flambeau._core.kernels.programs import Prepared
-from flambeau._core.runtime import door, gpus
+from flambeau._core.kernels.programs import PreparedLaunch
+from flambeau._core.runtime import dispatch, gpus
 from flambeau._core.runtime.device import resolve
 from flambeau.simulated import clock, models
 
@@ -19,28 +19,28 @@ CPU = resolve("cpu")
 
 
 def test_on_the_cpu_the_door_is_not_there() -> None:
-    p = Prepared("nothing", lambda: None)
-    assert door.bind(CPU, p) is p.entry
+    p = PreparedLaunch("nothing", lambda: None)
+    assert dispatch.bind(CPU, p) is p.entry
 
 
 def test_observers_see_every_launch_and_leave_nothing_behind() -> None:
-    p, seen = Prepared("mark", lambda a, b: a + b), []
-    with door.observe(lambda *what: seen.append(what)):
-        assert door.bind(CPU, p)(1, 2) == 3
+    p, seen = PreparedLaunch("mark", lambda a, b: a + b), []
+    with dispatch.observe(lambda *what: seen.append(what)):
+        assert dispatch.bind(CPU, p)(1, 2) == 3
         x = torch.ones(3)
         x + x
     assert seen[0] == (CPU, None, p, (1, 2))
     count = len(seen)
     assert {s[2].name for s in seen} >= {"mark", "add"}
     x + x
-    assert len(seen) == count and door.bind(CPU, p) is p.entry
+    assert len(seen) == count and dispatch.bind(CPU, p) is p.entry
 
 
 def test_observers_see_streams_and_copies() -> None:
     with torch.simulate(gpus=2, memory="16MiB"):
         launches: list[Any] = []
         copies: list[Any] = []
-        with door.observe(lambda *what: launches.append(what), copies.append):
+        with dispatch.observe(lambda *what: launches.append(what), copies.append):
             x = torch.ones(5, device="cuda")
             s = torch.cuda.Stream()
             with torch.cuda.stream(s):
@@ -55,10 +55,10 @@ def test_observers_see_streams_and_copies() -> None:
 @pytest.mark.parametrize("queue", ["eager", "lazy", "random"])
 def test_copies_between_all_devices(queue: str) -> None:
     with torch.simulate(gpus=2, model="RTX 4090", memory="16MiB", queue=queue):
-        before = {p: t.nbytes for p, t in door.totals.items()}
+        before = {p: t.nbytes for p, t in dispatch.totals.items()}
         x = torch.arange(1000)
         assert x.to("cuda:0").to("cuda:1").to("cuda:1", copy=True).cuda(0).cpu().tolist() == list(range(1000))
-        moved = {p: t.nbytes - before[p] for p, t in door.totals.items()}
+        moved = {p: t.nbytes - before[p] for p, t in dispatch.totals.items()}
         assert (moved["h2d"], moved["peer"], moved["d2h"]) == (8000, 16000, 8000)
 
 
@@ -72,10 +72,10 @@ def test_pageable_memory_is_free_after_an_asynchronous_copy_and_pinned_is_not() 
                 assert gpus.is_pinned(address) is pinned
                 ctypes.memset(address, ord("a"), n)
                 there, back = gpus.block(dev, n)
-                door.copy(dev, there, CPU, address, n, blocking=False)
+                dispatch.copy(dev, there, CPU, address, n, blocking=False)
                 ctypes.memset(address, ord("b"), n)  # too early, unless the copy has its own
                 result = ctypes.create_string_buffer(n)
-                door.copy(CPU, ctypes.addressof(result), dev, there, n, blocking=True)
+                dispatch.copy(CPU, ctypes.addressof(result), dev, there, n, blocking=True)
                 assert result.raw == (b"b" if pinned else b"a") * n
                 if free is not None:
                     free.append(address)
@@ -93,9 +93,9 @@ def test_the_owner_lives_until_the_copy_is_done() -> None:
         dev = resolve("cuda:0")
         address, _ = gpus.pinned_block(64)
         there, _ = gpus.block(dev, 64)
-        door.copy(dev, there, CPU, address, 64, blocking=False, keep=Owner())
+        dispatch.copy(dev, there, CPU, address, 64, blocking=False, keep=Owner())
         assert not Owner.gone
-        door.synchronize(dev)
+        dispatch.synchronize(dev)
         assert Owner.gone
 
 

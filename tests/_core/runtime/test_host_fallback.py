@@ -10,7 +10,7 @@ import pytest
 import flambeau as torch
 from flambeau._core.drivers.simulated.driver import SimulatedDriver
 from flambeau._core.kernels.specs import Product, Sort
-from flambeau._core.runtime import door, gpus
+from flambeau._core.runtime import dispatch, gpus
 
 F = torch.nn.functional
 
@@ -30,7 +30,7 @@ class Empty(SimulatedDriver):
 
 @pytest.fixture
 def gpu() -> Iterator[torch.device]:
-    before = gpus.install(gpus.System(Empty(["H200"])))
+    before = gpus.install(gpus.DriverContext(Empty(["H200"])))
     try:
         yield torch.device("cuda:0")
     finally:
@@ -66,8 +66,8 @@ def test_the_host_does_it(gpu: torch.device, case: str) -> None:
 
 def test_the_door_says_so(gpu: torch.device) -> None:
     spec = Sort(torch.float32, (4, 5), ((5, 1), (5, 1), (5, 1)), False, 5)  # type: ignore[arg-type]
-    assert door.find(gpu, spec) is None and not door.serves(gpu, Product) and not door.near(gpu)
-    assert door.require(gpu, spec).name == "sort"
+    assert dispatch.find(gpu, spec) is None and not dispatch.serves(gpu, Product) and not dispatch.near(gpu)
+    assert dispatch.require(gpu, spec).name == "sort"
 
 
 def test_gradients_of_a_layer(gpu: torch.device) -> None:

@@ -1,8 +1,8 @@
-"""The launch door: everything a device is asked to do passes here.
+"""Dispatch: every launch and every copy that a device is asked for passes here.
 
 A *bound* launch is what callers keep and call with addresses and numbers.  On the CPU it is the kernel's own entry, so
-the door costs nothing; on a GPU it puts the launch on the current stream.  While somebody observes (a ledger, a trace,
-a recording of a step), bound launches go past the observers.  Callers keep bound launches in caches (`caches`), which the door
+dispatch costs nothing; on a GPU it puts the launch on the current stream.  While somebody observes (a ledger, a trace,
+a recording of a step), bound launches go past the observers.  Callers keep bound launches in caches (`caches`), which dispatch
 empties when they are stale and puts aside while somebody observes.
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .. import forks
 from ..drivers.cpu.driver import CPU
 from ..kernels import bounds
-from ..kernels.programs import Prepared
+from ..kernels.programs import PreparedLaunch
 from ..kernels.specs import Loop, Product
 from . import caches
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..kernels.specs import Spec, Steps
     from .device import device
 
-    LaunchObserver = Callable[[device, Any, Prepared, tuple[Any, ...]], Callable[[], None] | None]
+    LaunchObserver = Callable[[device, Any, PreparedLaunch, tuple[Any, ...]], Callable[[], None] | None]
     CopyObserver = Callable[["Copy"], None]
     WaitObserver = Callable[["Wait"], None]
 
@@ -46,7 +46,7 @@ def changed() -> None:
 
 class observe:
     """Calls `launches(device, stream, prepared, args)` before every launch on any device and thread, `copies(Copy)`
-    before every copy through the door, and `waits(Wait)` before the host waits for a device because the program read a
+    before every copy through dispatch, and `waits(Wait)` before the host waits for a device because the program read a
     value there; a ``with`` block, or until `close()`.  They are called in the thread that asked, below the user's line
     on the stack.  On the CPU there is no `stream` (None), and what `launches` gives, if anything, is called when the
     launch is done.
@@ -93,7 +93,7 @@ def _without(those: tuple[Any, ...], one: Any) -> tuple[Any, ...]:
     return those
 
 
-def bind(dev: device, prepared: Prepared) -> Callable[..., Any]:
+def bind(dev: device, prepared: PreparedLaunch) -> Callable[..., Any]:
     """What carries out `prepared` on a concrete device when called with its addresses and numbers.
 
     On a GPU the call returns at once: the work is queued on the calling thread's current stream of `dev`.
@@ -130,7 +130,7 @@ def _nothing(*args: Any) -> None:
     """Carries out any launch on the meta device."""
 
 
-def find(dev: device, spec: Spec) -> Prepared | None:
+def find(dev: device, spec: Spec) -> PreparedLaunch | None:
     """The launch that a device's own backend has for `spec`; None where it has none.  The meta device takes the CPU's for its sizes."""
     if dev.type != "cuda":
         return CPU.prepare(0, spec)
@@ -157,7 +157,7 @@ def near(dev: device) -> bool:
 
 
 def prepare(dev: device, program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...],
-            rooms: Sequence[bounds.Room]) -> Prepared:
+            rooms: Sequence[bounds.Room]) -> PreparedLaunch:
     """A launch of a loop program: see `require`.
 
     rooms: how many bytes there are from each operand's address on, or before it and from it on, outputs first.  Raises RuntimeError where the launch
@@ -165,12 +165,12 @@ def prepare(dev: device, program: Program, domain: tuple[int, ...], strides: tup
     """
     bounds.hold(program, domain, strides, rooms)
     if dev.type == "meta":
-        return Prepared(program.kind, _nothing, outputs=len(program.out_types), program=program, domain=domain, strides=strides)
+        return PreparedLaunch(program.kind, _nothing, outputs=len(program.out_types), program=program, domain=domain, strides=strides)
     return require(dev, Loop(program, domain, strides))
 
 
-def require(dev: device, spec: Spec) -> Prepared:
-    """A launch of what `spec` names on a concrete device.  What the device has no kernel for, the host does on copies (`hosted`).  Raises
+def require(dev: device, spec: Spec) -> PreparedLaunch:
+    """A launch of what `spec` names on a concrete device.  What the device has no kernel for, the host does on copies (`host_fallback`).  Raises
     NotImplementedError for what the host has none for either."""
     made = find(dev, spec)
     if made is None and dev.type == "cuda":
@@ -197,13 +197,13 @@ def set_wide(name: str, wide: bool) -> None:
 
 
 def product(dev: device, d: dtype, m: int, n: int, k: int, a: Steps, b: Steps, c: Steps, batch: int = 1, alpha: complex = 1.0,
-            beta: complex = 0.0, epilogue: str = "", recorded: bool = False) -> Prepared | None:
+            beta: complex = 0.0, epilogue: str = "", recorded: bool = False) -> PreparedLaunch | None:
     """A device's own launch of a `specs.Product`, as exact as this process wants it."""
     return find(dev, Product(d, m, n, k, a, b, c, batch, alpha, beta, _tf32, d.name in _wide, epilogue, recorded))
 
 
 class Copy:
-    """One copy of bytes through the door.
+    """One copy of bytes through dispatch.
 
     direction: "h2d", "d2h", "d2d" (within one GPU), "peer" (between GPUs) or "h2h".
     path: "pinned" (straight from or to page-locked memory), "staged" (pageable memory through pinned buffers, packing and
@@ -243,8 +243,8 @@ class Copy:
                 f"{'blocking' if self.blocking else 'asynchronous'})")
 
 
-class Passing:
-    """A copy on its way through the door, as a ``with`` block around what carries it out; arguments as for `Copy`."""
+class CopyScope:
+    """A copy on its way through dispatch, as a ``with`` block around what carries it out; arguments as for `Copy`."""
 
     __slots__ = ("record", "_since")
 
@@ -322,7 +322,7 @@ def copy(dst_device: device, dst: int, src_device: device, src: int, nbytes: int
     if src_device.type == "meta":
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     if dst_device.type == src_device.type == "cpu":
-        with Passing("h2h", "host", nbytes, True, src_device, dst_device, None, owners):
+        with CopyScope("h2h", "host", nbytes, True, src_device, dst_device, None, owners):
             CPU.memcpy(None, dst, src, nbytes)
         return
     from . import transfers
