@@ -270,6 +270,8 @@ def number(value: Any, d: dtype, strictly: bool = False) -> Any:
             return int(value)
     else:
         made = complex(value) if kind == "c" else float(value)
+        if made.__class__ is float and -65504.0 <= made <= 65504.0:  # any type's
+            return made
         parts = (made.real, made.imag) if isinstance(made, complex) else (made,)
         most = _MOST.get(d.name) if strictly or d.itemsize > 2 else None
         if most is None or not any(most < abs(x) < float("inf") for x in parts):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._core import dtypes
 from .._core.errors import warn
+from .._core.kernels.interpret import memory
 from .._core.kernels.lasting import keep
 from .._core.runtime.device import device as device_class
 from .._core.runtime.device import resolve
@@ -137,13 +138,14 @@ def _order(t: Tensor, stream: int | None) -> None:
 
 
 def _capsule(t: Tensor, max_version: Any, copied: bool) -> Any:
-    from .._core.kernels.interpret import memory
     array = memory(t.ptr, tuple(t.meta.shape), t.meta.strides, t.meta.dtype, t.store)
     versioned = max_version is not None and int(max_version[0]) >= 1
     try:
         made = array.__dlpack__(max_version=VERSION) if versioned else array.__dlpack__()
     except TypeError:  # NumPy 2.0 knows unversioned capsules only, which the protocol allows as an answer
         made = array.__dlpack__()
+    if not copied and t.meta.device.type == "cpu" and t.meta.dtype is not dtypes.bfloat16:
+        return made
     if _is_valid(made, _VERSIONED):
         whole = _ManagedVersioned.from_address(_pointer(made, _VERSIONED))
         whole.flags |= IS_COPIED if copied else 0

@@ -32,7 +32,7 @@ def repr_html(self: Tensor) -> str:
     if not m.numel or len(m.shape) > 2:
         body = "" if not m.numel else f"<pre>{html.escape(repr(self))}</pre>"
         return f"{head}{body}</div>"
-    from .._core.ops.attributes import values
+    from .._core.ops.reading import values
     rows, columns = (1, *m.shape)[-2:] if m.shape else (1, 1)
     grid = self.detach().reshape(rows, columns)
     lines = []

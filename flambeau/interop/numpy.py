@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._core import dtypes
-from .._core.ops.attributes import numpy as shared
+from .._core.ops.reading import numpy as shared
 from .._core.tensor import Tensor
 
 

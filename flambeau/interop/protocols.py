@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 from .._core import hooks
 from .._core.engine.operation import answers
 
 
+@cache
+def _loaded(name: str) -> Any:
+    """A module beside this one, imported when it is first asked for."""
+    return import_module(f"{__package__}.{name}")
+
+
 def _array(self: Any, dtype: Any = None, copy: bool | None = None) -> Any:
-    from .numpy import array
-    return array(self, dtype, copy)
+    return _loaded("numpy").array(self, dtype, copy)
 
 
 def _array_wrap(self: Any, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-    from .numpy import array_wrap
-    return array_wrap(self, array, context, return_scalar)
+    return _loaded("numpy").array_wrap(self, array, context, return_scalar)
 
 
 def _cuda_array_interface(self: Any) -> dict[str, Any]:
-    from .numpy import cuda_array_interface
-    return cuda_array_interface(self)
+    found: dict[str, Any] = _loaded("numpy").cuda_array_interface(self)
+    return found
 
 
 def _array_namespace(self: Any, *, api_version: str | None = None) -> Any:
-    from .array_api import answer
-    return answer(api_version)
+    return _loaded("array_api").answer(api_version)
 
 
 def _to_device(self: Any, device: Any, /, *, stream: Any = None) -> Any:
@@ -40,47 +45,41 @@ def _to_device(self: Any, device: Any, /, *, stream: Any = None) -> Any:
 
 
 def _dlpack(self: Any, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None) -> Any:
-    from .dlpack import export
-    return export(self, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+    return _loaded("dlpack").export(self, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
 
 def _dlpack_device(self: Any) -> tuple[int, int]:
-    from .dlpack import device_of
-    return device_of(self)
+    found: tuple[int, int] = _loaded("dlpack").device_of(self)
+    return found
 
 
 def _repr_html(self: Any) -> str:
-    from .html import repr_html
-    return repr_html(self)
+    found: str = _loaded("html").repr_html(self)
+    return found
 
 
 def _from_dlpack(*args: Any, **kwargs: Any) -> Any:
-    from .dlpack import from_dlpack
-    return from_dlpack(*args, **kwargs)
+    return _loaded("dlpack").from_dlpack(*args, **kwargs)
 
 
 def _adopt(cls: type) -> None:
-    from .overriding import adopt
-    adopt(cls)
+    _loaded("overriding").adopt(cls)
 
 
 hooks.provide(adopt=_adopt, from_dlpack=_from_dlpack)
 
 
 def _torch_function(cls: type, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-    from .overriding import torch_function
-    return torch_function(cls, func, types, args, kwargs)
+    return _loaded("overriding").torch_function(cls, func, types, args, kwargs)
 
 
 def _as_subclass(self: Any, cls: type) -> Any:
     """The same tensor (memory and history) as a member of a subclass of Tensor."""
-    from .overriding import as_subclass
-    return as_subclass(self, cls)
+    return _loaded("overriding").as_subclass(self, cls)
 
 
 def _make_subclass(cls: Any, data: Any, require_grad: bool = False) -> Any:
-    from .overriding import make_subclass
-    return make_subclass(cls, data, require_grad)
+    return _loaded("overriding").make_subclass(cls, data, require_grad)
 
 
 def install(target: type) -> None:
@@ -104,8 +103,7 @@ def name_methods(target: type) -> None:
 
 def answer(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The answer of arguments that override operations; NotImplemented where there are none."""
-    from . import overriding
-    return overriding.answer(operation, args, kwargs)
+    return _loaded("overriding").answer(operation, args, kwargs)
 
 
 answers.append(answer)

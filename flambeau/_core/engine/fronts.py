@@ -95,6 +95,11 @@ class Signature:
         """The parameters that a plan's key is made of."""
         return (*self.names(), self.rest) if self.rest is not None and self.kinds[self.rest] != OLD else self.names()
 
+    def seldom(self) -> tuple[str, ...]:
+        """The constants that are None in most calls, where there are several: one part of a key stands for them all."""
+        found = tuple([n for n in self.names() if self.kinds[n] == CONSTANT and n != "device" and self.default(n) is None])
+        return found if len(found) > 1 else ()
+
     def operands(self) -> tuple[int, ...]:
         """The places, among `names()`, of what a plan's call is given."""
         return tuple([i for i, n in enumerate(self.names()) if self.kinds[n] in PASSED])
@@ -252,7 +257,7 @@ def _learned_key(name: str, kind: str, loose: bool, default: Any) -> str:
     if kind == TENSORS:
         return f"metas({name})"
     if kind in (NUMBER, VALUE, OPEN, ANY):
-        return f"{name}.meta if {name}.__class__ is Tensor else constant({name})"
+        return f"{'None if ' + name + ' is None else ' if default is None else ''}{name}.meta if {name}.__class__ is Tensor else constant({name})"
     if name == "device":
         return f"THREAD.default if {name} is None else constant({name})"
     if kind == CONSTANT and loose:
@@ -265,8 +270,15 @@ def _learned_key(name: str, kind: str, loose: bool, default: Any) -> str:
 def _learned_keys(s: Signature) -> str:
     names = (*s.names(), *([s.rest] if s.rest is not None and s.kinds[s.rest] != OLD else []))
     more = f", None if not {s.more} else constant({s.more})" if s.more else ""  # for which there is no constant
-    parts = [_learned_key(n, s.kinds[n], s.loose(n), s.default(n) if n != s.rest else MISSING) for n in names]
+    parts = _together(s, {n: _learned_key(n, s.kinds[n], s.loose(n), s.default(n) if n != s.rest else MISSING) for n in names})
     return ", ".join(["NOW.watched", "DEFAULT.dtype", *parts]) + more
+
+
+def _together(s: Signature, parts: dict[str, str]) -> list[str]:
+    """The parts of a key, one of them for all arguments that are seldom given."""
+    seldom = s.seldom()
+    rest = [part for n, part in parts.items() if n not in seldom]
+    return [*rest, f"None if {' and '.join(f'{n} is None' for n in seldom)} else ({', '.join(parts[n] for n in seldom)})"] if seldom else rest
 
 
 # what the keys of learned plans are made with
@@ -352,7 +364,8 @@ def _required(s: Signature, values: str) -> list[str]:
 
 def _planned(s: Signature, values: str) -> list[str]:
     names = s.keyed()
-    key = ", ".join(_key(n, s.kinds[n], s.loose(n), s.default(n)) for n in names) + ("," if len(names) == 1 else "")
+    parts = _together(s, {n: _key(n, s.kinds[n], s.loose(n), s.default(n)) for n in names})
+    key = ", ".join(parts) + ("," if len(parts) == 1 else "")
     operands = ", ".join(n for n in s.names() if s.kinds[n] in PASSED)
     whole = "".join([f"if sum(k_{n}).__class__ is int: " for n in names if s.kinds[n] == SIZES])
     # `miss` is called outside the handler: an error it raises is shown without the KeyError before it

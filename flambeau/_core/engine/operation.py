@@ -320,6 +320,8 @@ class Operation:
         """What the front looks a plan up by; None for a call of which no plan can be kept."""
         s = self._signature()
         parts: list[Any] = []
+        names = s.seldom()
+        given: list[Any] = []
         for name, v in zip(s.keyed(), values, strict=False):
             kind = s.kinds[name]
             if kind in (TENSOR, OPTIONAL, NUMBER):
@@ -342,7 +344,9 @@ class Operation:
                 return None
             else:
                 v = _frozen(v) if kind != CONSTANT or s.loose(name) else fronts.exact(v)
-            parts.append(v)
+            (given if name in names else parts).append(v)
+        if names:
+            parts.append(None if all(v is None for v in given) else tuple(given))
         try:
             hash(key := tuple(parts))
         except TypeError:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
+from ..kernels import host_values
 from ..runtime import capture, dispatch
 from ..tensor import Meta, Storage, Tensor, alias, storage
 from ..tensor import meta as make_meta
@@ -47,6 +48,7 @@ class Writer:
         self.lines: list[str] = []
         self.constants: list[Any] = []
         self._names: dict[int, str] = {}  # by identity
+        self._lent: tuple[int, str] | None = None  # from which line on scratch memory is used that is given back, and to which list
         self.scratch, self.size = layout_of(script)
         self.before = layout_of(earlier)[0] if earlier is not None else {}
 
@@ -58,13 +60,29 @@ class Writer:
             self.constants.append(value)
         return found
 
-    def allocate(self) -> None:
-        """The lines that allocate the script's blocks: s0, s1, ... storages of results at p0, p1, ...; w for the rest."""
+    def allocate(self, kept: bool = True) -> None:
+        """The lines that allocate the script's blocks: s0, s1, ... storages of results at p0, p1, ...; w for the rest.
+
+        kept: the rest outlives the call, as the backward pass reads it; if not, `returned` gives it back.
+        """
         if self.size:
-            self.block("w", make_meta((self.size,), None, dtypes.uint8, self.device), "q")
+            m = make_meta((self.size,), None, dtypes.uint8, self.device)
+            if kept or m.sizes is None or self.poison:
+                self.block("w", m, "q")
+            else:
+                free = self.constant(m.sizes.free)
+                self.lines += [f"  try: q = {free}.pop()", f"  except IndexError: q = {self.constant(m.sizes.grow)}()"]
+                self._lent = len(self.lines), free
         for i, b in enumerate(self.script.blocks):
             if b.store is not None:
                 self.block(f"s{i}", b.store, f"p{i}")
+
+    def returned(self, result: str) -> None:
+        """The line that returns the results, and those that give scratch memory back."""
+        self.lines.append(f"  return {result}")
+        if self._lent is not None:
+            start, free = self._lent
+            self.lines[start:] = ["  try:", *[" " + line for line in self.lines[start:]], f"  finally: {free}.append(q)"]
 
     def block(self, s: str, m: Any, p: str) -> None:
         """The lines that allocate a storage under one name, with its address under another."""
@@ -98,7 +116,17 @@ class Writer:
         # what goes wrong is worded by the body; a call that writes its operands cannot be made twice
         guarded = bool(self.script.steps) and not self.script.written
         start = len(self.lines)
-        for step in self.script.steps:
+        reads: dict[str, bytes] = {}  # what must be where, of steps one after another
+        for step, following in zip(self.script.steps, [*self.script.steps, None][1:], strict=True):
+            if step.expected is not None:
+                at = self.address(step.args[0])
+                if len(step.expected) > len(reads.get(at, b"")):
+                    reads[at] = step.expected
+                if reads and (following is None or following.expected is None):
+                    met = self.constant(host_values.condition(tuple(reads.values())))
+                    self.lines.append(f"  if not {met}({', '.join(reads)}): return {otherwise}")
+                    reads = {}
+                continue
             if step.what == "draw":
                 number, count = step.args
                 made = self.constant(self.poison[number]) if self.poison else f"{self.constant(step.call)}({count})"
@@ -108,10 +136,8 @@ class Writer:
                     for x in step.args]
             if step.call is None:
                 self.lines.append(f"  move({args[0]}, {args[1]}, {len(step.args[1])})")
-            elif type(step.call) is tuple:
-                self.lines.append(f"  {self.constant(dispatch.bind(*step.call))}({', '.join(args)})")
             else:
-                self.lines.append(f"  if {self.constant(step.call)}({', '.join(args)}) != {self.constant(step.expected)}: return {otherwise}")
+                self.lines.append(f"  {self.constant(dispatch.bind(*step.call))}({', '.join(args)})")
         if guarded:
             self.lines[start:] = ["  try:", *[" " + line for line in self.lines[start:]], f"  except Exception: return {otherwise}"]
 
@@ -225,11 +251,10 @@ def forward(script: Script, pattern: Sequence[Pattern], dev: Any, rest: Any, pla
     for k in script.written:
         history = f"(a{k}.node is not None or a{k}.base is not None) and grad_on()"
         w.lines.append(f"  if {history}{_shared(k, n)}: return {w.constant(plain)}({given})")
-    w.allocate()
+    w.allocate(kept=False)
     w.steps(f"{w.constant(rest)}({given})")
     w.lines += [f"  a{k}.store.version += {rise}" for k, rise in script.written.items()]
-    result, _ = w.results()
-    w.lines.append(f"  return {result}")
+    w.returned(w.results()[0])
     return w.function(f"def call({given}):")
 
 
@@ -299,8 +324,7 @@ def backward(script: Script, before: Script, count: int, gradients: int, dev: An
         w.lines += [f"  t, v = outs[{i}]", "  if t.store.version != v:", "   t.node = node", "   tape.changed(t, v, node)"]
     kept = "".join(f", e{i}" for i, b in enumerate(before.blocks) if b.store is not None)
     w.lines.append(f"  e{kept}, = blocks")
-    w.allocate()
+    w.allocate(kept=False)
     w.steps(f"{w.constant(slow)}(node{gs})")
-    result, _ = w.results()
-    w.lines.append(f"  return {result}")
+    w.returned(w.results()[0])
     return w.function(f"def call(node{gs}):")

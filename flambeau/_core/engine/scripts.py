@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from ctypes import string_at
 from typing import TYPE_CHECKING, Any
 
 from .. import layout
@@ -44,9 +43,9 @@ class Drawn:
 
 
 class Step:
-    """Something done in order: `call(*args)`, whose arguments are places and numbers; where `expected` is something, the call must give
-    just that, or the script does not fit.  Without a `call` it writes bytes.  what: "draw" of one whose `args` are its number and its
-    count."""
+    """Something done in order: `call(*args)`, whose arguments are places and numbers.  Without a `call` it writes bytes, or, where `expected`
+    is something, these must be the bytes at a place, or the script does not fit.  what: "draw" of one whose `args` are its number and
+    its count."""
 
     __slots__ = ("call", "args", "expected", "outputs", "what")
 
@@ -229,7 +228,7 @@ class Places:
                 made.append(Step(s.generator.take, (self.draws, s.count), what="draw"))
                 self.draws += 1
             elif isinstance(s, capture.Read):
-                made.append(Step(string_at, (self.place(s.address), len(s.value)), s.value))
+                made.append(Step(None, (self.place(s.address),), s.value))
             else:
                 made.append(Step(None, (self.place(s.address), s.data), None, 1))
         if len(used) < self.draws:  # some routine holds them, where nobody can put others

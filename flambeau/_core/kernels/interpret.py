@@ -36,10 +36,12 @@ class _At:
 def memory(address: int, shape: tuple[int, ...], strides: tuple[int, ...], d: dtype, owner: Any = None) -> Array:
     """The elements at `address` as an array that shares them and keeps `owner` alive (bfloat16 as uint16); strides in
     elements."""
-    if owner is None:  # the quicker way, which has no place for an owner
-        extent, steps = _extent(shape, strides, d.np)
-        if extent is not None:
-            return np.ndarray(shape, d.np, extent.from_address(address), 0, steps)
+    extent, steps = _extent(shape, strides, d.np)
+    if extent is not None:
+        held = extent.from_address(address)
+        if owner is not None:
+            held.owner = owner
+        return np.ndarray(shape, d.np, held, 0, steps)
     if size_of(shape) == 0:
         return np.empty(shape, d.np)
     return np.asarray(_At(address, shape, strides, d.np, owner))

@@ -25,7 +25,7 @@ class _Method(ctypes.Structure):
                 ("doc", ctypes.c_char_p))
 
 
-_FASTCALL = 0x80
+_ONE, _FASTCALL = 0x08, 0x80  # how a builtin takes its arguments: one, or an array of them
 _builtins: dict[str, Any] = {}
 _new: Any = None
 _entry_method = 0
@@ -66,6 +66,15 @@ def make_entry(stages: Sequence[tuple[int, int, int]], params: Sequence[int], na
     words.extend(params)
     header = struct.pack(f"<{len(words)}Q", *(w & 0xFFFFFFFFFFFFFFFF for w in words))
     return _new(_entry_method, header, keep)  # type: ignore[no-any-return]
+
+
+def builtin(name: str, address: int, alone: bool = False) -> Callable[[bytes], Any]:
+    """What makes builtins of the function at an address, each with a bytes object as its `self`.  alone: it takes one argument, and no array."""
+    method = _Method(name.encode(), address, _ONE if alone else _FASTCALL, None)
+    lasting.keep(method)  # a builtin looks at its method when it is freed
+    new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)(("PyCFunction_NewEx", ctypes.pythonapi))
+    at = ctypes.addressof(method)
+    return lambda words: new(at, words, None)
 
 
 def join(launches: Sequence[Any], numbers: int) -> Callable[..., None] | None:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import copy as _copy
-import ctypes
 import weakref
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, layout
 from ..autograd import functions, tape
-from ..autograd.mode import _grad
 from ..engine.operation import Operation
 from ..errors import warn
-from ..runtime import capture, dispatch, provenance
+from ..runtime import provenance
 from ..runtime.device import device as device_class
 from ..tensor import NO_FREE, Storage, Tensor, _new, alias, meta
+from . import reading
 from .memory_format import strided
+from .storages import TypedStorage, UntypedStorage, copied, tensor_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -181,6 +181,8 @@ def dim(self: Tensor) -> int:
 
 def is_contiguous(self: Tensor, memory_format: Any = None) -> bool:
     """Whether the elements lie in row-major order (or in that of `memory_format`) without gaps."""
+    if memory_format is None:
+        return self.meta.contiguous
     name = getattr(memory_format, "name", "contiguous_format")
     if name in ("channels_last", "channels_last_3d"):
         return len(self.meta.shape) == (4 if name == "channels_last" else 5) and layout.is_channels_last(self.meta.shape, self.meta.strides)
@@ -204,142 +206,16 @@ def storage_offset(self: Tensor) -> int:
 
 def untyped_storage(self: Tensor) -> Any:
     """The bytes under the tensor and its views."""
-    from .storages import UntypedStorage
-    return UntypedStorage(self)
+    _ = self.ptr  # waits for bytes that are still on their way
+    return UntypedStorage._of(self.store)
 
 
 def storage(self: Tensor) -> Any:
     """The storage under the tensor as elements of its type."""
-    from .storages import TypedStorage
     return TypedStorage(wrap_storage=untyped_storage(self), dtype=self.meta.dtype)
 
 
-# ------------------------------------------------------------------------------------------------------- values on the host
-def host_array(t: Tensor, reason: str = "numpy") -> Any:
-    """The elements as a NumPy array in host memory: shared for a CPU tensor, copied from a GPU, for which the host waits
-    because of `reason`.  bfloat16 as uint16."""
-    from ..kernels.interpret import memory
-    if t.meta.device.type != "cpu":
-        if t.meta.device.type == "meta":
-            raise (RuntimeError("Tensor.item() cannot be called on meta tensors") if reason == "item" else
-                   NotImplementedError(f"{reason}: a meta tensor has no values, only a shape and a type"))
-        from .transfer import to_device
-        dispatch.note_wait(t.meta.device, reason)
-        token = _grad.set(False)
-        try:
-            t = to_device(t, device_class("cpu"))
-        finally:
-            _grad.reset(token)
-    elif capture.active:
-        low, high = layout.extent(t.meta.shape, t.meta.strides)
-        capture.were_read(t.ptr + low * t.meta.dtype.itemsize, (high + 1 - low) * t.meta.dtype.itemsize)
-    array = memory(t.ptr, tuple(t.meta.shape), t.meta.strides, t.meta.dtype, t.store)
-    return array
-
-
-def values(t: Tensor, reason: str = "numpy") -> Any:
-    """The elements as NumPy values (bfloat16 widened to float32); `reason` as for `host_array`."""
-    from ..kernels.interpret import load
-    return load(host_array(t, reason), t.meta.dtype)
-
-
-_PLAIN: dict[Any, Any] = {
-    dtypes.float32: ctypes.c_float, dtypes.float64: ctypes.c_double, dtypes.int64: ctypes.c_int64, dtypes.int32: ctypes.c_int32,
-    dtypes.int16: ctypes.c_int16, dtypes.int8: ctypes.c_int8, dtypes.uint8: ctypes.c_uint8, dtypes.bool_: ctypes.c_bool}
-
-
-def item(self: Tensor) -> Any:
-    """The one element as a Python number; waits for the device.  Raises RuntimeError for any other number of elements."""
-    return _item(self, "item")
-
-
-def _item(self: Tensor, reason: str) -> Any:
-    m = self.meta
-    if m.numel != 1:
-        raise RuntimeError(f"a Tensor with {m.numel} elements cannot be converted to Scalar")
-    plain = _PLAIN.get(m.dtype) if m.device.type == "cpu" else None
-    if plain is not None:
-        value = plain.from_address(self.ptr).value
-        if capture.active:
-            capture.were_read(self.ptr, m.dtype.itemsize)
-        return value
-    return values(self, reason).reshape(()).item()
-
-
-def tolist(self: Tensor) -> Any:
-    """The elements as nested lists of Python numbers (a number for a zero-dim tensor)."""
-    return values(self, "tolist").tolist()
-
-
-def numpy(self: Tensor, *, force: bool = False) -> Any:
-    """The elements as a NumPy array that shares the memory of a CPU tensor.
-
-    Raises TypeError for a GPU tensor or bfloat16, RuntimeError for one that requires grad; `force` detaches and copies.
-    """
-    if force:
-        dispatch.note_wait(self.meta.device, "numpy")
-        return numpy(self.detach().cpu())
-    if self.meta.device.type != "cpu":
-        raise TypeError(f"can't convert {self.meta.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
-                        "memory first.")
-    if self.node is not None:
-        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
-    if self.meta.dtype is dtypes.bfloat16:
-        raise TypeError("Got unsupported ScalarType BFloat16")
-    if capture.active:
-        capture.unrepeatable("what NumPy does with memory is not seen")
-    return host_array(self)
-
-
-def apply_(self: Tensor, callable: Any) -> Tensor:  # noqa: A002 (PyTorch's name)
-    """Every element replaced by ``callable(element)``, one by one in Python.  Raises TypeError for a GPU tensor."""
-    return _by_python("apply_", self, callable)
-
-
-def map_(self: Tensor, tensor: Tensor, callable: Any) -> Tensor:  # noqa: A002
-    """Every element replaced by ``callable(element, element of tensor)``, one by one in Python."""
-    return _by_python("map_", self, callable, tensor.expand(tuple(self.meta.shape)))
-
-
-def _by_python(name: str, t: Tensor, f: Any, *others: Tensor) -> Tensor:
-    if t.meta.device.type != "cpu":
-        raise TypeError(f"{name} is only implemented on CPU tensors")
-    if t.node is not None:
-        raise RuntimeError(f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() instead.")
-    from .creation import tensor
-    columns = [x.detach().reshape(-1).tolist() for x in (t, *others)]
-    made: Tensor = tensor([f(*row) for row in zip(*columns, strict=True)], dtype=t.meta.dtype).reshape(tuple(t.meta.shape))
-    t.copy_(made)
-    return t
-
-
-def _bool(self: Tensor) -> bool:
-    if self.meta.numel != 1:
-        if self.meta.numel == 0:
-            raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
-        raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
-    return bool(_item(self, "bool"))
-
-
-def _scalar(convert: Any) -> Any:
-    def call(self: Tensor) -> Any:
-        if self.meta.numel != 1:
-            raise ValueError(f"only one element tensors can be converted to Python scalars; this one has shape {list(self.meta.shape)}")
-        value = item(self)
-        if self.meta.dtype.is_complex and convert is not complex:
-            if value.imag != 0:
-                raise RuntimeError(f"value cannot be converted to type {convert.__name__} without overflow")
-            value = value.real
-        return convert(value)
-    return call
-
-
-def _index(self: Tensor) -> int:
-    if self.meta.numel != 1 or self.meta.dtype.kind not in "bui":
-        raise TypeError("only integer tensors of a single element can be converted to an index")
-    return int(item(self))
-
-
+# ------------------------------------------------------------------------------------------------------------ as a container
 def _len(self: Tensor) -> int:
     if not self.meta.shape:
         raise TypeError("len() of a 0-d tensor")
@@ -368,7 +244,7 @@ def _contains(self: Tensor, element: Any) -> bool:
 
 def _format(self: Tensor, spec: str) -> str:
     if (not self.meta.shape and type(self) is Tensor or spec and not self.meta.shape) and self.meta.device.type != "meta":
-        return format(item(self), spec)
+        return format(reading.item(self), spec)
     return object.__format__(self, spec)
 
 
@@ -448,7 +324,6 @@ def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     if self.node is not None and self.node[0]:
         raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. "
                            "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage.")
-    from .storages import copied
     at = self.ptr  # of a tensor still being filled, when it is there
     fresh = copied(self.store, memo)
     out = _new(type(self))
@@ -467,7 +342,6 @@ def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
 def _rebuild(kind: type, s: Storage, place: tuple[int, tuple[int, ...], tuple[int, ...]], d: dtypes.dtype, requires_grad: bool,
              extra: dict[str, Any]) -> Tensor:
     """A pickled tensor again: (bytes from the storage's start, shape, strides)."""
-    from .storages import tensor_on
     offset, shape, strides = place
     out = tensor_on(s, meta(shape, strides, d, s.meta.device), s.ptr + offset)
     out.node = tape.leaf() if requires_grad else None
@@ -495,7 +369,6 @@ def _reduce(self: Tensor, protocol: int) -> Any:
     extra = {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
     if self.meta.device.type == "meta":
         return _rebuild_bare, (type(self), tuple(self.meta.shape), self.meta.strides, self.meta.dtype, self.node is not None, extra)
-    from . import storages  # noqa: F401 (which tells how storages are pickled)
     at = self.ptr  # a tensor still being filled takes another class until then
     return _rebuild, (type(self), self.store, (at - self.store.ptr, tuple(self.meta.shape), self.meta.strides), self.meta.dtype, self.node is not None, extra)
 
@@ -521,10 +394,8 @@ def install(target: type) -> None:
     methods: dict[str, Any] = {
         "requires_grad_": requires_grad_, "size": size, "stride": stride, "numel": numel, "nelement": numel, "dim": dim,
         "ndimension": dim, "is_contiguous": is_contiguous, "get_device": get_device, "data_ptr": data_ptr,
-        "storage_offset": storage_offset, "untyped_storage": untyped_storage, "storage": storage, "item": item, "tolist": tolist,
-        "numpy": numpy, "__bool__": _bool, "__float__": _scalar(float), "__int__": _scalar(int),
-        "__complex__": _scalar(complex), "__index__": _index, "__len__": _len, "__iter__": _iter, "__reversed__": _reversed,
-        "__delitem__": _delete_item, "__contains__": _contains,
+        "storage_offset": storage_offset, "untyped_storage": untyped_storage, "storage": storage, "numpy": reading.numpy,
+        "__len__": _len, "__iter__": _iter, "__reversed__": _reversed, "__delitem__": _delete_item, "__contains__": _contains,
         "__format__": _format, "__repr__": _dir_name, "__deepcopy__": _deepcopy, "__reduce_ex__": _reduce, "backward": backward,
         "register_hook": register_hook, "retain_grad": retain_grad, "detach_": detach_,
         "register_post_accumulate_grad_hook": register_post_accumulate_grad_hook,
@@ -532,7 +403,7 @@ def install(target: type) -> None:
         "is_complex": lambda self: self.meta.dtype.is_complex, "is_signed": lambda self: self.meta.dtype.is_signed,
         "is_same_size": lambda self, other: self.meta.shape == other.meta.shape,
         "is_inference": lambda self: False, "is_conj": lambda self: False, "is_neg": lambda self: False,
-        "has_names": lambda self: False, "is_nonzero": _bool, "apply_": apply_, "map_": map_,
+        "has_names": lambda self: False, "apply_": reading.apply_, "map_": reading.map_,
         "_is_view": lambda self: self.base is not None,
     }
     for name, method in methods.items():
@@ -544,9 +415,10 @@ def install(target: type) -> None:
             shown = Operation(_READS[name], method, shown=name, learns=False)
             method = shown.function
         setattr(target, name, method)
+    for name, method in reading.methods.items():
+        method.__doc__ = method.__doc__ or _TOLD.get(name)
+        setattr(target, name, method)
 
 
 # what reads values for the host, or goes back through the tape: methods that onlookers see, under these names
-_READS = {"item": "item", "tolist": "tolist", "numpy": "numpy", "__bool__": "bool", "__float__": "float", "__int__": "int",
-          "__complex__": "complex", "__index__": "index", "__contains__": "contains", "__repr__": "print", "__format__": "print",
-          "backward": "backward"}
+_READS = {"numpy": "numpy", "__contains__": "contains", "__repr__": "print", "__format__": "print", "backward": "backward"}

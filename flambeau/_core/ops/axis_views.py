@@ -7,12 +7,15 @@ from typing import Any
 from .. import layout
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
+from ..engine.fronts import SIZES
+from ..engine.plans import Compose
 from ..errors import warn_once
-from ..tensor import Tensor
-from .copies import contiguous
+from ..tensor import Tensor, meta
+from .copies import contiguous, resize
 from .partial_grads import assemble, dense
 from .sizes import sizes_of
-from .table import op
+from .storages import TypedStorage, UntypedStorage, on_storage
+from .table import op, planned
 from .views import (
     _permute,
     _reshape,
@@ -392,23 +395,43 @@ for _name, _shows in _RELAID.items():
     relaying(_name, _shows)
 
 
-@op(spaces=(), learns=False)
-def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = None) -> Tensor:
+def _resized(self: Tensor, shape: tuple[int, ...]) -> Compose:
+    """The plan of giving a tensor a shape."""
+    m = meta(shape, None, self.meta.dtype, self.meta.device)
+    nbytes = m.nbytes
+
+    def run(t: Tensor, _: Any = None) -> Tensor:
+        if t.node is not None:
+            raise RuntimeError("cannot resize variables that require grad")
+        store = t.store
+        if nbytes <= store.meta.nbytes - (t.ptr - store.ptr):
+            t.meta = m
+            return t
+        return resize(t, shape)
+    return Compose(run)
+
+
+def _resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = None) -> Any:
     """Another shape in place; the storage grows when it must, and new elements are uninitialised."""
-    sizes = sizes if size is None else (size,)
-    from .copies import resize
     if self.node is not None:
         raise RuntimeError("cannot resize variables that require grad")
-    return resize(self, sizes_of("resize_", sizes))
+    return _resized(self, sizes_of("resize_", sizes if size is None else (size,)))
 
 
-@op(spaces=())
-def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
+planned("resize_", _resize_, spaces=(), kinds={"sizes": SIZES}, gives="Tensor")
+
+
+def _resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Any:
     """`resize_` to another tensor's shape."""
-    return resize_(self, tuple(the_template.meta.shape))
+    if self.node is not None:
+        raise RuntimeError("cannot resize variables that require grad")
+    return _resized(self, tuple(the_template.meta.shape))
 
 
-@op(spaces=())
+planned("resize_as_", _resize_as_, spaces=(), gives="Tensor")
+
+
+@op(spaces=(), learns=False)
 def is_set_to(self: Tensor, tensor: Tensor) -> bool:
     """Whether both are the same elements of one storage in the same layout."""
     return self.store is tensor.store and self.ptr == tensor.ptr and self.meta is tensor.meta
@@ -417,9 +440,11 @@ def is_set_to(self: Tensor, tensor: Tensor) -> bool:
 @op(spaces=(), learns=False)
 def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
     """Takes over the storage and layout of a tensor, or the given part of a storage; with no source, an empty storage."""
-    from .storages import TypedStorage, UntypedStorage, on_storage
     if _grad.get():
         inplace.check(self, (self,))
+    if source.__class__ is Tensor:
+        self.meta, self.store, self.ptr = source.meta, source.store, source.ptr
+        return self
     if isinstance(source, TypedStorage) and source.dtype is not self.meta.dtype:
         raise RuntimeError(f"Expected a Storage of type {self.meta.dtype} or an UntypedStorage, but got type {source.dtype} for argument 1 'storage'")
     if isinstance(source, TypedStorage | UntypedStorage):
@@ -434,10 +459,11 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
 
 def _reversed(t: Tensor) -> Any:
     n = len(t.meta.shape)
-    if n != 2:
-        warn_once("The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw an error in a future "
-                  "release. Consider `x.mT` to transpose batches of matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the "
-                  "dimensions of a tensor." if n else "Tensor.T is deprecated on 0-D tensors. This function is the identity in these cases.")
+    if n == 2:
+        return permute(t, 1, 0)
+    warn_once("The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw an error in a future "
+              "release. Consider `x.mT` to transpose batches of matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the "
+              "dimensions of a tensor." if n else "Tensor.T is deprecated on 0-D tensors. This function is the identity in these cases.")
     return permute(t, *range(n - 1, -1, -1)) if n else t
 
 

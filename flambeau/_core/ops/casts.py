@@ -167,7 +167,7 @@ def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_fo
 @op(spaces=(), learns=False)
 def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
     """`self` in host memory."""
-    return convert(self, resolve("cpu"), None, memory_format=memory_format)
+    return self if memory_format is None and self.meta.device.type == "cpu" else convert(self, resolve("cpu"), None, memory_format=memory_format)
 
 
 @op(spaces=())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import inspect
 import math
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,10 +18,12 @@ from ..engine.fronts import CONSTANT, DEVICE, DTYPE, PLACE, SCALAR, SIZES
 from ..engine.plans import Compose, Plan
 from ..errors import warn, warn_once
 from ..kernels import expr as E
+from ..kernels import host_values
 from ..kernels.programs import Map
 from ..runtime import caches, capture, dispatch, gpus
+from ..runtime import device as devices
+from ..runtime.device import CPU, resolve
 from ..runtime.device import device as device_class
-from ..runtime.device import resolve
 from ..tensor import Meta, Tensor, meta, new, wrap
 from . import checks, launch, outputs
 from .copies import strides_for
@@ -251,7 +255,7 @@ def new_empty_strided(self: Tensor, size: Any, stride: Any, *, dtype: Any = None
     return made
 
 
-@op(spaces=())
+@op(spaces=(), learns=False)
 def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """`tensor(data)` with this one's type and device unless given."""
     return tensor(data, dtype=dtype or self.meta.dtype, device=self.meta.device if device is None else device,
@@ -438,7 +442,7 @@ def from_host(array: Any, d: dtype_class, dev: device_class) -> Tensor:
         else:
             # pageable memory has been read when this returns: the host need not wait for the GPU
             p = array.ctypes.data
-            dispatch.copy(dev, out.ptr, device_class("cpu"), p, array.nbytes, blocking=gpus.is_pinned(p), owners=(None, out.store))
+            dispatch.copy(dev, out.ptr, CPU, p, array.nbytes, blocking=gpus.is_pinned(p), owners=(None, out.store))
     return out
 
 
@@ -522,9 +526,47 @@ def _infer(data: Any) -> Any:
     return array, d
 
 
+# by shape and type: a CPU tensor's layout, and what writes Python's numbers into it
+_written: dict[Any, tuple[Meta, Any]] = caches.cache(globals(), "_written")
+_MOST_AXES = 64  # of nested lists that are written by machine code; one that holds itself has no end
+
+
+def _of_plain(data: Any, d: Any, pin_memory: bool) -> Tensor | None:
+    """Python's numbers, or nested lists and tuples of numbers of one kind, as a tensor on the CPU; None for what is not so plain.  d: its type, None for
+    that of the numbers."""
+    shape, x = [], data
+    while x.__class__ is list or x.__class__ is tuple:
+        shape.append(len(x))
+        if not x or len(shape) > _MOST_AXES:
+            return None
+        x = x[0]
+    if d is None:
+        kind = x.__class__
+        d = dtypes._default.dtype if kind is float else dtypes.int64 if kind is int else dtypes.bool_ if kind is bool else None
+    found = _written.get((*shape, d))
+    if found is None:
+        if d.__class__ is not dtype_class:
+            return None
+        m = meta(shape, None, d, CPU)
+        found = caches.keep(_written, (*shape, d), (m, host_values.writer(tuple(m.shape), m.strides, d)))
+    m, write = found
+    if write is None or pin_memory:
+        return None
+    out = new(m)
+    if not write(out.ptr, data):
+        return None
+    if capture.active:
+        capture.was_written(out.ptr, ctypes.string_at(out.ptr, m.nbytes))
+    return out
+
+
 @op(method=False, learns=False)
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """A new tensor with a copy of `data`: a number, nested sequences, a NumPy array, or a tensor (with a warning)."""
+    if (devices._thread.default if device is None else resolve(device)).type == "cpu":
+        quick = _of_plain(data, dtype, pin_memory)
+        if quick is not None:
+            return _finish(quick, requires_grad) if requires_grad else quick
     if isinstance(data, Tensor):
         warn("To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
              "sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).")
@@ -563,6 +605,19 @@ def scalar_tensor(s: Any, *, dtype: Any = None, layout: Any = None, device: Any 
 _layouts: dict[Any, Meta] = caches.cache(globals(), "_layouts")  # of NumPy arrays by dtype, shape and strides, those that may be shared
 
 
+_pointer = ctypes.c_void_p.from_address
+
+
+def _address(array: Any) -> int:
+    """Where a NumPy array's elements begin: a word behind what every object has, where NumPy's headers say it is (`PyArrayObject_fields`)."""
+    found: int = _pointer(id(array) + object.__basicsize__).value or 0 if _ADDRESS_IS_THERE else array.__array_interface__["data"][0]
+    return found
+
+
+_probe = np.zeros(1)
+_ADDRESS_IS_THERE = sys.implementation.name == "cpython" and _pointer(id(_probe) + object.__basicsize__).value == _probe.__array_interface__["data"][0]
+
+
 def _shared_layout(ndarray: Any) -> Meta:
     d = dtypes.from_numpy(ndarray.dtype)
     if not ndarray.dtype.isnative:
@@ -575,7 +630,7 @@ def _shared_layout(ndarray: Any) -> Meta:
     if any(s % d.itemsize for s in ndarray.strides):
         raise ValueError("given numpy array strides not a multiple of the element byte size. Copy the numpy array to reallocate the "
                          "memory.")
-    m = meta(ndarray.shape, tuple(s // d.itemsize for s in ndarray.strides), d, device_class("cpu"))
+    m = meta(ndarray.shape, tuple(s // d.itemsize for s in ndarray.strides), d, CPU)
     if len(_layouts) > 4096:
         _layouts.clear()
     _layouts[ndarray.dtype, ndarray.shape, ndarray.strides] = m
@@ -592,7 +647,7 @@ def from_numpy(ndarray: Any) -> Tensor:
     if not ndarray.flags.writeable:
         warn("The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means writing "
              "to this tensor will result in undefined behavior.")
-    return wrap(ndarray.__array_interface__["data"][0], m, ndarray)
+    return wrap(_address(ndarray), m, ndarray)
 
 
 @op(method=False, learns=False)
@@ -621,7 +676,7 @@ def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | Non
         return _finish(made, requires_grad)
     made = as_tensor(obj, dtype, device)
     if copy is False:
-        shares = made is obj if isinstance(obj, Tensor) else isinstance(obj, np.ndarray) and made.store.ptr == obj.__array_interface__["data"][0]
+        shares = made is obj if isinstance(obj, Tensor) else isinstance(obj, np.ndarray) and made.store.ptr == _address(obj)
         if not shares:
             raise ValueError(_no_alias(obj, made))
     return _finish(made, requires_grad) if requires_grad else made
@@ -677,7 +732,7 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
         raise ValueError(f"requested buffer length ({count} * {dtype.itemsize} bytes) after offset ({offset} bytes) must not be greater "
                          f"than actual buffer length ({view.nbytes} bytes)")
     array = np.frombuffer(buffer, dtype.np, count, offset)
-    return _finish(wrap(array.__array_interface__["data"][0], meta((count,), None, dtype, device_class("cpu")), array), requires_grad)
+    return _finish(wrap(_address(array), meta((count,), None, dtype, CPU), array), requires_grad)
 
 
 def from_bytes(raw: bytes, shape: Sequence[int], d: dtype_class, dev: Any) -> Tensor:

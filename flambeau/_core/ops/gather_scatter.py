@@ -660,9 +660,9 @@ def _renormalise(weight: Tensor, index: Tensor, max_norm: float, p: float) -> No
 
 def _repeated(counts: Tensor, size: int | None) -> Tensor:
     """Each place of a vector as often as `counts` says, found by the vector's device; the host reads how many that makes, unless it is told."""
-    from .attributes import values
     from .concat import stack
     from .creation import arange
+    from .reading import values
     ends = counts.cumsum(0)
     if size is None:
         least, size = (int(v) for v in values(stack([counts.min(), ends[-1]]), "repeat_interleave"))
@@ -697,8 +697,8 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None
             return take_at(x, _at(len(x.meta.shape), axis, at))
         import numpy as np
 
-        from .attributes import values
         from .creation import from_host
+        from .reading import values
         counts = np.broadcast_to(values(r).reshape(-1), (n,)) if r.meta.numel in (1, n) else None
         if counts is None:
             raise RuntimeError("repeats must have the same size as input along dim")

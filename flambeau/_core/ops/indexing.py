@@ -254,7 +254,7 @@ def nonzero_counts(t: Tensor) -> Tensor | None:
 def _count_of(counts: Tensor) -> int:
     """The first of these numbers, for which the host waits."""
     if counts.meta.device.type != "cpu":
-        from .attributes import values
+        from .reading import values
         return int(values(counts[:1], "nonzero")[0])
     n: int = c_int64.from_address(counts.ptr).value
     if capture.active:
@@ -289,7 +289,7 @@ _writes: dict[Any, Any] = caches.cache(globals(), "_writes")
 
 def _nonzero_host(t: Tensor) -> tuple[Any, ...]:
     """NumPy's nonzero of the values, which come to the host."""
-    from .attributes import values
+    from .reading import values
     v = values(t.detach() if t.node is not None else t, "nonzero")
     return tuple(np.nonzero(v)) if t.meta.shape else tuple(np.nonzero(v.reshape(1)))[:0] or ()
 

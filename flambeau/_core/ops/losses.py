@@ -144,7 +144,7 @@ def _uses_all(target: Tensor, ignore: int) -> bool:
         return False
     seen = target.__dict__.get("_used")
     if seen is None or seen[:2] != (target.store.version, ignore):
-        from .attributes import host_array
+        from .reading import host_array
         seen = target.__dict__["_used"] = (target.store.version, ignore, not bool((host_array(target) == ignore).any()))
     return bool(seen[2])
 

@@ -11,7 +11,7 @@ from ..tensor import Storage, Tensor, _new, meta
 from .table import op
 
 
-@op(spaces=())
+@op(spaces=(), learns=False)
 def is_pinned(self: Tensor, device: Any = None) -> bool:
     """Whether `self` lies in page-locked host memory, which copies to and from GPUs read and write asynchronously."""
     return self.meta.device.type == "cpu" and gpus.is_pinned(self.store.ptr)

@@ -6,11 +6,12 @@ import math
 from typing import Any
 
 from ..dtypes import bool_, int64
+from ..engine.plans import Compose
 from ..kernels import expr as E
 from ..kernels import special
 from ..kernels.expr import Expr, where
 from ..tensor import Tensor
-from .table import REQUIRED, op, pointwise
+from .table import REQUIRED, planned, pointwise
 
 REAL, FLOAT, INTEGRAL = "buif", "bufic", "bui"
 
@@ -83,12 +84,14 @@ def _neg(x: Expr) -> Expr:
 _unary("neg", _neg, "negative", promote="default")
 
 
-@op()
-def positive(input: Tensor) -> Tensor:  # noqa: A002 (PyTorch's name)
+def _positive(input: Tensor) -> Any:  # noqa: A002 (PyTorch's name)
     """`input` itself.  Raises RuntimeError for bool."""
     if input.meta.dtype is bool_:
         raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
-    return input
+    return Compose(lambda t: t)
+
+
+positive = planned("positive", _positive, gives="Tensor")
 
 
 

@@ -98,7 +98,7 @@ def _rows(array: Any, indent: int, show: Any, width: int, cut: tuple[bool, ...])
 
 def _corners(t: Tensor, cut: tuple[bool, ...]) -> Any:
     """The corner values that a summary prints, which alone decide the format: nothing else is read, moved or copied."""
-    from .attributes import values
+    from .reading import values
     edge = _options["edgeitems"]
     shape: list[int] = []
     strides: list[int] = []

@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import dtypes, layout
 from ..layout import Size
+from ..runtime import caches
 from ..tensor import Tensor
 
 
@@ -60,12 +61,20 @@ def typename(obj: Any) -> str:
     return f"{type(obj).__module__}.{type(obj).__qualname__}"
 
 
+_results: dict[Any, dtypes.dtype] = caches.cache(globals(), "_results")  # of `result_type`, by both tensors' metas
+
+
 def result_type(tensor1: Any, tensor2: Any) -> dtypes.dtype:
     """The type an operation on these tensors or numbers would give."""
+    try:
+        return _results[tensor1.meta, tensor2.meta]
+    except (KeyError, AttributeError):
+        pass
     both = (tensor1, tensor2)
-    return dtypes.result_of([x.meta.dtype for x in both if isinstance(x, Tensor) and x.meta.shape],
-                            [x.meta.dtype for x in both if isinstance(x, Tensor) and not x.meta.shape],
-                            [dtypes.of_scalar(x) for x in both if not isinstance(x, Tensor)])
+    found = dtypes.result_of([x.meta.dtype for x in both if isinstance(x, Tensor) and x.meta.shape],
+                             [x.meta.dtype for x in both if isinstance(x, Tensor) and not x.meta.shape],
+                             [dtypes.of_scalar(x) for x in both if not isinstance(x, Tensor)])
+    return caches.keep(_results, (tensor1.meta, tensor2.meta), found) if isinstance(tensor1, Tensor) and isinstance(tensor2, Tensor) else found
 
 
 def broadcast_shapes(*shapes: Any) -> Size:

@@ -507,8 +507,8 @@ def _check_probabilities(x: Tensor, different: int | None) -> None:
         wrong[_WRONG[1]] = (x.sum(-1) <= 0).any()
     if different is not None:
         wrong[_WRONG[2]] = ((x > 0).sum(-1) < different).any()
-    from .attributes import values
     from .concat import stack
+    from .reading import values
     for what, found in zip(wrong, values(stack([*wrong.values()]), "multinomial"), strict=True):
         if found:
             raise RuntimeError(what)

@@ -308,7 +308,7 @@ def copied(s: Storage, memo: dict[int, Any]) -> Storage:
 
 def host_bytes(s: Storage, reason: str) -> Any:
     """A storage's bytes as a NumPy array: shared with it on the CPU, copied from a GPU, for which the host waits."""
-    from .attributes import host_array
+    from .reading import host_array
     return host_array(UntypedStorage._of(s)._bytes(), reason)
 
 

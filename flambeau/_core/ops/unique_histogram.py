@@ -21,7 +21,6 @@ from ..kernels.specs import Histogram, Occurrences, Spread
 from ..runtime import dispatch
 from ..tensor import Tensor, empty
 from . import launch, routines
-from .attributes import host_array, values
 from .casts import to_dtype
 from .checks import same_device
 from .concat import cat, stack
@@ -29,6 +28,7 @@ from .copies import contiguous
 from .creation import from_host, full, zeros
 from .gather_scatter import added_at, taken_along
 from .indexing import nonzero, take_at
+from .reading import host_array, values
 from .results import named
 from .searching import searchsorted
 from .sorting import sort

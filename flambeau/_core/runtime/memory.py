@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from .. import forks
@@ -13,16 +14,7 @@ if TYPE_CHECKING:
     from .device import device
 
 
-class _NoFree:
-    """What takes back memory that is somebody else's, or nobody's."""
-
-    __slots__ = ()
-
-    def append(self, address: int) -> None:
-        pass
-
-
-NO_FREE = _NoFree()
+NO_FREE: deque[int] = deque(maxlen=0)  # what takes back memory that is somebody else's, or nobody's: it keeps nothing
 # by GPU, while every thread's current stream of it is the default one: `block` with the bytes alone
 takes: dict[device, Callable[[int], tuple[int, Any]]] = {}
 

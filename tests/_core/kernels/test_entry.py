@@ -108,9 +108,9 @@ def test_floats_arrive_as_doubles(code) -> None:
 @pytest.mark.parametrize("known", [False, True])
 def test_reading_by_calls_alone_gives_the_same(known, monkeypatch) -> None:
     """What stands for a CPython whose layout is not known."""
-    if known and not arguments._KNOWN:
+    if known and not arguments.KNOWN:
         pytest.skip("the layout of this Python's numbers is not known")
-    monkeypatch.setattr(arguments, "_KNOWN", known)
+    monkeypatch.setattr(arguments, "KNOWN", known)
     name = f"flambeau_read_{known}"
     text = f"""{arguments.DECLARED}
 define ptr @{name}(ptr %self, ptr %given, i64 %n) {{

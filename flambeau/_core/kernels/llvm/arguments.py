@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 
-_KNOWN = (sys.implementation.name == "cpython" and sys.version_info < (3, 15) and object.__basicsize__ == 16 and int.__basicsize__ == 24
+KNOWN = (sys.implementation.name == "cpython" and sys.version_info < (3, 15) and object.__basicsize__ == 16 and int.__basicsize__ == 24
           and float.__basicsize__ == 24 and sys.int_info.bits_per_digit == 30 and sys.int_info.sizeof_digit == 4 and sys.byteorder == "little")
 # what stands for "two digits, positive" between an int's type and its digits
 _TWO = 2 << 3 if sys.version_info >= (3, 12) else 2
@@ -74,7 +74,7 @@ as_float:
 def reading(come_from: str, floats: str, into: str) -> str:
     """IR that reads ``i64 %n`` arguments from the array ``ptr %given`` into `into`, from label ``each`` on, reached from `come_from`, and
     goes on at ``ready``; it returns null with the error set.  floats: the word that says which of the first 64 are floats."""
-    plain = "[ %plain, %digits ], [ %value, %inside ], " if _KNOWN else ""
+    plain = "[ %plain, %digits ], [ %value, %inside ], " if KNOWN else ""
     return f"""each:
   %k = phi i64 [ 0, %{come_from} ], [ %k.next, %keep ]
   %bits = phi i64 [ {floats}, %{come_from} ], [ %bits.next, %keep ]
@@ -87,7 +87,7 @@ one:
   %bits.next = lshr i64 %bits, 1
   %is_float = icmp ne i64 %low, 0
   br i1 %is_float, label %as_float, label %as_int
-{_PLAIN if _KNOWN else _NONE}call_int:
+{_PLAIN if KNOWN else _NONE}call_int:
   %i = call i64 @PyLong_AsLongLong(ptr %o)
   %i.odd = icmp eq i64 %i, -1
   br i1 %i.odd, label %int_doubt, label %keep

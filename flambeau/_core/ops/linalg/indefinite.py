@@ -9,8 +9,8 @@ import numpy as np
 from ... import dtypes
 from ...autograd import tape
 from ...tensor import Tensor, empty
-from ..attributes import values
 from ..checks import same_device
+from ..reading import values
 from ..table import op
 from . import matrices
 from .solving import broadcast

@@ -227,7 +227,7 @@ _FEW = 64  # numbers that Python may look at in a call that is learned
 
 def failed(info: Tensor) -> bool:
     """Waits for `info`, and says whether any is not zero."""
-    from ..attributes import values
+    from ..reading import values
     if info.meta.device.type == "meta":
         return False
     if info.meta.numel > _FEW:  # one value to look at instead
@@ -237,7 +237,7 @@ def failed(info: Tensor) -> bool:
 
 def require(name: str, reason: str, info: Tensor) -> None:
     """Waits for `info` (int32, one a matrix) and raises LinAlgError for the first that is not zero."""
-    from ..attributes import values
+    from ..reading import values
     if not failed(info):
         return
     codes = values(info)

@@ -1,0 +1,102 @@
+"""Numbers and lists from memory and back, against NumPy; conditions on bytes."""
+
+import ctypes
+import gc
+import sys
+
+import numpy as np
+import pytest
+
+from flambeau._core import dtypes
+from flambeau._core.kernels import host_values
+
+SHAPES = [(), (1,), (3,), (2, 3), (2, 0), (0, 2), (2, 1, 3)]
+
+
+def _array(d, shape):
+    a = np.arange(-2, int(np.prod(shape)) - 2).reshape(shape) * 1.5 if shape else np.array(-1.5)
+    return np.asarray(a + 2j * a if d.kind == "c" else abs(a) if d.kind == "u" else a, d.np)
+
+
+@pytest.fixture(params=["machine code", "NumPy"])
+def way(request, monkeypatch):
+    """Both ways of reading."""
+    for made in (host_values._builtins, host_values.reader, host_values.writer):
+        made.cache_clear()
+    if request.param == "NumPy":
+        monkeypatch.setenv("FLAMBEAU_KERNELS", "interpret")
+    yield request.param
+    for made in (host_values._builtins, host_values.reader, host_values.writer):
+        made.cache_clear()
+
+
+@pytest.mark.parametrize("d", [d for d in dtypes.ALL if d is not dtypes.bfloat16], ids=str)
+def test_a_reader_gives_what_tolist_gives(d, way):
+    for shape in SHAPES:
+        a = _array(d, shape)
+        wide = np.zeros([2 * n for n in shape], a.dtype)[(*(slice(None, None, 2) for _ in shape), ...)]  # every other element
+        wide[...] = a
+        for x in (a, a.T, wide):
+            read = host_values.reader(x.shape, tuple(s // x.itemsize for s in x.strides), d)
+            found = read(x.ctypes.data)
+            assert found == x.tolist() and repr(found) == repr(x.tolist())
+
+
+def test_bfloat16_and_extremes(way):
+    bits = np.array([0x3FC0, 0x7F80, 0xFF80, 0x8000], np.uint16)  # 1.5, inf, -inf, -0.0
+    assert repr(host_values.reader((4,), (1,), dtypes.bfloat16)(bits.ctypes.data)) == "[1.5, inf, -inf, -0.0]"
+    for d in (dtypes.int64, dtypes.uint64, dtypes.int8, dtypes.uint8):
+        a = np.array([np.iinfo(d.np).min, np.iinfo(d.np).max], d.np)
+        assert host_values.reader((2,), (1,), d)(a.ctypes.data) == [np.iinfo(d.np).min, np.iinfo(d.np).max]
+    nothing = np.array(np.nan, np.float32)
+    assert np.isnan(host_values.reader((), (), dtypes.float32)(nothing.ctypes.data))
+
+
+@pytest.mark.parametrize("nested, d, good", [
+    ([[1.5, 2], [3, -0.0]], dtypes.float32, True), (((1.5, 2.0), [3.0, 4.0]), dtypes.float64, True), ([[1, 2], [3, -4]], dtypes.int64, True),
+    ([[True, False], [False, True]], dtypes.bool_, True), ([[1e300, float("-inf")], [2, 3]], dtypes.float32, True),
+    ([[1.5, 2], [3]], dtypes.float32, False), ([[1, 2], [3, 4.0]], dtypes.int64, False), ([[1, 2], [3, True]], dtypes.int64, False),
+    ([[1, 2], [3, 2**63]], dtypes.int64, False), ([[1.0, 2], [3, True]], dtypes.float32, False), ([[1.0, 2], [3, 10**400]], dtypes.float64, False),
+    ([[True, 1], [0, 1]], dtypes.bool_, False), ([[1.0, 2], [3, "4"]], dtypes.float32, False), ([[1.0, 2], 3], dtypes.float32, False),
+    ([1.0, 2.0], dtypes.float32, False), ([[[1.0], 2], [3, 4]], dtypes.float32, False), ([[np.float64(1), 2], [3, 4]], dtypes.float32, False),
+    (3.0, dtypes.float32, False), ([[1.0, 2], {3: 4, 5: 6}], dtypes.float32, False)])
+def test_a_writer_takes_plain_numbers_of_its_shape_only(nested, d, good):
+    out = np.zeros((2, 2), d.np)
+    write = host_values.writer((2, 2), (2, 1), d)
+    assert write(out.ctypes.data, nested) is good
+    if good:
+        with np.errstate(over="ignore"):
+            want = np.array(nested, np.float64 if d.kind == "f" else d.np).astype(d.np)
+        assert out.tobytes() == want.tobytes()
+
+
+def test_there_is_no_writer_for_other_types():
+    assert host_values.writer((2,), (1,), dtypes.float16) is None and host_values.writer((2,), (1,), dtypes.uint8) is None
+
+
+def test_a_condition_holds_where_all_bytes_are_the_same(way):
+    a, b = np.arange(5), np.arange(3.0)
+    met = host_values.condition([a.tobytes(), b.tobytes(), b""])
+    assert met(a.ctypes.data, b.ctypes.data, 0) is True
+    b[2] = 7
+    assert met(a.ctypes.data, b.ctypes.data, 0) is False
+    assert host_values.condition([ctypes.string_at(a.ctypes.data + 8, 8)])(a.ctypes.data + 8) is True
+
+
+def test_nothing_is_kept():
+    a, nested = np.arange(12.0).reshape(3, 4), [[float(i + 4 * j) for i in range(4)] for j in range(3)]
+    read, write = host_values.reader((3, 4), (4, 1), dtypes.float64), host_values.writer((3, 4), (4, 1), dtypes.float64)
+    p = a.ctypes.data
+    for _ in range(3):
+        read(p), write(p, nested), write(p, [1])
+    gc.collect()
+    before, held = sys.getallocatedblocks(), sys.getrefcount(nested[0])
+    for _ in range(1000):
+        read(p), write(p, nested), write(p, [1])
+    kept, holds = sys.getallocatedblocks() - before, sys.getrefcount(nested[0])
+    assert holds == held and kept < 100
+
+
+def test_an_address_must_be_a_number():
+    with pytest.raises(TypeError):
+        host_values.reader((2,), (1,), dtypes.float32)("0")
