@@ -115,8 +115,11 @@ def _numbering(types: tuple[dtype, ...]) -> tuple[tuple[dtype, ...], list[int]]:
 def _map(p: Map, work: _Work, inputs: tuple[dtype, ...], scalars: tuple[dtype, ...]) -> Map:
     outs: list[Expr] = []
     targets: list[tuple[str, Expr] | None] = []
+    joined: list[tuple[int, int]] = []
     for e, target in zip(p.outs, p.targets, strict=True):
         parts = work.parts(e)
+        if target is None and len(parts) == 2:
+            joined.append((len(outs), 2))
         outs.extend(parts)
         if target is None:
             targets.extend([None] * len(parts))
@@ -126,7 +129,7 @@ def _map(p: Map, work: _Work, inputs: tuple[dtype, ...], scalars: tuple[dtype, .
             targets.extend([(mode, offset * 2 if e.dtype.is_complex else offset)] * len(parts))
             continue
         targets.extend(((work.pairing(mode), offset * 2), ("", offset * 2)))
-    return Map(tuple(outs), inputs, scalars, tuple(targets), p.apart, p.unit)
+    return Map(tuple(outs), inputs, scalars, tuple(targets), p.apart, p.unit, tuple(joined))
 
 
 def _reduce(p: Reduce, work: _Work, inputs: tuple[dtype, ...], scalars: tuple[dtype, ...]) -> Reduce:

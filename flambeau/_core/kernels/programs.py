@@ -37,21 +37,23 @@ class Map:
     apart: axes of the domain; elements that differ in a coordinate of theirs never share an offset.
     unit: the offsets of elements whose coordinates along `apart` are 0 are multiples of it.
     extent: offsets are below it; 0 where that is not known.  It tells how to sort them, not what they are: it is not in the key.
+    joined: (first, count) of outputs of one type that lie next to one another, the element of one behind that of the one before.
     """
 
-    __slots__ = ("outs", "inputs", "scalars", "targets", "apart", "unit", "extent", "key")
+    __slots__ = ("outs", "inputs", "scalars", "targets", "apart", "unit", "extent", "joined", "key")
     kind = "map"
 
     def __init__(self, outs: tuple[Expr, ...], inputs: tuple[dtype, ...], scalars: tuple[dtype, ...] = (),
-                 targets: tuple[tuple[str, Expr] | None, ...] | None = None, apart: tuple[int, ...] = (), unit: int = 1) -> None:
+                 targets: tuple[tuple[str, Expr] | None, ...] | None = None, apart: tuple[int, ...] = (), unit: int = 1,
+                 joined: tuple[tuple[int, int], ...] = ()) -> None:
         self.outs, self.inputs, self.scalars = outs, inputs, scalars
         self.targets = targets if targets is not None else (None,) * len(outs)
-        self.apart, self.unit, self.extent = apart, unit, 0
-        self.key: tuple[Any, ...] = ("map", outs, inputs, scalars, self.targets, apart, *((unit,) if unit != 1 else ()))
+        self.apart, self.unit, self.extent, self.joined = apart, unit, 0, joined
+        self.key: tuple[Any, ...] = ("map", outs, inputs, scalars, self.targets, apart, *((unit,) if unit != 1 else ()), *joined)
 
     def within(self, extent: int) -> Map:
         """The same program, known to write offsets below `extent`."""
-        made = Map(self.outs, self.inputs, self.scalars, self.targets, self.apart, self.unit)
+        made = Map(self.outs, self.inputs, self.scalars, self.targets, self.apart, self.unit, self.joined)
         made.extent = extent
         return made
 
@@ -64,7 +66,7 @@ class Map:
 
     def text(self) -> str:
         modes = ",".join("-" if t is None else t[0] for t in self.targets)
-        return _text(self, modes)
+        return _text(self, modes + "".join(f",{first}+{count}" for first, count in self.joined))
 
 
 class Reduce:

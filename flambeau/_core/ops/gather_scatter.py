@@ -687,7 +687,8 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None
     if isinstance(repeats, int):
         if repeats < 0:
             raise RuntimeError("Repeats must be non-negative")
-        at = arange(n * repeats, device=x.meta.device).div(max(repeats, 1), rounding_mode="floor")
+        wide = x.unsqueeze(axis + 1).expand(*x.meta.shape[:axis + 1], repeats, *x.meta.shape[axis + 1:])
+        return wide.clone(memory_format=_row_major()).reshape(*x.meta.shape[:axis], n * repeats, *x.meta.shape[axis + 1:])
     else:
         r = repeats if isinstance(repeats, Tensor) else tensor(repeats, device="cpu")
         if isinstance(repeats, Tensor) and repeats.meta.shape:

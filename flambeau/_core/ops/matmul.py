@@ -11,7 +11,7 @@ from ..kernels import expr as E
 from ..kernels.programs import Reduce
 from ..runtime import caches, dispatch
 from ..tensor import Meta, Storage, Tensor, _new, alias, empty, meta, new, storage
-from . import launch
+from . import launch, routines
 from .casts import in_float32, to_dtype
 from .checks import of_kinds, same_device
 from .copies import contiguous
@@ -22,6 +22,9 @@ from .table import op
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from ..kernels.programs import PreparedLaunch
+    from ..runtime.device import device
 
 _BY_KERNEL = object()  # a plan: a generated reduction does it
 _plans: dict[Any, Any] = caches.cache(globals(), "_plans")
@@ -69,8 +72,16 @@ def _plan(c: Tensor, a: Tensor, b: Tensor, alpha: complex, beta: complex) -> Any
         x, y = _steps(a, first), _steps(b, second)
         made = dispatch.product(c.meta.device, d, m, n, k, x, y, (n, 1, m * n if lead else 0), lead[0] if lead else 1, alpha, beta)
         if made is not None:
-            return _Copied(first, second) if first or second else dispatch.bind(c.meta.device, made)
+            return _Copied(first, second) if first or second else _bound(c.meta.device, made)
     return _BY_KERNEL
+
+
+def _bound(dev: device, made: PreparedLaunch) -> Callable[..., None]:
+    """What carries out a product, in a workspace of its own where it needs one."""
+    bound = routines.bind(dev, made)
+    if bound[1] is None:
+        return bound[0]
+    return lambda *addresses: routines.call(bound, addresses)
 
 
 def _steps(t: Tensor, copied: bool) -> tuple[int, int, int]:

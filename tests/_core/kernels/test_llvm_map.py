@@ -428,3 +428,36 @@ def test_one_kernel_serves_all_shapes() -> None:
         a, b = (RNG.standard_normal(shape).astype(np.float32) for _ in range(2))
         both(program, shape, [a, b])
     assert sum(key[0][1] is program.outs for key in _codes) == 1
+
+
+@pytest.mark.parametrize("d", [float32, float64, int8, bfloat16, bool_], ids=str)
+@pytest.mark.parametrize("step", [2, 3, 4, -1, 5, -2])
+def test_steps_of_the_innermost_axis(d: dtype, step: int) -> None:
+    # the input ends with its last element, so that nothing beyond it may be read
+    program = Map((E.input(0, d), E.input(0, d)), (d,))
+    for n in (1, 15, 16, 17, 33, 64, 130):
+        whole = values(d, (n - 1) * abs(step) + 1, RNG)
+        both(program, (n,), [whole[::step]])
+        both(program, (3, n), [np.stack([whole] * 3)[:, ::step]])
+
+
+@pytest.mark.parametrize("d", [float32, float64, int16, bool_], ids=str)
+@pytest.mark.parametrize("times", [2, 4])
+def test_short_innermost_axes(d: dtype, times: int) -> None:
+    x, y = E.input(0, d), E.input(1, d)
+    program = Map((x, E.where(E.to_bool(x), y, x)), (d, d))
+    for rows, n in ((1, 16), (1, 33), (5, 50), (2, 130)):
+        pixels, others = values(d, rows * n, RNG).reshape(rows, n, 1), values(d, times * rows * n, RNG)
+        repeated = np.broadcast_to(pixels, (rows, n, times))
+        both(program, (rows, n, times), [repeated, np.moveaxis(others.reshape(times, rows, n), 0, 2)])
+        both(program, (rows, n, times), [repeated, others.reshape(rows, n, times)])
+        both(program, (rows, n, times), [repeated, np.broadcast_to(others[:times], (rows, n, times))])
+
+
+@pytest.mark.parametrize("d", [d for d in ALL if d.is_complex], ids=str)
+def test_complex_numbers_side_by_side(d: dtype) -> None:
+    x, y = E.input(0, d), E.input(1, d)
+    for n in (1, 16, 33, 100):
+        a, b = values(d, n, RNG), values(d, n, RNG)
+        both(Map((E.conj(x), x + y), (d, d)), (n,), [a, b])
+        both(Map((E.conj(x), x + y), (d, d)), (n,), [a[::-1], np.broadcast_to(b[:1], (n,))])

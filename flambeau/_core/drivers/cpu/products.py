@@ -1,15 +1,20 @@
-"""Matrix products on the CPU: generated kernels, OpenBLAS where it was measured faster and for complex numbers, oneDNN for 16-bit floats."""
+"""Matrix products on the CPU: generated kernels, reductions where one side is a vector, OpenBLAS where it was measured faster and for complex
+numbers, oneDNN for 16-bit floats."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...kernels import routines
-from ...kernels.programs import PreparedLaunch
+from ...kernels import expr as E
+from ...kernels import routines, target
+from ...kernels.programs import Map, PreparedLaunch, Reduce
 
 if TYPE_CHECKING:
+    from ...dtypes import dtype
     from ...kernels.specs import Product, RowsProduct
 
+FEW_SUMS, LONG = 4, 256  # elements of a result, and of rows and columns, where sums are better than blocks though both sides are matrices
+LEAST = 1 << 10  # products of numbers, below which a library's call costs less
 _BLAS = frozenset(("float32", "float64", "complex64", "complex128"))
 _AFTER = {"": "", "bias": "", "bias relu": "relu", "relu gradient": "relu gradient"}  # what generated products do on the way out
 
@@ -19,6 +24,11 @@ def product(spec: Product) -> PreparedLaunch | None:
     d = spec.dtype
     if not spec.k or spec.epilogue not in _AFTER:
         return None
+    alone = min(spec.m, spec.n, spec.k) == 1 or (spec.m * spec.n <= FEW_SUMS and spec.k >= LONG)
+    if alone and d.kind == "f" and spec.m * spec.n * spec.k >= LEAST:
+        made = _by_sums(spec)
+        if made is not None:
+            return made
     if d.name not in _BLAS:
         return _by_onednn(spec)
     if spec.alpha == 1 and spec.beta in (0, 1):
@@ -27,6 +37,30 @@ def product(spec: Product) -> PreparedLaunch | None:
         if made is not None:
             return made
     return None if spec.epilogue else _by_openblas(spec)
+
+
+def _by_sums(spec: Product) -> PreparedLaunch | None:
+    """The product as sums, each of its own: every element of a large operand is read once (or twice), so that memory is the limit, whatever the strides;
+    16-bit elements are widened on the way.  None with `alpha` or `beta`, and for a bias where sums are joined from pieces."""
+    if spec.alpha != 1 or spec.beta or spec.epilogue not in ("", "bias"):
+        return None
+    d, (m, n, k), biased = spec.dtype, (spec.m, spec.n, spec.k), spec.epilogue == "bias"
+    key = d, biased, k == 1
+    program = _sums.get(key)
+    if program is None:
+        wide, types = d.opmath, (d,) * (3 if biased else 2)
+        x = E.cast(E.input(0, d), wide) * E.cast(E.input(1, d), wide)
+        total = x if k == 1 else E.acc(0, wide)
+        result = E.cast(total + E.cast(E.input(2, d), wide) if biased else total, d)
+        program = _sums[key] = Map((result,), types) if k == 1 else Reduce((x,), ("sum",), (result,), types)
+    a, b, c = spec.a, spec.b, spec.c
+    strides = ((c[2], c[0], c[1]), (a[2], a[0], 0, a[1]), (b[2], 0, b[1], b[0]), *([(0, 0, 1, 0)] if biased else []))
+    made = target.prepare(program, (spec.batch, m, n, k), ((*strides[0], 0), *strides[1:]) if k == 1 else strides)
+    made.name = f"matmul_{d.name}"
+    return None if biased and made.workspace else made
+
+
+_sums: dict[tuple[dtype, bool, bool], Map | Reduce] = {}
 
 
 def _by_openblas(spec: Product) -> PreparedLaunch | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ...dtypes import bfloat16, bool_, float16, float32, float64, int64
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ...dtypes import dtype
     from ..expr import Number
@@ -300,6 +300,40 @@ class Emitter:
         return self.call(f"llvm.masked.gather.{suffix(element, lanes)}.v{lanes}p0", t, (vec("ptr", lanes), where),
                          ("i32 immarg", str(align)), (vec("i1", lanes), mask or splat("true", "i1", lanes)),
                          (t, "zeroinitializer"))
+
+    def load_stepping(self, d: dtype, lanes: int, address: str, how: str) -> str:
+        """Elements from `address` in steps of class `how`, "2", "3", "4" or "r" (`loops.walk.step_class`); nothing beyond them is read."""
+        element = base_memory(d)
+        t = vec(element, lanes)
+        if how == "r":
+            v = self.op(f"load {t}, ptr {self.at(address, str(-(lanes - 1) * d.itemsize))}, align {d.itemsize}")
+            return self.from_memory(self._shuffle(element, lanes, v, "poison", range(lanes - 1, -1, -1)), d, lanes)
+        step = int(how)
+        at: list[int | None] = [n * step if n * step < lanes else None for n in range(lanes)]  # where each lane is in `v`
+        v = self.op(f"load {t}, ptr {address}, align {d.itemsize}")
+        for k in range(1, step):
+            first = k * lanes - (step - 1)  # so that the last vector ends with the last element
+            following = self.op(f"load {t}, ptr {self.at(address, str(first * d.itemsize))}, align {d.itemsize}")
+            places = [n * step - first for n in range(lanes)]
+            here = [place if place is not None else lanes + p if 0 <= p < lanes else None for place, p in zip(at, places, strict=True)]
+            v = self._shuffle(element, lanes, v, following, [place or 0 for place in here])
+            at = [None if place is None else n for n, place in enumerate(here)]
+        return self.from_memory(v, d, lanes)
+
+    def _shuffle(self, element: str, lanes: int, a: str, b: str, places: Iterable[int]) -> str:
+        numbers = ", ".join(f"i32 {n}" for n in places)
+        return self.op(f"shufflevector <{lanes} x {element}> {a}, <{lanes} x {element}> {b}, <{numbers.count('i32')} x i32> <{numbers}>")
+
+    def store_joined(self, d: dtype, lanes: int, values: Sequence[str], address: str) -> None:
+        """The lanes of several values in turn, as neighbours from `address`."""
+        element, parts = base_memory(d), [self.to_memory(v, d, lanes) for v in values]
+        wide = lanes
+        while len(parts) > 1 and len(parts) % 2 == 0:  # those that are half of all apart lie next to one another in the end
+            half = len(parts) // 2
+            turns = [n // 2 + wide * (n % 2) for n in range(2 * wide)]
+            parts = [self._shuffle(element, wide, a, b, turns) for a, b in zip(parts[:half], parts[half:], strict=True)]
+            wide *= 2
+        self.line(f"store <{wide} x {element}> {parts[0]}, ptr {address}, align {d.itemsize}")
 
     def store(self, d: dtype, lanes: int, value: str, address: str, mask: str | None = None,
               streaming: bool = False) -> None:

@@ -2,7 +2,7 @@
 
 Kernels come in three forms.  "flat": one axis (everything merged); a unit is an element.  "rows": several axes; a unit
 is a stretch of the innermost one, the others are counted like an odometer.  "tiles" (see `tiles`): where an input's
-neighbours lie along another axis than the outputs'.
+neighbours lie along another axis than the outputs'.  A short innermost axis becomes outputs side by side first (`loops.short_axes`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from ...dtypes import int64
 from ..expr import walk
 from ..loops.maps import ByVectors
 from ..loops.operands import moving
+from ..loops.short_axes import spread as spread_axis
+from ..loops.short_axes import spread_of
 from ..loops.stages import lanes_of
 from ..loops.walk import facts
 from . import tiles
@@ -32,12 +34,16 @@ WORD_INNER, WORD_SEGMENTS, WORD_LENGTH, WORD_OUTER, WORD_STRIDES = 0, 1, 2, 3, 4
 # ------------------------------------------------------------------------------------------------------------ planning
 def plan(program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Plan:
     """How `program` is launched over `domain`; the domain has elements."""
+    spread = spread_of(program, domain, strides)
+    if spread is not None:
+        program, domain, strides = spread.program, spread.domain, spread.strides
     loops = ByVectors(program, domain, strides)
     if loops.across is not None:
         return tiles.plan(loops, loops.across)
-    key = (loops.form, loops.classes, loops.streams, loops.places, loops.rank if loops.coords else 0)
+    key = (loops.form, loops.classes, loops.streams, loops.places, loops.rank if loops.coords else 0,
+           () if spread is None else (spread.times, spread.moves))
     inner = loops.inner
-    params = [inner.size, loops.segments, loops.length, len(loops.outer), *inner.strides]
+    params = [inner.size, loops.segments, loops.length, len(loops.outer), *inner.strides, *([] if spread is None else spread.shifts)]
     for a in loops.outer:
         params.append(a.size)
         params.extend(a.strides)
@@ -65,9 +71,14 @@ def write(program: Map, key: tuple[Any, ...]) -> str:
 
 class _Kernel:
     def __init__(self, em: Emitter, program: Map, key: tuple[Any, ...]) -> None:
+        _, self.classes, self.streams, self.coords, self.rank, short = key
+        self.numbers = len(program.outs) + len(program.inputs)  # the first number's slot
+        sources: list[int] = list(range(self.numbers))
+        if short:
+            program, sources, _ = spread_axis(program, *short)
         self.em, self.program = em, program
-        _, self.classes, self.streams, self.coords, self.rank = key
         self.types = program.out_types + program.inputs
+        self.tables = WORD_STRIDES + len(self.types) * (2 if short else 1)  # where the outer axes are
         self.outs = len(program.outs)
         self.ordered = any(t is not None for t in program.targets)
         # a row of targets next to one another cannot collide, so it may go by vectors
@@ -75,11 +86,13 @@ class _Kernel:
         self.lanes = 1 if alone else lanes_of(program.roots())
         nodes = sum(1 for e in walk(program.roots()) if e.args)
         self.unroll = 1 if self.ordered or nodes > 40 else 2
-        self.pointers = [em.pointer("%args", k) for k in range(len(self.types))]
+        self.pointers = [em.pointer("%args", k) for k in sources]
+        if short:
+            self.pointers = [em.at(p, em.word("%block", WORD_STRIDES + len(self.types) + k)) for k, p in enumerate(self.pointers)]
         self.scalars = {}
         for e in walk(program.roots()):
             if e.op == "scalar":
-                self.scalars[e.value] = em.parameter(e.dtype, "%args", len(self.types) + e.value, self.lanes)
+                self.scalars[e.value] = em.parameter(e.dtype, "%args", self.numbers + e.value, self.lanes)
 
     # the two walks ---------------------------------------------------------------------------------------------------
     def flat(self) -> None:
@@ -120,7 +133,7 @@ class _Kernel:
         steps = self._inner_strides()
         inner, segments = em.word("%block", WORD_INNER), em.word("%block", WORD_SEGMENTS)
         length, outer = em.word("%block", WORD_LENGTH), em.word("%block", WORD_OUTER)
-        tables = em.at("%block", str(8 * (WORD_STRIDES + n)))
+        tables = em.at("%block", str(8 * self.tables))
         aligned = self._aligned()
         row = em.op(f"sdiv i64 %begin, {segments}")
         segment = em.sub("%begin", em.mul(row, segments))
@@ -152,7 +165,7 @@ class _Kernel:
 
     def _inner_strides(self) -> list[str]:
         em = self.em
-        return [{"0": "0", "1": str(d.itemsize)}.get(c) or em.word("%block", WORD_STRIDES + k)
+        return [em.word("%block", WORD_STRIDES + k) if c == "s" else str((-1 if c == "r" else int(c)) * d.itemsize)
                 for k, (c, d) in enumerate(zip(self.classes, self.types, strict=True))]
 
     def _set_odometer(self, counter: str, offsets: str, tables: str, outer: str, row: str) -> None:
@@ -254,7 +267,13 @@ class _Kernel:
         """Neighbouring vectors past the caches, joined: half a cache line at a time would cost a read of the line."""
         from .emit import ty
         em, steps = self.em, self._inner_strides()
+        joined = self._joined()
         for k, e in enumerate(self.program.outs):
+            if k in joined:
+                if joined[k]:
+                    for here, values in pending:
+                        em.store_joined(e.dtype, self.lanes, values[k:k + joined[k]], em.at(at[k], em.mul(here, steps[k])))
+                continue
             if self.classes[k] != "1" or self.lanes * e.dtype.itemsize >= 64 or len(pending) == 1:
                 for here, values in pending:
                     self.put_one(at, steps, k, here, values[k], self.lanes, None, self.classes[k] == "1")
@@ -284,13 +303,15 @@ class _Kernel:
             k = self.outs + e.value
             if self.classes[k] == "0":
                 return em.broadcast(em.load(e.dtype, 1, at[k]), _base(e), lanes)
-            if self.classes[k] == "1":
-                return em.load(e.dtype, lanes, em.at(at[k], em.mul(i, steps[k])), mask)
             here = em.at(at[k], em.mul(i, steps[k]))
+            if self.classes[k] == "1":
+                return em.load(e.dtype, lanes, here, mask)
+            if self.classes[k] != "s" and lanes > 1 and mask is None:
+                return em.load_stepping(e.dtype, lanes, here, self.classes[k])
             return em.load_each(e.dtype, lanes, here, em.ramp("0", lanes, steps[k]), mask)
         if e.op == "scalar":
             value = self.scalars[e.value]
-            return value if lanes == self.lanes else em.parameter(e.dtype, "%args", len(self.types) + e.value, lanes)
+            return value if lanes == self.lanes else em.parameter(e.dtype, "%args", self.numbers + e.value, lanes)
         if e.op == "coord":
             place = dict(self.coords)[e.value % self.rank]
             if place is None:
@@ -334,14 +355,27 @@ class _Kernel:
 
     def put(self, at: list[str], steps: list[str], i: str, values: list[str], lanes: int, mask: str | None,
             streaming: bool) -> None:
-        offsets = iter(values[self.outs:])
+        em, offsets = self.em, iter(values[self.outs:])
+        joined = self._joined() if lanes > 1 and mask is None else {}
         for k, e in enumerate(self.program.outs):
+            if k in joined:
+                if joined[k]:
+                    em.store_joined(e.dtype, lanes, values[k:k + joined[k]], em.at(at[k], em.mul(i, steps[k])))
+                continue
             target = self.program.targets[k]
             if target is not None:
                 here = self._first(self.pointers[k], next(offsets), e, lanes)
                 self.scatter(e, target[0], here, values[k], lanes, mask)
                 continue
             self.put_one(at, steps, k, i, values[k], lanes, mask, streaming and self.classes[k] == "1")
+
+    def _joined(self) -> dict[int, int]:
+        """By output, of those whose lanes together fill what they are written to: how many from this one on, 0 for the others of them."""
+        found: dict[int, int] = {}
+        for first, count in self.program.joined:
+            if all(c == str(count) for c in self.classes[first:first + count]) and count in (2, 4):
+                found |= {first: count, **dict.fromkeys(range(first + 1, first + count), 0)}
+        return found
 
     def put_one(self, at: list[str], steps: list[str], k: int, i: str, value: str, lanes: int, mask: str | None,
                 streaming: bool) -> None:

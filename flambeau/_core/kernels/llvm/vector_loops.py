@@ -200,6 +200,8 @@ class Frame:
         here = em.at(at[k], em.mul(i, self.vector_steps[k]))
         if kind == "1":
             return em.load(d, lanes, here, mask)
+        if kind != "s" and lanes > 1 and mask is None:
+            return em.load_stepping(d, lanes, here, kind)
         return em.load_each(d, lanes, here, em.ramp("0", lanes, self.vector_steps[k]), mask)
 
     def store(self, k: int, value: str, at: list[str], i: str, lanes: int, mask: str | None,

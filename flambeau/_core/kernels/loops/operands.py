@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..expr import walk
 from ..programs import size_of
-from .walk import Axis, facts, walk_axes
+from .walk import Axis, facts, step_class, walk_axes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -72,8 +72,8 @@ class Operands:
         return self.score(outer[-1], ks) > self.score(inner, ks) or 0 < inner.size <= lanes
 
     def step_classes(self, a: Axis) -> tuple[str, ...]:
-        """For each operand how it steps along the axis: "0" not at all, "1" to the neighbour, "s" by anything else."""
-        return tuple("0" if s == 0 else "1" if s == b else "s" for s, b in zip(a.strides, self.sizes))
+        """For each operand how it steps along the axis: see `step_class`."""
+        return tuple(map(step_class, a.strides, self.sizes))
 
     def divides(self, v: int, size: int, outer: Iterable[Axis], moving: Collection[int]) -> bool:
         """Whether every line of `size` elements begins and ends between groups of `v` neighbours."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..expr import walk
-from .walk import Axis
+from .walk import Axis, step_class
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -45,8 +45,8 @@ class Stage:
         return n
 
     def classes(self, itemsizes: Sequence[int]) -> tuple[str, ...]:
-        """For each operand how it steps along the vector axis ("0", "1" or "s") and whether along the line ("." or "l")."""
-        return tuple(("0" if v == 0 else "1" if v == b else "s") + ("l" if s else ".")
+        """For each operand how it steps along the vector axis (see `step_class`) and whether along the line ("." or "l")."""
+        return tuple(step_class(v, b) + ("l" if s else ".")
                      for v, s, b in zip(self.vector.strides, self.line.strides, itemsizes))
 
     def places(self, coords: Collection[int]) -> tuple[tuple[int, str, int], ...]:

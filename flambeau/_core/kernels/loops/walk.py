@@ -26,6 +26,13 @@ class Axis:
         self.size, self.strides, self.source = size, strides, source
 
 
+def step_class(step: int, size: int) -> str:
+    """How an operand of elements of `size` bytes steps: "0" not at all, "1" to the neighbour, "2", "3", "4" so many elements on, "r" to the
+    neighbour before, "s" by anything else."""
+    times, rest = divmod(step, size)
+    return "s" if rest or not -1 <= times <= 4 else "r" if times < 0 else str(times)
+
+
 class Facts:
     """What planning needs to know of a program, found once.
 
