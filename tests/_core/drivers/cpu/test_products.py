@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau._core.dtypes import bfloat16, float16, float32, float64
 from flambeau._core.drivers.cpu.products import product
+from flambeau._core.dtypes import bfloat16, float16, float32, float64
 from flambeau._core.kernels.specs import Product
 
 RNG = np.random.default_rng(3)
