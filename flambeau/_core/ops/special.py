@@ -6,9 +6,12 @@ import importlib
 import math
 from typing import Any
 
-from .. import dtypes
+from .. import dtypes, layout
+from ..autograd import tape
 from ..kernels import expr as E
 from ..kernels.expr import Expr, where
+from ..kernels.interpret import memory
+from ..kernels.programs import Map
 from ..tensor import Tensor, empty
 from . import launch
 from .casts import to_dtype
@@ -140,7 +143,6 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:  # noqa: A002
 
 def _host(name: str, function: Any, ins: tuple[Tensor, ...], results: tuple[Any, ...]) -> list[Tensor]:
     """A NumPy function on the values of contiguous tensors of one shape, as a library routine on their device's queue."""
-    from ..kernels.interpret import memory
     held = [contiguous(t) for t in ins]
     m = held[0].meta
     if any(t.meta.shape != m.shape for t in held):
@@ -150,14 +152,23 @@ def _host(name: str, function: Any, ins: tuple[Tensor, ...], results: tuple[Any,
 
     def entry(*addresses: int) -> None:
         def view(address: int, d: Any) -> Any:
-            from ..layout import contiguous_strides
-            return memory(address, shape, contiguous_strides(shape), d)
+            return memory(address, shape, layout.contiguous_strides(shape), d)
         found = function(*[view(a, d) for a, d in zip(addresses[n:], kinds, strict=True)])
         for a, d, f in zip(addresses[:n], results, found if isinstance(found, tuple) else (found,), strict=True):
             view(a, d)[...] = f
     if m.numel:
         launch.routine(name, entry, outs, held, nbytes=sum(t.meta.nbytes for t in (*outs, *held)))
     return outs
+
+
+def _stepwise(name: str, x: Tensor, y: Tensor) -> Tensor:
+    """A function of two elements that takes as many steps as they ask for, on tensors of one type and shape: a library routine on their device's queue."""
+    from ..kernels.llvm.handwritten import stepwise
+    x, y = contiguous(x), contiguous(y)
+    out = empty(x.meta.shape, x.meta.dtype, x.meta.device)
+    if out.meta.numel:
+        launch.routine(name, stepwise.entry(name, out.meta.dtype, out.meta.numel), [out], [x, y], nbytes=3 * out.meta.nbytes)
+    return out
 
 
 def _paired(name: str, a: Any, b: Any, numbers: bool = False) -> tuple[Tensor, Tensor]:
@@ -178,24 +189,13 @@ def _paired(name: str, a: Any, b: Any, numbers: bool = False) -> tuple[Tensor, T
     return to_dtype(x, common).expand(shape), to_dtype(y, common).expand(shape)
 
 
-def _incomplete(upper: bool) -> Any:
-    def call(a: Any, x: Any) -> Any:
-        import numpy as np
-
-        from ..kernels.incomplete import regularized
-        with np.errstate(all="ignore"):
-            return regularized(a.astype(np.float64), x.astype(np.float64), upper)
-    return call
-
-
 def _gamma_pair(name: str, input: Tensor, other: Tensor, upper: bool) -> Tensor:  # noqa: A002
-    from ..autograd import tape
     a, x = _paired(name, input, other)
     if a.meta.dtype.kind not in "f":
         raise NotImplementedError(f"\"{name}\" not implemented for '{a.meta.dtype.name.capitalize()}'")
     if a.meta.dtype.itemsize == 2:
         return to_dtype(_gamma_pair(name, to_dtype(a, dtypes.float32), to_dtype(x, dtypes.float32), upper), a.meta.dtype)
-    out = _host(name, _incomplete(upper), (a, x), (a.meta.dtype,))[0]
+    out = _stepwise(name, a, x)
 
     def back(node: Any, g: Tensor) -> Any:
         ea, _ = node[tape.EDGES]
@@ -220,40 +220,56 @@ def igammac(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
 
 
 # ---------------------------------------------------------------------------------------------------------------- integers
-def _divisors(name: str, input: Any, other: Any, function: str) -> Tensor:  # noqa: A002
-    import numpy as np
+def _divisors(name: str, input: Any, other: Any) -> Tensor:  # noqa: A002
     a, b = _paired(name, input, other)
     if a.meta.dtype.kind not in "ui":
         raise NotImplementedError(f"\"{name}\" not implemented for '{a.meta.dtype.name.capitalize()}'")
-    return _host(name, getattr(np, function), (a, b), (a.meta.dtype,))[0]
+    return _stepwise(name, a, b)
 
 
 @op(out=True, inplace=True)
 def gcd(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
     """The greatest common divisor of integers; gcd(0, 0) is 0."""
-    return _divisors("gcd", input, other, "gcd")
+    return _divisors("gcd", input, other)
 
 
 @op(out=True, inplace=True)
 def lcm(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
     """The least common multiple of integers, never negative."""
-    return _divisors("lcm", input, other, "lcm")
+    return _divisors("lcm", input, other)
 
 
 _FREXP = named("frexp", "mantissa exponent")
+_PARTS = {dtypes.float32: (dtypes.int32, 23, 8), dtypes.float64: (dtypes.int64, 52, 11)}  # the bits as integers, those of the fraction, of the exponent
+
+
+def _frexp(x: Expr) -> tuple[Expr, Expr]:
+    """The parts of an IEEE number: bits of its exponent are read, and those of -1 put in their place."""
+    whole, fraction, wide = _PARTS[x.dtype]
+    most = (1 << wide) - 1
+
+    def exponent(v: Expr) -> Expr:
+        return E.shr(E.bitcast(v, whole), E.const(fraction, whole)) & E.const(most, whole)
+    small = (exponent(x) == 0) & (x != 0.0)  # no bit of the fraction is left out: multiplied, they are no longer so small
+    y = where(small, x * 2.0 ** (fraction + 1), x)
+    e = exponent(y)
+    kept = E.bitcast(y, whole) & E.const(~(most << fraction), whole)
+    itself = (x == 0.0) | (e == most)
+    mantissa = where(itself, x, E.bitcast(kept | E.const((most >> 1) - 1 << fraction, whole), x.dtype))
+    less = where(small, E.const(fraction + 1, whole), E.const(0, whole))
+    return mantissa, E.cast(where(itself, E.const(0, whole), e - less - ((most >> 1) - 1)), dtypes.int32)
 
 
 @op(out=True)
 def frexp(input: Tensor) -> Any:  # noqa: A002
     """mantissa in (-1, -1/2] or [1/2, 1) and int32 exponent with input = mantissa * 2 ** exponent.  Differentiable."""
-    import numpy as np
-
-    from ..autograd import tape
     if not input.meta.dtype.is_floating_point:
         raise RuntimeError(f"torch.frexp() only supports floating-point dtypes, got {input.meta.dtype}")
     half = input.meta.dtype.itemsize == 2
-    x = to_dtype(input.detach(), dtypes.float32) if half else input
-    mantissa, exponent = _host("frexp", np.frexp, (x,), (x.meta.dtype, dtypes.int32))
+    x = contiguous(to_dtype(input.detach(), dtypes.float32) if half else input.detach())
+    mantissa, exponent = (empty(x.meta.shape, d, x.meta.device) for d in (x.meta.dtype, dtypes.int32))
+    if x.meta.numel:
+        launch.run(Map(_frexp(E.input(0, x.meta.dtype)), (x.meta.dtype,)), (x.meta.numel,), [mantissa, exponent], [x], [(1,)] * 3, name="frexp")
     if half:
         mantissa = to_dtype(mantissa, input.meta.dtype)
 

@@ -159,3 +159,38 @@ def test_singles_are_rounded_once_near_zeros_and_poles_too(name: str) -> None:
         off = np.abs(got.astype(np.float64) - want)[known] / np.spacing(np.maximum(np.abs(rounded[known]), np.float32(1e-37)))
     assert off.max() <= 1.0 and np.isfinite(got[known]).all()
     assert f(torch.from_numpy(x[:8]).half()).dtype is torch.float16
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.int16, np.int32, np.int64, np.uint8])
+def test_divisors_of_extremes(kind):
+    info = np.iinfo(kind)
+    a = np.array([info.min, info.max, 0, 0, info.max, info.min, 6, info.min], kind)
+    b = np.array([info.min, info.min, 0, info.max, 0, 1, 4, 0], kind)
+    assert torch.gcd(torch.tensor(a), torch.tensor(b)).numpy().tolist() == np.gcd(a, b).tolist()
+    assert torch.lcm(torch.tensor(a), torch.tensor(b)).numpy().tolist() == np.lcm(a, b).tolist()
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_frexp_of_every_kind_of_number(kind):
+    info, bits = np.finfo(kind), {np.float32: np.uint32, np.float64: np.uint64}[kind]
+    x = np.concatenate([np.random.default_rng(0).integers(0, np.iinfo(bits).max, 4096, dtype=bits).view(kind), np.array(
+        [0, -0.0, np.inf, -np.inf, np.nan, info.tiny, info.tiny / 3, info.smallest_subnormal, -info.smallest_subnormal, info.max, 1, -0.5], kind)])
+    with np.errstate(invalid="ignore"):
+        want = np.frexp(x)
+    found = torch.frexp(torch.tensor(x))
+    np.testing.assert_array_equal(found.mantissa.numpy(), want[0])
+    np.testing.assert_array_equal(np.signbit(found.mantissa.numpy()), np.signbit(want[0]))
+    np.testing.assert_array_equal(found.exponent.numpy(), want[1])
+
+
+def test_incomplete_gamma_at_the_edges_and_over_many_magnitudes():
+    s = np.array([0, -1, np.nan, 1, 2, 5e6, -0.0])
+    a, x = (v.copy() for v in np.meshgrid(s, s))
+    r = np.random.default_rng(0)
+    b = 10 ** r.uniform(-3, 3, 2048)
+    y = np.abs(np.where(r.uniform(size=2048) < 0.5, b * (1 + 3 * r.normal(size=2048) / np.sqrt(b)), 10 ** r.uniform(-3, 3, 2048)))
+    for f, oracle in ((torch.igamma, sp.gammainc), (torch.igammac, sp.gammaincc)):
+        np.testing.assert_allclose(f(torch.tensor(a), torch.tensor(x)).numpy(), oracle(a, x), rtol=1e-7, atol=1e-300)
+        np.testing.assert_allclose(f(torch.tensor(b), torch.tensor(y)).numpy(), oracle(b, y), rtol=1e-11, atol=1e-200)
+        narrow = f(torch.tensor(b, dtype=torch.float32), torch.tensor(y, dtype=torch.float32)).numpy()
+        np.testing.assert_allclose(narrow, oracle(b.astype(np.float32).astype(float), y.astype(np.float32).astype(float)), rtol=2e-7, atol=1e-37)

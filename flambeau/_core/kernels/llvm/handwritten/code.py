@@ -1,7 +1,7 @@
 """Handwritten kernels in Python's own operators: a `Code` is a function being written, a `Value` what an instruction gives.
 
-``a + b``, ``a & 255``, ``a < b`` (signed), ``a.below(b)`` (unsigned) each write an instruction; ``p + n`` of a pointer is n bytes further.
-A Python number beside a value is a constant of its type, in each lane.
+``a + b``, ``a & 255``, ``a < b`` (signed), ``a.below(b)`` (unsigned) each write an instruction, of floating point numbers too;
+``p + n`` of a pointer is n bytes further.  A Python number beside a value is a constant of its type, in each lane.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..emit import Emitter, Module, splat, suffix, vec
+from ....dtypes import float64
+from ..emit import Emitter, Module, number, splat, suffix, vec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,20 +32,25 @@ class Value:
     def element(self) -> str:
         return self.type.split(" ")[-1].rstrip(">")
 
-    def _two(self, op: str, other: Value | int, kind: str | None = None) -> Value:
+    def _two(self, op: str, other: Value | float, kind: str | None = None) -> Value:
+        if self.element in _FLOATS and kind is None:
+            op = "f" + op
         return Value(self.code, kind or self.type, self.code.op(f"{op} {self.type} {self.name}, {self.code.named(other, self)}"))
 
-    def __add__(self, other: Value | int) -> Value:
+    def __add__(self, other: Value | float) -> Value:
         if self.type == "ptr":
             step = self.code.named(other, self.code.constant("i64", 0))
             return self if step == "0" else Value(self.code, "ptr", self.code.op(f"getelementptr i8, ptr {self.name}, i64 {step}"))
         return self._two("add", other)
 
-    def __sub__(self, other: Value | int) -> Value:
+    def __sub__(self, other: Value | float) -> Value:
         return self._two("sub", other)
 
-    def __mul__(self, other: Value | int) -> Value:
+    def __mul__(self, other: Value | float) -> Value:
         return self._two("mul", other)
+
+    def __truediv__(self, other: Value | float) -> Value:
+        return self._two("div", other)
 
     def __and__(self, other: Value | int) -> Value:
         return self._two("and", other)
@@ -68,11 +74,15 @@ class Value:
         """The unsigned quotient."""
         return self._two("udiv", other)
 
-    def compare(self, how: str, other: Value | int) -> Value:
+    def remainder(self, other: Value | int) -> Value:
+        """What an unsigned division leaves."""
+        return self._two("urem", other)
+
+    def compare(self, how: str, other: Value | float) -> Value:
         return self._two(f"{'fcmp' if self.element in _FLOATS else 'icmp'} {how}", other, vec("i1", self.lanes))
 
-    def __lt__(self, other: Value | int) -> Value:
-        return self.compare("slt", other)
+    def __lt__(self, other: Value | float) -> Value:
+        return self.compare("olt" if self.element in _FLOATS else "slt", other)
 
     def below(self, other: Value | int) -> Value:
         return self.compare("ult", other)
@@ -167,8 +177,19 @@ class Code(Emitter):
         lanes = int(kind[1:].split(" ")[0]) if kind[0] == "<" else 1
         return Value(self, kind, splat(str(number), kind.split(" ")[-1].rstrip(">"), lanes))
 
-    def named(self, x: Value | int, like: Value) -> str:
-        return x.name if isinstance(x, Value) else splat(str(x), like.element, like.lanes)
+    def named(self, x: Value | float, like: Value) -> str:
+        if isinstance(x, Value):
+            return x.name
+        return splat(number(x, float64) if like.element in _FLOATS else str(x), like.element, like.lanes)
+
+    def real(self, number_: float) -> Value:
+        """A constant of type double."""
+        return Value(self, "double", number(number_, float64))
+
+    def libm(self, name: str, x: Value) -> Value:
+        """A function of the C library, of a double."""
+        self.module.declare(name, "double (double)")
+        return self.function("double", name, x)
 
     def lane_count(self, element: str, lanes: int) -> Value:
         """<0, 1, 2, ...>."""
