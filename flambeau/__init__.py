@@ -44,6 +44,7 @@ del globals()["trace"]  # the package of this name answers for it: of a tensor, 
 # loaded at their first use: most programs need few of them
 _MODULES = frozenset("""autograd nn optim cuda utils linalg fft special random backends amp io data distributions simulated cli trace
  testing multiprocessing hub version types func sparse profiler accelerator return_types cpu distributed compiler jit signal masked overrides _C vision
+ quasirandom _tensor_str _jit_internal _utils _prims_common _subclasses
  serialization storage errors xpu mps _dynamo _inductor __config__ torch_version library futures""".split())
 _LEFT_OUT = frozenset("onnx fx quantization ao export package".split())
 _LAZY: dict[str, str] = {}
@@ -62,6 +63,12 @@ _lazy("trace", "trace_model Progress")
 _lazy("_core.runtime.ledger", "transfers")
 _lazy("_core.runtime.guard", "transfer_guard")
 _lazy("_core.errors", "AcceleratorError OutOfMemoryError TransferError")
+_lazy("jit", "ScriptModule ScriptFunction TracerWarning")
+_lazy("futures", "Future")
+_lazy("interop.symbolic", """SymInt SymFloat SymBool sym_int sym_float sym_max sym_min sym_not sym_ite sym_sum sym_sqrt
+ _assert _assert_async _shape_as_tensor _check _check_is_size
+ _check_value _check_index _check_type _check_not_implemented _check_tensor_all""")
+_lazy("_C", "PyTorchFileReader PyTorchFileWriter TensorType")
 _lazy("accelerator", "get_device_module")
 _lazy("nn.functional", """alpha_dropout batch_norm bilinear binary_cross_entropy_with_logits channel_shuffle cosine_embedding_loss ctc_loss
  embedding feature_alpha_dropout feature_dropout hinge_embedding_loss instance_norm kl_div margin_ranking_loss pixel_shuffle pixel_unshuffle
@@ -97,6 +104,11 @@ def __getattr__(name: str) -> Any:
         return value
     if name in _MODULES:
         return importlib.import_module("." + name, __name__)
+    if name.startswith("_foreach_"):
+        found = importlib.import_module(".interop.foreach", __name__).find(name)
+        if found is not None:
+            globals()[name] = found
+            return found
     if name == "Storage":
         return __getattr__("FloatStorage")
     if name == "long":

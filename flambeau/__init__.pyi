@@ -8,6 +8,11 @@ from ._faces import _C as _C
 from ._faces import __config__ as __config__
 from ._faces import _dynamo as _dynamo
 from ._faces import _inductor as _inductor
+from ._faces import _jit_internal as _jit_internal
+from ._faces import _prims_common as _prims_common
+from ._faces import _subclasses as _subclasses
+from ._faces import _tensor_str as _tensor_str
+from ._faces import _utils as _utils
 from . import accelerator as accelerator
 from . import amp as amp
 from . import autograd as autograd
@@ -181,9 +186,34 @@ from .amp import set_autocast_dtype as set_autocast_dtype
 from .amp import set_autocast_enabled as set_autocast_enabled
 from .amp import set_autocast_gpu_dtype as set_autocast_gpu_dtype
 from .func import vmap as vmap
+from .futures import Future as Future
 from .interop.dlpack import to_dlpack as to_dlpack
+from .interop.symbolic import SymBool as SymBool
+from .interop.symbolic import SymFloat as SymFloat
+from .interop.symbolic import SymInt as SymInt
+from .interop.symbolic import _assert as _assert
+from .interop.symbolic import _assert_async as _assert_async
+from .interop.symbolic import _check as _check
+from .interop.symbolic import _check_index as _check_index
+from .interop.symbolic import _check_is_size as _check_is_size
+from .interop.symbolic import _check_not_implemented as _check_not_implemented
+from .interop.symbolic import _check_tensor_all as _check_tensor_all
+from .interop.symbolic import _check_type as _check_type
+from .interop.symbolic import _check_value as _check_value
+from .interop.symbolic import _shape_as_tensor as _shape_as_tensor
+from .interop.symbolic import sym_float as sym_float
+from .interop.symbolic import sym_int as sym_int
+from .interop.symbolic import sym_ite as sym_ite
+from .interop.symbolic import sym_max as sym_max
+from .interop.symbolic import sym_min as sym_min
+from .interop.symbolic import sym_not as sym_not
+from .interop.symbolic import sym_sqrt as sym_sqrt
+from .interop.symbolic import sym_sum as sym_sum
 from .io import load as load
 from .io import save as save
+from .jit import ScriptFunction as ScriptFunction
+from .jit import ScriptModule as ScriptModule
+from .jit import TracerWarning as TracerWarning
 from .nn.functional import alpha_dropout as alpha_dropout
 from .nn.functional import batch_norm as batch_norm
 from .nn.functional import bilinear as bilinear
@@ -240,6 +270,11 @@ float32: dtype
 float64: dtype
 complex64: dtype
 complex128: dtype
+float8_e4m3fn: dtype
+float8_e5m2: dtype
+float8_e4m3fnuz: dtype
+float8_e5m2fnuz: dtype
+float8_e8m0fnu: dtype
 half: dtype
 float: dtype
 double: dtype

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import concurrent.futures
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 __all__ = ["Future", "collect_all", "wait_all"]
 
 
-class Future:
+T = TypeVar("T")
+
+
+class Future(Generic[T]):
     """A value that somebody sets, and others wait for."""
 
     def __init__(self, *, devices: Any = None) -> None:
@@ -43,9 +46,9 @@ class Future:
         if self.done():
             raise RuntimeError("Future can only be marked completed once")
 
-    def then(self, callback: Callable[[Future], Any]) -> Future:
+    def then(self, callback: Callable[[Future[Any]], Any]) -> Future[Any]:
         """A future of what ``callback(this)`` gives once this is done."""
-        made = Future()
+        made: Future[Any] = Future()
 
         def run(_: Any) -> None:
             try:
@@ -55,18 +58,19 @@ class Future:
         self._inner.add_done_callback(run)
         return made
 
-    def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
+    def add_done_callback(self, callback: Callable[[Future[Any]], Any]) -> None:
         """Calls ``callback(this)`` once this is done."""
         self._inner.add_done_callback(lambda _: callback(self))
 
 
-def collect_all(futures: list[Future]) -> Future:
+def collect_all(futures: list[Future[Any]]) -> Future[Any]:
     """A future of the list of futures, done when all of them are."""
-    made, left = Future(), [len(futures)]
+    made: Future[Any] = Future()
+    left = [len(futures)]
     if not futures:
         made.set_result([])
 
-    def one(_: Future) -> None:
+    def one(_: Future[Any]) -> None:
         left[0] -= 1
         if not left[0]:
             made.set_result(list(futures))
@@ -75,6 +79,6 @@ def collect_all(futures: list[Future]) -> Future:
     return made
 
 
-def wait_all(futures: list[Future]) -> list[Any]:
+def wait_all(futures: list[Future[Any]]) -> list[Any]:
     """The values of all, when they have come."""
     return [f.wait() for f in futures]

@@ -15,12 +15,15 @@ _folder: str | None = None
 HASH_REGEX = _HASH = re.compile(r"-([a-f0-9]*)\.")
 
 
+def _get_torch_home() -> str:
+    """The folder of caches: TORCH_HOME, else XDG_CACHE_HOME/torch (~/.cache)."""
+    cache = os.environ.get("XDG_CACHE_HOME", os.path.join("~", ".cache"))
+    return os.path.expanduser(os.environ.get("TORCH_HOME", os.path.join(cache, "torch")))
+
+
 def get_dir() -> str:
     """Where downloads are kept: what `set_dir` chose, else TORCH_HOME/hub, else XDG_CACHE_HOME/torch/hub (~/.cache)."""
-    if _folder is not None:
-        return _folder
-    cache = os.environ.get("XDG_CACHE_HOME", os.path.join("~", ".cache"))
-    return os.path.expanduser(os.path.join(os.environ.get("TORCH_HOME", os.path.join(cache, "torch")), "hub"))
+    return _folder if _folder is not None else os.path.join(_get_torch_home(), "hub")
 
 
 def set_dir(d: str | os.PathLike[str]) -> None:

@@ -6,10 +6,13 @@ What would save or load a scripted program raises NotImplementedError.
 from __future__ import annotations
 
 import contextlib
+import typing
 from collections.abc import Iterator
 from typing import Any
 
+from . import futures
 from ._core.errors import warn
+from .interop import stand_ins
 from .nn.module import Module
 
 _warned = False
@@ -147,9 +150,27 @@ class ScriptFunction:
 
 
 RecursiveScriptModule = ScriptModule
-Final = Any
+Final = typing.Final
+
+
+def _overload(func: Any) -> Any:
+    """The function unchanged: a signature that TorchScript would read."""
+    return func
+
+
+_overload_method = _overload
+
+
+class TracerWarning(Warning):
+    """What a tracer would warn of."""
+
+
+Future = futures.Future
 Attribute = annotate
 
-__all__ = ["Attribute", "Final", "RecursiveScriptModule", "ScriptFunction", "ScriptModule", "annotate", "export", "fork", "freeze",
+stand_ins.module(f"{__name__}.annotations", {name: getattr(typing, name) for name in "Any Dict List Optional Tuple Union".split()},
+                 "Names for annotations.")
+
+__all__ = ["Attribute", "Final", "Future", "TracerWarning", "RecursiveScriptModule", "ScriptFunction", "ScriptModule", "annotate", "export", "fork", "freeze",
            "fuser", "ignore", "interface", "is_scripting", "is_tracing", "isinstance", "load", "optimize_for_inference",
            "optimized_execution", "save", "script", "script_if_tracing", "script_method", "trace", "trace_module", "unused", "wait"]

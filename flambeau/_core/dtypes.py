@@ -76,10 +76,19 @@ _ROWS = (
     ("complex64", 8, "c", "complex64", 1), ("complex128", 16, "c", "complex128", 2),
 )
 BY_NAME: dict[str, dtype] = {row[0]: dtype(*row, order) for order, row in enumerate(_ROWS)}
-ALL: tuple[dtype, ...] = tuple(BY_NAME.values())
+ALL: tuple[dtype, ...] = tuple(BY_NAME.values())  # those that operations compute with
 (bool_, uint8, uint16, uint32, uint64, int8, int16, int32, int64,
  float16, bfloat16, float32, float64, complex64, complex128) = ALL
 float16.opmath = bfloat16.opmath = float32
+# Types of 8 bits that numbers are kept and carried in, and nothing is computed in: `_core/ops/float8.py` converts them. Name, bits of the exponent,
+# of the mantissa, the exponent's bias, the largest code that is a number.
+_SMALL = (("float8_e4m3fn", 4, 3, 7, 0x7E), ("float8_e5m2", 5, 2, 15, 0x7B), ("float8_e4m3fnuz", 4, 3, 8, 0x7F), ("float8_e5m2fnuz", 5, 2, 16, 0x7F),
+          ("float8_e8m0fnu", 8, 0, 127, 0xFE))
+for _order, (_name, *_) in enumerate(_SMALL, len(_ROWS)):
+    BY_NAME[_name] = dtype(_name, 1, "8", "uint8", 0, _order)
+    BY_NAME[_name].is_floating_point = True
+    BY_NAME[_name].is_signed = _name != "float8_e8m0fnu"
+SMALL: dict[dtype, tuple[int, int, int, int]] = {BY_NAME[row[0]]: row[1:] for row in _SMALL}
 _TO_COMPLEX = {float64: complex128}
 _TO_REAL = {complex64: float32, complex128: float64}
 NUMPY_TO_DTYPE: dict[np.dtype[Any], dtype] = {d.np: d for d in ALL if d is not bfloat16}
@@ -295,8 +304,10 @@ class finfo:
 
     def __init__(self, type: dtype | None = None) -> None:  # noqa: A002 (PyTorch's name)
         d = _default.dtype if type is None else _of_python(type)
-        if not isinstance(d, dtype) or d.kind not in "fc":
+        if not isinstance(d, dtype) or d.kind not in "fc8":
             raise TypeError(f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle {d!r}")
+        if d.kind == "8":
+            return self._small(d)
         d = d.to_real()
         self.dtype = d.name
         self.bits = d.itemsize * 8
@@ -306,6 +317,16 @@ class finfo:
         self.min = -self.max
         self.tiny = self.smallest_normal = 2.0 ** (1 - top)
         self.resolution = 10.0 ** -{"float16": 3, "bfloat16": 2, "float32": 6, "float64": 15}[d.name]
+
+    def _small(self, d: dtype) -> None:
+        """The limits of a type of 8 bits, from the code of its largest number."""
+        _, mantissa, bias, most = SMALL[d]
+        code, rest = most >> mantissa, most & ((1 << mantissa) - 1)
+        self.dtype, self.bits, self.eps = d.name, 8, 2.0 ** -mantissa
+        self.max = (1 + rest / (1 << mantissa)) * 2.0 ** (code - bias)
+        self.min = -self.max if d.is_signed else 2.0 ** -bias
+        self.tiny = self.smallest_normal = 2.0 ** (1 - bias) if d.is_signed else 2.0 ** -bias
+        self.resolution = 1.0
 
     def __repr__(self) -> str:
         return (f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, "

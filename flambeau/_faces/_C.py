@@ -2,14 +2,44 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from flambeau._core.runtime.device import device
 from flambeau._core.tensor import Tensor as TensorBase
+from flambeau.interop import stand_ins
 from flambeau.interop.covering import disabled_torch_function_impl as _disabled_torch_function_impl
 from flambeau.interop.overriding import DisableTorchFunctionSubclass
+from flambeau.nn.moves import parse_to
 
 __all__ = ["DisableTorchFunction", "DisableTorchFunctionSubclass", "TensorBase", "_disabled_torch_function_impl", "device"]
 
 DisableTorchFunction = DisableTorchFunctionSubclass
+_TensorMeta = type(TensorBase)
+# what only PyTorch's own compiler and files' C++ readers are: names for `isinstance` and annotations
+globals().update(stand_ins.names(__name__, """Graph Value Node Block ScriptModule ScriptFunction PyTorchFileReader PyTorchFileWriter
+ TensorType Type NumberType ListType DictType OptionalType""", "Flambeau has no compiler of graphs and reads files in Python"))
+stand_ins.module(f"{__name__}._nn", {"_parse_to": parse_to}, "Helpers of modules.")
+stand_ins.module(f"{__name__}._distributed_rpc", {"_is_current_rpc_agent_set": lambda: False}, "Calls between processes: there is no agent.")
+stand_ins.module(f"{__name__}._functorch", {"is_batchedtensor": lambda t: False, "is_legacy_batchedtensor": lambda t: False,
+                                            "is_gradtrackingtensor": lambda t: False, "get_unwrapped": lambda t: t}, "Questions about vmap's tensors.")
+
+
+def _are_functorch_transforms_active() -> bool:
+    """Whether a vmap or a forward-mode derivative is running."""
+    from flambeau._core.engine import interpreters
+    return any(type(looking).__module__.startswith("flambeau.func") for looking in interpreters._stack)
+
+
+def _get_default_device() -> str:
+    """The name of the device that factories use."""
+    from flambeau._core.runtime.defaults import get_default_device
+    return str(get_default_device())
+
+
+def _get_accelerator() -> Any:
+    """The kind of accelerator there is, else the CPU."""
+    from flambeau._core.runtime import gpus
+    return device("cuda" if gpus.count() else "cpu")
 
 
 def _get_tracing_state() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from flambeau.compiler import allow_in_graph, assume_constant_result, disable, is_compiling, reset, substitute_in_graph
+from flambeau.interop import stand_ins
 from flambeau.nn.module import Module
 
 
@@ -27,6 +29,10 @@ config: Any = Settings()
 
 class OptimizedModule(Module):
     """No module is one: `compile` gives modules back as they are.  For ``isinstance``."""
+
+
+class TransformGetItemToIndex(contextlib.nullcontext[None]):
+    """A block in which ``x[i]`` with a tensor of no dimensions does not leave `vmap`; here it never does."""
 
 
 def optimize(*args: Any, **options: Any) -> Any:
@@ -54,6 +60,10 @@ def list_backends(*args: Any, **options: Any) -> list[str]:
     """The back ends of `compile`: "eager" alone."""
     return ["eager"]
 
+
+stand_ins.module(f"{__name__}.eval_frame", {"OptimizedModule": OptimizedModule}, "Modules that were compiled: none is.")
+stand_ins.module(f"{__name__}._trace_wrapped_higher_order_op", {"TransformGetItemToIndex": TransformGetItemToIndex}, "Help for `vmap` in a compiler.")
+stand_ins.modules(__name__, {"exc": "Unsupported BackendCompilerFailed InternalTorchDynamoError TorchRuntimeError"}, "there is no tracing compiler here")
 
 __all__ = ["OptimizedModule", "Settings", "allow_in_graph", "assume_constant_result", "config", "disable", "graph_break", "is_compiling", "list_backends",
            "mark_dynamic", "mark_static", "maybe_mark_dynamic", "optimize", "reset", "run", "substitute_in_graph"]

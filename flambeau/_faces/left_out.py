@@ -6,6 +6,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
+from flambeau.interop.stand_ins import LeftOut
+
 INSTEAD = {
     "onnx": "save the state dict with flambeau.save and export it with PyTorch, which loads the same file",
     "fx": "modules run as the Python they are; flambeau.trace_model follows an input through one",
@@ -18,10 +20,6 @@ INSTEAD = {
 
 # questions that programs ask of what is left out, and the answers
 _ANSWERS: dict[str, Any] = {"onnx.is_in_onnx_export": lambda: False}
-
-
-class LeftOut(AttributeError, NotImplementedError):
-    """A use of what Flambeau leaves out."""
 
 
 class _Module(ModuleType):

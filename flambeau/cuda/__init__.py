@@ -9,6 +9,7 @@ from .._core.ops.async_copy import host_reads_wait
 from .._core.runtime import gpus as _gpus
 from .._core.runtime.device import device as _device
 from .._core.runtime.streams import Event, Stream
+from ..interop import stand_ins
 from .memory import (
     caching_allocator_alloc,
     caching_allocator_delete,
@@ -169,6 +170,10 @@ def ipc_collect() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------- streams
+CUDAGraph, graph, make_graphed_callables = (stand_ins.kind(__name__, name, "work of a GPU is not recorded and replayed here; call the function again")
+                                            for name in ("CUDAGraph", "graph", "make_graphed_callables"))
+
+
 class stream:
     """A ``with`` block in which a stream is current (and its GPU); None: no change.  `stream(s)` is `s` as a block."""
 

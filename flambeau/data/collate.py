@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
 from functools import partial
 from typing import Any
@@ -12,6 +13,8 @@ import numpy as np
 from .._core import dtypes, ops
 from .._core.runtime.device import device
 from .._core.tensor import Tensor, meta, new
+
+np_str_obj_array_pattern = re.compile("[SaUO]")  # NumPy's types that no tensor holds
 
 
 def default_convert(data: Any) -> Any:
@@ -95,6 +98,15 @@ def _stack_arrays(arrays: list[Any]) -> Any:
     return out
 
 
+def collate_tensor_fn(batch: Any, *, collate_fn_map: Any = None) -> Any:
+    """A batch of tensors, stacked."""
+    return stack(list(batch))
+
+
+# PyTorch's table of types and functions; what a program adds to it, `default_collate` uses
+default_collate_fn_map: dict[Any, Callable[..., Any]] = {Tensor: collate_tensor_fn}
+
+
 def collate(batch: Any, *, collate_fn_map: Mapping[Any, Callable[..., Any]] | None = None) -> Any:
     """`default_collate` with functions of one's own for some types: ``collate_fn_map`` maps a type, or a tuple of types, to
     ``function(batch, *, collate_fn_map)``."""
@@ -151,7 +163,7 @@ def default_collate(batch: Any) -> Any:
 
     Raises TypeError for other types and RuntimeError for sequences of different lengths.
     """
-    return collate(batch)
+    return collate(batch) if len(default_collate_fn_map) == 1 else collate(batch, collate_fn_map=default_collate_fn_map)
 
 
 def each(data: Any, function: Callable[[Any], Any], method: str) -> Any:

@@ -6,17 +6,24 @@ their own to come.  In a world of one each collective gives a tensor back as it 
 
 from __future__ import annotations
 
+import enum
 import os
 from typing import Any
 
 from .._core.ops import copies
 from .._core.tensor import Tensor
+from . import stand_ins as _stand_ins
 
 
 class ReduceOp:
     """How tensors of several processes are combined."""
 
-    SUM, PRODUCT, MIN, MAX, BAND, BOR, BXOR, AVG, PREMUL_SUM = range(9)
+    class RedOpType(enum.IntEnum):
+        """The kinds; each is found on `ReduceOp` too."""
+
+        SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR, PREMUL_SUM = range(9)
+
+    SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR, PREMUL_SUM = RedOpType
 
 
 class _World:
@@ -285,4 +292,7 @@ def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0
     return found
 
 
-__all__ = [name for name in list(globals()) if not name.startswith("_") and name not in ("annotations", "os", "Any", "Tensor", "copies")]
+_get_default_group = new_group
+_stand_ins.install(__name__, globals())
+
+__all__ = [name for name in list(globals()) if not name.startswith("_") and name not in ("annotations", "enum", "os", "Any", "Tensor", "copies", "stand_ins")]

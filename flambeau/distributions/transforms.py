@@ -28,6 +28,9 @@ from .transform import (
     Transform,
     identity_transform,
 )
+from .transform import (
+    _InverseTransform as _InverseTransform,
+)
 
 __all__ = [
     "AbsTransform", "AffineTransform", "CatTransform", "ComposeTransform", "CorrCholeskyTransform",

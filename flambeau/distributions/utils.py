@@ -47,6 +47,11 @@ def sum_rightmost(value: Any, dim: int) -> Any:
     return value.reshape(*value.shape[:-dim], -1).sum(-1)
 
 
+# PyTorch's names of the two
+_standard_normal, _sum_rightmost = standard_normal, sum_rightmost
+euler_constant = 0.57721566490153286060  # Euler and Mascheroni's
+
+
 def logits_to_probs(logits: Any, is_binary: bool = False) -> Any:
     """Probabilities from log-odds (`is_binary`), or from unnormalised log-probabilities along the last axis."""
     return _ops.sigmoid(logits) if is_binary else logits.softmax(-1)

@@ -15,7 +15,7 @@ from .parameter import Parameter, is_lazy
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-EXTRA_STATE_KEY = "_extra_state"
+EXTRA_STATE_KEY = _EXTRA_STATE_KEY_SUFFIX = "_extra_state"  # the second is PyTorch's name
 
 
 class _IncompatibleKeys(namedtuple("_IncompatibleKeys", ["missing_keys", "unexpected_keys"])):  # noqa: PYI024

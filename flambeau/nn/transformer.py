@@ -18,7 +18,7 @@ from .module import Module
 from .norm import LayerNorm
 
 
-def _activation(name: Any) -> Any:
+def _get_activation_fn(name: Any) -> Any:
     if not isinstance(name, str):
         return name
     if name == "relu":
@@ -28,7 +28,7 @@ def _activation(name: Any) -> Any:
     raise RuntimeError(f"activation should be relu/gelu, not {name}")
 
 
-def _copies(module: Module, n: int) -> ModuleList:
+def _get_clones(module: Module, n: int) -> ModuleList:
     return ModuleList([copy.deepcopy(module) for _ in range(n)])
 
 
@@ -62,7 +62,7 @@ class TransformerEncoderLayer(Module):
         self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **made)
         self.dropout1 = Dropout(dropout)
         self.dropout2 = Dropout(dropout)
-        self.activation = _activation(activation)
+        self.activation = _get_activation_fn(activation)
 
     def _attend(self, x: Any, mask: Any, padding: Any, is_causal: bool) -> Any:
         x = self.self_attn(x, x, x, attn_mask=mask, key_padding_mask=padding, need_weights=False,
@@ -103,7 +103,7 @@ class TransformerDecoderLayer(Module):
         self.dropout1 = Dropout(dropout)
         self.dropout2 = Dropout(dropout)
         self.dropout3 = Dropout(dropout)
-        self.activation = _activation(activation)
+        self.activation = _get_activation_fn(activation)
 
     def _attend(self, x: Any, mask: Any, padding: Any, is_causal: bool) -> Any:
         x = self.self_attn(x, x, x, attn_mask=mask, key_padding_mask=padding, is_causal=is_causal,
@@ -140,7 +140,7 @@ class TransformerEncoder(Module):
     def __init__(self, encoder_layer: Module, num_layers: int, norm: Module | None = None,
                  enable_nested_tensor: bool = True, mask_check: bool = True) -> None:
         super().__init__()
-        self.layers = _copies(encoder_layer, num_layers)
+        self.layers = _get_clones(encoder_layer, num_layers)
         self.num_layers = num_layers
         self.norm = norm
         self.enable_nested_tensor = enable_nested_tensor
@@ -161,7 +161,7 @@ class TransformerDecoder(Module):
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
         super().__init__()
-        self.layers = _copies(decoder_layer, num_layers)
+        self.layers = _get_clones(decoder_layer, num_layers)
         self.num_layers = num_layers
         self.norm = norm
 

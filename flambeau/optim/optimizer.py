@@ -11,20 +11,36 @@ import functools
 from collections import OrderedDict, defaultdict
 from copy import deepcopy
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .._core import ops
 from .._core.errors import warn
 from .._core.ops import foreach
 from .._core.runtime import caches
 from .._core.tensor import Tensor
-from ..autograd import enable_grad, no_grad
+from ..autograd import enable_grad, no_grad, set_grad_enabled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from .._core.ops.elementwise import Pointwise
 from .._core.ops.sparse import Sparse
+
+ParamsT: TypeAlias = "Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]"
+
+
+def _default_to_fused_or_foreach(params: Any, differentiable: bool, use_fused: bool = False) -> tuple[bool, bool]:
+    """Whether an optimizer shall take its fused form, and whether the one over lists: neither, as plain code is one kernel here."""
+    return False, False
+
+
+def _use_grad_for_differentiable(func: Callable[..., Any]) -> Callable[..., Any]:
+    """A `step` during which gradients are recorded only if the optimizer's default `differentiable` says so."""
+    @functools.wraps(func)
+    def step(*args: Any, **kwargs: Any) -> Any:
+        with set_grad_enabled(args[0].defaults["differentiable"]):
+            return func(*args, **kwargs)
+    return step
 
 
 class _Required:

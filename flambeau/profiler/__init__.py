@@ -11,5 +11,12 @@ from .profiler import ExecutionTraceObserver, ProfilerAction, ProfilerActivity, 
 from .ranges import itt_stub as itt
 from .ranges import record_function
 
-__all__ = ["EventList", "ExecutionTraceObserver", "FunctionEvent", "FunctionEventAvg", "ProfilerAction", "ProfilerActivity", "itt", "profile",
+
+def kineto_available() -> bool:
+    """False: there is no Kineto here; `profile` times calls on the host."""
+    return False
+
+
+__all__ = ["kineto_available", "EventList", "ExecutionTraceObserver", "FunctionEvent", "FunctionEventAvg", "ProfilerAction", "ProfilerActivity", "itt",
+           "profile",
            "record_function", "schedule", "supported_activities", "tensorboard_trace_handler"]

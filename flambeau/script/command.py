@@ -43,7 +43,7 @@ def run(script: str, arguments: list[str], *, module: bool = False, sim_gpus: in
                 runpy.run_module(script, run_name="__main__", alter_sys=True)
             else:
                 runpy.run_path(script, run_name="__main__")
-        except (ImportError, AttributeError) as error:
+        except Exception as error:
             more = explain(error)
             if more:
                 error.add_note(more)

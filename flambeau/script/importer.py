@@ -14,31 +14,21 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from . import packages
+from .places import MOVED, elsewhere
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 # what scripts that ask for a version are told: that of the API
-VERSION: str = importlib.import_module("flambeau.torch_version").TorchVersion("2.13.0+flambeau")
+VERSION: str = importlib.import_module("flambeau.torch_version").TorchVersion(packages.VERSIONS["torch"])
 _ALIAS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "alias")
 _PLACES = {"torch": "flambeau", "torchvision": "flambeau.vision"}
-# PyTorch's inner paths that scripts import by name, and where the same thing is here
-_MOVED = {
-    "torch.utils.data.dataset": "flambeau.data.dataset", "torch.utils.data.sampler": "flambeau.data.sampler",
-    "torch.utils.data.dataloader": "flambeau.data.loader", "torch.nn.parameter": "flambeau.nn.parameter",
-    "torch.optim.optimizer": "flambeau.optim.optimizer", "torch._six": "flambeau.script.six",
-    "torch.functional": "flambeau", "torch._tensor": "flambeau._core.tensor",
-    "torch.autograd.grad_mode": "flambeau._core.autograd.mode", "torch.autograd.anomaly_mode": "flambeau.autograd.anomaly",
-    "torch.amp.autocast_mode": "flambeau.amp.autocast", "torch.cuda.amp.autocast_mode": "flambeau.cuda.amp",
-    "torch.cuda.amp.grad_scaler": "flambeau.cuda.amp", "torch.optim.adamw": "flambeau.optim.adam",
-    "torch.optim.adagrad": "flambeau.optim.adaptive", "torch.optim.rmsprop": "flambeau.optim.adaptive",
-    "torch.optim.adadelta": "flambeau.optim.adaptive", "torch.nn.parallel.data_parallel": "flambeau.nn.parallel",
-    "torch.nn.parallel.distributed": "flambeau.nn.parallel",
-}
 
 
 def _target(name: str) -> str:
-    moved = _MOVED.get(name)
+    moved = MOVED.get(name)
     if moved is not None:
         return moved
     top, _, rest = name.partition(".")
@@ -67,6 +57,7 @@ class _Loader:
             if v is not None:
                 setattr(module, k, v)
         teach(module)
+        _keep_shadowed(module)
 
 
 class Finder:
@@ -82,6 +73,14 @@ class Finder:
             raise no_module(name)
         spec = importlib.machinery.ModuleSpec(name, _Loader(to), origin="flambeau", is_package=True)  # type: ignore[arg-type]
         return spec
+
+    def find_distributions(self, context: Any = None) -> Iterator[packages.Package]:
+        """What `importlib.metadata` finds here, before any folder: the packages that mean Flambeau."""
+        tops = [top for top in _PLACES if top != "torchvision" or not _real_torchvision()]
+        return packages.found(getattr(context, "name", None), tops)
+
+    def invalidate_caches(self) -> None:
+        """Part of the protocol of finders; nothing is kept."""
 
 
 _finder = Finder()
@@ -111,6 +110,21 @@ def _exists(module: str) -> bool:
         return False
 
 
+def _keep_shadowed(module: ModuleType) -> None:
+    """A function and a module of PyTorch's may have one name (`nn.parallel.replicate`): importing the module must leave the attribute the
+    function, so such a module is put where `import` looks first."""
+    called = _called(module)
+    for name in MOVED:
+        parent, _, last = name.rpartition(".")
+        if parent == called and callable(vars(module).get(last)):
+            sys.modules.setdefault(name, importlib.import_module(MOVED[name]))
+
+
+def _called(module: ModuleType) -> str:
+    """The name a program knows a module by."""
+    return module.__name__.replace("flambeau.vision", "torchvision", 1).replace("flambeau", "torch", 1)
+
+
 def teach(module: ModuleType) -> None:
     """Has a module of Flambeau, and those it holds, say what is near when a name is not there."""
     if not module.__name__.startswith("flambeau.") or "_taught" in vars(module):
@@ -128,9 +142,15 @@ def teach(module: ModuleType) -> None:
                 if isinstance(found, ModuleType):
                     teach(found)
                 return found
-        called = module.__name__.replace("flambeau.vision", "torchvision", 1).replace("flambeau", "torch", 1)
+        called = _called(module)
         if name.startswith("__"):
             raise AttributeError(f"module '{called}' has no attribute '{name}'")
+        if f"{called}.{name}" in MOVED:
+            return importlib.import_module(f"{called}.{name}")
+        for other in elsewhere(module.__name__, name):
+            found = getattr(importlib.import_module(other), name, None)
+            if found is not None:
+                return found
         from .missing import no_attribute
         raise no_attribute(called, name, lambda: dir(module))
 
@@ -160,6 +180,8 @@ def _front() -> ModuleType:
             if name in vars(flambeau):
                 setattr(made, name, found)
             return found
+        if f"torch.{name}" in MOVED:
+            return importlib.import_module(f"torch.{name}")
         from .missing import no_attribute
         raise no_attribute("torch", name, lambda: dir(flambeau))
 

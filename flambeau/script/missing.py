@@ -6,6 +6,8 @@ import difflib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from ..interop.stand_ins import LeftOut, NotHere
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -64,8 +66,40 @@ def no_module(name: str) -> ModuleNotFoundError:
 def explain(error: BaseException) -> str | None:
     """What to add to an error about a missing name: a sentence with the nearest ones; None where there is nothing to add.
 
-    For an ImportError of `from torch... import name`, and for an AttributeError of Flambeau's own classes and objects.
+    For an ImportError of `from torch... import name`, and for an AttributeError of Flambeau's own classes and objects.  Where a library raised
+    another error for it, the name that was missing first, and the line that asked for it.
     """
+    first = _first(error)
+    if first is not error and first is not None:
+        return f"the first cause: {_said(first)}"
+    return _own(error)
+
+
+def _first(error: BaseException) -> BaseException | None:
+    """The innermost error in a chain that is about a name of PyTorch's; None where there is none."""
+    found, seen, link = None, set(), error
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        if isinstance(link, (MissingAttribute, LeftOut, NotHere)) or (isinstance(link, ImportError) and (link.name or "").split(".")[0] in _OURS) or _own(link):
+            found = link
+        link = link.__cause__ or link.__context__  # type: ignore[assignment]
+    return found
+
+
+def _said(error: BaseException) -> str:
+    """An error in one line, with the line of the program where it arose and what is near."""
+    import traceback
+    text = "; ".join(filter(None, (str(error), _own(error))))
+    if text.endswith(")") and ".py:" in text:
+        return text
+    outside = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<")]
+    return f"{text} ({outside[-1].filename}:{outside[-1].lineno})" if outside else text
+
+
+_OURS = ("torch", "torchvision", "flambeau")
+
+
+def _own(error: BaseException) -> str | None:
     if isinstance(error, AttributeError):
         return _explain_attribute(error)
     if not isinstance(error, ImportError) or isinstance(error, ModuleNotFoundError):
@@ -74,7 +108,7 @@ def explain(error: BaseException) -> str | None:
     import re
     name, found = error.name or "", re.match(r"cannot import name '(\w+)'", str(error))
     wanted = found.group(1) if found else None
-    if wanted is None or name.split(".")[0] not in ("torch", "torchvision", "flambeau"):
+    if wanted is None or name.split(".")[0] not in _OURS:
         return None
     try:
         names = dir(importlib.import_module(name))

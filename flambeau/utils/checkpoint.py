@@ -25,6 +25,32 @@ def _random_states() -> list[tuple[Any, Any]]:
     return states
 
 
+def _devices_of(*args: Any) -> list[int]:
+    found: set[int] = set()
+    for value in args:
+        if isinstance(value, Tensor) and value.device.type == "cuda":
+            found.add(value.get_device())
+        elif isinstance(value, (tuple, list)):
+            found.update(_devices_of(*value))
+        elif isinstance(value, dict):
+            found.update(_devices_of(*value.values()))
+    return sorted(found)
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Any]]:
+    """The GPUs that tensors among the arguments (also in lists, tuples, dictionaries) are on, and the state of each one's generator."""
+    from .. import cuda
+    devices = _devices_of(*args)
+    return devices, [cuda.get_rng_state(i) for i in devices]
+
+
+def set_device_states(devices: Any, states: Any, *, device_type: str | None = None) -> None:
+    """Gives the generators of GPUs the states that `get_device_states` read."""
+    from .. import cuda
+    for index, state in zip(devices, states, strict=True):
+        cuda.set_rng_state(state, index)
+
+
 class _Again(Function):
     """Runs `function` without recording; backward runs it once more, recorded, and goes back through that."""
 

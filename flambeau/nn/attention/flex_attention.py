@@ -13,7 +13,7 @@ from ..._core.tensor import Tensor
 ops: Any = _ops
 
 __all__ = ["AuxOutput", "AuxRequest", "BlockMask", "and_masks", "create_block_mask", "create_mask", "flex_attention", "noop_mask", "or_masks"]
-_SIZE = 128
+_SIZE = _DEFAULT_SPARSE_BLOCK_SIZE = 128  # the second is PyTorch's name
 
 
 class AuxRequest(NamedTuple):

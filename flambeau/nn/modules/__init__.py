@@ -12,7 +12,7 @@ from .. import *  # noqa: F403
 from .. import __all__ as __all__
 
 # PyTorch's name of a module and ours.
-_PLACES = {"activation": "activation", "batchnorm": "norm", "channelshuffle": "shapes", "container": "containers",
+_PLACES = {"_functions": "norm", "activation": "activation", "adaptive": "rare", "batchnorm": "norm", "channelshuffle": "shapes", "container": "containers",
            "conv": "conv", "distance": "distance", "dropout": "dropout", "flatten": "shapes", "fold": "shapes",
            "instancenorm": "norm", "lazy": "lazy", "linear": "linear", "loss": "loss", "module": "module",
            "normalization": "norm", "padding": "padding", "pixelshuffle": "shapes", "pooling": "pooling", "rnn": "rnn",

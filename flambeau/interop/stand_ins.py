@@ -1,0 +1,99 @@
+"""Names of PyTorch's that libraries import for `isinstance`, annotations and base classes, and whose work is not here.
+
+Each exists in its place, is never an instance of anything, and says so when it is called.  A row of names is a text: ``DTensor`` is a
+class, ``distribute_tensor()`` a function, ``StateDictType[FULL_STATE_DICT,LOCAL_STATE_DICT]`` an enumeration of these members.
+"""
+
+from __future__ import annotations
+
+import abc
+import enum
+import importlib.machinery
+import sys
+from types import ModuleType
+from typing import Any
+
+
+class LeftOut(AttributeError, NotImplementedError):
+    """A use of what Flambeau leaves out."""
+
+
+class NotHere(NotImplementedError):
+    """A call of what is here by its name only."""
+
+
+class NeverMade(abc.ABCMeta):
+    """The type of classes without instances."""
+
+    _why: str
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        raise NotHere(f"{cls._called()}: {cls._why}")
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise LeftOut(f"{cls._called()}.{name}: {cls._why}")
+
+    def _called(cls) -> str:
+        return f"{cls.__module__.replace('flambeau', 'torch', 1)}.{cls.__qualname__}"
+
+    def __getitem__(cls, item: Any) -> Any:
+        return cls  # of a generic: an annotation
+
+
+def kind(module: str, name: str, why: str) -> type:
+    """A class that nothing is an instance of; `why` is what a call says after its name."""
+    return NeverMade(name, (), {"__module__": module, "__doc__": f"Nothing is one: {why}.", "_why": why})
+
+
+def function(module: str, name: str, why: str) -> Any:
+    """A function that raises NotImplementedError."""
+    called = f"{module.replace('flambeau', 'torch', 1)}.{name}"
+
+    def stand_in(*args: Any, **kwargs: Any) -> Any:
+        raise NotHere(f"{called}: {why}")
+
+    stand_in.__name__, stand_in.__qualname__, stand_in.__module__, stand_in.__doc__ = name, name, module, f"Raises NotImplementedError: {why}."
+    return stand_in
+
+
+def names(module: str, row: str, why: str) -> dict[str, Any]:
+    """What a row of names stands for."""
+    made: dict[str, Any] = {}
+    for word in row.split():
+        name, opened, rest = word.partition("[")
+        if opened:
+            made[name] = enum.Enum(name, rest.rstrip("]").split(","), module=module)
+        elif word.endswith("()"):
+            made[word[:-2]] = function(module, word[:-2], why)
+        else:
+            made[word] = kind(module, word, why)
+    return made
+
+
+def module(name: str, content: dict[str, Any], doc: str) -> ModuleType:
+    """A module without a file, found by `import` and as an attribute of the one it lies in."""
+    made = ModuleType(name, doc)
+    made.__spec__ = importlib.machinery.ModuleSpec(name, None, origin="flambeau", is_package=True)
+    made.__path__ = []
+    vars(made).update(content)
+    sys.modules[name] = made
+    parent, _, last = name.rpartition(".")
+    if parent in sys.modules:
+        setattr(sys.modules[parent], last, made)
+    return made
+
+
+def modules(package: str, rows: dict[str, str], why: str) -> None:
+    """The modules of a table, name below `package` and row of names each; those between are made too.  A name met before is the same object:
+    the first row that has it says where it is."""
+    known: dict[str, Any] = {}
+    for below, row in rows.items():
+        parts = below.split(".")
+        for end in range(1, len(parts) + 1):
+            name = ".".join([package, *parts[:end]])
+            if name not in sys.modules:
+                module(name, {}, f"Names that are not here: {why}.")
+        for word, value in names(f"{package}.{below}", row, why).items():
+            setattr(sys.modules[f"{package}.{below}"], word, known.setdefault(word, value))

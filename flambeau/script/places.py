@@ -1,0 +1,53 @@
+"""PyTorch's inner paths that programs import by, and where the same things are here."""
+
+from __future__ import annotations
+
+# a module of PyTorch's and the one that stands for it
+MOVED = {
+    "torch._six": "flambeau.script.six", "torch.functional": "flambeau", "torch._tensor": "flambeau._core.tensor",
+    "torch.torch": "flambeau",
+    "torch.autograd.grad_mode": "flambeau._core.autograd.mode", "torch.autograd.anomaly_mode": "flambeau.autograd.anomaly",
+    "torch.amp.autocast_mode": "flambeau.amp.autocast", "torch.cuda.amp.autocast_mode": "flambeau.cuda.amp",
+    "torch.cuda.amp.grad_scaler": "flambeau.cuda.amp", "torch.cuda.graphs": "flambeau.cuda",
+    "torch.optim.adamw": "flambeau.optim.adam", "torch.optim.nadam": "flambeau.optim.adam", "torch.optim.radam": "flambeau.optim.adam",
+    "torch.optim.adamax": "flambeau.optim.adam", "torch.optim.sparse_adam": "flambeau.optim.sparse",
+    "torch.optim.asgd": "flambeau.optim.sgd", "torch.optim.rprop": "flambeau.optim.sgd",
+    "torch.optim.adagrad": "flambeau.optim.adaptive", "torch.optim.rmsprop": "flambeau.optim.adaptive",
+    "torch.optim.adadelta": "flambeau.optim.adaptive", "torch.optim._functional": "flambeau.optim",
+    "torch.nn.parallel.data_parallel": "flambeau.nn.parallel", "torch.nn.parallel.distributed": "flambeau.nn.parallel",
+    "torch.nn.parallel.parallel_apply": "flambeau.nn.parallel", "torch.nn.parallel.replicate": "flambeau.nn.parallel",
+    "torch.nn.parallel.scatter_gather": "flambeau.nn.parallel", "torch.nn.parallel._functions": "flambeau.nn.parallel",
+    "torch.nn.parallel.comm": "flambeau.cuda.comm",
+    "torch.distributed.nn.functional": "flambeau.distributed.nn",
+    "torch.profiler.profiler": "flambeau.profiler",
+}
+
+# where else a module's names are looked for, when they are not in the one that stands for it
+NEAR = {
+    "flambeau.nn.module": ("flambeau.nn.state", "flambeau.nn.hooks"),
+    "flambeau.nn.activation": ("flambeau.nn.linear", "flambeau.nn.init", "flambeau.nn.parameter"),
+    "flambeau.nn.containers": ("flambeau.nn.module",),
+    "flambeau.nn.conv": ("flambeau.nn.sizes", "flambeau.nn.lazy", "flambeau.nn.module", "flambeau.nn.functional"),
+    "flambeau.nn.linear": ("flambeau.nn.lazy", "flambeau.nn.functional"),
+    "flambeau.nn.loss": ("flambeau.nn.distance", "flambeau.nn.linear"),
+    "flambeau.nn.norm": ("flambeau.nn.rare", "flambeau.nn.lazy", "flambeau.nn.functional"),
+    "flambeau.nn.padding": ("flambeau.nn.sizes",),
+    "flambeau.nn.pooling": ("flambeau.nn.rare", "flambeau.nn.sizes"),
+    "flambeau.nn.parallel": ("flambeau.nn.distributed",),
+    "flambeau.optim.adam": ("flambeau.optim.optimizer", "flambeau.optim"),
+    "flambeau.optim.adaptive": ("flambeau.optim.optimizer", "flambeau.optim"),
+    "flambeau.optim.sgd": ("flambeau.optim.optimizer", "flambeau.optim"),
+    "flambeau.optim.sparse": ("flambeau.optim.optimizer", "flambeau.optim"),
+    "flambeau.optim.lbfgs": ("flambeau.optim.optimizer",),
+    "flambeau.optim.lr_scheduler": ("flambeau.optim.optimizer",),
+}
+# what almost every one of PyTorch's files imports, so that programs take it from any of them
+COMMON = {"Tensor": "flambeau", "nan": "math", "inf": "math", "Number": "flambeau.types", "_Number": "flambeau.types"}
+
+
+def elsewhere(module: str, name: str) -> list[str]:
+    """The modules to look in for a name that a module of Flambeau does not have."""
+    found = [*NEAR.get(module, ())]
+    if name in COMMON and module.startswith(("flambeau.nn.", "flambeau.optim.", "flambeau.distributions.", "flambeau.autograd.", "flambeau.data.")):
+        found.append(COMMON[name])
+    return found

@@ -1,0 +1,70 @@
+"""Names that are never instances of anything, and say so."""
+
+from __future__ import annotations
+
+import abc
+import sys
+
+import pytest
+
+import flambeau as torch
+from flambeau import distributed
+from flambeau.distributed.stand_ins import MODULES, OWN
+from flambeau.interop import stand_ins
+
+
+def test_a_class_is_never_made() -> None:
+    from flambeau.distributed import tensor
+    kind = tensor.DTensor
+    assert isinstance(kind, type) and not isinstance(torch.ones(1), kind) and not issubclass(torch.Tensor, kind)
+    assert (kind | None) is not None and kind[int] is kind
+    with pytest.raises(NotImplementedError, match="torch.distributed.tensor.DTensor: this works over several processes"):
+        kind(1)
+    with pytest.raises(NotImplementedError, match="DTensor.from_local"):
+        kind.from_local(torch.ones(1))
+    assert not hasattr(kind, "from_local")  # a probe is answered
+
+    class Mine(kind, abc.ABC):
+        pass
+    with pytest.raises(NotImplementedError, match="several processes"):
+        Mine()
+
+
+def test_functions_and_enumerations() -> None:
+    with pytest.raises(NotImplementedError, match="torch.distributed.fsdp.fully_shard"):
+        distributed.fsdp.fully_shard(torch.nn.Linear(1, 1))
+    kinds = distributed.fsdp.StateDictType
+    assert kinds.FULL_STATE_DICT is not kinds.SHARDED_STATE_DICT and distributed.fsdp.fully_sharded_data_parallel.StateDictType is kinds
+    with pytest.raises(NotImplementedError):
+        distributed.isend(torch.ones(1), 0)
+
+
+def test_every_row_is_there_once() -> None:
+    for below, row in MODULES.items():
+        module = sys.modules[f"flambeau.distributed.{below}"]
+        for word in row.split():
+            assert hasattr(module, word.partition("[")[0].removesuffix("()")), (below, word)
+    for word in OWN.split():
+        assert hasattr(distributed, word.removesuffix("()"))
+    assert distributed.tensor.parallel.style.ColwiseParallel is distributed.tensor.parallel.ColwiseParallel
+    assert distributed._composable.fsdp.FSDPModule is distributed.fsdp.FSDPModule
+
+
+def test_what_is_only_a_value_is_real() -> None:
+    from flambeau.distributed.tensor import Partial, Replicate, Shard
+    from flambeau.distributed.tensor.placement_types import Placement, _StridedShard
+    assert Shard(1) == Shard(1) != Shard(0) and Replicate() == Replicate() and isinstance(Partial(), Placement)
+    assert Shard(1).is_shard(1) and not Shard(1).is_shard(0) and Replicate().is_replicate() and Partial("max").is_partial("max")
+    assert _StridedShard(0, split_factor=2).is_shard()
+    sizes = [len(piece) for piece in torch.arange(10).chunk(4)]
+    assert [Shard.local_shard_size_and_offset(10, 4, r) for r in range(5)] == [(3, 0), (3, 3), (3, 6), (1, 9), (0, 10)] and sizes == [3, 3, 3, 1]
+    assert distributed.ReduceOp.SUM is distributed.ReduceOp.RedOpType.SUM and isinstance(distributed.ReduceOp.MAX, distributed.ReduceOp.RedOpType)
+    assert distributed.constants.default_pg_timeout.total_seconds() == 1800 and not distributed.rpc.is_available()
+    assert distributed.elastic.multiprocessing.errors.record(len) is len
+
+
+def test_a_row_makes_what_its_words_say() -> None:
+    made = stand_ins.names("flambeau.place", "One two() Three[A,B]", "it is far away")
+    assert list(made) == ["One", "two", "Three"] and [m.name for m in made["Three"]] == ["A", "B"]
+    with pytest.raises(stand_ins.NotHere, match="torch.place.two: it is far away"):
+        made["two"](1, b=2)
