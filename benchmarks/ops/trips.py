@@ -69,6 +69,14 @@ def works() -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "backward of a * b", lambda: products.pop().backward(one)
     with f.simulate(gpus=2):
         yield 'x.to("cuda")', lambda: a.to("cuda")
+        there, other = a.to("cuda"), a.to("cuda:1")
+        yield "x.cuda()", lambda: a.cuda()
+        yield "x.cpu()", lambda: there.cpu()
+        yield "cuda to half", lambda: there.to(f.float16)
+        yield "cuda:0 to cuda:1", lambda: there.to("cuda:1")
+        yield "copy_ up", lambda: there.copy_(a)
+        yield "copy_ down", lambda: b.copy_(there)
+        yield "copy_ across", lambda: other.copy_(there)
 
 
 def main() -> int:

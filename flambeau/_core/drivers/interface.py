@@ -155,6 +155,18 @@ class Driver(ABC):
         """Queues a copy between any two addresses (host or any device).  `keep` lives until it is done.  Memory of a
         device without peer access is reached through the host."""
 
+    def copier(self, device: int, direction: str, nbytes: int, wait: bool) -> Callable[..., None]:
+        """What queues copies of so many bytes between the host and a device: called with a stream, the addresses to write and to read,
+        whether the host's memory is page-locked, and `keep`.
+
+        direction: "h2d" or "d2h".  wait: it returns when the bytes have arrived, and raises what `stream_synchronize` would.
+        """
+        def copy(stream: Any, dst: int, src: int, pinned: bool, keep: Any = None) -> None:
+            self.memcpy(stream, dst, src, nbytes, keep)
+            if wait:
+                self.stream_synchronize(stream)
+        return copy
+
     def host_moved(self, nbytes: int) -> float:
         """The host's threads copied so many bytes to or from page-locked memory; gives the seconds that a predicted clock
         went on for it."""

@@ -37,7 +37,7 @@ PASSED = frozenset((TENSOR, OPTIONAL, NUMBER, VALUE, SCALAR, FACTOR))  # the kin
 SEQUENCES = frozenset((tuple, list, Size))  # what sizes come in as one argument
 WORDS = frozenset((bool, str))
 # classes of constants that equal only themselves
-PLAIN_CONSTANTS: set[type] = {str, type(None), dtypes.dtype, devices.device, type(Ellipsis)}
+PLAIN_CONSTANTS: set[type] = {str, type(None), dtypes.dtype, devices.device, type(Ellipsis), type}
 _USUAL = frozenset(("input", "self", "other", "target"))  # tensors or numbers, even where the signature leaves their type open
 
 
@@ -224,6 +224,16 @@ def constant(v: Any) -> Any:
     return v.meta if isinstance(v, Tensor) else _no_constant(v)
 
 
+def told(args: Any) -> Any:
+    """What stands for *args or **kwargs of a planned call in its key. Raises TypeError for what has no constant, and for a tensor whose class
+    may answer."""
+    named = args.__class__ is dict
+    for x in args.values() if named else args:
+        if isinstance(x, Tensor) and not x.meta.plain:
+            _no_constant(x)
+    return tuple([(k, constant(x)) for k, x in args.items()]) if named else constant(args)
+
+
 def metas(tensors: Any) -> Any:
     """The metas of several tensors, as `constant` gives them."""
     kind = tensors.__class__
@@ -321,9 +331,9 @@ def _key(name: str, kind: str, loose: bool, default: Any) -> str:
     return name
 
 
-def write(name: str, s: Signature, planned: bool, out: bool, renames: bool, learns: bool = False, views: bool = False) -> CodeType:
+def write(name: str, s: Signature, planned: bool, out: bool, renames: bool, learns: bool = False, plans: bool = False) -> CodeType:
     """The code of a function. planned: see above. out: it has `out=`. renames: it takes parameters by NumPy's names too. learns: it looks
-    for a learned plan first. views: its body may give the plan of a view."""
+    for a learned plan first. plans: its body may give a plan."""
     parameters = list(s.positional)
     renames = renames and s.more is None and not set(BY_NUMPY.values()).isdisjoint(s.names())
     first = len(parameters) - len(s.defaults)
@@ -346,7 +356,7 @@ def write(name: str, s: Signature, planned: bool, out: bool, renames: bool, lear
         lines.append(f"    if {s.rest}: return reordered({values}{', out' if out else ''})")
     if out:
         lines.append(f"    if out is not None: return into(out, {values})")
-    lines += _planned(s, values) if planned else _learning(s, values, views) if learns else _direct(s, values, views=views)
+    lines += _planned(s, values) if planned else _learning(s, values, plans) if learns else _direct(s, values, plans=plans)
     text = "\n".join(lines)
     file = f"<operation {name}>"
     linecache.cache[file] = (len(text), None, [line + "\n" for line in lines], file)
@@ -364,7 +374,10 @@ def _required(s: Signature, values: str) -> list[str]:
 
 def _planned(s: Signature, values: str) -> list[str]:
     names = s.keyed()
-    parts = _together(s, {n: _key(n, s.kinds[n], s.loose(n), s.default(n)) for n in names})
+    keys = {n: _key(n, s.kinds[n], s.loose(n), s.default(n)) for n in names}
+    if s.rest is not None and s.kinds[s.rest] not in (SIZES, OLD):
+        keys[s.rest] = f"{s.rest}[0] if len({s.rest}) == 1 and {s.rest}[0].__class__ in PLAIN else told({s.rest})"
+    parts = _together(s, keys) + ([f"told({s.more}) if {s.more} else ()"] if s.more is not None else [])
     key = ", ".join(parts) + ("," if len(parts) == 1 else "")
     operands = ", ".join(n for n in s.names() if s.kinds[n] in PASSED)
     whole = "".join([f"if sum(k_{n}).__class__ is int: " for n in names if s.kinds[n] == SIZES])
@@ -380,29 +393,30 @@ def _planned(s: Signature, values: str) -> list[str]:
             f"    return miss({values})"]
 
 
-def _learning(s: Signature, values: str, views: bool) -> list[str]:
+def _learning(s: Signature, values: str, plans: bool) -> list[str]:
     return ["    try:",
             f"        plan = plans[{_learned_keys(s)}]",
             "    except (KeyError, AttributeError, TypeError, ValueError, RuntimeError):",
             "        pass",
             "    else:",
             f"        return plan({', '.join(operand_kinds(s))})",
-            *_direct(s, values, [f"    note({values})"], views)]
+            *_direct(s, values, [f"    note({values})"], plans)]
 
 
-def _direct(s: Signature, values: str, then: Sequence[str] = (), views: bool = False) -> list[str]:
+def _direct(s: Signature, values: str, then: Sequence[str] = (), plans: bool = False) -> list[str]:
     """then: the lines after a call of the body."""
     tests = [test for n, kind in s.kinds.items() if (test := _plain(n, kind)) is not None and (n != s.rest or kind == TENSORS)]
     tests += [f"({n}.__class__ is not Tensor or {n}.meta.plain)" for n in s.names() if n in s.untold]
     passed = [*s.positional, *(["*" + s.rest] if s.rest is not None and s.kinds[s.rest] != OLD else []), *[f"{n}={n}" for n in s.keyword],
               *(["**" + s.more] if s.more else [])]
     return [*_required(s, values),
+            *(["    since = caches.epoch"] if plans else []),
             "    try:",
             *([f"        if not ({' and '.join(tests)}): return ask({values})"] if tests else []),
             *(["        if dtype is not None and dtype.__class__ is not DType: dtype = meant(dtype)"] if s.kinds.get("dtype") == CONSTANT else []),
             f"        made = body({', '.join(passed)})",
             "    except TRIPS as error:",
             f"        return tripped(error, {values})",
-            *([f"    if made.__class__ is View: return shown(made, {values})"] if views else []),
+            *([f"    if made.__class__ in GIVEN: return given(made, {values}, since)"] if plans else []),
             *then,
             "    return made"]

@@ -37,6 +37,7 @@ def _general(*args: Any, **kwargs: Any) -> Any:
 
 _GENERAL: CodeType = _general.__code__
 PLANS = frozenset((Plan, Compose, View, Relaid, Written))
+GIVEN = frozenset((View, Compose))  # plans that the body of an operation that is not planned may give
 NUMBERS = frozenset((float, int))  # types of numbers that launches take as they come
 KNOWN: set[type] = {float, int, bool, complex, type(None), str, slice, type(Ellipsis), Tensor}  # classes that answer for nothing
 # what the keys of factories' plans are made with
@@ -83,15 +84,15 @@ class Operation:
     arguments (it looks at its operands' metas only) or, where there is none, the call's result.  out: carries out the form with
     `out=`, called with `out`, the arguments and the keywords; None where there is none.  renames: it takes NumPy's names.
     signature: where the body's own is not the operation's.  learns: whether calls for which the body gives no plan may be learned
-    (`learning`).  views: the body of one that is not planned may give a `View`, which is kept beside what is learned.  autocast: see `ops.autocast`.
+    (`learning`).  plans: the body of one that is not planned may give a plan (`GIVEN`), which is kept beside what is learned.  autocast: see `ops.autocast`.
     """
 
     __slots__ = ("name", "body", "planned", "out", "renames", "autocast", "signature", "kinds", "function", "direct", "env", "code", "own", "places",
-                 "learner", "plain", "replayed", "_learns", "_views", "__weakref__")
+                 "learner", "plain", "replayed", "_learns", "_plans", "__weakref__")
 
     def __init__(self, name: str, body: Callable[..., Any], *, planned: bool = False, out: Callable[..., Any] | None = None, renames: bool = False,
                  signature: Signature | None = None, kinds: dict[str, str] | None = None, shown: str = "",
-                 learns: bool = True, views: bool = False) -> None:
+                 learns: bool = True, plans: bool = False) -> None:
         self.name, self.body, self.planned, self.out, self.renames, self.kinds = name, body, planned, out, renames, kinds
         self.autocast: Any = None
         self.signature = signature
@@ -99,7 +100,7 @@ class Operation:
         self.own = False  # whether the function runs its own code
         self.learner: Learner | None = None
         self.plain: CodeType | None = None  # the code that learns nothing, where there is another
-        self._learns, self._views = learns, views
+        self._learns, self._plans = learns, plans
         self.replayed: WeakSet[Any] = WeakSet()  # of a planned operation, the plans that were learned
         self.direct: Any = None  # the same function, which no interpreter sees
         self.places: tuple[int, ...] = ()
@@ -122,14 +123,15 @@ class Operation:
             self.learner = Learner(self, s, self.env) if self._learns else None
         self.env.update(body=self.body, ask=self.ask, miss=self.miss, tripped=self.tripped, into=self.into, renamed=self.renamed,
                         forgotten=self.forgotten, reordered=self.reordered, TRIPS=TRIPS, MISSING=MISSING, KNOWN=KNOWN, NUMBERS=NUMBERS, Tensor=Tensor,
-                        known=known, all_plain=all_plain, strided=strided, exact=fronts.exact, View=View, shown=self.shown,
+                        known=known, all_plain=all_plain, strided=strided, exact=fronts.exact, told=fronts.told,
+                        PLAIN=fronts.PLAIN_CONSTANTS, GIVEN=GIVEN, given=self.given, caches=caches,
                         meant=partial(dtypes.meant, of=self.function.__name__), **_FACTORIES)
-        code = fronts.write(self.function.__name__, s, self.planned, self.out is not None, self.renames, views=self._views)
+        code = fronts.write(self.function.__name__, s, self.planned, self.out is not None, self.renames, plans=self._plans)
         if self._learns and not self.planned and (fronts.operand_kinds(s) or "device" in s.names()):
             caches.cache(self.env, "plans")
             self.learner = Learner(self, s, self.env)
             self.env.update(note=self.learner.note, **fronts.LEARNED_KEYS)
-            self.plain, code = code, fronts.write(self.function.__name__, s, False, self.out is not None, self.renames, True, self._views)
+            self.plain, code = code, fronts.write(self.function.__name__, s, False, self.out is not None, self.renames, True, self._plans)
         kwdefaults = {**s.kwdefaults, **({"out": None} if self.out is not None else {})}
         direct: Any = FunctionType(code, self.env, self.function.__name__, s.defaults)
         direct.__kwdefaults__ = kwdefaults
@@ -200,7 +202,7 @@ class Operation:
         try:
             if not self.planned:
                 made = self.body(*args, **kwargs)
-                return self.shown(made, values, keep=False) if type(made) is View else made
+                return made.bind("t")(*self._operands(values)) if type(made) in GIVEN else made
             return self.miss(values, asked=True)
         except TRIPS as error:
             return self.tripped(error, values)
@@ -210,16 +212,20 @@ class Operation:
         args, kwargs = self._signature().as_written(values)
         return explain[0](self, error, args, kwargs)
 
-    def shown(self, view: View, values: Values, keep: bool = True) -> Any:
-        """A call for which a body gave the plan of a view."""
-        s, run = self._signature(), view.bind("t")
-        learner = self.learner
-        t = values[s.names().index(fronts.operand_kinds(s)[0])]
-        if keep and learner is not None:
+    def given(self, plan: View | Compose, values: Values, since: int) -> Any:
+        """A call for which a body gave a plan. since: the epoch in which it did."""
+        run, learner = plan.bind("t"), self.learner
+        if learner is not None:
             with contextlib.suppress(AttributeError, TypeError, RuntimeError, ValueError):  # numbers that are in no key
-                caches.keep(self.env["plans"], learner.key(values), run)
+                caches.keep_since(since, self.env["plans"], learner.key(values), run)
                 learner.learned = True
-        return run(t)
+        return run(*self._operands(values))
+
+    def _operands(self, values: Values) -> list[Any]:
+        """What the run of a plan that a body gave is called with."""
+        s = self._signature()
+        named = dict(zip((*s.names(), s.rest), values, strict=False))
+        return [named[n] for n in fronts.operand_kinds(s)]
 
     def unlearn(self, values: Values) -> None:
         """Calls like this one are no longer replayed."""
@@ -324,7 +330,12 @@ class Operation:
         given: list[Any] = []
         for name, v in zip(s.keyed(), values, strict=False):
             kind = s.kinds[name]
-            if kind in (TENSOR, OPTIONAL, NUMBER):
+            if name == s.rest and kind != SIZES:
+                try:
+                    v = v[0] if len(v) == 1 and type(v[0]) in fronts.PLAIN_CONSTANTS else fronts.told(v)
+                except TypeError:
+                    return None
+            elif kind in (TENSOR, OPTIONAL, NUMBER):
                 v = under(v.meta) if isinstance(v, Tensor) else type(v) if v is not None else None
             elif kind == VALUE:
                 v = under(v.meta) if isinstance(v, Tensor) else (type(v), v)
@@ -348,6 +359,8 @@ class Operation:
         if names:
             parts.append(None if all(v is None for v in given) else tuple(given))
         try:
+            if s.more is not None:
+                parts.append(fronts.told(values[-1]) if values[-1] else ())
             hash(key := tuple(parts))
         except TypeError:
             return None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _KEY = "_arrival"
 _lock = forks.rlock()
 _kinds: dict[type, type] = {}
-_waiting: set[type] = set()  # the classes of tensors that wait
+waiting: set[type] = set()  # the classes of tensors that wait
 _waits = True
 
 
@@ -100,13 +100,13 @@ def _kind(of: type) -> type:
     if found is None:
         found = _kinds[of] = type(of.__name__, (of,), {"__slots__": (), "__getattr__": _missing, "__module__": of.__module__,
                                                        "__qualname__": of.__qualname__})
-        _waiting.add(found)
+        waiting.add(found)
     return found
 
 
 def arrival_of(t: Tensor) -> Arrival | None:
     """What `t` waits for, if anything."""
-    return t.__dict__.get(_KEY) if type(t) in _waiting else None
+    return t.__dict__.get(_KEY) if type(t) in waiting else None
 
 
 def address(t: Tensor) -> int:

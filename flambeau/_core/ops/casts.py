@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes, hooks
 from ..autograd import tape
 from ..dtypes import dtype
-from ..engine.fronts import WORD
-from ..engine.plans import Plan, Saved
+from ..engine.fronts import CONSTANT, WORD
+from ..engine.plans import Compose, Plan, Saved, under
 from ..kernels import expr as E
 from ..runtime.device import device, resolve
 from ..tensor import Tensor
-from .copies import clone, strides_for
+from . import transfer
+from .copies import clone, itself, strides_for
 from .elementwise import Inner, Pointwise, fit
-from .table import op
-from .transfer import to_device
+from .table import op, planned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ def to_dtype(t: Tensor, d: dtype) -> Tensor:
     """`t` in type `d`: itself when it has it already.  Differentiable between floating types."""
     if t.meta.dtype is d:
         return t
-    made: Tensor = _to(t, d)
+    made: Tensor = _cast(t, d)
     return made
 
 
@@ -49,7 +49,7 @@ def _cast_back(node: Any, g: Tensor) -> Any:
 
 
 _cast_back.grad_name = "ToCopyBackward0"
-_to = Inner("to", _plan_cast, planned=True, kinds={"d": WORD}).started().direct
+_cast = Inner("to", _plan_cast, planned=True, kinds={"d": WORD}).started().direct
 
 
 def in_float32(function: _Function) -> _Function:
@@ -75,28 +75,34 @@ def in_float32(function: _Function) -> _Function:
     return call  # type: ignore[return-value]
 
 
-def convert(t: Tensor, dev: device | None, d: dtype | None, non_blocking: bool = False, copy: bool = False,
-            memory_format: Any = None) -> Tensor:
+def convert(t: Tensor, dev: Any, d: dtype | None, non_blocking: bool = False, copy: bool = False, memory_format: Any = None) -> Tensor:
     """The one path of every conversion.  `t` itself when nothing changes and `copy` is False."""
-    dev = t.meta.device if dev is None else resolve(dev)
-    d = t.meta.dtype if d is None else d
-    moves = dev is not t.meta.device
-    out = t
-    if moves:
-        strides = None if memory_format is None else strides_for(out.meta.shape, out.meta.strides, memory_format)
-        out = to_device(out, dev, non_blocking, strides, d)
-    elif d is not t.meta.dtype:
-        out = to_dtype(out, d)
-    if out is t and copy:
-        return clone(t, memory_format=memory_format)
-    if memory_format is not None and getattr(memory_format, "name", "") != "preserve_format" and (
-            out.meta.strides != strides_for(out.meta.shape, out.meta.strides, memory_format)):
-        out = clone(out, memory_format=memory_format)
-    return out
+    made: Tensor = _convert(t, t.meta.device if dev is None else resolve(dev), d, bool(non_blocking), bool(copy), memory_format)
+    return made
 
 
-@op(learns=False)
-def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+def _plan(t: Tensor, dev: device, d: dtype | None = None, non_blocking: bool = False, copy: bool = False, memory_format: Any = None) -> Any:
+    """The plan of a conversion. dev: concrete."""
+    m = under(t.meta)
+    d = m.dtype if d is None else d
+    strides = None if memory_format is None else strides_for(m.shape, m.strides, memory_format)
+    if dev is not m.device:
+        return transfer.plan(t, dev, non_blocking, strides, d)
+    relaid = memory_format is not None and getattr(memory_format, "name", "") != "preserve_format"
+    if d is not m.dtype:
+        plan = _plan_cast(t, d)
+        if relaid and plan.outs[0].strides != strides:
+            return Compose(lambda t: clone(to_dtype(t, d), memory_format=memory_format))
+        return plan
+    if copy or (relaid and m.strides != strides):
+        return Compose(lambda t: clone(t, memory_format=memory_format))
+    return Compose(itself)
+
+
+_convert = Inner("to", _plan, planned=True, kinds=dict.fromkeys(("dev", "d", "non_blocking", "copy", "memory_format"), WORD)).started().direct
+
+
+def _to(self: Tensor, *args: Any, **kwargs: Any) -> Any:
     """``to(dtype)``, ``to(device=None, dtype=None)`` or ``to(other)``, each with non_blocking=False, copy=False and
     memory_format.  Gives `self` when nothing changes and copy is False.
 
@@ -104,12 +110,31 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     arrives in pinned memory, whose first reader waits for it (see `flambeau.cuda.host_reads_wait`).  Pageable memory has
     been read when this returns, whatever the flag.  When type and device change, the narrower type is what crosses.
     """
-    dev, d, flags = parse_to(args, kwargs)
-    return convert(self, dev, d, **flags)
+    dev, d, flags = _parse(args, kwargs)
+    return _planned(self, dev, d, **flags)
+
+
+def _planned(t: Tensor, dev: Any, d: dtype | None, **flags: Any) -> Any:
+    """The plan of a conversion to a device as the program names it."""
+    if dev is None:
+        return _plan(t, t.meta.device, d, **flags)
+    to = resolve(dev)
+    if to.type == "cuda" and (dev if isinstance(dev, device) else device(dev)).index is None:
+        return transfer.on_current(lambda t, to: _plan(t, to, d, **flags))
+    return _plan(t, to, d, **flags)
+
+
+to: Callable[..., Tensor] = planned("to", _to, gives="Tensor", kinds={"args": CONSTANT})
 
 
 def parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[device | None, dtype | None, dict[str, Any]]:
-    """The device, the type and the flags of a `.to` call.  Raises TypeError naming an argument that is none of these."""
+    """The concrete device, the type and the flags of a `.to` call.  Raises TypeError naming an argument that is none of these."""
+    dev, d, flags = _parse(args, kwargs)
+    return (None if dev is None else resolve(dev)), d, flags
+
+
+def _parse(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dtype | None, dict[str, Any]]:
+    """The same with the device as it was named."""
     known = ("device", "dtype", "other", "non_blocking", "copy", "memory_format", "tensor")
     for k in kwargs:
         if k not in known:
@@ -137,15 +162,15 @@ def parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[device | No
         dev, d = other.meta.device, other.meta.dtype
     if d is not None and not isinstance(d, dtype):
         d = dtypes.meant(d, "to")
-    return (None if dev is None else resolve(dev)), d, flags  # type: ignore[return-value]
+    return dev, d, flags  # type: ignore[return-value]
 
 
 def _shorthand(name: str, d: dtype) -> None:
-    def method(self: Tensor, *, memory_format: Any = None) -> Tensor:
-        return convert(self, None, d, memory_format=memory_format)
+    def method(self: Tensor, *, memory_format: Any = None) -> Any:
+        return _plan(self, self.meta.device, d, memory_format=memory_format)
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"`self` as {d!r}."
-    op(spaces=())(method)
+    planned(name, method, spaces=(), gives="Tensor")
 
 
 for _name, _dtype in (("float", dtypes.float32), ("double", dtypes.float64), ("half", dtypes.float16),
@@ -155,19 +180,23 @@ for _name, _dtype in (("float", dtypes.float32), ("double", dtypes.float64), ("h
     _shorthand(_name, _dtype)
 
 
-@op(spaces=(), learns=False)
-def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
+def _cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Any:
     """`self` on a GPU: the current one, or the one `device` names.  Raises RuntimeError for a device that is not cuda."""
-    to = resolve("cuda" if device is None else device)
-    if to.type != "cuda":
-        raise RuntimeError(f"Invalid device, must be cuda device, got {to}")
-    return convert(self, to, None, non_blocking, memory_format=memory_format)
+    to = "cuda" if device is None else device
+    if (found := resolve(to)).type != "cuda":
+        raise RuntimeError(f"Invalid device, must be cuda device, got {found}")
+    return _planned(self, to, None, non_blocking=bool(non_blocking), memory_format=memory_format)
 
 
-@op(spaces=(), learns=False)
-def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
+cuda: Callable[..., Tensor] = planned("cuda", _cuda, spaces=(), gives="Tensor")
+
+
+def _cpu(self: Tensor, memory_format: Any = None) -> Any:
     """`self` in host memory."""
-    return self if memory_format is None and self.meta.device.type == "cpu" else convert(self, resolve("cpu"), None, memory_format=memory_format)
+    return _plan(self, resolve("cpu"), memory_format=memory_format)
+
+
+cpu: Callable[..., Tensor] = planned("cpu", _cpu, spaces=(), gives="Tensor")
 
 
 @op(spaces=())

@@ -34,8 +34,8 @@ def cast_program(source: dtype, target: dtype) -> Map:
 def copy_into(out: Tensor, source: Tensor, non_blocking: bool = False) -> None:
     """out = source (broadcast, cast, moved as needed), outside the tape; out's version goes up."""
     if source.meta.device is not out.meta.device:
-        from .transfer import copy_across
-        copy_across(out, source, non_blocking)
+        from .transfer import move
+        move(out, source, non_blocking)
     else:
         if checks.overlap(out, source):
             source = dense_of(source)
@@ -118,19 +118,19 @@ def _contiguous(input: Tensor, *, memory_format: Any = None) -> Any:  # noqa: A0
     name = getattr(memory_format, "name", None)
     if name in ("channels_last", "channels_last_3d"):
         if layout.is_channels_last(input.meta.shape, input.meta.strides) and len(input.meta.shape) == (4 if name == "channels_last" else 5):
-            return Compose(_itself)
+            return Compose(itself)
         return Compose(lambda t: clone(t, memory_format=memory_format))
-    return Compose(_itself) if input.meta.contiguous else _copying(input.meta, None, "contiguous")
+    return Compose(itself) if input.meta.contiguous else _copying(input.meta, None, "contiguous")
 
 
-def _itself(t: Tensor) -> Tensor:
+def itself(t: Tensor) -> Tensor:
     return t
 
 
 contiguous: Callable[..., Tensor] = planned("contiguous", _contiguous, gives="Tensor")
 
 
-@op(name="copy_")
+@op(name="copy_", plans=True)
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Writes `src` (a number, or a tensor of any type and device, broadcast) into `self`.  Recorded: gradients flow to `src`.
 
@@ -140,11 +140,21 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
         src = hooks.full((), src, dtype=dtypes.of_scalar(src))
     elif not isinstance(src, Tensor):
         raise TypeError(f"copy_(): argument 'other' must be Tensor, not {type(src).__name__}")
-    recording = _grad.get() and inplace.check(self, (self, src))
+    if src.meta.device is not self.meta.device and src.meta.plain and self.meta.plain:
+        return Compose(_across(self, src, bool(non_blocking)))  # type: ignore[return-value]  # the engine carries it out
+    _may_copy(self, src)
+    return _copy(self, src, non_blocking)
+
+
+def _may_copy(self: Tensor, src: Tensor) -> None:
     checks.may_write(self)
-    if layout.broadcast_shapes(self.meta.shape, src.meta.shape) != tuple(self.meta.shape):
-        raise RuntimeError(f"output with shape {list(self.meta.shape)} doesn't match the broadcast shape "
-                           f"{list(layout.broadcast_shapes(self.meta.shape, src.meta.shape))}")
+    shape = layout.broadcast_shapes(self.meta.shape, src.meta.shape)
+    if shape != tuple(self.meta.shape):
+        raise RuntimeError(f"output with shape {list(self.meta.shape)} doesn't match the broadcast shape {list(shape)}")
+
+
+def _copy(self: Tensor, src: Tensor, non_blocking: bool) -> Tensor:
+    recording = _grad.get() and inplace.check(self, (self, src))
     if src is not self:
         if src.store.ptr == self.store.ptr:
             checks.no_partial_overlap(self, src)
@@ -153,6 +163,24 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
         node = [tape.next_seq(), None, _copied, (self.node, src.node), src.meta, {"name": "CopyBackwards"}]
         inplace.rebase(self, node)
     return self
+
+
+def _across(self: Tensor, src: Tensor, non_blocking: bool) -> Callable[[Tensor, Tensor], Tensor]:
+    """What copies from a tensor of one device to one of another, of these layouts."""
+    from .transfer import carrier
+    if _grad.get():
+        inplace.check(self, (self, src))
+    _may_copy(self, src)
+    carry = carrier(self.meta, src.meta, non_blocking)
+
+    def run(self: Tensor, src: Tensor) -> Tensor:
+        base = self.base
+        if (self.node is not None or src.node is not None or (base is not None and base.node is not None)) and _grad.get():
+            return _copy(self, src, non_blocking)
+        carry(self, src)
+        self.store.version += 1
+        return self
+    return run
 
 
 def _copied(node: Any, g: Tensor) -> Any:

@@ -716,7 +716,7 @@ def _put_at_back(node: Any, g: Tensor) -> Any:
 
 
 _get.__doc__, _set.__doc__ = "What an index shows: a view, or for tensors of positions a copy.", "Writes to what an index shows."
-GET = operation("index", _get, shown="__getitem__", kinds={"index": TENSORS}, views=True)
+GET = operation("index", _get, shown="__getitem__", kinds={"index": TENSORS}, plans=True)
 Tensor.__getitem__ = GET.function  # type: ignore[method-assign]
 Tensor.__setitem__ = operation(  # type: ignore[method-assign]
     "index_put_", _set, shown="__setitem__", kinds={"index": TENSORS, "value": OPEN}).function

@@ -92,21 +92,21 @@ def _register(row: Row) -> None:
 
 # ----------------------------------------------------------------------------------------------------------- general ops
 def op(*, method: bool = True, inplace: Any = False, out: bool | None = False, spaces: tuple[str, ...] = ("torch",),
-       aliases: tuple[str, ...] = (), name: str | None = None, learns: bool = True) -> Callable[[F], F]:
+       aliases: tuple[str, ...] = (), name: str | None = None, learns: bool = True, plans: bool = False) -> Callable[[F], F]:
     """Registers a function as an operation.
 
     method: also a Tensor method of the same name.  inplace: also `name_`, which writes the result into `input` (a general
     form that computes and copies; a function given here is used instead).  out: takes `out=` (a tensor, or a
     tuple for several results), resized to fit; None means that the function handles `out=` itself.  spaces: where the
     function is exported: "torch", "nn.functional", "special", "linalg", "fft".  aliases: other names of the same thing, "special.x" for another namespace.
-    learns: see `Operation`; False for what does more than work out its result.
+    learns, plans: see `Operation`; learns is False for what does more than work out its result.
     """
     def register(function: F) -> F:
         named = name or function.__name__
 
         def again(*args: Any, **kwargs: Any) -> Any:
             return final.__operation__.started().direct(*args, **kwargs)
-        final: Any = operation(named, function, learns=learns, shown=function.__name__, out=_out_form(named, again) if out is True else None,
+        final: Any = operation(named, function, learns=learns, plans=plans, shown=function.__name__, out=_out_form(named, again) if out is True else None,
                           signature=Signature.of(function).with_old() if named in OLD_ORDER else None,
                           renames=not _NOT_NUMPY.issuperset((named,)) and (out is True or "torch" in spaces)).function
         made = inplace if callable(inplace) else _inplace_of(function, again) if inplace else None

@@ -6,40 +6,64 @@ part of staging, in the same pass (`runtime.staging`).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import hooks, layout
 from ..autograd import tape
-from ..runtime import caches, gpus, staging, transfers
-from ..tensor import Tensor, meta, new
-from . import launch
-from .async_copy import address, arrival_of, fill_later
+from ..autograd.mode import _grad
+from ..engine.fronts import WORD
+from ..engine.plans import Compose, under
+from ..runtime import caches, gpus, memory, staging, transfers
+from ..tensor import NO_FREE, Storage, Tensor, meta, new
+from .async_copy import address, arrival_of, fill_later, waiting
+from .copies import cast_program
+from .elementwise import Inner, launcher
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..dtypes import dtype
     from ..runtime.device import device
     from ..tensor import Meta
 
+    Carry = Callable[[Tensor, Tensor], None]  # from the second to the first
 
-def to_device(t: Tensor, dev: device, non_blocking: bool = False, strides: tuple[int, ...] | None = None,
-              d: dtype | None = None) -> Tensor:
-    """A copy of `t` on `dev` (a concrete device), in type `d` if given, with the same dense layout or `strides`.
 
-    Differentiable.  non_blocking: a copy to the host arrives in pinned memory, later; the first to read it waits.
-    """
-    m = t.meta
+def plan(t: Tensor, dev: device, non_blocking: bool = False, strides: tuple[int, ...] | None = None, d: dtype | None = None) -> Compose:
+    """The plan of a copy of `t` on `dev`: see `to_device`."""
+    m = under(t.meta)
     d = m.dtype if d is None else d
-    if strides is None:
-        strides = layout.dense_like(tuple(m.shape), m.strides)
-    made = meta(m.shape, strides, d, dev)
-    if non_blocking and dev.type == "cpu" and m.device.type != "cpu":
-        out = hooks.pinned_empty(made)
-    else:
-        out = new(made)
-    move(out, t, non_blocking)
-    return tape.record(out, _back, (t,), m, "ToCopyBackward0") if d.kind in "fc" else out
+    made = meta(m.shape, layout.dense_like(tuple(m.shape), m.strides) if strides is None else strides, d, dev)
+    carry = carrier(made, m, non_blocking)
+    later = non_blocking and dev.type == "cpu" and m.device.type == "cuda"
+    take = memory.takes.get(dev)
+    taped = d.kind in "fc"
+    make, grad_on, next_seq, anomaly = object.__new__, _grad.get, tape.next_seq, tape.anomaly
+
+    def run(t: Tensor) -> Tensor:
+        if later:
+            out: Tensor = hooks.pinned_empty(made)
+        elif take is None:
+            out = new(made)
+        else:
+            out = make(Tensor)
+            out.meta, out.node, out.base = made, None, None
+            s = out.store = Storage()
+            s.version, s.meta, s.ptr, s.free = 0, made, 0, NO_FREE  # a failed allocation leaves a storage that frees nothing
+            s.ptr, s.free = take(made.nbytes)
+            out.ptr = s.ptr
+        carry(out, t)
+        node = t.node
+        if node is not None and taped and grad_on():
+            out.node = [next_seq(), None, _back, (node,), m, {"name": "ToCopyBackward0"}]
+            if anomaly.on:
+                anomaly.note(out.node)
+        return out
+    return Compose(run)
 
 
+@tape.keeps_nothing
 def _back(node: Any, g: Tensor) -> Any:
     m = node[tape.SAVED]
     if m.dtype is g.meta.dtype:
@@ -47,31 +71,64 @@ def _back(node: Any, g: Tensor) -> Any:
     return (hooks.convert(g, m.device, m.dtype),)
 
 
-def copy_across(out: Tensor, source: Tensor, non_blocking: bool = False) -> None:
-    """out = source (broadcast), from another device; outside the tape."""
-    move(out, source, non_blocking)
+# A copy of a tensor on a concrete device, in type `d` if given, with the same dense layout or `strides`.  Differentiable.
+# non_blocking: a copy to the host arrives in pinned memory, later; the first to read it waits.
+to_device: Callable[..., Any] = Inner("to", plan, planned=True, kinds={"dev": WORD, "non_blocking": WORD, "strides": WORD, "d": WORD}).started().direct
+
+
+def on_current(make: Callable[[Tensor, device], Any]) -> Compose:
+    """The plan of a call that names the current GPU: that of the plan which `make` gives for a tensor and a GPU."""
+    runs: dict[int, Callable[[Tensor], Tensor]] = {}
+    thread = gpus._thread
+
+    def run(t: Tensor) -> Tensor:
+        found = runs.get(thread.index)
+        if found is None:
+            found = runs[thread.index] = make(t, gpus.resolve()).bind("t")
+        return found(t)
+    return Compose(run)
 
 
 def move(out: Tensor, source: Tensor, non_blocking: bool = False) -> None:
-    """Carries the elements of `source` to `out` on another device: cast, broadcast and laid out anew as needed.  Raises
+    """Carries the elements of `source` to `out` on another device, outside the tape: cast, broadcast and laid out anew as needed.  Raises
     NotImplementedError where the source is on the meta device."""
-    if not out.meta.numel or out.meta.device.type == "meta":
-        return
-    if source.meta.device.type == "meta":
+    carrier(out.meta, source.meta, non_blocking)(out, source)
+
+
+_carriers: dict[tuple[Meta, Meta, bool], Carry] = caches.cache(globals(), "_carriers")
+
+
+def carrier(out: Meta, source: Meta, non_blocking: bool) -> Carry:
+    """What `move` does with tensors of these layouts, worked out once."""
+    found = _carriers.get((out, source, non_blocking))
+    if found is None:
+        since, cached = caches.epoch, _carriers
+        found = _carrier(out, source, non_blocking)
+        caches.keep_since(since, cached, (out, source, non_blocking), found)
+    return found
+
+
+def _carrier(out: Meta, source: Meta, non_blocking: bool) -> Carry:
+    if not out.numel or out.device.type == "meta":
+        return lambda out, source: None
+    if source.device.type == "meta":
         raise NotImplementedError("Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() instead of "
                                   "torch.nn.Module.to() when moving module from meta to a different device.")
-    if out.meta.device.type == "cpu":
-        _down(out, source, non_blocking)
-    elif source.meta.device.type == "cpu":
-        _up(out, source, not non_blocking)
-    else:
-        _between(out, source)
+    narrow = _Route(out, source, out.dtype if out.dtype.itemsize <= source.dtype.itemsize else source.dtype)
+    if out.device.type == "cuda":
+        return _up(out, source, narrow, not non_blocking) if source.device.type == "cpu" else _between(out, source, narrow)
+    now = _down(out, source, narrow, False)
+    if not non_blocking:
+        return now
+    wide = narrow if narrow.plain_out else _Route(out, source, out.dtype)  # widened on the GPU, as otherwise the host would have to wait and do it
+    later = _down(out, source, wide if wide.plain_out else narrow, True)
+    return lambda out, source: (later if gpus.is_pinned(out.store.ptr) else now)(out, source)
 
 
 class _Route:
-    """How one layout reaches another on a different device, worked out once: the type that crosses (the narrower), what
-    crosses as a tensor on the source's and on the target's device (all of the source once, in the order that the target
-    has in memory where it can), and whether either end's bytes are just that."""
+    """How one layout reaches another on a different device: the type that crosses, what crosses as a tensor on the source's and on the
+    target's device (all of the source once, in the order that the target has in memory where it can), and whether either end's bytes
+    are just that."""
 
     __slots__ = ("dtype", "leaving", "landing", "nbytes", "plain_source", "plain_out")
 
@@ -83,32 +140,14 @@ class _Route:
         self.plain_source, self.plain_out = _same(source, self.leaving), _same(out, self.landing)
 
 
-_routes: dict[tuple[Meta, Meta, dtype], _Route] = caches.cache(globals(), "_routes")
-_MOST_ROUTES = 1 << 12
-
-
-def _route(out: Meta, source: Meta, d: dtype | None = None) -> _Route:
-    if d is None:
-        d = out.dtype if out.dtype.itemsize <= source.dtype.itemsize else source.dtype
-    found = _routes.get((out, source, d))
-    if found is None:
-        if len(_routes) >= _MOST_ROUTES:
-            _routes.clear()
-        found = _routes[out, source, d] = _Route(out, source, d)
-    return found
-
-
 def _same(a: Meta, b: Meta) -> bool:
     """Whether the bytes of one are those of the other."""
     return a.dtype is b.dtype and a.shape == b.shape and (a.strides == b.strides or a.contiguous and b.contiguous)
 
 
-def _kernel(out: Tensor, source: Tensor, name: str) -> None:
-    """out = source (broadcast, cast) on one device."""
-    from .copies import cast_program
-    shape = tuple(out.meta.shape)
-    strides = [out.meta.strides, layout.expand_strides(source.meta.shape, source.meta.strides, shape)]
-    launch.run(cast_program(source.meta.dtype, out.meta.dtype), shape, [out], [source], strides, name=name)
+def _kernel(out: Meta, source: Meta, name: str) -> Callable[[int, int], Any]:
+    """out = source (broadcast, cast) on one device: a bound launch."""
+    return launcher(cast_program(source.dtype, out.dtype), tuple(out.shape), [out, source], out.device, name)
 
 
 def _in_order(wire: Meta, strides: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -117,70 +156,66 @@ def _in_order(wire: Meta, strides: tuple[int, ...]) -> tuple[tuple[int, ...], tu
     return tuple([wire.shape[i] for i in axes]), tuple([strides[i] for i in axes])
 
 
-def _up(out: Tensor, source: Tensor, blocking: bool) -> None:
-    dev, host = out.meta.device, source.meta.device
-    route = _route(out.meta, source.meta)
-    there = out if route.plain_out else new(route.landing)
-    owners = source.store, out.store
-    if route.plain_source:
-        arrival = arrival_of(source)
-        p = source.ptr if arrival is None else address(source)
-        if arrival is not None:
-            if gpus.is_pinned(p):
-                # the source is being filled by a GPU: this copy waits for that one, the host does not
-                for wait in arrival.waits:
-                    wait(gpus.current_stream(dev))
-            else:
-                p = source.ptr
-        transfers.up(dev, there.ptr, host, route.nbytes, blocking, p, owners=owners)
-    else:
-        from .copies import cast_program
-        program = cast_program(source.meta.dtype, route.dtype)
-        shape, strides = _in_order(route.landing, source.meta.strides)
-        p = source.ptr
-        transfers.up(dev, there.ptr, host, route.nbytes, blocking, owners=owners,
-                     parts=lambda most: staging.elements_out(program, shape, p, strides, most))
-    if there is not out:
-        _kernel(out, there, "unpack")
+def _up(to: Meta, of: Meta, route: _Route, blocking: bool) -> Carry:
+    plain = route.plain_source
+    parts = None if plain else partial(staging.elements_out, cast_program(of.dtype, route.dtype), *_in_order(route.landing, of.strides))
+    send = transfers.bind(to.device, of.device, route.nbytes, blocking, parts)
+    unpack = None if route.plain_out else _kernel(to, route.landing, "unpack")
+
+    def up(out: Tensor, source: Tensor) -> None:
+        there = out if unpack is None else new(route.landing)
+        p = _arriving(source, to.device) if plain and source.__class__ in waiting else source.ptr
+        send(there.ptr, p, source.store, out.store)
+        if unpack is not None:
+            unpack(out.ptr, there.ptr)
+    return up
 
 
-def _down(out: Tensor, source: Tensor, non_blocking: bool) -> None:
-    dev, host = source.meta.device, out.meta.device
-    later = non_blocking and gpus.is_pinned(out.store.ptr)
-    route = _route(out.meta, source.meta)
-    if later and not route.plain_out:
-        wide = _route(out.meta, source.meta, out.meta.dtype)
-        if wide.plain_out:
-            route = wide  # widened on the GPU, as otherwise the host would have to wait and do it
-    here = source
-    if not route.plain_source:
-        here = new(route.leaving)
-        _kernel(here, source, "pack")
-    if route.plain_out:
-        p = address(out) if later else out.ptr
-        wait = transfers.down(host, p, dev, here.ptr, route.nbytes, not later, owners=(source.store, out.store))
+def _arriving(source: Tensor, dev: device) -> int:
+    """The address of a host tensor that a GPU may still be filling: a copy from it to `dev` waits for that, the host does not."""
+    arrival, p = arrival_of(source), address(source)
+    if arrival is None or not gpus.is_pinned(p):
+        return source.ptr
+    for wait in arrival.waits:
+        wait(gpus.current_stream(dev))
+    return p
+
+
+def _down(to: Meta, of: Meta, route: _Route, later: bool) -> Carry:
+    pack = None if route.plain_source else _kernel(route.leaving, of, "pack")
+    across = not route.plain_out and to.shape != route.landing.shape
+    parts, spread = None, _kernel(to, route.landing, "copy") if across else None
+    if not route.plain_out and not across:
+        parts = partial(staging.elements_in, cast_program(route.dtype, to.dtype), *_in_order(route.landing, to.strides))
+    plain = route.plain_out
+    fetch = transfers.bind(to.device, of.device, route.nbytes, not (later and plain), parts)
+
+    def down(out: Tensor, source: Tensor) -> None:
+        here = source
+        if pack is not None:
+            here = new(route.leaving)
+            pack(here.ptr, source.ptr)
+        landed = out if spread is None else new(route.landing)
+        wait = fetch(address(out) if later and plain else landed.ptr, here.ptr, source.store, out.store)
         if wait is not None:
             fill_later(out, wait)
-    elif out.meta.shape == route.landing.shape:
-        from .copies import cast_program
-        program = cast_program(route.dtype, out.meta.dtype)
-        shape, strides = _in_order(route.landing, out.meta.strides)
-        p = out.ptr
-        transfers.down(host, p, dev, here.ptr, route.nbytes, True, owners=(source.store, out.store),
-                       parts=lambda most: staging.elements_in(program, shape, p, strides, most))
-    else:
-        landed = new(route.landing)
-        transfers.down(host, landed.ptr, dev, here.ptr, route.nbytes, True, owners=(source.store, out.store))
-        _kernel(out, landed, "copy")
+        if spread is not None:
+            spread(out.ptr, landed.ptr)
+    return down
 
 
-def _between(out: Tensor, source: Tensor) -> None:
-    route = _route(out.meta, source.meta)
-    here = source
-    if not route.plain_source:
-        here = new(route.leaving)
-        _kernel(here, source, "pack")
-    there = out if route.plain_out else new(route.landing)
-    transfers.between(out.meta.device, there.ptr, source.meta.device, here.ptr, route.nbytes, here.store, (source.store, out.store))
-    if there is not out:
-        _kernel(out, there, "unpack")
+def _between(to: Meta, of: Meta, route: _Route) -> Carry:
+    pack = None if route.plain_source else _kernel(route.leaving, of, "pack")
+    unpack = None if route.plain_out else _kernel(to, route.landing, "unpack")
+    carry = transfers.bind(to.device, of.device, route.nbytes, False)
+
+    def between(out: Tensor, source: Tensor) -> None:
+        here = source
+        if pack is not None:
+            here = new(route.leaving)
+            pack(here.ptr, source.ptr)
+        there = out if unpack is None else new(route.landing)
+        carry(there.ptr, here.ptr, source.store, out.store, here.store)
+        if unpack is not None:
+            unpack(out.ptr, there.ptr)
+    return between

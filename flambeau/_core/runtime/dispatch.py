@@ -8,8 +8,10 @@ empties when they are stale and puts aside while somebody observes.
 
 from __future__ import annotations
 
+import sys
 import time
 import weakref
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from .. import forks
@@ -17,7 +19,7 @@ from ..drivers.cpu.driver import CPU
 from ..kernels import bounds
 from ..kernels.programs import PreparedLaunch
 from ..kernels.specs import Loop, Product
-from . import caches
+from . import caches, provenance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,6 +37,7 @@ _launch_observers: tuple[Any, ...] = ()
 _copy_observers: tuple[Any, ...] = ()
 _wait_observers: tuple[Any, ...] = ()
 _lock = forks.lock()
+ours = provenance.inside.get
 _tf32 = False
 _wide: frozenset[str] = frozenset()
 
@@ -214,24 +217,31 @@ class Copy:
     blocking: the host waits until it is done.
     source, target: devices.  stream: the one it is queued on; None for h2h.
     owners: (storage read, storage written), each None where the bytes are not a tensor's, or once it is gone.  A
-        storage's `v` counts its writes, so that an unchanged one is known.
+        storage's `version` counts its writes, so that an unchanged one is known; `versions` are those of both when the copy was asked for.
+    line: the user's line.
     seconds: how long the call kept the host; None until it has returned.
     """
 
-    __slots__ = ("direction", "path", "nbytes", "blocking", "source", "target", "stream", "_owners", "seconds")
+    __slots__ = ("direction", "path", "nbytes", "blocking", "source", "target", "stream", "seconds", "site", "read", "written", "versions")
 
-    def __init__(self, direction: str, path: str, nbytes: int, blocking: bool, source: device, target: device,
-                 stream: Any, owners: tuple[Any, Any] = (None, None)) -> None:
+    def __init__(self, direction: str, path: str, nbytes: int, blocking: bool, source: device, target: device, stream: Any = None) -> None:
         self.direction, self.path, self.nbytes, self.blocking = direction, path, nbytes, blocking
         self.source, self.target, self.stream = source, target, stream
-        # weakly: an observer that keeps records keeps no memory
-        self._owners = tuple([None if o is None else weakref.ref(o) for o in owners]) if _copy_observers else (None, None)
         self.seconds: float | None = None
+        self.site: tuple[str, int] | None = None
+        # weakly: who keeps records keeps no memory
+        self.read: weakref.ref[Any] | None = None
+        self.written: weakref.ref[Any] | None = None
+        self.versions = (0, 0)
+
+    @property
+    def line(self) -> str | None:
+        """The user's line that asked for it, as ``file:line``; None where a thread of this package did."""
+        return None if self.site is None else f"{self.site[0]}:{self.site[1]}"
 
     @property
     def owners(self) -> tuple[Any, Any]:
-        read, written = self._owners
-        return read and read(), written and written()
+        return self.read and self.read(), self.written and self.written()
 
     @property
     def pinned(self) -> bool:
@@ -244,16 +254,14 @@ class Copy:
 
 
 class CopyScope:
-    """A copy on its way through dispatch, as a ``with`` block around what carries it out; arguments as for `Copy`."""
+    """A copy that dispatch counts and shows, as a ``with`` block around what carries it out; arguments as for `note`."""
 
     __slots__ = ("record", "_since")
 
-    def __init__(self, direction: str, path: str, nbytes: int, blocking: bool, source: device, target: device,
-                 stream: Any, owners: tuple[Any, Any] = (None, None)) -> None:
-        self.record = Copy(direction, path, nbytes, blocking, source, target, stream, owners)
+    def __init__(self, *what: Any) -> None:
+        self.record = note(*what)
 
     def __enter__(self) -> None:
-        note(self.record)
         self._since = time.perf_counter()
 
     def __exit__(self, *exc: object) -> None:
@@ -295,15 +303,53 @@ class Total:
 totals: dict[str, Total] = {direction: Total() for direction in ("h2d", "d2h", "d2d", "peer", "h2h")}
 
 
-def note(record: Copy) -> None:
-    """Counts a copy and shows it to the observers."""
+_journal: deque[Copy] | None = None  # records that the process's ledger has yet to enter
+_enter_journal: Callable[[], Any] = deque  # what lets it do so
+_LONG = 512
+
+
+def keep_journal(enter: Callable[[], None]) -> deque[Copy]:
+    """From now on each copy that crosses is added to the list that this gives; `enter` is called when it is long, and takes them out."""
+    global _journal, _enter_journal
+    _enter_journal, _journal = enter, deque()
+    return _journal
+
+
+def note(direction: str, path: str, nbytes: int, blocking: bool, source: device, target: device, stream: Any = None,
+         read: Any = None, written: Any = None) -> Copy:
+    """A copy that is about to be made: counted, entered in the journal, and shown to the observers, who may refuse it by an error. Whoever
+    carries it out sets `seconds`.
+
+    read, written: the storages.
+    """
+    record = Copy(direction, path, nbytes, blocking, source, target)
+    total = totals[direction]
     with _lock:
-        total = totals[record.direction]
         total.count += 1
-        total.nbytes += record.nbytes
-        total.waits += record.blocking
-    for callback in _copy_observers:
-        callback(record)
+        total.nbytes += nbytes
+        total.waits += blocking
+    journal, observers = _journal, _copy_observers
+    if journal is None and not observers:
+        return record
+    frame: Any = sys._getframe(1)
+    while frame is not None and ours(frame.f_code):
+        frame = frame.f_back
+    if frame is not None:
+        record.site = (frame.f_code.co_filename, frame.f_lineno) if ours(frame.f_code) is False else provenance.site()
+    if read is not None:
+        record.read = weakref.ref(read)
+    if written is not None:
+        record.written = weakref.ref(written)
+    record.versions = (0 if read is None else read.version), (0 if written is None else written.version)
+    if journal is not None and direction != "h2h" and direction != "d2d":
+        journal.append(record)
+        if len(journal) > _LONG:
+            _enter_journal()
+    if observers:
+        record.stream = stream
+        for callback in observers:
+            callback(record)
+    return record
 
 
 def copy(dst_device: device, dst: int, src_device: device, src: int, nbytes: int, blocking: bool = True,
@@ -322,11 +368,11 @@ def copy(dst_device: device, dst: int, src_device: device, src: int, nbytes: int
     if src_device.type == "meta":
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     if dst_device.type == src_device.type == "cpu":
-        with CopyScope("h2h", "host", nbytes, True, src_device, dst_device, None, owners):
+        with CopyScope("h2h", "host", nbytes, True, src_device, dst_device, None, *owners):
             CPU.memcpy(None, dst, src, nbytes)
         return
     from . import transfers
-    transfers.copy(dst_device, dst, src_device, src, nbytes, blocking, keep, owners)
+    transfers.plain(dst_device, src_device, nbytes, blocking)(dst, src, *owners, keep)
 
 
 def synchronize(dev: device) -> None:

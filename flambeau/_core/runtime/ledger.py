@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "FLAMBEAU_LEDGER"
 _MOST_STORAGES = 4096
+_NO_LINE = "(a thread of flambeau)"
 
 
 class Row:
@@ -67,10 +68,12 @@ class Row:
 class Travel:
     """One storage's copies: which version went where from which lines, and where its bytes came from."""
 
-    __slots__ = ("ref", "sent", "origin")
+    __slots__ = ("ref", "end", "sent", "origin")
 
-    def __init__(self, storage: Any, forget: Callable[[Any], None]) -> None:
-        self.ref = weakref.ref(storage, forget)
+    def __init__(self, ref: weakref.ref[Any], forget: Callable[[Any], None]) -> None:
+        storage = ref()
+        self.ref = ref
+        self.end = None if storage is None else weakref.ref(storage, forget)
         self.sent: dict[Any, list[Any]] = {}  # target device: [version, count, bytes of one, last line]
         self.origin: tuple[Any, str, int] | None = None  # (device, line, own version when it arrived)
 
@@ -93,7 +96,7 @@ class Ledger:
         """Enters a copy."""
         if record.direction in ("h2h", "d2d"):
             return
-        line = provenance.caller() or "(a thread of flambeau)"
+        line = record.line or _NO_LINE
         with self._lock:
             key = (line, record.direction, record.path, record.source, record.target)
             row = self.rows.get(key)
@@ -105,7 +108,7 @@ class Ledger:
 
     def sync(self, wait: dispatch.Wait) -> None:
         """Enters a wait that the program's text does not show."""
-        line = provenance.caller() or "(a thread of flambeau)"
+        line = provenance.caller() or _NO_LINE
         with self._lock:
             key = (line, str(wait.device), wait.reason)
             self.waits[key] = self.waits.get(key, 0) + 1
@@ -120,34 +123,35 @@ class Ledger:
 
     def _follow(self, record: dispatch.Copy, line: str) -> None:
         """Whether these bytes went this way before."""
-        source, target = record.owners
+        source, target = record.read, record.written
         if source is None:
             return
+        version, written = record.versions
         travel = self._travel(source)
         sent = travel.sent.get(record.target)
-        if sent is not None and sent[0] == source.version and sent[2] == record.nbytes:
+        if sent is not None and sent[0] == version and sent[2] == record.nbytes:
             sent[1] += 1
             again = self.repeats.setdefault((line, str(record.target)), [0, record.nbytes])
             again[0] += 1
             sent[3] = line
         else:
-            travel.sent[record.target] = [source.version, 1, record.nbytes, line]
+            travel.sent[record.target] = [version, 1, record.nbytes, line]
         came = travel.origin
-        if came is not None and came[0] is record.target and source.version == came[2]:
+        if came is not None and came[0] is record.target and version == came[2]:
             found = self.returns.setdefault((line, came[1], str(record.source)), [0, record.nbytes])
             found[0] += 1
         if target is not None:
             arrived = self._travel(target)
-            arrived.origin = (record.source, line, target.version)
+            arrived.origin = (record.source, line, written)
             arrived.sent.clear()
 
-    def _travel(self, storage: Any) -> Travel:
-        i = id(storage)
-        travel = self._travels.get(i)
-        if travel is None or travel.ref() is not storage:
+    def _travel(self, storage: weakref.ref[Any]) -> Travel:
+        """That of a storage, by the one weak reference that it has without a callback: kept here, so that no other has its place."""
+        travel = self._travels.get(id(storage))
+        if travel is None:
             if len(self._travels) >= _MOST_STORAGES:
                 self._travels.pop(next(iter(self._travels)))
-            travel = self._travels[i] = Travel(storage, self._forget(i))
+            travel = self._travels[id(storage)] = Travel(storage, self._forget(id(storage)))
         return travel
 
     def _forget(self, i: int) -> Callable[[Any], None]:
@@ -202,7 +206,34 @@ class Ledger:
         self.__init__()  # type: ignore[misc]
 
 
-process: Ledger | None = None  # the one that is always kept
+class _Process(Ledger):
+    """The ledger of the whole process: copies are entered from the journal of dispatch, when somebody asks or much has come together."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._journal = dispatch.keep_journal(self.settle)
+
+    def settle(self) -> None:
+        """Enters what the journal has."""
+        while self._journal:
+            try:
+                self.copies(self._journal.popleft())
+            except IndexError:  # another thread was at it
+                break
+        with self._lock:
+            for i in [i for i, travel in self._travels.items() if travel.end is None]:  # gone before they were entered
+                del self._travels[i]
+
+    def table(self) -> list[dict[str, Any]]:
+        self.settle()
+        return super().table()
+
+    def findings(self) -> list[Any]:
+        self.settle()
+        return super().findings()
+
+
+process: _Process | None = None  # the one that is always kept
 _watching: Any = None
 
 
@@ -211,15 +242,15 @@ def start() -> None:
     global process, _watching
     if process is not None:
         return
-    process = Ledger()
-    _watching = dispatch.observe(copies=process.copies, waits=process.sync)
+    process = _Process()
+    _watching = dispatch.observe(waits=process.sync)
     if os.environ.get(VARIABLE, "").strip() not in ("", "0"):
         import atexit
         atexit.register(_at_exit)
 
 
 def _at_exit() -> None:
-    if process is not None and process.rows:
+    if process is not None and process.table():
         from rich.console import Console
         process.show(f"transfers of {os.path.basename(sys.argv[0]) or 'this process'}", Console(stderr=True))
 
@@ -269,4 +300,7 @@ class transfers:
     @staticmethod
     def so_far() -> Ledger:
         """The ledger of the whole process; an empty one while no GPU was used."""
-        return process if process is not None else Ledger()
+        if process is None:
+            return Ledger()
+        process.settle()
+        return process

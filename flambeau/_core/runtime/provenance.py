@@ -76,25 +76,31 @@ def of(t: Any) -> str | None:
     return found
 
 
-_inside: dict[Any, bool] = {}  # by code object: whether it is this package's
+inside: dict[Any, bool] = {}  # by code object: whether it is this package's
 
 
-def caller() -> str | None:
-    """The innermost line outside this package, as `file:line`."""
+def site() -> tuple[str, int] | None:
+    """The innermost line outside this package: file and line."""
     frame: Any = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        ours = _inside.get(code)
+        ours = inside.get(code)
         if ours is None:
             name = frame.f_globals.get("__name__", "")
             ours = name == _package or name.startswith(_package + ".")
-            if len(_inside) > 1 << 14:
-                _inside.clear()  # code made by exec at every step
-            _inside[code] = ours
+            if len(inside) > 1 << 14:
+                inside.clear()  # code made by exec at every step
+            inside[code] = ours
         if not ours:
-            return f"{code.co_filename}:{frame.f_lineno}"
+            return code.co_filename, frame.f_lineno
         frame = frame.f_back
     return None
+
+
+def caller() -> str | None:
+    """The same as `file:line`."""
+    found = site()
+    return None if found is None else f"{found[0]}:{found[1]}"
 
 
 def note(t: Any) -> None:

@@ -166,7 +166,7 @@ def bytes_in(address: int, nbytes: int, most: int) -> Iterator[Part]:
         yield n, lambda slot, a=address + at, n=n: move(a, slot, n)  # type: ignore[misc]
 
 
-def elements_out(program: Map, shape: tuple[int, ...], address: int, strides: tuple[int, ...], most: int) -> Iterator[Part]:
+def elements_out(program: Map, shape: tuple[int, ...], strides: tuple[int, ...], address: int, most: int) -> Iterator[Part]:
     """Parts that fill slots with `program` of strided elements, row-major over `shape`."""
     here, wire = program.inputs[0].itemsize, program.out_types[0].itemsize
     for sizes, offset, steps in blocks(shape, strides, max(1, most // wire)):
@@ -174,7 +174,7 @@ def elements_out(program: Map, shape: tuple[int, ...], address: int, strides: tu
         yield size_of(sizes) * wire, lambda slot, e=entry, a=address + offset * here: e(slot, a)  # type: ignore[misc]
 
 
-def elements_in(program: Map, shape: tuple[int, ...], address: int, strides: tuple[int, ...], most: int) -> Iterator[Part]:
+def elements_in(program: Map, shape: tuple[int, ...], strides: tuple[int, ...], address: int, most: int) -> Iterator[Part]:
     """Parts that empty slots through `program` into strided elements, row-major over `shape`."""
     wire, here = program.inputs[0].itemsize, program.out_types[0].itemsize
     for sizes, offset, steps in blocks(shape, strides, max(1, most // wire)):

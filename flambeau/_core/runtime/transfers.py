@@ -5,15 +5,18 @@
     GPU to host   the same, the other way.
     GPU to GPU    "peer" where one reaches the other's memory, else by the driver through the "host"; "d2d" within one.
 
-Everything here deals in addresses and bytes.  Where elements are strided in host memory, or change their type, the
-caller gives `parts` that fill or empty staging memory in one pass (see `staging`).
+A copy is planned like any other work: `bind` works out what depends on the devices and the number of bytes, and gives a function of
+the addresses.  Where elements are strided in host memory, or change their type, the caller gives `parts` that fill or empty staging
+memory in one pass (see `staging`).
 """
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from . import dispatch, gpus, staging
+from . import caches, gpus, staging
+from .dispatch import note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -23,48 +26,69 @@ if TYPE_CHECKING:
     from .gpus import Gpu
     from .streams import Stream
 
-    Parts = Callable[[int], Iterable[staging.Part]]  # given the most bytes a part may have
+    Parts = Callable[[int, int], Iterable[staging.Part]]  # given the host's address and the most bytes a part may have
+    Carry = Callable[..., Callable[..., None] | None]
 
 SMALL = 64 << 10  # up to here a copy skips the ring
+_plain: dict[Any, Carry] = caches.cache(globals(), "_plain")
 
 
-def copy(to: device, dst: int, source: device, src: int, nbytes: int, blocking: bool, keep: Any, owners: tuple[Any, Any]) -> None:
-    """Copies plain bytes where at least one side is a GPU; see `dispatch.copy`."""
+def plain(to: device, source: device, nbytes: int, blocking: bool) -> Carry:
+    """`bind` of plain bytes, kept."""
+    found = _plain.get((to, source, nbytes, blocking))
+    if found is None:
+        since, cached = caches.epoch, _plain
+        found = bind(to, source, nbytes, blocking)
+        caches.keep_since(since, cached, (to, source, nbytes, blocking), found)
+    return found
+
+
+def bind(to: device, source: device, nbytes: int, blocking: bool, parts: Parts | None = None) -> Carry:
+    """What copies so many bytes where at least one side is a GPU: ``f(dst, src, read, written, keep)`` with the addresses, the storages for
+    observers, and what must live until the copy is done.
+
+    Plain bytes, or through `parts`.  blocking: it returns when they have arrived.  Otherwise only page-locked memory is read or written
+    later: then what a copy to the host gives waits for it.  Between GPUs the host never waits.
+    """
     if to.type == source.type:
-        between(to, dst, source, src, nbytes, keep, owners)
-    elif to.type == "cuda":
-        up(to, dst, source, nbytes, blocking, src, owners=owners, keep=keep)
-    else:
-        down(to, dst, source, src, nbytes, blocking, owners=owners, keep=keep)
+        return _between(to, source, nbytes)
+    return (_up if to.type == "cuda" else _down)(to, source, nbytes, blocking, parts)
 
 
-def up(to: device, dst: int, source: device, nbytes: int, blocking: bool, src: int = 0, parts: Parts | None = None,
-       owners: tuple[Any, Any] = (None, None), keep: Any = None) -> None:
-    """From the host: plain bytes at `src`, or `parts` that make them.  Pinned plain bytes are read later, unless
-    `blocking`; anything else has been read when this returns."""
-    g, stream = gpus.device_and_stream(to)
-    driver = g.driver
-    pinned = parts is None and driver.is_pinned(src)
-    path = "pinned" if pinned else "pageable" if blocking and nbytes <= SMALL and parts is None else "staged"
-    with dispatch.CopyScope("h2d", path, nbytes, blocking, source, to, stream, owners):
-        if path == "staged":
-            make = parts or (lambda most: staging.bytes_out(src, nbytes, most))
-            if nbytes <= SMALL:
-                _send_small(g, stream, dst, make)
+def _up(to: device, source: device, nbytes: int, blocking: bool, parts: Parts | None) -> Carry:
+    """From the host: anything but page-locked plain bytes has been read when the call returns."""
+    g = gpus.gpu(to)
+    thread, default, is_pinned, pool, whole, small = gpus._thread, g.default, g.driver.is_pinned, g.host, parts is None, nbytes <= SMALL
+    make: Parts = parts or (lambda src, most: staging.bytes_out(src, nbytes, most))
+    straight = g.driver.copier(g.physical, "h2d", nbytes, blocking)
+
+    def carry(dst: int, src: int, read: Any = None, written: Any = None, keep: Any = None) -> None:
+        stream = thread.streams.get(g) or default
+        pinned = whole and is_pinned(src)
+        staged = not pinned and not (blocking and small and whole)
+        record = note("h2d", "staged" if staged else "pinned" if pinned else "pageable", nbytes, blocking, source, to, stream, read, written)
+        since = perf_counter()
+        try:
+            if not staged:
+                straight(stream._handle, dst, src, pinned, keep)
+                if pinned and not blocking:
+                    pool.used(src, stream._handle)
+                return
+            if small:
+                _send_small(g, stream, dst, make(src, SMALL))
             else:
                 ring = gpus.start().ring
-                ring.send(stream._handle, dst, make(ring.piece(nbytes)))
-        else:
-            driver.memcpy(stream._handle, dst, src, nbytes, keep)
-            if pinned and not blocking:
-                g.host.used(src, stream._handle)
-        if blocking:
-            stream.synchronize()
+                ring.send(stream._handle, dst, make(src, ring.piece(nbytes)))
+            if blocking:
+                stream.synchronize()
+        finally:
+            record.seconds = perf_counter() - since
+    return carry
 
 
-def _send_small(g: Gpu, stream: Stream, dst: int, make: Parts) -> None:
+def _send_small(g: Gpu, stream: Stream, dst: int, parts: Iterable[staging.Part]) -> None:
     pool = g.host
-    for nbytes, fill in make(SMALL):
+    for nbytes, fill in parts:
         address, b = pool.block(nbytes)
         try:
             fill(address)
@@ -75,35 +99,43 @@ def _send_small(g: Gpu, stream: Stream, dst: int, make: Parts) -> None:
         dst += nbytes
 
 
-def down(to: device, dst: int, source: device, src: int, nbytes: int, blocking: bool, parts: Parts | None = None,
-         owners: tuple[Any, Any] = (None, None), keep: Any = None) -> Callable[[], None] | None:
-    """To the host: plain bytes to `dst`, or through `parts`.  Only a copy of plain bytes into pinned memory can be on
-    its way when this returns: what is given then waits for it."""
-    g, stream = gpus.device_and_stream(source)
-    driver = g.driver
-    pinned = parts is None and driver.is_pinned(dst)
-    blocking = blocking or not pinned
-    path = "pinned" if pinned else "pageable" if nbytes <= SMALL and parts is None else "staged"
-    with dispatch.CopyScope("d2h", path, nbytes, blocking, source, to, stream, owners):
-        if path == "staged":
-            make = parts or (lambda most: staging.bytes_in(dst, nbytes, most))
-            if nbytes <= SMALL:
-                _fetch_small(g, stream, src, make)
-            else:
-                ring = gpus.start().ring
-                ring.fetch(stream._handle, src, make(ring.piece(nbytes)))
-            return None
-        driver.memcpy(stream._handle, dst, src, nbytes, keep)
-        if blocking:
-            stream.synchronize()
-            return None
-        g.host.used(dst, stream._handle)
-        return _arrival(driver, stream._handle)
+def _down(to: device, source: device, nbytes: int, blocking: bool, parts: Parts | None) -> Carry:
+    """To the host: only a copy of plain bytes into page-locked memory can be on its way when the call returns."""
+    g = gpus.gpu(source)
+    thread, default, is_pinned, pool, whole, small = gpus._thread, g.default, g.driver.is_pinned, g.host, parts is None, nbytes <= SMALL
+    make: Parts = parts or (lambda dst, most: staging.bytes_in(dst, nbytes, most))
+    waiting = g.driver.copier(g.physical, "d2h", nbytes, True)
+    later = None if blocking else g.driver.copier(g.physical, "d2h", nbytes, False)
+
+    def carry(dst: int, src: int, read: Any = None, written: Any = None, keep: Any = None) -> Callable[..., None] | None:
+        stream = thread.streams.get(g) or default
+        pinned = whole and is_pinned(dst)
+        waits = later is None or not pinned
+        staged = not pinned and not (small and whole)
+        record = note("d2h", "staged" if staged else "pinned" if pinned else "pageable", nbytes, waits, source, to, stream, read, written)
+        since = perf_counter()
+        try:
+            if staged:
+                if small:
+                    _fetch_small(g, stream, src, make(dst, SMALL))
+                else:
+                    ring = gpus.start().ring
+                    ring.fetch(stream._handle, src, make(dst, ring.piece(nbytes)))
+                return None
+            if waits or later is None:
+                waiting(stream._handle, dst, src, pinned, keep)
+                return None
+            later(stream._handle, dst, src, pinned, keep)
+            pool.used(dst, stream._handle)
+            return _arrival(g.driver, stream._handle)
+        finally:
+            record.seconds = perf_counter() - since
+    return carry
 
 
-def _fetch_small(g: Gpu, stream: Stream, src: int, make: Parts) -> None:
+def _fetch_small(g: Gpu, stream: Stream, src: int, parts: Iterable[staging.Part]) -> None:
     pool = g.host
-    for nbytes, empty in make(SMALL):
+    for nbytes, empty in parts:
         address, b = pool.block(nbytes)
         try:
             g.driver.memcpy(stream._handle, address, src, nbytes)
@@ -115,7 +147,7 @@ def _fetch_small(g: Gpu, stream: Stream, src: int, make: Parts) -> None:
         src += nbytes
 
 
-def _arrival(driver: Driver, stream: Any) -> Callable[[], None]:
+def _arrival(driver: Driver, stream: Any) -> Callable[..., None]:
     event = driver.event_create()
     driver.event_record(event, stream)
 
@@ -127,21 +159,26 @@ def _arrival(driver: Driver, stream: Any) -> Callable[[], None]:
     return wait
 
 
-def between(to: device, dst: int, source: device, src: int, nbytes: int, keep: Any, owners: tuple[Any, Any] = (None, None)) -> None:
-    """Between GPUs, or within one: the host never waits.  The copy runs on the source's current stream, and the
-    destination's waits for it.  `keep` lives until it is done."""
-    (a, here), (b, there) = gpus.device_and_stream(source), gpus.device_and_stream(to)
-    driver = a.driver
-    if a is b:
-        with dispatch.CopyScope("d2d", "d2d", nbytes, False, source, to, here, owners):
+def _between(to: device, source: device, nbytes: int) -> Carry:
+    """Between GPUs, or within one.  The copy runs on the source's current stream, and the destination's waits for it."""
+    a, b = gpus.gpu(source), gpus.gpu(to)
+    driver, thread = a.driver, gpus._thread
+    peer = a is not b and gpus.enable_peer(b, a)
+    direction, path = ("d2d", "d2d") if a is b else ("peer", "peer" if peer else "host")
+
+    def carry(dst: int, src: int, read: Any = None, written: Any = None, keep: Any = None) -> None:
+        here, there = thread.streams.get(a) or a.default, thread.streams.get(b) or b.default
+        record = note(direction, path, nbytes, False, source, to, here, read, written)
+        since = perf_counter()
+        try:
+            if a is not b:  # after what the destination's stream did with that memory, before what it does next
+                _wait(driver, here, there)
             driver.memcpy(here._handle, dst, src, nbytes, keep)
-        return
-    peer = gpus.enable_peer(b, a)
-    with dispatch.CopyScope("peer", "peer" if peer else "host", nbytes, False, source, to, here, owners):
-        # on the source's stream: after what the destination's did with that memory, before what it does next
-        _wait(driver, here, there)
-        driver.memcpy(here._handle, dst, src, nbytes, keep)
-        _wait(driver, there, here)
+            if a is not b:
+                _wait(driver, there, here)
+        finally:
+            record.seconds = perf_counter() - since
+    return carry
 
 
 def _wait(driver: Driver, waits: Stream, for_: Stream) -> None:

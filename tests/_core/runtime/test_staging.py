@@ -170,9 +170,9 @@ def test_packing_and_casting_while_staging() -> None:
     for view in (x, x.t(), x[::2, 5:], x[:1].expand(40, 50)):
         for d in (torch.float32, torch.float16, torch.bfloat16):
             shape = tuple(view.shape)
-            r.send(stream, there, staging.elements_out(cast_program(torch.float32, d), shape, view.ptr, view.stride(), r.slot))
+            r.send(stream, there, staging.elements_out(cast_program(torch.float32, d), shape, view.stride(), view.ptr, r.slot))
             back = torch.zeros(tuple(reversed(shape)), dtype=torch.float64).t()
-            r.fetch(stream, there, staging.elements_in(cast_program(d, torch.float64), shape, back.ptr, back.stride(), r.slot))
+            r.fetch(stream, there, staging.elements_in(cast_program(d, torch.float64), shape, back.stride(), back.ptr, r.slot))
             assert back.equal(view.to(d).double())
 
 

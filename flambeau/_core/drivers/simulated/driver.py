@@ -6,6 +6,8 @@ import random
 import sys
 import threading
 from bisect import bisect_right
+from ctypes import memmove
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AcceleratorError
@@ -189,6 +191,27 @@ class SimulatedDriver(Driver):
         path, cost, engines = self._price(stream, dst, src, nbytes)
         self._submit(stream, Move(dst, src, nbytes, keep, f"copy {path}"), cost, cost, engines)
 
+    def copier(self, device: int, direction: str, nbytes: int, wait: bool) -> Callable[..., None]:
+        d = self._devices[device]
+        engines = d.incoming if direction == "h2d" else d.outgoing
+        prices = [clock.copy_seconds(d.model, direction, nbytes, pinned) for pinned in (False, True)]
+        name, submit, synchronize, make = f"copy {direction}", self._submit, self.stream_synchronize, object.__new__
+
+        def copy(stream: Queue, dst: int, src: int, pinned: bool, keep: Any = None) -> None:
+            cost, move = prices[pinned], make(Move)
+            move.dst, move.src, move.nbytes, move.keep, move.name, move.run = dst, src, nbytes, keep, name, partial(memmove, dst, src, nbytes)
+            # who waits runs what is queued: to wake the stream's thread would only hold up both
+            submit(stream, move, cost, cost, engines, not wait)
+            if wait:
+                try:
+                    synchronize(stream)
+                except BaseException:
+                    if self._eager:
+                        with self._gate:
+                            stream.wake()
+                    raise
+        return copy
+
     def _price(self, stream: Queue, dst: int, src: int, nbytes: int) -> tuple[str, float, tuple[clock.Engine, ...]]:
         """The path of a copy, its seconds and the engines it takes."""
         to, here = self._owner(dst), self._owner(src)
@@ -203,8 +226,8 @@ class SimulatedDriver(Driver):
         path = "peer" if here.index in to.peers or to.index in here.peers else "host"
         return path, clock.copy_seconds(here.model, path, nbytes, True, to.model), here.outgoing + to.incoming
 
-    def _submit(self, stream: Queue, item: Any, cost: float, busy: float, engines: tuple[clock.Engine, ...]) -> None:
-        """Queues an item that takes `cost` seconds, for `busy` of which it has `engines` to itself."""
+    def _submit(self, stream: Queue, item: Any, cost: float, busy: float, engines: tuple[clock.Engine, ...], wake: bool = True) -> None:
+        """Queues an item that takes `cost` seconds, for `busy` of which it has `engines` to itself.  wake: the stream's thread may begin."""
         with self._gate:
             if self._closed:
                 raise RuntimeError("this simulated GPU is gone: its simulate() block has ended; move its tensors "
@@ -213,7 +236,10 @@ class SimulatedDriver(Driver):
             start = stream.ready if stream.ready > self._host else self._host
             start = clock.schedule(engines, start, busy)
             stream.ready = start + cost
-            stream.submit(item, self._eager)
+            stream.items.append(item)
+            stream.submitted += 1
+            if wake and self._eager:
+                stream.wake()
             for watcher in self._watchers:
                 watcher(stream, item, engines[0].name, start, start + cost)
         self._perhaps_run()

@@ -15,6 +15,7 @@ import ctypes
 import threading
 import weakref
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -45,14 +46,12 @@ class Launch:
 class Move:
     """A queued copy of bytes; `keep` holds the memory's owners until it is done."""
 
-    __slots__ = ("dst", "src", "nbytes", "keep", "name")
+    __slots__ = ("dst", "src", "nbytes", "keep", "name", "run")
     queue: Queue | None = None
 
     def __init__(self, dst: int, src: int, nbytes: int, keep: Any, name: str) -> None:
         self.dst, self.src, self.nbytes, self.keep, self.name = dst, src, nbytes, keep, name
-
-    def run(self) -> None:
-        ctypes.memmove(self.dst, self.src, self.nbytes)
+        self.run = partial(ctypes.memmove, dst, src, nbytes)
 
 
 class Wait:
@@ -90,11 +89,15 @@ class Queue:
         self.items.append(item)
         self.submitted += 1
         if eager:
-            if self._thread is None:
-                self._start()
-            # a binary semaphore: released at most once until the thread has taken it
-            if self._wake.locked():
-                self._wake.release()
+            self.wake()
+
+    def wake(self) -> None:
+        """Lets the thread of an eager queue do what is queued. The caller holds the driver's gate."""
+        if self._thread is None:
+            self._start()
+        # a binary semaphore: released at most once until the thread has taken it
+        if self._wake.locked():
+            self._wake.release()
 
     def _start(self) -> None:
         self._wake = threading.Lock()
