@@ -261,8 +261,9 @@ _MOST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.402
 def number(value: Any, d: dtype, strictly: bool = False) -> Any:
     """A Python number as one that an element of `d` can hold: an int (also for bool), a float or a complex.
 
-    Fractions are cut off for integers, and numbers below zero count back from the end for unsigned ones.  Raises RuntimeError for what
-    does not fit: too large, infinite or not a number for an integer, finite but beyond float32, or complex for a real type.
+    Fractions are cut off for integers, and integers below zero count back from the end for unsigned ones.  Raises RuntimeError for what
+    does not fit: a number beyond the limits (a float below zero, for unsigned ones), infinite or not a number for an integer, finite but
+    beyond float32, or complex for a real type.
     strictly: also for what is finite and beyond a 16-bit type, which otherwise becomes infinite.
     """
     kind = d.kind
@@ -274,8 +275,8 @@ def number(value: Any, d: dtype, strictly: bool = False) -> Any:
         value = value.real
     if kind in "ui":
         bits = 8 * d.itemsize
-        low, high = (-(1 << bits), 1 << bits) if kind == "u" else (-(1 << bits - 1) - 1, 1 << bits - 1)
-        if low < value < high:  # false for NaN
+        low, high = (0 if isinstance(value, float) else 1 - (1 << bits), (1 << bits) - 1) if kind == "u" else (-(1 << bits - 1), (1 << bits - 1) - 1)
+        if low <= value <= high:  # false for NaN
             return int(value)
     else:
         made = complex(value) if kind == "c" else float(value)

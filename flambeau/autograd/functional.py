@@ -188,7 +188,7 @@ def by_columns(func: Callable[..., Any], xs: tuple[Any, ...]) -> tuple[bool, lis
         row: list[Any] = []
         for x, elements in zip(xs, each, strict=True):
             made = _stacked([e[k] for e in elements], x, y)
-            row.append(made.permute(*range(x.dim(), x.dim() + y.dim()), *range(x.dim())))
+            row.append(made.permute((*range(x.dim(), x.dim() + y.dim()), *range(x.dim()))))
         rows.append(tuple(row))
     return many, rows
 

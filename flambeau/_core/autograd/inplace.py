@@ -20,7 +20,7 @@ def check(t: Tensor, operands: Sequence[Any]) -> bool:
     if n is not None:
         base = t.base
         if base is not None:
-            if base.node is not None and base.node[0] == 0:
+            if base.node is None or base.node[0] == 0:  # a plain base is a leaf too
                 raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
             _may_rebase(t)
         if n[0] == 0:

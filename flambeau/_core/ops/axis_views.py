@@ -214,9 +214,9 @@ def unbind(input: Tensor, dim: int = 0, *, axis: int | None = None) -> tuple[Ten
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:  # noqa: A002
     """The axes from start_dim to end_dim as one: a view where possible."""
     shape = tuple(input.meta.shape)
+    a, b = layout.wrap_dim(start_dim, len(shape)), layout.wrap_dim(end_dim, len(shape))
     if not shape:
         return _reshape(input, 1)
-    a, b = layout.wrap_dim(start_dim, len(shape)), layout.wrap_dim(end_dim, len(shape))
     if a > b:
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
     if a == b:
@@ -227,6 +227,8 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:  # 
 @viewed("unflatten")
 def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:  # noqa: A002
     """An axis as several, of sizes whose product is its own (one may be -1)."""
+    if not input.meta.shape and dim in (0, -1):
+        raise RuntimeError("unflatten: input has no dimensions to unflatten")
     axis = layout.wrap_dim(dim, len(input.meta.shape), False)
     sizes = (sizes,) if isinstance(sizes, int) else tuple(sizes)
     if not sizes:
@@ -268,7 +270,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:  # noqa: A0
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:  # noqa: A002
     """A view of a diagonal of two axes, as the last axis."""
     m = input.meta
-    a, b = layout.wrap_dim(dim1, len(m.shape), False), layout.wrap_dim(dim2, len(m.shape), False)
+    a, b = layout.wrap_dim(dim1, len(m.shape)), layout.wrap_dim(dim2, len(m.shape))
     if a == b:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
     rows, cols = m.shape[a], m.shape[b]
@@ -355,13 +357,26 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     """Views of the tensors in their common shape."""
     ts = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
     shape = layout.broadcast_shapes(*[t.meta.shape for t in ts])
-    return tuple(expand(t, shape) for t in ts)
+    return tuple(t if t.meta.shape == shape else expand(t, shape) for t in ts)
 
 
 @op()
 def adjoint(input: Tensor) -> Tensor:  # noqa: A002
-    """The conjugate transpose of the last two axes."""
-    return transpose(input, -2, -1).conj() if input.meta.dtype.is_complex else transpose(input, -2, -1)
+    """The conjugate transpose of the last two axes; of no axes, the conjugate."""
+    turned = _turned("adjoint()", input)
+    return turned.conj() if input.meta.dtype.is_complex else turned
+
+
+def _turned(name: str, t: Tensor) -> Tensor:
+    """t with the last two axes exchanged.  Raises RuntimeError for a vector; what has no axes stays as it is."""
+    n = len(t.meta.shape)
+    if n == 1:
+        raise RuntimeError(f"tensor.{name} is only supported on matrices or batches of matrices. Got 1-D tensor.")
+    if not n:
+        warn_once(f"tensor.{name} is deprecated on 0-D tensors. Consider using x.conj()." if name != "mT" else
+                  "Tensor.mT is deprecated on 0-D tensors. This function is the identity in these cases.")
+        return t
+    return transpose(t, -2, -1)
 
 
 def _atleast(name: str, n: int) -> None:
@@ -476,6 +491,6 @@ def _adjoint(t: Tensor) -> Any:
 
 
 Tensor.T = property(_reversed, doc="A view with the axes in reverse order.")  # type: ignore[assignment, method-assign]
-Tensor.mT = property(lambda t: transpose(t, -2, -1), doc="A view with the last two axes exchanged.")  # type: ignore[assignment, method-assign]
+Tensor.mT = property(lambda t: _turned("mT", t), doc="A view with the last two axes exchanged.")  # type: ignore[assignment, method-assign]
 Tensor.H = property(_adjoint, doc="A matrix's conjugate transpose.")  # type: ignore[assignment, method-assign]
 Tensor.mH = property(adjoint, doc="The conjugate of `mT`.")  # type: ignore[assignment, method-assign]

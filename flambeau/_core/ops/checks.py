@@ -56,7 +56,7 @@ def may_write(t: Tensor) -> None:
 
 def overlap(out: Tensor, x: Tensor) -> bool:
     """Whether `x` shares some memory with `out` without being the very same elements."""
-    if x.store.ptr != out.store.ptr or (x.ptr == out.ptr and x.meta.strides == out.meta.strides and x.meta.shape == out.meta.shape):
+    if x.store.ptr != out.store.ptr or _same_elements(out, x):
         return False
     a, b = layout.extent(out.meta.shape, out.meta.strides), layout.extent(x.meta.shape, x.meta.strides)
     size_a, size_b = out.meta.dtype.itemsize, x.meta.dtype.itemsize
@@ -83,9 +83,19 @@ def no_partial_overlap(out: Tensor, *read: Any) -> None:
 def no_overlap(out: Tensor, *read: Any) -> None:
     """Raises RuntimeError where `out` shares memory with what is read."""
     for x in read:
-        if isinstance(x, Tensor) and x.store.ptr == out.store.ptr and (partly_shared(out, x) or (
-                out.meta.numel and x.ptr == out.ptr and x.meta.strides == out.meta.strides and x.meta.shape == out.meta.shape and _dense(out))):
+        if isinstance(x, Tensor) and x.store.ptr == out.store.ptr and (
+                x is out or partly_shared(out, x) or (out.meta.numel and _same_elements(out, x) and _dense(out))):
             raise _shared()
+
+
+def _same_elements(out: Tensor, x: Tensor) -> bool:
+    """Whether each element of `x`, broadcast to `out`'s shape, lies where that of `out` does; axes of size 1 do not matter."""
+    if x.ptr != out.ptr:
+        return False
+    a, b = out.meta, x.meta
+    if a.strides == b.strides and a.shape == b.shape:
+        return True
+    return [p for p in zip(a.shape, a.strides, strict=True) if p[0] != 1] == [p for p in zip(b.shape, b.strides, strict=True) if p[0] != 1]
 
 
 def _shared() -> RuntimeError:

@@ -305,6 +305,9 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All combinations of the vectors' elements, one a row."""
     ts: Sequence[Tensor] = tensors
+    for t in ts:
+        if len(t.meta.shape) != 1:
+            raise RuntimeError(f"Expect a 1D vector, but got shape {list(t.meta.shape)}")
     if len(ts) == 1:
         return ts[0]
     return stack([g.reshape(-1) for g in meshgrid(*ts)], 1)

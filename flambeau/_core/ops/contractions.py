@@ -7,7 +7,7 @@ from typing import Any
 from .. import dtypes, layout
 from ..tensor import Tensor
 from .casts import to_dtype
-from .checks import one_type, same_device
+from .checks import of_kinds, one_type, same_device
 from .matmul import _bmm, _check_types, _mm, mm
 from .table import op
 
@@ -125,6 +125,8 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
         if not isinstance(x, Tensor):
             raise TypeError(f"einsum(): argument 'operands' must be tensors, but operand {i} is {type(x).__name__}")
     same_device("einsum", *operands)
+    if any(t.meta.dtype is not operands[0].meta.dtype for t in operands):
+        of_kinds("bmm", operands[0], "uifc")
     one_type("einsum", *operands)
     terms, target, sizes = _parse(equation.replace(" ", ""), operands)
     out, names = _diagonals(operands[0], terms[0])
@@ -174,7 +176,10 @@ def _parse(equation: str, operands: tuple[Any, ...]) -> tuple[list[list[str]], l
         most = max(most, extra)
         at = part.find("...")
         term = [*part[:at], *dots, *part[at + 3:]] if at >= 0 else list(part)
+        own: dict[str, int] = {}
         for c, d in zip(term, t.meta.shape, strict=True):
+            if own.setdefault(c, d) != d:
+                raise RuntimeError(f"einsum(): subscript {c} is repeated for operand {len(terms)} but the sizes don't match, {d} != {own[c]}")
             if sizes.get(c, 1) == 1:
                 sizes[c] = d
             elif d not in (1, sizes[c]):

@@ -79,8 +79,11 @@ def _make(shape: tuple[int, ...], value: Any, d: dtype_class, dev: device_class,
     else:
         t = _fresh(meta(shape, None if memory_format is None else strides_for(shape, layout.contiguous_strides(shape), memory_format),
                         d, dev), pin)
-    if value is not None and t.meta.numel:
-        launch.fill(t, value)
+    if value is not None:
+        if t.meta.numel:
+            launch.fill(t, value)
+        else:
+            dtypes.number(value, d)
     return _finish(t, requires_grad)
 
 
@@ -99,6 +102,8 @@ def _filled(m: Meta, value: Any, requires_grad: bool, pin: bool) -> Compose | Pl
             return _finish(t, requires_grad)
         return Compose(pinned)
     if value is None or not m.numel:
+        if value is not None:
+            dtypes.number(value, m.dtype)
         return Plan((m,), None, result=result)
     return Plan((m,), launch.filling(m), fixed=launch.fill_numbers(value, m.dtype), result=result, reads=False)
 
@@ -756,6 +761,8 @@ def fill_(self: Tensor, value: Any) -> Tensor:
     recorded = _grad.get() and inplace.check(self, (self,))
     if self.meta.numel:
         launch.fill(self, value)
+    else:
+        dtypes.number(value, self.meta.dtype)
     self.store.version += 1
     if recorded:
         inplace.rebase(self, [tape.next_seq(), None, lambda node, g: (zeros_like(g),), (self.node,), None, {"name": "FillBackward0"}])

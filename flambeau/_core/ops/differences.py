@@ -52,10 +52,10 @@ def _trapezoids(name: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> tu
     """The areas between neighbours along an axis."""
     if not y.meta.shape:
         raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
-    if any(t is not None and t.meta.dtype.kind == "b" for t in (y, x)):
-        raise RuntimeError(f"{name}: received a bool input for {'`y`' if x is None else '`x` or `y`'}, but bool is not supported")
     at = wrap_dim(dim, len(y.meta.shape))
     n = y.meta.shape[at]
+    if any(t is not None and t.meta.dtype.kind == "b" for t in (y, x)):
+        raise RuntimeError(f"{name}: received a bool input for {'`y`' if x is None else '`x` or `y`'}, but bool is not supported")
     if y.meta.dtype.kind in "bui" and not isinstance(dx, Tensor):
         y = to_dtype(y, dtypes.get_default_dtype())
     count = max(n - 1, 0)
@@ -76,10 +76,11 @@ def _trapezoids(name: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> tu
 @op(method=False, aliases=("trapz",))
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim: int = -1) -> Tensor:
     """The integral of samples `y` along `dim` by the trapezoidal rule, taken at points `x` or `dx` apart."""
-    areas, at = _trapezoids("trapezoid", y, x, dx, dim)
-    if not y.meta.shape[at]:  # of no samples: zeros that follow from nothing
+    if y.meta.shape and not y.meta.shape[wrap_dim(dim, len(y.meta.shape))]:  # of no samples: zeros that follow from nothing
+        at = wrap_dim(dim, len(y.meta.shape))
         nothing: Tensor = y.detach().new_zeros([*y.meta.shape[:at], *y.meta.shape[at + 1:]])
         return nothing
+    areas, at = _trapezoids("trapezoid", y, x, dx, dim)
     made: Tensor = areas.sum(at)
     return made
 

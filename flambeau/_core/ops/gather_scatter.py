@@ -176,6 +176,7 @@ def _scatter(name: str, self: Tensor, dim: int, index: Tensor, src: Any, mode: s
     """self with src written, added, ... at index; differentiable for "set" and "add"."""
     fixed = not isinstance(src, Tensor)
     if fixed:
+        layout.wrap_dim(dim, len(self.meta.shape))
         from .creation import full
         src = full((), src, dtype=self.meta.dtype, device=self.meta.device)
     key = name, mode, dim, self.meta, index.meta, None if fixed else src.meta
@@ -193,6 +194,7 @@ def _scatter(name: str, self: Tensor, dim: int, index: Tensor, src: Any, mode: s
     if fixed:
         src = src.expand(tuple(index.meta.shape))
     else:
+        layout.wrap_dim(dim, len(self.meta.shape))
         if src.meta.dtype is not self.meta.dtype:
             raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype")
     axis = _prepare(name, self, dim, index, src)
@@ -268,6 +270,7 @@ _IDENTITY = {"sum": 0.0, "mean": 0.0, "prod": 1.0}
 
 
 def _reduced(name: str, self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include: bool) -> Tensor:
+    layout.wrap_dim(dim, len(self.meta.shape))
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
     if src.meta.dtype is not self.meta.dtype:
@@ -365,8 +368,9 @@ def _vector(name: str, index: Tensor) -> Tensor:
     if index.meta.dtype.name not in ("int64", "int32"):
         raise RuntimeError(f"{name}(): Expected dtype int32 or int64 for index")
     if len(index.meta.shape) > 1:
-        raise IndexError(f"{name}(): Index is supposed to be a vector, but got dim: {len(index.meta.shape)} with type: Long and size: "
-                         f"{list(index.meta.shape)}")
+        kind: type[Exception] = RuntimeError if name.startswith("index_fill") else IndexError  # as PyTorch's each
+        raise kind(f"{name}(): Index is supposed to be a vector, but got dim: {len(index.meta.shape)} with type: Long and size: "
+                   f"{list(index.meta.shape)}")
     return to_dtype(index.reshape(-1), int64)
 
 
@@ -383,8 +387,9 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:  # noqa: A00
     same_device("index_select", input, index)
     at = _vector("index_select", index)
     if not input.meta.shape:
-        found = take_at(input.reshape(1), [at], negative=False)
-        return found.reshape(()) if at.meta.numel == 1 else found
+        if at.meta.numel != 1:
+            raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {at.meta.numel} value(s)")
+        return take_at(input.reshape(1), [at], negative=False).reshape(())
     return take_at(input, _at(len(input.meta.shape), axis, at), negative=False)
 
 
@@ -403,6 +408,8 @@ def _check_copied(name: str, t: Tensor, axis: int, at: Tensor, source: Tensor) -
         if at.meta.numel != 1:
             raise IndexError(f"{name}(): When source is scalar, index should have one element (got {at.meta.numel})")
         return
+    if not a:
+        a = [1] * len(b)
     if len(a) != len(b):
         raise IndexError(f"{name}(): When source and destination are not scalars, their dimensionality must match. Source dimensionality "
                          f"({len(b)}), destination dimensionality ({len(a)})")
@@ -419,11 +426,13 @@ def _index_op(name: str, accumulate: bool) -> None:
         axis = layout.wrap_dim(dim, len(self.meta.shape))
         same_device(name, self, index, source)
         at = _vector(name, index)
+        if not accumulate:
+            _check_copied(name + "_", self, axis, at, source)
         if source.meta.dtype is not self.meta.dtype:
             raise RuntimeError(f"{name}(): self ({self.meta.dtype}) and source ({source.meta.dtype}) must have the same scalar type")
         no_overlap(self, index, source)
-        if self.meta.shape:
-            (_check_added if accumulate else _check_copied)(name + "_", self, axis, at, source)
+        if self.meta.shape and accumulate:
+            _check_added(name + "_", self, axis, at, source)
         if alpha != 1:
             source = to_dtype(source * alpha, bool_) if source.meta.dtype is bool_ else source * alpha
         if not self.meta.shape:
@@ -682,7 +691,7 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None
     x = input.reshape(-1) if dim is None else input
     axis = 0 if dim is None else layout.wrap_dim(dim, len(x.meta.shape))
     if not x.meta.shape:
-        x = x.reshape(1)
+        raise IndexError(f"repeat_interleave(): dim is {dim}, but the tensor has no dimensions")
     n = x.meta.shape[axis]
     if isinstance(repeats, int):
         if repeats < 0:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import layout
+from .. import dtypes, layout
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
 from ..dtypes import bool_, int32, int64, uint8
@@ -327,7 +327,7 @@ def beyond(m: Meta, low: int, high: int) -> Callable[[int], int]:
 class _Where:
     """Where an advanced index reads or writes: the result's domain and the offset of each of its elements in `x`."""
 
-    __slots__ = ("domain", "idx", "strides", "numbers", "key", "offset", "apart")
+    __slots__ = ("domain", "idx", "axes", "sizes", "negative", "strides", "numbers", "key", "offset", "apart")
 
     def __init__(self, x: Tensor, indices: Sequence[Tensor | None], negative: bool = True) -> None:
         axes = [i for i, p in enumerate(indices) if p is not None]
@@ -345,10 +345,9 @@ class _Where:
         after = [i for i in rest if i not in before]
         self.domain = (*[x.meta.shape[i] for i in before], *shape, *[x.meta.shape[i] for i in after])
         sizes = [x.meta.shape[a] for a in axes]
-        if layout.numel(self.domain) or not negative:
-            _checked(given, sizes, axes, negative)
-        elif 0 in sizes and 0 not in shape:  # where nothing is read or written no other position is looked at
+        if negative and 0 in sizes and 0 not in shape:
             raise IndexError(f"index is out of bounds for dimension {axes[sizes.index(0)]} with size 0")
+        self.axes, self.sizes, self.negative = axes, sizes, negative
         lead, tail = len(before), len(after)
         self.idx = given
         self.strides = [(0,) * lead + layout.expand_strides(p.meta.shape, p.meta.strides, shape) + (0,) * tail for p in given]
@@ -371,6 +370,12 @@ class _Where:
                 total = total + E.coord(place) * E.scalar(2 * k + j, int64)
             return total
         self.offset = offset
+
+    def bounded(self) -> _Where:
+        """Itself.  Raises IndexError for positions outside an axis; where nothing is read or written none is looked at."""
+        if layout.numel(self.domain) or not self.negative:
+            _checked(self.idx, self.sizes, self.axes, self.negative)
+        return self
 
 
 def _scalars(w: _Where) -> tuple[dtype_class, ...]:
@@ -421,7 +426,7 @@ def _accumulated(g: Tensor, shape: Sequence[int], indices: Any) -> Tensor:
     """Zeros with g added at the positions.  Differentiable."""
     from .creation import zeros_meta
     out = zeros_meta(meta(shape, None, g.meta.dtype, g.meta.device))
-    _put(out, _Where(out, indices), g, "add")
+    _put(out, _Where(out, indices).bounded(), g, "add")
     return tape.record(out, lambda node, gg: (take_at(gg, tape.kept(node, node[tape.SAVED])),), (g,), tape.keep(*indices), "IndexPutBackward0")
 
 
@@ -447,7 +452,7 @@ def taken(x: Tensor, indices: Sequence[Tensor | None], negative: bool = True) ->
             out = new(made)
             call(out.ptr, x.ptr, *at, *numbers)
             return out
-    w = _Where(x, indices, negative)
+    w = _Where(x, indices, negative).bounded()
     out = _take(x, w)
     if dispatch.near(x.meta.device) and out.meta.numel:
         if len(_taken) > _MOST_PLANS:
@@ -622,39 +627,57 @@ def _filled(x: Tensor, pending: list[Any], value: Any) -> bool:
 
 def _set(self: Tensor, index: Any, value: Any) -> None:
     from .creation import tensor
+    if index is False:
+        _held(self, value)
+        return
     pending: list[Any] = []
-    if all(map(_constant, index)) if type(index) is tuple else _constant(index):
-        view = GET.started().direct(self, index)
-    else:
-        view, pending = _basic(self, _normal(index))
-        if _filled(view, pending, value):
-            return
-    if not isinstance(value, Tensor):
-        if isinstance(value, (list, tuple, np.ndarray)):
-            value = tensor(value, dtype=self.meta.dtype, device=self.meta.device)
-        elif all(p is None for p in pending):
-            may_write(view)
-            view.fill_(value if not isinstance(value, np.generic) else value.item())
-            return
+    try:
+        if all(map(_constant, index)) if type(index) is tuple else _constant(index):
+            view = GET.started().direct(self, index)
         else:
-            value = tensor(value, dtype=self.meta.dtype, device=self.meta.device)
+            view, pending = _basic(self, [None] if index is True else _normal(index))
+    except IndexError:
+        _held(self, value)  # PyTorch makes the value first
+        raise
+    if all(p is None for p in pending):
+        _assign(view, tensor(value, dtype=self.meta.dtype, device=self.meta.device) if isinstance(value, (list, tuple, np.ndarray)) else value)
+        return
+    if _filled(view, pending, value):
+        return
+    if not isinstance(value, Tensor):
+        value = tensor(_held(self, value), dtype=self.meta.dtype, device=self.meta.device)
     elif value.meta.device is not self.meta.device and value.meta.shape:
         raise mismatch("index_put_", [self, value], [self], (self, None, value))
-    if all(p is None for p in pending):
-        shape = tuple(value.meta.shape)
-        while len(shape) > len(view.meta.shape) and shape[0] == 1:
-            shape = shape[1:]
-        try:
-            view.copy_(value.reshape(shape) if shape != tuple(value.meta.shape) else value)
-        except RuntimeError as error:
-            if "must match" in str(error) or "broadcast" in str(error):
-                raise RuntimeError(f"The expanded size of the tensor ({view.meta.shape[-1] if view.meta.shape else 1}) must match the existing size "
-                                   f"({shape[-1] if shape else 1}) at non-singleton dimension {len(view.meta.shape) - 1}.  Target sizes: "
-                                   f"{list(view.meta.shape)}.  Tensor sizes: {list(value.meta.shape)}") from None
-            raise
-        return
+    if _grad.get():
+        inplace.check(view, (view, value))
+    if value.meta.numel != 1:  # for one value PyTorch looks at a mask first
+        no_overlap(view, value)
     x, indices = _expanded(view, pending)
     put_at(x, indices, _one_for_a_mask(x, [p for p in pending if p is not None], value), False)
+
+
+def _held(self: Tensor, value: Any) -> Any:
+    """A number as elements of self hold it; what is no number as it is.  Raises RuntimeError for one that they cannot hold."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return dtypes.number(value, self.meta.dtype) if isinstance(value, (int, float, complex)) else value
+
+
+def _assign(view: Tensor, value: Any) -> None:
+    """What a basic index shows takes a value: broadcast, which has the leading axes of size 1 that it needs and no others that count."""
+    if not isinstance(value, Tensor):
+        may_write(view)
+        view.fill_(_held(view, value) if not view.meta.numel or isinstance(value, np.generic) else value)
+        return
+    if value.meta.device is not view.meta.device and value.meta.shape:
+        raise mismatch("index_put_", [view, value], [view], (view, None, value))
+    shape, to = tuple(value.meta.shape), tuple(view.meta.shape)
+    if shape == to or not shape:
+        view.copy_(value)
+        return
+    while len(shape) > len(to) and shape[0] == 1:
+        shape = shape[1:]
+    value = value.reshape(shape) if shape != tuple(value.meta.shape) else value
+    view.copy_(value.expand(to) if shape != to else value)
 
 
 def _one_for_a_mask(x: Tensor, indices: Sequence[Any], value: Tensor) -> Tensor:
@@ -679,9 +702,6 @@ def put_at(x: Tensor, indices: Sequence[Tensor | None], value: Tensor, accumulat
             raise mismatch("index_put_", [x, value], [x], labels=("self", "values"))
         from .transfer import to_device
         value = to_device(value, x.meta.device)
-    if value.meta.dtype is not x.meta.dtype:
-        raise RuntimeError(f"Index put requires the source and destination dtypes match, got {x.meta.dtype} for the destination and "
-                           f"{value.meta.dtype} for the source.")
     w = _Where(x, indices, negative)
     shape = tuple(value.meta.shape)
     while len(shape) > len(w.domain) and shape[0] == 1:
@@ -689,6 +709,10 @@ def put_at(x: Tensor, indices: Sequence[Tensor | None], value: Tensor, accumulat
     if not _broadcasts(shape, w.domain):
         raise RuntimeError(f"shape mismatch: value tensor of shape {list(value.meta.shape)} cannot be broadcast to indexing result of shape "
                            f"{list(w.domain)}")
+    if value.meta.dtype is not x.meta.dtype:
+        raise RuntimeError(f"Index put requires the source and destination dtypes match, got {x.meta.dtype} for the destination and "
+                           f"{value.meta.dtype} for the source.")
+    w.bounded()
     value = value.reshape(shape)
     source = value.detach() if value.store.ptr != x.store.ptr else value.detach().clone()
     _put(x, w, source, "add" if accumulate else "set")

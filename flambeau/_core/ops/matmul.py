@@ -396,8 +396,16 @@ def _added(name: str, product: Callable[[Tensor, Tensor], Tensor]) -> Any:
     return compute, inplace
 
 
+def _batches(a: Tensor, b: Tensor) -> Tensor:
+    """`bmm`, which looks for the axes of the result before it asks for batches.  Raises IndexError where one is missing."""
+    for t, axis in ((a, 0), (a, 1), (b, 2)):
+        layout.wrap_dim(axis, len(t.meta.shape), False)
+    made: Tensor = bmm(a, b)
+    return made
+
+
 _addmm, _addmm_ = _added("addmm", _mm)
-_baddbmm, _baddbmm_ = _added("baddbmm", lambda a, b: bmm(a, b))
+_baddbmm, _baddbmm_ = _added("baddbmm", _batches)
 _addmv, _addmv_ = _added("addmv", lambda a, b: mv(a, b))
 _addr, _addr_ = _added("addr", lambda a, b: outer(a, b))
 _addbmm, _addbmm_ = _added("addbmm", lambda a, b: bmm(a, b).sum(0))
@@ -616,6 +624,8 @@ _plain_back.inputs = 3  # type: ignore[attr-defined]
 
 
 def _linear_any(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
+    if not input.meta.shape or not weight.meta.shape:
+        raise RuntimeError(f"both arguments to linear need to be at least 1D, but they are {len(input.meta.shape)}D and {len(weight.meta.shape)}D")
     if len(weight.meta.shape) == 1:
         out = matmul(input, weight)
     else:

@@ -14,6 +14,7 @@ from ..kernels.programs import Scan
 from ..tensor import Tensor, empty
 from . import launch
 from .casts import to_dtype
+from .checks import of_kinds
 from .results import named
 from .row_places import elements
 from .rowwise import Rowwise
@@ -131,7 +132,9 @@ def _extreme(name: str) -> Any:
     how = name[3:]
 
     def function(input: Tensor, dim: int) -> Any:  # noqa: A002
-        axis = _axis(input, dim)
+        axis = _axis(input, dim) if input.meta.numel else 0  # of no elements any axis is the same
+        if input.meta.numel and input.meta.shape and input.meta.dtype.is_complex:
+            of_kinds(f"{name}_cpu", input, "buif")
         values, at = _scan(input, axis, how, input.meta.dtype)
         tape.record(values, _extreme_back, (input,), (axis, tape.keep(at)), f"{name.capitalize()}Backward0")
         return _RESULTS[name](values, at)
@@ -154,9 +157,9 @@ cummax, cummin = _extreme("cummax"), _extreme("cummin")
 @op(out=True)
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:  # noqa: A002
     """log of the running sum of exp along `dim`, without overflow."""
+    axis = _axis(input, dim)
     if input.meta.dtype.kind not in "fc":
         raise NotImplementedError(f'"logcumsumexp_out_cpu" not implemented for \'{input.meta.dtype.name.capitalize()}\'')
-    axis = _axis(input, dim)
     if input.meta.dtype.is_complex:
         return _by_doubling(input, axis)
     out = _scan(input, axis, "logsumexp", input.meta.dtype)[0]

@@ -7,6 +7,8 @@ from typing import Any
 
 def sizes_of(name: str, sizes: tuple[Any, ...]) -> tuple[int, ...]:
     """Sizes given one by one or as one sequence.  Raises TypeError for anything that is no integer."""
+    if not sizes and name in ("permute", "expand"):
+        raise TypeError(f"{name}() missing 1 required positional arguments: \"{'dims' if name == 'permute' else 'size'}\"")
     if len(sizes) == 1 and not isinstance(sizes[0], int) and not hasattr(sizes[0], "__index__"):
         if not hasattr(sizes[0], "__iter__"):
             raise TypeError(f"{name}(): argument 'size' (position 1) must be tuple of ints, not {type(sizes[0]).__name__}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import dtypes
+from .. import dtypes, layout
 from ..kernels import expr as E
 from ..kernels import formulas as F
 from ..tensor import Tensor
@@ -40,6 +40,9 @@ LOGSUMEXP = Rowwise("logsumexp", "rc -> r", _logsumexp, row_values)
 def _along(form: Rowwise, input: Tensor, dim: int | None, dtype: Any) -> Tensor:  # noqa: A002
     t = input if dtype is None else to_dtype(input, dtype)
     if t.meta.dtype.kind != "f":
+        layout.wrap_dim(0 if dim is None else dim, len(t.meta.shape))
+        if not t.meta.numel:
+            return t.clone()
         raise NotImplementedError(f'"{form.name}_lastdim_kernel_impl" not implemented for \'{t.meta.dtype.name.capitalize()}\'')
     rank = len(t.meta.shape)
     if dim is None:

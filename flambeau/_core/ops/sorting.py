@@ -19,6 +19,7 @@ from .checks import of_kinds, same_device
 from .copies import contiguous, copy_into
 from .creation import arange
 from .gather_scatter import gather, scatter, taken_along
+from .reductions import kept_shape
 from .results import named
 from .table import op
 
@@ -255,28 +256,33 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 @op(out=True)
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:  # noqa: A002
     """The k-th smallest element (from 1) along `dim` and its position.  Raises RuntimeError for k outside 1..size."""
-    of_kinds("kthvalue", input, "uif")
     axis = _axis(input, dim)
     if input.meta.shape and not input.meta.shape[axis]:
         raise IndexError(f"kthvalue(): Expected reduction dim {axis} to have non-zero size.")
     if not 1 <= k <= _length(input, axis):
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {axis}: k is {k}, the size is {_length(input, axis)}")
+    if not input.meta.shape and input.meta.dtype.kind not in "uif":
+        return _RESULTS["kthvalue"](*_only(input))
+    of_kinds("kthvalue", input, "uif")
     return _RESULTS["kthvalue"](*_element("kthvalue", input, axis, keepdim, k - 1, ""))
+
+
+def _only(t: Tensor) -> tuple[Tensor, Tensor]:
+    """A zero-dim tensor as the element of its one row, and its position: of any type."""
+    return t.clone(), t.new_zeros((), dtype=int64)
 
 
 def _median(name: str, skip_nan: bool) -> Any:
     def function(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Any = None, axis: int | None = None,  # noqa: A002
                  keepdims: bool = False) -> Any:
         dim, keepdim = dim if axis is None else axis, keepdim or keepdims
-        d = input.meta.dtype
-        if d.is_complex or d is bool_:
-            raise NotImplementedError(f"\"{name}\" not implemented for '{d.name}'")
         if dim is None:
             made = _median_of_all(name, input, skip_nan)
             return made if out is None else _written(name, input, made, out)
         axis = _axis(input, dim)
         if input.meta.shape and not input.meta.shape[axis]:
             raise IndexError(f"{name}(): Expected reduction dim {axis} to have non-zero size.")
+        of_kinds(name, input, "uif")
         made = _RESULTS[name](*_element(name, input, axis, keepdim, 0, name))
         return made if out is None else _written(name, input, made, out)
     function.__name__ = function.__qualname__ = name
@@ -293,9 +299,10 @@ def _written(name: str, t: Tensor, made: Any, out: Any) -> Any:
 def _median_of_all(name: str, t: Tensor, skip_nan: bool) -> Tensor:
     d = t.meta.dtype
     if not t.meta.numel:
-        if d.kind != "f":
-            raise RuntimeError(f"{name}(): the median of no elements is NaN, which {d} does not have")
+        if d.kind in "bui":  # no number is there: the lowest, as a NaN becomes where PyTorch makes an integer of it
+            return t.new_full((), d.kind == "b" or (-(1 << 8 * d.itemsize - 1) if d.kind == "i" and d.itemsize > 2 else 0))
         return t.new_full((), float("nan")) if not tape.recording(t) else t.sum() * float("nan")
+    of_kinds(name, t, "uif")
     flat = t.detach().reshape(-1)
     value = _element(name, flat, 0, False, 0, name)[0]
     return tape.record(value, _shared_back, (t,), (tape.keep(t), tape.keep_outputs(value)), f"{name.capitalize()}Backward0")
@@ -314,10 +321,15 @@ median, nanmedian = _median("median", False), _median("nanmedian", True)
 @op(out=True)
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:  # noqa: A002
     """The most frequent element along `dim` (the smallest of several) and its last position."""
-    _real("mode", input)
     axis = _axis(input, dim)
     if input.meta.shape and not input.meta.shape[axis]:
         raise IndexError(f"mode(): Expected reduction dim {axis} to have non-zero size.")
+    if input.meta.dtype.is_complex and not input.meta.shape:
+        return _RESULTS["mode"](*_only(input))
+    if input.meta.dtype.is_complex and not input.meta.numel:
+        rest = kept_shape(input.meta.shape, (axis,), keepdim)
+        return _RESULTS["mode"](empty(rest, input.meta.dtype, input.meta.device), empty(rest, int64, input.meta.device))
+    _real("mode", input)
     return _RESULTS["mode"](*(_picked("mode", input, axis, None, Element, (0, "mode"), keepdim) or _by_order("mode", input, axis, keepdim, _commonest)))
 
 

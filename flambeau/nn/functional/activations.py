@@ -18,10 +18,10 @@ def glu(input: Any, dim: int = -1) -> Any:
     """a sigmoid(b), a and b the halves of the input along `dim`. Raises RuntimeError for an odd size."""
     if input.dim() == 0:
         raise RuntimeError("glu does not support 0-dimensional tensors")
-    of_kinds("glu", input, "f")
     size = input.size(dim)
     if size % 2:
         raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {size}")
+    of_kinds("glu", input, "f")
     return _gated((input.narrow(dim, 0, size // 2), input.narrow(dim, size // 2, size // 2)))
 
 

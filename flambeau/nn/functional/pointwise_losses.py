@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from ..._core import ops
+from ..._core.dtypes import title
 from ..._core.errors import warn
 from ..._core.kernels import expr as E
 from ..._core.ops.elementwise import Pointwise
@@ -189,9 +190,12 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
     _warn_sizes(input, target)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
+    d = input.dtype  # the loss's too, though it is computed in the common type
+    if target.dtype.kind == "c" != d.kind or target.dtype.kind == "f" and d.kind in "bui":
+        raise RuntimeError(f"result type {title(target.dtype)} can't be cast to the desired output type {title(d)}")
     if weight is None:
-        return folded(_hub, (input, target), reduction, (float(delta),))
-    loss = _hub((input, target), (float(delta),))
+        return folded(_hub, (input, target), reduction, (float(delta),)).to(d)
+    loss = _hub((input, target), (float(delta),)).to(d)
     if weight.shape != input.shape:
         raise ValueError("Inputs and weight must have the same size.")
     loss = weight * loss
@@ -225,6 +229,8 @@ def binary_cross_entropy_with_logits(input: Any, target: Any, weight: Any = None
     reduction = chosen(reduction, size_average, reduce)
     if target.shape != input.shape:
         raise ValueError(f"Target size ({target.size()}) must be the same as input size ({input.size()})")
+    if target.dtype.kind not in "fc" and input.dtype.kind == "f":  # PyTorch's loss takes the target's type
+        raise RuntimeError(f"result type {title(input.dtype)} can't be cast to the desired output type {title(target.dtype)}")
     op, operands = (_logits, (input, target)) if pos_weight is None else (_logits_weighted, (input, target, pos_weight))
     if weight is None:
         return folded(op, operands, reduction)
@@ -238,6 +244,8 @@ def kl_div(input: Any, target: Any, size_average: bool | None = None, reduce: bo
     reduction "batchmean" divides the sum by the first dimension, which is what the mathematics asks for.
     """
     reduction = chosen(reduction, size_average, reduce)
+    if not (input.dtype.kind in "fc" and target.dtype.kind in "fc"):
+        raise RuntimeError(f"kl_div: Integral inputs not supported, got {input.dtype} and {target.dtype}")
     loss = (_divergence_log if log_target else _divergence)((input, target))
     if reduction == "batchmean":
         total = loss.sum()

@@ -89,7 +89,7 @@ def test_bools_are_not_subtracted(call):
     lambda: fb.abs(B), lambda: B.clone().abs_(), lambda: B ** B, lambda: fb.addcmul(B, B, B), lambda: fb.dot(B, B), lambda: B @ B,
     lambda: fb.mm(B[None], B[:, None]), lambda: fb.trace(fb.ones(2, 2, dtype=fb.bool)), lambda: fb.kthvalue(B, 1), lambda: fb.lerp(I, I, 0.5),
     lambda: F.mse_loss(I, I), lambda: F.smooth_l1_loss(I, I), lambda: F.huber_loss(I, I), lambda: F.binary_cross_entropy(I[:2], I[:2]),
-    lambda: F.kl_div(I, I, reduction="sum"), lambda: F.soft_margin_loss(I, I), lambda: F.nll_loss(I.view(1, 6), fb.tensor([1])),
+    lambda: F.soft_margin_loss(I, I), lambda: F.nll_loss(I.view(1, 6), fb.tensor([1])),
     lambda: F.multi_margin_loss(I.view(1, 6), fb.tensor([1])), lambda: F.multilabel_margin_loss(I.view(1, 6), I.view(1, 6)),
     lambda: F.adaptive_avg_pool1d(I.view(1, 1, 6), 2), lambda: F.adaptive_max_pool2d(I.view(1, 1, 2, 3), 2), lambda: F.glu(I, 0),
     lambda: F.interpolate(I.view(1, 1, 6), scale_factor=2), lambda: F.unfold(I.view(1, 1, 2, 3), 2), lambda: F.layer_norm(I, (6,))])
@@ -138,3 +138,35 @@ for size in (2**36, 2**62):
     else:
         raise SystemExit("there was room")
 """)
+
+
+@pytest.mark.parametrize(("call", "error", "told"), [
+    (lambda: fb.softmax(I, 1), IndexError, "out of range"), (lambda: fb.logcumsumexp(I, 1), IndexError, "out of range"),  # axes before types
+    (lambda: fb.kthvalue(B, 1, 1), IndexError, "out of range"), (lambda: fb.median(B, 1), IndexError, "out of range"),
+    (lambda: fb.ones(2).scatter_add(1, I[:1], fb.ones(1).double()), IndexError, "out of range"),
+    (lambda: fb.ones(2).scatter_reduce(1, I[:1], fb.ones(1), "first"), IndexError, "out of range"),
+    (lambda: fb.ones(2, 2).index_copy(0, I[:1], fb.ones(2).double()), IndexError, "dimensionality must match"),
+    (lambda: fb.ones(()).index_copy(0, I[:2], fb.ones(())), IndexError, "one element"),
+    (lambda: fb.ones(2, 2).index_fill(0, I[:1][None], 1), RuntimeError, "to be a vector"),
+    (lambda: fb.index_select(fb.ones(()), 0, I[:2]), RuntimeError, "only 1 value"),
+    (lambda: fb.baddbmm(fb.ones(2, 2), fb.ones(2, 2), fb.ones(2, 2)), IndexError, "out of range"),
+    (lambda: fb.clamp(fb.ones(2), 0, fb.ones(2)), TypeError, "invalid combination"), (lambda: fb.ones(3).mT, RuntimeError, "matrices or batches"),
+    (lambda: fb.ones(()).diagonal(0, 0, -1), RuntimeError, "identical"), (lambda: fb.ones(()).flatten(1), IndexError, "out of range"),
+    (lambda: fb.ones(()).repeat_interleave(2, 0), IndexError, "no dimensions"), (lambda: fb.cartesian_prod(fb.ones(2, 2)), RuntimeError, "1D vector"),
+    (lambda: fb.ones(()).permute(), TypeError, "missing 1 required"), (lambda: fb.ones(()).expand(), TypeError, "missing 1 required"),
+    (lambda: F.linear(fb.ones(2, 2), fb.ones(())), RuntimeError, "at least 1D"), (lambda: fb.einsum("ii->i", fb.ones(1, 2)), RuntimeError, "is repeated"),
+    (lambda: F.glu(B[:1], 0), RuntimeError, "must be even"), (lambda: F.kl_div(I, I, reduction="sum"), RuntimeError, "Integral inputs"),
+    (lambda: F.huber_loss(I, fb.ones(6)), RuntimeError, "can't be cast"), (lambda: fb.cummax(fb.ones(2) * 1j, 0), NotImplementedError, "cummax_cpu"),
+    (lambda: F.binary_cross_entropy_with_logits(fb.ones(6), I), RuntimeError, "can't be cast"), (lambda: fb.full((0,), 1j, dtype=fb.float32),
+                                                                                                RuntimeError, "complex")])
+def test_which_check_comes_first(call, error, told):
+    with pytest.raises(error, match=told):
+        call()
+
+
+def test_types_do_not_matter_where_nothing_is_computed():
+    z = fb.ones(()) * 1j
+    assert fb.softmax(fb.ones(0).long(), 0).dtype is fb.int64 and fb.kthvalue(z, 1).values.item() == 1j and fb.mode(z).indices.item() == 0
+    assert fb.mode(fb.ones(2, 0) * 1j, 0).values.shape == (0,) and fb.cummax(fb.ones(0, 2), 5).values.shape == (0, 2)
+    assert fb.median(fb.ones(0).long()).item() == fb.iinfo(fb.int64).min and fb.trapezoid(fb.ones(0).bool()).item() is False
+    assert F.huber_loss(fb.ones(2), fb.zeros(2).double()).dtype is fb.float32

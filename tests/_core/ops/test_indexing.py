@@ -295,3 +295,41 @@ def test_lists_of_numbers_and_long_ones_are_positions_along_the_first_axis(devic
     assert x[[0, 2]].tolist() == [[0, 1], [4, 5]] and x[[1.7]].tolist() == [[2, 3]] and x[[True, False, True]].tolist() == [[0, 1], [4, 5]]
     assert x[[[0]] * 32].shape == (32, 1, 2) and x[[]].shape == (0, 2) and x[range(2)].tolist() == [[0, 1], [2, 3]]
     assert x[([[0, 1]],)].shape == (1, 2, 2)
+
+
+@pytest.mark.parametrize(("write", "error", "told"), [
+    (lambda x: x.__setitem__(5, 1j), RuntimeError, "is complex"),  # the value is made before it is known where it goes
+    (lambda x: x.__setitem__(slice(3, None), 1j), RuntimeError, "is complex"),
+    (lambda x: x.__setitem__(False, 1j), RuntimeError, "is complex"),
+    (lambda x: x.__setitem__([0, -5, 2], x.new_ones(2)), RuntimeError, "shape mismatch"),  # shapes before positions
+    (lambda x: x.__setitem__([9], x.new_ones(1).double()), RuntimeError, "dtypes match"),
+    (lambda x: x.new_zeros(0).__setitem__([0, 1], x.new_ones(2).double()), IndexError, "with size 0"),
+    (lambda x: x.__setitem__([0, 1, 2], x), RuntimeError, "refer to a single memory location"),
+    (lambda x: x[:, None].__setitem__(..., x), RuntimeError, "expanded size"),
+])
+def test_what_is_looked_at_first_when_an_index_is_written_to(write, error, told, device):
+    x = fb.arange(3.0, device=device)
+    with pytest.raises(error, match=told):
+        write(x)
+        if device.startswith("cuda"):
+            fb.cuda.synchronize()
+    assert x.tolist() == [0, 1, 2]
+
+
+def test_a_value_that_lies_in_what_is_written_to(device):
+    x = fb.arange(6.0, device=device).reshape(2, 3)
+    x[None] = x  # the same elements
+    x[False] = x[0]  # nothing
+    assert x.tolist() == [[0, 1, 2], [3, 4, 5]]
+    x[None, :] = x[0]  # read for each row
+    assert x.tolist() == [[0, 1, 2], [0, 1, 2]]
+
+
+def test_a_leaf_that_is_a_view_of_a_plain_tensor_is_not_written_to(device):
+    x = fb.zeros(4, device=device).reshape(2, 2).requires_grad_()
+    for write in (lambda: x.__setitem__(0, 1.0), lambda: x.__setitem__([0], 1.0), lambda: x[:, 0].zero_(), lambda: x.mul_(2)):
+        with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
+            write()
+    with fb.no_grad():
+        x[0] = 1.0
+    assert x.tolist() == [[1, 1], [0, 0]]

@@ -22,7 +22,7 @@ def chains(draw):
         n = a.ndim
         if kind == "permute":
             order = draw(st.permutations(range(n)))
-            step = (lambda t, o=tuple(order): t.permute(*o), lambda x, o=tuple(order): x.transpose(o))
+            step = (lambda t, o=tuple(order): t.permute(o), lambda x, o=tuple(order): x.transpose(o))
         elif kind == "transpose" and n:
             i, j = draw(st.integers(-n, n - 1)), draw(st.integers(-n, n - 1))
             step = (lambda t, i=i, j=j: t.transpose(i, j), lambda x, i=i, j=j: x.swapaxes(i, j))
