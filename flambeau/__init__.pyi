@@ -268,6 +268,7 @@ float16: dtype
 bfloat16: dtype
 float32: dtype
 float64: dtype
+complex32: dtype
 complex64: dtype
 complex128: dtype
 float8_e4m3fn: dtype
@@ -281,6 +282,7 @@ double: dtype
 short: dtype
 int: dtype
 long: dtype
+chalf: dtype
 cfloat: dtype
 cdouble: dtype
 def _addmm_activation(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: builtins.int | builtins.float | builtins.complex = ..., alpha: builtins.int | builtins.float | builtins.complex = ..., use_gelu: builtins.bool = ..., out: Tensor | Sequence[Tensor] | None = ...) -> Tensor: ...

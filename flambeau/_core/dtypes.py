@@ -19,7 +19,7 @@ class dtype:
     """One element type.  Instances are the module's constants; two are equal only when they are the same object.
 
     Attributes: `name` ("float32"), `itemsize` in bytes, `kind` ("b", "u", "i", "f" or "c"), `np` (the NumPy type that
-    stores it: bfloat16 is stored as uint16), `opmath` (the type arithmetic is done in), `rank` (size order in a kind).
+    stores it: bfloat16 is stored as uint16, complex32 as uint32), `opmath` (the type arithmetic is done in), `rank` (size order in a kind).
     """
 
     __slots__ = ("name", "itemsize", "kind", "np", "rank", "opmath", "is_floating_point", "is_complex", "is_signed",
@@ -73,12 +73,12 @@ _ROWS = (
     ("int8", 1, "i", "int8", 0), ("int16", 2, "i", "int16", 1), ("int32", 4, "i", "int32", 2), ("int64", 8, "i", "int64", 3),
     ("float16", 2, "f", "float16", 0), ("bfloat16", 2, "f", "uint16", 0),
     ("float32", 4, "f", "float32", 1), ("float64", 8, "f", "float64", 2),
-    ("complex64", 8, "c", "complex64", 1), ("complex128", 16, "c", "complex128", 2),
+    ("complex32", 4, "c", "uint32", 0), ("complex64", 8, "c", "complex64", 1), ("complex128", 16, "c", "complex128", 2),
 )
 BY_NAME: dict[str, dtype] = {row[0]: dtype(*row, order) for order, row in enumerate(_ROWS)}
 ALL: tuple[dtype, ...] = tuple(BY_NAME.values())  # those that operations compute with
 (bool_, uint8, uint16, uint32, uint64, int8, int16, int32, int64,
- float16, bfloat16, float32, float64, complex64, complex128) = ALL
+ float16, bfloat16, float32, float64, complex32, complex64, complex128) = ALL
 float16.opmath = bfloat16.opmath = float32
 # Types of 8 bits that numbers are kept and carried in, and nothing is computed in: `_core/ops/float8.py` converts them. Name, bits of the exponent,
 # of the mantissa, the exponent's bias, the largest code that is a number.
@@ -89,11 +89,13 @@ for _order, (_name, *_) in enumerate(_SMALL, len(_ROWS)):
     BY_NAME[_name].is_floating_point = True
     BY_NAME[_name].is_signed = _name != "float8_e8m0fnu"
 SMALL: dict[dtype, tuple[int, int, int, int]] = {BY_NAME[row[0]]: row[1:] for row in _SMALL}
-_TO_COMPLEX = {float64: complex128}
-_TO_REAL = {complex64: float32, complex128: float64}
-NUMPY_TO_DTYPE: dict[np.dtype[Any], dtype] = {d.np: d for d in ALL if d is not bfloat16}
+complex32.opmath = complex64
+BITS = frozenset((bfloat16, complex32))  # stored as bits, since NumPy has no such type; as values they are of their `opmath`
+_TO_COMPLEX = {float16: complex32, float64: complex128}
+_TO_REAL = {complex32: float16, complex64: float32, complex128: float64}
+NUMPY_TO_DTYPE: dict[np.dtype[Any], dtype] = {d.np: d for d in ALL if d not in BITS}
 ALIASES = {"half": float16, "float": float32, "double": float64, "short": int16, "int": int32, "long": int64,
-           "cfloat": complex64, "cdouble": complex128}
+           "chalf": complex32, "cfloat": complex64, "cdouble": complex128}
 
 _KIND_LEVEL = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
 
@@ -243,7 +245,7 @@ def _default_of_kind(d: dtype) -> dtype:
 
 
 _TITLES = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int", "int16": "Short",
-           "int8": "Char", "uint8": "Byte", "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64", "complex64": "ComplexFloat",
+           "int8": "Char", "uint8": "Byte", "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64", "complex32": "ComplexHalf", "complex64": "ComplexFloat",
            "complex128": "ComplexDouble"}
 
 
@@ -254,8 +256,8 @@ def title(d: dtype) -> str:
 
 _C_NAMES = {"int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "uint16": "uint16_t", "int32": "int", "uint32": "uint32_t", "int64": "int64_t",
             "uint64": "uint64_t", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double",
-            "complex64": "c10::complex<float>", "complex128": "c10::complex<double>"}
-_MOST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38, "complex64": 3.4028234663852886e38}
+            "complex32": "c10::complex<c10::Half>", "complex64": "c10::complex<float>", "complex128": "c10::complex<double>"}
+_MOST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38, "complex32": 65504.0, "complex64": 3.4028234663852886e38}
 
 
 def number(value: Any, d: dtype, strictly: bool = False) -> Any:

@@ -15,22 +15,23 @@ import flambeau as fb
 from flambeau._core import dtypes
 
 # PyTorch's published table of promote_types, row by row in the order of NAMES
-NAMES = ("uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64", "complex128", "bool", "bfloat16")
+NAMES = ("uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64", "complex128", "bool", "bfloat16", "complex32")
 SHORT = {"u1": "uint8", "i1": "int8", "i2": "int16", "i4": "int32", "i8": "int64", "f2": "float16", "f4": "float32", "f8": "float64",
-         "c8": "complex64", "c16": "complex128", "b1": "bool", "bf": "bfloat16"}
+         "c8": "complex64", "c16": "complex128", "b1": "bool", "bf": "bfloat16", "c4": "complex32"}
 TABLE = """
-u1 i2 i2 i4 i8 f2 f4 f8 c8 c16 u1 bf
-i2 i1 i2 i4 i8 f2 f4 f8 c8 c16 i1 bf
-i2 i2 i2 i4 i8 f2 f4 f8 c8 c16 i2 bf
-i4 i4 i4 i4 i8 f2 f4 f8 c8 c16 i4 bf
-i8 i8 i8 i8 i8 f2 f4 f8 c8 c16 i8 bf
-f2 f2 f2 f2 f2 f2 f4 f8 c8 c16 f2 f4
-f4 f4 f4 f4 f4 f4 f4 f8 c8 c16 f4 f4
-f8 f8 f8 f8 f8 f8 f8 f8 c16 c16 f8 f8
-c8 c8 c8 c8 c8 c8 c8 c16 c8 c16 c8 c8
-c16 c16 c16 c16 c16 c16 c16 c16 c16 c16 c16 c16
-u1 i1 i2 i4 i8 f2 f4 f8 c8 c16 b1 bf
-bf bf bf bf bf f4 f4 f8 c8 c16 bf bf
+u1 i2 i2 i4 i8 f2 f4 f8 c8 c16 u1 bf c4
+i2 i1 i2 i4 i8 f2 f4 f8 c8 c16 i1 bf c4
+i2 i2 i2 i4 i8 f2 f4 f8 c8 c16 i2 bf c4
+i4 i4 i4 i4 i8 f2 f4 f8 c8 c16 i4 bf c4
+i8 i8 i8 i8 i8 f2 f4 f8 c8 c16 i8 bf c4
+f2 f2 f2 f2 f2 f2 f4 f8 c8 c16 f2 f4 c4
+f4 f4 f4 f4 f4 f4 f4 f8 c8 c16 f4 f4 c8
+f8 f8 f8 f8 f8 f8 f8 f8 c16 c16 f8 f8 c16
+c8 c8 c8 c8 c8 c8 c8 c16 c8 c16 c8 c8 c8
+c16 c16 c16 c16 c16 c16 c16 c16 c16 c16 c16 c16 c16
+u1 i1 i2 i4 i8 f2 f4 f8 c8 c16 b1 bf c4
+bf bf bf bf bf f4 f4 f8 c8 c16 bf bf c8
+c4 c4 c4 c4 c4 c4 c8 c16 c8 c16 c4 c8 c4
 """
 ROWS = [line.split() for line in TABLE.strip().splitlines()]
 SAFE = [getattr(fb, n) for n in NAMES]
@@ -154,7 +155,7 @@ def test_finfo_is_numpys(d):
     for name in ("bits", "eps", "max", "min", "tiny", "smallest_normal", "resolution"):
         assert getattr(ours, name) == pytest.approx(float(getattr(want, name)), rel=1e-3), name
     assert ours.dtype == d.name
-    assert fb.finfo(d.to_complex()).bits == (64 if d is fb.float64 else 32)
+    assert fb.finfo(d.to_complex()).bits == {fb.float16: 16, fb.float64: 64}.get(d, 32)
 
 
 def test_finfo_of_bfloat16_and_of_the_default():
@@ -188,14 +189,15 @@ def test_a_type_is_one_object(d):
     assert pickle.loads(pickle.dumps(d)) is d and copy.deepcopy(d) is d and copy.copy(d) is d
     assert d.is_floating_point is (d.kind == "f") and d.is_complex is (d.kind == "c") and d.is_signed is (d.kind not in "bu")
     assert d.np.itemsize == d.itemsize == fb.empty(1, dtype=d).element_size()
-    assert d.to_complex().to_real() is (fb.float64 if d in (fb.float64, fb.complex128) else fb.float32)
+    parts = {fb.float64: fb.float64, fb.complex128: fb.float64, fb.float16: fb.float16, fb.complex32: fb.float16}
+    assert d.to_complex().to_real() is parts.get(d, fb.float32)
 
 
 def test_aliases_and_numpy_types():
     assert (fb.half, fb.float, fb.double) == (fb.float16, fb.float32, fb.float64)
     assert (fb.short, fb.int, fb.long, fb.cfloat, fb.cdouble) == (fb.int16, fb.int32, fb.int64, fb.complex64, fb.complex128)
     for d in dtypes.ALL:
-        if d is not fb.bfloat16:
+        if d not in dtypes.BITS:
             assert dtypes.from_numpy(d.np) is d and dtypes.from_numpy(d.np.newbyteorder(">")) is d
     for wrong in (np.dtype("U3"), np.dtype(object), np.dtype("M8[s]")):
         with pytest.raises(TypeError, match="The only supported types are"):
@@ -217,7 +219,7 @@ def test_a_number_is_held_or_refused_never_wrapped(d, value):
     if d.kind == "b":
         holds = True
     elif d.kind == "c":
-        holds = d is fb.complex128 or not 3.5e38 < abs(value) < float("inf")
+        holds = d is fb.complex128 or not (65504 if d is fb.complex32 else 3.5e38) < abs(value) < float("inf")
     elif isinstance(value, complex) and value.imag:
         holds = False
     elif d.kind == "f":

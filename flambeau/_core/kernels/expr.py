@@ -24,7 +24,6 @@ from ..dtypes import (
     bool_,
     dtype,
     float32,
-    float64,
     get_default_dtype,
     int64,
     promote_types,
@@ -336,7 +335,7 @@ def convert(e: Expr, d: dtype) -> Expr:
 
 def complex_(re: Any, im: Any) -> Expr:
     re, im = _pair(re, im)
-    if re.dtype not in (float32, float64):
+    if re.dtype.to_complex().to_real() is not re.dtype:
         re, im = cast(re, float32), cast(im, float32)
     return make("complex", re.dtype.to_complex(), (re, im))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..dtypes import bfloat16, float64
+from ..dtypes import BITS, bfloat16, complex32, float64
 from .expr import Expr, walk
 from .programs import Map, PreparedLaunch, Program, Reduce, Rows, Scan, price, size_of
 
@@ -34,7 +34,7 @@ class _At:
 
 
 def memory(address: int, shape: tuple[int, ...], strides: tuple[int, ...], d: dtype, owner: Any = None) -> Array:
-    """The elements at `address` as an array that shares them and keeps `owner` alive (bfloat16 as uint16); strides in
+    """The elements at `address` as an array that shares them and keeps `owner` alive (bfloat16 and complex32 as unsigned integers); strides in
     elements."""
     extent, steps = _extent(shape, strides, d.np)
     if extent is not None:
@@ -68,18 +68,36 @@ def narrow_bfloat16(values: Array) -> Array:
     return np.where(np.isnan(v), np.uint32(0x7FC0), rounded).astype(np.uint16).reshape(np.shape(values))
 
 
+def widen_complex32(bits: Array) -> Array:
+    """The two float16 side by side in each of `bits`, as complex64."""
+    parts = np.ascontiguousarray(bits).view(np.float16).astype(np.float32)
+    return parts.view(np.complex64).reshape(np.shape(bits))
+
+
+def narrow_complex32(values: Array) -> Array:
+    """Rounds both parts of complex numbers to float16, and gives these side by side as bits."""
+    v = np.ascontiguousarray(values, np.complex64)
+    with np.errstate(over="ignore"):
+        return v.view(np.float32).astype(np.float16).view(np.uint32).reshape(np.shape(values))
+
+
 def load(array: Array, d: dtype) -> Array:
-    """Stored elements as values: bfloat16 bits become float32."""
-    return widen_bfloat16(array) if d is bfloat16 else array
+    """Stored elements as values: the bits of bfloat16 become float32, those of complex32 complex64."""
+    return array if d not in BITS else widen_bfloat16(array) if d is bfloat16 else widen_complex32(array)
+
+
+def bits_of(value: Array, d: dtype) -> Array:
+    """Values as what stores them, the inverse of `load`."""
+    return value if d not in BITS else narrow_bfloat16(value) if d is bfloat16 else narrow_complex32(value)
 
 
 def store(target: Array, value: Array, d: dtype) -> None:
-    target[...] = narrow_bfloat16(value) if d is bfloat16 else value
+    target[...] = bits_of(value, d)
 
 
 # ------------------------------------------------------------------------------------------------------------- values
 def _np_of(d: dtype) -> np.dtype[Any]:
-    return np.dtype(np.float32) if d is bfloat16 else d.np
+    return d.opmath.np if d in BITS else d.np
 
 
 def _wrap_int(v: Array, d: dtype) -> Array:
@@ -99,6 +117,8 @@ def convert(v: Array, source: dtype, target: dtype) -> Array:
         if source.kind == "c":
             v = np.real(v)
         return widen_bfloat16(narrow_bfloat16(np.asarray(v, np.float32)))
+    if target is complex32:
+        return widen_complex32(narrow_complex32(v))
     if target.kind == "b":
         return np.asarray(v) != 0
     if source.kind == "c" and target.kind != "c":
@@ -196,7 +216,7 @@ _INT_DIV = {"floordiv": _int_div("floor"), "truncdiv": _int_div("trunc"), "rem":
 
 
 def _make_complex(re: Array, im: Array) -> Array:
-    out = np.empty(np.broadcast(re, im).shape, np.complex64 if np.result_type(re) == np.float32 else np.complex128)
+    out = np.empty(np.broadcast(re, im).shape, np.complex128 if np.result_type(re) == np.float64 else np.complex64)
     out.real, out.imag = re, im
     return out
 
@@ -221,8 +241,8 @@ def apply(e: Expr, args: Sequence[Array]) -> Array:
         out = _BINARY[op](*args)
     else:
         raise NotImplementedError(f"the interpreter has no primitive {op!r}")
-    if d is bfloat16:
-        return widen_bfloat16(narrow_bfloat16(out))
+    if d in BITS:
+        return load(bits_of(out, d), d)
     return np.asarray(out).astype(_np_of(d), copy=False)
 
 

@@ -162,8 +162,6 @@ def view_as_complex(input: Tensor) -> Tensor:  # noqa: A002
         raise RuntimeError("Tensor must have a last dimension with stride 1")
     if any(s % 2 for s, d in zip(m.strides[:-1], m.shape[:-1], strict=True) if d != 1):
         raise RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension")
-    if m.dtype.itemsize == 2:
-        raise RuntimeError("view_as_complex: half precision complex numbers are not supported")
     r = hooks.view_of(input, tuple(m.shape[:-1]), tuple(s // 2 for s in m.strides[:-1]), input.ptr, None, None, "ViewAsComplexBackward0")
     r.meta = meta(r.meta.shape, r.meta.strides, m.dtype.to_complex(), m.device)
     return tape.record(r, tape.keeps_nothing(lambda node, g: (view_as_real(g),)), (input,), None, "ViewAsComplexBackward0")

@@ -453,9 +453,9 @@ def from_host(array: Any, d: dtype_class, dev: device_class) -> Tensor:
 
 def _to_storage(array: Any, d: dtype_class) -> Any:
     """Host values as the stored elements of type `d`."""
-    from ..kernels.interpret import convert, narrow_bfloat16
-    if d is dtypes.bfloat16:
-        return np.asarray(narrow_bfloat16(np.asarray(array).astype(np.float32)), order="C")
+    from ..kernels.interpret import bits_of, convert
+    if d in dtypes.BITS:
+        return np.asarray(bits_of(np.asarray(array).astype(d.opmath.np), d), order="C")
     source = np.asarray(array)
     if source.dtype == d.np:
         return np.ascontiguousarray(source).reshape(source.shape)

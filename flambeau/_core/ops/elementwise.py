@@ -177,7 +177,8 @@ class Pointwise:
         if store is None:
             # a half type computes in float32 and is rounded once, at the end
             if self.promote != "none" and common is not compute:
-                outs = tuple(E.cast(e, common) if e.dtype is compute else e for e in outs)
+                rounded = {compute: common, compute.to_real(): common.to_real(), compute.to_complex(): common.to_complex()}
+                outs = tuple(E.cast(e, rounded.get(e.dtype, e.dtype)) for e in outs)
         else:
             outs = tuple(E.convert(e, d) for e, d in zip(outs, store, strict=True))
         return Map(outs, tuple(inputs), tuple(scalars)), tuple(_CONVERT[d.kind] for d in scalars)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def host_array(t: Tensor, reason: str = "numpy") -> Any:
     """The elements as a NumPy array in host memory: shared for a CPU tensor, copied from a GPU, for which the host waits
-    because of `reason`.  bfloat16 as uint16."""
+    because of `reason`.  bfloat16 and complex32 as their bits."""
     if t.meta.device.type != "cpu":
         if t.meta.device.type == "meta":
             raise (RuntimeError("Tensor.item() cannot be called on meta tensors") if reason == "item" else
@@ -41,7 +41,7 @@ def host_array(t: Tensor, reason: str = "numpy") -> Any:
 
 
 def values(t: Tensor, reason: str = "numpy") -> Any:
-    """The elements as NumPy values (bfloat16 widened to float32); `reason` as for `host_array`."""
+    """The elements as NumPy values (bfloat16 as float32, complex32 as complex64); `reason` as for `host_array`."""
     return load(host_array(t, reason), t.meta.dtype)
 
 
@@ -135,7 +135,7 @@ item, tolist = methods["item"], methods["tolist"]
 def numpy(self: Tensor, *, force: bool = False) -> Any:
     """The elements as a NumPy array that shares the memory of a CPU tensor.
 
-    Raises TypeError for a GPU tensor or bfloat16, RuntimeError for one that requires grad; `force` detaches and copies.
+    Raises TypeError for a GPU tensor, bfloat16 or complex32, RuntimeError for one that requires grad; `force` detaches and copies.
     """
     if force:
         dispatch.note_wait(self.meta.device, "numpy")
@@ -145,8 +145,8 @@ def numpy(self: Tensor, *, force: bool = False) -> Any:
                         "memory first.")
     if self.node is not None:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
-    if self.meta.dtype is dtypes.bfloat16:
-        raise TypeError("Got unsupported ScalarType BFloat16")
+    if self.meta.dtype in dtypes.BITS:
+        raise TypeError(f"Got unsupported ScalarType {dtypes.title(self.meta.dtype)}")
     if capture.active:
         capture.unrepeatable("what NumPy does with memory is not seen")
     return host_array(self)

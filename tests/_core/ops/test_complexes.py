@@ -128,3 +128,36 @@ def test_on_every_device(device):
             (fb.view_as_real(z)[..., 1], Z.imag)):
         assert str(got.device) == device
         np.testing.assert_allclose(got.cpu().numpy(), want, rtol=1e-12)
+
+
+HALVES = np.array([1 + 2j, -3.5 + 0.25j, 0j, 100 - 7j])
+
+
+def test_complex32_is_a_type_of_its_own(device):
+    x = fb.tensor(HALVES, dtype=fb.chalf, device=device)
+    assert x.dtype is fb.complex32 and x.element_size() == 4 and x.real.dtype is fb.float16 and x.storage_offset() == 0
+    assert x.tolist() == HALVES.tolist() and x[1].item() == HALVES[1]
+    assert fb.view_as_real(x).tolist() == [[z.real, z.imag] for z in HALVES.tolist()] and fb.view_as_complex(fb.view_as_real(x)).dtype is fb.chalf
+    assert repr(x.cpu()) == "tensor([  1.0000+2.0000j,  -3.5000+0.2500j,   0.0000+0.0000j, 100.0000-7.0000j],\n       dtype=torch.complex32)"
+    with pytest.raises(TypeError, match="ComplexHalf"):
+        x.cpu().numpy()
+
+
+def test_complex32_is_computed_in_complex64_and_rounded(device):
+    a = RNG.normal(size=(5, 7)) + 1j * RNG.normal(size=(5, 7))
+    x = fb.tensor(a, dtype=fb.complex32, device=device)
+    wide = x.to(fb.complex64)
+    for f in (lambda t: t + t, lambda t: t * t, lambda t: t / (t + 1), lambda t: t.exp(), lambda t: t.conj(),
+              lambda t: t.sum(0), lambda t: t.mean(), lambda t: t.cumsum(1), lambda t: t.abs(),
+              lambda t: t.angle(), lambda t: t * 2j, lambda t: t.t().contiguous(), lambda t: t[1:, ::2], lambda t: t == t.flip(0)):
+        got, want = f(x), f(wide)
+        assert got.dtype is {fb.complex64: fb.complex32, fb.float32: fb.float16, fb.bool: fb.bool}[want.dtype]
+        np.testing.assert_allclose(got.to(want.dtype).cpu().numpy(), want.cpu().numpy(), rtol=2e-3, atol=2e-3)
+    assert (fb.ones(2, dtype=fb.half, device=device) * 1j).dtype is fb.complex32 and fb.complex(x.real, x.imag).tolist() == x.tolist()
+    assert fb.zeros(3, dtype=fb.chalf, device=device).tolist() == [0j] * 3 and x.new_full((2,), 1 - 1j).tolist() == [1 - 1j] * 2
+
+
+def test_complex32_has_gradients():
+    x = fb.tensor([1 + 2j, 0.5 - 1j], dtype=fb.complex32, requires_grad=True)
+    (x * x).real.sum().backward()
+    assert x.grad.dtype is fb.complex32 and x.grad.tolist() == [2 - 4j, 1 + 2j]
