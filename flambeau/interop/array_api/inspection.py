@@ -8,7 +8,7 @@ from ..._core import dtypes
 from ..._core.runtime.device import device as device_class
 from .creation import KINDS
 
-_ALL = [d for d in dtypes.ALL if d.name not in ("float16", "bfloat16")]
+_ALL = [d for d in dtypes.ALL if d.name not in ("float16", "bfloat16", "complex32")]
 
 
 class Info:
