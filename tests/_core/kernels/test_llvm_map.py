@@ -11,6 +11,8 @@ from flambeau._core.dtypes import (
     ALL,
     bfloat16,
     bool_,
+    complex64,
+    complex128,
     dtype,
     float16,
     float32,
