@@ -44,9 +44,9 @@ del globals()["trace"]  # the package of this name answers for it: of a tensor, 
 # loaded at their first use: most programs need few of them
 _MODULES = frozenset("""autograd nn optim cuda utils linalg fft special random backends amp io data distributions simulated cli trace
  testing multiprocessing hub version types func sparse profiler accelerator return_types cpu distributed compiler jit signal masked overrides _C vision
- quasirandom _tensor_str _jit_internal _utils _prims_common _subclasses
+ quasirandom _tensor_str _jit_internal _utils _prims_common _subclasses fx
  serialization storage errors xpu mps _dynamo _inductor __config__ torch_version library futures""".split())
-_LEFT_OUT = frozenset("onnx fx quantization ao export package".split())
+_LEFT_OUT = frozenset("onnx quantization ao export package".split())
 _LAZY: dict[str, str] = {}
 
 
@@ -87,6 +87,7 @@ _lazy("_core.ops.legacy", """FloatTensor DoubleTensor HalfTensor BFloat16Tensor 
 _lazy("_core.runtime.defaults", "set_default_device get_default_device")
 _lazy("nn.functional", "cosine_similarity pairwise_distance pdist")
 _lazy("func", "vmap")
+_lazy("fx.assertions", "_assert")
 _lazy("interop.dlpack", "to_dlpack")
 _lazy("_core.runtime.streams", "Stream Event")
 _lazy("random", "Generator manual_seed seed initial_seed get_rng_state set_rng_state default_generator")

@@ -28,6 +28,7 @@ from . import errors as errors
 from . import fft as fft
 from . import func as func
 from . import futures as futures
+from . import fx as fx
 from . import hub as hub
 from . import io as io
 from . import jit as jit
@@ -187,11 +188,11 @@ from .amp import set_autocast_enabled as set_autocast_enabled
 from .amp import set_autocast_gpu_dtype as set_autocast_gpu_dtype
 from .func import vmap as vmap
 from .futures import Future as Future
+from .fx.assertions import _assert as _assert
 from .interop.dlpack import to_dlpack as to_dlpack
 from .interop.symbolic import SymBool as SymBool
 from .interop.symbolic import SymFloat as SymFloat
 from .interop.symbolic import SymInt as SymInt
-from .interop.symbolic import _assert as _assert
 from .interop.symbolic import _assert_async as _assert_async
 from .interop.symbolic import _check as _check
 from .interop.symbolic import _check_index as _check_index

@@ -36,7 +36,7 @@ MODULES = """torch torch.Tensor torch.nn torch.nn.functional torch.nn.init torch
  torch.ao.quantization""".split()
 # families left out on purpose: by the start of the name, with the reason
 REASONS = {
-    "torch.onnx": INSTEAD["onnx"], "torch.fx": INSTEAD["fx"], "torch.ao": INSTEAD["ao"], "torch.export": INSTEAD["export"],
+    "torch.onnx": INSTEAD["onnx"], "torch.ao": INSTEAD["ao"], "torch.export": INSTEAD["export"],
     "torch.quantization": INSTEAD["quantization"], "torch.package": INSTEAD["package"],
     "torch.jit": "a script's decorators return the function unchanged; nothing is compiled ahead",
     "torch.library": "custom_op makes operations; there is no dispatcher or compiler to tell of them",

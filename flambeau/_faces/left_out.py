@@ -10,7 +10,6 @@ from flambeau.interop.stand_ins import LeftOut
 
 INSTEAD = {
     "onnx": "save the state dict with flambeau.save and export it with PyTorch, which loads the same file",
-    "fx": "modules run as the Python they are; flambeau.trace_model follows an input through one",
     "quantization": "use flambeau.autocast or .to(flambeau.bfloat16) for a smaller type",
     "ao": "use flambeau.autocast or .to(flambeau.bfloat16) for a smaller type",
     "export": "save the state dict and keep the module's Python code",

@@ -56,6 +56,8 @@ global_forward: dict[int, Hook] = _hook_dict()
 global_backward_pre: dict[int, Hook] = _hook_dict()
 global_backward: dict[int, Hook] = _hook_dict()
 active: dict[int, bool] = _hook_dict()
+# Who is given each call of a module while a program is traced (`fx`); see `take_calls`.
+caller: Any = None
 # Flags of forward hooks: they are called with keyword arguments too, or even though forward raised.
 global_with_kwargs: dict[int, bool] = _hook_dict()
 global_always_called: dict[int, bool] = _hook_dict()
@@ -63,6 +65,17 @@ global_always_called: dict[int, bool] = _hook_dict()
 buffer_registration: dict[int, Hook] = _hook_dict()
 module_registration: dict[int, Hook] = _hook_dict()
 parameter_registration: dict[int, Hook] = _hook_dict()
+
+
+def take_calls(by: Any) -> Any:
+    """Has calls of modules go to `by(module, call, args, kwargs)`, where `call` makes the call; None: to nobody.  Returns who had them before."""
+    global caller
+    before, caller = caller, by
+    if by is None:
+        active.pop(-1, None)
+    else:
+        active[-1] = True
+    return before
 
 
 def registered(hooks: dict[int, Hook], module: Module, name: str, value: Any) -> Any:

@@ -100,6 +100,11 @@ class Module(Stateful):
         return self.forward(*args, **kwargs)
 
     def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if _hooks.caller is not None:
+            return _hooks.caller(self, self._hooked_call, args, kwargs)
+        return self._hooked_call(*args, **kwargs)
+
+    def _hooked_call(self, *args: Any, **kwargs: Any) -> Any:
         always = [(k, h) for table, flags in ((_hooks.global_forward, _hooks.global_always_called), (self._forward_hooks,
                   self._forward_hooks_always_called)) for k, h in table.items() if k in flags]
         ran: set[int] = set()

@@ -1,0 +1,1 @@
+"""What is done with graphs as a whole (torch.fx.passes)."""
