@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
-from ..kernels import host_values
+from ..kernels.llvm import sequence as sequences
 from ..runtime import capture, dispatch
 from ..tensor import Meta, Storage, Tensor, alias, storage
 from ..tensor import meta as make_meta
 from .plans import View, _alias, maker
-from .scripts import BLOCK, EARLIER, GRADIENT, OPERAND, Constant, Drawn, Many, Place, Result, Same, Script, reach
+from .scripts import BLOCK, EARLIER, GRADIENT, OPERAND, Constant, Drawn, Many, Place, Result, Same, Script, Step, reach
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -97,47 +97,69 @@ class Writer:
             if self.poison:
                 self.lines.append(f"  poison({p}, 0xa5, {m.nbytes})")
 
+    def base(self, of: str, i: int, offset: int) -> tuple[str, int]:
+        """The text of an address from which a place is so many bytes away."""
+        if of == OPERAND:
+            return f"a{i}.ptr", offset
+        if of == GRADIENT:
+            return f"g{i}.ptr", offset
+        if of == BLOCK:
+            return ("q", offset + self.scratch[i]) if i in self.scratch else (f"p{i}", offset)
+        assert of == EARLIER
+        return ("e.ptr", offset + self.before[i]) if i in self.before else (f"e{i}.ptr", offset)
+
     def address(self, place: Place) -> str:
         """The text of an address."""
-        i, offset = place.number, place.offset
-        if place.of == OPERAND:
-            base = f"a{i}.ptr"
-        elif place.of == GRADIENT:
-            base = f"g{i}.ptr"
-        elif place.of == BLOCK:
-            base, offset = ("q", offset + self.scratch[i]) if i in self.scratch else (f"p{i}", offset)
-        else:
-            assert place.of == EARLIER
-            base, offset = ("e.ptr", offset + self.before[i]) if i in self.before else (f"e{i}.ptr", offset)
+        base, offset = self.base(place.of, place.number, place.offset)
         return f"{base} + {offset}" if offset else base
+
+    def text(self, x: Any) -> str:
+        """The text of an argument."""
+        return self.address(x) if isinstance(x, Place) else f"d{x.number}_{x.part}" if isinstance(x, Drawn) else self.constant(x)
+
+    def sequence(self, steps: list[Step], otherwise: str) -> None:
+        """The line of steps one after another, which are taken from the list.  otherwise: as in `steps`."""
+        if len(steps) == 1 and type(steps[0].call) is tuple:
+            self.lines.append(f"  {self.constant(dispatch.bind(*steps[0].call))}({', '.join(map(self.text, steps[0].args))})")
+        elif steps:
+            bases: dict[str, int] = {}
+            parts = []
+
+            def base(x: Any) -> tuple[int, Any]:
+                if not isinstance(x, (Place, Drawn)):
+                    return -1, x
+                text, offset = (self.base(x.of, x.number, x.offset) if isinstance(x, Place) else (self.text(x), 0))
+                return bases.setdefault(text, len(bases)), offset
+            for step in steps:
+                if step.call is None:
+                    data = step.args[1] if step.expected is None else step.expected
+                    parts.append(sequences.bytes_step(sequences.MOVE if step.expected is None else sequences.SAME, *base(step.args[0]), data))
+                else:
+                    parts.append(sequences.launch_step(dispatch.bind(*step.call), [base(x) for x in step.args]))
+            call = f"{self.constant(sequences.joined(len(bases), parts))}({', '.join(bases)})"
+            told = any(step.expected is not None for step in steps)
+            self.lines.append(f"  if not {call}: return {otherwise}" if told else f"  {call}")
+        steps.clear()
 
     def steps(self, otherwise: str) -> None:
         """The lines of the script's steps. otherwise: what is returned where a value read is another one."""
         # what goes wrong is worded by the body; a call that writes its operands cannot be made twice
         guarded = bool(self.script.steps) and not self.script.written
         start = len(self.lines)
-        reads: dict[str, bytes] = {}  # what must be where, of steps one after another
-        for step, following in zip(self.script.steps, [*self.script.steps, None][1:], strict=True):
-            if step.expected is not None:
-                at = self.address(step.args[0])
-                if len(step.expected) > len(reads.get(at, b"")):
-                    reads[at] = step.expected
-                if reads and (following is None or following.expected is None):
-                    met = self.constant(host_values.condition(tuple(reads.values())))
-                    self.lines.append(f"  if not {met}({', '.join(reads)}): return {otherwise}")
-                    reads = {}
-                continue
+        together: list[Step] = []  # that one builtin may do
+        for step in self.script.steps:
             if step.what == "draw":
+                self.sequence(together, otherwise)
                 number, count = step.args
                 made = self.constant(self.poison[number]) if self.poison else f"{self.constant(step.call)}({count})"
                 self.lines.append(f"  d{number}_0, d{number}_1 = {made}")
-                continue
-            args = [self.address(x) if isinstance(x, Place) else f"d{x.number}_{x.part}" if isinstance(x, Drawn) else self.constant(x)
-                    for x in step.args]
-            if step.call is None:
-                self.lines.append(f"  move({args[0]}, {args[1]}, {len(step.args[1])})")
+            elif step.call is None or sequences.header(dispatch.bind(*step.call)) is not None:
+                together.append(step)
             else:
+                self.sequence(together, otherwise)
+                args = [self.text(x) for x in step.args]
                 self.lines.append(f"  {self.constant(dispatch.bind(*step.call))}({', '.join(args)})")
+        self.sequence(together, otherwise)
         if guarded:
             self.lines[start:] = ["  try:", *[" " + line for line in self.lines[start:]], f"  except Exception: return {otherwise}"]
 

@@ -1,11 +1,10 @@
-"""Elements of host memory as Python's numbers and lists, and back; and whether bytes are what they were.
+"""Elements of host memory as Python's numbers and lists, and back.
 
 Each function here makes one that is called with addresses.  They are builtins in machine code (`llvm/objects.py`), or Python where there is none.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import struct
 from functools import lru_cache
@@ -69,15 +68,3 @@ def writer(shape: tuple[int, ...], strides: tuple[int, ...], d: dtype) -> Callab
     if kind not in objects.WRITTEN:
         return None
     return make["flambeau_write"](_words(kind, len(shape), *_axes(shape, strides, d)))  # type: ignore[no-any-return]
-
-
-def condition(expected: Sequence[bytes]) -> Callable[..., bool]:
-    """``f(address of the first, ...)``: whether these bytes are at those addresses."""
-    make = _builtins()
-    if make is None:
-        return lambda *addresses: all(ctypes.string_at(a, len(e)) == e for a, e in zip(addresses, expected, strict=True))
-    at, words = 8 * (1 + 2 * len(expected)), [len(expected)]
-    for e in expected:
-        words += [len(e), at]
-        at += len(e)
-    return make["flambeau_same"](_words(*words) + b"".join(expected))  # type: ignore[no-any-return]

@@ -68,13 +68,14 @@ def make_entry(stages: Sequence[tuple[int, int, int]], params: Sequence[int], na
     return _new(_entry_method, header, keep)  # type: ignore[no-any-return]
 
 
-def builtin(name: str, address: int, alone: bool = False) -> Callable[[bytes], Any]:
-    """What makes builtins of the function at an address, each with a bytes object as its `self`.  alone: it takes one argument, and no array."""
+def builtin(name: str, address: int, alone: bool = False) -> Callable[..., Any]:
+    """What makes builtins of the function at an address: ``make(self, keep)``, of a bytes object and of what lives as long as the builtin does.
+    alone: it takes one argument, and no array."""
     method = _Method(name.encode(), address, _ONE if alone else _FASTCALL, None)
     lasting.keep(method)  # a builtin looks at its method when it is freed
     new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)(("PyCFunction_NewEx", ctypes.pythonapi))
     at = ctypes.addressof(method)
-    return lambda words: new(at, words, None)
+    return lambda words, keep=None: new(at, words, keep)
 
 
 def join(launches: Sequence[Any], numbers: int) -> Callable[..., None] | None:

@@ -1,6 +1,5 @@
-"""Numbers and lists from memory and back, against NumPy; conditions on bytes."""
+"""Numbers and lists from memory and back, against NumPy."""
 
-import ctypes
 import gc
 import sys
 
@@ -72,15 +71,6 @@ def test_a_writer_takes_plain_numbers_of_its_shape_only(nested, d, good):
 
 def test_there_is_no_writer_for_other_types():
     assert host_values.writer((2,), (1,), dtypes.float16) is None and host_values.writer((2,), (1,), dtypes.uint8) is None
-
-
-def test_a_condition_holds_where_all_bytes_are_the_same(way):
-    a, b = np.arange(5), np.arange(3.0)
-    met = host_values.condition([a.tobytes(), b.tobytes(), b""])
-    assert met(a.ctypes.data, b.ctypes.data, 0) is True
-    b[2] = 7
-    assert met(a.ctypes.data, b.ctypes.data, 0) is False
-    assert host_values.condition([ctypes.string_at(a.ctypes.data + 8, 8)])(a.ctypes.data + 8) is True
 
 
 def test_nothing_is_kept():

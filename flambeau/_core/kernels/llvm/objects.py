@@ -1,20 +1,17 @@
-"""Builtins between memory and Python's objects: numbers and nested lists of a tensor's elements, elements of nested lists, and whether bytes
-are what they were.
+"""Builtins between memory and Python's objects: numbers and nested lists of a tensor's elements, and elements of nested lists.
 
 Each builtin's `self` is a bytes object of 64-bit words:
 
   read(address)           kind, how many axes, then for each axis its size and its stride in bytes: the number there, or lists of them
   write(address, nested)  the same: True where the nested lists and tuples are of these sizes and hold what the type may be given, which is
                           then written; False where not, and anything may have been written
-  same(address, ...)      how many addresses; for each how many bytes and where they begin, from the words' start; the bytes: whether
-                          they are at those addresses
 """
 
 from __future__ import annotations
 
 from . import arguments
 
-NAMES = ("flambeau_read", "flambeau_write", "flambeau_same")
+NAMES = ("flambeau_read", "flambeau_write")
 KNOWN = arguments.KNOWN  # whether an object's type is where these builtins look for it
 
 # by a kind's number: its storage in IR, what makes it what CPython takes, and CPython's function that gives a number of that
@@ -41,7 +38,7 @@ WRITTEN = frozenset((0, 1, 2, 10))  # the kinds that `write` knows
 
 
 def text() -> str:
-    """The IR of the three."""
+    """The IR of both."""
     cases = " ".join(f"i64 {k}, label %k{k}" for k in _READ)
     reads = "".join(f"k{k}:\n  %m.{k} = load {kind}, ptr %p, align 1\n  {widen.format(k=k)}\n  %o.{k} = {make.format(k=k)}\n  ret ptr %o.{k}\n"
                     for k, (kind, widen, make) in _READ.items())
@@ -73,7 +70,6 @@ declare ptr @PyList_GetItem(ptr, i64)
 declare i64 @PyTuple_Size(ptr)
 declare ptr @PyTuple_GetItem(ptr, i64)
 declare void @Py_DecRef(ptr)
-declare i32 @memcmp(ptr, ptr, i64)
 
 define internal ptr @show(ptr %p, ptr %axes, i64 %count, i64 %kind) #0 {
 entry:
@@ -262,43 +258,6 @@ go:
   %p = inttoptr i64 %address to ptr
   %good = call i1 @fill(ptr %nested, ptr %p, ptr %axes, i64 %count, i64 %kind)
   br i1 %good, label %yes, label %no
-no:
-  %false = call ptr @PyBool_FromLong(i64 0)
-  ret ptr %false
-yes:
-  %true = call ptr @PyBool_FromLong(i64 1)
-  ret ptr %true
-}
-
-define ptr @flambeau_same(ptr %self, ptr %given, i64 %n) #0 {
-entry:
-  %words = getelementptr i8, ptr %self, i64 $DATA
-  %count = load i64, ptr %words
-  %all = icmp eq i64 %count, %n
-  br i1 %all, label %each, label %no
-each:
-  %i = phi i64 [ 0, %entry ], [ %i.next, %next ]
-  %more = icmp slt i64 %i, %n
-  br i1 %more, label %one, label %yes
-one:
-  %o.at = getelementptr ptr, ptr %given, i64 %i
-  %o = load ptr, ptr %o.at
-  %address = call i64 @PyLong_AsUnsignedLongLongMask(ptr %o)
-  %p = inttoptr i64 %address to ptr
-  %twice = shl i64 %i, 1
-  %first = add i64 %twice, 1
-  %bytes.at = getelementptr i64, ptr %words, i64 %first
-  %bytes = load i64, ptr %bytes.at
-  %second = add i64 %twice, 2
-  %offset.at = getelementptr i64, ptr %words, i64 %second
-  %offset = load i64, ptr %offset.at
-  %expected = getelementptr i8, ptr %words, i64 %offset
-  %differ = call i32 @memcmp(ptr %p, ptr %expected, i64 %bytes)
-  %equal = icmp eq i32 %differ, 0
-  br i1 %equal, label %next, label %no
-next:
-  %i.next = add i64 %i, 1
-  br label %each
 no:
   %false = call ptr @PyBool_FromLong(i64 0)
   ret ptr %false
