@@ -42,6 +42,21 @@ def set_rng_state(new_state: Any) -> None:
     default_generator.set_state(new_state)
 
 
+def set_stream(name: str) -> None:
+    """Chooses where the CPU's random numbers come from; `get_stream` tells.
+
+    "mt19937", the one at first: PyTorch's numbers, bit for bit, one after the other.  "counter": each element from a seed and its own number, by
+    Philox4x32-10, so that the numbers are the same on every device and drawn by all threads.  The default generator begins from its seed again;
+    other generators keep the stream that they were made with.  Raises ValueError for another name.
+    """
+    generators.set_stream(name)
+
+
+def get_stream() -> str:
+    """The name of the stream of the CPU's default generator: see `set_stream`."""
+    return generators.stream()
+
+
 @contextlib.contextmanager
 def fork_rng(devices: Any = None, enabled: bool = True, **ignored: Any) -> Iterator[None]:
     """Puts the generators back at the end of a block as they were at its beginning."""
@@ -49,11 +64,14 @@ def fork_rng(devices: Any = None, enabled: bool = True, **ignored: Any) -> Itera
         yield
         return
     kept = {dev: g.state_bytes() for dev, g in list(generators._defaults.items())}
+    stream = generators.stream()
     try:
         yield
     finally:
+        generators.set_stream(stream)
         for dev, raw in kept.items():
             generators.default(dev).set_state_bytes(raw)
 
 
-__all__ = ["Generator", "default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
+__all__ = ["Generator", "default_generator", "fork_rng", "get_rng_state", "get_stream", "initial_seed", "manual_seed", "seed", "set_rng_state",
+           "set_stream"]

@@ -107,7 +107,7 @@ def learn_recorded(call: Call, operands: Sequence[Tensor], kind: int) -> Callabl
     for t, n in zip(again, needs, strict=True):
         t.node = _passing(tape.leaf()) if n else None
     tried = replays.recorded(script, call.pattern, call.device, call.plain, info, back, nodes, info.outs, heads, olds,
-                              poison=[s.made for s in taken.steps if isinstance(s, capture.Draw)] or True)(*call.given(again))
+                              poison=capture.draws(taken.steps) or True)(*call.given(again))
     compare(made, tried)
     for i in script.written:
         compare(copies[i], again[i])

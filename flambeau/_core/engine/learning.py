@@ -123,7 +123,7 @@ class Call:
         with no_grad():
             # the call made once more: whatever else went into it would differ
             taken, made = captured(self.carry_out, others, 1, self.bare)
-            fakes = [s.made for s in taken.steps if isinstance(s, capture.Draw)]
+            fakes = capture.draws(taken.steps)
             tried = replays.forward(script, self.pattern, self.device, self.rest, self.plain, None, None, poison=fakes or True)(*self.given(again))
         compare(made, tried, self.bare)
         for a, b in zip(others, again, strict=True):

@@ -40,11 +40,12 @@ def layout_of(script: Script) -> tuple[dict[int, int], int]:
 class Writer:
     """Writes a function: `lines`, whose names c0, c1, ... stand for `constants`.
 
-    poison: new memory is filled with something; a list: and these are the numbers of the draws.
+    poison: new memory is filled with something; a list: and these are the numbers and streams of the draws.  again: the draws may be made
+    again, so the streams are kept as they were before.
     """
 
-    def __init__(self, script: Script, dev: Any, earlier: Script | None = None, poison: Any = False) -> None:
-        self.script, self.earlier, self.device, self.poison = script, earlier, dev, poison
+    def __init__(self, script: Script, dev: Any, earlier: Script | None = None, poison: Any = False, again: bool = False) -> None:
+        self.script, self.earlier, self.device, self.poison, self.again = script, earlier, dev, poison, again
         self.lines: list[str] = []
         self.constants: list[Any] = []
         self._names: dict[int, str] = {}  # by identity
@@ -153,6 +154,17 @@ class Writer:
                 number, count = step.args
                 made = self.constant(self.poison[number]) if self.poison else f"{self.constant(step.call)}({count})"
                 self.lines.append(f"  d{number}_0, d{number}_1 = {made}")
+            elif step.what == "stream":
+                (number,) = step.args
+                if self.poison:
+                    block = self.poison[number].copy()
+                    made = f"d{number}_0, d{number}_1 = {self.constant(block.address)}, {self.constant(block)}"
+                elif self.again:
+                    self.sequence(together, otherwise)  # which may draw from the stream that is kept as it is now
+                    made = f"d{number}_0, d{number}_1 = {self.constant(step.call)}.placed()"
+                else:
+                    made = f"d{number}_0 = {self.constant(step.call)}.place() if REDRAWING else {self.constant(step.call.block.address)}"
+                self.lines.append("  " + made)
             elif step.call is None or sequences.header(dispatch.bind(*step.call)) is not None:
                 together.append(step)
             else:
@@ -206,7 +218,8 @@ class Writer:
 @lru_cache(4096)
 def _made(text: str) -> Callable[[list[Any]], Callable[..., Any]]:
     space = {"Tensor": Tensor, "Storage": Storage, "_grad": _grad, "storage": storage, "alias": alias, "held": _alias, "move": ctypes.memmove,
-             "poison": ctypes.memset, "tape": tape, "next_seq": tape.next_seq, "refresh": inplace.refresh, "renew": inplace.renew, "NOW": capture.now,
+             "poison": ctypes.memset, "tape": tape, "next_seq": tape.next_seq, "refresh": inplace.refresh, "renew": inplace.renew,
+             "NOW": capture.now, "REDRAWING": capture.redrawing,
              "DEFAULT": dtypes._default}
     return maker(text, space)
 
@@ -293,7 +306,7 @@ def recorded(script: Script, pattern: Sequence[Pattern], dev: Any, rest: Any, in
     that are written and get a node.  olds: operands whose values are kept as they are before, with their metas.
     The node's SAVED is ``(info, operands, their versions, results kept, blocks, those values, numbers drawn)``.
     """
-    w = Writer(script, dev, poison=poison)
+    w = Writer(script, dev, poison=poison, again=True)
     given, lines, n = unpack(pattern)
     w.lines += lines
     w.lines.append(f"  if tape.anomaly.on: return {w.constant(rest)}({given})")
@@ -314,7 +327,8 @@ def recorded(script: Script, pattern: Sequence[Pattern], dev: Any, rest: Any, in
     blocks = "".join(f"s{i}, " for i, b in enumerate(script.blocks) if b.store is not None)
     kept = "".join(f"held(r{i}), " for i in outs)
     values = "".join(f"o{k}, " for k, _ in olds)
-    drawn = "".join(f"(d{step.args[0]}_0, d{step.args[0]}_1), " for step in script.steps if step.what == "draw")
+    drawn = "".join(f"d{step.args[0]}_1, " if step.what == "stream" else f"(d{step.args[0]}_0, d{step.args[0]}_1), "
+                    for step in script.steps if step.what in ("draw", "stream"))
     state = f"({w.constant(info)}, ({operands}), ({versions}), ({kept}), ({'w' if w.size else 'None'}, {blocks}), ({values}), ({drawn}))"
     with_node = [*[r for r, has in zip(made, nodes, strict=True) if has], *[f"a{k}" for k in heads]]
     if len(with_node) == 1:

@@ -34,7 +34,7 @@ class Place:
 
 
 class Drawn:
-    """A number of draw `number` of a script: its seed (part 0) or position (1)."""
+    """A number of draw `number` of a script: its seed (part 0) or position (1), or the address of its stream (0)."""
 
     __slots__ = ("number", "part")
 
@@ -45,7 +45,7 @@ class Drawn:
 class Step:
     """Something done in order: `call(*args)`, whose arguments are places and numbers.  Without a `call` it writes bytes, or, where `expected`
     is something, these must be the bytes at a place, or the script does not fit.  what: "draw" of one whose `args` are its number and
-    its count."""
+    its count; "stream" of one whose `call` is a generator, and its argument its number."""
 
     __slots__ = ("call", "args", "expected", "outputs", "what")
 
@@ -226,6 +226,12 @@ class Places:
                     raise capture.Unrepeatable("a backward pass that draws")
                 self.drawn |= {x: Drawn(self.draws, part) for part, x in enumerate(s.made)}
                 made.append(Step(s.generator.take, (self.draws, s.count), what="draw"))
+                self.draws += 1
+            elif isinstance(s, capture.Lent):
+                if self.gradients.spans:
+                    raise capture.Unrepeatable("a backward pass that draws")
+                self.drawn[s.block.address] = Drawn(self.draws, 0)
+                made.append(Step(s.generator, (self.draws,), what="stream"))
                 self.draws += 1
             elif isinstance(s, capture.Read):
                 made.append(Step(None, (self.place(s.address),), s.value))

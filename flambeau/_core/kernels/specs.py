@@ -367,3 +367,15 @@ class Lapack(Spec):
     dtype: Type
     batch: int
     sizes: tuple[Any, ...]
+
+
+class Draw(Spec):
+    """``entry(out, *given, stream, *numbers)``: random elements of a `kind`, drawn one after the other from a stream (`kernels.mersenne`), in the
+    order of `shape`'s axes, the last one innermost.  given: type and strides of operands that are read.  numbers: floats; `kernels.drawing`
+    says of each kind which."""
+
+    kind: str
+    dtype: Type
+    shape: Sizes
+    strides: Sizes
+    given: tuple[tuple[Type, Sizes], ...] = ()

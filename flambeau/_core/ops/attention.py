@@ -16,9 +16,9 @@ from ..tensor import Meta, Tensor, alias, empty, meta, new
 from .casts import to_dtype
 from .checks import same_device
 from .copies import clone, contiguous
+from .draws import DROPOUT, draw
 from .elementwise import saved_tensor
 from .memory_format import contiguous_format
-from .random import _kept, draw
 from .table import op
 
 if TYPE_CHECKING:
@@ -66,10 +66,11 @@ class _Plan:
     def kept(self, like: Tensor) -> Tensor:
         """What dropout multiplied the weights of (batch, heads, length, source) by."""
         from ..runtime.generators import Generator
-        g = Generator(like.meta.device).manual_seed(self.seed)
-        g.set_offset(self.offset)
+        g = Generator(like.meta.device)
+        g.counts = True
+        g.manual_seed(self.seed).set_offset(self.offset)
         batch, heads, _, length, source = self.sizes[:5]
-        return draw(empty((batch, heads, length, source), like.meta.dtype, like.meta.device), "dropout", _kept, (self.p,), g)
+        return draw(empty((batch, heads, length, source), like.meta.dtype, like.meta.device), DROPOUT, (self.p,), g)
 
 
 def _is_narrow(t: Tensor) -> bool:

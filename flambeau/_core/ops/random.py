@@ -1,4 +1,4 @@
-"""Random tensors: every one a loop program over Philox counters, the same numbers on every device."""
+"""Random tensors: factories, what fills in place, dropout, permutations and choices.  `draws` has the distributions."""
 
 from __future__ import annotations
 
@@ -11,165 +11,39 @@ import numpy as np
 from .. import dtypes
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
-from ..dtypes import dtype as dtype_class
-from ..dtypes import float32, float64, uint64
-from ..kernels import expr as E
-from ..kernels import philox
-from ..kernels.expr import Expr
-from ..kernels.programs import Map
+from ..dtypes import float64
 from ..runtime import dispatch, generators
 from ..runtime.device import resolve
-from ..tensor import Tensor, alias, empty, meta
-from . import launch, outputs
-from .checks import may_write, same_device
-from .copies import copy_into, strides_for
+from ..tensor import Meta, Tensor, alias, empty, meta, new
+from . import draws, launch, outputs
+from .checks import may_write
+from .copies import strides_for
 from .creation import _finish, _options, _shape
+from .draws import draw, generator_of
 from .table import op
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..runtime.device import device as device_class
-
-Words = tuple[Expr, Expr, Expr, Expr]
-_programs: dict[Any, Map] = {}
-
-
-def _generator(dev: device_class, given: Any) -> generators.Generator:
-    if given is None:
-        return generators.default(dev)
-    if given.device.type != dev.type:
-        raise RuntimeError(f"Expected a '{dev.type}' device type for generator but found '{given.device.type}'")
-    found: generators.Generator = given
-    return found
-
 
 def _get_state(self: generators.Generator) -> Tensor:
-    """The state as a uint8 CPU tensor."""
+    """The state as a uint8 CPU tensor: of the CPU's, PyTorch's 5056 bytes."""
     from .creation import from_bytes
-    return from_bytes(self.state_bytes(), (16,), dtypes.uint8, "cpu")
+    raw = self.state_bytes()
+    return from_bytes(raw, (len(raw),), dtypes.uint8, "cpu")
 
 
 def _set_state(self: generators.Generator, state: Tensor) -> generators.Generator:
-    """Restores what `get_state` gave."""
+    """Restores what `get_state` gave, here or in PyTorch."""
+    if not isinstance(state, Tensor) or state.meta.dtype is not dtypes.uint8 or state.meta.device.type != "cpu":
+        what = f"{state.meta.dtype} on {state.meta.device}" if isinstance(state, Tensor) else type(state).__name__
+        raise TypeError(f"expected a torch.ByteTensor on the CPU as a generator's state, but got {what}")
     self.set_state_bytes(bytes(state.tolist()))
     return self
 
 
 generators.Generator.get_state = _get_state
 generators.Generator.set_state = _set_state
-
-
-def draw(t: Tensor, name: str, formula: Callable[..., Expr], numbers: tuple[Any, ...] = (), generator: Any = None,
-         inputs: tuple[Tensor, ...] = (), number_type: dtype_class | None = None) -> Tensor:
-    """Fills `t` with `formula(words, compute type, *numbers, *inputs)`, element i (row-major) from counter i of the draw.
-
-    inputs: tensors broadcast to t's shape.  Nothing is recorded; t's version goes up.
-    """
-    if inputs:
-        same_device(name.removesuffix("_tensor"), t, *inputs)
-    m = t.meta
-    n = m.numel
-    seed, offset = _generator(m.device, generator).take(n)
-    if not n:
-        return t
-    number_type = number_type or (float64 if m.dtype is float64 else float32)
-    key = (name, m.dtype, number_type, tuple(x.meta.dtype for x in inputs), len(m.shape) if inputs or not m.contiguous else -1)
-    flat = not inputs and m.contiguous
-    domain = (n,) if flat else tuple(m.shape)
-    program = _programs.get(key)
-    if program is None:
-        index: Expr = E.coord(-1)
-        scalars: list[dtype_class] = [uint64, uint64]
-        if not flat:
-            # row-major position from coordinates: the strides come as numbers, so one kernel serves every shape of a rank
-            index = E.const(0, dtypes.int64)
-            for axis in range(len(domain)):
-                index = index + E.coord(axis) * E.scalar(len(scalars), dtypes.int64)
-                scalars.append(dtypes.int64)
-        w = philox.words(philox.counter_at(index, E.scalar(1, uint64)), E.scalar(0, uint64))
-        values = [E.scalar(len(scalars) + i, number_type) for i in range(len(numbers))]
-        scalars += [number_type] * len(numbers)
-        ins = [E.input(i, x.meta.dtype) for i, x in enumerate(inputs)]
-        program = _programs[key] = Map((E.cast(formula(w, m.dtype, *values, *ins), m.dtype),), tuple(x.meta.dtype for x in inputs),
-                                       tuple(scalars))
-    convert = float if number_type.kind == "f" else int
-    steps: tuple[int, ...] = ()
-    if not flat:
-        from ..layout import contiguous_strides
-        steps = contiguous_strides(domain)
-    target = t if not flat else alias(t, meta((n,), None, m.dtype, m.device), t.ptr)
-    launch.run(program, domain, [target], list(inputs), numbers=(seed, offset, *steps, *[convert(v) for v in numbers]), name=name)
-    t.store.version += 1
-    return t
-
-
-# ------------------------------------------------------------------------------------------------------------- formulas
-def _uniform(w: Words, d: dtype_class, low: Expr, high: Expr) -> Expr:
-    u = philox.uniform(w, d)
-    return u * E.cast(high - low, u.dtype) + E.cast(low, u.dtype)
-
-
-def _normal(w: Words, d: dtype_class, mean: Expr, std: Expr) -> Expr:
-    z = philox.normal(w, d)
-    return z * E.cast(std, z.dtype) + E.cast(mean, z.dtype)
-
-
-def _integers(w: Words, d: dtype_class, low: Expr, span: Expr) -> Expr:
-    """low + a multiple-shift of 32 bits by the span; wider spans take 64 bits modulo the span."""
-    span64 = E.cast(span, uint64)
-    narrow = E.make("shr", uint64, (E.make("mul", uint64, (E.cast(w[0], uint64), span64)), E.const(32, uint64)))
-    return E.cast(narrow, dtypes.int64) + low
-
-
-def _integers_wide(w: Words, d: dtype_class, low: Expr, span: Expr) -> Expr:
-    wide = E.make("or", uint64, (E.make("shl", uint64, (E.cast(w[1], uint64), E.const(32, uint64))), E.cast(w[0], uint64)))
-    return E.cast(E.make("rem", uint64, (wide, E.cast(span, uint64))), dtypes.int64) + low
-
-
-def _integers_widest(w: Words, d: dtype_class, low: Expr, span: Expr) -> Expr:
-    """`_integers_wide` for spans from 2**62 on: three subtractions take less time than a division."""
-    wide = E.make("or", uint64, (E.make("shl", uint64, (E.cast(w[1], uint64), E.const(32, uint64))), E.cast(w[0], uint64)))
-    size = E.cast(span, uint64)
-    for _ in range(3):
-        wide = E.where(wide >= size, wide - size, wide)
-    return E.cast(wide, dtypes.int64) + low
-
-
-def _open(w: Words, d: dtype_class) -> Expr:
-    """Uniform on (0, 1]."""
-    return 1.0 - philox.uniform(w, float64 if d is float64 else float32)
-
-
-def _exponential(w: Words, d: dtype_class, rate: Expr) -> Expr:
-    u = _open(w, d)
-    return -E.log(u) / E.cast(rate, u.dtype)
-
-
-def _cauchy(w: Words, d: dtype_class, median: Expr, sigma: Expr) -> Expr:
-    u = philox.uniform(w, float64 if d is float64 else float32)
-    return E.tan((u - 0.5) * math.pi) * E.cast(sigma, u.dtype) + E.cast(median, u.dtype)
-
-
-def _log_normal(w: Words, d: dtype_class, mean: Expr, std: Expr) -> Expr:
-    return E.exp(_normal(w, d, mean, std))
-
-
-def _geometric(w: Words, d: dtype_class, p: Expr) -> Expr:
-    u = _open(w, d)
-    return E.maximum(E.ceil(E.log(u) / E.log1p(-E.cast(p, u.dtype))), E.const(1, u.dtype))
-
-
-def _chance(w: Words, d: dtype_class, p: Expr) -> Expr:
-    u = philox.uniform(w, float64 if p.dtype is float64 else float32)
-    return u < E.cast(p, u.dtype)
-
-
-def _kept(w: Words, d: dtype_class, p: Expr) -> Expr:
-    """1 / (1 - p) with probability 1 - p, else 0."""
-    u = philox.uniform(w, float64 if d is float64 else float32)
-    q = E.cast(p, u.dtype)
-    return E.where(u >= q, 1.0 / (1.0 - q), E.const(0, u.dtype))
 
 
 # ------------------------------------------------------------------------------------------------------------- factories
@@ -207,29 +81,27 @@ def _sized(name: str, fill: Callable[[Tensor, Any], Tensor]) -> Any:
 def _fill_uniform(t: Tensor, generator: Any, low: float = 0.0, high: float = 1.0) -> Tensor:
     if t.meta.dtype.is_complex:
         return _complex(t, lambda part: _fill_uniform(part, generator, low, high))
-    return draw(t, "uniform", _uniform, (low, high), generator)
+    return draw(t, draws.UNIFORM, (low, high), generator)
 
 
 def _fill_normal(t: Tensor, generator: Any, mean: float = 0.0, std: float = 1.0) -> Tensor:
     if t.meta.dtype.is_complex:
         # a complex normal number has the variance split between its parts
-        return _complex(t, lambda part: _fill_normal(part, generator, mean, std * math.sqrt(0.5)))
-    return draw(t, "normal", _normal, (mean, std), generator)
+        return _complex(t, lambda part: _fill_normal(part, generator, mean, std / math.sqrt(2.0)))
+    return draw(t, draws.NORMAL, (mean, std), generator)
 
 
 def _complex(t: Tensor, fill: Callable[[Tensor], Tensor]) -> Tensor:
     """Fills the two parts of a complex tensor in one draw, as a real tensor with a last axis of 2."""
-    real = t.meta.dtype.to_real()
-    parts = fill(empty((*t.meta.shape, 2), real, t.meta.device))
-    made = alias(parts, meta(t.meta.shape, None, t.meta.dtype, t.meta.device), parts.ptr)
-    copy_into(t, made)
+    m = t.meta
+    fill(alias(t, meta((*m.shape, 2), (*[2 * s for s in m.strides], 1), m.dtype.to_real(), m.device), t.ptr))
     return t
 
 
 rand, randn = _sized("rand", _fill_uniform), _sized("randn", _fill_normal)
 
 
-def _fill_integers(t: Tensor, low: int, high: int, generator: Any) -> Tensor:
+def _fill_integers(t: Tensor, low: int, high: int, generator: Any, full: bool = False) -> Tensor:
     d = t.meta.dtype
     if d.kind in "bui":
         least, most = (0, 1) if d.kind == "b" else (dtypes.iinfo(d).min, dtypes.iinfo(d).max)
@@ -237,9 +109,9 @@ def _fill_integers(t: Tensor, low: int, high: int, generator: Any) -> Tensor:
             if not least <= bound <= most:
                 raise RuntimeError(f"{name} is out of bounds for {d}: {bound}, but its elements are {least} to {most}")
     span = high - low
-    name, formula = ("randint", _integers) if span <= 1 << 32 else ("randint_wide", _integers_wide) if span < 1 << 62 else (
-        "randint_widest", _integers_widest)
-    return draw(t, name, formula, (low, span if span < 1 << 63 else span - (1 << 64)), generator, number_type=dtypes.int64)
+    of = (draws.ALL_INTEGERS, draws.ALL_WIDE_INTEGERS, draws.ALL_WIDEST_INTEGERS) if full else (
+        draws.INTEGERS, draws.WIDE_INTEGERS, draws.WIDEST_INTEGERS)
+    return draw(t, of[(span > 1 << 32) + (span >= 1 << 62)], (low, span if span < 1 << 63 else span - (1 << 64)), generator)
 
 
 @op(method=False)
@@ -268,8 +140,13 @@ def randint_like(input: Tensor, low: int | None = None, high: int | None = None,
                  device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None) -> Tensor:
     """`randint` with the shape, type and device of `input`."""
     low, high = (0, low) if high is None else (low or 0, high)
-    return randint(low, high, tuple(input.meta.shape), generator=generator, dtype=dtype or input.meta.dtype,
-                   device=input.meta.device if device is None else device, requires_grad=requires_grad, pin_memory=pin_memory)
+    if low is None or high is None:
+        raise TypeError("randint_like() received an invalid combination of arguments: expected (Tensor input, int high) or (Tensor input, int low, int high)")
+    if low >= high:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    m = input.meta
+    t = empty(m.shape, dtype or m.dtype, m.device if device is None else resolve(device), strides_for(m.shape, m.strides, memory_format))
+    return _finish(_fill_integers(t, int(low), int(high), generator), requires_grad, pin_memory)
 
 
 @op(method=False)
@@ -283,15 +160,24 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any 
         if isinstance(std, Tensor) and std.meta.numel and std.meta.device.type == "cpu" and bool((std < 0).any()):
             raise RuntimeError("normal expects all elements of std >= 0.0")
         shape = tuple((mean + std).meta.shape) if isinstance(mean, Tensor) and isinstance(std, Tensor) else tuple(like.meta.shape)
-        z = randn(shape, generator=generator, dtype=like.meta.dtype, device=like.meta.device)
-        result = z * std + mean
+        z = empty(shape, like.meta.dtype, like.meta.device)
+        # PyTorch's steps, each of which rounds
+        if not isinstance(std, Tensor):
+            result = _fill_normal(z, generator, 0.0, std) + mean
+        elif not isinstance(mean, Tensor):
+            from .creation import full_like
+            result = _fill_normal(z, generator) * std + full_like(z, mean)
+        else:
+            result = _fill_normal(z, generator) * std + mean
         if out is not None:
             result = outputs.write("normal", out, result, (mean, std))
         return result  # type: ignore[no-any-return]
-    made = randn(size, generator=generator, out=out, dtype=dtype, device=device)
-    if mean != 0.0 or std != 1.0:
-        made = made.mul_(std).add_(mean)
-    return _finish(made, requires_grad, pin_memory)
+    if out is not None:
+        t = outputs.to_fill("normal", out, _shape("normal", (size,)))
+    else:
+        t = empty(_shape("normal", (size,)), *_options(dtype, device))
+    _floating("normal", t)
+    return _finish(_fill_normal(t, generator, mean, std), requires_grad, pin_memory)
 
 
 # -------------------------------------------------------------------------------------------------------------- in place
@@ -305,6 +191,11 @@ def _inplace(self: Tensor, name: str, fill: Callable[[Tensor], Tensor]) -> Tenso
             return (zeros_like(g),)
         inplace.rebase(self, [tape.next_seq(), None, nothing, (self.node,), None, {"name": name}])
     return self
+
+
+def _preserved(m: Meta) -> Meta:
+    """The meta of a new tensor laid out like one of this meta."""
+    return meta(m.shape, strides_for(m.shape, m.strides, None), m.dtype, m.device)
 
 
 def _floating(name: str, t: Tensor) -> None:
@@ -345,17 +236,18 @@ def random_(self: Tensor, from_: int | None = None, to: int | None = None, *, ge
     d = self.meta.dtype
     if to is None and low is not None:
         low, to = 0, low
+    full = to is None
     if to is None:
         to = {"bool": 2, "float16": 2049, "bfloat16": 257, "float32": (1 << 24) + 1, "float64": (1 << 53) + 1}.get(
             d.name, (1 << (d.itemsize * 8 - d.is_signed)) if d.kind in "ui" else 0)
-        to = min(to, (1 << 63) - 1)
+        to = min(to, 1 << 63)
     low = 0 if low is None else low
     if low >= to:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={to}")
-    return _inplace(self, "RandomBackward0", lambda t: _fill_integers(t, low, to, generator))
+    return _inplace(self, "RandomBackward0", lambda t: _fill_integers(t, low, to, generator, full))
 
 
-def _distribution(name: str, formula: Any, defaults: dict[str, float], check: Callable[..., str | None]) -> None:
+def _distribution(name: str, what: draws.Distribution, defaults: dict[str, float], check: Callable[..., str | None]) -> None:
     names = list(defaults)
 
     def method(self: Tensor, *args: float, generator: Any = None, **kwargs: float) -> Tensor:
@@ -368,7 +260,7 @@ def _distribution(name: str, formula: Any, defaults: dict[str, float], check: Ca
             raise RuntimeError(f"{name} {problem}")
         if name != "geometric_":
             _floating(name, self)
-        return _inplace(self, name[:-1].capitalize() + "Backward0", lambda t: draw(t, name, formula, values, generator))
+        return _inplace(self, name[:-1].capitalize() + "Backward0", lambda t: draw(t, what, values, generator))
     method.__name__ = method.__qualname__ = name
     method.__signature__ = inspect.Signature([inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)] + [  # type: ignore[attr-defined]
         inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=d) for n, d in defaults.items()] + [
@@ -377,10 +269,10 @@ def _distribution(name: str, formula: Any, defaults: dict[str, float], check: Ca
     op(name=name, spaces=())(method)
 
 
-_distribution("exponential_", _exponential, {"lambd": 1.0}, lambda v: f"expects lambda > 0.0, but found lambda={v}" if v <= 0 else None)
-_distribution("cauchy_", _cauchy, {"median": 0.0, "sigma": 1.0}, lambda m, s: f"expects sigma > 0.0, but found sigma={s}" if s <= 0 else None)
-_distribution("log_normal_", _log_normal, {"mean": 1.0, "std": 2.0}, lambda m, s: f"expects std > 0.0, but found std={s}" if s <= 0 else None)
-_distribution("geometric_", _geometric, {"p": 0.5}, lambda p: f"expects p to be in (0, 1), but got p={p}" if not 0 < p < 1 else None)
+_distribution("exponential_", draws.EXPONENTIAL, {"lambd": 1.0}, lambda v: f"expects lambda > 0.0, but found lambda={v}" if v <= 0 else None)
+_distribution("cauchy_", draws.CAUCHY, {"median": 0.0, "sigma": 1.0}, lambda m, s: f"expects sigma > 0.0, but found sigma={s}" if s <= 0 else None)
+_distribution("log_normal_", draws.LOG_NORMAL, {"mean": 1.0, "std": 2.0}, lambda m, s: f"expects std > 0.0, but found std={s}" if s <= 0 else None)
+_distribution("geometric_", draws.GEOMETRIC, {"p": 0.5}, lambda p: f"expects p to be in (0, 1), but got p={p}" if not 0 < p < 1 else None)
 
 
 def _check_chances(p: Tensor) -> None:
@@ -393,10 +285,10 @@ def _check_chances(p: Tensor) -> None:
 def _bernoulli_inplace(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     if isinstance(p, Tensor):
         _check_chances(p)
-        return _inplace(self, "BernoulliBackward0", lambda t: draw(t, "bernoulli_tensor", _chance, (), generator, (p,)))
+        return _inplace(self, "BernoulliBackward0", lambda t: draw(t, draws.BERNOULLI_EACH, (), generator, (p,)))
     if not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
-    return _inplace(self, "BernoulliBackward0", lambda t: draw(t, "bernoulli", _chance, (p,), generator))
+    return _inplace(self, "BernoulliBackward0", lambda t: draw(t, draws.BERNOULLI, (p,), generator))
 
 
 @op(inplace=_bernoulli_inplace, out=True)
@@ -406,7 +298,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None) -
     if p is not None:
         return _bernoulli_inplace(t, p, generator=generator)
     _check_chances(input)
-    made = draw(t, "bernoulli_tensor", _chance, (), generator, (input,))
+    made = draw(t, draws.BERNOULLI_EACH, (), generator, (input,))
     return tape.record(made, _no_slope, (input,), None, "BernoulliBackward0")
 
 
@@ -430,7 +322,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
         raise RuntimeError(f"dropout(): result type Float can't be cast to the desired output type {dtypes.title(input.meta.dtype)}")
     if p == 1:
         return input.mul_(0.0) if inplace else input * 0.0
-    mask = draw(empty(input.meta.shape, input.meta.dtype, input.meta.device), "dropout", _kept, (p,))
+    mask = draw(new(_preserved(input.meta)), draws.DROPOUT, (p,))
     return input.mul_(mask) if inplace else input * mask
 
 
@@ -446,7 +338,7 @@ def native_dropout(input: Tensor, p: float, train: bool | None = True) -> tuple[
     if train is False or p == 0:
         from .creation import ones_like
         return input * 1, ones_like(input, dtype=dtypes.bool_)
-    mask = draw(empty(input.meta.shape, dtypes.bool_, input.meta.device), "bernoulli", _chance, (1.0 - p,))
+    mask = draw(empty(input.meta.shape, dtypes.bool_, input.meta.device), draws.BERNOULLI, (1.0 - p,))
     return input * mask * (1.0 / (1.0 - p) if p < 1 else 0.0), mask
 
 
@@ -454,15 +346,20 @@ def native_dropout(input: Tensor, p: float, train: bool | None = True) -> tuple[
 @op(method=False)
 def randperm(n: int, *, generator: Any = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
              requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
-    """The integers of [0, n) in random order: the order of n random 64-bit keys."""
+    """The integers of [0, n) in random order: of a stream that counts, that of n random 64-bit keys."""
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
     d, dev = _options(dtype or (out.meta.dtype if out is not None else dtypes.int64), device)
     if d.kind == "f" and n > 1 << {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}[d.name]:
         raise RuntimeError(f"n={n} is too large for the type {d}")
-    keys = _fill_integers(empty((n,), dtypes.int64, dev), 0, (1 << 63) - 1, generator)
-    from .sorting import argsort
-    result = argsort(keys)
+    g = generator_of(dev, generator)
+    if g.counts:
+        from .sorting import argsort
+        result = argsort(_fill_integers(empty((n,), dtypes.int64, dev), 0, (1 << 63) - 1, g))
+    else:
+        result = empty((n,), dtypes.int64, dev)
+        if n:
+            draws.in_order(result, "permutation", (), g)
     from .casts import to_dtype
     made = to_dtype(result, d)
     if out is not None:
@@ -491,7 +388,7 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
         from .searching import searchsorted
         found: Tensor = searchsorted(total, u, right=True)
         return found.clamp_(max=shape[-1] - 1)
-    race = draw(empty(shape, float64, x.meta.device), "exponential_", _exponential, (1.0,), generator)
+    race = draw(empty(shape, float64, x.meta.device), draws.EXPONENTIAL, (1.0,), generator)
     order: Tensor = (x / race).topk(num_samples, -1)[1]
     return order
 
@@ -521,7 +418,7 @@ def _by_numpy(name: str, sample: Callable[[Any, Any], Any]) -> Callable[..., Ten
     def run(out: Tensor, inputs: list[Tensor], generator: Any) -> Tensor:
         from .copies import contiguous
         inputs = [contiguous(x) for x in inputs]
-        seed, offset = _generator(out.meta.device, generator).take(out.meta.numel)
+        seed, offset = generator_of(out.meta.device, generator).take(out.meta.numel)
         metas = [x.meta for x in inputs]
 
         def entry(to: int, *addresses: int) -> None:

@@ -13,6 +13,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from . import dispatch
+from .random_blocks import Block
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -83,6 +84,15 @@ class Draw:
         self.generator, self.count, self.made = generator, count, made
 
 
+class Lent:
+    """A stream that a draw inside a capture was given in the place of its generator's; `begin`: the same before it was drawn from."""
+
+    __slots__ = ("generator", "block", "begin")
+
+    def __init__(self, generator: Any, block: Block) -> None:
+        self.generator, self.block, self.begin = generator, block, block.copy()
+
+
 class Capture:
     """A ``with`` block whose launches, reads, writes and draws in this thread are `steps`.  Generators stay where they are.
 
@@ -92,7 +102,7 @@ class Capture:
 
     def __init__(self, streams: int = 0, bare: bool = False) -> None:
         self.bare = bare
-        self.steps: list[Launch | Read | Write | Draw] = []
+        self.steps: list[Launch | Read | Write | Draw | Lent] = []
         self.foreign: list[tuple[int, int, Any]] = []  # memory of others that became a tensor: where it begins and ends, its owner
         self._stream = streams
 
@@ -114,7 +124,7 @@ class Capture:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def add(self, step: Launch | Read | Write | Draw) -> None:
+    def add(self, step: Launch | Read | Write | Draw | Lent) -> None:
         """Notes what happens next."""
         if self.bare:
             raise Unrepeatable("work on much memory")
@@ -135,14 +145,14 @@ class Capture:
 
 
 active: dict[int, Capture] = {}  # by thread; who looks at values asks only while there is any
-redrawing: dict[int, Iterator[tuple[int, int]]] = {}  # by thread: the numbers that its next draws are given
+redrawing: dict[int, Iterator[Any]] = {}  # by thread: the numbers, or streams, that its next draws are given
 
 
 class redrawn:
-    """A ``with`` block in which this thread's draws are given these numbers, which were drawn before."""
+    """A ``with`` block in which this thread's draws are given these numbers, which were drawn before, or copies of these streams as they were."""
 
-    def __init__(self, numbers: Sequence[tuple[int, int]]) -> None:
-        self._numbers = numbers
+    def __init__(self, numbers: Sequence[tuple[int, int] | Block]) -> None:
+        self._numbers = [x.copy() if isinstance(x, Block) else x for x in numbers]
 
     def __enter__(self) -> None:
         self._before = redrawing.get(get_ident())
@@ -155,6 +165,11 @@ class redrawn:
                 del redrawing[get_ident()]
             else:
                 redrawing[get_ident()] = self._before
+
+
+def draws(steps: Sequence[Any]) -> list[Any]:
+    """What the draws among a capture's steps were given: numbers, or streams as they were before."""
+    return [s.made if isinstance(s, Draw) else s.begin for s in steps if isinstance(s, (Draw, Lent))]
 
 
 def unrepeatable(why: str) -> None:
@@ -176,13 +191,33 @@ def drawn(generator: Any, count: int) -> tuple[int, int] | None:
     """What a draw is given inside a capture of this thread, or where one is made again; None elsewhere."""
     me = get_ident()
     if me in redrawing:
-        return next(redrawing[me])
+        numbers: tuple[int, int] = next(redrawing[me])
+        return numbers
     found = active.get(me)
     if found is None:
         return None
     made = found.number(), found.number()
     found.add(Draw(generator, count, made))
     return made
+
+
+def lent(generator: Any) -> int | None:
+    """The address of the stream that a draw is given inside a capture of this thread, or where one is made again; None elsewhere."""
+    block = once_more()
+    if block is not None:
+        return block.address
+    found = active.get(get_ident())
+    if found is None:
+        return None
+    made = Lent(generator, Block(found.number()))
+    found.add(made)
+    return made.block.address
+
+
+def once_more() -> Block | None:
+    """The stream that a draw of this thread is given where it is made again."""
+    numbers = redrawing.get(get_ident())
+    return None if numbers is None else next(numbers)
 
 
 def was_wrapped(address: int, nbytes: int, owner: Any) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -33,8 +35,17 @@ DRAWS = {
 }
 
 
+@pytest.fixture
+def counting():
+    """Streams that count, for a test."""
+    with fb.random.fork_rng():
+        fb.random.set_stream("counter")
+        yield
+    assert fb.random.get_stream() == "mt19937"
+
+
 @pytest.mark.parametrize("name", sorted(DRAWS))
-def test_one_seed_gives_the_same_numbers_on_every_device_eager_and_lazy(name, device):
+def test_one_seed_gives_the_same_numbers_on_every_device_eager_and_lazy(name, device, counting):
     fb.manual_seed(1234)
     want = [DRAWS[name]("cpu") for _ in range(2)]
     fb.manual_seed(1234)
@@ -45,7 +56,7 @@ def test_one_seed_gives_the_same_numbers_on_every_device_eager_and_lazy(name, de
     assert not fb.equal(want[0], want[1])
 
 
-def test_a_stream_does_not_depend_on_shape_or_layout():
+def test_a_stream_that_counts_does_not_depend_on_shape_or_layout(counting):
     draw = lambda make: fb.manual_seed(3) and make()  # noqa: E731
     flat = draw(lambda: fb.rand(24))
     for shape in ((4, 6), (2, 3, 4), (24, 1)):
@@ -192,14 +203,20 @@ def test_generators_are_streams_of_their_own():
     for copy in (pickle.loads(pickle.dumps(g)), g.clone_state()):
         assert fb.equal(fb.randn(4, generator=copy), b)
     assert fb.Generator().seed() != fb.Generator().seed()
-    with pytest.raises(RuntimeError, match="wrong size"):
+    assert state.shape == (5056,)
+    with pytest.raises(RuntimeError, match="wrong size: expected 5056"):
         g.set_state(fb.zeros(3, dtype=fb.uint8))
+    with pytest.raises(RuntimeError, match="Invalid mt19937 state"):
+        g.set_state(fb.zeros(5056, dtype=fb.uint8))
+    with pytest.raises(TypeError, match="ByteTensor"):
+        g.set_state(state.float())
+    assert fb.equal(g.get_state(), state)  # what is refused changes nothing
     with pytest.raises(ValueError, match="Overflow"):
         g.manual_seed(1 << 64)
     assert g.manual_seed(-1).initial_seed() == (1 << 64) - 1
 
 
-def test_a_generator_belongs_to_its_kind_of_device(sim_gpus):
+def test_a_generator_belongs_to_its_kind_of_device(sim_gpus, counting):
     g = fb.Generator("cuda:0").manual_seed(1)
     h = fb.Generator().manual_seed(1)
     assert fb.equal(fb.rand(4, device="cuda:0", generator=g).cpu(), fb.rand(4, generator=h))
@@ -209,6 +226,74 @@ def test_a_generator_belongs_to_its_kind_of_device(sim_gpus):
     a = fb.rand(3, device="cuda:1")
     fb.manual_seed(3)
     assert fb.equal(a.cpu(), fb.rand(3))
+
+
+def test_a_stream_is_chosen():
+    fb.manual_seed(3)
+    ordered = fb.rand(4)
+    with fb.random.fork_rng():
+        fb.random.set_stream("counter")
+        assert fb.random.get_stream() == "counter" and fb.get_rng_state().shape == (16,) and fb.initial_seed() == 3
+        counted = fb.rand(4)
+        g = fb.Generator().manual_seed(3)
+        assert fb.equal(fb.rand(4, generator=g), counted) and not fb.equal(counted, ordered)
+        g.set_offset(0)
+        assert g.get_offset() == 0 and fb.equal(fb.rand(4, generator=g), counted)
+    assert fb.random.get_stream() == "mt19937" and fb.equal(pickle.loads(pickle.dumps(g)).get_state(), g.get_state())
+    fb.manual_seed(3)
+    for _ in range(6):  # learned calls are of the stream in use
+        fb.rand(4)
+    fb.manual_seed(3)
+    assert fb.equal(fb.rand(4), ordered)
+    with pytest.raises(ValueError, match="'mt19937'"):
+        fb.random.set_stream("philox")
+    with pytest.raises(RuntimeError, match="no offset"):
+        fb.Generator().get_offset()
+
+
+def test_draws_of_several_threads_are_whole():
+    """Together they have what one thread would have drawn: each a run of it, short ones beside long ones that let other threads run."""
+    n, sizes = 60, (3, 1 << 15)
+    g = fb.Generator().manual_seed(8)
+    with ThreadPoolExecutor(4) as pool:
+        parts = list(pool.map(lambda k: fb.rand(sizes[k % 2], generator=g), range(n)))
+    whole = fb.rand(n // 2 * sum(sizes), generator=fb.Generator().manual_seed(8)).numpy()
+    starts = {whole[k:k + 3].tobytes(): k for k in range(len(whole) - 2)}
+    places = sorted((starts[p[:3].numpy().tobytes()], len(p), p.numpy()) for p in parts)
+    assert [at for at, *_ in places] == list(np.cumsum([0, *[size for _, size, _ in places]]))[:-1]
+    for at, size, p in places:
+        assert np.array_equal(whole[at:at + size], p)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_draws_on():
+    g, far = fb.Generator().manual_seed(8), fb.Generator().manual_seed(8)
+    fb.rand(5, generator=g)
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(write, fb.rand(4, generator=g).numpy().tobytes())
+        os._exit(0)
+    os.waitpid(child, 0)
+    got = np.frombuffer(os.read(read, 64), np.float32)
+    os.close(read), os.close(write)
+    fb.rand(5, generator=far)
+    assert np.array_equal(got, fb.rand(4, generator=far).numpy()) and np.array_equal(got, fb.rand(4, generator=g).numpy())
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+def test_a_call_that_is_made_again_has_its_numbers_again(inplace):
+    """A second derivative makes a learned call again, as it was drawn."""
+    fb.manual_seed(0)
+    for _ in range(12):
+        x = fb.ones(4, 4, requires_grad=True)
+        t = x * 2 if inplace else x
+        y = fb.nn.functional.dropout(t, 0.5, True, inplace)
+        slope = y.detach().clone()  # of the ones, twos where it is in place
+        (g,) = fb.autograd.grad((y * y).sum(), x, create_graph=True)
+        assert fb.equal(g, 2 * y * slope)
+        (gg,) = fb.autograd.grad(g.sum(), x)
+        assert fb.equal(gg, 2 * slope * slope)
 
 
 def test_global_state_is_saved_and_forked():

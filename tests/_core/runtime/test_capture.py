@@ -23,21 +23,23 @@ def test_launches_reads_writes_and_draws_come_in_order() -> None:
         torch.rand(2)
     assert not capture.active
     kinds = [type(s) for s in found.steps]
-    assert [k for k in kinds if k is not Launch] == [Read, Write, Draw] and kinds[0] is Launch and kinds[-1] is Launch
+    assert [k for k in kinds if k is not Launch] == [Read, Write, capture.Lent] and kinds[0] is Launch and kinds[-1] is Launch
     first, read, write = found.steps[0], next(s for s in found.steps if isinstance(s, Read)), next(s for s in found.steps if isinstance(s, Write))
     assert isinstance(first, Launch) and first.prepared.name == "add" and first.args == (y.data_ptr(), x.data_ptr(), x.data_ptr())
     assert (read.address, read.value) == (total.data_ptr(), np.float32(6.0).tobytes()) and (write.address, len(write.data)) == (made.data_ptr(), 8)
 
 
 def test_draws_leave_the_generator_where_it_is_and_are_the_same_for_the_same_streams() -> None:
-    before = generators.default(torch.device("cpu")).get_offset()
+    before = torch.get_rng_state()
     found = []
     for streams in (1, 1, 2):
         with Capture(streams) as captured:
-            torch.rand(3)
-        found.append(next(s.made for s in captured.steps if isinstance(s, Draw)))
-    assert found[0] == found[1] != found[2] and min(found[0]) >= 1 << 62
-    assert generators.default(torch.device("cpu")).get_offset() == before
+            generators.default(torch.device("cpu")).take(3)
+            made = torch.rand(3)
+        found.append((next(s.made for s in captured.steps if isinstance(s, Draw)), made.tolist()))
+    assert found[0] == found[1] and min(found[0][0]) >= 1 << 62
+    assert all(a != b for a, b in zip(found[0], found[2], strict=True))
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_what_cannot_be_repeated_ends_it() -> None:

@@ -39,6 +39,7 @@ _WHERE: dict[type[Spec], tuple[str, str]] = {
     specs.Fft: ("transforms", "transform"),
     specs.RealFft: ("real_transforms", "real_transform"),
     specs.Lapack: ("factorizations", "prepare"),
+    specs.Draw: ("draws", "draw"),
 }
 _found: dict[type[Spec], Callable[[Spec], PreparedLaunch | None]] = {}
 
