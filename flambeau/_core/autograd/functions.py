@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import hooks
+from ..errors import warn_once
 from ..runtime import caches, memory
 from ..tensor import Tensor, alias, new
 from . import tape
@@ -117,6 +118,9 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
             if t.node is None:
                 raise RuntimeError("One of the differentiated Tensors does not require grad")
     grads = _start(roots, given, create_graph)
+    if create_graph:
+        warn_once("Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient, which can keep "
+                  "memory: autograd.grad() makes none, or set .grad to None after use.")
     retain = create_graph if retain_graph is None else retain_graph
     if only is not None and any(t.node[0] for t in only):
         found = grad(roots, only, grads, retain_graph=retain, create_graph=create_graph, allow_unused=True)

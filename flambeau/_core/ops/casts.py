@@ -14,7 +14,7 @@ from ..kernels import expr as E
 from ..runtime.device import device, resolve
 from ..tensor import Tensor
 from . import transfer
-from .copies import clone, itself, strides_for
+from .copies import clone, itself, strides_for, warn_of_lost_part
 from .elementwise import Inner, Pointwise, fit
 from .table import op, planned
 
@@ -90,6 +90,7 @@ def _plan(t: Tensor, dev: device, d: dtype | None = None, non_blocking: bool = F
         return transfer.plan(t, dev, non_blocking, strides, d)
     relaid = memory_format is not None and getattr(memory_format, "name", "") != "preserve_format"
     if d is not m.dtype:
+        warn_of_lost_part(m.dtype, d)
         plan = _plan_cast(t, d)
         if relaid and plan.outs[0].strides != strides:
             return Compose(lambda t: clone(to_dtype(t, d), memory_format=memory_format))

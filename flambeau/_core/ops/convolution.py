@@ -14,6 +14,7 @@ from typing import Any
 from .. import layout
 from ..autograd import tape
 from ..dtypes import dtype, float32
+from ..errors import warn_once
 from ..kernels import expr as E
 from ..kernels.programs import Reduce
 from ..tensor import Tensor, alias, empty, meta
@@ -372,6 +373,7 @@ def _convolved(x: Tensor, n: int, w: Tensor, bias: Tensor | None, stride: Any, p
             raise RuntimeError("padding='same' is not supported for strided convolutions")
         total = [d * (k - 1) if padding == "same" else 0 for d, k in zip(dilation, kernel, strict=True)]
         if any(t % 2 for t in total):  # the odd one goes to the far side
+            warn_once("Using padding='same' with even kernel lengths and odd dilation may require a zero-padded copy of the input be created")
             x = _padded_far(x, [t % 2 for t in total])
         padding = tuple(t // 2 for t in total)
     padding = _many("padding", padding, n)

@@ -8,6 +8,7 @@ from .. import dtypes, hooks, layout
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
 from ..engine.plans import Compose, Plan, Saved
+from ..errors import warn_once
 from ..kernels import expr as E
 from ..kernels.programs import Map
 from ..tensor import NO_FREE, Tensor, alias, empty, meta, storage
@@ -146,8 +147,15 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     return _copy(self, src, non_blocking)
 
 
+def warn_of_lost_part(of: dtypes.dtype, to: dtypes.dtype) -> None:
+    """Says, once in a process, that complex numbers lose their imaginary part in a real type; a truth looks at both parts."""
+    if of.is_complex and to.kind not in "cb":
+        warn_once("Casting complex values to real discards the imaginary part")
+
+
 def _may_copy(self: Tensor, src: Tensor) -> None:
     checks.may_write(self)
+    warn_of_lost_part(src.meta.dtype, self.meta.dtype)
     shape = layout.broadcast_shapes(self.meta.shape, src.meta.shape)
     if shape != tuple(self.meta.shape):
         raise RuntimeError(f"output with shape {list(self.meta.shape)} doesn't match the broadcast shape {list(shape)}")

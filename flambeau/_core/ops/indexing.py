@@ -621,6 +621,8 @@ def _filled(x: Tensor, pending: list[Any], value: Any) -> bool:
     last = axis + len(mask.meta.shape)
     if tape.recording(x) or tuple(x.meta.shape[axis:last]) != tuple(mask.meta.shape):
         return False
+    if not x.meta.contiguous and layout.overlaps_itself(x.meta.shape, x.meta.strides):
+        return False
     x.masked_fill_(mask.reshape((*mask.meta.shape, *[1] * (len(x.meta.shape) - last))), value)
     return True
 
@@ -695,7 +697,9 @@ def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
 def put_at(x: Tensor, indices: Sequence[Tensor | None], value: Tensor, accumulate: bool, negative: bool = True) -> Tensor:
     """Writes (or adds) values at positions, in place, recorded.  negative: they may count from an axis's end."""
     recording = _grad.get() and inplace.check(x, (x, value))
-    may_write(x)
+    if not x.meta.contiguous and layout.overlaps_itself(x.meta.shape, x.meta.strides):
+        warn("Use of index_put_ on expanded tensors is deprecated. Please clone() the tensor before performing this operation. This also applies to "
+             "advanced indexing e.g. tensor[indices] = tensor")
     no_overlap(x, value, *indices)
     if value.meta.device is not x.meta.device:
         if value.meta.shape or value.meta.device.type != "cpu":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..dtypes import int64
+from ..errors import warn
 from ..kernels import expr as E
 from ..kernels import formulas as F
 from ..tensor import Tensor
@@ -93,7 +94,12 @@ def _spread(form: Rowwise, t: Tensor, dim: Any, unbiased: Any, keepdim: bool, co
         dim, unbiased = None, dim
     if correction is None:
         correction = 1 if unbiased is None or unbiased else 0
-    return form((t,), (float(correction),), (asked(dim, t.meta), keepdim))
+    made = form((t,), (float(correction),), (asked(dim, t.meta), keepdim))
+    results = made[0].meta.numel
+    if (t.meta.numel // results if results else 0) <= correction:
+        warn(f"{form.name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input numel divided by "
+             "output numel).")
+    return made
 
 
 @op(out=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes, layout
+from ..errors import warn
 from ..kernels import expr as E
 from ..kernels import formulas as F
 from ..tensor import Tensor
@@ -37,7 +38,7 @@ LOG_SOFTMAX = Rowwise("log_softmax", "rc -> rc", _log_softmax, elements, like=Tr
 LOGSUMEXP = Rowwise("logsumexp", "rc -> r", _logsumexp, row_values)
 
 
-def _along(form: Rowwise, input: Tensor, dim: int | None, dtype: Any) -> Tensor:  # noqa: A002
+def _along(form: Rowwise, input: Tensor, dim: int | None, dtype: Any, name: str = "") -> Tensor:  # noqa: A002
     t = input if dtype is None else to_dtype(input, dtype)
     if t.meta.dtype.kind != "f":
         layout.wrap_dim(0 if dim is None else dim, len(t.meta.shape))
@@ -46,6 +47,7 @@ def _along(form: Rowwise, input: Tensor, dim: int | None, dtype: Any) -> Tensor:
         raise NotImplementedError(f'"{form.name}_lastdim_kernel_impl" not implemented for \'{t.meta.dtype.name.capitalize()}\'')
     rank = len(t.meta.shape)
     if dim is None:
+        warn(f"Implicit dimension choice for {name or form.name} has been deprecated. Change the call to include dim=X as an argument.")
         dim = 0 if rank in (0, 1, 3) else 1
     return form((t,), where=(dim if dim.__class__ is int else asked(dim, t.meta),))[0]
 
@@ -65,7 +67,7 @@ def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dty
 @op(method=False, spaces=("nn.functional",))
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:  # noqa: A002
     """softmax of -input."""
-    return softmax(-input, dim, dtype=dtype)
+    return _along(SOFTMAX, -input, dim, dtype, "softmin")
 
 
 @op(out=True, aliases=("special.logsumexp",))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .activations import bilinear, glu, prelu, rrelu, rrelu_, softmin
+from .activations import bilinear, glu, prelu, rrelu, rrelu_
 from .arrange import (
     channel_shuffle,
     fold,
@@ -93,6 +93,6 @@ __all__ = [
     "max_unpool1d", "max_unpool2d", "max_unpool3d", "mse_loss", "multi_head_attention_forward", "multi_margin_loss",
     "multilabel_margin_loss", "multilabel_soft_margin_loss", "normalize", "one_hot", "pad", "pairwise_distance",
     "pdist", "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss", "prelu", "rrelu", "rrelu_", "smooth_l1_loss",
-    "soft_margin_loss", "softmin", "triplet_margin_loss", "triplet_margin_with_distance_loss", "unfold", "upsample",
+    "soft_margin_loss", "triplet_margin_loss", "triplet_margin_with_distance_loss", "unfold", "upsample",
     "upsample_bilinear", "upsample_nearest",
 ]

@@ -1,4 +1,4 @@
-"""Activations with a second operand or a draw: `glu`, `prelu`, `rrelu`; `softmin` and `bilinear`."""
+"""Activations with a second operand or a draw: `glu`, `prelu`, `rrelu`; `bilinear`."""
 
 from __future__ import annotations
 
@@ -60,11 +60,6 @@ def rrelu(input: Any, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: 
 def rrelu_(input: Any, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Any:
     """`rrelu`, in place."""
     return rrelu(input, lower, upper, training, True)
-
-
-def softmin(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
-    """softmax(-x) along `dim`."""
-    return F.softmax(-input, dim, _stacklevel=_stacklevel + 1, dtype=dtype)
 
 
 def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
