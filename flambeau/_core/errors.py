@@ -14,6 +14,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
 
 
@@ -90,10 +91,15 @@ def out_of_memory(requested: int, *, name: str, index: int, total: int, free: in
 
 
 _PACKAGE = __name__.partition(".")[0]
+# told of each warning first; who gives True sees to it that it comes where it belongs
+noting: list[Callable[[str, type[Warning]], bool]] = []
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warns at the line that called this package, however many of its own calls lie between."""
+    """Warns at the line that called this package, however many of its own calls lie between; or tells one who notes what a call does (`noting`)."""
+    for note in noting:
+        if note(message, category):
+            return
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and _ours(frame):
         level, frame = level + 1, frame.f_back
@@ -112,5 +118,7 @@ _said: set[str] = set()
 
 def _ours(frame: FrameType) -> bool:
     """Whether a frame runs this package's code, text that the engine wrote among it."""
+    if frame.f_code.co_filename.startswith("<operation"):
+        return True
     name = frame.f_globals.get("__name__", "")
-    return name == _PACKAGE or name.startswith(_PACKAGE + ".") or frame.f_code.co_filename.startswith("<operation")
+    return name == _PACKAGE or name.startswith(_PACKAGE + ".")  # type: ignore[no-any-return]

@@ -165,6 +165,10 @@ class Writer:
                 else:
                     made = f"d{number}_0 = {self.constant(step.call)}.place() if REDRAWING else {self.constant(step.call.block.address)}"
                 self.lines.append("  " + made)
+            elif step.what == "warn":
+                self.sequence(together, otherwise)
+                if not self.poison:  # a trial is not the program's call
+                    self.lines.append(f"  {self.constant(step.call)}({', '.join(map(self.constant, step.args))})")
             elif step.call is None or sequences.header(dispatch.bind(*step.call)) is not None:
                 together.append(step)
             else:

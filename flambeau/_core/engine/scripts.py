@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import layout
 from ..dtypes import uint8
+from ..errors import warn
 from ..runtime import capture, cpu_memory
 from ..tensor import Meta, Storage, Tensor, storage, wrap
 from ..tensor import meta as make_meta
@@ -45,7 +46,7 @@ class Drawn:
 class Step:
     """Something done in order: `call(*args)`, whose arguments are places and numbers.  Without a `call` it writes bytes, or, where `expected`
     is something, these must be the bytes at a place, or the script does not fit.  what: "draw" of one whose `args` are its number and
-    its count; "stream" of one whose `call` is a generator, and its argument its number."""
+    its count; "stream" of one whose `call` is a generator, and its argument its number; "warn" of one that warns."""
 
     __slots__ = ("call", "args", "expected", "outputs", "what")
 
@@ -233,6 +234,8 @@ class Places:
                 self.drawn[s.block.address] = Drawn(self.draws, 0)
                 made.append(Step(s.generator, (self.draws,), what="stream"))
                 self.draws += 1
+            elif isinstance(s, capture.Warned):
+                made.append(Step(warn, (s.message, s.category), what="warn"))
             elif isinstance(s, capture.Read):
                 made.append(Step(None, (self.place(s.address),), s.value))
             else:

@@ -12,6 +12,7 @@ from ctypes import string_at
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
+from .. import errors
 from . import dispatch
 from .random_blocks import Block
 
@@ -93,6 +94,15 @@ class Lent:
         self.generator, self.block, self.begin = generator, block, block.copy()
 
 
+class Warned:
+    """A warning, which the program is to hear at each call."""
+
+    __slots__ = ("message", "category")
+
+    def __init__(self, message: str, category: type[Warning]) -> None:
+        self.message, self.category = message, category
+
+
 class Capture:
     """A ``with`` block whose launches, reads, writes and draws in this thread are `steps`.  Generators stay where they are.
 
@@ -102,7 +112,7 @@ class Capture:
 
     def __init__(self, streams: int = 0, bare: bool = False) -> None:
         self.bare = bare
-        self.steps: list[Launch | Read | Write | Draw | Lent] = []
+        self.steps: list[Launch | Read | Write | Draw | Lent | Warned] = []
         self.foreign: list[tuple[int, int, Any]] = []  # memory of others that became a tensor: where it begins and ends, its owner
         self._stream = streams
 
@@ -225,6 +235,18 @@ def was_wrapped(address: int, nbytes: int, owner: Any) -> None:
     found = active.get(get_ident())
     if found is not None:
         found.foreign.append((address, address + nbytes, owner))
+
+
+def _was_warned(message: str, category: type[Warning]) -> bool:
+    """The program is warned: not by a capture, but by what is learned from it."""
+    found = active.get(get_ident()) if active else None
+    if found is None:
+        return False
+    found.steps.append(Warned(message, category))
+    return True
+
+
+errors.noting.append(_was_warned)
 
 
 def was_written(address: int, data: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import sys
 import threading
 import warnings
@@ -382,6 +383,23 @@ def test_what_is_never_replayed(what: Callable[[Tensor], Tensor]) -> None:
         op.often(x)
         op.call(x)
     assert op.times == 1
+
+
+def test_warnings_are_given_at_each_call_at_the_line_that_made_it() -> None:
+    x, y = torch.rand(3), torch.rand(3)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for _ in range(8):
+            F.kl_div(x, y)
+        learned = "kl_div" in learning.learned
+        frame = inspect.currentframe()
+        line = 1 + (frame.f_lineno if frame is not None else 0)
+        F.kl_div(x, y)
+    assert learned and len(said) == 9 and said[-1].lineno == line and said[-1].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="batchmean"):
+            F.kl_div(x, y)
 
 
 def test_random_numbers_are_those_of_the_generator() -> None:
