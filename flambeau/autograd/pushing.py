@@ -1,6 +1,6 @@
 """Calls with dual tensors: the result, and its tangents.
 
-What is linear does itself on the tangents (`linear`). Any other operation is carried out on shadows of its operands, recorded, whoever records
+What is linear does itself on the tangents (the field "tangent" of an operation). Any other is carried out on shadows of its operands, recorded, whoever records
 otherwise, and the tangents are pushed through what it put on the tape (`through_tape`).
 
 With tangents of several levels the outermost comes first: the operation is called again, on shadows that have only those of the inner levels,
@@ -16,10 +16,11 @@ from .._core import hooks
 from .._core import ops as _ops
 from .._core.autograd import functions, inplace, tape
 from .._core.autograd.mode import _grad, _inference
+from .._core.engine import fields
 from .._core.engine.operation import answers
 from .._core.runtime.capture import now
 from .._core.tensor import Tensor
-from . import linear, through_tape
+from . import through_tape
 from .duals import DualMeta, Level, attach, is_dual, keep, lowered, members, recorded, replaced, strip, tangents, undress, without, write
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 ops: Any = _ops
 enabled: ContextVar[bool] = ContextVar("forward-mode differentiation", default=True)
+
+
+_TANGENT = fields.of("tangent")
 
 
 def differentiable(t: Any) -> bool:
@@ -50,17 +54,18 @@ def answer(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         return call(*args, **kwargs) if stale and all(t.meta.plain for t in members((args, kwargs))) else NotImplemented
     if operation.function.__name__ in ("__repr__", "__format__"):
         return _shown(call, duals, args, kwargs)
-    if not enabled.get() or _inference.get() or operation.function.__name__ in linear.PRIMAL:
+    if not enabled.get() or _inference.get() or _TANGENT.get(operation.function.__name__) == "none":
         with without(duals):
             return call(*args, **kwargs)
     name = operation.name
-    if name in linear.VIEWS_IN_PLACE:
+    rule = _TANGENT.get(name)
+    if rule == "view":
         return _viewed_in_place(call, args, kwargs)
-    if name in linear.LINEAR or name in linear.IN_THE_FIRST:
+    if rule in ("linear", "first"):
         if not (name == "constant_pad_nd" and _given("value", 2, args, kwargs)) and not (name == "embedding" and _given("max_norm", 3, args, kwargs)):
-            return _linear(call, duals, args, kwargs, name in linear.LINEAR)
-    elif name in linear.PRODUCTS or name in linear.WITH_BIAS:
-        made = _product(call, duals, args, kwargs, name in linear.WITH_BIAS)
+            return _linear(call, duals, args, kwargs, rule == "linear")
+    elif rule in ("product", "product and bias"):
+        made = _product(call, duals, args, kwargs, rule != "product")
         if made is not NotImplemented:
             return made
     writes = (name.endswith("_") and not name.endswith("__")) or kwargs.get("inplace") is True or operation.function.__name__ == "__setitem__"

@@ -235,17 +235,18 @@ def dispatch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     found = list(members((args, kwargs)))
     level = max((x.level for x in found), key=lambda v: v.number)
     name = rules.name_of(func)
-    if name in rules.READS:
+    field = rules.field(name)
+    if field == "reads":
         raise DataDependent(f"vmap: {name} asks for a value, and each example has its own. Code that branches on a tensor's values, or calls "
                             "item() on one, cannot be batched: use torch.where for both branches, or a loop over the examples")
-    if name in rules.RANDOM:
+    if field in ("draws", "draws each"):
         return _random(func, name, args, kwargs, level)
     rule = rules.find(name)
     if rule is not None:
         made = rule(level, func, args, kwargs)
         if made is not NotImplemented:
             return made
-    if name not in rules.WHOLE and not name.endswith("_"):
+    if name != "__iter__" and not name.endswith("_"):
         try:
             return _inside(func, args, kwargs)
         except (Opaque, DataDependent):
@@ -321,7 +322,7 @@ drawing: list[bool] = []  # draws for examples, at work
 def _drawn(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], level: Level) -> Any:
     from . import rules
     if level.randomness == "different":
-        if name in rules.POINTWISE_RANDOM and all(level.has(x) for x in (*args, *kwargs.values()) if isinstance(x, Tensor)):
+        if rules.field(name) == "draws each" and all(level.has(x) for x in (*args, *kwargs.values()) if isinstance(x, Tensor)):
             whole = replaced((args, kwargs), lambda x: x.value)
             made = level.run(func, *whole[0], **whole[1])
             return args[0] if name.endswith("_") else level.wrap(made)

@@ -6,9 +6,10 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from .._core import ops
+from .._core.engine import fields
 from .._core.tensor import Tensor
 from .batching import Level, batched, dispatch, drawing, draws, levels, members, prepare
-from .rules import RANDOM
+from .rules import field
 from .trees import leaves, rebuild, spread
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ class _Randomness:
                                "flags on vmap or perform the randomness operation out of vmap")
 
 
-_FACTORIES = frozenset("rand randn randint randperm normal rand_like randn_like randint_like bernoulli multinomial poisson binomial dropout".split())
+_ALONE = fields.of("draws_alone")
 
 def _each_its_own(name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A draw that no example's tensor takes part in, made for each example."""
@@ -166,9 +167,9 @@ def _each_its_own(name: str, function: Any, args: tuple[Any, ...], kwargs: dict[
     if not active or drawing:
         return function(*args, **kwargs)
     level = active[-1]
-    if name in RANDOM and name.endswith("_") and level.randomness == "different":
+    if field(name).startswith("draws") and name.endswith("_") and level.randomness == "different":
         raise RuntimeError(f"vmap: {name}: cannot draw different numbers for each example into a tensor that all share")
-    if name not in _FACTORIES or level.randomness != "different" or not draws(name, args, kwargs):
+    if name not in _ALONE or level.randomness != "different" or not draws(name, args, kwargs):
         return function(*args, **kwargs)
     drawing.append(True)
     try:

@@ -10,6 +10,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from .._core import ops as _ops
+from .._core.engine import fields
 from .._core.ops import table
 from .._core.ops.queries import result_type
 from .._core.tensor import Tensor
@@ -24,43 +25,8 @@ if TYPE_CHECKING:
 ops: Any = _ops
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-# asks for values on the host, or for a shape that depends on values
-READS = _words("""item __bool__ __int__ __float__ __complex__ __index__ tolist numpy __array__ __contains__ is_nonzero nonzero argwhere masked_select
- unique unique_consecutive equal allclose nonzero_static data_ptr untyped_storage storage backward is_set_to __dlpack__ apply_ map_""")
-# draws random numbers
-RANDOM = _words("""rand_like randn_like randint_like uniform_ normal_ random_ exponential_ cauchy_ log_normal_ geometric_ bernoulli bernoulli_ dropout
- dropout_ native_dropout multinomial poisson binomial normal rrelu rrelu_ alpha_dropout feature_alpha_dropout feature_dropout dropout1d dropout2d
- dropout3d gumbel_softmax fractional_max_pool2d fractional_max_pool3d""")
-# whose draws for a whole batch are draws for each of its examples
-POINTWISE_RANDOM = _words("rand_like randn_like randint_like uniform_ normal_ exponential_ cauchy_ log_normal_ geometric_ bernoulli dropout dropout_ poisson")
-# whose own Python looks at layouts, so that it is not tried on examples
-WHOLE = _words("__iter__")
-# element by element, beside the formulas of the table
-_POINTWISE = _words("""add sub rsub mul div true_divide floor_divide pow float_power where clamp clamp_min clamp_max clip masked_fill real imag conj
- conj_physical resolve_conj resolve_neg positive complex polar fill zero_ fill_ isclose igamma igammac gcd lcm mvlgamma polygamma fmod remainder
- __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__ __rdiv__ __floordiv__ __rfloordiv__ __mod__ __rmod__ __pow__ __rpow__
- __and__ __rand__ __or__ __ror__ __xor__ __rxor__ __lshift__ __rlshift__ __rshift__ __rrshift__ __lt__ __le__ __gt__ __ge__ __eq__ __ne__ __itruediv__
- __ifloordiv__ __ipow__ copy_ prelu""")
-# the same for the batch as for the example
-_SAME = _words("""to float double half bfloat16 int long short char byte bool cfloat cdouble cuda cpu type clone contiguous detach requires_grad_ zeros_like
- ones_like empty_like full_like alias_copy detach_copy retain_grad register_hook detach_""")
-# asks for something that all examples have
-_ASKS = _words("""size dim numel element_size is_floating_point is_complex is_signed get_device is_contiguous stride is_inference is_conj is_neg has_names
- _new_tensor_type storage_offset is_same_size __len__ _is_view __hash__""")
-_ATTRIBUTES = _words("""dtype device is_cuda is_cpu is_sparse is_sparse_csr is_quantized is_meta is_mps is_xpu is_nested itemsize layout requires_grad is_leaf
- grad_fn retains_grad output_nr _version""")
-# along the last axes, counted from the end, whatever comes before
-_TRAILING = _words("""det torch.det slogdet torch.slogdet logdet inv inverse inv_ex cholesky torch.cholesky cholesky_inverse
- cholesky_ex eigh eigvalsh eig eigvals svd svdvals torch.svd qr torch.qr pinv pinverse
- matrix_exp torch.matrix_exp matrix_power torch.matrix_power lu_factor lu torch.lu matrix_rank cond fft_fft fft_ifft
- fft_rfft fft_irfft fft_hfft fft_ihfft fft_fft2 fft_ifft2 fft_rfft2 fft_irfft2 tril triu diag_embed adjoint mT H mH view_as_real view_as_complex
- pixel_shuffle pixel_unshuffle bucketize glu""")
 # parameters that number an axis
-_AXES = _words("dim dims dim0 dim1 dim2 axis axis0 axis1 start_dim end_dim source destination dimension")
+_AXES = frozenset("dim dims dim0 dim1 dim2 axis axis0 axis1 start_dim end_dim source destination dimension".split())
 _TABLE_OF_RULES: dict[str, Rule] = {}
 _names: dict[int, str] = {}  # by the identity of functions
 _kept: list[Any] = []  # those functions, so that the identities stay theirs
@@ -101,11 +67,6 @@ def _learn() -> None:
             for n in (row.name, *row.aliases):
                 _TABLE_OF_RULES.setdefault(n, _pointwise)
                 _TABLE_OF_RULES.setdefault(n + "_", _pointwise)
-    for words, made in ((_POINTWISE, _pointwise), (_SAME, _same), (_ASKS, _ask), (_TRAILING, _trailing), (_ATTRIBUTES, _attribute)):
-        for n in words:
-            _TABLE_OF_RULES.setdefault(n, made)
-            if made is _pointwise and not n.endswith("_"):
-                _TABLE_OF_RULES.setdefault(n + "_", made)
 
 
 def name_of(func: Any) -> str:
@@ -117,8 +78,18 @@ def name_of(func: Any) -> str:
 
 
 def find(name: str) -> Rule | None:
-    """The rule of an operation."""
-    return _TABLE_OF_RULES.get(name)
+    """The rule of an operation: one of its own, or that of its field."""
+    own = _TABLE_OF_RULES.get(name)
+    return own if own is not None else _OF_FIELD.get(field(name))
+
+
+_BATCH = fields.of("batch")
+
+
+def field(name: str) -> str:
+    """The field of an operation; empty where it has none."""
+    found: str = _BATCH.get(name.removeprefix("torch."), "")
+    return found or ("pointwise" if name.endswith("_") and _BATCH.get(name[:-1]) == "pointwise" else "")
 
 
 @functools.cache
@@ -298,23 +269,12 @@ def _along(default: Any) -> Rule:
     return apply
 
 
-for _n in "sum nansum mean nanmean amax amin all any count_nonzero var std var_mean std_mean logsumexp norm vector_norm".split():
-    rule(_n)(_along("all"))
-for _n in "argmax argmin prod".split():
-    rule(_n)(_along("flat"))
-_LAST = _along(-1)
-for _n in """sort argsort topk kthvalue mode cumsum cumprod cummax cummin logcumsumexp softmax log_softmax softmin select narrow unbind diff msort
- split chunk unsafe_split unsafe_chunk split_with_sizes tensor_split unfold normalize""".split():
-    rule(_n)(_along(0 if _n in ("select", "narrow", "unbind", "split", "chunk", "unsafe_split", "unsafe_chunk", "split_with_sizes", "tensor_split",
-                                "msort") else 1 if _n == "normalize" else -1))
-
-
 @rule("max", "min", "median", "nanmedian")
 def _extreme(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     if len(args) > 1 or kwargs:
         if any(isinstance(a, Tensor) for a in (*args[1:], *kwargs.values())):
             return _pointwise(level, func, args, kwargs)
-        return _LAST(level, func, args, kwargs)
+        return _along(-1)(level, func, args, kwargs)
     value, name = args[0].value.flatten(1) if args[0].ndim else args[0].value.unsqueeze(1), name_of(func)
     return level.wrap(getattr(value, "a" + name)(1) if name in ("max", "min") else level.run(func, value, 1)[0])
 
@@ -581,3 +541,7 @@ def _solved(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     if len(args) < 2 or not all(isinstance(a, Tensor) and a.ndim == 2 for a in args[:2]) or any(isinstance(a, Tensor) for a in args[2:]):
         return NotImplemented
     return level.wrap(level.run(func, level.spread(args[0]), level.spread(args[1]), *args[2:], **kwargs))
+
+
+_OF_FIELD: dict[str, Rule] = {"pointwise": _pointwise, "same": _same, "asks": _ask, "attribute": _attribute, "trailing": _trailing,
+                              "along all": _along("all"), "along flat": _along("flat"), **{f"along {n}": _along(n) for n in (0, 1, -1)}}

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from .._core import hooks
+from .._core.engine.fields import has
 from .._core.engine.operation import answers
 
 
@@ -107,3 +108,5 @@ def answer(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 
 
 answers.append(answer)
+
+has("__array__ __dlpack__", batch="reads")

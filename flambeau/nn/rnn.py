@@ -6,8 +6,9 @@ import math
 from typing import Any
 
 from .._core import ops
+from .._core.engine.fields import has
+from .._core.engine.operation import Operation
 from .._core.errors import warn
-from .._core.ops import table
 from . import functional as F
 from . import init
 from .functional.recurrent import STEPS, layer
@@ -236,7 +237,7 @@ def _cell(mode: str) -> Any:
 
 
 # one step as autocast's lists name it: all of it in one type
-_CELLS = {mode: table.operation(f"{mode.lower()}_cell", _cell(mode)).function for mode in _GATES}
+_CELLS = {mode: Operation(f"{mode.lower()}_cell", _cell(mode)).function for mode in _GATES}
 
 
 class RNNCellBase(Module):
@@ -332,3 +333,5 @@ class GRUCell(RNNCellBase):
 
     def forward(self, input: Any, hx: Any = None) -> Any:
         return self._step(input, hx, 1)[0]
+
+has("gru_cell lstm_cell rnn_relu_cell rnn_tanh_cell", autocast="cuda lower")

@@ -1,4 +1,5 @@
-"""The cast lists of autocast, operation by operation: each listed name is called, on its device, and its result's type looked at."""
+"""The classes of autocast, operation by operation: each name of PyTorch's lists (its page "Automatic Mixed Precision package", CUDA and CPU
+op-specific behaviour) is called, on its device, and its result's type looked at."""
 
 from __future__ import annotations
 
@@ -8,8 +9,26 @@ from typing import Any
 import pytest
 
 import flambeau as torch
-from flambeau._core.ops import autocast as lists
+from flambeau._core.engine import fields
 from flambeau.nn import functional as F
+
+_MATMULS = """_addmm_activation addbmm addmm addmv addr baddbmm bmm chain_matmul multi_dot conv1d conv2d conv3d conv_transpose1d conv_transpose2d
+ conv_transpose3d linear matmul mm mv prelu einsum scaled_dot_product_attention gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell""".split()
+_LOSSES = """binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy hinge_embedding_loss huber_loss kl_div l1_loss
+ margin_ranking_loss mse_loss multilabel_margin_loss multi_margin_loss nll_loss poisson_nll_loss smooth_l1_loss soft_margin_loss
+ triplet_margin_loss ctc_loss""".split()
+_CELLS = {"gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell"}
+LOWER = {"cuda": frozenset(_MATMULS), "cpu": frozenset(_MATMULS) - {"addmv", "addr", "mv"} - _CELLS | {"tensordot"}}
+FULL = {
+    "cuda": frozenset(_LOSSES + """pow acos asin cosh cdist cosine_similarity cumprod cumsum dist erfinv exp expm1 group_norm layer_norm
+ log log10 log_softmax log1p log2 logsumexp norm normalize pdist prod reciprocal rms_norm rsqrt sinh softmax softmin softplus sum renorm
+ tan vector_norm matrix_norm""".split()),
+    "cpu": frozenset(_LOSSES + """avg_pool3d binary_cross_entropy grid_sample polar prod quantile nanquantile stft cdist trace
+ view_as_complex cholesky cholesky_inverse cholesky_solve inverse lu_solve orgqr ormqr pinverse max_pool3d max_unpool2d max_unpool3d
+ adaptive_avg_pool3d""".split()),
+}
+WIDEST = {"cuda": frozenset("addcdiv addcmul atan2 bilinear cross dot grid_sample index_put scatter_add tensordot vdot".split()),
+          "cpu": frozenset(("stack", "cat", "index_copy"))}
 
 LOW = {"cpu": torch.bfloat16, "cuda": torch.float16}
 Call = Callable[[Callable[..., Any]], Any]  # gets a function that makes positive numbers of the type asked about
@@ -100,7 +119,11 @@ def _spd(t: Any) -> Any:
 
 
 def _all(device: str) -> list[str]:
-    return sorted(lists.LOWER[device] | lists.FULL[device] | (lists.WIDEST[device]))
+    return sorted(LOWER[device] | FULL[device] | WIDEST[device])
+
+
+def test_no_other_operation_has_a_class() -> None:
+    assert set(fields.of("autocast")) <= set(_all("cpu")) | set(_all("cuda"))
 
 
 def test_every_listed_name_is_called() -> None:
@@ -116,11 +139,11 @@ def test_result_types(name: str, where: str) -> None:
     low = LOW[where]
 
     def ask() -> None:
-        if name in lists.LOWER[where]:
+        if name in LOWER[where]:
             assert run(torch.float32) is low and run(torch.float32, False) is torch.float32
-        elif name in lists.FULL[where]:
+        elif name in FULL[where]:
             assert run(low) in (torch.float32, torch.complex64)
-        elif name in lists.WIDEST[where]:
+        elif name in WIDEST[where]:
             assert run(low) is torch.float32
         elif name == "binary_cross_entropy":
             with pytest.raises(RuntimeError, match="unsafe to autocast"):

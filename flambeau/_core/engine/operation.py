@@ -84,17 +84,16 @@ class Operation:
     arguments (it looks at its operands' metas only) or, where there is none, the call's result.  out: carries out the form with
     `out=`, called with `out`, the arguments and the keywords; None where there is none.  renames: it takes NumPy's names.
     signature: where the body's own is not the operation's.  learns: whether calls for which the body gives no plan may be learned
-    (`learning`).  plans: the body of one that is not planned may give a plan (`GIVEN`), which is kept beside what is learned.  autocast: see `ops.autocast`.
+    (`learning`).  plans: the body of one that is not planned may give a plan (`GIVEN`), which is kept beside what is learned.
     """
 
-    __slots__ = ("name", "body", "planned", "out", "renames", "autocast", "signature", "kinds", "function", "direct", "env", "code", "own", "places",
+    __slots__ = ("name", "body", "planned", "out", "renames", "signature", "kinds", "function", "direct", "env", "code", "own", "places",
                  "learner", "plain", "replayed", "_learns", "_plans", "__weakref__")
 
     def __init__(self, name: str, body: Callable[..., Any], *, planned: bool = False, out: Callable[..., Any] | None = None, renames: bool = False,
                  signature: Signature | None = None, kinds: dict[str, str] | None = None, shown: str = "",
                  learns: bool = True, plans: bool = False) -> None:
         self.name, self.body, self.planned, self.out, self.renames, self.kinds = name, body, planned, out, renames, kinds
-        self.autocast: Any = None
         self.signature = signature
         self.code: CodeType | None = None
         self.own = False  # whether the function runs its own code

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, layout
 from ..autograd import functions, tape
+from ..engine.fields import has
 from ..engine.operation import Operation
 from ..errors import warn
 from ..runtime import provenance
@@ -422,3 +423,11 @@ def install(target: type) -> None:
 
 # what reads values for the host, or goes back through the tape: methods that onlookers see, under these names
 _READS = {"numpy": "numpy", "__contains__": "contains", "__repr__": "print", "__format__": "print", "backward": "backward"}
+
+has("""__hash__ __len__ _is_view _new_tensor_type dim element_size get_device has_names is_complex is_conj is_contiguous is_floating_point
+ is_inference is_neg is_same_size is_signed numel size storage_offset stride""", batch="asks")
+has("""_version device dtype grad_fn is_cpu is_cuda is_leaf is_meta is_mps is_nested is_quantized is_sparse is_sparse_csr is_xpu itemsize layout
+ output_nr requires_grad retains_grad""", batch="attribute")
+has("__contains__ backward data_ptr storage untyped_storage", batch="reads")
+has("detach_ register_hook requires_grad_ retain_grad", batch="same")
+has("__contains__ __format__ backward", tangent="none")

@@ -1,15 +1,17 @@
-"""Which types operations compute in under `autocast`: the lists, and the guard that applies them.
+"""Which types operations compute in under `autocast`: the guard that applies the classes that operations have as a field.
 
-The lists are PyTorch's (its page "Automatic Mixed Precision package", CUDA and CPU op-specific behaviour).  Each operation is told its
-class as it enters the op table; while a region is open, an interpreter sees the operations that have one.
+The classes are PyTorch's (its page "Automatic Mixed Precision package", CUDA and CPU op-specific behaviour).  While a region is open, an
+interpreter sees the operations that have one.
 """
 
 from __future__ import annotations
 
+import functools
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
+from ..engine import fields
 from ..engine.interpreters import Interpreter, pop, push
 from ..engine.learned_gradients import around
 from ..tensor import Tensor
@@ -20,45 +22,30 @@ if TYPE_CHECKING:
     from ..dtypes import dtype
     from ..engine.operation import Operation
 
-_MATMULS = """_addmm_activation addbmm addmm addmv addr baddbmm bmm chain_matmul multi_dot conv1d conv2d conv3d conv_transpose1d conv_transpose2d
- conv_transpose3d linear matmul mm mv prelu einsum scaled_dot_product_attention gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell""".split()
-_LOSSES = """binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy hinge_embedding_loss huber_loss kl_div l1_loss
- margin_ranking_loss mse_loss multilabel_margin_loss multi_margin_loss nll_loss poisson_nll_loss smooth_l1_loss soft_margin_loss
- triplet_margin_loss ctc_loss""".split()
-_CELLS = {"gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell"}
-LOWER = {"cuda": frozenset(_MATMULS), "cpu": frozenset(_MATMULS) - {"addmv", "addr", "mv"} - _CELLS | {"tensordot"}}
-FULL = {
-    "cuda": frozenset(_LOSSES + """pow acos asin cosh cdist cosine_similarity cumprod cumsum dist erfinv exp expm1 group_norm layer_norm
- log log10 log_softmax log1p log2 logsumexp norm normalize pdist prod reciprocal rms_norm rsqrt sinh softmax softmin softplus sum renorm
- tan vector_norm matrix_norm""".split()),
-    "cpu": frozenset(_LOSSES + """avg_pool3d binary_cross_entropy grid_sample polar prod quantile nanquantile stft cdist trace
- view_as_complex cholesky cholesky_inverse cholesky_solve inverse lu_solve orgqr ormqr pinverse max_pool3d max_unpool2d max_unpool3d
- adaptive_avg_pool3d""".split()),
-}
-WIDEST = {"cuda": frozenset("addcdiv addcmul atan2 bilinear cross dot grid_sample index_put scatter_add tensordot vdot".split()),
-          "cpu": frozenset(("stack", "cat", "index_copy"))}
-
 regions = [0]  # how many are open, over all threads
 # of this context: {device type: type to lower to}, and the casts of leaves kept until the outermost region ends
 current: ContextVar[dict[str, dtype] | None] = ContextVar("autocast", default=None)
 kept: ContextVar[dict[int, tuple[Tensor, int, Tensor]] | None] = ContextVar("autocast_kept", default=None)
 
 
-def types_of(name: str) -> Any:
-    """For each kind of device, which of the lists names an operation: "lower", "full" or "widest"; None where none does."""
-    found = {kind: next((word for word, names in (("lower", LOWER), ("full", FULL), ("widest", WIDEST)) if name in names[kind]), None)
-             for kind in ("cpu", "cuda")}
-    return found if any(found.values()) else None
+_FIELD = fields.of("autocast")
+
+
+@functools.cache
+def _classes(text: str) -> dict[str, str]:
+    """The class of each device type, of the text of a field."""
+    parts = [p.split() for p in text.split(", ")]
+    return {"cpu": parts[0][0], "cuda": parts[0][0]} if len(parts[0]) == 1 else dict(parts)
 
 
 class _Regions(Interpreter):
-    """Open regions: sees the operations that the lists name."""
+    """Open regions: sees the operations that have a class."""
 
     __slots__ = ()
     apart = False
 
     def sees(self, operation: Operation) -> bool:
-        return operation.autocast is not None
+        return operation.name in _FIELD
 
     def call(self, operation: Operation, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return under(operation.name, function, args, kwargs)
@@ -101,11 +88,11 @@ def under(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs
     target: dtype | None = None
     if lower is None:
         pass
-    elif name in LOWER[kind]:
+    elif (c := _classes(_FIELD[name]).get(kind)) == "lower":
         target = lower
-    elif name in FULL[kind]:
+    elif c == "full":
         target = dtypes.float32
-    elif name in WIDEST[kind]:
+    elif c == "widest":
         for t in tensors:
             if t.meta.dtype.kind == "f":
                 target = t.meta.dtype if target is None else dtypes.promote_types(target, t.meta.dtype)

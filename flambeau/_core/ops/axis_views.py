@@ -7,6 +7,7 @@ from typing import Any
 from .. import layout
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
+from ..engine.fields import has
 from ..engine.fronts import SIZES
 from ..engine.plans import Compose
 from ..errors import warn_once
@@ -58,7 +59,7 @@ def _joined(node: Any, gs: list[Tensor | None]) -> Any:
     return ((stack if stacked else cat)(parts, axis),)
 
 
-@op()
+@op(batch="along 0", tangent="linear")
 def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:  # noqa: A002
     """Views of consecutive parts of the sizes given, which must add up to the axis."""
     axis = layout.wrap_dim(dim, len(input.meta.shape))
@@ -81,7 +82,7 @@ def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Ten
     return _several(input, axis, out, "SplitWithSizesBackward0")
 
 
-@op()
+@op(tangent="linear")
 def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:  # noqa: A002
     """`split_with_sizes` whose results may be written to, at the caller's risk, while recording."""
     out = split_with_sizes(input, split_sizes, dim)
@@ -90,7 +91,7 @@ def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tu
     return out
 
 
-@op()
+@op(batch="along 0", tangent="linear")
 def split(tensor: Tensor, split_size_or_sections: Any = None, dim: int = 0, *, split_size: Any = None, axis: int | None = None) -> tuple[Tensor, ...]:
     """Views of consecutive parts: of one size (the last may be smaller), or of the sizes listed.
 
@@ -109,7 +110,7 @@ def split(tensor: Tensor, split_size_or_sections: Any = None, dim: int = 0, *, s
     return _several(tensor, layout.wrap_dim(dim, len(tensor.meta.shape)), out, "SplitBackward0")
 
 
-@op()
+@op(batch="along 0", tangent="linear")
 def unsafe_split(tensor: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
     """`split` into equal parts whose results may be written to, at the caller's risk, while recording."""
     return _equal_parts(tensor, split_size, dim)
@@ -127,7 +128,7 @@ def _equal_parts(tensor: Tensor, size: int, dim: int) -> tuple[Tensor, ...]:
     return tuple(slice_axis(tensor, axis, i, i + size) for i in range(0, max(n, 1), size))
 
 
-@op()
+@op(batch="along 0", tangent="linear")
 def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: int | None = None) -> tuple[Tensor, ...]:  # noqa: A002
     """At most `chunks` views of equal size (the last may be smaller)."""
     dim = dim if axis is None else axis
@@ -140,7 +141,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: int | None = None) 
     return split(input, size, dim) if size else split_with_sizes(input, [0] * chunks, dim)
 
 
-@op()
+@op(batch="along 0", tangent="linear")
 def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:  # noqa: A002
     """`chunk` whose results may be written to, at the caller's risk, while recording."""
     out = chunk(input, chunks, dim)
@@ -149,7 +150,7 @@ def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]
     return out
 
 
-@op()
+@op(batch="along 0", tangent="linear")
 def tensor_split(input: Tensor, indices_or_sections: Any = None, dim: int = 0, *, indices: Any = None,  # noqa: A002
                  sections: int | None = None) -> tuple[Tensor, ...]:
     """Views cut at the indices given, or into a number of nearly equal parts."""
@@ -199,7 +200,7 @@ _named_split("vsplit", lambda n: 0, 2)
 _named_split("dsplit", lambda n: 2, 3)
 
 
-@op()
+@op(batch="along 0", tangent="linear")
 def unbind(input: Tensor, dim: int = 0, *, axis: int | None = None) -> tuple[Tensor, ...]:  # noqa: A002
     """The views of every position along an axis, which disappears."""
     dim = dim if axis is None else axis
@@ -241,7 +242,7 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:  # noqa: A002
     return _view(input, (*input.meta.shape[:axis], *inner, *input.meta.shape[axis + 1:]))
 
 
-@op()
+@op(tangent="linear")
 def ravel(input: Tensor) -> Tensor:  # noqa: A002
     """All elements along one axis: a view of a contiguous tensor, else a copy."""
     return view(contiguous(input), -1)
@@ -281,7 +282,7 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
                   input.ptr + start * m.dtype.itemsize, lambda z: diagonal(z, offset, a, b), "DiagonalBackward0")
 
 
-@op(method=False, spaces=("linalg",), name="diagonal")
+@op(method=False, spaces=("linalg",), name="diagonal", tangent="linear")
 def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """A view of a diagonal of the last two axes."""
     return diagonal(A, offset, dim1, dim2)
@@ -328,31 +329,31 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------------------------------- like another
-@op(spaces=())
+@op(spaces=(), tangent="first")
 def view_as(self: Tensor, other: Tensor) -> Tensor:
     """A view of other's shape."""
     return view(self, tuple(other.meta.shape))
 
 
-@op(spaces=())
+@op(spaces=(), tangent="first")
 def reshape_as(self: Tensor, other: Tensor) -> Tensor:
     """`reshape` to other's shape."""
     return reshape(self, tuple(other.meta.shape))
 
 
-@op(spaces=())
+@op(spaces=(), tangent="first")
 def expand_as(self: Tensor, other: Tensor) -> Tensor:
     """`expand` to other's shape."""
     return expand(self, tuple(other.meta.shape))
 
 
-@op()
+@op(tangent="linear")
 def broadcast_to(input: Tensor, size: Any) -> Tensor:  # noqa: A002
     """A view broadcast to a shape."""
     return expand(input, size)
 
 
-@op(method=False)
+@op(method=False, tangent="linear")
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     """Views of the tensors in their common shape."""
     ts = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
@@ -360,7 +361,7 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     return tuple(t if t.meta.shape == shape else expand(t, shape) for t in ts)
 
 
-@op()
+@op(batch="trailing", tangent="linear")
 def adjoint(input: Tensor) -> Tensor:  # noqa: A002
     """The conjugate transpose of the last two axes; of no axes, the conjugate."""
     turned = _turned("adjoint()", input)
@@ -446,13 +447,13 @@ def _resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None
 planned("resize_as_", _resize_as_, spaces=(), gives="Tensor")
 
 
-@op(spaces=(), learns=False)
+@op(spaces=(), learns=False, batch="reads", tangent="none")
 def is_set_to(self: Tensor, tensor: Tensor) -> bool:
     """Whether both are the same elements of one storage in the same layout."""
     return self.store is tensor.store and self.ptr == tensor.ptr and self.meta is tensor.meta
 
 
-@op(spaces=(), learns=False)
+@op(spaces=(), learns=False, tangent="none")
 def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
     """Takes over the storage and layout of a tensor, or the given part of a storage; with no source, an empty storage."""
     if _grad.get():
@@ -494,3 +495,9 @@ Tensor.T = property(_reversed, doc="A view with the axes in reverse order.")  # 
 Tensor.mT = property(lambda t: _turned("mT", t), doc="A view with the last two axes exchanged.")  # type: ignore[assignment, method-assign]
 Tensor.H = property(_adjoint, doc="A matrix's conjugate transpose.")  # type: ignore[assignment, method-assign]
 Tensor.mH = property(adjoint, doc="The conjugate of `mT`.")  # type: ignore[assignment, method-assign]
+
+has("unfold", batch="along -1")
+has("H mH mT", batch="trailing")
+has("""atleast_1d atleast_2d atleast_3d diagonal_copy dsplit flatten hsplit movedim split_copy split_with_sizes_copy unbind_copy unflatten unfold
+ unfold_copy vsplit""", tangent="linear")
+has("resize_ resize_as_", tangent="none")

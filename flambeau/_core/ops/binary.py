@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import dtypes, hooks
 from ..dtypes import bool_
+from ..engine.fields import has
 from ..engine.fronts import FACTOR, OLD, TENSOR, VALUE, Signature
 from ..engine.fronts import NUMBER as EITHER
 from ..engine.operation import PLANS, Operation
@@ -150,7 +151,7 @@ add = _additive("add", ADD, ADD_SCALED, ())
 sub = _additive("sub", SUB, SUB_SCALED, ("subtract",))
 
 
-@op(method=False)
+@op(method=False, batch="pointwise")
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:  # noqa: A002
     """other - alpha * input."""
     if not isinstance(input, (Tensor, Expr)):
@@ -288,7 +289,7 @@ def _float_power_inplace(self: Tensor, exponent: Any) -> Tensor:
     return assign(self, result)
 
 
-@op(inplace=_float_power_inplace, out=True)
+@op(inplace=_float_power_inplace, out=True, batch="pointwise")
 def float_power(input: Any, exponent: Any) -> Any:  # noqa: A002
     """`pow` in float64 (complex128 for complex operands)."""
     from .casts import to_dtype
@@ -411,20 +412,20 @@ def _clamp_inplace(self: Tensor, min: Any = None, max: Any = None) -> Tensor:  #
     return made.inplace(self, operands)
 
 
-@op(inplace=_clamp_inplace, out=None, aliases=("clip",))
+@op(inplace=_clamp_inplace, out=None, aliases=("clip",), batch="pointwise", out_type="same")
 def clamp(input: Any, min: Any = None, max: Any = None, *, out: Any = None) -> Any:  # noqa: A002
     """min(max(input, min), max); the bounds are numbers, tensors or None.  NaN stays NaN."""
     made, operands = _clamping(input, min, max)
     return made(operands) if out is None else write_out(made, out, operands, (), ())
 
 
-@op(inplace=lambda self, min: _clamp_inplace(self, min), out=None)
+@op(inplace=lambda self, min: _clamp_inplace(self, min), out=None, batch="pointwise", out_type="same")
 def clamp_min(input: Any, min: Any, *, out: Any = None) -> Any:  # noqa: A002
     """max(input, min)."""
     return clamp(input, min, None, out=out)
 
 
-@op(inplace=lambda self, max: _clamp_inplace(self, None, max), out=None)
+@op(inplace=lambda self, max: _clamp_inplace(self, None, max), out=None, batch="pointwise", out_type="same")
 def clamp_max(input: Any, max: Any, *, out: Any = None) -> Any:  # noqa: A002
     """min(input, max)."""
     return clamp(input, None, max, out=out)
@@ -608,7 +609,6 @@ class _Operator(Operation):
         body = self._plan if of.planned else self._swapped if reflected else of.body
         super().__init__(of.name, body, planned=of.planned, shown=shown, signature=Signature(
             ("input", "other"), kinds={"input": TENSOR, "other": (VALUE if of.name == "pow" else EITHER) if of.planned else TENSOR}))
-        self.autocast = of.autocast
 
     def _call(self, a: Any, b: Any) -> Any:
         return self.of.direct(b, a) if self.reflected else self.of.direct(a, b)
@@ -668,17 +668,29 @@ def operators(target: type, functions: dict[str, Any]) -> None:
                      ("lt", "lt"), ("le", "le"), ("gt", "gt"), ("ge", "ge"), ("eq", "eq"), ("ne", "ne")):
         operation = functions[of].__operation__
         setattr(target, f"__{name}__", _Operator(f"__{name}__", operation).function)
+        shown = [f"__{name}__"]
         if name not in ("lt", "le", "gt", "ge", "eq", "ne"):
+            shown.append(f"__r{name}__")
             setattr(target, f"__r{name}__", _Operator(f"__r{name}__", operation, reflected=True).function)
+        if name != "matmul":
+            has(" ".join(shown), batch="pointwise")
     target.__rdiv__ = target.__rtruediv__  # type: ignore[attr-defined]
+    has("__rdiv__", batch="pointwise")
     inplace = {"add": "add_", "sub": "sub_", "mul": "mul_", "truediv": "div_", "floordiv": "floor_divide_", "mod": "remainder_",
                "pow": "pow_", "and": "bitwise_and_", "or": "bitwise_or_", "xor": "bitwise_xor_",
                "lshift": "bitwise_left_shift_", "rshift": "bitwise_right_shift_"}
     for name, method in inplace.items():
         setattr(target, f"__i{name}__", _in_place(functions[method]))
+        has(f"__i{name}__", batch="pointwise")
     target.__neg__ = functions["neg"]  # type: ignore[operator]
     target.__pos__ = functions["positive"]  # type: ignore[operator]
     target.__abs__ = functions["abs"]  # type: ignore[attr-defined]
     target.__invert__ = functions["bitwise_not"]  # type: ignore[operator]
     target.__hash__ = object.__hash__  # type: ignore[assignment]
     target.where = _where_method  # type: ignore[attr-defined]
+
+has("pow", autocast="cuda full")
+has("addcdiv addcmul", autocast="cuda widest")
+has("add div floor_divide fmod isclose mul pow remainder sub true_divide where", batch="pointwise")
+has("ldexp", out_type="castable")
+has("heaviside where", out_type="same")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes, hooks
 from ..autograd import tape
 from ..dtypes import dtype
+from ..engine.fields import has
 from ..engine.fronts import CONSTANT, WORD
 from ..engine.plans import Compose, Plan, Saved, under
 from ..kernels import expr as E
@@ -200,10 +201,13 @@ def _cpu(self: Tensor, memory_format: Any = None) -> Any:
 cpu: Callable[..., Tensor] = planned("cpu", _cpu, spaces=(), gives="Tensor")
 
 
-@op(spaces=())
+@op(spaces=(), tangent="first")
 def type_as(self: Tensor, other: Tensor) -> Tensor:
     """`self` in the type and on the device of `other`."""
     return convert(self, other.meta.device, other.meta.dtype)
 
 
 hooks.provide(convert=convert)
+
+has("bfloat16 bool byte cdouble cfloat char cpu cuda double float half int long short to", batch="same")
+has("bfloat16 cdouble cfloat cpu cuda double float half to", tangent="linear")

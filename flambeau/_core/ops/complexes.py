@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import hooks
 from ..dtypes import title
+from ..engine.fields import has
 from ..kernels import expr as E
 from ..kernels.expr import Expr, where
 from ..tensor import Tensor, _new, meta
@@ -36,7 +37,7 @@ _REAL_BACK = Pointwise("real_backward", lambda g: E.complex_(g, E.const(0, g.dty
 _IMAG_BACK = Pointwise("imag_backward", lambda g: E.complex_(E.const(0, g.dtype), g), 1)
 
 
-@op(method=False)
+@op(method=False, batch="pointwise", tangent="linear")
 def real(input: Tensor) -> Tensor:  # noqa: A002 (PyTorch's name)
     """The real parts, a view (a real tensor is its own)."""
     if isinstance(input, Expr):  # type: ignore[unreachable]  # in a formula
@@ -44,7 +45,7 @@ def real(input: Tensor) -> Tensor:  # noqa: A002 (PyTorch's name)
     return _part(input, 0) if input.meta.dtype.is_complex else input
 
 
-@op(method=False)
+@op(method=False, batch="pointwise", tangent="linear")
 def imag(input: Tensor) -> Tensor:  # noqa: A002
     """The imaginary parts, a view.  Raises RuntimeError for a real tensor."""
     if isinstance(input, Expr):  # type: ignore[unreachable]
@@ -58,7 +59,7 @@ _CONJ = Pointwise("conj", E.conj, 1)
 _CONJ.grad_name = "ConjBackward0"
 
 
-@op()
+@op(batch="pointwise", tangent="linear", sparse="values")
 def conj(input: Tensor) -> Tensor:  # noqa: A002
     """The complex conjugate (a real tensor is its own)."""
     if isinstance(input, Expr):  # type: ignore[unreachable]
@@ -69,19 +70,19 @@ def conj(input: Tensor) -> Tensor:  # noqa: A002
     return result
 
 
-@op(inplace=True, out=True)
+@op(inplace=True, out=True, batch="pointwise", tangent="linear")
 def conj_physical(input: Tensor) -> Tensor:  # noqa: A002
     """The complex conjugate; here as everywhere computed at once."""
     return conj(input)
 
 
-@op()
+@op(batch="pointwise", tangent="linear")
 def resolve_conj(input: Tensor) -> Tensor:  # noqa: A002
     """`input` itself: conjugation is never lazy here."""
     return input
 
 
-@op()
+@op(batch="pointwise", tangent="linear")
 def resolve_neg(input: Tensor) -> Tensor:  # noqa: A002
     """`input` itself: negation is never lazy here."""
     return input
@@ -111,14 +112,14 @@ def _same_types(name: str, a: Tensor, b: Tensor) -> None:
         raise RuntimeError(f"Expected object of scalar type {title(a.meta.dtype)} but got scalar type {title(b.meta.dtype)} for second argument")
 
 
-@op(method=False, out=True, name="complex")
+@op(method=False, out=True, name="complex", batch="pointwise")
 def complex_(real: Tensor, imag: Tensor) -> Any:
     """Complex numbers from their parts."""
     _same_types("complex", real, imag)
     return _COMPLEX((real, imag))
 
 
-@op(method=False, out=True)
+@op(method=False, out=True, autocast="cpu full", batch="pointwise")
 def polar(abs: Tensor, angle: Tensor) -> Any:  # noqa: A002
     """Complex numbers from absolute values and angles."""
     _same_types("polar", abs, angle)
@@ -136,7 +137,7 @@ Tensor.real = property(real, _set_part(0))  # type: ignore[assignment, method-as
 Tensor.imag = property(imag, _set_part(1))  # type: ignore[assignment, method-assign]
 
 
-@op()
+@op(batch="trailing", tangent="linear")
 def view_as_real(input: Tensor) -> Tensor:  # noqa: A002
     """A view (..., 2) of the parts of a complex tensor."""
     from ..autograd import tape
@@ -148,7 +149,7 @@ def view_as_real(input: Tensor) -> Tensor:  # noqa: A002
     return tape.record(r, tape.keeps_nothing(lambda node, g: (view_as_complex(g.contiguous()),)), (input,), None, "ViewAsRealBackward0")
 
 
-@op()
+@op(autocast="cpu full", batch="trailing", tangent="linear")
 def view_as_complex(input: Tensor) -> Tensor:  # noqa: A002
     """A complex view of a real tensor (..., 2).  Raises RuntimeError for layouts that are not pairs side by side."""
     from ..autograd import tape
@@ -168,3 +169,6 @@ def view_as_complex(input: Tensor) -> Tensor:  # noqa: A002
 
 
 hooks.provide(complex_=complex_)
+
+has("angle", sparse="values")
+has("view_as_complex_copy view_as_real_copy", tangent="linear")

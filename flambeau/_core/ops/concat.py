@@ -89,7 +89,7 @@ def _joined(plan: Any, ts: Any) -> Tensor:
     return out
 
 
-@op(method=False, out=True, aliases=("concat", "concatenate"))
+@op(method=False, out=True, aliases=("concat", "concatenate"), autocast="cpu widest", tangent="linear", out_type="joined", out_apart=True)
 def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
     """The tensors one after another along an existing axis; their other sizes must be equal."""
     ts = _listed("cat", tensors)
@@ -167,7 +167,7 @@ def _window(out: Tensor, axis: int, start: int, n: int) -> Tensor:
                  out.ptr + start * m.strides[axis] * m.dtype.itemsize)
 
 
-@op(method=False, out=True)
+@op(method=False, out=True, autocast="cpu widest", tangent="linear", out_type="joined")
 def stack(tensors: Any, dim: int = 0) -> Tensor:
     """Tensors of one shape along a new axis."""
     ts = _listed("stack", tensors)
@@ -220,32 +220,32 @@ def _least(name: str, n: int, tensors: Any) -> list[Tensor]:
     return [grow(t) for t in ts]
 
 
-@op(method=False, out=True)
+@op(method=False, out=True, tangent="linear", out_type="joined")
 def hstack(tensors: Any) -> Tensor:
     """Joined along the second axis (the first for vectors)."""
     ts = _least("hstack", 1, tensors)
     return cat(ts, 0 if len(ts[0].meta.shape) == 1 else 1)
 
 
-@op(method=False, out=True, aliases=("row_stack",))
+@op(method=False, out=True, aliases=("row_stack",), tangent="linear", out_type="joined")
 def vstack(tensors: Any) -> Tensor:
     """Joined along the first axis, vectors as rows."""
     return cat(_least("vstack", 2, tensors), 0)
 
 
-@op(method=False, out=True)
+@op(method=False, out=True, tangent="linear", out_type="joined")
 def dstack(tensors: Any) -> Tensor:
     """Joined along the third axis."""
     return cat(_least("dstack", 3, tensors), 2)
 
 
-@op(method=False, out=True)
+@op(method=False, out=True, tangent="linear", out_type="joined")
 def column_stack(tensors: Any) -> Tensor:
     """Joined along the second axis, vectors as columns."""
     return hstack([t.reshape(-1, 1) if len(t.meta.shape) <= 1 else t for t in _listed("column_stack", tensors)])
 
 
-@op(method=False)
+@op(method=False, tangent="linear")
 def block_diag(*tensors: Tensor) -> Tensor:
     """Matrices along the diagonal of a larger one, zeros elsewhere."""
     blocks = []
@@ -274,7 +274,7 @@ def _cpu() -> Any:
     return resolve("cpu")
 
 
-@op(method=False)
+@op(method=False, tangent="linear")
 def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     """Views of vectors over the grid they span: "ij" (matrix order, the default) or "xy"."""
     ts = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else list(tensors)

@@ -12,7 +12,7 @@ from .matmul import _bmm, _check_types, _mm, mm
 from .table import op
 
 
-@op(out=True)
+@op(out=True, tangent="product")
 def inner(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
     """The sum of products over the last axes."""
     if not input.meta.shape or not other.meta.shape:
@@ -24,7 +24,7 @@ def inner(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
 
 
 # ------------------------------------------------------------------------------------------------------------ tensordot
-@op(method=False, out=True)
+@op(method=False, out=True, autocast="cpu lower, cuda widest", tangent="product")
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     """Sums of products over pairs of axes: the last `dims` of a with the first of b, or the two lists given."""
     if isinstance(dims, Tensor):
@@ -61,7 +61,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     return _mm(x, y).reshape(shape)  # type: ignore[arg-type]
 
 
-@op(out=True)
+@op(out=True, tangent="product", out_type="castable")
 def kron(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
     """The Kronecker product."""
     n = max(len(input.meta.shape), len(other.meta.shape))
@@ -72,7 +72,7 @@ def kron(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
     return (input.reshape(left) * other.reshape(right)).reshape([x * y for x, y in zip(a, b, strict=True)])
 
 
-@op(method=False, out=True, spaces=("linalg",))
+@op(method=False, out=True, spaces=("linalg",), autocast="lower", tangent="product")
 def multi_dot(tensors: Any) -> Tensor:
     """The product of several matrices in the cheapest order (the first and last may be vectors).
 
@@ -106,14 +106,14 @@ def multi_dot(tensors: Any) -> Tensor:
     return out.squeeze(-1) if last else out
 
 
-@op(method=False)
+@op(method=False, autocast="lower", tangent="product")
 def chain_matmul(*matrices: Tensor) -> Tensor:
     """The product of several matrices in the cheapest order."""
     return multi_dot(matrices) if len(matrices) > 1 else matrices[0]
 
 
 # ---------------------------------------------------------------------------------------------------------------- einsum
-@op(method=False)
+@op(method=False, autocast="lower", tangent="product")
 def einsum(equation: Any, *operands: Any) -> Tensor:
     """Sums of products by Einstein's convention: "ij,jk->ik", with ... for further axes; or operands each followed by a list
     of axis numbers."""
@@ -246,7 +246,7 @@ def _contract(a: Tensor, an: list[str], b: Tensor, bn: list[str], keep: set[str]
     return made.reshape([*shape, *[a.meta.shape[an.index(c)] for c in left], *[b.meta.shape[bn.index(c)] for c in right]]), batch + left + right
 
 
-@op(method=False, spaces=("nn.functional",))
+@op(method=False, spaces=("nn.functional",), autocast="cuda widest")
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x1^T W_k x2 + b_k for each output k: input1 (..., in1), input2 (..., in2), weight (out, in1, in2)."""
     out = einsum("...i,kij,...j->...k", input1, weight, input2)

@@ -14,6 +14,7 @@ from typing import Any
 from .. import layout
 from ..autograd import tape
 from ..dtypes import dtype, float32
+from ..engine.fields import has
 from ..errors import warn_once
 from ..kernels import expr as E
 from ..kernels.programs import Reduce
@@ -452,3 +453,5 @@ def _define(n: int) -> None:
 
 for _n in (1, 2, 3):
     _define(_n)
+
+has("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d", autocast="lower", tangent="product and bias")

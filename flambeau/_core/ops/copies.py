@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes, hooks, layout
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
+from ..engine.fields import has
 from ..engine.plans import Compose, Plan, Saved
 from ..errors import warn_once
 from ..kernels import expr as E
@@ -131,7 +132,7 @@ def itself(t: Tensor) -> Tensor:
 contiguous: Callable[..., Tensor] = planned("contiguous", _contiguous, gives="Tensor")
 
 
-@op(name="copy_", plans=True)
+@op(name="copy_", plans=True, batch="pointwise")
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Writes `src` (a number, or a tensor of any type and device, broadcast) into `self`.  Recorded: gradients flow to `src`.
 
@@ -212,3 +213,5 @@ def resize(t: Tensor, shape: tuple[int, ...]) -> Tensor:
             launch.run(cast_program(m.dtype, m.dtype), (old.meta.numel,), [alias(t, keep, t.ptr)], [alias(old, keep, old.ptr)])
     t.meta = m
     return t
+
+has("clone contiguous", batch="same", tangent="linear")

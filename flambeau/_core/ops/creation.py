@@ -14,6 +14,7 @@ import numpy as np
 from .. import dtypes, hooks, layout
 from ..autograd import tape
 from ..dtypes import dtype as dtype_class
+from ..engine.fields import has
 from ..engine.fronts import CONSTANT, DEVICE, DTYPE, PLACE, SCALAR, SIZES
 from ..engine.plans import Compose, Plan
 from ..errors import warn, warn_once
@@ -369,7 +370,7 @@ def _complex_if_needed(name: str, d: Any, start: Any, end: Any) -> Any:
     return d or found
 
 
-@op(method=False)
+@op(method=False, out_type="any")
 def linspace(start: Any, end: Any, steps: int, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
              device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """`steps` evenly spaced numbers from start to end, both included."""
@@ -399,7 +400,7 @@ def linspace(start: Any, end: Any, steps: int, *, out: Tensor | None = None, dty
                         (start, end, step, (steps + 1) // 2, steps - 1), dtypes.float64), requires_grad, pin_memory)
 
 
-@op(method=False)
+@op(method=False, out_type="any")
 def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
              device: Any = None, requires_grad: bool = False) -> Tensor:
     """base to the power of `linspace(start, end, steps)`."""
@@ -749,7 +750,7 @@ def from_bytes(raw: bytes, shape: Sequence[int], d: dtype_class, dev: Any) -> Te
 
 
 # ---------------------------------------------------------------------------------------------------------- filling in place
-@op(inplace=False, name="fill_")
+@op(inplace=False, name="fill_", batch="pointwise")
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Every element becomes `value`, a number or a zero-dim tensor.  A number may go into elements that share memory."""
     from ..autograd import inplace
@@ -769,13 +770,13 @@ def fill_(self: Tensor, value: Any) -> Tensor:
     return self
 
 
-@op(name="zero_")
+@op(name="zero_", batch="pointwise")
 def zero_(self: Tensor) -> Tensor:
     """Every element becomes 0."""
     return fill_(self, 0)
 
 
-@op()
+@op(batch="pointwise")
 def fill(input: Tensor, value: Any) -> Tensor:  # noqa: A002
     """A copy of `input` with every element `value`."""
     out: Tensor = input.clone()
@@ -785,3 +786,5 @@ def fill(input: Tensor, value: Any) -> Tensor:  # noqa: A002
 
 
 hooks.provide(empty=empty, full=full, tensor=tensor, zeros_like=zeros_like, zeros_meta=zeros_meta)
+
+has("empty_like full_like ones_like zeros_like", batch="same")

@@ -21,7 +21,7 @@ def _steps(t: Tensor, at: int) -> Tensor:
     return made
 
 
-@op(out=True)
+@op(out=True, batch="along -1", tangent="linear", out_type="castable")
 def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:  # noqa: A002
     """The n-th differences input[i + 1] - input[i] along `dim` (exclusive or of truths); `prepend` and `append` are joined to the input
     first (not when n is 0)."""

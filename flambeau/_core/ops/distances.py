@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
 
 
-@op(method=False)
+@op(method=False, autocast="full")
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """The p-norms of the differences of all points of x1 (..., n, d) and x2 (..., m, d): (..., n, m).  Batch axes broadcast.
 
@@ -112,7 +112,7 @@ def _euclidean_back(node: Any, g: Tensor) -> Any:
     return (fit(a * ratio.sum(-1, keepdim=True) - ratio @ b, a.meta), fit(b * turned.sum(-1, keepdim=True) - turned @ a, b.meta))
 
 
-@op(inplace=True, out=True)
+@op(inplace=True, out=True, autocast="cuda full")
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:  # noqa: A002
     """`input` with each slice across `dim` whose p-norm is above `maxnorm` scaled down to it."""
     if not p > 0:

@@ -45,13 +45,14 @@ def same(name: str, d: dtype_class, wanted: dtype_class | None) -> dtype_class:
 
 def reduction(name: str, element: Callable[[Expr], Any], how: str = "", finish: Callable[[Expr, Expr], Expr] | None = None, *,
               types: Callable[..., dtype_class] = floating, accept: str = "buifc", dtype: bool = True, overloads: bool = False,
-              method: bool = True, out: bool = True, spaces: tuple[str, ...] = ("torch",), aliases: tuple[str, ...] = (), doc: str = "") -> Any:
+              method: bool = True, out: bool = True, spaces: tuple[str, ...] = ("torch",), aliases: tuple[str, ...] = (), doc: str = "",
+              **fields: Any) -> Any:
     """``name(input, dim=None, keepdim=False, *, dtype=None)``: the function of a reduction over one axis, several or all.
 
     element: the formula of what is combined by `how` ("sum", "max", "min"), and finish, if there is one, of (that, how many there
     are).  Without `how`, element is the whole formula of the result: it folds along "c" itself, as often as it likes.  types: from
     (name, type, dtype asked for) to the result's type.  accept: kinds of result types.  dtype: False where the function does not take
-    it.  overloads: PyTorch numbers its gradient's name, 0 without `dim` and 1 with one.  method, out, spaces, aliases: see `table.op`.
+    it.  overloads: PyTorch numbers its gradient's name, 0 without `dim` and 1 with one.  method, out, spaces, aliases, fields: see `table.op`.
     """
     def formula(x: Expr) -> Any:
         y = element(x)
@@ -79,11 +80,11 @@ def reduction(name: str, element: Callable[[Expr], Any], how: str = "", finish: 
     else:
         def function(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:  # type: ignore[misc]  # noqa: A002
             return reduced(input, dim, keepdim, None)
-    return _named(function, name, doc or f"The {name} over `dim`.", method, out, spaces, aliases)
+    return _named(function, name, doc or f"The {name} over `dim`.", method, out, spaces, aliases, fields)
 
 
 def rows(name: str, element: Callable[[Expr], Expr], *, types: Callable[..., dtype_class] = floating, accept: str = "f", method: bool = True,
-         out: bool = True, spaces: tuple[str, ...] = ("torch",), aliases: tuple[str, ...] = (), doc: str = "") -> Any:
+         out: bool = True, spaces: tuple[str, ...] = ("torch",), aliases: tuple[str, ...] = (), doc: str = "", **fields: Any) -> Any:
     """``name(input, dim, *, dtype=None)``: the function of an operation that gives a row of one axis, or of several, another.
 
     element: the formula of a result's element; it folds along "c" as often as it likes.  The rest is as for `reduction`.
@@ -98,10 +99,11 @@ def rows(name: str, element: Callable[[Expr], Expr], *, types: Callable[..., dty
         if result.kind not in accept:
             raise NotImplementedError(f"\"{name}\" not implemented for '{_type_name(result)}'")
         return form((input,), where=(asked(dim, input.meta),), result=result)[0]
-    return _named(function, name, doc or f"{name} of each row along `dim`.", method, out, spaces, aliases)
+    return _named(function, name, doc or f"{name} of each row along `dim`.", method, out, spaces, aliases, fields)
 
 
-def _named(function: Any, name: str, doc: str, method: bool, out: bool, spaces: tuple[str, ...], aliases: tuple[str, ...]) -> Any:
+def _named(function: Any, name: str, doc: str, method: bool, out: bool, spaces: tuple[str, ...], aliases: tuple[str, ...],
+           fields: dict[str, Any]) -> Any:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
-    return op(method=method, out=out, spaces=spaces, aliases=aliases)(function)
+    return op(method=method, out=out, spaces=spaces, aliases=aliases, **fields)(function)

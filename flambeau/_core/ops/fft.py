@@ -11,6 +11,7 @@ from typing import Any
 
 from .. import dtypes, layout
 from ..autograd import tape
+from ..engine.fields import has
 from ..tensor import Tensor
 from .casts import to_dtype
 from .complexes import complex_, conj, imag, real
@@ -264,3 +265,9 @@ def _over(x: float) -> float:
 def _finished(t: Tensor, out: Any, requires_grad: bool) -> Tensor:
     from .outputs import into
     return into(out, t) if out is not None else t.requires_grad_(requires_grad)
+
+has("fft_fft fft_fft2 fft_hfft fft_ifft fft_ifft2 fft_ihfft fft_irfft fft_irfft2 fft_rfft fft_rfft2", batch="trailing")
+has("""fft_fft fft_fft2 fft_fftn fft_hfft fft_hfft2 fft_hfftn fft_ifft fft_ifft2 fft_ifftn fft_ihfft fft_ihfft2 fft_ihfftn fft_irfft fft_irfft2
+ fft_irfftn fft_rfft fft_rfft2 fft_rfftn""", out_type="castable")
+has("""fft_fft fft_fft2 fft_fftn fft_hfft fft_hfft2 fft_hfftn fft_ifft fft_ifft2 fft_ifftn fft_ihfft fft_ihfft2 fft_ihfftn fft_irfft fft_irfft2
+ fft_irfftn fft_rfft fft_rfft2 fft_rfftn fftshift ifftshift""", tangent="linear")

@@ -10,6 +10,7 @@ from typing import Any
 
 from .. import layout
 from ..dtypes import int64
+from ..engine.fields import has
 from ..tensor import Tensor
 from .checks import same_device
 from .table import op
@@ -130,3 +131,5 @@ def _define(n: int) -> None:
 
 for _n in (2, 3):
     _define(_n)
+
+has("fractional_max_pool2d fractional_max_pool3d", batch="draws")

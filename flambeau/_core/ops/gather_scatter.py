@@ -7,6 +7,7 @@ from typing import Any
 from .. import layout
 from ..autograd import tape
 from ..dtypes import bool_, int64, number, uint8
+from ..engine.fields import has
 from ..errors import warn_once
 from ..kernels import expr as E
 from ..kernels.programs import Map
@@ -105,7 +106,7 @@ def _keep(key: Any, plan: Any) -> None:
     _plans[key] = plan
 
 
-@op(out=True)
+@op(out=True, tangent="linear", out_apart=True)
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:  # noqa: A002
     """out[i][j] = input[index[i][j]][j] (for dim 0): the shape of index."""
     key = dim, input.meta, index.meta
@@ -241,7 +242,7 @@ def _scatter_back(node: Any, g: Tensor) -> Any:
     return gx, gs
 
 
-@op(inplace=True, out=True)
+@op(inplace=True, out=True, autocast="cuda widest", tangent="linear")
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:  # noqa: A002
     """input with src added at index along dim; colliding positions add up in order."""
     return _scatter("scatter_add", input, dim, index, src, "add")
@@ -343,7 +344,7 @@ def _extreme_recorded(made: Tensor, base: Tensor, src: Tensor, axis: int, index:
     return tape.record(made, back, (base, src), tape.keep(base, src, index, held), "ScatterReduceBackward0")
 
 
-@op(out=True)
+@op(out=True, tangent="linear")
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:  # noqa: A002
     """`gather` with the other axes broadcast; of the flattened tensor when dim is None."""
     if dim is None:
@@ -378,7 +379,7 @@ def _at(ndim: int, axis: int, index: Tensor) -> list[Tensor | None]:
     return [index if i == axis else None for i in range(ndim)]
 
 
-@op(out=True)
+@op(out=True, tangent="linear", out_apart=True)
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:  # noqa: A002
     """The positions `index` (a vector) of an axis."""
     axis = layout.wrap_dim(dim, len(input.meta.shape))
@@ -501,7 +502,7 @@ def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
     return _reduced("index_reduce", input, axis, spread, source, reduce, include_self)
 
 
-@op(out=True)
+@op(out=True, tangent="linear", out_apart=True)
 def take(input: Tensor, index: Tensor) -> Tensor:  # noqa: A002
     """Elements of the flattened input at positions: the shape of index."""
     if index.meta.dtype is not int64:
@@ -566,7 +567,7 @@ def _masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
     return MASKED_FILL.inplace(self, _fill_operands(self, mask, value))
 
 
-@op(inplace=_masked_fill_)
+@op(inplace=_masked_fill_, batch="pointwise")
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:  # noqa: A002
     """input with `value` where the mask is true."""
     result: Tensor = MASKED_FILL(_fill_operands(input, mask, value))
@@ -604,7 +605,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:  # no
 
 
 # --------------------------------------------------------------------------------------------------------------- embedding
-@op(method=False, spaces=("nn.functional",))
+@op(method=False, spaces=("nn.functional",), tangent="linear")
 def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None, norm_type: float = 2.0,  # noqa: A002
               scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:
     """Rows of weight (num, dim) at the positions in input (any shape): (*input.shape, dim).  The row padding_idx gets no
@@ -682,7 +683,7 @@ def _repeated(counts: Tensor, size: int | None) -> Tensor:
     return made
 
 
-@op(method=False)
+@op(method=False, tangent="linear")
 def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None) -> Tensor:  # noqa: A002
     """Each position of an axis (of the flattened tensor by default) repeated, all alike or each its own number of times."""
     from .creation import arange, tensor
@@ -719,3 +720,6 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None
 
 
 Tensor.repeat_interleave = repeat_interleave  # type: ignore[assignment, method-assign]
+
+has("index_copy", autocast="cpu widest")
+has("index_add index_copy", tangent="linear")

@@ -17,7 +17,9 @@ from .. import dtypes, layout
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
 from ..dtypes import bool_, int32, int64, uint8
+from ..engine.fields import has
 from ..engine.fronts import OPEN, TENSORS
+from ..engine.operation import Operation
 from ..errors import warn
 from ..kernels import expr as E
 from ..kernels.programs import Map
@@ -28,7 +30,7 @@ from . import launch, outputs, routines
 from .casts import to_dtype
 from .checks import may_write, no_overlap, same_device
 from .device_errors import mismatch
-from .table import op, operation
+from .table import op
 from .views import _select, placed, planning
 
 if TYPE_CHECKING:
@@ -744,9 +746,9 @@ def _put_at_back(node: Any, g: Tensor) -> Any:
 
 
 _get.__doc__, _set.__doc__ = "What an index shows: a view, or for tensors of positions a copy.", "Writes to what an index shows."
-GET = operation("index", _get, shown="__getitem__", kinds={"index": TENSORS}, plans=True)
+GET = Operation("index", _get, shown="__getitem__", kinds={"index": TENSORS}, plans=True)
 Tensor.__getitem__ = GET.function  # type: ignore[method-assign]
-Tensor.__setitem__ = operation(  # type: ignore[method-assign]
+Tensor.__setitem__ = Operation(  # type: ignore[method-assign]
     "index_put_", _set, shown="__setitem__", kinds={"index": TENSORS, "value": OPEN}).function
 
 
@@ -758,14 +760,14 @@ def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
     return put_at(x, found, values if accumulate else _one_for_a_mask(x, [i for i in indices if i is not None], values), accumulate)
 
 
-@op()
+@op(autocast="cuda widest")
 def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:  # noqa: A002
     """A copy with values written (or added) at positions."""
     return index_put_(input.clone(), indices, values, accumulate)
 
 
 # ------------------------------------------------------------------------------------------------------------------ masks
-@op()
+@op(batch="reads")
 def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = None) -> Any:  # noqa: A002
     """The positions of the elements that are not 0, (count, ndim) int64, or one vector an axis.  The host waits for the values."""
     if not input.meta.shape:
@@ -792,14 +794,14 @@ def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = None) -> Any:  
     return made
 
 
-@op()
+@op(batch="reads")
 def argwhere(input: Tensor) -> Tensor:  # noqa: A002
     """The positions of the elements that are not 0, one a row."""
     found: Tensor = nonzero(input)
     return found
 
 
-@op(out=True)
+@op(out=True, batch="reads", tangent="linear", out_apart=True)
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:  # noqa: A002
     """The elements where the mask is true, as a vector."""
     if mask.meta.dtype is not bool_:
@@ -812,4 +814,4 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:  # noqa: A002
     picked = input.expand(shape)[mask.expand(shape)]
     return picked.reshape(-1)
 
-
+has("index", tangent="linear")

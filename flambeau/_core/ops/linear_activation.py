@@ -167,7 +167,7 @@ def _gradient(g: Meta, w: Meta, x: Meta, kind: str) -> tuple[Any, ...]:
     return () if made is None else (meta(x.shape, None, x.dtype, x.device), dispatch.bind(g.device, made), made.aligned)
 
 
-@op(method=False, out=True)
+@op(method=False, out=True, autocast="lower")
 def _addmm_activation(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1, use_gelu: bool = False) -> Tensor:  # noqa: A002
     """relu(beta input + alpha mat1 @ mat2), or gelu of it: x Φ(x) on the CPU, its tanh form on GPUs, as PyTorch has it.
 

@@ -258,13 +258,13 @@ def _bmm(a: Tensor, b: Tensor) -> Tensor:
 
 
 # --------------------------------------------------------------------------------------------------------------- products
-@op(out=True)
+@op(out=True, autocast="lower", tangent="product")
 def mm(input: Tensor, mat2: Tensor) -> Tensor:  # noqa: A002
     """The product of matrices (n, m) and (m, p)."""
     return _mm(input, mat2)
 
 
-@op(out=True)
+@op(out=True, autocast="lower", tangent="product")
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:  # noqa: A002
     """The products of batches (b, n, m) and (b, m, p)."""
     _check_types("bmm", input, mat2)
@@ -277,7 +277,7 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:  # noqa: A002
     return _bmm(input, mat2)
 
 
-@op(out=True, aliases=("linalg.matmul",))
+@op(out=True, aliases=("linalg.matmul",), autocast="lower", tangent="product")
 def matmul(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
     """The matrix product, batch axes broadcast; vectors are rows on the left and columns on the right."""
     if isinstance(input, Tensor) and isinstance(other, Tensor) and len(input.meta.shape) == 2 and len(other.meta.shape) == 2:
@@ -310,7 +310,7 @@ def _vector_back(node: Any, g: Tensor) -> Any:
     return (g * b.conj() if b is not None else None, g * a.conj() if a is not None else None)
 
 
-@op(out=True)
+@op(out=True, autocast="cuda widest", tangent="product")
 def dot(input: Tensor, tensor: Tensor) -> Tensor:  # noqa: A002
     """The sum of products of two vectors."""
     a, b = input, tensor
@@ -338,13 +338,13 @@ def _shaped(t: Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> Tens
     return alias(t, meta(shape, strides, t.meta.dtype, t.meta.device), t.ptr)
 
 
-@op(out=True)
+@op(out=True, autocast="cuda widest", tangent="product")
 def vdot(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
     """The dot product with the first vector conjugated."""
     return dot(input.conj(), other)
 
 
-@op(out=True)
+@op(out=True, autocast="cuda lower", tangent="product")
 def mv(input: Tensor, vec: Tensor) -> Tensor:  # noqa: A002
     """A matrix times a vector."""
     if len(input.meta.shape) != 2 or len(vec.meta.shape) != 1:
@@ -355,7 +355,7 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:  # noqa: A002
     return _mm(input, vec.unsqueeze(1)).squeeze(1)
 
 
-@op(out=True, aliases=("ger",))
+@op(out=True, aliases=("ger",), tangent="product", out_type="castable")
 def outer(input: Tensor, vec2: Tensor) -> Tensor:  # noqa: A002
     """The matrix of products of two vectors' elements."""
     if len(input.meta.shape) != 1 or len(vec2.meta.shape) != 1:
@@ -411,35 +411,35 @@ _addr, _addr_ = _added("addr", lambda a, b: outer(a, b))
 _addbmm, _addbmm_ = _added("addbmm", lambda a, b: bmm(a, b).sum(0))
 
 
-@op(out=True, inplace=_addmm_)
+@op(out=True, inplace=_addmm_, autocast="lower")
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: A002
     """beta input + alpha mat1 @ mat2."""
     made: Tensor = _addmm(input, mat1, mat2, beta, alpha)
     return made
 
 
-@op(out=True, inplace=_baddbmm_)
+@op(out=True, inplace=_baddbmm_, autocast="lower")
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: A002
     """beta input + alpha batch1 @ batch2, batch by batch."""
     made: Tensor = _baddbmm(input, batch1, batch2, beta, alpha)
     return made
 
 
-@op(out=True, inplace=_addmv_)
+@op(out=True, inplace=_addmv_, autocast="cuda lower")
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: A002
     """beta input + alpha mat @ vec."""
     made: Tensor = _addmv(input, mat, vec, beta, alpha)
     return made
 
 
-@op(out=True, inplace=_addr_)
+@op(out=True, inplace=_addr_, autocast="cuda lower", out_type="castable")
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: A002
     """beta input + alpha outer(vec1, vec2)."""
     made: Tensor = _addr(input, vec1, vec2, beta, alpha)
     return made
 
 
-@op(out=True, inplace=_addbmm_)
+@op(out=True, inplace=_addbmm_, autocast="lower")
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: A002
     """beta input + alpha times the sum of batch1 @ batch2 over the batch."""
     made: Tensor = _addbmm(input, batch1, batch2, beta, alpha)
@@ -544,7 +544,7 @@ def _linear_plan(x: Tensor, w: Tensor, bias: Tensor) -> Any:
     return om, dispatch.bind(om.device, rows), dispatch.bind(om.device, product), fused and dispatch.bind(om.device, fused), fused.aligned if fused else 0
 
 
-@op(method=False, out=True, spaces=("nn.functional",))
+@op(method=False, out=True, spaces=("nn.functional",), autocast="lower", tangent="product and bias")
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:  # noqa: A002
     """input @ weight.T + bias for input (..., in), weight (out, in) or (in,), bias (out,)."""
     if bias is not None and len(input.meta.shape) >= 2 and len(weight.meta.shape) == 2:

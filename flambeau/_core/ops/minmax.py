@@ -7,6 +7,7 @@ from typing import Any
 from .. import layout
 from ..autograd import tape
 from ..dtypes import bool_, int64
+from ..engine.fields import has
 from ..kernels import expr as E
 from ..kernels import formulas as F
 from ..kernels.programs import Reduce
@@ -158,3 +159,6 @@ def _arg(name: str) -> Any:
 
 
 argmax, argmin = _arg("argmax"), _arg("argmin")
+
+has("amax amin", batch="along all")
+has("argmax argmin", batch="along flat")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..dtypes import int64
+from ..engine.fields import has
 from ..errors import warn
 from ..kernels import expr as E
 from ..kernels import formulas as F
@@ -102,27 +103,30 @@ def _spread(form: Rowwise, t: Tensor, dim: Any, unbiased: Any, keepdim: bool, co
     return made
 
 
-@op(out=True)
+@op(out=True, batch="along all", out_type="castable")
 def var(input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Tensor:  # noqa: A002
     """The variance over `dim`, the sum of squared deviations divided by n - correction (1 by default)."""
     return _spread(VAR, input, dim, unbiased, keepdim, correction)[0]
 
 
-@op(out=True)
+@op(out=True, batch="along all", out_type="castable")
 def std(input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Tensor:  # noqa: A002
     """The square root of `var`."""
     return _spread(STD, input, dim, unbiased, keepdim, correction)[0]
 
 
-@op(method=False)
+@op(method=False, batch="along all")
 def var_mean(input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Any:  # noqa: A002
     """`var` and `mean`."""
     made = _spread(VAR_MEAN, input, dim, unbiased, keepdim, correction)
     return made[0], made[1]
 
 
-@op(method=False)
+@op(method=False, batch="along all")
 def std_mean(input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Any:  # noqa: A002
     """`std` and `mean`."""
     made = _spread(STD_MEAN, input, dim, unbiased, keepdim, correction)
     return made[0], made[1]
+
+has("mean nanmean nansum", batch="along all", out_type="castable")
+has("mean", tangent="linear")

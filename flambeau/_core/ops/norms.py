@@ -90,7 +90,7 @@ def norm_program(d: dtype, p: float, result: dtype) -> Reduce:
     return program  # type: ignore[no-any-return]
 
 
-@op(method=False, out=True, spaces=("linalg",))
+@op(method=False, out=True, spaces=("linalg",), autocast="cuda full", batch="along all")
 def vector_norm(input: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A002
     """The p-norm of the elements along `dim`, all of them as one vector by default."""
     if input.meta.dtype.kind not in "fc":
@@ -115,7 +115,7 @@ def _not_empty(t: Tensor, p: float, axes: tuple[int, ...]) -> None:
                            "identity")
 
 
-@op(out=True)
+@op(out=True, autocast="cuda full", batch="along all")
 def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:  # noqa: A002
     """The p-norm over `dim`; "fro" is the 2-norm, "nuc" the sum of singular values."""
     if p == "nuc":
@@ -153,7 +153,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int, eps: float) -> Tensor:
     return COSINE((x1, x2), (float(eps),), (axes_of(x1, dim),))[0]
 
 
-@op()
+@op(autocast="cuda full")
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:  # noqa: A002
     """The p-norm of input - other."""
     return norm(input - other, p)

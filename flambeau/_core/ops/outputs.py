@@ -7,22 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
 from ..autograd.mode import _grad
+from ..engine import fields
 from ..errors import warn
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-# Of most operations `out` must be of the result's own type. Of these it may be of any that the result's can be cast to,
-_CASTS = frozenset("""addr outer ger kron mean nansum nanmean std var logsumexp cat concat concatenate stack hstack vstack row_stack dstack column_stack
- diff normal pinv matrix_rank cond householder_product geqrf polygamma multigammaln mvlgamma ldexp""".split())
-_ANY = frozenset("sum prod cumsum cumprod bernoulli logspace linspace gcd lcm randperm".split())  # and of these of any type
-_BYTES_TOO = frozenset(("any", "all"))
-# of formulas, those that give their operands' type and take no other
-_SAME = frozenset("abs ceil clamp clamp_min clamp_max floor frac hardshrink hardtanh heaviside nan_to_num neg round sgn sign trunc where".split())
-_TRUTHS = frozenset("isneginf isposinf signbit".split())
-# what PyTorch writes while it reads, so that `out` must not share memory with an operand
-_APART = frozenset("cat gather index_select kthvalue masked_select take cumsum cumprod sort topk".split())
+_TYPES = fields.of("out_type")  # of most operations `out` must be of the result's own type
+_APART = fields.of("out_apart")
 
 
 def _flat(values: Iterable[Any]) -> Iterable[Any]:
@@ -38,9 +31,10 @@ def forbid_recording(name: str, args: Iterable[Any], out: Any) -> None:
 def lie_apart(name: str, out: Any, args: Sequence[Any]) -> None:
     """Raises RuntimeError where an operation of these would write what it reads."""
     from .checks import may_write, overlap
-    if name not in _APART:
+    found = _APART.get(name)
+    if found is None:
         return
-    same_is_fine = name in ("cumsum", "cumprod", "sort", "topk")
+    same_is_fine = found == "but itself"
     for o in _flat((out,)):
         if not isinstance(o, Tensor):
             continue
@@ -55,9 +49,10 @@ def lie_apart(name: str, out: Any, args: Sequence[Any]) -> None:
 def must_hold(name: str, out: Tensor, made: dtypes.dtype) -> None:
     """Raises RuntimeError where `out` is not of a type that an operation may give its result in."""
     d = out.meta.dtype
-    if d is made or name in _ANY or (name in _BYTES_TOO and d is dtypes.uint8):
+    kind = _TYPES.get(name)
+    if d is made or kind == "any" or (kind == "bytes too" and d is dtypes.uint8):
         return
-    if name in _CASTS or name.startswith("fft_"):
+    if kind in ("castable", "joined"):
         castable(name, made, d)
         return
     raise RuntimeError(f"{name}(): Expected out tensor to have dtype {made.name}, but got {d.name} instead")
@@ -67,7 +62,7 @@ def castable(name: str, made: dtypes.dtype, d: dtypes.dtype) -> None:
     """Raises RuntimeError (for joining, as in PyTorch, TypeError) where a result's type cannot be cast to another."""
     if dtypes.can_cast(made, d):
         return
-    if name in ("cat", "concat", "concatenate", "stack", "hstack", "vstack", "row_stack", "dstack", "column_stack"):
+    if _TYPES.get(name) == "joined":
         raise TypeError(f"torch.cat(): input types can't be cast to the desired output type {dtypes.title(d)}")
     raise RuntimeError(f"result type {dtypes.title(made)} can't be cast to the desired output type {dtypes.title(d)}")
 
@@ -75,9 +70,9 @@ def castable(name: str, made: dtypes.dtype, d: dtypes.dtype) -> None:
 def formula_must_hold(name: str, out: Tensor, made: dtypes.dtype, of: dtypes.dtype) -> None:
     """`must_hold` of a formula whose operands' common type is `of`."""
     d = out.meta.dtype
-    if name in _TRUTHS and d is not made:
+    if _TYPES.get(name) == "truth" and d is not made:
         raise RuntimeError(f"{name} does not support non-boolean outputs.")
-    if name in _SAME and d is not made and not of.is_complex:
+    if _TYPES.get(name) == "same" and d is not made and not of.is_complex:
         raise RuntimeError(f"{name}(): Found dtype {dtypes.title(d)} but expected {dtypes.title(made)}")
     castable(name, made, d)
 

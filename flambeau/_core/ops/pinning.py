@@ -11,13 +11,13 @@ from ..tensor import Storage, Tensor, _new, meta
 from .table import op
 
 
-@op(spaces=(), learns=False)
+@op(spaces=(), learns=False, tangent="none")
 def is_pinned(self: Tensor, device: Any = None) -> bool:
     """Whether `self` lies in page-locked host memory, which copies to and from GPUs read and write asynchronously."""
     return self.meta.device.type == "cpu" and gpus.is_pinned(self.store.ptr)
 
 
-@op(spaces=(), learns=False)
+@op(spaces=(), learns=False, tangent="none")
 def pin_memory(self: Tensor, device: Any = None) -> Tensor:
     """A copy of `self` in page-locked host memory; `self` when it lies there already.  Differentiable.
 
@@ -55,7 +55,7 @@ def pinned_empty(m: Any) -> Tensor:
     return t
 
 
-@op(spaces=())
+@op(spaces=(), tangent="none")
 def record_stream(self: Tensor, stream: Any) -> None:
     """Tells the allocator that work of `stream` uses this tensor: its memory, once given back, waits for that work.
 

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from ..dtypes import bool_, int64
+from ..engine.fields import has
 from ..engine.plans import Compose
 from ..kernels import expr as E
 from ..kernels import special
@@ -298,3 +299,11 @@ _activation("threshold", _threshold, lambda g, x, y, threshold, value: where(x <
 pointwise("prelu", "input weight", lambda x, w: where(x > 0.0, x, w * x), spaces=(), method=False, accept="f", tensors=2,
           grad=lambda g, x, w, y: (where(x > 0.0, g, w * g), where(x > 0.0, _zero(g), x * g)))
 
+has("acos asin cosh erfinv exp expm1 log log10 log1p log2 reciprocal rsqrt sinh softplus tan", autocast="cuda full")
+has("atan2", autocast="cuda widest")
+has("prelu", autocast="lower")
+has("positive prelu", batch="pointwise")
+has("abs ceil floor frac hardshrink hardtanh nan_to_num neg round sgn sign trunc", out_type="same")
+has("isneginf isposinf signbit", out_type="truth")
+has("""abs asin asinh atan atanh ceil deg2rad erf erfinv expm1 floor frac isinf isnan log1p nan_to_num neg positive rad2deg relu round sgn sign
+ signbit sin sinh sqrt square tan tanh trunc""", sparse="values")

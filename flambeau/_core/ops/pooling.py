@@ -11,6 +11,7 @@ import numpy as np
 from .. import dtypes, layout
 from ..autograd import tape
 from ..dtypes import float32, int64
+from ..engine.fields import has
 from ..kernels import expr as E
 from ..kernels.programs import Map, Reduce
 from ..runtime import caches, dispatch
@@ -522,3 +523,5 @@ def _define(n: int) -> None:
 
 for _n in (1, 2, 3):
     _define(_n)
+
+has("adaptive_avg_pool3d avg_pool3d max_pool3d", autocast="cpu full")

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from .. import dtypes, layout
+from ..engine.fields import has
 from ..layout import Size
 from ..runtime import caches
 from ..tensor import Tensor
@@ -273,3 +274,5 @@ def is_anomaly_enabled() -> bool:
 def set_flush_denormal(mode: bool) -> bool:
     """False: denormal numbers are always kept."""
     return False
+
+has("slice_copy", tangent="linear")

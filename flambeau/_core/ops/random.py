@@ -12,6 +12,7 @@ from .. import dtypes
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
 from ..dtypes import float64
+from ..engine.fields import has
 from ..runtime import dispatch, generators
 from ..runtime.device import resolve
 from ..tensor import Meta, Tensor, alias, empty, meta, new
@@ -114,7 +115,7 @@ def _fill_integers(t: Tensor, low: int, high: int, generator: Any, full: bool = 
     return draw(t, of[(span > 1 << 32) + (span >= 1 << 62)], (low, span if span < 1 << 63 else span - (1 << 64)), generator)
 
 
-@op(method=False)
+@op(method=False, draws_alone=True)
 def randint(low: Any = None, high: Any = None, size: Any = None, *, generator: Any = None, out: Tensor | None = None, dtype: Any = None,
             layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """Integers of [low, high) (low is 0 when one bound is given), int64 by default."""
@@ -135,7 +136,7 @@ def randint(low: Any = None, high: Any = None, size: Any = None, *, generator: A
     return _finish(_fill_integers(t, low, high, generator), requires_grad, pin_memory)
 
 
-@op(method=False)
+@op(method=False, batch="draws each", draws_alone=True)
 def randint_like(input: Tensor, low: int | None = None, high: int | None = None, *, generator: Any = None, dtype: Any = None, layout: Any = None,  # noqa: A002
                  device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None) -> Tensor:
     """`randint` with the shape, type and device of `input`."""
@@ -149,7 +150,7 @@ def randint_like(input: Tensor, low: int | None = None, high: int | None = None,
     return _finish(_fill_integers(t, int(low), int(high), generator), requires_grad, pin_memory)
 
 
-@op(method=False)
+@op(method=False, batch="draws", draws_alone=True, out_type="castable")
 def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any = None, out: Tensor | None = None, dtype: Any = None,
            layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """Normal numbers; mean and std are numbers (with a size) or tensors (which are broadcast)."""
@@ -203,7 +204,7 @@ def _floating(name: str, t: Tensor) -> None:
         raise NotImplementedError(f"\"{name}\" not implemented for '{t.meta.dtype.name.capitalize()}'")
 
 
-@op(name="uniform_", spaces=())
+@op(name="uniform_", spaces=(), batch="draws each")
 def uniform_(self: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: Any = None, **kwargs: Any) -> Tensor:
     """Uniform numbers of [from, to)."""
     low = kwargs.pop("from", from_)
@@ -220,7 +221,7 @@ def uniform_(self: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: An
     return _inplace(self, "UniformBackward0", lambda t: _fill_uniform(t, generator, low, to))
 
 
-@op(name="normal_", spaces=())
+@op(name="normal_", spaces=(), batch="draws each")
 def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
     """Normal numbers."""
     _floating("normal_", self)
@@ -229,7 +230,7 @@ def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any
     return _inplace(self, "NormalBackward0", lambda t: _fill_normal(t, generator, mean, std))
 
 
-@op(name="random_", spaces=())
+@op(name="random_", spaces=(), batch="draws")
 def random_(self: Tensor, from_: int | None = None, to: int | None = None, *, generator: Any = None, **kwargs: Any) -> Tensor:
     """Integers of [from, to), or of [0, to), or of all the type can hold exactly."""
     low = kwargs.pop("from", from_)
@@ -291,7 +292,7 @@ def _bernoulli_inplace(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> 
     return _inplace(self, "BernoulliBackward0", lambda t: draw(t, draws.BERNOULLI, (p,), generator))
 
 
-@op(inplace=_bernoulli_inplace, out=True)
+@op(inplace=_bernoulli_inplace, out=True, batch="draws each", draws_alone=True, out_type="any")
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None) -> Tensor:  # noqa: A002
     """1 with the probability each element of `input` gives (or with probability p), else 0."""
     t = empty(input.meta.shape, input.meta.dtype, input.meta.device)
@@ -308,7 +309,7 @@ def _no_slope(node: Any, g: Tensor) -> Any:
 
 
 # --------------------------------------------------------------------------------------------------------------- dropout
-@op(spaces=("torch", "nn.functional"), method=False)
+@op(spaces=("torch", "nn.functional"), method=False, batch="draws each", draws_alone=True)
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:  # noqa: A002
     """Zeroes elements with probability p and scales the others by 1 / (1 - p), in training; else gives input.
 
@@ -326,13 +327,13 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     return input.mul_(mask) if inplace else input * mask
 
 
-@op(method=False, name="dropout_")
+@op(method=False, name="dropout_", batch="draws each")
 def dropout_(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:  # noqa: A002
     """`dropout`, in place."""
     return dropout(input, p, training, True)
 
 
-@op(method=False)
+@op(method=False, batch="draws")
 def native_dropout(input: Tensor, p: float, train: bool | None = True) -> tuple[Tensor, Tensor]:  # noqa: A002
     """The dropped-out input and the mask of what was kept."""
     if train is False or p == 0:
@@ -343,7 +344,7 @@ def native_dropout(input: Tensor, p: float, train: bool | None = True) -> tuple[
 
 
 # --------------------------------------------------------------------------------------------------- permutations, choices
-@op(method=False)
+@op(method=False, draws_alone=True, out_type="any")
 def randperm(n: int, *, generator: Any = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
              requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """The integers of [0, n) in random order: of a stream that counts, that of n random 64-bit keys."""
@@ -367,7 +368,7 @@ def randperm(n: int, *, generator: Any = None, out: Tensor | None = None, dtype:
     return _finish(made, requires_grad, pin_memory)
 
 
-@op(out=True)
+@op(out=True, batch="draws", draws_alone=True)
 def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None) -> Tensor:  # noqa: A002
     """Indices drawn with the (unnormalised) probabilities in each row of `input`, (n,) or (m, n): int64 (num_samples,) or
     (m, num_samples).  Without replacement the order is that of the draws."""
@@ -435,13 +436,17 @@ _poisson = _by_numpy("poisson", lambda rng, v: rng.poisson(v[0]))
 _binomial = _by_numpy("binomial", lambda rng, v: rng.binomial(v[0].astype(np.int64), v[1]))
 
 
-@op(method=False)
+@op(method=False, batch="draws each", draws_alone=True)
 def poisson(input: Tensor, generator: Any = None) -> Tensor:  # noqa: A002
     """Poisson numbers with the rates in `input`, in its type."""
     return _poisson(empty(input.meta.shape, input.meta.dtype, input.meta.device), [input], generator)
 
 
-@op(method=False)
+@op(method=False, batch="draws", draws_alone=True)
 def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     """Binomial numbers of `count` trials with probability `prob`."""
     return _binomial(empty((count + prob).meta.shape, prob.meta.dtype, prob.meta.device), [count, prob], generator)
+
+has("bernoulli_", batch="draws")
+has("cauchy_ exponential_ geometric_ log_normal_ rand_like randn_like", batch="draws each")
+has("rand rand_like randn randn_like", draws_alone=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, layout
 from ..autograd.mode import _grad
+from ..engine.fields import has
 from ..engine.operation import Operation
 from ..engine.plans import Compose
 from ..kernels import host_values
@@ -172,3 +173,6 @@ def _by_python(name: str, t: Tensor, f: Any, *others: Tensor) -> Tensor:
     made: Tensor = tensor([f(*row) for row in zip(*columns, strict=True)], dtype=t.meta.dtype).reshape(tuple(t.meta.shape))
     t.copy_(made)
     return t
+
+has("__bool__ __complex__ __float__ __index__ __int__ apply_ is_nonzero item map_ numpy tolist", batch="reads")
+has("__bool__ __complex__ __float__ __index__ __int__ item numpy tolist", tangent="none")

@@ -8,6 +8,7 @@ from typing import Any
 from .. import layout
 from ..autograd import tape
 from ..dtypes import float64, int32, int64
+from ..engine.fields import has
 from ..kernels import expr as E
 from ..kernels.programs import Map
 from ..runtime.device import resolve
@@ -106,7 +107,7 @@ _triangle_indices("triu_indices")
 
 
 # ---------------------------------------------------------------------------------------------------------------- diagonals
-@op()
+@op(batch="trailing", tangent="linear")
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:  # noqa: A002
     """The last axis along a diagonal of two new axes, zeros elsewhere."""
     n = len(input.meta.shape) + 1
@@ -121,7 +122,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     return put(input, shape, lambda z: z.diagonal(offset, a, b))
 
 
-@op(out=True)
+@op(out=True, tangent="linear")
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:  # noqa: A002
     """A vector as a diagonal matrix, or a matrix's diagonal (copied)."""
     if len(input.meta.shape) == 1:
@@ -131,7 +132,7 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:  # noqa: A002
     raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {len(input.meta.shape)}D")
 
 
-@op()
+@op(tangent="linear")
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:  # noqa: A002
     """All elements along a diagonal of a matrix."""
     return diag_embed(input.reshape(-1), offset)
@@ -156,7 +157,7 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------------------------------- flips and rolls
-@op()
+@op(tangent="linear")
 def flip(input: Tensor, *given_dims: Any, dims: Any = None) -> Tensor:  # noqa: A002
     """A copy with axes reversed."""
     dims = given_dims if dims is None else (dims,)
@@ -181,7 +182,7 @@ def _flip_back(node: Any, g: Tensor) -> Any:
     return (flip(g, node[tape.SAVED]),)
 
 
-@op()
+@op(tangent="linear")
 def fliplr(input: Tensor) -> Tensor:  # noqa: A002
     """The second axis reversed."""
     if len(input.meta.shape) < 2:
@@ -189,7 +190,7 @@ def fliplr(input: Tensor) -> Tensor:  # noqa: A002
     return flip(input, 1)
 
 
-@op()
+@op(tangent="linear")
 def flipud(input: Tensor) -> Tensor:  # noqa: A002
     """The first axis reversed."""
     if not input.meta.shape:
@@ -197,7 +198,7 @@ def flipud(input: Tensor) -> Tensor:  # noqa: A002
     return flip(input, 0)
 
 
-@op()
+@op(tangent="linear")
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:  # noqa: A002
     """Elements moved along axes, those pushed out coming back at the other end; of the flattened tensor without dims."""
     from .concat import cat
@@ -220,7 +221,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:  # noqa: A002
     return out if out is not input else input.clone()
 
 
-@op()
+@op(tangent="linear")
 def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:  # noqa: A002
     """k quarter turns in the plane of two axes."""
     dims = tuple(dims)
@@ -251,7 +252,7 @@ def _rows() -> Any:
 
 
 # ----------------------------------------------------------------------------------------------------------------- padding
-@op(method=False)
+@op(method=False, tangent="linear")
 def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:  # noqa: A002
     """`input` inside a larger tensor of one value: `pad` is (before, after) of the last axis, then of the one before it, and so on;
     negative amounts crop.  Channels-last tensors stay so.  Raises RuntimeError for amounts that do not fit."""
@@ -290,7 +291,7 @@ def _pad_back(node: Any, g: Tensor) -> Any:
 
 
 # ----------------------------------------------------------------------------------------------------------------- repeats
-@op(spaces=())
+@op(spaces=(), tangent="linear")
 def repeat(self: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
     """A copy repeated along each axis (new leading axes where there are more sizes than axes)."""
     times = sizes_of("repeat", sizes if repeats is None else (repeats,))
@@ -305,7 +306,7 @@ def repeat(self: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
     return self.reshape(split).expand(wide).clone(memory_format=_rows()).reshape([r * d for r, d in zip(times, shape, strict=True)])
 
 
-@op()
+@op(tangent="linear")
 def tile(input: Tensor, *dims: Any) -> Tensor:  # noqa: A002
     """`repeat`, with missing leading counts taken as 1."""
     times = sizes_of("tile", dims)
@@ -313,13 +314,13 @@ def tile(input: Tensor, *dims: Any) -> Tensor:  # noqa: A002
 
 
 # ----------------------------------------------------------------------------------------------------------- parts replaced
-@op(out=True)
+@op(out=True, tangent="linear")
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:  # noqa: A002
     """A copy with src at one position of an axis."""
     return _replaced("select_scatter", input, src, lambda z: select(z, dim, index))
 
 
-@op(out=True)
+@op(out=True, tangent="linear")
 def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:  # noqa: A002
     """A copy with src at a slice of an axis."""
     axis = layout.wrap_dim(dim, len(input.meta.shape))
@@ -327,13 +328,13 @@ def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int | None = 
     return _replaced("slice_scatter", input, src, lambda z: slice_axis(z, axis, first, stop, step))
 
 
-@op(out=True)
+@op(out=True, tangent="linear")
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:  # noqa: A002
     """A copy with src along a diagonal."""
     return _replaced("diagonal_scatter", input, src, lambda z: z.diagonal(offset, dim1, dim2))
 
 
-@op(out=True)
+@op(out=True, tangent="linear")
 def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:  # noqa: A002
     """A copy with src at the elements as_strided shows."""
     return _replaced("as_strided_scatter", input, src, lambda z: as_strided(z, size, stride, storage_offset))
@@ -386,3 +387,7 @@ def _copies() -> None:
 
 
 _copies()
+
+has("alias_copy", batch="same")
+has("tril triu", batch="trailing")
+has("alias_copy tril triu", tangent="linear")

@@ -9,6 +9,7 @@ from ..autograd import tape
 from ..autograd.mode import _grad
 from ..dtypes import bool_, int64
 from ..dtypes import dtype as dtype_class
+from ..engine.fields import has
 from ..kernels import expr as E
 from ..kernels.programs import Reduce
 from ..runtime import caches, dispatch
@@ -144,7 +145,7 @@ def spread(g: Tensor, shape: Sequence[int], axes: tuple[int, ...], keepdim: bool
     return g.expand(tuple(shape))
 
 
-@op(out=True)
+@op(out=True, autocast="cuda full", batch="along all", tangent="linear", out_type="any")
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A001, A002
     """The sum over `dim` (an axis, several, or all); integers sum in int64, half types in float32 rounded once."""
     try:
@@ -223,7 +224,7 @@ def _plan_to_shape(g: Tensor, shape: tuple[int, ...], axes: tuple[int, ...]) -> 
     return meta(shape, None, d, m.device), dispatch.bind(m.device, prepared), room
 
 
-@op()
+@op(tangent="linear")
 def sum_to_size(input: Tensor, *size: Any) -> Tensor:  # noqa: A002
     """The sum over the axes that a tensor of `size` would be broadcast along."""
     shape = sizes_of("sum_to_size", size)
@@ -238,7 +239,7 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:  # noqa: A002
     return sum_to(input, shape)
 
 
-@op(out=True)
+@op(out=True, autocast="full", batch="along flat", out_type="any")
 def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A002
     """The product over one axis or all."""
     axes = axes_of(input, dim)
@@ -293,14 +294,14 @@ def _truth(name: str, how: str) -> Any:
 all, any = _truth("all", "and"), _truth("any", "or")  # noqa: A001
 
 
-@op()
+@op(batch="along all")
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:  # noqa: A002
     """How many elements are not 0."""
     return sum(input != 0, dim)
 
 
 # ----------------------------------------------------------------------------------------------------------- comparisons
-@op()
+@op(batch="reads")
 def equal(input: Tensor, other: Tensor) -> bool:  # noqa: A002
     """Whether two tensors have one shape and equal elements."""
     from .checks import same_device
@@ -308,7 +309,7 @@ def equal(input: Tensor, other: Tensor) -> bool:  # noqa: A002
     return input.meta.shape == other.meta.shape and bool(all(input == other))
 
 
-@op()
+@op(batch="reads")
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:  # noqa: A002
     """Whether all |input - other| <= atol + rtol * |other|."""
     if input.meta.dtype is not other.meta.dtype:
@@ -316,7 +317,7 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e
     return bool(all(input.isclose(other, rtol=rtol, atol=atol, equal_nan=equal_nan)))
 
 
-@op(out=True)
+@op(out=True, autocast="cpu full", tangent="linear")
 def trace(input: Tensor) -> Tensor:  # noqa: A002
     """The sum of a matrix's diagonal."""
     if len(input.meta.shape) != 2:
@@ -327,3 +328,5 @@ def trace(input: Tensor) -> Tensor:  # noqa: A002
 
 
 hooks.provide(sum_to=sum_to)
+
+has("all any", batch="along all", out_type="bytes too")

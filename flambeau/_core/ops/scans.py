@@ -8,6 +8,7 @@ from .. import layout
 from ..autograd import tape
 from ..dtypes import dtype as dtype_class
 from ..dtypes import int64
+from ..engine.fields import has
 from ..kernels import expr as E
 from ..kernels import formulas as F
 from ..kernels.programs import Scan
@@ -63,7 +64,7 @@ def _by_parts(t: Tensor, dim: int) -> Tensor:
     return made
 
 
-@op(inplace=True, out=True)
+@op(inplace=True, out=True, autocast="cuda full", batch="along -1", tangent="linear", out_type="any", out_apart="but itself")
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:  # noqa: A002
     """The running sum along `dim`; integers in int64."""
     axis, result = _axis(input, dim), _result(input, dtype)
@@ -86,7 +87,7 @@ def _running(t: Tensor, axis: int, reverse: bool, result: dtype_class | None = N
     return CUMSUM((t,), where=((axis,) if t.meta.shape else (),), consts=(("reverse", reverse),), result=result)[0]
 
 
-@op(inplace=True, out=True)
+@op(inplace=True, out=True, autocast="cuda full", batch="along -1", out_type="any", out_apart="but itself")
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:  # noqa: A002
     """The running product along `dim`; integers in int64."""
     axis, result = _axis(input, dim), _result(input, dtype)
@@ -154,7 +155,7 @@ def _extreme_back(node: Any, g: Tensor) -> Any:
 cummax, cummin = _extreme("cummax"), _extreme("cummin")
 
 
-@op(out=True)
+@op(out=True, batch="along -1")
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:  # noqa: A002
     """log of the running sum of exp along `dim`, without overflow."""
     axis = _axis(input, dim)
@@ -193,4 +194,4 @@ def _lcse_back(node: Any, g: Tensor) -> Any:
     zero = g * 0.0
     return (part(g.clamp(min=0.0) + zero) - part((-g).clamp(min=0.0) + zero),)
 
-
+has("cummax cummin", batch="along -1")

@@ -118,7 +118,7 @@ def _check_search(seq: Tensor, values: Tensor, given: bool, right: bool, side: s
             raise RuntimeError(f"torch.searchsorted(): sorter must be a tensor of long dtype but got dtype {sorter.meta.dtype}")
 
 
-@op(out=True)
+@op(out=True, batch="trailing")
 def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:  # noqa: A002
     """The interval between increasing `boundaries` (a vector) that each value falls into: boundaries[i-1] < x <= boundaries[i], or,
     with right, boundaries[i-1] <= x < boundaries[i]."""
@@ -170,7 +170,7 @@ def _is_among(x: Tensor, among: Tensor, invert: bool) -> Tensor:
     return made
 
 
-@op(out=True)
+@op(out=True, batch="reads")
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:  # noqa: A002
     """The positions of the first `size` elements that are not 0, (size, ndim) int64, filled up with fill_value.  The host does not
     wait for the values."""

@@ -30,13 +30,13 @@ def shared_like(t: Tensor) -> Tensor:
     return made
 
 
-@op(spaces=(), learns=False)
+@op(spaces=(), learns=False, tangent="none")
 def is_shared(self: Tensor) -> bool:
     """Whether `self` lies in memory that other processes can be given; always so on a GPU, as in PyTorch."""
     return self.meta.device.type != "cpu" or block_of(self) is not None
 
 
-@op(spaces=(), learns=False)
+@op(spaces=(), learns=False, tangent="none")
 def share_memory_(self: Tensor) -> Tensor:
     """Moves `self` to shared memory: processes forked from now on, and those it is sent to, see each other's writes. Nothing happens
     on a GPU or when it is there already.

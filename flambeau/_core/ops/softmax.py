@@ -52,25 +52,25 @@ def _along(form: Rowwise, input: Tensor, dim: int | None, dtype: Any, name: str 
     return form((t,), where=(dim if dim.__class__ is int else asked(dim, t.meta),))[0]
 
 
-@op(spaces=("torch", "nn.functional", "special"), out=True)
+@op(spaces=("torch", "nn.functional", "special"), out=True, autocast="cuda full", batch="along -1")
 def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:  # noqa: A002
     """exp(input) / sum(exp(input)) along `dim`, computed from input - max(input)."""
     return _along(SOFTMAX, input, dim, dtype)
 
 
-@op(spaces=("torch", "nn.functional", "special"), out=True)
+@op(spaces=("torch", "nn.functional", "special"), out=True, autocast="cuda full", batch="along -1")
 def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:  # noqa: A002
     """The logarithm of softmax, computed without its rounding."""
     return _along(LOG_SOFTMAX, input, dim, dtype)
 
 
-@op(method=False, spaces=("nn.functional",))
+@op(method=False, spaces=("nn.functional",), autocast="cuda full", batch="along -1")
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:  # noqa: A002
     """softmax of -input."""
     return _along(SOFTMAX, -input, dim, dtype, "softmin")
 
 
-@op(out=True, aliases=("special.logsumexp",))
+@op(out=True, aliases=("special.logsumexp",), autocast="cuda full", batch="along all", out_type="castable")
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:  # noqa: A002
     """log(sum(exp(input))) over `dim`, without overflow: the maximum first, then the sum of what is left."""
     if input.meta.dtype.kind in "bui":

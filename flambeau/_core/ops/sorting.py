@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .. import layout
 from ..autograd import tape
 from ..dtypes import bool_, int64, title
+from ..engine.fields import has
 from ..kernels.specs import Element, Put, Sort
 from ..runtime import caches, dispatch
 from ..tensor import Tensor, alias, empty, meta, new
@@ -207,7 +208,7 @@ _plans: dict[Any, Any] = caches.cache(globals(), "_plans")  # of a layout and a 
 _MOST_PLANS = 1 << 12
 
 
-@op(out=True)
+@op(out=True, batch="along -1", out_apart="but itself")
 def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:  # noqa: A002
     """The elements along `dim` in order, and the positions they came from (int64).  NaN counts as the greatest value; equal
     elements keep their order whether `stable` or not.  Gradients flow to the positions.  Raises RuntimeError for complex types.
@@ -215,19 +216,19 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = 
     return _RESULTS["sort"](*_sorted(input, dim, bool(descending)))
 
 
-@op()
+@op(batch="along -1")
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: int | None = None) -> Tensor:  # noqa: A002
     """The positions (int64) that sort `dim`."""
     return _sorted(input if input.node is None else input.detach(), dim if axis is None else axis, bool(descending), False)[1]
 
 
-@op(out=True)
+@op(out=True, batch="along 0")
 def msort(input: Tensor) -> Tensor:  # noqa: A002
     """The elements in order along the first axis."""
     return _sorted(input, 0, False)[0]
 
 
-@op(out=True)
+@op(out=True, batch="along -1", out_apart="but itself")
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:  # noqa: A002
     """The k largest (smallest) elements along `dim` and their positions, in order when `sorted`.
 
@@ -253,7 +254,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 
 
 # -------------------------------------------------------------------------------------------------------- one element a row
-@op(out=True)
+@op(out=True, batch="along -1", out_apart=True)
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:  # noqa: A002
     """The k-th smallest element (from 1) along `dim` and its position.  Raises RuntimeError for k outside 1..size."""
     axis = _axis(input, dim)
@@ -318,7 +319,7 @@ def _shared_back(node: Any, g: Tensor) -> Any:
 median, nanmedian = _median("median", False), _median("nanmedian", True)
 
 
-@op(out=True)
+@op(out=True, batch="along -1")
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:  # noqa: A002
     """The most frequent element along `dim` (the smallest of several) and its last position."""
     axis = _axis(input, dim)
@@ -402,3 +403,5 @@ def _float64() -> Any:
 
 
 quantile, nanquantile = _quantile("quantile", False), _quantile("nanquantile", True)
+
+has("nanquantile quantile", autocast="cpu full")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
+from ..engine import fields
 from ..layout import Size, wrap_dim
 from ..tensor import Tensor
 from . import sparse_products
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _FORMS: dict[str, Any] = {}
+_VALUES = fields.of("sparse")  # operations of the values, that leave zeros zero
 
 
 def _ops() -> Any:
@@ -24,11 +26,15 @@ def _ops() -> Any:
 
 def run(name: str, args: Any, kwargs: Any, error: Unsupported) -> Any:
     """Carries out operation `name`.  Raises the error with its name where it has no sparse form."""
-    form = _FORMS.get(name)
+    form = _found(name)
     if form is None:
         kinds = [x for x in (*args, *kwargs.values()) if isinstance(x, Sparse)]
         raise refusal(name, kind_of(kinds[0])) if kinds else error
     return form(*args, **kwargs)
+
+
+def _found(name: str) -> Any:
+    return _FORMS.get(name) or (_of_values(name) if name in _VALUES else None)
 
 
 def _form(*names: str) -> Callable[[Any], Any]:
@@ -45,12 +51,6 @@ def _of_values(name: str) -> Any:
         one = input.coalesce() if isinstance(input, Coo) else input
         return one._with(getattr(_ops(), name)(one._value, *args, **kwargs))
     return form
-
-
-# those that leave zeros zero
-for _name in """abs neg sign sgn sqrt square sin sinh tan tanh asin asinh atan atanh expm1 log1p erf erfinv ceil floor round trunc frac relu
- isnan isinf signbit positive angle deg2rad rad2deg conj nan_to_num""".split():
-    _FORMS[_name] = _of_values(_name)
 
 
 @_form("pow")
@@ -124,7 +124,7 @@ def _div(input: Any, other: Any, *, rounding_mode: Any = None) -> Any:  # noqa: 
 
 def _in_place(name: str) -> Any:
     def form(self: Any, *args: Any, **kwargs: Any) -> Any:
-        made = _FORMS[name](self, *args, **kwargs)
+        made = _found(name)(self, *args, **kwargs)
         if isinstance(self, Sparse):
             return self._replace(made)
         return self.copy_(made)
@@ -399,7 +399,6 @@ def softmax(input: Any, dim: int, log: bool) -> Any:  # noqa: A002
 
 
 # ------------------------------------------------------------------------------------------------- as methods of sparse tensors
-for _name in """abs neg sign sqrt square sin sinh tan tanh asin asinh atan atanh expm1 log1p erf ceil floor round trunc relu isnan pow add sub
- mul div mm matmul mv spmm addmm smm sum index_select select zero_ sigmoid""".split():
-    if _name in _FORMS:
-        setattr(Sparse, _name, _FORMS[_name])
+for _name in (*_FORMS, *_VALUES):
+    if _name in Tensor.__dict__ and _name not in Sparse.__dict__:
+        setattr(Sparse, _name, _found(_name))

@@ -92,7 +92,7 @@ def _polygamma_(self: Tensor, n: int) -> Tensor:
     return assign(self, result)
 
 
-@op(method=False, out=True, aliases=("special.polygamma",))
+@op(method=False, out=True, aliases=("special.polygamma",), batch="pointwise", out_type="castable")
 def polygamma(n: Any, input: Any) -> Tensor:  # noqa: A002
     """The n-th derivative of digamma.  Raises RuntimeError for a negative n."""
     if isinstance(n, Tensor) and not isinstance(input, Tensor):
@@ -121,7 +121,7 @@ _MOST_TERMS = 1 << 30  # some ten seconds
 _AT_ONCE = 1 << 18
 
 
-@op(out=True, inplace=True, aliases=("special.multigammaln",))
+@op(out=True, inplace=True, aliases=("special.multigammaln",), batch="pointwise", out_type="castable")
 def mvlgamma(input: Tensor, p: int) -> Tensor:  # noqa: A002
     """The logarithm of the multivariate gamma function of dimension p, for input > (p - 1) / 2."""
     if p < 1:
@@ -207,13 +207,13 @@ def _gamma_pair(name: str, input: Tensor, other: Tensor, upper: bool) -> Tensor:
     return tape.record(out, back, (a, x), tape.keep(a, x), "IgammacBackward0" if upper else "IgammaBackward0")
 
 
-@op(out=True, inplace=True, aliases=("special.gammainc",))
+@op(out=True, inplace=True, aliases=("special.gammainc",), batch="pointwise")
 def igamma(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
     """The regularized lower incomplete gamma function P(input, other).  Differentiable in `other`."""
     return _gamma_pair("igamma", input, other, False)
 
 
-@op(out=True, inplace=True, aliases=("special.gammaincc",))
+@op(out=True, inplace=True, aliases=("special.gammaincc",), batch="pointwise")
 def igammac(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
     """The regularized upper incomplete gamma function Q(input, other).  Differentiable in `other`."""
     return _gamma_pair("igammac", input, other, True)
@@ -227,13 +227,13 @@ def _divisors(name: str, input: Any, other: Any) -> Tensor:  # noqa: A002
     return _stepwise(name, a, b)
 
 
-@op(out=True, inplace=True)
+@op(out=True, inplace=True, batch="pointwise", out_type="any")
 def gcd(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
     """The greatest common divisor of integers; gcd(0, 0) is 0."""
     return _divisors("gcd", input, other)
 
 
-@op(out=True, inplace=True)
+@op(out=True, inplace=True, batch="pointwise", out_type="any")
 def lcm(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
     """The least common multiple of integers, never negative."""
     return _divisors("lcm", input, other)

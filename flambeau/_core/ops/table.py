@@ -14,12 +14,13 @@ from .. import dtypes
 from ..autograd import tape
 from ..autograd.mode import _grad
 from ..engine import lines as lines
+from ..engine.fields import has
 from ..engine.fronts import MISSING, NUMBER, OLD, SCALAR, TENSOR, Signature
 from ..engine.operation import Operation
 from ..engine.plans import Compose, Plan, Written, roles
 from ..kernels.expr import Expr
 from ..tensor import Tensor
-from . import autocast, outputs
+from . import outputs
 from .deprecated_signatures import OLD_ORDER
 from .elementwise import Pointwise, _type_name
 
@@ -92,21 +93,22 @@ def _register(row: Row) -> None:
 
 # ----------------------------------------------------------------------------------------------------------- general ops
 def op(*, method: bool = True, inplace: Any = False, out: bool | None = False, spaces: tuple[str, ...] = ("torch",),
-       aliases: tuple[str, ...] = (), name: str | None = None, learns: bool = True, plans: bool = False) -> Callable[[F], F]:
+       aliases: tuple[str, ...] = (), name: str | None = None, learns: bool = True, plans: bool = False, **fields: Any) -> Callable[[F], F]:
     """Registers a function as an operation.
 
     method: also a Tensor method of the same name.  inplace: also `name_`, which writes the result into `input` (a general
     form that computes and copies; a function given here is used instead).  out: takes `out=` (a tensor, or a
     tuple for several results), resized to fit; None means that the function handles `out=` itself.  spaces: where the
     function is exported: "torch", "nn.functional", "special", "linalg", "fft".  aliases: other names of the same thing, "special.x" for another namespace.
-    learns, plans: see `Operation`; learns is False for what does more than work out its result.
+    learns, plans: see `Operation`; learns is False for what does more than work out its result.  fields: see `engine.fields`.
     """
     def register(function: F) -> F:
         named = name or function.__name__
+        has(named, **fields)
 
         def again(*args: Any, **kwargs: Any) -> Any:
             return final.__operation__.started().direct(*args, **kwargs)
-        final: Any = operation(named, function, learns=learns, plans=plans, shown=function.__name__, out=_out_form(named, again) if out is True else None,
+        final: Any = Operation(named, function, learns=learns, plans=plans, shown=function.__name__, out=_out_form(named, again) if out is True else None,
                           signature=Signature.of(function).with_old() if named in OLD_ORDER else None,
                           renames=not _NOT_NUMPY.issuperset((named,)) and (out is True or "torch" in spaces)).function
         made = inplace if callable(inplace) else _inplace_of(function, again) if inplace else None
@@ -114,7 +116,7 @@ def op(*, method: bool = True, inplace: Any = False, out: bool | None = False, s
             final.__signature__ = _shown(lambda: _plus_out(inspect.signature(function)))
         if made is not None:
             whole = made if callable(inplace) else function
-            made = operation(named + "_", made, learns=learns, signature=Signature.of(made).with_old() if named in OLD_ORDER else None,
+            made = Operation(named + "_", made, learns=learns, signature=Signature.of(made).with_old() if named in OLD_ORDER else None,
                              renames=final.__operation__.renames).function
             made.__doc__ = made.__doc__ or f"`{named}`, in place."
             made.__signature__ = _shown(lambda: inspect.signature(whole))
@@ -125,29 +127,24 @@ def op(*, method: bool = True, inplace: Any = False, out: bool | None = False, s
 
 def planned(name: str, plan: Callable[..., Any], *, inplace: Callable[..., Any] | None = None, out: Callable[..., Any] | None = None, method: bool = True,
             spaces: tuple[str, ...] = ("torch",), aliases: tuple[str, ...] = (), signature: Signature | None = None,
-            inplace_signature: Signature | None = None, kinds: dict[str, str] | None = None, renames: bool = True, gives: str = "") -> Any:
+            inplace_signature: Signature | None = None, kinds: dict[str, str] | None = None, renames: bool = True, gives: str = "", **fields: Any) -> Any:
     """Registers an operation whose calls are planned. Returns its function.
 
     plan: gives the plan of a call: see `Operation`.  inplace: gives that of `name_`.  out: carries out the form with `out=`.
     kinds: of parameters, where the annotations do not tell them.  gives: what help says that a call gives, as `plan` gives plans.
+    fields: see `engine.fields`.
     """
+    has(name, **fields)
     if gives:
         plan.__annotations__["return"] = gives
-    made = operation(name, plan, planned=True, out=out, signature=signature, kinds=kinds, renames=renames)
+    made = Operation(name, plan, planned=True, out=out, signature=signature, kinds=kinds, renames=renames)
     made.function.__signature__ = _shown(lambda: _plus_out(inspect.signature(plan)) if out is not None else inspect.signature(plan))
     written = None
     if inplace is not None:
-        written = operation(name + "_", inplace, planned=True, signature=inplace_signature, kinds=kinds, renames=renames).function
+        written = Operation(name + "_", inplace, planned=True, signature=inplace_signature, kinds=kinds, renames=renames).function
         written.__doc__ = f"`{name}`, in place."
     _register(Row(name, made.function, method, written, out is not None, spaces, aliases, plan, None))
     return made.function
-
-
-def operation(name: str, body: Callable[..., Any], **options: Any) -> Operation:
-    """An operation with the classes of types that autocast has for its name; options: see `Operation`."""
-    made = Operation(name, body, **options)
-    made.autocast = autocast.types_of(name)
-    return made
 
 
 def _plus_out(signature: inspect.Signature) -> inspect.Signature:
@@ -217,7 +214,7 @@ def pointwise(name: str, operands: str, formula: Callable[..., Any], *, promote:
               grad: Callable[..., Any] | None = None, accept: str = "buifc", numbers: dict[str, Any] | None = None,
               consts: dict[str, Any] | None = None, keyword: tuple[str, ...] = (), method: bool = True, inplace: bool = True,
               out: bool = True, spaces: tuple[str, ...] = ("torch",), aliases: tuple[str, ...] = (), flag: bool = False, tensors: int = 1,
-              check: Callable[..., None] | None = None, alike: bool = False, doc: str = "") -> Pointwise:
+              check: Callable[..., None] | None = None, alike: bool = False, doc: str = "", **fields: Any) -> Pointwise:
     """One row: a pointwise operation from its formula, with function, method, `name_`, `out=` and gradients of any order.
 
     operands: names of the tensor parameters.  formula: ``(*operands, *numbers, **consts)`` of expressions.  numbers:
@@ -225,8 +222,9 @@ def pointwise(name: str, operands: str, formula: Callable[..., Any], *, promote:
     those of them that are keyword-only.  flag: the function takes ``inplace=False``, as nn.functional's do.
     tensors: how many of the operands, from the first, must be tensors; the others may be numbers.  check: raises for numbers
     that make no sense.
-    See `elementwise.Pointwise` for promote, apart, grad, accept and alike.
+    See `elementwise.Pointwise` for promote, apart, grad, accept and alike, and `engine.fields` for the fields.
     """
+    has(name, **fields)
     names = tuple(operands.split())
     made = Pointwise(name, formula, len(names), promote, apart, grad, accept, alike)
     params = (*[(n, d, True) for n, d in (numbers or {}).items()], *[(n, d, False) for n, d in (consts or {}).items()])
@@ -350,9 +348,9 @@ def _forms(made: Pointwise, name: str, names: tuple[str, ...], params: tuple[tup
         return write_out(made, target, operands, numbers, consts)
     home = str(getattr(made.formula, "__module__", __name__))
     plan.__module__ = plan_inplace.__module__ = __name__ if ".kernels." in home else home
-    run = operation(name, plan, planned=True, signature=signature(("inplace", False)) if flag else signature(), out=write if out else None,
+    run = Operation(name, plan, planned=True, signature=signature(("inplace", False)) if flag else signature(), out=write if out else None,
                     renames=True)
-    written = operation(name + "_", plan_inplace, planned=True, signature=signature(), renames=True)
+    written = Operation(name + "_", plan_inplace, planned=True, signature=signature(), renames=True)
     return run.function, written.function
 
 

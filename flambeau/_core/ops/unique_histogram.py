@@ -152,7 +152,7 @@ def _distinct(name: str, t: Tensor, by_order: bool, return_inverse: bool, return
     return tuple(out)
 
 
-@op()
+@op(batch="reads")
 def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:  # noqa: A002
     """The distinct elements in order (of the flattened tensor), or the distinct slices along `dim`.
 
@@ -162,7 +162,7 @@ def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, ret
     return _distinct("unique", input, True, return_inverse, return_counts, dim)
 
 
-@op()
+@op(batch="reads")
 def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:  # noqa: A002
     """The first element of each run of equal ones (of the flattened tensor, or of slices along `dim`); else as `unique`."""
     return _distinct("unique_consecutive", input, False, return_inverse, return_counts, dim)

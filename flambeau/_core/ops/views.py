@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from .. import dtypes, hooks, layout
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
+from ..engine.fields import has
 from ..engine.fronts import SIZES, Signature
 from ..engine.plans import Relaid, View
 from ..tensor import Meta, Tensor, _new, alias, empty, meta, new
@@ -377,7 +378,7 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:  # noqa:
     return slice_axis(input, at, start, start + length)
 
 
-@op()
+@op(tangent="linear")
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:  # noqa: A002
     """A view of the storage with any sizes, strides and offset (in elements).  Raises RuntimeError when it would reach
     outside the storage."""
@@ -458,7 +459,7 @@ def _strided_sum_recorded(g: Tensor, m: Meta, size: tuple[int, ...], stride: tup
     return out
 
 
-@op()
+@op(batch="same", tangent="none")
 def detach(input: Tensor) -> Tensor:  # noqa: A002
     """The same elements outside the tape: it requires no grad and shares the storage and its version."""
     return alias(input, input.meta, input.ptr)
@@ -470,3 +471,9 @@ def fresh(shape: Sequence[int], like: Tensor) -> Tensor:
 
 
 hooks.provide(dense_copy=dense_copy, strided_sum=strided_sum, view_of=view_of)
+
+has("narrow select", batch="along 0")
+has("detach_copy", batch="same")
+has("""as_strided_copy expand expand_copy narrow narrow_copy permute permute_copy reshape select select_copy squeeze squeeze_copy swapaxes t t_copy
+ transpose transpose_copy unsqueeze unsqueeze_copy view view_copy""", tangent="linear")
+has("as_strided_ squeeze_ swapaxes_ swapdims_ t_ transpose_ unsqueeze_", tangent="view")

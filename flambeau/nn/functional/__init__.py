@@ -55,12 +55,12 @@ from .sampling import gumbel_softmax, local_response_norm, lp_pool1d, lp_pool2d,
 
 def _operations() -> None:
     """The functions written here are operations too, as interpreters and overriding classes see them."""
-    from ..._core.ops import table
+    from ..._core.engine.operation import Operation
 
     here = globals()
     for name, value in list(here.items()):
         if not name.startswith("_") and hasattr(value, "__code__") and value.__module__.startswith(__name__) and not hasattr(value, "__operation__"):
-            here[name] = table.operation(name, value).function
+            here[name] = Operation(name, value).function
             here[name].__module__ = __name__  # where a pickle finds it
 
 

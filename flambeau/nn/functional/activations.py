@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..._core import ops
+from ..._core.engine.fields import has
 from ..._core.kernels import expr as E
 from ..._core.ops.checks import of_kinds
 from ..._core.ops.elementwise import Pointwise
@@ -75,3 +76,6 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
     left = input1.reshape(-1, i).matmul(weight.permute(1, 0, 2).reshape(i, k * j)).reshape(-1, k, j)
     out = (left * input2.reshape(-1, 1, j)).sum(-1).reshape(*lead, k)
     return out if bias is None else out + bias
+
+has("rrelu rrelu_", batch="draws")
+has("glu", batch="trailing")

@@ -10,6 +10,7 @@ import numpy as np
 from ..._core import dtypes, ops
 from ..._core.autograd import tape
 from ..._core.autograd.function import Function
+from ..._core.engine.fields import has
 from ..._core.kernels import expr as E
 from ..._core.kernels.programs import Map
 from ..._core.ops import launch
@@ -401,3 +402,6 @@ def max_unpool3d(input: Any, indices: Any, kernel_size: Any, stride: Any = None,
                  output_size: Any = None) -> Any:
     """Puts the values of `max_pool3d` back at `indices`, zeros elsewhere."""
     return max_unpool(input, indices, kernel_size, stride, padding, output_size, 3)
+
+has("max_unpool2d max_unpool3d", autocast="cpu full")
+has("pixel_shuffle pixel_unshuffle", batch="trailing")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..._core import dtypes, ops
+from ..._core.engine.fields import has
 from ..._core.ops.checks import same_device
 from ..._core.tensor import Tensor
 
@@ -103,3 +104,5 @@ def ctc_loss(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: A
     if reduction != "none":
         raise ValueError(f"{reduction} is not a valid value for reduction")
     return loss.squeeze(0) if single else loss
+
+has("ctc_loss", autocast="full")

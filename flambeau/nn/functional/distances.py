@@ -6,6 +6,7 @@ from typing import Any
 
 from ..._core import ops
 from ..._core.dtypes import promote_types
+from ..._core.engine.fields import has
 from ..._core.ops import norms
 
 
@@ -40,3 +41,6 @@ def pdist(input: Any, p: float = 2.0) -> Any:
     order = (rows[1] * n + rows[0]).argsort()
     first, second = rows[1][order], rows[0][order]
     return (input[first] - input[second]).norm(p, -1)
+
+has("cosine_similarity normalize pdist", autocast="cuda full")
+has("normalize", batch="along 1")

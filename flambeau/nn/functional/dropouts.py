@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from ..._core import ops
+from ..._core.engine.fields import has
 from ..._core.errors import warn
 from .late import F
 
@@ -96,3 +97,5 @@ def alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: b
 def feature_alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
     """`alpha_dropout` of whole channels of (N, C, ...)."""
     return _alpha(input, p, training, inplace, min(2, input.dim()))
+
+has("alpha_dropout dropout1d dropout2d dropout3d feature_alpha_dropout feature_dropout", batch="draws")

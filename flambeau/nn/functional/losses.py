@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..._core import dtypes, ops
+from ..._core.engine.fields import has
 from ..._core.ops.checks import of_kinds
 from .late import F
 from .reduction import chosen, reduced
@@ -132,3 +133,5 @@ def _triplet(anchor: Any, positive: Any, negative: Any, distance: Callable[..., 
     if swap:
         far = ops.minimum(far, distance(positive, negative))
     return reduced((near - far + margin).clamp(min=0), reduction)
+
+has("cosine_embedding_loss multi_margin_loss multilabel_margin_loss triplet_margin_loss", autocast="full")

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..._core import ops
 from ..._core.dtypes import title
+from ..._core.engine.fields import has
 from ..._core.errors import warn
 from ..._core.kernels import expr as E
 from ..._core.ops.elementwise import Pointwise
@@ -319,3 +320,7 @@ def hinge_embedding_loss(input: Any, target: Any, margin: float = 1.0, size_aver
                          reduce: bool | None = None, reduction: str = "mean") -> Any:
     """input where target is 1, max(0, margin - input) where it is -1; both where it is neither."""
     return folded(_hinged, (input, target), chosen(reduction, size_average, reduce), (float(margin),))
+
+has("binary_cross_entropy", autocast="cpu full")
+has("""binary_cross_entropy_with_logits hinge_embedding_loss huber_loss kl_div l1_loss margin_ranking_loss mse_loss poisson_nll_loss smooth_l1_loss
+ soft_margin_loss""", autocast="full")

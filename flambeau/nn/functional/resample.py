@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..._core import dtypes, ops
+from ..._core.engine.fields import has
 from ..._core.errors import warn
 from ..._core.ops.casts import in_float32
 from ..._core.ops.checks import of_kinds, one_type
@@ -369,3 +370,5 @@ def _sampled(input: Any, grid: Any, dims: int, mode: str, padding_mode: str, ali
 
 
 _sampled_wide = in_float32(_sampled)
+
+has("grid_sample", autocast="cpu full, cuda widest")

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from ..._core import ops
+from ..._core.engine.fields import has
 from ..._core.ops.casts import in_float32
 from ..sizes import ntuple
 from .late import F
@@ -65,3 +66,5 @@ def local_response_norm(input: Any, size: int, alpha: float = 1e-4, beta: float 
     if not input.dtype.is_floating_point:
         total = total // size * size  # means of integers are integers
     return input / (total * (alpha / size) + k).pow(beta)
+
+has("gumbel_softmax", batch="draws")

@@ -43,7 +43,7 @@ def _side(a: Tensor, upper: bool) -> tuple[Tensor, Tensor]:
     return adjoint(l), info
 
 
-@op(method=False, out=True, spaces=("linalg",))
+@op(method=False, out=True, spaces=("linalg",), batch="trailing")
 def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:  # noqa: A002
     """`cholesky` with `info` (int32, one a matrix): 0, or the order of the first leading minor that is not positive.
 
@@ -56,7 +56,7 @@ def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = Fals
     return matrices.result("linalg_cholesky_ex", "L info", l, info)
 
 
-@op(method=False, out=True, spaces=("linalg",), name="cholesky")
+@op(method=False, out=True, spaces=("linalg",), name="cholesky", autocast="cpu full", batch="trailing")
 def linalg_cholesky(input: Tensor, *, upper: bool = False) -> Tensor:  # noqa: A002
     """L with A = L L^H for Hermitian positive-definite A = `input` (..., n, n), or U = L^H when `upper`.
 
@@ -68,7 +68,7 @@ def linalg_cholesky(input: Tensor, *, upper: bool = False) -> Tensor:  # noqa: A
     return l
 
 
-@op(out=True)
+@op(out=True, autocast="cpu full", batch="trailing")
 def cholesky(input: Tensor, upper: bool = False) -> Tensor:  # noqa: A002 (PyTorch's name)
     """`linalg.cholesky` under its older name."""
     matrices.square("cholesky", input)
@@ -77,7 +77,7 @@ def cholesky(input: Tensor, upper: bool = False) -> Tensor:  # noqa: A002 (PyTor
     return l
 
 
-@op(out=True)
+@op(out=True, autocast="cpu full")
 def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor:  # noqa: A002
     """X of A X = B for B = `input` (..., n, k), where A = L L^H (U^H U when `upper`); batch axes broadcast."""
     matrices.matrix("cholesky_solve", input, "b")
@@ -111,7 +111,7 @@ def _solved_back(node: Any, g: Tensor) -> Any:
     return (-(l @ both) if upper else -(both @ l), to_b)
 
 
-@op(out=True)
+@op(out=True, autocast="cpu full", batch="trailing")
 def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:  # noqa: A002
     """The inverse of A = L L^H (U^H U when `upper`) from its factor (..., n, n)."""
     matrices.square("cholesky_inverse", input, "A")

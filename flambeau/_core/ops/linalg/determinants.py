@@ -104,34 +104,34 @@ def _slogdet_back(node: Any, gs: Any) -> Any:
 
 
 # --------------------------------------------------------------------------------------------------------------- names
-@op(method=False, out=True, spaces=("linalg",), name="det")
+@op(method=False, out=True, spaces=("linalg",), name="det", batch="trailing")
 def linalg_det(A: Tensor) -> Tensor:
     """The determinant of square matrices (..., n, n); differentiable, also where it is zero."""
     matrices.square("linalg.det", A)
     return _det(A)
 
 
-@op()
+@op(batch="trailing")
 def det(input: Tensor) -> Tensor:  # noqa: A002 (PyTorch's name)
     """`linalg.det` under its older name."""
     return linalg_det(input)
 
 
-@op(method=False, out=True, spaces=("linalg",), name="slogdet")
+@op(method=False, out=True, spaces=("linalg",), name="slogdet", batch="trailing")
 def linalg_slogdet(A: Tensor) -> Any:
     """(sign, logabsdet) with det = sign exp(logabsdet), for (..., n, n); a singular matrix gives 0 and -inf."""
     matrices.square("linalg.slogdet", A)
     return matrices.result("linalg_slogdet", "sign logabsdet", *_slogdet(A))
 
 
-@op(out=True)
+@op(out=True, batch="trailing")
 def slogdet(input: Tensor) -> Any:  # noqa: A002
     """`linalg.slogdet` under its older name."""
     matrices.square("linalg.slogdet", input)
     return matrices.result("slogdet", "sign logabsdet", *_slogdet(input))
 
 
-@op()
+@op(batch="trailing")
 def logdet(input: Tensor) -> Tensor:  # noqa: A002
     """The logarithm of the determinant: NaN where a real one is negative, -inf where it is zero."""
     matrices.square("logdet", input)

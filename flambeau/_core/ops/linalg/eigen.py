@@ -60,7 +60,7 @@ def _lower(name: str, UPLO: str) -> bool:
     return UPLO.upper() == "L"
 
 
-@op(method=False, out=True, spaces=("linalg",))
+@op(method=False, out=True, spaces=("linalg",), batch="trailing")
 def eigh(input: Tensor, UPLO: str = "L") -> Any:  # noqa: A002
     """Eigenvalues (real, rising) and orthonormal eigenvectors, as columns, of Hermitian A = `input` (..., n, n); one triangle is read.
 
@@ -70,7 +70,7 @@ def eigh(input: Tensor, UPLO: str = "L") -> Any:  # noqa: A002
     return matrices.result("linalg_eigh", "eigenvalues eigenvectors", *hermitian_factors("linalg.eigh", input, _lower("linalg.eigh", UPLO)))
 
 
-@op(method=False, out=True, spaces=("linalg",))
+@op(method=False, out=True, spaces=("linalg",), batch="trailing")
 def eigvalsh(input: Tensor, UPLO: str = "L") -> Tensor:  # noqa: A002
     """The eigenvalues, real and rising, of Hermitian A = `input` (..., n, n); one triangle is read."""
     matrices.square("linalg.eigvalsh", input)
@@ -129,7 +129,7 @@ def _general_back(node: Any, gs: Any) -> Any:
     return (found if is_complex else matrices.real_part(found),)
 
 
-@op(method=False, out=True, spaces=("linalg",))
+@op(method=False, out=True, spaces=("linalg",), batch="trailing")
 def eig(input: Tensor) -> Any:  # noqa: A002
     """Eigenvalues and eigenvectors (columns of length 1) of square A = `input` (..., n, n), complex also for real A.
 
@@ -139,7 +139,7 @@ def eig(input: Tensor) -> Any:  # noqa: A002
     return matrices.result("linalg_eig", "eigenvalues eigenvectors", *_general_recorded("linalg.eig", input))
 
 
-@op(method=False, out=True, spaces=("linalg",))
+@op(method=False, out=True, spaces=("linalg",), batch="trailing")
 def eigvals(input: Tensor) -> Tensor:  # noqa: A002
     """The eigenvalues of square A = `input` (..., n, n), complex, in no order."""
     matrices.square("linalg.eigvals", input)

@@ -43,13 +43,13 @@ def _matrix_exp(name: str, a: Tensor) -> Tensor:
     return _exp(a)
 
 
-@op(method=False, spaces=("linalg",), name="matrix_exp")
+@op(method=False, spaces=("linalg",), name="matrix_exp", batch="trailing")
 def linalg_matrix_exp(input: Tensor) -> Tensor:  # noqa: A002
     """The sum of A^k / k! for square A = `input` (..., n, n)."""
     return _matrix_exp("linalg.matrix_exp", input)
 
 
-@op()
+@op(batch="trailing")
 def matrix_exp(input: Tensor) -> Tensor:  # noqa: A002 (PyTorch's name)
     """`linalg.matrix_exp` under its older name."""
     return _matrix_exp("linalg.matrix_exp", input)
@@ -85,14 +85,14 @@ def _power(name: str, a: Tensor, n: int) -> Tensor:
     return made.clone() if made is a else made
 
 
-@op(method=False, out=True, spaces=("linalg",), name="matrix_power")
+@op(method=False, out=True, spaces=("linalg",), name="matrix_power", batch="trailing")
 def linalg_matrix_power(input: Tensor, n: int) -> Tensor:  # noqa: A002
     """A to the integer power n, for square A = `input` (..., k, k): negative powers are those of the inverse.  Raises LinAlgError for a negative
     power of a singular matrix."""
     return _power("linalg.matrix_power", input, n)
 
 
-@op(out=True)
+@op(out=True, batch="trailing")
 def matrix_power(input: Tensor, n: int) -> Tensor:  # noqa: A002
     """`linalg.matrix_power` under its older name."""
     return _power("linalg.matrix_power", input, n)

@@ -66,7 +66,7 @@ def _tall(q: Tensor, r: Tensor, g_q: Tensor, g_r: Tensor) -> Tensor:
     return solve_triangular(adjoint(r), g_q + q @ inner, upper=False, left=False)
 
 
-@op(method=False, out=True, spaces=("linalg",), name="qr")
+@op(method=False, out=True, spaces=("linalg",), name="qr", batch="trailing")
 def linalg_qr(A: Tensor, mode: str = "reduced") -> Any:
     """Q, R with A = Q R for A (..., m, n), k = min(m, n): "reduced" Q (..., m, k) and R (..., k, n), "complete" Q (..., m, m) and
     R (..., m, n), "r" an empty Q and the reduced R.
@@ -79,14 +79,14 @@ def linalg_qr(A: Tensor, mode: str = "reduced") -> Any:
     return matrices.result("linalg_qr", "Q R", *factors(A, mode))
 
 
-@op(out=True)
+@op(out=True, batch="trailing")
 def qr(input: Tensor, some: bool = True) -> Any:  # noqa: A002 (PyTorch's name)
     """`linalg.qr` under its older name: reduced when `some`, else complete."""
     matrices.matrix("linalg.qr", input)
     return matrices.result("qr", "Q R", *factors(input, "reduced" if some else "complete"))
 
 
-@op(out=True)
+@op(out=True, out_type="castable")
 def geqrf(input: Tensor) -> Any:  # noqa: A002
     """QR as LAPACK gives it: R on and above the diagonal, the reflectors below it, their factors tau (..., min(m, n))."""
     matrices.matrix("geqrf", input, "input")
@@ -130,7 +130,7 @@ def _check_product(name: str, A: Tensor, tau: Tensor) -> None:
         raise RuntimeError(f"{name}: tau dtype {matrices.type_name(tau)} does not match input dtype {matrices.type_name(A)}")
 
 
-@op(method=False, out=True, spaces=("linalg",))
+@op(method=False, out=True, spaces=("linalg",), out_type="castable")
 def householder_product(input: Tensor, tau: Tensor) -> Tensor:  # noqa: A002
     """The first n columns of the product of k reflectors: A = `input` (..., m, n) holds their vectors below its diagonal, tau (..., k) their factors."""
     _check_product("linalg.householder_product", input, tau)
@@ -145,7 +145,7 @@ def householder_product(input: Tensor, tau: Tensor) -> Tensor:  # noqa: A002
     return made
 
 
-@op(out=True)
+@op(out=True, autocast="cpu full")
 def orgqr(input: Tensor, input2: Tensor) -> Tensor:  # noqa: A002
     """`linalg.householder_product` under LAPACK's name."""
     return householder_product(input, input2)
@@ -157,7 +157,7 @@ def _by_library(c: Tensor, a: Tensor, tau: Tensor, left: bool, transpose: bool) 
     return matrices.solve("ormqr", sizes, c, a, tau, copied=False) or matrices.solve("ormqr", sizes, c, matrices.columns(a), tau, copied=False)
 
 
-@op(out=True)
+@op(out=True, autocast="cpu full")
 def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: bool = True, transpose: bool = False) -> Tensor:  # noqa: A002
     """Q C (C Q when not `left`) for Q the full product of the reflectors of `input`, tau = `input2`, C = `input3`; Q^H when `transpose`."""
     a, tau, c = input, input2, input3

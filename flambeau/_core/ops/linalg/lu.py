@@ -118,7 +118,7 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
     return matrices.result("linalg_lu_factor_ex", "LU pivots info", lu, pivots, info)
 
 
-@op(method=False, out=True, spaces=("linalg",))
+@op(method=False, out=True, spaces=("linalg",), batch="trailing")
 def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
     """L (below the diagonal, ones on it) and U in one matrix (..., m, n), and pivots (int32, from 1): row i was exchanged with pivots[i].
 
@@ -131,7 +131,7 @@ def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
     return matrices.result("linalg_lu_factor", "LU pivots", lu, pivots)
 
 
-@op(method=False, out=True, spaces=("linalg",))
+@op(method=False, out=True, spaces=("linalg",), batch="trailing")
 def lu(A: Tensor, *, pivot: bool = True) -> Any:
     """P, L, U with A = P L U for A (..., m, n): L (..., m, k) unit lower, U (..., k, n) upper triangular, k = min(m, n)."""
     matrices.matrix("linalg.lu", A)
@@ -165,7 +165,7 @@ def _eye(t: Tensor, m: int, n: int) -> Tensor:
     return made
 
 
-@op(name="lu", out=True)
+@op(name="lu", out=True, batch="trailing")
 def torch_lu(A: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
     """(LU, pivots), and info when `get_infos`; the older form of `linalg.lu_factor_ex`: nothing is raised for
     singular matrices."""
@@ -188,7 +188,7 @@ def solve_factored(lu: Tensor, pivots: Tensor, b: Tensor, adjoint: bool = False)
     return x
 
 
-@op(method=False, out=True, spaces=("linalg",), name="lu_solve")
+@op(method=False, out=True, spaces=("linalg",), name="lu_solve", autocast="cpu full")
 def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
     """X of A X = B from `lu_factor`'s results; X A = B when not `left`, A^H for A when `adjoint`.  Batch axes broadcast."""
     matrices.square("linalg.lu_solve", LU, "LU")
@@ -230,7 +230,7 @@ def _lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, left: bool, flipped: bool) 
     return permuted(solve_triangular(adjoint(lu), y, upper=True, unitriangular=True), back)
 
 
-@op(out=True)
+@op(out=True, autocast="cpu full")
 def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:  # noqa: A002
     """`linalg.lu_solve` in its older order of arguments."""
     return linalg_lu_solve(LU_data, LU_pivots, input)

@@ -44,7 +44,7 @@ def _spread(t: Tensor, axes: tuple[int, int], keepdim: bool) -> Tensor:
     return t
 
 
-@op(method=False, out=True, spaces=("linalg",))
+@op(method=False, out=True, spaces=("linalg",), autocast="cuda full")
 def matrix_norm(input: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A002
     """The norm of the matrices along two axes: "fro" (root of the sum of squares), "nuc" (sum of the singular values), 2 and -2
     (largest and smallest singular value), 1 and -1 (of the columns' sums), inf and -inf (of the rows' sums)."""
@@ -75,7 +75,7 @@ def matrix_norm(input: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: b
     return most
 
 
-@op(method=False, out=True, spaces=("linalg",), name="norm")
+@op(method=False, out=True, spaces=("linalg",), name="norm", autocast="cuda full", batch="along all")
 def linalg_norm(input: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A002
     """`vector_norm` or `matrix_norm`, by what is asked: of all elements when neither `ord` nor `dim` is given, of matrices when `ord` is
     a word or `dim` (or, without it, the tensor) has two axes, else of vectors."""
@@ -97,7 +97,7 @@ def linalg_norm(input: Tensor, ord: Any = None, dim: Any = None, keepdim: bool =
     return vector_norm(x, 2 if ord is None else ord, axes, keepdim)
 
 
-@op(method=False, out=True, spaces=("linalg",))
+@op(method=False, out=True, spaces=("linalg",), batch="trailing", out_type="castable")
 def cond(input: Tensor, p: Any = None) -> Tensor:  # noqa: A002
     """The condition number of A = `input` (..., m, n) in a matrix norm: the ratio of the extreme singular values by default (p None or 2; -2 turns
     it over), else |A| |A^-1| for square A; a singular matrix has inf."""

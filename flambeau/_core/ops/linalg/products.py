@@ -28,13 +28,13 @@ def _cross(name: str, a: Tensor, b: Tensor, dim: int) -> Tensor:
     return made
 
 
-@op(method=False, out=True, spaces=("linalg",), name="cross")
+@op(method=False, out=True, spaces=("linalg",), name="cross", autocast="cuda widest", tangent="product")
 def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:  # noqa: A002 (PyTorch's name)
     """The cross products of vectors of 3 along `dim`; other axes broadcast."""
     return _cross("linalg.cross", input, other, dim)
 
 
-@op(out=True)
+@op(out=True, autocast="cuda widest", tangent="product")
 def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:  # noqa: A002
     """The cross products of vectors of 3 along `dim`, by default the first axis of size 3."""
     if dim is None:
@@ -46,7 +46,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:  # no
     return _cross("linalg.cross", input, other, dim)
 
 
-@op(method=False, out=True, spaces=("linalg",))
+@op(method=False, out=True, spaces=("linalg",), tangent="product")
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """The sums of conj(x) y along `dim`; other axes broadcast."""
     for t in (x, y):

@@ -94,7 +94,7 @@ def through_pinv(a: Tensor, p: Tensor, g: Tensor) -> Tensor:
     return found + (gh - a @ (p @ gh)) @ first + second @ (gh - (gh @ p) @ a)
 
 
-@op(method=False, out=True, spaces=("linalg",))
+@op(method=False, out=True, spaces=("linalg",), batch="trailing", out_type="castable")
 def pinv(input: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:  # noqa: A002
     """The pseudoinverse (..., n, m) of A = `input` (..., m, n) (Moore and Penrose).
 
@@ -105,13 +105,13 @@ def pinv(input: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any
     return _pinv("linalg.pinv", input, atol, rtol if rcond is None else rcond, hermitian)
 
 
-@op()
+@op(autocast="cpu full", batch="trailing")
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:  # noqa: A002 (PyTorch's name)
     """`linalg.pinv` under its older name."""
     return _pinv("linalg.pinv", input, None, rcond, False)
 
 
-@op(method=False, out=True, spaces=("linalg",))
+@op(method=False, out=True, spaces=("linalg",), batch="trailing", out_type="castable")
 def matrix_rank(input: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:  # noqa: A002
     """How many singular values of A = `input` (..., m, n) are above max(atol, rtol * the largest) (int64); defaults as `pinv`'s; `tol` is an
     absolute limit."""

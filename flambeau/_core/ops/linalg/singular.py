@@ -93,7 +93,7 @@ def values_of(name: str, a: Tensor) -> Tensor:
     return s
 
 
-@op(method=False, out=True, spaces=("linalg",), name="svd")
+@op(method=False, out=True, spaces=("linalg",), name="svd", batch="trailing")
 def linalg_svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Any:
     """U, S, Vh with A = U diag(S) Vh for A (..., m, n): singular values S real and falling, orthonormal U and Vh, square when
     `full_matrices`, else (..., m, k) and (..., k, n), k = min(m, n).
@@ -106,7 +106,7 @@ def linalg_svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = No
     return matrices.result("linalg_svd", "U S Vh", *recorded("linalg.svd", A, bool(full_matrices)))
 
 
-@op(method=False, out=True, spaces=("linalg",))
+@op(method=False, out=True, spaces=("linalg",), batch="trailing")
 def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
     """The singular values of A (..., m, n), real and falling; differentiable everywhere but at zero values."""
     matrices.matrix("linalg.svdvals", A)
@@ -114,7 +114,7 @@ def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
     return values_of("linalg.svdvals", A)
 
 
-@op(out=True)
+@op(out=True, batch="trailing")
 def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:  # noqa: A002 (PyTorch's name)
     """U, S, V with A = U diag(S) V^H: `linalg.svd` in its older form.  Without `compute_uv`, U and V are zeros."""
     matrices.matrix("linalg.svd", input)

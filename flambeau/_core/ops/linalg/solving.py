@@ -149,7 +149,7 @@ def _inverse_back(node: Any, g: Tensor) -> Any:
     return (-(turned @ (g @ turned)),)
 
 
-@op(method=False, out=True, spaces=("linalg",))
+@op(method=False, out=True, spaces=("linalg",), batch="trailing")
 def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
     """`inv` with `info` (int32, one a matrix): 0, or the place of the zero on U's diagonal.  Nothing is raised unless `check_errors`."""
     matrices.square("linalg.inv_ex", A)
@@ -159,7 +159,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
     return matrices.result("linalg_inv_ex", "inverse info", x, info)
 
 
-@op(method=False, out=True, spaces=("linalg",))
+@op(method=False, out=True, spaces=("linalg",), batch="trailing")
 def inv(A: Tensor) -> Tensor:
     """The inverse of square matrices (..., n, n).  Raises LinAlgError when a matrix is singular."""
     matrices.square("linalg.inv", A)
@@ -168,7 +168,7 @@ def inv(A: Tensor) -> Tensor:
     return x
 
 
-@op(out=True)
+@op(out=True, autocast="cpu full", batch="trailing")
 def inverse(input: Tensor) -> Tensor:  # noqa: A002
     """`linalg.inv` under its older name."""
     return inv(input)

@@ -1,0 +1,50 @@
+"""Fields of operations: what those who look on, or carry a call out in another way, must know of one besides its formula.
+
+They are given where an operation is declared, as arguments of `ops.table.op` and its like, or by `has` beside a declaration that has no
+place for them. Whoever needs a field asks by the operation's name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_AUTOCAST = frozenset(("lower", "full", "widest"))
+_KNOWN: dict[str, frozenset[Any]] = {
+    # the type it computes in under autocast: the lower one, float32, or the widest of its operands'; for one device type as "cuda lower"
+    "autocast": _AUTOCAST | {f"{kind} {c}" for kind in ("cpu", "cuda") for c in _AUTOCAST} | {"cpu full, cuda widest", "cpu lower, cuda widest"},
+    # what it is for a batch of examples: element by element; the same call; a question whose answer all examples have; along the last axes,
+    # whatever comes before; along axes, where those taken when none are named are all, the flattened ones or a number; a draw of random
+    # numbers (each: that of a batch is one for each example); or it reads values
+    "batch": frozenset(("pointwise", "same", "asks", "attribute", "trailing", "along all", "along flat", "along 0", "along 1", "along -1",
+                        "draws", "draws each", "reads")),
+    # whether a draw that takes no example is made for each example
+    "draws_alone": frozenset((True,)),
+    # its tangent: the operation itself of the tangents of all tensors, or of the first's; the sum over its tensors of itself with the tangent in
+    # that one's place, to which a third argument may be added; a view that replaces its tensor; or there is none
+    "tangent": frozenset(("linear", "first", "product", "product and bias", "view", "none")),
+    # its sparse form: itself of the values
+    "sparse": frozenset(("values",)),
+    # the type of its `out`, where it need not be the result's: what the result can be cast to ("joined": other errors), any, uint8 for truths;
+    # and of formulas those that take no other than their own
+    "out_type": frozenset(("castable", "joined", "any", "bytes too", "same", "truth")),
+    # whether it writes while it reads, so that `out` must not share memory with an operand ("but itself": but may be one)
+    "out_apart": frozenset((True, "but itself")),
+}
+_given: dict[str, dict[str, Any]] = {name: {} for name in _KNOWN}
+
+
+def has(names: str, **fields: Any) -> None:
+    """The operations of these names have these fields. Raises TypeError for a field that there is not, ValueError for a value that none has."""
+    for field, value in fields.items():
+        known = _KNOWN.get(field)
+        if known is None:
+            raise TypeError(f"{names}: operations have no field {field!r}; there are {', '.join(_KNOWN)}")
+        if value not in known:
+            raise ValueError(f"{names}: {field} must be one of {', '.join(map(repr, sorted(map(str, known))))}, got {value!r}")
+        for name in names.split():
+            _given[field][name] = value
+
+
+def of(field: str) -> dict[str, Any]:
+    """One field, by the operations' names."""
+    return _given[field]
