@@ -224,10 +224,12 @@ REMAINDER.divides = FMOD.divides = True
 # ------------------------------------------------------------------------------------------------------------------- power
 POW = Pointwise("pow", lambda x, y: E.pow_(x, y), 2, accept="uifc")
 POW_FIXED = Pointwise("pow", lambda x, exponent: _fixed_power(x, exponent), 1)
-_FIXED = frozenset((0.5, 2, 3, 4, -1, -0.5, -2))
+_FIXED = frozenset((0.5, 1, 2, 3, 4, -1, -0.5, -2))
 
 
 def _fixed_power(x: Expr, n: float) -> Expr:
+    if n == 1:
+        return x
     if n == 0.5:
         return E.sqrt(x)
     if n == -0.5:
@@ -249,7 +251,7 @@ def _power(a: Any, b: Any) -> tuple[Pointwise, tuple[Any, ...], tuple[Any, ...]]
             if b < 0:
                 raise RuntimeError("Integers to negative integer powers are not allowed.")
             dtypes.number(b, a.meta.dtype)
-            if b in (2, 3):
+            if b in (1, 2, 3):
                 return POW_FIXED, (a,), (("exponent", b),)
     return POW, (a, b), ()
 
@@ -447,12 +449,21 @@ def _next_grad(g: Expr, x: Expr, y: Expr, out: Expr) -> tuple[Expr, Expr]:
     return where(x == y, E.const(0, g.dtype), g), E.const(0, g.dtype)
 
 
+def _next(x: Expr, y: Expr) -> Expr:
+    """The next value of float32 or float64: neighbours of one sign are neighbours as whole numbers."""
+    whole, smallest = (dtypes.int32, 2.0 ** -149) if x.dtype is dtypes.float32 else (dtypes.int64, 2.0 ** -1074)
+    up = x < y
+    step = where(up == (x > 0.0), E.const(1, whole), E.const(-1, whole))
+    made = where(x == 0.0, where(up, E.const(smallest, x.dtype), E.const(-smallest, x.dtype)), E.bitcast(E.bitcast(x, whole) + step, x.dtype))
+    return where(E.isnan(x), x, where(E.isnan(y) | (x == y), y, made))
+
+
 def _next_in(lost: int, smallest: float, normal: float, greatest: float) -> Any:
     """The next value of a 16-bit type, among values of that type held in float32.  lost: the bits of float32's fraction that it does not
     have.  smallest: its smallest value above 0.  normal: the smallest with all bits of the fraction.  greatest: the greatest."""
     def formula(x: Expr, y: Expr) -> Expr:
         if x.dtype is not dtypes.float32:
-            return E.nextafter(x, y)
+            return _next(x, y)
         size, up = abs(x), (x < y)
         away = up == (x > 0.0)  # from 0, for what is not 0
         step = where(away, E.const(1 << lost, dtypes.int32), E.const(-(1 << lost), dtypes.int32))
@@ -464,12 +475,12 @@ def _next_in(lost: int, smallest: float, normal: float, greatest: float) -> Any:
     return formula
 
 
-NEXT = {dtypes.float32: Pointwise("nextafter", E.nextafter, 2, grad=_next_grad, accept="f"),
+NEXT = {dtypes.float32: Pointwise("nextafter", _next, 2, grad=_next_grad, accept="f"),
         dtypes.float16: Pointwise("nextafter", _next_in(13, 2.0 ** -24, 2.0 ** -14, 65504.0), 2, grad=_next_grad, accept="f"),
         dtypes.bfloat16: Pointwise("nextafter", _next_in(16, 2.0 ** -133, 2.0 ** -126, dtypes.finfo(dtypes.bfloat16).max), 2, grad=_next_grad, accept="f")}
 
 
-def _next(a: Any, b: Any) -> tuple[Pointwise, tuple[Any, ...]]:
+def _next_of(a: Any, b: Any) -> tuple[Pointwise, tuple[Any, ...]]:
     for place, (name, x) in enumerate((("input", a), ("other", b)), 1):
         if not isinstance(x, (Tensor, Expr)):
             raise TypeError(f"nextafter(): argument '{name}' (position {place}) must be Tensor, not {type(x).__name__}")
@@ -479,17 +490,17 @@ def _next(a: Any, b: Any) -> tuple[Pointwise, tuple[Any, ...]]:
 
 def _nextafter(input: Tensor, other: Tensor) -> Any:  # noqa: A002
     """The next value of the operands' type after input, towards other."""
-    made, operands = _next(input, other)
+    made, operands = _next_of(input, other)
     return _planned(made, *operands)
 
 
 def _nextafter_inplace(self: Tensor, other: Tensor) -> Any:
-    made, operands = _next(self, other)
+    made, operands = _next_of(self, other)
     return _written(made, *operands)
 
 
 def _write_nextafter(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    made, operands = _next(*args, **kwargs)
+    made, operands = _next_of(*args, **kwargs)
     return write_out(made, out, operands, (), ())
 
 

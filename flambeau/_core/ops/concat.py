@@ -261,6 +261,16 @@ def block_diag(*tensors: Tensor) -> Tensor:
     d = blocks[0].meta.dtype
     for b in blocks[1:]:
         d = dtypes.promote_types(d, b.meta.dtype)
+    if not tape.recording(*blocks):
+        height = 0
+        for b in blocks:
+            height += b.meta.shape[0]
+        made, down, along = blocks[0].new_zeros((height, width), dtype=d), 0, 0
+        for b in blocks:
+            n, m = b.meta.shape
+            made.narrow(0, down, n).narrow(1, along, m).copy_(b)
+            down, along = down + n, along + m
+        return made
     rows, at = [], 0
     for b in blocks:
         n, m = b.meta.shape

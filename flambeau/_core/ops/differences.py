@@ -48,8 +48,8 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None
 
 
 # -------------------------------------------------------------------------------------------------- trapezoidal rule
-def _trapezoids(name: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> tuple[Tensor, int]:
-    """The areas between neighbours along an axis."""
+def _trapezoids(name: str, y: Tensor, x: Tensor | None, dx: Any, dim: int, samples: bool = False) -> tuple[Tensor, int]:
+    """The areas between neighbours along an axis; or, with `samples` and neighbours equally far apart, y in the type of such areas."""
     if not y.meta.shape:
         raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     at = wrap_dim(dim, len(y.meta.shape))
@@ -58,6 +58,8 @@ def _trapezoids(name: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> tu
         raise RuntimeError(f"{name}: received a bool input for {'`y`' if x is None else '`x` or `y`'}, but bool is not supported")
     if y.meta.dtype.kind in "bui" and not isinstance(dx, Tensor):
         y = to_dtype(y, dtypes.get_default_dtype())
+    if samples and x is None:
+        return y, at
     count = max(n - 1, 0)
     left, right = y.narrow(at, 0, count), y.narrow(at, min(1, n), count)
     if x is None:
@@ -80,7 +82,11 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim: int = -1)
         at = wrap_dim(dim, len(y.meta.shape))
         nothing: Tensor = y.detach().new_zeros([*y.meta.shape[:at], *y.meta.shape[at + 1:]])
         return nothing
-    areas, at = _trapezoids("trapezoid", y, x, dx, dim)
+    areas, at = _trapezoids("trapezoid", y, x, dx, dim, True)
+    if x is None:  # all samples, less half of the first and the last
+        ends = areas.select(at, 0) + areas.select(at, y.meta.shape[at] - 1)
+        whole: Tensor = (areas.sum(at) - ends * 0.5) * dx
+        return whole
     made: Tensor = areas.sum(at)
     return made
 

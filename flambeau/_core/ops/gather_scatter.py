@@ -19,20 +19,21 @@ from .casts import to_dtype
 from .checks import no_overlap, same_device, to_one_device
 from .copies import cast_program
 from .elementwise import Pointwise
-from .indexing import beyond, fill_chosen, put_at, take_at, taken
+from .indexing import beyond, fill_chosen, once, put_at, take_at, taken
 from .table import op
 
 _programs: dict[Any, Map] = {}
 
 
-def _axis_offset(ndim: int, axis: int, position: E.Expr) -> E.Expr:
+def _axis_offset(ndim: int, axis: int, position: E.Expr, dense: bool) -> E.Expr:
     """Offset of the element with `position` along `axis` and the domain's coordinates elsewhere: scalar 0 is the axis's size,
-    scalars 1.. the strides."""
-    p = E.where(position < 0, position + E.scalar(0, int64), position)
-    p = E.where((p >= 0) & (p < E.scalar(0, int64)), p, E.const(0, int64))
+    scalars 1.. the strides.  dense: the last one is 1, as is then plain to see."""
+    # a wrong position on a GPU is reported by the check; meanwhile it must not leave the tensor
+    p = E.where((position >= 0) & (position < E.scalar(0, int64)), position, E.const(0, int64))
     total: E.Expr = E.const(0, int64)
     for i in range(ndim):
-        total = total + (p if i == axis else E.coord(i)) * E.scalar(1 + i, int64)
+        place = p if i == axis else E.coord(i)
+        total = total + (place if dense and i == ndim - 1 else place * E.scalar(1 + i, int64))
     return total
 
 
@@ -70,7 +71,8 @@ def _checked_along(name: str, index: Tensor, t: Tensor, axis: int) -> Tensor:
         bound = _plans.get(key)
         if bound is None:
             told = f"index {{}} is out of bounds for dimension {axis} with size {n}"
-            bound = routines.needed(m.device, Check(tuple(m.shape), m.strides, 0, n, None, told, RuntimeError, f"{name} check"))
+            few = once(m)
+            bound = routines.needed(m.device, Check(tuple(few.shape), few.strides, 0, n, None, told, RuntimeError, f"{name} check"))
             _keep(key, bound)
         routines.call(bound, (index.ptr,))
     return index
@@ -82,11 +84,11 @@ def _as_axes(t: Tensor, like: Tensor) -> Tensor:
 
 
 def _gathering(t: Tensor, axis: int) -> Map:
-    n = len(t.meta.shape)
-    key = ("gather", t.meta.dtype, n, axis)
+    n, dense = len(t.meta.shape), t.meta.strides[-1] == 1
+    key = ("gather", t.meta.dtype, n, axis, dense)
     program = _programs.get(key)
     if program is None:
-        program = _programs[key] = Map((E.gather(0, _axis_offset(n, axis, E.input(1, int64)), t.meta.dtype),), (t.meta.dtype, int64),
+        program = _programs[key] = Map((E.gather(0, _axis_offset(n, axis, E.input(1, int64), dense), t.meta.dtype),), (t.meta.dtype, int64),
                                        (int64,) * (n + 1))
     return program
 
@@ -152,12 +154,12 @@ def _gather_back(node: Any, g: Tensor) -> Any:
 
 
 def _scattering(out: Tensor, axis: int, mode: str) -> Map:
-    n = len(out.meta.shape)
-    key = ("scatter", mode, out.meta.dtype, n, axis)
+    n, dense = len(out.meta.shape), out.meta.strides[-1] == 1
+    key = ("scatter", mode, out.meta.dtype, n, axis, dense)
     program = _programs.get(key)
     if program is None:
         program = _programs[key] = Map((E.input(0, out.meta.dtype),), (out.meta.dtype, int64), (int64,) * (n + 1),
-                                       ((mode, _axis_offset(n, axis, E.input(1, int64))),))
+                                       ((mode, _axis_offset(n, axis, E.input(1, int64), dense)),))
     return program
 
 
@@ -286,11 +288,16 @@ def _reduced(name: str, self: Tensor, dim: int, index: Tensor, src: Tensor, redu
         return _reduced(name, _as_axes(self, index), 0, _as_axes(index, self), _as_axes(src, self), reduce, include).reshape(
             tuple(self.meta.shape))
     src = _window(src, index) if index.meta.numel else src
-    hit = scatter_add(self.detach().new_zeros(tuple(self.meta.shape), dtype=int64), axis, index, index * 0 + 1)
+    mean = reduce == "mean"
+    hit: Any = None
+    if mean or not include:  # how many fall on each element
+        one = empty((), int64, index.meta.device)
+        launch.fill(one, 1)
+        hit = scatter_add(self.detach().new_zeros(tuple(self.meta.shape), dtype=int64), axis, index, one.expand(tuple(index.meta.shape)))
     if reduce in ("sum", "mean"):
         base = self if include else self.masked_fill(hit > 0, 0)
         total = scatter_add(base, axis, index, src)
-        if reduce == "sum":
+        if not mean:
             return total
         count = (hit + (1 if include else 0)).clamp(min=1)
         count = to_dtype(count, self.meta.dtype)

@@ -315,14 +315,19 @@ _taken: dict[Any, Any] = caches.cache(globals(), "_taken")  # of a tensor and of
 _MOST_PLANS = 1 << 12
 
 
+def once(m: Meta) -> Meta:
+    """The layout of the same elements, those once that an axis repeats."""
+    return meta(tuple([n if s else 1 for n, s in zip(m.shape, m.strides, strict=True)]), m.strides, m.dtype, m.device) if 0 in m.strides else m
+
+
 def beyond(m: Meta, low: int, high: int) -> Callable[[int], int]:
-    """What counts, given the address of int64 positions laid out as m says on the CPU, those that are not in low .. high - 1."""
+    """What counts, given the address of int64 positions laid out as m says on the CPU, those that are not in low .. high - 1: repeated ones once."""
     found = _beyond.get((m, low, high))
     if found is None:
         if len(_beyond) > _MOST_PLANS:
             _beyond.clear()
         found = _beyond[m, low, high] = launch.counter(
-            m, "index check", lambda p: (p < E.scalar(0, int64)) | (p >= E.scalar(1, int64)), (int64, int64), (low, high))
+            once(m), "index check", lambda p: (p < E.scalar(0, int64)) | (p >= E.scalar(1, int64)), (int64, int64), (low, high))
     return found
 
 
@@ -354,7 +359,8 @@ class _Where:
         self.idx = given
         self.strides = [(0,) * lead + layout.expand_strides(p.meta.shape, p.meta.strides, shape) + (0,) * tail for p in given]
         self.numbers = (*[x.meta.shape[a] for a in axes], *[x.meta.strides[a] for a in axes], *[x.meta.strides[i] for i in (*before, *after)])
-        self.key = (len(given), lead, len(shape), tail)
+        dense = tail > 0 and x.meta.strides[after[-1]] == 1  # its rows are then seen to be neighbours, which go by vectors
+        self.key = (len(given), lead, len(shape), tail, dense)
         k, places = len(given), [*range(lead), *range(lead + len(shape), lead + len(shape) + tail)]
         # along its other axes x has different elements
         self.apart = () if layout.overlaps_itself(x.meta.shape, x.meta.strides) else tuple(places)
@@ -369,7 +375,7 @@ class _Where:
                 p = E.where((p >= 0) & (p < n), p, E.const(0, int64))
                 total = total + p * E.scalar(k + j, int64)
             for j, place in enumerate(places):
-                total = total + E.coord(place) * E.scalar(2 * k + j, int64)
+                total = total + (E.coord(place) if dense and j == len(places) - 1 else E.coord(place) * E.scalar(2 * k + j, int64))
             return total
         self.offset = offset
 

@@ -407,7 +407,6 @@ def _batches(a: Tensor, b: Tensor) -> Tensor:
 _addmm, _addmm_ = _added("addmm", _mm)
 _baddbmm, _baddbmm_ = _added("baddbmm", _batches)
 _addmv, _addmv_ = _added("addmv", lambda a, b: mv(a, b))
-_addr, _addr_ = _added("addr", lambda a, b: outer(a, b))
 _addbmm, _addbmm_ = _added("addbmm", lambda a, b: bmm(a, b).sum(0))
 
 
@@ -432,9 +431,32 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any 
     return made
 
 
-@op(out=True, inplace=_addr_, autocast="cuda lower", out_type="castable")
+_addr, _addr_ = _added("addr", lambda a, b: outer(a, b))
+
+
+def _addr_inplace(self: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    if _outer_added(self, vec1, vec2) and tuple(self.meta.shape) == (vec1.meta.numel, vec2.meta.numel) and beta != 0 and not tape.recording(self, vec1, vec2):
+        if beta != 1:
+            self.mul_(beta)
+        made: Tensor = self.addcmul_(vec1.unsqueeze(1), vec2, value=alpha)
+        return made
+    made = _addr_(self, vec1, vec2, beta=beta, alpha=alpha)
+    return made
+
+
+def _outer_added(base: Tensor, a: Tensor, b: Tensor) -> bool:
+    """Whether `addcmul` does it: of one type that is not rounded on the way."""
+    d = base.meta.dtype
+    return d.kind in "fc" and d is d.opmath and a.meta.dtype is b.meta.dtype is d and len(a.meta.shape) == len(b.meta.shape) == 1
+
+
+@op(out=True, inplace=_addr_inplace, autocast="cuda lower", out_type="castable")
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: A002
     """beta input + alpha outer(vec1, vec2)."""
+    if beta == 1 and _outer_added(input, vec1, vec2) and tuple(input.meta.shape) == (vec1.meta.numel, vec2.meta.numel):
+        same_device("addr", input, vec1, vec2)
+        whole: Tensor = input.addcmul(vec1.unsqueeze(1), vec2, value=alpha)
+        return whole
     made: Tensor = _addr(input, vec1, vec2, beta, alpha)
     return made
 

@@ -10,12 +10,13 @@ import numpy as np
 
 from .. import dtypes, layout
 from ..autograd import tape
+from ..autograd.mode import _grad
 from ..dtypes import float32, int64
 from ..engine.fields import has
 from ..kernels import expr as E
 from ..kernels.programs import Map, Reduce
 from ..runtime import caches, dispatch
-from ..tensor import Tensor, empty, meta, new
+from ..tensor import Meta, Tensor, empty, meta, new
 from . import launch
 from .casts import in_float32, to_dtype
 from .checks import of_kinds
@@ -258,6 +259,29 @@ def _max(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, d
     return (values.squeeze(0), at.squeeze(0)) if single else (values, at)
 
 
+def _greatest(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool) -> Tensor:
+    """`_max` without the places, which nobody asks for where nothing is recorded: small windows inside the image by vectors."""
+    key = _key("greatest", name, x.meta, kernel, stride, padding, dilation, ceil)
+    plan = _plans.get(key, _plans)
+    if plan is _plans:
+        plan = None
+        if x.meta.contiguous and dispatch.near(x.meta.device) and len(x.meta.shape) in (n + 1, n + 2) and x.meta.numel and x.meta.dtype.kind in "fiu":
+            batch, single = _prepared(name, x, n)
+            p = Pool(name, tuple(batch.meta.shape[2:]), kernel, stride, padding, dilation, ceil)
+            if not any(p.padding) and p.reach() == p.image and math.prod(p.kernel) <= _FEW:
+                shape = (*batch.meta.shape[:2], *p.out)
+                whole = meta(shape, None, x.meta.dtype, x.meta.device)
+                found = _pooling("max", batch.meta, p, whole)
+                plan = None if found is None else (meta(shape[1:], None, x.meta.dtype, x.meta.device) if single else whole, *found)
+        _keep(key, plan)
+    if plan is None:
+        return _max(name, n, x, kernel, stride, padding, dilation, ceil)[0]
+    made, call, places = plan
+    out, start = new(made), x.ptr
+    call(out.ptr, *[start + place for place in places])
+    return out
+
+
 @tape.keeps_nothing
 def _max_back(node: Any, g: Tensor) -> Any:
     shape, held, *rest = node[tape.SAVED]
@@ -307,12 +331,39 @@ def _max_collected(g: Tensor, shape: Sizes, at: Tensor, p: Pool) -> Tensor:
 
 
 # ------------------------------------------------------------------------------------------------------------------- mean
-def _summing(x: Tensor, p: Pool, out: Tensor) -> Any:
-    """What sums windows that lie inside of x, called with addresses."""
-    n = len(p.image)
-    st = _windows(x.detach(), p.geometry()).meta.strides
-    return launch.plan(x.meta.device, _programs["sum", x.meta.dtype], (*out.meta.shape, *p.kernel),
-                       [out.meta.strides, (st[0], st[1], *st[2 + n:], *st[2:2 + n])], [out.meta.nbytes, x.meta.nbytes], "avg_pool")
+def _taps(d: Any, strides: Sizes, p: Pool) -> tuple[Sizes, list[int]]:
+    """An image in its border, laid out by `strides`, by the places of a window: the strides from window to window, and how many bytes behind the
+    first place each one lies."""
+    apart = [s * a for s, a in zip(strides[2:], p.dilation, strict=True)]
+    places = [sum([a * s for a, s in zip(at, apart, strict=True)]) * d.itemsize for at in itertools.product(*map(range, p.kernel))]
+    return (*strides[:2], *[s * t for s, t in zip(strides[2:], p.stride, strict=True)]), places
+
+
+def _over_taps(how: str, d: Any, count: int) -> Map:
+    """The sum, or the greatest, of so many inputs."""
+    key = (how, d, count)
+    program = _programs.get(key)
+    if program is None:
+        total, *rest = [E.cast(E.input(k, d), d.opmath) for k in range(count)]
+        for v in rest:
+            total = total + v if how == "sum" else E.where((v > total) | E.isnan(v) if d.kind == "f" else v > total, v, total)
+        program = _programs[key] = Map((E.cast(total, d),), (d,) * count)
+    return program
+
+
+def _pooling(how: str, m: Meta, p: Pool, out: Meta) -> tuple[Any, list[int]] | None:
+    """What sums small windows inside an image laid out as m says, or takes the greatest of each, and the bytes from the image's address to each of
+    those that it takes behind the result's; None where it wants a workspace."""
+    key = ("pooling", how, m, out, p.kernel, p.stride, p.dilation)
+    if key in _plans:
+        return _plans[key]  # type: ignore[no-any-return]
+    strides, places = _taps(m.dtype, m.strides, p)
+    rooms = [out.nbytes, *[m.nbytes - place for place in places]]
+    call, workspace = launch.plan(m.device, _over_taps(how, m.dtype, len(places)), tuple(out.shape), [out.strides, *[strides] * len(places)], rooms,
+                                  "avg_pool" if how == "sum" else "max_pool")
+    found = None if workspace is not None else (call, places)
+    _keep(key, found)
+    return found
 
 
 def _sum_windows(x: Tensor, p: Pool) -> Tensor:
@@ -322,12 +373,17 @@ def _sum_windows(x: Tensor, p: Pool) -> Tensor:
     shape = (*x.meta.shape[:2], *p.out)
     out = empty(shape, d, x.meta.device)
     if out.meta.numel:
-        program = _programs.get(("sum", d))
-        if program is None:
-            program = _programs["sum", d] = Reduce((E.cast(E.input(0, d), d.opmath),), ("sum",), (E.cast(E.acc(0, d.opmath), d),), (d,))
-        view = _windows(_bordered(x, p, 0), p.geometry())
-        st = view.meta.strides
-        launch.run(program, (*shape, *p.kernel), [out], [view], [out.meta.strides, (st[0], st[1], *st[2 + n:], *st[2:2 + n])], name="avg_pool")
+        source = _bordered(x, p, 0)
+        plan = _pooling("sum", source.meta, p, out.meta) if math.prod(p.kernel) <= _FEW else None
+        if plan is not None:
+            plan[0](out.ptr, *[source.ptr + place for place in plan[1]])
+        else:
+            program = _programs.get(("sum", d))
+            if program is None:
+                program = _programs["sum", d] = Reduce((E.cast(E.input(0, d), d.opmath),), ("sum",), (E.cast(E.acc(0, d.opmath), d),), (d,))
+            view = _windows(source, p.geometry())
+            st = view.meta.strides
+            launch.run(program, (*shape, *p.kernel), [out], [view], [out.meta.strides, (st[0], st[1], *st[2 + n:], *st[2:2 + n])], name="avg_pool")
     return tape.record(out, _sum_back, (x,), (tuple(x.meta.shape), p), f"AvgPool{n}DBackward0")
 
 
@@ -389,14 +445,14 @@ def _mean(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, 
         by = _divisors(p, include, override, x)
         if (x.meta is key[1] and type(by) is int and dispatch.near(x.meta.device) and total.meta.numel and not any(p.padding) and p.reach() == p.image
                 and x.meta.contiguous):
-            call, workspace = _summing(x, p, total)
-            if workspace is None:
-                _keep(key, (total.meta, call, by, (tuple(x.meta.shape), p), f"AvgPool{n}DBackward0"))
+            found = _pooling("sum", x.meta, p, total.meta) if math.prod(p.kernel) <= _FEW else None
+            if found is not None:
+                _keep(key, (total.meta, *found, by, (tuple(x.meta.shape), p), f"AvgPool{n}DBackward0"))
     else:
         single = False
-        made, call, by, saved, grad_name = plan
-        total = new(made)
-        call(total.ptr, x.ptr)
+        made, call, places, by, saved, grad_name = plan
+        total, start = new(made), x.ptr
+        call(total.ptr, *[start + place for place in places])
         if x.node is not None:
             tape.record(total, _sum_back, (x,), saved, grad_name)
     out = total / by if x.meta.dtype.is_floating_point else total.div(by, rounding_mode="trunc")
@@ -493,6 +549,8 @@ def _define(n: int) -> None:
 
     def max_pool(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,  # noqa: A002
                  return_indices: bool = False) -> Any:
+        if not return_indices and (input.node is None or not _grad.get()):
+            return _greatest(max_name, n, input, kernel_size, stride, padding, dilation, ceil_mode)
         made = _max(max_name, n, input, kernel_size, stride, padding, dilation, ceil_mode)
         return made if return_indices else made[0]
 

@@ -17,8 +17,8 @@ from . import (
     axis_views,  # noqa: F401 (the views copied here must be in the table)
     launch,
 )
-from .checks import same_device
-from .copies import cast_program
+from .checks import may_write, same_device
+from .copies import assign, cast_program
 from .sizes import sizes_of
 from .table import op
 from .views import as_strided, select, slice_axis
@@ -28,22 +28,35 @@ _programs: dict[Any, Map] = {}
 
 # ---------------------------------------------------------------------------------------------------------------- triangles
 def _triangle(name: str, keep: Any) -> None:
-    def function(input: Tensor, diagonal: int = 0) -> Tensor:  # noqa: A002
-        m = input.meta
+    def write(out: Tensor, t: Tensor, diagonal: int) -> None:
+        m = t.meta
         if len(m.shape) < 2:
             raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
         program = _programs.get((name, m.dtype))
         if program is None:
             inside = keep(E.coord(-1) - E.coord(-2), E.scalar(0, int64))
             program = _programs[name, m.dtype] = Map((E.where(inside, E.input(0, m.dtype), E.const(0, m.dtype)),), (m.dtype,), (int64,))
-        out = empty(m.shape, m.dtype, m.device)
         if m.numel:
-            launch.run(program, tuple(m.shape), [out], [input], numbers=(int(diagonal),), name=name)
+            launch.run(program, tuple(m.shape), [out], [t], numbers=(int(diagonal),), name=name)
+
+    def function(input: Tensor, diagonal: int = 0) -> Tensor:  # noqa: A002
+        m = input.meta
+        out = empty(m.shape, m.dtype, m.device)
+        write(out, input, diagonal)
         return tape.record(out, tape.keeps_nothing(lambda node, g: (function(g, node[tape.SAVED]),)), (input,), diagonal,
                            f"{name.capitalize()}Backward0")
+
+    def inplace(self: Tensor, diagonal: int = 0) -> Tensor:
+        if tape.recording(self):
+            return assign(self, function(self, diagonal))
+        may_write(self)
+        write(self, self, diagonal)
+        self.store.version += 1
+        return self
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (f"The elements on and {'below' if name == 'tril' else 'above'} a diagonal of the last two axes; 0 elsewhere.")
-    op(inplace=True, out=True)(function)
+    inplace.__name__ = f"{name}_"
+    op(inplace=inplace, out=True)(function)
 
 
 _triangle("tril", lambda gap, k: gap <= k)

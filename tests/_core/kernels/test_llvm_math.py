@@ -209,3 +209,22 @@ def test_monotone() -> None:
         steps = np.diff(apply(op, float32, x).astype(np.float64))
         spacing = np.spacing(np.abs(apply(op, float32, x[:-1])))
         assert (steps >= -1.01 * spacing).all()
+
+
+@pytest.mark.parametrize("d", [float32, float64], ids=str)
+def test_sides_of_choices_that_no_lane_takes(d) -> None:  # type: ignore[no-untyped-def]
+    x = E.input(0, d)
+    inner = E.where(x < -1.0, E.expm1(x), E.sin(x) / (x + 2.0))
+    program = Map((E.where(x > 0.0, x, inner), E.where(E.isnan(x), x, E.log(abs(x) + 1.0) * inner)), (d,))
+    rng = np.random.default_rng(1)
+    for low, high in ((0.1, 1), (-1, -0.1), (-3, -2), (-3, 3)):
+        for n in (1, 16, 33, 200):
+            values = rng.uniform(low, high, n).astype(d.np)
+            values[n // 2] = np.nan if n == 33 else values[n // 2]
+            found = []
+            for prepare_ in (prepare, interpret.prepare):
+                outs = [np.zeros(n, d.np), np.zeros(n, d.np)]
+                prepare_(program, (n,), ((1,), (1,), (1,))).entry(*(a.ctypes.data for a in (*outs, values)))
+                found.append(outs)
+            for got, want in zip(*found, strict=True):
+                np.testing.assert_allclose(got, want, rtol=4 * np.finfo(d.np).eps)

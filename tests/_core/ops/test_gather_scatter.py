@@ -319,3 +319,26 @@ def test_masked_scatter_of_many_and_of_any_layout(d, device):
 def test_truths_are_added_as_truths_whatever_scales_them():
     x = fb.tensor([False, False, True])
     assert x.index_add(0, fb.tensor([0, 2]), fb.tensor([True, True]), alpha=2).tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize("name", ["float32", "int64"])
+def test_whole_rows_in_their_order(device: str, name: str) -> None:
+    d = getattr(fb, name)
+    x = fb.arange(5 * 37).reshape(5, 37).to(d).to(device)
+    at = fb.tensor([4, 0, 0, 2, 4, 1], device=device)
+    rows = fb.arange(6 * 37).reshape(6, 37).to(d).to(device)
+    want, where = x.cpu().numpy(), at.cpu().numpy()
+    np.testing.assert_array_equal(x[at].cpu().numpy(), want[where])
+    np.testing.assert_array_equal(x.index_select(0, at).cpu().numpy(), want[where])
+    added = want.copy()
+    np.add.at(added, where, rows.cpu().numpy())
+    np.testing.assert_array_equal(x.index_add(0, at, rows).cpu().numpy(), added)
+    greatest = want.copy()
+    np.maximum.at(greatest, where, rows.cpu().numpy())
+    np.testing.assert_array_equal(x.scatter_reduce(0, at.unsqueeze(1).expand(6, 37), rows, "amax").cpu().numpy(), greatest)
+    x[at] = rows  # of positions given twice the last counts
+    want = want.copy()
+    want[where] = rows.cpu().numpy()
+    np.testing.assert_array_equal(x.cpu().numpy(), want)
+    with pytest.raises((IndexError, RuntimeError), match="out of bounds"):
+        x.scatter_reduce(0, (at + 1).unsqueeze(1).expand(6, 37), rows, "amax").cpu()

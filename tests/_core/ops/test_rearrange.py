@@ -163,3 +163,25 @@ def test_which_diagonals_cannot_be_filled():
     y.fill_diagonal_(0)
     y.sum().backward()
     assert x.grad.tolist() == [[0, 3], [3, 0]]
+
+
+def test_triangles_in_place_write_only_what_they_show() -> None:
+    whole = np.arange(60.0, dtype=np.float32).reshape(3, 4, 5)
+    x = fb.from_numpy(whole.copy())
+    view, before = x.transpose(1, 2)[1:], x._version
+    assert view.tril_(-1) is view and x._version == before + 1
+    want = whole.copy()
+    want[1:] = np.triu(want[1:], 1)
+    np.testing.assert_array_equal(x.numpy(), want)
+    leaf = fb.ones(3, 3, requires_grad=True)
+    (leaf * 2).triu_().sum().backward()
+    np.testing.assert_array_equal(leaf.grad.numpy(), 2 * np.triu(np.ones((3, 3))))
+
+
+def test_repeating_once_is_a_copy() -> None:
+    for x in (fb.ones(4), fb.ones(1), fb.ones(1, 3)):
+        for times in (1, 3):
+            made = x.repeat_interleave(times, 0)
+            np.testing.assert_array_equal(made.numpy(), np.repeat(x.numpy(), times, 0))
+            made.zero_()
+            assert x.numpy().all()

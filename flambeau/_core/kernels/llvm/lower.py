@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from ...dtypes import bfloat16, bool_, float16, float32
 from ..expr import COMPARE, walk
+from ..loops.walk import FUNCTIONS
 from .casts import cast
 from .emit import base, constant, ty, vec
 from .integers import integer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ...dtypes import dtype
     from ..expr import Expr
@@ -38,12 +39,75 @@ def lower(em: Emitter, roots: tuple[Expr, ...], lanes: int, leaf: Leaf,
     known: values made before, in a block that dominates this one; nodes lowered here are added to it.
     """
     known = {} if known is None else known
-    for e in walk(roots):
-        if e in known:
-            continue
-        args = [known[a] for a in e.args]
-        known[e] = leaf(e, args) if e.op in LEAVES else _node(em, e, args, lanes)
+    _all(em, [e for e in walk(roots) if e not in known], roots, lanes, leaf, known)
     return [known[r] for r in roots]
+
+
+def _all(em: Emitter, nodes: list[Expr], roots: Iterable[Expr], lanes: int, leaf: Leaf, known: dict[Expr, str]) -> None:
+    """Makes the values of `nodes`, arguments first; what only one side of a choice needs, and is costly, where some lane takes that side."""
+    sides = _sides(nodes, roots)
+    apart = {e for side in sides.values() for e in side}
+    for e in nodes:
+        if e in apart:
+            continue
+        args = [known[a] if (e, k) not in sides else _side(em, e, k, sides[e, k], lanes, leaf, known) for k, a in enumerate(e.args)]
+        known[e] = leaf(e, args) if e.op in LEAVES else _node(em, e, args, lanes)
+
+
+def _side(em: Emitter, e: Expr, k: int, nodes: list[Expr], lanes: int, leaf: Leaf, known: dict[Expr, str]) -> str:
+    """The value of side `k` of a choice, or 0 where no lane takes it."""
+    taken, t = known[e.args[0]], ty(e.dtype, lanes)
+    if k == 2:
+        taken = em.op(f"xor {vec('i1', lanes)} {taken}, {constant(True, bool_, lanes)}")
+    some = taken if lanes == 1 else em.call(f"llvm.vector.reduce.or.v{lanes}i1", "i1", (vec("i1", lanes), taken))
+    before, yes, on = em.current, em.label("taken"), em.label("chosen")
+    em.branch(some, yes, on)
+    em.start(yes)
+    inside = dict(known)
+    _all(em, nodes, (e.args[k],), lanes, leaf, inside)
+    last = em.current
+    em.jump(on)
+    em.start(on)
+    return em.phi(t, (inside[e.args[k]], last), (constant(0, e.dtype, lanes), before))
+
+
+_COSTS = {**dict.fromkeys(FUNCTIONS, 25), **dict.fromkeys(("div", "sqrt", "rsqrt", "gather"), 8), "const": 0}
+_WORTH = 24  # of a side: a test costs as much as a few operations
+
+
+def _sides(nodes: list[Expr], roots: Iterable[Expr]) -> dict[tuple[Expr, int], list[Expr]]:
+    """The costly sides of choices among `nodes`: by the choice and the number of its argument what nothing else needs, arguments first.  Sides
+    within sides are left to these."""
+    if sum(_COSTS.get(e.op, 1) for e in nodes) < _WORTH or not any(e.op == "where" for e in nodes):
+        return {}
+    users: dict[Expr, list[tuple[Expr | None, int]]] = {e: [] for e in nodes}
+    for e in nodes:
+        for k, a in enumerate(e.args):
+            if a in users:
+                users[a].append((e, k))
+    for e in roots:
+        if e in users:
+            users[e].append((None, 0))
+    found: dict[tuple[Expr, int], list[Expr]] = {}
+    inside: set[Expr] = set()
+    for at in range(len(nodes) - 1, -1, -1):
+        e = nodes[at]
+        if e.op != "where" or e in inside:
+            continue
+        for k in (1, 2):
+            first = e.args[k]
+            if any(u is not e or place != k for u, place in users.get(first, [(None, 0)])):
+                continue
+            side, own = [first], {first}
+            for n in reversed(nodes[:at]):
+                # a leaf of its own is read once for all
+                if n.args and n not in own and all(u in own for u, _ in users[n]):
+                    own.add(n)
+                    side.append(n)
+            if first.args and sum(_COSTS.get(n.op, 1) for n in side) >= _WORTH:
+                found[e, k] = side[1:][::-1] + side[:1]
+                inside |= own
+    return found
 
 
 def _node(em: Emitter, e: Expr, args: list[str], lanes: int) -> str:

@@ -85,7 +85,7 @@ class _Kernel:
         alone = self.ordered and not all(t is not None and self._slope(t[1]) == 1 for t in program.targets)
         self.lanes = 1 if alone else lanes_of(program.roots())
         nodes = sum(1 for e in walk(program.roots()) if e.args)
-        self.unroll = 1 if self.ordered or nodes > 40 else 2
+        self.unroll = 1 if alone or nodes > 40 else 2
         self.pointers = [em.pointer("%args", k) for k in sources]
         if short:
             self.pointers = [em.at(p, em.word("%block", WORD_STRIDES + len(self.types) + k)) for k, p in enumerate(self.pointers)]
@@ -397,8 +397,9 @@ class _Kernel:
     def _invariants(self, at: list[str], steps: list[str], places: dict[int, str], lanes: int) -> dict[Expr, str]:
         """Values that do not change along the row, made before its loop."""
         along = {d for d, place in self.coords if place == 0}
-        # with targets an input may be the very memory that is being written
-        read = {k - self.outs for k in range(self.outs, len(self.types)) if self.ordered or self.classes[k] != "0"}
+        # with targets an input may be the very memory that is being written; positions are of another type
+        written = self.types[:self.outs] if self.ordered else ()
+        read = {k - self.outs for k in range(self.outs, len(self.types)) if self.types[k] in written or self.classes[k] != "0"}
         roots = self.program.roots()
         changing = moving(roots, self.rank, along, read, gathers=True)
         needed = tuple(e for e in walk(roots) if e not in changing)
