@@ -34,6 +34,12 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--sim-gpus", type=_count, metavar="N", help="let it see N simulated GPUs")
     run.add_argument("--report", metavar="PAGE.html", help="write a page of what ran where")
     run.add_argument("--ledger", action="store_true", help="print what moved between devices, by line")
+    run.add_argument("--nproc", "--nproc-per-node", "--nproc_per_node", type=_positive, metavar="N",
+                     help="run it as N processes on this machine, which meet by torch.distributed")
+    run.add_argument("--nnodes", type=_positive, default=1, metavar="N", help="how many machines take part (default: 1)")
+    run.add_argument("--node-rank", "--node_rank", type=_count, default=0, metavar="K", help="which of them this is")
+    run.add_argument("--rdzv-endpoint", "--rdzv_endpoint", metavar="HOST:PORT", help="where the first machine's agent listens")
+    run.add_argument("--max-restarts", "--max_restarts", type=_count, default=0, metavar="N", help="start all again after a failure, so often")
     run.add_argument("-m", dest="module", action="store_true", help="the script is a module's name")
     run.add_argument("script", help="a Python file that says `import torch`")
     run.add_argument("arguments", nargs=argparse.REMAINDER, help="its own arguments")
@@ -66,6 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.command == "run":  # what the script raises is the script's own
         from flambeau.script import command
 
+        if chosen.nproc is not None or chosen.nnodes > 1:
+            return command.run_many(chosen.script, chosen.arguments, nproc=chosen.nproc or 1, nnodes=chosen.nnodes, node_rank=chosen.node_rank,
+                                    endpoint=chosen.rdzv_endpoint, max_restarts=chosen.max_restarts, module=chosen.module, sim_gpus=chosen.sim_gpus)
         return command.run(chosen.script, chosen.arguments, module=chosen.module, sim_gpus=chosen.sim_gpus, report=chosen.report,
                            ledger=chosen.ledger)
     try:

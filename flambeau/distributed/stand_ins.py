@@ -1,4 +1,4 @@
-"""Names of `torch.distributed` for work over several processes, of which Flambeau has the world of one.
+"""Names of `torch.distributed` whose work is not here yet: sharded and tensor-parallel training, meshes, distributed checkpoints, rpc.
 
 Libraries import them to ask ``isinstance(x, DTensor)`` or to annotate; nothing is one of them here, and a call says so.
 """
@@ -12,12 +12,10 @@ from typing import Any
 from ..interop import stand_ins
 from . import placements
 
-WHY = "this works over several processes; Flambeau runs in a world of one"
+WHY = "this kind of work over several processes is not here; DistributedDataParallel and the collectives are"
 
 # what is found on torch.distributed itself
-OWN = """P2POp FileStore HashStore PrefixStore Store TCPStore DistError DistNetworkError DistBackendError ProcessGroupNCCL ProcessGroupGloo
- batch_isend_irecv() isend() irecv() monitored_barrier() scatter_object_list() all_to_all() send_object_list() recv_object_list()
- new_subgroups() new_subgroups_by_enumeration() split_group()"""
+OWN = "ProcessGroupNCCL ProcessGroupGloo"
 
 MODULES = {
     "device_mesh": "DeviceMesh init_device_mesh()",
@@ -37,7 +35,6 @@ MODULES = {
     "_tensor.placement_types": "DTensorSpec",
     "algorithms.join": "Join Joinable JoinHook",
     "algorithms.ddp_comm_hooks": "DDPCommHookType register_ddp_comm_hook()",
-    "algorithms.ddp_comm_hooks.default_hooks": "allreduce_hook() fp16_compress_hook() bf16_compress_hook() fp16_compress_wrapper() bf16_compress_wrapper()",
     "algorithms.ddp_comm_hooks.post_localSGD_hook": "PostLocalSGDState post_localSGD_hook()",
     "algorithms.ddp_comm_hooks.powerSGD_hook": "PowerSGDState powerSGD_hook() batched_powerSGD_hook()",
     "algorithms.model_averaging": "",
@@ -84,7 +81,7 @@ MODULES = {
     "launcher": "LaunchConfig elastic_launch() launch_agent()",
     "elastic.multiprocessing": "Std[NONE,OUT,ERR,ALL] start_processes()",
     "elastic.multiprocessing.errors": "ChildFailedError ProcessFailure ErrorHandler",
-    "run": "get_args_parser() main() run() config_from_args()",
+    "run": "config_from_args()",
     "rpc": """RRef PyRRef WorkerInfo RpcBackendOptions TensorPipeRpcBackendOptions BackendType[TENSORPIPE] init_rpc() rpc_sync() rpc_async() remote()
  shutdown() get_worker_info()""",
     "rpc.api": "_all_gather() _require_initialized() _wait_all()",
@@ -105,4 +102,3 @@ def install(package: str, own: dict[str, Any]) -> None:
     stand_ins.module(f"{package}.constants", {"default_pg_timeout": own["default_pg_timeout"]}, "Constants of process groups.")
     stand_ins.module(f"{package}.distributed_c10d", {k: v for k, v in own.items() if not k.startswith("__")}, "torch.distributed by its other name.")
     sys.modules[f"{package}.rpc"].__dict__["is_available"] = lambda: False
-    sys.modules[f"{package}.elastic.multiprocessing.errors"].__dict__["record"] = lambda fn, error_handler=None: fn

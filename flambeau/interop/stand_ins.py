@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import abc
 import enum
+import importlib
 import importlib.machinery
+import os
 import sys
 from types import ModuleType
 from typing import Any
@@ -87,13 +89,18 @@ def module(name: str, content: dict[str, Any], doc: str) -> ModuleType:
 
 def modules(package: str, rows: dict[str, str], why: str) -> None:
     """The modules of a table, name below `package` and row of names each; those between are made too.  A name met before is the same object:
-    the first row that has it says where it is."""
+    the first row that has it says where it is.  A module that has a file of its own gets the names that it does not have."""
     known: dict[str, Any] = {}
+    folder = os.path.dirname(str(sys.modules[package].__file__))
     for below, row in rows.items():
         parts = below.split(".")
         for end in range(1, len(parts) + 1):
             name = ".".join([package, *parts[:end]])
             if name not in sys.modules:
-                module(name, {}, f"Names that are not here: {why}.")
+                path = os.path.join(folder, *parts[:end])
+                if os.path.exists(path + ".py") or os.path.exists(os.path.join(path, "__init__.py")):
+                    importlib.import_module(name)
+                else:
+                    module(name, {}, f"Names that are not here: {why}.")
         for word, value in names(f"{package}.{below}", row, why).items():
-            setattr(sys.modules[f"{package}.{below}"], word, known.setdefault(word, value))
+            vars(sys.modules[f"{package}.{below}"]).setdefault(word, known.setdefault(word, value))

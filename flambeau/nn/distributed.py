@@ -1,45 +1,203 @@
-"""`DistributedDataParallel` in a world of one process."""
+"""`DistributedDataParallel`: one module, trained by several processes on parts of the data."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from typing import Any
+import zlib
+from typing import TYPE_CHECKING, Any
 
+from .._core import ops
+from .._core.runtime.device import device as Device
+from .._core.tensor import Tensor
+from ..autograd import is_grad_enabled, no_grad
 from .module import Module
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
 
 
 class DistributedDataParallel(Module):
-    """Wraps a module for training by several processes; in a world of one it runs it as it is.
+    """Runs a module as it is, and averages its gradients over all processes of a group while the backward pass runs.
 
-    Raises ValueError when `distributed.init_process_group` was not called first, RuntimeError for a module none of
-    whose parameters requires grad.  State-dict names begin with "module.".
+    module: all its parameters on one device, or each where it is used.  Rank 0's parameters and buffers are given to all at the beginning, its buffers
+    before every forward pass too, unless `broadcast_buffers` is False.
+    device_ids: the one GPU to which inputs are moved.  process_group: the default one without.  bucket_cap_mb: how much is reduced at once.
+    find_unused_parameters: parameters that the loss does not depend on are expected; their gradient is then the mean of the other ranks', or stays as
+    it is where no rank used them.  gradient_as_bucket_view: accepted; gradients always are views of buckets.
+
+    Raises ValueError when `distributed.init_process_group` was not called first, RuntimeError for a module none of whose parameters requires
+    grad, or that differs between ranks.  State-dict names begin with "module.".
     """
 
     module: Module
 
-    def __init__(self, module: Module, device_ids: Any = None, output_device: Any = None, dim: int = 0, broadcast_buffers: bool = True,
-                 **options: Any) -> None:
+    def __init__(self, module: Module, device_ids: Sequence[Any] | None = None, output_device: Any = None, dim: int = 0, broadcast_buffers: bool = True,
+                 init_sync: bool = True, process_group: Any = None, bucket_cap_mb: float | None = None, find_unused_parameters: bool = False,
+                 check_reduction: bool = False, gradient_as_bucket_view: bool = False, static_graph: bool = False,
+                 delay_all_reduce_named_params: Any = None, param_to_hook_all_reduce: Any = None, mixed_precision: Any = None, device_mesh: Any = None,
+                 skip_all_reduce_unused_params: bool = False) -> None:
         super().__init__()
         from .. import distributed
-        distributed.get_world_size()
+        from ..distributed.reducer import Reducer
+        from ..distributed.world import of
+        if mixed_precision is not None:
+            raise NotImplementedError("DistributedDataParallel: mixed_precision is not there; use torch.autocast, and bf16_compress_hook for what travels")
+        group = of(process_group)
         if not any(p.requires_grad for p in module.parameters()):
             raise RuntimeError("DistributedDataParallel is not needed when a module doesn't have any parameter that requires a gradient.")
+        if device_ids is not None and len(device_ids) > 1:
+            raise ValueError("device_ids can only be None or contain a single element.")
         self.module = module
-        self.device_ids = device_ids
+        self.device_ids = None if device_ids is None else [_device(d) for d in device_ids]
         self.output_device = output_device
+        self.process_group, self.broadcast_buffers, self.static_graph = group, broadcast_buffers, static_graph
+        self.find_unused_parameters, self.gradient_as_bucket_view = find_unused_parameters, gradient_as_bucket_view
+        self.require_backward_grad_sync = True
+        self._joined: Any = None
+        ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
+        named = [(n, p) for n, p in module.named_parameters() if n not in ignored]
+        self._buffers_sent = [b for n, b in module.named_buffers() if n not in ignored]
+        if group.size() > 1 and init_sync:
+            self._compare(named)
+            self._send([p for _, p in named] + self._buffers_sent)
+        trained = [(n, p) for n, p in named if p.requires_grad]
+        cap = int((25 if bucket_cap_mb is None else bucket_cap_mb) * (1 << 20))
+        self.reducer: Any = Reducer(trained, group, max(cap, 1), find_unused_parameters) if group.size() > 1 else None
+        self._distributed = distributed
+
+    def _compare(self, named: Sequence[tuple[str, Tensor]]) -> None:
+        """Raises RuntimeError on every rank when the modules differ."""
+        from ..distributed import all_gather_object
+        mine = [f"{n} {tuple(p.shape)} {p.dtype}{'' if p.requires_grad else ' frozen'}" for n, p in named]
+        theirs: list[Any] = [None] * self.process_group.size()
+        all_gather_object(theirs, (zlib.crc32("; ".join(mine).encode()), mine), self.process_group)
+        for r, (number, text) in enumerate(theirs):
+            if number != theirs[0][0]:
+                first = theirs[0][1]
+                k = next((i for i, (x, y) in enumerate(zip(first, text)) if x != y), min(len(first), len(text)))
+                a, b = (" ".join(names[k:k + 1]) or "not there" for names in (first, text))
+                raise RuntimeError(f"DistributedDataParallel: the module differs between ranks: parameter {k} is {a} on rank 0, {b} on rank {r}")
+
+    def _send(self, tensors: Sequence[Tensor], source: int = 0) -> None:
+        """Rank `source`'s values on all ranks; tensors of one type and device travel together."""
+        from ..distributed import broadcast
+        groups: dict[Any, list[Tensor]] = {}
+        for t in tensors:
+            groups.setdefault((t.dtype, t.device), []).append(t.detach())
+        with no_grad():
+            for some in groups.values():
+                flat = ops.cat([t.reshape(-1) for t in some]) if len(some) > 1 else some[0]
+                broadcast(flat, group=self.process_group, group_src=source)
+                if len(some) > 1 and self.process_group.rank() != source:
+                    for t, part in zip(some, flat.split([t.numel() for t in some])):
+                        t.copy_(part.view(t.shape))
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        if self.device_ids is not None and self.device_ids[0].type != "cpu":
+            inputs, kwargs = _moved(inputs, self.device_ids[0]), _moved(kwargs, self.device_ids[0])
+        if self.reducer is not None:
+            if self._joined is not None:
+                self._joined.another()
+            if self.require_backward_grad_sync and self.broadcast_buffers and self._buffers_sent:
+                self._send(self._buffers_sent, 0 if self._joined is None else self._joined.source)
+            if is_grad_enabled():
+                self.reducer.arm(self.require_backward_grad_sync)
         return self.module(*inputs, **kwargs)
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """A block in which gradients are not exchanged; there is nobody to exchange them with."""
-        yield
+        """A block in which gradients are added up on each rank alone; the next backward pass outside of it reduces the sums."""
+        before = self.require_backward_grad_sync
+        self.require_backward_grad_sync = False
+        try:
+            yield
+        finally:
+            self.require_backward_grad_sync = before
 
-    def join(self, *args: Any, **options: Any) -> Any:
-        """A block for uneven inputs; with one process they are even."""
-        return contextlib.nullcontext()
+    def register_comm_hook(self, state: object, hook: Callable[[object, Any], Any]) -> None:
+        """Has `hook(state, bucket)` reduce each bucket (`GradBucket`); it gives a future of the reduced flat tensor, and divides by the number of
+        processes itself.  Raises TypeError for what cannot be called, RuntimeError the second time."""
+        if not callable(hook):
+            raise TypeError("Communication hook must be callable.")
+        if self.reducer is not None:
+            if self.reducer.hook is not None:
+                raise RuntimeError("register_comm_hook can only be called once.")
+            self.reducer.hook = lambda bucket: hook(state, bucket)
+
+    def join(self, divide_by_initial_world_size: bool = True, enable: bool = True, throw_on_early_termination: bool = False) -> Any:
+        """A block for ranks with different numbers of inputs: those that end first take part in the others' reductions, with nothing of their own.
+
+        throw_on_early_termination: raise RuntimeError on all ranks instead, as soon as one has no input left.
+        """
+        if not enable or self.reducer is None:
+            return contextlib.nullcontext()
+        if not divide_by_initial_world_size:
+            raise NotImplementedError("DistributedDataParallel.join: divide_by_initial_world_size=False is not there; gradients are divided by all ranks")
+        return _Join(self, throw_on_early_termination)
+
+    def _set_static_graph(self) -> None:
+        self.static_graph = True
+
+
+class _Join:
+    """The block of `DistributedDataParallel.join`."""
+
+    def __init__(self, model: DistributedDataParallel, throw: bool) -> None:
+        self.model, self.throw, self.source = model, throw, 0
+
+    def _count(self, active: int) -> list[int]:
+        """Which ranks have input; asked before every step by all."""
+        from ..distributed import all_gather_object
+        found: list[Any] = [None] * self.model.process_group.size()
+        all_gather_object(found, active, self.model.process_group)
+        return found
+
+    def another(self) -> None:
+        """A rank has another input."""
+        if self.model.require_backward_grad_sync:
+            there = self._count(1)
+            self.source = there.index(1)
+            if self.throw and 0 in there:
+                raise RuntimeError(f"Detected at least one rank that exhausted inputs. Throwing across all ranks. (rank {there.index(0)})")
+
+    def __enter__(self) -> _Join:
+        self.model._joined = self
+        return self
+
+    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
+        model = self.model
+        model._joined = None
+        if kind is not None:
+            return
+        last = self.source
+        while 1 in (there := self._count(0)):
+            last = there.index(1)
+            if self.throw:
+                raise RuntimeError(f"Detected at least one rank that exhausted inputs. Throwing across all ranks. (rank {model.process_group.rank()})")
+            if model.broadcast_buffers and model._buffers_sent:
+                model._send(model._buffers_sent, last)
+            model.reducer.shadow()
+        from ..distributed import all_gather_object
+        seen: list[Any] = [None] * model.process_group.size()
+        all_gather_object(seen, last, model.process_group)
+        model._send(list(model.module.parameters()) + model._buffers_sent, max(seen))
+
+
+def _device(where: Any) -> Device:
+    return Device("cuda", where) if isinstance(where, int) else Device(where)
+
+
+def _moved(value: Any, to: Device) -> Any:
+    """Tensors inside of tuples, lists and dicts on a device."""
+    if isinstance(value, Tensor):
+        return value.to(to)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*[_moved(v, to) for v in value])
+    if isinstance(value, list | tuple):
+        return type(value)(_moved(v, to) for v in value)
+    if isinstance(value, dict):
+        return type(value)((k, _moved(v, to)) for k, v in value.items())
+    return value
 
 
 __all__ = ["DistributedDataParallel"]

@@ -12,6 +12,18 @@ from . import importer
 from .missing import explain
 
 
+def run_many(script: str, arguments: list[str], *, nproc: int, nnodes: int = 1, node_rank: int = 0, endpoint: str | None = None, max_restarts: int = 0,
+             module: bool = False, sim_gpus: int | None = None) -> int:
+    """Runs a script as `nproc` processes on this host, which find each other by `torch.distributed`; see `distributed.agent.run`."""
+    from ..distributed import agent
+    if not module and not os.path.isfile(script):
+        print(f"flambeau run: there is no file {script!r}", file=sys.stderr)
+        return 2
+    command = [sys.executable, "-m", "flambeau", "run", *(["--sim-gpus", str(sim_gpus)] if sim_gpus is not None else []), *(["-m"] if module else []),
+               script, *arguments]
+    return agent.run(command, nproc=nproc, nnodes=nnodes, node_rank=node_rank, endpoint=endpoint, max_restarts=max_restarts)
+
+
 def run(script: str, arguments: list[str], *, module: bool = False, sim_gpus: int | None = None, report: str | None = None,
         ledger: bool = False) -> int:
     """Runs a script (or, with `module`, a module by its name) as `__main__`; returns its exit status.
@@ -26,6 +38,9 @@ def run(script: str, arguments: list[str], *, module: bool = False, sim_gpus: in
         os.environ["FLAMBEAU_SIM_GPUS"] = str(sim_gpus)
         if sim_gpus == 0:
             del os.environ["FLAMBEAU_SIM_GPUS"]
+    if "FLAMBEAU_AGENT" in os.environ:
+        from ..distributed.agent import die_with_agent
+        die_with_agent()
     before = sys.argv, sys.path[:]
     importer.install()
     sys.argv = [script, *arguments]
@@ -40,7 +55,7 @@ def run(script: str, arguments: list[str], *, module: bool = False, sim_gpus: in
             traced = watching.enter_context(flambeau.trace())
         try:
             if module:
-                runpy.run_module(script, run_name="__main__", alter_sys=True)
+                runpy.run_module(importer.target(script), run_name="__main__", alter_sys=True)
             else:
                 runpy.run_path(script, run_name="__main__")
         except Exception as error:

@@ -27,6 +27,11 @@ _ALIAS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "alias")
 _PLACES = {"torch": "flambeau", "torchvision": "flambeau.vision"}
 
 
+def target(name: str) -> str:
+    """The name of the module that a module's name stands for: Flambeau's own for PyTorch's."""
+    return _target(name) if name.partition(".")[0] in _PLACES else name
+
+
 def _target(name: str) -> str:
     moved = MOVED.get(name)
     if moved is not None:

@@ -25,9 +25,14 @@ def test_before_a_group_there_is_no_rank() -> None:
         nn.parallel.DistributedDataParallel(nn.Linear(2, 2))
 
 
-def test_a_larger_world_is_refused() -> None:
-    with pytest.raises(NotImplementedError, match="a world of 4 processes"):
+def test_a_world_that_nobody_describes_is_refused() -> None:
+    with pytest.raises(ValueError, match="MASTER_ADDR expected, but not set"):
         dist.init_process_group("nccl", world_size=4, rank=0)
+    for wrong, told in (({"backend": "carrier pigeon"}, "Invalid backend"), ({"world_size": 2, "rank": 2}, "rank 2 is not in a world of 2"),
+                        ({"init_method": "tcp://127.0.0.1:1"}, "needs rank and world_size"), ({"init_method": "http://x"}, "must begin with env"),
+                        ({"init_method": "env://", "store": dist.HashStore()}, "both init_method and store"), ({"store": dist.HashStore()}, "world_size must be")):
+        with pytest.raises(ValueError, match=told):
+            dist.init_process_group(**wrong)
     assert not dist.is_initialized()
 
 
@@ -36,8 +41,8 @@ def test_rank_and_collectives(world, device: str) -> None:
     with pytest.raises(ValueError, match="twice"):
         dist.init_process_group("gloo")
     t = torch.arange(3.0, device=device)
-    for f in (dist.all_reduce, dist.broadcast, dist.reduce):
-        assert f(t) is None and t.tolist() == [0.0, 1.0, 2.0]
+    for f, to in ((dist.all_reduce, ()), (dist.broadcast, (0,)), (dist.reduce, (0,))):
+        assert f(t, *to) is None and t.tolist() == [0.0, 1.0, 2.0]
     assert dist.all_reduce(t, op=dist.ReduceOp.MAX, async_op=True).wait()
     out = [torch.empty(3, device=device)]
     dist.all_gather(out, t)
@@ -49,7 +54,7 @@ def test_rank_and_collectives(world, device: str) -> None:
     objects = [None]
     dist.all_gather_object(objects, {"a": 1})
     assert objects == [{"a": 1}]
-    with pytest.raises(RuntimeError, match="alone"):
+    with pytest.raises(ValueError, match="Global rank 1 is not part of group"):
         dist.send(t, 1)
     with pytest.raises(TypeError, match="tensor"):
         dist.all_reduce([1.0])

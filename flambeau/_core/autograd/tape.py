@@ -209,6 +209,48 @@ class _Anomaly:
 anomaly = _Anomaly()
 
 
+class Sink:
+    """Who takes a leaf's gradient as soon as it is whole, while the pass goes on: a leaf's EXTRA["sink"].
+
+    Passes count the edges into leaves that have one, and so know when the last gradient has come.  `reached` is called for each such leaf at a pass's
+    beginning, `take` with its gradient after its hooks; where that gives False, the gradient is accumulated as always.
+    """
+
+    __slots__ = ("left",)
+    alive = 0  # leaves that have one: passes count edges only then
+
+    def __init__(self) -> None:
+        self.left = 0
+
+    def reached(self) -> None:
+        raise NotImplementedError
+
+    def take(self, leaf: Node, g: Any) -> bool:
+        raise NotImplementedError
+
+
+def _count_edges(roots: Sequence[Node]) -> None:
+    """Counts the edges into each leaf with a sink."""
+    seen: set[int] = set()
+    stack = list(roots)
+    while stack:
+        for e in stack.pop()[3]:
+            if e is None:
+                continue
+            i = id(e)
+            if e[0]:
+                if i not in seen:
+                    seen.add(i)
+                    stack.append(e)
+            elif e[5] is not None and "sink" in e[5]:
+                sink = e[5]["sink"]
+                if i not in seen:
+                    seen.add(i)
+                    sink.left = 0
+                    sink.reached()
+                sink.left += 1
+
+
 class Parts:
     """A gradient on its way that is not put together yet: adds what else arrives to itself, and is `joined` when its node is run.
 
@@ -298,6 +340,8 @@ def _run(roots: Sequence[Node], grads: Sequence[Any], retain: bool, create: bool
     pending: dict[int, Any] = {}  # gradients on their way, by node id; nodes stay alive through the graph
     needed = _needed(roots, capture.wanted) if capture is not None else None
     plain = capture is None and leaves is None and not create
+    if Sink.alive and plain:
+        _count_edges(roots)
     for node, g in zip(roots, grads, strict=True):
         _send(node, g, heap, pending, create, capture, leaves)
     while heap:
@@ -370,9 +414,17 @@ def _send(e: Node, g: Any, heap: list[Node], pending: dict[int, Any], create: bo
     if e[0] == 0:
         if e[5] is None:
             _to_leaf(e, g, create, capture, leaves)
-        else:  # hooks see the sum of what arrives, once, at the end of the pass
-            old = pending.get(i)
-            pending[i] = (e, g if old is None else old[1] + g)
+        else:  # hooks see the sum of what arrives, once: when the last has come, where that is counted, or at the end of the pass
+            old = pending.pop(i, None)
+            if old is not None:
+                g = old[1] + g
+            sink = e[5].get("sink")
+            if sink is not None and sink.left:
+                sink.left -= 1
+                if not sink.left:
+                    _to_leaf(e, g, create, capture, leaves)
+                    return
+            pending[i] = (e, g)
         return
     if type(g) is tuple:  # one output of a node with several
         place, value = g
@@ -407,7 +459,9 @@ def _to_leaf(e: Node, g: Any, create: bool, capture: Capture | None, leaves: set
     if leaves is not None and i not in leaves:
         return
     old = e[1]
-    if old is None:
+    if extra is not None and not create and "sink" in extra and extra["sink"].take(e, g):
+        pass
+    elif old is None:
         # take the gradient over when nobody else holds it or its memory (2: argument and local), else copy
         if create:  # it is part of a graph: what is written to `.grad` must not reach that
             g = g.clone()

@@ -1,0 +1,7 @@
+"""Ways to reduce the gradients of DistributedDataParallel: `default_hooks`."""
+
+from __future__ import annotations
+
+from . import default_hooks
+
+__all__ = ["default_hooks"]

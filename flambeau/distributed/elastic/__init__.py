@@ -1,0 +1,1 @@
+"""What scripts import from torch.distributed.elastic: `multiprocessing.errors.record`."""

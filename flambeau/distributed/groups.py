@@ -1,0 +1,235 @@
+"""Groups of processes, and how a collective is carried out: agreed upon, begun, waited for.
+
+Before anything is moved all ranks of the group compare what they are about to do (16 bytes, by a minimum over a number and its complement); where they
+differ, each learns the others' calls and lines and raises.  Waiting asks MPI again and again, ever more seldom, so that Python stays interruptible,
+a rank that died is noticed, and a rank that waits for long says for whom.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import queue
+import sys
+import threading
+import time
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._core.drivers.collectives.alone import Alone
+from .peers import PATIENCE, DistBackendError, Doing, Peers, user_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from .._core.drivers.collectives.interface import Communicator, Request
+
+    Start = Callable[[Communicator], Request]
+
+DEFAULT_TIMEOUT = datetime.timedelta(minutes=30)
+_ROOM = 512  # bytes that tell a rank's call when calls differ
+
+
+class Job:
+    """One collective under way: what it is, how it begins, what to do when it is done."""
+
+    __slots__ = ("what", "line", "start", "after", "check", "error", "done", "request")
+
+    def __init__(self, what: str, line: str, start: Start, after: Callable[[], None] | None, check: bool) -> None:
+        self.what, self.line, self.start, self.after, self.check = what, line, start, after, check
+        self.error: BaseException | None = None
+        self.done = threading.Event()
+        self.request: Request | None = None
+
+
+class ProcessGroup:
+    """Some of the processes.  `init_process_group` and `new_group` make them."""
+
+    _peers: Peers | None = None
+
+    def __init__(self, comm: Communicator, ranks: Sequence[int], backend: str, timeout: datetime.timedelta, name: str, peers: Peers | None,
+                 rank: int) -> None:
+        self._comm, self._ranks, self._backend, self._timeout, self.group_name = comm, list(ranks), backend, timeout, name
+        self.group_desc = name
+        self._peers, self._rank = peers, rank
+        self.bound_device_id: Any = None
+        self._number = self._splits = 0
+        self._checking = comm.split(range(comm.size), 1) if comm.size > 1 else None
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._worker: threading.Thread | None = None
+        self._left = 0  # jobs in the worker's hands
+        self._lock = threading.Lock()
+        self._own = np.zeros(2, np.int64)
+        self._hashes: dict[str, int] = {}
+        self.streams: dict[Any, Any] = {}
+
+    def rank(self) -> int:
+        """This process's number in the group; -1 outside."""
+        return self._rank
+
+    def size(self) -> int:
+        """How many processes the group has."""
+        return len(self._ranks)
+
+    def name(self) -> str:
+        """The backend's name."""
+        return self._backend
+
+    def get_group_store(self) -> Any:
+        """The store that the default group was made with."""
+        from . import world
+        return world.state.store
+
+    def __repr__(self) -> str:
+        return f"<ProcessGroup {self.group_name or 'default'}: rank {self._rank} of {len(self._ranks)}, {self._backend}>"
+
+    # ------------------------------------------------------------------------------------------------ carrying out
+    def run(self, what: str, start: Start, after: Callable[[], None] | None = None, background: bool = False, check: bool = True, line: str = "") -> Job:
+        """Carries out a collective; in the background, in the order of the calls, by the group's own thread.
+
+        what: the call in words that must be equal on all ranks.  start: begins it.  after: what is done in the end.  line: the user's, where it is not
+        on the stack.  Raises DistBackendError.
+        """
+        job = Job(what, line or user_line(sys._getframe(1)), start, after, check)
+        if background:
+            self._submit(job)
+        elif self._left:
+            self._submit(job)
+            self.wait(job)
+        else:
+            self._carry_out(job)
+        return job
+
+    def begin(self, what: str, start: Start) -> Job:
+        """Begins a message between two ranks, which nobody else takes part in; `complete` ends it."""
+        job = Job(what, user_line(sys._getframe(1)), start, None, False)
+        job.request = start(self._comm)
+        return job
+
+    def complete(self, job: Job, timeout: Any = None) -> None:
+        """Waits for a message."""
+        if job.request is not None and not job.done.is_set():
+            self._wait(job, job.request, timeout)
+            job.done.set()
+            if job.after is not None:
+                job.after()
+
+    def wait(self, job: Job, timeout: float | None = None) -> None:
+        """Waits for a job of the worker; raises what it raised."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while not job.done.wait(0.1):
+            if end is not None and time.monotonic() > end:
+                raise DistBackendError(f"{job.what}: not done after {timeout:.1f} s, begun at {job.line}")
+        if job.error is not None:
+            raise job.error
+
+    def _submit(self, job: Job) -> None:
+        with self._lock:
+            self._left += 1
+            if self._worker is None:
+                self._worker = threading.Thread(target=self._work, daemon=True, name=f"collectives {self.group_name}")
+                self._worker.start()
+        self._jobs.put(job)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            try:
+                self._carry_out(job)
+            except BaseException as error:
+                job.error = error
+            finally:
+                with self._lock:
+                    self._left -= 1
+                job.done.set()
+
+    def _carry_out(self, job: Job) -> None:
+        self._number += 1
+        doing, peers, thread = Doing(self._number, job.what, job.line, self.group_name), self._peers, threading.get_ident()
+        if peers is not None:
+            peers.doing[thread] = doing
+        try:
+            if job.check and _checks and self._checking is not None:
+                self._agree(job)
+            job.request = job.start(self._comm)
+            self._wait(job, job.request)
+        except DistBackendError:
+            self._failed()
+            raise
+        except Exception as error:
+            self._failed()
+            if type(error).__module__.startswith("mpi4py"):
+                raise DistBackendError(f"{job.what} at {job.line}: MPI says: {error}") from None
+            raise
+        finally:
+            if peers is not None:
+                peers.doing.pop(thread, None)
+                peers.last = doing
+        if job.after is not None:
+            job.after()
+        job.done.set()
+
+    def _failed(self) -> None:
+        from . import wireup
+        if wireup._job is not None:
+            wireup._job.failed = True
+
+    def _wait(self, job: Job, request: Request, timeout: float | None = None) -> None:
+        for _ in range(64):
+            if request.test():
+                return
+        peers = self._peers
+        assert peers is not None
+        begun = time.monotonic()
+        limit = self._timeout.total_seconds() if timeout is None else timeout
+        told, pause, rounds = begun + PATIENCE, 0.0, 0
+        while not request.test():
+            rounds += 1
+            if rounds < 200:
+                os.sched_yield()
+                continue
+            now = time.monotonic()
+            pause = 0.0 if now - begun < 0.02 else min(max(pause * 1.1, 2e-5), 1e-3)
+            time.sleep(pause)
+            if rounds & 31 and pause < 5e-4:
+                continue
+            peers.look(self._ranks, job.what, job.line)
+            if now > told:
+                told = now + PATIENCE
+                peers.ask_where()
+            if now - begun > limit:
+                raise DistBackendError(f"{job.what} at {job.line}: rank {self._rank} has waited {now - begun:.1f} s; the timeout is {limit:.1f} s")
+
+    def _agree(self, job: Job) -> None:
+        """Raises DistBackendError on every rank when ranks are about to do different things."""
+        h = self._hashes.get(job.what)
+        if h is None:
+            h = self._hashes[job.what] = zlib.crc32(job.what.encode())
+        word = h ^ (self._number << 32)
+        own, d = self._own, _int64()
+        own[0], own[1] = word, ~word
+        assert self._checking is not None
+        self._wait(job, self._checking.all_reduce(own.ctypes.data, 2, d, "min"))
+        if own[0] == word and own[1] == ~word:
+            return
+        told = np.zeros(_ROOM, np.uint8)
+        text = f"{job.what}, number {self._number}, at {job.line}".encode()[:_ROOM]
+        told[:len(text)] = np.frombuffer(text, np.uint8)
+        all_ = np.zeros((self.size(), _ROOM), np.uint8)
+        self._wait(job, self._checking.all_gather(told.ctypes.data, _ROOM, all_.ctypes.data))
+        calls = "\n".join(f"  rank {r}: {row.tobytes().rstrip(bytes(1)).decode(errors='replace')}" for r, row in zip(self._ranks, all_))
+        raise DistBackendError(f"the ranks called different collectives:\n{calls}")
+
+    # ------------------------------------------------------------------------------------------------ parts
+    def part(self, ranks: Sequence[int], tag: int) -> Communicator | None:
+        """A communicator of some ranks (by their numbers in this group), which they alone ask for."""
+        return Alone() if len(ranks) == 1 else self._comm.split(list(ranks), tag)
+
+
+def _int64() -> Any:
+    from .._core.dtypes import int64
+    return int64
+
+
+_checks = os.environ.get("FLAMBEAU_DISTRIBUTED_CHECK", "1") != "0"

@@ -1,0 +1,98 @@
+"""Messages between two processes: send, recv, isend, irecv, batches of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .._core.tensor import Tensor
+from . import world
+from .collectives import Work, _hand_back, _packed, _tensor
+from .groups import ProcessGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def _ready(g: ProcessGroup, t: Tensor, name: str) -> None:
+    """Messages begin from the host: what a GPU's stream still has to do to the tensor is done first."""
+    if g._backend == "nccl" and t.device.type != "cuda":
+        raise RuntimeError(f"No backend type associated with device type {t.device.type}: {name} of the backend nccl takes tensors of a GPU")
+    if t.device.type == "cuda":
+        from .. import cuda
+        cuda.current_stream(t.device).synchronize()
+
+
+def isend(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None) -> Work | None:
+    """Begins to send a tensor to process `dst` (a global rank; group_dst: a rank of the group), which must not be written to until it is gone."""
+    t = _tensor("isend", "tensor", tensor)
+    g = world.inside(group)
+    if g is None:
+        return None
+    to = world.member(g, dst, "dst", group_dst)
+    if to == g._rank:
+        raise ValueError("Invalid destination rank: destination rank should not be the same as the rank of the current process.")
+    _ready(g, t, "send")
+    packed = _packed(t) if _reached(t) else t.cpu().contiguous()
+    nbytes = packed.nbytes
+    job = g.begin(f"send({t.dtype}, {t.numel()} elements, to {g._ranks[to]})", lambda comm: comm.send(packed.data_ptr(), nbytes, to, tag))
+    return Work(g, job, None, [packed], message=True)
+
+
+def irecv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None) -> Work | None:
+    """Begins to receive a tensor from process `src`, or from any."""
+    t = _tensor("irecv", "tensor", tensor)
+    g = world.inside(group)
+    if g is None:
+        return None
+    source = None if src is None and group_src is None else world.member(g, src, "src", group_src)
+    _ready(g, t, "recv")
+    packed = _packed(t) if _reached(t) else t.cpu().contiguous()
+    t.store.version += 1
+    nbytes = packed.nbytes
+    job = g.begin(f"recv({t.dtype}, {t.numel()} elements, from {'any' if source is None else g._ranks[source]})",
+                  lambda comm: comm.receive(packed.data_ptr(), nbytes, source, tag))
+    if packed.data_ptr() != t.data_ptr():
+        job.after = lambda: _hand_back(t, packed)
+    return Work(g, job, None, [tensor], message=True)
+
+
+def _reached(t: Tensor) -> bool:
+    from .._core.runtime import dispatch
+    return dispatch.near(t.device)
+
+
+def send(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None) -> None:
+    """Sends a tensor to process `dst`; returns when its memory may be written to."""
+    work = isend(tensor, dst, group, tag, group_dst)
+    if work is not None:
+        work.wait()
+
+
+def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None) -> int:
+    """Receives into a tensor from process `src`, or from any; gives the global rank that it came from, -1 outside of the group."""
+    work = irecv(tensor, src, group, tag, group_src)
+    if work is None:
+        return -1
+    work.wait()
+    if src is not None:
+        return src
+    found = work.source_rank()
+    return found if found >= 0 else world.get_global_rank(group, group_src or 0)
+
+
+class P2POp:
+    """One message of a batch: op is `isend` or `irecv`."""
+
+    def __init__(self, op: Any, tensor: Tensor, peer: int | None = None, group: Any = None, tag: int = 0, group_peer: int | None = None) -> None:
+        if op not in (isend, irecv):
+            raise ValueError("Invalid ``op``. Expected ``op`` to be of type ``torch.distributed.isend`` or ``torch.distributed.irecv``.")
+        _tensor("P2POp", "tensor", tensor)
+        self.op, self.tensor, self.peer, self.group, self.tag, self.group_peer = op, tensor, peer, group, tag, group_peer
+
+
+def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Work]:
+    """Begins several messages at once; in any order on every rank.  Raises ValueError for a list that is empty or holds anything else."""
+    if not p2p_op_list or not all(isinstance(p, P2POp) for p in p2p_op_list):
+        raise ValueError("Invalid ``p2p_op_list``. Each op is expected to to be of type ``torch.distributed.P2POp``.")
+    works = [p.op(p.tensor, p.peer, p.group, p.tag, p.group_peer) for p in p2p_op_list]
+    return [w for w in works if w is not None]

@@ -1,0 +1,179 @@
+"""What happens when a rank differs, dies, stalls, raises or ends too early: a named error on the others, in time, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from .ranks import checked, environment, needs_mpi, run
+
+pytestmark = needs_mpi
+
+
+@pytest.mark.parametrize(("one", "other", "told"), [
+    ("dist.all_reduce(x)", "dist.broadcast(x, 0)", ("all_reduce(torch.float32, 8 elements, SUM), number 2, at script.py:", "broadcast(torch.float32, 8 elements, from 0), number 2, at script.py:")),
+    ("dist.all_reduce(x)", "dist.all_reduce(x[:4])", ("8 elements", "4 elements")),
+    ("dist.all_reduce(x)", "dist.all_reduce(x.double())", ("torch.float32", "torch.float64")),
+    ("dist.all_reduce(x)", "dist.all_reduce(x, op=dist.ReduceOp.MAX)", ("SUM", "MAX")),
+    ("dist.all_reduce(x, async_op=True).wait()", "dist.barrier()", ("all_reduce", "barrier")),
+])
+def test_different_calls_are_told_on_every_rank(tmp_path, one: str, other: str, told: tuple[str, ...]) -> None:
+    out = checked(tmp_path, f"""
+        import time, torch, torch.distributed as dist
+        dist.init_process_group("gloo")
+        x = torch.ones(8)
+        dist.all_reduce(x)
+        begun = time.monotonic()
+        try:
+            if dist.get_rank() == 0:
+                {one}
+            else:
+                {other}
+        except dist.DistBackendError as error:
+            print("ERROR", str(error).replace(chr(10), " "))
+        """)
+    errors = [line for line in out.splitlines() if "ERROR" in line]
+    assert len(errors) == 2
+    for line in errors:
+        assert "different collectives" in line and all(t in line for t in told), line
+
+
+DIES = """
+    import os, signal, sys, time, torch, torch.distributed as dist
+    dist.init_process_group("gloo")
+    x = torch.ones(8)
+    dist.all_reduce(x)
+    if dist.get_rank() == 1:
+        {how}
+    begun = time.monotonic()
+    try:
+        dist.all_reduce(x)
+    except dist.DistBackendError as error:
+        print("ERROR", round(time.monotonic() - begun, 2), error, flush=True)
+        time.sleep(0.2)
+"""
+
+
+@pytest.mark.parametrize(("how", "told"), [
+    ("os.kill(os.getpid(), signal.SIGKILL)", "rank 1 is gone: it died"),
+    ("os._exit(3)", "rank 1 is gone: it died"),
+    ("raise ValueError('no such data')", "rank 1 is gone: it raised ValueError: no such data (script.py:7)"),
+    ("sys.exit(0)", "rank 1 has ended its program"),
+])
+def test_a_rank_that_is_gone(tmp_path, how: str, told: str) -> None:
+    done = run(tmp_path, DIES.format(how=how))
+    line = next(x for x in done.stdout.splitlines() if "ERROR" in x)
+    assert told in line and "all_reduce(torch.float32, 8 elements, SUM)" in line and "script.py:10" in line
+    assert (done.returncode == 0) == ("exit(0)" in how)
+    if "raise" in how:
+        assert "rank 1 failed first, with status 1" in done.stderr and "ValueError: no such data" in done.stderr
+
+
+def test_a_rank_that_does_not_come_is_told_of(tmp_path) -> None:
+    done = run(tmp_path, """
+        import time, torch, torch.distributed as dist
+        dist.init_process_group("gloo")
+        x = torch.ones(8)
+        dist.barrier()
+        if dist.get_rank() == 1:
+            time.sleep(7)
+        dist.all_reduce(x)
+        print("through")
+        """)
+    assert done.returncode == 0 and done.stdout.count("through") == 2
+    assert "rank 0 has waited 5" in done.stderr and "at script.py:8 in <module>" in done.stderr
+    assert "rank 1 has not come: it is at script.py:7 in <module>; its last was barrier() (number 1) at script.py:5" in done.stderr
+
+
+def test_the_time_is_up(tmp_path) -> None:
+    out = checked(tmp_path, """
+        import datetime, time, torch, torch.distributed as dist
+        dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=30))
+        short = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=1))
+        dist.barrier()
+        if dist.get_rank() == 0:
+            try:
+                dist.all_reduce(torch.ones(2), group=short)
+            except dist.DistBackendError as error:
+                print("ERROR", error)
+        else:
+            time.sleep(2)
+        """)
+    assert "the timeout is 1.0 s" in out
+
+
+def test_a_rank_that_never_starts(tmp_path) -> None:
+    script = tmp_path / "alone.py"
+    script.write_text("import datetime, torch.distributed as dist\ndist.init_process_group('gloo', timeout=datetime.timedelta(seconds=1))\n")
+    for rank, told in (("0", "some did not come"), ("1", "timed out")):
+        env = environment(RANK=rank, WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT="29731")
+        begun = time.monotonic()
+        done = subprocess.run([sys.executable, "-m", "flambeau", "run", str(script)], env=env, capture_output=True, text=True, timeout=60)
+        assert done.returncode and "DistNetworkError" in done.stderr and told in done.stderr, done.stderr
+        assert time.monotonic() - begun < 30
+
+
+WAITS = """
+    import os, time, torch, torch.distributed as dist
+    dist.init_process_group("gloo")
+    dist.barrier()
+    print("pid", os.getpid(), flush=True)
+    while True:
+        dist.all_reduce(torch.ones(4))
+        time.sleep(0.05)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_the_agent_ends_and_nothing_is_left(tmp_path, number: int) -> None:
+    script = tmp_path / "waits.py"
+    script.write_text("\n".join(line[4:] for line in WAITS.splitlines()))
+    agent = subprocess.Popen([sys.executable, "-m", "flambeau", "run", "--nproc", "2", str(script)], env=environment(), stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True)
+    assert agent.stdout is not None
+    pids = [int(agent.stdout.readline().split()[-1]) for _ in range(2)]
+    begun = time.monotonic()
+    agent.send_signal(number)
+    agent.wait(20)
+    if number != signal.SIGKILL:
+        assert agent.returncode == 128 + number
+    while any(_runs(pid) for pid in pids) and time.monotonic() - begun < 20:
+        time.sleep(0.05)
+    assert not any(_runs(pid) for pid in pids)
+    agent.stdout.close()
+    if agent.stderr is not None:
+        agent.stderr.close()
+
+
+def _runs(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_all_ranks_start_again(tmp_path) -> None:
+    done = run(tmp_path, """
+        import os, torch, torch.distributed as dist
+        from torch.distributed.elastic.multiprocessing.errors import record
+
+        @record
+        def main():
+            dist.init_process_group("gloo")
+            x = torch.ones(1)
+            dist.all_reduce(x)
+            if os.environ["TORCHELASTIC_RESTART_COUNT"] != "2" and dist.get_rank() == 1:
+                os.kill(os.getpid(), 9)
+            dist.barrier()
+            print("through", x.item(), os.environ["TORCHELASTIC_RESTART_COUNT"])
+        main()
+        """, 2, "--max-restarts", "2")
+    assert done.returncode == 0 and done.stdout.count("through 2.0 2") == 2
+    assert done.stderr.count("starting all ranks again") == 2 and "by signal SIGKILL" in done.stderr
+    assert not [name for name in os.listdir("/dev/shm") if name.startswith("mpich_shm_")] if os.path.isdir("/dev/shm") else True
