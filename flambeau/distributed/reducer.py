@@ -168,7 +168,8 @@ class Reducer:
             return False
         if self.busy and slot.came:
             raise RuntimeError(f"Expected to mark a variable ready only once: parameter {slot.name} got its gradient twice in one iteration, as when it is "
-                               "used in several reentrant backward passes. Wrap a part of the graph that is used once, or call the backward passes under no_sync()")
+                               "used in several reentrant backward passes. Wrap a part of the graph that is used once, or call the backward passes "
+                               "under no_sync()")
         with no_grad():
             self._write(slot, leaf, g)
         if self.busy:

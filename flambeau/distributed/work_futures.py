@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .collectives import Work
 
 
-class _Later(Future):
+class _Later(Future[Any]):
     """A value that is worked out when it is first waited for."""
 
     def __init__(self, make: Callable[[], Any], ready: Callable[[], bool]) -> None:
@@ -33,14 +33,14 @@ class _Later(Future):
     def value(self) -> Any:
         return self.wait()
 
-    def then(self, callback: Callable[[Future], Any]) -> Future:
+    def then(self, callback: Callable[[Future[Any]], Any]) -> Future[Any]:
         def make() -> Any:
             self.wait()
             return callback(self)
         return _Later(make, self._ready)
 
 
-def of_work(work: Work) -> Future:
+def of_work(work: Work) -> Future[Any]:
     """The future of a collective's result."""
     def make() -> Any:
         work.wait()

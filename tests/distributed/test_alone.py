@@ -30,7 +30,8 @@ def test_a_world_that_nobody_describes_is_refused() -> None:
         dist.init_process_group("nccl", world_size=4, rank=0)
     for wrong, told in (({"backend": "carrier pigeon"}, "Invalid backend"), ({"world_size": 2, "rank": 2}, "rank 2 is not in a world of 2"),
                         ({"init_method": "tcp://127.0.0.1:1"}, "needs rank and world_size"), ({"init_method": "http://x"}, "must begin with env"),
-                        ({"init_method": "env://", "store": dist.HashStore()}, "both init_method and store"), ({"store": dist.HashStore()}, "world_size must be")):
+                        ({"init_method": "env://", "store": dist.HashStore()}, "both init_method and store"),
+                        ({"store": dist.HashStore()}, "world_size must be")):
         with pytest.raises(ValueError, match=told):
             dist.init_process_group(**wrong)
     assert not dist.is_initialized()

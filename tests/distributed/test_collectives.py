@@ -33,8 +33,8 @@ def same(got, want, what):
 """
 
 EVERY = BEGIN + """
-TYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.bool, torch.complex64,
-         torch.complex128]
+TYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.bool,
+         torch.complex64, torch.complex128]
 R = dist.ReduceOp
 for dtype in TYPES:
     for shape in ((), (0,), (1,), (17,), (3, 5), (1 << 20,) if dtype is torch.float32 else (255,)):
@@ -260,7 +260,8 @@ def test_collectives_with_gradients(tmp_path) -> None:
             "gather": lambda x: sum((part * weights).sin().sum() * (k + 1) for k, part in enumerate(dnn.gather(x, 0))),
             "scatter": lambda x: (dnn.scatter([x * (k + 1) for k in range(n)], 1) * weights).sin().sum() * (rank + 1),
             "reduce_scatter": lambda x: (dnn.reduce_scatter(torch.empty_like(x), [x * (k + 1) for k in range(n)]) * weights).sin().sum() * (rank + 1),
-            "all_to_all": lambda x: sum((p * weights).sin().sum() * (k + rank + 1) for k, p in enumerate(dnn.all_to_all([torch.empty_like(x)] * n, [x * (k + 1) for k in range(n)]))),
+            "all_to_all": lambda x: sum((p * weights).sin().sum() * (k + rank + 1)
+                                        for k, p in enumerate(dnn.all_to_all([torch.empty_like(x)] * n, [x * (k + 1) for k in range(n)]))),
         }
         for name, form in FORMS.items():
             x = (torch.arange(6.0, dtype=torch.float64).view(2, 3) / 7 + rank).requires_grad_()

@@ -16,7 +16,8 @@ pytestmark = needs_mpi
 
 
 @pytest.mark.parametrize(("one", "other", "told"), [
-    ("dist.all_reduce(x)", "dist.broadcast(x, 0)", ("all_reduce(torch.float32, 8 elements, SUM), number 2, at script.py:", "broadcast(torch.float32, 8 elements, from 0), number 2, at script.py:")),
+    ("dist.all_reduce(x)", "dist.broadcast(x, 0)", ("all_reduce(torch.float32, 8 elements, SUM), number 2, at script.py:",
+                                                       "broadcast(torch.float32, 8 elements, from 0), number 2, at script.py:")),
     ("dist.all_reduce(x)", "dist.all_reduce(x[:4])", ("8 elements", "4 elements")),
     ("dist.all_reduce(x)", "dist.all_reduce(x.double())", ("torch.float32", "torch.float64")),
     ("dist.all_reduce(x)", "dist.all_reduce(x, op=dist.ReduceOp.MAX)", ("SUM", "MAX")),

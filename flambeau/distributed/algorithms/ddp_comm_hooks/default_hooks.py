@@ -24,45 +24,45 @@ def _mean(group: Any, flat: Tensor) -> Any:
     return work.get_future().then(lambda f: f.value()[0])
 
 
-def allreduce_hook(process_group: Any, bucket: GradBucket) -> Future:
+def allreduce_hook(process_group: Any, bucket: GradBucket) -> Future[Any]:
     """The mean over all processes."""
-    found: Future = _mean(process_group, bucket.buffer())
+    found: Future[Any] = _mean(process_group, bucket.buffer())
     return found
 
 
-def _narrow(process_group: Any, bucket: GradBucket, d: dtype) -> Future:
+def _narrow(process_group: Any, bucket: GradBucket, d: dtype) -> Future[Any]:
     flat = bucket.buffer()
     small = _mean(process_group, flat.to(d))
 
-    def widen(f: Future) -> Any:
+    def widen(f: Future[Any]) -> Any:
         flat.copy_(f.value())
         return flat
-    found: Future = small.then(widen)
+    found: Future[Any] = small.then(widen)
     return found
 
 
-def fp16_compress_hook(process_group: Any, bucket: GradBucket) -> Future:
+def fp16_compress_hook(process_group: Any, bucket: GradBucket) -> Future[Any]:
     """The mean, of gradients rounded to float16."""
     return _narrow(process_group, bucket, float16)
 
 
-def bf16_compress_hook(process_group: Any, bucket: GradBucket) -> Future:
+def bf16_compress_hook(process_group: Any, bucket: GradBucket) -> Future[Any]:
     """The mean, of gradients rounded to bfloat16."""
     return _narrow(process_group, bucket, bfloat16)
 
 
-def _wrapped(hook: Callable[[Any, GradBucket], Future], d: dtype) -> Callable[[Any, GradBucket], Future]:
-    def wrapper(state: Any, bucket: GradBucket) -> Future:
+def _wrapped(hook: Callable[[Any, GradBucket], Future[Any]], d: dtype) -> Callable[[Any, GradBucket], Future[Any]]:
+    def wrapper(state: Any, bucket: GradBucket) -> Future[Any]:
         bucket.set_buffer(bucket.buffer().to(d))
         return hook(state, bucket)
     return wrapper
 
 
-def fp16_compress_wrapper(hook: Callable[[Any, GradBucket], Future]) -> Callable[[Any, GradBucket], Future]:
+def fp16_compress_wrapper(hook: Callable[[Any, GradBucket], Future[Any]]) -> Callable[[Any, GradBucket], Future[Any]]:
     """Another hook, of gradients rounded to float16."""
     return _wrapped(hook, float16)
 
 
-def bf16_compress_wrapper(hook: Callable[[Any, GradBucket], Future]) -> Callable[[Any, GradBucket], Future]:
+def bf16_compress_wrapper(hook: Callable[[Any, GradBucket], Future[Any]]) -> Callable[[Any, GradBucket], Future[Any]]:
     """Another hook, of gradients rounded to bfloat16."""
     return _wrapped(hook, bfloat16)
