@@ -7,6 +7,7 @@ from typing import Any, SupportsIndex, overload
 from ._faces import _C as _C
 from ._faces import __config__ as __config__
 from ._faces import _dynamo as _dynamo
+from ._faces import _higher_order_ops as _higher_order_ops
 from ._faces import _inductor as _inductor
 from ._faces import _jit_internal as _jit_internal
 from ._faces import _prims_common as _prims_common

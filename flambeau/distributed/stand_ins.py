@@ -84,9 +84,16 @@ MODULES = {
     "run": "config_from_args()",
     "rpc": """RRef PyRRef WorkerInfo RpcBackendOptions TensorPipeRpcBackendOptions BackendType[TENSORPIPE] init_rpc() rpc_sync() rpc_async() remote()
  shutdown() get_worker_info()""",
-    "rpc.api": "_all_gather() _require_initialized() _wait_all()",
+    "rpc.api": "_all_gather() _wait_all()",
     "utils": "_sync_module_states() _sync_params_and_buffers()",
 }
+
+
+def _require_initialized(func: Any) -> Any:
+    """A decorator: the function needs an agent of calls between processes, and there is none."""
+    def call(*args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("RPC has not been initialized. Call torch.distributed.rpc.init_rpc first.")
+    return call
 
 
 def install(package: str, own: dict[str, Any]) -> None:
@@ -98,6 +105,7 @@ def install(package: str, own: dict[str, Any]) -> None:
         vars(sys.modules[f"{package}.{below}"]).update({k: v for k, v in vars(placements).items() if isinstance(v, type)})
     mesh = sys.modules[f"{package}.device_mesh"]
     own.update(DeviceMesh=mesh.DeviceMesh, init_device_mesh=mesh.init_device_mesh, default_pg_timeout=datetime.timedelta(minutes=30))
+    vars(sys.modules[f"{package}.rpc.api"])["_require_initialized"] = _require_initialized
     # what is no more than a name, a constant or an answer is as in PyTorch
     stand_ins.module(f"{package}.constants", {"default_pg_timeout": own["default_pg_timeout"]}, "Constants of process groups.")
     stand_ins.module(f"{package}.distributed_c10d", {k: v for k, v in own.items() if not k.startswith("__")}, "torch.distributed by its other name.")

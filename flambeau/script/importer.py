@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from . import packages
-from .places import MOVED, elsewhere
+from .places import MOVED, WHOLE, elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -63,6 +63,8 @@ class _Loader:
                 setattr(module, k, v)
         teach(module)
         _keep_shadowed(module)
+        if module.__name__ in WHOLE:
+            whole(module)
 
 
 class Finder:
@@ -113,6 +115,13 @@ def _exists(module: str) -> bool:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:
         return False
+
+
+def whole(module: ModuleType) -> None:
+    """Loads what a module loads at first use: libraries go through ``vars(torch.distributions)``."""
+    for name in getattr(module, "__all__", ()):
+        if name not in vars(module):
+            vars(module)[name] = getattr(module, name)
 
 
 def _keep_shadowed(module: ModuleType) -> None:
@@ -182,6 +191,8 @@ def _front() -> ModuleType:
         else:
             if isinstance(found, ModuleType):
                 teach(found)
+                if found.__name__ in WHOLE:
+                    whole(found)
             if name in vars(flambeau):
                 setattr(made, name, found)
             return found

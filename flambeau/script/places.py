@@ -11,7 +11,7 @@ MOVED = {
     "torch.cuda.amp.grad_scaler": "flambeau.cuda.amp", "torch.cuda.graphs": "flambeau.cuda",
     "torch.optim.adamw": "flambeau.optim.adam", "torch.optim.nadam": "flambeau.optim.adam", "torch.optim.radam": "flambeau.optim.adam",
     "torch.optim.adamax": "flambeau.optim.adam", "torch.optim.sparse_adam": "flambeau.optim.sparse",
-    "torch.optim.asgd": "flambeau.optim.sgd", "torch.optim.rprop": "flambeau.optim.sgd",
+    "torch.optim.asgd": "flambeau.optim.sgd", "torch.optim.rprop": "flambeau.optim.adaptive",
     "torch.optim.adagrad": "flambeau.optim.adaptive", "torch.optim.rmsprop": "flambeau.optim.adaptive",
     "torch.optim.adadelta": "flambeau.optim.adaptive", "torch.optim._functional": "flambeau.optim",
     "torch.nn.parallel.data_parallel": "flambeau.nn.parallel", "torch.nn.parallel.distributed": "flambeau.nn.parallel",
@@ -41,6 +41,8 @@ NEAR = {
     "flambeau.optim.lbfgs": ("flambeau.optim.optimizer",),
     "flambeau.optim.lr_scheduler": ("flambeau.optim.optimizer",),
 }
+# modules whose dictionaries libraries go through
+WHOLE = frozenset(("flambeau.distributions", "flambeau.optim", "flambeau.optim.lr_scheduler", "flambeau.nn", "flambeau.nn.functional"))
 # what almost every one of PyTorch's files imports, so that programs take it from any of them
 COMMON = {"Tensor": "flambeau", "nan": "math", "inf": "math", "Number": "flambeau.types", "_Number": "flambeau.types"}
 

@@ -74,6 +74,8 @@ def __getattr__(name: str) -> Any:
         found = sys.modules["flambeau.library"].space(name)  # `torch.ops.<namespace>` of custom operations
         if found is not None:
             return found
+    if found is None and name == "aten":
+        found = hooks.aten()
     if found is None:
         raise AttributeError(f"module 'flambeau.ops' has no operation {name!r}")
     globals()[name] = found

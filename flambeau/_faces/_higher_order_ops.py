@@ -1,0 +1,65 @@
+"""Operations that take functions (torch._higher_order_ops): here they are Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flambeau._core import ops as _ops
+from flambeau.interop import stand_ins
+from flambeau.utils import _pytree
+
+ops: Any = _ops
+
+
+def associative_scan(combine_fn: Callable[[Any, Any], Any], xs: Any, dim: int, reverse: bool = False, combine_mode: str = "pointwise") -> Any:
+    """Running combinations along `dim` of a tensor, or of a tree of tensors of one length there, by an associative function.
+
+    Halves the length at each step, so that the function is called about 2 log2(n) times on whole slices: G. Blelloch, "Prefix sums and
+    their applications", 1990.  Raises ValueError where nothing is scanned or lengths differ.
+    """
+    leaves, spec = _pytree.tree_flatten(xs)
+    if not leaves:
+        raise ValueError("Expected at least 1 xs leaf")
+    dims = [dim % x.dim() for x in leaves]
+    sizes = {x.shape[d] for x, d in zip(leaves, dims)}
+    if len(sizes) != 1:
+        raise ValueError(f"associative_scan: xs have different lengths along dim {dim}: {sorted(sizes)}")
+
+    def combined(a: list[Any], b: list[Any]) -> list[Any]:
+        return list(_pytree.tree_leaves(combine_fn(spec.unflatten(a), spec.unflatten(b))))
+
+    def part(x: Any, d: int, start: int, stop: int | None, step: int) -> Any:
+        return x[(slice(None),) * d + (slice(start, stop, step),)]
+
+    def scanned(xs: list[Any]) -> list[Any]:
+        n = xs[0].shape[dims[0]]
+        if n < 2:
+            return xs
+        pairs = combined([part(x, d, 0, n - 1, 2) for x, d in zip(xs, dims)], [part(x, d, 1, None, 2) for x, d in zip(xs, dims)])
+        odd = scanned(pairs)
+        later = [part(x, d, 2, None, 2) for x, d in zip(xs, dims)]
+        even = [part(x, d, 0, 1, 1) for x, d in zip(xs, dims)]
+        if later[0].shape[dims[0]]:
+            count = later[0].shape[dims[0]]
+            rest = combined([part(x, d, 0, count, 1) for x, d in zip(odd, dims)], later)
+            even = [ops.cat([a, b], d) for a, b, d in zip(even, rest, dims)]
+        return [_woven(a, b, d) for a, b, d in zip(even, odd, dims)]
+
+    if reverse:
+        leaves = [x.flip(d) for x, d in zip(leaves, dims)]
+    made = scanned(leaves)
+    return spec.unflatten([x.flip(d) for x, d in zip(made, dims)] if reverse else made)
+
+
+def _woven(even: Any, odd: Any, d: int) -> Any:
+    """One of the first, one of the second, in turn; the first may have one more."""
+    count = odd.shape[d]
+    pairs = ops.stack([even.narrow(d, 0, count), odd], d + 1).flatten(d, d + 1)
+    return pairs if even.shape[d] == count else ops.cat([pairs, even.narrow(d, count, 1)], d)
+
+
+_module = stand_ins.module(f"{__name__}.associative_scan", {"associative_scan": associative_scan}, "Running combinations.")
+associative_scan = _module.associative_scan  # the name is the function's, as in PyTorch; `import` finds the module
+
+__all__ = ["associative_scan"]

@@ -1,0 +1,69 @@
+"""Small parts of PyTorch's inner modules that libraries call."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+from flambeau import _tensor_str, _utils
+from flambeau._higher_order_ops import associative_scan
+from flambeau._jit_internal import boolean_dispatch
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 8, 13])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_running_combinations(n: int, reverse: bool, device) -> None:
+    g = np.random.default_rng(n)
+    a, b = g.uniform(0.5, 1, (2, n, 3)), g.standard_normal((2, n, 3))
+
+    def combine(left, right):  # of x -> a x + b, one after the other
+        return left[0] * right[0], right[0] * left[1] + right[1]
+    got = associative_scan(combine, (torch.tensor(a, device=device), torch.tensor(b, device=device)), 1, reverse=reverse)[1].cpu().numpy()
+    state, order = np.zeros((2, 3)), range(n)[::-1] if reverse else range(n)
+    for i in order:
+        state = a[:, i] * state + b[:, i]
+        np.testing.assert_allclose(got[:, i], state, rtol=1e-10)
+
+
+def test_scans_that_cannot_be() -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        associative_scan(lambda a, b: a, [], 0)
+    with pytest.raises(ValueError, match="different lengths"):
+        associative_scan(lambda a, b: a, [torch.ones(2), torch.ones(3)], 0)
+
+
+def test_tensors_in_one(device) -> None:
+    parts = [torch.arange(6.0, device=device).reshape(2, 3), torch.tensor(7.0, device=device), torch.ones(2, device=device)]
+    flat = _utils._flatten_dense_tensors(parts)
+    assert flat.tolist() == [0, 1, 2, 3, 4, 5, 7, 1, 1]
+    back = _utils._unflatten_dense_tensors(flat, parts)
+    assert all(torch.equal(p, q) for p, q in zip(back, parts)) and list(_utils._accumulate([1, 2, 3])) == [1, 3, 6]
+    assert _utils._get_device_index("cpu", allow_cpu=True) == -1 and _utils._get_device_index(1) == 1
+    with pytest.raises(ValueError, match="non cpu"):
+        _utils._get_device_index("cpu")
+
+
+def test_exceptions_of_others() -> None:
+    for kind in (ValueError, KeyError):
+        try:
+            raise kind("gone")
+        except kind:
+            kept = _utils.ExceptionWrapper(where="in worker 3")
+        with pytest.raises(kind, match="(?s)in worker 3.*gone"):
+            kept.reraise()
+
+
+def test_how_tensors_print() -> None:
+    before = repr(torch.tensor([1 / 3]))
+    with _tensor_str.printoptions(precision=2):
+        assert repr(torch.tensor([1 / 3])) == "tensor([0.33])" and _tensor_str.PRINT_OPTS.precision == 2
+    assert repr(torch.tensor([1 / 3])) == before and _tensor_str.PRINT_OPTS.threshold == 1000
+    with pytest.raises(AttributeError, match="no option 'color'"):
+        _tensor_str.PRINT_OPTS.color  # noqa: B018
+    assert _tensor_str._add_suffixes("Index([1]", ["dim_size=3"], 6, False) == "Index([1], dim_size=3)"
+
+
+def test_a_function_of_two() -> None:
+    chosen = boolean_dispatch("both", 1, False, lambda x, both=False: 2 * x, lambda x, both=False: x, "here", "chosen")
+    assert chosen(3) == 3 and chosen(3, True) == 6 and chosen(3, both=True) == 6
