@@ -55,7 +55,10 @@ def _lazy(module: str, names: str) -> None:
 
 
 _lazy("io", "save load")
-_lazy("_core.ops.storages", """UntypedStorage TypedStorage FloatStorage DoubleStorage HalfStorage BFloat16Storage LongStorage IntStorage ShortStorage
+_lazy("_core.ops.storages", "UntypedStorage from_file")
+_lazy("_core.ops.conditions", """_check _check_with _check_index _check_value _check_type _check_not_implemented _check_is_size _check_tensor_all
+ _check_tensor_all_with _test_check_tensor _assert_async _debug_has_internal_overlap""")
+_lazy("_core.ops.typed_storages", """TypedStorage FloatStorage DoubleStorage HalfStorage BFloat16Storage LongStorage IntStorage ShortStorage
  CharStorage ByteStorage BoolStorage ComplexFloatStorage ComplexDoubleStorage""")
 _lazy("_core.runtime.provenance", "provenance")
 _lazy("simulated", "simulate")
@@ -66,8 +69,7 @@ _lazy("_core.errors", "AcceleratorError OutOfMemoryError TransferError")
 _lazy("jit", "ScriptModule ScriptFunction TracerWarning")
 _lazy("futures", "Future")
 _lazy("interop.symbolic", """SymInt SymFloat SymBool sym_int sym_float sym_max sym_min sym_not sym_ite sym_sum sym_sqrt
- _assert _assert_async _shape_as_tensor _check _check_is_size
- _check_value _check_index _check_type _check_not_implemented _check_tensor_all""")
+ _assert _shape_as_tensor""")
 _lazy("_C", "PyTorchFileReader PyTorchFileWriter TensorType")
 _lazy("accelerator", "get_device_module")
 _lazy("nn.functional", """alpha_dropout batch_norm bilinear binary_cross_entropy_with_logits channel_shuffle cosine_embedding_loss ctc_loss
@@ -112,6 +114,9 @@ def __getattr__(name: str) -> Any:
             return found
     if name == "Storage":
         return __getattr__("FloatStorage")
+    if name == "_storage_classes":
+        from ._core.ops.typed_storages import CLASSES
+        return CLASSES
     if name == "long":
         return _dtypes.int64
     if name in _LEFT_OUT:

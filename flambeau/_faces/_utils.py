@@ -64,6 +64,11 @@ def _get_all_device_indices() -> list[int]:
     return list(range(gpus.count()))
 
 
+def _element_size(dtype: Any) -> int:
+    """The bytes of an element of a type."""
+    return int(dtype.itemsize)
+
+
 class KeyErrorMessage(str):
     """A text whose `repr` is itself: a KeyError shows it as it is."""
 

@@ -216,6 +216,10 @@ def __getattr__(name: str) -> Any:
     if name == "default_generators":
         from .._core.runtime import generators
         return tuple(generators.default(_gpus.resolve(i)) for i in range(_gpus.count()))
+    if name.endswith("Storage"):
+        from .._core.ops.typed_storages import CUDA_CLASSES
+        if name in CUDA_CLASSES:
+            return CUDA_CLASSES[name]
     if name.endswith("Tensor"):
         from .._core.ops.legacy import CUDA_TYPES
         if name in CUDA_TYPES:

@@ -15,7 +15,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 from .._core import dtypes
 from .._core.errors import FileFormatError
-from .._core.ops.storages import TypedStorage, UntypedStorage, host_bytes
+from .._core.ops.storages import UntypedStorage, host_bytes
+from .._core.ops.typed_storages import TypedStorage
 from .._core.runtime.device import device as Device
 from .._core.tensor import meta, wrap
 from . import archive, names, pickler, safe
@@ -198,7 +199,7 @@ class Shelf:
             found = self.made[key] = self.place(self._bytes(f"data/{key}", size, d), location)
         elif found.nbytes() < size:
             raise self.records.fail(f"storage {key[:60]!r} has {found.nbytes()} bytes, where {brief(size)} are wanted")
-        return found if d is None else TypedStorage(wrap_storage=found, dtype=d)
+        return found if d is None else TypedStorage._of(found, d)
 
     def _bytes(self, name: str, size: int, d: Any) -> UntypedStorage:
         start, there = self.records.records.get(name, (0, -1))

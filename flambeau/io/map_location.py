@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .._core.errors import FileFormatError, warn
-from .._core.ops.storages import TypedStorage, UntypedStorage
+from .._core.ops.storages import UntypedStorage
+from .._core.ops.typed_storages import TypedStorage
 from .._core.runtime.device import device as Device
 from .._core.runtime.device import resolve
 from .._core.tensor import Tensor

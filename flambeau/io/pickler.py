@@ -10,7 +10,8 @@ from typing import Any
 
 from .._core import dtypes
 from .._core.ops.memory_format import layout as Layout
-from .._core.ops.storages import TypedStorage, UntypedStorage, root
+from .._core.ops.storages import UntypedStorage, root
+from .._core.ops.typed_storages import TypedStorage
 from .._core.runtime.device import device
 from .._core.tensor import Storage, Tensor
 from ..nn.parameter import Buffer, Parameter, is_lazy

@@ -15,7 +15,8 @@ from .._core.autograd import tape
 from .._core.dtypes import dtype
 from .._core.errors import FileFormatError
 from .._core.ops import memory_format
-from .._core.ops.storages import TypedStorage, UntypedStorage, tensor_on
+from .._core.ops.storages import UntypedStorage, tensor_on
+from .._core.ops.typed_storages import TypedStorage
 from .._core.tensor import Tensor, meta
 from ..nn.parameter import Parameter, on_storage
 

@@ -18,7 +18,8 @@ from .._core import dtypes, forks
 from .._core.errors import FileFormatError
 from .._core.layout import Size
 from .._core.ops import memory_format
-from .._core.ops.storages import TypedStorage, UntypedStorage
+from .._core.ops.storages import UntypedStorage
+from .._core.ops.typed_storages import TypedStorage
 from .._core.runtime.device import device
 from .._core.tensor import Tensor
 from ..nn.parameter import Parameter

@@ -16,7 +16,7 @@ from ..runtime.device import device as device_class
 from ..tensor import NO_FREE, Storage, Tensor, _new, alias, meta
 from . import reading
 from .memory_format import strided
-from .storages import TypedStorage, UntypedStorage, copied, tensor_on
+from .storages import UntypedStorage, copied, tensor_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -213,7 +213,21 @@ def untyped_storage(self: Tensor) -> Any:
 
 def storage(self: Tensor) -> Any:
     """The storage under the tensor as elements of its type."""
-    return TypedStorage(wrap_storage=untyped_storage(self), dtype=self.meta.dtype)
+    from .typed_storages import warn_removal
+    warn_removal()
+    return _typed_storage(self)
+
+
+def _typed_storage(self: Tensor) -> Any:
+    """`storage`, which does not say that it is deprecated."""
+    from .typed_storages import TypedStorage
+    return TypedStorage._of(untyped_storage(self), self.meta.dtype)
+
+
+def storage_type(self: Tensor) -> Any:
+    """The legacy class of the storage under the tensor."""
+    from .typed_storages import class_of
+    return class_of(self.meta.dtype, self.meta.device.type)
 
 
 # ------------------------------------------------------------------------------------------------------------ as a container
@@ -395,7 +409,8 @@ def install(target: type) -> None:
     methods: dict[str, Any] = {
         "requires_grad_": requires_grad_, "size": size, "stride": stride, "numel": numel, "nelement": numel, "dim": dim,
         "ndimension": dim, "is_contiguous": is_contiguous, "get_device": get_device, "data_ptr": data_ptr,
-        "storage_offset": storage_offset, "untyped_storage": untyped_storage, "storage": storage, "numpy": reading.numpy,
+        "storage_offset": storage_offset, "untyped_storage": untyped_storage, "storage": storage,
+        "_typed_storage": _typed_storage, "storage_type": storage_type, "numpy": reading.numpy,
         "__len__": _len, "__iter__": _iter, "__reversed__": _reversed, "__delitem__": _delete_item, "__contains__": _contains,
         "__format__": _format, "__repr__": _dir_name, "__deepcopy__": _deepcopy, "__reduce_ex__": _reduce, "backward": backward,
         "register_hook": register_hook, "retain_grad": retain_grad, "detach_": detach_,

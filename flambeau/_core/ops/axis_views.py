@@ -15,8 +15,9 @@ from ..tensor import Tensor, meta
 from .copies import contiguous, resize
 from .partial_grads import assemble, dense
 from .sizes import sizes_of
-from .storages import TypedStorage, UntypedStorage, on_storage
+from .storages import UntypedStorage, on_storage
 from .table import op, planned
+from .typed_storages import TypedStorage
 from .views import (
     _permute,
     _reshape,
@@ -458,12 +459,20 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
     """Takes over the storage and layout of a tensor, or the given part of a storage; with no source, an empty storage."""
     if _grad.get():
         inplace.check(self, (self,))
+    if isinstance(source, Tensor):
+        if source.meta.dtype is not self.meta.dtype:
+            raise RuntimeError(f"Could not set tensor of type {source.meta.dtype} to a tensor of type {self.meta.dtype}")
+        if source.meta.device is not self.meta.device:
+            raise RuntimeError(f"Could not set tensor on {source.meta.device} to a tensor on {self.meta.device}")
     if source.__class__ is Tensor:
         self.meta, self.store, self.ptr = source.meta, source.store, source.ptr
         return self
     if isinstance(source, TypedStorage) and source.dtype is not self.meta.dtype:
         raise RuntimeError(f"Expected a Storage of type {self.meta.dtype} or an UntypedStorage, but got type {source.dtype} for argument 1 'storage'")
     if isinstance(source, TypedStorage | UntypedStorage):
+        if source.device is not self.meta.device:
+            raise RuntimeError(f"Attempted to set the storage of a tensor on device \"{self.meta.device}\" to a storage on different device "
+                               f"\"{source.device}\".  This is no longer allowed; the devices must match.")
         source = on_storage(source, self.meta.dtype, storage_offset, size, stride)
     elif source is None:
         source = self.new_empty((0,))

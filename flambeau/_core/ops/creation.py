@@ -25,7 +25,7 @@ from ..runtime import caches, capture, dispatch, gpus
 from ..runtime import device as devices
 from ..runtime.device import CPU, resolve
 from ..runtime.device import device as device_class
-from ..tensor import Meta, Tensor, meta, new, wrap
+from ..tensor import Meta, Tensor, alias, meta, new, wrap
 from . import checks, launch, outputs
 from .copies import strides_for
 from .sizes import sizes_of
@@ -566,6 +566,16 @@ def _of_plain(data: Any, d: Any, pin_memory: bool) -> Tensor | None:
     return out
 
 
+def _of_storage(data: Any, dtype: Any, device: Any) -> Tensor:
+    """A copy of a storage's elements; untyped bytes are elements of `dtype`.  Raises RuntimeError where a typed storage has others."""
+    d = dtypes.settled(dtype if dtype is not None else getattr(data, "dtype", None))
+    if getattr(data, "dtype", d) is not d:
+        raise RuntimeError(f"Expected a Storage of type {d} or an UntypedStorage, but got type {data.dtype} for argument 1 'storage'")
+    raw = data.untyped()._bytes().clone()
+    made = alias(raw, meta((raw.meta.numel // d.itemsize,), None, d, raw.meta.device), raw.ptr)
+    return made if device is None else made.to(device)
+
+
 @op(method=False, learns=False)
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """A new tensor with a copy of `data`: a number, nested sequences, a NumPy array, or a tensor (with a warning)."""
@@ -579,6 +589,8 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
         copied = data.detach().to(device=data.meta.device if device is None else device, dtype=dtype or data.meta.dtype,
                                   copy=True)
         return _finish(copied, requires_grad, pin_memory)
+    if hasattr(data, "untyped"):
+        return _finish(_of_storage(data, dtype, device), requires_grad, pin_memory)
     if hasattr(data, "__array__") and not isinstance(data, (np.ndarray, np.generic)):
         data = np.asarray(data)
     array, inferred = _infer(data)

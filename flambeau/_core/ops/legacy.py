@@ -48,7 +48,8 @@ def construct(args: tuple[Any, ...], d: dtype_class, dev: device_class) -> Tenso
             return convert(data.detach(), dev, d)
         if not isinstance(data, int):
             from ..layout import Size
-            from .storages import TypedStorage, UntypedStorage, on_storage
+            from .storages import UntypedStorage, on_storage
+            from .typed_storages import TypedStorage
             if isinstance(data, TypedStorage | UntypedStorage):
                 return on_storage(data, d)
             if isinstance(data, Size):

@@ -20,7 +20,8 @@ def is_tensor(obj: Any) -> bool:
 
 def is_storage(obj: Any) -> bool:
     """Whether an object is a storage, typed or not."""
-    from .storages import TypedStorage, UntypedStorage
+    from .storages import UntypedStorage
+    from .typed_storages import TypedStorage
     return isinstance(obj, (TypedStorage, UntypedStorage))
 
 

@@ -1,4 +1,4 @@
-"""Storages as objects: the bytes under tensors, and the older storages of one element type.
+"""Storages as objects: the bytes under tensors.
 
 A storage object is a handle; two are equal when they mean the same memory.  What they do with the bytes goes through a
 flat uint8 tensor over them, so that it works on every device.
@@ -7,7 +7,6 @@ flat uint8 tensor over them, so that it works on every device.
 from __future__ import annotations
 
 import copyreg
-import sys
 from typing import Any
 
 from .. import dtypes
@@ -80,7 +79,12 @@ class UntypedStorage:
         return tensor_on(s, meta((s.meta.nbytes,), None, dtypes.uint8, s.meta.device), s.ptr)
 
     def data_ptr(self) -> int:
-        return self._storage.ptr
+        return self._storage.ptr if self._storage.meta.device.type != "meta" else 0
+
+    @property
+    def _cdata(self) -> int:
+        """The same number for the same storage."""
+        return id(root(self._storage))
 
     def nbytes(self) -> int:
         return self._storage.meta.nbytes
@@ -96,7 +100,13 @@ class UntypedStorage:
     def get_device(self) -> int:
         return self.device.index or 0 if self.device.type == "cuda" else -1
 
+    def _there(self) -> None:
+        """Raises NotImplementedError where there are no bytes to look at."""
+        if self._storage.meta.device.type == "meta":
+            raise NotImplementedError("Not available for 'meta' device type")
+
     def __getitem__(self, at: Any) -> Any:
+        self._there()
         if not isinstance(at, slice):
             return self._bytes()[at].item()
         start, stop, step = at.indices(self.nbytes())
@@ -114,6 +124,7 @@ class UntypedStorage:
         return iter(self.tolist())
 
     def tolist(self) -> list[int]:
+        self._there()
         return self._bytes().tolist()  # type: ignore[no-any-return]
 
     def fill_(self, value: int) -> UntypedStorage:
@@ -121,6 +132,8 @@ class UntypedStorage:
         return self
 
     def copy_(self, source: Any, non_blocking: bool = False) -> UntypedStorage:
+        if source.device.type == "meta":
+            raise NotImplementedError("Cannot copy out of meta tensor; no data!")
         self._bytes().copy_(source.untyped()._bytes(), non_blocking=non_blocking)
         return self
 
@@ -130,6 +143,8 @@ class UntypedStorage:
     def to(self, device: Any, non_blocking: bool = False) -> UntypedStorage:
         """On `device`: this storage itself if it is there, else a copy."""
         target = resolve(device)
+        if self.device.type == "meta" and target is not self.device:
+            raise NotImplementedError("Cannot copy out of meta tensor; no data!")
         return self if target is self.device else UntypedStorage._of(self._bytes().to(target, non_blocking=non_blocking).store)
 
     def cpu(self) -> UntypedStorage:
@@ -137,6 +152,35 @@ class UntypedStorage:
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> UntypedStorage:
         return self.to("cuda" if device is None else device_class("cuda", device) if type(device) is int else device, non_blocking)
+
+    def resize_(self, size: int) -> UntypedStorage:
+        """As many bytes, those that were there first.  Tensors on the storage keep their places; raises RuntimeError where one would lie beyond the end,
+        as memory under it cannot move."""
+        if self.device.type == "meta":
+            raise RuntimeError("UntypedStorage.resize_: got unexpected device type meta")
+        s = self._storage
+        if size > s.meta.nbytes:
+            bigger = empty((size,), dtypes.uint8, s.meta.device)
+            bigger[:s.meta.nbytes].copy_(self._bytes())
+            self._storage = bigger.store
+        else:
+            s.meta = meta((size,), None, dtypes.uint8, s.meta.device)
+        return self
+
+    def is_shared(self) -> bool:
+        """Whether other processes have it too: what a GPU holds counts as shared."""
+        return self.is_cuda
+
+    def is_pinned(self, device: Any = None) -> bool:
+        return self._bytes().is_pinned()
+
+    def pin_memory(self, device: Any = None) -> UntypedStorage:
+        return self if self.is_pinned() else UntypedStorage._of(self._bytes().pin_memory().store)
+
+    def byteswap(self, dtype: dtype_class) -> None:
+        """Turns the bytes of each element of this type around."""
+        part = dtype.to_real().itemsize
+        self._bytes().reshape(-1, part).copy_(self._bytes().reshape(-1, part).flip(1))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return self._bytes().__array__(dtype, copy) if copy is not None else self._bytes().__array__(dtype)
@@ -158,118 +202,6 @@ class UntypedStorage:
         return f"{type(self).__name__} of {self.nbytes()} bytes on {self.device}"
 
 
-class TypedStorage:
-    """A storage seen as elements of one type, as older programs know it."""
-
-    __slots__ = ("_untyped_storage", "dtype")
-    _kind: dtype_class | None = None  # of FloatStorage and its like
-
-    def __init__(self, *args: Any, wrap_storage: Any = None, dtype: Any = None, device: Any = None) -> None:
-        self.dtype: dtype_class = dtype or self._kind or dtypes.get_default_dtype()
-        if wrap_storage is not None:
-            self._untyped_storage: UntypedStorage = wrap_storage
-        elif args and not hasattr(args[0], "__index__"):
-            from .creation import tensor
-            self._untyped_storage = UntypedStorage(tensor(list(args[0]), dtype=self.dtype, device=device))
-        else:
-            self._untyped_storage = UntypedStorage(int(args[0]) * self.dtype.itemsize if args else 0, device=device)
-
-    @classmethod
-    def from_buffer(cls, buffer: Any, byte_order: str = "native", count: int = -1, offset: int = 0) -> TypedStorage:
-        """A copy of a Python buffer's elements.  Raises ValueError for a byte order other than this machine's."""
-        if byte_order not in ("native", sys.byteorder):
-            raise ValueError(f"from_buffer: byte_order must be 'native' or {sys.byteorder!r}, got {byte_order!r:.50}")
-        from .creation import frombuffer
-        kind = cls._kind or dtypes.get_default_dtype()
-        return cls(wrap_storage=UntypedStorage(frombuffer(buffer, dtype=kind, count=count, offset=offset).clone()), dtype=kind)
-
-    @property
-    def device(self) -> device_class:
-        return self._untyped_storage.device
-
-    @property
-    def is_cuda(self) -> bool:
-        return self._untyped_storage.is_cuda
-
-    def _elements(self) -> Tensor:
-        s = self._untyped_storage._storage
-        return tensor_on(s, meta((self.size(),), None, self.dtype, s.meta.device), s.ptr)
-
-    def untyped(self) -> UntypedStorage:
-        return self._untyped_storage
-
-    def data_ptr(self) -> int:
-        return self._untyped_storage.data_ptr()
-
-    def nbytes(self) -> int:
-        return self._untyped_storage.nbytes()
-
-    def element_size(self) -> int:
-        return self.dtype.itemsize
-
-    def size(self) -> int:
-        return self._untyped_storage.nbytes() // self.dtype.itemsize
-
-    __len__ = size
-
-    def __getitem__(self, at: Any) -> Any:
-        found = self._elements()[at]
-        return found.tolist() if isinstance(at, slice) else found.item()
-
-    def __setitem__(self, at: Any, value: Any) -> None:
-        self._elements()[at] = value
-
-    def __iter__(self) -> Any:
-        return iter(self.tolist())
-
-    def tolist(self) -> list[Any]:
-        return self._elements().tolist()  # type: ignore[no-any-return]
-
-    def fill_(self, value: Any) -> TypedStorage:
-        self._elements().fill_(value)
-        return self
-
-    def copy_(self, source: Any, non_blocking: bool = False) -> TypedStorage:
-        self._elements().copy_(source._elements(), non_blocking=non_blocking)
-        return self
-
-    def clone(self) -> TypedStorage:
-        return TypedStorage(wrap_storage=self._untyped_storage.clone(), dtype=self.dtype)
-
-    def to(self, device: Any, non_blocking: bool = False) -> TypedStorage:
-        return TypedStorage(wrap_storage=self._untyped_storage.to(device, non_blocking), dtype=self.dtype)
-
-    def cpu(self) -> TypedStorage:
-        return self.to("cpu")
-
-    def cuda(self, device: Any = None, non_blocking: bool = False) -> TypedStorage:
-        return TypedStorage(wrap_storage=self._untyped_storage.cuda(device, non_blocking), dtype=self.dtype)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, TypedStorage) and other.dtype is self.dtype and other._untyped_storage == self._untyped_storage
-
-    def __hash__(self) -> int:
-        return hash((self._untyped_storage, self.dtype))
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> TypedStorage:
-        return TypedStorage(wrap_storage=self._untyped_storage.__deepcopy__(memo), dtype=self.dtype)
-
-    def __reduce__(self) -> Any:
-        return _typed, (self._untyped_storage, self.dtype)
-
-    def __repr__(self) -> str:
-        return f"TypedStorage of {self.size()} {self.dtype} on {self.device}"
-
-
-_KINDS = {"Float": dtypes.float32, "Double": dtypes.float64, "Half": dtypes.float16, "BFloat16": dtypes.bfloat16, "Long": dtypes.int64,
-          "Int": dtypes.int32, "Short": dtypes.int16, "Char": dtypes.int8, "Byte": dtypes.uint8, "Bool": dtypes.bool_,
-          "ComplexFloat": dtypes.complex64, "ComplexDouble": dtypes.complex128}
-(FloatStorage, DoubleStorage, HalfStorage, BFloat16Storage, LongStorage, IntStorage, ShortStorage, CharStorage, ByteStorage, BoolStorage,
- ComplexFloatStorage, ComplexDoubleStorage) = (
-    type(f"{name}Storage", (TypedStorage,), {"_kind": kind, "__slots__": (), "__doc__": f"A storage of elements of type {kind}."})
-    for name, kind in _KINDS.items())
-
-
 def on_storage(storage: Any, d: dtype_class, offset: int = 0, shape: Any = None, strides: Any = None) -> Tensor:
     """A tensor over a storage; all of it, with one axis, when no shape is given.  Raises RuntimeError where it does not fit."""
     s = storage.untyped()._storage
@@ -283,8 +215,11 @@ def on_storage(storage: Any, d: dtype_class, offset: int = 0, shape: Any = None,
     return tensor_on(s, m, s.ptr + offset * d.itemsize)
 
 
-def _typed(untyped: UntypedStorage, d: dtype_class) -> TypedStorage:
-    return TypedStorage(wrap_storage=untyped, dtype=d)
+def from_file(filename: str, shared: bool | None = None, size: int | None = 0, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """A CPU tensor over the first `size` elements of a file, mapped; `shared`: what is written goes back to it, which is made as long as that needs."""
+    d = dtypes.settled(dtype)
+    made = on_storage(UntypedStorage.from_file(filename, bool(shared), (size or 0) * d.itemsize), d)
+    return made.requires_grad_(requires_grad)
 
 
 # ------------------------------------------------------------------------------------------------------ copies and pickles
