@@ -3,6 +3,7 @@
     python benchmarks/ops/bench_ops.py [--size small|middle|large] [--threads N] [--dtype bfloat16] [--only PATTERN] [--worst N]
                                        [--grad | --no-grad] [--json FILE] [--compare OLD.json]
     python benchmarks/ops/bench_ops.py --profile NAME
+    python benchmarks/ops/bench_ops.py --page docs/speed.md [FIGURES.json ...]
 
 A line is an operation with generated arguments (ops_calls, ops_values), without gradients and, where PyTorch has one, with
 its backward pass.  Both libraries run in this process, in turn for short blocks of calls; the least of a few medians counts, of the
@@ -187,9 +188,14 @@ def main() -> int:
     options.add_argument("--json", metavar="FILE", help="write the figures there too")
     options.add_argument("--compare", metavar="FILE", help="figures of an earlier run to hold these against")
     options.add_argument("--alone", action="store_true", help="Flambeau only; PyTorch is not needed")
+    options.add_argument("--page", metavar="FILE", nargs="+", help="write that page from all runs it has, or from the figures of runs that are named behind it")
     options.add_argument("--profile", metavar="NAME", help="where the time of our call goes, for one line; with --grad, its backward too")
     chosen = options.parse_args()
     case = CASES[chosen.size]._replace(threads=chosen.threads, dtype=chosen.dtype)
+    if chosen.page:
+        from ops_page import write
+        write(Path(chosen.page[0]), chosen.page[1:], Path(__file__).resolve())
+        return 0
     if chosen.profile:
         return profile(chosen.profile, case, bool(chosen.grad))
     warnings.simplefilter("ignore")  # of deprecated names: they are timed too
