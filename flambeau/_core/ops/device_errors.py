@@ -43,7 +43,9 @@ def mismatch(name: str, tensors: Sequence[Tensor], outs: Sequence[Tensor] = (), 
     other = odd[0][1].meta.device if odd else wanted
     text = begins or f"Expected all tensors to be on the same device, but found at least two devices, {wanted} and {other}!"
     text += f" (when checking argument for argument {odd[0][0] if odd else labelled[0][0]} in method {called})"
-    return RuntimeError("\n".join([text, *_lines(labelled), _cure(odd, str(wanted))]))
+    error: Any = RuntimeError("\n".join([text, *_lines(labelled), _cure(odd, str(wanted))]))
+    error.mixed_devices = True  # for who looks for such errors among others: the type is PyTorch's
+    return error  # type: ignore[no-any-return]
 
 
 def _lines(labelled: list[tuple[str, Tensor]]) -> list[str]:

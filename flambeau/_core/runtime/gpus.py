@@ -170,7 +170,7 @@ def _from_environment() -> DriverContext | None:
         return None
     get = os.environ.get
     return simulated_system(int(text), get("FLAMBEAU_SIM_MODEL", "H200"), get("FLAMBEAU_SIM_MEMORY"),
-                            get("FLAMBEAU_SIM_QUEUE", "eager"), 0)
+                            get("FLAMBEAU_SIM_QUEUE", "eager"), int(get("FLAMBEAU_SIM_SEED", "0")))
 
 
 def _real() -> DriverContext | None:

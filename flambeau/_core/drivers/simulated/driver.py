@@ -67,6 +67,7 @@ class SimulatedDriver(Driver):
         self.queue_mode = queue
         self._eager = queue == "eager"
         self._random = random.Random(seed) if queue == "random" else None
+        self.prompt = False  # each piece of work is done before the call that queues it returns, in the program's order
         self._gate = threading.RLock()  # queueing and the virtual clock, both in the host's order
         self._host = 0.0
         self._devices = [_Device(i, m, memory or m.memory_mib << 20) for i, m in enumerate(found)]
@@ -257,7 +258,10 @@ class SimulatedDriver(Driver):
         return lambda: advance(stream, ticket)
 
     def _perhaps_run(self) -> None:
-        """In random order: some of the work that is queued anywhere, as the seed has it."""
+        """In random order: some of the work that is queued anywhere, as the seed has it.  All of it, where it is to be done promptly."""
+        if self.prompt:
+            for q in [q for d in self._devices for q in d.queues]:
+                advance(q, q.submitted)
         if self._random is None:
             return
         busy = [q for d in self._devices for q in d.queues if q.items]
