@@ -47,6 +47,8 @@ _FACTORIES = {"SEQUENCES": SEQUENCES, "DEFAULT": dtypes._default, "DType": dtype
 TRIPS: tuple[type[Exception], ...] = (AttributeError, IndexError, TypeError, MemoryError, ValueError)
 # who may answer for operands that are no plain tensors, in order; each gives NotImplemented where it has no answer
 answers: list[Answer] = []
+# by the class of metas: who answers for operands of a layout of their own, where nobody else might; gives NotImplemented where it has no answer
+layouts: dict[type, Callable[[Operation, Values], Any]] = {}
 # gives the arguments and keywords of a call in a deprecated order
 old_orders: list[Callable[[str, tuple[Any, ...]], Any]] = []
 # puts the error of a wrong argument into words: raises it, or gives the answer of an argument's class
@@ -65,6 +67,20 @@ def known(x: Any) -> bool:
 def strided(x: Any) -> bool:
     """Whether an argument is no tensor of ours that is not plain. What is none of ours is found where the body trips over it."""
     return not isinstance(x, Tensor) or x.meta.plain
+
+
+def _only_layout(values: Values) -> type | None:
+    """The class of metas for which somebody answers (`layouts`), where all operands that are not plain are of it; None elsewhere."""
+    found: type | None = None
+    for x in values:
+        if isinstance(x, Tensor):
+            if not x.meta.plain:
+                if found not in (None, kind := x.meta.__class__) or kind not in layouts or "_tangents" in x.__dict__:
+                    return None
+                found = kind
+        elif x.__class__ not in KNOWN:
+            return None
+    return found
 
 
 def all_plain(tensors: Any) -> bool:
@@ -188,6 +204,11 @@ class Operation:
         for x in values:
             if type(x) is Tensor and not x.meta.plain and "_tangents" not in x.__dict__:
                 x.meta = under(x.meta)  # taken over from a tensor of another class
+        layout = _only_layout(values)
+        if layout is not None:
+            made = layouts[layout](self, values)
+            if made is not NotImplemented:
+                return made
         args, kwargs = self._signature().as_written(values)
         for answer in answers:
             made = answer(self, args, kwargs)

@@ -11,11 +11,13 @@ from typing import Any
 from .. import dtypes, hooks
 from ..layout import Size, contiguous_strides
 from ..layout import numel as numel_of
+from ..runtime import caches
 from ..runtime.device import resolve
 from ..tensor import Tensor
 from . import table
 from .memory_format import layout as layout_class
 from .memory_format import sparse_coo, sparse_csr
+from .sparse_checks import checking
 from .unsupported import SparseMeta, Unsupported, refusal
 
 
@@ -36,12 +38,20 @@ def _ops() -> Any:
     return named
 
 
+_metas: dict[Any, SparseMeta] = caches.cache(globals(), "_metas")
+
+
 def make(kind: Any, indices: tuple[Any, ...], values: Any, size: Any, coalesced: bool = False) -> Any:
     """A sparse tensor of these parts, which fit: COO has one indices tensor, CSR rows' ends and columns."""
     t = object.__new__(kind)
-    m = SparseMeta()
-    m.shape, m.dtype, m.device = Size(size), values.meta.dtype, values.meta.device
-    m.numel, m.contiguous, m.nbytes, m.sizes, m.layout, m.plain = numel_of(m.shape), False, values.meta.nbytes, None, kind.kind, False
+    v = values.meta
+    size = size if type(size) is Size else Size(size)
+    m = _metas.get(key := (kind, size, v.dtype, v.device, v.nbytes))
+    if m is None:
+        m = SparseMeta()
+        m.shape, m.dtype, m.device = size, v.dtype, v.device
+        m.numel, m.contiguous, m.nbytes, m.sizes, m.layout, m.plain = numel_of(size), False, v.nbytes, None, kind.kind, False
+        caches.keep(_metas, key, m)
     t.meta, t.store, t.node, t.base = m, values.store, values.node, None
     t.__dict__["_parts"] = (indices, values)
     t.__dict__["_known"] = coalesced
@@ -85,7 +95,7 @@ class Sparse(Tensor):
 
     def _nnz(self) -> int:
         """How many elements are specified."""
-        return int(self._value.meta.shape[0])
+        return int(self.__dict__["_parts"][1].meta.shape[0])
 
     @property
     def _value(self) -> Any:
@@ -110,11 +120,11 @@ class Sparse(Tensor):
 
     def dense_dim(self) -> int:
         """How many of the last dimensions each value has."""
-        return len(self._value.meta.shape) - 1
+        return len(self.__dict__["_parts"][1].meta.shape) - 1
 
     def sparse_dim(self) -> int:
         """How many of the dimensions the indices tell."""
-        return len(self.meta.shape) - self.dense_dim()
+        return len(self.meta.shape) - len(self.__dict__["_parts"][1].meta.shape) + 1
 
     # ------------------------------------------------------------------------------------------------------- autograd
     @property
@@ -171,14 +181,17 @@ class Sparse(Tensor):
     # ------------------------------------------------------------------------------------------------------ conversions
     def to_dense(self, dtype: Any = None, *, masked_grad: bool | None = None) -> Any:
         """The strided tensor: zeros where nothing is specified, sums where a place is named more than once."""
+        made = _on_parts("to_dense", Sparse._dense, (self,))
+        return made if dtype is None else made.to(dtype)
+
+    def _dense(self) -> Any:
         coo = self.to_sparse()
         shape = tuple(self.meta.shape)
         sparse, rest = shape[:coo.sparse_dim()], shape[coo.sparse_dim():]
         values = coo._value
         flat = values.new_zeros((numel_of(sparse), *rest))
         kept = values.to(dtypes.uint8) if values.meta.dtype is dtypes.bool_ else values
-        made = flat.to(kept.dtype).index_add(0, linear(coo._index[0], sparse), kept).to(values.dtype).reshape(shape)
-        return made if dtype is None else made.to(dtype)
+        return flat.to(kept.dtype).index_add(0, linear(coo._index[0], sparse), kept).to(values.dtype).reshape(shape)
 
     def to_sparse(self, *args: Any, **kwargs: Any) -> Any:
         """The tensor in COO layout."""
@@ -321,8 +334,11 @@ class Coo(Sparse):
         if self.sparse_dim() != 2 or self.dense_dim():
             raise RuntimeError(f"to_sparse_csr: only matrices have a CSR layout here, this has {self.sparse_dim()} sparse and {self.dense_dim()} "
                                "dense dimensions")
+        return _on_parts("to_sparse_csr", Coo._by_rows, (self,))
+
+    def _by_rows(self) -> Any:
         one = self.coalesce()
-        rows, columns = one._indices().unbind(0)
+        rows, columns = one._indices()[0], one._indices()[1].clone()
         ends = _ops().bincount(rows, minlength=self.meta.shape[0]).cumsum(0)
         crow = _ops().cat([ends.new_zeros((1,)), ends])[:self.meta.shape[0] + 1]
         return make(Csr, (crow, columns), one._value, self.meta.shape, True)
@@ -419,11 +435,10 @@ def _tensor_of(x: Any, d: Any, dev: Any) -> Any:
 
 
 def _checked(given: bool | None) -> bool:
-    from .sparse_checks import checking
     return checking() if given is None else given
 
 
-@table.op(method=False)
+@table.op(method=False, learns=False)
 def sparse_coo_tensor(indices: Any, values: Any = None, size: Any = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
                       check_invariants: bool | None = None, is_coalesced: bool | None = None, pin_memory: bool = False) -> Any:
     """A sparse tensor of `values` (nnz, ...) at integer `indices` (sparse_dim, nnz).
@@ -438,6 +453,12 @@ def sparse_coo_tensor(indices: Any, values: Any = None, size: Any = None, *, dty
         return _end(Coo, (_ops().zeros((len(shape), 0), dtype=dtypes.int64, device=made.device),), made, shape, True, requires_grad)
     v = _tensor_of(values, dtype, device)
     i = _tensor_of(indices, None, v.device)
+    checked = _checked(check_invariants)
+    if size is not None and not checked and i.meta.dtype is dtypes.int64:  # what most programs say
+        shape, places, held = Size(size), i.meta.shape, v.meta.shape
+        n = len(places) and places[0]
+        if len(places) == 2 and held and held[0] == places[1] and len(shape) == n + len(held) - 1 and tuple(shape)[n:] == tuple(held)[1:]:
+            return _end(Coo, (i if i.node is None else i.detach(),), v, shape, bool(is_coalesced), requires_grad)
     if i.meta.dtype.kind not in "ui" and i.meta.numel:
         if i.meta.dtype.kind == "b" or i.meta.dtype.kind == "c":
             raise TypeError(f"sparse_coo_tensor: indices must be integers, got {i.meta.dtype}")
@@ -460,7 +481,7 @@ def sparse_coo_tensor(indices: Any, values: Any = None, size: Any = None, *, dty
         raise RuntimeError(f"number of dimensions must be sparse_dim ({i.shape[0]}) + dense_dim ({v.dim() - 1}), but got {len(shape)}")
     if tuple(shape[i.shape[0]:]) != tuple(v.shape[1:]):
         raise RuntimeError(f"values has incorrect size, expected {[v.shape[0], *shape[i.shape[0]:]]}, got {list(v.shape)}")
-    if _checked(check_invariants):
+    if checked:
         from .sparse_checks import check_coo
         check_coo(i, shape)
     return _end(Coo, (i,), v, shape, bool(is_coalesced), requires_grad)
@@ -472,22 +493,23 @@ def _end(kind: Any, indices: Any, values: Any, shape: Any, coalesced: bool, requ
     return make(kind, indices, values, shape, coalesced)
 
 
-@table.op(method=False)
+@table.op(method=False, learns=False)
 def sparse_csr_tensor(crow_indices: Any, col_indices: Any, values: Any, size: Any = None, *, dtype: Any = None, device: Any = None,
                       requires_grad: bool = False, check_invariants: bool | None = None, pin_memory: bool = False) -> Any:
     """A sparse matrix by rows: `values` (nnz) in the columns `col_indices` (nnz), row r being [crow_indices[r], crow_indices[r + 1])."""
     v = _tensor_of(values, dtype, device)
-    crow, columns = _tensor_of(crow_indices, None, v.device).detach(), _tensor_of(col_indices, None, v.device).detach()
-    for name, x in (("crow_indices", crow), ("col_indices", columns)):
-        if x.dtype not in (dtypes.int32, dtypes.int64):
+    crow, columns = _tensor_of(crow_indices, None, v.device), _tensor_of(col_indices, None, v.device)
+    for name, x in (("crow_indices", crow.meta), ("col_indices", columns.meta)):
+        if x.dtype is not dtypes.int64 and x.dtype is not dtypes.int32:
             raise RuntimeError(f"{name} and the other indices must be int32 or int64, got {x.dtype}")
-        if x.dim() != 1:
-            raise NotImplementedError(f"sparse_csr_tensor: {name} must have one dimension, it has {x.dim()}: batches are not implemented")
-    if columns.shape[0] != v.shape[0] or v.dim() != 1:
+        if len(x.shape) != 1:
+            raise NotImplementedError(f"sparse_csr_tensor: {name} must have one dimension, it has {len(x.shape)}: batches are not implemented")
+    if len(v.meta.shape) != 1 or columns.meta.numel != v.meta.numel:
         raise RuntimeError(f"col_indices and values must have the same number of entries, got {list(columns.shape)} and {list(v.shape)}")
     if size is None:
         size = (crow.shape[0] - 1, int(columns.max()) + 1 if columns.numel() else 0)
-    if len(tuple(size)) != 2 or crow.shape[0] != size[0] + 1:
+    size = Size(size)
+    if len(size) != 2 or crow.meta.numel != size[0] + 1:
         raise RuntimeError(f"crow_indices must have one entry more than rows: got {crow.shape[0]} for size {list(size)}")
     if _checked(check_invariants):
         from .sparse_checks import check_csr
@@ -495,7 +517,7 @@ def sparse_csr_tensor(crow_indices: Any, col_indices: Any, values: Any, size: An
     return _end(Csr, (crow, columns), v, size, True, requires_grad)
 
 
-@table.op(method=False)
+@table.op(method=False, learns=False)
 def sparse_compressed_tensor(compressed_indices: Any, plain_indices: Any, values: Any, size: Any = None, *, dtype: Any = None, layout: Any = None,
                              device: Any = None, requires_grad: bool = False, check_invariants: bool | None = None, pin_memory: bool = False) -> Any:
     """`sparse_csr_tensor`, for the one compressed layout there is.  Raises NotImplementedError for the others."""
@@ -505,21 +527,39 @@ def sparse_compressed_tensor(compressed_indices: Any, plain_indices: Any, values
                              check_invariants=check_invariants)
 
 
-def _named(name: str, doc: str) -> None:
-    def call(input: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002
-        from . import sparse_ops
-        if not any(isinstance(x, Sparse) for x in (input, *args)):
-            raise RuntimeError(f"{name}: one of the tensors must be sparse")
-        return sparse_ops.run(name, (input, *args), kwargs, refusal(name, sparse_coo))
-    call.__name__ = call.__qualname__ = name
-    call.__doc__ = doc
-    table.op(method=name != "spmm" and name != "hspmm")(call)
+def _product(name: str, args: tuple[Any, ...], **scales: Any) -> Any:
+    from . import sparse_ops
+    if not any(isinstance(x, Sparse) for x in args):
+        raise RuntimeError(f"{name}: one of the tensors must be sparse")
+    return sparse_ops.run(name, args, {k: v for k, v in scales.items() if v != 1}, refusal(name, sparse_coo))
 
 
-_named("spmm", "The product of a sparse matrix and a strided one.")
-_named("smm", "The product of a sparse matrix and a strided one, as a sparse tensor.")
-_named("hspmm", "The product of a sparse matrix and a strided one, as a sparse tensor.")
-_named("sspaddmm", "beta input + alpha (mat1 @ mat2), of sparse input and mat1.")
+@table.op(method=False)
+def spmm(input: Tensor, mat2: Tensor) -> Tensor:  # noqa: A002
+    """The product of a sparse matrix and a strided one."""
+    made: Tensor = _product("spmm", (input, mat2))
+    return made
+
+
+@table.op()
+def smm(input: Tensor, mat: Tensor) -> Tensor:  # noqa: A002
+    """The product of a sparse matrix and a strided one, as a sparse tensor."""
+    made: Tensor = _product("smm", (input, mat))
+    return made
+
+
+@table.op(method=False)
+def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
+    """The product of a sparse matrix and a strided one, as a sparse tensor."""
+    made: Tensor = _product("hspmm", (mat1, mat2))
+    return made
+
+
+@table.op()
+def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: A002
+    """beta input + alpha (mat1 @ mat2), of sparse input and mat1."""
+    made: Tensor = _product("sspaddmm", (input, mat1, mat2), beta=beta, alpha=alpha)
+    return made
 
 
 # -------------------------------------------------------------------------------------------------- methods of all tensors
@@ -530,17 +570,21 @@ def to_sparse(self: Any, sparse_dim: Any = None, *, layout: Any = None, blocksiz
     n = self.dim() if sparse_dim is None else int(sparse_dim)
     if not 0 < n <= max(self.dim(), 1):
         raise RuntimeError(f"sparse_dim argument must be in >0, <={self.dim()}: got {n}")
+    return _on_parts("to_sparse", _to_sparse, (self, n, layout is sparse_csr))
+
+
+def _to_sparse(self: Any, n: int, by_rows: bool) -> Any:
     shape = tuple(self.meta.shape)
     flat = self.reshape(numel_of(shape[:n]), *shape[n:])
     seen = (self.detach() != 0).reshape(numel_of(shape[:n]), numel_of(shape[n:])).any(1)
     places = seen.nonzero().reshape(-1)
     made = make(Coo, (coordinates(places, shape[:n]),), flat.index_select(0, places), shape, True)
-    return made.to_sparse_csr() if layout is sparse_csr else made
+    return made.to_sparse_csr() if by_rows else made
 
 
 def to_sparse_csr(self: Any, dense_dim: Any = None) -> Any:
     """The nonzero elements of a matrix by compressed rows."""
-    return to_sparse(self).to_sparse_csr()
+    return to_sparse(self, layout=sparse_csr)
 
 
 def to_dense(self: Any, dtype: Any = None, *, masked_grad: bool | None = None) -> Any:
@@ -560,6 +604,13 @@ def sparse_mask(self: Any, mask: Any) -> Any:
     shape = tuple(self.meta.shape)
     values = self.reshape(numel_of(shape[:n]), *shape[n:]).index_select(0, linear(at._index[0], shape[:n]))
     return mask._with(values)
+
+
+def _on_parts(name: str, form: Any, args: Any) -> Any:
+    global _on_parts
+    from .sparse_learning import on_parts  # which is made of what is here
+    _on_parts = on_parts
+    return on_parts(name, form, args)
 
 
 def _only_for(name: str, layout: str) -> Any:

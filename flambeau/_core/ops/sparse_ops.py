@@ -10,12 +10,13 @@ from ..layout import Size, wrap_dim
 from ..tensor import Tensor
 from . import sparse_products
 from .sparse import Coo, Csr, Sparse, kind_of, linear, make, named
+from .sparse_learning import on_parts
 from .unsupported import Unsupported, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_FORMS: dict[str, Any] = {}
+FORMS: dict[str, Any] = {}
 _VALUES = fields.of("sparse")  # operations of the values, that leave zeros zero
 
 
@@ -26,21 +27,22 @@ def _ops() -> Any:
 
 def run(name: str, args: Any, kwargs: Any, error: Unsupported) -> Any:
     """Carries out operation `name`.  Raises the error with its name where it has no sparse form."""
-    form = _found(name)
+    form = form_of(name)
     if form is None:
         kinds = [x for x in (*args, *kwargs.values()) if isinstance(x, Sparse)]
         raise refusal(name, kind_of(kinds[0])) if kinds else error
-    return form(*args, **kwargs)
+    return form(*args, **kwargs) if kwargs or name[-1] == "_" else on_parts(name, form, args)
 
 
-def _found(name: str) -> Any:
-    return _FORMS.get(name) or (_of_values(name) if name in _VALUES else None)
+def form_of(name: str) -> Any:
+    """The sparse form of an operation, or None."""
+    return FORMS.get(name) or (_of_values(name) if name in _VALUES else None)
 
 
 def _form(*names: str) -> Callable[[Any], Any]:
     def register(function: Any) -> Any:
         for n in names:
-            _FORMS[n] = function
+            FORMS[n] = function
         return function
     return register
 
@@ -124,7 +126,7 @@ def _div(input: Any, other: Any, *, rounding_mode: Any = None) -> Any:  # noqa: 
 
 def _in_place(name: str) -> Any:
     def form(self: Any, *args: Any, **kwargs: Any) -> Any:
-        made = _found(name)(self, *args, **kwargs)
+        made = form_of(name)(self, *args, **kwargs)
         if isinstance(self, Sparse):
             return self._replace(made)
         return self.copy_(made)
@@ -132,8 +134,8 @@ def _in_place(name: str) -> Any:
 
 
 for _name in ("add", "sub", "mul", "div", "neg", "abs", "relu", "pow"):
-    _FORMS[_name + "_"] = _in_place(_name)
-    setattr(Sparse, _name + "_", _FORMS[_name + "_"])
+    FORMS[_name + "_"] = _in_place(_name)
+    setattr(Sparse, _name + "_", FORMS[_name + "_"])
 
 
 @_form("zero_")
@@ -399,6 +401,6 @@ def softmax(input: Any, dim: int, log: bool) -> Any:  # noqa: A002
 
 
 # ------------------------------------------------------------------------------------------------- as methods of sparse tensors
-for _name in (*_FORMS, *_VALUES):
+for _name in (*FORMS, *_VALUES):
     if _name in Tensor.__dict__ and _name not in Sparse.__dict__:
-        setattr(Sparse, _name, _found(_name))
+        setattr(Sparse, _name, form_of(_name))

@@ -1,0 +1,119 @@
+"""Calls with sparse tensors, carried out on their parts by operations that the engine learns.
+
+The indices and values of sparse tensors are ordinary tensors. `on_parts` hands those of a call's operands to an operation of its own, whose body puts
+the sparse tensors together, makes the call, and gives the parts of what comes out: calls with parts of the same layouts are learned and replayed
+like any others, and what Python read meanwhile, such as how many elements are not 0, is a condition.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from ..engine.fronts import constant
+from ..engine.operation import Operation, layouts
+from ..runtime import caches, capture
+from ..tensor import Tensor
+from .sparse import Sparse, make
+from .unsupported import SparseMeta
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_MOST = 4096
+_recipes: dict[Any, int] = {}  # by the form's name, and of each argument what its parts do not tell
+_steps: dict[int, tuple[Callable[..., Any], tuple[Any, ...]]] = {}  # by number, none of which comes again: a form, and how each argument is put together
+_numbers = itertools.count()
+_operations: dict[str, Operation] = {}
+caches.on_forget(_recipes.clear)
+
+
+def on_parts(name: str, form: Callable[..., Any], args: Sequence[Any]) -> Any:
+    """``form(*args)``, of tensors, sparse ones and constants; name: of the form, which tells it from others."""
+    if capture.now.watched:
+        return form(*args)
+    parts: list[Tensor] = []
+    key: list[Any] = [name]
+    try:
+        for a in args:
+            if isinstance(a, Sparse):
+                indices, values = a.__dict__["_parts"]
+                parts += indices
+                parts.append(values)
+                key.append((a.meta, a.__dict__["_known"]))
+            elif isinstance(a, Tensor):
+                parts.append(a)
+                key.append(None)
+            else:
+                key.append(("constant", constant(a)))
+        for p in parts:
+            if not p.meta.plain:
+                return form(*args)
+        found = _recipes.get(at := tuple(key))
+    except TypeError:  # an argument that is in no key
+        return form(*args)
+    if found is None:
+        if len(_steps) > _MOST:
+            _recipes.clear()
+            for old in list(_steps)[:_MOST // 2]:  # not those of calls that are being made
+                _steps.pop(old, None)
+        found = next(_numbers)
+        _steps[found] = form, tuple([(type(a), len(a.__dict__["_parts"][0]), a.meta.shape, a.__dict__["_known"]) if isinstance(a, Sparse) else
+                                     (Tensor,) if isinstance(a, Tensor) else (None, a) for a in args])
+        _recipes[at] = found
+        if name not in _operations:
+            _operations[name] = Operation(f"sparse.{name}", _carry_out, shown=f"sparse_{name}")
+    made = _operations[name].function(parts, found)
+    if made.__class__ is tuple:
+        kind, known, shape, *indices, values = made
+        return make(_KINDS[kind], tuple(indices), values, shape, known)
+    return made
+
+
+def _carry_out(parts: list[Tensor], recipe: int) -> Any:
+    """The call of a recipe on parts; a sparse result as a tuple: its kind, whether it is coalesced, its shape, its parts."""
+    form, how = _steps[recipe]
+    args, at = [], 0
+    for kind, *rest in how:
+        if kind is None:
+            args.append(rest[0])
+        elif kind is Tensor:
+            args.append(parts[at])
+            at += 1
+        else:
+            count, shape, known = rest
+            args.append(make(kind, tuple(parts[at:at + count]), parts[at + count], shape, known))
+            at += count + 1
+    made = form(*args)
+    if isinstance(made, Sparse):
+        indices, values = made.__dict__["_parts"]
+        return type(made).__name__, made.__dict__["_known"], made.meta.shape, *indices, values
+    return made
+
+
+def answer(operation: Operation, values: tuple[Any, ...]) -> Any:
+    """A call of an operation with sparse operands, where it has a form for them; calls with the same layouts are found by the operation itself."""
+    from .sparse_ops import form_of
+    form, learner = form_of(operation.name), operation.learner
+    args, kwargs = operation._signature().as_written(values)
+    if form is None or kwargs or operation.name[-1] == "_":
+        return NotImplemented
+    made = on_parts(operation.name, form, args)
+    if learner is not None and not operation.planned:
+        with contextlib.suppress(AttributeError, TypeError, RuntimeError, ValueError):  # arguments that are in no key
+            caches.keep(operation.env["plans"], learner.key(values), _again(operation.name, form, args, learner.passed))
+    return made
+
+
+def _again(name: str, form: Callable[..., Any], args: Sequence[Any], passed: Sequence[int]) -> Callable[..., Any]:
+    """What carries out such a call on other operands; passed: the places of what it is given, which are arguments or have their defaults."""
+    count = len(args)
+    if passed[:count] == tuple(range(count)):
+        return lambda *given: on_parts(name, form, given[:count])
+    rest = {i: k for k, i in enumerate(passed) if i < count}
+    return lambda *given: on_parts(name, form, [given[rest[i]] if i in rest else a for i, a in enumerate(args)])
+
+
+layouts[SparseMeta] = answer
+_KINDS: dict[str, Any] = {kind.__name__: kind for kind in Sparse.__subclasses__()}
