@@ -36,8 +36,8 @@ class Batches(Iterator[Any]):
         loader = self._loader
         self._entries = iter(loader._index_sampler)
         # Drawn each time, with workers or without, so that what the generator gives next does not depend on their number.
-        self._base_seed = int(ops.randint(0, (1 << 63) - 1, (), dtype=dtypes.int64, generator=loader.generator,
-                                               device="cpu" if loader.generator is None else loader.generator.device))
+        empty = ops.empty((), dtype=dtypes.int64, device="cpu" if loader.generator is None else loader.generator.device)
+        self._base_seed = int(empty.random_(generator=loader.generator))
         self._given = 0
 
     def __iter__(self) -> Batches:

@@ -8,7 +8,9 @@ from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from .._core import dtypes, ops
+from .._core.runtime.generators import Generator
 
+_TOGETHER = 32  # indices that are drawn at once, with replacement
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -64,16 +66,16 @@ class RandomSampler(Sampler[int]):
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> Iterator[int]:
-        n, wanted = len(self.data_source), self.num_samples
+        # in PyTorch's steps, so that the order and what the generator gives next are PyTorch's too
+        n, wanted, generator = len(self.data_source), self.num_samples, self.generator
+        if generator is None:
+            generator = Generator().manual_seed(int(ops.empty((), dtype=dtypes.int64, device="cpu").random_()))
         if self.replacement:
-            for start in range(0, wanted, 1024):
-                size = min(1024, wanted - start)
-                yield from ops.randint(0, n, (size,), dtype=dtypes.int64, generator=self.generator, device=_home(self.generator)).tolist()
+            for size in (*[_TOGETHER] * (wanted // _TOGETHER), wanted % _TOGETHER):
+                yield from ops.randint(0, n, (size,), dtype=dtypes.int64, generator=generator, device=generator.device).tolist()
             return
-        while wanted > 0:
-            order = ops.randperm(n, generator=self.generator, device=_home(self.generator)).tolist()
-            yield from order[:wanted]
-            wanted -= n
+        for size in (*[n] * (wanted // n), wanted % n):
+            yield from ops.randperm(n, generator=generator, device=generator.device).tolist()[:size]
 
     def __len__(self) -> int:
         return self.num_samples
@@ -170,10 +172,8 @@ class DistributedSampler(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         n = len(self.dataset)
         if self.shuffle:
-            # NumPy's generator: the order depends on the seed alone, on every machine, and no state of ours is touched.
-            import numpy as np
-
-            order = np.random.Generator(np.random.PCG64(self.seed + self.epoch)).permutation(n).tolist()
+            # a generator of its own: the order depends on the seed alone, and the default generator stays where it is
+            order = ops.randperm(n, generator=Generator().manual_seed(self.seed + self.epoch), device="cpu").tolist()
         else:
             order = list(range(n))
         if self.drop_last:

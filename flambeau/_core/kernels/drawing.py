@@ -16,10 +16,12 @@ dropout            q, scale                         scale where 53 bits over 2**
 exponential        -1 / rate                        log1p(-u) times that, u of 53 bits
 geometric          log1p(-p)                        log(u) over that, rounded up
 cauchy             median, sigma                    median + sigma tan(pi (u - 1/2))
+slopes             from, to - from                  1, or of an operand of 0 or less from + u of 53 bits times the width
 normal             mean, deviation                  a pair from four words, its second number kept for the next element
 log normal         mean, deviation                  exp of that
 normal blocks      mean, deviation                  of 16 and more neighbours: eight pairs from 16 numbers
 permutation        none                             a shuffle from the front
+poisson            none                             `rejection`, of one operand; so also gamma, and binomial of two
 =================  ===============================  ==================================================================================
 """
 
@@ -31,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..dtypes import bfloat16, float16, float64
-from . import mersenne
+from . import mersenne, rejection
 from .interpret import narrow_bfloat16, widen_bfloat16
 
 if TYPE_CHECKING:
@@ -152,6 +154,15 @@ def drawn(spec: Draw, block: int, given: Sequence[Array], numbers: Sequence[floa
     n = math.prod(spec.shape)
     if spec.kind == "bernoulli each":
         return _chances(block, n, np.broadcast_to(given[0], spec.shape).reshape(-1)).reshape(spec.shape)
+    if spec.kind in rejection.KINDS:
+        flat = [np.broadcast_to(x, spec.shape).reshape(-1) for x in given]
+        made = rejection.drawn(spec.kind, lambda: float(_u(block, 1)[0]), lambda: float(normals(block, 1)[0]), flat, spec.dtype)
+        return made.reshape(spec.shape)
+    if spec.kind == "slopes":
+        made = np.ones(n)
+        below = np.broadcast_to(given[0], spec.shape).reshape(-1) <= 0
+        made[below] = _u(block, int(below.sum())) * numbers[1] + numbers[0]
+        return made.reshape(spec.shape)
     with np.errstate(all="ignore"):
         made = _KINDS[spec.kind](block, n, spec.dtype, *numbers)
         if made.dtype == np.float64 and spec.dtype in (float16, bfloat16):

@@ -10,7 +10,7 @@ from ..autograd import tape
 from ..autograd.mode import _grad
 from ..dtypes import bool_, dtype, float32, uint8
 from ..kernels.specs import Attention, AttentionGradient
-from ..runtime import backend_flags, caches, dispatch
+from ..runtime import backend_flags, caches, dispatch, generators
 from ..runtime.device import device
 from ..tensor import Meta, Tensor, alias, empty, meta, new
 from .casts import to_dtype
@@ -56,7 +56,6 @@ class _Plan:
     def draw(self, dev: device) -> None:
         """Takes the random numbers of its dropout."""
         if self.p > 0.0:
-            from ..runtime import generators
             batch, heads, _, length, source = self.sizes[:5]
             self.seed, self.offset = generators.default(dev).take(batch * heads * length * source)
 
@@ -369,7 +368,9 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
         elif not mask.meta.shape or mask.meta.shape[-1] != whole[-1]:
             mask = contiguous(mask.expand(*mask.meta.shape[:-1], whole[-1]))
         mask = _four(mask.expand(whole), leads[0])
-    if layout.numel(whole) and v.meta.numel and not tape.recording(mask):
+    # the numbers of a stream in PyTorch's order are drawn as PyTorch draws them, for all weights
+    ordered = p > 0.0 and not generators.default(q.meta.device).counts
+    if layout.numel(whole) and v.meta.numel and not tape.recording(mask) and not ordered:
         out = _fused(q, k, v, mask, causal, p, factor, direct if q is query and k is key and v is value else None)
     if out is None and narrow:
         return _in_float32(*given)

@@ -256,6 +256,12 @@ def _scale(m: Meta, p: float) -> Kind:
     return "dropout", (1.0 - p, float(real(1.0) / real(1.0 - p)))
 
 
+def _slopes(m: Meta, low: float, high: float) -> Kind:
+    real = np.float64 if m.dtype is float64 else np.float32
+    a, b = float(real(low)), float(real(high))
+    return "slopes", (a, b - a)
+
+
 UNIFORM = Distribution("uniform", _uniform, _bounds)
 NORMAL = Distribution("normal", _normal, _normals)
 INTEGERS = Distribution("randint", _integers, _whole, dtypes.int64)
@@ -270,4 +276,5 @@ LOG_NORMAL = Distribution("log_normal_", _log_normal, lambda m, mean, std: ("log
 GEOMETRIC = Distribution("geometric_", _geometric, lambda m, p: ("geometric", (math.log1p(-p),)))
 BERNOULLI = Distribution("bernoulli", _chance, lambda m, p: ("bernoulli", (float(p),)))
 BERNOULLI_EACH = Distribution("bernoulli_tensor", _chance, lambda m: ("bernoulli each", ()))
+SLOPES = Distribution("rrelu", _uniform, _slopes)
 DROPOUT = Distribution("dropout", _kept, _scale)

@@ -327,6 +327,15 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     return input.mul_(mask) if inplace else input * mask
 
 
+def slopes(x: Tensor, lower: float, upper: float) -> Tensor:
+    """For each element 1, or, where it is 0 or less, a number of [lower, upper)."""
+    t = empty(x.meta.shape, x.meta.dtype, x.meta.device)
+    if generator_of(t.meta.device, None).counts:
+        drawn: Tensor = _fill_uniform(t, None, lower, upper).masked_fill_(x > 0, 1.0)
+        return drawn
+    return draw(t, draws.SLOPES, (lower, upper), None, (x,))
+
+
 @op(method=False, name="dropout_", batch="draws each")
 def dropout_(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:  # noqa: A002
     """`dropout`, in place."""
@@ -412,33 +421,41 @@ def _check_probabilities(x: Tensor, different: int | None) -> None:
             raise RuntimeError(what)
 
 
-def _by_numpy(name: str, sample: Callable[[Any, Any], Any]) -> Callable[..., Tensor]:
-    """Distributions without a closed transformation, drawn by NumPy's generator seeded from this one's position."""
+def sampled(name: str, by_counter: Callable[[Any, list[Any]], Any]) -> Callable[[Tensor, list[Tensor], Any], Tensor]:
+    """A distribution drawn by rejection, which fills a tensor for its operands: of a stream by the kind `name` of `kernels.drawing`; of one that
+    counts by NumPy's generator (`by_counter`), seeded from its position."""
     from ..kernels.interpret import load, memory, store
 
     def run(out: Tensor, inputs: list[Tensor], generator: Any) -> Tensor:
         from .copies import contiguous
+        g = generator_of(out.meta.device, generator)
+        if not g.counts:
+            if out.meta.numel:
+                draws.in_order(out, name, (), g, inputs)
+            return out
         inputs = [contiguous(x) for x in inputs]
-        seed, offset = generator_of(out.meta.device, generator).take(out.meta.numel)
+        seed, offset = g.take(out.meta.numel)
         metas = [x.meta for x in inputs]
 
         def entry(to: int, *addresses: int) -> None:
             rng = np.random.Generator(np.random.Philox(key=seed, counter=offset))
             values = [load(memory(a, tuple(m.shape), m.strides, m.dtype), m.dtype) for a, m in zip(addresses, metas, strict=True)]
-            store(memory(to, tuple(out.meta.shape), out.meta.strides, out.meta.dtype), sample(rng, values), out.meta.dtype)
+            store(memory(to, tuple(out.meta.shape), out.meta.strides, out.meta.dtype), by_counter(rng, values), out.meta.dtype)
         if out.meta.numel:
             launch.routine(name, entry, (out,), inputs)
         return out
     return run
 
 
-_poisson = _by_numpy("poisson", lambda rng, v: rng.poisson(v[0]))
-_binomial = _by_numpy("binomial", lambda rng, v: rng.binomial(v[0].astype(np.int64), v[1]))
+_poisson = sampled("poisson", lambda rng, v: rng.poisson(v[0]))
+_binomial = sampled("binomial", lambda rng, v: rng.binomial(v[0].astype(np.int64), v[1]))
 
 
 @op(method=False, batch="draws each", draws_alone=True)
 def poisson(input: Tensor, generator: Any = None) -> Tensor:  # noqa: A002
-    """Poisson numbers with the rates in `input`, in its type."""
+    """Poisson numbers with the rates in `input`, in its type.  Raises RuntimeError for a rate below 0, and for one that is NaN."""
+    if dispatch.near(input.meta.device) and not bool((input >= 0).all()):
+        raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
     return _poisson(empty(input.meta.shape, input.meta.dtype, input.meta.device), [input], generator)
 
 

@@ -12,12 +12,13 @@ from ..autograd import tape
 from ..tensor import Tensor, alias, empty
 from .axis_views import broadcast_tensors
 from .casts import to_dtype
+from .draws import generator_of
 from .elementwise import saved_tensor
-from .random import _by_numpy
+from .random import sampled
 from .special import _host
 from .table import op
 
-_gamma = _by_numpy("standard_gamma", lambda rng, v: rng.standard_gamma(v[0]))
+_gamma = sampled("gamma", lambda rng, v: rng.standard_gamma(v[0]))
 
 
 def _dirichlet_rows(rng: Any, values: list[Any]) -> Any:
@@ -30,7 +31,7 @@ def _dirichlet_rows(rng: Any, values: list[Any]) -> Any:
         return weights / weights.sum(-1, keepdims=True)
 
 
-_dirichlet = _by_numpy("dirichlet", _dirichlet_rows)
+_counted_dirichlet = sampled("dirichlet", _dirichlet_rows)
 
 
 def _output(node: tape.Node) -> tuple[Tensor, Tensor]:
@@ -73,9 +74,14 @@ def _dirichlet_back(node: tape.Node, g: Tensor) -> Any:
 @op(method=False, name="_sample_dirichlet")
 def _sample_dirichlet(input: Tensor, generator: Any = None) -> Tensor:  # noqa: A002
     """Points of the simplex with the concentrations in the last axis of `input`, differentiable (once) in them."""
-    out = _dirichlet(empty(input.meta.shape, input.meta.dtype, input.meta.device), [input], generator)
-    # so that every share has a logarithm
-    out.clamp_(min=dtypes.finfo(out.meta.dtype).tiny)
+    m = input.meta
+    if generator_of(m.device, generator).counts:
+        out = _counted_dirichlet(empty(m.shape, m.dtype, m.device), [input], generator)
+        out.clamp_(min=dtypes.finfo(m.dtype).tiny)  # so that every share has a logarithm
+    else:
+        limits = dtypes.finfo(m.dtype)
+        weights = _gamma(empty(m.shape, dtypes.float64, m.device), [input], generator)
+        out = to_dtype(weights / weights.sum(-1, keepdim=True), m.dtype).clamp_(limits.tiny, 1.0 - limits.eps / 2)
     return tape.record(out, _dirichlet_back, (input,),
                        ((input, input.store.version), (alias(out, out.meta, out.ptr), out.store.version)), "SampleDirichletBackward0")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..._core import ops
 from ..._core.engine.fields import has
 from ..._core.kernels import expr as E
 from ..._core.ops.checks import of_kinds
 from ..._core.ops.elementwise import Pointwise
+from ..._core.ops.random import slopes as _slopes
 from .late import F
 
 _gated = Pointwise("glu", lambda a, b: a / (1.0 + E.exp(-b)), 2)
@@ -52,10 +52,8 @@ def rrelu(input: Any, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: 
         raise RuntimeError(f"Lower bound should be less than or equal to the upper bound, got {lower} and {upper}")
     if not training:
         return F.leaky_relu(input, (lower + upper) / 2, inplace)
-    slopes = ops.empty(input.shape, dtype=input.dtype, device=input.device).uniform_(lower, upper)
-    if inplace:
-        return input.mul_(ops.where(input.detach() > 0, ops.ones_like(slopes), slopes))
-    return _leaky((input, slopes))
+    slopes = _slopes(input.detach(), lower, upper)
+    return input.mul_(slopes) if inplace else input * slopes
 
 
 def rrelu_(input: Any, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Any:

@@ -84,8 +84,9 @@ def _alpha(input: Any, p: float, training: bool, inplace: bool, channel_dims: in
     shape = tuple(input.shape) if channel_dims is None else (
         tuple(input.shape[:channel_dims]) + (1,) * (input.dim() - channel_dims))
     kept = ops.empty(shape, dtype=input.dtype, device=input.device).bernoulli_(1 - p)
-    scale = 1.0 / math.sqrt((1 - p) * (1 + p * _SATURATION**2))
-    shift = scale * (_SATURATION * (1 - kept) - _SATURATION * p)
+    scale = 1.0 / math.sqrt((_SATURATION * _SATURATION * p + 1) * (1 - p))
+    # in PyTorch's steps, each of which rounds
+    shift = (kept - 1) * (-_SATURATION * scale) + -_SATURATION * scale * p
     return input.mul_(kept * scale).add_(shift) if inplace else input * (kept * scale) + shift
 
 

@@ -72,3 +72,30 @@ def test_chances_of_each_element_are_read_where_they_lie(p, steps):
     given = load(memory(chances.ctypes.data, (4, 5), steps, p), p)
     assert np.array_equal(out[:, ::2], drawing.drawn(spec, theirs.address, [given], ())) and not out[:, 1::2].any()
     assert ctypes.string_at(ours.address, mersenne.KEPT) == ctypes.string_at(theirs.address, mersenne.KEPT)
+
+
+@pytest.mark.parametrize("d", FLOATS, ids=str)
+@pytest.mark.parametrize("kind,given", [
+    ("poisson", ([0.0, 0.25, 3.0, 9.75, 10.0, 20.0, 1000.0, 0.0],)), ("gamma", ([0.0, 0.125, 0.5, 1.0, 3.0, 100.0, 1e4],)),
+    ("binomial", ([0.0, 5.0, 30.0, 100.0, 1000.0, 40.0, 64.0], [0.25, 0.5, 0.875, 0.125, 0.75, 1.0, 0.0])), ("slopes", ([-1.0, 0.0, 2.0, -3.0],))])
+def test_numbers_that_take_as_many_words_as_they_need(kind, given, d):
+    n, count = 40 * len(given[0]), len(given)
+    operands = [np.zeros(n, d.np) for _ in given]
+    for to, values in zip(operands, given, strict=True):
+        store(to, np.tile(values, 40), d)
+    spec = Draw(kind, d, (n,), (1,), ((d, (1,)),) * count)
+    ours, theirs = Stream(4), Stream(4)
+    numbers = (0.125, 0.25) if kind == "slopes" else ()
+    got, want = np.zeros(n, d.np), np.zeros(n, d.np)
+    draws.draw(spec).entry(got.ctypes.data, *[x.ctypes.data for x in operands], ours.address, *numbers)
+    store(want, drawing.drawn(spec, theirs.address, [load(x, d) for x in operands], numbers), d)
+    close(load(got, d), load(want, d), d, "uniform" if kind in ("poisson", "binomial") and d is not D.float64 else kind)
+    assert ctypes.string_at(ours.address, mersenne.KEPT) == ctypes.string_at(theirs.address, mersenne.KEPT)
+
+
+@pytest.mark.parametrize("kind,given", [("gamma", (math.nan,)), ("gamma", (-1.0,)), ("binomial", (math.nan, 0.5)), ("binomial", (5.0, math.nan))])
+def test_what_has_no_distribution_gives_nan_and_ends(kind, given):
+    operands = [np.array([x]) for x in given]
+    out, s = np.zeros(1), Stream(0)
+    draws.draw(Draw(kind, D.float64, (1,), (1,), ((D.float64, (1,)),) * len(given))).entry(out.ctypes.data, *[x.ctypes.data for x in operands], s.address)
+    assert np.isnan(out).all()

@@ -6,11 +6,12 @@ An argument is an address or a Python float; whole numbers that a double may not
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .....dtypes import bool_, float32, float64, int32, int64
 from .... import mersenne as mt
-from .... import native
+from .... import native, rejection
 from ....programs import size_of
 from ... import libm
 from ...casts import cast
@@ -220,19 +221,38 @@ def _log_normal(w: Draws, lanes: int, at: Value, given: list[Number]) -> Number:
     return w.library("exp", _normal(w, lanes, at, given))
 
 
+def _slopes(w: Draws, lanes: int, at: Value, given: list[Number]) -> Number:
+    """1, or, where the operand is 0 or less, a number of a range, which is drawn only there; numbers: from, to - from."""
+    c, (x,) = w.code, given
+    wide = Number(c, cast(c, x.v, x.d, float64, 1), float64, 1)
+    with c.when(Value(c, "i1", (wide <= 0.0).v), Value(c, "double", wide.lift(1.0))) as there:
+        c.function("void", "words", w.stream, w.words, c.ints(2))
+        there.next = [Value(c, "double", (w.fraction53(w.words) * w.number(1) + w.number(0)).v)]
+    return Number(c, there.vars[0].name, float64, 1)
+
+
 # the element, its words (None: two for float64, else one), whether it can be done in vectors, and how many numbers a call gives
 KINDS: dict[str, tuple[Any, int | None, bool, int]] = {
     "unit": (_unit, None, True, 0), "uniform": (_uniform, None, True, 3), "integers": (_integers, 1, True, 3),
     "long integers": (_long_integers, 2, False, 4), "bits": (_bits, 2, False, 0), "bernoulli": (_bernoulli, 2, True, 1),
     "dropout": (_dropout, 2, True, 2),
     "bernoulli each": (_bernoulli_each, None, True, 0), "exponential": (_exponential, 2, False, 1), "geometric": (_geometric, 2, False, 1),
-    "cauchy": (_cauchy, 2, False, 2), "normal": (_normal, 0, False, 2), "log normal": (_log_normal, 0, False, 2),
+    "slopes": (_slopes, 0, False, 2), "cauchy": (_cauchy, 2, False, 2), "normal": (_normal, 0, False, 2), "log normal": (_log_normal, 0, False, 2),
 }
+
+
+def _sampled(kind: str, w: Draws, lanes: int, at: Value, given: list[Number]) -> Number:
+    from .rejection import element
+    return element(kind, w, given)
 
 
 def entry(spec: Draw) -> Callable[..., None]:
     """See `specs.Draw`."""
-    element, words, wide, numbers = KINDS[spec.kind]
+    if spec.kind in rejection.KINDS:
+        row: Any = partial(_sampled, spec.kind), 0, False, 0
+    else:
+        row = KINDS[spec.kind]
+    element, words, wide, numbers = row
     given = tuple([d for d, _ in spec.given])
     if words is None:
         words = 2 if float64 in (*given, *(() if given else (spec.dtype,))) else 1
@@ -244,6 +264,9 @@ def entry(spec: Draw) -> Callable[..., None]:
     dense = all(s[-1] == d.itemsize for s, d in zip(steps, types, strict=True))
 
     def write(module: Module) -> None:
+        if spec.kind in rejection.KINDS:
+            from .rejection import WRITERS
+            WRITERS[spec.kind](module, spec.dtype)
         Draws(module, spec.dtype, given, words).write(element, dense, wide)
     key = " ".join((spec.kind, *[d.name for d in types], str(dense and wide)))
     code = functions(key, ("flambeau_draw",), write)["flambeau_draw"]
