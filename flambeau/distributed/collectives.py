@@ -87,9 +87,9 @@ class Work:
             self._event.wait()
         elif self._job is not None and self._group is not None:
             if self._message:
-                self._group.complete(self._job, limit)
+                self._group.host.complete(self._job, limit)
             else:
-                self._group.wait(self._job, limit)
+                self._group.host.wait(self._job, limit)
         after, self._after = self._after, []
         for call in after:
             call()
@@ -192,7 +192,7 @@ def carry(g: ProcessGroup, name: str, what: str, like: Tensor, start: Callable[[
             after()
 
     def entry(*given: int) -> None:
-        made.append(g.run(what, lambda comm: start(comm, given), done, async_op, check, line))
+        made.append(g.host.run(what, lambda comm: start(comm, given), done, async_op, check, line))
     dispatch.bind(dev, PreparedLaunch(name, entry, outputs=wrote, nbytes=nbytes))(*[t.data_ptr() for t in memory])
     return Work(g, made[0], None, result) if async_op else None
 
@@ -212,7 +212,7 @@ def _on_gpu(g: ProcessGroup, name: str, what: str, like: Tensor, start: Callable
     addresses = tuple(t.data_ptr() for t in memory)
 
     def entry(*given: int) -> None:
-        g.run(what, lambda comm: start(comm, addresses), None, False, check, line)
+        g.device.run(what, lambda comm: start(comm, addresses), None, False, check, line)
     with stream:  # an empty tensor has no address that a launch may have
         dispatch.bind(dev, PreparedLaunch(name, entry, outputs=wrote, nbytes=nbytes))(*[a for a in addresses if a])
     for t in memory:
@@ -232,7 +232,7 @@ def _by_host(g: ProcessGroup, what: str, like: Tensor, start: Callable[[Communic
              after: Callable[[], None] | None, async_op: bool, result: Any, wrote: int, line: str, check: bool) -> Work | None:
     """Where the host does not reach a GPU's memory: by copies."""
     copies = [t.cpu() for t in memory]
-    g.run(what, lambda comm: start(comm, tuple(c.data_ptr() for c in copies)), None, False, check, line)
+    g.host.run(what, lambda comm: start(comm, tuple(c.data_ptr() for c in copies)), None, False, check, line)
     for t, c in zip(memory[:wrote], copies):
         _hand_back(t, c)
     if after is not None:
@@ -250,7 +250,7 @@ def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None, t
         from .. import cuda
         if cuda.is_available():
             cuda.synchronize()
-    job = g.run("barrier()", lambda comm: comm.barrier(), background=async_op)
+    job = g.host.run("barrier()", lambda comm: comm.barrier(), background=async_op)
     return Work(g, job) if async_op else None
 
 
@@ -259,12 +259,12 @@ def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bo
     g = world.inside(group)
     if g is None:
         return
-    job = g.run("monitored_barrier()", lambda comm: comm.barrier(), background=True)
+    job = g.host.run("monitored_barrier()", lambda comm: comm.barrier(), background=True)
     limit = (g._timeout if timeout is None else timeout).total_seconds()
     if not job.done.wait(limit) and g._peers is not None:
         g._peers.ask_where()
         job.done.wait(1.5)
-    g.wait(job, 0.0)
+    g.host.wait(job, 0.0)
 
 
 def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:

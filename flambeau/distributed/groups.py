@@ -44,18 +44,16 @@ class Job:
         self.request: Request | None = None
 
 
-class ProcessGroup:
-    """Some of the processes.  `init_process_group` and `new_group` make them."""
+class Lane:
+    """One communicator of a group with everything that goes through it in one order: what the host asks for, or what is queued on a GPU's stream.
 
-    _peers: Peers | None = None
+    The two do not wait for one another, as two backends of PyTorch's do not: each rank's host may be ahead of its streams by another measure.
+    """
 
-    def __init__(self, comm: Communicator, ranks: Sequence[int], backend: str, timeout: datetime.timedelta, name: str, peers: Peers | None,
-                 rank: int) -> None:
-        self._comm, self._ranks, self._backend, self._timeout, self.group_name = comm, list(ranks), backend, timeout, name
-        self.group_desc = name
-        self._peers, self._rank = peers, rank
-        self.bound_device_id: Any = None
-        self._number = self._splits = 0
+    def __init__(self, group: ProcessGroup, comm: Communicator) -> None:
+        self._group, self._comm = group, comm
+        self._peers, self._rank = group._peers, group._rank
+        self._number = 0
         self._checking = comm.split(range(comm.size), 1) if comm.size > 1 else None
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._worker: threading.Thread | None = None
@@ -63,27 +61,6 @@ class ProcessGroup:
         self._lock = threading.Lock()
         self._own = np.zeros(2, np.int64)
         self._hashes: dict[str, int] = {}
-        self.streams: dict[Any, Any] = {}
-
-    def rank(self) -> int:
-        """This process's number in the group; -1 outside."""
-        return self._rank
-
-    def size(self) -> int:
-        """How many processes the group has."""
-        return len(self._ranks)
-
-    def name(self) -> str:
-        """The backend's name."""
-        return self._backend
-
-    def get_group_store(self) -> Any:
-        """The store that the default group was made with."""
-        from . import world
-        return world.state.store
-
-    def __repr__(self) -> str:
-        return f"<ProcessGroup {self.group_name or 'default'}: rank {self._rank} of {len(self._ranks)}, {self._backend}>"
 
     # ------------------------------------------------------------------------------------------------ carrying out
     def run(self, what: str, start: Start, after: Callable[[], None] | None = None, background: bool = False, check: bool = True, line: str = "") -> Job:
@@ -129,7 +106,7 @@ class ProcessGroup:
         with self._lock:
             self._left += 1
             if self._worker is None:
-                self._worker = threading.Thread(target=self._work, daemon=True, name=f"collectives {self.group_name}")
+                self._worker = threading.Thread(target=self._work, daemon=True, name=f"collectives {self._group.group_name}")
                 self._worker.start()
         self._jobs.put(job)
 
@@ -146,7 +123,7 @@ class ProcessGroup:
 
     def _carry_out(self, job: Job) -> None:
         self._number += 1
-        doing, peers, thread = Doing(self._number, job.what, job.line, self.group_name), self._peers, threading.get_ident()
+        doing, peers, thread = Doing(self._number, job.what, job.line, self._group.group_name), self._peers, threading.get_ident()
         if peers is not None:
             peers.doing[thread] = doing
         try:
@@ -182,7 +159,7 @@ class ProcessGroup:
         peers = self._peers
         assert peers is not None
         begun = time.monotonic()
-        limit = self._timeout.total_seconds() if timeout is None else timeout
+        limit = self._group._timeout.total_seconds() if timeout is None else timeout
         told, pause, rounds = begun + PATIENCE, 0.0, 0
         while not request.test():
             rounds += 1
@@ -194,7 +171,7 @@ class ProcessGroup:
             time.sleep(pause)
             if rounds & 31 and pause < 5e-4:
                 continue
-            peers.look(self._ranks, job.what, job.line)
+            peers.look(self._group._ranks, job.what, job.line)
             if now > told:
                 told = now + PATIENCE
                 peers.ask_where()
@@ -216,12 +193,50 @@ class ProcessGroup:
         told = np.zeros(_ROOM, np.uint8)
         text = f"{job.what}, number {self._number}, at {job.line}".encode()[:_ROOM]
         told[:len(text)] = np.frombuffer(text, np.uint8)
-        all_ = np.zeros((self.size(), _ROOM), np.uint8)
+        all_ = np.zeros((self._group.size(), _ROOM), np.uint8)
         self._wait(job, self._checking.all_gather(told.ctypes.data, _ROOM, all_.ctypes.data))
-        calls = "\n".join(f"  rank {r}: {row.tobytes().rstrip(bytes(1)).decode(errors='replace')}" for r, row in zip(self._ranks, all_))
+        calls = "\n".join(f"  rank {r}: {row.tobytes().rstrip(bytes(1)).decode(errors='replace')}" for r, row in zip(self._group._ranks, all_))
         raise DistBackendError(f"the ranks called different collectives:\n{calls}")
 
-    # ------------------------------------------------------------------------------------------------ parts
+
+class ProcessGroup:
+    """Some of the processes.  `init_process_group` and `new_group` make them.
+
+    `host` carries what the host asks for, `device` what is queued on a GPU's stream.
+    """
+
+    def __init__(self, comm: Communicator, ranks: Sequence[int], backend: str, timeout: datetime.timedelta, name: str, peers: Peers | None,
+                 rank: int) -> None:
+        self._comm, self._ranks, self._backend, self._timeout, self.group_name = comm, list(ranks), backend, timeout, name
+        self.group_desc = name
+        self._peers, self._rank = peers, rank
+        self.bound_device_id: Any = None
+        self.streams: dict[Any, Any] = {}
+        self.host = Lane(self, comm)
+        other = comm.split(range(comm.size), 2)
+        assert other is not None
+        self.device = Lane(self, other)
+
+    def rank(self) -> int:
+        """This process's number in the group; -1 outside."""
+        return self._rank
+
+    def size(self) -> int:
+        """How many processes the group has."""
+        return len(self._ranks)
+
+    def name(self) -> str:
+        """The backend's name."""
+        return self._backend
+
+    def get_group_store(self) -> Any:
+        """The store that the default group was made with."""
+        from . import world
+        return world.state.store
+
+    def __repr__(self) -> str:
+        return f"<ProcessGroup {self.group_name or 'default'}: rank {self._rank} of {len(self._ranks)}, {self._backend}>"
+
     def part(self, ranks: Sequence[int], tag: int) -> Communicator | None:
         """A communicator of some ranks (by their numbers in this group), which they alone ask for."""
         return Alone() if len(ranks) == 1 else self._comm.split(list(ranks), tag)

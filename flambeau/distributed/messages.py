@@ -34,7 +34,7 @@ def isend(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 
     _ready(g, t, "send")
     packed = _packed(t) if _reached(t) else t.cpu().contiguous()
     nbytes = packed.nbytes
-    job = g.begin(f"send({t.dtype}, {t.numel()} elements, to {g._ranks[to]})", lambda comm: comm.send(packed.data_ptr(), nbytes, to, tag))
+    job = g.host.begin(f"send({t.dtype}, {t.numel()} elements, to {g._ranks[to]})", lambda comm: comm.send(packed.data_ptr(), nbytes, to, tag))
     return Work(g, job, None, [packed], message=True)
 
 
@@ -49,7 +49,7 @@ def irecv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 
     packed = _packed(t) if _reached(t) else t.cpu().contiguous()
     t.store.version += 1
     nbytes = packed.nbytes
-    job = g.begin(f"recv({t.dtype}, {t.numel()} elements, from {'any' if source is None else g._ranks[source]})",
+    job = g.host.begin(f"recv({t.dtype}, {t.numel()} elements, from {'any' if source is None else g._ranks[source]})",
                   lambda comm: comm.receive(packed.data_ptr(), nbytes, source, tag))
     if packed.data_ptr() != t.data_ptr():
         job.after = lambda: _hand_back(t, packed)

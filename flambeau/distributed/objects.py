@@ -18,7 +18,7 @@ def _bytes(obj: Any) -> np.ndarray[Any, Any]:
 def _sizes(g: ProcessGroup, n: int, name: str) -> list[int]:
     """How many bytes each process has."""
     own, all_ = np.array([n], np.int64), np.zeros(g.size(), np.int64)
-    g.run(f"{name}: sizes", lambda comm: comm.all_gather(own.ctypes.data, 8, all_.ctypes.data))
+    g.host.run(f"{name}: sizes", lambda comm: comm.all_gather(own.ctypes.data, 8, all_.ctypes.data))
     return [int(k) for k in all_]
 
 
@@ -39,7 +39,7 @@ def _all(g: ProcessGroup, obj: Any, name: str) -> list[Any]:
     most = max(sizes)
     own, all_ = np.zeros(most, np.uint8), np.zeros((g.size(), most), np.uint8)
     own[:data.size] = data
-    g.run(f"{name}({most} bytes)", lambda comm: comm.all_gather(own.ctypes.data, most, all_.ctypes.data))
+    g.host.run(f"{name}({most} bytes)", lambda comm: comm.all_gather(own.ctypes.data, most, all_.ctypes.data))
     return [pickle.loads(row[:n].tobytes()) for row, n in zip(all_, sizes)]
 
 
@@ -58,7 +58,7 @@ def gather_object(obj: Any, object_gather_list: list[Any] | None = None, dst: in
     most = max(sizes)
     own, all_ = np.zeros(most, np.uint8), np.zeros((g.size() if g._rank == root else 1, most), np.uint8)
     own[:data.size] = data
-    g.run(f"gather_object({most} bytes, to {g._ranks[root]})", lambda comm: comm.gather(own.ctypes.data, most, all_.ctypes.data, root))
+    g.host.run(f"gather_object({most} bytes, to {g._ranks[root]})", lambda comm: comm.gather(own.ctypes.data, most, all_.ctypes.data, root))
     if object_gather_list is not None:
         object_gather_list[:] = [pickle.loads(row[:n].tobytes()) for row, n in zip(all_, sizes)]
 
@@ -73,10 +73,10 @@ def broadcast_object_list(object_list: list[Any], src: int | None = None, group:
     root = world.member(g, 0 if src is None and group_src is None else src, "src", group_src)
     data = _bytes(object_list) if g._rank == root else np.zeros(0, np.uint8)
     size = np.array([data.size, len(object_list)], np.int64)
-    g.run(f"broadcast_object_list({len(object_list)} objects, from {g._ranks[root]})", lambda comm: comm.broadcast(size.ctypes.data, 16, root))
+    g.host.run(f"broadcast_object_list({len(object_list)} objects, from {g._ranks[root]})", lambda comm: comm.broadcast(size.ctypes.data, 16, root))
     if g._rank != root:
         data = np.zeros(int(size[0]), np.uint8)
-    g.run("broadcast_object_list: objects", lambda comm: comm.broadcast(data.ctypes.data, data.size, root))
+    g.host.run("broadcast_object_list: objects", lambda comm: comm.broadcast(data.ctypes.data, data.size, root))
     if g._rank != root:
         object_list[:] = pickle.loads(data.tobytes())
 
