@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import signal
 import subprocess
 import sys
@@ -20,12 +21,18 @@ CHECKED = 4000  # of these, how many a check without --seeds runs
 HEAD = """Differences between PyTorch and Flambeau that random programs show: `make fuzz FUZZ="--only programs --write"` renews counts and examples.
 Families and reasons are written by hand and stay. A class without a reason is a difference that nobody has judged yet."""
 
+OFTEN = 3  # programs
+ENDED = ("crash", "hang", "harness")
+
 Found = dict[int, list[tuple[Class, str]]]  # by seed: class, the instrument's words
 
 
 def check(root: Path, instruments: Path, a: argparse.Namespace) -> bool:
     kept = Path(__file__).parent / "known" / "programs.toml"
     known = classes.read(kept)
+    if a.fresh:
+        seeds = drawn(a.fresh)
+        return told_of_fresh("programs", known, collect(root, instruments, root, seeds, a.seconds, a.device), seeds)
     seeds = a.seeds or (RECORDED if a.write else checked(known))
     found = collect(root, instruments, root, seeds, a.seconds, a.device)
     counts = classes.total([[c for c, _ in ds] for ds in found.values()])
@@ -40,6 +47,29 @@ def check(root: Path, instruments: Path, a: argparse.Namespace) -> bool:
         print(f"  more often: {classes.said(c)}: {now}, recorded {before}")
     show(root, instruments, result.new, found, a.device)
     return not result.new and not result.risen
+
+
+def drawn(programs: int) -> str:
+    """Seeds that nobody ran."""
+    first = random.SystemRandom().randrange(1 << 30, 1 << 40)
+    return f"{first}:{first + programs}"
+
+
+def told_of_fresh(part: str, known: classes.Known, found: Found, seeds: str) -> bool:
+    """Prints the classes that are not known.  Wrong are those that show in OFTEN programs, which one change of many is likely to make, and any that
+    ends its process; what shows once in thousands of programs is told for somebody to judge."""
+    bad = sum(1 for ds in found.values() if ds)
+    new: dict[Class, list[int]] = {}
+    for seed in sorted(found):
+        for c in {c for c, _ in found[seed] if not known.has(c)}:
+            new.setdefault(c, []).append(seed)
+    rest = sum(1 for ds in found.values() if any(not known.has(c) for c, _ in ds))
+    print(f"fuzz: {part}: {len(found)} programs (seeds from {seeds}), {bad} differ, {rest} in a class that is not known")
+    often = {c for c, at in new.items() if len(at) >= OFTEN or c[0] in ENDED}
+    for c, at in sorted(new.items()):
+        text = next(t for d, t in found[at[0]] if d == c)
+        print(f"  {'new' if c in often else 'rare'}: {classes.said(c)}: {len(at)} programs, seed {at[0]}: {text[-300:]}")
+    return not often
 
 
 def checked(known: classes.Known) -> str:
@@ -102,8 +132,13 @@ def command(instruments: Path, tree: Path, out: Path, device: str, *more: str) -
 
 
 def collect(root: Path, instruments: Path, tree: Path, seeds: str, seconds: float, device: str = "cpu") -> Found:
-    """The differences by seed.  A program that ends the process is a class of its own, and the next process goes on behind it."""
+    """The differences by seed."""
     out = root / "build" / "fuzz" / f"programs-{'here' if tree == root else 'there'}.jsonl"
+    return in_processes(root, out, command(instruments, tree, out, device), seeds, seconds)
+
+
+def in_processes(root: Path, out: Path, begins: list[str], seeds: str, seconds: float) -> Found:
+    """What a command finds by seed.  A program that ends the process is a class of its own, and the next process goes on behind it."""
     out.unlink(missing_ok=True)
     now = Path(f"{out}.now")
     found: Found = {}
@@ -112,7 +147,7 @@ def collect(root: Path, instruments: Path, tree: Path, seeds: str, seconds: floa
     while first < last and time.monotonic() < ends:
         now.unlink(missing_ok=True)
         left = ("--seconds", str(ends - time.monotonic())) if seconds else ()
-        run = command(instruments, tree, out, device, "--seeds", f"{first}:{last}", *left)
+        run = [*begins, "--seeds", f"{first}:{last}", *left]
         done = subprocess.run(run, cwd=root, check=False, capture_output=True, text=True)
         at = now.read_text() if now.exists() else ""
         if done.returncode == 0:

@@ -42,6 +42,21 @@ def load(path: Path, tree: Path) -> Any:
     return module
 
 
+def note_raising(instrument: Any) -> None:
+    """Keeps in `instrument.raised`, for each line that was run under each library, whether it raised."""
+    instrument.raised = []
+
+    def noting(evaluate: Any) -> Any:
+        def line(code: Any, env: dict[str, Any]) -> Any:
+            instrument.raised.append(True)
+            result = evaluate(code, env)
+            instrument.raised[-1] = False
+            return result
+        return line
+
+    instrument.eval, instrument.exec = noting(eval), noting(exec)
+
+
 def on_simulated_gpu(instrument: Any) -> None:
     """Lets Flambeau make all tensors on a simulated GPU whose work waits until somebody asks: a missing wait shows as a wrong value."""
     flambeau = instrument.flambeau
@@ -57,7 +72,7 @@ def on_simulated_gpu(instrument: Any) -> None:
             return result
         return line
 
-    instrument.eval, instrument.exec = settled(eval), settled(exec)
+    instrument.eval, instrument.exec = settled(instrument.eval), settled(instrument.exec)
 
 
 def differences(instrument: Any, program: Program) -> list[Difference]:
@@ -65,6 +80,7 @@ def differences(instrument: Any, program: Program) -> list[Difference]:
     instrument.ERRT.clear()
     instrument.SOFTK.clear()
     instrument.SOFTL.clear()
+    instrument.raised.clear()
     _, lines = program
     try:
         last = instrument.run(program)
@@ -72,6 +88,8 @@ def differences(instrument: Any, program: Program) -> list[Difference]:
         return [(("harness", "?", error_words("RecursionError", str(e))), len(lines) - 1, str(e)[:200])]
     except Exception as e:  # the instrument's own reading of a result failed
         return [(("harness", "?", error_words(type(e).__name__, str(e))), len(lines) - 1, f"{type(e).__name__}: {str(e)[:200]}")]
+    if last and last[0].endswith("-after") and instrument.raised[-2:] == [True, True]:
+        last = (last[0] + "-raising", *last[1:])  # both refused, and one had written something before
     found = [(class_of(kind, lines[n], text), n, text) for kind, n, text in [*instrument.SIDE, *([last] if last else [])]]
     for (_, theirs, ours), cases in instrument.ERRT.items():
         for their_text, our_text, line in cases:
@@ -163,6 +181,7 @@ def main() -> None:
     p.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     a = p.parse_args()
     instrument = load(a.instrument, a.tree)
+    note_raising(instrument)
     if a.device == "cuda":
         on_simulated_gpu(instrument)
     if a.shrink:
