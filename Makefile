@@ -14,6 +14,7 @@
 #   make names    docs/names.md: where each name of PyTorch is here
 #   make docs     the documentation as a site, in build/site
 #   make fuzz     random programs, hostile arguments and errors in ulp, held against what is known; FUZZ="--seeds 0:500 --only programs" for a part
+#   make fuzz-fresh  for two minutes, random and training programs beside PyTorch by seeds that nobody ran; FRESH=600 for so many seconds of each
 #   make guard    hostile arguments by new seeds, each block of memory between pages that nobody may touch: crashes and hangs; GUARD=20000 for more
 #   make test-guard  the tests of operations and modules in such memory
 #   make bench    how fast, against PyTorch in the same run
@@ -47,7 +48,7 @@ unexport OPENBLAS_CORETYPE
 # Containers set this to keep their layers small. Here it makes each start compile all anew, and pytest rewrite the asserts of every test.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-learned test-forward quick check generated parity conformance conformance-page names docs fuzz guard test-guard bench bench-ops test-fake-gpu check-libraries check-cudnn test-gpu bench-gpu host-cost step-count sizes fix clean
+.PHONY: help demo test test-learned test-forward quick check generated parity conformance conformance-page names docs fuzz fuzz-fresh guard test-guard bench bench-ops test-fake-gpu check-libraries check-cudnn test-gpu bench-gpu host-cost step-count sizes fix clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -145,6 +146,12 @@ test-guard: .venv/.dev
 fuzz: .venv-parity/.made
 	@if [ "$$(cat .venv-parity/.made)" = yes ]; then $(PARITY)/python -m tools.fuzz $(FUZZ); \
 	else echo "fuzz: skipped, because PyTorch 2.13.0 could not be installed here"; fi
+
+# By new seeds, which are printed: `make fuzz FUZZ="--only models --seeds N:M"` runs them again.
+FRESH ?= 60
+fuzz-fresh: .venv-parity/.made
+	@if [ "$$(cat .venv-parity/.made)" = yes ]; then $(PARITY)/python -m tools.fuzz --only programs,models --fresh 1000000 --seconds $(FRESH); \
+	else echo "fuzz-fresh: skipped, because PyTorch 2.13.0 could not be installed here"; fi
 
 bench: .venv-parity/.made
 	$(PARITY)/python benchmarks/run.py $(BENCH)

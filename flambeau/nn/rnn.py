@@ -9,6 +9,7 @@ from .._core import ops
 from .._core.engine.fields import has
 from .._core.engine.operation import Operation
 from .._core.errors import warn
+from .._core.ops import autocast
 from . import functional as F
 from . import init
 from .functional.recurrent import STEPS, layer
@@ -102,7 +103,7 @@ class RNNBase(Module):
         return weights if self.bias else [*weights[:2], None, None, *weights[2:]]
 
     def _check(self, x: Any, states: tuple[Any, ...], batch: int) -> None:
-        if x.dtype != self.weight_ih_l0.dtype:
+        if x.dtype != self.weight_ih_l0.dtype and x.device.type not in (autocast.current.get() or ()):
             raise ValueError(f"RNN input dtype ({x.dtype}) does not match weight dtype ({self.weight_ih_l0.dtype}). "
                              f"Convert input: input.to({self.weight_ih_l0.dtype}), or convert model: "
                              f"model.to({x.dtype})")

@@ -167,3 +167,14 @@ def test_steps_under_autocast(device) -> None:
         out, _ = net(flambeau.ones(2, 1, 3, device=device))
     out.float().sum().backward()
     assert all(bool(flambeau.isfinite(p.grad).all()) for p in net.parameters())
+
+
+@pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
+def test_a_narrow_input_under_autocast_needs_no_narrow_weights(kind):
+    made = getattr(flambeau.nn, kind)(3, 2)
+    x = flambeau.ones(4, 1, 3).bfloat16()
+    with pytest.raises(ValueError, match="does not match weight dtype"):
+        made(x)
+    with flambeau.autocast("cpu", dtype=flambeau.bfloat16):
+        out = made(x)[0]
+    assert out.dtype is flambeau.bfloat16 and flambeau.allclose(out.float(), made(x.float())[0], atol=0.02)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import flambeau as fb
-from tools.fuzz import bits, classes, guard, numerics, programs
+from tools.fuzz import bits, classes, guard, models_generator, numerics, programs
 from tools.fuzz.classes import Class, Entry, Family, Known
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -201,3 +201,30 @@ def test_the_guard_stands_behind_the_tensors_of_this_tree() -> None:
              "ctypes.string_at(x.data_ptr(), 33)")
     done = subprocess.run([sys.executable, "-c", reach], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stdout == "so far\n" and done.returncode < 0, done.stderr
+
+
+# ------------------------------------------------------------------------------------------------------- fresh seeds
+def test_fresh_seeds_fail_for_what_shows_often_and_for_what_ends_a_process(capsys: pytest.CaptureFixture[str]) -> None:
+    odd: Class = ("value", "add", "float: number / number")
+    thrice: programs.Found = {seed: [(odd, "v[0] ... -> 1.0 / 2.0")] for seed in (5, 6, 7)} | {8: [(TIES, "")], 9: []}
+    assert not programs.told_of_fresh("programs", known(), thrice, "5:10")
+    told = capsys.readouterr().out
+    assert "5 programs (seeds from 5:10), 4 differ, 3 in a class that is not known" in told
+    assert "new: value | add | float: number / number: 3 programs, seed 5" in told
+    assert programs.told_of_fresh("programs", known(), {5: thrice[5], 6: [(TYPES, "")]}, "5:7")  # rare: told, and somebody judges it
+    assert "rare: value | add" in capsys.readouterr().out
+    assert not programs.told_of_fresh("programs", known(), {5: [(NEW, "")]}, "5:6")
+    assert programs.drawn(10) != programs.drawn(10)
+
+
+def test_training_programs_are_made_by_their_seed_alone_and_are_python() -> None:
+    kinds: Counter[str] = Counter()
+    for seed in range(300):
+        inputs, lines = models_generator.gen(seed)
+        assert (inputs, lines) == models_generator.gen(seed) and "x0" in inputs
+        for line in lines:
+            compile(line.removeprefix("!"), "program", "exec")
+            kinds[models_generator.used(line)] += 1
+    assert {"Linear", "Conv2d", "LSTM", "MultiheadAttention", "Embedding", "BatchNorm1d", "Adam", "AdamW", "SGD", "StepLR", "cross_entropy", "vmap", "jvp",
+            "hessian", "clip_grad_norm_", "step", "backward", "call"} <= set(kinds)
+    assert any("under(" in line for seed in range(50) for line in models_generator.gen(seed)[1])  # autocast

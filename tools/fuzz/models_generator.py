@@ -116,12 +116,14 @@ class Writer:
         elif kind in ("lstm", "gru", "rnn"):
             out = r.randint(1, 5)
             two = r.choice([1, 1, 2])
-            self.layer(f"{kind.upper()}({f}, {out}, {r.choice([1, 2])}, {bias}batch_first={r.choice([True, False])}, bidirectional={two == 2}, {t})", take="[0]")
+            self.layer(f"{kind.upper()}({f}, {out}, {r.choice([1, 2])}, {bias}batch_first={r.choice([True, False])}, bidirectional={two == 2}, {t})",
+                       take="[0]")
             self.shape = (*s[:-1], out * two)
         elif kind in ("attention", "encoder"):
             heads = r.choice([k for k in (1, 2, 4) if f % k == 0])
             if kind == "attention":
-                self.layer(f"MultiheadAttention({f}, {heads}, {bias}batch_first=True, {t})", r.choice(["h, h, h", "h, h.flip(1), h, need_weights=False"]), "[0]")
+                operands = r.choice(["h, h, h", "h, h.flip(1), h, need_weights=False"])
+                self.layer(f"MultiheadAttention({f}, {heads}, {bias}batch_first=True, {t})", operands, "[0]")
             else:
                 self.layer(f"TransformerEncoderLayer({f}, {heads}, {r.randint(2, 8)}, 0.0, {r.choice(['', repr('gelu') + ', '])}batch_first=True, "
                            f"norm_first={r.choice([True, False])}, {t})")

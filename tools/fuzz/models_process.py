@@ -13,7 +13,6 @@ import argparse
 import contextlib
 import json
 import signal
-import sys
 import time
 import warnings
 from pathlib import Path
@@ -212,4 +211,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -87,7 +87,7 @@ def layer_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = Non
     """(x - mean) / sqrt(var + eps) * weight + bias over the last axes. J. L. Ba et al., "Layer normalization", 2016."""
     shape = _shape_of(normalized_shape)
     _checked("layer_norm", input, shape, weight, bias)
-    return LAYER_NORM((input, weight, bias), (float(eps),), (len(shape),))[0]
+    return to_dtype(LAYER_NORM((input, weight, bias), (float(eps),), (len(shape),))[0], input.meta.dtype)  # whatever the weights' type
 
 
 @op(method=False)
@@ -109,7 +109,7 @@ def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None,
         made = input * ((input * input).mean(tuple(range(-len(shape), 0)), True) + small).rsqrt()
         return made if weight is None else made * weight
     _checked("rms_norm", input, shape, weight, None)
-    return RMS_NORM((input, weight), (float(small),), (len(shape),))[0]
+    return to_dtype(RMS_NORM((input, weight), (float(small),), (len(shape),))[0], input.meta.dtype)
 
 
 # --------------------------------------------------------------------------------------------------------- over groups of channels

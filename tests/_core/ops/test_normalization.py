@@ -348,3 +348,14 @@ def test_a_changed_input_is_noticed() -> None:
         y.add_(1)
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             out.sum().backward()
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_narrow_rows_with_wide_weights_stay_narrow(kind, device):
+    d = getattr(fb, kind)
+    x = fb.linspace(-2, 2, 8, device=device).reshape(2, 4)
+    w = fb.tensor([1.0, 2.0, 0.5, -1.0], device=device).requires_grad_()
+    for made, wide in ((fb.nn.functional.layer_norm(x.to(d), (4,), w, w), fb.nn.functional.layer_norm(x, (4,), w, w)),
+                       (fb.nn.functional.rms_norm(x.to(d), (4,), w), fb.nn.functional.rms_norm(x, (4,), w))):
+        assert made.dtype is d and fb.allclose(made.float(), wide, atol=0.05)
+        assert fb.autograd.grad(made.float().sum(), w)[0].dtype is fb.float32
