@@ -33,8 +33,63 @@ def mlp_step(lib: Any) -> Work:
     return step
 
 
+def many(lib: Any) -> list[Any]:
+    """Calls of many operations, made once: a mode must reach each of them."""
+    a, F = lib.rand(4, 4), lib.nn.functional
+    names = "exp log sin cos tanh sigmoid relu abs neg sqrt sum mean t clone softmax tril cumsum sort amax unsqueeze".split()
+    needs = {"softmax", "cumsum", "unsqueeze"}
+    calls = [lambda n=n: getattr(a, n)(*([1] if n in needs else [])) for n in names]
+    calls += [lambda: a + a, lambda: a * a, lambda: a @ a, lambda: a / a, lambda: a - a, lambda: a[0], lambda: F.linear(a, a), lambda: F.gelu(a)]
+    for call in calls:
+        call()
+    return calls
+
+
+def mode_of_functions(lib: Any) -> Work:
+    from importlib import import_module
+
+    many(lib)
+    base = import_module(f"{lib.__name__}.overrides").TorchFunctionMode
+
+    class Mode(base):  # type: ignore[misc, valid-type]
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return func(*args, **(kwargs or {}))
+
+    def work() -> None:
+        with Mode():
+            pass
+
+    return work
+
+
+def mode_of_autocast(lib: Any) -> Work:
+    many(lib)
+
+    def work() -> None:
+        with lib.autocast("cpu"):
+            pass
+
+    return work
+
+
+def mode_with_calls(lib: Any) -> Work:
+    calls = many(lib)
+
+    def work() -> None:
+        with lib.autocast("cpu"):
+            for call in calls:
+                call()
+        for call in calls:
+            call()
+
+    return work
+
+
 LINES = [
     Line("a + b, 4x4, no grad", 1.5, add_without_grad),
     Line("a + b, 4x4, with grad", 1.5, add_with_grad),
     Line("tiny MLP (8-8-8-4, batch 4) training step", 2.0, mlp_step),
+    Line("entering and leaving a TorchFunctionMode", 0.1, mode_of_functions),
+    Line("entering and leaving autocast", 0.5, mode_of_autocast),
+    Line("28 calls under autocast, and 28 after it", 1.0, mode_with_calls),
 ]

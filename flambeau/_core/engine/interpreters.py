@@ -1,9 +1,9 @@
 """Who looks on: a stack of interpreters, each of which may see a call of an operation before it is carried out.
 
 A trace, a profiler, autocast, a `TorchFunctionMode`, the memory of source lines are interpreters. While none is on the stack,
-a public function runs its own code. Pushing one makes the functions it wants to see run a general code that asks the stack; popping
-the last one puts the own code back. Only functions that have been called at least once need that: the others begin with the general
-code. So nothing is paid while nobody looks on, and a function that was kept in a list before is seen like any other.
+a public function runs its own code. Pushing one makes the functions it wants to see, of those that run their own, run a general code that
+asks the stack; a function puts its own code back at its next call that nobody wants to see. So popping one costs nothing, pushing one costs by
+the functions that were called since; nothing is paid while nobody looks on, and a function that was kept in a list before is seen like any other.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 lock = forks.rlock()
 _stack: tuple[Interpreter, ...] = ()
-_live: list[Operation] = []  # operations whose own code has been made
+_own: dict[Operation, None] = {}  # operations whose functions run their own code
 
 
 class Interpreter:
@@ -49,9 +49,9 @@ def push(interpreter: Interpreter) -> None:
         _stack = (*_stack, interpreter)
         if len(_stack) == 1:
             now.hold(1)
-        for operation in _live:
-            if operation.own and interpreter.sees(operation):
-                operation.open()
+        for operation in [x for x in _own if interpreter.sees(x)]:
+            operation.open()
+            del _own[operation]
 
 
 def pop(interpreter: Interpreter) -> None:
@@ -62,9 +62,6 @@ def pop(interpreter: Interpreter) -> None:
         _stack = _stack[:at] + _stack[at + 1:]
         if not _stack:
             now.hold(-1)
-        for operation in _live:
-            if not operation.own and not any(x.sees(operation) for x in _stack):
-                operation.close()
 
 
 def watched(operation: Operation) -> bool:
@@ -72,19 +69,22 @@ def watched(operation: Operation) -> bool:
     return bool(_stack) and any(x.apart and x.sees(operation) for x in _stack)
 
 
-def started(operation: Operation) -> None:
-    """An operation has made its own code: it may run it while nobody wants to see its calls."""
+def unseen(operation: Operation) -> None:
+    """Nobody saw a call of an operation whose code has been made: it runs its own from now on, unless somebody wants to see it meanwhile."""
     with lock:
-        _live.append(operation)
-        if not any(x.sees(operation) for x in _stack):
+        if not operation.own and not any(x.sees(operation) for x in _stack):
             operation.close()
+            _own[operation] = None
 
 
 def through(operation: Operation, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call, past all interpreters that see the operation, the last pushed first."""
+    direct = function
     for interpreter in _stack:
         if interpreter.sees(operation):
             function = partial(_one, interpreter, operation, function)
+    if function is direct:
+        unseen(operation)
     return function(*args, **kwargs)
 
 

@@ -154,7 +154,7 @@ class Operation:
         # the defaults first: the general code has no parameters that they could be given to
         self.function.__defaults__, self.function.__kwdefaults__ = s.defaults, kwdefaults
         self.direct, self.code = direct, code
-        interpreters.started(self)
+        interpreters.unseen(self)
 
     def started(self) -> Operation:
         """This operation, its code written."""

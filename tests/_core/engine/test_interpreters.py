@@ -68,7 +68,8 @@ def test_a_function_kept_in_a_list_is_seen_and_stays_the_same_object() -> None:
         second.close()
         second.close()
     assert seen == ["relu", "celu", "exp", "relu"]
-    kept[0](x)
+    for f in kept:
+        f(x)
     assert len(seen) == 4 and torch.relu is relu is kept[0] and F.celu is kept[1]
     assert all(f.__operation__.own for f in kept)
 
@@ -129,3 +130,48 @@ def test_errors_pass_through_and_threads_are_seen() -> None:
         t.start()
         t.join()
     assert seen[0] == "ones" and seen[-1] == "zeros"
+
+
+def test_leaving_costs_nothing_and_the_next_call_puts_its_own_code_back() -> None:
+    x = torch.ones(2)
+    functions = [torch.exp, torch.sin, torch.Tensor.cos]
+    for f in functions:
+        f(x)
+    operations = [f.__operation__ for f in functions]
+    assert all(o.own for o in operations)
+    seen: list[str] = []
+    for _ in range(3):
+        with interpreters.watch(lambda name, f, args, kwargs: (seen.append(name), f(*args, **kwargs))[1]):
+            assert not any(o.own for o in operations)
+            torch.exp(x)
+        assert not any(o.own for o in operations)  # nothing was done by leaving
+        torch.exp(x)
+        assert [o.own for o in operations] == [True, False, False]
+    assert seen == ["exp"] * 3
+    torch.sin(x), x.cos()
+    assert all(o.own for o in operations) and seen == ["exp"] * 3
+
+
+def test_threads_call_while_modes_come_and_go() -> None:
+    x = torch.ones(4)
+    ends, wrong = threading.Event(), []
+
+    def work() -> None:
+        while not ends.is_set():
+            if (x + x).sum().item() != 8.0:
+                wrong.append(1)
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for t in threads:
+        t.start()
+    seen = 0
+    try:
+        for _ in range(50):
+            found: list[str] = []
+            with interpreters.watch(lambda name, f, args, kwargs, found=found: (found.append(name), f(*args, **kwargs))[1]):
+                torch.add(x, x)
+            seen += "add" in found
+    finally:
+        ends.set()
+        for t in threads:
+            t.join()
+    assert not wrong and seen == 50
