@@ -228,6 +228,21 @@ def test_a_generator_belongs_to_its_kind_of_device(sim_gpus, counting):
     assert fb.equal(a.cpu(), fb.rand(3))
 
 
+@pytest.mark.parametrize("seed,make,printed", [
+    (0, lambda: fb.rand(10), [0.4963, 0.7682, 0.0885, 0.1320, 0.3074, 0.6341, 0.4901, 0.8964, 0.4556, 0.6323]),
+    (0, lambda: fb.randn(2, 3), [1.5410, -0.2934, -2.1788, 0.5684, -1.0845, -1.3986]),
+    (42, lambda: fb.rand(4), [0.8823, 0.9150, 0.3829, 0.9593]), (42, lambda: fb.randn(4), [0.3367, 0.1288, 0.2345, 0.2303]),
+    # pytorch.org: "Introduction to PyTorch Tensors", two tensors of one seed
+    (1729, lambda: fb.cat([fb.rand(2, 3), fb.rand(2, 3)]), [0.3126, 0.3791, 0.3087, 0.0736, 0.4216, 0.0691, 0.2332, 0.4047, 0.2162, 0.9927, 0.4128, 0.5938]),
+    # "Word Embeddings: Encoding Lexical Semantics"
+    (1, lambda: fb.nn.Embedding(2, 5)(fb.tensor([0])), [0.6614, 0.2669, 0.0617, 0.6213, -0.4519]),
+    # "Introduction to Torch's tensor library": the first row of 3 x 4 x 5
+    (1, lambda: fb.randn((3, 4, 5))[0, 0], [-1.5256, -0.7502, -0.6540, -1.6095, -0.1002])])
+def test_tutorials_numbers_come_out_as_they_are_printed(seed, make, printed):
+    fb.manual_seed(seed)
+    assert [round(x, 4) for x in make().flatten().tolist()] == printed
+
+
 def test_a_stream_is_chosen():
     fb.manual_seed(3)
     ordered = fb.rand(4)
