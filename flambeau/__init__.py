@@ -76,7 +76,7 @@ _lazy("nn.functional", """alpha_dropout batch_norm bilinear binary_cross_entropy
  embedding feature_alpha_dropout feature_dropout hinge_embedding_loss instance_norm kl_div margin_ranking_loss pixel_shuffle pixel_unshuffle
  poisson_nll_loss prelu rrelu rrelu_ triplet_margin_loss""")
 _lazy("_core.ops.queries", """is_conj is_neg is_signed is_inference get_device is_distributed frobenius_norm nuclear_norm resize_as_ as_strided_ detach_
- slice_copy get_deterministic_debug_mode set_deterministic_debug_mode
+ get_deterministic_debug_mode set_deterministic_debug_mode
  is_deterministic_algorithms_warn_only_enabled set_warn_always is_warn_always_enabled is_anomaly_enabled set_flush_denormal""")
 _lazy("amp", """GradScaler autocast is_autocast_enabled is_autocast_available get_autocast_dtype set_autocast_dtype set_autocast_enabled
  get_autocast_gpu_dtype get_autocast_cpu_dtype set_autocast_gpu_dtype set_autocast_cpu_dtype is_autocast_cpu_enabled

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 import types
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -31,13 +32,18 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+@cache
+def _diagonal_sum() -> Any:
+    from .._core.ops.table import TABLE
+    return TABLE["trace"].function
+
+
 class _Callable(types.ModuleType):
     """A module that can be called."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if args and not isinstance(args[0], str) or "input" in kwargs:
-            from .._core.ops.table import TABLE
-            return TABLE["trace"].function(*args, **kwargs)
+            return _diagonal_sum()(*args, **kwargs)
         from .record import Trace
         return Trace(*args, **kwargs)
 

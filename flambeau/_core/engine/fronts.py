@@ -79,6 +79,8 @@ class Signature:
         more = names[at + (rest is not None)] if code.co_flags & CO_VARKEYWORDS else None
         notes = function.__annotations__
         found = {n: kind_of(n, str(notes.get(n, "Any"))) for n in (*names[:at], *((rest,) if rest else ()))}
+        if rest and found[rest] == TENSOR:  # each of several
+            found[rest] = TENSORS
         for n in names[:code.co_argcount - len(function.__defaults__ or ())]:  # what must be given may be a tensor, where nothing else is said
             found[n] = ANY if found[n] == CONSTANT and str(notes.get(n, "Any")).strip("'\"") == "Any" else found[n]
         made = cls(names[:code.co_argcount], names[code.co_argcount:at], function.__defaults__ or (),

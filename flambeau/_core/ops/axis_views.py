@@ -505,6 +505,16 @@ Tensor.mT = property(lambda t: _turned("mT", t), doc="A view with the last two a
 Tensor.H = property(_adjoint, doc="A matrix's conjugate transpose.")  # type: ignore[assignment, method-assign]
 Tensor.mH = property(adjoint, doc="The conjugate of `mT`.")  # type: ignore[assignment, method-assign]
 
+@op(method=False)
+def slice_copy(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:  # noqa: A002
+    """input[..., start:end:step, ...] along `dim`, copied."""
+    at: list[Any] = [slice(None)] * len(input.meta.shape)
+    at[layout.wrap_dim(dim, len(at), False)] = slice(start, end, step)
+    made: Tensor = input[tuple(at)].clone()
+    return made
+
+
+has("slice_copy", tangent="linear")
 has("unfold", batch="along -1")
 has("H mH mT", batch="trailing")
 has("""atleast_1d atleast_2d atleast_3d diagonal_copy dsplit flatten hsplit movedim split_copy split_with_sizes_copy unbind_copy unflatten unfold

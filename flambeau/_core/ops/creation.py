@@ -252,13 +252,15 @@ def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, lay
                 requires_grad=requires_grad, pin_memory=pin_memory)
 
 
-@op(spaces=())
-def new_empty_strided(self: Tensor, size: Any, stride: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
-                      requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+def _new_empty_strided(self: Tensor, size: Any, stride: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
+                       requires_grad: bool = False, pin_memory: bool = False) -> Any:
     """An uninitialised strided tensor with this one's type and device unless given."""
-    made: Tensor = empty_strided(size, stride, dtype=dtype or self.meta.dtype, device=self.meta.device if device is None else device,
-                                 requires_grad=requires_grad, pin_memory=pin_memory)
-    return made
+    d = self.meta.dtype if dtype is None else dtype
+    m = meta(_shape("new_empty_strided", (size,)), tuple(stride), d, self.meta.device if device is None else resolve(device))
+    return _filled(m, None, requires_grad, pin_memory)
+
+
+planned("new_empty_strided", _new_empty_strided, spaces=(), kinds={"device": PLACE}, gives="Tensor")
 
 
 @op(spaces=(), learns=False)

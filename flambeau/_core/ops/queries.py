@@ -7,7 +7,6 @@ from functools import cache
 from typing import Any
 
 from .. import dtypes, layout
-from ..engine.fields import has
 from ..layout import Size
 from ..runtime import caches
 from ..tensor import Tensor
@@ -227,14 +226,6 @@ def detach_(input: Any) -> Tensor:  # noqa: A002
     return made
 
 
-def slice_copy(input: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:  # noqa: A002
-    """input[..., start:end:step, ...] along `dim`, copied."""
-    at: list[Any] = [slice(None)] * input.dim()
-    at[dim] = slice(start, end, step)
-    made: Tensor = input[tuple(at)].clone()
-    return made
-
-
 _kept = {"debug": 0, "warn": False}
 
 
@@ -275,5 +266,3 @@ def is_anomaly_enabled() -> bool:
 def set_flush_denormal(mode: bool) -> bool:
     """False: denormal numbers are always kept."""
     return False
-
-has("slice_copy", tangent="linear")

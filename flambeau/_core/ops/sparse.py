@@ -599,6 +599,10 @@ def sparse_mask(self: Any, mask: Any) -> Any:
     if tuple(mask.meta.shape) != tuple(self.meta.shape):
         raise RuntimeError(f"sparse_mask(): operands have incompatible sizes; self has size {list(self.meta.shape)} but mask has size "
                            f"{list(mask.meta.shape)}")
+    return _on_parts("sparse_mask", _at_places, (self, mask))
+
+
+def _at_places(self: Any, mask: Any) -> Any:
     at = mask.to_sparse()
     n = at.sparse_dim()
     shape = tuple(self.meta.shape)

@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import dtypes, layout
 from ..autograd import tape
+from ..engine.operation import Operation
 from ..kernels import expr as E
 from ..kernels.expr import Expr, where
 from ..kernels.interpret import memory
@@ -83,26 +84,26 @@ _POLYGAMMA = pointwise("_polygamma", "input", _polygamma, promote="float", accep
                        out=False, spaces=(), grad=lambda g, x, y, n: g * _polygamma(x, n + 1))
 
 
-def _polygamma_(self: Tensor, n: int) -> Tensor:
-    """`polygamma`, in place."""
-    from .copies import assign, clone
-    result = polygamma(n, clone(self))  # what the gradient reads is not what is overwritten
-    if not dtypes.can_cast(result.meta.dtype, self.meta.dtype):
-        raise RuntimeError(f"result type {result.meta.dtype} can't be cast to the desired output type {self.meta.dtype}")
-    return assign(self, result)
-
-
 @op(method=False, out=True, aliases=("special.polygamma",), batch="pointwise", out_type="castable")
 def polygamma(n: Any, input: Any) -> Tensor:  # noqa: A002
     """The n-th derivative of digamma.  Raises RuntimeError for a negative n."""
     if isinstance(n, Tensor) and not isinstance(input, Tensor):
         n, input = input, n  # noqa: A001 (the method's order)
+    made: Tensor = _POLYGAMMA((input,), (), _order(n))
+    return made
+
+
+def _order(n: Any) -> tuple[tuple[str, int]]:
     if not isinstance(n, int) or isinstance(n, bool):
         raise TypeError(f"polygamma(): argument 'n' (position 1) must be int, not {type(n).__name__}")
     if n < 0:
         raise RuntimeError("polygamma(n, x) does not support negative n.")
-    made: Tensor = _POLYGAMMA((input,), (), (("n", n),))
-    return made
+    return (("n", n),)
+
+
+def _polygamma_(self: Tensor, n: int) -> Any:
+    """`polygamma`, in place."""
+    return _POLYGAMMA.planned_inplace((self,), (), _order(n))
 
 
 _methods: Any = Tensor  # the methods take their arguments in the other order than the function
@@ -114,7 +115,7 @@ def _polygamma_method(self: Tensor, n: int) -> Tensor:
 
 
 _methods.polygamma = _polygamma_method
-_methods.polygamma_ = _polygamma_
+_methods.polygamma_ = Operation("polygamma_", _polygamma_, planned=True).function
 
 
 _MOST_TERMS = 1 << 30  # some ten seconds

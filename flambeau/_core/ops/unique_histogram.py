@@ -15,7 +15,7 @@ from ..drivers.cpu import row_order
 from ..drivers.cpu.counting import edges
 from ..dtypes import bool_, float64, int64
 from ..kernels import expr as E
-from ..kernels.interpret import load, memory, narrow_bfloat16, widen_bfloat16
+from ..kernels.interpret import load, narrow_bfloat16, widen_bfloat16
 from ..kernels.programs import Map
 from ..kernels.specs import Histogram, Occurrences, Spread
 from ..runtime import dispatch
@@ -398,15 +398,12 @@ def hash_tensor(input: Tensor, dim: Any = (), *, keepdim: bool = False, mode: in
     axes = tuple(sorted(layout.wrap_dim(a, n) for a in wanted)) if wanted and n else tuple(range(n))
     if len(set(axes)) != len(axes):
         raise RuntimeError(f"dim appears multiple times in the list of dims: {wanted}")
-    shape, strides = tuple(input.meta.shape), input.meta.strides
-    kept = tuple([(1 if keepdim else None) if i in axes else s for i, s in enumerate(shape)])
-    result = tuple([s for s in kept if s is not None])
+    from ..kernels.llvm.handwritten import hashing
+    shape = tuple(input.meta.shape)
+    rest = [i for i in range(n) if i not in axes]
+    result = tuple([1 if i in axes else s for i, s in enumerate(shape) if keepdim or i not in axes])
     out = empty(result, dtypes.uint64, input.meta.device)
-
-    def entry(target: int, source: int) -> None:
-        x = load(memory(source, shape, strides, d), d)
-        bits = np.ascontiguousarray(x.astype(np.float64 if d.kind == "f" else np.int64)).view(np.uint64)
-        found = np.bitwise_xor.reduce(bits.reshape(shape), axis=axes) if axes else bits
-        memory(target, result, layout.contiguous_strides(result), dtypes.uint64)[...] = found.reshape(result)
-    launch.routine("hash_tensor", entry, (out,), (input,), nbytes=input.meta.nbytes)
+    x = contiguous(input.detach().permute(*rest, *axes)) if n else input
+    rows = out.meta.numel
+    launch.routine("hash_tensor", hashing.entry(d, rows, layout.numel([shape[i] for i in axes])), (out,), (x,), nbytes=input.meta.nbytes)
     return out
