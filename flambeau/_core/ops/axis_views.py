@@ -290,16 +290,20 @@ def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -
 
 
 def _unfold_back(node: Any, g: Tensor) -> Any:
+    return (_folded(g, *node[tape.SAVED]),)
+
+
+@op(method=False, spaces=(), name="_unfold_backward")
+def _folded(g: Tensor, shape: Any, axis: int, size: int, step: int) -> Tensor:
     """Windows overlap: each element gathers what its windows got."""
-    shape, axis, size, step = node[tape.SAVED]
-    out = g.new_zeros(shape) if not g.requires_grad else g.sum() * 0 + g.new_zeros(shape)
+    out: Tensor = g.new_zeros(shape) if not g.requires_grad else g.sum() * 0 + g.new_zeros(shape)
     count = g.meta.shape[axis]
     last = len(shape)
     for k in range(size):  # the k-th element of every window is a slice with this step
         piece = select(g, last, k)
         stop = k + (count - 1) * step + 1
         out = _added_at(out, piece, axis, k, stop, step)
-    return (out,)
+    return out
 
 
 def _added_at(out: Tensor, piece: Tensor, axis: int, start: int, stop: int, step: int) -> Tensor:

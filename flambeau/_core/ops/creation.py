@@ -622,7 +622,8 @@ def scalar_tensor(s: Any, *, dtype: Any = None, layout: Any = None, device: Any 
     return full((), s, dtype=dtype or dtypes.get_default_dtype(), device=device, requires_grad=requires_grad, pin_memory=pin_memory)
 
 
-_layouts: dict[Any, Meta] = caches.cache(globals(), "_layouts")  # of NumPy arrays by dtype, shape and strides, those that may be shared
+# of NumPy arrays that may be shared, by their dtype's identity (its hash takes long), shape and strides: that dtype, and the layout
+_layouts: dict[Any, tuple[Any, Meta]] = caches.cache(globals(), "_layouts")
 
 
 _pointer = ctypes.c_void_p.from_address
@@ -653,7 +654,7 @@ def _shared_layout(ndarray: Any) -> Meta:
     m = meta(ndarray.shape, tuple(s // d.itemsize for s in ndarray.strides), d, CPU)
     if len(_layouts) > 4096:
         _layouts.clear()
-    _layouts[ndarray.dtype, ndarray.shape, ndarray.strides] = m
+    _layouts[id(ndarray.dtype), ndarray.shape, ndarray.strides] = ndarray.dtype, m
     return m
 
 
@@ -663,7 +664,8 @@ def from_numpy(ndarray: Any) -> Tensor:
     negative strides."""
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
-    m = _layouts.get((ndarray.dtype, ndarray.shape, ndarray.strides)) or _shared_layout(ndarray)
+    found = _layouts.get((id(ndarray.dtype), ndarray.shape, ndarray.strides))  # which keeps that dtype: no other has its identity
+    m = _shared_layout(ndarray) if found is None else found[1]
     if not ndarray.flags.writeable:
         warn("The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means writing "
              "to this tensor will result in undefined behavior.")
