@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
+from flambeau._core.autograd import saved
+from flambeau._core.autograd.mode import is_grad_enabled, is_inference_mode_enabled
 from flambeau._core.runtime.device import device
 from flambeau._core.tensor import Tensor as TensorBase
 from flambeau.interop import stand_ins
@@ -11,13 +14,16 @@ from flambeau.interop.covering import disabled_torch_function_impl as _disabled_
 from flambeau.interop.overriding import DisableTorchFunctionSubclass
 from flambeau.nn.moves import parse_to
 
-__all__ = ["DisableTorchFunction", "DisableTorchFunctionSubclass", "TensorBase", "_disabled_torch_function_impl", "device"]
+__all__ = ["DisableTorchFunction", "DisableTorchFunctionSubclass", "TensorBase", "_disabled_torch_function_impl", "device",
+           "is_grad_enabled", "is_inference_mode_enabled"]
 
 DisableTorchFunction = DisableTorchFunctionSubclass
 _TensorMeta = type(TensorBase)
 # what only PyTorch's own compiler and files' C++ readers are: names for `isinstance` and annotations
 globals().update(stand_ins.names(__name__, """Graph Value Node Block ScriptModule ScriptFunction PyTorchFileReader PyTorchFileWriter
  TensorType Type NumberType ListType DictType OptionalType""", "Flambeau has no compiler of graphs and reads files in Python"))
+stand_ins.module(f"{__name__}._autograd", {"SavedTensor": saved.SavedTensor, "_saved_tensors_hooks_is_enabled": lambda: saved.disabled() is None,
+                                           "_saved_tensors_hooks_get_disabled_error_message": saved.disabled}, "Questions about the tape.")
 stand_ins.module(f"{__name__}._nn", {"_parse_to": parse_to}, "Helpers of modules.")
 stand_ins.module(f"{__name__}._distributed_rpc", {"_is_current_rpc_agent_set": lambda: False}, "Calls between processes: there is no agent.")
 stand_ins.module(f"{__name__}._functorch", {"is_batchedtensor": lambda t: False, "is_legacy_batchedtensor": lambda t: False,
@@ -57,3 +63,14 @@ def _jit_set_profiling_mode(on: bool) -> bool:
 
 _jit_set_profiling_executor = _jit_override_can_fuse_on_cpu = _jit_override_can_fuse_on_gpu = _jit_set_profiling_mode
 _jit_set_texpr_fuser_enabled = _jit_set_nvfuser_enabled = _debug_set_autodiff_subgraph_inlining = _jit_set_profiling_mode
+
+
+class _WeakTensorRef:
+    """A reference that does not keep a tensor alive."""
+
+    def __init__(self, tensor: TensorBase) -> None:
+        self._ref = weakref.ref(tensor)
+
+    def expired(self) -> bool:
+        """Whether the tensor is gone."""
+        return self._ref() is None

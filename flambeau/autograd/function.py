@@ -4,4 +4,13 @@ from __future__ import annotations
 
 from .._core.autograd.function import Function, FunctionCtx, once_differentiable
 
-__all__ = ["Function", "FunctionCtx", "once_differentiable"]
+
+class InplaceFunction(Function):
+    """A Function whose forward changes its operands, by the name that PyTorch keeps for older programs."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
+
+
+__all__ = ["Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]

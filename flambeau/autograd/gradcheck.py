@@ -40,8 +40,10 @@ def _numerical(f: Any, inputs: tuple[Any, ...], which: int, eps: float, outs: in
             for sign in (1, -1):
                 moved = base.copy()
                 moved[at] += sign * h
-                t = tensor(moved, dtype=x.meta.dtype, device=x.meta.device)
-                here = tuple(t if i == which else v.detach() if isinstance(v, Tensor) else v for i, v in enumerate(inputs))
+                # inputs that require grad, as the function may register hooks on them
+                t = tensor(moved, dtype=x.meta.dtype, device=x.meta.device, requires_grad=True)
+                here = tuple(t if i == which else v.detach().requires_grad_(v.node is not None) if isinstance(v, Tensor) else v
+                             for i, v in enumerate(inputs))
                 values.append([_array(o) for o in _differentiable(f(*here))])
             for k in range(outs):
                 rows[k].append(((values[0][k] - values[1][k]) / (2 * eps)).reshape(-1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from .._core.autograd.function import Function
@@ -44,6 +45,27 @@ class RemovableHandle:
         self.remove()
 
 
+class OfModule:
+    """A hook that is given its module first, and does not keep the module alive."""
+
+    def __init__(self, hook: Hook, module: Any) -> None:
+        self.hook = hook
+        self.module: Any = weakref.ref(module)
+
+    def __call__(self, *args: Any) -> Any:
+        module = self.module()
+        if module is None:
+            raise RuntimeError("You are trying to call the hook of a dead Module!")
+        return self.hook(module, *args)
+
+    def __getstate__(self) -> tuple[Hook, Module]:
+        return self.hook, self.module()
+
+    def __setstate__(self, state: tuple[Hook, Module]) -> None:
+        self.hook = state[0]
+        self.module = weakref.ref(state[1])
+
+
 def _hook_dict() -> dict[int, Any]:
     from collections import OrderedDict
 
@@ -65,6 +87,25 @@ global_always_called: dict[int, bool] = _hook_dict()
 buffer_registration: dict[int, Hook] = _hook_dict()
 module_registration: dict[int, Hook] = _hook_dict()
 parameter_registration: dict[int, Hook] = _hook_dict()
+
+
+class TablesOfHooks(ModuleType):
+    """A module that shows the global tables by PyTorch's names; to set one is to have its contents, as programs do that take all hooks away."""
+
+
+def _table(own: dict[int, Hook]) -> property:
+    def put(self: ModuleType, value: dict[int, Hook]) -> None:
+        for key in list(own):
+            active.pop(key, None)
+        new = dict(value)
+        own.clear()
+        own.update(new)
+        active.update(dict.fromkeys(new, True))
+    return property(lambda self: own, put)
+
+
+for _name, _own in (("forward_pre", global_forward_pre), ("forward", global_forward), ("backward_pre", global_backward_pre), ("backward", global_backward)):
+    setattr(TablesOfHooks, f"_global_{_name}_hooks", _table(_own))
 
 
 def take_calls(by: Any) -> Any:
@@ -233,7 +274,8 @@ class BackwardHooks:
             if not self.has_input_step:
                 nothing: Grads = (None,) * self.input_count
                 for hook in self.hooks:
-                    if hook(self.module, nothing, full) is not None:
+                    found = hook(self.module, nothing, full)
+                    if found is not None and not (isinstance(found, tuple) and all(g is None for g in found)):
                         raise RuntimeError("Backward hook for Modules where no input requires gradient should always "
                                            "return None or None for all gradients.")
                 self.grad_outputs = None

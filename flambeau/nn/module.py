@@ -6,6 +6,7 @@ here is a walk over them. Saving and loading are in `state`, hooks in `hooks`.
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -129,7 +130,7 @@ class Module(Stateful):
 
     def _hooked_forward(self, args: tuple[Any, ...], kwargs: dict[str, Any], ran: set[int]) -> Any:
         for table in (_hooks.global_forward_pre, self._forward_pre_hooks):
-            for key, hook in table.items():
+            for key, hook in list(table.items()):
                 if key in self._forward_pre_hooks_with_kwargs:
                     new = hook(self, args, kwargs)
                     if new is not None:
@@ -149,7 +150,7 @@ class Module(Stateful):
             args = backward.inputs(args)
         result = self.forward(*args, **kwargs)
         for table in (_hooks.global_forward, self._forward_hooks):
-            for key, hook in table.items():
+            for key, hook in list(table.items()):
                 ran.add(key)
                 if key in self._forward_hooks_with_kwargs or key in _hooks.global_with_kwargs:
                     new = hook(self, args, kwargs, result)
@@ -596,3 +597,5 @@ class Module(Stateful):
 __all__ = ["Module", "register_module_backward_hook", "register_module_buffer_registration_hook", "register_module_forward_hook",
            "register_module_forward_pre_hook", "register_module_full_backward_hook", "register_module_full_backward_pre_hook",
            "register_module_module_registration_hook", "register_module_parameter_registration_hook"]
+
+sys.modules[__name__].__class__ = _hooks.TablesOfHooks

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .._core.errors import warn
 from .._core.tensor import Tensor
 from ..autograd import no_grad
-from .hooks import RemovableHandle
+from .hooks import OfModule, RemovableHandle
 from .parameter import Parameter, is_lazy
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ class Stateful:
     def _register_load_state_dict_pre_hook(self, hook: Callable[..., Any],
                                            with_module: bool = False) -> RemovableHandle:
         handle = RemovableHandle(self._load_state_dict_pre_hooks)
-        self._load_state_dict_pre_hooks[handle.id] = (lambda *a: hook(self, *a)) if with_module else hook
+        self._load_state_dict_pre_hooks[handle.id] = OfModule(hook, self) if with_module else hook
         return handle
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:

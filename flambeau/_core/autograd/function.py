@@ -102,6 +102,8 @@ class Function:
     """Base of user-written operations: static `forward(ctx, *args)` (or `forward(*args)` with `setup_context(ctx, inputs,
     output)`) and `backward(ctx, *grads)`, for forward mode `jvp(ctx, *tangents)`; use through `apply`."""
 
+    generate_vmap_rule = False
+
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError("You must implement the forward function for custom autograd.Function.")

@@ -22,6 +22,12 @@ def _listed(x: Any) -> list[Any]:
     return [x] if x is None or isinstance(x, Tensor) or not hasattr(x, "__iter__") else list(x)  # values(), a generator
 
 
+def shapes_to_match(output: Tensor, grad: Tensor, batched: bool) -> tuple[Any, Any]:
+    """The shapes of an output and of its gradient, without the axis of a batch of gradients."""
+    shape = grad.meta.shape
+    return output.meta.shape, shape[1:] if batched else shape
+
+
 def _start(tensors: Sequence[Tensor], grads: Sequence[Any], create: bool) -> list[Tensor]:
     """The gradient each root starts with: ones for a scalar.  Raises RuntimeError as PyTorch does."""
     out: list[Tensor] = []
@@ -146,6 +152,13 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
                                           allow_unused=allow_unused, is_grads_batched=is_grads_batched, materialize_grads=materialize_grads)
             return made
     if is_grads_batched:
+        for i, (t, g) in enumerate(zip(roots, given, strict=False)):
+            if isinstance(g, Tensor):
+                want, got = shapes_to_match(t, g, True)
+                if want != got:
+                    raise RuntimeError(f"If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch dimension. The sizes of "
+                                       f"the remaining dimensions are expected to match the shape of corresponding output, but a mismatch was detected: "
+                                       f"grad_output[{i}] has a shape of {g.meta.shape} and output[{i}] has a shape of {t.meta.shape}.")
         rows = [grad(outputs, inputs, [g[i] for g in given], True, create_graph, True, True, False, True)  # type: ignore[index]
                 for i in range(given[0].shape[0])]  # type: ignore[union-attr]
         return tuple(hooks.stack(list(column)) for column in zip(*rows, strict=True))

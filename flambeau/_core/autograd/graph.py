@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..tensor import Tensor
 from . import node_hooks, saved_names, tape
-from .saved import allow_mutation_on_saved_tensors, disable_saved_tensors_hooks, save_on_cpu, saved_tensors_hooks, unpacked
+from .saved import SavedTensor, allow_mutation_on_saved_tensors, disable_saved_tensors_hooks, save_on_cpu, saved_tensors_hooks, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -85,6 +85,9 @@ class GradFn:
             found = saved_names.find(node, unpacked(node[tape.SAVED]), name[7:])
             if found is not saved_names.NOTHING:
                 return found
+        if name.startswith("_raw_saved_"):
+            value = self.__getattr__(name[4:])
+            return tuple([SavedTensor.of(self._step(), name[11:]) for _ in value]) if type(value) is tuple else SavedTensor.of(self._step(), name[11:])
         raise AttributeError(f"'{self.name()}' object has no attribute '{name}'")
 
     def __eq__(self, other: object) -> bool:

@@ -22,6 +22,45 @@ if TYPE_CHECKING:
 _pairs: ContextVar[tuple[Pair | str, ...]] = ContextVar("saved_tensors_hooks", default=())
 
 
+class SavedTensor:
+    """A tensor that a node keeps, as `grad_fn._raw_saved_...` shows it."""
+
+    __slots__ = ("_name", "_node")
+    _node: tape.Node
+    _name: str
+
+    def __init__(self, *given: Any) -> None:
+        raise RuntimeError("Trying to create a SavedTensor object from Python is forbidden")
+
+    @staticmethod
+    def of(node: tape.Node, name: str) -> SavedTensor:
+        made: SavedTensor = object.__new__(SavedTensor)
+        made._node, made._name = node, name
+        return made
+
+    def register_hooks(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
+        """Has the node keep what `pack_hook` makes of the tensor, and `unpack_hook` give it back.
+
+        Raises RuntimeError where hooks were registered before, or the graph is freed; TypeError for what cannot be called with one argument."""
+        from . import saved_names
+        node = self._node
+        if node[tape.BACKWARD] is tape.freed or type(node[tape.BACKWARD]) in tape.described:
+            raise RuntimeError("Calling register_hooks on a saved tensor after it has been freed. Saved intermediate values of the graph are freed when you "
+                               "call .backward() or autograd.grad().")
+        wanted = saved_names.find(node, unpacked(node[tape.SAVED]), self._name)
+        if _packed_within(node[tape.SAVED]):
+            raise RuntimeError("Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one pair of hooks is allowed at a "
+                               "time.")
+        if not isinstance(wanted, Tensor):
+            raise RuntimeError("Calling register_hooks on a saved tensor with value None is forbidden")
+        name = tape.name_of(node)
+        found = _packed(node[tape.SAVED], (pack_hook, unpack_hook), wanted)
+        if not isinstance(node[tape.BACKWARD], _Unpacking):
+            node[tape.BACKWARD] = _Unpacking(node[tape.BACKWARD], name)
+        node[tape.SAVED] = found
+        node[tape.EXTRA] = {**(node[tape.EXTRA] or {}), "name": name}
+
+
 class Packed:
     """What a hook made of a tensor, and the way back."""
 
@@ -70,10 +109,17 @@ class _Unpacking:
             node[tape.BACKWARD], node[tape.SAVED] = self, packed
 
 
-def _packed(x: Any, pair: Pair) -> Any:
-    """x with a Packed for each tensor in it; x itself where there is none."""
+def _packed_within(x: Any) -> bool:
+    """Whether hooks have made something of a tensor in x."""
+    return any(map(_packed_within, x)) if type(x) is tuple or type(x) is list else type(x) is Packed
+
+
+def _packed(x: Any, pair: Pair, only: Tensor | None = None) -> Any:
+    """x with a Packed for each tensor in it; x itself where there is none.  only: for this tensor, or one of its layout and place."""
+    if isinstance(x, Tensor) and only is not None and not (x.store is only.store and x.meta is only.meta and x.ptr == only.ptr):
+        return x
     if type(x) is tuple or type(x) is list:
-        made = [_packed(y, pair) for y in x]
+        made = [_packed(y, pair, only) for y in x]
         return x if all(a is b for a, b in zip(made, x, strict=True)) else type(x)(made)
     return Packed(x, pair) if isinstance(x, Tensor) and hasattr(x, "ptr") else x
 
@@ -98,6 +144,12 @@ def active() -> Pair | None:
     return None if not found or isinstance(found[-1], str) else found[-1]
 
 
+def disabled() -> str | None:
+    """The message of the block in which hooks are disabled; None outside of one."""
+    found = _pairs.get()
+    return found[-1] if found and isinstance(found[-1], str) else None
+
+
 def note(node: tape.Node) -> None:
     """Lets the hooks have what a new node has saved."""
     pair = active()
@@ -118,6 +170,8 @@ class _Scope:
         found = _pairs.get()
         if found and isinstance(found[-1], str) and not isinstance(self._what, str):
             raise RuntimeError(found[-1])
+        if found and isinstance(self._what, str) and not isinstance(found[-1], str):
+            raise RuntimeError(self._what)
         self._tokens.append(_pairs.set((*found, self._what)))
         tape.anomaly.watch(note, 1)
 
@@ -165,15 +219,32 @@ class save_on_cpu(saved_tensors_hooks):
         super().__init__(pack, unpack)
 
 
+_mutable: ContextVar[Any] = ContextVar("allow_mutation_on_saved_tensors", default=None)
+
+
 class allow_mutation_on_saved_tensors(saved_tensors_hooks):
-    """Within the block, what operations save for their gradients may be written to afterwards: a copy is kept of each."""
+    """Within the block, what operations save for their gradients may be written to afterwards: a copy is kept of each.
+
+    Backward passes must run within the block; blocks cannot be nested.
+    """
 
     def __init__(self) -> None:
-        super().__init__(lambda t: t.clone(), lambda t: t)
+        def unpack(t: Tensor) -> Tensor:
+            if _mutable.get() is not self:
+                raise AssertionError("Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which the graph was originally recorded.")
+            return t
+        super().__init__(lambda t: t.clone(), unpack)
 
     def clear(self) -> None:
         """For PyTorch's programs; copies go with the nodes that hold them."""
 
     def __enter__(self) -> allow_mutation_on_saved_tensors:  # type: ignore[override]
+        if _mutable.get() is not None:
+            raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
         super().__enter__()
+        _mutable.set(self)
         return self
+
+    def __exit__(self, *exc: object) -> None:
+        _mutable.set(None)
+        super().__exit__(*exc)

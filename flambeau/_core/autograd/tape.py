@@ -308,6 +308,11 @@ def backward(roots: Sequence[Node], grads: Sequence[Any], retain: bool, create: 
 _ends: ContextVar[list[Callable[[], None]] | None] = ContextVar("ends of the backward pass", default=None)
 
 
+def is_running() -> bool:
+    """Whether this thread is inside a backward pass."""
+    return _ends.get() is not None
+
+
 def at_end(call: Callable[[], None]) -> None:
     """Has `call` called when the pass that is running has gone through.  Raises RuntimeError where none is."""
     ends = _ends.get()

@@ -39,6 +39,8 @@ def embedding_bag(input: Any, weight: Any, offsets: Any = None, max_norm: float 
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError("embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' (got "
                                   f"mode='{mode}').")
+    if per_sample_weights is not None and per_sample_weights.meta.dtype is not weight.meta.dtype:
+        raise RuntimeError(f"expected per_sample_weights to have the same type as weight ({weight.meta.dtype}), got {per_sample_weights.meta.dtype}")
     bags, which = _bags(input, offsets, include_last_offset)
     flat = input.reshape(-1).to(dtypes.int64)
     factors = None if per_sample_weights is None else per_sample_weights.reshape(-1)
@@ -52,7 +54,10 @@ def embedding_bag(input: Any, weight: Any, offsets: Any = None, max_norm: float 
         kept = (flat != padding_idx % rows).nonzero().reshape(-1)
         flat, which = flat[kept], which[kept]
         factors = None if factors is None else factors[kept]
-    found = F.embedding(flat, weight, None, None, norm_type, scale_grad_by_freq)
+    try:
+        found = F.embedding(flat, weight, None, None, norm_type, scale_grad_by_freq)
+    except IndexError as error:
+        raise RuntimeError(f"embedding_bag: Expected idx >= 0 && idx < num_embeddings, {weight.shape[0]}: {error}") from None
     d = found.meta.dtype
     if mode != "max" and d.kind == "f":
         found, factors = found.to(d.opmath), None if factors is None else factors.to(d.opmath)  # products and sums are rounded once

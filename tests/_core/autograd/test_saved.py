@@ -10,6 +10,7 @@ import pytest
 import flambeau as fb
 from flambeau._core.autograd import tape
 from flambeau._core.autograd.graph import disable_saved_tensors_hooks, register_multi_grad_hook, save_on_cpu, saved_tensors_hooks
+from flambeau._core.autograd.saved import SavedTensor
 
 F = fb.nn.functional
 
@@ -134,10 +135,8 @@ def test_wrong_hooks_are_told():
     assert not tape.anomaly.on
     with disable_saved_tensors_hooks("not in here"), pytest.raises(RuntimeError, match="not in here"), saved_tensors_hooks(lambda t: t, lambda t: t):
         pass
-    seen = []
-    with saved_tensors_hooks(lambda t: (seen.append(1), t)[1], lambda t: t), disable_saved_tensors_hooks("none"):
-        (a * a).sum().backward()
-    assert seen == []
+    with saved_tensors_hooks(lambda t: t, lambda t: t), pytest.raises(RuntimeError, match="none"), disable_saved_tensors_hooks("none"):
+        pass
 
 
 def test_a_change_in_place_is_still_noticed():
@@ -275,3 +274,71 @@ def test_the_error_tells_what_was_written():
     i.add_(1)
     with pytest.raises(RuntimeError, match=r"\[torch.LongTensor \[2\]\] is at version 1; expected version 0 instead"):
         y.sum().backward()
+
+
+def test_hooks_on_one_saved_tensor():
+    a, b = fb.tensor([2.0, 3.0], requires_grad=True), fb.tensor([5.0, 7.0], requires_grad=True)
+    y = a * b
+    seen = []
+    raw = y.grad_fn._raw_saved_self
+    assert isinstance(raw, SavedTensor)
+    raw.register_hooks(lambda t: seen.append(t.tolist()) or (t * 10,), lambda held: held[0] / 10)
+    assert seen == [[2, 3]] and y.grad_fn._saved_self.tolist() == [2, 3] and y.grad_fn._saved_other is b
+    with pytest.raises(RuntimeError, match="already been set"):
+        y.grad_fn._raw_saved_self.register_hooks(lambda t: t, lambda t: t)
+    y.sum().backward()
+    assert a.grad.tolist() == [5, 7] and b.grad.tolist() == [2, 3] and seen == [[2, 3]]
+    with pytest.raises(RuntimeError, match="freed"):
+        raw.register_hooks(lambda t: t, lambda t: t)
+
+
+def test_what_a_hook_must_be():
+    a = fb.ones(2, requires_grad=True)
+    y = a * a
+    with pytest.raises(TypeError, match="missing 1 required positional"):
+        y.grad_fn._raw_saved_self.register_hooks(lambda t, u: t, lambda t: t)
+    with pytest.raises(RuntimeError, match="modifying its input in place"):
+        (a * a).grad_fn._raw_saved_self.register_hooks(lambda t: t.mul_(2), lambda t: t)
+    with pytest.raises(RuntimeError, match="forbidden"):
+        SavedTensor()
+    with pytest.raises(AttributeError, match="_saved_wrong"):
+        y.grad_fn._raw_saved_wrong  # noqa: B018
+
+
+def test_a_saved_result_keeps_its_history():
+    a = fb.rand(3, requires_grad=True)
+    y = a.exp()
+    y.grad_fn._raw_saved_result.register_hooks(lambda t: t + 1, lambda t: t - 1)
+    assert fb.allclose(y.grad_fn._saved_result, y)
+    y.sum().backward()
+    assert fb.allclose(a.grad, a.exp())
+
+
+def test_written_blocks_end_and_are_not_nested():
+    allow = fb.autograd.graph.allow_mutation_on_saved_tensors
+    a = fb.rand(2, 3, requires_grad=True)
+    with allow():
+        b = a.clone()
+        out = (b ** 2).sum()
+        b.sin_()
+        out.backward()
+        assert fb.allclose(a.grad, 2 * a)
+        with pytest.raises(RuntimeError, match="cannot be nested"), allow():
+            pass
+        late = (a ** 2).sum()
+    with pytest.raises(AssertionError, match="outside of the 'allow_mutation_on_saved_tensors' context"):
+        late.backward()
+    with allow(), pytest.raises(AssertionError, match="outside"):
+        late.backward()
+
+
+def test_disabling_hooks_says_so():
+    graph = fb.autograd.graph
+    enabled = fb._C._autograd._saved_tensors_hooks_is_enabled
+    with graph.disable_saved_tensors_hooks("told"):
+        assert not enabled()
+        with pytest.raises(RuntimeError, match="told"), graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+            pass
+    with graph.saved_tensors_hooks(lambda t: t, lambda t: t), pytest.raises(RuntimeError, match="told"), graph.disable_saved_tensors_hooks("told"):
+        pass
+    assert enabled()

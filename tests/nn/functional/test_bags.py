@@ -64,3 +64,13 @@ def test_mistakes() -> None:
         F.embedding_bag(torch.tensor([1, 2]), w, torch.tensor([1]))
     with pytest.raises(NotImplementedError, match="mode='sum'"):
         F.embedding_bag(torch.tensor([[1]]), w, per_sample_weights=torch.ones(1, 1, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_what_lies_outside_the_table_is_refused(mode):
+    w = torch.randn(10, 2)
+    for wrong in (-1, 10):
+        with pytest.raises(RuntimeError, match="idx >= 0 && idx < num_embeddings, 10"):
+            F.embedding_bag(torch.tensor([[wrong, 1]]), w, mode=mode, padding_idx=0)
+    with pytest.raises(RuntimeError, match="have the same type as"):
+        F.embedding_bag(torch.tensor([[1, 1]]), w, mode="sum", per_sample_weights=torch.ones(1, 2, dtype=torch.float64))
