@@ -78,3 +78,13 @@ def test_a_part_runs_again_in_the_regions_it_first_ran_in():
         y = checkpoint(part, x, w, use_reentrant=False)
     y.sum().backward()
     assert seen[4:] == [(flambeau.float32, False)] * 2
+
+
+def test_early_stop_is_accepted():
+    from flambeau.utils.checkpoint import checkpoint, set_checkpoint_early_stop
+    x = flambeau.ones(2, requires_grad=True)
+    for enable in (True, False):
+        x.grad = None
+        with set_checkpoint_early_stop(enable):
+            checkpoint(lambda t: (t * t).sum(), x, use_reentrant=False).backward()
+        assert x.grad.tolist() == [2, 2]
