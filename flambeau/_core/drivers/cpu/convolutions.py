@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...kernels import routines
 from ...layout import contiguous_strides, numel
+from . import depthwise
 
 if TYPE_CHECKING:
     from ...kernels.programs import PreparedLaunch
@@ -18,6 +19,10 @@ def convolution(spec: Convolution) -> PreparedLaunch | None:
     (x, steps), (w, _), (y, _) = spec.x, spec.w, spec.y
     if not (numel(x) and numel(w) and numel(y)) or steps[-1] != 1 and spec.kind != "images":
         return None
+    if spec.groups > 1 and routines.generated():
+        made = depthwise.convolution(spec)
+        if made is not None:
+            return made
     return {"forward": _forward, "images": _images, "weights": _weights}[spec.kind](spec)
 
 

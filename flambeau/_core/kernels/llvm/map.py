@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 NAME = "flambeau_map"
 HEAD = f"void @{NAME}(i64 %begin, i64 %end, ptr %args, ptr %block)"
+MOST_NODES = 40  # of a formula that is written several times
 AHEAD = 2048  # bytes: costly formulas fill the window in which the CPU looks ahead in memory by itself
 WORD_INNER, WORD_SEGMENTS, WORD_LENGTH, WORD_OUTER, WORD_STRIDES = 0, 1, 2, 3, 4
 
@@ -71,7 +72,7 @@ def write(program: Map, key: tuple[Any, ...]) -> str:
 
 class _Kernel:
     def __init__(self, em: Emitter, program: Map, key: tuple[Any, ...]) -> None:
-        _, self.classes, self.streams, self.coords, self.rank, short = key
+        self.form, self.classes, self.streams, self.coords, self.rank, short = key
         self.numbers = len(program.outs) + len(program.inputs)  # the first number's slot
         sources: list[int] = list(range(self.numbers))
         if short:
@@ -84,8 +85,8 @@ class _Kernel:
         # a row of targets next to one another cannot collide, so it may go by vectors
         alone = self.ordered and not all(t is not None and self._slope(t[1]) == 1 for t in program.targets)
         self.lanes = 1 if alone else lanes_of(program.roots())
-        nodes = sum(1 for e in walk(program.roots()) if e.args)
-        self.unroll = 1 if alone or nodes > 40 else 2
+        self.nodes = sum(1 for e in walk(program.roots()) if e.args)
+        self.unroll = 1 if alone or self.nodes > MOST_NODES else 2
         self.pointers = [em.pointer("%args", k) for k in sources]
         if short:
             self.pointers = [em.at(p, em.word("%block", WORD_STRIDES + len(self.types) + k)) for k, p in enumerate(self.pointers)]
@@ -239,9 +240,21 @@ class _Kernel:
                 mask = em.first_lanes(em.sub(end, loop.i), lanes)
                 self.element(at, steps, loop.i, places, lanes, dict(known), mask, False)
             return
+        for width in self._narrower():
+            few = known if width == lanes else self._invariants(at, steps, places, width)
+            stop = em.add(begin, em.op(f"and i64 {count}, {-width}"))
+            with em.loop(main, stop, str(width)) as loop:
+                self.element(at, steps, loop.i, places, width, dict(few), None, False)
+            main = stop
         single = self._invariants(at, steps, places, 1)
         with em.loop(main, end) as loop:
             self.element(at, steps, loop.i, places, 1, dict(single), None, False)
+
+    def _narrower(self) -> list[int]:
+        """Of vectors that do what is left of a row behind whole blocks, where there are no masks: rows may be short."""
+        if self.form == "flat" or self.nodes > MOST_NODES:
+            return []
+        return [w for w in (self.lanes, self.lanes // 2, self.lanes // 4) if 4 <= w < self.lanes * self.unroll]
 
     def unrolled(self, at: list[str], steps: list[str], i: str, places: dict[int, str], known: dict[Expr, str],
                  streaming: bool) -> None:

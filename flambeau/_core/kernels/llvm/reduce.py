@@ -142,7 +142,13 @@ class _Kernel:
                 groups = runs.vars
             else:
                 groups = blocks("0", main, carried)
-            with em.loop(main, end, str(self.lanes), list(zip(types, groups[:n], strict=True))) as tail:
+            whole = main
+            if self.unroll > 1 and not em.module.masks:  # where a mask costs more than the elements it hides
+                whole = em.op(f"and i64 {end}, {-self.lanes}")
+                with em.loop(main, whole, str(self.lanes), list(zip(types, groups[:n], strict=True))) as single:
+                    single.next = partials.take(single.vars, self._elements(at, single.i, places, None), self._ramp(place, single.i), self.lanes)
+                groups = single.vars + groups[n:]
+            with em.loop(whole, end, str(self.lanes), list(zip(types, groups[:n], strict=True))) as tail:
                 mask = em.first_lanes(em.sub(end, tail.i), self.lanes)
                 values = partials.masked(self._elements(at, tail.i, places, mask), self.lanes, mask)
                 tail.next = partials.take(tail.vars, values, self._ramp(place, tail.i), self.lanes)
