@@ -16,6 +16,10 @@ from ..._core.engine.fields import has
 from ..._core.errors import warn
 from ..._core.ops.casts import in_float32
 from ..._core.ops.checks import of_kinds, one_type
+from ..._core.ops.resampling import resized
+from ..._core.runtime import caches
+from ..._core.tensor import Meta
+from ...autograd import no_grad
 from .late import F
 
 Array = np.ndarray[Any, Any]
@@ -63,17 +67,34 @@ def _weights(values: Array, like: Any) -> Any:
     return ops.from_numpy(values if like.dtype is dtypes.float64 else values.astype(np.float32)).to(like.device, like.dtype)
 
 
+_kept: dict[Any, Any] = caches.cache(globals(), "_kept")
+
+
+def _kept_taps(mode: str, n_in: int, n_out: int, scale: float | None, align: bool, device: Any, dtype: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Places and weights of a resize on a device, the weights in single precision but for an image in double; none where all are one."""
+    key = mode, n_in, n_out, scale, align, device, dtype
+    found = _kept.get(key)
+    if found is None:
+        pairs = _taps(mode, n_in, n_out, scale, align)
+        wide = dtype is dtypes.float64
+        with no_grad():
+            found = (tuple([ops.from_numpy(where).to(device) for where, _ in pairs]),
+                     tuple([ops.from_numpy(w if wide else w.astype(np.float32)).to(device, dtype) for _, w in pairs if w is not None]))
+        caches.keep(_kept, key, found)
+    return found
+
+
 def _resized(x: Any, dim: int, n_out: int, mode: str, scale: float | None, align: bool) -> Any:
-    n_in = x.shape[dim]
-    total = None
-    for where, weight in _taps(mode, n_in, n_out, scale, align):
-        part = x.index_select(dim, ops.from_numpy(where).to(x.device))
-        if weight is not None:
-            shape = [1] * x.dim()
-            shape[dim] = n_out
-            part = part * _weights(weight, x).reshape(shape)
-        total = part if total is None else total + part
-    return total
+    places, weights = _kept_taps(mode, x.shape[dim], n_out, scale, align, x.device, x.dtype)
+    if not weights:
+        return x.index_select(dim, places[0])
+    if type(x.meta) is Meta:
+        return resized(x, dim, places, weights)
+    # tensors that answer for operations themselves
+    shape = [1] * x.dim()
+    shape[dim] = n_out
+    parts = [x.index_select(dim, at) * weight.reshape(shape) for at, weight in zip(places, weights)]
+    return sum(parts[1:], parts[0])
 
 
 def _widened(n_in: int, n_out: int, mode: str, scale: float | None, align: bool) -> Array:
