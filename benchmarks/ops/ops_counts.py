@@ -29,6 +29,7 @@ SAMPLE = """x + y; x[1:3]; x[mask]; x[order]; o[order] = y; exp; where; clamp; n
  nn.functional.pad; gather; scatter_add; index_select; index_add; scatter_reduce; sort; topk; nonzero; searchsorted; equal
  mm; mv; dot; tensordot; nn.functional.linear; einsum; conv2d; nn.functional.max_pool1d; nn.functional.max_pool2d; nn.functional.avg_pool3d
  nn.functional.interpolate; nn.functional.grid_sample; nn.functional.scaled_dot_product_attention; fft.rfft; complex; zeros; arange"""
+SLACK = 3  # Python functions, and a tenth: a helper more is no slow path
 WARM = {"small": 40, "large": 3}
 
 
@@ -92,7 +93,8 @@ def ceilings() -> dict[str, Counts]:
 
 def written_table(found: dict[str, Counts]) -> str:
     rows = [f'{name!r} = [{", ".join(map(str, c))}]' for name, c in found.items()]
-    return ("# What a call may cost at most: launches, bytes that they read and write, blocks of memory that they write, Python functions entered.\n"
+    return ("# What a call may cost at most: launches, bytes that they read and write, blocks of memory that they write, Python functions entered (and\n"
+            "# a tenth and three more).\n"
             "# Written by `python benchmarks/ops/ops_counts.py --write`; a number that grows needs its reason in the commit.\n[counts]\n"
             + "\n".join(rows) + "\n")
 
@@ -104,7 +106,8 @@ def beyond(found: dict[str, Counts], most: dict[str, Counts]) -> list[str]:
         if name not in most:
             told.append(f"{name}: it is not in {TABLE.name}")
             continue
-        told += [f"{name}: {what} {have}, at most {limit}" for what, have, limit in zip(Counts._fields, counts, most[name], strict=True) if have > limit]
+        limits = most[name]._replace(calls=most[name].calls + SLACK + most[name].calls // 10)
+        told += [f"{name}: {what} {have}, at most {limit}" for what, have, limit in zip(Counts._fields, counts, limits, strict=True) if have > limit]
     return told
 
 
