@@ -48,7 +48,7 @@ unexport OPENBLAS_CORETYPE
 # Containers set this to keep their layers small. Here it makes each start compile all anew, and pytest rewrite the asserts of every test.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-learned test-forward quick check generated parity conformance conformance-page names docs fuzz fuzz-fresh guard test-guard bench bench-ops test-fake-gpu check-libraries check-cudnn test-gpu bench-gpu host-cost step-count sizes fix clean
+.PHONY: help demo test test-learned test-forward quick check generated parity conformance conformance-page names docs fuzz fuzz-fresh guard test-guard bench bench-ops bench-processes test-fake-gpu check-libraries check-cudnn test-gpu bench-gpu host-cost step-count sizes fix clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -155,6 +155,10 @@ fuzz-fresh: .venv-parity/.made
 
 bench: .venv-parity/.made
 	$(PARITY)/python benchmarks/run.py $(BENCH)
+
+# Two ranks of one thread each, beside PyTorch's gloo.
+bench-processes: .venv-parity/.made
+	$(PARITY)/python benchmarks/processes/bench_processes.py $(BENCH)
 
 # One process, one thread, a few minutes. For a part of it: BENCH="--only softmax --compare old.json", BENCH="--profile std".
 bench-ops: .venv-parity/.made

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._core import dtypes, ops
+from ..autograd import no_grad
 from . import functional as F
 from . import init
 from .lazy import LazyModule
@@ -118,7 +119,10 @@ class BatchNorm3d(_BatchNorm):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch normalisation of (N, C, ...) over one process; statistics are not shared between processes yet."""
+    """Batch normalisation of (N, C, ...) whose mean and variance, when training, are those of the batches of all processes of a group together.
+
+    process_group: the default one without; where there is none, or it has one process, this is batch normalisation.
+    """
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
                  track_running_stats: bool = True, process_group: Any = None, device: Any = None, dtype: Any = None, *,
@@ -129,6 +133,36 @@ class SyncBatchNorm(_BatchNorm):
     def _check_input_dim(self, input: Any) -> None:
         if input.dim() < 2:
             raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
+
+    def forward(self, input: Any) -> Any:
+        from .. import distributed
+        if not self.training or not distributed.is_initialized() or distributed.get_world_size(self.process_group) <= 1:
+            return super().forward(input)
+        self._check_input_dim(input)
+        from ..distributed.nn import all_reduce
+        x = input.float() if input.dtype.itemsize < 4 else input
+        axes, shape = [0, *range(2, x.dim())], [1, -1] + [1] * (x.dim() - 2)
+        count = ops.full((1,), x.numel() // x.shape[1], dtype=x.dtype, device=x.device)
+        total = all_reduce(ops.cat([x.sum(axes), count]), group=self.process_group)
+        n, mean = total[-1], total[:-1] / total[-1]
+        centred = x - mean.view(shape)
+        var = all_reduce((centred * centred).sum(axes), group=self.process_group) / n
+        if self.track_running_stats:
+            self._track(mean.detach(), var.detach() * (n / (n - 1)).detach())
+        y = centred * (var + self.eps).rsqrt().view(shape)
+        if self.weight is not None:
+            y = y * self.weight.view(shape)
+        if self.bias is not None:
+            y = y + self.bias.view(shape)
+        return y.to(input.dtype)
+
+    def _track(self, mean: Any, var: Any) -> None:
+        """The running statistics after another batch."""
+        self.num_batches_tracked.add_(1)
+        factor = 1.0 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+        with no_grad():
+            self.running_mean.mul_(1 - factor).add_(mean.to(self.running_mean.dtype), alpha=factor)
+            self.running_var.mul_(1 - factor).add_(var.to(self.running_var.dtype), alpha=factor)
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:

@@ -183,6 +183,33 @@ def test_unused_parameters_hooks_buffers_and_uneven_inputs(tmp_path) -> None:
     assert checked(tmp_path, MODES, 2, "--sim-gpus", "1", DEVICE="cuda").count("modes") == 2
 
 
+def test_batch_norm_over_all_ranks(tmp_path) -> None:
+    out = checked(tmp_path, BEGIN + """
+alone = net("norm")
+before = train(alone, 10)
+model = DDP(nn.SyncBatchNorm.convert_sync_batchnorm(net("norm")))
+near(train(model, 10, lambda i: [(x, y)]), before, "parameters", 1e-10)
+for name, b in alone.named_buffers():
+    near(b.double().cpu(), dict(model.module.named_buffers())[name].double().cpu(), name, 1e-10)
+model.eval(), alone.eval()
+near(model(X).detach().cpu(), alone(X).detach().cpu(), "eval", 1e-9)
+images = nn.SyncBatchNorm(3, affine=False, momentum=None)
+a = torch.randn(2 + rank, 3, 4, 5).requires_grad_()   # batches of different sizes
+every = [None] * n
+dist.all_gather_object(every, a.detach().tolist())
+whole = torch.cat([torch.tensor(e) for e in every]).requires_grad_()
+weights = torch.arange(float(whole.numel())).view(whole.shape).sin()
+at = sum(2 + r for r in range(rank))
+got, want = images(a), nn.BatchNorm2d(3, affine=False)(whole)
+near(got.detach(), want[at:at + 2 + rank].detach(), "images", 1e-5)
+(got * weights[at:at + 2 + rank]).sum().backward()
+(want * weights).sum().backward()
+near(a.grad, whole.grad[at:at + 2 + rank], "gradient", 1e-5)
+print("normed", rank)
+""")
+    assert out.count("normed") == 2
+
+
 def test_what_is_told(tmp_path) -> None:
     out = checked(tmp_path, BEGIN + """
 def raises(kind, *texts):
