@@ -53,7 +53,8 @@ def near(a, b, what, limit=1e-12):
 
 SAME = BEGIN + """
 alone = train(net("plain"))
-for what, options in {"as it is": {}, "many small buckets": {"bucket_cap_mb": 0.0005}, "one bucket": {"bucket_cap_mb": 100}, "views": {"gradient_as_bucket_view": True}}.items():
+for what, options in {"as it is": {}, "many small buckets": {"bucket_cap_mb": 0.0005}, "one bucket": {"bucket_cap_mb": 100},
+                      "views": {"gradient_as_bucket_view": True}}.items():
     for zero in (True, False):
         inner = net("plain")
         if rank:
