@@ -155,7 +155,8 @@ class Capture:
 
 
 active: dict[int, Capture] = {}  # by thread; who looks at values asks only while there is any
-redrawing: dict[int, Iterator[Any]] = {}  # by thread: the numbers, or streams, that its next draws are given
+# by thread: the numbers, or streams, that its next draws are given, and the capture that was open when that began: one that opens later has its own
+redrawing: dict[int, tuple[Iterator[Any], Capture | None]] = {}
 
 
 class redrawn:
@@ -167,7 +168,7 @@ class redrawn:
     def __enter__(self) -> None:
         self._before = redrawing.get(get_ident())
         if self._numbers:
-            redrawing[get_ident()] = iter(self._numbers)
+            redrawing[get_ident()] = iter(self._numbers), active.get(get_ident())
 
     def __exit__(self, *exc: object) -> None:
         if self._numbers:
@@ -199,11 +200,10 @@ def were_read(address: int, nbytes: int) -> None:
 
 def drawn(generator: Any, count: int) -> tuple[int, int] | None:
     """What a draw is given inside a capture of this thread, or where one is made again; None elsewhere."""
-    me = get_ident()
-    if me in redrawing:
-        numbers: tuple[int, int] = next(redrawing[me])
+    numbers: tuple[int, int] | None = once_more()
+    if numbers is not None:
         return numbers
-    found = active.get(me)
+    found = active.get(get_ident())
     if found is None:
         return None
     made = found.number(), found.number()
@@ -213,7 +213,7 @@ def drawn(generator: Any, count: int) -> tuple[int, int] | None:
 
 def lent(generator: Any) -> int | None:
     """The address of the stream that a draw is given inside a capture of this thread, or where one is made again; None elsewhere."""
-    block = once_more()
+    block: Block | None = once_more()
     if block is not None:
         return block.address
     found = active.get(get_ident())
@@ -224,10 +224,11 @@ def lent(generator: Any) -> int | None:
     return made.block.address
 
 
-def once_more() -> Block | None:
-    """The stream that a draw of this thread is given where it is made again."""
-    numbers = redrawing.get(get_ident())
-    return None if numbers is None else next(numbers)
+def once_more() -> Any:
+    """What a draw of this thread is given where it is made again; None elsewhere."""
+    me = get_ident()
+    found = redrawing.get(me)
+    return None if found is None or found[1] is not active.get(me) else next(found[0])
 
 
 def was_wrapped(address: int, nbytes: int, owner: Any) -> None:

@@ -419,7 +419,7 @@ def test_random_numbers_are_those_of_the_generator() -> None:
     assert torch.equal(torch.autograd.grad(found[-1].sum(), x)[0], torch.autograd.grad(plain[-1].sum(), x)[0])
 
 
-def test_draws_that_a_routine_keeps_to_itself_are_not_replayed() -> None:
+def test_draws_by_rejection_are_fresh_each_time() -> None:
     torch.manual_seed(0)
     for _ in range(learning.AFTER + 2):
         torch.poisson(torch.zeros(6)), torch.binomial(torch.full((4,), 10.0), torch.zeros(4))
