@@ -19,7 +19,7 @@ import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import Tensor
 from flambeau._core.engine import interpreters, learning, trials
-from flambeau._core.ops import table
+from flambeau._core.engine.operation import Operation
 from flambeau._core.runtime import caches, dispatch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks" / "ops"))
@@ -38,7 +38,7 @@ class Counted:
             self.times += 1
             return body(*args, **kwargs)
         counted.__wrapped__ = body  # type: ignore[attr-defined]  # whose signature it has
-        self.call: Any = table.operation("counted", counted, **options).function
+        self.call: Any = Operation("counted", counted, **options).function
 
     def often(self, *args: Any, **kwargs: Any) -> Any:
         """The result of the last of calls enough to have learned."""
