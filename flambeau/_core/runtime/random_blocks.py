@@ -19,7 +19,7 @@ _Two = ctypes.c_uint32 * 2
 
 
 def _call(name: str) -> Callable[..., Any]:
-    if not _calls:
+    if name not in _calls:
         from ..drivers.cpu import draws
         _calls.update(draws.stream())
     return _calls[name]
@@ -48,7 +48,9 @@ class Block:
 
     def copy(self) -> Block:
         """A stream that goes on from here on its own."""
-        other = Block()
+        other: Block = object.__new__(Block)  # not among those that a fork must free: nobody else draws from it yet
+        memory = other._memory = _Memory()
+        other.address = ctypes.addressof(memory)
         _call("copy")(other.address, self.address)
         return other
 
