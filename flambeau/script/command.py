@@ -13,14 +13,17 @@ from .missing import explain
 
 
 def run_many(script: str, arguments: list[str], *, nproc: int, nnodes: int = 1, node_rank: int = 0, endpoint: str | None = None, max_restarts: int = 0,
-             module: bool = False, sim_gpus: int | None = None) -> int:
-    """Runs a script as `nproc` processes on this host, which find each other by `torch.distributed`; see `distributed.agent.run`."""
+             module: bool = False, sim_gpus: int | None = None, report: str | None = None, ledger: bool = False) -> int:
+    """Runs a script as `nproc` processes on this host, which find each other by `torch.distributed`; see `distributed.agent.run`.
+
+    report: each rank writes a page of its own, `page-rank0.html` and so on.  The others as of `run`.
+    """
     from ..distributed import agent
     if not module and not os.path.isfile(script):
         print(f"flambeau run: there is no file {script!r}", file=sys.stderr)
         return 2
     command = [sys.executable, "-m", "flambeau", "run", *(["--sim-gpus", str(sim_gpus)] if sim_gpus is not None else []), *(["-m"] if module else []),
-               script, *arguments]
+               *(["--report", report] if report is not None else []), *(["--ledger"] if ledger else []), script, *arguments]
     return agent.run(command, nproc=nproc, nnodes=nnodes, node_rank=node_rank, endpoint=endpoint, max_restarts=max_restarts)
 
 
@@ -41,6 +44,9 @@ def run(script: str, arguments: list[str], *, module: bool = False, sim_gpus: in
     if "FLAMBEAU_AGENT" in os.environ:
         from ..distributed.agent import die_with_agent
         die_with_agent()
+        if report is not None:
+            stem, ending = os.path.splitext(report)
+            report = f"{stem}-rank{os.environ['RANK']}{ending}"
     before = sys.argv, sys.path[:]
     importer.install()
     sys.argv = [script, *arguments]

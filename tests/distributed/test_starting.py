@@ -98,3 +98,11 @@ def test_mpiexec(tmp_path) -> None:
         pytest.skip("no mpiexec beside this Python")
     out, = _all([[mpiexec, "-n", "2", sys.executable, "-m", "flambeau", "run", _script(tmp_path)]], [environment()])
     assert out.count("sum [3.0, 3.0] of 2") == 2
+
+
+def test_each_rank_has_its_page_and_its_ledger(tmp_path) -> None:
+    out, = _all([[sys.executable, "-m", "flambeau", "run", "--nproc", "2", "--sim-gpus", "1", "--report", str(tmp_path / "page.html"), "--ledger",
+                  _script(tmp_path, SCRIPT.replace("torch.ones(2)", "torch.ones(2, device='cuda')")), "nccl"]], [environment()])
+    assert out.count("sum [3.0, 3.0] of 2") == 2 and "[rank 0] transfers of script.py" in out and "[rank 1] transfers of script.py" in out
+    pages = [(tmp_path / f"page-rank{r}.html").read_text() for r in range(2)]
+    assert all("all_reduce" in page for page in pages)
