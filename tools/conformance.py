@@ -33,6 +33,7 @@ SHARED = Path(os.environ.get("OPINFO") or ROOT.parent / "shared" / "opinfo").res
 BUILD = ROOT / "build" / "conformance"
 KEPT = ROOT / "tests" / "conformance" / "answers.xz"
 REASONS = ROOT / "tests" / "conformance" / "reasons.toml"
+SUITE = ROOT / "tests" / "conformance" / "suite.md"  # counted by hand
 PAGE = ROOT / "docs" / "conformance.md"
 
 TYPES = ("float32", "float64", "bfloat16", "complex64", "int64", "bool")
@@ -278,7 +279,7 @@ def page(results: dict[str, Result], listed: list[Result]) -> str:
         "Values, methods, in-place forms and gradients are PyTorch's; one of `out=`, views, other names or refusals is not.", "",
         *why(found, listed, False), "", "## Not counted", "",
         f"{len(internal)} operations of PyTorch's inner workings, of which {sum(whole(o, False) for o in internal)} are whole here; and those that "
-        "the database cannot ask without a GPU of NVIDIA's or with no sample: " + ", ".join(f"`{n}`" for n in untested) + ".", ""])
+        "the database cannot ask without a GPU of NVIDIA's or with no sample: " + ", ".join(f"`{n}`" for n in untested) + ".", "", SUITE.read_text()])
 
 
 def write(answers: Path) -> int:
