@@ -54,7 +54,7 @@ class SavedTensor:
         if not isinstance(wanted, Tensor):
             raise RuntimeError("Calling register_hooks on a saved tensor with value None is forbidden")
         name = tape.name_of(node)
-        found = _packed(node[tape.SAVED], (pack_hook, unpack_hook), wanted)
+        found = _packed(node[tape.SAVED], (pack_hook, unpack_hook), [wanted])
         if not isinstance(node[tape.BACKWARD], _Unpacking):
             node[tape.BACKWARD] = _Unpacking(node[tape.BACKWARD], name)
         node[tape.SAVED] = found
@@ -114,10 +114,13 @@ def _packed_within(x: Any) -> bool:
     return any(map(_packed_within, x)) if type(x) is tuple or type(x) is list else type(x) is Packed
 
 
-def _packed(x: Any, pair: Pair, only: Tensor | None = None) -> Any:
-    """x with a Packed for each tensor in it; x itself where there is none.  only: for this tensor, or one of its layout and place."""
-    if isinstance(x, Tensor) and only is not None and not (x.store is only.store and x.meta is only.meta and x.ptr == only.ptr):
-        return x
+def _packed(x: Any, pair: Pair, only: list[Tensor] | None = None) -> Any:
+    """x with a Packed for each tensor in it; x itself where there is none.  only: for the first that is this one, or of its layout and place; it is
+    taken off the list."""
+    if isinstance(x, Tensor) and only is not None:
+        if not only or not (x.store is only[0].store and x.meta is only[0].meta and x.ptr == only[0].ptr):
+            return x
+        only.clear()
     if type(x) is tuple or type(x) is list:
         made = [_packed(y, pair, only) for y in x]
         return x if all(a is b for a, b in zip(made, x, strict=True)) else type(x)(made)

@@ -292,6 +292,14 @@ def test_hooks_on_one_saved_tensor():
         raw.register_hooks(lambda t: t, lambda t: t)
 
 
+def test_one_of_two_equal_operands_has_hooks():
+    a = fb.tensor([1.0, 3.0], requires_grad=True)
+    y = a * a
+    y.grad_fn._raw_saved_self.register_hooks(lambda t: 2 * t, lambda t: t)
+    y.sum().backward()
+    assert a.grad.tolist() == [3, 9]  # the other is as it was
+
+
 def test_what_a_hook_must_be():
     a = fb.ones(2, requires_grad=True)
     y = a * a
