@@ -303,3 +303,12 @@ def test_the_same_write_or_refusal(write):
         exec(line, names)
         return names["x"].detach()
     assert outcome(flambeau, work) == outcome(torch, work)
+
+
+@pytest.mark.parametrize("call", [
+    "T.nn.functional.l1_loss(T.tensor(1.), T.ones(1).bfloat16())", "T.nn.functional.mse_loss(T.ones(2), T.tensor(3., dtype=T.float64))",
+    "T.clamp(T.ones(2), 0, T.tensor(2.))", "T.clamp(T.ones(2), T.tensor(2.), 1)", "T.clamp(T.ones(2), 0, T.tensor(2., requires_grad=True))",
+    "T.ones(2, 2).index_put((T.tensor([0, 1]),), T.ones(1, 2, 2))", "T.ones(2, 2).index_put((T.tensor([0, 1]),), T.ones(1, 2))",
+    "T.autograd.grad((x := T.zeros(2, requires_grad=True)).round().rsqrt().sum(), x)", "T.ones(3)[[True, True, True]].mT"])
+def test_what_random_programs_found(call):
+    assert outcome(flambeau, lambda T: eval(call, {"T": T})) == outcome(torch, lambda T: eval(call, {"T": T}))

@@ -139,7 +139,7 @@ def difference(theirs: Shown | Exception, ours: Shown | Exception, least: float)
             continue
         if a.shape != b.shape:
             return "shape", "", f"{name}: shape {a.shape} / {b.shape}"
-        text = unequal(a, b, kind, max(PRECISION.get(kind, 0.0), least), largest if ".grad" in name else 0.0)
+        text = unequal(a, b, kind, max(PRECISION.get(kind, 0.0), least, 1e-3 * name.startswith("o[")), largest if ".grad" in name else 0.0)
         if text:
             return "grad-value" if ".grad" in name else "value", value_words(text), f"{name}: {text}"
     return None

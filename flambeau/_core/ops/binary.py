@@ -392,13 +392,22 @@ CLAMP_MIN = Pointwise("clamp", lambda x, lo: E.maximum(x, lo), 2, grad=_clamp_lo
 CLAMP_MAX = Pointwise("clamp", lambda x, hi: E.minimum(x, hi), 2, grad=_clamp_high, accept="buif")
 
 
+def _wide(bound: Any) -> bool:
+    return isinstance(bound, (Tensor, Expr))
+
+
+def _number_too(bound: Any) -> bool:
+    """Whether PyTorch takes a bound for a number: of tensors those of no axes that are not differentiated."""
+    return not isinstance(bound, Tensor) or not bound.meta.shape and bound.node is None
+
+
 def _clamping(x: Any, lo: Any, hi: Any) -> tuple[Pointwise, tuple[Any, ...]]:
     if not isinstance(x, (Tensor, Expr)):
         raise TypeError(f"clamp(): argument 'input' (position 1) must be Tensor, not {type(x).__name__}")
     if lo is None and hi is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
     bounds = {name: _operand("clamp", name, b) for name, b in (("min", lo), ("max", hi)) if b is not None}
-    if isinstance(x, Tensor) and len({isinstance(b, (Tensor, Expr)) for b in bounds.values()}) > 1:
+    if isinstance(x, Tensor) and len({_wide(b) for b in bounds.values()}) > 1 and not all(map(_number_too, bounds.values())):
         raise TypeError(f"clamp() received an invalid combination of arguments - got (Tensor, {type(lo).__name__}, {type(hi).__name__}), but expected "
                         "both bounds to be tensors, or both to be numbers")
     made, operands = CLAMP if len(bounds) > 1 else CLAMP_MAX if lo is None else CLAMP_MIN, (x, *bounds.values())

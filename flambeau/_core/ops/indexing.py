@@ -663,6 +663,8 @@ def _set(self: Tensor, index: Any, value: Any) -> None:
     if value.meta.numel != 1:  # for one value PyTorch looks at a mask first
         no_overlap(view, value)
     x, indices = _expanded(view, pending)
+    while len(value.meta.shape) > 1 and value.meta.shape[0] == 1:  # leading axes of size 1 do not count here
+        value = value.reshape(value.meta.shape[1:])
     put_at(x, indices, _one_for_a_mask(x, [p for p in pending if p is not None], value), False)
 
 
@@ -694,7 +696,8 @@ def _one_for_a_mask(x: Tensor, indices: Sequence[Any], value: Tensor) -> Tensor:
     """One value for the places of one mask may be of any type, as that of a fill; others must be of x's."""
     masks = [p for p in indices if not isinstance(p, str)]
     if value.meta.numel == 1 and len(masks) == 1 and isinstance(masks[0], Tensor) and masks[0].meta.dtype in (bool_, uint8):
-        return to_dtype(value, x.meta.dtype)
+        value = to_dtype(value, x.meta.dtype)
+        return value.clone() if value.store.ptr == x.store.ptr else value
     return value
 
 
@@ -715,17 +718,13 @@ def put_at(x: Tensor, indices: Sequence[Tensor | None], value: Tensor, accumulat
         from .transfer import to_device
         value = to_device(value, x.meta.device)
     w = _Where(x, indices, negative)
-    shape = tuple(value.meta.shape)
-    while len(shape) > len(w.domain) and shape[0] == 1:
-        shape = shape[1:]
-    if not _broadcasts(shape, w.domain):
+    if not _broadcasts(tuple(value.meta.shape), w.domain):
         raise RuntimeError(f"shape mismatch: value tensor of shape {list(value.meta.shape)} cannot be broadcast to indexing result of shape "
                            f"{list(w.domain)}")
     if value.meta.dtype is not x.meta.dtype:
         raise RuntimeError(f"Index put requires the source and destination dtypes match, got {x.meta.dtype} for the destination and "
                            f"{value.meta.dtype} for the source.")
     w.bounded()
-    value = value.reshape(shape)
     source = value.detach() if value.store.ptr != x.store.ptr else value.detach().clone()
     _put(x, w, source, "add" if accumulate else "set")
     x.store.version += 1

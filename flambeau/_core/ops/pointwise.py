@@ -145,7 +145,7 @@ def _round(x: Expr, decimals: int) -> Expr:
 
 
 pointwise("round", "input", _round, consts={"decimals": 0}, keyword=("decimals",), accept="uif", aliases=("special.round",),
-          grad=lambda g, x, y, decimals: g * 0.0, doc="To the nearest integer, halves to even; or to `decimals` places.")
+          doc="To the nearest integer, halves to even; or to `decimals` places.")
 
 # -------------------------------------------------------------------------------------------------------------- predicates
 _unary("isnan", lambda x: (E.isnan(E.real(x)) | E.isnan(E.imag(x))) if x.dtype.is_complex else E.isnan(x), promote="default",

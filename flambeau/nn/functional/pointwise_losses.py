@@ -131,12 +131,14 @@ _ranking = Pointwise("margin_ranking_loss", _margin_ranking, 3)
 _hinged = Pointwise("hinge_embedding_loss", _hinge, 2)
 
 
-def _warn_sizes(input: Any, target: Any) -> None:
+def _of_one_size(input: Any, target: Any) -> tuple[Any, Any]:
+    """Both, in their common shape: what has no axes counts like the others when the type is chosen.  Warns where the sizes differ."""
     if target.shape != input.shape:
         warn(f"Using a target size ({target.size()}) that is different to the input size ({input.size()}). "
              "This will likely lead to incorrect results due to broadcasting. Please ensure they have the "
              "same size.")
-
+        input, target = ops.broadcast_tensors(input, target)  # noqa: A001
+    return input, target
 
 
 # -- the functions
@@ -147,7 +149,7 @@ def mse_loss(input: Any, target: Any, size_average: bool | None = None, reduce: 
              reduction: str = "mean", weight: Any = None) -> Any:
     """(input - target)², reduced; with `weight`, each element counts as often as it says."""
     reduction = chosen(reduction, size_average, reduce)
-    _warn_sizes(input, target)
+    input, target = _of_one_size(input, target)  # noqa: A001
     if weight is None:
         return folded(_mse, (input, target), reduction)
     if weight.shape != input.shape:
@@ -160,7 +162,7 @@ def l1_loss(input: Any, target: Any, size_average: bool | None = None, reduce: b
             reduction: str = "mean", weight: Any = None) -> Any:
     """|input - target|, reduced; with `weight`, each element counts as often as it says."""
     reduction = chosen(reduction, size_average, reduce)
-    _warn_sizes(input, target)
+    input, target = _of_one_size(input, target)  # noqa: A001
     # |z| of complex numbers is no formula of z alone (its gradient needs the conjugate), so those go by the op.
     plain = not (input.is_complex() or target.is_complex())
     if weight is None and plain:
@@ -178,7 +180,7 @@ def smooth_l1_loss(input: Any, target: Any, size_average: bool | None = None, re
                    reduction: str = "mean", beta: float = 1.0) -> Any:
     """d²/(2 beta) where d = |input - target| < beta, else d - beta/2."""
     reduction = chosen(reduction, size_average, reduce)
-    _warn_sizes(input, target)
+    input, target = _of_one_size(input, target)  # noqa: A001
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     if beta == 0:
@@ -188,7 +190,7 @@ def smooth_l1_loss(input: Any, target: Any, size_average: bool | None = None, re
 
 def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 1.0, weight: Any = None) -> Any:
     """d²/2 where d = |input - target| <= delta, else delta (d - delta/2)."""
-    _warn_sizes(input, target)
+    input, target = _of_one_size(input, target)  # noqa: A001
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     d = input.dtype  # the loss's too, though it is computed in the common type
