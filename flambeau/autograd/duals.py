@@ -223,15 +223,17 @@ def _show(base: Tensor, view: Tensor, level: Level) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------- structures
-def members(x: Any) -> Iterator[Tensor]:
-    """The tensors among values and in tuples, lists and dicts of them."""
-    if isinstance(x, Tensor):
+def members(x: Any, kind: type = Tensor) -> Iterator[Any]:
+    """The tensors of a class among values and in tuples, lists, slices and dicts of them."""
+    if isinstance(x, kind):
         yield x
     elif isinstance(x, (tuple, list)):
         for y in x:
-            yield from members(y)
+            yield from members(y, kind)
     elif isinstance(x, dict):
-        yield from members(list(x.values()))
+        yield from members(list(x.values()), kind)
+    elif isinstance(x, slice):
+        yield from members((x.start, x.stop, x.step), kind)
 
 
 def replaced(x: Any, change: Any, kind: type = Tensor) -> Any:

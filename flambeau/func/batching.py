@@ -211,15 +211,7 @@ class _Info:
 # -------------------------------------------------------------------------------------------------------------- the calls
 def members(x: Any) -> Any:
     """The batched tensors among values and in tuples, lists, slices and dicts of them."""
-    if isinstance(x, Batched):
-        yield x
-    elif isinstance(x, (tuple, list)):
-        for y in x:
-            yield from members(y)
-    elif isinstance(x, dict):
-        yield from members(list(x.values()))
-    elif isinstance(x, slice):
-        yield from members((x.start, x.stop, x.step))
+    return duals.members(x, Batched)
 
 
 def replaced(x: Any, change: Any) -> Any:

@@ -25,6 +25,18 @@ def is_grad_enabled() -> bool:
     return _grad.get()
 
 
+class no_recording:
+    """Grad mode off for one block, as cheaply as can be: what operations use; programs have `no_grad`."""
+
+    __slots__ = ("token",)
+
+    def __enter__(self) -> None:
+        self.token = _grad.set(False)
+
+    def __exit__(self, *exc: object) -> None:
+        _grad.reset(self.token)
+
+
 class _Mode:
     """A context manager that is a decorator too, for functions and generator functions."""
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from .. import layout
 from ..autograd import tape
+from ..autograd.mode import no_recording
 from ..dtypes import dtype, float32
 from ..engine.fields import has
 from ..errors import warn_once
@@ -27,7 +28,7 @@ from .creation import zeros_meta
 from .device_errors import mismatch
 from .elementwise import saved_tensor
 from .matmul import _product, _type_name
-from .table import no_recording, op
+from .table import op
 
 Sizes = tuple[int, ...]
 _programs: dict[Any, Reduce] = {}

@@ -6,6 +6,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from ..autograd import tape
+from ..autograd.mode import no_recording
 from ..dtypes import promote_types
 from ..kernels import expr as E
 from ..kernels import formulas as F
@@ -18,7 +19,7 @@ from .linalg.matrices import keep_outputs, kept_outputs, type_name
 from .norms import length, vector_norm
 from .row_places import Places
 from .rowwise import Rowwise
-from .table import no_recording, op
+from .table import op
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

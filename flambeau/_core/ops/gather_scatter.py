@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import layout
 from ..autograd import tape
+from ..autograd.mode import no_recording
 from ..dtypes import bool_, int64, number, uint8
 from ..engine.fields import has
 from ..errors import warn_once
@@ -666,7 +667,6 @@ def _rows_used(g: Tensor, shape: tuple[int, ...], at: Tensor, padding: int | Non
 
 def _renormalise(weight: Tensor, index: Tensor, max_norm: float, p: float) -> None:
     """The rows used, scaled down to max_norm where longer, in place and off the tape."""
-    from .table import no_recording
     with no_recording():
         w = weight.detach()
         used = scatter_add(w.new_zeros((w.meta.shape[0],)), 0, to_dtype(index.reshape(-1), int64), w.new_ones((index.meta.numel,))) > 0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, layout
 from ..autograd import tape
-from ..autograd.mode import _grad
+from ..autograd.mode import _grad, no_recording
 from ..kernels import expr as E
 from ..kernels.programs import Reduce
 from ..runtime import caches, dispatch
@@ -103,7 +103,7 @@ def _by_kernel(c: Tensor, a: Tensor, b: Tensor, alpha: complex, beta: complex) -
         if beta:
             from .copies import copy_into
             copy_into(wide, c)
-        with _off():
+        with no_recording():
             _product(wide, to_dtype(a, dtypes.float32), to_dtype(b, dtypes.float32), alpha, beta)
             from .copies import copy_into
             copy_into(c, wide)
@@ -121,13 +121,8 @@ def _by_kernel(c: Tensor, a: Tensor, b: Tensor, alpha: complex, beta: complex) -
                                                  (*b_lead, 0, b.meta.strides[-1], b.meta.strides[-2])], name="matmul")
     if made is not c:
         from .copies import copy_into
-        with _off():
+        with no_recording():
             copy_into(c, made * alpha + (c * beta if beta else 0))
-
-
-def _off() -> Any:
-    from .table import no_recording
-    return no_recording()
 
 
 def _type_name(t: Tensor) -> str:

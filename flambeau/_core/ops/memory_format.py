@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 
-class memory_format:
-    """One of `contiguous_format`, `channels_last`, `channels_last_3d`, `preserve_format`."""
+class _Named:
+    """A word of the namespace."""
 
     __slots__ = ("name",)
 
@@ -16,6 +16,12 @@ class memory_format:
 
     def __reduce__(self) -> str:
         return self.name
+
+
+class memory_format(_Named):
+    """One of `contiguous_format`, `channels_last`, `channels_last_3d`, `preserve_format`."""
+
+    __slots__ = ()
 
 
 contiguous_format = memory_format("contiguous_format")
@@ -24,19 +30,10 @@ channels_last_3d = memory_format("channels_last_3d")
 preserve_format = memory_format("preserve_format")
 
 
-class layout:
+class layout(_Named):
     """How elements are stored: `strided`, `sparse_coo` or `sparse_csr`."""
 
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __repr__(self) -> str:
-        return f"torch.{self.name}"
-
-    def __reduce__(self) -> str:
-        return self.name
+    __slots__ = ()
 
 
 strided = layout("strided")

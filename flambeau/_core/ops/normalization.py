@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..autograd.mode import no_recording
 from ..kernels import expr as E
 from ..kernels import formulas as F
 from ..tensor import Tensor
@@ -12,7 +13,7 @@ from .checks import same_device
 from .elementwise import Pointwise
 from .row_places import Places
 from .rowwise import Rowwise
-from .table import no_recording, op
+from .table import op
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,6 +10,7 @@ from ..autograd.mode import _grad
 from ..dtypes import bool_, int64
 from ..dtypes import dtype as dtype_class
 from ..engine.fields import has
+from ..engine.plans import Compose, Plan, Saved
 from ..kernels import expr as E
 from ..kernels.programs import Reduce
 from ..runtime import caches, dispatch
@@ -19,7 +20,7 @@ from .casts import to_dtype
 from .checks import of_kinds
 from .elementwise import saved_tensor
 from .sizes import sizes_of
-from .table import op
+from .table import op, out_form, planned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,7 +49,6 @@ def split_domain(t: Tensor, axes: tuple[int, ...]) -> tuple[tuple[int, ...], tup
 
 
 _plans: dict[Any, tuple[tuple[Meta, ...], Callable[..., Any], Meta | None]] = caches.cache(globals(), "_plans")
-_sums: dict[Meta, dict[Any, Any]] = caches.cache(globals(), "_sums")
 _spreads: dict[Any, Meta] = caches.cache(globals(), "_spreads")
 
 
@@ -117,8 +117,19 @@ def _sum_type(t: Tensor, dtype: dtype_class | None) -> dtype_class:
 
 @tape.keeps_nothing
 def _sum_back(node: Any, g: Tensor) -> Any:
-    shape, axes, keepdim, d = node[tape.SAVED]
+    shape, axes, keepdim, d = node[tape.SAVED][0]
     return (spread(to_dtype(g, d), shape, axes, keepdim),)
+
+
+_sum_back.grad_name = "SumBackward0"
+
+
+@tape.keeps_nothing
+def _sum_back_along(node: Any, g: Tensor) -> Any:
+    return _sum_back(node, g)
+
+
+_sum_back_along.grad_name = "SumBackward1"
 
 
 def spread(g: Tensor, shape: Sequence[int], axes: tuple[int, ...], keepdim: bool) -> Tensor:
@@ -143,37 +154,23 @@ def spread(g: Tensor, shape: Sequence[int], axes: tuple[int, ...], keepdim: bool
     return g.expand(tuple(shape))
 
 
-@op(out=True, autocast="cuda full", batch="along all", tangent="linear", out_type="any")
-def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A001, A002
+def _sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:  # noqa: A002
     """The sum over `dim` (an axis, several, or all); integers sum in int64, half types in float32 rounded once."""
-    try:
-        (om,), launched, workspace, saved, name = _sums[input.meta][dim, type(dim), keepdim, dtype]
-    except (KeyError, TypeError, AttributeError):  # not met yet, a list of axes, or no tensor
-        return _first_sum(input, dim, keepdim, dtype)
-    r = new(om)
-    if workspace is None:
-        launched(r.ptr, input.ptr)
-    else:
-        scratch = launch.storage(workspace)
-        launched(r.ptr, input.ptr, scratch.ptr)
-    if input.node is not None and _grad.get():
-        r.node = [tape.next_seq(), None, _sum_back, (input.node,), saved, {"name": name}]
-        if tape.anomaly.on:
-            tape.anomaly.note(r.node)
-    return r
-
-
-def _first_sum(input: Tensor, dim: Any, keepdim: bool, dtype: Any) -> Tensor:  # noqa: A002
     axes = axes_of(input, dim)
     result = _sum_type(input, dtype)
     if result.is_complex and not input.meta.dtype.is_complex:
-        input = to_dtype(input, result)
+        return Compose(lambda input: sum(to_dtype(input, result), dim, keepdim))
     program = simple("sum", input.meta.dtype, result.opmath, result, "sum")
-    out = reduce(input, axes, keepdim, program, "sum")[0]
-    saved, name = (tuple(input.meta.shape), axes, keepdim, input.meta.dtype), "SumBackward1" if dim is not None else "SumBackward0"
-    if type(dim) in (int, tuple, type(None)) and input.meta.numel:
-        _sums.setdefault(input.meta, {})[dim, type(dim), keepdim, dtype] = (*_alone(input, axes, keepdim, program, "sum"), saved, name)
-    return tape.record(out, _sum_back, (input,), saved, name)
+    saved = Saved(_sum_back if dim is None else _sum_back_along, info=(tuple(input.meta.shape), axes, keepdim, input.meta.dtype))
+    if not input.meta.numel:
+        return Compose(lambda input: tape.record(reduce(input, axes, keepdim, program, "sum")[0], saved.backward, (input,), (saved.info,)))
+    outs, launched, workspace = _alone(input, axes, keepdim, program, "sum")
+    return Plan(outs, launched, workspace, saved=saved)
+
+
+sum: Callable[..., Tensor] = planned(  # noqa: A001
+    "sum", _sum, out=out_form("sum", lambda *args, **kwargs: sum(*args, **kwargs)), gives="Tensor", autocast="cuda full", batch="along all",
+    tangent="linear", out_type="any")
 
 
 def sum_to(g: Tensor, shape: Sequence[int]) -> Tensor:

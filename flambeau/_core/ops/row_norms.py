@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import layout
+from ..autograd.mode import no_recording
 from ..dtypes import finfo, float32, title
 from ..kernels import expr as E
 from ..kernels import formulas as F
@@ -13,7 +14,7 @@ from .casts import to_dtype
 from .checks import of_kinds, same_device
 from .row_places import Places
 from .rowwise import Rowwise
-from .table import no_recording, op
+from .table import op
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import dtypes
 from ..autograd import tape
-from ..autograd.mode import _grad
+from ..autograd.mode import _grad, no_recording
 from ..engine import lines as lines
 from ..engine.fields import has
 from ..engine.fronts import MISSING, NUMBER, OLD, SCALAR, TENSOR, Signature
@@ -108,7 +108,7 @@ def op(*, method: bool = True, inplace: Any = False, out: bool | None = False, s
 
         def again(*args: Any, **kwargs: Any) -> Any:
             return final.__operation__.started().direct(*args, **kwargs)
-        final: Any = Operation(named, function, learns=learns, plans=plans, shown=function.__name__, out=_out_form(named, again) if out is True else None,
+        final: Any = Operation(named, function, learns=learns, plans=plans, shown=function.__name__, out=out_form(named, again) if out is True else None,
                           signature=Signature.of(function).with_old() if named in OLD_ORDER else None,
                           renames=not _NOT_NUMPY.issuperset((named,)) and (out is True or "torch" in spaces)).function
         made = inplace if callable(inplace) else _inplace_of(function, again) if inplace else None
@@ -155,7 +155,7 @@ def _plus_out(signature: inspect.Signature) -> inspect.Signature:
     return inspect.Signature(parameters, return_annotation=signature.return_annotation, __validate_parameters__=False)
 
 
-def _out_form(name: str, function: Function) -> Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]:
+def out_form(name: str, function: Function) -> Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]:
     """The form with `out=`: it computes, and copies."""
     def write(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         given = (*args, *kwargs.values())
@@ -167,18 +167,6 @@ def _out_form(name: str, function: Function) -> Callable[[Any, tuple[Any, ...], 
 
 
 _WHILE_READING = frozenset("scatter_ scatter_add_ scatter_reduce_ index_reduce_".split())  # in place, what is read must lie elsewhere
-
-
-class no_recording:
-    """Grad mode off, as cheaply as can be."""
-
-    __slots__ = ("token",)
-
-    def __enter__(self) -> None:
-        self.token = _grad.set(False)
-
-    def __exit__(self, *exc: object) -> None:
-        _grad.reset(self.token)
 
 
 def _inplace_of(body: Function, function: Function) -> Function:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..autograd.mode import no_recording
 from ..kernels import expr as E
 from ..kernels.programs import Map
 from ..kernels.specs import Fft, RealFft
@@ -15,7 +16,6 @@ from ..runtime import dispatch
 from ..tensor import Tensor, alias, empty, meta
 from . import launch, routines
 from .copies import contiguous
-from .table import no_recording
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import dtypes, hooks, layout
 from ..autograd import inplace, tape
-from ..autograd.mode import _grad
+from ..autograd.mode import _grad, no_recording
 from ..engine.fields import has
 from ..engine.fronts import SIZES, Signature
 from ..engine.plans import Relaid, View
@@ -134,16 +134,11 @@ def _put_back(node: Any, g: Tensor) -> Any:
 def put(g: Tensor, shape: Sequence[int], region: Callable[[Tensor], Tensor]) -> Tensor:
     """Zeros of `shape` with `g` at `region`.  Differentiable: its gradient is `region` of the arriving one."""
     whole = hooks.zeros_meta(meta(shape, None, g.meta.dtype, g.meta.device))
-    with _off():
+    with no_recording():
         here = region(whole)
         strides = [here.meta.strides, layout.expand_strides(g.meta.shape, g.meta.strides, tuple(here.meta.shape))]
         launch.run(cast_program(g.meta.dtype, g.meta.dtype), tuple(here.meta.shape), [here], [g], strides, name="put")
     return tape.record(whole, lambda node, gg: (node[tape.SAVED](gg),), (g,), region, "PutBackward0")
-
-
-def _off() -> Any:
-    from .table import no_recording
-    return no_recording()
 
 
 def dense_copy(g: Tensor, like: Meta) -> Tensor:

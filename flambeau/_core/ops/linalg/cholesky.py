@@ -9,8 +9,9 @@ from typing import Any
 
 from ... import dtypes
 from ...autograd import tape
+from ...autograd.mode import no_recording
 from ...tensor import Tensor, alias, empty
-from ..table import no_recording, op
+from ..table import op
 from . import device, matrices
 from .matrices import adjoint
 from .solving import broadcast, solve_triangular

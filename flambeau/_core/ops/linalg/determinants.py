@@ -9,6 +9,7 @@ from typing import Any
 
 from ... import dtypes
 from ...autograd import tape
+from ...autograd.mode import no_recording
 from ...tensor import Tensor, empty
 from ..table import op
 from . import device, matrices
@@ -29,7 +30,6 @@ def _diagonal(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _on_device(lu: Tensor, pivots: Tensor, parity: Tensor) -> bool:
     """`_diagonal`'s work by the device's library, where it has one."""
     from ..creation import arange
-    from ..table import no_recording
     n = lu.meta.shape[-1]
     lead, dev = tuple(lu.meta.shape[:-2]), lu.meta.device
     info = empty(lead, dtypes.int32, dev)
@@ -46,7 +46,6 @@ def _det(a: Tensor) -> Tensor:
     lu, pivots, out = matrices.like(a), empty((*lead, n), dtypes.int32, dev), empty(lead, a.meta.dtype, dev)
 
     def by_library() -> bool:
-        from ..table import no_recording
         parity = empty(lead, a.meta.dtype.to_real(), dev)
         if not _on_device(lu, pivots, parity):
             return False
@@ -77,7 +76,6 @@ def _cofactors(lu: Tensor, pivots: Tensor) -> Tensor:
 
 
 def _slogdet(a: Tensor) -> tuple[Tensor, Tensor]:
-    from ..table import no_recording
     lu, _, parity = _diagonal(a)
     with no_recording():
         u = lu.diagonal(0, -2, -1)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from ... import dtypes
+from ...autograd.mode import no_recording
 from ...kernels.specs import Lapack
 from ...tensor import Tensor, empty
 from .. import launch, routines
 from ..copies import cast_program
-from ..table import no_recording
 from . import matrices
 from .matrices import adjoint
 

@@ -10,9 +10,10 @@ from typing import Any
 
 from ... import dtypes
 from ...autograd import tape
+from ...autograd.mode import no_recording
 from ...tensor import Tensor, alias, empty
 from ..checks import same_device
-from ..table import no_recording, op
+from ..table import op
 from . import matrices
 from .eigen import hermitian_factors, hermitian_values
 from .matrices import adjoint
