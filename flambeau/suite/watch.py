@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .._core.drivers.simulated.driver import SimulatedDriver
-from .._core.runtime import dispatch, gpus, provenance
+from .._core.runtime import caches, dispatch, gpus, provenance
 from .._core.tensor import Storage
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class Watch:
         """By test, the device and bytes of each block that it began and that still lives, after the last fixture is gone."""
         for name in ("last_exc", "last_type", "last_value", "last_traceback"):  # errors hold their frames' tensors
             vars(sys).pop(name, None)
+        caches.forget()  # plans may hold a constant's tensor
         gc.collect()
         found = {}
         for test, refs in self._kept.items():
