@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import textwrap
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -202,3 +204,25 @@ def test_what_is_missing_and_what_is_not() -> None:
         assert missing.wanted(error_of(other)) is None
     mixed = error_of(lambda: torch.ones(2) + torch.ones(2, device="meta"))
     assert missing.mixes_devices(error_of(lambda: torch.ones(2) @ torch.ones(3))) is None and isinstance(mixed, RuntimeError)
+
+
+def test_the_example_of_the_guide(tmp_path: Path) -> None:
+    """The page's two files, run, end with the lines that the page shows."""
+    page = (ROOT / "docs" / "guide" / "7-suites.md").read_text(encoding="utf-8")
+    blocks = [textwrap.dedent(b).lstrip("\n") for b in re.findall(r"(?:^ {4}.*\n|^\n(?= {4}))+", page, re.MULTILINE)]
+    sources = next(b for b in blocks if b.startswith("# fit.py"))
+    fit, tests = sources.split("# test_fit.py")
+    (tmp_path / "fit.py").write_text(fit)
+    (tmp_path / "test_fit.py").write_text(tests)
+    text, _ = run(tmp_path, "--flambeau", "--queue", "lazy")
+    shown = next(b for b in blocks if b.startswith("missed a wait"))
+    assert shown.strip() in text, text
+
+
+def test_the_workflow_of_the_guide() -> None:
+    yaml = pytest.importorskip("yaml")
+    job = yaml.safe_load((ROOT / "docs" / "guide" / "flambeau-tests.yml").read_text())["jobs"]["simulated-gpus"]
+    command = job["steps"][-1]["run"]
+    orders = job["strategy"]["matrix"]["queue"]
+    assert command.startswith("pytest --flambeau") and [o.split()[1] for o in orders] == ["eager", "lazy", "random"]
+    assert all(beside.arguments(command.replace("${{ matrix.queue }}", o).split()) == ["pytest"] for o in orders)
