@@ -239,7 +239,7 @@ def _contract(a: Tensor, an: list[str], b: Tensor, bn: list[str], keep: set[str]
     def arranged(t: Tensor, names: list[str], first: list[str], second: list[str]) -> Tensor:
         x = t.permute([names.index(c) for c in (*batch, *first, *second)])
         f, s = [t.meta.shape[names.index(c)] for c in first], [t.meta.shape[names.index(c)] for c in second]
-        return x.expand(*shape, *f, *s).reshape(layout.numel(shape), layout.numel(f), layout.numel(s))
+        return x.expand((*shape, *f, *s)).reshape(layout.numel(shape), layout.numel(f), layout.numel(s))
     x, y = arranged(a, an, left, inner), arranged(b, bn, inner, right)
     d = dtypes.promote_types(x.meta.dtype, y.meta.dtype)
     made = _bmm(to_dtype(x, d), to_dtype(y, d))

@@ -62,3 +62,12 @@ def test_on_every_device(device):
     a, b = random((5, 6)), random((6, 4), 1)
     got = fb.einsum("ij,jk->ik", fb.from_numpy(a).to(device), fb.from_numpy(b).to(device))
     np.testing.assert_allclose(got.cpu().numpy(), a @ b, rtol=1e-10)
+
+
+@pytest.mark.parametrize("equation", [",->", ",,->", "...,...->...", "...,...,...->..."])
+def test_einsum_of_numbers(equation: str, device: str) -> None:
+    tensors = [fb.tensor(float(i), device=device, requires_grad=True) for i in range(2, 3 + equation.count(","))]
+    made = fb.einsum(equation, *tensors)
+    assert made.shape == () and made.item() == np.prod([t.item() for t in tensors])
+    made.backward()
+    assert tensors[0].grad is not None and tensors[0].grad.item() == made.item() / 2
