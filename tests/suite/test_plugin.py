@@ -208,7 +208,7 @@ def test_what_is_missing_and_what_is_not() -> None:
 
 def test_the_example_of_the_guide(tmp_path: Path) -> None:
     """The page's two files, run, end with the lines that the page shows."""
-    page = (ROOT / "docs" / "guide" / "7-suites.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "guide" / "9-suites.md").read_text(encoding="utf-8")
     blocks = [textwrap.dedent(b).lstrip("\n") for b in re.findall(r"(?:^ {4}.*\n|^\n(?= {4}))+", page, re.MULTILINE)]
     sources = next(b for b in blocks if b.startswith("# fit.py"))
     fit, tests = sources.split("# test_fit.py")
