@@ -26,6 +26,8 @@
 #   make bench-gpu  how fast on that GPU, against PyTorch in the same run; the table goes to build/bench-gpu.md
 #   make host-cost  what an eager operation on a GPU costs the host, in microseconds; on the tests' fake driver where there is no GPU
 #   make step-count  what a training step asks of a GPU: launches, bytes, copies, waits, memory; on the tests' fake driver, needs g++
+#   make libraries  programs on transformers, lightning, timm and others in an environment without torch, beside PyTorch: docs/libraries.md;
+#                 downloads about 2 GB; LIBRARIES="--only peft --alone" for a part
 #   make sizes    what installing with the extra for NVIDIA GPUs downloads
 #   make fix      let ruff mend what it can
 #   make clean    remove the environments and caches
@@ -37,6 +39,7 @@ QUICK ?=
 BENCH ?=
 NAMES ?=
 PYTEST ?=
+LIBRARIES ?=
 FUZZ ?=
 EXTRAS ?=
 
@@ -48,7 +51,7 @@ unexport OPENBLAS_CORETYPE
 # Containers set this to keep their layers small. Here it makes each start compile all anew, and pytest rewrite the asserts of every test.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-learned test-forward quick check generated parity conformance conformance-page names docs fuzz fuzz-fresh guard test-guard bench bench-ops bench-processes test-fake-gpu check-libraries check-cudnn test-gpu bench-gpu host-cost step-count sizes fix clean
+.PHONY: help demo test test-learned test-forward quick check generated parity conformance conformance-page names docs fuzz fuzz-fresh guard test-guard bench bench-ops bench-processes test-fake-gpu check-libraries check-cudnn test-gpu bench-gpu host-cost step-count libraries sizes fix clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -117,6 +120,9 @@ parity: .venv-parity/.made
 # PyTorch is needed; the page asks all of it, by answers that PyTorch makes once.
 conformance: .venv/.dev
 	$(BIN)/python tools/conformance.py --check
+
+libraries: .venv/.dev
+	$(BIN)/python tools/libraries $(LIBRARIES)
 
 conformance-page: .venv-parity/.made
 	$(PARITY)/python tools/conformance.py --write

@@ -80,7 +80,7 @@ ALL: tuple[dtype, ...] = tuple(BY_NAME.values())  # those that operations comput
 (bool_, uint8, uint16, uint32, uint64, int8, int16, int32, int64,
  float16, bfloat16, float32, float64, complex32, complex64, complex128) = ALL
 float16.opmath = bfloat16.opmath = float32
-# Types of 8 bits that numbers are kept and carried in, and nothing is computed in: `_core/ops/float8.py` converts them. Name, bits of the exponent,
+# Types of 8 bits that numbers are kept and carried in, and nothing is computed in: `kernels/small_floats.py` converts them. Name, bits of the exponent,
 # of the mantissa, the exponent's bias, the largest code that is a number.
 _SMALL = (("float8_e4m3fn", 4, 3, 7, 0x7E), ("float8_e5m2", 5, 2, 15, 0x7B), ("float8_e4m3fnuz", 4, 3, 8, 0x7F), ("float8_e5m2fnuz", 5, 2, 16, 0x7F),
           ("float8_e8m0fnu", 8, 0, 127, 0xFE))
@@ -89,15 +89,17 @@ for _order, (_name, *_) in enumerate(_SMALL, len(_ROWS)):
     BY_NAME[_name].is_floating_point = True
     BY_NAME[_name].is_signed = _name != "float8_e8m0fnu"
 SMALL: dict[dtype, tuple[int, int, int, int]] = {BY_NAME[row[0]]: row[1:] for row in _SMALL}
+for _small in SMALL:
+    _small.opmath = float32
 complex32.opmath = complex64
-BITS = frozenset((bfloat16, complex32))  # stored as bits, since NumPy has no such type; as values they are of their `opmath`
+BITS = frozenset((bfloat16, complex32, *SMALL))  # stored as bits, since NumPy has no such type; as values they are of their `opmath`
 _TO_COMPLEX = {float16: complex32, float64: complex128}
 _TO_REAL = {complex32: float16, complex64: float32, complex128: float64}
 NUMPY_TO_DTYPE: dict[np.dtype[Any], dtype] = {d.np: d for d in ALL if d not in BITS}
 ALIASES = {"half": float16, "float": float32, "double": float64, "short": int16, "int": int32, "long": int64,
            "chalf": complex32, "cfloat": complex64, "cdouble": complex128}
 
-_KIND_LEVEL = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+_KIND_LEVEL = {"b": 0, "u": 1, "i": 1, "f": 2, "8": 2, "c": 3}
 
 
 def from_numpy(np_dtype: Any) -> dtype:
@@ -128,6 +130,8 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
 def _promote(a: dtype, b: dtype) -> dtype:
     if a is b:
         return a
+    if a in SMALL or b in SMALL:
+        raise RuntimeError(f"Promotion for Float8 Types is not supported, attempted to promote {title(a)} and {title(b)}")
     level_a, level_b = _KIND_LEVEL[a.kind], _KIND_LEVEL[b.kind]
     if level_a < level_b:
         a, b, level_a, level_b = b, a, level_b, level_a

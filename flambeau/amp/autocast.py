@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _KINDS = ("cuda", "cpu")
+# kinds that PyTorch knows and that have no devices here: nothing is ever inside a region for them
+_ELSEWHERE = frozenset("mps xpu hpu mtia xla ipu maia privateuseone".split())
 _defaults = {"cuda": dtypes.float16, "cpu": dtypes.bfloat16}
 _cache = [True]
 
@@ -108,7 +110,9 @@ def is_autocast_available(device_type: str) -> bool:
 
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
-    """Whether this is inside a region for the kind of device."""
+    """Whether this is inside a region for the kind of device: never for kinds that are not here."""
+    if device_type in _ELSEWHERE:
+        return False
     return _kind(device_type) in (_lists.current.get() or {})
 
 

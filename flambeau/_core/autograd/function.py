@@ -153,7 +153,7 @@ class Function:
         for i, t in enumerate(outs):
             if isinstance(t, Tensor) and any(t is a for a in inputs) and id(t) not in ctx._dirty:
                 outs[i] = alias(t, t.meta, t.ptr)  # an input returned as it is becomes an output of its own
-        tracked = [t for t in outs if isinstance(t, Tensor) and id(t) not in ctx._non_differentiable and t.meta.dtype.kind in "fc"]
+        tracked = [t for t in outs if isinstance(t, Tensor) and id(t) not in ctx._non_differentiable and t.meta.dtype.kind in "fc8"]
         edges = tuple(a.node if isinstance(a, Tensor) else None for a in args)
         node: tape.Node = [tape.next_seq(), None, _run_backward, edges, (cls, ctx, [t.meta for t in tracked], len(outs), [
             i for i, t in enumerate(outs) if any(t is x for x in tracked)],

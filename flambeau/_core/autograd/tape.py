@@ -85,7 +85,7 @@ def kept_outputs(node: Node, items: Sequence[Any]) -> list[Tensor]:
         if t.store.version != version:
             changed(t, version, node)
         y = alias(t, t.meta, t.ptr)
-        if _grad.get() and t.meta.dtype.kind in "fc":
+        if _grad.get() and t.meta.dtype.kind in "fc8":
             y.node = [next_seq(), None, to_output, (node,), i, None] if several else node
         found.append(y)
     return found
@@ -145,7 +145,7 @@ def record_many(outs: Sequence[Tensor], backward: Callable[[Node, Any], Any], in
     if anomaly.on:
         anomaly.note(parent)
     for i, t in enumerate(outs):
-        if t.meta.dtype.kind in "fc":
+        if t.meta.dtype.kind in "fc8":
             t.node = [next_seq(), None, to_output, (parent,), i, {"name": name} if name else None]
 
 

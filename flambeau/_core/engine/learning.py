@@ -115,7 +115,7 @@ class Call:
         told = any(s.expected is not None for s in script.steps)  # by values that were worked out, and are conditions
         if not script.results() and not script.written and not told and (self.operation.name.endswith("_") or not _same(script.result)):
             raise capture.Unrepeatable("it gives no new tensor")
-        taped = self.taped if any(t.meta.dtype.kind in "fc" for t in operands) else None
+        taped = self.taped if any(t.meta.dtype.kind in "fc8" for t in operands) else None
         if any(t.node is not None for t in tensors_of(made, copies)):
             raise capture.Unrepeatable("a result that is a leaf")
         # elsewhere in their storages: what looks at a storage from its beginning gives something else

@@ -60,7 +60,7 @@ class Plan:
     def bind(self, roles: str) -> Callable[..., Any]:
         """The call as a function of its operands and numbers, by `roles`: a letter for each, "t" a tensor, "n" a number,
         "x" one that is absent (None)."""
-        taped = self.saved is not None and any(m.dtype.kind in "fc" for m in self.outs)
+        taped = self.saved is not None and any(m.dtype.kind in "fc8" for m in self.outs)
         small = tuple([m.sizes is not None for m in self.outs])
         convert = tuple([c is not None for c in self.numbers])
         make = _maker(roles, small, self.room is not None, convert, taped, self.result is not None, len(self.fixed),

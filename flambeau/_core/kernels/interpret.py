@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..dtypes import BITS, bfloat16, complex32, float64
+from ..dtypes import BITS, SMALL, bfloat16, complex32, float64
+from . import small_floats
 from .expr import Expr, walk
 from .programs import Map, PreparedLaunch, Program, Reduce, Rows, Scan, price, size_of
 
@@ -82,13 +83,17 @@ def narrow_complex32(values: Array) -> Array:
 
 
 def load(array: Array, d: dtype) -> Array:
-    """Stored elements as values: the bits of bfloat16 become float32, those of complex32 complex64."""
-    return array if d not in BITS else widen_bfloat16(array) if d is bfloat16 else widen_complex32(array)
+    """Stored elements as values: the bits of bfloat16 and of types of 8 bits become float32, those of complex32 complex64."""
+    if d not in BITS:
+        return array
+    return widen_bfloat16(array) if d is bfloat16 else widen_complex32(array) if d is complex32 else small_floats.widen(array, d)
 
 
 def bits_of(value: Array, d: dtype) -> Array:
     """Values as what stores them, the inverse of `load`."""
-    return value if d not in BITS else narrow_bfloat16(value) if d is bfloat16 else narrow_complex32(value)
+    if d not in BITS:
+        return value
+    return narrow_bfloat16(value) if d is bfloat16 else narrow_complex32(value) if d is complex32 else small_floats.narrow(value, d)
 
 
 def store(target: Array, value: Array, d: dtype) -> None:
@@ -117,6 +122,10 @@ def convert(v: Array, source: dtype, target: dtype) -> Array:
         if source.kind == "c":
             v = np.real(v)
         return widen_bfloat16(narrow_bfloat16(np.asarray(v, np.float32)))
+    if target in SMALL:
+        return small_floats.widen(small_floats.narrow(np.real(v) if source.kind == "c" else v, target), target)
+    if source in SMALL:
+        source = source.opmath
     if target is complex32:
         return widen_complex32(narrow_complex32(v))
     if target.kind == "b":

@@ -315,8 +315,8 @@ def _eq(x: Expr, y: Expr) -> Expr:
     return x == y
 
 
-pointwise("eq", "input other", _eq)
-pointwise("ne", "input other", lambda x, y: ~_eq(x, y) if x.dtype.is_complex else x != y, aliases=("not_equal",))
+pointwise("eq", "input other", _eq, accept="buifc8")
+pointwise("ne", "input other", lambda x, y: ~_eq(x, y) if x.dtype.is_complex else x != y, aliases=("not_equal",), accept="buifc8")
 
 
 def _isclose(x: Expr, y: Expr, rtol: float, atol: float, equal_nan: bool) -> Expr:
@@ -571,7 +571,7 @@ pointwise("addcmul", "input tensor1 tensor2", lambda x, a, b, value: x + E.cast(
 pointwise("addcdiv", "input tensor1 tensor2", lambda x, a, b, value: x + value * a / b, numbers={"value": 1}, keyword=("value",), tensors=3,
           accept="fc", doc="input + value * tensor1 / tensor2.")
 
-WHERE = Pointwise("where", lambda c, x, y: where(c, x, y), 3, apart=(0,))
+WHERE = Pointwise("where", lambda c, x, y: where(c, x, y), 3, apart=(0,), accept="buifc8")
 WHERE.grad_name = "WhereBackward0"
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-CAST = Pointwise("to", lambda x, dtype: E.convert(x, dtype), 1, promote="none")
+CAST = Pointwise("to", lambda x, dtype: E.convert(x, dtype), 1, promote="none", accept="buifc8")
 CAST.grad_name = "ToCopyBackward0"
 
 

@@ -30,7 +30,7 @@ class _Formatter:
 
     def __init__(self, values: Any, d: dtypes.dtype) -> None:
         import numpy as np
-        self.floating = d.kind == "f"
+        self.floating = d.kind in "f8"
         self.sci = self.ints = False
         self.width = 1
         flat = values.reshape(-1)

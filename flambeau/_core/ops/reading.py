@@ -136,7 +136,8 @@ item, tolist = methods["item"], methods["tolist"]
 def numpy(self: Tensor, *, force: bool = False) -> Any:
     """The elements as a NumPy array that shares the memory of a CPU tensor.
 
-    Raises TypeError for a GPU tensor, bfloat16 or complex32, RuntimeError for one that requires grad; `force` detaches and copies.
+    Raises TypeError for a GPU tensor, bfloat16 or complex32, RuntimeError for one that requires grad, unless nothing is
+    recorded (``no_grad``); `force` detaches and copies.
     """
     if force:
         dispatch.note_wait(self.meta.device, "numpy")
@@ -144,7 +145,7 @@ def numpy(self: Tensor, *, force: bool = False) -> Any:
     if self.meta.device.type != "cpu":
         raise TypeError(f"can't convert {self.meta.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
                         "memory first.")
-    if self.node is not None:
+    if self.node is not None and _grad.get():
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     if self.meta.dtype in dtypes.BITS:
         raise TypeError(f"Got unsupported ScalarType {dtypes.title(self.meta.dtype)}")

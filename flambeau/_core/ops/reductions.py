@@ -158,6 +158,8 @@ def _sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     """The sum over `dim` (an axis, several, or all); integers sum in int64, half types in float32 rounded once."""
     axes = axes_of(input, dim)
     result = _sum_type(input, dtype)
+    if result.kind == "8":
+        raise NotImplementedError(f"\"sum\" not implemented for '{dtypes.title(result).capitalize()}'")
     if result.is_complex and not input.meta.dtype.is_complex:
         return Compose(lambda input: sum(to_dtype(input, result), dim, keepdim))
     program = simple("sum", input.meta.dtype, result.opmath, result, "sum")

@@ -38,7 +38,7 @@ def plan(t: Tensor, dev: device, non_blocking: bool = False, strides: tuple[int,
     carry = carrier(made, m, non_blocking)
     later = non_blocking and dev.type == "cpu" and m.device.type == "cuda"
     take = memory.takes.get(dev)
-    taped = d.kind in "fc"
+    taped = d.kind in "fc8"
     make, grad_on, next_seq, anomaly = object.__new__, _grad.get, tape.next_seq, tape.anomaly
 
     def run(t: Tensor) -> Tensor:

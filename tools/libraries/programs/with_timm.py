@@ -1,4 +1,4 @@
-"""timm: ten models of many families, a training step each, and files."""
+"""timm and open_clip, which both import torchvision: ten models of many families, files, contrastive training."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import tempfile
 
 import fed
 import timm
+import timm.optim
 import torch
 from fed import DEVICE, case, fill, integers, numbers, steps
 
 MODELS = {"resnet18": {}, "mobilenetv3_small_050": {}, "efficientnet_b0": {}, "convnext_atto": {}, "vit_tiny_patch16_224": {"img_size": 32},
           "swin_tiny_patch4_window7_224": {"img_size": 56, "embed_dim": 24, "depths": (1, 1, 1, 1), "num_heads": (1, 2, 2, 2)}, "regnetx_002": {},
-          "mixer_s32_224": {"img_size": 64, "num_blocks": 2, "embed_dim": 64}, "deit_tiny_patch16_224": {"img_size": 32}, "densenet121": {}}
+          "mixer_s32_224": {"img_size": 64}, "deit_tiny_patch16_224": {"img_size": 32}, "densenet121": {}}
 
 
 def _model(name: str, options) -> None:
     @case(name)
     def run():
         model = timm.create_model(name, num_classes=5, **options)
-        fill(model, 0.05)
+        fill(model, 0.02)
         size = options.get("img_size", 64)
         x, y = numbers(2, 3, size, size), integers(5, 2)
         model.eval()  # the statistics of two small images would say little
@@ -51,6 +52,18 @@ def optimizers():
         x, y = numbers(8, 6), integers(3, 8)
         losses.append(steps(net, lambda net=net, x=x, y=y: torch.nn.functional.cross_entropy(net(x), y), 3, made))
     return losses
+
+
+@case("open_clip")
+def open_clip_():
+    from open_clip.loss import ClipLoss
+    from open_clip.model import CLIP, CLIPTextCfg, CLIPVisionCfg
+    net = fill(CLIP(16, CLIPVisionCfg(layers=2, width=32, head_width=8, patch_size=8, image_size=32), CLIPTextCfg(
+        context_length=12, vocab_size=50, width=32, heads=4, layers=2)), 0.1)
+    pixels, words = numbers(4, 3, 32, 32), integers(49, 4, 12)
+    words[:, -1] = 49
+    loss = ClipLoss()
+    return steps(net, lambda: loss(*net(pixels, words)[:2], net.logit_scale.exp()), 3)
 
 
 fed.main()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from .. import small_floats
 from ..complexes import split_of
 from ..native import make_entry
 from ..programs import PreparedLaunch, price, size_of
@@ -36,11 +37,13 @@ def prepare(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int,
     try:
         if size_of(domain) == 0:
             raise NotImplementedError("a reduction of nothing")
+        if small_floats.computes(program):
+            raise NotImplementedError("numbers of 8 bits")
         split = split_of(program)
         real = program if split is None else split.program
         renderer, plan = _plan(real, domain, strides if split is None else split.strides(strides))
     except NotImplementedError:
-        # rare enough to leave to NumPy: reductions of nothing, products and scans of complex numbers
+        # rare enough to leave to NumPy: reductions of nothing, products and scans of complex numbers, conversions of 8-bit floats
         from .. import interpret
         return interpret.prepare(program, domain, strides)
     code = _codes.get((program.key, plan.key))
