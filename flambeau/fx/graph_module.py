@@ -13,7 +13,6 @@ from .._core.tensor import Tensor
 from ..nn.module import Module
 from ..nn.parameter import Parameter
 from .graph import Graph
-from .names import torch_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -138,7 +137,7 @@ class GraphModule(Module):
     def code(self) -> str:
         """The Python code of the graph, as it was when it was last compiled."""
         if "_code" not in vars(self):
-            raise RuntimeError("Code has not been generated! Please report a bug to PyTorch")
+            raise RuntimeError("GraphModule.code: the graph has not been compiled yet; call recompile()")
         return str(self._code)
 
     def recompile(self) -> PythonCode:
@@ -234,7 +233,7 @@ class GraphModule(Module):
         lines += ["    " + line for line in self.code.split("\n")]
         names = [f"from {v.__module__} import {v.__name__} as {k}" for k, v in self._graph.python_code("self").globals.items()
                  if k not in ("torch", "inf", "nan", "NoneType", "device") and hasattr(v, "__module__") and hasattr(v, "__name__")]
-        head = [lines[0], "from math import inf, nan", "from torch import device" if False else "device = torch.device", "NoneType = type(None)"]
+        head = [lines[0], "from math import inf, nan", "device = torch.device", "NoneType = type(None)"]
         (folder / "module.py").write_text("\n".join([*head, *names, *lines[1:]]) + "\n", encoding="utf-8")
         (folder / "__init__.py").write_text("from .module import *\n", encoding="utf-8")
 
@@ -268,4 +267,4 @@ def _restored(parts: dict[str, Any], graph: Graph, class_name: str, kind: type[G
     return made
 
 
-__all__ = ["GraphModule", "torch_module"]
+__all__ = ["GraphModule"]
