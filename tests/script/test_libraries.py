@@ -1,0 +1,66 @@
+"""The part of `make libraries` that needs no library: its environment's bookkeeping and its comparison."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import sys
+from pathlib import Path
+
+import pytest
+
+from .test_run import run
+
+FOLDER = Path(__file__).resolve().parents[2] / "tools" / "libraries"
+
+
+def loaded(name: str):
+    spec = importlib.util.spec_from_file_location(f"libraries_{name.strip('_')}", FOLDER / f"{name}.py")
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+@pytest.fixture
+def command(monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    monkeypatch.delitem(sys.modules, "environment", raising=False)
+    return loaded("__main__")
+
+
+def test_how_far_two_results_are_apart(command) -> None:
+    far = command.difference
+    assert far([1.0, [2, "a"]], [1.0, [2, "a"]]) == 0 and far(1000.0, 1001.0) == pytest.approx(1 / 1001) and far(0.5, 0.6) == pytest.approx(0.1)
+    assert far([1], [1, 2]) == far("a", "b") == far(True, 2) == math.inf
+    assert far(math.nan, math.nan) == 0 and far(math.inf, math.inf) == 0 and far(math.nan, 1.0) == math.inf and far(None, 1.0) == math.inf
+
+
+def test_programs_and_packages(command) -> None:
+    assert {f"with_{name}.py" for name in command.PROGRAMS} | {"fed.py"} == {p.name for p in (FOLDER / "programs").glob("*.py")}
+    environment = sys.modules["environment"]
+    assert environment._plain("Torch_Geometric>=2.1; python_version>'3'") == "torch-geometric" and "torch" in environment.LEFT_OUT
+    page = command.page({"peft": ["| LoRA | equal | 1.0 | 2.0 |"]}, {"peft": "1.2", "transformers": "5.0"}, "the CPU")
+    assert "## peft 1.2, transformers 5.0" in page and "| LoRA | equal" in page
+    assert command._row("a", {"gave": 1.0, "seconds": 1}, {"gave": 1.1, "seconds": 1}, False)[1] is False
+    assert command._row("a", {"error": "gone"}, None, False) == ("| a | stops: gone | | |", False)
+
+
+def test_what_programs_share(tmp_path) -> None:
+    made = run(tmp_path, f"""
+        import sys
+        sys.path.insert(0, {str(FOLDER / "programs")!r})
+        import fed, torch
+
+        @fed.case("training")
+        def training():
+            net = fed.fill(torch.nn.Linear(3, 2), 0.5)
+            return fed.steps(net, lambda: net(fed.numbers(4, 3)).square().mean())
+
+        @fed.case("stops")
+        def stops():
+            raise ValueError("on purpose")
+        fed.main()
+    """)
+    first, second = (json.loads(line.removeprefix("CASE ")) for line in made.stdout.splitlines())
+    assert len(first["gave"]) == 3 and first["gave"][2] < first["gave"][0] and second["error"] == "ValueError: on purpose"
