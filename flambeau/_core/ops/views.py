@@ -181,15 +181,18 @@ def view_as_type(self: Tensor, d: Any) -> Tensor:
     have, want = m.dtype.itemsize, d.itemsize
     shape, strides = list(m.shape), list(m.strides)
     if have != want:
-        if not shape or strides[-1] != 1:
-            raise RuntimeError(f"self.stride(-1) must be 1 to view {m.dtype} as {d} (different element sizes), but got "
-                               f"{strides[-1] if strides else 'a zero-dim tensor'}")
+        if not shape:
+            raise RuntimeError(f"self.dim() cannot be 0 to view {m.dtype} as {d} (different element sizes)")
+        if strides[-1] != 1:
+            raise RuntimeError(f"self.stride(-1) must be 1 to view {m.dtype} as {d} (different element sizes), but got {strides[-1]}")
         if shape[-1] * have % want:
             raise RuntimeError(f"self.size(-1) must be divisible by {want // have} to view {m.dtype} as {d} (different element "
                                f"sizes), but got {shape[-1]}")
-        for s in strides[:-1]:
+        for i, s in enumerate(strides[:-1]):
             if s * have % want:
-                raise RuntimeError(f"self.stride() must be divisible by {want // have} to view {m.dtype} as {d}, but got {s}")
+                offset = (self.ptr - self.store.ptr) // have
+                what = f"storage_offset() must be divisible by {want // have}" if offset * have % want else f"stride({i}) must be divisible by {want // have}"
+                raise RuntimeError(f"self.{what} to view {m.dtype} as {d} (different element sizes), but got {offset if 'offset' in what else s}")
         shape[-1] = shape[-1] * have // want
         strides = [s * have // want for s in strides[:-1]] + [1]
     return _viewed(self, meta(shape, tuple(strides), d, m.device), self.ptr, None, None, "")

@@ -304,3 +304,12 @@ def test_a_view_without_elements_begins_where_its_slice_does(device):
     y = x[4:]
     y.add_(1)
     assert y._version == x._version == 1 and y._base is x
+
+
+def test_views_by_another_size_of_type_say_what_does_not_fit():
+    t = fb.zeros(4, 4, 3)
+    for of, text in ((t[0, 0, 0], r"self.dim\(\) cannot be 0"), (t, r"size\(-1\) must be divisible by 2"),
+                     (t[:, :, 1:], r"storage_offset\(\) must be divisible by 2"),
+                     (t.as_strided((4, 4, 2), (2, 1, 1)), r"stride\(1\) must be divisible by 2"), (t.transpose(0, 2), r"stride\(-1\) must be 1")):
+        with pytest.raises(RuntimeError, match=text):
+            of.view(fb.float64)
