@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from line import Line, Work
@@ -38,7 +40,7 @@ def many(lib: Any) -> list[Any]:
     a, F = lib.rand(4, 4), lib.nn.functional
     names = "exp log sin cos tanh sigmoid relu abs neg sqrt sum mean t clone softmax tril cumsum sort amax unsqueeze".split()
     needs = {"softmax", "cumsum", "unsqueeze"}
-    calls = [lambda n=n: getattr(a, n)(*([1] if n in needs else [])) for n in names]
+    calls: list[Callable[[], Any]] = [partial(getattr(a, n), *([1] if n in needs else [])) for n in names]
     calls += [lambda: a + a, lambda: a * a, lambda: a @ a, lambda: a / a, lambda: a - a, lambda: a[0], lambda: F.linear(a, a), lambda: F.gelu(a)]
     for call in calls:
         call()

@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import flambeau  # noqa: E402
+from flambeau.interop import stand_ins  # noqa: E402
 
 INSTEAD: dict[str, str] = importlib.import_module("flambeau.left_out").INSTEAD
 
@@ -161,6 +162,8 @@ def page(names: dict[str, bool], version: str) -> str:
     for name in sorted(names):
         here, found = resolve(name)
         why = None if here else reason(name)
+        if here and stand_ins.is_one(found):
+            here, why = False, reason(name) or "there by its name only: never an instance of anything, and says so when it is called"
         state = "here" if here else "left out" if why else "missing"
         where = place(found) if here else why or ""
         rows.setdefault(section(name), []).append((f"**`{name}`**" if names[name] else f"`{name}`", state, f"`{where}`" if here and where else where))

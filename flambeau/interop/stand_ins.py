@@ -56,8 +56,14 @@ def function(module: str, name: str, why: str) -> Any:
     def stand_in(*args: Any, **kwargs: Any) -> Any:
         raise NotHere(f"{called}: {why}")
 
+    stand_in._stands_in = True  # type: ignore[attr-defined]
     stand_in.__name__, stand_in.__qualname__, stand_in.__module__, stand_in.__doc__ = name, name, module, f"Raises NotImplementedError: {why}."
     return stand_in
+
+
+def is_one(value: Any) -> bool:
+    """Whether a value is here by its name only."""
+    return isinstance(value, NeverMade) or "_stands_in" in getattr(value, "__dict__", ())
 
 
 def names(module: str, row: str, why: str) -> dict[str, Any]:

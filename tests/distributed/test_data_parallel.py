@@ -10,8 +10,8 @@ pytestmark = needs_mpi
 
 BEGIN = """
 import os, sys, torch, torch.distributed as dist
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
+import sys; from torch import nn
+import sys; from torch.nn.parallel import DistributedDataParallel as DDP
 device = os.environ.get("DEVICE", "cpu")
 dist.init_process_group("nccl" if device == "cuda" else "gloo")
 rank, n = dist.get_rank(), dist.get_world_size()
@@ -108,7 +108,7 @@ print("same", rank)
 """
 
 MODES = BEGIN + """
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks as hooks
+import sys; from torch.distributed.algorithms.ddp_comm_hooks import default_hooks as hooks
 # parameters that some ranks use, and one that nobody uses
 one = net("branches")
 model = DDP(net("branches"), find_unused_parameters=True, bucket_cap_mb=0.001)

@@ -106,7 +106,7 @@ def test_the_interface_of_a_real_gpu(sim_gpus, monkeypatch):
         driver = _Real
     t = fb.arange(6, device="cuda").reshape(2, 3)
     across, small, brain, taught = t.t(), t.to(fb.uint8), t.to(fb.bfloat16), t.float().requires_grad_()
-    monkeypatch.setattr(gpus, "there", lambda: There)
+    monkeypatch.setattr(gpus, "require_context", lambda: There)
     assert cuda_array_interface(t) == {"typestr": "<i8", "shape": (2, 3), "strides": None, "data": (t.data_ptr(), False), "version": 2}
     assert cuda_array_interface(across)["strides"] == (8, 24)
     assert cuda_array_interface(small)["typestr"] == "|u1"

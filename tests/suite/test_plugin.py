@@ -19,7 +19,7 @@ from flambeau.suite import beside, missing, report
 ROOT = Path(__file__).resolve().parents[2]
 
 PROJECT = """
-import torch
+import math, torch
 
 kept = []
 
