@@ -40,22 +40,22 @@ def sym_min(a: Any, b: Any) -> Any:
 
 
 def sym_not(a: Any) -> bool:
-    """not a."""
+    """Whether `a` is false: ``not a``."""
     return not a
 
 
 def sym_ite(b: Any, t: Any, f: Any) -> Any:
-    """t if b, else f."""
+    """`t` where `b` is true, else `f`."""
     return t if b else f
 
 
 def sym_sum(args: Iterable[Any]) -> Any:
-    """The sum."""
+    """The sum of the numbers."""
     return sum(args)
 
 
 def sym_sqrt(a: Any) -> float:
-    """The square root."""
+    """The square root, as a float."""
     return math.sqrt(a)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import re
@@ -86,7 +87,10 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path, *arguments: str, plugin: bool = True, **env: str) -> tuple[str, int]:
+INSTALLED = any(point.value == "pytest_flambeau" for point in importlib.metadata.entry_points(group="pytest11"))  # then pytest knows it
+
+
+def run(folder: Path, *arguments: str, plugin: bool = not INSTALLED, **env: str) -> tuple[str, int]:
     paths = os.pathsep.join([str(folder), str(ROOT)])
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("FLAMBEAU_SIM", "PYTEST_"))}
     done = subprocess.run([sys.executable, "-m", "pytest", *(["-p", "pytest_flambeau"] if plugin else []), "-q", "-p", "no:cacheprovider", *arguments],
