@@ -17,7 +17,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from .stores import DistNetworkError, TCPStore
+from .stores import TCPStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -225,4 +225,4 @@ def die_with_agent() -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
-__all__ = ["DistNetworkError", "Ranks", "die_with_agent", "free_port", "run"]
+__all__ = ["Ranks", "die_with_agent", "free_port", "run"]

@@ -68,6 +68,3 @@ class Alone:
 
     def receive(self, address: int, nbytes: int, source: int | None, tag: int) -> Done:
         raise RuntimeError("recv: this process is alone in its group; there is no other to talk to")
-
-    def free(self) -> None:
-        pass

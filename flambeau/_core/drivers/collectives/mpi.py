@@ -165,9 +165,6 @@ class MPICommunicator:
         memory = self._raw(address, nbytes)
         return MPIRequest(self._comm.Irecv(memory, self._MPI.ANY_SOURCE if source is None else source, tag), memory, self._MPI.Status())
 
-    def free(self) -> None:
-        self._comm.Free()
-
 
 def _starts(sizes: Sequence[int]) -> list[int]:
     found, at = [], 0
