@@ -76,6 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return command.run_many(chosen.script, chosen.arguments, nproc=chosen.nproc or 1, nnodes=chosen.nnodes, node_rank=chosen.node_rank,
                                     endpoint=chosen.rdzv_endpoint, max_restarts=chosen.max_restarts, module=chosen.module, sim_gpus=chosen.sim_gpus,
                                     report=chosen.report, ledger=chosen.ledger)
+        command.short_tracebacks()
         return command.run(chosen.script, chosen.arguments, module=chosen.module, sim_gpus=chosen.sim_gpus, report=chosen.report,
                            ledger=chosen.ledger)
     try:

@@ -12,6 +12,20 @@ from . import importer
 from .missing import explain
 
 
+def short_tracebacks() -> None:
+    """Has an error that ends this process shown from the script's own first line on: how it was started tells nobody anything."""
+    before, ours = sys.excepthook, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+    def shown(kind: Any, value: Any, trace: Any) -> None:
+        own = trace
+        while own is not None and own.tb_frame.f_code.co_filename.startswith((ours, "<frozen runpy>", "<frozen importlib")):
+            own = own.tb_next
+        if own is not None or isinstance(value, SyntaxError):  # which shows its place by itself
+            value, trace = value.with_traceback(own), own
+        before(kind, value, trace)
+    sys.excepthook = shown
+
+
 def run_many(script: str, arguments: list[str], *, nproc: int, nnodes: int = 1, node_rank: int = 0, endpoint: str | None = None, max_restarts: int = 0,
              module: bool = False, sim_gpus: int | None = None, report: str | None = None, ledger: bool = False) -> int:
     """Runs a script as `nproc` processes on this host, which find each other by `torch.distributed`; see `distributed.agent.run`.

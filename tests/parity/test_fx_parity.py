@@ -265,7 +265,7 @@ def test_dead_code(build: Any) -> None:
     (lambda torch: lambda x: {x: 1}, "RuntimeError"),
     (lambda torch: lambda x: (x, object()), "NotImplementedError"),
     (lambda torch: 3, "AssertionError"),
-], ids=str)
+], ids=lambda v: v if isinstance(v, str) else "program")
 def test_the_same_refusals(f: Any, error: str) -> None:
     for torch in LIBRARIES.values():
         with pytest.raises(Exception) as found:

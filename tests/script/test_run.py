@@ -115,3 +115,16 @@ def test_names_are_given_back() -> None:
             "import sys\nassert 'torch' not in sys.modules and 'torch.nn' not in sys.modules\nimport flambeau.nn\n"
             "assert flambeau.nn.__spec__.name == 'flambeau.nn'\nprint('ok')")
     assert subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True).stdout == "ok\n"
+
+
+def test_tracebacks_begin_with_the_script(tmp_path) -> None:
+    """Neither how the script was started nor how an operation looked for its plan is of use to anybody."""
+    script = tmp_path / "wrong.py"
+    for source, told in (("import torch\n\ndef f(x):\n    return torch.mm(x, x)\nf(torch.ones(2, 3))\n", "cannot be multiplied (2x3 and 2x3)"),
+                         ("import torch\ntorch.nn.functional.softmax(torch.ones(2), 5)\n", "Dimension out of range"), ("def (\n", "invalid syntax")):
+        script.write_text(source)
+        done = subprocess.run([sys.executable, "-m", "flambeau", "run", str(script)], capture_output=True, text=True, timeout=60)
+        lines = done.stderr.rstrip().splitlines()
+        assert done.returncode == 1 and told in lines[-1] and "During handling" not in done.stderr and "runpy" not in done.stderr, done.stderr
+        first = next(line for line in lines if line.startswith("  File"))
+        assert "wrong.py" in first

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _BY_KERNEL = object()  # a plan: a generated reduction does it
 _plans: dict[Any, Any] = caches.cache(globals(), "_plans")
 _quick: dict[Any, dict[Any, Any]] = caches.cache(globals(), "_quick")
+_UNKNOWN: Any = object()
 
 
 def _product(c: Tensor, a: Tensor, b: Tensor, alpha: complex = 1.0, beta: complex = 0.0) -> None:
@@ -190,6 +191,8 @@ def _mm(a: Tensor, b: Tensor) -> Tensor:
     try:
         om, sizes, call = _quick[a.meta][b.meta]
     except (KeyError, AttributeError):
+        sizes = _UNKNOWN  # what is refused is not to be told as an error that came of this one
+    if sizes is _UNKNOWN:
         return _first_mm(a, b)
     if sizes is not None:
         s = Storage()

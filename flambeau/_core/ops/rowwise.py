@@ -246,13 +246,13 @@ class Rowwise:
         where: what `places` asks for besides the metas; consts: (name, value) of the formula's; result: the type of the results.
         """
         key = (where, consts, result, *[None if t is None else t.meta for t in operands])
-        try:
-            bound, plan = self.env["bound"][key]
-        except KeyError:
+        known = self.env["bound"].get(key)
+        if known is None:
             if any("_tangents" in t.__dict__ for t in operands if t is not None and not t.meta.plain):
                 made: list[Tensor] = hooks.carry_duals(lambda *given: self(given, numbers, where, consts, result), operands)
                 return made
-            bound, plan = self._bind(key, operands, where, consts, result)
+            known = self._bind(key, operands, where, consts, result)
+        bound, plan = known
         given: Any = [t for t in operands if t is not None] if bound.holes else operands
         outs: list[Tensor] = plan.run(given, numbers)
         if _grad.get():
