@@ -325,7 +325,8 @@ def _key(name: str, kind: str, loose: bool, default: Any) -> str:
         rest = f"{name} if {name}.__class__ is int else exact({name})"
         return f"None if {name} is None else {rest}" if default is None else rest
     if kind == SIZES:
-        return f"(k_{name} := tuple({name}[0]) if len({name}) == 1 and {name}[0].__class__ in SEQUENCES else {name})"
+        # nothing at all is not the empty tuple: expand() is refused where expand(()) is not
+        return f"(k_{name} := tuple({name}[0]) if len({name}) == 1 and {name}[0].__class__ in SEQUENCES else {name} or None)"
     if kind == DTYPE:
         return f"DEFAULT.dtype if {name} is None else {name} if {name}.__class__ is DType else settled({name})"
     if kind in (DEVICE, PLACE):

@@ -364,7 +364,7 @@ class Operation:
             elif kind == FACTOR:
                 v = 1
             elif kind == SIZES:
-                v = _sizes(v)
+                v = _sizes(v) if v else None  # nothing at all is not the empty tuple
                 if v is None:
                     return None
             elif kind == DTYPE:

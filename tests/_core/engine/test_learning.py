@@ -665,3 +665,13 @@ def test_every_gradient_has_the_same_bits_when_it_is_replayed(part: int) -> None
             torch.autograd.backward(list(outs.values()), [torch.ones_like(t) for t in outs.values()])
             found.append((_bits(list(outs.values())), [_bits(values[n].grad) for n in gradient.inputs]))
         assert found[-1] == found[0], line.name
+
+
+@pytest.mark.parametrize("name", ["expand", "permute", "view"])
+def test_no_sizes_are_not_the_empty_tuple(name: str) -> None:
+    x = torch.tensor(1.0)
+    for _ in range(8):
+        assert getattr(x, name)(()).shape == ()
+    for _ in range(2):
+        with pytest.raises(TypeError, match="missing 1 required"):
+            getattr(x, name)()

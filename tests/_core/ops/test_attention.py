@@ -111,7 +111,7 @@ def test_masks_are_broadcast(shape: tuple[int, ...], kind: str) -> None:
     q, k, v, g = made(2, 3, 5, 4), made(2, 3, 6, 4), made(2, 3, 6, 4, seed=1), made(2, 3, 5, 4, seed=2)
     m = made(*shape, seed=3) if shape else np.array(0.7)
     m = m > -0.2 if kind == "bool" else m
-    for mask in (torch.tensor(m), torch.tensor(m.T.copy()).permute(*range(m.ndim)[::-1])):
+    for mask in (torch.tensor(m), torch.tensor(m.T.copy()).permute(tuple(range(m.ndim)[::-1]))):
         close(run("cpu", "float64", (q, k, v), g, mask), oracle(q, k, v, g, mask=m), "float64")
 
 

@@ -56,7 +56,7 @@ def test_results_are_laid_out_as_the_operand(device, dim, order):
 def test_any_shape_and_order(shape, data):
     a = np.random.default_rng(1).normal(size=shape).astype(np.float32)
     order = data.draw(st.permutations(range(len(shape))))
-    x, a = torch.tensor(a).permute(*order), a.transpose(order)
+    x, a = torch.tensor(a).permute(tuple(order)), a.transpose(order)
     np.testing.assert_allclose(sumsq(x).numpy(), (a * a).sum(), rtol=1e-5)
     dims = data.draw(st.sets(st.sampled_from(range(len(shape))), min_size=1)) if shape else set()
     for keepdim in (False, True):
