@@ -17,6 +17,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from .._core import forks
 from .stores import TCPStore
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class Ranks:
             time.sleep(0.02)
 
 
-_writing = threading.Lock()
+_writing = forks.lock()
 
 
 def free_port(host: str) -> int:

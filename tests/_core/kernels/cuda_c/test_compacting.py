@@ -40,7 +40,7 @@ def nonzero_jobs(d: dtype, shape: tuple[int, ...], rng: np.random.Generator, how
 
 def test_nonzero_of_every_type() -> None:
     rng = np.random.default_rng(1)
-    check_all([j for d in ALL for j in nonzero_jobs(d, (5, 13), rng)])
+    check_all([j for d in ALL if d.name != "complex32" for j in nonzero_jobs(d, (5, 13), rng)])
 
 
 def test_nonzero_of_many_shapes() -> None:
