@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from .._core.drivers.collectives.interface import Communicator, Request
+    from .._core.runtime.device import device
 
 
 class RedOpType(IntEnum):
@@ -166,23 +167,28 @@ def _same(name: str, ts: Sequence[Tensor]) -> None:
             raise ValueError(f"{name}: tensors must be on one device, found {ts[0].device} and {t.device}")
 
 
+def served(g: ProcessGroup, dev: device, name: str) -> None:
+    """Raises RuntimeError for a device that a group's backend has nothing to do with."""
+    if g._backend == "nccl" and dev.type != "cuda":
+        raise RuntimeError(f"No backend type associated with device type {dev.type}: {name} of the backend nccl takes tensors of a GPU")
+
+
 def carry(g: ProcessGroup, name: str, what: str, like: Tensor, start: Callable[[Communicator, tuple[int, ...]], Request], memory: Sequence[Tensor],
-          after: Callable[[], None] | None, async_op: bool, result: Any = None, wrote: int = 1, line: str = "", check: bool = True) -> Work | None:
+          after: Callable[[], None] | None, async_op: bool, result: Any = None, wrote: int = 1) -> Work | None:
     """Has a group carry something out between the memories of contiguous tensors, on the device where `like` lies.
 
     start: begins it, given addresses.  after: what is left to do when the memory is there.  wrote: how many of `memory`, the first ones, are written to.
     """
-    line = line or user_line(sys._getframe(2))
+    line = user_line(sys._getframe(2))
     dev = like.device
-    if g._backend == "nccl" and dev.type != "cuda":
-        raise RuntimeError(f"No backend type associated with device type {dev.type}: {name} of the backend nccl takes tensors of a GPU")
+    served(g, dev, name)
     if g.bound_device_id is not None and dev.type == "cuda" and dev != g.bound_device_id:
         raise ValueError(f"Tensor found on device {dev} but backend constrained to {g.bound_device_id}")
     for t in memory[:wrote]:
         t.store.version += 1
     nbytes = sum(t.nbytes for t in memory)
     if dev.type == "cuda":
-        return _on_gpu(g, name, what, like, start, memory, after, async_op, result, wrote, line, nbytes, check)
+        return _on_gpu(g, name, what, like, start, memory, after, async_op, result, wrote, line, nbytes)
     held = list(memory)
     made: list[Job] = []
 
@@ -192,17 +198,17 @@ def carry(g: ProcessGroup, name: str, what: str, like: Tensor, start: Callable[[
             after()
 
     def entry(*given: int) -> None:
-        made.append(g.host.run(what, lambda comm: start(comm, given), done, async_op, check, line))
+        made.append(g.host.run(what, lambda comm: start(comm, given), done, async_op, line))
     dispatch.bind(dev, PreparedLaunch(name, entry, outputs=wrote, nbytes=nbytes))(*[t.data_ptr() for t in memory])
     return Work(g, made[0], None, result) if async_op else None
 
 
 def _on_gpu(g: ProcessGroup, name: str, what: str, like: Tensor, start: Callable[[Communicator, tuple[int, ...]], Request], memory: Sequence[Tensor],
-            after: Callable[[], None] | None, async_op: bool, result: Any, wrote: int, line: str, nbytes: int, check: bool) -> Work | None:
+            after: Callable[[], None] | None, async_op: bool, result: Any, wrote: int, line: str, nbytes: int) -> Work | None:
     from .. import cuda
     dev = like.device
     if not gpus.gpu(dev).driver.simulated:
-        return _by_host(g, what, like, start, memory, after, async_op, result, wrote, line, check)
+        return _by_host(g, what, like, start, memory, after, async_op, result, wrote, line)
     stream = g.streams.get(dev)
     if stream is None:
         stream = g.streams[dev] = cuda.Stream(dev)
@@ -212,7 +218,7 @@ def _on_gpu(g: ProcessGroup, name: str, what: str, like: Tensor, start: Callable
     addresses = tuple(t.data_ptr() for t in memory)
 
     def entry(*given: int) -> None:
-        g.device.run(what, lambda comm: start(comm, addresses), None, False, check, line)
+        g.device.run(what, lambda comm: start(comm, addresses), None, False, line)
     with stream:  # an empty tensor has no address that a launch may have
         dispatch.bind(dev, PreparedLaunch(name, entry, outputs=wrote, nbytes=nbytes))(*[a for a in addresses if a])
     for t in memory:
@@ -229,10 +235,10 @@ def _on_gpu(g: ProcessGroup, name: str, what: str, like: Tensor, start: Callable
 
 
 def _by_host(g: ProcessGroup, what: str, like: Tensor, start: Callable[[Communicator, tuple[int, ...]], Request], memory: Sequence[Tensor],
-             after: Callable[[], None] | None, async_op: bool, result: Any, wrote: int, line: str, check: bool) -> Work | None:
+             after: Callable[[], None] | None, async_op: bool, result: Any, wrote: int, line: str) -> Work | None:
     """Where the host does not reach a GPU's memory: by copies."""
     copies = [t.cpu() for t in memory]
-    g.host.run(what, lambda comm: start(comm, tuple(c.data_ptr() for c in copies)), None, False, check, line)
+    g.host.run(what, lambda comm: start(comm, tuple(c.data_ptr() for c in copies)), None, False, line)
     for t, c in zip(memory[:wrote], copies):
         _hand_back(t, c)
     if after is not None:

@@ -35,10 +35,10 @@ _ROOM = 512  # bytes that tell a rank's call when calls differ
 class Job:
     """One collective under way: what it is, how it begins, what to do when it is done."""
 
-    __slots__ = ("what", "line", "start", "after", "check", "error", "done", "request")
+    __slots__ = ("what", "line", "start", "after", "error", "done", "request")
 
-    def __init__(self, what: str, line: str, start: Start, after: Callable[[], None] | None, check: bool) -> None:
-        self.what, self.line, self.start, self.after, self.check = what, line, start, after, check
+    def __init__(self, what: str, line: str, start: Start, after: Callable[[], None] | None) -> None:
+        self.what, self.line, self.start, self.after = what, line, start, after
         self.error: BaseException | None = None
         self.done = threading.Event()
         self.request: Request | None = None
@@ -63,13 +63,13 @@ class Lane:
         self._hashes: dict[str, int] = {}
 
     # ------------------------------------------------------------------------------------------------ carrying out
-    def run(self, what: str, start: Start, after: Callable[[], None] | None = None, background: bool = False, check: bool = True, line: str = "") -> Job:
+    def run(self, what: str, start: Start, after: Callable[[], None] | None = None, background: bool = False, line: str = "") -> Job:
         """Carries out a collective; in the background, in the order of the calls, by the group's own thread.
 
         what: the call in words that must be equal on all ranks.  start: begins it.  after: what is done in the end.  line: the user's, where it is not
         on the stack.  Raises DistBackendError.
         """
-        job = Job(what, line or user_line(sys._getframe(1)), start, after, check)
+        job = Job(what, line or user_line(sys._getframe(1)), start, after)
         if background:
             self._submit(job)
         elif self._left:
@@ -81,7 +81,7 @@ class Lane:
 
     def begin(self, what: str, start: Start) -> Job:
         """Begins a message between two ranks, which nobody else takes part in; `complete` ends it."""
-        job = Job(what, user_line(sys._getframe(1)), start, None, False)
+        job = Job(what, user_line(sys._getframe(1)), start, None)
         job.request = start(self._comm)
         return job
 
@@ -127,7 +127,7 @@ class Lane:
         if peers is not None:
             peers.doing[thread] = doing
         try:
-            if job.check and _checks and self._checking is not None:
+            if _checks and self._checking is not None:
                 self._agree(job)
             job.request = job.start(self._comm)
             self._wait(job, job.request)

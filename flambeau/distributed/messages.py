@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._core.tensor import Tensor
 from . import world
-from .collectives import Work, _hand_back, _packed, _tensor
+from .collectives import Work, _hand_back, _packed, _tensor, served
 from .groups import ProcessGroup
 
 if TYPE_CHECKING:
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 def _ready(g: ProcessGroup, t: Tensor, name: str) -> None:
     """Messages begin from the host: what a GPU's stream still has to do to the tensor is done first."""
-    if g._backend == "nccl" and t.device.type != "cuda":
-        raise RuntimeError(f"No backend type associated with device type {t.device.type}: {name} of the backend nccl takes tensors of a GPU")
+    served(g, t.device, name)
     if t.device.type == "cuda":
         from .. import cuda
         cuda.current_stream(t.device).synchronize()

@@ -29,11 +29,12 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
         return
     if len(object_list) < g.size():
         raise ValueError(f"all_gather_object: object_list must hold {g.size()} places, got {len(object_list)}")
-    for i, found in enumerate(_all(g, obj, "all_gather_object")):
+    for i, found in enumerate(every(g, obj)):
         object_list[i] = found
 
 
-def _all(g: ProcessGroup, obj: Any, name: str) -> list[Any]:
+def every(g: ProcessGroup, obj: Any, name: str = "all_gather_object") -> list[Any]:
+    """The objects of all processes, in the group's order."""
     data = _bytes(obj)
     sizes = _sizes(g, data.size, name)
     most = max(sizes)

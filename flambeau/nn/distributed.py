@@ -67,10 +67,9 @@ class DistributedDataParallel(Module):
 
     def _compare(self, named: Sequence[tuple[str, Tensor]]) -> None:
         """Raises RuntimeError on every rank when the modules differ."""
-        from ..distributed import all_gather_object
+        from ..distributed.objects import every
         mine = [f"{n} {tuple(p.shape)} {p.dtype}{'' if p.requires_grad else ' frozen'}" for n, p in named]
-        theirs: list[Any] = [None] * self.process_group.size()
-        all_gather_object(theirs, (zlib.crc32("; ".join(mine).encode()), mine), self.process_group)
+        theirs = every(self.process_group, (zlib.crc32("; ".join(mine).encode()), mine))
         for r, (number, text) in enumerate(theirs):
             if number != theirs[0][0]:
                 first = theirs[0][1]
@@ -147,10 +146,8 @@ class _Join:
 
     def _count(self, active: int) -> list[int]:
         """Which ranks have input; asked before every step by all."""
-        from ..distributed import all_gather_object
-        found: list[Any] = [None] * self.model.process_group.size()
-        all_gather_object(found, active, self.model.process_group)
-        return found
+        from ..distributed.objects import every
+        return every(self.model.process_group, active)
 
     def another(self) -> None:
         """A rank has another input."""
@@ -177,10 +174,8 @@ class _Join:
             if model.broadcast_buffers and model._buffers_sent:
                 model._send(model._buffers_sent, last)
             model.reducer.shadow()
-        from ..distributed import all_gather_object
-        seen: list[Any] = [None] * model.process_group.size()
-        all_gather_object(seen, last, model.process_group)
-        model._send(list(model.module.parameters()) + model._buffers_sent, max(seen))
+        from ..distributed.objects import every
+        model._send(list(model.module.parameters()) + model._buffers_sent, max(every(model.process_group, last)))
 
 
 def _device(where: Any) -> Device:
