@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import socket
 import subprocess
 import sys
 import textwrap
@@ -20,6 +21,13 @@ def environment(**more: str) -> dict[str, str]:
     env = {k: v for k, v in os.environ.items() if not k.startswith(("RANK", "WORLD_SIZE", "MASTER_", "FLAMBEAU_SIM", "PMI"))}
     env["PYTHONPATH"] = os.pathsep.join([str(HERE), env.get("PYTHONPATH", "")])
     return {**env, **more}
+
+
+def free_port() -> int:
+    """A port that nobody listened at a moment ago: tests run beside each other."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
 
 
 def run(tmp_path: Path, source: str, nproc: int = 2, *options: str, arguments: tuple[str, ...] = (), timeout: float = 120,

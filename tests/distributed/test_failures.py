@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from .ranks import checked, environment, needs_mpi, run
+from .ranks import checked, environment, free_port, needs_mpi, run
 
 pytestmark = needs_mpi
 
@@ -112,7 +112,7 @@ def test_a_rank_that_never_starts(tmp_path) -> None:
     script = tmp_path / "alone.py"
     script.write_text("import datetime, torch.distributed as dist\ndist.init_process_group('gloo', timeout=datetime.timedelta(seconds=1))\n")
     for rank, told in (("0", "some did not come"), ("1", "timed out")):
-        env = environment(RANK=rank, WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT="29731")
+        env = environment(RANK=rank, WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()))
         begun = time.monotonic()
         done = subprocess.run([sys.executable, "-m", "flambeau", "run", str(script)], env=env, capture_output=True, text=True, timeout=60)
         assert done.returncode and "DistNetworkError" in done.stderr and told in done.stderr, done.stderr

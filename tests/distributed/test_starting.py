@@ -11,7 +11,7 @@ import textwrap
 
 import pytest
 
-from .ranks import environment, needs_mpi
+from .ranks import environment, free_port, needs_mpi
 
 pytestmark = needs_mpi
 
@@ -20,7 +20,7 @@ import os, sys, torch, torch.distributed as dist
 dist.init_process_group(*sys.argv[1:2] or ["gloo"])
 x = torch.ones(2) * (dist.get_rank() + 1)
 dist.all_reduce(x)
-print("sum", x.tolist(), "of", dist.get_world_size())
+print(f"sum {x.tolist()} of {dist.get_world_size()}")  # in one write: two ranks may share a pipe
 """
 
 
@@ -38,9 +38,8 @@ def _script(tmp_path, source: str = SCRIPT) -> str:
 
 
 def test_bare_environment_variables(tmp_path) -> None:
-    script = _script(tmp_path)
-    command = [sys.executable, "-m", "flambeau", "run", script]
-    outs = _all([command] * 2, [environment(RANK=str(r), WORLD_SIZE="2", MASTER_ADDR="localhost", MASTER_PORT="29733") for r in range(2)])
+    command, port = [sys.executable, "-m", "flambeau", "run", _script(tmp_path)], str(free_port())
+    outs = _all([command] * 2, [environment(RANK=str(r), WORLD_SIZE="2", MASTER_ADDR="localhost", MASTER_PORT=port) for r in range(2)])
     assert all("sum [3.0, 3.0] of 2" in out for out in outs)
 
 
@@ -51,19 +50,19 @@ def test_torchruns_command_line(tmp_path) -> None:
 
 
 def test_two_agents_as_two_hosts(tmp_path) -> None:
-    command = [sys.executable, "-m", "flambeau", "run", "--nproc", "1", "--nnodes", "2", "--rdzv-endpoint", "127.0.0.1:29735", "--node-rank"]
+    command = [sys.executable, "-m", "flambeau", "run", "--nproc", "1", "--nnodes", "2", "--rdzv-endpoint", f"127.0.0.1:{free_port()}", "--node-rank"]
     outs = _all([[*command, str(r), _script(tmp_path)] for r in range(2)], [environment()] * 2)
     assert all("sum [3.0, 3.0] of 2" in out for out in outs)
 
 
-@pytest.mark.parametrize("address", ["tcp://127.0.0.1:29737", "file://{}/meet"])
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:{port}", "file://{path}/meet"])
 def test_addresses(tmp_path, address: str) -> None:
     script = _script(tmp_path, f"""
         import sys, torch, torch.distributed as dist
-        dist.init_process_group("gloo", init_method="{address.format(tmp_path)}", rank=int(sys.argv[1]), world_size=2)
+        dist.init_process_group("gloo", init_method="{address.format(path=tmp_path, port=free_port())}", rank=int(sys.argv[1]), world_size=2)
         x = torch.ones(2)
         dist.all_reduce(x)
-        print("sum", x.tolist())
+        print("sum " + str(x.tolist()))
         """)
     outs = _all([[sys.executable, "-m", "flambeau", "run", script, str(r)] for r in range(2)], [environment()] * 2)
     assert all("sum [2.0, 2.0]" in out for out in outs)
