@@ -154,8 +154,27 @@ def to_output(node: Node, g: Any) -> Any:
     return ((node[SAVED], g),)
 
 
-# types that may come first in SAVED: they have a `grad_name`, hold no tensors, and called as a BACKWARD raise `freed`'s error
-described: set[type] = set()
+described: set[type] = set()  # the kinds of `Described`
+
+
+class Described:
+    """What the nodes of one kind of call share, first in their SAVED: the name that `grad_fn` shows, and no tensors.
+
+    Called, it stands for a BACKWARD whose saved tensors are freed, so that the node keeps its name.
+    """
+
+    __slots__ = ("grad_name",)
+
+    def __init_subclass__(cls) -> None:
+        described.add(cls)
+
+    def __init__(self, grad_name: str) -> None:
+        self.grad_name = grad_name
+
+    def __call__(self, node: Node, g: Any) -> Any:
+        return freed(node, g)
+
+
 # backward functions whose SAVED holds no tensors: their nodes may run again without retain_graph
 reusable: set[Any] = {to_output}
 

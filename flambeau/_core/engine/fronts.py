@@ -334,9 +334,9 @@ def _key(name: str, kind: str, loose: bool, default: Any) -> str:
     return name
 
 
-def write(name: str, s: Signature, planned: bool, out: bool, renames: bool, learns: bool = False, plans: bool = False) -> CodeType:
+def write(name: str, s: Signature, planned: bool, out: bool, renames: bool, learns: bool = False) -> CodeType:
     """The code of a function. planned: see above. out: it has `out=`. renames: it takes parameters by NumPy's names too. learns: it looks
-    for a learned plan first. plans: its body may give a plan."""
+    for a learned plan first."""
     parameters = list(s.positional)
     renames = renames and s.more is None and not set(BY_NUMPY.values()).isdisjoint(s.names())
     first = len(parameters) - len(s.defaults)
@@ -359,7 +359,7 @@ def write(name: str, s: Signature, planned: bool, out: bool, renames: bool, lear
         lines.append(f"    if {s.rest}: return reordered({values}{', out' if out else ''})")
     if out:
         lines.append(f"    if out is not None: return into(out, {values})")
-    lines += _planned(s, values) if planned else _learning(s, values, plans) if learns else _direct(s, values, plans=plans)
+    lines += _planned(s, values) if planned else _learning(s, values) if learns else _direct(s, values)
     text = "\n".join(lines)
     file = f"<operation {name}>"
     linecache.cache[file] = (len(text), None, [line + "\n" for line in lines], file)
@@ -396,30 +396,30 @@ def _planned(s: Signature, values: str) -> list[str]:
             f"    return miss({values})"]
 
 
-def _learning(s: Signature, values: str, plans: bool) -> list[str]:
+def _learning(s: Signature, values: str) -> list[str]:
     return ["    try:",
             f"        plan = plans[{_learned_keys(s)}]",
             "    except (KeyError, AttributeError, TypeError, ValueError, RuntimeError):",
             "        pass",
             "    else:",
             f"        return plan({', '.join(operand_kinds(s))})",
-            *_direct(s, values, [f"    note({values})"], plans)]
+            *_direct(s, values, [f"    note({values})"])]
 
 
-def _direct(s: Signature, values: str, then: Sequence[str] = (), plans: bool = False) -> list[str]:
+def _direct(s: Signature, values: str, then: Sequence[str] = ()) -> list[str]:
     """then: the lines after a call of the body."""
     tests = [test for n, kind in s.kinds.items() if (test := _plain(n, kind)) is not None and (n != s.rest or kind == TENSORS)]
     tests += [f"({n}.__class__ is not Tensor or {n}.meta.plain)" for n in s.names() if n in s.untold]
     passed = [*s.positional, *(["*" + s.rest] if s.rest is not None and s.kinds[s.rest] != OLD else []), *[f"{n}={n}" for n in s.keyword],
               *(["**" + s.more] if s.more else [])]
     return [*_required(s, values),
-            *(["    since = caches.epoch"] if plans else []),
+            "    since = caches.epoch",
             "    try:",
             *([f"        if not ({' and '.join(tests)}): return ask({values})"] if tests else []),
             *(["        if dtype is not None and dtype.__class__ is not DType: dtype = meant(dtype)"] if s.kinds.get("dtype") == CONSTANT else []),
             f"        made = body({', '.join(passed)})",
             "    except TRIPS as error:",
             f"        return tripped(error, {values})",
-            *([f"    if made.__class__ in GIVEN: return given(made, {values}, since)"] if plans else []),
+            f"    if made.__class__ in GIVEN: return given(made, {values}, since)",
             *then,
             "    return made"]

@@ -26,16 +26,15 @@ if TYPE_CHECKING:
 around: list[Callable[[], Any]] = []  # context managers in which a call is made again as if no region of its program were open
 
 
-class Known:
-    """What nodes of one kind of call share: `grad_name`, and what their backward passes need.  Called, it stands for a BACKWARD whose saved
-    values are gone.
+class Known(tape.Described):
+    """What nodes of one kind of call share: `grad_name`, and what their backward passes need.
 
     needs: which operands require grad.  heads: those that are written and get a new history.  reads, outs: which operands, and which results,
     must be as they were.  names: those of the results' nodes.  olds: the operands of which nodes keep the values.  graph: of the call that
     was learned from.  backs: replays of the backward pass, by the gradients' metas.
     """
 
-    __slots__ = ("grad_name", "call", "script", "graph", "backs", "reads", "outs", "renewed", "needs", "heads", "names", "olds")
+    __slots__ = ("call", "script", "graph", "backs", "reads", "outs", "renewed", "needs", "heads", "names", "olds")
 
     def __init__(self, call: Call, names: list[str], script: Script, graph: Any, needs: tuple[bool, ...], heads: tuple[int, ...]) -> None:
         self.call, self.grad_name, self.script, self.graph, self.needs, self.heads = call, names[0], script, graph, needs, heads
@@ -45,12 +44,6 @@ class Known:
         self.reads: tuple[int, ...] = ()
         self.outs: tuple[int, ...] = ()
         self.renewed = caches.renewed
-
-    def __call__(self, node: tape.Node, g: Any) -> Any:
-        return tape.freed(node, g)
-
-
-tape.described.add(Known)
 
 
 def learn_recorded(call: Call, operands: Sequence[Tensor], kind: int) -> Callable[..., Any]:

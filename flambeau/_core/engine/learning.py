@@ -182,7 +182,7 @@ class Learner:
 
     def note(self, values: Values) -> None:
         """A call that was made without a learned plan."""
-        if not on or len(learned) >= _MOST_PLANS or caches.world or capture.active or tape.anomaly.on or capture.now.watched:
+        if len(learned) >= _MOST_PLANS or not self._may():
             return
         try:
             key = self.key(values)
@@ -212,6 +212,44 @@ class Learner:
         if self.operation.planned:
             self.operation.replayed.add(run)
         caches.keep(self.env["plans"], key, run)
+
+    def keep(self, values: Values, run: Callable[..., Any], since: int, launches: bool) -> None:
+        """Keeps what carries out calls for which the body gave a plan.  since: the epoch in which it did.  launches: the plan launches something, so
+        that small calls are learned in time, which are faster then."""
+        key = self.key(values)
+        if launches and self._worth(values):
+            run = self._counted(key, Call(self.operation, values, self.passed), run)
+        caches.keep_since(since, self.env["plans"], key, run)
+        self.learned = True
+
+    def _worth(self, values: Values) -> bool:
+        """Whether a call with these operands could be learned."""
+        tensors = [t for i in self.passed for t in (values[i] if type(values[i]) in (tuple, list) else (values[i],)) if isinstance(t, Tensor)]
+        return on and bool(tensors) and all(t.meta.device.type == "cpu" and t.meta.nbytes <= _MOST_BYTES for t in tensors)
+
+    def _counted(self, key: Any, call: Call, run: Callable[..., Any]) -> Callable[..., Any]:
+        """Carries out calls by `run` until there were enough to learn them."""
+        count = 1
+
+        def carry_out(*given: Any) -> Any:
+            nonlocal count
+            made = run(*given)
+            count += 1
+            if count < AFTER << len(learned) // _DOUBLES or len(learned) >= _MOST_PLANS or not self._may():
+                return made
+            renewed, values = caches.renewed, call.filled(given)
+            found = attempt(self.operation, values, self.passed)
+            if renewed == caches.renewed:
+                caches.keep(self.env["plans"], key, run if found is None else found)
+                if found is not None:
+                    learned.append(self.operation.name)
+            return made
+        return carry_out
+
+    @staticmethod
+    def _may() -> bool:
+        """Whether nothing is in the way of learning now."""
+        return on and not (caches.world or capture.active or tape.anomaly.on or capture.now.watched)
 
     def _here(self, values: Values) -> bool:
         """Whether a call's `device` is the CPU, if it has such an argument."""

@@ -37,7 +37,7 @@ def _general(*args: Any, **kwargs: Any) -> Any:
 
 _GENERAL: CodeType = _general.__code__
 PLANS = frozenset((Plan, Compose, View, Relaid, Written))
-GIVEN = frozenset((View, Compose))  # plans that the body of an operation that is not planned may give
+GIVEN = frozenset((View, Compose, Plan))  # plans that the body of an operation that is not planned may give
 NUMBERS = frozenset((float, int))  # types of numbers that launches take as they come
 KNOWN: set[type] = {float, int, bool, complex, type(None), str, slice, type(Ellipsis), Tensor}  # classes that answer for nothing
 # what the keys of factories' plans are made with
@@ -100,22 +100,22 @@ class Operation:
     arguments (it looks at its operands' metas only) or, where there is none, the call's result.  out: carries out the form with
     `out=`, called with `out`, the arguments and the keywords; None where there is none.  renames: it takes NumPy's names.
     signature: where the body's own is not the operation's.  learns: whether calls for which the body gives no plan may be learned
-    (`learning`).  plans: the body of one that is not planned may give a plan (`GIVEN`), which is kept beside what is learned.
+    (`learning`); such a body may give a plan too (`GIVEN`), which is kept until the call is learned, or for good.
     """
 
     __slots__ = ("name", "body", "planned", "out", "renames", "signature", "kinds", "function", "direct", "env", "code", "own", "places",
-                 "learner", "plain", "replayed", "_learns", "_plans", "__weakref__")
+                 "learner", "plain", "replayed", "_learns", "__weakref__")
 
     def __init__(self, name: str, body: Callable[..., Any], *, planned: bool = False, out: Callable[..., Any] | None = None, renames: bool = False,
                  signature: Signature | None = None, kinds: dict[str, str] | None = None, shown: str = "",
-                 learns: bool = True, plans: bool = False) -> None:
+                 learns: bool = True) -> None:
         self.name, self.body, self.planned, self.out, self.renames, self.kinds = name, body, planned, out, renames, kinds
         self.signature = signature
         self.code: CodeType | None = None
         self.own = False  # whether the function runs its own code
         self.learner: Learner | None = None
         self.plain: CodeType | None = None  # the code that learns nothing, where there is another
-        self._learns, self._plans = learns, plans
+        self._learns = learns
         self.replayed: WeakSet[Any] = WeakSet()  # of a planned operation, the plans that were learned
         self.direct: Any = None  # the same function, which no interpreter sees
         self.places: tuple[int, ...] = ()
@@ -141,12 +141,12 @@ class Operation:
                         known=known, all_plain=all_plain, strided=strided, exact=fronts.exact, told=fronts.told,
                         PLAIN=fronts.PLAIN_CONSTANTS, GIVEN=GIVEN, given=self.given, caches=caches,
                         meant=partial(dtypes.meant, of=self.function.__name__), **_FACTORIES)
-        code = fronts.write(self.function.__name__, s, self.planned, self.out is not None, self.renames, plans=self._plans)
+        code = fronts.write(self.function.__name__, s, self.planned, self.out is not None, self.renames)
         if self._learns and not self.planned and (fronts.operand_kinds(s) or "device" in s.names()):
             caches.cache(self.env, "plans")
             self.learner = Learner(self, s, self.env)
             self.env.update(note=self.learner.note, **fronts.LEARNED_KEYS)
-            self.plain, code = code, fronts.write(self.function.__name__, s, False, self.out is not None, self.renames, True, self._plans)
+            self.plain, code = code, fronts.write(self.function.__name__, s, False, self.out is not None, self.renames, True)
         kwdefaults = {**s.kwdefaults, **({"out": None} if self.out is not None else {})}
         direct: Any = FunctionType(code, self.env, self.function.__name__, s.defaults)
         direct.__kwdefaults__ = kwdefaults
@@ -222,7 +222,7 @@ class Operation:
         try:
             if not self.planned:
                 made = self.body(*args, **kwargs)
-                return made.bind("t")(*self._operands(values)) if type(made) in GIVEN else made
+                return self._bound(made, operands := self._operands(values))(*operands) if type(made) in GIVEN else made
             return self.miss(values, asked=True)
         except TRIPS as error:
             return self.tripped(error, values)
@@ -232,14 +232,21 @@ class Operation:
         args, kwargs = self._signature().as_written(values)
         return explain[0](self, error, args, kwargs)
 
-    def given(self, plan: View | Compose, values: Values, since: int) -> Any:
+    def given(self, plan: View | Compose | Plan, values: Values, since: int) -> Any:
         """A call for which a body gave a plan. since: the epoch in which it did."""
-        run, learner = plan.bind("t"), self.learner
-        if learner is not None:
+        operands, learner = self._operands(values), self.learner
+        run = self._bound(plan, operands)
+        s = self._signature()
+        if learner is not None and not any(isinstance(v, Tensor) and s.kinds[n] == CONSTANT for n, v in zip(s.names(), values, strict=False)):
             with contextlib.suppress(AttributeError, TypeError, RuntimeError, ValueError):  # numbers that are in no key
-                caches.keep_since(since, self.env["plans"], learner.key(values), run)
-                learner.learned = True
-        return run(*self._operands(values))
+                learner.keep(values, run, since, type(plan) is Plan)
+        return run(*operands)
+
+    def _bound(self, plan: View | Compose | Plan, operands: list[Any]) -> Callable[..., Any]:
+        """The call of a plan that a body gave: numbers, and tensors in the place of numbers, are in the plan."""
+        kinds = self._signature().kinds
+        names = fronts.operand_kinds(self._signature())
+        return plan.bind("".join(["t" if isinstance(x, Tensor) and kinds[n] != CONSTANT else "x" for n, x in zip(names, operands, strict=True)]))
 
     def _operands(self, values: Values) -> list[Any]:
         """What the run of a plan that a body gave is called with."""

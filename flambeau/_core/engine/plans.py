@@ -29,15 +29,24 @@ class Saved:
 
     backward: ``f(node, g)`` as the tape calls it (a list of gradients for several results).  keep: places of the operands that are
     saved.  results: places of the results that are saved.  numbers: places of the numbers that are.  info: what the call's nodes
-    share; its `grad_name` is the name `grad_fn` shows.
+    share; its `grad_name` is the name `grad_fn` shows.  first: of several results only the first has a gradient, which `backward` gets alone.
     The node's SAVED is ``(info, operands kept, their versions, results kept, numbers)``.
     """
 
-    __slots__ = ("backward", "keep", "results", "info", "numbers")
+    __slots__ = ("backward", "keep", "results", "info", "numbers", "first")
 
     def __init__(self, backward: Callable[[Node, Any], Any], keep: tuple[int, ...] = (), results: tuple[int, ...] = (), info: Any = None,
-                 numbers: tuple[int, ...] = ()) -> None:
-        self.backward, self.keep, self.results, self.info, self.numbers = backward, keep, results, info, numbers
+                 numbers: tuple[int, ...] = (), first: bool = False) -> None:
+        self.backward, self.keep, self.results, self.info, self.numbers, self.first = backward, keep, results, info, numbers, first
+
+
+class Facts(tape.Described):
+    """An `info` of a name and of facts about the call."""
+
+    __slots__ = ("facts",)
+
+    def __init__(self, grad_name: str, *facts: Any) -> None:
+        self.grad_name, self.facts = grad_name, facts
 
 
 class Plan:
@@ -199,15 +208,18 @@ def _putter(count: int, keep: tuple[tuple[int, bool], ...], results: bool, numbe
 
 
 def _several(saved: Saved) -> Callable[..., None]:
-    backward, keep, results, info, numbers = saved.backward, saved.keep, saved.results, saved.info, saved.numbers
+    backward, keep, results, info, numbers, first = saved.backward, saved.keep, saved.results, saved.info, saved.numbers, saved.first
 
     def put(outs: tuple[Tensor, ...], edges: tuple[Any, ...], *given: Any) -> None:
         held = tuple([given[i] for i in keep])
         versions = tuple([x.store.version if isinstance(x, Tensor) else 0 for x in held])
         state = (info, held, versions, tuple([_alias(outs[i]) for i in results]), tuple([given[i] for i in numbers]))
-        parent: Node = [tape.next_seq(), None, backward, edges, state, {"outputs": len(outs)}]
+        parent: Node = [tape.next_seq(), None, backward, edges, state, None if first else {"outputs": len(outs)}]
         if tape.anomaly.on:
             tape.anomaly.note(parent)
+        if first:
+            outs[0].node = parent
+            return
         for i, t in enumerate(outs):
             if t.meta.dtype.kind in "fc":
                 t.node = [tape.next_seq(), None, tape.to_output, (parent,), i, None]

@@ -59,19 +59,13 @@ class Tape:
         self.op, self.grads, self.saved, self.save_out, self.given = op, grads, saved, save_out, given
 
 
-class Info:
+class Info(tape.Described):
     """The part of a tape node that every call on the same layouts shares."""
 
-    __slots__ = ("op", "tape", "metas", "consts", "grad_name")
+    __slots__ = ("op", "tape", "metas", "consts")
 
     def __init__(self, op: Pointwise, t: Tape, metas: tuple[Meta | None, ...], consts: tuple[Any, ...]) -> None:
         self.op, self.tape, self.metas, self.consts, self.grad_name = op, t, metas, consts, op.grad_name
-
-    def __call__(self, node: Any, g: Any) -> Any:
-        return tape.freed(node, g)
-
-
-tape.described.add(Info)
 
 
 class Pointwise:
@@ -533,19 +527,13 @@ def _backward_linear(node: tape.Node, g: Tensor) -> list[Tensor | None]:
     return _backward(node, g)
 
 
-class Several:
+class Several(tape.Described):
     """The part of a node that calls of a formula with several results share."""
 
-    __slots__ = ("op", "needs", "consts", "grad_name")
+    __slots__ = ("op", "needs", "consts")
 
     def __init__(self, op: Pointwise, needs: tuple[bool, ...], consts: tuple[Any, ...]) -> None:
         self.op, self.needs, self.consts, self.grad_name = op, needs, consts, op.grad_name
-
-    def __call__(self, node: Any, g: Any) -> Any:
-        return tape.freed(node, g)
-
-
-tape.described.add(Several)
 
 
 def _backward_many(node: tape.Node, gs: list[Tensor | None]) -> list[Tensor | None]:

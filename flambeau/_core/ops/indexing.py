@@ -751,7 +751,7 @@ def _put_at_back(node: Any, g: Tensor) -> Any:
 
 
 _get.__doc__, _set.__doc__ = "What an index shows: a view, or for tensors of positions a copy.", "Writes to what an index shows."
-GET = Operation("index", _get, shown="__getitem__", kinds={"index": TENSORS}, plans=True)
+GET = Operation("index", _get, shown="__getitem__", kinds={"index": TENSORS})
 Tensor.__getitem__ = GET.function  # type: ignore[method-assign]
 Tensor.__setitem__ = Operation(  # type: ignore[method-assign]
     "index_put_", _set, shown="__setitem__", kinds={"index": TENSORS, "value": OPEN}).function

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
 from .. import layout
 from ..autograd import tape
 from ..dtypes import bool_, int64
 from ..engine.fields import has
+from ..engine.plans import Facts, Plan, Saved
 from ..kernels import expr as E
 from ..kernels import formulas as F
 from ..kernels.programs import Reduce
 from ..tensor import Tensor
 from . import outputs
-from .reductions import _program, axes_of, reduce
+from .reductions import _program, axes_of, reducing
 from .results import named
 from .row_places import row_values
 from .rowwise import Rowwise
@@ -40,20 +42,21 @@ def _whole_not_empty(name: str, t: Tensor) -> None:
                            "'dim' argument.")
 
 
-def _with_position(name: str, how: str, t: Tensor, axes: tuple[int, ...], keepdim: bool) -> tuple[Tensor, Tensor]:
+def _with_position(name: str, how: str, t: Tensor, axes: tuple[int, ...], keepdim: bool, saved: Saved | None, result: Any) -> Plan:
+    """The plan of the extreme elements along axes and their positions."""
     d = t.meta.dtype
 
     def build() -> Reduce:
         x = E.input(0, d)
         x = E.cast(x, d.opmath)
         return Reduce((x,), (how,), (E.cast(E.acc(0, d.opmath), d), E.acc(1, int64)), (d,))
-    values, at = reduce(t, axes, keepdim, _program(how, d, build), name)
-    return values, at
+    return reducing(t, axes, keepdim, _program(how, d, build), name, saved, result)
 
 
 def _pick_back(node: Any, g: Tensor) -> Any:
     from .creation import zeros
-    shape, dim, keepdim, held = node[tape.SAVED]
+    info, _, _, held, _ = node[tape.SAVED]
+    shape, dim, keepdim = info.facts
     (at,) = tape.kept(node, held)
     if not keepdim and shape:
         g, at = g.unsqueeze(dim), at.unsqueeze(dim)
@@ -67,9 +70,8 @@ def _along(name: str, how: str, t: Tensor, dim: int, keepdim: bool) -> Any:
     axis = layout.wrap_dim(dim, len(t.meta.shape))
     axes = (axis,) if t.meta.shape else ()
     _not_empty(name, t, axes)
-    values, at = _with_position(name, how, t, axes, keepdim)
-    tape.record(values, _pick_back, (t,), (tuple(t.meta.shape), axis, keepdim, tape.keep(at)), f"{name.capitalize()}Backward0")
-    return _RESULTS[name](values, at)
+    saved = Saved(_pick_back, results=(1,), info=Facts(f"{name.capitalize()}Backward0", tuple(t.meta.shape), axis, keepdim), first=True)
+    return _with_position(name, how, t, axes, keepdim, saved, _RESULTS[name]._make)
 
 
 def _greatest(x: E.Expr, how: str) -> Any:
@@ -99,15 +101,16 @@ def _full(name: str, how: str) -> Any:
         if dim is None:
             _whole_not_empty(name, input)
             made = _extreme(name, how, input, tuple(range(len(input.meta.shape))), False)
+        elif out is None:
+            return _along(name, "arg" + how, input, dim, keepdim)
         else:
-            made = _along(name, "arg" + how, input, dim, keepdim)
-        if out is None:
-            return made
-        return outputs.write(name, out, made, (input,))
+            made = public(input, dim, keepdim)
+        return made if out is None else outputs.write(name, out, made, (input,))
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (f"The {name} of all elements; along `dim`, the values and their (first) positions; with another tensor, element by "
                         "element.")
-    return op(out=None)(function)
+    public = op(out=None)(function)
+    return public
 
 
 max, min = _full("max", "max"), _full("min", "min")  # noqa: A001
@@ -141,7 +144,7 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> 
 
 
 def _arg(name: str) -> Any:
-    def function(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:  # noqa: A002
+    def function(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:  # noqa: A002
         _no_complex(name, input)
         if input.meta.dtype is bool_:
             raise NotImplementedError(f'"{name}_cpu" not implemented for \'Bool\'')
@@ -152,10 +155,10 @@ def _arg(name: str) -> Any:
         else:
             axes = (layout.wrap_dim(dim, len(input.meta.shape)),) if input.meta.shape else (layout.wrap_dim(dim, 0),) and ()
             _not_empty(name, input, axes)
-        return _with_position(name, name, input, axes, keepdim)[1]
+        return _with_position(name, name, input, axes, keepdim, None, itemgetter(1))
     function.__name__ = function.__qualname__ = name
     function.__doc__ = "The (first) position of the extreme element along `dim`, or in the flattened tensor: int64."
-    return op(out=True)(function)
+    return op(out=True, gives="Tensor")(function)
 
 
 argmax, argmin = _arg("argmax"), _arg("argmin")

@@ -10,11 +10,11 @@ from ..autograd.mode import _grad
 from ..dtypes import bool_, int64
 from ..dtypes import dtype as dtype_class
 from ..engine.fields import has
-from ..engine.plans import Compose, Plan, Saved
+from ..engine.plans import Compose, Facts, Plan, Saved
 from ..kernels import expr as E
 from ..kernels.programs import Reduce
 from ..runtime import caches, dispatch
-from ..tensor import Meta, Tensor, alias, empty, meta, new, storage
+from ..tensor import Meta, Tensor, alias, empty, meta
 from . import launch
 from .casts import to_dtype
 from .checks import of_kinds
@@ -48,47 +48,18 @@ def split_domain(t: Tensor, axes: tuple[int, ...]) -> tuple[tuple[int, ...], tup
     return tuple(t.meta.shape[i] for i in order), tuple(t.meta.strides[i] for i in order), kept
 
 
-_plans: dict[Any, tuple[tuple[Meta, ...], Callable[..., Any], Meta | None]] = caches.cache(globals(), "_plans")
-_spreads: dict[Any, Meta] = caches.cache(globals(), "_spreads")
-
-
-def _alone(t: Tensor, axes: tuple[int, ...], keepdim: bool, program: Reduce, name: str) -> tuple[tuple[Meta, ...], Callable[..., Any], Meta | None]:
-    """The layouts of the results of a Reduce of `t` alone, its launch and the layout of its workspace."""
-    key = (t.meta, axes, keepdim, program, name)
-    found = _plans.get(key)
-    if found is None:
-        domain, strides, kept = split_domain(t, axes)
-        flat = layout.contiguous_strides(tuple(t.meta.shape[i] for i in kept))
-        call, workspace = launch.plan(t.meta.device, program, domain, [flat] * len(program.out_types) + [strides],
-                                      [layout.numel(t.meta.shape[i] for i in kept) * d.itemsize for d in program.out_types] + [t.meta.nbytes], name)
-        if len(_plans) > 1 << 14:
-            _plans.clear()
-        shape = kept_shape(t.meta.shape, axes, keepdim)
-        found = _plans[key] = tuple(meta(shape, None, d, t.meta.device) for d in program.out_types), call, workspace
-    return found
-
-
-def reduce(t: Tensor, axes: tuple[int, ...], keepdim: bool, program: Reduce, name: str, others: Sequence[Tensor] = (),
-           numbers: Sequence[Any] = ()) -> list[Tensor]:
-    """Runs a Reduce over `axes` of `t`; `others` are further inputs, broadcast to t's shape.  Outside the tape."""
-    if not others and t.meta.numel:
-        metas, call, workspace = _alone(t, axes, keepdim, program, name)
-        made = [new(m) for m in metas]
-        scratch = [] if workspace is None else [launch.storage(workspace)]  # held until the launch is queued
-        call(*[x.ptr for x in made], t.ptr, *[s.ptr for s in scratch], *numbers)
-        return made
+def reducing(t: Tensor, axes: tuple[int, ...], keepdim: bool, program: Reduce, name: str, saved: Saved | None = None, result: Any = None) -> Plan:
+    """The plan of a Reduce over `axes` of `t`.  saved, result: see `Plan`."""
+    m = t.meta
     domain, strides, kept = split_domain(t, axes)
-    inner = tuple(t.meta.shape[i] for i in kept)
-    outs = [empty(kept_shape(t.meta.shape, axes, keepdim), d, t.meta.device) for d in program.out_types]
+    inner = domain[:len(kept)]
+    shape = kept_shape(m.shape, axes, keepdim)
+    outs = [meta(shape, None, d, m.device) for d in program.out_types]
+    if not layout.numel(inner):
+        return Plan(outs, None, saved=saved, result=result)
     flat = layout.contiguous_strides(inner)
-    all_strides = [flat] * len(outs) + [strides]
-    order = (*kept, *axes)
-    for x in others:
-        st = layout.expand_strides(x.meta.shape, x.meta.strides, t.meta.shape)
-        all_strides.append(tuple(st[i] for i in order))
-    if outs[0].meta.numel:
-        launch.run(program, domain, outs, [t, *others], all_strides, numbers, name)
-    return outs
+    call, room = launch.plan(m.device, program, domain, [flat] * len(outs) + [strides], [x.nbytes for x in (*outs, m)], name)
+    return Plan(outs, call, room, saved=saved, result=result)
 
 
 def _program(name: str, key: Any, build: Callable[[], Reduce]) -> Reduce:
@@ -135,23 +106,22 @@ _sum_back_along.grad_name = "SumBackward1"
 def spread(g: Tensor, shape: Sequence[int], axes: tuple[int, ...], keepdim: bool) -> Tensor:
     """The reduced tensor repeated over the axes it lost."""
     if not _grad.get():  # outside the tape a bare alias will do
-        key = (g.meta, shape, axes, keepdim)
-        found = _spreads.get(key)
-        if found is None:
-            strides = list(g.meta.strides)
-            for a in sorted(axes):
-                if keepdim:
-                    strides[a] = 0
-                else:
-                    strides.insert(a, 0)
-            if len(_spreads) > 4096:
-                _spreads.clear()
-            found = _spreads[key] = meta(tuple(shape), tuple(strides), g.meta.dtype, g.meta.device)
-        return alias(g, found, g.ptr)
+        return alias(g, _spread(g.meta, tuple(shape), axes, keepdim), g.ptr)
     if not keepdim:
         for a in sorted(axes):
             g = g.unsqueeze(a)
     return g.expand(tuple(shape))
+
+
+@caches.kept
+def _spread(m: Meta, shape: tuple[int, ...], axes: tuple[int, ...], keepdim: bool) -> Meta:
+    strides = list(m.strides)
+    for a in sorted(axes):
+        if keepdim:
+            strides[a] = 0
+        else:
+            strides.insert(a, 0)
+    return meta(shape, tuple(strides), m.dtype, m.device)
 
 
 def _sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:  # noqa: A002
@@ -164,10 +134,7 @@ def _sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
         return Compose(lambda input: sum(to_dtype(input, result), dim, keepdim))
     program = simple("sum", input.meta.dtype, result.opmath, result, "sum")
     saved = Saved(_sum_back if dim is None else _sum_back_along, info=(tuple(input.meta.shape), axes, keepdim, input.meta.dtype))
-    if not input.meta.numel:
-        return Compose(lambda input: tape.record(reduce(input, axes, keepdim, program, "sum")[0], saved.backward, (input,), (saved.info,)))
-    outs, launched, workspace = _alone(input, axes, keepdim, program, "sum")
-    return Plan(outs, launched, workspace, saved=saved)
+    return reducing(input, axes, keepdim, program, "sum", saved)
 
 
 sum: Callable[..., Tensor] = planned(  # noqa: A001
@@ -177,48 +144,38 @@ sum: Callable[..., Tensor] = planned(  # noqa: A001
 
 def sum_to(g: Tensor, shape: Sequence[int]) -> Tensor:
     """`g` summed over the axes along which `shape` was broadcast to it.  Differentiable."""
+    shape = tuple(shape)
     if not tape.recording(g):
-        plan = _to_shape.get((g.meta, shape), 0)
-        if plan:
-            om, call, room = plan
-            r = new(om)
-            if room is None:
-                call(r.ptr, g.ptr)
-            else:
-                work = storage(room)
-                call(r.ptr, g.ptr, work.ptr)
-            return r
+        plan = _summing_to(g.meta, shape)
+        if plan is not None:
+            made: Tensor = plan(g)
+            return made
     have = tuple(g.meta.shape)
-    wanted, shape = shape, tuple(shape)
     if have == shape:
         return g
-    pad = len(have) - len(shape)
-    axes = tuple(i for i, d in enumerate(have) if i < pad or (shape[i - pad] == 1 and d != 1))
-    if not tape.recording(g) and g.meta.numel and axes and (g.meta, wanted) not in _to_shape:
-        plan = _to_shape[g.meta, wanted] = _plan_to_shape(g, shape, axes)
-        if plan is not None:
-            return sum_to(g, wanted)
+    axes = _lost(have, shape)
     out: Tensor = sum(g, axes, True) if axes else g
     return out.reshape(shape) if tuple(out.meta.shape) != shape else out
 
 
-_to_shape: dict[Any, Any] = caches.cache(globals(), "_to_shape")
+def _lost(have: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The axes along which `shape` was broadcast."""
+    pad = len(have) - len(shape)
+    return tuple(i for i, d in enumerate(have) if i < pad or (shape[i - pad] == 1 and d != 1))
 
 
-def _plan_to_shape(g: Tensor, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
-    """The launch of a sum of this kind, ready to call: (the result's meta, the launch, the meta of its workspace)."""
-    m = g.meta
-    d = m.dtype
-    if d.kind not in "fc":
+@caches.kept
+def _summing_to(m: Meta, shape: tuple[int, ...]) -> Any:
+    """What sums a tensor of this meta at once; None where `sum_to` goes by other operations."""
+    axes, d = _lost(tuple(m.shape), shape), m.dtype
+    if d.kind not in "fc" or not m.numel or not axes:
         return None
-    domain, strides, kept = split_domain(g, axes)
-    flat = layout.contiguous_strides(tuple(m.shape[i] for i in kept))
-    prepared = dispatch.prepare(m.device, simple("sum", d, d.opmath, d, "sum"), domain, (flat, strides), (meta(shape, None, d, m.device).nbytes, m.nbytes))
-    prepared.name = "sum"
-    if len(_to_shape) > 4096:
-        _to_shape.clear()
-    room = meta((prepared.workspace,), None, dtypes.uint8, m.device) if prepared.workspace else None
-    return meta(shape, None, d, m.device), dispatch.bind(m.device, prepared), room
+    order = sorted(range(len(m.shape)), key=lambda i: i in axes)
+    domain = tuple(m.shape[i] for i in order)
+    out = meta(shape, None, d, m.device)
+    strides = [layout.contiguous_strides(domain[:len(order) - len(axes)]), tuple(m.strides[i] for i in order)]
+    call, room = launch.plan(m.device, simple("sum", d, d.opmath, d, "sum"), domain, strides, [out.nbytes, m.nbytes], "sum")
+    return Plan([out], call, room).bind("t")
 
 
 @op(tangent="linear")
@@ -236,20 +193,21 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:  # noqa: A002
     return sum_to(input, shape)
 
 
-@op(out=True, autocast="full", batch="along flat", out_type="any")
-def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A002
+@op(out=True, gives="Tensor", autocast="full", batch="along flat", out_type="any")
+def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:  # noqa: A002
     """The product over one axis or all."""
     axes = axes_of(input, dim)
     result = _sum_type(input, dtype)
-    if result.is_complex:
-        input = to_dtype(input, result)
-    out = reduce(input, axes, keepdim, simple("prod", input.meta.dtype, result.opmath, result, "prod"), "prod")[0]
-    return tape.record(out, _prod_back, (input,), (input, input.store.version, axes, keepdim, result), "ProdBackward0")
+    if result.is_complex and not input.meta.dtype.is_complex:
+        return Compose(lambda input, *_: prod(to_dtype(input, result), dim, keepdim))
+    return reducing(input, axes, keepdim, simple("prod", input.meta.dtype, result.opmath, result, "prod"), "prod",
+                    Saved(_prod_back, keep=(0,), info=Facts("ProdBackward0", axes, keepdim, result)))
 
 
 def _prod_back(node: Any, g: Tensor) -> Any:
     """The gradient of element i is the product of the others: exclusive products from both sides, exact with zeros."""
-    x, version, axes, keepdim, result = node[tape.SAVED]
+    info, (x,), (version,), _, _ = node[tape.SAVED]
+    axes, keepdim, result = info.facts
     x = to_dtype(saved_tensor(x, version, node), result)
     if not x.meta.shape:
         return (g,)
@@ -274,7 +232,7 @@ def _joined(parts: list[Tensor]) -> Tensor:
 
 # ---------------------------------------------------------------------------------------------------------------- truths
 def _truth(name: str, how: str) -> Any:
-    def function(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:  # noqa: A002
+    def function(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:  # noqa: A002
         result = dtypes.uint8 if input.meta.dtype is dtypes.uint8 else bool_
         axes = axes_of(input, dim)
 
@@ -282,10 +240,10 @@ def _truth(name: str, how: str) -> Any:
             x = E.input(0, input.meta.dtype)
             e = E.convert(x, bool_)
             return Reduce((e,), (how,), (E.cast(E.acc(0, bool_), result),), (input.meta.dtype,))
-        return reduce(input, axes, keepdim, _program(name, (input.meta.dtype, result), build), name)[0]
+        return reducing(input, axes, keepdim, _program(name, (input.meta.dtype, result), build), name)
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Whether {name} elements along `dim` are true."
-    return op(out=True)(function)
+    return op(out=True, gives="Tensor")(function)
 
 
 all, any = _truth("all", "and"), _truth("any", "or")  # noqa: A001

@@ -129,23 +129,17 @@ class Bound:
 
 
 # ------------------------------------------------------------------------------------------------------------- recording
-class Recording:
+class Recording(tape.Described):
     """What the nodes of one kind of call share: which operands and results they keep, and what the gradient is made of.
 
     slots: for each operand of the gradient that is kept, its place among them and in what the node holds.
     """
 
-    __slots__ = ("bound", "needs", "operands", "results", "slots", "grad_name")
+    __slots__ = ("bound", "needs", "operands", "results", "slots")
 
     def __init__(self, bound: Bound, needs: tuple[bool, ...], operands: tuple[int, ...], results: tuple[int, ...], slots: tuple[int, ...],
                  grad_name: str) -> None:
         self.bound, self.needs, self.operands, self.results, self.slots, self.grad_name = bound, needs, operands, results, slots, grad_name
-
-    def __call__(self, node: Any, g: Any) -> Any:
-        return tape.freed(node, g)
-
-
-tape.described.add(Recording)
 
 
 def _recording(bound: Bound, needs: tuple[bool, ...]) -> Recording:

@@ -8,9 +8,10 @@ import numpy as np
 
 from .. import dtypes
 from ..dtypes import bool_, int32, int64
+from ..engine.plans import Plan
 from ..kernels.specs import Among, NonzeroFirst, NonzeroWrite, Search
-from ..runtime import caches, dispatch
-from ..tensor import Tensor, empty, new
+from ..runtime import dispatch
+from ..tensor import Meta, Tensor, empty, meta, new
 from . import launch, routines
 from .casts import to_dtype
 from .checks import same_device
@@ -30,28 +31,15 @@ def _operand(value: Any, like: Tensor) -> Tensor:
     return full((), value, dtype=d, device=like.meta.device)
 
 
-_plans: dict[Any, Any] = caches.cache(globals(), "_plans")  # of two layouts and the flags: the result's layout and the launch
-_MOST_PLANS = 1 << 12
-
-
-@op(out=True)
+@op(out=True, gives="Tensor")
 def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None,  # noqa: A002
-                 sorter: Tensor | None = None) -> Tensor:
+                 sorter: Tensor | None = None) -> Any:
     """Where each value would go in the sorted last axis of `sorted_sequence` to keep it sorted: int64 (int32 on demand).
 
     sorted_sequence: a vector, or leading axes equal to input's.  right (side="right"): after equal elements, not before.
     sorter: positions that sort sorted_sequence.  Raises RuntimeError for shapes that do not fit.
     """
     seq = sorted_sequence
-    key = None
-    if sorter is None and isinstance(input, Tensor):
-        key = seq.meta, input.meta, out_int32, right, side
-        plan = _plans.get(key)
-        if plan is not None:
-            made, bound = plan
-            out = new(made)
-            routines.call(bound, (out.ptr, seq.ptr, input.ptr))
-            return out
     values = _operand(input, seq)
     _check_search(seq, values, isinstance(input, Tensor), right, side, sorter)
     right = right or side == "right"
@@ -60,29 +48,25 @@ def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False
                                                                  int(sorter.max().item()) >= seq.meta.shape[-1]):
             raise RuntimeError("torch.searchsorted(): sorter index out of range")
         seq = seq.detach().gather(-1, sorter)
-    out = empty(values.meta.shape, int32 if out_int32 else int64, values.meta.device)
-    if out.meta.numel:
-        bound = routines.find(out.meta.device, _spec(out, seq, values, right))
+    m = meta(values.meta.shape, None, int32 if out_int32 else int64, values.meta.device)
+    bound = routines.find(m.device, _spec(m, seq, values, right)) if m.numel else None
+    if values is input and seq is sorted_sequence and (bound is not None or not m.numel):
+        return Plan([m], *(bound or (None,)))
+    out = new(m)
+    if m.numel:
         if bound is None and seq.meta.dtype is not values.meta.dtype:
-            key, common = None, _common(seq, values)
+            common = _common(seq, values)
             seq, values = to_dtype(seq.detach(), common), to_dtype(values.detach(), common)
-            bound = routines.find(out.meta.device, _spec(out, seq, values, right))
+            bound = routines.find(m.device, _spec(m, seq, values, right))
         if bound is None and seq.meta.strides[-1] != 1:
-            key, seq = None, contiguous(seq.detach())
-            bound = routines.find(out.meta.device, _spec(out, seq, values, right))
-        if bound is None:
-            bound = routines.bind(out.meta.device, dispatch.require(out.meta.device, _spec(out, seq, values, right)))
-        routines.call(bound, (out.ptr, seq.ptr, values.ptr))
-        if key is not None and values is input and seq is sorted_sequence:
-            if len(_plans) > _MOST_PLANS:
-                _plans.clear()
-            _plans[key] = out.meta, bound
+            seq = contiguous(seq.detach())
+        routines.call(bound or routines.needed(m.device, _spec(m, seq, values, right)), (out.ptr, seq.ptr, values.ptr))
     return out
 
 
-def _spec(out: Tensor, seq: Tensor, values: Tensor, right: bool) -> Search:
+def _spec(out: Meta, seq: Tensor, values: Tensor, right: bool) -> Search:
     a, b = seq.meta, values.meta
-    return Search(a.dtype, out.meta.dtype, tuple(b.shape), a.shape[-1], (out.meta.strides, a.strides, b.strides), right,
+    return Search(a.dtype, out.dtype, tuple(b.shape), a.shape[-1], (out.strides, a.strides, b.strides), right,
                   None if a.dtype is b.dtype else b.dtype)
 
 
@@ -118,8 +102,8 @@ def _check_search(seq: Tensor, values: Tensor, given: bool, right: bool, side: s
             raise RuntimeError(f"torch.searchsorted(): sorter must be a tensor of long dtype but got dtype {sorter.meta.dtype}")
 
 
-@op(out=True, batch="trailing")
-def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:  # noqa: A002
+@op(out=True, gives="Tensor", batch="trailing")
+def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Any:  # noqa: A002
     """The interval between increasing `boundaries` (a vector) that each value falls into: boundaries[i-1] < x <= boundaries[i], or,
     with right, boundaries[i-1] <= x < boundaries[i]."""
     if len(boundaries.meta.shape) != 1:

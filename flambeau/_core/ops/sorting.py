@@ -6,18 +6,20 @@ is taken from the rows in order.  The gradient puts what arrives at the position
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from .. import layout
 from ..autograd import tape
 from ..dtypes import bool_, int64, title
 from ..engine.fields import has
+from ..engine.plans import Facts, Plan, Saved
 from ..kernels.specs import Element, Put, Sort
-from ..runtime import caches, dispatch
-from ..tensor import Tensor, alias, empty, meta, new
-from . import outputs, routines
+from ..runtime import dispatch
+from ..tensor import Tensor, empty, meta, storage
+from . import launch, outputs, routines
 from .checks import of_kinds, same_device
-from .copies import contiguous, copy_into
+from .copies import cast_program
 from .creation import arange
 from .gather_scatter import gather, scatter, taken_along
 from .reductions import kept_shape
@@ -27,6 +29,7 @@ from .table import op
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..dtypes import dtype
     from ..kernels.specs import Spec
     from ..tensor import Meta
 
@@ -38,97 +41,80 @@ def _real(name: str, t: Tensor) -> None:
         raise NotImplementedError(f"\"{name}\" not implemented for '{title(t.meta.dtype)}': complex numbers have no order")
 
 
-def _picked(name: str, t: Tensor, axis: int, width: int | None, kind: Callable[..., Spec], numbers: tuple[Any, ...], keepdim: bool = True,
-            keep_layout: bool = False) -> tuple[Tensor, Tensor] | None:
-    """Elements of each row along `axis` and their positions; None where the device's backend has no launch for it, but for `Sort`.
+def _picking(name: str, t: Tensor, axis: int, width: int | None, kind: Callable[..., Spec], numbers: tuple[Any, ...], keepdim: bool = True,
+             keep_layout: bool = False, result: Any = None) -> Plan | None:
+    """The plan of elements of each row along `axis` and their positions; None where the device's backend has no launch for it, but for `Sort`.
 
     kind(type, domain, strides, *numbers): the spec.  width None: one a row, whose axis disappears unless `keepdim`.  keep_layout: results laid
-    out as t is.
+    out as t is.  result: see `Plan`; by default the named tuple of both.
     """
-    plan = _plan(name, t.meta, axis, width, kind, numbers, keepdim, keep_layout)
-    return None if plan is None else _carried(plan, t)
-
-
-def _carried(plan: Any, t: Tensor) -> tuple[Tensor, Tensor]:
-    """What a plan of `_plan` gives for `t`."""
-    out, places, bound, saved, turned, grad_name = plan
-    values, at = new(out), new(places)
-    if bound is None:  # no elements
-        pass
-    elif turned is None:
-        routines.call(bound, (values.ptr, at.ptr, t.ptr))
-    else:
-        _turned(t, values, at, bound, turned)
-    if t.node is not None:
-        tape.record(values, _placed_back, (t,), (*saved, tape.keep(at)), grad_name)
-    return values, at
-
-
-def _plan(name: str, m: Meta, axis: int, width: int | None, kind: Callable[..., Spec], numbers: tuple[Any, ...], keepdim: bool = True,
-          keep_layout: bool = False) -> Any:
-    """(the layouts of values and positions, the launch, what the gradient saves, how operands are turned first or None, the gradient's name)."""
-    key = name, m, axis, width, numbers, keepdim
-    try:
-        return _plans[key]
-    except KeyError:
-        if len(_plans) > _MOST_PLANS:
-            _plans.clear()
-        made = _plans[key] = _planned(name, m, axis, width, kind, numbers, keepdim, keep_layout)
-        return made
-
-
-def _planned(name: str, m: Meta, axis: int, width: int | None, kind: Callable[..., Spec], numbers: tuple[Any, ...], keepdim: bool,
-             keep_layout: bool) -> Any:
+    m = t.meta
     shape, strides = tuple(m.shape) or (1,), m.strides or (1,)
     to = (*shape[:axis], 1 if width is None else width, *shape[axis + 1:])
     out_shape = to if m.shape and (width is not None or keepdim) else () if not m.shape else (*shape[:axis], *shape[axis + 1:])
     out_strides = layout.dense_like(tuple(m.shape), m.strides) if keep_layout else None
-    out = meta(out_shape, out_strides, m.dtype, m.device), meta(out_shape, out_strides, int64, m.device)
-    saved = tuple(m.shape), axis, width is None and not keepdim
-    name = f"{name.capitalize()}Backward0"
-    if not out[0].numel:
-        return *out, None, saved, None, name
-    steps = out[0].strides if len(out_shape) == len(to) else layout.contiguous_strides(to)
+    outs = meta(out_shape, out_strides, m.dtype, m.device), meta(out_shape, out_strides, int64, m.device)
+    saved = Saved(_placed_back, results=(1,), info=_facts(name, tuple(m.shape), axis, width is None and not keepdim), first=True)
+    result = result or _RESULTS[name]._make
+    if not outs[0].numel:
+        return Plan(outs, None, saved=saved, result=result)
+    steps = outs[0].strides if len(out_shape) == len(to) else layout.contiguous_strides(to)
     shape, strides, to, steps = [_last(x, axis) for x in (shape, strides, to, steps)]
     bound = routines.find(m.device, kind(m.dtype, shape, (steps, steps, strides), *numbers))
     if bound is not None:
-        return *out, bound, saved, None, name
+        return Plan(outs, *bound, saved=saved, result=result)
     rows, packed = layout.contiguous_strides(shape), layout.contiguous_strides(to)
-    bound = None if strides == rows else routines.find(m.device, kind(m.dtype, shape, (packed, packed, rows), *numbers))
-    if bound is not None:
-        return *out, bound, saved, (meta(shape, strides, m.dtype, m.device), to, steps), name
-    if kind is Sort:
-        bound = routines.bind(m.device, dispatch.require(m.device, kind(m.dtype, shape, (packed, packed, rows), *numbers)))
-        return *out, bound, saved, (meta(shape, strides, m.dtype, m.device), to, steps), name
-    return None
+    spec = kind(m.dtype, shape, (packed, packed, rows), *numbers)
+    bound = None if strides == rows else routines.find(m.device, spec)
+    if bound is None and kind is Sort:
+        bound = routines.needed(m.device, spec)
+    if bound is None:
+        return None
+    return Plan(outs, _on_rows(m, bound, shape, strides, to, steps, outs), saved=saved, result=result)
 
 
-def _turned(t: Tensor, values: Tensor, at: Tensor, bound: Any, turned: Any) -> None:
-    """On a copy whose rows lie one behind the other, as the backend wants them: the results are copied to where they belong."""
-    rows, to, steps = turned
-    x = contiguous(alias(t, rows, t.ptr))
-    made = empty(to, t.meta.dtype, t.meta.device), empty(to, int64, t.meta.device)
-    routines.call(bound, (made[0].ptr, made[1].ptr, x.ptr))
-    for out, found in zip((values, at), made, strict=True):
-        copy_into(alias(out, meta(to, steps, out.meta.dtype, out.meta.device), out.ptr), found)
+def _facts(name: str, shape: tuple[int, ...], axis: int, gone: bool) -> Facts:
+    """What the gradient must know of values taken along an axis.  gone: the results do not have it."""
+    return Facts(f"{name.capitalize()}Backward0", shape, axis, gone)
 
 
-def _by_order(name: str, t: Tensor, axis: int, keepdim: bool, where: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+def _on_rows(m: Meta, bound: Any, shape: tuple[int, ...], strides: tuple[int, ...], to: tuple[int, ...], steps: tuple[int, ...],
+             outs: tuple[Meta, Meta]) -> Callable[..., None]:
+    """The launch on a copy whose rows lie one behind the other, as the backend wants them: the results are copied to where they belong."""
+    rows, made, places = meta(shape, None, m.dtype, m.device), meta(to, None, m.dtype, m.device), meta(to, None, int64, m.device)
+
+    def copying(d: dtype, domain: tuple[int, ...], into: tuple[int, ...], of: tuple[int, ...], room: int, read: int) -> Callable[..., Any]:
+        return launch.plan(m.device, cast_program(d, d), domain, [into, of], [room, read], "sort")[0]
+    load = copying(m.dtype, shape, rows.strides, strides, rows.nbytes, m.nbytes)
+    store = copying(m.dtype, to, steps, made.strides, outs[0].nbytes, made.nbytes)
+    store_places = copying(int64, to, steps, places.strides, outs[1].nbytes, places.nbytes)
+
+    def run(values: int, at: int, x: int) -> None:
+        a, b, c = storage(rows), storage(made), storage(places)  # held until the launches are queued
+        load(a.ptr, x)
+        routines.call(bound, (b.ptr, c.ptr, a.ptr))
+        store(values, b.ptr)
+        store_places(at, c.ptr)
+    return run
+
+
+def _by_order(name: str, t: Tensor, axis: int, keepdim: bool, where: Callable[[Tensor], Tensor]) -> Any:
     """One element a row from the rows in order, where these are sorted at once: `where` gives its place, an axis of size 1 at the end."""
     x = t.detach()
     x = x.movedim(axis, -1) if t.meta.shape else x.reshape(1)
-    ordered, at = _sorted(x, -1, False)
+    ordered, at = sort(x, -1)
     place = where(ordered)
     values, at = [taken_along(z, place).squeeze(-1) for z in (ordered, at)]
     if keepdim and t.meta.shape:
         values, at = values.unsqueeze(axis), at.unsqueeze(axis)
-    tape.record(values, _placed_back, (t,), (tuple(t.meta.shape), axis, bool(t.meta.shape) and not keepdim, tape.keep(at)), f"{name.capitalize()}Backward0")
-    return values, at
+    facts = _facts(name, tuple(t.meta.shape), axis, bool(t.meta.shape) and not keepdim)
+    tape.record(values, _placed_back, (t,), (facts, (), (), tape.keep(at), ()))
+    return _RESULTS[name](values, at)
 
 
-def _element(name: str, t: Tensor, axis: int, keepdim: bool, k: int, middle: str) -> tuple[Tensor, Tensor]:
-    """The k-th element of each row, or with `middle` a median."""
-    found = _picked(name, t, axis, None, Element, (k, middle), keepdim)
+def _element(name: str, t: Tensor, axis: int, keepdim: bool, k: int, middle: str) -> Any:
+    """The k-th element of each row, or with `middle` a median, and its position: the plan of that, or both."""
+    found = _picking(name, t, axis, None, Element, (k, middle), keepdim)
     if found is not None:
         return found
     n, floating = _length(t, axis), t.meta.dtype.kind == "f"
@@ -162,7 +148,8 @@ def _last(of: tuple[int, ...], axis: int) -> tuple[int, ...]:
 
 
 def _placed_back(node: Any, g: Tensor) -> Any:
-    shape, axis, gone, held = node[tape.SAVED]
+    info, _, _, held, _ = node[tape.SAVED]
+    shape, axis, gone = info.facts
     (at,) = tape.kept(node, held)
     if not shape:
         return (g.reshape(()),)
@@ -190,22 +177,14 @@ def _length(t: Tensor, axis: int) -> int:
     return t.meta.shape[axis] if t.meta.shape else 1
 
 
-def _sorted(t: Tensor, dim: int, descending: bool, valued: bool = True) -> tuple[Tensor, Tensor]:
-    """The elements in order and their positions; without `valued` the elements need not be there."""
-    m = t.meta
-    plan = _plans.get((m, dim, descending, valued)) if type(dim) is int else None
-    if plan is None:
-        _real("sort", t)
-        axis = _axis(t, dim)
-        n = _length(t, axis)
-        plan = _plan("sort", m, axis, n, Sort, (descending, n, True, valued), keep_layout=True)
-        if type(dim) is int:
-            _plans[m, dim, descending, valued] = plan
-    return _carried(plan, t)
-
-
-_plans: dict[Any, Any] = caches.cache(globals(), "_plans")  # of a layout and a call's numbers
-_MOST_PLANS = 1 << 12
+def _sorting(t: Tensor, dim: int, descending: bool, valued: bool = True, result: Any = None) -> Plan:
+    """The plan of the elements in order and their positions; without `valued` the elements need not be there."""
+    _real("sort", t)
+    axis = _axis(t, dim)
+    n = _length(t, axis)
+    made = _picking("sort", t, axis, n, Sort, (descending, n, True, valued), keep_layout=True, result=result)
+    assert made is not None
+    return made
 
 
 @op(out=True, batch="along -1", out_apart="but itself")
@@ -213,19 +192,21 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = 
     """The elements along `dim` in order, and the positions they came from (int64).  NaN counts as the greatest value; equal
     elements keep their order whether `stable` or not.  Gradients flow to the positions.  Raises RuntimeError for complex types.
     """
-    return _RESULTS["sort"](*_sorted(input, dim, bool(descending)))
+    return _sorting(input, dim, bool(descending))
 
 
-@op(batch="along -1")
-def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: int | None = None) -> Tensor:  # noqa: A002
+@op(gives="Tensor", batch="along -1")
+def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: int | None = None) -> Any:  # noqa: A002
     """The positions (int64) that sort `dim`."""
-    return _sorted(input if input.node is None else input.detach(), dim if axis is None else axis, bool(descending), False)[1]
+    made = _sorting(input, dim if axis is None else axis, bool(descending), False, itemgetter(1))
+    made.saved = None
+    return made
 
 
-@op(out=True, batch="along 0")
-def msort(input: Tensor) -> Tensor:  # noqa: A002
+@op(out=True, gives="Tensor", batch="along 0")
+def msort(input: Tensor) -> Any:  # noqa: A002
     """The elements in order along the first axis."""
-    return _sorted(input, 0, False)[0]
+    return _sorting(input, 0, False, result=itemgetter(0))
 
 
 @op(out=True, batch="along -1", out_apart="but itself")
@@ -234,11 +215,6 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 
     NaN counts as the greatest value.  Raises RuntimeError for k outside 0..size.
     """
-    if type(k) is int and type(dim) is int:
-        plan = _plans.get((input.meta, dim, k, largest, sorted))
-        if plan is not None:
-            return _RESULTS["topk"](*_carried(plan, input))
-    key, given = (input.meta, dim, k, largest, sorted), k
     _real("topk", input)
     axis, d, k = _axis(input, dim), input.meta.dtype, k.__index__() if not isinstance(k, Tensor) else int(k.item())  # type: ignore[unreachable]
     if d is bool_:
@@ -247,10 +223,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
         raise RuntimeError(f"selected index k out of range: k is {k}, the size of dimension {axis} is {_length(input, axis)}")
     if not input.meta.shape and k == 0:
         return _RESULTS["topk"](empty((0,), d, input.meta.device), empty((0,), int64, input.meta.device))
-    plan = _plan("topk", input.meta, axis, k, Sort, (bool(largest), k, bool(sorted)))
-    if type(given) is int and type(dim) is int:
-        _plans[key] = plan
-    return _RESULTS["topk"](*_carried(plan, input))
+    return _picking("topk", input, axis, k, Sort, (bool(largest), k, bool(sorted)))
 
 
 # -------------------------------------------------------------------------------------------------------- one element a row
@@ -265,7 +238,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
     if not input.meta.shape and input.meta.dtype.kind not in "uif":
         return _RESULTS["kthvalue"](*_only(input))
     of_kinds("kthvalue", input, "uif")
-    return _RESULTS["kthvalue"](*_element("kthvalue", input, axis, keepdim, k - 1, ""))
+    return _element("kthvalue", input, axis, keepdim, k - 1, "")
 
 
 def _only(t: Tensor) -> tuple[Tensor, Tensor]:
@@ -278,34 +251,35 @@ def _median(name: str, skip_nan: bool) -> Any:
                  keepdims: bool = False) -> Any:
         dim, keepdim = dim if axis is None else axis, keepdim or keepdims
         if dim is None:
-            made = _median_of_all(name, input, skip_nan)
+            made = _median_of_all(name, input, skip_nan, public)
             return made if out is None else _written(name, input, made, out)
+        if out is not None:
+            return _written(name, input, public(input, dim, keepdim), out)
         axis = _axis(input, dim)
         if input.meta.shape and not input.meta.shape[axis]:
             raise IndexError(f"{name}(): Expected reduction dim {axis} to have non-zero size.")
         of_kinds(name, input, "uif")
-        made = _RESULTS[name](*_element(name, input, axis, keepdim, 0, name))
-        return made if out is None else _written(name, input, made, out)
+        return _element(name, input, axis, keepdim, 0, name)
     function.__name__ = function.__qualname__ = name
     function.__doc__ = ("The lower median of all elements, or, along `dim`, the medians and their positions"
                         + (", NaN left out." if skip_nan else "; NaN where there is one.") +
                         "  The gradient of the median of all is shared among elements equal to it.")
-    return op(out=None)(function)
+    public = op(out=None)(function)
+    return public
 
 
 def _written(name: str, t: Tensor, made: Any, out: Any) -> Any:
     return outputs.write(name, out, made, (t,))
 
 
-def _median_of_all(name: str, t: Tensor, skip_nan: bool) -> Tensor:
+def _median_of_all(name: str, t: Tensor, skip_nan: bool, along: Callable[..., Any]) -> Tensor:
     d = t.meta.dtype
     if not t.meta.numel:
         if d.kind in "bui":  # no number is there: the lowest, as a NaN becomes where PyTorch makes an integer of it
             return t.new_full((), d.kind == "b" or (-(1 << 8 * d.itemsize - 1) if d.kind == "i" and d.itemsize > 2 else 0))
         return t.new_full((), float("nan")) if not tape.recording(t) else t.sum() * float("nan")
     of_kinds(name, t, "uif")
-    flat = t.detach().reshape(-1)
-    value = _element(name, flat, 0, False, 0, name)[0]
+    value = along(t.detach().reshape(-1), 0)[0]
     return tape.record(value, _shared_back, (t,), (tape.keep(t), tape.keep_outputs(value)), f"{name.capitalize()}Backward0")
 
 
@@ -331,7 +305,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:  # noqa: A
         rest = kept_shape(input.meta.shape, (axis,), keepdim)
         return _RESULTS["mode"](empty(rest, input.meta.dtype, input.meta.device), empty(rest, int64, input.meta.device))
     _real("mode", input)
-    return _RESULTS["mode"](*(_picked("mode", input, axis, None, Element, (0, "mode"), keepdim) or _by_order("mode", input, axis, keepdim, _commonest)))
+    return _picking("mode", input, axis, None, Element, (0, "mode"), keepdim) or _by_order("mode", input, axis, keepdim, _commonest)
 
 
 # --------------------------------------------------------------------------------------------------------------- quantiles
@@ -365,7 +339,7 @@ def _quantile(name: str, skip_nan: bool) -> Any:
 def _quantiles(t: Tensor, q: Tensor, dim: int | None, keepdim: bool, how: str, skip_nan: bool) -> Tensor:
     axis = 0 if dim is None else _axis(t, dim)
     x = t.reshape(-1) if dim is None or not t.meta.shape else t.movedim(axis, -1)
-    ordered = _sorted(x, -1, False)[0]
+    ordered = sort(x, -1)[0]
     n = x.meta.shape[-1]
     lead = len(x.meta.shape) - 1
     # ranks: one row of them a quantile, in front of the other axes; float64 so that long rows keep exact positions

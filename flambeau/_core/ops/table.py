@@ -93,22 +93,25 @@ def _register(row: Row) -> None:
 
 # ----------------------------------------------------------------------------------------------------------- general ops
 def op(*, method: bool = True, inplace: Any = False, out: bool | None = False, spaces: tuple[str, ...] = ("torch",),
-       aliases: tuple[str, ...] = (), name: str | None = None, learns: bool = True, plans: bool = False, **fields: Any) -> Callable[[F], F]:
+       aliases: tuple[str, ...] = (), name: str | None = None, learns: bool = True, gives: str = "", **fields: Any) -> Callable[[F], F]:
     """Registers a function as an operation.
 
     method: also a Tensor method of the same name.  inplace: also `name_`, which writes the result into `input` (a general
     form that computes and copies; a function given here is used instead).  out: takes `out=` (a tensor, or a
     tuple for several results), resized to fit; None means that the function handles `out=` itself.  spaces: where the
     function is exported: "torch", "nn.functional", "special", "linalg", "fft".  aliases: other names of the same thing, "special.x" for another namespace.
-    learns, plans: see `Operation`; learns is False for what does more than work out its result.  fields: see `engine.fields`.
+    learns: see `Operation`; it is False for what does more than work out its result.  gives: what help says that a call gives, where the body
+    gives plans.  fields: see `engine.fields`.
     """
     def register(function: F) -> F:
         named = name or function.__name__
         has(named, **fields)
+        if gives:
+            function.__annotations__["return"] = gives
 
         def again(*args: Any, **kwargs: Any) -> Any:
             return final.__operation__.started().direct(*args, **kwargs)
-        final: Any = Operation(named, function, learns=learns, plans=plans, shown=function.__name__, out=out_form(named, again) if out is True else None,
+        final: Any = Operation(named, function, learns=learns, shown=function.__name__, out=out_form(named, again) if out is True else None,
                           signature=Signature.of(function).with_old() if named in OLD_ORDER else None,
                           renames=not _NOT_NUMPY.issuperset((named,)) and (out is True or "torch" in spaces)).function
         made = inplace if callable(inplace) else _inplace_of(function, again) if inplace else None
@@ -184,7 +187,10 @@ def _inplace_of(body: Function, function: Function) -> Function:
         if name in _WHILE_READING:
             no_overlap(self, *others)
         # under autograd the body's own graph, of a copy, as what the gradient reads of self is about to be overwritten
-        result = body(clone(self), *args, **kwargs) if tape.recording(self, *others) else function(self, *args, **kwargs)
+        recorded = tape.recording(self, *others)
+        result = body(clone(self), *args, **kwargs) if recorded else None
+        if not isinstance(result, Tensor):  # nothing is recorded, or the body gave a plan
+            result = function(clone(self) if recorded else self, *args, **kwargs)
         if result.meta.shape != self.meta.shape:
             raise RuntimeError(f"{name}: the result has shape {list(result.meta.shape)}, which does not fit into "
                                f"{list(self.meta.shape)} in place")

@@ -11,12 +11,15 @@ point numbers is in few keys and decides the types of many results, so another o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import dtypes, forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+F = TypeVar("F", bound="Callable[..., Any]")
 
 PLAIN, OBSERVED = 0, 1
 MOST = 1 << 14  # plans in one dictionary; a program whose shapes never repeat starts over
@@ -52,6 +55,23 @@ def keep_since(since: int, cached: dict[Any, Any], key: Any, plan: Any) -> None:
     with _lock:
         if epoch == since:
             keep(cached, key, plan)
+
+
+def kept(f: F) -> F:
+    """A function of layouts and constants whose results are plans: each is kept by the arguments until the epoch ends."""
+    space: dict[str, Any] = {}
+    cache(space, "plans")
+
+    @wraps(f)
+    def find(*args: Any) -> Any:
+        try:
+            return space["plans"][args]
+        except KeyError:
+            since = epoch
+        made = f(*args)
+        keep_since(since, space["plans"], args, made)
+        return made
+    return find  # type: ignore[return-value]
 
 
 def enter(to: int) -> None:

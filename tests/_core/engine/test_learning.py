@@ -18,9 +18,13 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import Tensor
+from flambeau._core.autograd import tape
 from flambeau._core.engine import interpreters, learning, trials
 from flambeau._core.engine.operation import Operation
+from flambeau._core.engine.plans import Facts, Plan, Saved
+from flambeau._core.ops.launch import filling
 from flambeau._core.runtime import caches, dispatch
+from flambeau._core.tensor import meta
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks" / "ops"))
 import ops_lines
@@ -675,3 +679,43 @@ def test_no_sizes_are_not_the_empty_tuple(name: str) -> None:
     for _ in range(2):
         with pytest.raises(TypeError, match="missing 1 required"):
             getattr(x, name)()
+
+
+# ------------------------------------------------------------------------------------------------- bodies that give plans
+def doubled(input: Tensor, times: Any = 2) -> Any:
+    """A body that gives a plan: `input * 2`, of which only the first result has a gradient, and a count."""
+    m, count = input.meta, meta((), (), torch.int64, input.meta.device)
+    factor = int(times)
+    by = torch.mul.__operation__.body(input, float(factor)).launch
+
+    def launch(values: int, where: int, x: int) -> None:
+        by(values, x, float(factor))
+        fill(where, 7)
+    fill = filling(count)
+    return Plan([m, count], launch, saved=Saved(halved, results=(0,), info=Facts("DoubledBackward0", factor), first=True), result=list)
+
+
+def halved(node: Any, g: Tensor) -> tuple[Tensor]:
+    info, kept, versions, results, numbers = node[tape.SAVED]
+    assert not kept and not versions and not numbers and len(tape.kept(node, results)) == 1
+    return (g * info.facts[0],)
+
+
+@pytest.mark.parametrize("size", [6, learning._MOST_BYTES // 4 + 1])
+def test_a_plan_that_a_body_gives_is_kept_and_small_calls_are_learned_in_time(size: int) -> None:
+    op = Counted(doubled)
+    for n in range(learning.AFTER + 3):
+        x = torch.full((size,), float(n), requires_grad=True)
+        made, count = op.call(x)
+        assert made[0].item() == 2.0 * n and count.item() == 7 and count.grad_fn is None and made.grad_fn.name() == "DoubledBackward0"
+        made.sum().backward()
+        assert x.grad.tolist()[-1] == 2
+        plain, _ = op.call(x.detach())
+        assert plain.grad_fn is None and plain[-1].item() == 2.0 * n
+    assert (op.times == 1) == (size > 6) and ("counted" in learning.learned) == (size == 6)
+
+
+def test_a_plan_of_a_call_with_a_tensor_in_the_place_of_a_number_is_not_kept() -> None:
+    op, x = Counted(doubled), torch.ones(3)
+    assert [op.call(x, torch.tensor(k))[0].tolist()[0] for k in (2, 3, 4, 5, 6)] == [2, 3, 4, 5, 6]
+    assert op.times == 5
