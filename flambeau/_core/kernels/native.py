@@ -25,7 +25,8 @@ class _Method(ctypes.Structure):
                 ("doc", ctypes.c_char_p))
 
 
-_ONE, _FASTCALL = 0x08, 0x80  # how a builtin takes its arguments: one, or an array of them
+_NONE, _ONE, _FASTCALL = 0x04, 0x08, 0x80  # how a builtin takes its arguments: none, one, or an array of them
+_waiting: list[Callable[[], None]] = []
 _builtins: dict[str, Any] = {}
 _new: Any = None
 _entry_method = 0
@@ -78,6 +79,19 @@ def builtin(name: str, address: int, alone: bool = False) -> Callable[..., Any]:
     return lambda words, keep=None: new(at, words, keep)
 
 
+def method(of: type, name: str, address: int) -> Any:
+    """The function at an address as a method of a class: ``function(self, NULL)``, which is called without arguments."""
+    made = _Method(name.encode(), address, _NONE, None)
+    lasting.keep(made)
+    new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.c_void_p)(("PyDescr_NewMethod", ctypes.pythonapi))
+    return new(of, ctypes.addressof(made))
+
+
+def when_loaded(do: Callable[[], None]) -> None:
+    """Registers what to do once there is machine code: at the first launch, as importing loads none."""
+    _waiting.append(do)
+
+
 def join(launches: Sequence[Any], numbers: int) -> Callable[..., None] | None:
     """Many native launches as one: see `llvm/foreach.py`."""
     from .llvm import foreach
@@ -106,6 +120,8 @@ def _load() -> None:
         os.register_at_fork(after_in_child=_after_fork)
         _new = new
         _tell()
+        for do in _waiting:
+            do()
 
 
 def get_num_threads() -> int:

@@ -11,9 +11,11 @@ from ..autograd import functions, tape
 from ..engine.fields import has
 from ..engine.operation import Operation
 from ..errors import warn
+from ..kernels import native
+from ..kernels.slots import CONSTANT, EQUAL, GRADIENT, LEAF, LENGTH, OBJECT, PRESENT, Slots
 from ..runtime import provenance
 from ..runtime.device import device as device_class
-from ..tensor import NO_FREE, Storage, Tensor, _new, alias, meta
+from ..tensor import NO_FREE, Meta, Storage, Tensor, _new, meta
 from . import reading
 from .memory_format import strided
 from .storages import UntypedStorage, copied, tensor_on
@@ -106,7 +108,7 @@ def _get_grad(t: Tensor) -> Tensor | None:
     if n is not None and n[0] == 0:
         found: Tensor | None = n[1]
         return found
-    kept: Tensor | None = t.__dict__.get("_grad")
+    kept: Tensor | None = t._grad  # type: ignore[attr-defined] # None of the class, or what is kept of a leaf that requires grad no more
     if kept is None and n is not None and not (n[5] and "retain" in n[5]):
         warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed: backward() does not fill it. Call "
              ".retain_grad() on the tensor before, or look at the leaf it was computed from.")
@@ -133,11 +135,18 @@ def _set_grad(t: Tensor, g: Tensor | None) -> None:
 
 def _get_data(t: Tensor) -> Tensor:
     """The same memory outside the tape, with a version of its own: writes through it go unnoticed."""
-    r = alias(t, t.meta, t.ptr)
-    r.store = s = Storage()
-    s.ptr, s.version, s.meta, s.free, s.keep = t.store.ptr, 0, t.store.meta, NO_FREE, t.store
+    r = _new(Tensor)
+    r.meta = t.meta
+    r.ptr = t.ptr
+    r.node = r.base = None
+    r.store = s = _new(Storage)
+    s.keep = store = t.store
+    s.meta = store.meta
+    s.ptr = store.ptr
+    s.version = 0
+    s.free = NO_FREE
     provenance.note(r)
-    return r
+    return r  # type: ignore[no-any-return]
 
 
 def _set_data(t: Tensor, new: Tensor) -> None:
@@ -397,8 +406,34 @@ def _new_tensor_type(self: Tensor) -> bool:
     return self.meta.dtype.is_floating_point
 
 
+_META: Any = (Tensor, "meta")
+_DEVICE: Any = (_META, (Meta, "device"))
+# the attributes that machine code reads: the kind, the path of slots, and a constant (see `kernels.slots`)
+_READ: dict[str, Any] = {
+    "shape": (OBJECT, (_META, (Meta, "shape"))), "dtype": (OBJECT, (_META, (Meta, "dtype"))), "device": (OBJECT, _DEVICE),
+    "itemsize": (OBJECT, (_META, (Meta, "dtype"), (dtypes.dtype, "itemsize"))), "_version": (OBJECT, ((Tensor, "store"), (Storage, "version"))),
+    "_base": (OBJECT, ((Tensor, "base"),)), "ndim": (LENGTH, (_META, (Meta, "shape"))), "layout": (CONSTANT, (), strided),
+    **{f"is_{kind}": (EQUAL, (*_DEVICE, (device_class, "type")), kind) for kind in ("cuda", "cpu", "meta")},
+    **dict.fromkeys(("is_sparse", "is_sparse_csr", "is_quantized", "is_mps", "is_xpu", "is_nested"), (CONSTANT, (), False)),
+    "requires_grad": (PRESENT, ((Tensor, "node"),)), "is_leaf": (LEAF, ((Tensor, "node"),)), "grad": (GRADIENT, ((Tensor, "node"),), "_grad"),
+}
+
+
+def _quicken(target: type) -> None:
+    """Has machine code read attributes and free storages."""
+    code = Slots(Storage, "free", "ptr")
+    finalizer = code.finalizer()
+    if finalizer is not None:
+        setattr(Storage, "__del__", finalizer)  # noqa: B010 (types do not say that classes have one)
+    for name, (kind, path, *constant) in _READ.items():
+        plain = target.__dict__[name]
+        setattr(target, name, property(code.getter(kind, path, plain.fget, *constant), plain.fset, plain.fdel, plain.__doc__))
+
+
 def install(target: type) -> None:
     """Gives the Tensor its attributes and these methods."""
+    target._grad = None  # type: ignore[attr-defined]
+    native.when_loaded(lambda: _quicken(target))
     for name, read in _SIMPLE.items():
         setattr(target, name, property(read, doc=_TOLD.get(name) or f"Whether the tensor is {name[3:].replace('_', ' ')}."))
     for name, (get, put, delete) in {"requires_grad": (_SIMPLE["requires_grad"], _set_requires_grad, _keeps_requires_grad),
