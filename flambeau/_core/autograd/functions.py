@@ -79,20 +79,19 @@ def _one(t: Tensor) -> Tensor:
     return alias(one, one.meta, one.ptr)
 
 
-_writers: dict[Any, Any] = caches.cache(globals(), "_writers")
-
-
 def _written(m: Meta) -> Tensor:
-    """A 1 of its own, by a launch that is kept."""
-    write = _writers.get(m)
-    if write is None:
-        from ..kernels import expr as E
-        from ..kernels.programs import Map
-        program = Map((E.scalar(0, m.dtype),), (), (m.dtype,))
-        write = _writers[m] = hooks.launch_plan(m.device, program, tuple(m.shape), [tuple(m.strides)], [m.nbytes], "fill")[0]
+    """A 1 of its own."""
     one = new(m)
-    write(one.ptr, 1.0 if m.dtype.kind == "f" else 1)
+    _writer(m)(one.ptr, 1.0 if m.dtype.kind == "f" else 1)
     return one
+
+
+@caches.kept
+def _writer(m: Meta) -> Any:
+    from ..kernels import expr as E
+    from ..kernels.programs import Map
+    program = Map((E.scalar(0, m.dtype),), (), (m.dtype,))
+    return hooks.launch_plan(m.device, program, tuple(m.shape), [tuple(m.strides)], [m.nbytes], "fill")[0]
 
 
 def begin(t: Tensor, retain: bool) -> bool:

@@ -534,9 +534,14 @@ def _infer(data: Any) -> Any:
     return array, d
 
 
-# by shape and type: a CPU tensor's layout, and what writes Python's numbers into it
-_written: dict[Any, tuple[Meta, Any]] = caches.cache(globals(), "_written")
 _MOST_AXES = 64  # of nested lists that are written by machine code; one that holds itself has no end
+
+
+@caches.kept
+def _written(d: dtype_class, *shape: int) -> tuple[Meta, Any]:
+    """A CPU tensor's layout, and what writes Python's numbers into it."""
+    m = meta(shape, None, d, CPU)
+    return m, host_values.writer(tuple(m.shape), m.strides, d)
 
 
 def _of_plain(data: Any, d: Any, pin_memory: bool) -> Tensor | None:
@@ -551,13 +556,9 @@ def _of_plain(data: Any, d: Any, pin_memory: bool) -> Tensor | None:
     if d is None:
         kind = x.__class__
         d = dtypes._default.dtype if kind is float else dtypes.int64 if kind is int else dtypes.bool_ if kind is bool else None
-    found = _written.get((*shape, d))
-    if found is None:
-        if d.__class__ is not dtype_class:
-            return None
-        m = meta(shape, None, d, CPU)
-        found = caches.keep(_written, (*shape, d), (m, host_values.writer(tuple(m.shape), m.strides, d)))
-    m, write = found
+    if d.__class__ is not dtype_class:
+        return None
+    m, write = _written(d, *shape)
     if write is None or pin_memory:
         return None
     out = new(m)

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 Words = tuple[Expr, Expr, Expr, Expr]
 Kind = tuple[str, tuple[float, ...]]
 _programs: dict[Any, Map] = {}
-_bound: dict[Any, Any] = caches.cache(globals(), "_bound")
 
 
 class Distribution:
@@ -72,14 +71,14 @@ def draw(t: Tensor, what: Distribution, numbers: tuple[Any, ...] = (), generator
 
 def in_order(t: Tensor, kind: str, numbers: tuple[float, ...], g: generators.Generator, inputs: Sequence[Tensor] = ()) -> None:
     """The launch that draws the elements of `t` from a generator's stream."""
-    key = (kind, t.meta, *[x.meta for x in inputs])
-    call = _bound.get(key)
-    if call is None:
-        m = t.meta
-        shape, strides, *given = _walked(m, [expand_strides(x.meta.shape, x.meta.strides, m.shape) for x in inputs])
-        spec = Draw(kind, m.dtype, shape, strides, tuple([(x.meta.dtype, steps) for x, steps in zip(inputs, given, strict=True)]))
-        call = caches.keep(_bound, key, dispatch.bind(m.device, dispatch.require(m.device, spec)))
-    call(t.ptr, *[x.ptr for x in inputs], g.place(), *numbers)
+    _drawing(kind, t.meta, *[x.meta for x in inputs])(t.ptr, *[x.ptr for x in inputs], g.place(), *numbers)
+
+
+@caches.kept
+def _drawing(kind: str, m: Meta, *inputs: Meta) -> Callable[..., None]:
+    shape, strides, *given = _walked(m, [expand_strides(x.shape, x.strides, m.shape) for x in inputs])
+    spec = Draw(kind, m.dtype, shape, strides, tuple([(x.dtype, steps) for x, steps in zip(inputs, given, strict=True)]))
+    return dispatch.bind(m.device, dispatch.require(m.device, spec))
 
 
 def _walked(m: Meta, others: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:

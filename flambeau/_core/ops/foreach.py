@@ -16,10 +16,10 @@ from ..kernels import expr as E
 from ..kernels import native, routines
 from ..kernels.specs import JoinedMaps, JoinedReductions
 from ..runtime import caches, dispatch
-from ..tensor import Meta, Tensor, empty
+from ..tensor import Meta, Tensor, empty, new
 from .binary import MUL
 from .checks import may_write
-from .launch import fill
+from .launch import fill, plan
 from .norms import norm_program
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 MOST = 1 << 18  # elements: the launch of a bigger tensor gains nothing
 
 _joined: dict[Any, Callable[..., None] | None] = caches.cache(globals(), "_joined")
-_norms: dict[Any, Any] = caches.cache(globals(), "_norms")
 _scalings: dict[Any, Any] = caches.cache(globals(), "_scalings")
 _lists: dict[Any, Any] = caches.cache(globals(), "_lists")  # on GPUs
 
@@ -77,21 +76,21 @@ def norms(tensors: Sequence[Tensor], p: float) -> Tensor | None:
     out = empty((len(tensors),), d, tensors[0].meta.device)
     launches, addresses, rooms = [], [], []
     for k, t in enumerate(tensors):
-        found = _norms.get((p, t.meta))
-        if found is None:
-            m = t.meta
-            prepared = dispatch.prepare(m.device, norm_program(d, p, d), tuple(m.shape), ((), tuple(m.strides)), (d.itemsize, m.nbytes))
-            prepared.name = "norm"
-            found = _norms[p, m] = (dispatch.bind(m.device, prepared), prepared.workspace)
-        launch, workspace = found
+        launch, workspace = _norm(t.meta, p)
         launches.append(launch)
         here = [out.ptr + k * d.itemsize, t.ptr]
-        if workspace:
-            rooms.append(empty((workspace,), uint8, out.meta.device))
+        if workspace is not None:
+            rooms.append(new(workspace))
             here.append(rooms[-1].ptr)
         addresses.append(here)
     run(launches, addresses)
     return out
+
+
+@caches.kept
+def _norm(m: Meta, p: float) -> tuple[Callable[..., Any], Meta | None]:
+    d = m.dtype
+    return plan(m.device, norm_program(d, p, d), tuple(m.shape), ((), tuple(m.strides)), (d.itemsize, m.nbytes), "norm")
 
 
 def scale(tensors: Sequence[Tensor], factor: Tensor) -> bool:

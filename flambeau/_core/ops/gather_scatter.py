@@ -12,7 +12,6 @@ from ..engine.fields import has
 from ..errors import warn_once
 from ..kernels import expr as E
 from ..kernels.programs import Map
-from ..kernels.specs import Check
 from ..runtime import caches, dispatch
 from ..tensor import Tensor, empty, new
 from . import launch, routines
@@ -20,7 +19,7 @@ from .casts import to_dtype
 from .checks import no_overlap, same_device, to_one_device
 from .copies import cast_program
 from .elementwise import Pointwise
-from .indexing import beyond, fill_chosen, once, put_at, take_at, taken
+from .indexing import beyond, checking, fill_chosen, once, put_at, take_at, taken
 from .table import op
 
 _programs: dict[Any, Map] = {}
@@ -68,14 +67,7 @@ def _checked_along(name: str, index: Tensor, t: Tensor, axis: int) -> Tensor:
     index = to_dtype(index, int64)
     m, n = index.meta, t.meta.shape[axis] if t.meta.shape else 1
     if m.numel:
-        key = name, m, n, axis
-        bound = _plans.get(key)
-        if bound is None:
-            told = f"index {{}} is out of bounds for dimension {axis} with size {n}"
-            few = once(m)
-            bound = routines.needed(m.device, Check(tuple(few.shape), few.strides, 0, n, None, told, RuntimeError, f"{name} check"))
-            _keep(key, bound)
-        routines.call(bound, (index.ptr,))
+        routines.call(checking(once(m), 0, n, axis, RuntimeError, f"{name} check"), (index.ptr,))
     return index
 
 

@@ -240,17 +240,19 @@ def _nonzero_parts(mask: Tensor, dev: Any) -> tuple[Tensor, ...]:
 def nonzero_counts(t: Tensor) -> Tensor | None:
     """What "nonzero write" needs: how many elements are not 0, and how many before each of its blocks, in t's own memory; None where
     t's device has no routine for it."""
-    m = t.meta
-    plan = _counted.get(m, _counted)
-    if plan is _counted:
-        bound = routines.find(m.device, NonzeroCount(m.dtype, tuple(m.shape), m.strides)) if m.numel and m.shape else None
-        plan = None if bound is None else (meta((1 + -(-m.numel // _TILE),), None, int64, m.device), bound)
-        caches.keep(_counted, m, plan)
+    plan = _counting(t.meta)
     if plan is None:
         return None
     counts = new(plan[0])
     routines.call(plan[1], (counts.ptr, t.ptr))
     return counts
+
+
+@caches.kept
+def _counting(m: Meta) -> tuple[Meta, routines.Bound] | None:
+    """The layout of a tensor's counts and the launch; None where there is none."""
+    bound = routines.find(m.device, NonzeroCount(m.dtype, tuple(m.shape), m.strides)) if m.numel and m.shape else None
+    return None if bound is None else (meta((1 + -(-m.numel // _TILE),), None, int64, m.device), bound)
 
 
 def _count_of(counts: Tensor) -> int:
@@ -276,17 +278,15 @@ def nonzero_columns(t: Tensor) -> Tensor | None:
 
 def _coordinates(t: Tensor, counts: Tensor, n: int, layout: Meta) -> Tensor:
     """The coordinates of the n elements that are not 0, those along an axis together, in a new tensor."""
-    m, found = t.meta, new(layout)
+    found = new(layout)
     if n:
-        bound = _writes.get(m)
-        if bound is None:
-            bound = caches.keep(_writes, m, routines.find(m.device, NonzeroWrite(m.dtype, tuple(m.shape), m.strides)))
-        routines.call(bound, (found.ptr, t.ptr, counts.ptr), (n, 1, n))
+        routines.call(_placing(t.meta), (found.ptr, t.ptr, counts.ptr), (n, 1, n))
     return found
 
 
-_counted: dict[Any, Any] = caches.cache(globals(), "_counted")  # of a tensor: the layout of its counts and the launch, or None
-_writes: dict[Any, Any] = caches.cache(globals(), "_writes")
+@caches.kept
+def _placing(m: Meta) -> routines.Bound:
+    return routines.needed(m.device, NonzeroWrite(m.dtype, tuple(m.shape), m.strides))
 
 
 def _nonzero_host(t: Tensor) -> tuple[Any, ...]:
@@ -300,17 +300,16 @@ def _checked(idx: Sequence[Tensor], sizes: Sequence[int], axes: Sequence[int], n
     """Raises IndexError for positions outside an axis: at once on the CPU, from the queue on a GPU.  negative: they may count from its end."""
     for p, n, axis in zip(idx, sizes, axes, strict=True):
         if p.meta.numel and p.__dict__.get("_below") != n:
-            m = p.meta
-            key = m, n, axis, negative
-            bound = _checks.get(key)
-            if bound is None:
-                told = f"index {{}} is out of bounds for dimension {axis} with size {n}"
-                bound = _checks[key] = routines.needed(m.device, Check(tuple(m.shape), m.strides, -n if negative else 0, n, None, told))
-            routines.call(bound, (p.ptr,))
+            routines.call(checking(p.meta, -n if negative else 0, n, axis), (p.ptr,))
 
 
-_checks: dict[Any, Any] = caches.cache(globals(), "_checks")  # of positions, the length of an axis and its number
-_beyond: dict[Any, Callable[[int], int]] = caches.cache(globals(), "_beyond")
+@caches.kept
+def checking(m: Meta, low: int, high: int, axis: int, *named: Any) -> routines.Bound:
+    """What raises IndexError for positions along an axis that are not in low .. high - 1.  named: another class of the error, and the check's name."""
+    told = f"index {{}} is out of bounds for dimension {axis} with size {high}"
+    return routines.needed(m.device, Check(tuple(m.shape), m.strides, low, high, None, told, *named))
+
+
 _taken: dict[Any, Any] = caches.cache(globals(), "_taken")  # of a tensor and of positions: what `take_at` does on the CPU
 _MOST_PLANS = 1 << 12
 
@@ -320,15 +319,10 @@ def once(m: Meta) -> Meta:
     return meta(tuple([n if s else 1 for n, s in zip(m.shape, m.strides, strict=True)]), m.strides, m.dtype, m.device) if 0 in m.strides else m
 
 
+@caches.kept
 def beyond(m: Meta, low: int, high: int) -> Callable[[int], int]:
     """What counts, given the address of int64 positions laid out as m says on the CPU, those that are not in low .. high - 1: repeated ones once."""
-    found = _beyond.get((m, low, high))
-    if found is None:
-        if len(_beyond) > _MOST_PLANS:
-            _beyond.clear()
-        found = _beyond[m, low, high] = launch.counter(
-            once(m), "index check", lambda p: (p < E.scalar(0, int64)) | (p >= E.scalar(1, int64)), (int64, int64), (low, high))
-    return found
+    return launch.counter(once(m), "index check", lambda p: (p < E.scalar(0, int64)) | (p >= E.scalar(1, int64)), (int64, int64), (low, high))
 
 
 class _Where:
@@ -522,17 +516,10 @@ def _plain(t: Tensor, index: Any) -> list[Tensor | None] | None:
     return out + [None] * rest if rest else out
 
 
-_choices: dict[Any, Any] = caches.cache(globals(), "_choices")  # of a tensor and of a mask: what `_chosen` does
-
-
 def _chosen(t: Tensor, mask: Tensor) -> Tensor | None:
     """t[mask] outside the tape, for a mask over the first axes of dense memory, where the device moves the rows at once; None elsewhere."""
     m = t.meta
-    key = m, mask.meta
-    plan = _choices.get(key, _choices)
-    if plan is _choices:
-        plan = _choice(m, mask.meta)
-        caches.keep(_choices, key, plan)
+    plan = _choice(m, mask.meta)
     if plan is None:
         return None
     bound, rest = plan
@@ -560,7 +547,9 @@ def fill_chosen(t: Tensor, mask: Tensor, source: Tensor) -> int | None:
     return count
 
 
+@caches.kept
 def _choice(m: Meta, n: Meta) -> Any:
+    """The launch that moves chosen rows, and the shape of a row; None where there is none."""
     axes = len(n.shape)
     if not axes or n.device is not m.device or not n.numel or not m.numel or not n.contiguous or not m.contiguous or (
             tuple(m.shape[:axes]) != tuple(n.shape)):

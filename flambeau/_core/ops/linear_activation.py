@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 NEVER, EXACT, ALL = 0, 1, 2
 # what an activation is to the table: its constants
 _KINDS: dict[str, tuple[tuple[str, str], ...]] = {"relu": (), "gelu": (("approximate", "tanh"),)}
-_MOST_PLANS = 1 << 13
-_plans: dict[Any, Any] = caches.cache(globals(), "_plans")
-_gradients: dict[Any, Any] = caches.cache(globals(), "_gradients")
 _refused: set[Any] = set()
 
 
@@ -56,12 +53,7 @@ def activated(input: Tensor, weight: Tensor, bias: Tensor, kind: str, followed: 
             _refused.add(asked)
         return made
     recorded = (input.node is not None or weight.node is not None or bias.node is not None) and _grad.get()
-    key = (input.meta, weight.meta, bias.meta, kind, recorded and (1 + followed), level)
-    plan = _plans.get(key)
-    if plan is None:
-        if len(_plans) > _MOST_PLANS:
-            _plans.clear()
-        plan = _plans[key] = _plan(input, weight, bias, kind, recorded, followed, level)
+    plan = _plan(input.meta, weight.meta, bias.meta, kind, recorded, followed, level)
     if not plan or (input.ptr | weight.ptr | bias.ptr) & plan[3]:
         return None
     om, beside_meta, product, _, info, reads_result = plan
@@ -88,10 +80,10 @@ def activated(input: Tensor, weight: Tensor, bias: Tensor, kind: str, followed: 
     return r
 
 
-def _plan(x: Tensor, w: Tensor, b: Tensor, kind: str, recorded: bool, followed: bool, level: int | None) -> tuple[Any, ...]:
+@caches.kept
+def _plan(xm: Meta, wm: Meta, bm: Meta, kind: str, recorded: bool, followed: bool, level: int | None) -> tuple[Any, ...]:
     """(the result's layout, that of what else is written for the gradient, the launch, bits that addresses may not have, how it is
     recorded, whether the gradient reads the result); () where there is none."""
-    xm, wm, bm = x.meta, w.meta, b.meta
     d = xm.dtype
     if not type(xm) is type(wm) is type(bm) is Meta or len(xm.shape) < 2 or len(wm.shape) != 2 or xm.shape[-1] != wm.shape[1]:
         return ()
@@ -146,13 +138,7 @@ def past(node: tape.Node, g: Tensor, w: Tensor) -> Tensor | None:
     if beside is None or any(y.store.version != version for y, version in results):
         return None
     x = node[4][-1]
-    key = (g.meta, w.meta, x, kind)
-    plan = _gradients.get(key)
-    if plan is None:
-        if len(_gradients) > _MOST_PLANS:
-            _gradients.clear()
-        gm, wm = g.meta, w.meta
-        plan = _gradients[key] = () if not (gm.dtype is wm.dtype is x.dtype and gm.device is wm.device) else _gradient(gm, wm, x, kind)
+    plan = _gradient(g.meta, w.meta, x, kind)
     if not plan or (g.ptr | w.ptr | beside.ptr) & plan[2]:
         return None
     made = new(plan[0])
@@ -160,8 +146,11 @@ def past(node: tape.Node, g: Tensor, w: Tensor) -> Tensor | None:
     return made
 
 
+@caches.kept
 def _gradient(g: Meta, w: Meta, x: Meta, kind: str) -> tuple[Any, ...]:
     """(the layout of g w as a gradient of x, the launch, bits that addresses may not have); () where there is none."""
+    if not (g.dtype is w.dtype is x.dtype and g.device is w.device):
+        return ()
     sizes = (g.shape[0], w.shape[1], w.shape[0])
     made = _product(g, *sizes, g.strides, w.strides, kind + " gradient")
     return () if made is None else (meta(x.shape, None, x.dtype, x.device), dispatch.bind(g.device, made), made.aligned)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ..runtime.device import device
 
 _BY_KERNEL = object()  # a plan: a generated reduction does it
-_plans: dict[Any, Any] = caches.cache(globals(), "_plans")
 _quick: dict[Any, dict[Any, Any]] = caches.cache(globals(), "_quick")
 _UNKNOWN: Any = object()
 
@@ -37,13 +36,9 @@ def _product(c: Tensor, a: Tensor, b: Tensor, alpha: complex = 1.0, beta: comple
     the tape.  c is contiguous, all of one type."""
     if not c.meta.numel:
         return
-    key = (c.meta, a.meta, b.meta, alpha, beta)
-    call = _plans.get(key)
-    if call is None:
+    if not a.meta.device is b.meta.device is c.meta.device:
         same_device("matmul", a, b, c)
-        if len(_plans) > 1 << 14:
-            _plans.clear()
-        call = _plans[key] = _plan(c, a, b, alpha, beta)
+    call = _plan(c.meta, a.meta, b.meta, alpha, beta)
     if type(call) is _Copied:
         _product(c, contiguous(a) if call.first else a, contiguous(b) if call.second else b, alpha, beta)
     elif call is _BY_KERNEL:
@@ -61,19 +56,20 @@ class _Copied:
         self.first, self.second = first, second
 
 
-def _plan(c: Tensor, a: Tensor, b: Tensor, alpha: complex, beta: complex) -> Any:
+@caches.kept
+def _plan(c: Meta, a: Meta, b: Meta, alpha: complex, beta: complex) -> Any:
     """The launch, `_Copied`, or `_BY_KERNEL` for what the device's backend has no product for."""
-    *lead, m, k = a.meta.shape
-    n, d = b.meta.shape[-1], a.meta.dtype
+    *lead, m, k = a.shape
+    n, d = b.shape[-1], a.dtype
     if not k or d.kind not in "fc":
         return _BY_KERNEL
     for first, second in ((False, False), (True, False), (False, True), (True, True)):
-        if first and a.meta.contiguous or second and b.meta.contiguous:
+        if first and a.contiguous or second and b.contiguous:
             continue
         x, y = _steps(a, first), _steps(b, second)
-        made = dispatch.product(c.meta.device, d, m, n, k, x, y, (n, 1, m * n if lead else 0), lead[0] if lead else 1, alpha, beta)
+        made = dispatch.product(c.device, d, m, n, k, x, y, (n, 1, m * n if lead else 0), lead[0] if lead else 1, alpha, beta)
         if made is not None:
-            return _Copied(first, second) if first or second else _bound(c.meta.device, made)
+            return _Copied(first, second) if first or second else _bound(c.device, made)
     return _BY_KERNEL
 
 
@@ -85,9 +81,9 @@ def _bound(dev: device, made: PreparedLaunch) -> Callable[..., None]:
     return lambda *addresses: routines.call(bound, addresses)
 
 
-def _steps(t: Tensor, copied: bool) -> tuple[int, int, int]:
+def _steps(m: Meta, copied: bool) -> tuple[int, int, int]:
     """From row to row, from column to column and from matrix to matrix."""
-    strides = layout.contiguous_strides(t.meta.shape) if copied else t.meta.strides
+    strides = layout.contiguous_strides(m.shape) if copied else m.strides
     return strides[-2], strides[-1], strides[0] if len(strides) > 2 else 0
 
 
@@ -146,9 +142,6 @@ def adjoint(t: Tensor) -> Tensor:
     """The conjugate transpose of the last two axes."""
     x = t.transpose(-2, -1)
     return x.conj() if t.meta.dtype.is_complex else x
-
-
-_swapped: dict[Meta, Meta] = caches.cache(globals(), "_swapped")
 
 
 def _turned(t: Tensor) -> Tensor:
@@ -226,8 +219,8 @@ def _first_mm(a: Tensor, b: Tensor) -> Tensor:
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({a.meta.shape[0]}x{a.meta.shape[1]} and {b.meta.shape[0]}x{b.meta.shape[1]})")
     out = empty((a.meta.shape[0], b.meta.shape[1]), a.meta.dtype, a.meta.device)
     _product(out, a, b)
-    call = _plans.get((out.meta, a.meta, b.meta, 1.0, 0.0))
-    if call is not _BY_KERNEL and type(call) is not _Copied and call is not None:
+    call = _plan(out.meta, a.meta, b.meta, 1.0, 0.0) if out.meta.numel else _BY_KERNEL
+    if call is not _BY_KERNEL and type(call) is not _Copied:
         _quick.setdefault(a.meta, {})[b.meta] = (out.meta, out.meta.sizes, call)
     if tape.recording(a, b):
         out.node = [tape.next_seq(), None, _mm_back, (a.node, b.node), _factors(a, b), None]
@@ -494,42 +487,28 @@ def recorded_layer(input: Tensor, weight: Tensor, bias: Tensor | None) -> tape.N
             (*_factors(input, weight), None if bias is None else bias.meta, input.meta), None]
 
 
-_rows: dict[Meta, Meta] = caches.cache(globals(), "_rows")
-
-
 def _as_rows(t: Tensor) -> Tensor:
     """All axes but the last as one; outside the tape a bare alias will do."""
     m = t.meta
     if _grad.get() or not m.contiguous:
         made: Tensor = t.reshape(-1, m.shape[-1])
         return made
-    found = _rows.get(m)
-    if found is None:
-        found = _rows[m] = meta((m.numel // max(m.shape[-1], 1), m.shape[-1]), None, m.dtype, m.device)
-    return alias(t, found, t.ptr)
+    return alias(t, _rows(m), t.ptr)
+
+
+@caches.kept
+def _rows(m: Meta) -> Meta:
+    return meta((layout.numel(m.shape[:-1]), m.shape[-1]), None, m.dtype, m.device)
 
 
 _linear_back.grad_name = "AddmmBackward0"  # type: ignore[attr-defined]
 _linear_back.inputs = 3  # type: ignore[attr-defined]
-_linear_plans: dict[Any, Any] = caches.cache(globals(), "_linear_plans")
-_sums_plans: dict[Any, Any] = caches.cache(globals(), "_sums_plans")
-_plain_plans: dict[Any, tuple[Meta, Meta]] = caches.cache(globals(), "_plain_plans")
 
 
 def _weight_and_bias(g: Tensor, x: Tensor, bias: Meta) -> tuple[Tensor, Tensor] | None:
     """(g^T x, the sums of g's columns) by one product that reads g once; None where the device has none of this kind."""
-    key = (g.meta, x.meta, bias)
-    plan = _sums_plans.get(key)
-    if plan is None:
-        m, n = g.meta.shape
-        k = x.meta.shape[1]
-        made = None
-        if g.meta.dtype.kind == "f" and g.meta.dtype is x.meta.dtype is bias.dtype and bias.shape == (n,) and m and n and k:
-            made = dispatch.product(g.meta.device, g.meta.dtype, n, k, m, (g.meta.strides[1], g.meta.strides[0], 0),
-                                (x.meta.strides[0], x.meta.strides[1], 0), (k, 1, 0), epilogue="row sums")
-        plan = _sums_plans[key] = () if made is None else (
-            meta((n, k), None, g.meta.dtype, g.meta.device), meta((n,), None, g.meta.dtype, g.meta.device), dispatch.bind(g.meta.device, made), made.aligned)
-    if not plan or (g.ptr | x.ptr) & plan[3]:
+    plan = _with_sums(g.meta, x.meta, bias)
+    if plan is None or (g.ptr | x.ptr) & plan[3]:
         return None
     weights, sums, product, _ = plan
     gw, gb = new(weights), new(sums)
@@ -537,52 +516,64 @@ def _weight_and_bias(g: Tensor, x: Tensor, bias: Meta) -> tuple[Tensor, Tensor] 
     return gw, gb
 
 
-def _linear_plan(x: Tensor, w: Tensor, bias: Tensor) -> Any:
+@caches.kept
+def _with_sums(g: Meta, x: Meta, bias: Meta) -> Any:
+    """(the layouts of the product and of the sums, the launch, bits that addresses may not have); None where there is none."""
+    (m, n), k, d = g.shape, x.shape[1], g.dtype
+    if d.kind != "f" or not d is x.dtype is bias.dtype or bias.shape != (n,) or not (m and n and k):
+        return None
+    made = dispatch.product(g.device, d, n, k, m, (g.strides[1], g.strides[0], 0), (x.strides[0], x.strides[1], 0), (k, 1, 0), epilogue="row sums")
+    return None if made is None else (meta((n, k), None, d, g.device), meta((n,), None, d, g.device), dispatch.bind(g.device, made), made.aligned)
+
+
+@caches.kept
+def _linear_plan(x: Meta, w: Meta, bias: Meta) -> Any:
     """The launches of x w^T + bias: one product, where the device's library adds a row; rows of bias and the product added to them
-    otherwise."""
+    otherwise.  None for what does not fit, or goes by other operations."""
     from .copies import cast_program
-    whole = x.meta
+    whole = x
+    if not (x.dtype is w.dtype is bias.dtype and x.device is w.device is bias.device) or x.shape[-1] != w.shape[1] or tuple(bias.shape) != (w.shape[0],):
+        return None
     if len(whole.shape) > 2:
         if not whole.contiguous or not whole.numel:
             return None
-        x = alias(x, meta((whole.numel // whole.shape[-1], whole.shape[-1]), None, whole.dtype, whole.device), x.ptr)
-    m, k = x.meta.shape
-    n = w.meta.shape[0]
-    om = meta((m, n), None, x.meta.dtype, x.meta.device)
+        x = _rows(whole)
+    m, k = x.shape
+    n = w.shape[0]
+    om = meta((m, n), None, x.dtype, x.device)
     d = om.dtype
     if d.kind not in "fc" or not om.numel or not k:
         return None
-    steps = (x.meta.strides[0], x.meta.strides[1], 0), (w.meta.strides[1], w.meta.strides[0], 0), (n, 1, 0)
+    steps = (x.strides[0], x.strides[1], 0), (w.strides[1], w.strides[0], 0), (n, 1, 0)
     product = dispatch.product(om.device, d, m, n, k, *steps, beta=1.0)
     if product is None:
         return None
-    rows = dispatch.prepare(om.device, cast_program(bias.meta.dtype, d), (m, n), ((n, 1), (0, bias.meta.strides[0])), (om.nbytes, bias.meta.nbytes))
-    rows.name = "bias"
-    fused = dispatch.product(om.device, d, m, n, k, *steps, epilogue="bias") if bias.meta.strides[0] == 1 else None
-    if whole is not x.meta:
+    rows, _ = launch.plan(om.device, cast_program(bias.dtype, d), (m, n), ((n, 1), (0, bias.strides[0])), (om.nbytes, bias.nbytes), "bias")
+    fused = dispatch.product(om.device, d, m, n, k, *steps, epilogue="bias") if bias.strides[0] == 1 else None
+    if whole is not x:
         om = meta((*whole.shape[:-1], n), None, d, whole.device)
-    return om, dispatch.bind(om.device, rows), dispatch.bind(om.device, product), fused and dispatch.bind(om.device, fused), fused.aligned if fused else 0
+    return om, rows, dispatch.bind(om.device, product), fused and dispatch.bind(om.device, fused), fused.aligned if fused else 0
+
+
+def _unfit(x: Meta, w: Meta) -> None:
+    """Raises the error of a layer whose weight has another width than its input."""
+    raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({layout.numel(x.shape[:-1])}x{x.shape[-1]} and {w.shape[1]}x{w.shape[0]})")
 
 
 @op(method=False, out=True, spaces=("nn.functional",), autocast="lower", tangent="product and bias")
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:  # noqa: A002
     """input @ weight.T + bias for input (..., in), weight (out, in) or (in,), bias (out,)."""
     if bias is not None and len(input.meta.shape) >= 2 and len(weight.meta.shape) == 2:
-        key = (input.meta, weight.meta, bias.meta)
-        plan = _linear_plans.get(key)
+        plan = _linear_plan(input.meta, weight.meta, bias.meta)
         if plan is None:
             _check_types("linear", input, weight)
             same_device("linear", input, weight, bias)
             if input.meta.shape[-1] != weight.meta.shape[1]:
-                raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({layout.numel(input.meta.shape[:-1])}x{input.meta.shape[-1]} and "
-                                   f"{weight.meta.shape[1]}x{weight.meta.shape[0]})")
-            if bias.meta.dtype is input.meta.dtype and tuple(bias.meta.shape) == (weight.meta.shape[0],):
-                if len(input.meta.shape) > 2 and not input.meta.contiguous:
-                    return linear(contiguous(input), weight, bias)
-                plan = _linear_plan(input, weight, bias)
-            if plan is not None:
-                _linear_plans[key] = plan
-        if plan is not None:
+                _unfit(input.meta, weight.meta)
+            fits = bias.meta.dtype is input.meta.dtype and tuple(bias.meta.shape) == (weight.meta.shape[0],)
+            if fits and len(input.meta.shape) > 2 and not input.meta.contiguous:
+                return linear(contiguous(input), weight, bias)
+        else:
             om, rows, product, fused, unaligned = plan
             r = new(om)
             if fused is not None and not (unaligned and (input.ptr | weight.ptr | bias.ptr) & unaligned):
@@ -603,8 +594,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def _linear_plain(x: Tensor, w: Tensor) -> Tensor:
     """x w^T, as one node of the tape: its gradients need no other layouts of w."""
     if x.meta.shape[-1] != w.meta.shape[1]:
-        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({layout.numel(x.meta.shape[:-1])}x{x.meta.shape[-1]} and "
-                           f"{w.meta.shape[1]}x{w.meta.shape[0]})")
+        _unfit(x.meta, w.meta)
     m = x.meta
     if len(m.shape) == 2:
         r = _mm(alias(x, m, x.ptr), _transposed(w))
@@ -612,13 +602,8 @@ def _linear_plain(x: Tensor, w: Tensor) -> Tensor:
         if not m.contiguous:
             x = contiguous(x)
             m = x.meta
-        found = _plain_plans.get((m, w.meta))
-        if found is None:
-            n = w.meta.shape[0]
-            found = _plain_plans[m, w.meta] = (meta((layout.numel(m.shape[:-1]), m.shape[-1]), None, m.dtype, m.device),
-                                            meta((*m.shape[:-1], n), None, m.dtype, m.device))
-        r = _mm(alias(x, found[0], x.ptr), _transposed(w))
-        r = alias(r, found[1], r.ptr)
+        r = _mm(alias(x, _rows(m), x.ptr), _transposed(w))
+        r = alias(r, meta((*m.shape[:-1], w.meta.shape[0]), None, m.dtype, m.device), r.ptr)
     if (x.node is not None or w.node is not None) and _grad.get():
         r.node = recorded_layer(x, w, None)
         if tape.anomaly.on:
@@ -628,11 +613,12 @@ def _linear_plain(x: Tensor, w: Tensor) -> Tensor:
 
 def _transposed(t: Tensor) -> Tensor:
     """The transpose of a matrix, outside the tape."""
-    found = _swapped.get(t.meta)
-    if found is None:
-        m = t.meta
-        found = _swapped[m] = meta((m.shape[1], m.shape[0]), (m.strides[1], m.strides[0]), m.dtype, m.device)
-    return alias(t, found, t.ptr)
+    return alias(t, _swapped(t.meta), t.ptr)
+
+
+@caches.kept
+def _swapped(m: Meta) -> Meta:
+    return meta((m.shape[1], m.shape[0]), (m.strides[1], m.strides[0]), m.dtype, m.device)
 
 
 def _plain_back(node: Any, g: Tensor) -> Any:
@@ -650,8 +636,7 @@ def _linear_any(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  
         out = matmul(input, weight)
     else:
         if input.meta.shape and input.meta.shape[-1] != weight.meta.shape[-1]:
-            raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({layout.numel(input.meta.shape[:-1])}x{input.meta.shape[-1]} and "
-                               f"{weight.meta.shape[1]}x{weight.meta.shape[0]})")
+            _unfit(input.meta, weight.meta)
         out = matmul(input, weight.t())
     return out if bias is None else out + bias
 

@@ -38,7 +38,12 @@ def _ops() -> Any:
     return named
 
 
-_metas: dict[Any, SparseMeta] = caches.cache(globals(), "_metas")
+@caches.kept
+def _meta(kind: Any, size: Size, d: dtypes.dtype, dev: Any, nbytes: int) -> SparseMeta:
+    m = SparseMeta()
+    m.shape, m.dtype, m.device = size, d, dev
+    m.numel, m.contiguous, m.nbytes, m.sizes, m.layout, m.plain = numel_of(size), False, nbytes, None, kind.kind, False
+    return m
 
 
 def make(kind: Any, indices: tuple[Any, ...], values: Any, size: Any, coalesced: bool = False) -> Any:
@@ -46,13 +51,7 @@ def make(kind: Any, indices: tuple[Any, ...], values: Any, size: Any, coalesced:
     t = object.__new__(kind)
     v = values.meta
     size = size if type(size) is Size else Size(size)
-    m = _metas.get(key := (kind, size, v.dtype, v.device, v.nbytes))
-    if m is None:
-        m = SparseMeta()
-        m.shape, m.dtype, m.device = size, v.dtype, v.device
-        m.numel, m.contiguous, m.nbytes, m.sizes, m.layout, m.plain = numel_of(size), False, v.nbytes, None, kind.kind, False
-        caches.keep(_metas, key, m)
-    t.meta, t.store, t.node, t.base = m, values.store, values.node, None
+    t.meta, t.store, t.node, t.base = _meta(kind, size, v.dtype, v.device, v.nbytes), values.store, values.node, None
     t.__dict__["_parts"] = (indices, values)
     t.__dict__["_known"] = coalesced
     return t

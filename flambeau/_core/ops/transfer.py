@@ -95,20 +95,9 @@ def move(out: Tensor, source: Tensor, non_blocking: bool = False) -> None:
     carrier(out.meta, source.meta, non_blocking)(out, source)
 
 
-_carriers: dict[tuple[Meta, Meta, bool], Carry] = caches.cache(globals(), "_carriers")
-
-
+@caches.kept
 def carrier(out: Meta, source: Meta, non_blocking: bool) -> Carry:
-    """What `move` does with tensors of these layouts, worked out once."""
-    found = _carriers.get((out, source, non_blocking))
-    if found is None:
-        since, cached = caches.epoch, _carriers
-        found = _carrier(out, source, non_blocking)
-        caches.keep_since(since, cached, (out, source, non_blocking), found)
-    return found
-
-
-def _carrier(out: Meta, source: Meta, non_blocking: bool) -> Carry:
+    """What `move` does with tensors of these layouts."""
     if not out.numel or out.device.type == "meta":
         return lambda out, source: None
     if source.device.type == "meta":

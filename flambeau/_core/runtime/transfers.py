@@ -30,17 +30,12 @@ if TYPE_CHECKING:
     Carry = Callable[..., Callable[..., None] | None]
 
 SMALL = 64 << 10  # up to here a copy skips the ring
-_plain: dict[Any, Carry] = caches.cache(globals(), "_plain")
 
 
+@caches.kept
 def plain(to: device, source: device, nbytes: int, blocking: bool) -> Carry:
     """`bind` of plain bytes, kept."""
-    found = _plain.get((to, source, nbytes, blocking))
-    if found is None:
-        since, cached = caches.epoch, _plain
-        found = bind(to, source, nbytes, blocking)
-        caches.keep_since(since, cached, (to, source, nbytes, blocking), found)
-    return found
+    return bind(to, source, nbytes, blocking)
 
 
 def bind(to: device, source: device, nbytes: int, blocking: bool, parts: Parts | None = None) -> Carry:
