@@ -81,29 +81,30 @@ def _oracle(folder: Path, libraries: Path) -> Path:
     return python
 
 
-def _row(name: str, mine: dict[str, Any] | None, theirs: dict[str, Any] | None, alone: bool) -> tuple[str, bool]:
+def _said(mine: dict[str, Any] | None, theirs: dict[str, Any] | None, alone: bool) -> tuple[str, bool]:
+    """What the page says of one case, and whether that is well."""
     if mine is None or "error" in mine:
-        return f"| {name} | stops: {(mine or {}).get('error', 'not reached')[:160]} | | |".replace("\n", " "), False
+        return f"stops: {(mine or {}).get('error', 'not reached')[:160]}".replace("\n", " "), False
     if alone:
-        return f"| {name} | runs | {mine['seconds']:.1f} | |", True
+        return "runs", True
     if theirs is None or "error" in theirs:
-        return f"| {name} | PyTorch stops: {(theirs or {}).get('error', 'not reached')[:160]} | {mine['seconds']:.1f} | |".replace("\n", " "), False
+        return f"PyTorch stops: {(theirs or {}).get('error', 'not reached')[:160]}".replace("\n", " "), False
     apart = difference(mine["gave"], theirs["gave"])
-    said = "equal" if apart == 0 else f"{apart:.1e} apart" if apart <= TOLERANCE else f"**differs** by {apart:.1e}"
-    return f"| {name} | {said} | {mine['seconds']:.1f} | {theirs['seconds']:.1f} |", apart <= TOLERANCE
+    return "equal" if apart == 0 else f"{apart:.1e} apart" if apart <= TOLERANCE else f"**differs** by {apart:.1e}", apart <= TOLERANCE
 
 
-def page(parts: dict[str, list[str]], versions: dict[str, str], devices: str) -> str:
+def page(parts: dict[str, list[str]], versions: dict[str, str]) -> str:
     """docs/libraries.md."""
     lines = [
         "# Libraries", "",
         "Programs on the libraries that people build on, run unmodified by `flambeau run` in an environment that has no torch, beside the same",
         "files on PyTorch. Weights and inputs are numbers of NumPy's, the same for both. `make libraries` makes both environments, runs all and",
-        f"writes this page; a difference is of the largest number in a case, by its size or by 1. Run on {devices}, by one thread of PyTorch on a",
-        "busy machine: the seconds hold the first compilation of each kernel and are no benchmark.", ""]
+        "writes this page; a difference is of the largest number in a case, by its size or by 1. The second column is the same program with",
+        'device "cuda", on simulated GPUs (`flambeau run --sim-gpus 2`), beside PyTorch on the CPU. One thread of PyTorch on a busy machine: the',
+        "seconds, of the CPU, hold the first compilation of each kernel and are no benchmark.", ""]
     for program, rows in parts.items():
         named = ", ".join(f"{name} {versions.get(environment._plain(name), '?')}" for name in PROGRAMS[program])
-        lines += [f"## {named}", "", "| case | result | s, Flambeau | s, PyTorch |", "|---|---|---|---|", *rows, ""]
+        lines += [f"## {named}", "", "| case | on the CPU | on simulated GPUs | s, Flambeau | s, PyTorch |", "|---|---|---|---|---|", *rows, ""]
     return "\n".join(lines)
 
 
@@ -113,7 +114,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=sorted(PROGRAMS), default=sorted(PROGRAMS, key=list(PROGRAMS).index))
     parser.add_argument("--alone", action="store_true")
     parser.add_argument("--no-install", action="store_true")
-    parser.add_argument("--sim-gpus", type=int, default=0)
+    parser.add_argument("--sim-gpus", type=int, default=2, help="how many simulated GPUs the cases run on too; 0: on the CPU alone")
     chosen = parser.parse_args()
     python = environment.make(chosen.folder / "environment")
     if not chosen.no_install:
@@ -121,27 +122,30 @@ def main() -> int:
     oracle = None if chosen.alone else _oracle(chosen.folder / "oracle", python)
     good = True
     parts: dict[str, list[str]] = {}
-    gpus = ["--sim-gpus", str(chosen.sim_gpus)] if chosen.sim_gpus else []
-    device = {"LIBRARIES_DEVICE": "cuda"} if gpus else {}
     for program in chosen.only:
         file = str(HERE / "programs" / f"with_{program}.py")
-        mine, log = run([str(python), "-m", "flambeau", "run", *gpus, file], [ROOT], **device)
+        command = [str(python), "-m", "flambeau", "run"]
+        found = [run([*command, file], [ROOT])]
+        if chosen.sim_gpus:
+            found.append(run([*command, "--sim-gpus", str(chosen.sim_gpus), file], [ROOT], LIBRARIES_DEVICE="cuda"))
         theirs: dict[str, dict[str, Any]] = {}
         if oracle is not None:
             paths = [HERE / "names_only"] if program in NEEDS_TORCHVISION else []
             theirs, _ = run([str(oracle), file], paths, OMP_NUM_THREADS="1")
-        if not mine:
-            mine = {program: {"case": program, "error": log}}
-        rows = [_row(name, mine.get(name), theirs.get(name), chosen.alone) for name in mine]
-        parts[program] = [text for text, _ in rows]
-        good = good and all(fine for _, fine in rows)
+        by_device = [mine or {program: {"case": program, "error": log}} for mine, log in found]
+        parts[program] = []
+        for name in dict.fromkeys(name for mine in by_device for name in mine):
+            said = [_said(mine.get(name), theirs.get(name), chosen.alone) for mine in by_device]
+            seconds = [f"{one[name]['seconds']:.1f}" if "seconds" in one.get(name, {}) else "" for one in (by_device[0], theirs)]
+            parts[program].append(f"| {name} | {said[0][0]} | {said[1][0] if len(said) > 1 else ''} | {seconds[0]} | {seconds[1]} |")
+            good = good and all(fine for _, fine in said)
         print(f"{program}: " + "; ".join(parts[program]), flush=True)
     if not chosen.alone:
         kept = chosen.folder / "results.json"
         parts = {**(json.loads(kept.read_text()) if kept.exists() else {}), **parts}
         kept.write_text(json.dumps(parts))
         parts = {program: parts[program] for program in PROGRAMS if program in parts}  # those of earlier runs too
-        (ROOT / "docs" / "libraries.md").write_text(page(parts, environment.versions(python), "simulated GPUs" if gpus else "the CPU"))
+        (ROOT / "docs" / "libraries.md").write_text(page(parts, environment.versions(python)))
     return 0 if good else 1
 
 

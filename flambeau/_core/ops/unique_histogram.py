@@ -226,17 +226,20 @@ def _occurrences(t: Tensor, bins: int) -> Tensor:
 # --------------------------------------------------------------------------------------------------------------- histograms
 @op(out=True)
 def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:  # noqa: A002
-    """How many elements fall into each of `bins` equal intervals from min to max (of input's floating type); the last includes
-    max, elements outside and NaN are not counted.  Equal min and max stand for the data's own.
+    """How many elements fall into each of `bins` equal intervals from min to max (of input's type, a floating one, or on a GPU an integer
+    one); the last includes max, elements outside and NaN are not counted.  Equal min and max stand for the data's own.
     """
-    d = input.meta.dtype
-    if d.kind != "f":
-        raise NotImplementedError(f"\"histogram_cpu\" not implemented for '{d.name}': input must have a floating type")
+    d, m = input.meta.dtype, input.meta
+    whole = d.kind in "iu" and m.device.type == "cuda"
+    if d.kind != "f" and not whole:
+        where = "histc" if m.device.type == "cuda" else "histogram_cpu"
+        raise NotImplementedError(f"\"{where}\" not implemented for '{d.name}': input must have a floating type" + ", or an integer one on a GPU")
     if bins <= 0:
         raise RuntimeError(f"torch.histc(): bins must be > 0, but got {bins}")
     if min > max:
         raise RuntimeError(f"torch.histc: max must be larger than min, got [{min}, {max}]")
-    m = input.meta
+    if whole:
+        return _histc_of_integers(input.detach(), bins, min, max)
     if not dispatch.serves(m.device, Histogram) and dispatch.serves(m.device, Occurrences):
         return _histc_by_counting(input.detach(), bins, min, max)
     own = min == max
@@ -269,6 +272,20 @@ def _histc_by_counting(x: Tensor, bins: int, low: Any, high: Any) -> Tensor:
     at = to_dtype(place.masked_fill(~inside, 0.0), int64).clamp_(max=bins - 1).masked_fill(~inside, bins)
     counts: Tensor = _occurrences(at, bins + 1)[:bins]
     return to_dtype(counts, d)
+
+
+def _histc_of_integers(x: Tensor, bins: int, low: Any, high: Any) -> Tensor:
+    """histc of integers, whose edges are integers too: numbers given for them lose what is behind the point, and intervals are those of
+    integer division."""
+    low, high = int(low), int(high)
+    if low == high and x.meta.numel:
+        low, high = (int(v) for v in values(stack([x.min(), x.max()]), "histc"))
+    if low == high:
+        low, high = low - 1, high + 1
+    wide = to_dtype(x, int64)
+    outside = (wide < low) | (wide > high)
+    at = (wide.masked_fill(outside, low) - low).mul_(bins).floor_divide_(high - low).clamp_(max=bins - 1).masked_fill_(outside, bins)
+    return to_dtype(_occurrences(at, bins + 1)[:bins], x.meta.dtype)
 
 
 def _edges(name: str, bins: Any, x: Tensor, limits: tuple[Any, Any] | None) -> tuple[Tensor, float, float]:

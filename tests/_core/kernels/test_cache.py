@@ -56,7 +56,10 @@ def test_a_damaged_kernel_is_compiled_again(place) -> None:
     before = compiler.compiled
     first = compiler.functions(parts, ("flambeau_test",), lambda: IR)
     assert compiler.compiled == before + 1 and first["flambeau_test"]
+    assert compiler.functions(parts, ("flambeau_test",), lambda: pytest.fail("it is loaded")) is first
+    compiler._known.clear()  # as in another process
     compiler.functions(parts, ("flambeau_test",), lambda: pytest.fail("it was in the cache"))
+    compiler._known.clear()
     file, = place.iterdir()
     file.write_bytes(file.read_bytes()[:200])
     compiler.functions(parts, ("flambeau_test",), lambda: IR)

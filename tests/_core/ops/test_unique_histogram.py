@@ -127,6 +127,27 @@ def test_on_every_device(device):
     np.testing.assert_array_equal(t.double().histc(3, 0, 9).cpu().numpy(), np.histogram(a, 3, (0, 9))[0])
 
 
+@pytest.mark.parametrize("limits", [(0, 0), (-3, 4), (0, 7), (1.9, 6.9), (5, 5)])
+def test_histograms_of_integers_on_a_gpu_are_by_integer_division(device, limits):
+    a = np.random.default_rng(1).integers(-5, 9, 60)
+    low, high = (a.min(), a.max()) if limits[0] == limits[1] else map(int, limits)
+    inside = a[(a >= low) & (a <= high)]
+    for d in (fb.int32, fb.int64, fb.int8):
+        t = fb.tensor(a, dtype=d, device=device)
+        if t.is_cuda:
+            got = t.histc(5, *limits)
+            want = np.bincount(np.minimum((inside - low) * 5 // (high - low), 4), minlength=5)
+            assert got.dtype is d and got.tolist() == want.tolist()
+        else:
+            with pytest.raises(NotImplementedError, match="histogram_cpu"):
+                t.histc(5, *limits)
+    if device != "cpu":
+        assert fb.tensor([3, 3], device=device).histc(3).tolist() == [0, 2, 0]
+        assert fb.zeros(0, dtype=fb.int64, device=device).histc(3).tolist() == [0, 0, 0]
+        with pytest.raises(NotImplementedError, match='"histc" not implemented'):
+            fb.ones(2, dtype=fb.bool, device=device).histc(3)
+
+
 @pytest.mark.parametrize("d", [fb.float32, fb.float64], ids=str)
 def test_histograms_of_points_outside_weights_and_devices(d, device):
     rng = np.random.default_rng(8)

@@ -6,9 +6,10 @@ import warnings
 
 import fed
 import torch
-from fed import case, fill, numbers, steps
+from fed import DEVICE, case, fill, numbers, steps
 
 warnings.simplefilter("ignore")
+torch.set_default_device(DEVICE)  # these libraries make tensors of the numbers that they are given
 
 
 @case("pyro: variational inference")
@@ -68,7 +69,7 @@ def nuts():
 def gaussian_processes():
     import gpytorch
     x = torch.linspace(0, 1, 12)
-    y = (6 * x).sin() + 0.1 * numbers(12).cpu()
+    y = (6 * x).sin() + 0.1 * numbers(12)
 
     class Exact(gpytorch.models.ExactGP):
         def __init__(self, likelihood):

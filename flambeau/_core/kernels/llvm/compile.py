@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _lock = forks.lock(free=True)  # nobody may be inside LLVM, which has locks of its own, at a fork: the child would wait for them for ever
 _keep: list[Any] = []  # code is never unloaded, at the interpreter's end neither: workers may still be in it
+_known: dict[tuple[str, ...], dict[str, int]] = {}  # addresses by what was asked for
 _fingerprint: str | None = None
 _target: Any = None
 _orc: Any = None
@@ -31,15 +32,20 @@ def functions(parts: tuple[str, ...], names: tuple[str, ...], write: Callable[[]
     """Addresses of the functions `names` of a module.
 
     parts: everything the IR text depends on, besides this package's own code and the CPU.
-    write: gives the IR text; only called when the cache has no such module.
+    write: gives the IR text; only called when this process has no such module, nor the cache.
     """
+    asked = fingerprint(), *parts
     with _lock:
-        name = cache.key(fingerprint(), *parts)
+        found = _known.get(asked)
+        if found is not None and found.keys() >= set(names):
+            return found
+        name = cache.key(*asked)
         data = cache.load(name)
         if data is None:
             data = to_object(write())
             cache.store(name, data)
-        return load(data, names, name)
+        found = _known[asked] = load(data, names, name)
+        return found
 
 
 def fingerprint() -> str:
