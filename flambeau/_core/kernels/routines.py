@@ -118,6 +118,14 @@ def rows_product(dtype: str, rows: int, columns: int, step: int, count: int) -> 
     return sparse_rows.entry(dtype, rows, columns, step, count)
 
 
+def blocks(times: int, sizes: tuple[int, ...], steps: tuple[int, ...]) -> Callable[..., None] | None:
+    """``entry(to, *parts)``: `times` times, one behind the other, `sizes` bytes of each part, which then goes `steps` bytes on."""
+    if not generated():
+        return None
+    from .llvm.handwritten import blocks as b
+    return b.entry(times, sizes, steps)
+
+
 def _attention_bytes(d: dtype, sizes: tuple[int, ...]) -> int:
     batch, heads, group, length, source, depth, value_depth = sizes
     return batch * heads * (length + source // group) * (depth + value_depth) * d.itemsize

@@ -293,10 +293,11 @@ class Check(Spec):
 
 
 class Blocks(Spec):
-    """``entry(to, *blocks)``: so many dense `blocks` of `nbytes` each, one behind the other."""
+    """``entry(to, *parts)``: `times` times, one behind the other at `to`, `sizes` bytes of each part, which then goes `steps` bytes on."""
 
-    nbytes: int
-    blocks: int
+    times: int
+    sizes: Sizes
+    steps: Sizes
 
 
 class JoinedMaps(Spec):

@@ -10,7 +10,6 @@ from ..errors import warn_once
 from ..kernels.specs import Blocks
 from ..runtime import caches, dispatch, provenance
 from ..tensor import Tensor, alias, empty, meta, new
-from . import routines
 from .checks import same_device
 from .copies import cast_program
 from .elementwise import fit
@@ -19,6 +18,7 @@ from .table import op
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..dtypes import dtype
     from ..tensor import Meta
 
 
@@ -45,28 +45,68 @@ def _cat_back(node: Any, g: Tensor) -> Any:
 tape.keeps_nothing(_cat_back)
 
 
-_MANY = 9  # tensors: fewer are joined by copies that are planned once
 _MOST_PLANS = 1 << 12
 _plans: dict[Any, Any] = caches.cache(globals(), "_plans")
 _SMALL = 1 << 16  # bytes: larger parts are worth the threads of a copy's kernel
+_MOST_BLOCKS = 1 << 10  # of a launch: more of them, which are short then, are worth that kernel's vectors
 
 
-def _in_blocks(m: Meta, count: int) -> Any:
-    """The launch that copies dense blocks one behind the other; None where the device's backend copies each by a kernel."""
-    return routines.find(m.device, Blocks(m.numel * m.dtype.itemsize, count))
-
-
-def _alike(ts: Sequence[Any]) -> Any:
-    """The meta that all of many tensors share, where they can be joined as blocks; None where they cannot."""
-    if len(ts) < _MANY or type(ts[0]) is not Tensor:
-        return None
-    m = ts[0].meta
-    if not m.contiguous or not m.numel or m.numel * m.dtype.itemsize > _SMALL:
-        return None
-    for t in ts:
-        if type(t) is not Tensor or t.meta is not m:
+def _row_step(m: Meta, at: int) -> int | None:
+    """How many elements lie from one row to the next, where the axes from `at` on, a row, are neighbours and those before lie evenly; None
+    where they do not."""
+    row = layout.numel(m.shape[at:])
+    if m.contiguous:
+        return row
+    axes = list(zip(m.shape, m.strides, strict=True))
+    due, step = 1, -1
+    for n, s in reversed(axes[at:]):
+        if n != 1 and s != due:
             return None
-    return m
+        due *= n
+    for n, s in reversed(axes[:at]):
+        if n != 1:
+            if step >= 0 and s != due:
+                return None
+            step, due = s if step < 0 else step, s * n
+    return row if step < 0 else step
+
+
+def _in_blocks(parts: Sequence[Tensor], at: int, d: dtype) -> Any:
+    """The bound launch ``f(out, *parts)`` that puts rows of all parts, their axes from `at` on, one behind the other; None where a kernel for each
+    part does better, or the device's backend has no such launch. It needs no planning: parts grow from call to call in many programs."""
+    times = layout.numel(parts[0].meta.shape[:at])
+    if not times or times * len(parts) > _MOST_BLOCKS:
+        return None
+    sizes: list[int] = []
+    steps: list[int] = []
+    before: Any = None
+    for t in parts:
+        m = t.meta
+        if m is not before:
+            apart = _row_step(m, at) if m.dtype is d and m.numel and m.numel * d.itemsize <= _SMALL else None
+            if apart is None:
+                return None
+            row, step, before = m.numel // times * d.itemsize, apart * d.itemsize, m
+        sizes.append(row)
+        steps.append(step)
+    dev = parts[0].meta.device
+    made = dispatch.find(dev, Blocks(times, tuple(sizes), tuple(steps)))
+    return None if made is None else dispatch.bind(dev, made)
+
+
+def _one_by_one(moves: Sequence[tuple[Any, int]]) -> Any:
+    """A launch ``f(out, *parts)`` of a copy for each part, to so many bytes behind `out`."""
+    def launch(out: int, *parts: int) -> None:
+        for (call, offset), p in zip(moves, parts, strict=True):
+            call(out + offset, p)
+    return launch
+
+
+def _keep(key: Any, plan: tuple[Meta, Any, Any]) -> None:
+    if not provenance.enabled():
+        if len(_plans) > _MOST_PLANS:
+            _plans.clear()
+        _plans[key] = plan
 
 
 @tape.keeps_nothing
@@ -81,11 +121,9 @@ def _stack_back(node: Any, g: Tensor) -> Any:
 
 
 def _joined(plan: Any, ts: Any) -> Tensor:
-    """The tensors copied to their places by a plan of `_plans`: (meta, a bound copy and a place for each, what is saved)."""
+    """The tensors copied to their places by a plan of `_plans`: (meta, a launch, what is saved)."""
     out = new(plan[0])
-    p = out.ptr
-    for t, (call, offset) in zip(ts, plan[1], strict=True):
-        call(p + offset, t.ptr)
+    plan[1](out.ptr, *[t.ptr for t in ts])
     return out
 
 
@@ -94,12 +132,10 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
     """The tensors one after another along an existing axis; their other sizes must be equal."""
     ts = _listed("cat", tensors)
     dim = dim if axis is None else axis
-    key = None
-    if len(ts) < _MANY:
-        key = dim, tuple([t.meta if type(t) is Tensor else None for t in ts])
-        plan = _plans.get(key)
-        if plan is not None:
-            return tape.record(_joined(plan, ts), _cat_back, ts, plan[2], "CatBackward0")
+    key = dim, tuple([t.meta if type(t) is Tensor else None for t in ts])
+    plan = _plans.get(key)
+    if plan is not None:
+        return tape.record(_joined(plan, ts), _cat_back, ts, plan[2], "CatBackward0")
     if not ts:
         raise ValueError("torch.cat(): expected a non-empty list of Tensors")
     for i, t in enumerate(ts):
@@ -117,12 +153,6 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
         return tape.record(empty((0,), d, ts[0].meta.device), _cat_back, ts, (0, [t.meta for t in ts]), "CatBackward0")
     first = parts[0]
     at = layout.wrap_dim(dim, len(first.meta.shape))
-    one = _alike(ts)
-    blocks = _in_blocks(one, len(ts)) if one is not None and layout.numel(one.shape[:at]) == 1 else None
-    if blocks is not None:
-        out = new(meta((*one.shape[:at], len(ts) * one.shape[at], *one.shape[at + 1:]), None, d, one.device))
-        routines.call(blocks, [out.ptr, *[t.ptr for t in ts]])
-        return tape.record(out, _cat_back, ts, (at, [one] * len(ts)), "CatBackward0")
     total = 0
     for i, t in enumerate(ts):
         if tuple(t.meta.shape) == (0,):
@@ -138,7 +168,15 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
     strides = None
     if all(layout.is_channels_last(t.meta.shape, t.meta.strides) and not t.meta.contiguous for t in parts):
         strides = layout.channels_last_strides(shape)
-    out = new(meta(shape, strides, d, first.meta.device))
+    saved = (at, [None if tuple(t.meta.shape) == (0,) else t.meta for t in ts])
+    whole = len(parts) == len(ts) and None not in key[1]
+    blocks = _in_blocks(parts, at, d) if strides is None else None
+    made = meta(shape, strides, d, first.meta.device)
+    if blocks is not None:
+        if whole:
+            _keep(key, (made, blocks, saved))
+        return tape.record(_joined((made, blocks), parts), _cat_back, ts, saved, "CatBackward0")
+    out = new(made)
     start = 0
     moves = []
     for t in parts:
@@ -153,11 +191,8 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
             moves.append((call, place.ptr - out.ptr))
             call(place.ptr, t.ptr)
         start += n
-    saved = (at, [None if tuple(t.meta.shape) == (0,) else t.meta for t in ts])
-    if key is not None and None not in key[1] and len(moves) == len(ts) and not provenance.enabled():
-        if len(_plans) > _MOST_PLANS:
-            _plans.clear()
-        _plans[key] = out.meta, moves, saved
+    if whole and len(moves) == len(ts):
+        _keep(key, (made, _one_by_one(moves), saved))
     return tape.record(out, _cat_back, ts, saved, "CatBackward0")
 
 
@@ -171,34 +206,33 @@ def _window(out: Tensor, axis: int, start: int, n: int) -> Tensor:
 def stack(tensors: Any, dim: int = 0) -> Tensor:
     """Tensors of one shape along a new axis."""
     ts = _listed("stack", tensors)
-    key: Any = None
-    if len(ts) < _MANY:
-        key = "stack", dim, tuple([t.meta if type(t) is Tensor else None for t in ts])
-        plan = _plans.get(key)
-        if plan is not None:
-            return tape.record(_joined(plan, ts), _stack_back, ts, plan[2], "StackBackward0")
+    key = "stack", dim, tuple([t.meta if type(t) is Tensor else None for t in ts])
+    plan = _plans.get(key)
+    if plan is not None:
+        return tape.record(_joined(plan, ts), _stack_back, ts, plan[2], "StackBackward0")
     if not ts:
         raise RuntimeError("stack expects a non-empty TensorList")
     for i, t in enumerate(ts):
         if not isinstance(t, Tensor):
             raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(t).__name__}")
     at = layout.wrap_dim(dim, len(ts[0].meta.shape) + 1)
-    one = _alike(ts)
-    blocks = _in_blocks(one, len(ts)) if one is not None and layout.numel(one.shape[:at]) == 1 else None
-    if blocks is not None:
-        out = new(meta((*one.shape[:at], len(ts), *one.shape[at:]), None, one.dtype, one.device))
-        routines.call(blocks, [out.ptr, *[t.ptr for t in ts]])
-        return tape.record(out, _stack_back, ts, (at, len(ts)), "StackBackward0")
     for i, t in enumerate(ts):
         if t.meta.shape != ts[0].meta.shape:
             raise RuntimeError(f"stack expects each tensor to be equal size, but got {list(ts[0].meta.shape)} at entry 0 and "
                                f"{list(t.meta.shape)} at entry {i}")
+    one = ts[0].meta
+    blocks = _in_blocks(ts, at, one.dtype) if all(t.meta.device is one.device for t in ts) else None
+    if blocks is not None:
+        plan = meta((*one.shape[:at], len(ts), *one.shape[at:]), None, one.dtype, one.device), blocks, (at, len(ts))
+        if None not in key[2]:
+            _keep(key, plan)
+        return tape.record(_joined(plan, ts), _stack_back, ts, plan[2], "StackBackward0")
     # new axes of size 1, also for the empty tensors that cat would skip
     grown = [t.unsqueeze(at) for t in ts]
     out = cat(grown, at)
-    plan = _plans.get((at, tuple([t.meta for t in grown]))) if key is not None else None
+    plan = _plans.get((at, tuple([t.meta for t in grown])))
     if plan is not None and None not in key[2]:
-        _plans[key] = plan[0], plan[1], (at, len(ts))
+        _keep(key, (plan[0], plan[1], (at, len(ts))))
     if out.node is not None:
         out.node[tape.EXTRA] = {**(out.node[tape.EXTRA] or {}), "name": "StackBackward0"}
     return out

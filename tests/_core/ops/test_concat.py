@@ -180,3 +180,30 @@ def test_parameters_of_other_shapes_are_joined_anew():
             parts = [fb.nn.Parameter(fb.randn(shape)) for _ in range(3)]
             found = join(parts)
             assert fb.equal(found, join([p.detach() for p in parts])) and found.shape[1:] == (shape if join is fb.stack else shape[1:])
+
+
+@pytest.mark.parametrize("join", ["cat", "stack"])
+def test_parts_whose_rows_lie_apart(device, join):
+    """Slices, turned axes, broadcast rows, of few rows and of many: joined as blocks where rows are neighbours, else part by part."""
+    whole = np.arange(2 * 6 * 8 * 4, dtype=np.float32).reshape(2, 6, 8, 4)
+    x = fb.tensor(whole).to(device)
+    views = {
+        "rows of a slice": (whole[:, 1:4], x[:, 1:4]), "columns of a slice": (whole[..., :3], x[..., :3]), "every other": (whole[:, ::2], x[:, ::2]),
+        "turned": (whole.transpose(0, 2, 1, 3), x.transpose(1, 2)), "turned back": (whole.transpose(3, 0, 1, 2), x.permute(3, 0, 1, 2)),
+        "broadcast": (np.broadcast_to(whole[:, :1], (2, 6, 8, 4)), x[:, :1].expand(2, 6, 8, 4)), "one": (whole[:1, :1, :1, :1], x[:1, :1, :1, :1])}
+    for name, (a, t) in views.items():
+        for at in range(4):
+            for _ in range(2):  # planned, and by the plan
+                got = getattr(fb, join)([t, t.contiguous() + 1, t], at)
+                want = (np.concatenate if join == "cat" else np.stack)([a, a + 1, a], at)
+                np.testing.assert_array_equal(got.cpu().numpy(), want, err_msg=f"{name}, {at}")
+
+
+def test_parts_that_grow(device):
+    kept = fb.zeros(2, 3, 0, 4, device=device)
+    want = np.zeros((2, 3, 0, 4), np.float32)
+    for n in range(1, 6):
+        new = np.random.default_rng(n).standard_normal((2, n, 3, 4)).astype(np.float32)
+        kept = fb.cat((kept, fb.tensor(new, device=device).transpose(1, 2)), dim=-2)
+        want = np.concatenate((want, new.transpose(0, 2, 1, 3)), -2)
+        np.testing.assert_array_equal(kept.cpu().numpy(), want)

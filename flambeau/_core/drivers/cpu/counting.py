@@ -141,16 +141,10 @@ def check(spec: Check) -> PreparedLaunch:
     return PreparedLaunch(spec.name, entry, outputs=0, nbytes=numel(shape) * 8, keep=counting)
 
 
-def blocks(spec: Blocks) -> PreparedLaunch:
+def blocks(spec: Blocks) -> PreparedLaunch | None:
     """By the C library's copies, one after the other."""
-    each = spec.nbytes
-
-    def entry(to: int, *sources: int) -> None:
-        move = ctypes.memmove
-        for p in sources:
-            move(to, p, each)
-            to += each
-    return PreparedLaunch("cat", entry, nbytes=2 * each * spec.blocks)
+    entry = routines.blocks(spec.times, spec.sizes, spec.steps)
+    return None if entry is None else PreparedLaunch("cat", entry, nbytes=2 * spec.times * sum(spec.sizes))
 
 
 def nonzero_first(spec: NonzeroFirst) -> PreparedLaunch:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .launches import Plan
 
 _codes: dict[tuple[Any, ...], dict[str, int]] = {}
+_renderers: dict[str, Any] = {}  # by a program's kind
 
 
 def prepare(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> PreparedLaunch:
@@ -69,10 +70,12 @@ def prepare(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int,
 
 
 def _plan(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> tuple[Any, Plan]:
-    try:
-        renderer = importlib.import_module("." + program.kind, __name__)
-    except ModuleNotFoundError:
-        raise NotImplementedError(program.kind) from None
+    renderer = _renderers.get(program.kind)
+    if renderer is None:
+        try:
+            renderer = _renderers[program.kind] = importlib.import_module("." + program.kind, __name__)
+        except ModuleNotFoundError:
+            raise NotImplementedError(program.kind) from None
     return renderer, renderer.plan(program, domain, strides)
 
 

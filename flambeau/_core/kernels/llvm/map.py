@@ -35,10 +35,10 @@ WORD_INNER, WORD_SEGMENTS, WORD_LENGTH, WORD_OUTER, WORD_STRIDES = 0, 1, 2, 3, 4
 # ------------------------------------------------------------------------------------------------------------ planning
 def plan(program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Plan:
     """How `program` is launched over `domain`; the domain has elements."""
-    spread = spread_of(program, domain, strides)
-    if spread is not None:
-        program, domain, strides = spread.program, spread.domain, spread.strides
     loops = ByVectors(program, domain, strides)
+    spread = spread_of(program, loops)
+    if spread is not None:
+        loops = ByVectors(spread.program, spread.domain, spread.strides)
     if loops.across is not None:
         return tiles.plan(loops, loops.across)
     key = (loops.form, loops.classes, loops.streams, loops.places, loops.rank if loops.coords else 0,

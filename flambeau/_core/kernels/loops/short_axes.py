@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from .. import expr as E
 from ..programs import Map
-from .maps import MapLoops
-from .walk import facts
 
 if TYPE_CHECKING:
     from ..expr import Expr
+    from .maps import MapLoops
 
 LENGTHS = (2, 4)  # of the axis
 MOST_NODES = 16  # of a program: it is written so often
@@ -50,16 +49,15 @@ def spread(program: Map, times: int, moves: tuple[bool, ...]) -> tuple[Map, list
     return made, [k for k, _ in sources], [t for _, t in sources]
 
 
-def spread_of(program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Spread | None:
+def spread_of(program: Map, loops: MapLoops) -> Spread | None:
     """The launch without its innermost axis, where that is short and the outputs are dense along it and the next one."""
-    found = facts(program)
-    if found.gathers or found.coords or program.joined or found.operations > MOST_NODES or any(t is not None for t in program.targets):
-        return None
-    loops = MapLoops(program, domain, strides)
     if len(loops.axes) < 2:
         return None
     following, inner = loops.axes[-2:]
     if inner.size not in LENGTHS or following.size < LEAST:
+        return None
+    found = loops.facts
+    if found.gathers or found.coords or program.joined or found.operations > MOST_NODES or loops.ordered:
         return None
     dense = all(inner.strides[k] == b and following.strides[k] == b * inner.size for k, b in enumerate(loops.sizes[:loops.outs]))
     if not dense or any(s % b for a in loops.axes for s, b in zip(a.strides, loops.sizes, strict=True)):
