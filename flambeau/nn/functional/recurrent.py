@@ -1,7 +1,8 @@
 """One step and one layer of the recurrent networks: plain (tanh or relu), LSTM and GRU.
 
 A step is one matrix product and one fused formula of the gates; the input's part of the gates is one product for the
-whole sequence.
+whole sequence.  `recurrent_layers` makes a padded sequence's steps one step of the tape; packed sequences, projections,
+autocast and second derivatives go through the steps here.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from ..._core.ops import autocast
 from ..._core.ops.elementwise import Pointwise, saved_tensor
 from ..._core.tensor import Tensor, alias, meta, new
 from .late import F
+from .recurrent_layers import Kind
+from .recurrent_layers import layer as whole_layer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,10 +30,10 @@ def _sigmoid(x: Any) -> Any:
     return 1.0 / (1.0 + E.exp(-x))
 
 
-def _lstm(xi: Any, xf: Any, xg: Any, xo: Any, hi: Any, hf: Any, hg: Any, ho: Any, c: Any) -> tuple[Any, Any]:
+def _lstm(i: Any, f: Any, g: Any, o: Any, c: Any) -> tuple[Any, Any]:
     # Hochreiter & Schmidhuber (1997), with forget gates
-    cell = _sigmoid(xf + hf) * c + _sigmoid(xi + hi) * E.tanh(xg + hg)
-    return _sigmoid(xo + ho) * E.tanh(cell), cell
+    cell = _sigmoid(f) * c + _sigmoid(i) * E.tanh(g)
+    return _sigmoid(o) * E.tanh(cell), cell
 
 
 def _gru(xr: Any, xz: Any, xn: Any, hr: Any, hz: Any, hn: Any, h: Any) -> Any:
@@ -40,10 +43,14 @@ def _gru(xr: Any, xz: Any, xn: Any, hr: Any, hz: Any, hn: Any, h: Any) -> Any:
     return n + z * (h - n)
 
 
-_lstm_gates = Pointwise("lstm", _lstm, 9)
+def _relu(x: Any) -> Any:
+    return E.where(x > 0.0, x, 0.0 * x)
+
+
+_lstm_gates = Pointwise("lstm", lambda xi, xf, xg, xo, hi, hf, hg, ho, c: _lstm(xi + hi, xf + hf, xg + hg, xo + ho, c), 9)
 _gru_gates = Pointwise("gru", _gru, 7)
 _tanh_gate = Pointwise("rnn_tanh", lambda x, h: E.tanh(x + h), 2)
-_relu_gate = Pointwise("rnn_relu", lambda x, h: E.where(x + h > 0.0, x + h, 0.0 * (x + h)), 2)
+_relu_gate = Pointwise("rnn_relu", lambda x, h: _relu(x + h), 2)
 
 
 def _windows(t: Tensor, parts: int) -> list[Tensor]:
@@ -133,6 +140,12 @@ def relu_step(gates: Any, state: tuple[Any], w_hh: Any, b_hh: Any) -> tuple[Any]
 
 
 STEPS: dict[str, Any] = {"LSTM": lstm_step, "GRU": gru_step, "RNN_TANH": tanh_step, "RNN_RELU": relu_step}
+_WHOLE = {
+    "LSTM": Kind("lstm_layer", Pointwise("lstm_layer", _lstm, 5), 4, True, "c"),
+    "GRU": Kind("gru_layer", _gru_gates, 3, False, "h"),
+    "RNN_TANH": Kind("rnn_tanh_layer", Pointwise("rnn_tanh_layer", E.tanh, 1), 1, True, ""),
+    "RNN_RELU": Kind("rnn_relu_layer", Pointwise("rnn_relu_layer", _relu, 1), 1, True, ""),
+}
 
 
 def _padded_layer(step: Step, gates: Any, state: tuple[Any, ...], reverse: bool) -> tuple[Any, tuple[Any, ...]]:
@@ -180,6 +193,18 @@ def layer(kind: str, x: Any, sizes: list[int] | None, state: tuple[Any, ...], we
     `state` is (h,) or (h, c) of (N, H); `weights` is w_ih, w_hh, b_ih, b_hh (biases may be None) and, for an LSTM with
     projections, w_hr. Returns the outputs and the last state.
     """
+    if sizes is None:
+        def composed(x: Any, *given: Any) -> tuple[Any, ...]:
+            out, last = _by_steps(kind, x, None, given[:len(state)], given[len(state):], reverse)
+            return (out, *last)
+        made = whole_layer(_WHOLE[kind], x, state, weights, reverse, composed)
+        if made is not None:
+            return made[0], tuple(made[1:])
+    return _by_steps(kind, x, sizes, state, weights, reverse)
+
+
+def _by_steps(kind: str, x: Any, sizes: list[int] | None, state: tuple[Any, ...], weights: Any, reverse: bool) -> tuple[Any, tuple[Any, ...]]:
+    """The same, each step of its own."""
     w_ih, w_hh, b_ih, b_hh, *projection = weights
     one = STEPS[kind]
     gates = F.linear(x, w_ih, b_ih)
