@@ -106,6 +106,25 @@ def name_of(node: Node) -> str:
     return str(name)
 
 
+def node(backward: Callable[[Node, Any], Any], edges: tuple[Node | None, ...], saved: Any = None, name: str | None = None) -> Node:
+    """A new node, shown to whoever looks at nodes.  The engine's plans and replays write the same in place."""
+    made: Node = [next_seq(), None, backward, edges, saved, {"name": name} if name else None]
+    if anomaly.on:
+        anomaly.note(made)
+    return made
+
+
+def spread(outs: Sequence[Tensor], backward: Callable[[Node, Any], Any], edges: tuple[Node | None, ...], saved: Any = None, name: str | None = None) -> None:
+    """A new node of several outputs: each of a type that has gradients gets one of its own, which leads to it."""
+    extra = {"name": name} if name else {}
+    parent: Node = [next_seq(), None, backward, edges, saved, {"outputs": len(outs), **extra}]
+    if anomaly.on:
+        anomaly.note(parent)
+    for i, t in enumerate(outs):
+        if t.meta.dtype.kind in "fc8":
+            t.node = [next_seq(), None, to_output, (parent,), i, extra.copy() or None]
+
+
 def record(out: Tensor, backward: Callable[[Node, Any], Any], inputs: Sequence[Tensor | None], saved: Any = None,
            name: str | None = None) -> Tensor:
     """Puts an operation with one output on the tape when grad mode is on and an input requires grad.
@@ -116,9 +135,7 @@ def record(out: Tensor, backward: Callable[[Node, Any], Any], inputs: Sequence[T
         edges = tuple([None if t is None else t.node for t in inputs])
         for e in edges:
             if e is not None:
-                out.node = [next_seq(), None, backward, edges, saved, {"name": name} if name else None]
-                if anomaly.on:
-                    anomaly.note(out.node)
+                out.node = node(backward, edges, saved, name)
                 break
     return out
 
@@ -138,15 +155,8 @@ def record_many(outs: Sequence[Tensor], backward: Callable[[Node, Any], Any], in
 
     Outputs of integer type get no node.
     """
-    if not recording(*inputs):
-        return
-    edges = tuple([None if t is None else t.node for t in inputs])
-    parent: Node = [next_seq(), None, backward, edges, saved, {"outputs": len(outs), **({"name": name} if name else {})}]
-    if anomaly.on:
-        anomaly.note(parent)
-    for i, t in enumerate(outs):
-        if t.meta.dtype.kind in "fc8":
-            t.node = [next_seq(), None, to_output, (parent,), i, {"name": name} if name else None]
+    if recording(*inputs):
+        spread(outs, backward, tuple([None if t is None else t.node for t in inputs]), saved, name)
 
 
 def to_output(node: Node, g: Any) -> Any:

@@ -214,15 +214,10 @@ def _several(saved: Saved) -> Callable[..., None]:
         held = tuple([given[i] for i in keep])
         versions = tuple([x.store.version if isinstance(x, Tensor) else 0 for x in held])
         state = (info, held, versions, tuple([_alias(outs[i]) for i in results]), tuple([given[i] for i in numbers]))
-        parent: Node = [tape.next_seq(), None, backward, edges, state, None if first else {"outputs": len(outs)}]
-        if tape.anomaly.on:
-            tape.anomaly.note(parent)
         if first:
-            outs[0].node = parent
-            return
-        for i, t in enumerate(outs):
-            if t.meta.dtype.kind in "fc":
-                t.node = [tape.next_seq(), None, tape.to_output, (parent,), i, None]
+            outs[0].node = tape.node(backward, edges, state)
+        else:
+            tape.spread(outs, backward, edges, state)
     return put
 
 

@@ -29,7 +29,7 @@ def _part(t: Tensor, which: int) -> Tensor:
     inplace.note_view(t if t.base is None else t.base, r)
     if t.node is not None and _grad.get():
         made = _REAL_BACK if which == 0 else _IMAG_BACK
-        r.node = [tape.next_seq(), None, lambda node, g: (made((g,)),), (t.node,), None, {"name": "RealBackward0" if which == 0 else IMAG_BACK}]
+        r.node = tape.node(lambda node, g: (made((g,)),), (t.node,), None, "RealBackward0" if which == 0 else IMAG_BACK)
     return r  # type: ignore[no-any-return]
 
 

@@ -70,11 +70,11 @@ def _through(node: Any, self: Tensor, result: Tensor) -> Any:
     if result.meta.dtype is self.meta.dtype and result.meta.shape == self.meta.shape and result.meta.device is self.meta.device:
         return node
     m = result.meta
-    return [tape.next_seq(), None, _fit_back, (node,), m, {"name": "CopyBackwards"}]
+    return tape.node(_fit_back, (node,), m, "CopyBackwards")
 
 
 def _nothing() -> Any:
-    return [tape.next_seq(), None, lambda node, g: (), (), None, {"name": "CopyBackwards"}]
+    return tape.node(lambda node, g: (), (), None, "CopyBackwards")
 
 
 def _fit_back(node: Any, g: Tensor) -> Any:
@@ -169,8 +169,7 @@ def _copy(self: Tensor, src: Tensor, non_blocking: bool) -> Tensor:
             checks.no_partial_overlap(self, src)
         copy_into(self, src, non_blocking)
     if recording:
-        node = [tape.next_seq(), None, _copied, (self.node, src.node), src.meta, {"name": "CopyBackwards"}]
-        inplace.rebase(self, node)
+        inplace.rebase(self, tape.node(_copied, (self.node, src.node), src.meta, "CopyBackwards"))
     return self
 
 

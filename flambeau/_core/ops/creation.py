@@ -783,7 +783,7 @@ def fill_(self: Tensor, value: Any) -> Tensor:
         dtypes.number(value, self.meta.dtype)
     self.store.version += 1
     if recorded:
-        inplace.rebase(self, [tape.next_seq(), None, lambda node, g: (zeros_like(g),), (self.node,), None, {"name": "FillBackward0"}])
+        inplace.rebase(self, tape.node(lambda node, g: (zeros_like(g),), (self.node,), None, "FillBackward0"))
     return self
 
 

@@ -327,9 +327,7 @@ class Pointwise:
         versions = tuple([0 if not isinstance(x, Tensor) else version if x.store is out.store and x.ptr == out.ptr else x.store.version for x in kept])
         results = ((alias(out, out.meta, out.ptr), out.store.version),) if t.save_out else ()
         edges = tuple([x.node if isinstance(x, Tensor) else None for x in operands])
-        out.node = [tape.next_seq(), None, _backward if kept or results else _backward_linear, edges, (info, kept, versions, results, numbers), None]
-        if tape.anomaly.on:
-            tape.anomaly.note(out.node)
+        out.node = tape.node(_backward if kept or results else _backward_linear, edges, (info, kept, versions, results, numbers))
 
     def _info(self, needs: tuple[bool, ...], metas: tuple[Meta | None, ...], consts: tuple[Any, ...]) -> Info:
         kinds = tuple([m is not None and m.dtype.is_complex for m in metas])

@@ -718,10 +718,8 @@ def put_at(x: Tensor, indices: Sequence[Tensor | None], value: Tensor, accumulat
     _put(x, w, source, "add" if accumulate else "set")
     x.store.version += 1
     if recording:
-        node = [tape.next_seq(), None, _put_at_back, (x.node, value.node), (tape.keep(*indices), accumulate, value.meta), {"name": "IndexPutBackward0"}]
-        if tape.anomaly.on:
-            tape.anomaly.note(node)
-        inplace.rebase(x, node)
+        saved = (tape.keep(*indices), accumulate, value.meta)
+        inplace.rebase(x, tape.node(_put_at_back, (x.node, value.node), saved, "IndexPutBackward0"))
     return x
 
 

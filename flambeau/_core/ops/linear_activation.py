@@ -76,7 +76,7 @@ def activated(input: Tensor, weight: Tensor, bias: Tensor, kind: str, followed: 
             results = ((alias(r, om, r.ptr), 0),)
             if reads_result:
                 beside = results[0][0]
-        r.node = [tape.next_seq(), None, back, (before,), (info, kept, (0,) * len(kept), results, (), kind, beside), None]
+        r.node = tape.node(back, (before,), (info, kept, (0,) * len(kept), results, (), kind, beside))
     return r
 
 

@@ -71,10 +71,7 @@ def fold(op: Pointwise, operands: tuple[Tensor, ...], how: str, numbers: tuple[f
         launch.run(plan.program, plan.domain, [out], operands, plan.strides, tail, op.name)
     if info is not None:
         kept = [operands[i] for i in info.tape.saved]
-        out.node = [tape.next_seq(), None, _back, tuple([x.node for x in operands]),
-                 (info, kept, [x.store.version for x in kept], numbers, plan, how), None]
-        if tape.anomaly.on:
-            tape.anomaly.note(out.node)
+        out.node = tape.node(_back, tuple([x.node for x in operands]), (info, kept, [x.store.version for x in kept], numbers, plan, how))
     return out
 
 

@@ -205,9 +205,7 @@ def _mm(a: Tensor, b: Tensor) -> Tensor:
     r.node = r.base = None
     call(s.ptr, a.ptr, b.ptr)
     if (a.node is not None or b.node is not None) and _grad.get():
-        r.node = [tape.next_seq(), None, _mm_back, (a.node, b.node), _factors(a, b), None]
-        if tape.anomaly.on:
-            tape.anomaly.note(r.node)
+        r.node = tape.node(_mm_back, (a.node, b.node), _factors(a, b))
     return r
 
 
@@ -223,9 +221,7 @@ def _first_mm(a: Tensor, b: Tensor) -> Tensor:
     if call is not _BY_KERNEL and type(call) is not _Copied:
         _quick.setdefault(a.meta, {})[b.meta] = (out.meta, out.meta.sizes, call)
     if tape.recording(a, b):
-        out.node = [tape.next_seq(), None, _mm_back, (a.node, b.node), _factors(a, b), None]
-        if tape.anomaly.on:
-            tape.anomaly.note(out.node)
+        out.node = tape.node(_mm_back, (a.node, b.node), _factors(a, b))
     return out
 
 
@@ -241,11 +237,7 @@ def _bmm(a: Tensor, b: Tensor) -> Tensor:
     """(p, m, k) @ (p, k, n), recorded."""
     out = empty((a.meta.shape[0], a.meta.shape[1], b.meta.shape[2]), a.meta.dtype, a.meta.device)
     _product(out, a, b)
-    if tape.recording(a, b):
-        out.node = [tape.next_seq(), None, _bmm_back, (a.node, b.node), _factors(a, b), None]
-        if tape.anomaly.on:
-            tape.anomaly.note(out.node)
-    return out
+    return tape.record(out, _bmm_back, (a, b), _factors(a, b))
 
 
 # --------------------------------------------------------------------------------------------------------------- products
@@ -483,8 +475,7 @@ def recorded_layer(input: Tensor, weight: Tensor, bias: Tensor | None) -> tape.N
     n, edges = input.node, (input.node, weight.node, None if bias is None else bias.node)
     if n is not None and n[2] is _activation_back and not tape.anomaly.on:
         edges = (*edges, n[3][0])  # type: ignore[assignment]
-    return [tape.next_seq(), None, _linear_back if bias is not None else _plain_back, edges,
-            (*_factors(input, weight), None if bias is None else bias.meta, input.meta), None]
+    return tape.node(_linear_back if bias is not None else _plain_back, edges, (*_factors(input, weight), None if bias is None else bias.meta, input.meta))
 
 
 def _as_rows(t: Tensor) -> Tensor:
@@ -583,8 +574,6 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
                 product(r.ptr, input.ptr, weight.ptr)
             if (input.node is not None or weight.node is not None or bias.node is not None) and _grad.get():
                 r.node = recorded_layer(input, weight, bias)
-                if tape.anomaly.on:
-                    tape.anomaly.note(r.node)
             return r
     elif bias is None and type(input.meta) is type(weight.meta) is Meta and len(input.meta.shape) >= 2 and len(weight.meta.shape) == 2:
         return _linear_plain(input, weight)
@@ -606,8 +595,6 @@ def _linear_plain(x: Tensor, w: Tensor) -> Tensor:
         r = alias(r, meta((*m.shape[:-1], w.meta.shape[0]), None, m.dtype, m.device), r.ptr)
     if (x.node is not None or w.node is not None) and _grad.get():
         r.node = recorded_layer(x, w, None)
-        if tape.anomaly.on:
-            tape.anomaly.note(r.node)
     return r
 
 

@@ -190,7 +190,7 @@ def _inplace(self: Tensor, name: str, fill: Callable[[Tensor], Tensor]) -> Tenso
         def nothing(node: Any, g: Tensor) -> Any:
             from .creation import zeros_like
             return (zeros_like(g),)
-        inplace.rebase(self, [tape.next_seq(), None, nothing, (self.node,), None, {"name": name}])
+        inplace.rebase(self, tape.node(nothing, (self.node,), None, name))
     return self
 
 

@@ -115,7 +115,11 @@ class Bound:
         held = [operands[i] for i in rec.operands]
         for k in rec.results:
             held.append(alias(outs[k], outs[k].meta, outs[k].ptr))
-        _put(outs[:len(self.formula.outs)], edges, (rec, tuple(held), tuple([t.store.version for t in held]), numbers), rec.grad_name)
+        saved = (rec, tuple(held), tuple([t.store.version for t in held]), numbers)
+        if len(self.formula.outs) == 1:
+            outs[0].node = tape.node(_backward if held else _backward_of_nothing, edges, saved)
+        else:
+            tape.spread(outs[:len(self.formula.outs)], _backward_many, edges, saved, rec.grad_name)
 
     def derived(self, needs: tuple[bool, ...], given: tuple[bool, ...]) -> Bound:
         """The gradients of these leaves from those of the results in `given`, on these shapes."""
@@ -163,21 +167,6 @@ def _recording(bound: Bound, needs: tuple[bool, ...]) -> Recording:
     if f.level:
         name = name.replace("Backward", "Backward" * (f.level + 1), 1)
     return Recording(bound, needs, tuple(operands), tuple(results), tuple(slots), name)
-
-
-def _put(outs: list[Tensor], edges: tuple[Any, ...], saved: Any, name: str) -> None:
-    """The one place where nodes are made."""
-    if len(outs) == 1:
-        outs[0].node = node = [tape.next_seq(), None, _backward if saved[1] else _backward_of_nothing, edges, saved, None]
-        if tape.anomaly.on:
-            tape.anomaly.note(node)
-        return
-    parent = [tape.next_seq(), None, _backward_many, edges, saved, {"outputs": len(outs), "name": name}]
-    if tape.anomaly.on:
-        tape.anomaly.note(parent)
-    for i, t in enumerate(outs):
-        if t.meta.dtype.kind in "fc":
-            t.node = [tape.next_seq(), None, tape.to_output, (parent,), i, {"name": name}]
 
 
 def _backward(node: tape.Node, g: Tensor) -> Any:

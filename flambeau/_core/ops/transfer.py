@@ -39,7 +39,7 @@ def plan(t: Tensor, dev: device, non_blocking: bool = False, strides: tuple[int,
     later = non_blocking and dev.type == "cpu" and m.device.type == "cuda"
     take = memory.takes.get(dev)
     taped = d.kind in "fc8"
-    make, grad_on, next_seq, anomaly = object.__new__, _grad.get, tape.next_seq, tape.anomaly
+    make, grad_on = object.__new__, _grad.get
 
     def run(t: Tensor) -> Tensor:
         if later:
@@ -56,9 +56,7 @@ def plan(t: Tensor, dev: device, non_blocking: bool = False, strides: tuple[int,
         carry(out, t)
         node = t.node
         if node is not None and taped and grad_on():
-            out.node = [next_seq(), None, _back, (node,), m, {"name": "ToCopyBackward0"}]
-            if anomaly.on:
-                anomaly.note(out.node)
+            out.node = tape.node(_back, (node,), m, "ToCopyBackward0")
         return out
     return Compose(run)
 

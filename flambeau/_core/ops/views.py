@@ -110,9 +110,7 @@ def _viewed(t: Tensor, m: Meta, p: int, backward: Callable[[Any, Tensor], Any] |
         if "_made" in t.__dict__:
             r.__dict__["_made"] = t.__dict__["_made"]
     if t.node is not None and backward is not None and _grad.get():
-        r.node = [tape.next_seq(), None, backward, (t.node,), saved, {"name": name}]
-        if tape.anomaly.on:
-            tape.anomaly.note(r.node)
+        r.node = tape.node(backward, (t.node,), saved, name)
     return r  # type: ignore[no-any-return]
 
 
