@@ -36,7 +36,7 @@ def _fresh(xs: tuple[Tensor, ...], connected: bool) -> tuple[Tensor, ...]:
     return tuple(out)
 
 
-def _like(v: Any, xs: tuple[Any, ...], function: str, what: str) -> tuple[Any, ...]:
+def _like(v: Any, xs: tuple[Any, ...], function: str, what: str, several: bool) -> tuple[Any, ...]:
     """The vector `v`, checked against tensors of the same shapes; ones for a single number when it is None."""
     if v is None:
         if len(xs) != 1 or xs[0].numel() != 1:
@@ -44,28 +44,61 @@ def _like(v: Any, xs: tuple[Any, ...], function: str, what: str) -> tuple[Any, .
         return tuple(x.new_ones(x.shape) for x in xs)
     _, vs = _listed(v, "v", function)
     if len(vs) != len(xs):
-        raise RuntimeError(f"v is a tuple of invalid length: should be {len(xs)} but got {len(vs)}.")
+        raise RuntimeError(f"v is a tuple of invalid length: should be {len(xs)} but got {len(vs)}." if several else
+                           f"The given v should contain a single Tensor. Got a tuple of {len(vs)}.")
     for i, (a, b) in enumerate(zip(vs, xs, strict=True)):
         if tuple(a.meta.shape) != tuple(b.meta.shape):
-            raise RuntimeError(f"v has invalid size: should be {b.size()} but got {a.size()}" if len(xs) == 1 else
-                               f"Entry {i} in v has invalid size: should be {b.size()} but got {a.size()}.")
+            raise RuntimeError(f"{f'Entry {i} in ' if several else ''}v has invalid size: should be {b.size()} but got {a.size()}.")
     return vs
 
 
-def _slopes(ys: Any, xs: tuple[Any, ...], vs: Any, create: bool, strict: str = "", retain: bool = True) -> tuple[Any, ...]:
-    """Gradients, zeros where there is no dependence (an error if `strict` says of what)."""
+class _Strict:
+    """What strict mode refuses: a derivative that is known to be zero, or constant where a graph of it was asked for."""
+
+    def __init__(self, on: bool, create: bool = False) -> None:
+        self.on, self.create = on, create
+
+    def outputs(self, ys: Any) -> None:
+        """Raises RuntimeError for an output without a gradient."""
+        for i, y in enumerate(ys):
+            if self.on and not y.requires_grad:
+                raise RuntimeError(f"Output {i} of the user-provided function does not require gradients. The outputs must be computed in a "
+                                   "differentiable manner from the input when running in strict mode.")
+
+    def jacobian(self, slopes: Any) -> None:
+        """Raises RuntimeError for a first derivative, of those on the way to a second one, that is constant."""
+        for i, g in enumerate(slopes):
+            if self.on and not g.requires_grad:
+                raise RuntimeError("While computing the hessian, found that the jacobian of the user-provided function with respect to "
+                                   f"input {i} is independent of the input. This is not allowed in strict mode.")
+
+    def slope(self, g: Any, what: str, made: str, place: str) -> None:
+        """Raises RuntimeError where `g`, the derivative of `what` in `place`, is absent, or is constant and `made`'s graph was asked for."""
+        if self.on and g is None:
+            raise RuntimeError(f"{what} is independent of {place}. This is not allowed in strict mode.")
+        if self.on and self.create and not g.requires_grad:
+            raise RuntimeError(f"The {made} of the user-provided function is independent of {place}. This is not allowed in strict mode when "
+                               "create_graph=True.")
+
+
+_LENIENT = _Strict(False)
+_OUTPUT = "The output of the user-provided function"
+_OUTPUTS = "outputs of the user-provided function"
+_JACOBIAN = "The jacobian of the user-provided function"
+
+
+def _slopes(ys: Any, xs: tuple[Any, ...], vs: Any, create: bool, strict: _Strict = _LENIENT, what: str = _OUTPUT, made: str = "jacobian",
+            place: str = "input ") -> tuple[Any, ...]:
+    """Gradients, zeros where there is no dependence (an error if `strict` minds)."""
     roots = [(y, v) for y, v in zip(ys, vs, strict=True) if y.requires_grad]
     if not roots:
         found: tuple[Any, ...] = (None,) * len(xs)
     else:
-        found = grad([y for y, _ in roots], xs, [v for _, v in roots], retain_graph=retain, create_graph=create, allow_unused=True)
+        found = grad([y for y, _ in roots], xs, [v for _, v in roots], retain_graph=True, create_graph=create, allow_unused=True)
     out = []
     for i, (g, x) in enumerate(zip(found, xs, strict=True)):
-        if g is None:
-            if strict:
-                raise RuntimeError(f"{strict} is independent of input {i}. This is not allowed in strict mode.")
-            g = x.new_zeros(x.shape)
-        out.append(g)
+        strict.slope(g, what, made, f"{place}{i}")
+        out.append(x.new_zeros(x.shape) if g is None else g)
     return tuple(out)
 
 
@@ -83,9 +116,11 @@ def vjp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
     with enable_grad():
         several, xs = _listed(inputs, "inputs", "vjp")
         xs = _fresh(xs, create_graph)
-        many, ys = _listed(func(*xs), "outputs", "vjp")
-        vs = _like(v, ys, "vjp", "the user-provided function returns")
-        found = _slopes(ys, xs, vs, create_graph, "The output of the user-provided function" if strict else "")
+        many, ys = _listed(func(*xs), _OUTPUTS, "vjp")
+        minds = _Strict(strict, create_graph)
+        minds.outputs(ys)
+        vs = _like(v, ys, "vjp", "the user-provided function returns", many)
+        found = _slopes(ys, xs, vs, create_graph, minds)
     return _give(ys, many, create_graph), _give(found, several, create_graph)
 
 
@@ -95,19 +130,24 @@ def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
     By differentiating the backward pass, which is linear in the gradient it starts from.
     """
     with enable_grad():
-        _, xs = _listed(inputs, "inputs", "jvp")
+        several, xs = _listed(inputs, "inputs", "jvp")
         xs = _fresh(xs, create_graph)
-        vs = _like(v, xs, "jvp", "the input to the user-provided function")
-        many, ys = _listed(func(*xs), "outputs", "jvp")
+        vs = _like(v, xs, "jvp", "the input to the user-provided function", several)
+        many, ys = _listed(func(*xs), _OUTPUTS, "jvp")
         found = forward(ys, xs, vs, create_graph, strict)
     return _give(ys, many, create_graph), _give(found, many, create_graph)
 
 
 def forward(ys: Any, xs: tuple[Any, ...], vs: tuple[Any, ...], create: bool, strict: bool = False) -> tuple[Any, ...]:
     """The Jacobian of outputs already computed times `vs`."""
+    minds = _Strict(strict, create)
+    minds.outputs(ys)
     us = tuple(y.new_zeros(y.shape).requires_grad_() for y in ys)
-    backs = _slopes(ys, xs, us, True, "The output of the user-provided function" if strict else "")
-    return _slopes(backs, us, vs, create)
+    backs = _slopes(ys, xs, us, True, _Strict(strict))
+    for i, g in enumerate(backs):
+        if strict and not g.requires_grad:
+            raise RuntimeError(f"{_OUTPUT} is independent of input {i}. This is not allowed in strict mode.")
+    return _slopes(backs, us, vs, create, minds, "The gradient with respect to the inputs")
 
 
 def jacobian(func: Callable[..., Any], inputs: Any, create_graph: bool = False, strict: bool = False, vectorize: bool = False,
@@ -139,7 +179,8 @@ def jacobian(func: Callable[..., Any], inputs: Any, create_graph: bool = False, 
         if strategy == "forward-mode":
             many, rows = by_columns(func, tuple(apart(x) for x in xs))
         else:
-            many, ys = _listed(func(*xs), "outputs", "jacobian")
+            many, ys = _listed(func(*xs), _OUTPUTS, "jacobian")
+            _Strict(strict).outputs(ys)
             rows = by_rows(ys, xs, create_graph, strict)
     found = tuple(_give(row, several, create_graph) for row in rows)
     return found if many else found[0]
@@ -155,8 +196,8 @@ def by_rows(ys: Any, xs: tuple[Any, ...], create: bool, strict: bool = False) ->
     """The Jacobian of each output in each input, one backward pass an output element."""
     rows = []
     for k, y in enumerate(ys):
-        text = f"Output {k} of the user-provided function" if strict else ""
-        each = [_slopes((y,), xs, (_unit(y.detach(), i),), create, text) for i in range(y.numel())]
+        minds, what = _Strict(strict, create), f"Output {k} of the user-provided function"
+        each = [_slopes((y,), xs, (_unit(y.detach(), i),), create, minds, what) for i in range(y.numel())]
         rows.append(tuple(_stacked([e[j] for e in each], y, x) for j, x in enumerate(xs)))
     return rows
 
@@ -172,13 +213,13 @@ def _stacked(parts: list[Any], y: Any, x: Any) -> Any:
 def by_columns(func: Callable[..., Any], xs: tuple[Any, ...]) -> tuple[bool, list[tuple[Any, ...]]]:
     """Whether `func` gives several outputs, and the same, one forward pass an input element."""
     each: list[list[list[Any]]] = []  # by input, by its element, by output
-    many, ys = _listed(func(*xs), "outputs", "jacobian")
+    many, ys = _listed(func(*xs), _OUTPUTS, "jacobian")
     for x in xs:
         each.append([])
         for i in range(x.numel()):
             level = Level()
             try:
-                _, made = _listed(func(*[dual(x, _unit(x, i), level) if z is x else z for z in xs]), "outputs", "jacobian")
+                _, made = _listed(func(*[dual(x, _unit(x, i), level) if z is x else z for z in xs]), _OUTPUTS, "jacobian")
                 moves = [parts(y, level)[1] for y in made]
             finally:
                 level.end()
@@ -193,14 +234,15 @@ def by_columns(func: Callable[..., Any], xs: tuple[Any, ...]) -> tuple[bool, lis
     return many, rows
 
 
-def _scalar(func: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _scalar(func: Callable[..., Any], name: str, strict: bool) -> Callable[..., Any]:
     def call(*xs: Any) -> Any:
-        y = func(*xs)
-        if isinstance(y, (tuple, list)) or not isinstance(y, Tensor):
+        many, ys = _listed(func(*xs), _OUTPUTS, name)
+        _Strict(strict).outputs(ys)
+        if many:
             raise RuntimeError(f"The function given to {name} should return a single Tensor")
-        if y.meta.numel != 1:
+        if ys[0].meta.numel != 1:
             raise RuntimeError(f"The Tensor returned by the function given to {name} should contain a single element")
-        return y.reshape(())
+        return ys[0].squeeze()
     return call
 
 
@@ -210,15 +252,16 @@ def hessian(func: Callable[..., Any], inputs: Any, create_graph: bool = False, s
     if outer_jacobian_strategy not in ("forward-mode", "reverse-mode"):
         raise AssertionError('Expected strategy to be either "forward-mode" or "reverse-mode".')
     several, xs = _listed(inputs, "inputs", "hessian")
-    scalar = _scalar(func, "hessian")
+    if strict and vectorize:
+        raise RuntimeError("torch.autograd.functional.hessian: `strict=True` and `vectorize=True` are not supported together")
+    scalar = _scalar(func, "hessian", strict)
 
     def first(*at: Any) -> Any:
         found = jacobian(scalar, at, create_graph=True)
-        if strict and any(not g.requires_grad for g in found):
-            raise RuntimeError("The jacobian of the user-provided function is independent of an input. This is not allowed in strict mode.")
+        _Strict(strict).jacobian(found)
         return found
     forward = outer_jacobian_strategy == "forward-mode"
-    found = jacobian(first, xs, create_graph=create_graph, strict=strict and not vectorize, vectorize=vectorize and forward,
+    found = jacobian(first, xs, create_graph=create_graph, strict=strict, vectorize=vectorize and forward,
                      strategy=outer_jacobian_strategy)
     return found if several else found[0][0]
 
@@ -237,8 +280,9 @@ def _second(func: Callable[..., Any], inputs: Any, v: Any, create: bool, strict:
     with enable_grad():
         several, xs = _listed(inputs, "inputs", name)
         xs = _fresh(xs, create)
-        vs = _like(v, xs, name, "the input to the user-provided function")
-        y = _scalar(func, name)(*xs)
-        slopes = _slopes((y,), xs, (y.new_ones(()),), True, "The output of the user-provided function" if strict else "")
-        found = _slopes(slopes, xs, vs, create, "The jacobian of the user-provided function" if strict else "")
+        vs = _like(v, xs, name, "the input to the user-provided function", several)
+        y = _scalar(func, name, strict)(*xs)
+        slopes = _slopes((y,), xs, (y.new_ones(()),), True, _Strict(strict))
+        _Strict(strict).jacobian(slopes)
+        found = _slopes(slopes, xs, vs, create, _Strict(strict, create), _JACOBIAN, "hessian")
     return _give((y,), False, create), _give(found, several, create)

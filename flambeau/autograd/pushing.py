@@ -272,15 +272,33 @@ def function_of_duals(function: Any, args: tuple[Any, ...], kwargs: dict[str, An
     for i, (y, v) in enumerate(zip(results, found if several else [found], strict=True)):
         if v is not None and not isinstance(v, Tensor):
             raise RuntimeError(f"expected Variable or None (got {type(v).__name__}) for grad output {i}.")
-        if not differentiable(y) or v is None or id(y) in ctx._non_differentiable:
+        if not differentiable(y) or id(y) in ctx._non_differentiable:
+            if v is not None:
+                raise RuntimeError(f"A custom Function's jvp returned a tangent of output {i}, which is not differentiable. You should return None at that "
+                                   "position instead.")
+            continue
+        if v is None:
             continue
         if v.meta.shape != y.meta.shape:
             raise RuntimeError(_SIZES.format(list(y.meta.shape), list(v.meta.shape)))
-        if any(y is x for x in args):
+        at = next((k for k, x in enumerate(args) if isinstance(x, Tensor) and x.store is y.store), None)
+        if at is None:
+            attach(y, level, v)
+        elif id(y) in ctx._dirty:
+            if v is not given[at] and tangents(y).get(level) is not None:
+                raise RuntimeError("An inplace custom Function is not modifying the forward mode gradients inplace: its jvp must write to the tangent of "
+                                   f"input {at} and return it.")
             write(y, level, v)
         else:
-            attach(y, level, v)
-    return made
+            was = given[at]
+            if was is None or v is was or v.store is not was.store:
+                raise RuntimeError("A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a view of the given tangent: return "
+                                   f"tangent.view_as(tangent) for output {i}.")
+            if y is args[at]:
+                with without(duals):
+                    results[i] = y.view_as(y)
+            attach(results[i], level, v)
+    return tuple(results) if isinstance(made, (tuple, list)) else results[0]
 
 
 _SIZES = ("Trying to set a forward gradient that has a different size than that of the original Tensor, this is not supported. Tensor is of size {} "

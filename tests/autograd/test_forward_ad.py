@@ -447,3 +447,55 @@ def test_hooks_see_a_call_once():
         with Mode():
             z = (y * 2).sin()
         assert fw.unpack_dual(z).tangent is not None and [n for n in seen if n in ("sin",)] == ["sin"]
+
+
+class Doubled(Function):
+    """Twice the input, written over it, or not, by a jvp that does as it is told."""
+
+    @staticmethod
+    def forward(ctx, x, way):
+        ctx.way = way
+        if way == "no gradient":
+            made = x * 2
+            ctx.mark_non_differentiable(made)
+            return made
+        if way.startswith("in place"):
+            ctx.mark_dirty(x)
+            return x.mul_(2)
+        return x
+
+    @staticmethod
+    def vjp(ctx, g):
+        return g * (2 if ctx.way.startswith("in place") else 1), None
+
+    @staticmethod
+    def jvp(ctx, v, _):
+        if ctx.way == "in place":
+            return v.mul_(2)
+        return v.view_as(v) if ctx.way == "as it is" else v * 2
+
+
+def test_a_jvp_does_as_its_forward():
+    x, v = fb.rand(3, dtype=fb.float64), fb.rand(3, dtype=fb.float64)
+    with fw.dual_level():
+        made = fw.unpack_dual(Doubled.apply(fw.make_dual(x.clone(), v.clone()), "in place"))
+        assert fb.equal(made.tangent, 2 * v) and fb.equal(made.primal, 2 * x)
+        kept = fw.unpack_dual(Doubled.apply(fw.make_dual(x, v), "as it is")).tangent
+        assert kept._base is v and fb.equal(kept, v)
+        for way, text in (("in place, elsewhere", "not modifying the forward mode gradients inplace"), ("a copy", "but the jvp is not returning a view"),
+                          ("no gradient", "You should return None at that position instead")):
+            with pytest.raises(RuntimeError, match=text):
+                Doubled.apply(fw.make_dual(x.clone(), v.clone()), way)
+
+
+def test_backward_is_also_called_vjp():
+    x = fb.rand(3, dtype=fb.float64, requires_grad=True)
+    Doubled.apply(x * 1, "in place").sum().backward()
+    assert x.grad.tolist() == [2.0] * 3
+
+    class Both(Doubled):
+        @staticmethod
+        def backward(ctx, g):
+            return g, None
+    with pytest.raises(RuntimeError, match="only implement one of them"):
+        Both.apply(x * 1, "in place").sum().backward()

@@ -78,11 +78,52 @@ def test_create_graph_keeps_the_history() -> None:
     np.testing.assert_allclose(x.grad.numpy(), 6 * x.detach().numpy(), rtol=1e-12)
 
 
-def test_strict() -> None:
+def _linear(z: torch.Tensor) -> torch.Tensor:
+    return (3 * z).sum()
+
+
+def _constant(z: torch.Tensor) -> torch.Tensor:
+    return z.detach().sum()
+
+
+def _other(z: torch.Tensor) -> torch.Tensor:
+    return torch.ones(2, dtype=torch.float64).requires_grad_().sum()
+
+
+@pytest.mark.parametrize("name", ["vjp", "jvp", "jacobian", "hessian", "hvp", "vhp"])
+def test_strict_refuses_what_gives_no_derivative(name: str) -> None:
+    x, function = t(2), getattr(F, name)
+    more = (torch.ones(2, dtype=torch.float64),) if name in ("jvp", "hvp", "vhp") else ()
+    for f, text in ((_constant, "Output 0 of the user-provided function does not require gradients"), (_other, "independent of")):
+        found = function(f, x, *more)
+        assert float((found[1] if isinstance(found, tuple) else found).abs().sum()) == 0
+        with pytest.raises(RuntimeError, match=text):
+            function(f, x, *more, strict=True)
+    if name in ("hessian", "hvp", "vhp"):
+        with pytest.raises(RuntimeError, match="jacobian of the user-provided function with respect to input 0 is independent"):
+            function(_linear, x, *more, strict=True)
+    else:
+        function(_linear, x, *more, strict=True)
+        with pytest.raises(RuntimeError, match="strict mode when create_graph=True"):
+            function(_linear, x.requires_grad_(), *more, strict=True, create_graph=True)
+
+
+@pytest.mark.parametrize("name", ["vjp", "jvp", "jacobian", "hessian", "hvp", "vhp"])
+def test_outputs_must_be_tensors(name: str) -> None:
+    more = (torch.ones(2, dtype=torch.float64),) if name in ("jvp", "hvp", "vhp") else ()
+    with pytest.raises(TypeError, match=f"The outputs of the user-provided function given to {name} must be either a Tensor"):
+        getattr(F, name)(lambda z: (z.sum(), "text"), t(2), *more)
+
+
+def test_hessian_is_not_strict_and_vectorized() -> None:
+    with pytest.raises(RuntimeError, match="not supported together"):
+        F.hessian(lambda z: z.pow(3).sum(), t(2), strict=True, vectorize=True)
+
+
+def test_bad_inputs() -> None:
     x = t(2)
-    assert float(F.jacobian(lambda z: torch.ones(2, dtype=torch.float64), x).abs().sum()) == 0
-    with pytest.raises(RuntimeError, match="independent of input 0"):
-        F.jacobian(lambda z: torch.ones(2, dtype=torch.float64), x, strict=True)
+    with pytest.raises(RuntimeError, match="The given v should contain a single Tensor"):
+        F.vjp(lambda z: z, x, (x, x))
     with pytest.raises(TypeError, match="Tensor or a tuple"):
         F.jacobian(lambda z: z, 3.0)
     with pytest.raises(AssertionError, match="strategy"):

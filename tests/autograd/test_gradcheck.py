@@ -92,3 +92,78 @@ def test_either_check_may_be_named_first() -> None:
     import sys
     code = "import flambeau as t; t.autograd.gradgradcheck; assert callable(t.autograd.gradcheck)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+class Jittery(Function):
+    """Right, but for a little noise that each backward pass draws anew."""
+
+    @staticmethod
+    def forward(ctx, x, noise):
+        ctx.noise = noise
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        return Jittery.apply(g, ctx.noise) * (1 + fb.rand_like(g) * ctx.noise), None
+
+
+def test_backward_passes_must_agree():
+    x = leaf(4)
+    assert gradcheck(lambda x: Jittery.apply(x, 0.0), (x,))
+    with pytest.raises(GradcheckError, match="Backward is not reentrant"):
+        gradcheck(lambda x: Jittery.apply(x, 1e-6), (x,))
+    assert gradcheck(lambda x: Jittery.apply(x, 1e-6), (x,), nondet_tol=1e-5)
+    with pytest.raises(GradcheckError, match="Backward is not reentrant"):
+        gradgradcheck(lambda x: Jittery.apply(x, 1e-12), (x,))
+
+
+def test_gradients_of_zero_must_stay_zero():
+    def shifted(x):
+        y = x.clone()
+        y.register_hook(lambda g: g + 1e-3)
+        return y
+    with pytest.raises(GradcheckError, match="not multiplied by grad_output"):
+        gradcheck(shifted, (leaf(2),), atol=1e-1)
+    assert gradcheck(shifted, (leaf(2),), atol=1e-1, raise_exception=False) is False
+
+
+def test_outputs_must_not_change_their_kind():
+    one = fb.ones(1, dtype=fb.float64, requires_grad=True)
+    with pytest.raises(AssertionError, match="same shape when inputs are perturbed"):
+        gradcheck(lambda x: fb.cat([x, x]) if bool((x >= 1).all()) else x, (one,))
+    with pytest.raises(AssertionError, match="same dtype when inputs are perturbed"):
+        gradcheck(lambda x: x.float() if bool((x >= 1).all()) else x, (one,))
+
+
+def test_outputs_without_gradients_must_be_constant():
+    x = leaf(2)
+    assert gradcheck(lambda x: x.detach() * 0, (x,)) and gradcheck(lambda x: (), (x,))
+    with pytest.raises(GradcheckError, match="expected to be zero"):
+        gradcheck(lambda x: x.detach() * 2, (x,))
+
+
+def test_inputs_that_cannot_be_checked():
+    with pytest.raises(RuntimeError, match="The 0th input has a dimension with stride 0"):
+        gradcheck(lambda x: x, (fb.ones(1, dtype=fb.float64, requires_grad=True).expand(2, 2),))
+    with pytest.warns(UserWarning, match="Input #1 requires gradient and is not a double precision"):
+        gradcheck(lambda x, y: x * y, (leaf(1), fb.ones(1, requires_grad=True)), atol=1e-1, eps=1e-2)
+
+
+def test_the_input_is_moved_where_it_lies():
+    x = leaf(3)
+    assert gradcheck(lambda _: x * x, (x,))
+
+
+def test_values_of_sparse_inputs():
+    a, b = leaf(2, 2), fb.tensor([[0.0, 2.0], [3.0, 0.0]], dtype=fb.float64).to_sparse().requires_grad_()
+    assert gradcheck(lambda a, b: a * b.to_dense() ** 2, (a, b))
+    assert gradcheck(lambda b: b.to_dense().sum(), (b,))
+
+
+def test_a_mismatch_names_the_part_of_complex_numbers():
+    def shifted(z):
+        y = z.clone()
+        y.register_hook(lambda g: g * 1j)
+        return y
+    with pytest.raises(GradcheckError, match="While considering the imaginary part of complex outputs only, Jacobian mismatch"):
+        gradcheck(shifted, (leaf(2, d=np.complex128),))

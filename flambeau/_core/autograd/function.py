@@ -100,7 +100,7 @@ def _twice(node: Any, g: Tensor) -> Any:
 
 class Function:
     """Base of user-written operations: static `forward(ctx, *args)` (or `forward(*args)` with `setup_context(ctx, inputs,
-    output)`) and `backward(ctx, *grads)`, for forward mode `jvp(ctx, *tangents)`; use through `apply`."""
+    output)`) and `backward(ctx, *grads)`, which may be called `vjp`, for forward mode `jvp(ctx, *tangents)`; use through `apply`."""
 
     generate_vmap_rule = False
 
@@ -112,6 +112,8 @@ class Function:
     def backward(ctx: Any, *grads: Any) -> Any:
         raise NotImplementedError("You must implement either the backward or vjp method for your custom autograd.Function to use it "
                                   "with backward mode AD.")
+
+    vjp = backward
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
@@ -180,6 +182,15 @@ class Function:
         return (tuple(outs) if isinstance(result, (tuple, list)) else outs[0]), ctx
 
 
+def _way_back(cls: Any) -> Any:
+    """A Function's gradient, by either of its two names.  Raises RuntimeError where both are written."""
+    if cls.vjp is Function.vjp:
+        return cls.backward
+    if cls.backward is not Function.backward:
+        raise RuntimeError("Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement one of them.")
+    return cls.vjp
+
+
 def _run_backward(node: tape.Node, gs: list[Any]) -> Any:
     cls, ctx, metas, count, at, wanted = node[tape.SAVED]
     full: list[Any] = [None] * count
@@ -187,7 +198,7 @@ def _run_backward(node: tape.Node, gs: list[Any]) -> Any:
         if g is None and ctx._materialize:
             g = hooks.zeros_meta(m)
         full[i] = g
-    found = cls.backward(ctx, *full)
+    found = _way_back(cls)(ctx, *full)
     found = list(found) if isinstance(found, (tuple, list)) else [found]
     edges = node[tape.EDGES]
     while len(found) > len(edges) and found[-1] is None:
