@@ -35,6 +35,31 @@ def mlp_step(lib: Any) -> Work:
     return step
 
 
+def _adamw_step(lib: Any) -> tuple[Callable[..., Any], Any, Any]:
+    nn = lib.nn
+    lib.manual_seed(0)
+    net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4))
+    optimizer = lib.optim.AdamW(net.parameters(), lr=0.01)
+
+    def step(x: Any, y: Any) -> Any:
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(net(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step, lib.rand(4, 8), lib.rand(4, 4)
+
+
+def adamw_step(lib: Any) -> Work:
+    return partial(*_adamw_step(lib))
+
+
+def adamw_captured(lib: Any) -> Work:
+    step, x, y = _adamw_step(lib)
+    return partial(lib.capture(step), x, y)
+
+
 def many(lib: Any) -> list[Any]:
     """Calls of many operations, made once: a mode must reach each of them."""
     a, F = lib.rand(4, 4), lib.nn.functional
@@ -91,6 +116,7 @@ LINES = [
     Line("a + b, 4x4, no grad", 1.5, add_without_grad),
     Line("a + b, 4x4, with grad", 1.5, add_with_grad),
     Line("tiny MLP (8-8-8-4, batch 4) training step", 2.0, mlp_step),
+    Line("tiny MLP (8-8-8-4, batch 4) AdamW step: torch eager, ours captured", 40.0, adamw_step, ours=adamw_captured),
     Line("entering and leaving a TorchFunctionMode", 0.1, mode_of_functions),
     Line("entering and leaving autocast", 0.5, mode_of_autocast),
     Line("28 calls under autocast, and 28 after it", 1.0, mode_with_calls),

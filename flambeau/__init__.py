@@ -63,6 +63,7 @@ _lazy("_core.ops.typed_storages", """TypedStorage FloatStorage DoubleStorage Hal
 _lazy("_core.runtime.provenance", "provenance")
 _lazy("simulated", "simulate")
 _lazy("trace", "trace_model Progress")
+_lazy("_core.compile.captured", "capture")
 _lazy("_core.runtime.ledger", "transfers")
 _lazy("_core.runtime.guard", "transfer_guard")
 _lazy("_core.errors", "AcceleratorError OutOfMemoryError TransferError")

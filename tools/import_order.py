@@ -32,6 +32,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("_core.autograd",),
     ("_core.engine",),
     ("_core.ops",),
+    ("_core.compile",),
     ("interop", "profiler"),
     ("autograd", "errors"),
     ("nn", "optim", "data", "utils", "amp", "io", "distributed", "cuda", "random", "simulated", "linalg", "fft",

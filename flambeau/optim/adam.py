@@ -6,10 +6,12 @@ Adam and Adamax: Kingma & Ba (2015); AdamW: Loshchilov & Hutter (2019); NAdam: D
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 from .._core.kernels import expr as E
 from .._core.ops.elementwise import Pointwise
+from .._core.runtime import capture
 from .._core.tensor import Tensor
 from .optimizer import FormulaOptimizer, Updates, check_options, follow, write, zeros_for
 
@@ -107,12 +109,30 @@ class _Moments(FormulaOptimizer):
         return step
 
 
+def _numbers(group: dict[str, Any], step: float) -> tuple[tuple[float, ...], tuple[tuple[str, Any], ...]]:
+    """The numbers of a group's step, and the formula's flags."""
+    (beta1, beta2), lr = group["betas"], float(group["lr"])
+    beta1, beta2 = float(beta1), float(beta2)
+    return ((lr, float(group["weight_decay"]), 1.0 - beta1, 1.0 - beta2, float(group["eps"]), lr / (1.0 - beta1**step), math.sqrt(1.0 - beta2**step)),
+            (("maximize", group["maximize"]), ("decoupled", _decoupled(group))))
+
+
+def _again(group: dict[str, Any], states: list[dict[str, Any]]) -> tuple[tuple[float, ...], tuple[tuple[str, Any], ...]]:
+    """The same for the step after that of these states."""
+    step = states[0]["step"] + 1.0
+    for state in states:
+        state["step"] = step
+    return _numbers(group, step)
+
+
 class Adam(_Moments):
     """m and v are running means of g and g²; p = p - lr m̂ / (√v̂ + eps), m̂ and v̂ corrected for their start at zero.
 
     `weight_decay` is added to the gradient, or with `decoupled_weight_decay` taken off the parameter; `amsgrad` uses
     the largest v so far. `foreach`, `capturable`, `differentiable` and `fused` are accepted: every step is fused.
     """
+
+    renews = True
 
     def __init__(self, params: Any, lr: Any = 1e-3, betas: Any = (0.9, 0.999), eps: float = 1e-8,
                  weight_decay: float = 0, amsgrad: bool = False, *, foreach: bool | None = None, maximize: bool = False,
@@ -130,13 +150,9 @@ class Adam(_Moments):
         step = self._begin(p, state)
         updates = memo.get(step)
         if updates is None:
-            beta1, beta2 = float(group["betas"][0]), float(group["betas"][1])
-            lr = float(group["lr"])
-            updates = memo[step] = Updates(
-                _amsgrad_formula if group["amsgrad"] else _adam_formula,
-                (lr, float(group["weight_decay"]), 1.0 - beta1, 1.0 - beta2, float(group["eps"]), lr / (1.0 - beta1**step),
-                 math.sqrt(1.0 - beta2**step)),
-                (("maximize", group["maximize"]), ("decoupled", _decoupled(group))), memo)
+            updates = memo[step] = Updates(_amsgrad_formula if group["amsgrad"] else _adam_formula, *_numbers(group, step), memo, partial(_again, group))
+        if capture.active:
+            updates.states.append(state)
         if group["amsgrad"]:
             if "max_exp_avg_sq" not in state:
                 state["max_exp_avg_sq"] = zeros_for(p)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from .._core import ops
 from .._core.errors import warn
 from .._core.ops import foreach
-from .._core.runtime import caches
+from .._core.runtime import caches, capture
 from .._core.tensor import Tensor
 from ..autograd import enable_grad, no_grad, set_grad_enabled
 
@@ -340,7 +340,10 @@ class Optimizer:
 
 
 class FormulaOptimizer(Optimizer):
-    """An optimizer whose `_update` runs a formula for one parameter."""
+    """An optimizer whose `_update` runs a formula for one parameter.  `renews`: it tells a capture how its numbers are worked out anew
+    (`Updates.renewed`)."""
+
+    renews = False
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One update of every parameter that has a gradient; `closure`, if given, computes the loss again first."""
@@ -350,6 +353,8 @@ class FormulaOptimizer(Optimizer):
                 loss = closure()
         states = self.state
         update = self._update
+        if capture.active and not self.renews:
+            capture.unrepeatable(f"{type(self).__name__} works its numbers out in Python at each step")
         for group in self.param_groups:
             memo: dict[Any, Any] = {}
             for p in group["params"]:
@@ -427,15 +432,31 @@ def write(formula: Pointwise, outs: tuple[Tensor, ...], grad: Tensor, numbers: t
         caches.keep(_launches, key, found)
 
 
+def renewal(states: list[dict[str, Any]], consts: tuple[tuple[str, Any], ...],
+            again: Callable[[list[dict[str, Any]]], tuple[Any, Any]]) -> Callable[[], tuple[float, ...]]:
+    """What a step that is done again asks: the numbers, from `again`, which moves the states on; the formula must still be the one it was."""
+    def numbers() -> tuple[float, ...]:
+        found, now = again(states)
+        if now != consts:
+            raise RuntimeError("a captured optimizer's options are others than when it was captured, so it takes another kind of step: capture it again")
+        return found  # type: ignore[no-any-return]
+    return numbers
+
+
 class Updates:
     """Updates of a group's parameters by one formula with the same numbers, kept until the group is through: then those of
-    small parameters run as one launch."""
+    small parameters run as one launch.
 
-    __slots__ = ("formula", "numbers", "consts", "items")
+    again: from the states of the parameters that are updated, the numbers and `consts` of the next step; it moves the states on."""
+
+    __slots__ = ("formula", "numbers", "consts", "items", "states")
 
     def __init__(self, formula: Pointwise, numbers: tuple[float, ...], consts: tuple[tuple[str, Any], ...],
-                 memo: dict[Any, Any]) -> None:
+                 memo: dict[Any, Any], again: Callable[[list[dict[str, Any]]], tuple[Any, Any]] | None = None) -> None:
         self.formula, self.numbers, self.consts = formula, numbers, consts
+        if capture.active and again is not None:
+            self.states: list[dict[str, Any]] = []  # of the parameters that are updated
+            self.numbers = capture.renewed(numbers, renewal(self.states, consts, again))
         self.items: list[tuple[tuple[Tensor, ...], Tensor]] = []
         memo.setdefault(Updates, []).append(self)
 

@@ -31,11 +31,22 @@ _sgd = Pointwise("sgd", _plain, 2)
 _sgd_momentum = Pointwise("sgd", _momentum, 3)
 
 
+def _numbers(group: dict[str, Any], first: bool | None) -> tuple[tuple[float, ...], tuple[tuple[str, Any], ...]]:
+    """The numbers of a group's step, and the formula's flags.  first: whether it is the first with momentum; None: there is none."""
+    numbers = float(group["lr"]), float(group["weight_decay"])
+    flags = (("decayed", numbers[1] != 0.0), ("maximize", group["maximize"]))
+    if first is None:
+        return numbers, flags
+    return (*numbers, float(group["momentum"]), 1.0 - float(group["dampening"])), (*flags, ("nesterov", group["nesterov"]), ("first", first))
+
+
 class SGD(FormulaOptimizer):
     """b = momentum b + (1 - dampening) g, p = p - lr b, g the gradient plus weight_decay p; the first b is g.
 
     `nesterov` steps by g + momentum b. `foreach`, `fused` and `differentiable` are accepted: every step is fused.
     """
+
+    renews = True
 
     def __init__(self, params: Any, lr: Any = 1e-3, momentum: float = 0, dampening: float = 0, weight_decay: Any = 0,
                  nesterov: bool = False, *, maximize: bool = False, foreach: bool | None = None,
@@ -53,17 +64,11 @@ class SGD(FormulaOptimizer):
 
     def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Any],
                 memo: dict[Any, Any]) -> None:
-        if not memo:
-            lr, decay, mu = float(group["lr"]), float(group["weight_decay"]), float(group["momentum"])
-            flags = (("decayed", decay != 0.0), ("maximize", group["maximize"]))
-            if mu == 0.0:
-                memo["plain"] = Updates(_sgd, (lr, decay), flags, memo)
-            else:
-                for first in (False, True):
-                    memo[first] = Updates(_sgd_momentum, (lr, decay, mu, 1.0 - float(group["dampening"])),
-                                          (*flags, ("nesterov", group["nesterov"]), ("first", first)), memo)
-        if "plain" in memo:
-            memo["plain"].add((p,), grad)
+        plain = memo.get(None)
+        if not memo and float(group["momentum"]) == 0.0:
+            plain = memo[None] = Updates(_sgd, *_numbers(group, None), memo, lambda _: _numbers(group, None))
+        if plain is not None:
+            plain.add((p,), grad)
             return
         buf: Any = state.get("momentum_buffer")
         first = buf is None
@@ -72,6 +77,8 @@ class SGD(FormulaOptimizer):
         elif buf.meta.device is not p.meta.device:
             follow(p, state)
             buf = state["momentum_buffer"]
+        if first not in memo:
+            memo[first] = Updates(_sgd_momentum, *_numbers(group, first), memo, lambda _: _numbers(group, first))
         memo[first].add((p, buf), grad)
 
     def _update_rows(self, group: dict[str, Any], p: Any, grad: Any, state: dict[str, Any], memo: dict[Any, Any]) -> None:

@@ -106,7 +106,7 @@ def counter(m: Meta, name: str, test: Callable[[Any], Any], types: tuple[dtype, 
             call(s.ptr, address, scratch.ptr, *numbers)
         value: int = read(s.ptr).value
         if capture.active:
-            capture.were_read(s.ptr, 8)
+            capture.were_read(s.ptr, 8, check=True)
         return value
     return count
 

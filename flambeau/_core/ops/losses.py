@@ -10,7 +10,7 @@ from ..kernels import expr as E
 from ..kernels import formulas as F
 from ..kernels.programs import Map
 from ..kernels.specs import Check
-from ..runtime import dispatch
+from ..runtime import capture, dispatch
 from ..tensor import Tensor, empty
 from . import launch, routines
 from .casts import in_float32, to_dtype
@@ -54,7 +54,7 @@ def _check(name: str, x: Tensor, target: Tensor, weight: Tensor | None) -> None:
 
 def _checked_classes(target: Tensor, classes: int, ignore: int) -> None:
     seen = target.__dict__.get("_classes")
-    if seen == (target.store.version, classes, ignore):  # the same targets again: they were in range
+    if seen == (target.store.version, classes, ignore) and not capture.active:  # the same targets again: they were in range
         return
     m = target.meta
     if m.numel:
@@ -143,7 +143,7 @@ def _uses_all(target: Tensor, ignore: int) -> bool:
     if not dispatch.near(target.meta.device) or not target.meta.numel:
         return False
     seen = target.__dict__.get("_used")
-    if seen is None or seen[:2] != (target.store.version, ignore):
+    if seen is None or seen[:2] != (target.store.version, ignore) or capture.active:
         from .reading import host_array
         seen = target.__dict__["_used"] = (target.store.version, ignore, not bool((host_array(target) == ignore).any()))
     return bool(seen[2])

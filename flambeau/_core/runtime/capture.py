@@ -17,7 +17,7 @@ from . import dispatch
 from .random_blocks import Block
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ..kernels.programs import PreparedLaunch
     from .device import device
@@ -112,7 +112,7 @@ class Capture:
 
     def __init__(self, streams: int = 0, bare: bool = False) -> None:
         self.bare = bare
-        self.steps: list[Launch | Read | Write | Draw | Lent | Warned] = []
+        self.steps: list[Any] = []  # Launch, Read, Write, Draw, Lent, Warned
         self.foreign: list[tuple[int, int, Any]] = []  # memory of others that became a tensor: where it begins and ends, its owner
         self._stream = streams
 
@@ -134,7 +134,38 @@ class Capture:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def add(self, step: Launch | Read | Write | Draw | Lent) -> None:
+    def refuse(self, why: str) -> None:
+        """What comes next cannot be done again: ends the capture."""
+        raise Unrepeatable(why)
+
+    def read(self, address: int, nbytes: int, check: bool) -> None:
+        """See `were_read`."""
+        if nbytes > _FEW:
+            raise Unrepeatable("Python looks at values")
+        self.add(Read(address, string_at(address, nbytes)))
+
+    def draw(self, generator: Any, count: int) -> tuple[int, int]:
+        """What a draw of `count` numbers is given."""
+        made = self.number(), self.number()
+        self.add(Draw(generator, count, made))
+        return made
+
+    def lend(self, generator: Any) -> int:
+        """The address of the stream that a draw is given."""
+        made = Lent(generator, Block(self.number()))
+        self.add(made)
+        return made.block.address
+
+    def numbers(self, values: tuple[Any, ...], again: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
+        """See `renewed`."""
+        return values
+
+    def warned(self, message: str, category: type[Warning]) -> bool:
+        """Whether a warning is kept from the program now."""
+        self.steps.append(Warned(message, category))
+        return True
+
+    def add(self, step: Any) -> None:
         """Notes what happens next."""
         if self.bare:
             raise Unrepeatable("work on much memory")
@@ -185,17 +216,23 @@ def draws(steps: Sequence[Any]) -> list[Any]:
 
 def unrepeatable(why: str) -> None:
     """Ends the capture of this thread, if there is one."""
-    if get_ident() in active:
-        raise Unrepeatable(why)
-
-
-def were_read(address: int, nbytes: int) -> None:
-    """Python looks at these bytes. Where they are many, what follows surely depends on them."""
     found = active.get(get_ident())
     if found is not None:
-        if nbytes > _FEW:
-            raise Unrepeatable("Python looks at values")
-        found.add(Read(address, string_at(address, nbytes)))
+        found.refuse(why)
+
+
+def were_read(address: int, nbytes: int, check: bool = False) -> None:
+    """Python looks at these bytes. Where they are many, what follows surely depends on them. check: they tell whether arguments are right, and
+    the program does not see them."""
+    found = active.get(get_ident())
+    if found is not None:
+        found.read(address, nbytes, check)
+
+
+def renewed(values: tuple[Any, ...], again: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
+    """The numbers that launches are to be given, which are others when the work is done again: `again` does what Python does for that and gives them."""
+    found = active.get(get_ident())
+    return values if found is None else found.numbers(values, again)
 
 
 def drawn(generator: Any, count: int) -> tuple[int, int] | None:
@@ -204,11 +241,7 @@ def drawn(generator: Any, count: int) -> tuple[int, int] | None:
     if numbers is not None:
         return numbers
     found = active.get(get_ident())
-    if found is None:
-        return None
-    made = found.number(), found.number()
-    found.add(Draw(generator, count, made))
-    return made
+    return None if found is None else found.draw(generator, count)
 
 
 def lent(generator: Any) -> int | None:
@@ -217,11 +250,7 @@ def lent(generator: Any) -> int | None:
     if block is not None:
         return block.address
     found = active.get(get_ident())
-    if found is None:
-        return None
-    made = Lent(generator, Block(found.number()))
-    found.add(made)
-    return made.block.address
+    return None if found is None else found.lend(generator)
 
 
 def once_more() -> Any:
@@ -241,10 +270,7 @@ def was_wrapped(address: int, nbytes: int, owner: Any) -> None:
 def _was_warned(message: str, category: type[Warning]) -> bool:
     """The program is warned: not by a capture, but by what is learned from it."""
     found = active.get(get_ident()) if active else None
-    if found is None:
-        return False
-    found.steps.append(Warned(message, category))
-    return True
+    return found is not None and found.warned(message, category)
 
 
 errors.noting.append(_was_warned)

@@ -168,6 +168,17 @@ class _LargeCache:
             finally:
                 self.lock.release()
 
+    def claim(self, address: int, size: int) -> bool:
+        """See `claim`."""
+        with self.lock:
+            self._settle(self.bound)
+            c = self.classes.get(size)
+            if c is None or address not in c.free:
+                return False
+            c.free.remove(address)
+            self.cached -= size
+            return True
+
     def take(self, nbytes: int) -> tuple[int, _LargeClass]:
         size = large_size(nbytes)
         # a finalizer that interrupts this thread in here and allocates finds the lock taken and maps its own block
@@ -211,7 +222,9 @@ def free_blocks() -> tuple[set[int], int]:
 
 
 def claim(address: int, size: int) -> bool:
-    """Takes a small block off the free list of its size; False where it is not there."""
+    """Takes a block off the free list of its size; False where it is not there."""
+    if size > SMALL:
+        return _large.claim(address, size)
     try:
         size_class(size).free.remove(address)
     except ValueError:
@@ -222,13 +235,25 @@ def claim(address: int, size: int) -> bool:
 class Claimed:
     """Holds a block that was claimed, until it is dropped itself."""
 
-    __slots__ = ("address", "size")
+    __slots__ = ("address", "size", "_free")
 
     def __init__(self, address: int, size: int) -> None:
         self.address, self.size = address, size
+        self._free: Any = _large.classes[size] if size > SMALL else size_class(size).free
 
-    def __del__(self, of: Any = size_class) -> None:
-        of(self.size).free.append(self.address)
+    def __del__(self) -> None:
+        self._free.append(self.address)
+
+
+def whole(address: int) -> tuple[int, int] | None:
+    """Where the block around an address begins, and its size; None where there is none. The sizes of large ones are what they count as."""
+    found = span(address)
+    if found is not None:
+        return found[:2]
+    for start, nbytes in list(CPU._blocks.items()):
+        if start <= address < start + nbytes:
+            return (start, nbytes) if nbytes in _large.classes else None
+    return None
 
 
 def span(address: int) -> tuple[int, int, int] | None:

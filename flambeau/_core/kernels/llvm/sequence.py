@@ -1,6 +1,7 @@
 """Many small launches one after another as one builtin: what a learned call does, without Python between its launches.
 
-The builtin's `self` is a bytes object of 64-bit words: how many addresses it takes; how many bytes the steps have; the steps, each of
+The builtin's `self` is a bytes object of 64-bit words: how many addresses it takes; which of the first 64 of them are floating-point numbers (a bit
+each), which launches are given as they are; how many bytes the steps have; the steps, each of
 
   0, the launch's header, how many arguments, and for each the number of an address (-1: none) and what is added to it
   1, the number of an address, what is added to it, bytes to be copied there, how many
@@ -53,8 +54,8 @@ def bytes_step(kind: int, address: int, offset: int, data: bytes) -> tuple[list[
     return [kind, address, offset & _MASK, id(data) + arguments.DATA, len(data)], data
 
 
-def joined(addresses: int, steps: Sequence[tuple[list[int], Any]]) -> Callable[..., bool]:
-    """The builtin, ``f(*addresses)``."""
+def joined(addresses: int, steps: Sequence[tuple[list[int], Any]], floats: int = 0) -> Callable[..., bool]:
+    """The builtin, ``f(*addresses)``.  floats: bits, which of the first 64 are floating-point numbers."""
     from .. import native
     from . import compile as compiler
     global _make
@@ -62,7 +63,7 @@ def joined(addresses: int, steps: Sequence[tuple[list[int], Any]]) -> Callable[.
         found = compiler.functions(("sequence",), NAMES, text)
         _make = native.builtin(NAMES[0], found[NAMES[0]])
     words = [w for step, _ in steps for w in step]
-    return _make(struct.pack(f"<{2 + len(words)}Q", addresses, 8 * len(words), *words), tuple([kept for _, kept in steps]))  # type: ignore[no-any-return]
+    return _make(struct.pack(f"<{3 + len(words)}Q", addresses, floats, 8 * len(words), *words), tuple([kept for _, kept in steps]))  # type: ignore[no-any-return]
 
 
 _make: Any = None
@@ -71,7 +72,7 @@ _make: Any = None
 def text() -> str:
     """The IR of the builtin."""
     return (arguments.DECLARED + _TEXT.replace("$DATA", str(arguments.DATA)).replace("$MOST", str(_MOST_ARGUMENTS))
-            .replace("$READING", arguments.reading("read", "0", "%bases")))
+            .replace("$READING", arguments.reading("read", "%floats", "%bases")))
 
 
 _TEXT = """
@@ -95,11 +96,13 @@ count:
   %e = call ptr (ptr, ptr, ...) @PyErr_Format(ptr %type, ptr @bad_count, i64 %needs, i64 %n)
   ret ptr null
 read:
+  %fp = getelementptr i64, ptr %head, i64 1
+  %floats = load i64, ptr %fp
   br label %each
 $READINGready:
-  %lp = getelementptr i64, ptr %head, i64 1
+  %lp = getelementptr i64, ptr %head, i64 2
   %length = load i64, ptr %lp
-  %begin = getelementptr i64, ptr %head, i64 2
+  %begin = getelementptr i64, ptr %head, i64 3
   %end = getelementptr i8, ptr %begin, i64 %length
   br label %step
 step:

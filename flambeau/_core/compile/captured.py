@@ -1,0 +1,135 @@
+"""`capture`: a function captured once for each layout of its arguments, and replayed without Python."""
+
+from __future__ import annotations
+
+import functools
+import gc
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from ..runtime import capture as captures
+from ..tensor import Tensor
+from . import trees
+from .record import Recording, Refused
+from .replay import Planned, Shown, bind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_MOST = 64  # layouts
+
+
+def recorded(work: Callable[[], Any], operands: Sequence[Tensor]) -> tuple[Recording, Any, list[Shown]]:
+    """What `work` asks for while it is carried out, and what it gives: a tree, and its tensors. Raises RuntimeError, with the user's line, where it
+    cannot be replayed."""
+    collects = gc.isenabled()
+    gc.disable()  # what is collected meanwhile would be given out again, and not be known as free
+    try:
+        with Recording() as recording:
+            found: list[Tensor] = []
+            tree = trees.taken(work(), found)
+            if recording.others:
+                raise Refused("another thread launches work meanwhile")
+    except Refused as refused:
+        raise RuntimeError(f"capture: {refused.why}" + (f" (at {refused.line})" if refused.line else "")) from None
+    finally:
+        if collects:
+            gc.enable()
+    shown = []
+    for t in found:
+        if not t.meta.plain:
+            raise RuntimeError(f"capture: a result of class {type(t).__name__}, which is not a plain tensor")
+        shown.append(Shown(t.store, t.meta, t.ptr))
+    return recording, tree, shown
+
+
+def _tensor(r: Shown) -> Tensor:
+    t: Tensor = object.__new__(Tensor)
+    t.meta, t.store, t.ptr, t.node, t.base = r.meta, r.store, r.ptr, None, None
+    return t
+
+
+class Captured:
+    """What `capture` gives: call it as the function.  `records`: what was captured, by layout."""
+
+    def __init__(self, f: Callable[..., Any], check: bool = False) -> None:
+        if not callable(f):
+            raise TypeError(f"capture: expected a function, got {type(f).__name__}")
+        functools.update_wrapper(self, f, updated=())
+        self._f, self._check = f, check
+        self._found: dict[Any, Callable[..., Any]] = {}
+        self._warm: set[Any] = set()
+        self._lock = Lock()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not kwargs:
+            try:
+                found = self._found[tuple([a.meta for a in args])]
+            except (KeyError, AttributeError, TypeError):
+                pass
+            else:
+                return found(*args)
+        return self._slow(args, kwargs)
+
+    @property
+    def records(self) -> list[Planned]:
+        return [f.plan for f in self._found.values()]  # type: ignore[attr-defined]
+
+    def reset(self) -> None:
+        """Forgets what was captured."""
+        self._found.clear()
+        self._warm.clear()
+
+    def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        tensors: list[Tensor] = []
+        tree = trees.taken((args, kwargs), tensors)
+        for i, t in enumerate(tensors):
+            if t.node is not None:
+                raise RuntimeError(f"capture: tensor {i} among the arguments requires grad; pass it detached, and call requires_grad_() inside")
+            if not t.meta.plain or t.meta.device.type != "cpu":
+                raise RuntimeError(f"capture: tensor {i} among the arguments is a {type(t).__name__} on {t.meta.device}; only plain tensors on "
+                                   "the CPU are taken (for a GPU there is cuda.graph)")
+        plain = not kwargs and len(tensors) == len(args)
+        # constants are compared by value, so they must have a hash
+        key: Any = tuple([t.meta for t in tensors]) if plain else (trees.key(tree), *[t.meta for t in tensors])
+        found = self._found.get(key)
+        if found is not None:
+            return found(*tensors)
+        if key not in self._warm:  # what is made at the first call, such as an optimizer's state, is not part of the step
+            made = self._f(*args, **kwargs)
+            self._warm.add(key)
+            return made
+        if captures.active:
+            return self._f(*args, **kwargs)
+        if len({id(t.store) for t in tensors}) < len(tensors):
+            raise RuntimeError("capture: two of the arguments share memory")
+        with self._lock:
+            if len(self._found) >= _MOST:
+                self._found.clear()
+            recording, tree, shown = recorded(lambda: self._f(*args, **kwargs), tensors)
+            try:
+                plan = Planned(recording, tensors, tree, shown)
+                found = bind(plan)
+            except Refused as refused:
+                raise RuntimeError(f"capture: {refused.why}") from None
+            self._found[key] = found
+            made = trees.put(tree, lambda i: _tensor(shown[i]))
+            plan.results = []  # what was given now is the program's
+            return made
+
+
+def capture(f: Callable[..., Any] | None = None, *, check: bool = False) -> Any:
+    """A function that does what `f` did, without its Python: `f` is called twice with arguments of a layout, and from then on what it asked of the
+    CPU is asked again, as one native loop.  Also a decorator.
+
+    The contract, as a CUDA graph's: what `f` does follows from the layouts of the tensors among its arguments, from its other arguments (compared by
+    value) and from the contents of tensors.  It may change tensors in place (parameters, buffers, an optimizer's state), run `backward()` and step an
+    optimizer of those that say they can be (Adam, AdamW, SGD); tensors that it leaves behind, such as gradients, lie where they lay when it was captured.
+    Python is not run again: lists are not appended to, nothing is printed, and what changes in Python is not seen, but for the options of a parameter
+    group that are numbers.  Random draws are draws of their generators.  Results are new tensors, detached.
+
+    Raises RuntimeError, with the line, where `f` looks at a tensor's values (`item`, a branch), copies between devices, or seeds a generator.
+    """
+    if f is None:
+        return lambda f: Captured(f, check)
+    return Captured(f, check)

@@ -1,0 +1,42 @@
+"""Whose the memory behind an address is: a storage's that lives, or the allocator's."""
+
+from __future__ import annotations
+
+import gc
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from ..tensor import Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Living:
+    """The storages that live now, which it keeps alive: what is allocated later is new."""
+
+    def __init__(self) -> None:
+        found = [s for s in gc.get_objects() if type(s) is Storage and s.ptr and s.meta.device.type != "meta"]
+        found.sort(key=lambda s: (s.ptr, s.meta.nbytes))
+        self._starts = [s.ptr for s in found]
+        self._ends: list[int] = []  # the highest end of this storage and all that begin before it
+        self._all = found
+        end = 0
+        for s in found:
+            end = max(end, s.ptr + s.meta.nbytes)
+            self._ends.append(end)
+
+    def __iter__(self) -> Iterator[Storage]:
+        return iter(self._all)
+
+    def find(self, address: int) -> Storage | None:
+        """The storage around an address; of those within one another the outermost that begins last."""
+        i = bisect_right(self._starts, address) - 1
+        while i >= 0 and self._ends[i] > address:
+            s = self._all[i]
+            if address < s.ptr + s.meta.nbytes:
+                return s
+            i -= 1
+        # a storage without elements has an address too
+        i = bisect_right(self._starts, address) - 1
+        return self._all[i] if i >= 0 and self._starts[i] == address else None

@@ -1,0 +1,280 @@
+"""Replays: a record with its memory planned, as one function without Python between its launches.
+
+What the step allocated and gave back stays its own, at the addresses of the recording, so the allocator's own reuse is its plan of memory.
+What it gives is allocated anew at each replay. Everything else that it touches lived before, or is kept by the program, and is found where it was.
+"""
+
+from __future__ import annotations
+
+import sys
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from ..engine.plans import maker
+from ..kernels.llvm import sequence as sequences
+from ..runtime import capture, cpu_memory, dispatch
+from ..tensor import Storage, Tensor, alias, storage
+from .owners import Living
+from .record import Ask, Launch, Recording, Refused, Slot
+from .trees import Leaf, put
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+class Spot:
+    """Bytes from the start of the argument ("a") or the result's storage ("p") of a number."""
+
+    __slots__ = ("of", "number", "offset")
+
+    def __init__(self, of: str, number: int, offset: int) -> None:
+        self.of, self.number, self.offset = of, number, offset
+
+    @property
+    def base(self) -> str:
+        return f"a{self.number}.ptr" if self.of == "a" else f"p{self.number}"
+
+
+class Shown:
+    """A result: a tensor of a layout at `ptr` in `store`."""
+
+    __slots__ = ("store", "meta", "ptr")
+
+    def __init__(self, store: Storage, m: Any, ptr: int) -> None:
+        self.store, self.meta, self.ptr = store, m, ptr
+
+
+class Planned:
+    """A record whose memory is known.
+
+    operands: the tensors that it was given (not kept).  tree, results: what it gave, its tensors as `Shown`.
+    steps: those of the recording with `Spot`s where an address is another one at each replay.  kept: the storages that it touches and does not
+    own; claimed: the blocks that are its own; fresh: storages, by identity, that are made anew at each replay.
+    """
+
+    def __init__(self, recording: Recording, operands: Sequence[Tensor], tree: Any, results: list[Shown]) -> None:
+        recording.used()
+        self.sources, self.tree, self.results = recording.sources, tree, results
+        self.operands = [(t.meta, t.ptr, t.store.ptr) for t in operands]
+        self.streams = recording.streams
+        self.foreign = [owner for *_, owner in recording.foreign]
+        self.steps: list[Any] = list(recording.steps)
+        self.kept: dict[int, Storage] = {}
+        self.claimed: list[Any] = []
+        self.written: dict[int, tuple[Storage, int]] = {}  # how often each storage that lives on was written
+        before = recording.before
+        self.fresh = _only_results(results, {id(s) for s in before})
+        after = Living()
+        inside = {id(t.store): i for i, t in enumerate(operands)}
+        own: dict[int, int] = {}  # addresses of blocks that were claimed, with their sizes
+        wanted: dict[int, Storage] = {}
+        foreign = [(start, end) for start, end, _ in recording.foreign]
+        for address in dict.fromkeys(x for s in self.steps for x in _touched(s)):
+            found = before.find(address) or after.find(address)
+            if found is not None:
+                wanted[address] = found
+                if id(found) not in inside:
+                    self.kept[id(found)] = found
+                continue
+            if address in recording.streams or any(start <= address < end for start, end in foreign):
+                continue
+            block = cpu_memory.whole(address)
+            if block is None:
+                raise Refused(f"a launch is given an address of memory that nobody is known to own ({self._names(address)})")
+            own[block[0]] = block[1]
+        for start, size in own.items():
+            if not cpu_memory.claim(start, size):
+                raise Refused(f"another thread uses memory that the step gave back ({self._names(start)})")
+            self.claimed.append(cpu_memory.Claimed(start, size))
+        self.scratch = sum(own.values())
+        for number in self.fresh:
+            self.kept.pop(number, None)
+        self.steps = [self._placed(s, wanted, inside) for s in self.steps]
+
+    def launches(self) -> list[Launch]:
+        return [s for s in self.steps if isinstance(s, Launch)]
+
+    def _names(self, address: int) -> str:
+        return ", ".join(sorted({s.prepared.name for s in self.launches() for _, x in s.addresses() if x == address}))
+
+    def _placed(self, s: Any, wanted: dict[int, Storage], inside: dict[int, int]) -> Any:
+        if isinstance(s, Launch):
+            args = list(s.args)
+            for i, x in s.addresses():
+                found = wanted.get(x)
+                if found is None:
+                    continue
+                if i < s.prepared.outputs and id(found) not in self.fresh and id(found) not in inside:
+                    self.written[id(found)] = found, self.written.get(id(found), (found, 0))[1] + 1
+                args[i] = self._spot(x, found, inside)
+            return Launch(s.device, s.stream, s.prepared, tuple(args), s.line)
+        if isinstance(s, capture.Read | capture.Write):
+            found = wanted.get(s.address)
+            at = s.address if found is None else self._spot(s.address, found, inside)
+            return capture.Read(at, s.value) if isinstance(s, capture.Read) else capture.Write(at, s.data)
+        return s
+
+    def _spot(self, address: int, found: Storage, inside: dict[int, int]) -> Any:
+        if id(found) in inside:
+            i = inside[id(found)]
+            return Spot("a", i, address - self.operands[i][1])
+        if id(found) in self.fresh:
+            return Spot("p", self.fresh[id(found)], address - found.ptr)
+        return address
+
+
+def _only_results(results: list[Shown], old: set[int]) -> dict[int, int]:
+    """The new storages, by identity, that nobody but these holds: with their numbers."""
+    counts: dict[int, int] = {}
+    for r in results:
+        counts[id(r.store)] = counts.get(id(r.store), 0) + 1
+    found: dict[int, int] = {}
+    for r in results:
+        s = r.store
+        if id(s) not in old and id(s) not in found and sys.getrefcount(s) <= counts[id(s)] + 2:  # this name and the call's
+            found[id(s)] = len(found)
+    return found
+
+
+def _touched(s: Any) -> list[int]:
+    """The addresses of a step."""
+    return [x for _, x in s.addresses()] if isinstance(s, Launch) else [] if isinstance(s, Ask) else [s.address]
+
+
+def bind(plan: Planned) -> Callable[..., Any]:
+    """The replay, ``f(*operands)``, of a record on the CPU."""
+    w = _Writer(plan)
+    return w.function()
+
+
+class _Writer:
+    def __init__(self, plan: Planned) -> None:
+        self.plan = plan
+        self.lines: list[str] = []
+        self.constants: list[Any] = []
+        self._names: dict[int, str] = {}
+        self.together: list[Any] = []
+        self.calls = 0  # of Python's between launches
+
+    def constant(self, value: Any) -> str:
+        found = self._names.get(id(value))
+        if found is None:
+            found = self._names[id(value)] = f"c{len(self.constants)}"
+            self.constants.append(value)
+        return found
+
+    def function(self) -> Callable[..., Any]:
+        plan = self.plan
+        given = ", ".join(f"a{i}" for i in range(len(plan.operands)))
+        head: list[str] = []
+        stores = {id(r.store): r.store for r in plan.results}
+        for key, i in plan.fresh.items():
+            m = self.constant(stores[key].meta)
+            head.append(f"  s{i} = storage({m}); p{i} = s{i}.ptr")
+        for s in plan.steps:
+            self.step(s)
+        self.sequence()
+        for s, count in plan.written.values():
+            self.lines.append(f"  {self.constant(s)}.version += {count}")
+        body = self.lines
+        if self.calls:  # other threads may run between: the memory is one replay's at a time
+            body = ["  with lock:", *[" " + line for line in body]]
+        tail: list[str] = []
+        text = self.result(plan.tree, tail)
+        names = ", ".join(f"c{i}" for i in range(len(self.constants)))
+        lines = ["def make(constants):", *([f" {names}, = constants"] if names else []), " new, T = object.__new__, Tensor",
+                 f" def call({given}):", *head, *body, *tail, f"  return {text}", " return call"]
+        space = {"Tensor": Tensor, "storage": storage, "alias": alias, "lock": Lock(), "wrong": _wrong}
+        made: Any = maker("\n".join(lines), space)(self.constants)
+        made.plan = plan
+        return made  # type: ignore[no-any-return]
+
+    def step(self, s: Any) -> None:
+        if isinstance(s, Ask):
+            source = self.plan.sources[s.number]
+            self.sequence()
+            self.calls += 1
+            names = "".join(f"n{s.number}_{k}, " for k in range(len(source.values)))
+            self.lines.append(f"  {names}= {self.constant(source.take)}()")
+        elif isinstance(s, Launch):
+            bound = dispatch.bind(s.device, s.prepared)
+            if sequences.header(bound) is not None:
+                self.together.append((s, bound))
+            else:
+                self.sequence()
+                self.calls += 1
+                self.lines.append(f"  {self.constant(bound)}({', '.join(map(self.text, s.args))})")
+        else:
+            self.together.append((s, None))
+
+    def text(self, x: Any) -> str:
+        if isinstance(x, Spot):
+            return f"{x.base} + {x.offset}" if x.offset else x.base
+        if isinstance(x, Slot):
+            return f"n{x.source}_{x.part}"
+        return repr(x) if type(x) is int else self.constant(x)
+
+    def sequence(self) -> None:
+        """The line that carries out what was gathered."""
+        if not self.together:
+            return
+        bases: dict[str, int] = {}
+        floats = 0
+
+        def base(x: Any) -> tuple[int, Any]:
+            nonlocal floats
+            if isinstance(x, Spot):
+                return bases.setdefault(x.base, len(bases)), x.offset
+            if isinstance(x, Slot):
+                at = bases.setdefault(f"n{x.source}_{x.part}", len(bases))
+                if type(self.plan.sources[x.source].values[x.part]) is float:
+                    if at >= 64:
+                        raise Refused("more than 64 numbers at once")
+                    floats |= 1 << at
+                return at, 0
+            return -1, x
+        parts: list[tuple[list[int], Any]] = []
+        checked = False
+        for s, bound in self.together:
+            if bound is not None:
+                parts.append(sequences.launch_step(bound, [base(x) for x in s.args]))
+                continue
+            reads = isinstance(s, capture.Read)
+            checked |= reads
+            at, offset = base(s.address)
+            if at < 0:
+                at = bases.setdefault("0", len(bases))
+            parts.append(sequences.bytes_step(sequences.SAME if reads else sequences.MOVE, at, offset, s.value if reads else s.data))
+        call = f"{self.constant(sequences.joined(len(bases), parts, floats))}({', '.join(bases)})"
+        self.lines.append(f"  if not {call}: wrong()" if checked else f"  {call}")
+        self.together.clear()
+
+    def result(self, tree: Any, lines: list[str]) -> str:
+        plan = self.plan
+        made: list[str] = []
+        for i, r in enumerate(plan.results):
+            m = self.constant(r.meta)
+            at = plan.fresh.get(id(r.store))
+            if at is not None:
+                offset = r.ptr - r.store.ptr
+                lines.append(f"  r{i} = new(T); r{i}.meta = {m}; r{i}.store = s{at}; r{i}.ptr = p{at} + {offset}; r{i}.node = r{i}.base = None")
+            else:
+                k = next((k for k, (_, _, ptr) in enumerate(plan.operands) if ptr == r.store.ptr), None)
+                if k is None:
+                    held = object.__new__(Tensor)
+                    held.meta, held.store, held.ptr, held.node, held.base = r.meta, r.store, r.ptr, None, None
+                    lines.append(f"  r{i} = alias({self.constant(held)}, {m}, {r.ptr})")
+                else:
+                    lines.append(f"  r{i} = alias(a{k}, {m}, a{k}.ptr + {r.ptr - plan.operands[k][1]})")
+            made.append(f"r{i}")
+        if type(tree) is Leaf:
+            return made[tree.number]
+        if tree is None:
+            return "None"
+        if not made:
+            return self.constant(tree)
+        return f"{self.constant(lambda *rs: put(tree, rs.__getitem__))}({', '.join(made)})"
+
+
+def _wrong() -> None:
+    raise RuntimeError("capture: a check of arguments that passed when the step was captured fails now; call the function itself to see its error")
