@@ -178,7 +178,7 @@ def _plain(name: str, kind: str) -> str | None:
     if kind in (NUMBER, VALUE, OPEN):
         return f"({name}.meta.plain if {name}.__class__ is Tensor else {name}.__class__ in KNOWN or known({name}))"
     if kind == ANY:
-        return f"({name}.meta.plain if {name}.__class__ is Tensor else {name}.__class__ in KNOWN or strided({name}))"
+        return f"({name}.meta.plain if {name}.__class__ is Tensor else {name}.__class__ in KNOWN or not isinstance({name}, Tensor) or {name}.meta.plain)"
     if kind == TENSORS:
         return f"({name}.meta.plain if {name}.__class__ is Tensor else {name}.__class__ in KNOWN or all_plain({name}))"
     return None

@@ -64,11 +64,6 @@ def known(x: Any) -> bool:
     return False
 
 
-def strided(x: Any) -> bool:
-    """Whether an argument is no tensor of ours that is not plain. What is none of ours is found where the body trips over it."""
-    return not isinstance(x, Tensor) or x.meta.plain
-
-
 def _only_layout(values: Values) -> type | None:
     """The class of metas for which somebody answers (`layouts`), where all operands that are not plain are of it; None elsewhere."""
     found: type | None = None
@@ -138,7 +133,7 @@ class Operation:
             self.learner = Learner(self, s, self.env) if self._learns else None
         self.env.update(body=self.body, ask=self.ask, miss=self.miss, tripped=self.tripped, into=self.into, renamed=self.renamed,
                         forgotten=self.forgotten, reordered=self.reordered, TRIPS=TRIPS, MISSING=MISSING, KNOWN=KNOWN, NUMBERS=NUMBERS, Tensor=Tensor,
-                        known=known, all_plain=all_plain, strided=strided, exact=fronts.exact, told=fronts.told,
+                        known=known, all_plain=all_plain, exact=fronts.exact, told=fronts.told,
                         PLAIN=fronts.PLAIN_CONSTANTS, GIVEN=GIVEN, given=self.given, caches=caches,
                         meant=partial(dtypes.meant, of=self.function.__name__), **_FACTORIES)
         code = fronts.write(self.function.__name__, s, self.planned, self.out is not None, self.renames)

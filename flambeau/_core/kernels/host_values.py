@@ -1,16 +1,21 @@
-"""Elements of host memory as Python's numbers and lists, and back.
+"""Elements of host memory as Python's numbers and lists, and back, and as NumPy's arrays.
 
 Each function here makes one that is called with addresses.  They are builtins in machine code (`llvm/objects.py`), or Python where there is none.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import struct
+import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..dtypes import bfloat16
+from . import lasting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,7 +34,7 @@ def _builtins() -> Any:
         return None
     from .llvm import compile as compiler
     found = compiler.functions(("objects",), objects.NAMES, objects.text)
-    return {name: native.builtin(name, found[name], alone=name == "flambeau_read") for name in objects.NAMES}
+    return {name: native.builtin(name, found[name], alone=name in objects.ALONE) for name in objects.NAMES}
 
 
 def _words(*words: int) -> bytes:
@@ -68,3 +73,45 @@ def writer(shape: tuple[int, ...], strides: tuple[int, ...], d: dtype) -> Callab
     if kind not in objects.WRITTEN:
         return None
     return make["flambeau_write"](_words(kind, len(shape), *_axes(shape, strides, d)))  # type: ignore[no-any-return]
+
+
+# ------------------------------------------------------------------------------------------------------------------ arrays
+@lru_cache(1)
+def _numpy() -> tuple[int, int] | None:
+    """The addresses of NumPy's `PyArray_NewFromDescr` and `PyArray_SetBaseObject`; None where its table, or an array's head, is another than known."""
+    if _builtins() is None:
+        return None
+    library: Any = sys.modules.get("numpy._core._multiarray_umath") or sys.modules.get("numpy.core._multiarray_umath")  # NumPy 2, NumPy 1
+    if library is None:
+        return None
+    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
+    table = (ctypes.c_void_p * 283).from_address(pointer(library._ARRAY_API, None))
+    if table[2] != id(np.ndarray):
+        return None
+    probe = np.zeros((2, 3))[:, ::2]
+    head = (ctypes.c_int64 * 9).from_address(id(probe))
+    shown = probe.__array_interface__
+    axes = (ctypes.c_int64 * 2).from_address(head[4])[:], (ctypes.c_int64 * 2).from_address(head[5])[:]
+    known = head[2] == shown["data"][0] and head[3] & 0xFFFFFFFF == 2 and axes == ([2, 2], [24, 16]) and head[7] == id(probe.dtype)
+    return (table[94] or 0, table[282] or 0) if known and head[8] & 0xFFFFFFFF == probe.flags.num else None
+
+
+@lru_cache(4096)
+def viewer(shape: tuple[int, ...], strides: tuple[int, ...], d: dtype) -> Callable[[int, Any], Any]:
+    """``f(address, owner)``: the elements there as an array that shares them and keeps the owner alive (types that NumPy lacks as unsigned integers)."""
+    from .interpret import memory
+    make, found = _builtins(), _numpy()
+    if make is None or found is None or not all(shape):
+        return lambda address, owner: memory(address, shape, strides, d, owner)
+    kind = np.dtype(d.np)
+    lasting.keep(kind)
+    return make["flambeau_show"](_words(*found, id(np.ndarray), id(kind), len(shape), *shape, *[s * d.itemsize for s in strides]))  # type: ignore[no-any-return]
+
+
+def array_heads() -> tuple[Callable[[Any], bytes | None], Callable[[Any], int | None]]:
+    """Functions of an array: what it is but its memory, which holds while its `dtype` lives, and where its elements begin.  Both give None for an object
+    that is no `np.ndarray` itself, and always where an array's head is not known."""
+    make = _builtins()
+    if make is None or _numpy() is None:
+        return lambda array: None, lambda array: None
+    return make["flambeau_key"](_words(id(np.ndarray))), make["flambeau_place"](_words(id(np.ndarray)))

@@ -9,7 +9,7 @@ from functools import lru_cache
 from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
-from . import native
+from . import lasting, native
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -64,13 +64,15 @@ def _functions(taker: int, given: int) -> dict[str, int]:
 class Slots:
     """Machine code for the slots of some classes.
 
-    freed: a class with two of its slots; `finalizer` appends what the second holds to what the first holds.
+    freed: a class with two of its slots; `finalizer` appends what the second holds to what the first holds, if that is not `nothing`.
     """
 
-    def __init__(self, freed: type, taker: str, given: str) -> None:
+    def __init__(self, freed: type, taker: str, given: str, nothing: Any = None) -> None:
         places = [_place(freed, taker), _place(freed, given)] if _known() else [None]
         self.freed = freed
         self.functions = None if None in places else _functions(places[0] or 0, places[-1] or 0)
+        if self.functions:
+            ctypes.PYFUNCTYPE(None, ctypes.py_object)(self.functions["flambeau_ignore"])(lasting.keep(nothing))
         self.make = native.builtin("flambeau_attribute", self.functions["flambeau_attribute"], alone=True) if self.functions else None
 
     def finalizer(self) -> Any:

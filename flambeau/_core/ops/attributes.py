@@ -421,7 +421,7 @@ _READ: dict[str, Any] = {
 
 def _quicken(target: type) -> None:
     """Has machine code read attributes and free storages."""
-    code = Slots(Storage, "free", "ptr")
+    code = Slots(Storage, "free", "ptr", NO_FREE)
     finalizer = code.finalizer()
     if finalizer is not None:
         setattr(Storage, "__del__", finalizer)  # noqa: B010 (types do not say that classes have one)
@@ -445,7 +445,7 @@ def install(target: type) -> None:
         "requires_grad_": requires_grad_, "size": size, "stride": stride, "numel": numel, "nelement": numel, "dim": dim,
         "ndimension": dim, "is_contiguous": is_contiguous, "get_device": get_device, "data_ptr": data_ptr,
         "storage_offset": storage_offset, "untyped_storage": untyped_storage, "storage": storage,
-        "_typed_storage": _typed_storage, "storage_type": storage_type, "numpy": reading.numpy,
+        "_typed_storage": _typed_storage, "storage_type": storage_type,
         "__len__": _len, "__iter__": _iter, "__reversed__": _reversed, "__delitem__": _delete_item, "__contains__": _contains,
         "__format__": _format, "__repr__": _dir_name, "__deepcopy__": _deepcopy, "__reduce_ex__": _reduce, "backward": backward,
         "register_hook": register_hook, "retain_grad": retain_grad, "detach_": detach_,
@@ -472,7 +472,7 @@ def install(target: type) -> None:
 
 
 # what reads values for the host, or goes back through the tape: methods that onlookers see, under these names
-_READS = {"numpy": "numpy", "__contains__": "contains", "__repr__": "print", "__format__": "print", "backward": "backward"}
+_READS = {"__contains__": "contains", "__repr__": "print", "__format__": "print", "backward": "backward"}
 
 has("""__hash__ __len__ _is_view _new_tensor_type dim element_size get_device has_names is_complex is_conj is_contiguous is_floating_point
  is_inference is_neg is_same_size is_signed numel size storage_offset stride""", batch="asks")

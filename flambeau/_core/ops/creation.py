@@ -6,7 +6,6 @@ import ctypes
 import functools
 import inspect
 import math
-import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,7 +31,7 @@ from .sizes import sizes_of
 from .table import op, planned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 
 def zeros_meta(m: Meta) -> Tensor:
@@ -623,21 +622,29 @@ def scalar_tensor(s: Any, *, dtype: Any = None, layout: Any = None, device: Any 
     return full((), s, dtype=dtype or dtypes.get_default_dtype(), device=device, requires_grad=requires_grad, pin_memory=pin_memory)
 
 
-# of NumPy arrays that may be shared, by their dtype's identity (its hash takes long), shape and strides: that dtype, and the layout
+# of NumPy arrays that may be shared, by what `_key` gives: their dtype, and the layout
 _layouts: dict[Any, tuple[Any, Meta]] = caches.cache(globals(), "_layouts")
 
 
-_pointer = ctypes.c_void_p.from_address
+def _first_key(array: Any) -> bytes | None:
+    global _key, _place
+    _key, _place = host_values.array_heads()  # machine code, which importing does not load
+    return _key(array)
+
+
+def _first_place(array: Any) -> int | None:
+    _first_key(array)
+    return _place(array)
+
+
+_key: Callable[[Any], bytes | None] = _first_key  # what an array is but its memory; None where that is not known
+_place: Callable[[Any], int | None] = _first_place  # where an array's elements begin
 
 
 def _address(array: Any) -> int:
-    """Where a NumPy array's elements begin: a word behind what every object has, where NumPy's headers say it is (`PyArrayObject_fields`)."""
-    found: int = _pointer(id(array) + object.__basicsize__).value or 0 if _ADDRESS_IS_THERE else array.__array_interface__["data"][0]
-    return found
-
-
-_probe = np.zeros(1)
-_ADDRESS_IS_THERE = sys.implementation.name == "cpython" and _pointer(id(_probe) + object.__basicsize__).value == _probe.__array_interface__["data"][0]
+    """Where a NumPy array's elements begin."""
+    found = _place(array)
+    return array.__array_interface__["data"][0] if found is None else found  # type: ignore[no-any-return]
 
 
 def _shared_layout(ndarray: Any) -> Meta:
@@ -653,9 +660,11 @@ def _shared_layout(ndarray: Any) -> Meta:
         raise ValueError("given numpy array strides not a multiple of the element byte size. Copy the numpy array to reallocate the "
                          "memory.")
     m = meta(ndarray.shape, tuple(s // d.itemsize for s in ndarray.strides), d, CPU)
-    if len(_layouts) > 4096:
-        _layouts.clear()
-    _layouts[id(ndarray.dtype), ndarray.shape, ndarray.strides] = ndarray.dtype, m
+    key = _key(ndarray)
+    if key is not None and ndarray.flags.writeable:
+        if len(_layouts) > 4096:
+            _layouts.clear()
+        _layouts[key] = ndarray.dtype, m
     return m
 
 
@@ -663,10 +672,12 @@ def _shared_layout(ndarray: Any) -> Meta:
 def from_numpy(ndarray: Any) -> Tensor:
     """A CPU tensor that shares the memory of a NumPy array.  Raises TypeError for other objects and types, ValueError for
     negative strides."""
+    found = _layouts.get(_key(ndarray))  # which keeps the array's dtype: no other has its identity
+    if found is not None:
+        return wrap(_place(ndarray) or 0, found[1], ndarray)
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
-    found = _layouts.get((id(ndarray.dtype), ndarray.shape, ndarray.strides))  # which keeps that dtype: no other has its identity
-    m = _shared_layout(ndarray) if found is None else found[1]
+    m = _shared_layout(ndarray)
     if not ndarray.flags.writeable:
         warn("The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means writing "
              "to this tensor will result in undefined behavior.")
@@ -742,20 +753,21 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
     if view.readonly:
         warn_once("The given buffer is not writable, and PyTorch does not support non-writable tensors. This means you can write to the underlying "
                   "(supposedly non-writable) buffer using the tensor. You may want to copy the buffer to protect its data or make it writable.")
-    if view.nbytes == 0:
+    nbytes, step = view.nbytes, dtype.itemsize
+    if nbytes == 0:
         raise ValueError("both buffer length (0) and count (-1) must not be 0")
-    if offset < 0 or offset >= view.nbytes:
-        raise ValueError(f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({view.nbytes} bytes) minus 1")
+    if offset < 0 or offset >= nbytes:
+        raise ValueError(f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({nbytes} bytes) minus 1")
     if count < 0:
-        if (view.nbytes - offset) % dtype.itemsize:
-            raise ValueError(f"buffer length ({view.nbytes - offset} bytes) after offset ({offset} bytes) must be a multiple of element "
-                             f"size ({dtype.itemsize})")
-        count = (view.nbytes - offset) // dtype.itemsize
-    if offset + count * dtype.itemsize > view.nbytes:
-        raise ValueError(f"requested buffer length ({count} * {dtype.itemsize} bytes) after offset ({offset} bytes) must not be greater "
-                         f"than actual buffer length ({view.nbytes} bytes)")
+        count, left = divmod(nbytes - offset, step)
+        if left:
+            raise ValueError(f"buffer length ({nbytes - offset} bytes) after offset ({offset} bytes) must be a multiple of element size ({step})")
+    if offset + count * step > nbytes:
+        raise ValueError(f"requested buffer length ({count} * {step} bytes) after offset ({offset} bytes) must not be greater "
+                         f"than actual buffer length ({nbytes} bytes)")
     array = np.frombuffer(buffer, dtype.np, count, offset)
-    return _finish(wrap(_address(array), meta((count,), None, dtype, CPU), array), requires_grad)
+    made = wrap(_address(array), meta((count,), None, dtype, CPU), array)
+    return made.requires_grad_() if requires_grad else made
 
 
 def from_bytes(raw: bytes, shape: Sequence[int], d: dtype_class, dev: Any) -> Tensor:

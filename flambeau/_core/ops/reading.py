@@ -133,25 +133,34 @@ item, tolist = methods["item"], methods["tolist"]
 
 
 # -------------------------------------------------------------------------------------------------------------------- NumPy
-def numpy(self: Tensor, *, force: bool = False) -> Any:
+def _numpy(self: Tensor, *, force: bool = False) -> Compose:
     """The elements as a NumPy array that shares the memory of a CPU tensor.
 
     Raises TypeError for a GPU tensor, bfloat16 or complex32, RuntimeError for one that requires grad, unless nothing is
     recorded (``no_grad``); `force` detaches and copies.
     """
+    m = self.meta
     if force:
-        dispatch.note_wait(self.meta.device, "numpy")
-        return numpy(self.detach().cpu())
-    if self.meta.device.type != "cpu":
-        raise TypeError(f"can't convert {self.meta.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
-                        "memory first.")
-    if self.node is not None and _grad.get():
-        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
-    if self.meta.dtype in dtypes.BITS:
-        raise TypeError(f"Got unsupported ScalarType {dtypes.title(self.meta.dtype)}")
-    if capture.active:
-        capture.unrepeatable("what NumPy does with memory is not seen")
-    return host_array(self)
+        def forced(t: Tensor) -> Any:
+            dispatch.note_wait(m.device, "numpy")
+            return numpy(t.detach().cpu())
+        return Compose(forced)
+    if m.device.type != "cpu":
+        raise TypeError(f"can't convert {m.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.")
+    view, lacking, grad_on = host_values.viewer(tuple(m.shape), m.strides, m.dtype), m.dtype in dtypes.BITS, _grad.get
+
+    def shared(t: Tensor) -> Any:
+        if t.node is not None and grad_on():
+            raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+        if lacking:
+            raise TypeError(f"Got unsupported ScalarType {dtypes.title(m.dtype)}")
+        if capture.active:
+            capture.unrepeatable("what NumPy does with memory is not seen")
+        return view(t.ptr, t.store)
+    return Compose(shared)
+
+
+numpy = methods["numpy"] = _operation("numpy", _numpy, "numpy", "Any")
 
 
 def apply_(self: Tensor, callable: Any) -> Tensor:  # noqa: A002 (PyTorch's name)

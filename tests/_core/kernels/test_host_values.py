@@ -90,3 +90,45 @@ def test_nothing_is_kept():
 def test_an_address_must_be_a_number():
     with pytest.raises(TypeError):
         host_values.reader((2,), (1,), dtypes.float32)("0")
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.int64, dtypes.bool_, dtypes.complex64, dtypes.bfloat16], ids=str)
+@pytest.mark.parametrize(("shape", "strides"), [((), ()), ((4,), (1,)), ((2, 3), (3, 1)), ((2, 3), (1, 2)), ((3, 2), (0, 1)), ((0, 3), (3, 1)),
+                                               ((2, 1, 2), (4, 4, 2))])
+def test_viewers_show_memory_as_numpy_does(dtype, shape, strides):
+    """An array like that of `interpret.memory`, in every property, whose memory lives as long as it does."""
+    block = np.arange(64, dtype=np.uint8).repeat(2)
+    step = dtype.itemsize
+    expected = np.lib.stride_tricks.as_strided(block[:len(block) // step * step].view(dtype.np), shape, [s * step for s in strides])
+    references = sys.getrefcount(block)
+    made = host_values.viewer(shape, strides, dtype)(block.ctypes.data, block)
+    assert type(made) is np.ndarray and made.dtype == expected.dtype and made.shape == shape
+    assert np.array_equal(made, expected, equal_nan=dtype.kind in "fc" and dtype is not dtypes.bfloat16)
+    if made.size:
+        assert made.strides == expected.strides and made.flags.num & ~4 == expected.flags.num & ~4  # 4: it owns its memory, which neither does
+        assert not made.flags.owndata and made.flags.writeable and sys.getrefcount(block) > references
+        made[...] = 1
+        assert expected.reshape(-1)[0] == 1
+    del made
+    assert sys.getrefcount(block) == references
+
+
+def test_viewers_take_an_address_and_an_owner():
+    view = host_values.viewer((2,), (1,), dtypes.float32)
+    for wrong in ((), (1,), (1, 2, 3)):
+        with pytest.raises(TypeError):
+            view(*wrong)
+
+
+def test_heads_of_arrays_tell_layouts_apart():
+    key, place = host_values.array_heads()
+    a = np.zeros((3, 4), np.float32)
+    if key(a) is None:
+        pytest.skip("kernels by the interpreter: nothing is read from an array's head")
+    frozen = a.copy()
+    frozen.flags.writeable = False
+    assert key(a) == key(a.copy()) and place(a) == a.ctypes.data and place(a[1:]) == a.ctypes.data + 16
+    others = [key(x) for x in (a, a.T, a[::2], a[:, :2], a.astype(np.float64), a.reshape(4, 3), a.reshape(-1), frozen, np.float32(1).reshape(()))]
+    assert len(set(others)) == len(others)
+    for x in (None, 5, [1.0], np.float32(1), a.view(np.recarray), memoryview(a)):
+        assert key(x) is None and place(x) is None

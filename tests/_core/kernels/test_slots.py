@@ -27,7 +27,16 @@ class Owner:
     __slots__ = ("taker", "given")
 
 
-CODE = Slots(Owner, "taker", "given")
+class Heap:
+    def __init__(self):
+        self.got = []
+
+    def append(self, x):
+        self.got.append(x)
+
+
+NOBODY = Heap()
+CODE = Slots(Owner, "taker", "given", NOBODY)
 PATH = ((Outer, "inner"), (Inner, "value"))
 NODE = ((Outer, "node"),)
 
@@ -103,13 +112,6 @@ def test_references_are_counted():
 
 
 def test_finalizers_append_to_lists_and_to_whatever_appends():
-    class Heap:
-        def __init__(self):
-            self.got = []
-
-        def append(self, x):
-            self.got.append(x)
-
     class Finalized(Owner):
         __slots__ = ()
         __del__ = CODE.finalizer()
@@ -122,6 +124,8 @@ def test_finalizers_append_to_lists_and_to_whatever_appends():
         free(taken, 1000 + i)
         free(heap, 2000 + i)
     assert taken == [1000, 1001, 1002] and heap.got == [2000, 2001, 2002]
+    free(NOBODY, 3000)
+    assert NOBODY.got == []
     Finalized()  # with empty slots there is nothing to give back
     half = Finalized()
     half.taker = taken

@@ -5,13 +5,19 @@ Each builtin's `self` is a bytes object of 64-bit words:
   read(address)           kind, how many axes, then for each axis its size and its stride in bytes: the number there, or lists of them
   write(address, nested)  the same: True where the nested lists and tuples are of these sizes and hold what the type may be given, which is
                           then written; False where not, and anything may have been written
+  show(address, owner)    the addresses of NumPy's `PyArray_NewFromDescr`, `PyArray_SetBaseObject`, array class and type, how many axes, their sizes,
+                          their strides in bytes: an array on memory that the owner keeps
+  key(array)              the address of NumPy's array class: what an array is but its memory, as bytes: its type's address, whether it may be written,
+                          sizes and strides.  None for another class's object
+  place(array)            the same: where an array's elements begin
 """
 
 from __future__ import annotations
 
 from . import arguments
 
-NAMES = ("flambeau_read", "flambeau_write")
+NAMES = ("flambeau_read", "flambeau_write", "flambeau_show", "flambeau_key", "flambeau_place")
+ALONE = frozenset(("flambeau_read", "flambeau_key", "flambeau_place"))  # those that take one argument
 KNOWN = arguments.KNOWN  # whether an object's type is where these builtins look for it
 
 # by a kind's number: its storage in IR, what makes it what CPython takes, and CPython's function that gives a number of that
@@ -38,7 +44,7 @@ WRITTEN = frozenset((0, 1, 2, 10))  # the kinds that `write` knows
 
 
 def text() -> str:
-    """The IR of both."""
+    """The IR of all."""
     cases = " ".join(f"i64 {k}, label %k{k}" for k in _READ)
     reads = "".join(f"k{k}:\n  %m.{k} = load {kind}, ptr %p, align 1\n  {widen.format(k=k)}\n  %o.{k} = {make.format(k=k)}\n  ret ptr %o.{k}\n"
                     for k, (kind, widen, make) in _READ.items())
@@ -70,6 +76,13 @@ declare ptr @PyList_GetItem(ptr, i64)
 declare i64 @PyTuple_Size(ptr)
 declare ptr @PyTuple_GetItem(ptr, i64)
 declare void @Py_DecRef(ptr)
+declare void @Py_IncRef(ptr)
+declare void @PyErr_SetString(ptr, ptr)
+declare ptr @PyBytes_FromStringAndSize(ptr, i64)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+@PyExc_TypeError = external global ptr
+@_Py_NoneStruct = external global i64
+@two_arguments = internal constant [43 x i8] c"show takes an address, which is not 0, ...\\00"
 
 define internal ptr @show(ptr %p, ptr %axes, i64 %count, i64 %kind) #0 {
 entry:
@@ -264,5 +277,119 @@ no:
 yes:
   %true = call ptr @PyBool_FromLong(i64 1)
   ret ptr %true
+}
+
+; PyArrayObject_fields: after the head come data, nd (32 bits), dimensions, strides, base, descr, flags (32 bits)
+define ptr @flambeau_show(ptr %self, ptr %given, i64 %n) #0 {
+entry:
+  %words = getelementptr i8, ptr %self, i64 $DATA
+  %two = icmp eq i64 %n, 2
+  br i1 %two, label %go, label %wrong
+wrong:
+  %type.error = load ptr, ptr @PyExc_TypeError
+  call void @PyErr_SetString(ptr %type.error, ptr @two_arguments)
+  ret ptr null
+go:
+  %o = load ptr, ptr %given
+  %owner.at = getelementptr ptr, ptr %given, i64 1
+  %owner = load ptr, ptr %owner.at
+  %address = call i64 @PyLong_AsUnsignedLongLongMask(ptr %o)
+  %new = load ptr, ptr %words
+  %set.at = getelementptr i64, ptr %words, i64 1
+  %set = load ptr, ptr %set.at
+  %class.at = getelementptr i64, ptr %words, i64 2
+  %class = load ptr, ptr %class.at
+  %type.at = getelementptr i64, ptr %words, i64 3
+  %type = load ptr, ptr %type.at
+  %count.at = getelementptr i64, ptr %words, i64 4
+  %count = load i64, ptr %count.at
+  %dims = getelementptr i64, ptr %words, i64 5
+  %steps = getelementptr i64, ptr %dims, i64 %count
+  %nd = trunc i64 %count to i32
+  %data = inttoptr i64 %address to ptr
+  %nothing = icmp eq i64 %address, 0
+  br i1 %nothing, label %wrong, label %make
+make:
+  call void @Py_IncRef(ptr %type)
+  %array = call ptr %new(ptr %class, ptr %type, i32 %nd, ptr %dims, ptr %steps, ptr %data, i32 1024, ptr null)
+  %failed = icmp eq ptr %array, null
+  br i1 %failed, label %raise, label %keep
+keep:
+  call void @Py_IncRef(ptr %owner)
+  %kept = call i32 %set(ptr %array, ptr %owner)
+  %lost = icmp slt i32 %kept, 0
+  br i1 %lost, label %drop, label %done
+drop:
+  call void @Py_DecRef(ptr %array)
+  br label %raise
+raise:
+  ret ptr null
+done:
+  ret ptr %array
+}
+
+define internal i1 @is_array(ptr %self, ptr %o) #0 {
+entry:
+  %words = getelementptr i8, ptr %self, i64 $DATA
+  %class = load ptr, ptr %words
+  %type.at = getelementptr i8, ptr %o, i64 8
+  %type = load ptr, ptr %type.at
+  %same = icmp eq ptr %type, %class
+  ret i1 %same
+}
+
+define ptr @flambeau_place(ptr %self, ptr %o) #0 {
+entry:
+  %is = call i1 @is_array(ptr %self, ptr %o)
+  br i1 %is, label %go, label %none
+go:
+  %data.at = getelementptr i8, ptr %o, i64 16
+  %data = load i64, ptr %data.at
+  %made = call ptr @PyLong_FromUnsignedLongLong(i64 %data)
+  ret ptr %made
+none:
+  call void @Py_IncRef(ptr @_Py_NoneStruct)
+  ret ptr @_Py_NoneStruct
+}
+
+define ptr @flambeau_key(ptr %self, ptr %o) #0 {
+entry:
+  %is = call i1 @is_array(ptr %self, ptr %o)
+  br i1 %is, label %go, label %none
+go:
+  %nd.at = getelementptr i8, ptr %o, i64 24
+  %nd32 = load i32, ptr %nd.at
+  %nd = sext i32 %nd32 to i64
+  %dims.at = getelementptr i8, ptr %o, i64 32
+  %dims = load ptr, ptr %dims.at
+  %steps.at = getelementptr i8, ptr %o, i64 40
+  %steps = load ptr, ptr %steps.at
+  %descr.at = getelementptr i8, ptr %o, i64 56
+  %descr = load i64, ptr %descr.at
+  %flags.at = getelementptr i8, ptr %o, i64 64
+  %flags = load i32, ptr %flags.at
+  %writable = and i32 %flags, 1024
+  %writable64 = zext i32 %writable to i64
+  %axes.bytes = mul i64 %nd, 8
+  %both.bytes = mul i64 %nd, 16
+  %bytes = add i64 %both.bytes, 16
+  %made = call ptr @PyBytes_FromStringAndSize(ptr null, i64 %bytes)
+  %failed = icmp eq ptr %made, null
+  br i1 %failed, label %raise, label %fill
+raise:
+  ret ptr null
+fill:
+  %to = getelementptr i8, ptr %made, i64 $DATA
+  store i64 %descr, ptr %to
+  %to.flags = getelementptr i8, ptr %to, i64 8
+  store i64 %writable64, ptr %to.flags
+  %to.dims = getelementptr i8, ptr %to, i64 16
+  call void @llvm.memcpy.p0.p0.i64(ptr %to.dims, ptr %dims, i64 %axes.bytes, i1 false)
+  %to.steps = getelementptr i8, ptr %to.dims, i64 %axes.bytes
+  call void @llvm.memcpy.p0.p0.i64(ptr %to.steps, ptr %steps, i64 %axes.bytes, i1 false)
+  ret ptr %made
+none:
+  call void @Py_IncRef(ptr @_Py_NoneStruct)
+  ret ptr @_Py_NoneStruct
 }
 """

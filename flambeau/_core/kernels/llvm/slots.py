@@ -6,13 +6,14 @@ the address of a constant (what `CONSTANT` gives, `EQUAL` compares with, or the 
 address of the class that the object must be of, and the slot's place in it.
 
 `flambeau_give_back` is a method without arguments: it appends what one slot holds to what another holds. The places of both are in its text.
+`flambeau_ignore(address)`, no method, tells it of the object that keeps nothing.
 """
 
 from __future__ import annotations
 
 from . import arguments
 
-NAMES = ("flambeau_attribute", "flambeau_give_back")
+NAMES = ("flambeau_attribute", "flambeau_give_back", "flambeau_ignore")
 KNOWN = arguments.KNOWN  # whether an object's type is where these builtins look for it
 
 
@@ -41,6 +42,7 @@ declare void @Py_DecRef(ptr)
 @PyList_Type = external global i64
 @append = internal constant [7 x i8] c"append\\00"
 @append_name = internal global ptr null
+@ignored = internal global ptr null
 
 define ptr @flambeau_attribute(ptr %self, ptr %given) #0 {
 entry:
@@ -172,6 +174,10 @@ list:
   %ok = icmp eq i32 %failed, 0
   br i1 %ok, label %done, label %raise
 other:
+  %nobody = load ptr, ptr @ignored
+  %is_nobody = icmp eq ptr %taker, %nobody
+  br i1 %is_nobody, label %done, label %append
+append:
   %known = load ptr, ptr @append_name
   %unknown = icmp eq ptr %known, null
   br i1 %unknown, label %learn, label %call
@@ -181,7 +187,7 @@ learn:
   %no_name = icmp eq ptr %made, null
   br i1 %no_name, label %raise, label %call
 call:
-  %name = phi ptr [ %known, %other ], [ %made, %learn ]
+  %name = phi ptr [ %known, %append ], [ %made, %learn ]
   %result = call ptr (ptr, ptr, ...) @PyObject_CallMethodObjArgs(ptr %taker, ptr %name, ptr %given, ptr null)
   %no_result = icmp eq ptr %result, null
   br i1 %no_result, label %raise, label %drop
@@ -193,5 +199,10 @@ raise:
 done:
   call void @Py_IncRef(ptr @_Py_NoneStruct)
   ret ptr @_Py_NoneStruct
+}
+
+define void @flambeau_ignore(ptr %object) #0 {
+  store ptr %object, ptr @ignored
+  ret void
 }
 """
