@@ -20,7 +20,7 @@ from ..runtime import device as devices
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import CodeType
 
 # What a parameter is. An operand is a tensor (TENSOR), one or None (OPTIONAL), or one or a number (NUMBER; VALUE: where a plan holds for
@@ -204,6 +204,8 @@ def constant(v: Any) -> Any:
     kind = v.__class__
     if kind is int:  # what equals one of another type comes with its type
         return v
+    if kind is float:
+        return (kind, v) if v and v == v else (kind, str(v))  # a nan equals no nan, and 0.0 equals -0.0
     if kind in PLAIN_CONSTANTS:
         return v
     if kind is tuple or kind is list or kind in SEQUENCES:
@@ -214,7 +216,7 @@ def constant(v: Any) -> Any:
                 v = [x if (k := x.__class__) is int or k in PLAIN_CONSTANTS else constant(x) for x in v]
                 break
         return (list, *v) if kind is list else tuple(v)  # x[[0, 1]] is not x[0, 1]
-    if kind is float or kind is complex:
+    if kind is complex:
         return (kind, v) if v and v == v else (kind, str(v))
     if kind is slice:
         a, b, c = v.start, v.stop, v.step
@@ -276,7 +278,19 @@ def _learned_key(name: str, kind: str, loose: bool, default: Any) -> str:
         return f"{name} if {name}.__class__ in WORDS else ({name}.__class__, constant({name}))"
     if kind == CONSTANT and default is None:
         return f"None if {name} is None else constant({name})"
-    return f"{name} if {name}.__class__ is int else constant({name})"
+    rest = f"{name} if {name}.__class__ is int else constant({name})"
+    return f"told_{name} if {name} is default_{name} else {rest}" if _long(default) else rest
+
+
+def _long(default: Any) -> bool:
+    """Whether a default's part in a key takes long: it is worked out once (`defaults`), for calls that do not name the argument."""
+    return type(default) in (float, complex) or (type(default) is tuple and all(type(x) is int for x in default))
+
+
+def defaults(s: Signature, told: Callable[[Any], Any]) -> dict[str, Any]:
+    """The defaults whose parts in a key are worked out once, by the names that the code has for both. told: `constant` or `exact`."""
+    found = {n: s.default(n) for n in s.names()}
+    return {k: v for n, x in found.items() if _long(x) for k, v in ((f"default_{n}", x), (f"told_{n}", told(x)))}
 
 
 def _learned_keys(s: Signature) -> str:
@@ -301,7 +315,7 @@ LEARNED_KEYS: dict[str, Any] = {"Tensor": Tensor, "constant": constant, "DEFAULT
 def key_of(s: Signature) -> Any:
     """A function of a call's values that gives the key of its learned plan."""
     names = [*s.names(), *filter(None, (s.rest, s.more))]
-    space = dict(LEARNED_KEYS)
+    space = {**LEARNED_KEYS, **defaults(s, constant)}
     text = f"def key(values):\n    {''.join(n + ', ' for n in names)} = values\n    return ({_learned_keys(s)})"
     exec(compile(text, "<operation>", "exec"), space)  # our own text: only names of parameters enter it
     return space["key"]
@@ -323,6 +337,8 @@ def _key(name: str, kind: str, loose: bool, default: Any) -> str:
         return f"{name}.__class__ if {name} != 1 else 1"
     if kind == CONSTANT and not loose:
         rest = f"{name} if {name}.__class__ is int else exact({name})"
+        if _long(default):
+            return f"told_{name} if {name} is default_{name} else {rest}"
         return f"None if {name} is None else {rest}" if default is None else rest
     if kind == SIZES:
         # nothing at all is not the empty tuple: expand() is refused where expand(()) is not

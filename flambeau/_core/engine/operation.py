@@ -135,7 +135,8 @@ class Operation:
                         forgotten=self.forgotten, reordered=self.reordered, TRIPS=TRIPS, MISSING=MISSING, KNOWN=KNOWN, NUMBERS=NUMBERS, Tensor=Tensor,
                         known=known, all_plain=all_plain, exact=fronts.exact, told=fronts.told,
                         PLAIN=fronts.PLAIN_CONSTANTS, GIVEN=GIVEN, given=self.given, caches=caches,
-                        meant=partial(dtypes.meant, of=self.function.__name__), **_FACTORIES)
+                        meant=partial(dtypes.meant, of=self.function.__name__), **_FACTORIES,
+                        **fronts.defaults(s, fronts.exact if self.planned else fronts.constant))
         code = fronts.write(self.function.__name__, s, self.planned, self.out is not None, self.renames)
         if self._learns and not self.planned and (fronts.operand_kinds(s) or "device" in s.names()):
             caches.cache(self.env, "plans")

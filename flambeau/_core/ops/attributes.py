@@ -19,6 +19,7 @@ from ..tensor import NO_FREE, Meta, Storage, Tensor, _new, meta
 from . import reading
 from .memory_format import strided
 from .storages import UntypedStorage, copied, tensor_on
+from .typed_storages import TypedStorage, class_of, warn_removal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -217,25 +218,25 @@ def storage_offset(self: Tensor) -> int:
 def untyped_storage(self: Tensor) -> Any:
     """The bytes under the tensor and its views."""
     _ = self.ptr  # waits for bytes that are still on their way
-    return UntypedStorage._of(self.store)
+    kept = self._untyped  # type: ignore[attr-defined]
+    if kept is None or kept._storage is not self.store:
+        kept = self._untyped = UntypedStorage._of(self.store)  # type: ignore[attr-defined]
+    return kept
 
 
 def storage(self: Tensor) -> Any:
     """The storage under the tensor as elements of its type."""
-    from .typed_storages import warn_removal
     warn_removal()
-    return _typed_storage(self)
+    return TypedStorage._of(untyped_storage(self), self.meta.dtype)
 
 
 def _typed_storage(self: Tensor) -> Any:
     """`storage`, which does not say that it is deprecated."""
-    from .typed_storages import TypedStorage
     return TypedStorage._of(untyped_storage(self), self.meta.dtype)
 
 
 def storage_type(self: Tensor) -> Any:
     """The legacy class of the storage under the tensor."""
-    from .typed_storages import class_of
     return class_of(self.meta.dtype, self.meta.device.type)
 
 
@@ -432,7 +433,7 @@ def _quicken(target: type) -> None:
 
 def install(target: type) -> None:
     """Gives the Tensor its attributes and these methods."""
-    target._grad = None  # type: ignore[attr-defined]
+    target._grad = target._untyped = None  # type: ignore[attr-defined] # what single tensors keep: see `_get_grad`, `untyped_storage`
     native.when_loaded(lambda: _quicken(target))
     for name, read in _SIMPLE.items():
         setattr(target, name, property(read, doc=_TOLD.get(name) or f"Whether the tensor is {name[3:].replace('_', ' ')}."))

@@ -644,7 +644,7 @@ _place: Callable[[Any], int | None] = _first_place  # where an array's elements 
 def _address(array: Any) -> int:
     """Where a NumPy array's elements begin."""
     found = _place(array)
-    return array.__array_interface__["data"][0] if found is None else found  # type: ignore[no-any-return]
+    return array.__array_interface__["data"][0] if found is None else found
 
 
 def _shared_layout(ndarray: Any) -> Meta:

@@ -54,6 +54,22 @@ def test_an_exact_constant_tells_types_and_signs_apart_and_a_list_from_nothing()
     assert exact([1, [2.0]]) == exact((1, (2.0,))) and exact(None) is None
 
 
+@pytest.mark.parametrize("default", [0.0, -0.0, 1.0, float("nan"), 1j, (0, 1), ()])
+def test_a_default_has_the_same_key_whether_it_is_given_or_not(default: Any) -> None:
+    s = Signature(("input", "value"), (), (default,))
+    key, x = fronts.key_of(s), torch.ones(2)
+    assert set(fronts.defaults(s, fronts.constant)) == {"default_value", "told_value"}
+    again = type(default)(default) if not isinstance(default, float) else float(str(default))
+    assert key((x, default)) == key((x, again)) and key((x, default)) != key((x, 5.0)) and key((x, default)) != key((x, 0))
+    if default == 0.0:
+        assert key((x, 0.0)) != key((x, -0.0))
+
+
+def test_no_part_of_a_key_is_kept_of_defaults_that_are_looked_up_quickly() -> None:
+    s = Signature(("input", "a", "b", "c", "d", "e"), (), (1, None, "word", True, (1, [2])))
+    assert fronts.defaults(s, fronts.constant) == {}
+
+
 # --------------------------------------------------------------------------------------------------------- the written code
 def test_a_front_takes_arguments_by_place_and_by_name() -> None:
     def scale(input: Tensor, by: float = 2.0, *, shift: float = 0.0) -> Any:

@@ -87,3 +87,24 @@ def test_tensors_over_storages():
         flambeau.empty(0, dtype=flambeau.int8).set_(s)
     with pytest.raises(TypeError, match="source must be"):
         flambeau.empty(0).set_([1])
+
+
+def test_a_tensor_keeps_its_storage_object_until_its_memory_is_another(device):
+    x = flambeau.ones(4, device=device)
+    kept = x.untyped_storage()
+    assert x.untyped_storage() is kept and x[1:].untyped_storage() == kept
+    y = flambeau.zeros(8, device=device)
+    x.set_(y)
+    assert x.untyped_storage() is not kept and x.untyped_storage() == y.untyped_storage()
+    z = flambeau.ones(2, device=device)
+    before = z.untyped_storage()
+    z.data = y
+    assert z.untyped_storage() != before and z.untyped_storage() == y.untyped_storage()
+
+
+def test_a_storage_object_keeps_no_tensor_alive():
+    import weakref
+    x = flambeau.ones(4)
+    kept, seen = x.untyped_storage(), weakref.ref(x)
+    del x
+    assert seen() is None and kept.nbytes() == 16
