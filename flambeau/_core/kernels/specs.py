@@ -190,6 +190,7 @@ class Put(Spec):
 
 class Search(Spec):
     """``entry(out, sequence, values)``: where values go in sorted rows of `length`, before equal elements, or with `right` after them.
+    By halving, the middle rounded up; NaN in a row lies before every value.
 
     strides: of out, sequence and values; one step for a sequence that all values are looked for in.  dtype: of the sequence, and of values
     unless `values` says another; result: of out.

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flambeau as fb
+from tests import halving
 
 TYPES = [fb.float32, fb.float64, fb.int64, fb.int32, fb.uint8, fb.float16]
 numbers = st.lists(st.integers(0, 9), max_size=20)
@@ -30,9 +31,10 @@ def test_searchsorted_is_numpys(seq, wanted, right, d, narrow):
 def test_each_row_searches_its_own_sequence(rows, right):
     rng = np.random.default_rng(rows)
     a, w = np.sort(rng.integers(0, 20, (rows, 2, 15)).astype(float)), rng.integers(-2, 22, (rows, 2, 6)).astype(float)
-    a[0, 0, -3:] = np.nan  # NaN is the greatest
+    a[0, 0, -3:] = np.nan  # lies before every value, as in PyTorch
     w[0, 0, 2] = np.nan
-    want = np.stack([[np.searchsorted(a[i, j], w[i, j], "right" if right else "left") for j in range(2)] for i in range(rows)])
+    a[1, 1] = a[1, 1, ::-1].copy()
+    want = np.stack([[halving.places(a[i, j], w[i, j], right) for j in range(2)] for i in range(rows)])
     np.testing.assert_array_equal(fb.searchsorted(fb.tensor(a), fb.tensor(w), right=right).numpy(), want)
     np.testing.assert_array_equal(fb.searchsorted(fb.tensor(a.transpose(0, 2, 1).copy()).mT, fb.tensor(w), right=right).numpy(), want)
 

@@ -91,7 +91,7 @@ def search(spec: Search) -> PreparedLaunch | None:
     def entry(out: int, sequence: int, values: int) -> None:
         keys = row_order.keys(memory(sequence, (*lead, n), rows, d), d).reshape(-1, n)
         wanted = row_order.keys(memory(values, shape, steps, d), d).reshape(len(keys), -1)
-        found = [np.searchsorted(k, w, "right" if right else "left") for k, w in zip(keys, wanted, strict=True)]
+        found = [row_order.places(k, w, d, right) for k, w in zip(keys, wanted, strict=True)]
         memory(out, shape, to, result)[...] = np.reshape(found, shape)
     return PreparedLaunch("searchsorted", entry, nbytes=nbytes)
 

@@ -41,6 +41,20 @@ def is_nan(k: Array, d: dtype) -> Array:
     return k == np.iinfo(k.dtype).max if d.kind == "f" else np.zeros(k.shape, bool)
 
 
+def places(row: Array, wanted: Array, d: dtype, right: bool) -> Array:
+    """Where each of `wanted` goes in a row of keys, before equal ones or, with `right`, after them, by halving; NaN in the row lies before all.
+
+    The middle is rounded as PyTorch rounds it, so that a row out of order gives its places too."""
+    low, high = np.zeros(wanted.shape, np.int64), np.full(wanted.shape, row.size, np.int64)
+    nan = is_nan(row, d)
+    while (open_ := low < high).any():
+        middle = np.where(open_, low + (high - low) // 2, 0)
+        here = row[middle]
+        further = (here <= wanted if right else here < wanted) | nan[middle]
+        low, high = np.where(open_ & further, middle + 1, low), np.where(open_ & ~further, middle, high)
+    return low
+
+
 def order(a: Array, d: dtype, descending: bool = False) -> Array:
     """Positions (int64) that sort each row of `a` (rows, n), equal elements in their order."""
     return np.argsort(keys(a, d, descending), -1, kind="stable")

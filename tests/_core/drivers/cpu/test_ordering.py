@@ -10,9 +10,10 @@ import pytest
 
 from flambeau._core import dtypes
 from flambeau._core.drivers.cpu import backend, row_order
-from flambeau._core.kernels import interpret, native
+from flambeau._core.kernels import interpret, native, routines
 from flambeau._core.kernels.specs import Among, Element, Search, Sort
 from flambeau._core.layout import contiguous_strides, numel
+from tests import halving
 
 REAL = [d for d in dtypes.ALL if not d.is_complex]
 LENGTHS = (1, 2, 15, 16, 17, 64, 65, 143, 144, 145, 255, 256, 257, 300, 1000, 5000)
@@ -171,7 +172,7 @@ def test_any_strides(n, kind):
 
 
 @pytest.mark.parametrize("d", REAL, ids=str)
-def test_values_are_found_where_numpy_finds_them(d):
+def test_values_are_found_where_bisect_finds_them(d):
     rng = np.random.default_rng(7)
     for n in (0, 1, 2, 3, 7, 8, 100, 1000):
         seq, v = elements(d, rng, (n,), 40)
@@ -180,10 +181,26 @@ def test_values_are_found_where_numpy_finds_them(d):
         for m in (1, 5, 33, 300, 5000):
             wanted, w = elements(d, rng, (m,), 40)
             for right in (False, True):
+                want = halving.places(v, w, right)
                 for result in (dtypes.int32, dtypes.int64):
                     out = np.full(m, -5, result.np)
                     carried_out(Search(d, result, (m,), n, ((1,), (1,), (1,)), right), (out,), seq, wanted)
-                    np.testing.assert_array_equal(out, np.searchsorted(v, w, "right" if right else "left"))
+                    np.testing.assert_array_equal(out, want)
+
+
+@pytest.mark.parametrize("generated", [True, False])
+@pytest.mark.parametrize("d", [dtypes.float32, dtypes.bfloat16, dtypes.float64, dtypes.int16, dtypes.uint8], ids=str)
+def test_rows_out_of_order_are_halved_all_the_same(d, generated, monkeypatch):
+    if not generated:
+        monkeypatch.setattr(routines, "generated", lambda: False)
+    rng = np.random.default_rng(9)
+    for n in (1, 2, 5, 6, 7, 50):
+        seq, v = elements(d, rng, (n,), 9)
+        wanted, w = elements(d, rng, (40,), 9)
+        for right in (False, True):
+            out = np.full(40, -5)
+            carried_out(Search(d, dtypes.int64, (40,), n, ((1,), (1,), (1,)), right), (out,), seq, wanted)
+            np.testing.assert_array_equal(out, halving.places(v, w, right))
 
 
 def test_values_of_rows_and_strides():

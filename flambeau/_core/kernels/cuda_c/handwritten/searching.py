@@ -25,7 +25,8 @@ _SEARCH = """
   int low = 0, high = $length;
   while (low < high) {
     const int middle = low + (high - low) / 2;
-    if (key_of(*(const Key*)(row + middle * $step)) $before wanted) low = middle + 1;
+    const Key here = key_of(*(const Key*)(row + middle * $step));
+    if (here $before wanted$odd) low = middle + 1;
     else high = middle;
   }
   *($result*)((unsigned char*)a.w[0] + place(a, i, 0)) = low;"""
@@ -70,7 +71,8 @@ def search(d: dtype, result: dtype, shape: tuple[int, ...], length: int, out: tu
     rows(w, "place", shape, [out, values, (*sequence[:-1], *(0,) * (len(shape) - len(sequence) + 1))], [result.itemsize, d.itemsize, d.itemsize])
     w.words(n=n, length=length)
     w.words("long long", step=sequence[-1] * d.itemsize)
-    w.constants(threads=THREADS, before="<=" if right else "<", result="int" if result.itemsize == 4 else "long long")
+    w.constants(threads=THREADS, before="<=" if right else "<", odd=" || here == $nan" if d.kind == "f" else "",
+                result="int" if result.itemsize == 4 else "long long")
     w.function("searchsorted", THREADS, _SEARCH)
     w.launch("searchsorted", -(-n // THREADS), THREADS)
     return w.kernel(0, n * (d.itemsize + result.itemsize) + length * d.itemsize)

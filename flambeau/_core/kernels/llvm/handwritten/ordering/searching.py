@@ -80,7 +80,7 @@ def _write_search(module: Module, bits: int, result: str) -> None:
 
 def _write_find(module: Module, bits: int, raw: bool) -> None:
     """@find_raw(elements, n, keys, many, to, right, block): how many of n sorted elements lie before each of many keys; @find_keys, the same of
-    keys instead of elements."""
+    keys instead of elements.  An element that is NaN lies before every key."""
     c = Code(module, "internal void", "find_raw" if raw else "find_keys", "ptr", "i64", "ptr", "i64", "ptr", "i64", "ptr")
     elements, n, wanted, many, to, right, block = c.given
     lanes, size, kind = (8, 8, "i64") if bits == 64 else (16, bits // 8, f"i{bits}")
@@ -90,21 +90,31 @@ def _write_find(module: Module, bits: int, raw: bool) -> None:
     after = right.to("i1").spread(lanes)
     none = c.constant(vec(place, lanes), 0)
 
+    odd = k.turned.differs(0).spread(lanes)  # only numbers with a point have a key that is NaN's
+
     def further(at: Value, key: Value) -> Value:
         got = elements.gather(kind, at)
-        other = k.of(got) if raw else got
-        return other.below(key) | (other.equals(key) & after)
+        if not raw:
+            return got.below(key) | (got.equals(key) & after)
+        other = k.of(got)
+        return other.below(key) | (other.equals(key) & after) | (other.equals(-1) & odd)
     with c.span(0, many, step=lanes * _TOGETHER) as v:
         mine = [(wanted + (v.i + j * lanes) * size).load(vec(kind, lanes)) for j in range(_TOGETHER)]
         with c.when(c.ints(0) < n, *[none] * _TOGETHER) as some:
-            with c.repeat(n, *[none] * _TOGETHER) as step:
-                left, *bases = step.vars
-                half = left >> 1  # 0 of a single element, which is looked at below
-                far, probe = (x.to(place).spread(lanes) for x in (half, c.pick(half.equals(0), 0, half - 1)))
-                step.next = [left - half, *[c.pick(further(b + probe, key), b + far, b) for b, key in zip(bases, mine, strict=True)]]
-                step.more = c.ints(1) < step.next[0]
-            bases = step.vars[1:]
-            some.next = [c.pick(further(b, key), b + 1, b) for b, key in zip(bases, mine, strict=True)]
+            count, last = n.to(place).spread(lanes), (n - 1).to(place).spread(lanes)
+            # the middle is rounded as PyTorch rounds it, so that rows out of order give its places too
+            with c.repeat(n, *[none] * _TOGETHER, *[count] * _TOGETHER) as step:
+                left, bases, counts = step.vars[0], step.vars[1:_TOGETHER + 1], step.vars[_TOGETHER + 1:]
+                next_bases, next_counts = [], []
+                for base, size_left, key in zip(bases, counts, mine, strict=True):
+                    half = size_left >> 1
+                    middle = base + half  # behind the end for a lane that is done
+                    later = further(c.pick(middle.above(last), last, middle), key) & size_left.differs(0)
+                    next_bases.append(c.pick(later, middle + 1, base))
+                    next_counts.append(c.pick(later, size_left - half - 1, half))
+                step.next = [left >> 1, *next_bases, *next_counts]
+                step.more = c.ints(0) < step.next[0]
+            some.next = step.vars[1:_TOGETHER + 1]
         for j, found in enumerate(some.vars):
             (to + (v.i + j * lanes) * 4).store(found.to("i32"))
     c.back()
