@@ -35,6 +35,12 @@ def check(t: Tensor, operands: Sequence[Any]) -> bool:
     return recorded
 
 
+def of_leaf(t: Tensor) -> bool:
+    """Whether `t` requires grad and is a leaf or a view of one, where a write is forbidden unless it goes unseen by autograd."""
+    base = t if t.base is None else t.base
+    return t.node is not None and (base.node is None or base.node[0] == 0)
+
+
 _WHY = {
     "several": "This view is the output of a function that returns multiple views. Such functions do not allow the output views to be "
                "modified inplace. You should replace the inplace operation by an out-of-place one.",

@@ -27,6 +27,8 @@ _KNOWN: dict[str, frozenset[Any]] = {
     # the type of its `out`, where it need not be the result's: what the result can be cast to ("joined": other errors), any, uint8 for truths;
     # and of formulas those that take no other than their own
     "out_type": frozenset(("castable", "joined", "any", "bytes too", "same", "truth")),
+    # whether its result may be a view of memory of its own, so that `detach_` refuses it: PyTorch's composites end so
+    "own_view": frozenset((True,)),
     # whether it writes while it reads, so that `out` must not share memory with an operand ("but itself": but may be one)
     "out_apart": frozenset((True, "but itself")),
 }

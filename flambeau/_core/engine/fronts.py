@@ -350,9 +350,9 @@ def _key(name: str, kind: str, loose: bool, default: Any) -> str:
     return name
 
 
-def write(name: str, s: Signature, planned: bool, out: bool, renames: bool, learns: bool = False) -> CodeType:
+def write(name: str, s: Signature, planned: bool, out: bool, renames: bool, learns: bool = False, own_view: bool = False) -> CodeType:
     """The code of a function. planned: see above. out: it has `out=`. renames: it takes parameters by NumPy's names too. learns: it looks
-    for a learned plan first."""
+    for a learned plan first. own_view: see `fields`."""
     parameters = list(s.positional)
     renames = renames and s.more is None and not set(BY_NUMPY.values()).isdisjoint(s.names())
     first = len(parameters) - len(s.defaults)
@@ -375,7 +375,8 @@ def write(name: str, s: Signature, planned: bool, out: bool, renames: bool, lear
         lines.append(f"    if {s.rest}: return reordered({values}{', out' if out else ''})")
     if out:
         lines.append(f"    if out is not None: return into(out, {values})")
-    lines += _planned(s, values) if planned else _learning(s, values) if learns else _direct(s, values)
+    then = [] if own_view else [f"    if made.__class__ is Tensor and made.base is not None: known_as(made, {values})"]
+    lines += _planned(s, values) if planned else _learning(s, values, then) if learns else _direct(s, values, then)
     text = "\n".join(lines)
     file = f"<operation {name}>"
     linecache.cache[file] = (len(text), None, [line + "\n" for line in lines], file)
@@ -412,17 +413,17 @@ def _planned(s: Signature, values: str) -> list[str]:
             f"    return miss({values})"]
 
 
-def _learning(s: Signature, values: str) -> list[str]:
+def _learning(s: Signature, values: str, then: Sequence[str]) -> list[str]:
     return ["    try:",
             f"        plan = plans[{_learned_keys(s)}]",
             "    except (KeyError, AttributeError, TypeError, ValueError, RuntimeError):",
             "        pass",
             "    else:",
             f"        return plan({', '.join(operand_kinds(s))})",
-            *_direct(s, values, [f"    note({values})"])]
+            *_direct(s, values, [*then, f"    note({values})"])]
 
 
-def _direct(s: Signature, values: str, then: Sequence[str] = ()) -> list[str]:
+def _direct(s: Signature, values: str, then: Sequence[str]) -> list[str]:
     """then: the lines after a call of the body."""
     tests = [test for n, kind in s.kinds.items() if (test := _plain(n, kind)) is not None and (n != s.rest or kind == TENSORS)]
     tests += [f"({n}.__class__ is not Tensor or {n}.meta.plain)" for n in s.names() if n in s.untold]

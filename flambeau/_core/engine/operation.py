@@ -18,7 +18,7 @@ from .. import dtypes, hooks
 from ..runtime import caches
 from ..runtime import device as devices
 from ..tensor import Tensor
-from . import fronts, interpreters
+from . import fields, fronts, interpreters
 from .fronts import CONSTANT, DEVICE, DTYPE, FACTOR, MISSING, NUMBER, OPTIONAL, PLACE, SCALAR, SEQUENCES, SIZES, TENSOR, VALUE, Signature
 from .learning import Learner
 from .plans import Compose, Plan, Relaid, View, Written, roles, under
@@ -88,6 +88,15 @@ def all_plain(tensors: Any) -> bool:
     return known(tensors)
 
 
+def known_as(made: Tensor, values: Values) -> None:
+    """A result that shows memory of no operand is no view, whatever the body made it of: nobody else sees that memory."""
+    for v in values:
+        for x in v if isinstance(v, (list, tuple)) else (v,):
+            if isinstance(x, Tensor) and x.store is made.store:
+                return
+    made.base = None
+
+
 class Operation:
     """One operation.
 
@@ -132,17 +141,18 @@ class Operation:
             caches.cache(self.env, "plans")
             self.learner = Learner(self, s, self.env) if self._learns else None
         self.env.update(body=self.body, ask=self.ask, miss=self.miss, tripped=self.tripped, into=self.into, renamed=self.renamed,
-                        forgotten=self.forgotten, reordered=self.reordered, TRIPS=TRIPS, MISSING=MISSING, KNOWN=KNOWN, NUMBERS=NUMBERS, Tensor=Tensor,
-                        known=known, all_plain=all_plain, exact=fronts.exact, told=fronts.told,
+                        forgotten=self.forgotten, reordered=self.reordered, known_as=known_as, TRIPS=TRIPS, MISSING=MISSING, KNOWN=KNOWN,
+                        NUMBERS=NUMBERS, Tensor=Tensor, known=known, all_plain=all_plain, exact=fronts.exact, told=fronts.told,
                         PLAIN=fronts.PLAIN_CONSTANTS, GIVEN=GIVEN, given=self.given, caches=caches,
                         meant=partial(dtypes.meant, of=self.function.__name__), **_FACTORIES,
                         **fronts.defaults(s, fronts.exact if self.planned else fronts.constant))
-        code = fronts.write(self.function.__name__, s, self.planned, self.out is not None, self.renames)
+        own_view = self.name in fields.of("own_view")
+        code = fronts.write(self.function.__name__, s, self.planned, self.out is not None, self.renames, own_view=own_view)
         if self._learns and not self.planned and (fronts.operand_kinds(s) or "device" in s.names()):
             caches.cache(self.env, "plans")
             self.learner = Learner(self, s, self.env)
             self.env.update(note=self.learner.note, **fronts.LEARNED_KEYS)
-            self.plain, code = code, fronts.write(self.function.__name__, s, False, self.out is not None, self.renames, True)
+            self.plain, code = code, fronts.write(self.function.__name__, s, False, self.out is not None, self.renames, True, own_view)
         kwdefaults = {**s.kwdefaults, **({"out": None} if self.out is not None else {})}
         direct: Any = FunctionType(code, self.env, self.function.__name__, s.defaults)
         direct.__kwdefaults__ = kwdefaults
@@ -312,6 +322,8 @@ class Operation:
                 args, kwargs = self._signature().whole(values)
                 made = self.body(*args, **kwargs)
                 if type(made) not in PLANS:
+                    if type(made) is Tensor and made.base is not None and self.name not in fields.of("own_view"):
+                        known_as(made, values)
                     if self.learner is not None and not asked:
                         self.learner.note(values)
                     return made

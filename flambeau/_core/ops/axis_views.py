@@ -243,7 +243,7 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:  # noqa: A002
     return _view(input, (*input.meta.shape[:axis], *inner, *input.meta.shape[axis + 1:]))
 
 
-@op(tangent="linear")
+@op(tangent="linear", own_view=True)
 def ravel(input: Tensor) -> Tensor:  # noqa: A002
     """All elements along one axis: a view of a contiguous tensor, else a copy."""
     return view(contiguous(input), -1)

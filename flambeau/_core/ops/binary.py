@@ -228,6 +228,8 @@ _FIXED = frozenset((0.5, 1, 2, 3, 4, -1, -0.5, -2))
 
 
 def _fixed_power(x: Expr, n: float) -> Expr:
+    if n == 0:
+        return E.const(1, x.dtype)
     if n == 1:
         return x
     if n == 0.5:
@@ -244,6 +246,8 @@ def _fixed_power(x: Expr, n: float) -> Expr:
 def _power(a: Any, b: Any) -> tuple[Pointwise, tuple[Any, ...], tuple[Any, ...]]:
     """Common fixed exponents get kernels of their own; the others pass through launch or a tensor."""
     a, b = _pair("pow", a, b)
+    if isinstance(a, Tensor) and a.meta.dtype is bool_ and type(b) is bool:
+        return POW_FIXED, (a,), (("exponent", int(b)),)
     if isinstance(a, Tensor) and type(b) in (int, float):
         if a.meta.dtype.kind in "fc" and b in _FIXED:
             return POW_FIXED, (a,), (("exponent", b),)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes, layout
+from ..engine.fields import has
 from ..tensor import Tensor
 from .casts import to_dtype
 from .checks import of_kinds, one_type, same_device
@@ -251,3 +252,6 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     """x1^T W_k x2 + b_k for each output k: input1 (..., in1), input2 (..., in2), weight (out, in1, in2)."""
     out = einsum("...i,kij,...j->...k", input1, weight, input2)
     return out if bias is None else out + bias
+
+
+has("chain_matmul einsum inner multi_dot tensordot", own_view=True)

@@ -455,4 +455,5 @@ def _define(n: int) -> None:
 for _n in (1, 2, 3):
     _define(_n)
 
+has("conv1d", own_view=True)
 has("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d", autocast="lower", tangent="product and bias")

@@ -68,6 +68,10 @@ class Info(tape.Described):
         self.op, self.tape, self.metas, self.consts, self.grad_name = op, t, metas, consts, op.grad_name
 
 
+# written in place on leaves too: what they give is a truth, and PyTorch asks autograd about none of them
+_ON_LEAVES = frozenset(("logical_not", "logical_and", "logical_or", "logical_xor"))
+
+
 class Pointwise:
     """One formula as an operation.
 
@@ -271,7 +275,7 @@ class Pointwise:
         def general(*given: Any) -> Tensor:
             return self.inplace(given[0], given[:n], given[n:], consts)
         if _grad.get():
-            inplace.check(t, operands)  # before what is wrong with the operands, as PyTorch does
+            self._recorded(t, operands)  # before what is wrong with the operands, as PyTorch does
         checks.may_write(t)
         if any(isinstance(x, complex) for x in operands) or checks.to_one_device(self.name, operands, (t,)) is not operands:
             return Compose(general)
@@ -281,6 +285,10 @@ class Pointwise:
         def apart(*given: Any) -> Any:
             return self.planned(given[:n], given[n:], consts)
         return Written(launch, convert, general, apart, _copy)
+
+    def _recorded(self, t: Tensor, operands: tuple[Any, ...]) -> bool:
+        """Whether a call in place is recorded.  Raises RuntimeError where PyTorch forbids it."""
+        return not (self.name in _ON_LEAVES and inplace.of_leaf(t)) and inplace.check(t, operands)
 
     def _may_hold(self, t: Tensor, operands: tuple[Any, ...], numbers: tuple[Any, ...], consts: tuple[Any, ...]) -> None:
         """Raises RuntimeError where the result's type does not fit into t's."""
@@ -292,7 +300,7 @@ class Pointwise:
 
     def inplace(self, t: Tensor, operands: tuple[Any, ...], numbers: tuple[Any, ...] = (), consts: tuple[Any, ...] = ()) -> Tensor:
         """``t = formula(t, ...)`` in t's own memory; `operands` includes t."""
-        recording = _grad.get() and inplace.check(t, operands)
+        recording = _grad.get() and self._recorded(t, operands)
         checks.may_write(t)
         self._may_hold(t, operands, numbers, consts)
         if recording and self._saves(t, operands, consts):

@@ -7,7 +7,7 @@ from typing import Any
 from .. import layout
 from ..autograd import tape
 from ..autograd.mode import no_recording
-from ..dtypes import bool_, int64, number, uint8
+from ..dtypes import bool_, int64, number, title, uint8
 from ..engine.fields import has
 from ..errors import warn_once
 from ..kernels import expr as E
@@ -51,15 +51,19 @@ def _prepare(name: str, t: Tensor, dim: int, index: Tensor, source: Tensor | Non
     if max(len(index.meta.shape), 1) != max(len(t.meta.shape), 1):
         raise RuntimeError("Index tensor must have the same number of dimensions as " + ("input tensor" if name == "gather" else
                                                                                          "self tensor"))
-    if source is not None and max(len(index.meta.shape), 1) != max(len(source.meta.shape), 1):
-        raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
-    for i, n in enumerate(index.meta.shape):
-        if i != axis and n > (t.meta.shape[i] if t.meta.shape else 1):
-            raise RuntimeError(f"Size does not match at dimension {i} expected index {list(index.meta.shape)} to be no larger than self "
+    at = next((i for i, n in enumerate(index.meta.shape) if i != axis and n > (t.meta.shape[i] if t.meta.shape else 1)), None)
+    if source is None:
+        if at is not None:
+            raise RuntimeError(f"Size does not match at dimension {at} expected index {list(index.meta.shape)} to be no larger than self "
                                f"{list(t.meta.shape)} apart from dimension {axis}")
-        if source is not None and n > (source.meta.shape[i] if source.meta.shape else 1):
-            raise RuntimeError(f"Expected index {list(index.meta.shape)} to be no larger than self {list(t.meta.shape)} apart from dimension "
-                               f"{axis} and to be no larger size than src {list(source.meta.shape)}")
+        return axis
+    if at is None and source.meta.shape:
+        at = next((i for i, n in enumerate(index.meta.shape) if n > source.meta.shape[layout.wrap_dim(i, len(source.meta.shape))]), None)
+    if max(len(index.meta.shape), 1) != max(len(source.meta.shape), 1):
+        raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
+    if at is not None:
+        raise RuntimeError(f"Expected index {list(index.meta.shape)} to be no larger than self {list(t.meta.shape)} apart from dimension "
+                           f"{axis} and to be no larger size than src {list(source.meta.shape)}")
     return axis
 
 
@@ -196,7 +200,7 @@ def _scatter(name: str, self: Tensor, dim: int, index: Tensor, src: Any, mode: s
     axis = _prepare(name, self, dim, index, src)
     out = self.detach().clone()
     if index.meta.numel:
-        if not self.meta.shape or not index.meta.shape:
+        if not self.meta.shape or not index.meta.shape or not src.meta.shape:
             return _scatter(name, _as_axes(self, index), 0, _as_axes(index, self), _as_axes(src, self), mode).reshape(tuple(self.meta.shape))
         index = _checked_along(name, index, self, axis)
         window = src if fixed else _window(src, index)
@@ -271,11 +275,13 @@ def _reduced(name: str, self: Tensor, dim: int, index: Tensor, src: Tensor, redu
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
     if src.meta.dtype is not self.meta.dtype:
         raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype")
+    if self.meta.dtype is bool_ and reduce == "mean":
+        raise NotImplementedError("\"scatter_gather_tensor_cpu_reduce_mean\" not implemented for 'Bool'")
     if self.meta.dtype is bool_:  # sums and products of truths are or and and
         how = {"sum": "amax", "prod": "amin"}.get(reduce, reduce)
         return to_dtype(_reduced(name, to_dtype(self, uint8), dim, index, to_dtype(src, uint8), how, include), bool_)
     axis = _prepare(name, self, dim, index, src)
-    if not self.meta.shape or not index.meta.shape:
+    if not self.meta.shape or not index.meta.shape or not src.meta.shape:
         if not index.meta.numel:
             return self.clone()
         return _reduced(name, _as_axes(self, index), 0, _as_axes(index, self), _as_axes(src, self), reduce, include).reshape(
@@ -349,17 +355,19 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     """`gather` with the other axes broadcast; of the flattened tensor when dim is None."""
     if dim is None:
         return gather(input.reshape(-1), 0, indices.reshape(-1))
-    axis = layout.wrap_dim(dim, len(input.meta.shape))
     if len(input.meta.shape) != len(indices.meta.shape):
         raise RuntimeError(f"torch.take_along_dim(): input and indices should have the same number of dimensions, but got "
                            f"{len(input.meta.shape)} dimensions for input, and {len(indices.meta.shape)} dimensions for indices")
+    if indices.meta.dtype is not int64:
+        raise RuntimeError(f"torch.take_along_dim(): dtype of indices should be Long but got {title(indices.meta.dtype)}")
+    axis = layout.wrap_dim(dim, len(input.meta.shape))
     a, b = list(input.meta.shape), list(indices.meta.shape)
     a[axis] = b[axis] = 1
     lead = list(layout.broadcast_shapes(a, b))
     left, right = list(lead), list(lead)
     left[axis], right[axis] = input.meta.shape[axis], indices.meta.shape[axis]
     n = input.meta.shape[axis]
-    if indices.meta.dtype.kind == "i" and indices.meta.numel:
+    if indices.meta.numel:
         indices = indices.where(indices >= 0, indices + n)
     return gather(input.expand(left), axis, indices.expand(right))
 
@@ -368,11 +376,15 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
 def _vector(name: str, index: Tensor) -> Tensor:
     if index.meta.dtype.name not in ("int64", "int32"):
         raise RuntimeError(f"{name}(): Expected dtype int32 or int64 for index")
+    _one_axis(name, index)
+    return to_dtype(index.reshape(-1), int64)
+
+
+def _one_axis(name: str, index: Tensor) -> None:
     if len(index.meta.shape) > 1:
         kind: type[Exception] = RuntimeError if name.startswith("index_fill") else IndexError  # as PyTorch's each
         raise kind(f"{name}(): Index is supposed to be a vector, but got dim: {len(index.meta.shape)} with type: Long and size: "
                    f"{list(index.meta.shape)}")
-    return to_dtype(index.reshape(-1), int64)
 
 
 def _at(ndim: int, axis: int, index: Tensor) -> list[Tensor | None]:
@@ -395,30 +407,36 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:  # noqa: A00
 
 
 def _check_added(name: str, t: Tensor, axis: int, at: Tensor, source: Tensor) -> None:
+    if source.meta.dtype is not t.meta.dtype:
+        raise RuntimeError(f"{name}(): self ({title(t.meta.dtype)}) and source ({title(source.meta.dtype)}) must have the same scalar type")
     a, b = list(t.meta.shape), list(source.meta.shape)
+    if axis and axis >= len(b):
+        raise RuntimeError(f"{name}(): Indexing dim {axis} is out of bounds of the source tensor with dim {len(b)}")
+    if at.meta.numel != (b[axis] if axis < len(b) else 1):
+        size = b[layout.wrap_dim(axis, len(b), scalar_ok=False)]
+        raise RuntimeError(f"{name}(): Number of indices ({at.meta.numel}) should be equal to source.size(dim): ({size}), for dim: {axis}")
     if len(a) != len(b) or a[:axis] + a[axis + 1:] != b[:axis] + b[axis + 1:]:
         raise RuntimeError("source tensor shape must match self tensor shape, excluding the specified dimension. Got "
                            f"self.shape = {a} source.shape = {b}")
-    if b[axis] != at.meta.numel:
-        raise RuntimeError(f"{name}(): Number of indices ({at.meta.numel}) should be equal to source.size(dim): ({b[axis]}), for dim: {axis}")
 
 
 def _check_copied(name: str, t: Tensor, axis: int, at: Tensor, source: Tensor) -> None:
     a, b = list(t.meta.shape), list(source.meta.shape)
-    if not b:
-        if at.meta.numel != 1:
-            raise IndexError(f"{name}(): When source is scalar, index should have one element (got {at.meta.numel})")
-        return
-    if not a:
-        a = [1] * len(b)
-    if len(a) != len(b):
+    if not b and at.meta.numel != 1:
+        raise IndexError(f"{name}(): When source is scalar, index should have one element (got {at.meta.numel})")
+    if a and b and len(a) != len(b):
         raise IndexError(f"{name}(): When source and destination are not scalars, their dimensionality must match. Source dimensionality "
                          f"({len(b)}), destination dimensionality ({len(a)})")
-    for i, (m, n) in enumerate(zip(a, b, strict=True)):
-        if m != n and i != axis:
-            raise RuntimeError(f"{name}(): Source/destination tensor must have same slice shapes. Destination slice shape: {m} at dimension {i} "
-                               f"and source slice shape: {n} at dimension {i}.")
-    if b[axis] != at.meta.numel:
+    if at.meta.dtype is not int64:
+        raise RuntimeError(f"{name}(): Expected a long tensor for index, but got {title(at.meta.dtype)}")
+    if source.meta.dtype is not t.meta.dtype:
+        raise RuntimeError(f"{name}(): self and source expected to have the same dtype, but got (self) {title(t.meta.dtype)} and (source) "
+                           f"{title(source.meta.dtype)}")
+    kept, given = a[:axis] + a[axis + 1:], b[:axis] + b[axis + 1:]
+    if kept != given:
+        raise RuntimeError(f"{name}(): Source/destination tensor must have same slice shapes. Destination slice shape: {kept} and source slice "
+                           f"shape: {given}, without dimension {axis}.")
+    if b and b[axis] != at.meta.numel:
         raise IndexError(f"{name}(): Number of indices ({at.meta.numel}) should be equal to source.size(dim) ({b[axis]})")
 
 
@@ -426,14 +444,14 @@ def _index_op(name: str, accumulate: bool) -> None:
     def inplace_form(self: Tensor, dim: int, index: Tensor, source: Any, *, alpha: Any = 1) -> Tensor:
         axis = layout.wrap_dim(dim, len(self.meta.shape))
         same_device(name, self, index, source)
-        at = _vector(name, index)
-        if not accumulate:
-            _check_copied(name + "_", self, axis, at, source)
-        if source.meta.dtype is not self.meta.dtype:
-            raise RuntimeError(f"{name}(): self ({self.meta.dtype}) and source ({source.meta.dtype}) must have the same scalar type")
-        no_overlap(self, index, source)
-        if self.meta.shape and accumulate:
+        if accumulate:
+            at = _vector(name, index)
             _check_added(name + "_", self, axis, at, source)
+        else:
+            _one_axis(name, index)
+            _check_copied(name + "_", self, axis, index, source)
+            at = index.reshape(-1)
+        no_overlap(self, index, source)
         if alpha != 1:
             source = to_dtype(source * alpha, bool_) if source.meta.dtype is bool_ else source * alpha
         if not self.meta.shape:
@@ -495,6 +513,7 @@ def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
     """input with the rows of source reduced into it at positions of an axis: "prod", "mean", "amax" or "amin"."""
     axis = layout.wrap_dim(dim, len(input.meta.shape))
     at = _vector("index_reduce", index)
+    _check_added("index_reduce_", input, axis, at, source)
     warn_once("index_reduce() is in beta and the API may change at any time.")
     if not input.meta.shape:
         return index_reduce(input.reshape(1), 0, at, source.reshape(-1), reduce, include_self=include_self).reshape(())
@@ -682,7 +701,7 @@ def _repeated(counts: Tensor, size: int | None) -> Tensor:
     return made
 
 
-@op(method=False, tangent="linear")
+@op(method=False, tangent="linear", own_view=True)
 def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None) -> Tensor:  # noqa: A002
     """Each position of an axis (of the flattened tensor by default) repeated, all alike or each its own number of times."""
     from .creation import arange, tensor

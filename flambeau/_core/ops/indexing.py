@@ -747,6 +747,9 @@ Tensor.__setitem__ = Operation(  # type: ignore[method-assign]
 @op(name="index_put_")
 def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
     """Writes values at positions (one tensor an axis), or adds them."""
+    for i in indices:
+        if isinstance(i, Tensor) and i.meta.dtype.name not in ("int64", "int32", "uint8", "bool"):
+            raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
     x, found = _expanded(self, [*indices, *[None] * (len(self.meta.shape) - len(indices))]) if not any(
         isinstance(i, Tensor) and i.meta.dtype is bool_ for i in indices) else _expanded(*_basic(self, list(indices)))
     return put_at(x, found, values if accumulate else _one_for_a_mask(x, [i for i in indices if i is not None], values), accumulate)

@@ -83,9 +83,18 @@ def _type_of_nanmean(name: str, d: dtype_class, wanted: dtype_class | None) -> d
     return same(name, d, wanted)
 
 
-nansum = reduction("nansum", _known, "sum", types=summed, doc="The sum of what is not NaN.")
+def _sums_what_is_known(t: Tensor, result: dtype_class) -> None:
+    """Raises as PyTorch does: complex numbers only on a GPU, and sums of numbers with a point of such a type."""
+    d = t.meta.dtype
+    if d.is_complex and t.meta.device.type == "cpu":
+        raise RuntimeError("nansum on CPU does not support complex inputs")
+    if d.kind == "f" and result.kind != "f" and t.meta.numel:
+        raise NotImplementedError(f"\"nansum_cpu\" not implemented for '{_type_name(result)}'")
+
+
+nansum = reduction("nansum", _known, "sum", types=summed, check=_sums_what_is_known, doc="The sum of what is not NaN.")
 nanmean = reduction("nanmean", lambda x: F.total(_known(x), "c") / F.total(E.where(E.isnan(x), E.const(0, x.dtype), E.const(1, x.dtype)), "c"),
-                    types=_type_of_nanmean, doc="The mean of what is not NaN.")
+                    types=_type_of_nanmean, check=_sums_what_is_known, doc="The mean of what is not NaN.")
 
 
 def _spread(form: Rowwise, t: Tensor, dim: Any, unbiased: Any, keepdim: bool, correction: Any) -> list[Tensor]:

@@ -265,6 +265,9 @@ def _greatest(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: A
     plan = _plans.get(key, _plans)
     if plan is _plans:
         plan = None
+        if n == 1 and x.meta.device.type == "cpu" and x.meta.dtype.kind in "ui":
+            Pool(name, tuple(_prepared(name, x, n)[0].meta.shape[2:]), kernel, stride, padding, dilation, ceil)
+            of_kinds("max_pool1d_impl", x, "f")  # PyTorch takes integers where places are asked for, and on a GPU
         if x.meta.contiguous and dispatch.near(x.meta.device) and len(x.meta.shape) in (n + 1, n + 2) and x.meta.numel and x.meta.dtype.kind in "fiu":
             batch, single = _prepared(name, x, n)
             p = Pool(name, tuple(batch.meta.shape[2:]), kernel, stride, padding, dilation, ceil)
@@ -441,6 +444,8 @@ def _mean(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, 
     if plan is None:
         x, single = _prepared(name, x, n)
         p = Pool(name, tuple(x.meta.shape[2:]), kernel, stride, padding, 1, ceil)
+        if x.meta.dtype is not int64:
+            of_kinds("avg_pool3d_out_frame" if n == 3 else "avg_pool2d", x, "fc")
         total = _sum_windows(x, p)
         by = _divisors(p, include, override, x)
         if (x.meta is key[1] and type(by) is int and dispatch.near(x.meta.device) and total.meta.numel and not any(p.padding) and p.reach() == p.image
@@ -583,3 +588,4 @@ for _n in (1, 2, 3):
     _define(_n)
 
 has("adaptive_avg_pool3d avg_pool3d max_pool3d", autocast="cpu full")
+has("adaptive_avg_pool1d avg_pool1d max_pool1d", own_view=True)

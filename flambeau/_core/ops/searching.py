@@ -14,7 +14,7 @@ from ..runtime import dispatch
 from ..tensor import Meta, Tensor, empty, meta, new
 from . import launch, routines
 from .casts import to_dtype
-from .checks import same_device
+from .checks import of_kinds, same_device
 from .copies import contiguous
 from .gather_scatter import taken_along
 from .indexing import nonzero_counts
@@ -43,6 +43,7 @@ def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False
     values = _operand(input, seq)
     _check_search(seq, values, isinstance(input, Tensor), right, side, sorter)
     right = right or side == "right"
+    of_kinds("searchsorted_out_cpu", seq, "uif")
     if sorter is not None:
         if dispatch.near(sorter.meta.device) and sorter.meta.numel and (int(sorter.min().item()) < 0 or
                                                                  int(sorter.max().item()) >= seq.meta.shape[-1]):

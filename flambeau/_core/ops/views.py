@@ -15,7 +15,7 @@ from ..autograd import inplace, tape
 from ..autograd.mode import _grad, no_recording
 from ..engine.fields import has
 from ..engine.fronts import SIZES, Signature
-from ..engine.plans import Relaid, View
+from ..engine.plans import Compose, Relaid, View
 from ..tensor import Meta, Tensor, _new, alias, empty, meta, new
 from . import launch
 from .copies import cast_program, contiguous
@@ -174,7 +174,7 @@ view = viewed("view", spaces=())(_view)
 
 
 def view_as_type(self: Tensor, d: Any) -> Tensor:
-    """The bytes of `self` read as type `d`; the last axis shrinks or grows with the element size."""
+    """The bytes of `self` read as type `d`; the last axis shrinks or grows with the element size.  Outside autograd, which knows no view of it."""
     m = self.meta
     have, want = m.dtype.itemsize, d.itemsize
     shape, strides = list(m.shape), list(m.strides)
@@ -193,7 +193,11 @@ def view_as_type(self: Tensor, d: Any) -> Tensor:
                 raise RuntimeError(f"self.{what} to view {m.dtype} as {d} (different element sizes), but got {offset if 'offset' in what else s}")
         shape[-1] = shape[-1] * have // want
         strides = [s * have // want for s in strides[:-1]] + [1]
-    return _viewed(self, meta(shape, tuple(strides), d, m.device), self.ptr, None, None, "")
+    made = meta(shape, tuple(strides), d, m.device)
+    if _planning.get() is self:
+        _planning.set(None)
+        return Compose(lambda t, *_: alias(t, made, t.ptr))  # type: ignore[return-value]
+    return alias(self, made, self.ptr)
 
 
 def _reshape(input: Tensor, *shape: Any) -> Tensor:  # noqa: A002

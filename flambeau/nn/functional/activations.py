@@ -42,6 +42,7 @@ def prelu(input: Any, weight: Any) -> Any:
         weight = weight.reshape(-1, *(1,) * (input.dim() - 2))
     elif weight.dim() == 1 and input.dim() == 0:
         weight = weight.reshape(())
+    of_kinds("prelu_cpu", input, "f")
     return _leaky((input, weight))
 
 

@@ -143,6 +143,8 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: float | None = None
     if spatial > 3 or n not in (spatial + 1, spatial + 2):
         raise NotImplementedError(f"Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now: got "
                                   f"{len(amounts)} amounts for a {n}-D input")
+    if mode != "circular" and input.dtype is dtypes.bool_:
+        raise NotImplementedError(f"\"{'reflection' if mode == 'reflect' else 'replication'}_pad{spatial}d\" not implemented for 'Bool'")
     out = input
     for d in range(n - spatial, n):
         b, a, size = before[d], after[d], input.shape[d]

@@ -150,6 +150,8 @@ def mse_loss(input: Any, target: Any, size_average: bool | None = None, reduce: 
     """(input - target)², reduced; with `weight`, each element counts as often as it says."""
     reduction = chosen(reduction, size_average, reduce)
     input, target = _of_one_size(input, target)  # noqa: A001
+    if input.is_complex() or target.is_complex():
+        raise NotImplementedError(f"\"mse_cpu\" not implemented for '{title(input.dtype if input.is_complex() else target.dtype)}'")
     if weight is None:
         return folded(_mse, (input, target), reduction)
     if weight.shape != input.shape:

@@ -197,3 +197,17 @@ IN_PLACE = {"cumprod_": lambda x: x.cumprod_(1), "cumsum_": lambda x: x.cumsum_(
 def test_gradients_of_forms_in_place_read_what_was_overwritten(name):
     x = fb.tensor([[0.5, 3.5, 2.5], [0.25, 4.5, 0.75]], dtype=fb.float64, requires_grad=True)
     assert gradcheck(lambda x: IN_PLACE[name](x * 1), (x,))
+
+
+@pytest.mark.parametrize("name", ["logical_not_", "logical_and_", "logical_or_", "logical_xor_"])
+def test_truths_are_written_into_leaves(name):
+    """Autograd is not asked, as in PyTorch; elsewhere the write is recorded, and what was there gets no gradient."""
+    others = () if name == "logical_not_" else (fb.tensor([0.0, 1.0]),)
+    want = {"logical_not_": [0, 1], "logical_and_": [0, 0], "logical_or_": [1, 1], "logical_xor_": [1, 1]}[name]
+    for whole in (True, False):
+        x = fb.tensor([2.0, 0.0], requires_grad=True)
+        y = getattr(x if whole else x[:], name)(*others)
+        assert x.is_leaf and x.requires_grad and y.tolist() == x.tolist() == want and x._version == 1
+    x = fb.tensor([2.0, 0.0], requires_grad=True)
+    getattr(x * 1, name)(*others).sum().backward()
+    assert x.grad.tolist() == [0, 0]

@@ -386,3 +386,11 @@ def test_alpha_is_of_the_result_s_kind():
             call()
     with pytest.raises(RuntimeError, match="Integer division with addcdiv is no longer supported"):
         fb.addcdiv(i, i, i)
+
+
+def test_a_truth_to_the_power_of_a_truth():
+    t = fb.tensor([True, False])
+    assert t.pow(True).tolist() == (t ** True).tolist() == [True, False] and t.pow(False).tolist() == [True, True] and t.pow(True).dtype is fb.bool
+    assert t.pow_(False) is t and t.tolist() == [True, True]
+    with pytest.raises(NotImplementedError, match="pow"):
+        t.pow(t)

@@ -124,6 +124,12 @@ def test_masks():
             wrong()
 
 
+def test_a_source_without_axes_is_one_element():
+    for f in (lambda t, s: t.scatter(0, fb.tensor([1]), s), lambda t, s: t.scatter_add(0, fb.tensor([1]), s),
+              lambda t, s: t.scatter_reduce(0, fb.tensor([1]), s, "sum")):
+        assert f(fb.zeros(3), fb.tensor(5.0)).tolist() == [0, 5, 0]
+
+
 def test_embeddings():
     w = fb.tensor(A[0], requires_grad=True)
     at = fb.tensor([[0, 2], [2, 2]])
@@ -158,7 +164,15 @@ def test_repeats():
     (lambda t: t.scatter(0, fb.zeros(1, 4, 5, dtype=fb.int64), t), RuntimeError), (lambda t: t.index_select(0, fb.tensor([9])), IndexError),
     (lambda t: t.index_select(0, fb.zeros(1, 1, dtype=fb.int64)), IndexError),
     (lambda t: t.index_add(0, fb.tensor([0]), fb.zeros(2, 3, 5, dtype=fb.float64)), (IndexError, RuntimeError)),
-    (lambda t: t.take(fb.tensor([60])), IndexError), (lambda t: t.index_fill(0, fb.tensor([9]), 1), IndexError)])
+    (lambda t: t.take(fb.tensor([60])), IndexError), (lambda t: t.index_fill(0, fb.tensor([9]), 1), IndexError),
+    (lambda t: t[0].scatter_add(1, fb.zeros(2, 2, dtype=fb.int64), t[0, 0]), IndexError),  # the source has no second axis
+    (lambda t: t[0, 0].index_add(0, fb.tensor([0, 0]), t[0, 0, 0]), IndexError), (lambda t: t[0].index_add(1, fb.tensor([0]), t[0, 0]), RuntimeError),
+    (lambda t: t[0, 0, 0].index_add(0, fb.tensor([0]), t[0, 0, :1]), RuntimeError),
+    (lambda t: t[0, 0].index_reduce(0, fb.tensor([0]), t[0, 0], "prod"), RuntimeError),
+    (lambda t: (t > 0).index_copy(0, fb.tensor([0]), t), RuntimeError), (lambda t: t.index_copy(0, fb.tensor([0.0]), t[:1]), RuntimeError),
+    (lambda t: t[0, 0, 0].index_copy(0, fb.tensor([0]), t[0, :1, :1]), RuntimeError),
+    (lambda t: t[0].take_along_dim(fb.tensor([0]), 5), RuntimeError), (lambda t: t.index_put((fb.tensor([0.0]),), t[0]), IndexError),
+    (lambda t: (t > 0).scatter_reduce(0, fb.zeros(1, 3, 5, dtype=fb.int64), t > 0, "mean"), NotImplementedError)])
 def test_wrong_positions(call, error):
     with pytest.raises(error):
         call(fb.tensor(A))

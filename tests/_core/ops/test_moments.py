@@ -56,6 +56,17 @@ def test_pairs_of_few_values_and_narrow_types(both: Callable[..., Any]) -> None:
         both(fb.ones(3, dtype=fb.int64))
 
 
+def test_sums_of_what_is_known_are_of_floating_types() -> None:
+    x = fb.tensor([1.0, float("nan")])
+    assert fb.nansum(x).item() == 1 and fb.nansum(x, dtype=fb.float64).dtype is fb.float64 and fb.nansum(fb.tensor([1, 2]), dtype=fb.int32).item() == 3
+    for wanted in (fb.int64, fb.complex64):  # there is no NaN left to leave out, once it is a number of that type
+        with pytest.raises(NotImplementedError, match="nansum"):
+            fb.nansum(x, dtype=wanted)
+    for f in (fb.nansum, fb.nanmean):
+        with pytest.raises(RuntimeError, match="nansum on CPU does not support complex inputs"):
+            f(fb.tensor([1j]))
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from([1, 2, 3, 8, 17]), min_size=1, max_size=3), st.sampled_from([0, 1, 2]), st.data())
 def test_any_shape_axes_and_order_are_numpys(shape: list[int], correction: int, data: Any) -> None:

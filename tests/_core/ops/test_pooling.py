@@ -422,3 +422,14 @@ for n in (1, 2, 3):
             else:
                 raise SystemExit("there was room")
 """, seconds=20)
+
+
+def test_integers_are_pooled_as_pytorch_pools_them():
+    for d in (fb.int32, fb.uint8, fb.bool):
+        with pytest.raises(NotImplementedError, match="not implemented for"):
+            fb.nn.functional.avg_pool1d(fb.ones(1, 1, 4, dtype=d), 2)
+        with pytest.raises(NotImplementedError, match="not implemented for"):
+            fb.nn.functional.max_pool1d(fb.ones(1, 1, 4, dtype=d), 2)
+    x = fb.tensor([[[1, 4, 7, 2]]])
+    assert fb.nn.functional.avg_pool1d(x, 2).tolist() == [[[2, 4]]]
+    assert fb.nn.functional.max_pool1d(x, 2, return_indices=True)[0].tolist() == [[[4, 7]]]

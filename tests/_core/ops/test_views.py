@@ -245,6 +245,29 @@ def test_views_know_their_base_and_detach_shares_the_version():
     assert t.sum().item() == 12 and t._version == 1
 
 
+def test_a_result_in_memory_of_its_own_is_no_view():
+    t, v = fb.arange(6.0).reshape(2, 3), fb.arange(3.0)
+    for made in (lambda: t.repeat(2, 2), lambda: t.tile(2), lambda: fb.kron(t, t), lambda: t @ v, lambda: fb.unique(t), lambda: t.roll(1),
+                 lambda: t.quantile(0.5, 1)):
+        for _ in range(6):  # by its body, then by what was learned of it
+            x = made()
+            assert not x._is_view() and x._base is None
+            assert x.detach_() is x
+    for view in (lambda: t.narrow(0, 0, 1), lambda: t.ravel(), lambda: t.reshape(3, 2), lambda: t.unbind()[0]):
+        assert view()._base is t._base
+        with pytest.raises(RuntimeError, match="Can't detach views"):
+            view().detach_()
+
+
+def test_bits_read_as_another_type_are_outside_autograd():
+    t = fb.ones(4)
+    for d in (fb.int32, fb.float32, fb.float64):
+        for x in (t.view(d), t.view(d), t.requires_grad_(True).view(d), t.requires_grad_(False).view(d)):
+            assert x.data_ptr() == t.data_ptr() and not x._is_view() and not x.requires_grad
+    t.view(fb.int32)[0] = 0
+    assert t.tolist() == [0, 1, 1, 1]
+
+
 def test_writes_that_overlap_what_they_read():
     t = fb.arange(6.0)
     with pytest.raises(RuntimeError, match="input tensor and the written-to tensor refer to a single memory location"):

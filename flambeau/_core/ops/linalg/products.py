@@ -15,12 +15,12 @@ from .solving import inv, solve
 
 
 def _cross(name: str, a: Tensor, b: Tensor, dim: int) -> Tensor:
-    one_type(name, a, b)
     if len(a.meta.shape) != len(b.meta.shape):
         raise RuntimeError(f"{name}: inputs must have the same number of dimensions.")
     at = wrap_dim(dim, len(a.meta.shape))
     if a.meta.shape[at] != 3 or b.meta.shape[at] != 3:
         raise RuntimeError(f"{name}: inputs dimension {dim} must have length 3. Got {a.meta.shape[at]} and {b.meta.shape[at]}")
+    one_type(name, a, b)
     a1, a2, a3 = (a.narrow(at, i, 1) for i in range(3))
     b1, b2, b3 = (b.narrow(at, i, 1) for i in range(3))
     from ..concat import cat
