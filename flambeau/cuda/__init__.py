@@ -9,7 +9,7 @@ from .._core.ops.async_copy import host_reads_wait
 from .._core.runtime import gpus as _gpus
 from .._core.runtime.device import device as _device
 from .._core.runtime.streams import Event, Stream
-from ..interop import stand_ins
+from .graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing, make_graphed_callables
 from .memory import (
     caching_allocator_alloc,
     caching_allocator_delete,
@@ -155,11 +155,6 @@ def can_device_access_peer(device: Any, peer_device: Any) -> bool:
     return a.driver.can_access_peer(a.physical, b.physical)
 
 
-def is_current_stream_capturing() -> bool:
-    """Whether the current stream is being captured into a graph."""
-    return False
-
-
 def synchronize(device: Any = None) -> None:
     """Waits for all work of a GPU (the current one by default).  Raises AcceleratorError when some of it failed."""
     _gpus.synchronize(device)
@@ -170,9 +165,6 @@ def ipc_collect() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------- streams
-CUDAGraph, graph, make_graphed_callables = (stand_ins.kind(__name__, name, "work of a GPU is not recorded and replayed here; call the function again")
-                                            for name in ("CUDAGraph", "graph", "make_graphed_callables"))
-
 
 class stream:
     """A ``with`` block in which a stream is current (and its GPU); None: no change.  `stream(s)` is `s` as a block."""
@@ -228,7 +220,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "AcceleratorError", "Event", "OutOfMemoryError", "Stream", "StreamContext", "caching_allocator_alloc",
+    "AcceleratorError", "CUDAGraph", "graph", "graph_pool_handle", "make_graphed_callables", "Event", "OutOfMemoryError", "Stream", "StreamContext", "caching_allocator_alloc",
     "caching_allocator_delete", "can_device_access_peer", "current_device", "current_stream", "default_stream",
     "device", "device_count", "device_memory_used", "device_of", "empty_cache", "empty_host_cache",
     "get_arch_list", "get_device_capability", "get_device_name", "get_device_properties",

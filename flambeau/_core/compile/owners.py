@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class Living:
-    """The storages that live now, which it keeps alive: what is allocated later is new."""
+    """The storages that live now, or these, which it keeps alive: what is allocated later is new."""
 
-    def __init__(self) -> None:
-        found = [s for s in gc.get_objects() if type(s) is Storage and s.ptr and s.meta.device.type != "meta"]
+    def __init__(self, those: list[Storage] | None = None) -> None:
+        found = [s for s in (gc.get_objects() if those is None else those) if type(s) is Storage and s.ptr and s.meta.device.type != "meta"]
         found.sort(key=lambda s: (s.ptr, s.meta.nbytes))
         self._starts = [s.ptr for s in found]
         self._ends: list[int] = []  # the highest end of this storage and all that begin before it

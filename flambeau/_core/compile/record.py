@@ -103,9 +103,17 @@ class Recording(capture.Capture):
         self._slots: dict[int, tuple[Any, Slot]] = {}  # by the identity of the number that was given
 
     def __enter__(self) -> Recording:
-        self.before = Living()
+        self._begin()
         super().__enter__()
         return self
+
+    def _begin(self) -> None:
+        self.before = Living()
+
+    def slot(self, x: Any) -> Slot | None:
+        """The place of a number that is another one at each replay; None for anything else."""
+        found = self._slots.get(id(x))
+        return None if found is None else found[1]
 
     def refuse(self, why: str) -> None:
         raise Refused(why)
@@ -116,12 +124,16 @@ class Recording(capture.Capture):
         self.steps.append(capture.Read(address, string_at(address, nbytes)))
 
     def draw(self, generator: Any, count: int) -> tuple[int, int]:
+        return self._source(lambda: generator.take(count), self.real(generator, count), not generator.counts)
+
+    def real(self, generator: Any, count: int) -> tuple[int, int]:
+        """A draw of the generator itself."""
         del capture.active[self.thread]
         try:
-            made = generator.take(count)
+            found: tuple[int, int] = generator.take(count)
         finally:
             capture.active[self.thread] = self
-        return self._source(lambda: generator.take(count), made, not generator.counts)
+        return found
 
     def lend(self, generator: Any) -> int:
         address: int = generator.block.address
@@ -148,14 +160,13 @@ class Recording(capture.Capture):
             self.others = True
             return
         if not prepared.lasting:
-            raise Refused(f"{prepared.name} is a launch that may not be kept")
-        slots = self._slots
-        made = tuple([slots[id(x)][1] if id(x) in slots else x for x in args])
+            self.refuse(f"{prepared.name} is a launch that may not be kept")
+        made = tuple([self.slot(x) or x for x in args])
         self.steps.append(Launch(dev, stream, prepared, made, provenance.caller()))
 
     def _copied(self, copy: Any) -> None:
         if get_ident() == self.thread:
-            raise Refused(f"a copy between {copy.source} and {copy.target}")
+            self.refuse(f"a copy between {copy.source} and {copy.target}")
 
     def launches(self) -> list[Launch]:
         """The launches, in order."""

@@ -203,6 +203,28 @@ class Driver(ABC):
     def event_elapsed(self, start: Any, end: Any) -> float:
         """Milliseconds between two recorded events."""
 
+    # -------------------------------------------------------------------------------------------------------- graphs
+    def graph_begin(self, stream: Any) -> Any:
+        """Captures what the stream is given from now on, instead of doing it; a graph.  Streams that wait for an event recorded meanwhile are captured
+        with it.  What would make the host wait for captured work raises AcceleratorError."""
+        raise RuntimeError(f"{type(self).__name__} does not capture graphs")
+
+    def graph_end(self, graph: Any) -> None:
+        """Ends the capture of a graph."""
+        raise NotImplementedError
+
+    def graph_arguments(self, graph: Any) -> list[tuple[Any, ...]]:
+        """The arguments of each of a graph's items that is a launch; () for the others."""
+        raise NotImplementedError
+
+    def graph_launch(self, stream: Any, graph: Any, changed: dict[int, tuple[Any, ...]]) -> None:
+        """Queues a graph on a stream.  changed: arguments, by the place among the items, that are others this time."""
+        raise NotImplementedError
+
+    def capturing(self, stream: Any) -> bool:
+        """Whether what the stream is given is being captured."""
+        return False
+
     @abstractmethod
     def close(self) -> None:
         """Finishes what is queued and ends the driver's threads.  Memory stays valid while the driver is referenced."""

@@ -144,6 +144,10 @@ class Capture:
             raise Unrepeatable("Python looks at values")
         self.add(Read(address, string_at(address, nbytes)))
 
+    def write(self, address: int, data: Any) -> None:
+        """See `was_written`."""
+        self.add(Write(address, bytes(data)))
+
     def draw(self, generator: Any, count: int) -> tuple[int, int]:
         """What a draw of `count` numbers is given."""
         made = self.number(), self.number()
@@ -280,7 +284,7 @@ def was_written(address: int, data: Any) -> None:
     """Python put these bytes at an address; what they are follows from what is not in any tensor."""
     found = active.get(get_ident())
     if found is not None:
-        found.add(Write(address, bytes(data)))
+        found.write(address, data)
 
 
 def _in_child() -> None:

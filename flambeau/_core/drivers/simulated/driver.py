@@ -16,6 +16,7 @@ from ..interface import Driver, Properties
 from ..pages import map_pages, unmap_pages
 from . import clock
 from .arena import Arena
+from .graphs import NOT_PERMITTED, Graph, Replay
 from .models import Model, model
 from .queues import MODES, Launch, Move, Queue, Wait, advance
 
@@ -30,11 +31,12 @@ _MOST_COSTS = 4096
 
 
 class _Event:
-    """A place in a queue; `queue` None: never recorded.  `time` is its moment on the virtual clock."""
+    """A place in a queue; `queue` None: never recorded.  `time` is its moment on the virtual clock.  graph: it was recorded in a capture."""
 
-    __slots__ = ("queue", "ticket", "time")
+    __slots__ = ("queue", "ticket", "time", "graph")
 
     def __init__(self) -> None:
+        self.graph: Graph | None = None
         self.queue: Queue | None = None
         self.ticket = 0
         self.time = 0.0
@@ -107,6 +109,8 @@ class SimulatedDriver(Driver):
     def synchronize(self, device: int) -> None:
         d = self._devices[device]
         for q in list(d.queues):
+            _permit(q.graph)
+        for q in list(d.queues):
             advance(q, q.submitted)
             self._host = max(self._host, q.ready)
         self._report(d)
@@ -161,10 +165,12 @@ class SimulatedDriver(Driver):
         self._devices[stream.device].queues.remove(stream)
 
     def stream_query(self, stream: Queue) -> bool:
+        _permit(stream.graph)
         self._perhaps_run()
         return stream.done >= stream.submitted
 
     def stream_synchronize(self, stream: Queue) -> None:
+        _permit(stream.graph)
         until = stream.ready
         advance(stream, stream.submitted)
         self._host = max(self._host, until)
@@ -235,6 +241,9 @@ class SimulatedDriver(Driver):
             if self._closed:
                 raise RuntimeError("this simulated GPU is gone: its simulate() block has ended; move its tensors "
                                    "to the CPU inside the block")
+            if stream.graph is not None:
+                stream.graph.add(item, cost, busy, engines)
+                return
             self._host += clock.LAUNCH
             start = stream.ready if stream.ready > self._host else self._host
             start = clock.schedule(engines, start, busy)
@@ -324,6 +333,10 @@ class SimulatedDriver(Driver):
 
     def event_record(self, event: _Event, stream: Queue) -> None:
         with self._gate:
+            event.graph = stream.graph
+            if stream.graph is not None:
+                event.queue = None
+                return
             self._host += clock.LAUNCH
             event.queue, event.ticket = stream, stream.submitted
             # work that only waits takes no time of its own, but the moment is never before the call
@@ -332,17 +345,24 @@ class SimulatedDriver(Driver):
     def stream_wait_event(self, stream: Queue, event: _Event) -> None:
         with self._gate:
             source = event.queue
+            if event.graph is not None and event.graph.open:
+                event.graph.join(stream)
+                return
             if source is None:
                 return
+            if stream.graph is not None:
+                raise AcceleratorError("CUDA error: dependency created on uncaptured work in another stream")
             stream.ready = max(stream.ready, event.time)
             if source is not stream and source.done < event.ticket:
                 stream.submit(Wait(source, event.ticket), self._eager)
 
     def event_query(self, event: _Event) -> bool:
+        _permit(event.graph)
         self._perhaps_run()
         return event.queue is None or event.queue.done >= event.ticket
 
     def event_synchronize(self, event: _Event) -> None:
+        _permit(event.graph)
         q = event.queue
         if q is not None:
             advance(q, event.ticket)
@@ -351,6 +371,28 @@ class SimulatedDriver(Driver):
 
     def event_elapsed(self, start: _Event, end: _Event) -> float:
         return (end.time - start.time) * 1e3
+
+    # -------------------------------------------------------------------------------------------------------- graphs
+    def graph_begin(self, stream: Queue) -> Graph:
+        with self._gate:
+            if stream.graph is not None:
+                raise AcceleratorError("CUDA error: the stream is being captured already")
+            stream.graph = Graph(stream)
+            return stream.graph
+
+    def graph_end(self, graph: Graph) -> None:
+        with self._gate:
+            graph.end()
+
+    def graph_arguments(self, graph: Graph) -> list[tuple[Any, ...]]:
+        return [item.args if type(item) is Launch else () for item in graph.items]
+
+    def graph_launch(self, stream: Queue, graph: Graph, changed: dict[int, tuple[Any, ...]]) -> None:
+        d = self._devices[stream.device]
+        self._submit(stream, Replay(graph, changed, lambda item: self._check(d, item)), graph.cost, graph.busy, d.compute)
+
+    def capturing(self, stream: Queue) -> bool:
+        return stream.graph is not None
 
     # --------------------------------------------------------------------------------------------------------- clock
     def host_time(self) -> float:
@@ -392,6 +434,12 @@ class SimulatedDriver(Driver):
         for d in self._devices:
             for q in list(d.queues):
                 q.close()
+
+
+def _permit(graph: Graph | None) -> None:
+    """Raises AcceleratorError while this is being captured: the host may not wait for what is not done."""
+    if graph is not None and graph.open:
+        raise AcceleratorError(NOT_PERMITTED)
 
 
 def uuid_of(device: int) -> str:

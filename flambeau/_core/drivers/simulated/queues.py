@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...kernels.programs import PreparedLaunch
+    from .graphs import Graph
 
 MODES = ("eager", "lazy", "random")
 
@@ -68,10 +69,10 @@ class Wait:
 
 
 class Queue:
-    """One stream.  `submitted` and `done` count items; `ready` is when its last item ends on the virtual clock."""
+    """One stream.  `submitted` and `done` count items; `ready` is when its last item ends on the virtual clock.  graph: what captures it."""
 
     __slots__ = ("device", "priority", "items", "submitted", "done", "ready", "turn", "carry_out", "_wake", "_thread",
-                 "closed", "__weakref__")
+                 "closed", "graph", "__weakref__")
 
     def __init__(self, device: int, priority: int, carry_out: Callable[[int, Any], None]) -> None:
         self.device, self.priority = device, priority
@@ -83,6 +84,7 @@ class Queue:
         self._wake: Any = None
         self._thread: threading.Thread | None = None
         self.closed = False
+        self.graph: Graph | None = None
 
     def submit(self, item: Any, eager: bool) -> None:
         """Adds an item.  The caller holds the driver's gate, so that counts and items agree."""

@@ -1,0 +1,66 @@
+"""Graphs of simulated GPUs: work that a stream was given while it was captured, not done then, and queued again as one item."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .queues import Launch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .clock import Engine
+    from .queues import Queue
+
+NOT_PERMITTED = "CUDA error: operation not permitted when stream is capturing"
+
+
+class Graph:
+    """What was captured: `items`, in the host's order, which is one in which they may run; `cost`, its predicted seconds. open: it is being captured,
+    on `streams`: the first, and those that waited for an event of one of them."""
+
+    __slots__ = ("items", "cost", "busy", "open", "streams")
+
+    def __init__(self, stream: Queue) -> None:
+        self.items: list[Any] = []
+        self.cost = self.busy = 0.0
+        self.open = True
+        self.streams = [stream]
+
+    def add(self, item: Any, cost: float, busy: float, engines: tuple[Engine, ...]) -> None:
+        self.items.append(item)
+        self.cost += cost
+        self.busy += busy
+
+    def join(self, stream: Queue) -> None:
+        """Work of another stream is captured too from now on."""
+        if stream.graph is not self:
+            stream.graph = self
+            self.streams.append(stream)
+
+    def end(self) -> None:
+        """Nothing is captured any more."""
+        self.open = False
+        for q in self.streams:
+            q.graph = None
+        self.streams.clear()
+
+
+class Replay:
+    """A queued graph.  changed: arguments of launches, by their places among the items, that are others this time."""
+
+    __slots__ = ("graph", "changed", "check", "name")
+    queue: Queue | None = None
+
+    def __init__(self, graph: Graph, changed: Mapping[int, tuple[Any, ...]], check: Callable[[Launch], None]) -> None:
+        self.graph, self.changed, self.check, self.name = graph, changed, check, "graph"
+
+    def run(self) -> None:
+        for i, item in enumerate(self.graph.items):
+            if i in self.changed:
+                item = Launch(item.prepared, self.changed[i])
+            self.name = item.name  # of what fails
+            if type(item) is Launch:
+                self.check(item)
+            item.run()
+        self.name = "graph"
