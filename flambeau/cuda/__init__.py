@@ -220,7 +220,8 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "AcceleratorError", "CUDAGraph", "graph", "graph_pool_handle", "make_graphed_callables", "Event", "OutOfMemoryError", "Stream", "StreamContext", "caching_allocator_alloc",
+    "AcceleratorError", "CUDAGraph", "graph", "graph_pool_handle", "make_graphed_callables",
+    "Event", "OutOfMemoryError", "Stream", "StreamContext", "caching_allocator_alloc",
     "caching_allocator_delete", "can_device_access_peer", "current_device", "current_stream", "default_stream",
     "device", "device_count", "device_memory_used", "device_of", "empty_cache", "empty_host_cache",
     "get_arch_list", "get_device_capability", "get_device_name", "get_device_properties",

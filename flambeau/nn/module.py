@@ -432,6 +432,11 @@ class Module(Stateful):
 
     # -- modes -------------------------------------------------------------------------------------------------------
 
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """`flambeau.compile` of this Module's calls, in place."""
+        from .._core.ops.queries import compile as compiled
+        compiled(self, *args, **kwargs)
+
     def train(self: T, mode: bool = True) -> T:
         """Sets training mode here and below: dropout drops and batch norm uses the batch's statistics."""
         if not isinstance(mode, bool):

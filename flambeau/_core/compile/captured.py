@@ -10,22 +10,23 @@ from typing import TYPE_CHECKING, Any
 from ..runtime import capture as captures
 from ..tensor import Tensor
 from . import trees
+from .check import State, Watched, compare
 from .record import Recording, Refused
 from .replay import Planned, Shown, bind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 _MOST = 64  # layouts
 
 
-def recorded(work: Callable[[], Any], operands: Sequence[Tensor]) -> tuple[Recording, Any, list[Shown]]:
+def recorded(work: Callable[[], Any], recording: Recording) -> tuple[Any, list[Shown]]:
     """What `work` asks for while it is carried out, and what it gives: a tree, and its tensors. Raises RuntimeError, with the user's line, where it
     cannot be replayed."""
     collects = gc.isenabled()
     gc.disable()  # what is collected meanwhile would be given out again, and not be known as free
     try:
-        with Recording() as recording:
+        with recording:
             found: list[Tensor] = []
             tree = trees.taken(work(), found)
             if recording.others:
@@ -40,7 +41,7 @@ def recorded(work: Callable[[], Any], operands: Sequence[Tensor]) -> tuple[Recor
         if not t.meta.plain:
             raise RuntimeError(f"capture: a result of class {type(t).__name__}, which is not a plain tensor")
         shown.append(Shown(t.store, t.meta, t.ptr))
-    return recording, tree, shown
+    return tree, shown
 
 
 def _tensor(r: Shown) -> Tensor:
@@ -62,7 +63,7 @@ class Captured:
         self._lock = Lock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not kwargs:
+        if not kwargs and not self._check:
             try:
                 found = self._found[tuple([a.meta for a in args])]
             except (KeyError, AttributeError, TypeError):
@@ -93,7 +94,7 @@ class Captured:
         # constants are compared by value, so they must have a hash
         key: Any = tuple([t.meta for t in tensors]) if plain else (trees.key(tree), *[t.meta for t in tensors])
         found = self._found.get(key)
-        if found is not None:
+        if found is not None and not self._check:
             return found(*tensors)
         if key not in self._warm:  # what is made at the first call, such as an optimizer's state, is not part of the step
             made = self._f(*args, **kwargs)
@@ -106,16 +107,32 @@ class Captured:
         with self._lock:
             if len(self._found) >= _MOST:
                 self._found.clear()
-            recording, tree, shown = recorded(lambda: self._f(*args, **kwargs), tensors)
+            return self._captured(key, tensors, lambda: self._f(*args, **kwargs), found)
+
+    def _captured(self, key: Any, tensors: list[Tensor], work: Callable[[], Any], before: Any) -> Any:
+        """What the function gives while it is captured.  before: what was captured earlier, which is held against that."""
+        recording = Watched() if self._check else Recording()
+        held = None if before is None else State(before.plan, tensors)
+        tree, shown = recorded(work, recording)
+        if held is not None:
+            after = State(before.plan, tensors)
+            held.restore()
             try:
-                plan = Planned(recording, tensors, tree, shown)
-                found = bind(plan)
-            except Refused as refused:
-                raise RuntimeError(f"capture: {refused.why}") from None
-            self._found[key] = found
-            made = trees.put(tree, lambda i: _tensor(shown[i]))
-            plan.results = []  # what was given now is the program's
-            return made
+                compare(before.plan, recording, tensors)  # type: ignore[arg-type]
+                wrong = after.differs()
+            finally:
+                after.restore()
+            if wrong is not None:
+                raise RuntimeError(f"capture: the replay leaves other values than the function in memory of {wrong.meta.nbytes} bytes that lives on")
+        try:
+            plan = Planned(recording, tensors, tree, shown)
+            found: Any = bind(plan)
+        except Refused as refused:
+            raise RuntimeError(f"capture: {refused.why}") from None
+        self._found[key] = found
+        made = trees.put(tree, lambda i: _tensor(shown[i]))
+        plan.results = []  # what was given now is the program's
+        return made
 
 
 def capture(f: Callable[..., Any] | None = None, *, check: bool = False) -> Any:
@@ -127,6 +144,9 @@ def capture(f: Callable[..., Any] | None = None, *, check: bool = False) -> Any:
     optimizer of those that say they can be (Adam, AdamW, SGD); tensors that it leaves behind, such as gradients, lie where they lay when it was captured.
     Python is not run again: lists are not appended to, nothing is printed, and what changes in Python is not seen, but for the options of a parameter
     group that are numbers.  Random draws are draws of their generators.  Results are new tensors, detached.
+
+    check: each call runs `f` too, holds what was captured before against it launch by launch, on the same contents of memory, gives what `f` gives, and
+    raises RuntimeError that names the first launch that differs.  It is slow, and finds state that Python replaces.
 
     Raises RuntimeError, with the line, where `f` looks at a tensor's values (`item`, a branch), copies between devices, or seeds a generator.
     """

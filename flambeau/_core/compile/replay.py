@@ -47,7 +47,7 @@ class Shown:
 class Planned:
     """A record whose memory is known.
 
-    operands: the tensors that it was given (not kept).  tree, results: what it gave, its tensors as `Shown`.
+    operands: the layouts and addresses of the tensors that it was given.  tree, results: what it gave, its tensors as `Shown`.
     steps: those of the recording with `Spot`s where an address is another one at each replay.  kept: the storages that it touches and does not
     own; claimed: the blocks that are its own; fresh: storages, by identity, that are made anew at each replay.
     """
@@ -61,16 +61,23 @@ class Planned:
         self.steps: list[Any] = list(recording.steps)
         self.kept: dict[int, Storage] = {}
         self.claimed: list[Any] = []
+        self.left: set[int] = set()  # those of `kept` that the step itself made, such as gradients
         self.written: dict[int, tuple[Storage, int]] = {}  # how often each storage that lives on was written
         before = recording.before
         self.fresh = _only_results(results, {id(s) for s in before})
+        stores = {id(r.store): r.store for r in results}
+        self.metas = [stores[number].meta for number in self.fresh]  # of the storages that are made anew
         after = Living()
         inside = {id(t.store): i for i, t in enumerate(operands)}
         own: dict[int, int] = {}  # addresses of blocks that were claimed, with their sizes
         wanted: dict[int, Storage] = {}
         foreign = [(start, end) for start, end, _ in recording.foreign]
         for address in dict.fromkeys(x for s in self.steps for x in _touched(s)):
-            found = before.find(address) or after.find(address)
+            found = before.find(address)
+            if found is None:
+                found = after.find(address)
+                if found is not None:
+                    self.left.add(id(found))
             if found is not None:
                 wanted[address] = found
                 if id(found) not in inside:
@@ -166,11 +173,7 @@ class _Writer:
     def function(self) -> Callable[..., Any]:
         plan = self.plan
         given = ", ".join(f"a{i}" for i in range(len(plan.operands)))
-        head: list[str] = []
-        stores = {id(r.store): r.store for r in plan.results}
-        for key, i in plan.fresh.items():
-            m = self.constant(stores[key].meta)
-            head.append(f"  s{i} = storage({m}); p{i} = s{i}.ptr")
+        head = [f"  s{i} = storage({self.constant(m)}); p{i} = s{i}.ptr" for i, m in enumerate(plan.metas)]
         for s in plan.steps:
             self.step(s)
         self.sequence()

@@ -173,6 +173,7 @@ class Relaid:
 # ------------------------------------------------------------------------------------------------------------- the patterns
 def maker(text: str, space: dict[str, Any]) -> Callable[..., Any]:
     """The function `make` of a text of the engine's own, into which only counts and offsets enter; space: the names that it uses."""
+    space.setdefault("__name__", __name__)  # it is no line of the user's
     exec(compile(text, CODE, "exec"), space)
     made: Callable[..., Any] = space["make"]
     return made

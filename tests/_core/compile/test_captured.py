@@ -319,3 +319,60 @@ def test_as_a_decorator() -> None:
     assert f.__name__ == "f"
     assert f.__doc__ == "Twice."
     assert [f(torch.ones(1) * i).item() for i in range(4)] == [0.0, 2.0, 4.0, 6.0]
+
+
+# ---------------------------------------------------------------------------------------------------------------- check
+def test_a_check_passes_where_the_contract_is_kept() -> None:
+    net, steps, step = mlp(torch.optim.AdamW)
+    other, others, plain = mlp(torch.optim.AdamW)
+    checked = torch.capture(step, check=True)
+    for x, y in batches(6):
+        assert checked(x, y).item() == plain(x, y).item()
+    for p, q in zip(net.parameters(), other.parameters(), strict=True):
+        assert torch.equal(p, q)
+
+
+def test_a_check_follows_draws() -> None:
+    torch.manual_seed(2)
+    f = lambda x: F.dropout(x, 0.5) + torch.rand(5)  # noqa: E731
+    g = torch.capture(f, check=True)
+    state = torch.get_rng_state()
+    found = [g(torch.ones(5)).tolist() for _ in range(5)]
+    torch.set_rng_state(state)
+    assert found == [f(torch.ones(5)).tolist() for _ in range(5)]
+
+
+def broken(f: Callable[..., Any]) -> str:
+    g = torch.capture(f, check=True)
+    with pytest.raises(RuntimeError, match="capture: ") as error:
+        for _ in range(4):
+            g(torch.ones(3))
+    return str(error.value)
+
+
+def test_a_check_names_the_launch_that_differs() -> None:
+    holder = {"h": torch.zeros(3), "n": 0}
+
+    def replaced(x: Any) -> Any:
+        y = x * 3
+        holder["h"] = holder["h"] + y
+        return holder["h"].sin()
+
+    def counted(x: Any) -> Any:
+        holder["n"] += 1
+        return x * float(holder["n"])
+
+    def branched(x: Any) -> Any:
+        holder["n"] += 1
+        return x.cos() if holder["n"] % 2 else x.tanh()
+
+    def more(x: Any) -> Any:
+        holder["n"] += 1
+        for _ in range(holder["n"]):
+            x = x * 2
+        return x
+    for f, wanted in ((replaced, "launch 1 (add"), (counted, "as number 0"), (branched, "launch 0"), (more, "launches more")):
+        holder["n"] = 0
+        text = broken(f)
+        assert wanted in text, text
+        assert "test_captured.py:" in text
