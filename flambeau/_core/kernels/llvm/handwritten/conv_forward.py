@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ... import native
 from .. import scratch
 from ..compile import has_masks
-from ..emit import Emitter, Loop, Module, vec
+from ..emit import Emitter, Loop, Module, ty, vec
 from . import gemm_tile
 from .gemm import panel_bytes
 from .gemm_tile import Tile, call_tile, panel_elements, write_packer, write_tiles
@@ -206,7 +206,11 @@ def _write_windows(module: Module, tile: Tile) -> None:
                         seen = em.op(f"icmp ult {vec('i32', lanes)} {places}, {limit}")
                         mask = em.op(f"and {vec('i1', lanes)} {seen}, {kept}")
                         source = em.at(line_at, em.mul(kw.vars[0], str(item)))
-                        _copy_channels(em, tile, source, kw.vars[1], step, word[X_CHANNEL], unit, offsets, mask, kept)
+                        # all lanes are there and within the image, which for neighbours needs no mask
+                        end = em.op(f"select i1 {inside}, i64 {em.sub(word[SIZE + 2], str(lanes - 1))}, i64 0")
+                        clear = em.op(f"and i1 {em.op(f'icmp sge i64 {kw.vars[0]}, 0')}, {em.op(f'icmp slt i64 {kw.vars[0]}, {end}')}")
+                        clear = em.op(f"and i1 {clear}, {em.op(f'icmp eq i64 {length}, {lanes}')}")
+                        _copy_channels(em, tile, source, kw.vars[1], step, word[X_CHANNEL], unit, clear, offsets, mask, kept)
                         kw.next = [em.add(kw.vars[0], word[DILATION + 2]), em.at(kw.vars[1], str(line))]
                     kh.next = [em.add(kh.vars[0], word[DILATION + 1]), kw.vars[1]]
                 kd.next = [em.add(kd.vars[0], word[DILATION]), kh.vars[1]]
@@ -221,19 +225,36 @@ def _write_windows(module: Module, tile: Tile) -> None:
     em.finish()
 
 
-def _copy_channels(em: Emitter, tile: Tile, source: str, target: str, step: str, x_step: str, unit: str, offsets: str, mask: str, kept: str) -> None:
-    """One tap of one run for all channels: neighbours by a masked load, strided ones by a gather."""
-    near, far, done = em.label("near"), em.label("far"), em.label("copied")
-    em.branch(unit, near, far)
-    for label in (near, far):
+def _copy_channels(em: Emitter, tile: Tile, source: str, target: str, step: str, x_step: str, unit: str, clear: str, offsets: str, mask: str,
+                   kept: str) -> None:
+    """One tap of one run for all channels: neighbours by a load, masked unless `clear`, strided ones by a gather."""
+    d, lanes = tile.d, tile.lanes
+    whole, near, far, beside, done = (em.label(name) for name in ("whole", "near", "far", "beside", "copied"))
+    em.branch(unit, beside, far)
+    em.start(beside)
+    em.branch(clear, whole, near)
+    for label in (whole, near, far):
         em.start(label)
         with em.loop("0", "%channels", carried=[("ptr", source), ("ptr", target)]) as c:
             x, y = c.vars
-            value = em.load(tile.d, tile.lanes, x, mask) if label == near else em.load_each(tile.d, tile.lanes, x, offsets, mask)
-            em.store(tile.d, tile.lanes, value, y, kept)
+            if label == whole:
+                em.store(d, lanes, em.load(d, lanes, x), y)
+            else:
+                value = em.load(d, lanes, x, mask) if label == near else em.load_each(d, lanes, x, offsets, mask)
+                _store_kept(em, tile, value, y, kept)
             c.next = [em.at(x, x_step), em.at(y, step)]
         em.jump(done)
     em.start(done)
+
+
+def _store_kept(em: Emitter, tile: Tile, value: str, target: str, kept: str) -> None:
+    """Some lanes of a panel's line, which is this task's alone and has room past its end."""
+    if em.module.masks:
+        em.store(tile.d, tile.lanes, value, target, kept)
+    else:  # a masked store takes a dozen cycles on many CPUs
+        t = ty(tile.d, tile.lanes)
+        before = em.load(tile.d, tile.lanes, target)
+        em.store(tile.d, tile.lanes, em.op(f"select {vec('i1', tile.lanes)} {kept}, {t} {value}, {t} {before}"), target)
 
 
 def _write(module: Module, tile: Tile) -> None:
