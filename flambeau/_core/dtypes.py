@@ -80,8 +80,8 @@ ALL: tuple[dtype, ...] = tuple(BY_NAME.values())  # those that operations comput
 (bool_, uint8, uint16, uint32, uint64, int8, int16, int32, int64,
  float16, bfloat16, float32, float64, complex32, complex64, complex128) = ALL
 float16.opmath = bfloat16.opmath = float32
-# Types of 8 bits that numbers are kept and carried in, and nothing is computed in: `kernels/small_floats.py` converts them. Name, bits of the exponent,
-# of the mantissa, the exponent's bias, the largest code that is a number.
+# Types of 8 bits that numbers are kept and carried in, and of which only `abs` and `isnan` are computed: `kernels/small_floats.py` converts them.
+# Name, bits of the exponent, of the mantissa, the exponent's bias, the largest code that is a number.
 _SMALL = (("float8_e4m3fn", 4, 3, 7, 0x7E), ("float8_e5m2", 5, 2, 15, 0x7B), ("float8_e4m3fnuz", 4, 3, 8, 0x7F), ("float8_e5m2fnuz", 5, 2, 16, 0x7F),
           ("float8_e8m0fnu", 8, 0, 127, 0xFE))
 for _order, (_name, *_) in enumerate(_SMALL, len(_ROWS)):
@@ -334,6 +334,8 @@ class finfo:
         self.min = -self.max if d.is_signed else 2.0 ** -bias
         self.tiny = self.smallest_normal = 2.0 ** (1 - bias) if d.is_signed else 2.0 ** -bias
         self.resolution = 1.0
+        if d.name == "float8_e5m2fnuz":
+            self.eps = 0.125  # as PyTorch says, though the next number after 1 is 1.25
 
     def __repr__(self) -> str:
         return (f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, "

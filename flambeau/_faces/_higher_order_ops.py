@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flambeau._core import ops as _ops
+from flambeau._core.tensor import Tensor as _Tensor
 from flambeau.interop import stand_ins
 from flambeau.utils import _pytree
 
@@ -59,7 +60,16 @@ def _woven(even: Any, odd: Any, d: int) -> Any:
     return pairs if even.shape[d] == count else ops.cat([pairs, even.narrow(d, count, 1)], d)
 
 
+def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: tuple[Any, ...] | list[Any] = ()) -> Any:
+    """``true_fn(*operands)`` where `pred`, a bool or a tensor of one element, holds, else ``false_fn(*operands)``: Python's own branch, whose
+    value the host waits for.  Raises RuntimeError for a tensor of several elements.
+    """
+    if isinstance(pred, _Tensor) and pred.numel() != 1:
+        raise RuntimeError(f"Expected pred to be bool or single-element tensor, but got {pred}.")
+    return (true_fn if pred else false_fn)(*operands)
+
+
 _module = stand_ins.module(f"{__name__}.associative_scan", {"associative_scan": associative_scan}, "Running combinations.")
 associative_scan = _module.associative_scan  # the name is the function's, as in PyTorch; `import` finds the module
 
-__all__ = ["associative_scan"]
+__all__ = ["associative_scan", "cond"]

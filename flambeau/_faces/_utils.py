@@ -12,6 +12,16 @@ from flambeau._core.runtime import gpus
 from flambeau._core.runtime.device import device as _device
 
 ops: Any = _ops
+_REBUILT = {"_rebuild_tensor": "tensor_v1", "_rebuild_tensor_v2": "tensor_v2", "_rebuild_tensor_v3": "tensor_v3", "_rebuild_parameter": "parameter",
+            "_rebuild_parameter_with_state": "parameter_with_state"}
+
+
+def __getattr__(name: str) -> Any:
+    """What files make tensors by: loaded when somebody asks."""
+    if name in _REBUILT:
+        from flambeau.io import rebuild
+        return getattr(rebuild, _REBUILT[name])
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _flatten_dense_tensors(tensors: Sequence[Any]) -> Any:

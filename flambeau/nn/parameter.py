@@ -80,8 +80,37 @@ class Buffer(Tensor):
         pass
 
 
-class UninitializedParameter(Parameter):
+class UninitializedTensorMixin:
+    """What parameters and buffers have whose shape is not known yet: `materialize` gives it, upon which they are of the class `cls_to_become`."""
+
+    __slots__ = ()
+    cls_to_become: type[Tensor] = Tensor
+
+    def materialize(self: Any, shape: Any, device: Any = None, dtype: Dtype | None = None) -> None:
+        """Gives it uninitialised memory of `shape`; it is an ordinary parameter or tensor from then on."""
+        self.data = ops.empty(shape, device=device or self.device, dtype=dtype or self.dtype)
+        self.__class__ = self.cls_to_become
+
+    @property
+    def shape(self) -> Any:
+        """Raises RuntimeError: it has none yet."""
+        raise RuntimeError("Can't access the shape of an uninitialized parameter or buffer. This error usually happens in `load_state_dict` when trying to "
+                           "load an uninitialized parameter into an initialized one. Call `forward` to initialize the parameters before accessing their "
+                           "attributes.")
+
+    def share_memory_(self) -> Any:
+        """Raises RuntimeError: there is no memory yet."""
+        raise RuntimeError("Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize the parameters before calling "
+                           "`module.share_memory()`.")
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        return f"<{type(self).__name__}>"
+
+
+class UninitializedParameter(UninitializedTensorMixin, Parameter):
     """A parameter whose shape is not known yet: the first call of its lazy module gives it one by `materialize`."""
+
+    cls_to_become = Parameter
 
     def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Dtype | None = None) -> Any:
         made: Any = on_storage(cls, ops.empty(0, device=device, dtype=dtype), requires_grad)
@@ -89,14 +118,6 @@ class UninitializedParameter(Parameter):
 
     def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Dtype | None = None) -> None:
         pass
-
-    def materialize(self, shape: Any, device: Any = None, dtype: Dtype | None = None) -> None:
-        """Gives the parameter uninitialised memory of `shape`; it is an ordinary `Parameter` from then on."""
-        self.data = ops.empty(shape, device=device or self.device, dtype=dtype or self.dtype)
-        self.__class__ = Parameter  # type: ignore[assignment]
-
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
-        return f"<{type(self).__name__}>"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         known = memo.get(id(self))
@@ -108,7 +129,7 @@ class UninitializedParameter(Parameter):
         return UninitializedParameter, (self.requires_grad, self.device, self.dtype)
 
 
-class UninitializedBuffer(Tensor):
+class UninitializedBuffer(UninitializedTensorMixin, Tensor):
     """A buffer whose shape the first call of its lazy module gives (see `UninitializedParameter`)."""
 
     persistent: bool
@@ -123,15 +144,10 @@ class UninitializedBuffer(Tensor):
                  persistent: bool = True) -> None:
         pass
 
-    def materialize(self, shape: Any, device: Any = None, dtype: Dtype | None = None) -> None:
-        """Gives the buffer uninitialised memory of `shape`; it is an ordinary tensor from then on."""
-        self.data = ops.empty(shape, device=device or self.device, dtype=dtype or self.dtype)
-        self.__class__ = Tensor  # type: ignore[assignment]
-
 
 def is_lazy(value: Any) -> bool:
     """Whether `value` is a parameter or buffer that still waits for its shape."""
-    return isinstance(value, UninitializedParameter | UninitializedBuffer)
+    return isinstance(value, UninitializedTensorMixin)
 
 
 def _rebuild(cls: type[Parameter], data: Tensor, requires_grad: bool) -> Parameter:

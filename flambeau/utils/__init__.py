@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import weakref
 from typing import Any
 
+from .._core.tensor import Tensor
 from . import checkpoint, data
 
 _LATER = frozenset(("_pytree", "benchmark", "dlpack", "flop_counter", "hooks", "model_zoo", "tensorboard"))
@@ -16,4 +18,21 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-__all__ = ["checkpoint", "data"]
+def swap_tensors(t1: Tensor, t2: Tensor) -> None:
+    """Each becomes the other wherever it is held: class, attributes, memory, layout and history change places.
+
+    Raises RuntimeError where somebody holds one weakly (as the base of a view does); TypeError for classes that cannot change places.
+    """
+    for name, t in (("t1", t1), ("t2", t2)):
+        if weakref.getweakrefs(t):
+            raise RuntimeError(f"Cannot swap {name} because it has weakref associated with it")
+    kinds = type(t1), type(t2)
+    t1.__class__, t2.__class__ = kinds[1], kinds[0]
+    t1.__dict__, t2.__dict__ = t2.__dict__, t1.__dict__
+    for part in ("meta", "store", "ptr", "node", "base"):
+        first, second = getattr(t1, part), getattr(t2, part)
+        setattr(t1, part, second)
+        setattr(t2, part, first)
+
+
+__all__ = ["checkpoint", "data", "swap_tensors"]

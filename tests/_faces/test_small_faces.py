@@ -33,6 +33,22 @@ def test_scans_that_cannot_be() -> None:
         associative_scan(lambda a, b: a, [torch.ones(2), torch.ones(3)], 0)
 
 
+def test_a_branch(device) -> None:
+    x = torch.ones(2, device=device)
+    for pred in (True, torch.tensor(True, device=device), x[:1] > 0):
+        assert torch.cond(pred, lambda x: x + 1, lambda x: x - 1, (x,)).tolist() == [2, 2]
+    assert torch.cond(x.sum() > 5, lambda: 1, lambda: 2) == 2
+    with pytest.raises(RuntimeError, match="Expected pred to be bool or single-element tensor"):
+        torch.cond(x > 0, lambda: 1, lambda: 2)
+
+
+def test_tensors_of_files() -> None:
+    store = torch.arange(6.0).untyped_storage()
+    made = torch._utils._rebuild_tensor_v3(store, 1, (2, 2), (2, 1), True, None, torch.float32)
+    assert made.tolist() == [[1, 2], [3, 4]] and made.requires_grad
+    assert isinstance(torch._utils._rebuild_parameter(made.detach(), False), torch.nn.Parameter)
+
+
 def test_tensors_in_one(device) -> None:
     parts = [torch.arange(6.0, device=device).reshape(2, 3), torch.tensor(7.0, device=device), torch.ones(2, device=device)]
     flat = _utils._flatten_dense_tensors(parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import weakref
 
 import pytest
 
@@ -38,6 +39,21 @@ def test_a_timer_counts_what_it_is_told_to() -> None:
     assert torch.get_num_threads() == threads
     with pytest.raises(NotImplementedError, match="python"):
         benchmark.Timer(language="c++")
+
+
+def test_tensors_that_change_places() -> None:
+    a, b = torch.nn.Parameter(torch.ones(2)), torch.tensor([[1.0], [2.0]])
+    a.kind = "weight"
+    held = {"a": a, "b": b}
+    torch.utils.swap_tensors(a, b)
+    assert type(held["b"]) is torch.nn.Parameter and held["b"].requires_grad and held["b"].kind == "weight" and held["b"].tolist() == [1, 1]
+    assert type(a) is torch.Tensor and a.tolist() == [[1], [2]] and not hasattr(a, "kind")
+    (held["b"] * 3).sum().backward()
+    assert held["b"].grad.tolist() == [3, 3] and a.grad is None
+    seen = weakref.ref(a)
+    with pytest.raises(RuntimeError, match="Cannot swap t1 because it has weakref"):
+        torch.utils.swap_tensors(a, b)
+    assert seen() is a
 
 
 def test_the_old_names() -> None:

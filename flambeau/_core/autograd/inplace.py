@@ -59,9 +59,9 @@ def _may_rebase(view: Tensor) -> None:
 
 
 def one_of_several(views: Sequence[Tensor], name: str) -> None:
-    """Marks the outputs of a function that returns several views: recorded writes to them are errors."""
+    """Marks the outputs of a function that returns several views: recorded writes to them are errors, as to those of which it is known already."""
     for i, view in enumerate(views):
-        view.__dict__["_made"] = ("several", i, name)
+        view.__dict__.setdefault("_made", ("several", i, name))
 
 
 def note_view(base: Tensor, view: Tensor) -> None:

@@ -14,7 +14,8 @@ from . import lasting, native
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-# what a getter makes of what lies at the end of its path: the object itself; whether it is not None; whether it equals the constant; its length; the
+# what a getter makes of what lies at the end of its path: the object itself; whether it is not None (where it is None, and the slot beside the path is
+# not, the function that is asked otherwise knows); whether it equals the constant; its length; the
 # constant.  Of a tensor's node: whether the tensor is a leaf; a leaf's gradient, or, where there is no node, the attribute that the constant names
 OBJECT, PRESENT, EQUAL, LENGTH, CONSTANT, LEAF, GRADIENT = range(7)
 
@@ -79,13 +80,15 @@ class Slots:
         """A `__del__` for `freed`; None where there is no machine code."""
         return native.method(self.freed, "__del__", self.functions["flambeau_give_back"]) if self.functions else None
 
-    def getter(self, kind: int, path: Sequence[tuple[type, str]], otherwise: Callable[[Any], Any], constant: Any = None) -> Callable[[Any], Any]:
+    def getter(self, kind: int, path: Sequence[tuple[type, str]], otherwise: Callable[[Any], Any], constant: Any = None,
+               beside: tuple[type, str] | None = None) -> Callable[[Any], Any]:
         """``f(object)``: what `kind` makes of the object at the end of a path of slots, each with the class that has it.
         otherwise: the same in Python, which is asked where a slot is empty or an object is of another class; given back where there is no machine
         code."""
-        places = [_place(*step) for step in path]
+        steps = [*path, beside] if beside else path
+        places = [_place(*step) for step in steps]
         if self.make is None or None in places:
             return otherwise
-        words = [kind, id(otherwise), id(constant), len(path), *[x for (class_, _), place in zip(path, places, strict=True) for x in (id(class_), place or 0)]]
-        made: Callable[[Any], Any] = self.make(struct.pack(f"<{len(words)}q", *words), (otherwise, constant, tuple(path)))
+        words = [kind, id(otherwise), id(constant), len(path), *[x for (class_, _), place in zip(steps, places, strict=True) for x in (id(class_), place or 0)]]
+        made: Callable[[Any], Any] = self.make(struct.pack(f"<{len(words)}q", *words), (otherwise, constant, tuple(steps)))
         return made

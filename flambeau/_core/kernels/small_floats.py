@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..dtypes import SMALL
+from .expr import walk
 
 if TYPE_CHECKING:
     from ..dtypes import dtype
@@ -86,4 +87,8 @@ def _powers(v: Array, nan: Array) -> Array:
 def computes(program: Program) -> bool:
     """Whether a program does more with elements of 8 bits than to carry them from place to place."""
     types = {*program.out_types, *program.inputs, *program.scalars}
-    return any(d in SMALL for d in types) and (len(types) > 1 or bool(program.scalars) or program.kind != "map")
+    if not any(d in SMALL for d in types):
+        return False
+    if len(types) > 1 or program.scalars or program.kind != "map":
+        return True
+    return any(e.op == "cast" and e.args[0].dtype in SMALL for e in walk(program.roots()))

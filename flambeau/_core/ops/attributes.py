@@ -25,6 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # ---------------------------------------------------------------------------------------------------------- description
+def _requires_grad(t: Tensor) -> bool:
+    if t.node is not None:
+        return True
+    base = t.base  # a view that was made while nothing was recorded says what its base does, and is no part of any graph
+    return base is not None and base.node is not None and "_made" in t.__dict__ and t.__dict__["_made"][0] == "no_grad" and t.meta.dtype.kind in "fc"
+
+
 _SIMPLE: dict[str, Any] = {
     "shape": lambda t: t.meta.shape,
     "dtype": lambda t: t.meta.dtype,
@@ -41,11 +48,12 @@ _SIMPLE: dict[str, Any] = {
     "is_nested": lambda t: False,
     "itemsize": lambda t: t.meta.dtype.itemsize,
     "nbytes": lambda t: t.meta.numel * t.meta.dtype.itemsize,
-    "requires_grad": lambda t: t.node is not None,
+    "requires_grad": _requires_grad,
     "is_leaf": lambda t: t.node is None or t.node[0] == 0,
     "output_nr": lambda t: t.node[4] if t.node is not None and t.node[2] is tape.to_output else 0,
     "_version": lambda t: t.store.version,
     "layout": lambda t: strided,
+    "name": lambda t: None,
     "names": lambda t: (None,) * len(t.meta.shape),
     "retains_grad": lambda t: bool(t.node is not None and t.node[0] and t.node[5] and "retain" in t.node[5]),
 }
@@ -53,9 +61,11 @@ _SIMPLE: dict[str, Any] = {
 
 _TOLD = {
     "shape": "The size of each axis.", "dtype": "The type of the elements.", "device": "Where the elements are.", "ndim": "The number of axes.",
-    "itemsize": "Bytes of an element.", "nbytes": "Bytes of all elements.", "requires_grad": "Whether gradients are recorded for it.",
+    "itemsize": "Bytes of an element.", "nbytes": "Bytes of all elements.",
+    "requires_grad": "Whether gradients are recorded for it; of a view made under `no_grad`, for its base.",
     "is_leaf": "Whether it was not computed from tensors that require grad.", "output_nr": "Which result of its function it is.",
     "_version": "How often its memory was written to.", "layout": "How it is stored: `torch.strided`.", "names": "None for each axis: axes have no names.",
+    "name": "None: tensors have no names.",
     "retains_grad": "Whether a computed tensor keeps its gradient.",
     "T": "A view with the axes in reverse order.", "H": "A matrix's conjugate transpose.", "mT": "A view with the last two axes exchanged.",
     "mH": "The conjugate of `mT`.", "grad": "The gradient that backward passes have added up here, or None.",
@@ -416,7 +426,8 @@ _READ: dict[str, Any] = {
     "_base": (OBJECT, ((Tensor, "base"),)), "ndim": (LENGTH, (_META, (Meta, "shape"))), "layout": (CONSTANT, (), strided),
     **{f"is_{kind}": (EQUAL, (*_DEVICE, (device_class, "type")), kind) for kind in ("cuda", "cpu", "meta")},
     **dict.fromkeys(("is_sparse", "is_sparse_csr", "is_quantized", "is_mps", "is_xpu", "is_nested"), (CONSTANT, (), False)),
-    "requires_grad": (PRESENT, ((Tensor, "node"),)), "is_leaf": (LEAF, ((Tensor, "node"),)), "grad": (GRADIENT, ((Tensor, "node"),), "_grad"),
+    "requires_grad": (PRESENT, ((Tensor, "node"),), None, (Tensor, "base")),
+    "is_leaf": (LEAF, ((Tensor, "node"),)), "grad": (GRADIENT, ((Tensor, "node"),), "_grad"),
 }
 
 

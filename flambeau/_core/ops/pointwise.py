@@ -101,7 +101,7 @@ def _abs_formula(x: Expr) -> Expr:
     return x if x.dtype.kind in "bu" else abs(x)
 
 
-_unary("abs", _abs_formula, "absolute", promote="default", inplace=True, accept="uifc")
+_unary("abs", _abs_formula, "absolute", promote="default", inplace=True, accept="uifc8")
 
 
 def _sign(x: Expr) -> Expr:
@@ -149,7 +149,7 @@ pointwise("round", "input", _round, consts={"decimals": 0}, keyword=("decimals",
 
 # -------------------------------------------------------------------------------------------------------------- predicates
 _unary("isnan", lambda x: (E.isnan(E.real(x)) | E.isnan(E.imag(x))) if x.dtype.is_complex else E.isnan(x), promote="default",
-       inplace=False)
+       accept="buifc8", inplace=False)
 
 
 def _isinf(x: Expr) -> Expr:

@@ -211,3 +211,27 @@ def test_truths_are_written_into_leaves(name):
     x = fb.tensor([2.0, 0.0], requires_grad=True)
     getattr(x * 1, name)(*others).sum().backward()
     assert x.grad.tolist() == [0, 0]
+
+
+def test_views_made_while_nothing_is_recorded_say_what_their_base_does(device):
+    p = fb.ones(2, 3, device=device, requires_grad=True)
+    computed = p * 2
+    views = {"view": lambda t: t.view(-1), "index": lambda t: t[0], "slice": lambda t: t[:, 1:], "t": lambda t: t.t(), "unbind": lambda t: t.unbind()[1],
+             "chunk": lambda t: t.chunk(2)[0], "split": lambda t: t.split(1)[0], "expand": lambda t: t.expand(2, 2, 3), "twice": lambda t: t.view(-1)[1:],
+             "unsqueeze": lambda t: t.unsqueeze(0), "diagonal": lambda t: t.diagonal()}
+    for base in (p, computed):
+        for name, view in views.items():
+            for _ in range(5):  # by the body, and learned
+                with fb.no_grad():
+                    v = view(base)
+                assert v.requires_grad and v.grad_fn is None and v.is_leaf, name
+    with fb.no_grad():
+        assert "requires_grad=True" in repr(p.view(-1))
+        for v in (p.detach(), p.detach().view(-1), p.data[0], p + 0, p.clone().view(-1), fb.ones(2).view(-1)):
+            assert not v.requires_grad
+        v = p.view(-1)
+        v.mul_(3)
+        np.testing.assert_array_equal(p.cpu().numpy(), np.full((2, 3), 3.0))  # numpy() asks nothing here
+        np.testing.assert_array_equal(computed.cpu().numpy(), np.full((2, 3), 2.0))
+        assert p.requires_grad and not p.detach().requires_grad
+    assert p.view(-1).requires_grad and p.view(-1).grad_fn is not None

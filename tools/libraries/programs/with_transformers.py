@@ -143,9 +143,10 @@ class _Rows(torch.utils.data.Dataset):
 
 def _trainer(folder: str, until: int):
     model = fill(T.BertForSequenceClassification(T.BertConfig(**_SMALL, hidden_dropout_prob=0, attention_probs_dropout_prob=0)))
-    arguments = T.TrainingArguments(output_dir=folder, per_device_train_batch_size=4, max_steps=until, save_steps=2, logging_steps=1, report_to=[],
+    each = 4 // max(1, torch.cuda.device_count() if DEVICE == "cuda" else 1)  # on two GPUs Trainer runs DataParallel
+    arguments = T.TrainingArguments(output_dir=folder, per_device_train_batch_size=each, max_steps=until, save_steps=2, logging_steps=1, report_to=[],
                                     learning_rate=1e-2, disable_tqdm=True, use_cpu=DEVICE == "cpu", train_sampling_strategy="sequential",
-                                    lr_scheduler_type="constant", eval_strategy="no")
+                                    lr_scheduler_type="constant", eval_strategy="no", average_tokens_across_devices=False)
     return T.Trainer(model=model, args=arguments, train_dataset=_Rows(), eval_dataset=_Rows())
 
 

@@ -3,7 +3,7 @@
 `flambeau_attribute(object)` gives what lies at the end of a path of slots, and what a kind makes of it. Its `self` is a bytes object of 64-bit
 words: the kind (`kernels/slots.py`); the address of the function that is asked instead where a slot is empty or holds an object of another class;
 the address of a constant (what `CONSTANT` gives, `EQUAL` compares with, or the name that `GRADIENT` asks for); how many slots; then for each the
-address of the class that the object must be of, and the slot's place in it.
+address of the class that the object must be of, and the slot's place in it; for `PRESENT` those of one more slot of the first object.
 
 `flambeau_give_back` is a method without arguments: it appends what one slot holds to what another holds. The places of both are in its text.
 `flambeau_ignore(address)`, no method, tells it of the object that keeps nothing.
@@ -94,14 +94,21 @@ object:
   ret ptr %o
 present:
   %there = icmp ne ptr %o, @_Py_NoneStruct
-  br label %truth
+  br i1 %there, label %truth, label %beside
+beside:
+  %beside.at = getelementptr i64, ptr %at, i64 1
+  %beside.place = load i64, ptr %beside.at
+  %beside.slot = getelementptr i8, ptr %given, i64 %beside.place
+  %b = load ptr, ptr %beside.slot
+  %b.none = icmp eq ptr %b, @_Py_NoneStruct
+  br i1 %b.none, label %truth, label %otherwise
 equal:
   %alike = call i32 @PyObject_RichCompareBool(ptr %o, ptr %constant, i32 2)
   %alike.is = icmp eq i32 %alike, 1
   %alike.error = icmp slt i32 %alike, 0
   br i1 %alike.error, label %raise, label %truth
 truth:
-  %t = phi i1 [ %there, %present ], [ %alike.is, %equal ], [ true, %leaf ], [ %first.zero, %leaf.known ]
+  %t = phi i1 [ true, %present ], [ false, %beside ], [ %alike.is, %equal ], [ true, %leaf ], [ %first.zero, %leaf.known ]
   %t.long = zext i1 %t to i64
   %t.made = call ptr @PyBool_FromLong(i64 %t.long)
   ret ptr %t.made
