@@ -86,6 +86,7 @@ def run(script: str, arguments: list[str], *, module: bool = False, sim_gpus: in
         finally:
             sys.argv, sys.path[:] = before
             if traced is not None and report is not None:
+                traced.close()  # its findings are made when it ends
                 traced.save(report)
                 print(f"flambeau run: the page is {os.path.abspath(report)}", file=sys.stderr)
     return 0

@@ -1,7 +1,8 @@
 """A trace as one page: no network, no other file.
 
-Tables and charts are plain HTML and SVG, made here; `page.js` draws the lanes from the data in the page and answers the
-pointer; `page.css` has both the light and the dark look.
+What it says in short, findings, tables and charts of a training are plain HTML and SVG, made here.  The lanes and the table of stages are drawn
+by the scripts in `web/` from the columns of the trace (`columns`): a canvas for time, so that a hundred thousand events cost no more than what
+is in view.  `web/style.css` has both the light and the dark look.
 """
 
 from __future__ import annotations
@@ -11,17 +12,18 @@ from html import escape
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from . import text
+from . import answer, text
 from .chart_svg import chart
+from .columns import columns
 from .show import finding_parts, remarks
 
 if TYPE_CHECKING:
     from .model import ModelTrace
     from .progress import Progress
     from .record import Trace
-    from .stages import Stage, Work
 
-MOST = 4000  # stages on a page; a browser gets slow with more
+MOST_COSTS = 6  # lines and operations that are named at the top
+SCRIPTS = ("data.js", "tip.js", "steps.js", "timeline.js", "table.js", "page.js")
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
@@ -30,15 +32,19 @@ def page(trace: Trace) -> str:
     title = trace.title or "Flambeau trace"
     parts = [_header(trace, title)]
     if trace.stages:
-        parts.append(_lanes())
+        parts.append(_answer(trace))
     if trace.findings:
         parts.append(_findings(trace.findings))
+    if trace.stages:
+        parts.append(_lanes())
     parts += [_training(p) for p in trace.training]
     parts += [_model(m) for m in trace.models]
     if trace.stages:
-        parts.append(_stages(trace))
-    style, script = (resources.files(__package__).joinpath(n).read_text("utf-8") for n in ("page.css", "page.js"))
-    data = json.dumps(_data(trace), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+        parts.append(_stages())
+    web = resources.files(__package__).joinpath("web")
+    style, *scripts = (web.joinpath(n).read_text("utf-8") for n in ("style.css", *SCRIPTS))
+    script = '"use strict";\n(() => {\n' + "\n".join(scripts) + "})();\n"
+    data = json.dumps(columns(trace), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     body = "\n".join(parts)
     return (f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
             f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
@@ -46,64 +52,6 @@ def page(trace: Trace) -> str:
             f"<style>\n{style}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n"
             f'<div id="tip" role="tooltip" hidden></div>\n<script type="application/json" id="data">{data}</script>\n'
             f"<script>\n{script}</script>\n</body>\n</html>\n")
-
-
-# ---------------------------------------------------------------------------------------------------------------- data
-def _data(trace: Trace) -> dict[str, Any]:
-    """What the script draws from: lanes, and stages with their work, times in microseconds."""
-    stages = trace.stages[:MOST]
-    keys = {("cpu", 0)}
-    for s in stages:
-        keys.add(s.lane)
-        for w in s.works:
-            keys.add(w.lane)
-            if w.crosses and w.target != "cpu" and not any(k[0] == w.target for k in keys):
-                keys.add((w.target, 0))
-    order = sorted(keys, key=lambda k: (k[0] != "cpu", k))
-    streams: dict[str, int] = {}
-    for device, _ in order:
-        streams[device] = streams.get(device, 0) + 1
-    names = [("" if streams[d] == 1 else f"stream {n}" if n else "default stream") for d, n in order]
-    lanes = [{"device": d, "stream": name, "label": f"{d} {name}".strip(), "note": trace.devices.get(d, ""), "gpu": d != "cpu"}
-             for (d, _), name in zip(order, names, strict=True)]
-    at = {key: i for i, key in enumerate(order)}
-    return {"lanes": lanes, "stages": [_stage(s, at) for s in stages]}
-
-
-def _lane_of(device: str, at: dict[tuple[str, int], int]) -> int:
-    return next(i for (d, _), i in at.items() if d == device)
-
-
-def _stage(s: Stage, at: dict[tuple[str, int], int]) -> dict[str, Any]:
-    moved = s.transfer
-    source = at.get(s.lane, 0)
-    target = source if moved is None else at.get(moved.lane, 0) if moved.target == moved.lane[0] else _lane_of(moved.target, at)
-    shown = s.samples[0] if s.samples else None
-    grid = text.matrix(shown, 4, 34) if shown is not None else None
-    said = s.error or s.result or (text.values(shown, 3) if shown is not None else "")
-    return {
-        "i": s.index, "call": s.call, "lane": source, "to": target, "device": s.device, "in": text.shapes(s.inputs),
-        "out": text.shapes(s.outputs) or text.shapes(s.inputs), "type": text.types(s), "values": said, "grid": grid or [],
-        "more": text.values(shown, 8) if shown is not None and not grid else "", "bytes": text.size(s.nbytes) if s.nbytes else "",
-        "moved": text.size(s.moved) if s.moved else "", "time": text.seconds(s.seconds, s.predicted),
-        "how": "predicted" if s.predicted else "measured", "line": text.place(s.line), "groups": list(s.groups), "bad": bool(s.error),
-        "start": _micros(s.start), "end": _micros(s.end), "works": [_work(w, at) for w in s.works if w.start is not None],
-    }
-
-
-def _work(w: Work, at: dict[tuple[str, int], int]) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": w.name, "kind": w.kind, "lane": at[w.lane], "start": _micros(w.start or 0.0),
-                             "end": _micros(w.end if w.end is not None else w.start or 0.0), "bytes": text.size(w.nbytes),
-                             "time": text.seconds(w.seconds, w.predicted)}
-    if w.crosses:
-        found |= {"from": at[w.lane] if w.source == w.lane[0] else _lane_of(w.source, at),
-                  "to": at[w.lane] if w.target == w.lane[0] else _lane_of(w.target, at),
-                  "path": f"{w.direction}, {w.path}", "waits": w.blocking}
-    return found
-
-
-def _micros(seconds: float) -> float:
-    return round(seconds * 1e6, 3)
 
 
 # ------------------------------------------------------------------------------------------------------------ sections
@@ -118,18 +66,71 @@ def _header(trace: Trace, title: str) -> str:
 def _lanes() -> str:
     return ('<section id="lanes"><h2>Lanes</h2><div class="bar"><span class="switch" role="group" aria-label="scale">'
             '<button type="button" data-view="steps">steps</button><button type="button" data-view="time">time</button></span>'
-            '<span class="zoom" role="group" aria-label="zoom"><button type="button" data-zoom="0.5">−</button>'
-            '<button type="button" data-zoom="2">+</button></span>'
-            '<span class="key"><i class="compute"></i>work <i class="transfer"></i>transfer <i class="host"></i>host</span></div>'
-            '<div class="frame"><div class="names"></div><div class="scroll" tabindex="0"></div></div>'
-            "<noscript>The lanes are drawn by a script; the table below says the same.</noscript></section>")
+            '<span class="zoom" role="group" aria-label="zoom"><button type="button" data-zoom="0.5" aria-label="less">−</button>'
+            '<button type="button" data-zoom="2" aria-label="more">+</button><button type="button" data-zoom="0">all</button></span>'
+            '<label class="search">find <input type="search" placeholder="name, line or device"></label>'
+            '<span class="key"><i class="compute"></i>work <i class="transfer"></i>transfer <i class="host"></i>host <i class="wait"></i>waiting '
+            '<i class="guess"></i>predicted</span></div>'
+            '<canvas class="overview" height="34" aria-hidden="true"></canvas>'
+            '<div class="frame"><div class="names"></div><div class="scroll"></div></div>'
+            '<div class="keys">Wheel or W and S: zoom. Drag, A and D: move. Arrow keys: from one event to the next. Enter: to the table.</div>'
+            "<noscript>The lanes are drawn by a script.</noscript></section>")
+
+
+def _share(parts: list[tuple[str, float]], whole: float, predicted: bool) -> str:
+    """A bar of coloured parts, each told by word too."""
+    drawn = "".join(f'<i class="{kind}" style="width:{100 * value / whole:.2f}%"></i>' for kind, value in parts if value > 0 and whole > 0)
+    names = {"compute": "working", "host": "working", "transfer": "moving", "wait": "waiting", "idle": "idle"}
+    said = ", ".join(f"{names[kind]} {_pretty(text.seconds(value, predicted))} ({100 * value / whole if whole else 0:.0f} %)"
+                     for kind, value in parts if value > 0 or kind == "idle")
+    return f'<div class="share">{drawn}</div><p>{escape(said)}</p>'
+
+
+def _line(line: str) -> str:
+    """A link to what a line did."""
+    if not line:
+        return "before the trace, or inside Flambeau"
+    shown = escape(text.place(line))
+    return f'<button type="button" class="go" data-line="{shown}"><code>{shown}</code></button>'
+
+
+def _answer(trace: Trace) -> str:
+    """What the trace says in short."""
+    whole = answer.extent(trace)
+    most = {p.device: p for p in answer.peaks(trace)}
+    devices = []
+    for b in answer.busy(trace):
+        kind = "host" if b.device == "cpu" else "compute"
+        said = [_share([(kind, b.working), ("transfer", b.moving), ("wait", b.waiting), ("idle", b.idle)], whole, b.predicted)]
+        said += [f"<p>waits {escape(_pretty(text.seconds(t, b.predicted)))}{' for ' + escape(d) if d else ''} at {_line(line)}</p>" for t, line, d in b.waits]
+        if b.device in most:
+            p = most[b.device]
+            held = ", ".join(f"{text.size(n)} of {_line(line)}" for n, _, line in p.holders[:3])
+            left = p.nbytes - sum(n for n, _, _ in p.holders[:3])
+            rest = f"; {text.size(left)} of others or from before" if left > 0 else ""
+            kind = "in tensors that were seen" if b.device == "cpu" else "of memory in use"
+            said.append(f"<p>at most <b>{text.size(p.nbytes)}</b> {kind}{': ' + held if held else ''}{rest}</p>")
+        devices.append(f'<div class="device"><b>{escape(b.device)}</b>{"".join(said)}</div>')
+    parts = [f'<div class="devices">{"".join(devices)}</div>']
+    tables = []
+    for name, rows in (("line", answer.costs(trace, lambda s: s.line or "")), ("operation", answer.costs(trace, lambda s: s.name))):
+        cells = []
+        for c in rows[:MOST_COSTS]:
+            first = _line(c.name) if name == "line" else f'<button type="button" class="go" data-find="{escape(c.name)}">{escape(c.name)}</button>'
+            predicted = c.stage.predicted
+            cells.append(([first, str(c.calls), escape(_pretty(text.seconds(c.seconds, predicted))), f"{100 * c.share:.0f} %",
+                           escape(_pretty(text.seconds(c.waited, predicted))) if c.waited else "", text.size(c.moved) if c.moved else ""], ""))
+        heads = [f"costliest {name}s" + (f", of {len(rows)}" if len(rows) > MOST_COSTS else ""), "calls", "time", "share", "waited", "moved"]
+        tables.append(_table(heads, cells, frozenset(heads[1:])))
+    parts.append(f'<div class="devices">{"".join(tables)}</div>')
+    return f'<section id="answer"><h2>In short</h2>{"".join(parts)}</section>'
 
 
 def _findings(findings: list[Any]) -> str:
     items = []
     for finding in findings:
         f = finding_parts(finding)
-        where = f'<code>{escape(text.place(f["line"]))}</code>' if f["line"] else ""
+        where = _line(f["line"]) if f["line"] else ""
         kind = f'<b>{escape(f["kind"])}</b> ' if f["kind"] else ""
         cure = f'<p>{escape(f["cure"])}</p>' if f["cure"] else ""
         items.append(f'<li>{kind}{where}<div>{escape(f["text"])}</div>{cure}</li>')
@@ -168,29 +169,10 @@ def _model(m: ModelTrace) -> str:
     return f'<section class="model"><h2>{escape(m.title)}</h2>{said}{_table(columns, rows, frozenset(("parameters", "time")))}</section>'
 
 
-def _stages(trace: Trace) -> str:
-    rows: list[tuple[list[str], str]] = []
-    last = ""
-    columns = ["", "operation", "device", "in -> out", "type", "values", "bytes", "time", "line"]
-    for s in trace.stages[:MOST]:
-        outermost = s.groups[0] if s.groups else ""
-        if outermost and outermost != last:
-            rows.append((["", f"<b>{escape(outermost)}</b>", *[""] * (len(columns) - 2)], ' class="group"'))
-        last = outermost
-        ins, outs = text.shapes(s.inputs), text.shapes(s.outputs)
-        shown = s.samples[0] if s.samples else None
-        grid = text.matrix(shown, 6, 60) if shown is not None else None
-        values = s.error or s.result or ("\n".join(grid) if grid else text.values(shown, 5) if shown is not None else "")
-        cells = [str(s.index), s.call, s.device, f"{ins} -> {outs}" if ins and outs else outs or ins, text.types(s), values,
-                 text.size(s.nbytes) if s.nbytes else "", text.seconds(s.seconds, s.predicted), text.place(s.line)]
-        marked = [escape(_pretty(c)) for c in cells]
-        marked[1] = f"<b>{marked[1]}</b>" + (f"<small>{escape(' / '.join(s.groups[1:]))}</small>" if s.groups[1:] else "")
-        marked[5] = f"<pre>{marked[5]}</pre>"
-        kind = "bad" if s.error else "transfer" if s.moved else ""
-        rows.append((marked, f' id="stage-{s.index}" data-stage="{s.index}" class="{kind}"'))
-    left = len(trace.stages) - MOST
-    note = f"<p>{left} more stages are not shown.</p>" if left > 0 else ""
-    return f'<section id="stages"><h2>Stages</h2>{_table(columns, rows, frozenset(("", "bytes", "time")))}{note}</section>'
+def _stages() -> str:
+    return ('<section id="stages"><h2>Stages</h2><div class="bar"><span class="switch" role="group" aria-label="table">'
+            '<button type="button" data-fold="1">by line</button><button type="button" data-fold="">one by one</button></span>'
+            '<span id="counted"></span></div><div class="wide"></div><noscript>The table is made by a script.</noscript></section>')
 
 
 def _pretty(value: str) -> str:

@@ -13,6 +13,7 @@ from .._core.runtime import dispatch, gpus
 from .._core.runtime.ledger import Ledger
 from .._core.runtime.provenance import caller
 from .._core.tensor import Tensor
+from .sources import Sources
 from .stages import Group, Stage, Work
 from .values import Sample
 
@@ -50,7 +51,7 @@ class Trace:
     or anything with `kind`, `text`, `line` and `cure`.  Raises RuntimeError when entered twice.
     """
 
-    def __init__(self, title: str = "", values: bool = True, limit: int = 20000) -> None:
+    def __init__(self, title: str = "", values: bool = True, limit: int = 100_000) -> None:
         self.title, self.limit = title, limit
         self.stages: list[Stage] = []
         self.groups: list[Group] = []
@@ -69,6 +70,8 @@ class Trace:
         self._base = self._began = 0.0
         self._ledger: Ledger | None = None
         self._entered = False
+        self.sources = Sources(self._moment)
+        self._copies: list[tuple[Stage, Work, dispatch.Copy]] = []  # for which a real GPU's host waits
 
     # ---------------------------------------------------------------------------------------------------------- block
     def __enter__(self) -> Trace:
@@ -98,6 +101,11 @@ class Trace:
         for end in reversed(self._open):
             end()
         self._open = []
+        self.sources.open = False
+        for stage, work, copy in self._copies:
+            if work.start is not None and copy.seconds:
+                stage.waits.append((work.lane[0], work.start, work.start + copy.seconds))
+        self._copies = []
         self._detach()
         if self._ledger is not None:
             self.findings += self._ledger.findings()
@@ -111,6 +119,9 @@ class Trace:
         """Seconds since the trace began, as the host has it."""
         if gpus._system is not self._system:
             self._attach()
+        return self._moment()
+
+    def _moment(self) -> float:
         if self._driver is not None:
             return self._base + self._driver.host_time()
         return self._base + time.perf_counter() - self._began
@@ -131,7 +142,7 @@ class Trace:
             driver: Any = system.driver
             self._driver = driver
             self._base = here - driver.host_time()
-            self._unwatch = driver.watch(self._queued)
+            self._unwatch = driver.watch(self._queued, self._waited)
         else:
             self._began, self._base = time.perf_counter(), here
 
@@ -162,6 +173,9 @@ class Trace:
         stage = local.stage = self._stage(name, _readable_call(name, args, kwargs))
         ins = list(_tensors((*args, *kwargs.values())))
         stage.inputs = [_described(t) for t in ins]
+        stores = [t.store for t in ins]
+        stage.sources = self.sources.of(stores)
+        versions = [s.version for s in stores]
         begun = time.perf_counter()
         try:
             result = function(*args, **kwargs)
@@ -175,11 +189,14 @@ class Trace:
         stage.host = time.perf_counter() - begun
         local.stage, local.last = None, None
         outs = list(_tensors((result,)))
+        known = {id(s) for s in stores}
+        new = [t.store for t in outs if id(t.store) not in known]
         if not stage.works:
-            known = {id(t.store) for t in ins}
-            if not any(id(t.store) not in known for t in outs):
+            if not new:
                 return result  # a view, or a question: nothing was done
             self._spent(stage.host)
+        for store in (*new, *[s for s, v in zip(stores, versions, strict=True) if s.version != v]):
+            self.sources.wrote(store, stage)
         stage.outputs = [_described(t) for t in outs]
         stage.end = self.now()
         if isinstance(result, (bool, int, float, complex)):
@@ -212,6 +229,7 @@ class Trace:
                 return
             stage.index = len(self.stages) + 1
             self.stages.append(stage)
+            self.sources.level(stage)
 
     # ------------------------------------------------------------------------------------------------------------ dispatch
     def _work(self, work: Work) -> Stage | None:
@@ -234,6 +252,11 @@ class Trace:
         own = self._work(work)
         if own is not None:
             _describe_launch(own, dev, prepared)
+        stage = own or self._local.stage
+        assert stage is not None
+        read = self.sources.launched(stage, args, prepared.outputs)
+        if own is not None:
+            own.sources = read
         if stream is not None:
             return None
         work.start = self.now()
@@ -259,7 +282,32 @@ class Trace:
         work.source, work.target = str(copy.source), str(copy.target)
         if stream is None:
             work.start = work.end = self.now()
-        self._work(work)
+        stage = self._work(work) or self._local.stage
+        read, written = copy.owners
+        assert stage is not None
+        if stage.name == work.name:  # one of its own
+            stage.sources = self.sources.of([read] if read is not None else [])
+            if written is not None:
+                self.sources.wrote(written, stage)
+        if copy.blocking and stream is not None and self._driver is None:
+            work.start = self.now()
+            self._copies.append((stage, work, copy))
+
+    def _waited(self, physical: int, start: float, end: float) -> None:
+        """The host stood still, on the virtual clock."""
+        local = self._local
+        if local.quiet:
+            return
+        stage = local.stage
+        if stage is None:
+            stage = self.stages[-1] if self.stages else None
+            if stage is None or local.last is None or stage.works[-1:] != [local.last] or not local.last.blocking:
+                stage = self._stage("synchronize", "synchronize")
+                stage.start = self._base + start
+                self._keep(stage)
+            stage.end = self._base + end
+        numbers = self._system.physical if self._system is not None else ()
+        stage.waits.append((f"cuda:{numbers.index(physical)}" if physical in numbers else "", self._base + start, self._base + end))
 
     def _queued(self, stream: Any, item: Any, engine: str, start: float, end: float) -> None:
         """The simulated driver queued something, with its predicted moments."""

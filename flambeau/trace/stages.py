@@ -47,11 +47,12 @@ class Stage:
     device) of tensors.  samples: the first values of the outputs.  line: `file:line` of the program.  groups: what it is
     part of (modules, a backward pass), outermost first.  start and end: seconds on the trace's clock, as the host has
     it.  host: seconds that the call took on this machine.  error: what it raised, or "".  result: what it gave to the host, where that is a
-    number, or "".
+    number, or "".  sources: the stages that wrote what it read, in the order of its inputs.  waits: when the host stood still for a device, as
+    (device, start, end), device "" where it was for several.
     """
 
     __slots__ = ("index", "name", "call", "inputs", "outputs", "samples", "works", "line", "thread", "groups", "start", "end",
-                 "host", "error", "result")
+                 "host", "error", "result", "sources", "waits")
 
     def __init__(self, name: str, call: str, line: str | None, thread: int, groups: tuple[str, ...], start: float) -> None:
         self.index = 0
@@ -62,6 +63,13 @@ class Stage:
         self.works: list[Work] = []
         self.start, self.end, self.host = start, start, 0.0
         self.error = self.result = ""
+        self.sources: tuple[Stage, ...] = ()
+        self.waits: list[tuple[str, float, float]] = []
+
+    @property
+    def waited(self) -> float:
+        """Seconds for which the host stood still."""
+        return sum(end - start for _, start, end in self.waits)
 
     @property
     def transfer(self) -> Work | None:

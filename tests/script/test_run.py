@@ -128,3 +128,18 @@ def test_tracebacks_begin_with_the_script(tmp_path) -> None:
         assert done.returncode == 1 and told in lines[-1] and "During handling" not in done.stderr and "runpy" not in done.stderr, done.stderr
         first = next(line for line in lines if line.startswith("  File"))
         assert "wrong.py" in first
+
+
+def test_the_page_holds_the_findings_that_the_ledger_prints(tmp_path) -> None:
+    made = run(tmp_path, """
+        import torch
+        x = torch.randn(256, 256)
+        for _ in range(3):
+            y = x.to("cuda")
+            (y @ y).sum().item()
+    """, "--sim-gpus", "1", "--ledger", "--report", str(tmp_path / "page.html"))
+    page = (tmp_path / "page.html").read_text("utf-8")
+    findings = page[page.index('<section id="findings">'):page.index('<section id="lanes">')]
+    for kind in ("hoist", "pin", "hidden synchronisation"):
+        assert kind in made.stdout and f"<b>{kind}</b>" in findings
+    assert 'data-line="script.py:5"' in findings

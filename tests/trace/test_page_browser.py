@@ -22,6 +22,7 @@ import flambeau as torch
 DRIVER = shutil.which("chromedriver")
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
 pytestmark = pytest.mark.skipif(DRIVER is None or BROWSER is None, reason="no chromium with chromedriver on this machine")
+RIGHT, DOWN, ENTER = "\ue014", "\ue015", "\ue007"
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 
 
@@ -60,6 +61,10 @@ class Browser:
         element = self.do("POST", "/element", using="css selector", value=selector)
         move = {"type": "pointerMove", "duration": 0, "origin": {ELEMENT: element[ELEMENT]}, "x": 0, "y": 0}
         self.do("POST", "/actions", actions=[{"type": "pointer", "id": "mouse", "actions": [move]}])
+
+    def keys(self, *those: str) -> None:
+        pressed = [{"type": kind, "value": key} for key in those for kind in ("keyDown", "keyUp")]
+        self.do("POST", "/actions", actions=[{"type": "key", "id": "keys", "actions": pressed}])
 
     def errors(self) -> list[str]:
         return [e["message"] for e in self.do("POST", "/se/log", type="browser") if e["level"] == "SEVERE"]
@@ -123,7 +128,9 @@ def test_lanes_boxes_and_arrows_of_the_smallest_example(browser: Browser, page: 
     assert words[0][:5] == ["1  tensor", "(3, 3) float32", "[[1, 2, 3],", " [4, 5, 6],", " [7, 8, 9]]"]
     assert words[2][0] == "3  add(10)" and words[2][2:5] == ["[[11, 12, 13],", " [14, 15, 16],", " [17, 18, 19]]"]
     assert [w[-1] for w in words[1:]] == ["~8 µs", "~2 µs, 72 B", "~8 µs"]
-    # an arrow for each transfer: one down into the GPU's lane, one back up
+    # an arrow for each transfer, from the box whose bytes it carries: one down into the GPU's lane, one back up
+    assert browser.run("[...document.querySelectorAll('path.arrow')].map(p => [+p.dataset.from, +p.dataset.transfer])") == [[1, 2], [3, 4]]
+    assert browser.run("[...document.querySelectorAll('path.edge')].map(p => [+p.dataset.from, +p.dataset.to])") == [[2, 3]]
     ends = browser.run("""[...document.querySelectorAll('path.arrow')].map(p => { const n = p.getTotalLength(),
         a = p.getPointAtLength(0), b = p.getPointAtLength(n); return [+p.dataset.transfer, a.y < b.y]; })""")
     assert ends == [[2, True], [4, False]]
@@ -153,12 +160,15 @@ def test_the_pointer_shows_values_and_the_source_line(browser: Browser, page: st
     assert browser.run("document.getElementById('tip').hidden") is True
 
 
-def test_the_keyboard_reaches_each_box(browser: Browser, page: str) -> None:
+def test_one_tab_stop_and_arrow_keys_inside(browser: Browser, page: str) -> None:
     browser.open(page)
     browser.do("POST", "/goog/cdp/execute", cmd="Emulation.setFocusEmulationEnabled", params={"enabled": True})
-    browser.run("document.querySelector(\"svg g[data-stage='4']\").focus()")
+    assert browser.run("document.querySelectorAll('svg [tabindex=\"0\"]').length") == 1
+    browser.run("document.querySelector('svg [tabindex=\"0\"]').focus()")
+    browser.keys(RIGHT, RIGHT, RIGHT)
     assert browser.run("document.getElementById('tip').hidden") is False
     assert browser.run("document.activeElement.getAttribute('aria-label')").startswith("4: cpu, cuda:0 → cpu, (3, 3)")
+    assert browser.run("document.querySelectorAll('svg [tabindex=\"0\"]').length") == 1
 
 
 def test_findings_are_listed_as_text(browser: Browser, page: str) -> None:
@@ -170,7 +180,7 @@ def test_findings_are_listed_as_text(browser: Browser, page: str) -> None:
     assert "sent <twice>" in found[1] and "Send it once & keep it." in found[1]
 
 
-@pytest.mark.parametrize("width", [1280, 420])
+@pytest.mark.parametrize("width", [1280, 400])
 @pytest.mark.parametrize("view", ["#steps", "#time"])
 def test_nothing_sticks_out_at_any_width(browser: Browser, page: str, training: str, width: int, view: str) -> None:
     for path in (page, training):
@@ -185,23 +195,112 @@ def test_nothing_sticks_out_at_any_width(browser: Browser, page: str, training: 
         assert browser.errors() == []
 
 
-def test_time_keeps_order_and_zoom_widens(browser: Browser, training: str) -> None:
+def test_time_has_a_lane_for_each_stream_and_zooms(browser: Browser, training: str) -> None:
     browser.open(training, "#time")
     lanes = browser.run("[...document.querySelectorAll('.names div')].map(d => d.dataset.lane)")
     assert lanes == ["cpu", "cuda:0 default stream", "cuda:0 stream 1", "cuda:1"]
-    before = browser.run("document.querySelector('.scroll svg').clientWidth")
+    browser.run("document.querySelector('[data-zoom=\"0\"]').click()")
+    whole = browser.run("flambeau.lines.view.to - flambeau.lines.view.from")
+    assert whole == pytest.approx(columns_of(training)["span"], rel=1e-6)
+    browser.run("flambeau.lines.paint()")
+    works = columns_of(training)["works"]
+    assert browser.run("flambeau.lines.arrows") == sum(f >= 0 and f != t for f, t in zip(works["from"], works["to"], strict=True)) >= 6
     browser.run("document.querySelector('[data-zoom=\"2\"]').click()")
-    assert browser.run("document.querySelector('.scroll svg').clientWidth") == 2 * before
-    count = browser.run("document.querySelectorAll('path.arrow').length")
-    assert count == len([s for s in stages_of(training) for w in s["works"] if "to" in w]) >= 6
+    assert browser.run("flambeau.lines.view.to - flambeau.lines.view.from") == pytest.approx(whole / 2, rel=1e-6)
+    browser.run("document.querySelector('.scroll canvas').focus()")
+    browser.keys("w", "d", "d")
+    view = browser.run("[flambeau.lines.view.from, flambeau.lines.view.to]")
+    assert view[1] - view[0] == pytest.approx(whole / 2 / 1.4, rel=1e-6) and view[0] > whole / 4
+    browser.keys("s", "a")
+    assert browser.run("flambeau.lines.view.from") < view[0]
     assert browser.errors() == []
 
 
-def stages_of(path: str) -> Any:
+def test_time_is_walked_by_keys_and_the_pointer_finds_work(browser: Browser, training: str) -> None:
+    browser.open(training, "#time")
+    browser.do("POST", "/goog/cdp/execute", cmd="Emulation.setFocusEmulationEnabled", params={"enabled": True})
+    assert browser.run("document.querySelectorAll('.scroll [tabindex=\"0\"]').length") == 1
+    browser.run("document.querySelector('.scroll canvas').focus()")
+    browser.keys(RIGHT)
+    said = [browser.run("document.querySelector('.unseen').textContent")]
+    for key in (RIGHT, DOWN, RIGHT):
+        browser.keys(key)
+        said.append(browser.run("document.querySelector('.unseen').textContent"))
+    assert len(set(said)) == 4 and "cuda:0" in said[3]
+    assert browser.run("document.getElementById('tip').hidden") is False
+    browser.keys(ENTER)
+    row = browser.run("document.querySelector('tr.on') && document.querySelector('tr.on').dataset.stage")
+    assert row == said[3].split(":")[0]
+    assert browser.errors() == []
+
+
+def test_search_narrows_lanes_and_table(browser: Browser, training: str) -> None:
+    browser.open(training, "#steps")
+    count = len(columns_of(training)["stages"]["i"])
+    assert browser.run("document.getElementById('counted').textContent") == f"{count} stages"
+    browser.run("(() => { const i = document.querySelector('.search input'); i.value = 'linear'; i.dispatchEvent(new Event('input')); })()")
+    found = browser.run("document.getElementById('counted').textContent")
+    assert found.endswith(f" of {count} stages") and 2 <= int(found.split()[0]) < count
+    assert browser.run("document.querySelectorAll('svg g.faint').length") == count - int(found.split()[0])
+
+
+def test_the_table_is_folded_by_line_sorts_and_opens(browser: Browser, training: str) -> None:
+    browser.open(training)
+    browser.run("document.querySelector('[data-fold=\"1\"]').click()")
+    stages = columns_of(training)["stages"]
+    lines = set(stages["line"])
+    assert browser.run("document.querySelectorAll('#stages tr.line').length") == len(lines)
+    browser.run("[...document.querySelectorAll('#stages th button')].find(b => b.textContent == 'stages').click()")
+    counts = browser.run("[...document.querySelectorAll('#stages tr.line')].map(r => +r.cells[1].textContent)")
+    assert counts == sorted(counts, reverse=True) and sum(counts) == len(stages["i"])
+    browser.run("document.querySelector('#stages tr.line button').click()")
+    assert browser.run("document.querySelectorAll('#stages tr.inside tr[data-stage]').length") == counts[0]
+    browser.run("document.querySelector('[data-fold=\"\"]').click()")
+    assert browser.run("document.querySelectorAll('#stages tr[data-stage]').length") == len(stages["i"])
+
+
+def test_the_answer_stands_first_and_leads_to_the_lines(browser: Browser, training: str) -> None:
+    browser.open(training)
+    order = browser.run("[...document.querySelectorAll('section')].map(s => s.id || s.className)")
+    assert order[0] == "answer" and order.index("answer") < order.index("lanes")
+    devices = browser.run("[...document.querySelectorAll('#answer .device')].map(d => d.innerText)")
+    assert [d.split()[0] for d in devices] == ["cpu", "cuda:0", "cuda:1"]
+    assert "waiting" in devices[0] and "test_page_browser.py:" in devices[0] and "working" in devices[1] and "idle" in devices[1]
+    assert all("at most" in d for d in devices)
+    browser.run("document.querySelector('#answer button.go[data-line]').click()")
+    line = browser.run("document.querySelector('.search input').value")
+    assert "test_page_browser.py:" in line
+    stages = columns_of(training)
+    of_line = sum(stages["words"][w] == line for w in stages["stages"]["line"])
+    assert browser.run("document.getElementById('counted').textContent") == f"{of_line} of {len(stages['stages']['i'])} stages"
+
+
+def test_a_large_trace_makes_no_element_for_each_event(browser: Browser, tmp_path: Path) -> None:
+    t = torch.trace("Large")
+    from flambeau.trace import Stage, Work
+    for k in range(100_000):
+        s = Stage("add", "add", f"{__file__}:{k % 50 + 1}", 0, (), k * 1e-5)
+        s.index, s.end, s.host, s.outputs = k + 1, k * 1e-5 + 4e-6, 4e-6, [((4,), "float32", "cuda:0")]
+        w = Work("kernel", "add", ("cuda:0", 0), 48)
+        w.start, w.end, w.predicted = k * 1e-5 + 3e-6, k * 1e-5 + 9e-6, True
+        s.works.append(w)
+        t.stages.append(s)
+    browser.open(t.save(tmp_path / "large.html"))
+    assert browser.run("document.querySelectorAll('*').length") < 1000
+    assert browser.run("flambeau.data.stages.i.length") == 100_000
+    # what is in view is drawn: some of each lane has its colour
+    assert browser.run("""(() => { const c = document.querySelector('.scroll canvas'), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data,
+        seen = new Set(); for (let i = 0; i < d.length; i += 4) seen.add(d[i] + ',' + d[i + 1] + ',' + d[i + 2]); return seen.size; })()""") > 3
+    browser.run("document.querySelector('#answer button.go[data-line]').click()")
+    assert browser.run("document.getElementById('counted').textContent") == "2000 of 100000 stages"
+    assert browser.errors() == []
+
+
+def columns_of(path: str) -> Any:
     text = Path(path).read_text("utf-8")
     data = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)
     assert data is not None
-    return json.loads(data.group(1))["stages"]
+    return json.loads(data.group(1))
 
 
 def test_training_and_layers_are_on_the_page(browser: Browser, training: str) -> None:

@@ -317,6 +317,7 @@ def key_of(s: Signature) -> Any:
     names = [*s.names(), *filter(None, (s.rest, s.more))]
     space = {**LEARNED_KEYS, **defaults(s, constant)}
     text = f"def key(values):\n    {''.join(n + ', ' for n in names)} = values\n    return ({_learned_keys(s)})"
+    space.setdefault("__name__", __name__)
     exec(compile(text, "<operation>", "exec"), space)  # our own text: only names of parameters enter it
     return space["key"]
 
@@ -381,6 +382,7 @@ def write(name: str, s: Signature, planned: bool, out: bool, renames: bool, lear
     file = f"<operation {name}>"
     linecache.cache[file] = (len(text), None, [line + "\n" for line in lines], file)
     space: dict[str, Any] = {}
+    space.setdefault("__name__", __name__)
     exec(compile(text, file, "exec"), space)  # our own text: only names of parameters enter it
     code: CodeType = space["call"].__code__
     return code.replace(co_name=name, co_qualname=name)

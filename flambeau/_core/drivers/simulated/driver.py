@@ -77,6 +77,7 @@ class SimulatedDriver(Driver):
         self._closed = False
         self._costs: dict[tuple[PreparedLaunch, Model], tuple[float, float]] = {}
         self._watchers: tuple[Any, ...] = ()
+        self._waiters: tuple[Any, ...] = ()
 
     # ------------------------------------------------------------------------------------------------------- devices
     def device_count(self) -> int:
@@ -112,7 +113,7 @@ class SimulatedDriver(Driver):
             _permit(q.graph)
         for q in list(d.queues):
             advance(q, q.submitted)
-            self._host = max(self._host, q.ready)
+            self._wait(d, q.ready)
         self._report(d)
 
     # -------------------------------------------------------------------------------------------------------- memory
@@ -173,8 +174,9 @@ class SimulatedDriver(Driver):
         _permit(stream.graph)
         until = stream.ready
         advance(stream, stream.submitted)
-        self._host = max(self._host, until)
-        self._report(self._devices[stream.device])
+        d = self._devices[stream.device]
+        self._wait(d, until)
+        self._report(d)
 
     def prepare(self, device: int, spec: Spec) -> PreparedLaunch | None:
         return backend.prepare(spec)
@@ -366,8 +368,9 @@ class SimulatedDriver(Driver):
         q = event.queue
         if q is not None:
             advance(q, event.ticket)
-            self._host = max(self._host, event.time)
-            self._report(self._devices[q.device])
+            d = self._devices[q.device]
+            self._wait(d, event.time)
+            self._report(d)
 
     def event_elapsed(self, start: _Event, end: _Event) -> float:
         return (end.time - start.time) * 1e3
@@ -408,15 +411,26 @@ class SimulatedDriver(Driver):
         with self._gate:
             self._host += seconds
 
-    def watch(self, watcher: Callable[[Queue, Any, str, float, float], None]) -> Callable[[], None]:
+    def _wait(self, d: _Device, until: float) -> None:
+        """The host stands still until a moment of the virtual clock, unless that has gone by."""
+        since = self._host
+        if until > since:
+            self._host = until
+            for waiter in self._waiters:
+                waiter(d.index, since, until)
+
+    def watch(self, watcher: Callable[[Queue, Any, str, float, float], None],
+              waiter: Callable[[int, float, float], None]) -> Callable[[], None]:
         """Calls `watcher(stream, item, engine, start, end)` for whatever is queued, with its predicted moments on the
-        virtual clock, in the thread that queues it.  What is given ends that."""
+        virtual clock, in the thread that queues it, and `waiter(device, start, end)` in a thread that has waited.  What is given ends that."""
         with self._gate:
             self._watchers += (watcher,)
+            self._waiters += (waiter,)
 
         def end() -> None:
             with self._gate:
                 self._watchers = tuple([w for w in self._watchers if w is not watcher])
+                self._waiters = tuple([w for w in self._waiters if w is not waiter])
         return end
 
     def __del__(self, ending: Any = sys.is_finalizing, unmap: Any = unmap_pages) -> None:
