@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._core import ops
 from .._core.errors import warn
-from .._core.ops import queries
 from .._core.runtime.device import device as Device
 from .._core.tensor import Tensor
 from . import hooks as _hooks
@@ -423,10 +422,6 @@ class Module(Stateful):
                 if module is not None:
                     below = f"{prefix}.{name}" if prefix else name
                     yield from module.named_modules(memo, below, remove_duplicate)
-
-    def compile(self, *args: Any, **options: Any) -> None:
-        """Accepts what `torch.compile` does, and changes nothing, as that."""
-        queries.compile(self, *args, **options)
 
     def apply(self: T, fn: Callable[[Module], Any]) -> T:
         """Calls `fn` on every module below and then on this one."""
