@@ -52,7 +52,8 @@ def _adamw_step(lib: Any) -> tuple[Callable[..., Any], Any, Any]:
 
 
 def adamw_step(lib: Any) -> Work:
-    return partial(*_adamw_step(lib))
+    step, x, y = _adamw_step(lib)
+    return partial(step, x, y)
 
 
 def adamw_captured(lib: Any) -> Work:

@@ -434,8 +434,7 @@ class Module(Stateful):
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """`flambeau.compile` of this Module's calls, in place."""
-        from .._core.ops.queries import compile as compiled
-        compiled(self, *args, **kwargs)
+        queries.compile(self, *args, **kwargs)
 
     def train(self: T, mode: bool = True) -> T:
         """Sets training mode here and below: dropout drops and batch norm uses the batch's statistics."""
