@@ -41,7 +41,7 @@ REASONS = {
     "torch.quantization": INSTEAD["quantization"], "torch.package": INSTEAD["package"],
     "torch.jit": "a script's decorators return the function unchanged; nothing is compiled ahead",
     "torch.library": "custom_op makes operations; there is no dispatcher or compiler to tell of them",
-    "torch.distributed": "comes with sharded and tensor-parallel training; groups, collectives, stores and DistributedDataParallel are here",
+    "torch.distributed": "collectives, stores, DistributedDataParallel, DTensor, fully_shard, checkpoints are here; calls between processes (rpc) are not",
     "torch.xpu": "no such device", "torch.mps": "no such device", "torch.mtia": "no such device",
 }
 PATTERNS = {

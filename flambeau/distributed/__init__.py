@@ -30,6 +30,7 @@ from .collectives import (
     reduce_scatter_tensor,
     scatter,
 )
+from .device_mesh import DeviceMesh, init_device_mesh
 from .groups import ProcessGroup
 from .messages import P2POp, batch_isend_irecv, irecv, isend, recv, send
 from .objects import (
@@ -172,15 +173,26 @@ def _coalescing_manager(group: Any = None, device: Any = None, async_ops: bool =
     return block()
 
 
+_PARTS = ("tensor", "fsdp", "checkpoint", "optim", "pipelining", "nn")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PARTS:
+        import importlib
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 _get_default_group = _world.default
 _stand_ins.install(__name__, globals())
 
 __all__ = [
-    "Backend", "DistBackendError", "DistError", "DistNetworkError", "DistQueueEmptyError", "DistStoreError", "FileStore", "GroupMember", "HashStore",
-    "P2POp", "PrefixStore", "ProcessGroup", "ReduceOp", "Store", "TCPStore", "Work", "all_gather", "all_gather_into_tensor", "all_gather_object",
+    "Backend", "DeviceMesh", "DistBackendError", "DistError", "DistNetworkError", "DistQueueEmptyError", "DistStoreError", "FileStore", "GroupMember",
+    "HashStore", "P2POp", "PrefixStore", "ProcessGroup", "ReduceOp", "Store", "TCPStore", "Work", "all_gather", "all_gather_into_tensor", "all_gather_object",
     "all_reduce", "all_to_all", "all_to_all_single", "barrier", "batch_isend_irecv", "broadcast", "broadcast_object_list", "destroy_process_group",
     "gather", "gather_object", "get_backend", "get_backend_config", "get_default_backend_for_device", "get_global_rank", "get_group_rank",
-    "get_node_local_rank", "get_process_group_ranks", "get_rank", "get_world_size", "group", "init_process_group", "irecv", "is_available",
+    "get_node_local_rank", "get_process_group_ranks", "get_rank", "get_world_size", "group", "init_device_mesh", "init_process_group", "irecv",
+    "is_available",
     "is_backend_available", "is_gloo_available", "is_initialized", "is_mpi_available", "is_nccl_available", "is_torchelastic_launched", "is_ucc_available",
     "is_xccl_available", "isend", "monitored_barrier", "new_group", "new_subgroups", "new_subgroups_by_enumeration", "recv", "recv_object_list", "reduce",
     "reduce_op", "reduce_scatter", "reduce_scatter_tensor", "scatter", "scatter_object_list", "send", "send_object_list", "split_group", "supports_complex",

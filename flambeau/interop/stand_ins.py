@@ -93,6 +93,34 @@ def module(name: str, content: dict[str, Any], doc: str) -> ModuleType:
     return made
 
 
+class Other(ModuleType):
+    """A module that lies elsewhere, which is loaded when something is asked of it."""
+
+    _where: str
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        found = getattr(importlib.import_module(self._where), name)
+        setattr(self, name, found)
+        return found
+
+    def __dir__(self) -> list[str]:
+        return dir(importlib.import_module(self._where))
+
+
+def other(name: str, where: str) -> None:
+    """Another name of the module `where`, for `import`; not set on the package it would lie in, which need not be loaded."""
+    made = Other(name, f"`{where}`.")
+    made.__spec__ = importlib.machinery.ModuleSpec(name, None, origin="flambeau", is_package=True)
+    made.__path__ = []
+    vars(made)["_where"] = where
+    sys.modules[name] = made
+    parent, _, last = name.rpartition(".")
+    if parent in sys.modules:
+        vars(sys.modules[parent]).setdefault(last, made)
+
+
 def modules(package: str, rows: dict[str, str], why: str) -> None:
     """The modules of a table, name below `package` and row of names each; those between are made too.  A name met before is the same object:
     the first row that has it says where it is.  A module that has a file of its own gets the names that it does not have."""

@@ -40,6 +40,8 @@ class Parameter(Tensor):
             data = ops.empty(0)
         elif not isinstance(data, Tensor):
             raise TypeError(f"Parameter: data must be a Tensor or None, got {type(data).__name__}")
+        elif (own := getattr(type(data), "_parameter", None)) is not None:  # a class whose members become parameters in a way of their own
+            return own(data, requires_grad)  # type: ignore[no-any-return]
         made: Parameter = on_storage(cls, data, requires_grad)
         return made
 

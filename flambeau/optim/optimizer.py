@@ -363,9 +363,9 @@ class FormulaOptimizer(Optimizer):
                 grad = node[1] if node is not None and node[0] == 0 else p.grad
                 if grad is not None:
                     state = states.get(p)
-                    if type(grad) is not Tensor and isinstance(grad, Sparse):
+                    if type(grad) is not Tensor and (isinstance(grad, Sparse) or hasattr(grad, "to_local")):
                         state = {} if state is None else state
-                        self._update_rows(group, p, grad, state, memo)
+                        (self._update_rows if isinstance(grad, Sparse) else self._update_piece)(group, p, grad, state, memo)
                         if state:
                             states[p] = state
                     elif state is None:
@@ -384,6 +384,17 @@ class FormulaOptimizer(Optimizer):
         """Updates one parameter, or has `Updates` do it. `memo` lasts for one step of one group: what all its parameters share
         goes there."""
         raise NotImplementedError
+
+    def _update_piece(self, group: dict[str, Any], p: Any, grad: Any, state: dict[str, Any], memo: dict[Any, Any]) -> None:
+        """Updates this process's piece of a parameter in parts; what lies as the piece does is in parts too."""
+        own = p.to_local()
+        pieces = {k: v.to_local() if hasattr(v, "to_local") else v for k, v in state.items()}
+        self._update(group, own, grad.redistribute(p.device_mesh, p.placements).to_local(), pieces, memo)
+        for k, v in pieces.items():
+            if not isinstance(v, Tensor) or v.shape != own.shape:
+                state[k] = v
+            elif k not in state or state[k].to_local() is not v:
+                state[k] = type(grad).from_local(v, p.device_mesh, p.placements, shape=p.shape)
 
     def _update_rows(self, group: dict[str, Any], p: Any, grad: Any, state: dict[str, Any], memo: dict[Any, Any]) -> None:
         """Updates one parameter by a sparse gradient."""

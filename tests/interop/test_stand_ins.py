@@ -14,15 +14,15 @@ from flambeau.interop import stand_ins
 
 
 def test_a_class_is_never_made() -> None:
-    from flambeau.distributed import tensor
-    kind = tensor.DTensor
+    from flambeau.distributed import rpc
+    kind = rpc.RRef
     assert isinstance(kind, type) and not isinstance(torch.ones(1), kind) and not issubclass(torch.Tensor, kind)
     assert (kind | None) is not None and kind[int] is kind
-    with pytest.raises(NotImplementedError, match="torch.distributed.tensor.DTensor: this kind of work over several processes"):
+    with pytest.raises(NotImplementedError, match="torch.distributed.rpc.RRef: this kind of work over several processes"):
         kind(1)
-    with pytest.raises(NotImplementedError, match="DTensor.from_local"):
-        kind.from_local(torch.ones(1))
-    assert not hasattr(kind, "from_local")  # a probe is answered
+    with pytest.raises(NotImplementedError, match="RRef.to_here"):
+        kind.to_here(torch.ones(1))
+    assert not hasattr(kind, "to_here")  # a probe is answered
 
     class Mine(kind, abc.ABC):
         pass
@@ -31,12 +31,10 @@ def test_a_class_is_never_made() -> None:
 
 
 def test_functions_and_enumerations() -> None:
-    with pytest.raises(NotImplementedError, match="torch.distributed.fsdp.fully_shard"):
-        distributed.fsdp.fully_shard(torch.nn.Linear(1, 1))
-    kinds = distributed.fsdp.StateDictType
-    assert kinds.FULL_STATE_DICT is not kinds.SHARDED_STATE_DICT and distributed.fsdp.fully_sharded_data_parallel.StateDictType is kinds
-    with pytest.raises(NotImplementedError):
-        distributed.checkpoint.save({})
+    with pytest.raises(NotImplementedError, match="torch.distributed.rpc.init_rpc"):
+        distributed.rpc.init_rpc("worker")
+    kinds = distributed.elastic.multiprocessing.Std
+    assert kinds.NONE is not kinds.ALL
 
 
 def test_every_row_is_there_once() -> None:
@@ -46,8 +44,9 @@ def test_every_row_is_there_once() -> None:
             assert hasattr(module, word.partition("[")[0].removesuffix("()")), (below, word)
     for word in OWN.split():
         assert hasattr(distributed, word.removesuffix("()"))
-    assert distributed.tensor.parallel.style.ColwiseParallel is distributed.tensor.parallel.ColwiseParallel
-    assert distributed._composable.fsdp.FSDPModule is distributed.fsdp.FSDPModule
+    from flambeau.distributed.tensor import parallel
+    assert parallel.style.ColwiseParallel is parallel.ColwiseParallel
+    assert distributed._composable.fsdp.FSDPModule is distributed.fsdp.FSDPModule and distributed._tensor.DTensor is distributed.tensor.DTensor
 
 
 def test_what_is_only_a_value_is_real() -> None:

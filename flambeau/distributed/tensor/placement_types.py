@@ -1,9 +1,12 @@
-"""How a tensor would lie over a mesh of devices (torch.distributed.tensor.placement_types): plain values that programs write down in plans."""
+"""How a tensor lies along one axis of a mesh (torch.distributed.tensor.placement_types)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+
+from ..collectives import ReduceOp
+from .spec import DTensorSpec, TensorMeta
 
 
 class Placement:
@@ -24,7 +27,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class Shard(Placement):
-    """Pieces along axis `dim`."""
+    """Pieces along axis `dim`, cut as `chunk` cuts: all of the same size but the last ones, which may be smaller or empty."""
 
     dim: int
 
@@ -37,19 +40,54 @@ class Shard(Placement):
 
     _local_shard_size_and_offset = local_shard_size_and_offset
 
+    def __repr__(self) -> str:
+        return f"Shard(dim={self.dim})"
+
+    def __str__(self) -> str:
+        return f"S({self.dim})"
+
 
 @dataclass(frozen=True)
 class _StridedShard(Shard):
+    """Pieces of what later axes of the mesh have cut already, as where a tensor-parallel parameter is sharded once more."""
+
     split_factor: Any = None
+
+    def __repr__(self) -> str:
+        return f"_StridedShard(dim={self.dim}, sf={self.split_factor})"
+
+    def __str__(self) -> str:
+        return f"_S({self.dim}, {self.split_factor})"
 
 
 @dataclass(frozen=True)
 class Replicate(Placement):
     """All of it on each device."""
 
+    def __repr__(self) -> str:
+        return "Replicate()"
+
+    def __str__(self) -> str:
+        return "R"
+
+
+# what a Partial may be combined by
+REDUCTIONS = {"sum": ReduceOp.SUM, "avg": ReduceOp.AVG, "max": ReduceOp.MAX, "min": ReduceOp.MIN, "product": ReduceOp.PRODUCT}
+
 
 @dataclass(frozen=True)
 class Partial(Placement):
-    """A part of a sum on each device."""
+    """A part of a sum on each device, or of what `reduce_op` names: "sum", "avg", "max", "min", "product"."""
 
     reduce_op: str = "sum"
+
+    def __repr__(self) -> str:
+        return f"Partial({self.reduce_op})"
+
+    def __str__(self) -> str:
+        return f"P({self.reduce_op})"
+
+
+_MaskPartial = Partial
+
+__all__ = ["DTensorSpec", "Partial", "Placement", "Replicate", "Shard", "TensorMeta"]
