@@ -48,7 +48,7 @@ def compare(what, f, *shapes, limit=1e-10, m=mesh, pick=None):
     weights = [numbers(*w.shape, seed=9 + k) for k, w in enumerate(want)]
     sum((w * k).sum() for w, k in zip(want, weights) if w.dtype.is_floating_point).backward()
     choices = list(itertools.product(*[layouts(x, m) for x in xs]))
-    pick = pick or (1 if len(choices) <= 3 else 4)
+    pick = pick or (2 if len(choices) <= 3 else 7)
     for placed in choices[::pick * (n - 1)]:
         parts = [distribute_tensor(x, m, p).requires_grad_() for x, p in zip(xs, placed)]
         got = f(*parts)
