@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import flambeau as fb
@@ -204,17 +207,68 @@ def test_the_guard_stands_behind_the_tensors_of_this_tree() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------- fresh seeds
-def test_fresh_seeds_fail_for_what_shows_often_and_for_what_ends_a_process(capsys: pytest.CaptureFixture[str]) -> None:
-    odd: Class = ("value", "add", "float: number / number")
-    thrice: programs.Found = {seed: [(odd, "v[0] ... -> 1.0 / 2.0")] for seed in (5, 6, 7)} | {8: [(TIES, "")], 9: []}
-    assert not programs.told_of_fresh("programs", known(), thrice, "5:10")
-    told = capsys.readouterr().out
-    assert "5 programs (seeds from 5:10), 4 differ, 3 in a class that is not known" in told
-    assert "new: value | add | float: number / number: 3 programs, seed 5" in told
-    assert programs.told_of_fresh("programs", known(), {5: thrice[5], 6: [(TYPES, "")]}, "5:7")  # rare: told, and somebody judges it
-    assert "rare: value | add" in capsys.readouterr().out
-    assert not programs.told_of_fresh("programs", known(), {5: [(NEW, "")]}, "5:6")
-    assert programs.drawn(10) != programs.drawn(10)
+ODD: Class = ("value", "add", "float: number / number")
+
+
+def recorded() -> Known:
+    """What 5,000 programs showed."""
+    about = {"seeds": "0:5000", "programs": 5000, "differ": 100}
+    return Known(about, [Family("no kernel", "torch-error", "NotImplementedError: # not", count=10)], {TIES: Entry(8, "a", "ties")})
+
+
+def fresh(programs_run: int, **often: tuple[Class, int]) -> programs.Found:
+    """So many programs; each of the classes in as many of its own."""
+    found: programs.Found = {seed: [] for seed in range(programs_run)}
+    at = iter(found)
+    for c, n in often.values():
+        for _ in range(n):
+            found[next(at)] = [(c, "v[0] ... -> 1.0 / 2.0")]
+    return found
+
+
+def test_fresh_seeds_fail_for_what_chance_does_not_explain(capsys: pytest.CaptureFixture[str]) -> None:
+    told = programs.told_of_fresh
+    assert told("programs", recorded(), fresh(1000, a=(ODD, 4), b=(TIES, 5), c=(TYPES, 6)), "0:1000")
+    out = capsys.readouterr().out
+    assert "1000 programs (seeds from 0:1000), 15 differ, 4 in a class that is not known" in out and "rare: value | add" in out and "new" not in out
+    assert not told("programs", recorded(), fresh(1000, a=(ODD, 6)), "0:1000")
+    assert "new: value | add | float: number / number: 6 programs, seed 0" in capsys.readouterr().out
+    assert not told("programs", recorded(), fresh(1000, a=(TIES, 14)), "0:1000")  # known, and far too often
+    assert "more often: recorded 8 of 5000: value | kthvalue" in capsys.readouterr().out
+    assert not told("programs", recorded(), fresh(1000, a=(TYPES, 16)), "0:1000")
+    assert "more often: no kernel: 16 programs, seed 0, recorded 10 of 5000" in capsys.readouterr().out
+    many = {str(k): (("value", f"op{k}", ""), 1) for k in range(60)}  # none of them often
+    assert not told("programs", recorded(), fresh(1000, **many), "0:1000")
+    assert "more programs differ: 60 of 1000, recorded 100 of 5000" in capsys.readouterr().out
+    assert not told("programs", recorded(), fresh(10, a=(NEW, 1)), "0:10")  # what ends its process, always
+    assert told("programs", recorded(), {}, "0:0") and programs.drawn(10) != programs.drawn(10)
+
+
+def test_chance_is_the_tail_of_a_binomial_distribution() -> None:
+    assert classes.chance(3, 0, 0.5) == 0.125 and classes.chance(0, 5, 0.1) == pytest.approx(1) and classes.chance(1, 1, 0.5) == 0.75
+    rng, part, hits = np.random.default_rng(0), 1 / 6, 0
+    draws = rng.binomial(20, part, 200_000)  # 20 cases, each of them new with this chance
+    hits = int((draws >= 6).sum())
+    assert hits / 200_000 == pytest.approx(classes.chance(6, 14, part), rel=0.05)
+
+
+def test_runs_in_which_nothing_changed_pass_and_a_new_fault_fails() -> None:
+    """400 runs of 1,000 programs whose classes have the long tail that the recorded ones show: one that is met in n programs of 5,000 is as
+    likely as several met in fewer."""
+    rng = np.random.default_rng(1)
+    rates = 0.04 * rng.dirichlet(np.full(300, 0.3))
+    failed = 0
+    for _ in range(400):
+        before, now = rng.poisson(rates * 5000), rng.poisson(rates * 1000)
+        kept = Known({"programs": 5000, "differ": int(before.sum())}, [], {("value", f"op{k}", ""): Entry(int(n), "") for k, n in enumerate(before) if n})
+        failed += not _passes(kept, {("value", f"op{k}", ""): int(n) for k, n in enumerate(now)})
+        assert not _passes(kept, {ODD: 10})
+    assert failed <= 4
+
+
+def _passes(kept: Known, counts: dict[Class, int]) -> bool:
+    with contextlib.redirect_stdout(io.StringIO()):
+        return programs.told_of_fresh("programs", kept, fresh(1000, **{str(c): (c, n) for c, n in counts.items() if n}), "0:1000")
 
 
 def test_training_programs_are_made_by_their_seed_alone_and_are_python() -> None:

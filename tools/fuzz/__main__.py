@@ -5,7 +5,7 @@
     python -m tools.fuzz --only programs,guard --against DIR  only what another checkout says otherwise on the same seeds
     python -m tools.fuzz --only models --seeds 0:500          training programs, on the CPU and a simulated GPU; no instrument is needed
     python -m tools.fuzz --only guard --fresh 2000        new calls on each device: does any end or hang its process?
-    python -m tools.fuzz --only programs,models --fresh 9999 --seconds 60   new programs; fails for new classes that show often
+    python -m tools.fuzz --only programs,models --fresh 9999 --seconds 60   new programs; fails for what chance does not explain
     python -m tools.fuzz --only bits --against DIR            results to the bit and errors to the word
     python -m tools.fuzz --write [--only ...]             renews the files of what is known
 

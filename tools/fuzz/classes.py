@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import re
 import tomllib
 from collections import Counter
@@ -215,4 +216,12 @@ def said(c: Class) -> str:
 
 
 def total(found: Iterable[list[Class]]) -> Counter[Class]:
-    return Counter(c for classes in found for c in classes)
+    """In how many programs each class shows: one that shows it twice counts once."""
+    return Counter(c for classes in found for c in set(classes))
+
+
+def chance(now: int, before: int, part: float) -> float:
+    """How likely it is that of `now + before` cases at least `now` lie among the new programs, when these are such a part of all programs and
+    nothing has changed: the tail of a binomial distribution."""
+    n = now + before
+    return sum(math.comb(n, k) * part ** k * (1 - part) ** (n - k) for k in range(now, n + 1))

@@ -21,7 +21,7 @@ CHECKED = 4000  # of these, how many a check without --seeds runs
 HEAD = """Differences between PyTorch and Flambeau that random programs show: `make fuzz FUZZ="--only programs --write"` renews counts and examples.
 Families and reasons are written by hand and stay. A class without a reason is a difference that nobody has judged yet."""
 
-OFTEN = 3  # programs
+UNLIKELY = 1e-4  # of each thing that is counted: tests/tools/test_fuzz.py says how often a run fails although nothing changed
 ENDED = ("crash", "hang", "harness")
 
 Found = dict[int, list[tuple[Class, str]]]  # by seed: class, the instrument's words
@@ -35,7 +35,7 @@ def check(root: Path, instruments: Path, a: argparse.Namespace) -> bool:
         return told_of_fresh("programs", known, collect(root, instruments, root, seeds, a.seconds, a.device), seeds)
     seeds = a.seeds or (RECORDED if a.write else checked(known))
     found = collect(root, instruments, root, seeds, a.seconds, a.device)
-    counts = classes.total([[c for c, _ in ds] for ds in found.values()])
+    counts = classes.total([c for c, _ in ds] for ds in found.values())
     bad = sum(1 for ds in found.values() if ds)
     print(f"fuzz: {len(found)} programs (seeds {seeds}), {bad} differ, {len(counts)} classes")
     if a.write:
@@ -56,20 +56,41 @@ def drawn(programs: int) -> str:
 
 
 def told_of_fresh(part: str, known: classes.Known, found: Found, seeds: str) -> bool:
-    """Prints the classes that are not known.  Wrong are those that show in OFTEN programs, which one change of many is likely to make, and any that
-    ends its process; what shows once in thousands of programs is told for somebody to judge."""
-    bad = sum(1 for ds in found.values() if ds)
-    new: dict[Class, list[int]] = {}
-    for seed in sorted(found):
-        for c in {c for c, _ in found[seed] if not known.has(c)}:
-            new.setdefault(c, []).append(seed)
-    rest = sum(1 for ds in found.values() if any(not known.has(c) for c, _ in ds))
-    print(f"fuzz: {part}: {len(found)} programs (seeds from {seeds}), {bad} differ, {rest} in a class that is not known")
-    often = {c for c, at in new.items() if len(at) >= OFTEN or c[0] in ENDED}
-    for c, at in sorted(new.items()):
-        text = next(t for d, t in found[at[0]] if d == c)
-        print(f"  {'new' if c in often else 'rare'}: {classes.said(c)}: {len(at)} programs, seed {at[0]}: {text[-300:]}")
-    return not often
+    """Prints what programs that nobody ran show beside what the recorded ones did.  Wrong is what ends its process; and what shows so often, all
+    differences, a family or a class, that it would come once in `1 / UNLIKELY` runs if nothing had changed.  Other classes that are not known
+    are told, for somebody to judge."""
+    bad = {seed for seed, ds in found.items() if ds}
+    at: dict[Class, list[int]] = {}
+    for seed in sorted(bad):
+        for c in {c for c, _ in found[seed]}:
+            at.setdefault(c, []).append(seed)
+    rest = {seed for seed in bad if any(not known.has(c) for c, _ in found[seed])}
+    print(f"fuzz: {part}: {len(found)} programs (seeds from {seeds}), {len(bad)} differ, {len(rest)} in a class that is not known")
+    recorded = int(known.about.get("programs", 0))
+    share_of_all = len(found) / max(len(found) + recorded, 1)
+
+    def unlikely(now: int, before: int) -> bool:
+        return recorded > 0 and classes.chance(now, before, share_of_all) < UNLIKELY
+    wrong = []
+    if unlikely(len(bad), int(known.about.get("differ", 0))):
+        wrong.append(f"  more programs differ: {len(bad)} of {len(found)}, recorded {known.about['differ']} of {recorded}")
+    for f in known.families:
+        seen = {seed for c, s in at.items() if known.family(c) is f for seed in s}
+        if unlikely(len(seen), f.count):
+            wrong.append(f"  more often: {f.reason}: {len(seen)} programs, seed {min(seen)}, recorded {f.count} of {recorded}")
+    for c, s in sorted(at.items()):
+        if known.family(c) is not None:
+            continue
+        before = known.classes[c].count if c in known.classes else 0
+        often = c[0] in ENDED or unlikely(len(s), before)
+        text = next(t for d, t in found[s[0]] if d == c)
+        line = f"{classes.said(c)}: {len(s)} programs, seed {s[0]}: {text[-300:]}"
+        if often:
+            wrong.append(f"  new: {line}" if not before else f"  more often: recorded {before} of {recorded}: {line}")
+        elif c not in known.classes:
+            print(f"  rare: {line}")
+    print(*wrong, sep="\n", end="\n" if wrong else "")
+    return not wrong
 
 
 def checked(known: classes.Known) -> str:

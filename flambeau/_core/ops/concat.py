@@ -292,9 +292,7 @@ def block_diag(*tensors: Tensor) -> Tensor:
     width = 0
     for b in blocks:
         width += b.meta.shape[1]
-    d = blocks[0].meta.dtype
-    for b in blocks[1:]:
-        d = dtypes.promote_types(d, b.meta.dtype)
+    d = dtypes.result_of([t.meta.dtype for t in tensors if t.meta.shape], [t.meta.dtype for t in tensors if not t.meta.shape], [])
     if not tape.recording(*blocks):
         height = 0
         for b in blocks:
@@ -308,7 +306,7 @@ def block_diag(*tensors: Tensor) -> Tensor:
     rows, at = [], 0
     for b in blocks:
         n, m = b.meta.shape
-        rows.append(cat([b.new_zeros((n, at), dtype=d), b, b.new_zeros((n, width - at - m), dtype=d)], 1))
+        rows.append(cat([b.new_zeros((n, at), dtype=d), b.to(d), b.new_zeros((n, width - at - m), dtype=d)], 1))
         at += m
     return cat(rows, 0)
 

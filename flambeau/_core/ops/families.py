@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
 from ..kernels import formulas as F
+from ..layout import wrap_dims
 from ..tensor import Tensor
 from .casts import to_dtype
 from .elementwise import _type_name
@@ -44,16 +45,16 @@ def same(name: str, d: dtype_class, wanted: dtype_class | None) -> dtype_class:
 
 
 def reduction(name: str, element: Callable[[Expr], Any], how: str = "", finish: Callable[[Expr, Expr], Expr] | None = None, *,
-              types: Callable[..., dtype_class] = floating, accept: str = "buifc", check: Callable[[Tensor, dtype_class], None] | None = None,
+              types: Callable[..., dtype_class] = floating, accept: str = "buifc", prepare: Callable[[Tensor, dtype_class], Tensor] | None = None,
               dtype: bool = True, overloads: bool = False, method: bool = True, out: bool = True, spaces: tuple[str, ...] = ("torch",),
               aliases: tuple[str, ...] = (), doc: str = "", **fields: Any) -> Any:
     """``name(input, dim=None, keepdim=False, *, dtype=None)``: the function of a reduction over one axis, several or all.
 
     element: the formula of what is combined by `how` ("sum", "max", "min"), and finish, if there is one, of (that, how many there
     are).  Without `how`, element is the whole formula of the result: it folds along "c" itself, as often as it likes.  types: from
-    (name, type, dtype asked for) to the result's type.  accept: kinds of result types.  check: raises for (input, result's type) that are
-    not taken.  dtype: False where the function does not take it.  overloads: PyTorch numbers its gradient's name, 0 without `dim` and 1
-    with one.  method, out, spaces, aliases, fields: see `table.op`.
+    (name, type, dtype asked for) to the result's type.  accept: kinds of result types.  prepare: from (input, result's type) to the
+    operand; raises for what is not taken.  dtype: False where the function does not take it.  overloads: PyTorch numbers its gradient's
+    name, 0 without `dim` and 1 with one.  method, out, spaces, aliases, fields: see `table.op`.
     """
     def formula(x: Expr) -> Any:
         y = element(x)
@@ -71,8 +72,9 @@ def reduction(name: str, element: Callable[[Expr], Any], how: str = "", finish: 
         result = types(name, d, wanted)
         if result.kind not in accept:
             raise NotImplementedError(f"\"{name}\" not implemented for '{_type_name(result)}'")
-        if check is not None:
-            check(input, result)
+        if prepare is not None:
+            wrap_dims(dim, len(input.meta.shape))  # a wrong one is told of first
+            input = prepare(input, result)
         if result.is_complex != d.is_complex:
             input = to_dtype(input, result)
         chosen = whole if dim is None else form

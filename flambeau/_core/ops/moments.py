@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..dtypes import int64
+from ..dtypes import int64, title
 from ..engine.fields import has
 from ..errors import warn
 from ..kernels import expr as E
@@ -83,18 +83,19 @@ def _type_of_nanmean(name: str, d: dtype_class, wanted: dtype_class | None) -> d
     return same(name, d, wanted)
 
 
-def _sums_what_is_known(t: Tensor, result: dtype_class) -> None:
-    """Raises as PyTorch does: complex numbers only on a GPU, and sums of numbers with a point of such a type."""
+def _known_numbers(t: Tensor, result: dtype_class) -> Tensor:
+    """The operand of a sum without NaN, which no integer is: it is left out before.  Raises for complex numbers where PyTorch does."""
     d = t.meta.dtype
     if d.is_complex and t.meta.device.type == "cpu":
         raise RuntimeError("nansum on CPU does not support complex inputs")
-    if d.kind == "f" and result.kind != "f" and t.meta.numel:
-        raise NotImplementedError(f"\"nansum_cpu\" not implemented for '{_type_name(result)}'")
+    if d.kind == "f" and result.is_complex and t.meta.numel:
+        raise NotImplementedError(f"\"nansum_cpu\" not implemented for '{title(result)}'")
+    return t.masked_fill(t != t, 0.0) if d.kind == "f" and result.kind != "f" else t
 
 
-nansum = reduction("nansum", _known, "sum", types=summed, check=_sums_what_is_known, doc="The sum of what is not NaN.")
+nansum = reduction("nansum", _known, "sum", types=summed, prepare=_known_numbers, doc="The sum of what is not NaN.")
 nanmean = reduction("nanmean", lambda x: F.total(_known(x), "c") / F.total(E.where(E.isnan(x), E.const(0, x.dtype), E.const(1, x.dtype)), "c"),
-                    types=_type_of_nanmean, check=_sums_what_is_known, doc="The mean of what is not NaN.")
+                    types=_type_of_nanmean, prepare=_known_numbers, doc="The mean of what is not NaN.")
 
 
 def _spread(form: Rowwise, t: Tensor, dim: Any, unbiased: Any, keepdim: bool, correction: Any) -> list[Tensor]:

@@ -97,7 +97,8 @@ def _by_device(name: str, t: Tensor, by_order: bool, return_inverse: bool, retur
     if dim is None or not shape:
         made = picked.reshape(-1)
     else:
-        made = picked.reshape(-1, *shape[:axis], *shape[axis + 1:]).movedim(0, axis).contiguous()
+        made = picked.reshape(-1, *shape[:axis], *shape[axis + 1:]).movedim(0, axis)
+    made.base = None  # nobody else sees its memory
     result = tape.record(made, _no_gradient, (t,), name, f"{name.capitalize()}Backward0")
     out = [result]
     if return_inverse:
@@ -135,11 +136,11 @@ def _distinct(name: str, t: Tensor, by_order: bool, return_inverse: bool, return
         at, new = np.arange(n), _changes(load(rows, m.dtype))
     starts = np.nonzero(new)[0]
     picked = rows[at[starts]]
-    if dim is None:
-        made = picked.reshape(-1)
-    else:
-        made = np.moveaxis(picked.reshape(len(picked), *moved.shape[1:]), 0, axis) if m.shape else picked.reshape(-1)
-    result = tape.record(from_host(np.ascontiguousarray(made), m.dtype, m.device), _no_gradient, (t,), name, f"{name.capitalize()}Backward0")
+    made = from_host(np.ascontiguousarray(picked.reshape(-1) if dim is None else picked.reshape(len(picked), *moved.shape[1:])), m.dtype, m.device)
+    if axis:
+        made = made.movedim(0, axis)
+        made.base = None  # nobody else sees its memory
+    result = tape.record(made, _no_gradient, (t,), name, f"{name.capitalize()}Backward0")
     if not (return_inverse or return_counts):
         return result
     out = [result]
