@@ -103,7 +103,7 @@ def test_share_of_the_recorded_programs() -> None:
 def test_how_a_process_ended() -> None:
     assert programs.ended(-11, "")[:1] + programs.ended(-11, "")[2:] == ("crash", "SIGSEGV")
     assert programs.ended(-27, "")[0] == "hang"
-    assert programs.ended(1, "Traceback\nMemoryError: 12 bytes")[0] == "harness"
+    assert programs.ended(1, "Traceback\nMemoryError: 12 bytes")[0] == "exit"
 
 
 GUARDED = """3 T.sum args=['<torch.float32 (2,)>'] kw={ }

@@ -22,7 +22,7 @@ HEAD = """Differences between PyTorch and Flambeau that random programs show: `m
 Families and reasons are written by hand and stay. A class without a reason is a difference that nobody has judged yet."""
 
 UNLIKELY = 1e-4  # of each thing that is counted: tests/tools/test_fuzz.py says how often a run fails although nothing changed
-ENDED = ("crash", "hang", "harness")
+ENDED = ("crash", "hang", "exit")
 
 Found = dict[int, list[tuple[Class, str]]]  # by seed: class, the instrument's words
 
@@ -187,7 +187,7 @@ def ended(code: int, stderr: str) -> Class:
         return "hang", "", ""
     if code < 0:
         return "crash", "", signal.Signals(-code).name
-    return "harness", "?", classes.error_words("", (stderr.strip().splitlines() or [""])[-1])
+    return "exit", "?", classes.error_words("", (stderr.strip().splitlines() or [""])[-1])
 
 
 def read(out: Path) -> Found:
@@ -203,7 +203,7 @@ def shrink(root: Path, instruments: Path, tree: Path, wanted: dict[Class, int], 
     """The shortest programs of classes; a class that no longer shows when its program runs alone has none."""
     ask, out = root / "build" / "fuzz" / "shrink.json", root / "build" / "fuzz" / "shrunk.jsonl"
     out.unlink(missing_ok=True)
-    alone = {c: s for c, s in wanted.items() if c[0] not in ("crash", "hang")}
+    alone = {c: s for c, s in wanted.items() if c[0] not in ENDED}
     if not alone:
         return {}
     ask.write_text(json.dumps([[s, list(c)] for c, s in alone.items()]))

@@ -179,8 +179,8 @@ def _length(t: Tensor, axis: int) -> int:
 
 def _sorting(t: Tensor, dim: int, descending: bool, valued: bool = True, result: Any = None) -> Plan:
     """The plan of the elements in order and their positions; without `valued` the elements need not be there."""
-    _real("sort", t)
     axis = _axis(t, dim)
+    _real("sort", t)
     n = _length(t, axis)
     made = _picking("sort", t, axis, n, Sort, (descending, n, True, valued), keep_layout=True, result=result)
     assert made is not None
