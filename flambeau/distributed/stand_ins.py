@@ -34,12 +34,9 @@ MODULES = {
     "algorithms.model_averaging": "",
     "algorithms.model_averaging.averagers": "ModelAverager PeriodicModelAverager",
     "algorithms.model_averaging.hierarchical_model_averager": "HierarchicalModelAverager",
-    "algorithms._checkpoint.checkpoint_wrapper": """CheckpointImpl[REENTRANT,NO_REENTRANT] CheckpointWrapper OffloadWrapper checkpoint_wrapper()
- offload_wrapper() apply_activation_checkpointing()""",
     "_composable": "checkpoint() replicate()",
     "_functional_collectives": """AsyncCollectiveTensor all_gather_tensor() all_gather_tensor_autograd() all_reduce() all_to_all_single()
  all_to_all_single_autograd() broadcast() permute_tensor() reduce_scatter_tensor() reduce_scatter_tensor_autograd() wait_tensor()""",
-    "optim": "DistributedOptimizer PostLocalSGDOptimizer ZeroRedundancyOptimizer",
     "pipelining": "ScheduleGPipe Schedule1F1B PipelineStage SplitPoint[BEGINNING,END] Pipe pipeline() pipe_split()",
     "launcher.api": "LaunchConfig elastic_launch() launch_agent()",
     "launcher": "LaunchConfig elastic_launch() launch_agent()",

@@ -30,6 +30,7 @@ class State:
     def __init__(self, group: Group | None, policy: MixedPrecisionPolicy, reshard: bool | int | None) -> None:
         self.group, self.policy, self.reshard = group, policy, reshard
         self.packs = False
+        self.begun: Any = None  # on a GPU: when the last pass of the outermost module began
         self.ahead: list[Any] = []
         self.back: list[Any] = []
 
@@ -41,6 +42,8 @@ class State:
     def forward(self) -> Iterator[None]:
         """A forward pass of the module."""
         _running.append(self)
+        if len(_running) == 1 and self.group is not None and self.group.mesh.device_type == "cuda":
+            self._not_too_far_ahead()
         hooks: Any = contextlib.nullcontext() if any(s.packs for s in _running) or not is_grad_enabled() else saved_tensors_hooks(packed, unpacked)
         self.packs = not isinstance(hooks, contextlib.nullcontext)
         try:
@@ -56,6 +59,15 @@ class State:
             if self.group is not None and self.reshards():
                 self.group.drop()
             _running.pop()
+
+    def _not_too_far_ahead(self) -> None:
+        """Waits for the beginning of the pass before: what is gathered is not free before the streams are through, and a host that does not wait would
+        have the memory of many passes taken at once."""
+        from ... import cuda
+        if self.begun is not None:
+            self.begun.synchronize()
+        self.begun = cuda.Event()
+        self.begun.record()
 
     def cast(self, value: Any, d: Any) -> Any:
         """Floating tensors in a structure in another type."""

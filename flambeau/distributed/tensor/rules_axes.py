@@ -27,7 +27,7 @@ def axes_of(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], ndim: int)
     at = _PLACE.get(name, 1)
     dim = kwargs.get("dim", kwargs.get("axis"))
     if dim is None and len(args) > at and not isinstance(args[at], Tensor | bool) and name not in ("msort",):
-        dim = args[at:] if name in ("sum", "mean", "permute", "flip") and isinstance(args[at], int) else args[at]
+        dim = tuple(a for a in args[at:] if type(a) is int) if name in ("sum", "mean", "flip") and isinstance(args[at], int) else args[at]
     if dim is None:
         if name in _LAST:
             dim = -1
