@@ -37,6 +37,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "images": ("diffusers", "kornia"),
     "probability": ("pyro-ppl", "gpytorch", "botorch"),
     "agents": ("stable-baselines3",),
+    "others": ("einx", "pytorch-metric-learning", "vector-quantize-pytorch"),
 }
 NEEDS_TORCHVISION = ("timm",)  # see names_only
 
