@@ -434,7 +434,8 @@ class Module(Stateful):
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """`flambeau.compile` of this Module's calls, in place."""
-        queries.compile(self, *args, **kwargs)
+        from .._core.ops.queries import compile as compiled
+        compiled(self, *args, **kwargs)
 
     def train(self: T, mode: bool = True) -> T:
         """Sets training mode here and below: dropout drops and batch norm uses the batch's statistics."""
