@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
+from flambeau._core import ops
 
-
-def __getattr__(name: str) -> Any:
-    if name == "ops":
-        import flambeau
-        return flambeau.ops
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__all__ = ["ops"]

@@ -42,6 +42,11 @@ def test_a_branch(device) -> None:
         torch.cond(x > 0, lambda: 1, lambda: 2)
 
 
+def test_the_table_of_operations() -> None:
+    from flambeau import _ops
+    assert _ops.ops.aten.add(torch.ones(1), 2).item() == 3
+
+
 def test_tensors_of_files() -> None:
     store = torch.arange(6.0).untyped_storage()
     made = torch._utils._rebuild_tensor_v3(store, 1, (2, 2), (2, 1), True, None, torch.float32)
