@@ -673,7 +673,8 @@ def _assign(view: Tensor, value: Any) -> None:
         raise mismatch("index_put_", [view, value], [view], (view, None, value))
     shape, to = tuple(value.meta.shape), tuple(view.meta.shape)
     if shape == to or not shape:
-        view.copy_(value)
+        # one of view's own elements, broadcast first, overlaps nothing that PyTorch looks at
+        view.copy_(value.expand(to) if shape != to and value.store is view.store else value)
         return
     while len(shape) > len(to) and shape[0] == 1:
         shape = shape[1:]

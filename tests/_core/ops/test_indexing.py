@@ -333,3 +333,13 @@ def test_a_leaf_that_is_a_view_of_a_plain_tensor_is_not_written_to(device):
     with fb.no_grad():
         x[0] = 1.0
     assert x.tolist() == [[1, 1], [0, 0]]
+
+
+def test_an_element_of_a_tensor_is_written_to_all_of_it():
+    t = fb.tensor([1.0, 2.0])
+    t[None] = t[-1]
+    assert t.tolist() == [2, 2]
+    m = fb.arange(6.0).reshape(2, 3)
+    m[:, 1:] = m[1, 0]
+    m[...] = m[0, 1]
+    assert m.tolist() == [[3, 3, 3], [3, 3, 3]]
