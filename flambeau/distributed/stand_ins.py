@@ -37,7 +37,6 @@ MODULES = {
     "_composable": "checkpoint() replicate()",
     "_functional_collectives": """AsyncCollectiveTensor all_gather_tensor() all_gather_tensor_autograd() all_reduce() all_to_all_single()
  all_to_all_single_autograd() broadcast() permute_tensor() reduce_scatter_tensor() reduce_scatter_tensor_autograd() wait_tensor()""",
-    "pipelining": "ScheduleGPipe Schedule1F1B PipelineStage SplitPoint[BEGINNING,END] Pipe pipeline() pipe_split()",
     "launcher.api": "LaunchConfig elastic_launch() launch_agent()",
     "launcher": "LaunchConfig elastic_launch() launch_agent()",
     "elastic.multiprocessing": "Std[NONE,OUT,ERR,ALL] start_processes()",
