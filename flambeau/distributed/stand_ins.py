@@ -27,6 +27,8 @@ OTHER = {
 
 MODULES = {
     "tensor.experimental._attention": "set_rotate_method() context_parallel() _context_parallel_shard() context_parallel_unshard()",
+    "checkpoint.hf_storage": "HuggingFaceStorageReader HuggingFaceStorageWriter",
+    "checkpoint.optimizer": "load_sharded_optimizer_state_dict()",
     "algorithms.join": "Join Joinable JoinHook",
     "algorithms.ddp_comm_hooks": "DDPCommHookType register_ddp_comm_hook()",
     "algorithms.ddp_comm_hooks.post_localSGD_hook": "PostLocalSGDState post_localSGD_hook()",
