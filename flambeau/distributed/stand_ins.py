@@ -32,7 +32,7 @@ MODULES = {
     "algorithms.join": "Join Joinable JoinHook",
     "algorithms.ddp_comm_hooks": "DDPCommHookType register_ddp_comm_hook()",
     "algorithms.ddp_comm_hooks.post_localSGD_hook": "PostLocalSGDState post_localSGD_hook()",
-    "algorithms.ddp_comm_hooks.powerSGD_hook": "PowerSGDState powerSGD_hook() batched_powerSGD_hook()",
+    "algorithms.ddp_comm_hooks.powerSGD_hook": "batched_powerSGD_hook()",
     "algorithms.model_averaging": "",
     "algorithms.model_averaging.averagers": "ModelAverager PeriodicModelAverager",
     "algorithms.model_averaging.hierarchical_model_averager": "HierarchicalModelAverager",
