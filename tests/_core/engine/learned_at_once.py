@@ -37,7 +37,7 @@ def anew(operation: Operation, values: tuple[Any, ...]) -> Any:
     return plain(*args, **kwargs)
 
 
-def _learning(s: fronts.Signature, values: str) -> list[str]:
+def _learning(s: fronts.Signature, values: str, then: Any) -> list[str]:
     return ["    try:",
             f"        plan = plans[{fronts._learned_keys(s)}]",
             "    except (KeyError, AttributeError, TypeError, ValueError, RuntimeError):",
