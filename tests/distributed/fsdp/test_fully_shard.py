@@ -115,6 +115,18 @@ model.unshard()
 assert tuple(model.last.weight.shape) == (3, 6) and not isinstance(model.last.weight, DTensor)
 handle = model.blocks[0].unshard(async_op=True); handle.wait(); model.blocks[0].reshard(); model.reshard()
 
+# the memory of whole parameters is given back between forward and backward, though operations saved them, and after it
+import weakref
+from flambeau.distributed.fsdp import group as groups
+model, stores = sharded(), []
+for b in model.blocks:
+    b.register_forward_hook(lambda m, i, o: stores.append(weakref.ref(m.up.weight.store)))
+loss = model(x).sum()
+assert len(stores) == 3 and not any(ref() for ref in stores), stores
+assert {id(g) for g, _ in groups._owners.values()} == {id(model._fsdp.group)}
+loss.backward()
+assert not groups._owners
+
 from torch.utils.checkpoint import checkpoint
 class Again(Net):
     def forward(self, x):
