@@ -16,7 +16,7 @@ from ..runtime import caches, dispatch
 from ..tensor import Tensor, empty, new
 from . import launch, routines
 from .casts import to_dtype
-from .checks import no_overlap, same_device, to_one_device
+from .checks import may_write, no_overlap, same_device, to_one_device
 from .copies import cast_program
 from .elementwise import Pointwise
 from .indexing import beyond, checking, fill_chosen, once, put_at, take_at, taken
@@ -451,6 +451,7 @@ def _index_op(name: str, accumulate: bool) -> None:
             _one_axis(name, index)
             _check_copied(name + "_", self, axis, index, source)
             at = index.reshape(-1)
+        may_write(self)
         no_overlap(self, index, source)
         if alpha != 1:
             source = to_dtype(source * alpha, bool_) if source.meta.dtype is bool_ else source * alpha

@@ -124,6 +124,13 @@ def test_masks():
             wrong()
 
 
+def test_what_is_expanded_takes_no_rows():
+    x = fb.zeros(1).expand(6)
+    for f in (x.index_copy_, x.index_add_):
+        with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+            f(0, fb.tensor([2, 1, 0]), fb.ones(3))
+
+
 def test_a_source_without_axes_is_one_element():
     for f in (lambda t, s: t.scatter(0, fb.tensor([1]), s), lambda t, s: t.scatter_add(0, fb.tensor([1]), s),
               lambda t, s: t.scatter_reduce(0, fb.tensor([1]), s, "sum")):
