@@ -8,9 +8,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-import shutil
-import subprocess
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,70 +16,15 @@ import pytest
 
 import flambeau as torch
 
-DRIVER = shutil.which("chromedriver")
-BROWSER = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
+from .browser import BROWSER, DOWN, DRIVER, ENTER, RIGHT, Browser, window
+
 pytestmark = pytest.mark.skipif(DRIVER is None or BROWSER is None, reason="no chromium with chromedriver on this machine")
-RIGHT, DOWN, ENTER = "\ue014", "\ue015", "\ue007"
-ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
-
-
-class Browser:
-    """One window."""
-
-    def __init__(self, base: str, profile: Path) -> None:
-        self.base = base
-        flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-                 "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", f"--user-data-dir={profile}"]
-        wish = {"goog:chromeOptions": {"args": flags, "binary": BROWSER}, "goog:loggingPrefs": {"browser": "ALL"}}
-        self.session = self.ask("POST", "/session", {"capabilities": {"alwaysMatch": wish}})["sessionId"]
-
-    def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        data = json.dumps(body or {}).encode() if method == "POST" else None
-        request = urllib.request.Request(self.base + path, data, {"Content-Type": "application/json"}, method=method)
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.load(answer)["value"]
-
-    def do(self, method: str, path: str, **body: Any) -> Any:
-        return self.ask(method, f"/session/{self.session}{path}", body)
-
-    def open(self, path: str, fragment: str = "") -> None:
-        self.do("POST", "/url", url="about:blank")
-        self.size(1280)
-        self.do("POST", "/url", url=Path(path).as_uri() + fragment)
-
-    def size(self, width: int) -> None:
-        self.do("POST", "/goog/cdp/execute", cmd="Emulation.setDeviceMetricsOverride",
-                params={"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False})
-
-    def run(self, script: str) -> Any:
-        return self.do("POST", "/execute/sync", script="return " + script, args=[])
-
-    def hover(self, selector: str) -> None:
-        element = self.do("POST", "/element", using="css selector", value=selector)
-        move = {"type": "pointerMove", "duration": 0, "origin": {ELEMENT: element[ELEMENT]}, "x": 0, "y": 0}
-        self.do("POST", "/actions", actions=[{"type": "pointer", "id": "mouse", "actions": [move]}])
-
-    def keys(self, *those: str) -> None:
-        pressed = [{"type": kind, "value": key} for key in those for kind in ("keyDown", "keyUp")]
-        self.do("POST", "/actions", actions=[{"type": "key", "id": "keys", "actions": pressed}])
-
-    def errors(self) -> list[str]:
-        return [e["message"] for e in self.do("POST", "/se/log", type="browser") if e["level"] == "SEVERE"]
 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    assert DRIVER is not None
-    server = subprocess.Popen([DRIVER, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    try:
-        assert server.stdout is not None
-        port = next(m.group(1) for line in server.stdout if (m := re.search(r"started successfully on port (\d+)", line)))
-        found = Browser(f"http://127.0.0.1:{port}", tmp_path_factory.mktemp("profile"))
+    with window(tmp_path_factory.mktemp("profile")) as found:
         yield found
-        found.ask("DELETE", f"/session/{found.session}")
-    finally:
-        server.terminate()
-        server.wait(20)
 
 
 @pytest.fixture(scope="module")
@@ -276,15 +218,7 @@ def test_the_answer_stands_first_and_leads_to_the_lines(browser: Browser, traini
 
 
 def test_a_large_trace_makes_no_element_for_each_event(browser: Browser, tmp_path: Path) -> None:
-    t = torch.trace("Large")
-    from flambeau.trace import Stage, Work
-    for k in range(100_000):
-        s = Stage("add", "add", f"{__file__}:{k % 50 + 1}", 0, (), k * 1e-5)
-        s.index, s.end, s.host, s.outputs = k + 1, k * 1e-5 + 4e-6, 4e-6, [((4,), "float32", "cuda:0")]
-        w = Work("kernel", "add", ("cuda:0", 0), 48)
-        w.start, w.end, w.predicted = k * 1e-5 + 3e-6, k * 1e-5 + 9e-6, True
-        s.works.append(w)
-        t.stages.append(s)
+    t = large()
     browser.open(t.save(tmp_path / "large.html"))
     assert browser.run("document.querySelectorAll('*').length") < 1000
     assert browser.run("flambeau.data.stages.i.length") == 100_000
@@ -294,6 +228,20 @@ def test_a_large_trace_makes_no_element_for_each_event(browser: Browser, tmp_pat
     browser.run("document.querySelector('#answer button.go[data-line]').click()")
     assert browser.run("document.getElementById('counted').textContent") == "2000 of 100000 stages"
     assert browser.errors() == []
+
+
+def large() -> Any:
+    """A trace of 100,000 stages of 50 lines, whose work takes turns on one GPU."""
+    from flambeau.trace import Stage, Work
+    t = torch.trace("Large")
+    for k in range(100_000):
+        s = Stage("add", "add", f"{__file__}:{k % 50 + 1}", 0, (), k * 1e-5)
+        s.index, s.end, s.host, s.outputs = k + 1, k * 1e-5 + 4e-6, 4e-6, [((4,), "float32", "cuda:0")]
+        w = Work("kernel", "add", ("cuda:0", 0), 48)
+        w.start, w.end, w.predicted = k * 1e-5 + 3e-6, k * 1e-5 + 9e-6, True
+        s.works.append(w)
+        t.stages.append(s)
+    return t
 
 
 def columns_of(path: str) -> Any:
