@@ -19,6 +19,7 @@ PACKAGE = Path(torch.__file__).parent
 DECLARES = ("op", "planned", "pointwise", "reduction", "rows", "has", "rule", "_form", "_unary", "_activation", "_exported")
 # lists that are not about how an operation is carried out, and why they may stand
 ALLOWED = {
+    "distributed/tensor/": "how operations on pieces of a tensor become those on the whole: what a mesh does, which the operations below do not know",
     "_core/kernels": "primitives of the expression language, not operations",
     "_core/ops/rearrange.py": "the views whose copies it declares",
     "_core/ops/sparse_ops.py": "which of its own forms have one in place",
