@@ -90,5 +90,6 @@ class Slots:
         if self.make is None or None in places:
             return otherwise
         words = [kind, id(otherwise), id(constant), len(path), *[x for (class_, _), place in zip(steps, places, strict=True) for x in (id(class_), place or 0)]]
+        words += [0, 0]  # no slot beside the path
         made: Callable[[Any], Any] = self.make(struct.pack(f"<{len(words)}q", *words), (otherwise, constant, tuple(steps)))
         return made

@@ -67,6 +67,15 @@ def test_kinds(kind, value, constant, expected):
     assert CODE.getter(kind, () if kind == CONSTANT else PATH, asked, constant)(outer(value)) == expected
 
 
+def test_where_nothing_is_present_a_slot_beside_the_path_may_have_the_function_asked():
+    get = CODE.getter(PRESENT, NODE, asked, beside=(Outer, "inner"))
+    there, nothing, other, empty = outer(node=[0]), outer(), outer(), Outer()
+    nothing.inner = None
+    empty.node = None
+    assert get(there) is True and get(nothing) is False
+    assert get(other) == ("asked", other) and get(empty) == ("asked", empty)
+
+
 def test_leaves_and_their_gradients():
     leaf, gradient = CODE.getter(LEAF, NODE, asked), CODE.getter(GRADIENT, NODE, asked, "named")
     assert leaf(outer()) is True and leaf(outer(node=[0, None])) is True and leaf(outer(node=[5, None])) is False

@@ -3,7 +3,8 @@
 `flambeau_attribute(object)` gives what lies at the end of a path of slots, and what a kind makes of it. Its `self` is a bytes object of 64-bit
 words: the kind (`kernels/slots.py`); the address of the function that is asked instead where a slot is empty or holds an object of another class;
 the address of a constant (what `CONSTANT` gives, `EQUAL` compares with, or the name that `GRADIENT` asks for); how many slots; then for each the
-address of the class that the object must be of, and the slot's place in it; for `PRESENT` those of one more slot of the first object.
+address of the class that the object must be of, and the slot's place in it; for `PRESENT` those of one more slot
+of the first object, or 0 and 0 where there is none.
 
 `flambeau_give_back` is a method without arguments: it appends what one slot holds to what another holds. The places of both are in its text.
 `flambeau_ignore(address)`, no method, tells it of the object that keeps nothing.
@@ -98,6 +99,9 @@ present:
 beside:
   %beside.at = getelementptr i64, ptr %at, i64 1
   %beside.place = load i64, ptr %beside.at
+  %no_beside = icmp eq i64 %beside.place, 0
+  br i1 %no_beside, label %truth, label %beside.read
+beside.read:
   %beside.slot = getelementptr i8, ptr %given, i64 %beside.place
   %b = load ptr, ptr %beside.slot
   %b.none = icmp eq ptr %b, @_Py_NoneStruct
@@ -108,7 +112,7 @@ equal:
   %alike.error = icmp slt i32 %alike, 0
   br i1 %alike.error, label %raise, label %truth
 truth:
-  %t = phi i1 [ true, %present ], [ false, %beside ], [ %alike.is, %equal ], [ true, %leaf ], [ %first.zero, %leaf.known ]
+  %t = phi i1 [ true, %present ], [ false, %beside ], [ false, %beside.read ], [ %alike.is, %equal ], [ true, %leaf ], [ %first.zero, %leaf.known ]
   %t.long = zext i1 %t to i64
   %t.made = call ptr @PyBool_FromLong(i64 %t.long)
   ret ptr %t.made
