@@ -36,7 +36,7 @@ def page(trace: Trace) -> str:
     if trace.findings:
         parts.append(_findings(trace.findings))
     if trace.stages:
-        parts.append(_lanes())
+        parts.append(_lanes(trace.predicted))
     parts += [_training(p) for p in trace.training]
     parts += [_model(m) for m in trace.models]
     if trace.stages:
@@ -63,14 +63,15 @@ def _header(trace: Trace, title: str) -> str:
             f'dark / light</button>{"".join(f"<p>{escape(_pretty(r))}</p>" for r in said)}<ul class="chips">{chips}</ul></header>')
 
 
-def _lanes() -> str:
+def _lanes(predicted: bool) -> str:
+    guess = ' <i class="guess"></i>predicted' if predicted else ""
     return ('<section id="lanes"><h2>Lanes</h2><div class="bar"><span class="switch" role="group" aria-label="scale">'
             '<button type="button" data-view="steps">steps</button><button type="button" data-view="time">time</button></span>'
             '<span class="zoom" role="group" aria-label="zoom"><button type="button" data-zoom="0.5" aria-label="less">−</button>'
             '<button type="button" data-zoom="2" aria-label="more">+</button><button type="button" data-zoom="0">all</button></span>'
             '<label class="search">find <input type="search" placeholder="name, line or device"></label>'
-            '<span class="key"><i class="compute"></i>work <i class="transfer"></i>transfer <i class="host"></i>host <i class="wait"></i>waiting '
-            '<i class="guess"></i>predicted</span></div>'
+            '<span class="key"><i class="compute"></i>work <i class="transfer"></i>transfer <i class="host"></i>host <i class="wait"></i>waiting'
+            f'{guess}</span></div>'
             '<canvas class="overview" height="34" aria-hidden="true"></canvas>'
             '<div class="frame"><div class="names"></div><div class="scroll"></div></div>'
             '<div class="keys">Wheel or W and S: zoom. Drag, A and D: move. Arrow keys: from one event to the next. Enter: to the table.</div>'

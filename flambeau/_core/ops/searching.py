@@ -150,6 +150,8 @@ def _is_among(x: Tensor, among: Tensor, invert: bool) -> Tensor:
     if not row.meta.numel:
         return x.new_full(tuple(x.meta.shape), invert, dtype=bool_)
     row = sort(row)[0]
+    if row.meta.dtype.is_floating_point:  # NaN is among nothing, and a search takes it for less than every value: the least element stands for it
+        row = sort(row.where(row == row, row[0]))[0]
     at = searchsorted(row, x).clamp_(max=row.meta.numel - 1)
     found = taken_along(row, at.reshape(-1)).reshape(tuple(x.meta.shape))
     made: Tensor = found != x if invert else found == x

@@ -420,12 +420,12 @@ class SimulatedDriver(Driver):
                 waiter(d.index, since, until)
 
     def watch(self, watcher: Callable[[Queue, Any, str, float, float], None],
-              waiter: Callable[[int, float, float], None]) -> Callable[[], None]:
+              waiter: Callable[[int, float, float], None] | None = None) -> Callable[[], None]:
         """Calls `watcher(stream, item, engine, start, end)` for whatever is queued, with its predicted moments on the
         virtual clock, in the thread that queues it, and `waiter(device, start, end)` in a thread that has waited.  What is given ends that."""
         with self._gate:
             self._watchers += (watcher,)
-            self._waiters += (waiter,)
+            self._waiters += (waiter,) if waiter is not None else ()
 
         def end() -> None:
             with self._gate:
