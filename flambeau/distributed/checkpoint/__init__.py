@@ -69,7 +69,7 @@ class FileSystemWriter:
 class FileSystemReader:
     """Loads from a folder."""
 
-    def __init__(self, path: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
+    def __init__(self, path: str | os.PathLike[str], _extension_registry: Any = None) -> None:
         self.path = Path(path)
 
     def read_metadata(self) -> Metadata:
