@@ -10,7 +10,7 @@ import sys
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from ..engine.plans import maker
+from ..engine.plans import Text, maker
 from ..kernels.llvm import sequence as sequences
 from ..runtime import capture, cpu_memory, dispatch
 from ..tensor import Storage, Tensor, alias, storage
@@ -154,21 +154,12 @@ def bind(plan: Planned) -> Callable[..., Any]:
     return w.function()
 
 
-class _Writer:
+class _Writer(Text):
     def __init__(self, plan: Planned) -> None:
+        super().__init__()
         self.plan = plan
-        self.lines: list[str] = []
-        self.constants: list[Any] = []
-        self._names: dict[int, str] = {}
         self.together: list[Any] = []
         self.calls = 0  # of Python's between launches
-
-    def constant(self, value: Any) -> str:
-        found = self._names.get(id(value))
-        if found is None:
-            found = self._names[id(value)] = f"c{len(self.constants)}"
-            self.constants.append(value)
-        return found
 
     def function(self) -> Callable[..., Any]:
         plan = self.plan

@@ -171,6 +171,23 @@ class Relaid:
 
 
 # ------------------------------------------------------------------------------------------------------------- the patterns
+class Text:
+    """A function that is being written: `lines`, whose names c0, c1, ... stand for `constants`."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.constants: list[Any] = []
+        self._names: dict[int, str] = {}  # by identity
+
+    def constant(self, value: Any) -> str:
+        """The name of a constant."""
+        found = self._names.get(id(value))
+        if found is None:
+            found = self._names[id(value)] = f"c{len(self.constants)}"
+            self.constants.append(value)
+        return found
+
+
 def maker(text: str, space: dict[str, Any]) -> Callable[..., Any]:
     """The function `make` of a text of the engine's own, into which only counts and offsets enter; space: the names that it uses."""
     space.setdefault("__name__", __name__)  # it is no line of the user's

@@ -17,7 +17,7 @@ from ..kernels.llvm import sequence as sequences
 from ..runtime import capture, dispatch
 from ..tensor import Meta, Storage, Tensor, alias, storage
 from ..tensor import meta as make_meta
-from .plans import View, _alias, maker
+from .plans import Text, View, _alias, maker
 from .scripts import BLOCK, EARLIER, GRADIENT, OPERAND, Constant, Drawn, Many, Place, Result, Same, Script, Step, reach
 
 if TYPE_CHECKING:
@@ -37,29 +37,19 @@ def layout_of(script: Script) -> tuple[dict[int, int], int]:
     return at, end
 
 
-class Writer:
-    """Writes a function: `lines`, whose names c0, c1, ... stand for `constants`.
+class Writer(Text):
+    """Writes the function of a script.
 
     poison: new memory is filled with something; a list: and these are the numbers and streams of the draws.  again: the draws may be made
     again, so the streams are kept as they were before.
     """
 
     def __init__(self, script: Script, dev: Any, earlier: Script | None = None, poison: Any = False, again: bool = False) -> None:
+        super().__init__()
         self.script, self.earlier, self.device, self.poison, self.again = script, earlier, dev, poison, again
-        self.lines: list[str] = []
-        self.constants: list[Any] = []
-        self._names: dict[int, str] = {}  # by identity
         self._lent: tuple[int, str] | None = None  # from which line on scratch memory is used that is given back, and to which list
         self.scratch, self.size = layout_of(script)
         self.before = layout_of(earlier)[0] if earlier is not None else {}
-
-    def constant(self, value: Any) -> str:
-        """The name of a constant."""
-        found = self._names.get(id(value))
-        if found is None:
-            found = self._names[id(value)] = f"c{len(self.constants)}"
-            self.constants.append(value)
-        return found
 
     def allocate(self, kept: bool = True) -> None:
         """The lines that allocate the script's blocks: s0, s1, ... storages of results at p0, p1, ...; w for the rest.
