@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 import flambeau as torch
-from flambeau.trace import Trace, save
+from flambeau.trace import Trace, answer, save
+
+from .trace_events import Read
 
 
 def step(gpus: int) -> Trace:
@@ -72,7 +74,8 @@ def test_trace_events_have_a_track_for_each_stream_and_an_arrow_for_each_transfe
     assert sorted(streams) == ["default stream", "stream 1"]
     starts = {e["id"]: e for e in events if e["ph"] == "s"}
     ends = {e["id"]: e for e in events if e["ph"] == "f"}
-    assert len(starts) == len(ends) == len(t.transfers()) and set(starts) == set(ends)
+    assert len(starts) == len(ends) and set(starts) == set(ends)
+    assert sum(e["cat"] == "transfer" for e in starts.values()) == len(t.transfers())
     assert all(ends[i]["ts"] >= s["ts"] for i, s in starts.items())
     assert all(e["args"]["time"] == "predicted" for e in events if e["ph"] == "X" and e["pid"] == gpu)
     assert whole["otherData"]["times"].startswith("Times with ~ are predicted for NVIDIA A100-SXM4-80GB")
@@ -149,3 +152,31 @@ def test_an_empty_trace_can_be_saved(tmp_path: Path) -> None:
         pass
     assert "Flambeau trace" in Path(t.save(tmp_path / "a.html")).read_text("utf-8")
     assert [e for e in json.loads(Path(t.save(tmp_path / "a.json")).read_text("utf-8"))["traceEvents"] if e["ph"] == "X"] == []
+
+
+def test_a_viewer_reads_waits_arrows_and_memory(tmp_path: Path) -> None:
+    with torch.simulate(gpus=2, model="A100"):
+        t = step(2)
+    read = Read(t.save(tmp_path / "t.json"))
+    waits = [s for s in read.slices if s["cat"] == "wait"]
+    told = [(d, start, end) for s in t.stages for d, start, end in s.waits]
+    assert len(waits) == len(told) > 0 and {w["name"] for w in waits} == {f"wait for {d or 'GPUs'}" for d, _, _ in told}
+    assert sum(w["dur"] for w in waits) == pytest.approx(1e6 * sum(end - start for _, start, end in told), abs=0.1)
+    assert all(w["parent"]["cat"] == "stage" and w["process"].startswith("host") for w in waits)
+    arrows: dict[str, list[tuple[Any, Any]]] = defaultdict(list)
+    for category, source, target in read.arrows:
+        arrows[category].append((source, target))
+    stages = {s["args"]["stage"]: s for s in read.slices if s["cat"] == "stage"}
+    assert sorted((a["args"]["stage"], b["args"]["stage"]) for a, b in arrows["data"]) == sorted(
+        (q.index, s.index) for s in t.stages for q in s.sources if q.index)
+    works = [w for w in read.slices if w["cat"] in ("kernel", "copy") and w["process"].startswith("cuda")]
+    launched = arrows["launch"] + arrows["transfer"]
+    assert len(launched) == len(works) and all(a is stages[b["args"]["stage"]] for a, b in launched)
+    for work, wait in arrows["wait"]:
+        assert wait["cat"] == "wait" and work["ts"] + work["dur"] <= wait["ts"] + wait["dur"] + 1e-3
+        assert wait["name"] in ("wait for GPUs", f"wait for {work['process'].split()[0]}")
+    assert len(arrows["wait"]) == len(waits)
+    for peak in answer.peaks(t):
+        curve = next(c for (process, name), c in read.counters.items() if name == "memory in use"
+                     and process.startswith("host" if peak.device == "cpu" else peak.device))
+        assert max(n for _, n in curve) == peak.nbytes and len(curve) == len(peak.curve)
