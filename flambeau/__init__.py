@@ -77,8 +77,9 @@ _lazy("nn.functional", """alpha_dropout batch_norm bilinear binary_cross_entropy
  embedding feature_alpha_dropout feature_dropout hinge_embedding_loss instance_norm kl_div margin_ranking_loss pixel_shuffle pixel_unshuffle
  poisson_nll_loss prelu rrelu rrelu_ triplet_margin_loss""")
 _lazy("_core.ops.queries", """is_conj is_neg is_signed is_inference get_device is_distributed frobenius_norm nuclear_norm resize_as_ as_strided_ detach_
- get_deterministic_debug_mode set_deterministic_debug_mode
- is_deterministic_algorithms_warn_only_enabled set_warn_always is_warn_always_enabled is_anomaly_enabled set_flush_denormal""")
+ set_warn_always is_warn_always_enabled is_anomaly_enabled set_flush_denormal""")
+_lazy("_core.ops.determinism", """use_deterministic_algorithms are_deterministic_algorithms_enabled is_deterministic_algorithms_warn_only_enabled
+ get_deterministic_debug_mode set_deterministic_debug_mode""")
 _lazy("amp", """GradScaler autocast is_autocast_enabled is_autocast_available get_autocast_dtype set_autocast_dtype set_autocast_enabled
  get_autocast_gpu_dtype get_autocast_cpu_dtype set_autocast_gpu_dtype set_autocast_cpu_dtype is_autocast_cpu_enabled
  is_autocast_cache_enabled set_autocast_cache_enabled clear_autocast_cache autocast_increment_nesting autocast_decrement_nesting""")
@@ -96,8 +97,8 @@ _lazy("interop.dlpack", "to_dlpack")
 _lazy("_core.runtime.streams", "Stream Event")
 _lazy("random", "Generator manual_seed seed initial_seed get_rng_state set_rng_state default_generator")
 _lazy("_core.ops.printing", "set_printoptions")
-_lazy("_core.ops.queries", """is_tensor is_floating_point is_complex is_storage numel result_type is_nonzero are_deterministic_algorithms_enabled
- use_deterministic_algorithms get_num_threads set_num_threads set_num_interop_threads get_num_interop_threads compile
+_lazy("_core.ops.queries", """is_tensor is_floating_point is_complex is_storage numel result_type is_nonzero
+ get_num_threads set_num_threads set_num_interop_threads get_num_interop_threads compile
  set_float32_matmul_precision get_float32_matmul_precision is_same_size broadcast_shapes typename
  is_anomaly_check_nan_enabled""")
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .._core.engine.fronts import TENSOR
 from .._core.ops import table
 from .._core.tensor import Tensor
-
-_NUMBERED = frozenset(("minimum", "maximum"))  # take a number where the operation takes a tensor
 
 
 def _one(value: Any, i: int) -> Any:
@@ -49,6 +48,14 @@ def _max(self: Any) -> list[Tensor]:
 _OWN: dict[str, Callable[..., Any]] = {"_foreach_copy_": _copy, "_foreach_zero_": _zero, "_foreach_norm": _norm, "_foreach_max": _max}
 
 
+def _tensors_only(row: table.Row) -> bool:
+    """Whether an operation element by element of two tensors takes no number for the second; its form for lists does."""
+    if row.pointwise is None or row.pointwise.arity != 2:
+        return False
+    signature = row.function.__operation__.started().signature
+    return all(signature.kinds[n] == TENSOR for n in signature.positional[:2])
+
+
 def find(name: str) -> Callable[..., Any] | None:
     """The function `torch._foreach_...` of this name; None where there is no such operation."""
     own = _OWN.get(name)
@@ -58,19 +65,23 @@ def find(name: str) -> Callable[..., Any] | None:
     inplace = base.endswith("_")
     base = base.rstrip("_")
     row = table.TABLE.get(base)
-    if not name.startswith("_foreach_") or row is None or not row.method or (inplace and row.inplace is None and base not in _NUMBERED):
+    if not name.startswith("_foreach_") or row is None or not row.method:
         return None
-    method = base + "_" if inplace and base not in _NUMBERED else base
+    tensors = _tensors_only(row)
+    if inplace and row.inplace is None and not tensors:
+        return None
+    copied = inplace and row.inplace is None
+    method = base + "_" if inplace and not copied else base
 
     def each(self: Any, *args: Any, **kwargs: Any) -> Any:
         count = _spread(self, args, name)
         made = []
         for i in range(count):
             here = [_one(value, i) for value in args]
-            if base in _NUMBERED:
+            if tensors:
                 here = [value if isinstance(value, Tensor) else self[i].new_full((), value) for value in here]
             result = getattr(self[i], method)(*here, **{k: _one(v, i) for k, v in kwargs.items()})
-            if inplace and base in _NUMBERED:
+            if copied:
                 self[i].copy_(result)
             made.append(result)
         return None if inplace else made

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from .._core import forks
-from .._core.engine import interpreters
+from .._core.engine import fields, interpreters
 from .._core.runtime import dispatch, gpus
 from .._core.runtime.ledger import Ledger
 from .._core.runtime.provenance import caller
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .._core.runtime.device import device
 
 _GROUPS = frozenset(("backward", "grad"))
-_UNFILLED = frozenset(("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"))  # no values yet
+_UNFILLED = fields.of("unfilled")  # operations that give no values yet
 
 
 class _Local(threading.local):

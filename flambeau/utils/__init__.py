@@ -9,7 +9,7 @@ from typing import Any
 from .._core.tensor import Tensor
 from . import checkpoint, data
 
-_LATER = frozenset(("_pytree", "benchmark", "dlpack", "flop_counter", "hooks", "model_zoo", "tensorboard"))
+_LATER = frozenset(("_pytree", "benchmark", "deterministic", "dlpack", "flop_counter", "hooks", "model_zoo", "tensorboard"))
 
 
 def __getattr__(name: str) -> Any:

@@ -29,6 +29,12 @@ _KNOWN: dict[str, frozenset[Any]] = {
     "out_type": frozenset(("castable", "joined", "any", "bytes too", "same", "truth")),
     # whether its result may be a view of memory of its own, so that `detach_` refuses it: PyTorch's composites end so
     "own_view": frozenset((True,)),
+    # whether nothing has filled what it gives
+    "unfilled": frozenset((True,)),
+    # whether its form in place writes while it reads: what is read must share no memory with what is written
+    "reads_apart": frozenset((True,)),
+    # whether its form in place is no write that autograd is asked about, so that a leaf may take it: the result is a truth
+    "on_leaves": frozenset((True,)),
     # whether it writes while it reads, so that `out` must not share memory with an operand ("but itself": but may be one)
     "out_apart": frozenset((True, "but itself")),
 }

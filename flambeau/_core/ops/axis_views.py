@@ -92,7 +92,7 @@ def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tu
     return out
 
 
-@op(batch="along 0", tangent="linear")
+@op(batch="along 0", tangent="linear", renames=False)
 def split(tensor: Tensor, split_size_or_sections: Any = None, dim: int = 0, *, split_size: Any = None, axis: int | None = None) -> tuple[Tensor, ...]:
     """Views of consecutive parts: of one size (the last may be smaller), or of the sizes listed.
 
@@ -358,7 +358,7 @@ def broadcast_to(input: Tensor, size: Any) -> Tensor:  # noqa: A002
     return expand(input, size)
 
 
-@op(method=False, tangent="linear")
+@op(method=False, tangent="linear", renames=False)
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     """Views of the tensors in their common shape."""
     ts = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
@@ -402,7 +402,7 @@ def _atleast(name: str, n: int) -> None:
         return reshape(t, (1,) * (n - have) + tuple(t.meta.shape))
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Views of at least {n} axes."
-    op(method=False)(function)
+    op(method=False, renames=False)(function)
 
 
 for _n in (1, 2, 3):

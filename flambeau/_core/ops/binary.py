@@ -344,7 +344,7 @@ pointwise("isclose", "input other", _isclose, consts={"rtol": 1e-05, "atol": 1e-
 # ------------------------------------------------------------------------------------------------------- logical, bitwise
 for _name, _f in (("and", lambda x, y: E.to_bool(x) & E.to_bool(y)), ("or", lambda x, y: E.to_bool(x) | E.to_bool(y)),
                   ("xor", lambda x, y: E.to_bool(x) ^ E.to_bool(y))):
-    pointwise(f"logical_{_name}", "input other", _f, tensors=2)
+    pointwise(f"logical_{_name}", "input other", _f, tensors=2, on_leaves=True)
 for _name, _g in (("and", lambda x, y: x & y), ("or", lambda x, y: x | y), ("xor", lambda x, y: x ^ y)):
     pointwise(f"bitwise_{_name}", "input other", _g, accept=INTEGRAL, tensors=0)
 pointwise("bitwise_left_shift", "input other", lambda x, y: E.shl(x, y), accept="ui", tensors=0)
@@ -573,7 +573,9 @@ pointwise("lerp", "input end weight", lambda a, b, w: where(abs(w) < 0.5, a + w 
 pointwise("addcmul", "input tensor1 tensor2", lambda x, a, b, value: x + E.cast(value, x.dtype) * a * b, numbers={"value": 1}, keyword=("value",), tensors=3,
           accept="uifc", doc="input + value * tensor1 * tensor2.")
 pointwise("addcdiv", "input tensor1 tensor2", lambda x, a, b, value: x + value * a / b, numbers={"value": 1}, keyword=("value",), tensors=3,
-          accept="fc", doc="input + value * tensor1 / tensor2.")
+          accept="fc", doc="input + value * tensor1 / tensor2.",
+          refusal="Integer division with addcdiv is no longer supported. (input + value * torch.trunc(tensor1 / tensor2)).to(input.dtype) is what "
+                  "it was, (input + value * tensor1 / tensor2) for tensors of floating point numbers what it is.")
 
 WHERE = Pointwise("where", lambda c, x, y: where(c, x, y), 3, apart=(0,), accept="buifc8")
 WHERE.grad_name = "WhereBackward0"

@@ -279,7 +279,7 @@ def column_stack(tensors: Any) -> Tensor:
     return hstack([t.reshape(-1, 1) if len(t.meta.shape) <= 1 else t for t in _listed("column_stack", tensors)])
 
 
-@op(method=False, tangent="linear")
+@op(method=False, tangent="linear", renames=False)
 def block_diag(*tensors: Tensor) -> Tensor:
     """Matrices along the diagonal of a larger one, zeros elsewhere."""
     blocks = []
@@ -316,7 +316,7 @@ def _cpu() -> Any:
     return resolve("cpu")
 
 
-@op(method=False, tangent="linear")
+@op(method=False, tangent="linear", renames=False)
 def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     """Views of vectors over the grid they span: "ij" (matrix order, the default) or "xy"."""
     ts = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else list(tensors)
@@ -343,7 +343,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     return tuple(grids)
 
 
-@op(method=False)
+@op(method=False, renames=False)
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All combinations of the vectors' elements, one a row."""
     ts: Sequence[Tensor] = tensors

@@ -25,7 +25,7 @@ def inner(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
 
 
 # ------------------------------------------------------------------------------------------------------------ tensordot
-@op(method=False, out=True, autocast="cpu lower, cuda widest", tangent="product")
+@op(method=False, out=True, autocast="cpu lower, cuda widest", tangent="product", renames=False)
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     """Sums of products over pairs of axes: the last `dims` of a with the first of b, or the two lists given."""
     if isinstance(dims, Tensor):
@@ -107,14 +107,14 @@ def multi_dot(tensors: Any) -> Tensor:
     return out.squeeze(-1) if last else out
 
 
-@op(method=False, autocast="lower", tangent="product")
+@op(method=False, autocast="lower", tangent="product", renames=False)
 def chain_matmul(*matrices: Tensor) -> Tensor:
     """The product of several matrices in the cheapest order."""
     return multi_dot(matrices) if len(matrices) > 1 else matrices[0]
 
 
 # ---------------------------------------------------------------------------------------------------------------- einsum
-@op(method=False, autocast="lower", tangent="product")
+@op(method=False, autocast="lower", tangent="product", renames=False)
 def einsum(equation: Any, *operands: Any) -> Tensor:
     """Sums of products by Einstein's convention: "ij,jk->ik", with ... for further axes; or operands each followed by a list
     of axis numbers."""

@@ -14,6 +14,7 @@ from ..kernels import expr as E
 from ..kernels.programs import Map
 from ..tensor import NO_FREE, Tensor, alias, empty, meta, storage
 from . import checks, launch
+from .determinism import fill_unfilled
 from .elementwise import fit, launcher
 from .table import op, planned
 
@@ -207,6 +208,8 @@ def resize(t: Tensor, shape: tuple[int, ...]) -> Tensor:
         old = alias(t, t.meta, t.ptr)
         t.store = storage(m)
         t.ptr = t.store.ptr
+        t.meta = m
+        fill_unfilled(t)
         if old.meta.numel and old.meta.contiguous:
             keep = meta((old.meta.numel,), None, m.dtype, m.device)
             launch.run(cast_program(m.dtype, m.dtype), (old.meta.numel,), [alias(t, keep, t.ptr)], [alias(old, keep, old.ptr)])

@@ -25,7 +25,7 @@ from ..runtime import device as devices
 from ..runtime.device import CPU, resolve
 from ..runtime.device import device as device_class
 from ..tensor import Meta, Tensor, alias, meta, new, wrap
-from . import checks, launch, outputs
+from . import checks, determinism, launch, outputs
 from .copies import strides_for
 from .sizes import sizes_of
 from .table import op, planned
@@ -79,7 +79,9 @@ def _make(shape: tuple[int, ...], value: Any, d: dtype_class, dev: device_class,
     else:
         t = _fresh(meta(shape, None if memory_format is None else strides_for(shape, layout.contiguous_strides(shape), memory_format),
                         d, dev), pin)
-    if value is not None:
+    if value is None:
+        determinism.fill_unfilled(t)
+    else:
         if t.meta.numel:
             launch.fill(t, value)
         else:
@@ -94,6 +96,8 @@ _SIZED = inspect.signature(lambda *size, out=None, dtype=None, layout=None, devi
 def _filled(m: Meta, value: Any, requires_grad: bool, pin: bool) -> Compose | Plan:
     """The plan of a fresh tensor of this meta, filled with a number (None: with nothing)."""
     result = _requiring if requires_grad else None
+    if value is None:
+        value = determinism.unfilled(m.dtype)
     if pin:
         def pinned(*given: Any) -> Tensor:
             t = _fresh(m, True)
@@ -112,7 +116,7 @@ def _requiring(outs: tuple[Tensor, ...]) -> Tensor:
     return _finish(outs[0], True)
 
 
-def _factory(name: str, value: Any) -> Any:
+def _factory(name: str, value: Any, **fields: Any) -> Any:
     def make(*sizes: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
              pin_memory: bool = False, memory_format: Any = None, size: Any = None, names: Any = None) -> Any:
         if "size" in (names or ()):
@@ -128,18 +132,18 @@ def _factory(name: str, value: Any) -> Any:
     make.__signature__ = _SIZED  # type: ignore[attr-defined]
     make.__doc__ = (f"A tensor of a size (ints or one sequence), "
                     f"{'uninitialised' if value is None else f'filled with {value}'}, on `device`, of type `dtype`.")
-    direct = _registered(name, make, {"sizes": SIZES, "out": CONSTANT, "dtype": DTYPE, "device": DEVICE})
+    direct = _registered(name, make, {"sizes": SIZES, "out": CONSTANT, "dtype": DTYPE, "device": DEVICE}, **fields)
     return direct
 
 
-def _registered(name: str, make: Any, kinds: dict[str, str]) -> Any:
+def _registered(name: str, make: Any, kinds: dict[str, str], **fields: Any) -> Any:
     """Registers a factory; the function that operations call, which no interpreter sees."""
-    function = planned(name, make, method=False, kinds=kinds, gives="Tensor")
+    function = planned(name, make, method=False, kinds=kinds, gives="Tensor", **fields)
     return function.__operation__.started().direct
 
 
 _dense = layout.contiguous_strides
-empty, zeros, ones = _factory("empty", None), _factory("zeros", 0), _factory("ones", 1)
+empty, zeros, ones = _factory("empty", None, unfilled=True), _factory("zeros", 0), _factory("ones", 1)
 
 
 @op(method=False)
@@ -162,7 +166,7 @@ def _empty_strided(size: Any, stride: Any, *, dtype: Any = None, layout: Any = N
     return _filled(meta(_shape("empty_strided", (size,)), tuple(stride), d, dev), None, requires_grad, pin_memory)
 
 
-empty_strided = _registered("empty_strided", _empty_strided, {"dtype": DTYPE, "device": DEVICE})
+empty_strided = _registered("empty_strided", _empty_strided, {"dtype": DTYPE, "device": DEVICE}, unfilled=True)
 
 
 def _empty_permuted(size: Any, physical_layout: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
@@ -185,11 +189,11 @@ def _empty_permuted(size: Any, physical_layout: Any, *, dtype: Any = None, layou
     return _filled(meta(shape, tuple(strides), d, dev), None, requires_grad, pin_memory)
 
 
-_registered("empty_permuted", _empty_permuted, {"dtype": DTYPE, "device": DEVICE})
+_registered("empty_permuted", _empty_permuted, {"dtype": DTYPE, "device": DEVICE}, unfilled=True)
 
 
 # ---------------------------------------------------------------------------------------------------------- like and new
-def _like(name: str, value: Any) -> Any:
+def _like(name: str, value: Any, **fields: Any) -> Any:
     def make(input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,  # noqa: A002
              pin_memory: bool = False, memory_format: Any = None) -> Any:
         if dtype is not None and not isinstance(dtype, dtype_class):  # `float` means the default type, which can change
@@ -197,7 +201,7 @@ def _like(name: str, value: Any) -> Any:
                           memory_format=memory_format)
         return _filled(_as(input.meta, dtype, device, memory_format), value, requires_grad, pin_memory)
     make.__doc__ = f"`{name.split('_')[0]}` with the shape, type, device and layout of `input` unless given."
-    direct = _registered(name, make, {"device": PLACE})
+    direct = _registered(name, make, {"device": PLACE}, **fields)
 
     def new_one(self: Tensor, *sizes: Any, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
                 pin_memory: bool = False, size: Any = None) -> Any:
@@ -209,7 +213,7 @@ def _like(name: str, value: Any) -> Any:
     named = "new_" + name.split("_")[0]
     new_one.__name__ = new_one.__qualname__ = named
     new_one.__doc__ = f"`{name.split('_')[0]}` of a size, with this tensor's type and device unless given."
-    new_direct = planned(named, new_one, spaces=(), kinds={"sizes": SIZES, "device": PLACE}, gives="Tensor").__operation__.started().direct
+    new_direct = planned(named, new_one, spaces=(), kinds={"sizes": SIZES, "device": PLACE}, gives="Tensor", **fields).__operation__.started().direct
     return direct
 
 
@@ -218,7 +222,7 @@ def _as(m: Meta, d: dtype_class | None, dev: Any, memory_format: Any) -> Meta:
     return meta(m.shape, strides_for(m.shape, m.strides, memory_format), d or m.dtype, m.device if dev is None else resolve(dev))
 
 
-empty_like, zeros_like, ones_like = _like("empty_like", None), _like("zeros_like", 0), _like("ones_like", 1)
+empty_like, zeros_like, ones_like = _like("empty_like", None, unfilled=True), _like("zeros_like", 0), _like("ones_like", 1)
 
 
 def _full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,  # noqa: A002
@@ -259,7 +263,7 @@ def _new_empty_strided(self: Tensor, size: Any, stride: Any, *, dtype: Any = Non
     return _filled(m, None, requires_grad, pin_memory)
 
 
-planned("new_empty_strided", _new_empty_strided, spaces=(), kinds={"device": PLACE}, gives="Tensor")
+planned("new_empty_strided", _new_empty_strided, spaces=(), kinds={"device": PLACE}, gives="Tensor", unfilled=True)
 
 
 @op(spaces=(), learns=False)

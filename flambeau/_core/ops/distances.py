@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
 
 
-@op(method=False, autocast="full")
+@op(method=False, autocast="full", renames=False)
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """The p-norms of the differences of all points of x1 (..., n, d) and x2 (..., m, d): (..., n, m).  Batch axes broadcast.
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes, hooks, layout
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
+from ..engine import fields
 from ..engine.fronts import NUMBER, SCALAR, WORD, Signature, exact
 from ..engine.operation import Operation
 from ..engine.plans import Compose, Plan, Saved, Written
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from ..runtime.device import device
 
 _holes = count()
-# what is told of types that a formula is not for, where PyTorch says more than that
-_REFUSED = {"addcdiv": "Integer division with addcdiv is no longer supported. (input + value * torch.trunc(tensor1 / tensor2)).to(input.dtype) is what "
-                       "it was, (input + value * tensor1 / tensor2) for tensors of floating point numbers what it is."}
 
 
 def hole(d: dtype) -> Expr:
@@ -68,8 +66,7 @@ class Info(tape.Described):
         self.op, self.tape, self.metas, self.consts, self.grad_name = op, t, metas, consts, op.grad_name
 
 
-# written in place on leaves too: what they give is a truth, and PyTorch asks autograd about none of them
-_ON_LEAVES = frozenset(("logical_not", "logical_and", "logical_or", "logical_xor"))
+_ON_LEAVES = fields.of("on_leaves")
 
 
 class Pointwise:
@@ -81,15 +78,17 @@ class Pointwise:
     own type).  apart: operands that take no part in promotion (conditions).  grad: optional formula
     ``(g, *operands, out, *numbers, **consts)`` for the operands' gradients where the derived one would be less accurate.
     accept: the kinds of common type it is defined for.  alike: tensors of one type only.  divides: the second operand is a divisor, which
-    may not be 0 among integers.
+    may not be 0 among integers.  refusal: the RuntimeError's text for types that are not accepted, where PyTorch has words of its own.
     """
 
-    __slots__ = ("name", "grad_name", "formula", "arity", "promote", "apart", "grad", "accept", "alike", "divides", "calls", "env", "tapes", "programs")
+    __slots__ = ("name", "grad_name", "formula", "arity", "promote", "apart", "grad", "accept", "alike", "divides", "refusal", "calls", "env", "tapes",
+                 "programs")
 
     def __init__(self, name: str, formula: Callable[..., Any], arity: int, promote: str = "default",
-                 apart: tuple[int, ...] = (), grad: Callable[..., Any] | None = None, accept: str = "buifc", alike: bool = False) -> None:
+                 apart: tuple[int, ...] = (), grad: Callable[..., Any] | None = None, accept: str = "buifc", alike: bool = False,
+                 refusal: str = "") -> None:
         self.name, self.formula, self.arity, self.promote, self.apart, self.grad = name, formula, arity, promote, apart, grad
-        self.accept, self.alike, self.divides = accept, alike, False
+        self.accept, self.alike, self.divides, self.refusal = accept, alike, False, refusal
         self.grad_name = "".join(w.capitalize() for w in name.split("_")) + "Backward0"
         self.calls: dict[int, Any] = {}  # by the count of numbers
         self.env: dict[str, Any] = {}  # holds "into", the plans of calls that write into given tensors
@@ -137,8 +136,8 @@ class Pointwise:
                 raise RuntimeError(f"{self.name} is not yet implemented for tensors with different dtypes. Got {dtypes.title(kinds[0])} and "
                                    f"{dtypes.title(other)}; .to(dtype) makes them one type.")
         if common.kind not in self.accept:
-            if self.name in _REFUSED:
-                raise RuntimeError(_REFUSED[self.name])
+            if self.refusal:
+                raise RuntimeError(self.refusal)
             raise NotImplementedError(f"\"{self.name}\" not implemented for '{_type_name(common)}'")
         return common
 

@@ -241,13 +241,13 @@ def _scatter_back(node: Any, g: Tensor) -> Any:
     return gx, gs
 
 
-@op(inplace=True, out=True, autocast="cuda widest", tangent="linear")
+@op(inplace=True, out=True, autocast="cuda widest", tangent="linear", reads_apart=True)
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:  # noqa: A002
     """input with src added at index along dim; colliding positions add up in order."""
     return _scatter("scatter_add", input, dim, index, src, "add")
 
 
-@op(inplace=True, out=True)
+@op(inplace=True, out=True, reads_apart=True)
 def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Tensor:  # noqa: A002
     """input with src (a tensor or a number) written at index along dim; reduce "add" or "multiply" combines instead."""
     source = value if src is None else src
@@ -260,7 +260,7 @@ def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: A
     return _scatter("scatter", input, dim, index, source, "add" if reduce == "add" else "mul")
 
 
-@op(inplace=True, out=True)
+@op(inplace=True, out=True, reads_apart=True)
 def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:  # noqa: A002
     """input with src reduced into it at index along dim: "sum", "prod", "mean", "amax" or "amin"."""
     return _reduced("scatter_reduce", input, dim, index, src, reduce, include_self)
@@ -509,7 +509,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:  #
     return _index_fill_(input.clone(), dim, index, value)
 
 
-@op(inplace=True, out=True)
+@op(inplace=True, out=True, reads_apart=True)
 def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:  # noqa: A002
     """input with the rows of source reduced into it at positions of an axis: "prod", "mean", "amax" or "amin"."""
     axis = layout.wrap_dim(dim, len(input.meta.shape))

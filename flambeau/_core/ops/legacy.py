@@ -12,6 +12,7 @@ from ..runtime.device import resolve
 from ..tensor import Tensor, empty
 from .casts import convert
 from .creation import tensor
+from .determinism import fill_unfilled
 from .table import op
 
 _NAMES = {"FloatTensor": dtypes.float32, "DoubleTensor": dtypes.float64, "HalfTensor": dtypes.float16,
@@ -53,12 +54,12 @@ def construct(args: tuple[Any, ...], d: dtype_class, dev: device_class) -> Tenso
             if isinstance(data, TypedStorage | UntypedStorage):
                 return on_storage(data, d)
             if isinstance(data, Size):
-                return empty(data, d, dev)
+                return fill_unfilled(empty(data, d, dev))
             return tensor(data, dtype=d, device=dev)
     if not all(hasattr(a, "__index__") for a in args):
         raise TypeError(f"new() received an invalid combination of arguments - got ({', '.join(type(a).__name__ for a in args)}), but "
                         "expected sizes (ints), a sequence or a Tensor")
-    return empty(tuple(int(a) for a in args), d, dev)
+    return fill_unfilled(empty(tuple(int(a) for a in args), d, dev))
 
 
 def _make(name: str, kind: str) -> Any:

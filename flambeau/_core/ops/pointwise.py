@@ -172,6 +172,7 @@ _unary("isneginf", lambda x: x == -math.inf if x.dtype.kind == "f" else E.const(
        inplace=False)
 _unary("isreal", lambda x: E.imag(x) == 0.0 if x.dtype.is_complex else E.const(True, bool_), promote="default", inplace=False)
 _unary("logical_not", lambda x: ~E.to_bool(x), promote="default")
+has("logical_not", on_leaves=True)
 _unary("bitwise_not", lambda x: ~x, promote="default", accept=INTEGRAL)
 
 

@@ -86,19 +86,7 @@ def broadcast_shapes(*shapes: Any) -> Size:
     return Size(layout.broadcast_shapes(*tuples)) if tuples else Size(())
 
 
-_settings: dict[str, Any] = {"deterministic": False, "precision": "highest", "interop": 1}
-
-
-def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Whether libraries on GPUs may only take algorithms that give the same result each time; our own always do."""
-    _settings["deterministic"] = bool(mode)
-    from ..runtime import backend_flags
-    backend_flags.put("deterministic", bool(mode))
-
-
-def are_deterministic_algorithms_enabled() -> bool:
-    """Whether `use_deterministic_algorithms` was turned on."""
-    return bool(_settings["deterministic"])
+_settings: dict[str, Any] = {"precision": "highest", "interop": 1}
 
 
 def set_float32_matmul_precision(precision: str) -> None:
@@ -246,25 +234,7 @@ def detach_(input: Any) -> Tensor:  # noqa: A002
     return made
 
 
-_kept = {"debug": 0, "warn": False}
-
-
-def get_deterministic_debug_mode() -> int:
-    """0: what `set_deterministic_debug_mode` was told."""
-    return int(_kept["debug"])
-
-
-def set_deterministic_debug_mode(debug_mode: int | str) -> None:
-    """Remembered; every operation here is deterministic already."""
-    modes: dict[Any, int] = {"default": 0, "warn": 1, "error": 2, 0: 0, 1: 1, 2: 2}
-    if debug_mode not in modes:
-        raise RuntimeError(f"invalid value of debug_mode, expected `default`, `warn`, or `error`, or 0, 1, 2, but got {debug_mode}")
-    _kept["debug"] = modes[debug_mode]
-
-
-def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    """False: operations that are not deterministic do not only warn."""
-    return False
+_kept = {"warn": False}
 
 
 def set_warn_always(b: bool, /) -> None:

@@ -122,7 +122,7 @@ def _transforms() -> dict[str, Any]:
     return namespace("fft")
 
 
-@op(autocast="cpu full")
+@op(autocast="cpu full", renames=False)
 def stft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None,  # noqa: A002
          center: bool = True, pad_mode: str = "reflect", normalized: bool = False, onesided: bool | None = None,
          return_complex: bool | None = None, align_to_window: bool | None = None) -> Tensor:

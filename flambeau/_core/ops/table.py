@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from .. import dtypes
 from ..autograd import tape
 from ..autograd.mode import _grad, no_recording
+from ..engine import fields
 from ..engine import lines as lines
 from ..engine.fields import has
 from ..engine.fronts import MISSING, NUMBER, OLD, SCALAR, TENSOR, Signature
@@ -31,9 +32,6 @@ Function = Any
 F = TypeVar("F", bound=Any)
 REQUIRED = object()
 _PACKAGE = __name__.partition(".")[0]
-# PyTorch's functions that are written in Python, and take no names of NumPy's
-_NOT_NUMPY = frozenset("atleast_1d atleast_2d atleast_3d block_diag cartesian_prod broadcast_tensors cdist chain_matmul einsum meshgrid split "
-                       "stft tensordot lu align_tensors".split())
 _FLAG = inspect.Parameter("inplace", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=False)
 _OUT = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any")
 
@@ -93,15 +91,17 @@ def _register(row: Row) -> None:
 
 # ----------------------------------------------------------------------------------------------------------- general ops
 def op(*, method: bool = True, inplace: Any = False, out: bool | None = False, spaces: tuple[str, ...] = ("torch",),
-       aliases: tuple[str, ...] = (), name: str | None = None, learns: bool = True, gives: str = "", **fields: Any) -> Callable[[F], F]:
+       aliases: tuple[str, ...] = (), name: str | None = None, learns: bool = True, renames: bool = True, gives: str = "",
+       **fields: Any) -> Callable[[F], F]:
     """Registers a function as an operation.
 
     method: also a Tensor method of the same name.  inplace: also `name_`, which writes the result into `input` (a general
     form that computes and copies; a function given here is used instead).  out: takes `out=` (a tensor, or a
     tuple for several results), resized to fit; None means that the function handles `out=` itself.  spaces: where the
     function is exported: "torch", "nn.functional", "special", "linalg", "fft".  aliases: other names of the same thing, "special.x" for another namespace.
-    learns: see `Operation`; it is False for what does more than work out its result.  gives: what help says that a call gives, where the body
-    gives plans.  fields: see `engine.fields`.
+    learns: see `Operation`; it is False for what does more than work out its result.  renames: takes NumPy's names of
+    parameters, where it is exported or takes `out=`; False for PyTorch's functions that are written in Python.  gives: what help says that
+    a call gives, where the body gives plans.  fields: see `engine.fields`.
     """
     def register(function: F) -> F:
         named = name or function.__name__
@@ -113,7 +113,7 @@ def op(*, method: bool = True, inplace: Any = False, out: bool | None = False, s
             return final.__operation__.started().direct(*args, **kwargs)
         final: Any = Operation(named, function, learns=learns, shown=function.__name__, out=out_form(named, again) if out is True else None,
                           signature=Signature.of(function).with_old() if named in OLD_ORDER else None,
-                          renames=not _NOT_NUMPY.issuperset((named,)) and (out is True or "torch" in spaces)).function
+                          renames=renames and (out is True or "torch" in spaces)).function
         made = inplace if callable(inplace) else _inplace_of(function, again) if inplace else None
         if out is True:
             final.__signature__ = _shown(lambda: _plus_out(inspect.signature(function)))
@@ -169,7 +169,7 @@ def out_form(name: str, function: Function) -> Callable[[Any, tuple[Any, ...], d
     return write
 
 
-_WHILE_READING = frozenset("scatter_ scatter_add_ scatter_reduce_ index_reduce_".split())  # in place, what is read must lie elsewhere
+_READS_APART = fields.of("reads_apart")
 
 
 def _inplace_of(body: Function, function: Function) -> Function:
@@ -184,7 +184,7 @@ def _inplace_of(body: Function, function: Function) -> Function:
         if _grad.get():
             inplace.check(self, (self, *others))
         may_write(self)
-        if name in _WHILE_READING:
+        if body.__name__ in _READS_APART:
             no_overlap(self, *others)
         # under autograd the body's own graph, of a copy, as what the gradient reads of self is about to be overwritten
         recorded = tape.recording(self, *others)
@@ -208,7 +208,7 @@ def pointwise(name: str, operands: str, formula: Callable[..., Any], *, promote:
               grad: Callable[..., Any] | None = None, accept: str = "buifc", numbers: dict[str, Any] | None = None,
               consts: dict[str, Any] | None = None, keyword: tuple[str, ...] = (), method: bool = True, inplace: bool = True,
               out: bool = True, spaces: tuple[str, ...] = ("torch",), aliases: tuple[str, ...] = (), flag: bool = False, tensors: int = 1,
-              check: Callable[..., None] | None = None, alike: bool = False, doc: str = "", **fields: Any) -> Pointwise:
+              check: Callable[..., None] | None = None, alike: bool = False, refusal: str = "", doc: str = "", **fields: Any) -> Pointwise:
     """One row: a pointwise operation from its formula, with function, method, `name_`, `out=` and gradients of any order.
 
     operands: names of the tensor parameters.  formula: ``(*operands, *numbers, **consts)`` of expressions.  numbers:
@@ -216,11 +216,11 @@ def pointwise(name: str, operands: str, formula: Callable[..., Any], *, promote:
     those of them that are keyword-only.  flag: the function takes ``inplace=False``, as nn.functional's do.
     tensors: how many of the operands, from the first, must be tensors; the others may be numbers.  check: raises for numbers
     that make no sense.
-    See `elementwise.Pointwise` for promote, apart, grad, accept and alike, and `engine.fields` for the fields.
+    See `elementwise.Pointwise` for promote, apart, grad, accept, alike and refusal, and `engine.fields` for the fields.
     """
     has(name, **fields)
     names = tuple(operands.split())
-    made = Pointwise(name, formula, len(names), promote, apart, grad, accept, alike)
+    made = Pointwise(name, formula, len(names), promote, apart, grad, accept, alike, refusal)
     params = (*[(n, d, True) for n, d in (numbers or {}).items()], *[(n, d, False) for n, d in (consts or {}).items()])
     run, run_inplace = _forms(made, name, names, params, keyword, tensors, check, flag, out)
     text = f"{doc or name + ', element by element.'}"

@@ -9,7 +9,7 @@ from . import capture, dispatch
 
 values: dict[str, bool | int] = {
     "cudnn.enabled": True, "cudnn.benchmark": False, "cudnn.benchmark_limit": 10, "cudnn.deterministic": False, "cudnn.allow_tf32": True,
-    "deterministic": False, "matmul.activations": 1,
+    "deterministic": False, "deterministic.warn_only": False, "deterministic.fill": True, "matmul.activations": 1,
     # ways of attention by PyTorch's names, and whether those of our own kernels (flash, efficient) come before cuDNN's
     "attention.math": True, "attention.flash": True, "attention.efficient": True, "attention.cudnn": True, "attention.overrideable": True,
     "attention.own_first": False,

@@ -23,7 +23,6 @@ ALLOWED = {
     "_core/kernels": "primitives of the expression language, not operations",
     "_core/ops/rearrange.py": "the views whose copies it declares",
     "_core/ops/sparse_ops.py": "which of its own forms have one in place",
-    "_core/ops/table.py": "functions that PyTorch writes in Python, whose parameters have no names of NumPy's",
     "fx/names.py": "functions that PyTorch has in machine code, whose arguments its traces show as they were written",
     "interop/array_api": "names that the array API exports",
     "nn/init.py": "names of layers, of which gains are asked",

@@ -165,7 +165,7 @@ def _eye(t: Tensor, m: int, n: int) -> Tensor:
     return made
 
 
-@op(name="lu", out=True, batch="trailing")
+@op(name="lu", out=True, renames=False, batch="trailing")
 def torch_lu(A: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
     """(LU, pivots), and info when `get_infos`; the older form of `linalg.lu_factor_ex`: nothing is raised for
     singular matrices."""
