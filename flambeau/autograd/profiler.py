@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from ..profiler import EventList, FunctionEvent, FunctionEventAvg, record_function
+from ..profiler import EventList, FunctionEvent, FunctionEventAvg, ProfilerActivity, record_function
 from ..profiler import profile as _profile
 
 
@@ -25,5 +25,8 @@ def profile(enabled: bool = True, *, use_cuda: bool = False, use_device: Any = N
             profile_memory: bool = False, with_stack: bool = False, with_modules: bool = False, use_kineto: bool = False, use_cpu: bool = True,
             experimental_config: Any = None, acc_events: bool = False, custom_trace_id_callback: Any = None,
             post_processing_timeout_s: float | None = None, activity_filters: Any = None) -> Any:
-    """A profiler by its older arguments, most of them accepted only; one that does nothing unless `enabled`."""
-    return _profile(record_shapes=record_shapes) if enabled else contextlib.nullcontext()
+    """A profiler by its older arguments; one that does nothing unless `enabled`.  `use_cuda` or `use_device="cuda"` has it watch GPUs."""
+    if not enabled:
+        return contextlib.nullcontext()
+    activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if use_cuda or use_device == "cuda" else [])
+    return _profile(activities=activities, record_shapes=record_shapes, profile_memory=profile_memory, with_stack=with_stack, with_flops=with_flops)

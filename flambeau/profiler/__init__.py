@@ -1,7 +1,7 @@
 """A profiler in PyTorch's words (torch.profiler): what operations a stretch of program called, and how long each took.
 
-Times are the host's: of the calls of operations, and of ranges that `record_function` marks.  On a GPU an operation is over
-for the host when it is queued; what ran there and when is in `flambeau.trace`.
+The host's times are those of the calls of operations, and of ranges that `record_function` marks.  On a GPU an operation is over for the host when
+it is queued; the columns CUDA say how long its work took there: measured on a real GPU, predicted on a simulated one.
 """
 
 from __future__ import annotations

@@ -5,61 +5,121 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from .._core.errors import size
 
-def _text(us: float) -> str:
+SORT_KEYS = ("cpu_time", "cuda_time", "device_time", "cpu_time_total", "cuda_time_total", "device_time_total", "self_cpu_time_total",
+             "self_cuda_time_total", "self_device_time_total", "cpu_memory_usage", "cuda_memory_usage", "device_memory_usage",
+             "self_cpu_memory_usage", "self_cuda_memory_usage", "self_device_memory_usage", "count", "flops")
+_STACK_METRICS = ("self_cpu_time_total", "self_cuda_time_total", "self_device_time_total")
+
+
+def text(us: float) -> str:
+    """Microseconds for people."""
     if us >= 1e6:
         return f"{us / 1e6:.3f}s"
     return f"{us / 1e3:.3f}ms" if us >= 1e3 else f"{us:.3f}us"
 
 
-class FunctionEvent:
-    """One call: times in microseconds."""
+def _bytes(n: int) -> str:
+    return f"-{size(-n)}" if n < 0 else size(n)
 
-    device_time = cuda_time = self_device_time_total = device_time_total = 0.0
-    is_async = is_remote = False
+
+class _Figures:
+    """The figures of a call, or of several: microseconds and bytes.  Those of devices are of GPUs, under PyTorch's older names too."""
+
     count = 1
+    flops = 0
+    cpu_time_total = self_cpu_time_total = device_time_total = self_device_time_total = 0.0
+    cpu_memory_usage = self_cpu_memory_usage = device_memory_usage = self_device_memory_usage = 0
+    is_async = is_remote = is_legacy = False
+    node_id = -1
+
+    @property
+    def cpu_time(self) -> float:
+        """The mean time of a call on the host."""
+        return self.cpu_time_total / self.count if self.count else 0.0
+
+    @property
+    def device_time(self) -> float:
+        """The mean time of a call on GPUs."""
+        return self.device_time_total / self.count if self.count else 0.0
+
+    cuda_time = device_time
+
+    @property
+    def cuda_time_total(self) -> float:
+        """`device_time_total`."""
+        return self.device_time_total
+
+    @property
+    def self_cuda_time_total(self) -> float:
+        """`self_device_time_total`."""
+        return self.self_device_time_total
+
+    @property
+    def cuda_memory_usage(self) -> int:
+        """`device_memory_usage`."""
+        return self.device_memory_usage
+
+    @property
+    def self_cuda_memory_usage(self) -> int:
+        """`self_device_memory_usage`."""
+        return self.self_device_memory_usage
+
+
+class FunctionEvent(_Figures):
+    """One call: times in microseconds.  `kernels` is the work it gave to GPUs by itself, `cpu_children` are the calls inside it."""
 
     def __init__(self, name: str, start: int, end: int, inside: int, thread: int, depth: int, shapes: Any, user: bool) -> None:
         self.name = self.key = name
         self.start_ns, self.end_ns, self.thread, self.depth = start, end, thread, depth
-        self.cpu_time_total = self.cpu_time = (end - start) / 1e3
+        self.cpu_time_total = (end - start) / 1e3
         self.self_cpu_time_total = (end - start - inside) / 1e3
         self.input_shapes = shapes or []
         self.is_user_annotation = user
+        self.kernels: list[Any] = []
+        self.cpu_children: list[FunctionEvent] = []
+        self.stack: list[str] = []
+
+    def settle(self) -> None:
+        """Adds up the times of GPUs, those of the calls inside being known."""
+        self.self_device_time_total = sum(k.duration for k in self.kernels)
+        self.device_time_total = self.self_device_time_total + sum(e.device_time_total for e in self.cpu_children)
 
     def __repr__(self) -> str:
-        return (f"<FunctionEvent name={self.name} thread={self.thread} cpu_time={_text(self.cpu_time_total)} "
-                f"self_cpu_time={_text(self.self_cpu_time_total)} input_shapes={self.input_shapes}>")
+        return (f"<FunctionEvent name={self.name} thread={self.thread} cpu_time={text(self.cpu_time_total)} "
+                f"self_cpu_time={text(self.self_cpu_time_total)} cuda_time={text(self.device_time_total)} input_shapes={self.input_shapes}>")
 
 
-class FunctionEventAvg:
-    """All calls of one name (and shapes): `count`, total and own times in microseconds."""
+_SUMMED = ("count", "flops", "cpu_time_total", "self_cpu_time_total", "device_time_total", "self_device_time_total", "cpu_memory_usage",
+           "self_cpu_memory_usage", "device_memory_usage", "self_device_memory_usage")
 
-    device_time_total = self_device_time_total = cuda_time_total = self_cuda_time_total = device_time = cuda_time = 0.0
 
-    def __init__(self, key: str, shapes: Any, user: bool) -> None:
-        self.key, self.input_shapes, self.is_user_annotation = key, shapes, user
-        self.count = 0
-        self.cpu_time_total = self.self_cpu_time_total = 0.0
+class FunctionEventAvg(_Figures):
+    """All calls of one name (and shapes, and stack): `count`, and the sums of their figures."""
 
-    @property
-    def cpu_time(self) -> float:
-        """The mean time of a call."""
-        return self.cpu_time_total / self.count if self.count else 0.0
+    count = 0
 
-    def add(self, e: FunctionEvent) -> None:
-        """Counts one more call in."""
-        self.count += 1
-        self.cpu_time_total += e.cpu_time_total
-        self.self_cpu_time_total += e.self_cpu_time_total
+    def __init__(self, key: str, shapes: Any, user: bool, stack: list[str] | None = None) -> None:
+        self.key, self.input_shapes, self.is_user_annotation, self.stack = key, shapes, user, stack or []
+
+    def add(self, e: _Figures) -> None:
+        """Counts one more call, or several, in."""
+        for name in _SUMMED:
+            setattr(self, name, getattr(self, name) + getattr(e, name))
 
     def __repr__(self) -> str:
-        return (f"<FunctionEventAvg key={self.key} self_cpu_time={_text(self.self_cpu_time_total)} cpu_time={_text(self.cpu_time)} "
-                f"count={self.count} input_shapes={self.input_shapes}>")
+        return (f"<FunctionEventAvg key={self.key} self_cpu_time={text(self.self_cpu_time_total)} cpu_time={text(self.cpu_time)} "
+                f"self_cuda_time={text(self.self_device_time_total)} count={self.count} input_shapes={self.input_shapes}>")
 
 
 class EventList(list[Any]):
-    """Events or averages, with tables and traces of them."""
+    """Events or averages, with tables and traces of them.  `times` says what the times of GPUs are ("" where they are measured); `columns` is what
+    was asked for besides the host's times: of "device", "memory", "flops", "stack"."""
+
+    def __init__(self, events: Any = (), times: str = "", columns: frozenset[str] = frozenset()) -> None:
+        super().__init__(events)
+        self.times, self.columns = times, columns
 
     @property
     def self_cpu_time_total(self) -> float:
@@ -67,55 +127,108 @@ class EventList(list[Any]):
         return float(sum(e.self_cpu_time_total for e in self))
 
     def total_average(self) -> FunctionEventAvg:
-        """All in one."""
+        """All in one: totals, and times of their own, each moment counted once."""
         total = FunctionEventAvg("Total", [], False)
         for e in self:
-            total.count += e.count
-            total.cpu_time_total += e.cpu_time_total
-            total.self_cpu_time_total += e.self_cpu_time_total
+            total.add(e)
         return total
 
     def key_averages(self, group_by_input_shapes: bool = False, group_by_stack_n: int = 0, **kwargs: Any) -> EventList:
-        """The averages by name, and by shapes if asked."""
+        """The averages by name, by shapes if asked, and by the innermost `group_by_stack_n` frames of the program."""
         found: dict[Any, FunctionEventAvg] = {}
         for e in self:
-            key = e.name, str(e.input_shapes) if group_by_input_shapes else ""
+            stack = e.stack[:group_by_stack_n] if group_by_stack_n > 0 else []
+            key = e.name, str(e.input_shapes) if group_by_input_shapes else "", tuple(stack)
             if key not in found:
-                found[key] = FunctionEventAvg(e.name, e.input_shapes if group_by_input_shapes else [], e.is_user_annotation)
+                found[key] = FunctionEventAvg(e.name, e.input_shapes if group_by_input_shapes else [], e.is_user_annotation, stack)
             found[key].add(e)
-        return EventList(found.values())
+        return EventList(found.values(), self.times, self.columns)
+
+    def _sorted(self, sort_by: str | None) -> list[Any]:
+        if sort_by is None:
+            return list(self)
+        if sort_by not in SORT_KEYS:
+            raise AttributeError(f"table: sort_by is {sort_by!r}; accepted are {', '.join(map(repr, SORT_KEYS))} and None (as they were called)")
+        return sorted(self, key=lambda e: getattr(e, sort_by), reverse=True)
+
+    def _heads(self, rows: list[Any]) -> list[tuple[str, Any]]:
+        """The columns: what each is called, and what it says of an event."""
+        host = sum(e.self_cpu_time_total for e in rows) or 1.0
+        there = sum(e.self_device_time_total for e in rows) or 1.0
+        found: list[tuple[str, Any]] = [
+            ("Self CPU %", lambda e: f"{100 * e.self_cpu_time_total / host:.2f}%"), ("Self CPU", lambda e: text(e.self_cpu_time_total)),
+            ("CPU total %", lambda e: f"{100 * e.cpu_time_total / host:.2f}%"), ("CPU total", lambda e: text(e.cpu_time_total)),
+            ("CPU time avg", lambda e: text(e.cpu_time))]
+        device = "device" in self.columns
+        if device:
+            found += [("Self CUDA", lambda e: text(e.self_device_time_total)),
+                      ("Self CUDA %", lambda e: f"{100 * e.self_device_time_total / there:.2f}%"),
+                      ("CUDA total", lambda e: text(e.device_time_total)), ("CUDA time avg", lambda e: text(e.device_time))]
+        if "memory" in self.columns:
+            found += [("CPU Mem", lambda e: _bytes(e.cpu_memory_usage)), ("Self CPU Mem", lambda e: _bytes(e.self_cpu_memory_usage))]
+            if device:
+                found += [("CUDA Mem", lambda e: _bytes(e.device_memory_usage)), ("Self CUDA Mem", lambda e: _bytes(e.self_device_memory_usage))]
+        found.append(("# of Calls", lambda e: str(e.count)))
+        if "flops" in self.columns:
+            found.append(("Total KFLOPs", lambda e: f"{e.flops / 1e3:.3f}" if e.flops else "--"))
+        return found
 
     def table(self, sort_by: str | None = None, row_limit: int = 100, max_src_column_width: int = 75, max_name_column_width: int = 55,
               max_shapes_column_width: int = 80, header: str | None = None, top_level_events_only: bool = False, **kwargs: Any) -> str:
-        """The rows as text, sorted by an attribute ("cpu_time_total", "self_cpu_time_total", "count", ...), the largest first."""
-        rows = list(self)
-        if sort_by is not None:
-            name = sort_by.replace("cuda_", "device_")
-            rows.sort(key=lambda e: getattr(e, name), reverse=True)
-        whole = sum(e.self_cpu_time_total for e in rows) or 1.0
-        shapes = any(e.input_shapes for e in rows)
-        heads = ["Name", "Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg", "# of Calls"] + (["Input Shapes"] if shapes else [])
-        lines = []
-        for e in rows[:row_limit if row_limit >= 0 else None]:
-            key = e.key if len(e.key) <= max_name_column_width else e.key[:max_name_column_width - 3] + "..."
-            lines.append([key, f"{100 * e.self_cpu_time_total / whole:.2f}%", _text(e.self_cpu_time_total), f"{100 * e.cpu_time_total / whole:.2f}%",
-                          _text(e.cpu_time_total), _text(e.cpu_time), str(e.count)] + ([str(e.input_shapes)[:max_shapes_column_width]] if shapes else []))
+        """The rows as text, the largest of `sort_by` first: see `SORT_KEYS`.  Raises AttributeError for another name.
+
+        The columns CUDA are there where the profiler watched GPUs; the last line says whether their times are measured or predicted.
+        """
+        rows = self._sorted(sort_by)
+        if top_level_events_only:
+            rows = [e for e in rows if getattr(e, "depth", 0) == 0]
+        columns = self._heads(rows)
+        if any(e.input_shapes for e in rows):
+            columns.append(("Input Shapes", lambda e: str(e.input_shapes)[:max_shapes_column_width]))
+        if any(e.stack for e in rows):
+            columns.append(("Source Location", lambda e: e.stack[0][-max_src_column_width:] if e.stack else ""))
+        shown = rows[:row_limit if row_limit >= 0 else None]
+        names = [e.key if len(e.key) <= max_name_column_width else e.key[:max_name_column_width - 3] + "..." for e in shown]
+        lines = [[n, *(say(e) for _, say in columns)] for n, e in zip(names, shown, strict=True)]
+        heads = ["Name", *(head for head, _ in columns)]
         widths = [max([len(h), *(len(line[i]) for line in lines)]) for i, h in enumerate(heads)]
         rule = "  ".join("-" * w for w in widths)
 
         def row(cells: list[str]) -> str:
             return "  ".join(c.rjust(w) for c, w in zip(cells, widths, strict=True))
         out = [header] if header else []
-        out += [rule, row(heads), rule, *map(row, lines), rule, f"Self CPU time total: {_text(sum(e.self_cpu_time_total for e in self))}", ""]
-        return "\n".join(out)
+        out += [rule, row(heads), rule, *map(row, lines), rule, f"Self CPU time total: {text(sum(e.self_cpu_time_total for e in self))}"]
+        if "device" in self.columns:
+            out.append(f"Self CUDA time total: {text(sum(e.self_device_time_total for e in self))} ({self.times or 'measured'})")
+        return "\n".join([*out, ""])
 
     def export_chrome_trace(self, path: str) -> None:
-        """Writes the events in the format of chrome://tracing and Perfetto."""
+        """Writes the events in the format of chrome://tracing and Perfetto: the host's threads, and each GPU's streams."""
         first = min((e.start_ns for e in self), default=0)
         events = [{"name": e.name, "ph": "X", "ts": (e.start_ns - first) / 1e3, "dur": e.cpu_time_total, "pid": 0, "tid": e.thread,
                    "cat": "user_annotation" if e.is_user_annotation else "cpu_op", "args": {"Input Dims": e.input_shapes}} for e in self]
+        for e in self:
+            events += [{"name": k.name, "ph": "X", "ts": (k.start_ns - first) / 1e3, "dur": k.duration, "pid": 1 + k.device, "tid": k.stream,
+                        "cat": "kernel", "args": {"call": e.name, "time": self.times or "measured"}} for k in e.kernels]
+        for pid in sorted({e["pid"] for e in events}):
+            name = f"cuda:{pid - 1}" + (f" ({self.times})" if self.times else "") if pid else "host"
+            events.append({"name": "process_name", "ph": "M", "pid": pid, "tid": 0, "args": {"name": name}})
         with open(path, "w", encoding="utf-8") as f:
             json.dump({"traceEvents": events, "displayTimeUnit": "ms"}, f)
+
+    def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
+        """Writes a line `outer;...;inner microseconds` for each call whose stack was kept, as flame graphs are drawn from.
+
+        Raises ValueError for a metric that is none of self_cpu_time_total, self_cuda_time_total and self_device_time_total.
+        """
+        if metric not in _STACK_METRICS:
+            raise ValueError(f"export_stacks: metric is {metric!r}; accepted are {', '.join(map(repr, _STACK_METRICS))}")
+        plain = str.maketrans(" ;\t\n", "____")
+        with open(path, "w", encoding="utf-8") as f:
+            for e in self:
+                spent = int(getattr(e, metric))
+                if e.stack and spent > 0:
+                    f.write(";".join(s.translate(plain) for s in reversed(e.stack)) + f" {spent}\n")
 
     def __str__(self) -> str:
         return self.table() if self and isinstance(self[0], FunctionEventAvg) else list.__repr__(self)

@@ -7,8 +7,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from .._core.engine import interpreters
+from .._core.runtime import gpus
 from .._core.tensor import Tensor
-from .events import EventList
+from . import device_work, memory_timeline
+from .events import EventList, FunctionEvent
 from .ranges import Recorder
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ class _Named:
 
 
 class ProfilerActivity:
-    """What can be taken down.  Only the host's calls are; the others are accepted."""
+    """What can be taken down: the host's calls (CPU) and the work of GPUs (CUDA); the others are accepted."""
 
     CPU = _Named("ProfilerActivity", "CPU", 0)
     XPU = _Named("ProfilerActivity", "XPU", 1)
@@ -46,8 +48,8 @@ class ProfilerAction:
 
 
 def supported_activities() -> set[Any]:
-    """The activities that are taken down."""
-    return {ProfilerActivity.CPU}
+    """The activities that are taken down: the host's calls, and the work of GPUs where there are any."""
+    return {ProfilerActivity.CPU, ProfilerActivity.CUDA} if gpus.count() else {ProfilerActivity.CPU}
 
 
 def schedule(*, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0) -> Callable[[int], Any]:
@@ -91,10 +93,14 @@ class profile:
     """Takes down operations and ranges in a ``with`` block (or from `start()` to `stop()`).
 
     Args:
-        activities: accepted.
+        activities: of `ProfilerActivity`; by default the host's calls, and the work of GPUs where there are any.  The time of work on a GPU
+            is measured by events on a real one, and predicted on a simulated one; tables say which.
         schedule: from the number of a step to a `ProfilerAction`; `step()` goes on to the next.  Without: all is recorded.
         on_trace_ready: called with this object after each recorded stretch.
         record_shapes: keep the shapes of the operations' tensors.
+        profile_memory: note the bytes in use where calls begin and end; the CPU's in steps of its allocator's block sizes.
+        with_stack: keep the program's lines of each call, for `export_stacks` and `key_averages(group_by_stack_n=...)`.
+        with_flops: count the operations on numbers that kernels do.
         The others are accepted.
     """
 
@@ -104,7 +110,13 @@ class profile:
                  custom_trace_id_callback: Any = None, post_processing_timeout_s: float | None = None) -> None:
         self.schedule = schedule
         self.on_trace_ready = on_trace_ready
-        self.record_shapes = record_shapes
+        wanted = supported_activities() if activities is None else set(activities)
+        if not wanted:
+            raise AssertionError("profile: activities is empty; name at least one of ProfilerActivity.CPU and ProfilerActivity.CUDA")
+        self.record_shapes, self.profile_memory, self.with_stack, self.with_flops = record_shapes, profile_memory, with_stack, with_flops
+        self._timed = ProfilerActivity.CUDA in wanted and gpus.count() > 0
+        self._device_work: device_work.DeviceWork | None = None
+        self._levels: list[tuple[int, dict[str, int]]] = []
         self.step_num = 0
         self._recorder: Recorder | None = None
         self._hook: interpreters.watch | None = None
@@ -127,8 +139,10 @@ class profile:
 
     def _open(self) -> None:
         if self._recorder is None:
-            self._recorder = Recorder(self.record_shapes)
-            self._recorder.listen()
+            r = self._recorder = Recorder(self.record_shapes, self.profile_memory, self.with_stack)
+            r.listen()
+            if self._timed or self.with_flops:
+                self._device_work = device_work.DeviceWork(r.kernels, r.count if self.with_flops else None, self._timed)
             self._hook = interpreters.watch(self._call)
 
     def _close(self, ready: bool) -> None:
@@ -137,8 +151,20 @@ class profile:
             return
         hook.close()
         r.leave()
+        work, self._device_work = self._device_work, None
         self._recorder = self._hook = None
-        self._events = EventList(sorted(r.events, key=lambda e: e.start_ns))
+        if work is not None:
+            work.close()
+        for k in r.outside:  # a call of its own, as nothing else is known of it
+            event = FunctionEvent(k.name, k.start_ns, k.start_ns, 0, 0, 0, None, False)
+            event.kernels.append(k)
+            r.events.append(event)
+        for e in sorted(r.events, key=lambda e: -e.depth):  # inner ones first
+            e.settle()
+        columns = {"device": self._timed, "memory": self.profile_memory, "flops": self.with_flops}
+        self._levels = r.levels
+        self._events = EventList(sorted(r.events, key=lambda e: e.start_ns), device_work.models() if self._timed else "",
+                                 frozenset(name for name, on in columns.items() if on))
         if ready and self.on_trace_ready is not None:
             self.on_trace_ready(self)
 
@@ -177,8 +203,8 @@ class profile:
         return self._events
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, **kwargs: Any) -> EventList:
-        """The calls by name (and by shapes)."""
-        return self._events.key_averages(group_by_input_shape)
+        """The calls by name (by shapes; by the innermost frames of the program, where `with_stack` kept them)."""
+        return self._events.key_averages(group_by_input_shape, group_by_stack_n)
 
     def export_chrome_trace(self, path: str) -> None:
         """Writes a trace for chrome://tracing or Perfetto (compressed if the name ends in .gz)."""
@@ -192,8 +218,20 @@ class profile:
         os.unlink(path[:-3])
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
-        """Raises NotImplementedError: stacks are not taken down."""
-        raise NotImplementedError("export_stacks: stacks are not taken down; flambeau.trace names the user's line of each launch")
+        """Writes the program's stacks with what was spent there: see `EventList.export_stacks`.  They are kept by `with_stack=True`."""
+        self._events.export_stacks(path, metric)
+
+    def export_memory_timeline(self, path: str, device: str | None = None) -> None:
+        """Writes the bytes in use by time, which `profile_memory=True` takes down where calls begin and end.
+
+        path: its ending says what is written.  ".html": a page with the curve.  ".json" or ".json.gz": [microseconds, bytes of each of PyTorch's
+            kinds of memory].  "raw.json.gz": a list of (microsecond, action, bytes, kind).  Kinds are not told apart: all bytes stand in the
+            last column, that of no known kind.
+        device: the first GPU by default, else the CPU.
+
+        Raises ValueError where nothing was taken down of the device.
+        """
+        memory_timeline.write(path, self._levels, device or ("cuda:0" if gpus.count() else "cpu"))
 
     def add_metadata(self, key: str, value: str) -> None:
         """Keeps a note."""

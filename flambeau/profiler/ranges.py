@@ -3,34 +3,81 @@
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import time
 from typing import Any
 
 from .._core import forks
+from .._core.runtime import cpu_memory, gpus
 from .events import FunctionEvent
 
 _recorders: tuple[Recorder, ...] = ()
 _lock = forks.lock()
+_DEEPEST = 32  # frames of a stack
+
+
+class Open:
+    """A call that has not ended: what is to be known of it when it does."""
+
+    __slots__ = ("name", "start", "inside", "shapes", "user", "kernels", "flops", "memory", "memory_inside", "stack", "parts")
+
+    def __init__(self, name: str, shapes: Any, user: bool) -> None:
+        self.name, self.shapes, self.user = name, shapes, user
+        self.inside = self.flops = 0
+        self.kernels: list[Any] = []
+        self.parts: list[FunctionEvent] = []
+        self.memory = self.memory_inside = (0, 0)
+        self.stack: list[str] = []
+        self.start = time.perf_counter_ns()
 
 
 class Recorder:
-    """Takes down calls as they end: name, thread, when, how long, and how long less what ran inside."""
+    """Takes down calls as they end: name, thread, when, how long, and what of that was spent in calls inside.
 
-    def __init__(self, shapes: bool) -> None:
+    shapes, memory, stacks: whether these are taken down too.  `levels` are (nanoseconds, {device: bytes in use}), taken where calls begin and end.
+    """
+
+    def __init__(self, shapes: bool = False, memory: bool = False, stacks: bool = False) -> None:
         self.events: list[FunctionEvent] = []
-        self.shapes = shapes
+        self.levels: list[tuple[int, dict[str, int]]] = []
+        self.shapes, self._memory, self._with_stacks = shapes, memory, stacks
+        self.outside: list[Any] = []  # work on GPUs that no call asked for
         self._stacks = threading.local()
 
-    def _stack(self) -> list[list[Any]]:
-        stack = getattr(self._stacks, "open", None)
+    def _stack(self) -> list[Open]:
+        stack: list[Open] | None = getattr(self._stacks, "open", None)
         if stack is None:
             stack = self._stacks.open = []
         return stack
 
+    def kernels(self) -> list[Any]:
+        """Where the innermost open call keeps its work on GPUs."""
+        stack = self._stack()
+        return stack[-1].kernels if stack else self.outside
+
+    def count(self, flops: int) -> None:
+        """The innermost open call does so many operations on numbers."""
+        stack = self._stack()
+        if stack:
+            stack[-1].flops += flops
+
+    def _level(self) -> tuple[int, int]:
+        """Bytes in use on the CPU and on all GPUs."""
+        host = cpu_memory.stats()["allocated_bytes"]
+        system = gpus._system
+        there = {} if system is None or not system.started else {str(g.device): g.pool.current("allocated_bytes") for g in system.gpus}
+        self.levels.append((time.perf_counter_ns(), {"cpu": host, **there}))
+        return host, sum(there.values())
+
     def begin(self, name: str, shapes: Any = None, user: bool = False) -> None:
         """A call begins."""
-        self._stack().append([name, time.perf_counter_ns(), 0, shapes, user])
+        call = Open(name, shapes, user)
+        if self._memory:
+            call.memory = self._level()
+        if self._with_stacks:
+            call.stack = _frames()
+        self._stack().append(call)
 
     def end(self) -> None:
         """The call begun last is over."""
@@ -38,10 +85,20 @@ class Recorder:
         if not stack:
             return  # begun before the recorder listened
         now = time.perf_counter_ns()
-        name, start, inside, shapes, user = stack.pop()
+        call = stack.pop()
+        event = FunctionEvent(call.name, call.start, now, call.inside, threading.get_ident(), len(stack), call.shapes, call.user)
+        event.kernels, event.cpu_children, event.flops, event.stack = call.kernels, call.parts, call.flops, call.stack
+        if self._memory:
+            host, there = (b - a for a, b in zip(call.memory, self._level(), strict=True))
+            event.cpu_memory_usage, event.device_memory_usage = host, there
+            event.self_cpu_memory_usage, event.self_device_memory_usage = host - call.memory_inside[0], there - call.memory_inside[1]
+            if stack:
+                outer = stack[-1].memory_inside
+                stack[-1].memory_inside = outer[0] + host, outer[1] + there
         if stack:
-            stack[-1][2] += now - start
-        self.events.append(FunctionEvent(name, start, now, inside, threading.get_ident(), len(stack), shapes, user))
+            stack[-1].inside += now - call.start
+            stack[-1].parts.append(event)
+        self.events.append(event)
 
     def listen(self) -> None:
         """Ranges are told to this recorder from now on."""
@@ -54,6 +111,18 @@ class Recorder:
         global _recorders
         with _lock:
             _recorders = tuple(r for r in _recorders if r is not self)
+
+
+def _frames() -> list[str]:
+    """The program's own frames, the innermost first, as `file(line): function`."""
+    found: list[str] = []
+    frame: Any = sys._getframe(1)
+    while frame is not None and len(found) < _DEEPEST:
+        code = frame.f_code
+        if not frame.f_globals.get("__name__", "").startswith("flambeau."):
+            found.append(f"{code.co_filename}({frame.f_lineno}): {code.co_name}")
+        frame = frame.f_back
+    return found
 
 
 class record_function:

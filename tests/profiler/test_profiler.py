@@ -85,3 +85,111 @@ def test_types_and_results() -> None:
     assert torch.return_types.topk._fields == ("values", "indices")
     with pytest.raises(AttributeError):
         _ = torch.return_types.nothing
+
+
+def _on_gpu(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    with record_function("forward"):
+        return torch.mm(x.to("cuda"), w.to("cuda")).relu().cpu()
+
+
+def test_columns_of_simulated_gpus_are_predicted_and_say_so(tmp_path) -> None:
+    with torch.simulate(gpus=1, model="A100"):
+        x, w = torch.ones(256, 512), torch.ones(512, 256)
+        with profile(profile_memory=True, with_flops=True) as prof:
+            _on_gpu(x, w)
+        rows = {e.key: e for e in prof.key_averages()}
+        mm, forward = rows["aten::mm"], rows["forward"]
+        assert mm.self_cuda_time_total == mm.self_device_time_total > 0 and mm.cuda_time == mm.cuda_time_total == mm.device_time_total
+        assert forward.self_device_time_total == 0
+        inner = sum(e.self_device_time_total for e in rows.values())
+        assert forward.device_time_total == pytest.approx(inner) and rows["aten::to"].count == 2
+        assert mm.flops == 2 * 256 * 512 * 256 and mm.self_cuda_memory_usage == 256 * 256 * 4
+        table = prof.key_averages().table(sort_by="self_cuda_time_total")
+        assert "Self CUDA time total" in table and "(predicted for NVIDIA A100-SXM4-80GB)" in table
+        for head in ("Self CUDA %", "CUDA time avg", "CUDA Mem", "Self CUDA Mem", "Total KFLOPs"):
+            assert head in table
+        assert [k.name for e in prof.events() if e.name == "aten::mm" for k in e.kernels] == ["matmul_float32"]
+        prof.export_chrome_trace(str(tmp_path / "t.json"))
+        events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+        kernels = [e for e in events if e.get("cat") == "kernel"]
+        assert {e["pid"] for e in kernels} == {1} and {e["args"]["call"] for e in kernels} >= {"aten::mm", "aten::to", "aten::relu"}
+        with profile(activities=[ProfilerActivity.CPU]) as prof:
+            _on_gpu(x, w)
+        assert "CUDA" not in prof.key_averages().table()
+
+
+def test_the_times_of_a_gpu_are_those_of_a_trace() -> None:
+    with torch.simulate(gpus=1, model="A100"):
+        x = torch.ones(512, 512, device="cuda")
+        for _ in range(3):
+            x @ x
+        with profile() as prof:
+            for _ in range(4):
+                y = x @ x
+        with torch.trace() as t:
+            for _ in range(4):
+                y = x @ x
+        assert y.device.type == "cuda"
+        traced = sum(s.seconds or 0.0 for s in t.stages) * 1e6
+        found = sum(e.self_device_time_total for e in prof.key_averages())
+        assert traced - 1e-3 <= found <= traced + 4 * 6  # a launch's way to an idle GPU is within the pair of events
+
+
+@pytest.mark.parametrize("key", ["cuda", "name", "nothing", "self_cpu_time"])
+def test_an_unknown_sort_key_is_refused(key: str) -> None:
+    with profile() as prof:
+        torch.ones(2) + 1
+    for rows in (prof.key_averages(), prof.events(), type(prof.events())()):
+        with pytest.raises(AttributeError, match=f"sort_by is '{key}'; accepted are 'cpu_time', "):
+            rows.table(sort_by=key)
+    with pytest.raises(AssertionError, match="activities is empty"):
+        profile(activities=[])
+
+
+def test_memory_by_time(tmp_path) -> None:
+    with torch.simulate(gpus=1), profile(profile_memory=True) as prof:
+        a = torch.ones(1 << 18, device="cuda")
+        b = a + 1
+        del a
+        c = torch.ones(1 << 18)
+        torch.ones(1)
+    assert b.numel() == c.numel()
+    with torch.simulate(gpus=1):
+        prof.export_memory_timeline(str(tmp_path / "m.json"))
+    times, sizes = json.loads((tmp_path / "m.json").read_text())
+    assert len(times) == len(sizes) and times == sorted(times) and {len(row) for row in sizes} == {9}
+    assert max(row[8] for row in sizes) == 2 << 20 and sizes[-1][8] == 1 << 20
+    prof.export_memory_timeline(str(tmp_path / "m.json.gz"), "cpu")
+    with gzip.open(tmp_path / "m.json.gz") as f:
+        _, host = json.load(f)
+    assert max(row[8] for row in host) - host[0][8] >= 1 << 20
+    prof.export_memory_timeline(str(tmp_path / "m.raw.json.gz"), "cuda:0")
+    with gzip.open(tmp_path / "m.raw.json.gz") as f:
+        changes = json.load(f)
+    assert [(action, n) for _, action, n, _ in changes] == [(1, 1 << 20), (1, 1 << 20), (3, 1 << 20)]
+    prof.export_memory_timeline(str(tmp_path / "m.html"), "cuda:0")
+    page = (tmp_path / "m.html").read_text()
+    assert "At most 2.0" in page and "<polygon" in page
+    with profile() as plain:
+        torch.ones(2)
+    with pytest.raises(ValueError, match="profile_memory=True"):
+        plain.export_memory_timeline(str(tmp_path / "no.json"), "cpu")
+    rows = {e.key: e for e in prof.key_averages()}
+    assert rows["aten::ones"].cpu_memory_usage >= 1 << 20 and "CPU Mem" in prof.key_averages().table(sort_by="cpu_memory_usage")
+
+
+def test_stacks(tmp_path) -> None:
+    def inner() -> None:
+        torch.ones(300, 300).exp()
+    with profile(with_stack=True) as prof:
+        inner()
+    first = next(e for e in prof.events() if e.name == "aten::exp")
+    assert first.stack[0].startswith(__file__) and first.stack[0].endswith(": inner") and first.stack[1].endswith(": test_stacks")
+    prof.export_stacks(str(tmp_path / "s.txt"))
+    lines = (tmp_path / "s.txt").read_text().splitlines()
+    assert any(line.rpartition(" ")[0].split(";")[-1].endswith("inner") for line in lines)
+    assert all(int(line.rpartition(" ")[2]) > 0 for line in lines)
+    by_line = prof.key_averages(group_by_stack_n=1)
+    assert all(len(e.stack) == 1 for e in by_line) and "Source Location" in by_line.table()
+    with pytest.raises(ValueError, match="metric is 'count'"):
+        prof.export_stacks(str(tmp_path / "s.txt"), "count")

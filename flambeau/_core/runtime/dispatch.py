@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .device import device
 
     LaunchObserver = Callable[[device, Any, PreparedLaunch, tuple[Any, ...]], Callable[[], None] | None]
-    CopyObserver = Callable[["Copy"], None]
+    CopyObserver = Callable[["Copy"], Callable[[], None] | None]
     WaitObserver = Callable[["Wait"], None]
 
 _launch_observers: tuple[Any, ...] = ()
@@ -51,8 +51,8 @@ class observe:
     """Calls `launches(device, stream, prepared, args)` before every launch on any device and thread, `copies(Copy)`
     before every copy through dispatch, and `waits(Wait)` before the host waits for a device because the program read a
     value there; a ``with`` block, or until `close()`.  They are called in the thread that asked, below the user's line
-    on the stack.  On the CPU there is no `stream` (None), and what `launches` gives, if anything, is called when the
-    launch is done.
+    on the stack.  On the CPU there is no `stream` (None).  What `launches` gives, if anything, is called when the launch is done, on a GPU when
+    it has been queued; what `copies` gives when the copy's call returns.
     """
 
     def __init__(self, launches: LaunchObserver | None = None, copies: CopyObserver | None = None,
@@ -123,9 +123,12 @@ def bind(dev: device, prepared: PreparedLaunch) -> Callable[..., Any]:
 
     def observed_launch(*args: Any) -> Any:
         stream = gpus.current_stream(dev)
-        for callback in _launch_observers:
-            callback(dev, stream, prepared, args)
-        return launch(*args)
+        after = [callback(dev, stream, prepared, args) for callback in _launch_observers]
+        result = launch(*args)
+        for done in after:
+            if done is not None:
+                done()
+        return result
     return observed_launch
 
 
@@ -222,7 +225,7 @@ class Copy:
     seconds: how long the call kept the host; None until it has returned.
     """
 
-    __slots__ = ("direction", "path", "nbytes", "blocking", "source", "target", "stream", "seconds", "site", "read", "written", "versions")
+    __slots__ = ("direction", "path", "nbytes", "blocking", "source", "target", "stream", "seconds", "site", "read", "written", "versions", "_after")
 
     def __init__(self, direction: str, path: str, nbytes: int, blocking: bool, source: device, target: device, stream: Any = None) -> None:
         self.direction, self.path, self.nbytes, self.blocking = direction, path, nbytes, blocking
@@ -233,6 +236,14 @@ class Copy:
         self.read: weakref.ref[Any] | None = None
         self.written: weakref.ref[Any] | None = None
         self.versions = (0, 0)
+        self._after: list[Callable[[], None]] | None = None
+
+    def finish(self, seconds: float) -> None:
+        """Its call returns, after so many seconds: whoever carries the copy out says so, and the observers are told."""
+        self.seconds = seconds
+        if self._after is not None:
+            for done in self._after:
+                done()
 
     @property
     def line(self) -> str | None:
@@ -265,7 +276,7 @@ class CopyScope:
         self._since = time.perf_counter()
 
     def __exit__(self, *exc: object) -> None:
-        self.record.seconds = time.perf_counter() - self._since
+        self.record.finish(time.perf_counter() - self._since)
 
 
 class Wait:
@@ -318,7 +329,7 @@ def keep_journal(enter: Callable[[], None]) -> deque[Copy]:
 def note(direction: str, path: str, nbytes: int, blocking: bool, source: device, target: device, stream: Any = None,
          read: Any = None, written: Any = None) -> Copy:
     """A copy that is about to be made: counted, entered in the journal, and shown to the observers, who may refuse it by an error. Whoever
-    carries it out sets `seconds`.
+    carries it out calls its `finish`.
 
     read, written: the storages.
     """
@@ -347,8 +358,7 @@ def note(direction: str, path: str, nbytes: int, blocking: bool, source: device,
             _enter_journal()
     if observers:
         record.stream = stream
-        for callback in observers:
-            callback(record)
+        record._after = [done for callback in observers if (done := callback(record)) is not None] or None
     return record
 
 

@@ -77,7 +77,7 @@ def _up(to: device, source: device, nbytes: int, blocking: bool, parts: Parts | 
             if blocking:
                 stream.synchronize()
         finally:
-            record.seconds = perf_counter() - since
+            record.finish(perf_counter() - since)
     return carry
 
 
@@ -124,7 +124,7 @@ def _down(to: device, source: device, nbytes: int, blocking: bool, parts: Parts 
             pool.used(dst, stream._handle)
             return _arrival(g.driver, stream._handle)
         finally:
-            record.seconds = perf_counter() - since
+            record.finish(perf_counter() - since)
     return carry
 
 
@@ -172,7 +172,7 @@ def _between(to: device, source: device, nbytes: int) -> Carry:
             if a is not b:
                 _wait(driver, there, here)
         finally:
-            record.seconds = perf_counter() - since
+            record.finish(perf_counter() - since)
     return carry
 
 
