@@ -156,6 +156,13 @@ EXPORT void fake_configure(int order, size_t memory, unsigned random, int peer, 
   mode = order; capacity = memory; seed = random; peer_allowed = peer; version = cuda;
 }
 EXPORT void fake_fail(const char *name, long after, int code) { Guard g(mutex); fail_name = name; fail_after = after; fail_code = code; }
+// Lets the program itself touch device memory, from now on or no more.
+EXPORT void fake_open(int open) {
+  Guard g(mutex);
+  static Open *held = nullptr;
+  if (open && !held) held = new Open;
+  else if (!open && held) { delete held; held = nullptr; }
+}
 EXPORT long fake_count(int what) { return what == 0 ? calls : what == 1 ? launched : what == 2 ? (long)devices[0].used : what < 8 ? pool_calls[what - 4] : (long)devices[0].kept; }
 EXPORT int fake_enqueue(void *stream, int (*f)(void *), void *with) {  // the fake library of products
   Guard g(mutex);

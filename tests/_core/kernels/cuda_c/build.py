@@ -42,7 +42,7 @@ def folder() -> Path:
 
 @functools.cache
 def _headers() -> str:
-    return (HERE / "host.h").read_text()
+    return (HERE / "host.h").read_text() + (HERE / "traffic.h").read_text()
 
 
 def build(text: str, flags: list[str], ending: str = ".o", parts: tuple[Path, ...] = (), name: str = "") -> Path:

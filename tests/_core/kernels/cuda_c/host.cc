@@ -10,6 +10,7 @@
 // orders no memory accesses.
 #define HOST_RUNTIME
 #include "host.h"
+#include "traffic.h"
 #include <csetjmp>
 #include <cstdarg>
 #include <cstdio>
@@ -69,6 +70,7 @@ size_t shared_used, shared_filled, dynamic_bytes;
 uint64_t random_state;
 Blocks acquired;
 std::map<uintptr_t, Blocks> released;
+Traffic traffic;
 
 unsigned draw() { random_state = random_state * 6364136223846793005ull + 1442695040888963407ull; return (unsigned)(random_state >> 33); }
 
@@ -268,8 +270,16 @@ void touch(uintptr_t at, size_t bytes, bool writes, bool atomic) {
     }
   }
 }
-void look(void* at, size_t bytes, bool writes) {
+// Tells the traffic's counters of an access from a place in the kernel's code.
+void count(const void* place, uintptr_t at, size_t bytes, Access access) {
+  if (at - (uintptr_t)current->stack < STACK || (at >= (uintptr_t)__ehdr_start && at < (uintptr_t)_end && at - (uintptr_t)shared >= sizeof shared)) return;
+  const unsigned first = current_index / 32 * 32, lanes = std::min<unsigned>(32, (unsigned)fibers.size() - first);
+  if (at - (uintptr_t)shared < sizeof shared) access = (Access)(access + SHARED_LOAD);
+  traffic.see((uint64_t)place, access, current_index, lanes, at, (unsigned)bytes);
+}
+void look(void* at, size_t bytes, bool writes, const void* place) {
   if (inside && checked) touch((uintptr_t)at, bytes, writes, false);
+  if (inside && traffic.on) count(place, (uintptr_t)at, bytes, writes ? STORE : LOAD);
 }
 
 template <class T> uint64_t change(void* at, int how, uint64_t value, uint64_t compare) {
@@ -297,11 +307,15 @@ const char* run(size_t threads, const unsigned* grid, const unsigned* block, uns
   std::vector<unsigned> turn(blocks);
   for (unsigned b = 0; b < blocks; b++) turn[b] = order == 1 ? blocks - 1 - b : b;
   if (order > 1) for (unsigned b = blocks; b > 1; b--) std::swap(turn[b - 1], turn[draw() % b]);
+  if (traffic.on && traffic.most < blocks) {  // some of them, from the first to the last
+    turn.resize(traffic.most);
+    for (unsigned k = 0; k < traffic.most; k++) turn[k] = traffic.most < 2 ? 0 : (unsigned)((uint64_t)k * (blocks - 1) / (traffic.most - 1));
+  }
   if (_setjmp(failure)) return message;
   for (unsigned b : turn) {
     block_number = first_block + b;
     host_block_place = {b % grid[0], b / grid[0] % grid[1], b / grid[0] / grid[1]};
-    if (plain && !checked) {  // nothing waits
+    if (plain && !checked && !traffic.on) {  // nothing waits
       current = &fibers[0];
       for (unsigned i = 0; i < threads; i++) {
         host_thread_place = {i % block[0], i / block[0] % block[1], i / block[0] / block[1]};
@@ -322,7 +336,9 @@ const char* run(size_t threads, const unsigned* grid, const unsigned* block, uns
       f.state = READY, f.stack = stacks[i], f.groups = 0;
       f.copies.clear();
     }
+    if (traffic.on) traffic.begin_block(threads);
     run_block(order);
+    if (traffic.on) traffic.end_block();
   }
   return nullptr;
 }
@@ -373,6 +389,7 @@ void* host_shared(const void* site, size_t bytes, size_t align) {
 void* host_dynamic() { return array(&dynamic_bytes, dynamic_bytes, 1024); }
 
 uint64_t host_atomic(void* at, int bytes, int how, int number, uint64_t value, uint64_t compare) {
+  if (inside && traffic.on) count(__builtin_return_address(0), (uintptr_t)at, (size_t)bytes, CHANGE);
   if (inside && checked) {
     touch((uintptr_t)at, (size_t)bytes, true, true);
     if (fenced) {
@@ -393,6 +410,10 @@ void host_fence() { fenced = true; }
 void host_copy_async(void* to, const void* from, int bytes, int filled) {
   if ((uintptr_t)to % (unsigned)bytes || (uintptr_t)from % (unsigned)bytes) fail("thread %u copies %d bytes at an address that is no multiple of them", current_index, bytes);
   Copy c = {to, {}, bytes, current->groups};
+  if (inside && traffic.on) {
+    count(__builtin_return_address(0), (uintptr_t)from, (size_t)bytes, LOAD);
+    count(__builtin_return_address(0), (uintptr_t)to, (size_t)bytes, STORE);
+  }
   if (filled) {
     if (inside && checked) for (int k = 0; k < filled; k++) touch((uintptr_t)from + k, 1, false, false);
     memcpy(c.bytes, from, (size_t)filled);
@@ -404,7 +425,7 @@ void host_copy_wait(int left) {
   std::vector<Copy> later;
   for (const Copy& c : current->copies) {
     if (c.group >= current->groups - left) { later.push_back(c); continue; }
-    look(c.to, (size_t)c.size, true);
+    if (inside && checked) touch((uintptr_t)c.to, (size_t)c.size, true, false);
     memcpy(c.to, c.bytes, (size_t)c.size);
   }
   current->copies.swap(later);
@@ -436,6 +457,17 @@ const char* host_launch(void (*fn)(const unsigned long long*), const unsigned lo
   return run(threads, grid, block, order, plain);
 }
 
+// From now on launches count their traffic, and do `blocks` of their blocks at most; 0: no more of that.
+void host_count(unsigned blocks) { traffic.begin(blocks > 0, blocks); }
+// What was counted, six numbers for each place in the code, and the sectors that one block touched and that several did; gives how many
+// places there are.
+int host_counted(uint64_t* to, int room, uint64_t* sectors) {
+  sectors[0] = traffic.alone, sectors[1] = traffic.common;
+  const int n = std::min(room, (int)traffic.sites.size());
+  if (n > 0) memcpy(to, traffic.sites.data(), (size_t)n * sizeof(Site));
+  return (int)traffic.sites.size();
+}
+
 // Says what a launch gave where nobody asks for the message; gives whether it was an error.
 int host_tell(const char* kernel, const char* error) {
   if (error) fprintf(stderr, "%s: %s\n", kernel, error);
@@ -447,13 +479,13 @@ void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
 void __tsan_vptr_update(void**, void*) {}
 #define HOOKS(N) \
-  void __tsan_read##N(void* p) { look(p, N, false); } \
-  void __tsan_write##N(void* p) { look(p, N, true); } \
-  void __tsan_unaligned_read##N(void* p) { look(p, N, false); } \
-  void __tsan_unaligned_write##N(void* p) { look(p, N, true); } \
-  void __tsan_volatile_read##N(void* p) { look(p, N, false); } \
-  void __tsan_volatile_write##N(void* p) { look(p, N, true); }
+  void __tsan_read##N(void* p) { look(p, N, false, __builtin_return_address(0)); } \
+  void __tsan_write##N(void* p) { look(p, N, true, __builtin_return_address(0)); } \
+  void __tsan_unaligned_read##N(void* p) { look(p, N, false, __builtin_return_address(0)); } \
+  void __tsan_unaligned_write##N(void* p) { look(p, N, true, __builtin_return_address(0)); } \
+  void __tsan_volatile_read##N(void* p) { look(p, N, false, __builtin_return_address(0)); } \
+  void __tsan_volatile_write##N(void* p) { look(p, N, true, __builtin_return_address(0)); }
 HOOKS(1) HOOKS(2) HOOKS(4) HOOKS(8) HOOKS(16)
-void __tsan_read_range(void* p, unsigned long n) { look(p, n, false); }
-void __tsan_write_range(void* p, unsigned long n) { look(p, n, true); }
+void __tsan_read_range(void* p, unsigned long n) { look(p, n, false, __builtin_return_address(0)); }
+void __tsan_write_range(void* p, unsigned long n) { look(p, n, true, __builtin_return_address(0)); }
 }

@@ -24,7 +24,8 @@ class LaunchError(AssertionError):
     """A kernel did what no kernel may; the message says what."""
 
 
-def _flags() -> list[str]:
+def flags() -> list[str]:
+    """How kernels are compiled."""
     try:
         fma = " fma " in Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -41,8 +42,8 @@ class Batch:
         sources = {k.key: k.source for k in kernels if k.source}
         text = '#include "host.h"\n' + "".join(f"namespace k{key} {{\n#line 1\n{build.adapted(source)}}}\n" for key, source in sources.items())
         # linked apart: with the flag the linker would bring the sanitizer's own run-time library
-        part = build.build(text, [*_flags(), *(["-fsanitize=thread"] if checked else [])])
-        self.library = ctypes.CDLL(str(build.build("", _flags(), ".so", (part, build.runtime()))))
+        part = build.build(text, [*flags(), *(["-fsanitize=thread"] if checked else [])])
+        self.library = ctypes.CDLL(str(build.build("", flags(), ".so", (part, build.runtime()))))
         self.library.host_launch.restype = ctypes.c_char_p
 
     def launch(self, kernel: Kernel, memory: list[np.ndarray], args: list[Any], order: int = 0) -> None:
