@@ -13,8 +13,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from .. import dtypes
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
+from ..kernels.calls import NEW, VIEW, Block, Calls, Classes, Made
+from ..kernels.llvm import sequence
 from ..tensor import Meta, Storage, Tensor, storage
 
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
 Node = tape.Node
 CODE = "<operation>"  # what tracebacks say of code that the engine wrote begins so
+CALLS = Calls(Classes(Tensor, Storage, Meta, dtypes.dtype, _grad, inplace.note, "f", "c"))
 
 
 class Saved:
@@ -72,10 +76,42 @@ class Plan:
         taped = self.saved is not None and any(m.dtype.kind in "fc8" for m in self.outs)
         small = tuple([m.sizes is not None for m in self.outs])
         convert = tuple([c is not None for c in self.numbers])
-        make = _maker(roles, small, self.room is not None, convert, taped, self.result is not None, len(self.fixed),
-                      None if self.launch is None else self.reads)
-        run: Callable[..., Any] = make(self)
+        shape = roles, small, self.room is not None, convert
+        rest = self.result is not None, len(self.fixed), None if self.launch is None else self.reads
+        native = self._native(roles)
+        make = _maker(*shape, taped, *rest)
+        run: Callable[..., Any]
+        if native is None:
+            run = make(self)
+        elif taped:
+            run = native(_maker(*shape, True, *rest, True)(self, native(_maker(*shape, False, False, *rest[1:])(self), False)), True, self.result)
+        else:
+            run = native(make(self), False, self.result)
         return run
+
+    def _native(self, roles: str) -> Callable[..., Any] | None:
+        """``f(otherwise, watch, result)``, which gives the call in machine code (`Calls.builtin`); None where it cannot be had."""
+        rooms = (*self.outs, *([self.room] if self.room is not None else []))
+        if any(m.sizes is None for m in rooms) or not all(c is None or c is float for c in self.numbers):
+            return None
+        letters, steps = list(roles), []
+        if self.launch is not None:
+            if sequence.header(self.launch) is None:
+                return None
+            count, at = len(self.outs), len(roles)
+            args: list[tuple[int, Any]] = [(at + i, 0) for i in range(count)]
+            args += [(i, 0) for i, role in enumerate(roles) if role == "t" and self.reads] + [(at + count, 0)] * (self.room is not None)
+            for i in [i for i, role in enumerate(roles) if role == "n"][:len(self.numbers)]:
+                letters[i] = "f" if sequence.takes_float(self.launch, len(args)) else "i"
+                args.append((i, 0))
+            steps.append(sequence.launch_step(self.launch, [*args, *[(-1, x) for x in self.fixed]]))
+        blocks = [Block(m.sizes.free, m.sizes.grow, m if i < len(self.outs) else None) for i, m in enumerate(rooms)]
+        results = [Made(NEW, m, i) for i, m in enumerate(self.outs)]
+        spec = "".join(letters).replace("n", "x"), blocks, steps, results
+
+        def made(otherwise: Callable[..., Any], watch: bool, result: Any = None) -> Callable[..., Any]:
+            return CALLS.builtin(*spec, result or (None if len(self.outs) == 1 else tuple), otherwise, watch)
+        return made
 
 
 def under(m: Meta) -> Meta:
@@ -112,7 +148,8 @@ class View:
         self.meta, self.offset, self.backward, self.saved, self.name = under(meta), offset, backward, saved, name
 
     def bind(self, roles: str) -> Callable[..., Any]:
-        return _view(self.meta, self.offset, self.backward, self.saved, self.name)
+        run = _view(self.meta, self.offset, self.backward, self.saved, self.name)
+        return CALLS.builtin("t" + "x" * (len(roles) - 1), (), (), [Made(VIEW, self.meta, 0, self.offset)], None, run, False)
 
 
 def _view(m: Meta, offset: int, backward: Any, saved: Any, name: str) -> Callable[[Tensor], Tensor]:
@@ -248,10 +285,11 @@ def _alias(t: Tensor) -> tuple[Tensor, int]:
 
 @lru_cache(1024)
 def _maker(roles: str, small: tuple[bool, ...], room: bool, convert: tuple[bool, ...], taped: bool, result: bool, fixed: int,
-           reads: bool | None) -> Callable[[Plan], Any]:
-    """A function that makes the call of a plan of this pattern. reads: as in `Plan`; None where there is no launch."""
+           reads: bool | None, quick: bool = False) -> Callable[..., Any]:
+    """A function that makes the call of a plan of this pattern. reads: as in `Plan`; None where there is no launch. quick: it is given what carries
+    out the call without the tape, too."""
     names = [f"a{i}" for i in range(len(roles))]
-    lines = ["def make(plan):",
+    lines = ["def make(plan, quick=None):",
              " launch = plan.launch",
              " new, T, S, grad_on = object.__new__, Tensor, Storage, _grad.get"]
     lines += [f" m{i} = plan.outs[{i}]" for i in range(len(small))]
@@ -265,6 +303,31 @@ def _maker(roles: str, small: tuple[bool, ...], room: bool, convert: tuple[bool,
     if taped:
         lines += [f" record = _recorder(plan, {roles!r})", f" puts = [None] * {1 << roles.count('t')}"]
     lines.append(f" def call({', '.join(names)}):")
+    if quick:
+        lines.append(f"  {', '.join(f'r{i}' for i in range(len(small)))} = quick({', '.join(names)})")
+    else:
+        lines += _carried_out(names, roles, small, room, convert, fixed, reads)
+    outs = "".join(f"r{i}, " for i in range(len(small)))
+    tensors = [(i, n) for i, (n, role) in enumerate(zip(names, roles)) if role == "t"]
+    if taped and tensors:
+        nodes = {i: f"n{i}" for i, _ in tensors}
+        lines += [f"  n{i} = {n}.node" for i, n in tensors]
+        some = " or ".join(f"{v} is not None" for v in nodes.values())
+        edges = "".join(f"{nodes.get(i, 'None')}, " for i in range(len(names)))
+        kind = " + ".join(f"({1 << k} if {v} is not None else 0)" for k, v in enumerate(nodes.values()))
+        lines += [f"  if ({some}) and grad_on():",
+                  f"   put = puts[{kind}]",
+                  f"   if put is None: put = puts[{kind}] = record(({edges}))",
+                  f"   put({'r0' if len(small) == 1 else f'({outs})'}, ({edges}), {', '.join(names)})"]
+    lines.append(f"  return result(({outs}))" if result else "  return r0" if len(small) == 1 else f"  return ({outs})")
+    lines.append(" return call")
+    return maker("\n".join(lines), {"Tensor": Tensor, "Storage": Storage, "_grad": _grad, "storage": storage, "_recorder": _recorder})
+
+
+def _carried_out(names: Sequence[str], roles: str, small: tuple[bool, ...], room: bool, convert: tuple[bool, ...], fixed: int,
+                 reads: bool | None) -> list[str]:
+    """The lines that allocate, launch and make the results r0, r1, ..."""
+    lines: list[str] = []
     for i, s in enumerate(small):
         if s:
             lines += [f"  s{i} = S(); s{i}.version = 0; s{i}.meta = m{i}; s{i}.free = free{i}",
@@ -283,21 +346,7 @@ def _maker(roles: str, small: tuple[bool, ...], room: bool, convert: tuple[bool,
         lines.append(f"  launch({', '.join(args)})")
     for i in range(len(small)):
         lines.append(f"  r{i} = new(T); r{i}.meta = m{i}; r{i}.store = s{i}; r{i}.ptr = p{i}; r{i}.node = r{i}.base = None")
-    outs = "".join(f"r{i}, " for i in range(len(small)))
-    tensors = [(i, n) for i, (n, role) in enumerate(zip(names, roles)) if role == "t"]
-    if taped and tensors:
-        nodes = {i: f"n{i}" for i, _ in tensors}
-        lines += [f"  n{i} = {n}.node" for i, n in tensors]
-        some = " or ".join(f"{v} is not None" for v in nodes.values())
-        edges = "".join(f"{nodes.get(i, 'None')}, " for i in range(len(names)))
-        kind = " + ".join(f"({1 << k} if {v} is not None else 0)" for k, v in enumerate(nodes.values()))
-        lines += [f"  if ({some}) and grad_on():",
-                  f"   put = puts[{kind}]",
-                  f"   if put is None: put = puts[{kind}] = record(({edges}))",
-                  f"   put({'r0' if len(small) == 1 else f'({outs})'}, ({edges}), {', '.join(names)})"]
-    lines.append(f"  return result(({outs}))" if result else "  return r0" if len(small) == 1 else f"  return ({outs})")
-    lines.append(" return call")
-    return maker("\n".join(lines), {"Tensor": Tensor, "Storage": Storage, "_grad": _grad, "storage": storage, "_recorder": _recorder})
+    return lines
 
 
 class Written:

@@ -34,7 +34,7 @@ class _Descriptor(ctypes.Structure):
 _OBJECT_EX = 16  # what a slot of `__slots__` is: an object, or empty
 
 
-def _place(class_: type, slot: str) -> int | None:
+def place(class_: type, slot: str) -> int | None:
     """Where a slot lies in an object; None where that is not seen."""
     found: Any = class_.__dict__[slot]
     if type(found) is not MemberDescriptorType:
@@ -47,7 +47,7 @@ def _place(class_: type, slot: str) -> int | None:
 
 
 @lru_cache(1)
-def _known() -> bool:
+def known() -> bool:
     """Whether there is machine code of this kind."""
     if os.environ.get("FLAMBEAU_KERNELS", "llvm") != "llvm":
         return False
@@ -69,7 +69,7 @@ class Slots:
     """
 
     def __init__(self, freed: type, taker: str, given: str, nothing: Any = None) -> None:
-        places = [_place(freed, taker), _place(freed, given)] if _known() else [None]
+        places = [place(freed, taker), place(freed, given)] if known() else [None]
         self.freed = freed
         self.functions = None if None in places else _functions(places[0] or 0, places[-1] or 0)
         if self.functions:
@@ -86,7 +86,7 @@ class Slots:
         otherwise: the same in Python, which is asked where a slot is empty or an object is of another class; given back where there is no machine
         code."""
         steps = [*path, beside] if beside else path
-        places = [_place(*step) for step in steps]
+        places = [place(*step) for step in steps]
         if self.make is None or None in places:
             return otherwise
         words = [kind, id(otherwise), id(constant), len(path), *[x for (class_, _), place in zip(steps, places, strict=True) for x in (id(class_), place or 0)]]

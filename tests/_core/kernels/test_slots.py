@@ -159,8 +159,8 @@ def test_an_error_while_something_is_given_back_does_not_stop_the_program():
 def test_slots_of_other_kinds_are_not_read():
     class Changed:
         __slots__ = ("a",)
-    place = slots._place(Changed, "a")
+    place = slots.place(Changed, "a")
     assert place is not None
     Changed.b = Changed.a  # another name than the slot's
-    assert slots._place(Changed, "b") is None
-    assert slots._place(Outer, "named") is None and slots._place(Outer, "__dict__") is None
+    assert slots.place(Changed, "b") is None
+    assert slots.place(Outer, "named") is None and slots.place(Outer, "__dict__") is None

@@ -14,7 +14,7 @@ import sys
 KNOWN = (sys.implementation.name == "cpython" and sys.version_info < (3, 15) and object.__basicsize__ == 16 and int.__basicsize__ == 24
           and float.__basicsize__ == 24 and sys.int_info.bits_per_digit == 30 and sys.int_info.sizeof_digit == 4 and sys.byteorder == "little")
 # what stands for "two digits, positive" between an int's type and its digits
-_TWO = 2 << 3 if sys.version_info >= (3, 12) else 2
+TWO = 2 << 3 if sys.version_info >= (3, 12) else 2
 
 DATA = bytes.__basicsize__ - 1  # where a bytes object's bytes begin, which a builtin's header is
 # before None is returned: it became immortal in Python 3.12; before, a new reference must be counted
@@ -44,7 +44,7 @@ _PLAIN = f"""as_int:
 sized:
   %size.at = getelementptr i8, ptr %o, i64 16
   %size = load i64, ptr %size.at
-  %two = icmp eq i64 %size, {_TWO}
+  %two = icmp eq i64 %size, {TWO}
   br i1 %two, label %digits, label %call_int
 digits:
   %digits.at = getelementptr i8, ptr %o, i64 24

@@ -37,6 +37,11 @@ def header(launch: Any) -> bytes | None:
     return head if count <= _MOST_ARGUMENTS and not parallel else None
 
 
+def takes_float(launch: Any, number: int) -> bool:
+    """Whether an argument of a launch that has a header is a floating-point number."""
+    return number < 64 and bool(struct.unpack_from("<2Q", launch.__self__)[1] >> number & 1)
+
+
 def launch_step(launch: Any, args: Sequence[tuple[int, int | float]]) -> tuple[list[int], Any]:
     """The words of a launch that has a header, and what must live as long.  args: the number of an address and what is added to it, or -1 and
     a number."""
@@ -69,44 +74,27 @@ def joined(addresses: int, steps: Sequence[tuple[list[int], Any]], floats: int =
 _make: Any = None
 
 
+def steps() -> str:
+    """The IR of ``i1 steps(begin, end, addresses)``, which does the steps that lie there: 0 where bytes were others than they must be."""
+    return _STEPS.replace("$MOST", str(_MOST_ARGUMENTS))
+
+
 def text() -> str:
     """The IR of the builtin."""
-    return (arguments.DECLARED + _TEXT.replace("$DATA", str(arguments.DATA)).replace("$MOST", str(_MOST_ARGUMENTS))
+    return (arguments.DECLARED + steps() + _TEXT.replace("$DATA", str(arguments.DATA))
             .replace("$READING", arguments.reading("read", "%floats", "%bases")))
 
 
-_TEXT = """
-@PyExc_TypeError = external global ptr
-@bad_count = internal constant [56 x i8] c"a sequence of launches takes %zd addresses, but got %zd\\00"
-declare ptr @PyErr_Format(ptr, ptr, ...)
-declare ptr @PyBool_FromLong(i64)
+_STEPS = """
 declare ptr @memcpy(ptr, ptr, i64)
 declare i32 @memcmp(ptr, ptr, i64)
 
-define ptr @flambeau_sequence(ptr %self, ptr %given, i64 %n) #0 {
+define internal i1 @steps(ptr %begin, ptr %end, ptr %bases) #0 {
 entry:
   %args = alloca [$MOST x i64], align 16
-  %head = getelementptr i8, ptr %self, i64 $DATA
-  %needs = load i64, ptr %head
-  %bases = alloca i64, i64 %n, align 16
-  %right = icmp eq i64 %needs, %n
-  br i1 %right, label %read, label %count
-count:
-  %type = load ptr, ptr @PyExc_TypeError
-  %e = call ptr (ptr, ptr, ...) @PyErr_Format(ptr %type, ptr @bad_count, i64 %needs, i64 %n)
-  ret ptr null
-read:
-  %fp = getelementptr i64, ptr %head, i64 1
-  %floats = load i64, ptr %fp
-  br label %each
-$READINGready:
-  %lp = getelementptr i64, ptr %head, i64 2
-  %length = load i64, ptr %lp
-  %begin = getelementptr i64, ptr %head, i64 3
-  %end = getelementptr i8, ptr %begin, i64 %length
   br label %step
 step:
-  %p = phi ptr [ %begin, %ready ], [ %past, %stages ], [ %after, %move ], [ %after, %same ]
+  %p = phi ptr [ %begin, %entry ], [ %past, %stages ], [ %after, %move ], [ %after, %same ]
   %over = icmp eq ptr %p, %end
   br i1 %over, label %yes, label %which
 which:
@@ -184,6 +172,41 @@ stage:
   %s1 = add i64 %s, 1
   %sq1 = getelementptr i64, ptr %sq, i64 3
   br label %stages
+no:
+  ret i1 0
+yes:
+  ret i1 1
+}
+"""
+
+_TEXT = """
+@PyExc_TypeError = external global ptr
+@bad_count = internal constant [56 x i8] c"a sequence of launches takes %zd addresses, but got %zd\\00"
+declare ptr @PyErr_Format(ptr, ptr, ...)
+declare ptr @PyBool_FromLong(i64)
+
+define ptr @flambeau_sequence(ptr %self, ptr %given, i64 %n) #0 {
+entry:
+  %head = getelementptr i8, ptr %self, i64 $DATA
+  %needs = load i64, ptr %head
+  %bases = alloca i64, i64 %n, align 16
+  %right = icmp eq i64 %needs, %n
+  br i1 %right, label %read, label %count
+count:
+  %type = load ptr, ptr @PyExc_TypeError
+  %e = call ptr (ptr, ptr, ...) @PyErr_Format(ptr %type, ptr @bad_count, i64 %needs, i64 %n)
+  ret ptr null
+read:
+  %fp = getelementptr i64, ptr %head, i64 1
+  %floats = load i64, ptr %fp
+  br label %each
+$READINGready:
+  %lp = getelementptr i64, ptr %head, i64 2
+  %length = load i64, ptr %lp
+  %begin = getelementptr i64, ptr %head, i64 3
+  %end = getelementptr i8, ptr %begin, i64 %length
+  %fits = call i1 @steps(ptr %begin, ptr %end, ptr %bases)
+  br i1 %fits, label %yes, label %no
 no:
   %false = call ptr @PyBool_FromLong(i64 0)
   ret ptr %false

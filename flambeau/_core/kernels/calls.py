@@ -1,0 +1,97 @@
+"""Planned calls as builtins in machine code (`llvm/calls.py`), where Python's steps would be most of their cost."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from . import lasting, native
+from .slots import known, place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+NEW, VIEW, DETACHED, SAME, OBJECT = range(5)  # what a result is: see `llvm/calls.py`
+MOST = 62  # arguments
+_MASK = (1 << 64) - 1
+
+
+class Block(NamedTuple):
+    """Memory that a call takes. free: the list of free addresses; grow: gives one where that is empty; meta: of the storage that is made of it (None:
+    it is given back when the call is done)."""
+
+    free: list[int]
+    grow: Callable[[], int]
+    meta: Any
+
+
+class Made(NamedTuple):
+    """A result. what: see above; of: its meta, or the object; number: of the argument or the block; offset: bytes added; mark: what is said of a view."""
+
+    what: int
+    of: Any
+    number: int = 0
+    offset: int = 0
+    mark: Any = None
+
+
+class Classes(NamedTuple):
+    """What calls are made with: the classes of tensors, storages, metas and dtypes; the variable that says whether operations are recorded; what puts a
+    view on its base's list; the kinds of types that have gradients."""
+
+    tensor: type
+    storage: type
+    meta: type
+    dtype: type
+    recording: Any
+    note: Callable[[Any, Any], None]
+    real: str
+    complex: str
+
+
+class Calls:
+    """Makes builtins that carry out calls. A process has one of these: the machine code knows one set of classes."""
+
+    def __init__(self, classes: Classes) -> None:
+        self.classes = classes
+
+    def builtin(self, roles: str, blocks: Sequence[Block], steps: Sequence[tuple[list[int], Any]], results: Sequence[Made], gather: Any,
+                otherwise: Callable[..., Any], watch: bool) -> Callable[..., Any]:
+        """``f(*arguments)``; `otherwise` itself where there is no machine code.
+
+        roles: a letter for each argument: "t" a tensor, "f" a number that launches take as a float, "i" as an integer, "x" what is not looked at.  steps:
+        those of `llvm/sequence.py`, on the arguments and the blocks.  gather: None for a single result, `tuple`, `list`, or what is called with the tuple.
+        otherwise: does the same in Python, for arguments and modes that the machine code leaves to it.  watch: calls that are recorded are left to it.
+        """
+        make = _maker(self.classes) if known() and len(roles) <= MOST else None
+        if make is None:
+            return otherwise
+        bits = [sum(1 << i for i, role in enumerate(roles) if role == letter) for letter in "tfx"]
+        parts = [w for step, _ in steps for w in step]
+        shape = 0 if gather is None else 1 if gather is tuple else 2 if gather is list else id(gather)
+        words = [len(roles), id(otherwise), *bits, int(watch), len(blocks), 8 * len(parts), len(results), shape]
+        words += [w for b in blocks for w in (id(b.free), id(b.grow), 0 if b.meta is None else id(b.meta))]
+        words += parts
+        words += [w for r in results for w in (r.what, id(r.of), r.number, r.offset & _MASK, 0 if r.mark is None else id(r.mark))]
+        alive = otherwise, gather, tuple(blocks), tuple([kept for _, kept in steps]), tuple(results)
+        return make(struct.pack(f"<{len(words)}Q", *words), alive)
+
+
+@lru_cache(1)
+def _maker(classes: Classes) -> Callable[[bytes, Any], Callable[..., Any]] | None:
+    """What makes the builtins; None where slots are not where they are looked for."""
+    from .llvm import calls
+    from .llvm import compile as compiler
+    tensor, storage = classes.tensor, classes.storage
+    places = {**{name: place(tensor, name) for name in ("meta", "store", "ptr", "node", "base")},
+              "version": place(storage, "version"), "free": place(storage, "free"), "kept": place(storage, "meta"), "address": place(storage, "ptr"),
+              "dtype": place(classes.meta, "dtype"), "kind": place(classes.dtype, "kind")}
+    found = {name: at for name, at in places.items() if at is not None}
+    if len(found) < len(places):
+        return None
+    functions = compiler.functions(("calls", *map(str, found.values())), calls.NAMES, lambda: calls.text(found))
+    told = [tensor, storage, classes.recording, classes.note, classes.real, classes.complex, "_made", "_views", 0]
+    ctypes.PYFUNCTYPE(None, *[ctypes.py_object] * len(told))(functions["flambeau_call_knows"])(*map(lasting.keep, told))
+    return native.builtin("flambeau_call", functions["flambeau_call"])
