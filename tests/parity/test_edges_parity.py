@@ -312,3 +312,76 @@ def test_the_same_write_or_refusal(write):
     "T.autograd.grad((x := T.zeros(2, requires_grad=True)).round().rsqrt().sum(), x)", "T.ones(3)[[True, True, True]].mT"])
 def test_what_random_programs_found(call):
     assert outcome(flambeau, lambda T: eval(call, {"T": T})) == outcome(torch, lambda T: eval(call, {"T": T}))
+
+FACTORIES = """
+T.arange(3, dtype=T.bool)
+T.arange(3, dtype=T.complex64)
+T.range(0, 3, dtype=T.bool)
+T.range(0, 3, 0)
+T.range(0, 3, -1)
+T.range(0, 6, 2)
+T.linspace(0, 3, 3, dtype=T.bool)
+T.logspace(0, 3, 3, dtype=T.bool)
+T.randperm(3, dtype=T.bool)
+T.randperm(300, dtype=T.uint8)
+T.randperm(256, dtype=T.uint8).sort()[0]
+T.randperm(2.5)
+T.fft.fftfreq(3, dtype=T.int64)
+T.fft.rfftfreq(3, dtype=T.complex64)
+T.fft.fftfreq(3, out=T.empty(0, dtype=T.float64))
+T.fft.fftfreq(3, out=T.empty(0, dtype=T.int64))
+T.eye(2.5)
+T.eye(2, 2.5)
+T.tril_indices(2.5, 2)
+T.hann_window(2.5)
+T.full((3,), None)
+T.full((3,), T.tensor([2, 3]))
+T.ones(2).new_full((2,), 'a')
+T.tensor(1j, dtype=T.float32)
+T.tensor([1j], dtype=T.int64)
+T.Tensor(2.5)
+T.zeros(3, dtype=T.int32, out=T.empty(3))
+T.zeros(3, device='meta', out=T.empty(3))
+T.zeros(3, dtype=T.float32, device='cpu', out=T.empty(3))
+T.ones(3, dtype=T.int32, out=T.empty(3))
+T.full((3,), 1, dtype=T.int32, out=T.empty(3))
+T.randn(3, dtype=T.float64, out=T.empty(3))
+T.linspace(0, 1, 3, dtype=T.float64, out=T.empty(3))
+T.eye(3, device='meta', out=T.empty(3))
+T.arange(3, dtype=T.int64, out=T.empty(3))
+T.randint(0, 2**63, (2,))
+T.randint(0, 5.5, (2,))
+T.randint(0, 300, (2,), dtype=T.uint8)
+"""
+
+
+@pytest.mark.parametrize("call", FACTORIES.strip().splitlines())
+def test_factories_refuse_as_pytorch_does(call):
+    assert outcome(flambeau, lambda T: eval(call, {"T": T})) == outcome(torch, lambda T: eval(call, {"T": T}))
+
+
+@pytest.mark.parametrize("d", ["float16", "bfloat16", "float32", "float64", "int8", "uint8", "int64", "bool", "complex64"])
+@pytest.mark.parametrize("bounds", [(), (0, None), (-5, None), (-5,), (300,), (1 << 25,), (1 << 24, (1 << 24) + 3), (5, 5), (-1, 1), (2.5,), (2 ** 63,),
+                                    (0, 2 ** 63 - 1)])
+def test_the_range_of_random_is_that_of_the_type(d, bounds):
+    def ends(T):
+        T.manual_seed(5)
+        return T.empty(4000, dtype=getattr(T, d)).random_(*bounds)
+    assert outcome(flambeau, ends) == outcome(torch, ends)
+
+
+def test_a_range_that_a_type_does_not_hold_is_warned_of():
+    for T in (flambeau, torch):
+        with pytest.warns(UserWarning, match="out of bounds"):
+            T.empty(3).random_(1 << 25)
+
+
+@pytest.mark.parametrize("call", [
+    "a.map2_(b, c, lambda x, y, z: x + y * z)", "a.map2_(T.ones(1), c, lambda x, y, z: x + y * z)", "a.map2_(b.double(), c, lambda x, y, z: x)",
+    "a.map2_(b, 3, lambda x, y, z: x)", "a.map2_(T.ones(3), c, lambda x, y, z: x)", "a.map2_(b, c.requires_grad_(), lambda x, y, z: x)",
+    "a.map_(b.double(), lambda x, y: x)", "a.map_(b, lambda x, y: 's')", "a.map_(b, lambda x, y: None)", "a.map_(3, lambda x, y: x)",
+    "a.map_(b.requires_grad_(), lambda x, y: x)", "a.map_(T.ones(2, device='meta'), lambda x, y: x)"])
+def test_elements_replaced_by_python_from_one_or_two_others(call):
+    def work(T):
+        return eval(call, {"T": T, "a": T.tensor([1., 2.]), "b": T.tensor([3., 4.]), "c": T.tensor([5., 6.])})
+    assert outcome(flambeau, work) == outcome(torch, work)

@@ -88,6 +88,17 @@ def all_plain(tensors: Any) -> bool:
     return known(tensors)
 
 
+def fits(out: Any, dtype: Any, device: Any) -> None:
+    """Raises RuntimeError where a factory is told another type or device than its `out` has."""
+    if not isinstance(out, Tensor):
+        return
+    if dtype is not None and (d := dtypes.settled(dtype)) is not out.meta.dtype:
+        raise RuntimeError(f"dtype {dtypes.title(d)} does not match dtype of out parameter ({dtypes.title(out.meta.dtype)})")
+    if device is not None and (dev := devices.resolve(device)) is not out.meta.device:
+        raise RuntimeError(f"device {dev} does not match device of out parameter ({out.meta.device}): device type {dev.type} does not match device "
+                           f"type of out parameter ({out.meta.device.type})")
+
+
 def known_as(made: Tensor, values: Values) -> None:
     """A result that shows memory of no operand is no view, whatever the body made it of: nobody else sees that memory."""
     for v in values:
@@ -142,7 +153,7 @@ class Operation:
             self.learner = Learner(self, s, self.env) if self._learns else None
         self.env.update(body=self.body, ask=self.ask, miss=self.miss, tripped=self.tripped, into=self.into, renamed=self.renamed,
                         forgotten=self.forgotten, reordered=self.reordered, known_as=known_as, TRIPS=TRIPS, MISSING=MISSING, KNOWN=KNOWN,
-                        NUMBERS=NUMBERS, Tensor=Tensor, known=known, all_plain=all_plain, exact=fronts.exact, told=fronts.told,
+                        NUMBERS=NUMBERS, Tensor=Tensor, known=known, all_plain=all_plain, fits=fits, exact=fronts.exact, told=fronts.told,
                         PLAIN=fronts.PLAIN_CONSTANTS, GIVEN=GIVEN, given=self.given, caches=caches,
                         meant=partial(dtypes.meant, of=self.function.__name__), **_FACTORIES,
                         **fronts.defaults(s, fronts.exact if self.planned else fronts.constant))
@@ -268,7 +279,11 @@ class Operation:
     def into(self, out: Any, values: Values) -> Any:
         """A call with `out=`."""
         assert self.out is not None
-        args, kwargs = self._signature().as_written(values)
+        s = self._signature()
+        if "device" in s.keyword:
+            named = dict(zip(s.names(), values, strict=False))
+            fits(out, named.get("dtype"), named["device"])
+        args, kwargs = s.as_written(values)
         for x in (out, *values):
             if isinstance(x, Tensor) and not x.meta.plain and "_tangents" in x.__dict__:
                 hooks.no_out_of_duals(self.name)
@@ -320,6 +335,8 @@ class Operation:
             given = [values[i] for i in self.places]
             if run is None:
                 args, kwargs = self._signature().whole(values)
+                if kwargs.get("out") is not None and "device" in kwargs:
+                    fits(kwargs["out"], kwargs.get("dtype"), kwargs["device"])
                 made = self.body(*args, **kwargs)
                 if type(made) not in PLANS:
                     if type(made) is Tensor and made.base is not None and self.name not in fields.of("own_view"):

@@ -25,7 +25,7 @@ _USUAL = ("input", "target", "self", "other")  # tensors, even where the signatu
 
 
 def explained(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> TypeError | None:
-    """The error for the first argument that should be a tensor and is not; None when all are."""
+    """The error for the first argument that should be a tensor or an integer and is not; None when all are."""
     whole = inspect.unwrap(function)
     try:
         given = inspect.signature(whole).bind(*args, **kwargs)
@@ -33,7 +33,9 @@ def explained(name: str, function: Callable[..., Any], args: tuple[Any, ...], kw
         return None
     for place, (key, value) in enumerate(given.arguments.items()):
         parameter = given.signature.parameters[key]
-        kind = str(parameter.annotation)
+        kind = str(parameter.annotation).strip("'\"")
+        if kind in ("int", "int | None") and not hasattr(value, "__index__") and not (value is None and ("None" in kind or parameter.default is None)):
+            return TypeError(f"{name}(): argument '{key}' (position {place + 1}) must be int, not {type(value).__name__}")
         wanted = kind.startswith("Tensor") or (kind == "Any" and key in _USUAL and (key != "other" or not isinstance(value, (int, float, complex))))
         if not wanted or isinstance(value, Tensor) or (value is None and ("None" in kind or parameter.default is None)):
             continue

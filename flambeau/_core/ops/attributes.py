@@ -466,7 +466,7 @@ def install(target: type) -> None:
         "is_complex": lambda self: self.meta.dtype.is_complex, "is_signed": lambda self: self.meta.dtype.is_signed,
         "is_same_size": lambda self, other: self.meta.shape == other.meta.shape,
         "is_inference": lambda self: False, "is_conj": lambda self: False, "is_neg": lambda self: False,
-        "has_names": lambda self: False, "apply_": reading.apply_, "map_": reading.map_,
+        "has_names": lambda self: False, "apply_": reading.apply_, "map_": reading.map_, "map2_": reading.map2_,
         "_is_view": lambda self: self.base is not None,
     }
     for name, method in methods.items():

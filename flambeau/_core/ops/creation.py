@@ -54,6 +54,13 @@ def _shape(name: str, size: tuple[Any, ...]) -> tuple[int, ...]:
     return shape
 
 
+def counts(name: str, d: dtype_class, real: bool = False) -> dtype_class:
+    """The type of a factory whose elements are counted. Raises NotImplementedError for truths, and for complex numbers where they are `real`."""
+    if d.kind == "b" or (real and d.is_complex):
+        raise NotImplementedError(f"\"{name}\" not implemented for '{dtypes.title(d)}'")
+    return d
+
+
 def _finish(t: Tensor, requires_grad: bool, pin: bool = False) -> Tensor:
     if pin:
         t = t.pin_memory()
@@ -72,8 +79,6 @@ def _fresh(m: Meta, pin: bool) -> Tensor:
 def _make(shape: tuple[int, ...], value: Any, d: dtype_class, dev: device_class, out: Tensor | None, requires_grad: bool,
           memory_format: Any = None, pin: bool = False) -> Tensor:
     if out is not None:
-        if out.meta.dtype is not d:
-            raise RuntimeError(f"expected out of type {d}, but got {out.meta.dtype}")
         t = outputs.to_fill("factory", out, shape, value is not None)
         t.store.version += 1
     else:
@@ -150,10 +155,10 @@ empty, zeros, ones = _factory("empty", None, unfilled=True), _factory("zeros", 0
 def full(size: Any, fill_value: Any, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
          requires_grad: bool = False, pin_memory: bool = False, names: Any = None) -> Tensor:
     """A tensor of `size` filled with a number; its type is the number's own by default."""
-    if isinstance(fill_value, Tensor):
+    if isinstance(fill_value, np.generic) or (isinstance(fill_value, Tensor) and fill_value.meta.numel == 1):
         fill_value = fill_value.item()
-    elif isinstance(fill_value, np.generic):
-        fill_value = fill_value.item()
+    if not isinstance(fill_value, (int, float, complex)):
+        raise TypeError(f"full(): argument 'fill_value' (position 2) must be Number, not {type(fill_value).__name__}")
     d = dtype if dtype is not None else out.meta.dtype if out is not None else dtypes.of_scalar(fill_value)
     d, dev = _options(d, device)
     return _make(_shape("full", (size,)), fill_value, d, dev, out, requires_grad, pin=pin_memory)
@@ -326,6 +331,7 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None
     whole = all(isinstance(v, int) for v in (start, end, step))
     count = (end - start + step - (1 if step > 0 else -1)) // step if whole else math.ceil((end - start) / step)
     d, dev = _options(dtype, device)
+    counts("arange", d, True)
     if d.kind in "buic" or whole and d.kind != "f":
         wide = dtypes.int64 if whole or d.kind in "bui" else dtypes.float64
     else:
@@ -341,9 +347,17 @@ def range_(start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None
     """Like `arange`, with `end` included (deprecated in PyTorch)."""
     if end is None:
         start, end = 0, start
-    count = int(math.floor((_number(end) - _number(start)) / _number(step))) + 1
+    start, end, step = _number(start), _number(end), _number(step)
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
+    if (step > 0 and end < start) or (step < 0 and end > start):
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    count = int(math.floor((end - start) / step)) + 1
     d, dev = _options(dtype or (out.meta.dtype if out is not None else None), device)
-    return _finish(ramp(count, d, dev, lambda i, a, s: a + E.cast(i, a.dtype) * s, out, (_number(start), _number(step)), dtypes.float64),
+    counts("range", d, True)
+    return _finish(ramp(count, d, dev, lambda i, a, s: a + E.cast(i, a.dtype) * s, out, (start, step), dtypes.float64),
                    requires_grad)
 
 
@@ -385,6 +399,7 @@ def linspace(start: Any, end: Any, steps: int, *, out: Tensor | None = None, dty
     start, end = _number(start), _number(end)
     dtype = _complex_if_needed("linspace", dtype, start, end)
     d, dev = _options(dtype or (out.meta.dtype if out is not None else None), device)
+    counts("linspace", d)
     if d.is_complex:
         re = linspace(complex(start).real, complex(end).real, steps, dtype=d.to_real(), device=dev)
         im = linspace(complex(start).imag, complex(end).imag, steps, dtype=d.to_real(), device=dev)
@@ -411,6 +426,7 @@ def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, out: Tenso
     """base to the power of `linspace(start, end, steps)`."""
     steps = _steps("logspace", steps)
     d, dev = _options(dtype or (out.meta.dtype if out is not None else None), out.meta.device if out is not None and device is None else device)
+    counts("logspace", d)
     start, end = _number(start), _number(end)
     _complex_if_needed("logspace", d, start, end)
     if d.kind in "bui":
@@ -603,6 +619,8 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
     if dtype is None and inferred is None:
         raise ValueError("Overflow when unpacking long long: an integer in the data is beyond 64 bits; give dtype=torch.float64")
     d, dev = _options(dtype if dtype is not None else inferred, device)
+    if inferred is not None and inferred.is_complex and not d.is_complex and not isinstance(data, (np.ndarray, np.generic)):
+        raise TypeError(f"tensor(): complex numbers do not fit into {d}: must be real number, not complex")
     if d is dtypes.uint64 and array.dtype == np.float64 and isinstance(data, (list, tuple)):
         exact = np.asarray(_leaves(data, []), object)  # NumPy's common type of a number beyond int64 and a small one is float64
         if {type(x) for x in exact.reshape(-1)} <= {int, bool}:

@@ -244,7 +244,7 @@ def fftfreq(n: int, d: float = 1.0, *, out: Any = None, dtype: Any = None, layou
             requires_grad: bool = False) -> Tensor:
     """The frequencies of an n-point transform with sample spacing d: 0, 1, ..., then the negative ones, over n d."""
     from .creation import arange
-    k = arange(n, dtype=dtype or dtypes.get_default_dtype(), device=device)
+    k = arange(n, dtype=_of_frequencies("fftfreq", dtype, out), device=device)
     k = k - (k >= (n + 1) // 2) * n
     return _finished(k * _over(n * d), out, requires_grad)
 
@@ -254,7 +254,17 @@ def rfftfreq(n: int, d: float = 1.0, *, out: Any = None, dtype: Any = None, layo
              requires_grad: bool = False) -> Tensor:
     """The non-negative frequencies of an n-point transform with sample spacing d."""
     from .creation import arange
-    return _finished(arange(n // 2 + 1, dtype=dtype or dtypes.get_default_dtype(), device=device) * _over(n * d), out, requires_grad)
+    return _finished(arange(n // 2 + 1, dtype=_of_frequencies("rfftfreq", dtype, out), device=device) * _over(n * d), out, requires_grad)
+
+
+def _of_frequencies(name: str, d: Any, out: Any) -> Any:
+    """The type of frequencies. Raises RuntimeError, for complex ones NotImplementedError, for one that has no fractions."""
+    d = dtypes.settled(d if d is not None or out is None else out.meta.dtype)
+    if d.is_complex:
+        raise NotImplementedError(f"\"{name}\" not implemented for '{dtypes.title(d)}'")
+    if d.kind != "f":
+        raise RuntimeError(f"{name} requires a floating point dtype, got {d}")
+    return d
 
 
 def _over(x: float) -> float:

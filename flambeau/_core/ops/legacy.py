@@ -55,6 +55,8 @@ def construct(args: tuple[Any, ...], d: dtype_class, dev: device_class) -> Tenso
                 return on_storage(data, d)
             if isinstance(data, Size):
                 return fill_unfilled(empty(data, d, dev))
+            if isinstance(data, (float, complex, str)):
+                raise TypeError(f"new(): data must be a sequence, sizes or a Tensor, not {type(data).__name__}")
             return tensor(data, dtype=d, device=dev)
     if not all(hasattr(a, "__index__") for a in args):
         raise TypeError(f"new() received an invalid combination of arguments - got ({', '.join(type(a).__name__ for a in args)}), but "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,13 +14,14 @@ from ..autograd import inplace, tape
 from ..autograd.mode import _grad
 from ..dtypes import float64
 from ..engine.fields import has
+from ..errors import warn
 from ..runtime import dispatch, generators
 from ..runtime.device import resolve
 from ..tensor import Meta, Tensor, alias, empty, meta, new
 from . import draws, launch, outputs
 from .checks import may_write
 from .copies import strides_for
-from .creation import _finish, _options, _shape
+from .creation import _finish, _options, _rounded, _shape, counts
 from .draws import draw, generator_of
 from .table import op
 
@@ -102,13 +104,45 @@ def _complex(t: Tensor, fill: Callable[[Tensor], Tensor]) -> Tensor:
 rand, randn = _sized("rand", _fill_uniform), _sized("randn", _fill_normal)
 
 
+def _integer(name: str, param: str, v: Any) -> int:
+    """A bound of a range. Raises TypeError for what is no integer, ValueError for one of more than 64 bits."""
+    try:
+        v = operator.index(v)
+    except TypeError:
+        raise TypeError(f"{name}(): argument '{param}' must be int, not {type(v).__name__}") from None
+    if not -1 << 63 <= v < 1 << 63:
+        raise ValueError(f"{name}(): argument '{param}' must fit into 64 bits, got {v}: Overflow when unpacking long long")
+    return v  # type: ignore[no-any-return]
+
+
+def _exact(d: dtypes.dtype) -> int:
+    """The number up to which all integers have a value of their own in a floating type."""
+    return round(2 / dtypes.finfo(d).eps)
+
+
+def _inward(low: int, high: int, d: dtypes.dtype) -> tuple[int, int]:
+    """The range whose ends, rounded to a floating type, lie within [low, high)."""
+    def near(x: int) -> int:
+        return int(_rounded(x, d) if d.itemsize == 2 else np.float32(x) if d.itemsize == 4 else float(x))
+
+    def step(x: int) -> int:
+        return 1 << max(abs(x).bit_length() - _exact(d).bit_length() + 1, 0)
+    first, last = near(low + 1), near(high - 1)
+    return first + step(low + 1) if first < low else low, last - step(high - 1) if high <= last < 1 << 63 else high
+
+
 def _fill_integers(t: Tensor, low: int, high: int, generator: Any, full: bool = False) -> Tensor:
     d = t.meta.dtype
-    if d.kind in "bui":
-        least, most = (0, 1) if d.kind == "b" else (dtypes.iinfo(d).min, dtypes.iinfo(d).max)
-        for name, bound in (("from", low), ("to - 1", high - 1)):
-            if not least <= bound <= most:
-                raise RuntimeError(f"{name} is out of bounds for {d}: {bound}, but its elements are {least} to {most}")
+    if d.is_complex:
+        raise (NotImplementedError if full else RuntimeError)(f"random_ draws integers, booleans and real floating numbers, not {dtypes.title(d)}")
+    least, most = (0, 1) if d.kind == "b" else (dtypes.iinfo(d).min, dtypes.iinfo(d).max) if d.kind in "ui" else (dtypes.finfo(d).min, dtypes.finfo(d).max)
+    for name, bound in (("from", low), ("to - 1", high - 1)):
+        if not least <= bound <= most:
+            raise RuntimeError(f"{name} is out of bounds for {d}: {bound}, but its elements are {least} to {most}")
+        if d.kind == "f" and abs(bound) > _exact(d) and not full:
+            warn(f"{name} is out of bounds [-{_exact(d)}, {_exact(d)}], between which {d} holds every integer: {bound}")
+    if d.kind == "f" and not full:
+        low, high = _inward(low, high, d)
     span = high - low
     of = (draws.ALL_INTEGERS, draws.ALL_WIDE_INTEGERS, draws.ALL_WIDEST_INTEGERS) if full else (
         draws.INTEGERS, draws.WIDE_INTEGERS, draws.WIDEST_INTEGERS)
@@ -128,7 +162,7 @@ def randint(low: Any = None, high: Any = None, size: Any = None, *, generator: A
     if high is None or size is None:
         raise TypeError("randint() received an invalid combination of arguments: expected (int high, tuple size) or (int low, int "
                         "high, tuple size)")
-    low, high = int(low), int(high)
+    low, high = _integer("randint", "low", low), _integer("randint", "high", high)
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     d, dev = _options(dtype or (out.meta.dtype if out is not None else dtypes.int64), device)
@@ -231,17 +265,24 @@ def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any
 
 
 @op(name="random_", spaces=(), batch="draws")
-def random_(self: Tensor, from_: int | None = None, to: int | None = None, *, generator: Any = None, **kwargs: Any) -> Tensor:
-    """Integers of [from, to), or of [0, to), or of all the type can hold exactly."""
-    low = kwargs.pop("from", from_)
+def random_(self: Tensor, from_: int | None = None, to: Any = ..., *, generator: Any = None, **kwargs: Any) -> Tensor:
+    """Integers of [from, to), or of [0, to), or of all the type can hold exactly.
+
+    `random_(from, None)` goes up to the largest that it holds so, or to 2**63 - 1 where `from` is -2**63.
+    Raises RuntimeError for an empty range and for bounds beyond the type, TypeError for bounds that are no integers, ValueError for those of
+    more than 64 bits, NotImplementedError for complex tensors.
+    """
+    low, alone = kwargs.pop("from", from_), to is ...
+    if kwargs:
+        raise TypeError(f"random_() got an unexpected keyword argument '{next(iter(kwargs))}'")
     d = self.meta.dtype
-    if to is None and low is not None:
+    low, to = [None if v is None or v is ... else _integer("random_", n, v) for n, v in (("from", low), ("to", to))]
+    if alone and low is not None:  # the one number is where the range ends
         low, to = 0, low
-    full = to is None
+    full = to is None and low is None
     if to is None:
-        to = {"bool": 2, "float16": 2049, "bfloat16": 257, "float32": (1 << 24) + 1, "float64": (1 << 53) + 1}.get(
-            d.name, (1 << (d.itemsize * 8 - d.is_signed)) if d.kind in "ui" else 0)
-        to = min(to, 1 << 63)
+        most = 1 if d.kind == "b" else dtypes.iinfo(d).max if d.kind in "ui" else (1 << 63) - 1 if low == -1 << 63 else _exact(d)
+        to = min(most, (1 << 63) - 1) + 1
     low = 0 if low is None else low
     if low >= to:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={to}")
@@ -360,7 +401,8 @@ def randperm(n: int, *, generator: Any = None, out: Tensor | None = None, dtype:
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
     d, dev = _options(dtype or (out.meta.dtype if out is not None else dtypes.int64), device)
-    if d.kind == "f" and n > 1 << {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}[d.name]:
+    counts("randperm", d, True)
+    if n > (_exact(d) if d.kind == "f" else dtypes.iinfo(d).max + 1):
         raise RuntimeError(f"n={n} is too large for the type {d}")
     g = generator_of(dev, generator)
     if g.counts:

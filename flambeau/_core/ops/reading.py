@@ -13,11 +13,12 @@ from ..kernels import host_values
 from ..kernels.interpret import load, memory
 from ..runtime import capture, dispatch
 from ..runtime.device import device as device_class
+from ..tensor import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..tensor import Meta, Tensor
+    from ..tensor import Meta
 
 
 def host_array(t: Tensor, reason: str = "numpy") -> Any:
@@ -170,19 +171,37 @@ def apply_(self: Tensor, callable: Any) -> Tensor:  # noqa: A002 (PyTorch's name
 
 def map_(self: Tensor, tensor: Tensor, callable: Any) -> Tensor:  # noqa: A002
     """Every element replaced by ``callable(element, element of tensor)``, one by one in Python."""
-    return _by_python("map_", self, callable, tensor.expand(tuple(self.meta.shape)))
+    return _by_python("map_", self, callable, other=tensor)
 
 
-def _by_python(name: str, t: Tensor, f: Any, *others: Tensor) -> Tensor:
+def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Any) -> Tensor:  # noqa: A002
+    """Every element replaced by ``callable(element, element of x, element of y)``, one by one in Python."""
+    return _by_python("map2_", self, callable, x=x, y=y)
+
+
+def _by_python(name: str, t: Tensor, f: Any, **others: Tensor) -> Tensor:
+    """Raises TypeError for tensors that are not on the CPU, for others of another type than t's and for what `f` gives that is no number,
+    RuntimeError for tensors that require grad or have another shape."""
     if t.meta.device.type != "cpu":
         raise TypeError(f"{name} is only implemented on CPU tensors")
-    if t.node is not None:
+    for param, x in others.items():
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{name}(): argument '{param}' must be Tensor, not {type(x).__name__}")
+    if any(x.node is not None for x in (t, *others.values())):
         raise RuntimeError(f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() instead.")
+    for param, x in others.items():
+        if x.meta.dtype is not t.meta.dtype or x.meta.device is not t.meta.device:
+            raise TypeError(f"{name}: expected a {t.meta.dtype} tensor on {t.meta.device} for argument '{param}', as self is, "
+                            f"got {x.meta.dtype} on {x.meta.device}")
     from .creation import tensor
-    columns = [x.detach().reshape(-1).tolist() for x in (t, *others)]
-    made: Tensor = tensor([f(*row) for row in zip(*columns, strict=True)], dtype=t.meta.dtype).reshape(tuple(t.meta.shape))
+    columns = [x.detach().reshape(-1).tolist() for x in (t, *[x.expand(tuple(t.meta.shape)) for x in others.values()])]
+    values = [f(*row) for row in zip(*columns, strict=True)]
+    for v in values:
+        if not hasattr(v, "__float__") and not isinstance(v, complex):
+            raise TypeError(f"{name}(): what 'callable' gives must be real number, not {type(v).__name__}")
+    made: Tensor = tensor(values, dtype=t.meta.dtype).reshape(tuple(t.meta.shape))
     t.copy_(made)
     return t
 
-has("__bool__ __complex__ __float__ __index__ __int__ apply_ is_nonzero item map_ numpy tolist", batch="reads")
+has("__bool__ __complex__ __float__ __index__ __int__ apply_ is_nonzero item map2_ map_ numpy tolist", batch="reads")
 has("__bool__ __complex__ __float__ __index__ __int__ item numpy tolist", tangent="none")

@@ -17,6 +17,8 @@ def _window(name: str, length: int, periodic: bool, shape: Any, dtype: Any, devi
     """`shape` of the phases 2 pi n / length (length - 1 unless periodic); 1 for a single point."""
     from .creation import arange, ones
     d = dtypes.get_default_dtype() if dtype is None else dtype
+    if not hasattr(length, "__index__"):
+        raise TypeError(f"{name}(): argument 'window_length' (position 1) must be int, not {type(length).__name__}")
     if length < 0:
         raise RuntimeError(f"{name} requires non-negative window_length, got window_length={length}")
     if not d.is_floating_point:

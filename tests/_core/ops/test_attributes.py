@@ -157,6 +157,9 @@ def test_elements_replaced_one_by_one_in_python(sim_gpus):
     t = fb.tensor([[1.0, 2.0], [3.0, 4.0]]).t()
     assert t.apply_(lambda v: v * 10) is t and t.tolist() == [[10, 30], [20, 40]] and t._version == 1
     assert t.map_(fb.tensor([1.0, 2.0]), lambda a, b: a + b).tolist() == [[11, 32], [21, 42]]
+    assert fb.tensor([1.0]).map2_(fb.tensor([2.0]), fb.tensor([3.0]), lambda a, b, c: a + b * c).tolist() == [7]
+    with pytest.raises(TypeError, match="float32.*'y'.*int64"):
+        fb.ones(2).map2_(fb.ones(2), fb.ones(2, dtype=fb.int64), lambda a, b, c: a)
     assert fb.tensor([3]).is_nonzero() is True
     with pytest.raises(TypeError, match="only implemented on CPU tensors"):
         t.cuda().apply_(abs)
