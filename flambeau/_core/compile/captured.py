@@ -11,6 +11,7 @@ from ..runtime import capture as captures
 from ..tensor import Tensor
 from . import trees
 from .check import State, Watched, compare
+from .passes import shortened
 from .record import Recording, Refused
 from .replay import Planned, Shown, bind
 
@@ -126,7 +127,10 @@ class Captured:
                 raise RuntimeError(f"capture: the replay leaves other values than the function in memory of {wrong.meta.nbytes} bytes that lives on")
         try:
             plan = Planned(recording, tensors, tree, shown)
-            found: Any = bind(plan)
+            steps = plan.steps if self._check else shortened(plan)
+            if not self._check:
+                plan.release(steps)
+            found: Any = bind(plan, steps)
         except Refused as refused:
             raise RuntimeError(f"capture: {refused.why}") from None
         self._found[key] = found

@@ -58,6 +58,7 @@ class Planned:
         self.operands = [(t.meta, t.ptr, t.store.ptr) for t in operands]
         self.streams = recording.streams
         self.foreign = [owner for *_, owner in recording.foreign]
+        self.spans = [(start, end) for start, end, _ in recording.foreign]
         self.steps: list[Any] = list(recording.steps)
         self.kept: dict[int, Storage] = {}
         self.claimed: list[Any] = []
@@ -71,7 +72,6 @@ class Planned:
         inside = {id(t.store): i for i, t in enumerate(operands)}
         own: dict[int, int] = {}  # addresses of blocks that were claimed, with their sizes
         wanted: dict[int, Storage] = {}
-        foreign = [(start, end) for start, end, _ in recording.foreign]
         for address in dict.fromkeys(x for s in self.steps for x in _touched(s)):
             found = before.find(address)
             if found is None:
@@ -83,7 +83,7 @@ class Planned:
                 if id(found) not in inside:
                     self.kept[id(found)] = found
                 continue
-            if address in recording.streams or any(start <= address < end for start, end in foreign):
+            if address in recording.streams or any(start <= address < end for start, end in self.spans):
                 continue
             block = cpu_memory.whole(address)
             if block is None:
@@ -97,6 +97,11 @@ class Planned:
         for number in self.fresh:
             self.kept.pop(number, None)
         self.steps = [self._placed(s, wanted, inside) for s in self.steps]
+
+    def release(self, steps: Sequence[Any]) -> None:
+        """Gives back the blocks that these steps, done in the place of the record's, do not touch."""
+        used = {block[0] for s in steps for x in _touched(s) if type(x) is int and (block := cpu_memory.whole(x)) is not None}
+        self.claimed = [c for c in self.claimed if c.address in used]
 
     def launches(self) -> list[Launch]:
         return [s for s in self.steps if isinstance(s, Launch)]
@@ -148,16 +153,15 @@ def _touched(s: Any) -> list[int]:
     return [x for _, x in s.addresses()] if isinstance(s, Launch) else [] if isinstance(s, Ask) else [s.address]
 
 
-def bind(plan: Planned) -> Callable[..., Any]:
-    """The replay, ``f(*operands)``, of a record on the CPU."""
-    w = _Writer(plan)
-    return w.function()
+def bind(plan: Planned, steps: Sequence[Any]) -> Callable[..., Any]:
+    """The replay, ``f(*operands)``, of a record on the CPU, as these steps, which may be others that do the same."""
+    return _Writer(plan, steps).function()
 
 
 class _Writer(Text):
-    def __init__(self, plan: Planned) -> None:
+    def __init__(self, plan: Planned, steps: Sequence[Any]) -> None:
         super().__init__()
-        self.plan = plan
+        self.plan, self.steps = plan, steps
         self.together: list[Any] = []
         self.calls = 0  # of Python's between launches
 
@@ -165,7 +169,7 @@ class _Writer(Text):
         plan = self.plan
         given = ", ".join(f"a{i}" for i in range(len(plan.operands)))
         head = [f"  s{i} = storage({self.constant(m)}); p{i} = s{i}.ptr" for i, m in enumerate(plan.metas)]
-        for s in plan.steps:
+        for s in self.steps:
             self.step(s)
         self.sequence()
         for s, count in plan.written.values():

@@ -11,6 +11,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
+from flambeau._core.runtime import cpu_memory
 from flambeau.nn import functional as F
 
 
@@ -220,19 +221,32 @@ def test_a_write_is_seen_by_what_was_saved() -> None:
 
 
 def test_memory_is_the_records_own_until_it_goes() -> None:
-    g = torch.capture(lambda x: ((x * 2).exp() - 1).sqrt())
+    f = lambda x: (((x * 2).cumsum(0) - 1).cumsum(0)).sqrt()  # noqa: E731
+    g = torch.capture(f)
     for i in range(3):
         g(torch.full((16,), float(i)))
-    held = {block.address for plan in g.records for block in plan.claimed}
+    blocks = {block.address: block.size for plan in g.records for block in plan.claimed}
+    held = set(blocks)
     assert held
     others = [torch.full((16,), 7.0) for _ in range(200)]
     assert held.isdisjoint(t.data_ptr() for t in others)
-    wanted = ((torch.full((16,), 3.0) * 2).exp() - 1).sqrt()
+    wanted = f(torch.full((16,), 3.0))
     assert same(g(torch.full((16,), 3.0)), wanted)
     assert all(t.tolist() == [7.0] * 16 for t in others)
     g.reset()
     gc.collect()
-    assert not held.isdisjoint(torch.empty(16).data_ptr() for _ in range(1)) or held
+    free = [cpu_memory.claim(address, size) for address, size in blocks.items()]
+    assert all(free)  # the allocator has them again
+    assert [cpu_memory.Claimed(address, size).size for address, size in blocks.items()] == list(blocks.values())
+
+
+def test_memory_that_fusion_leaves_unused_is_given_back() -> None:
+    g, checked = (torch.capture(lambda x: ((x * 2).exp() - 1).sqrt(), check=check) for check in (False, True))
+    for i in range(3):
+        x = torch.full((16,), float(i))
+        assert same(g(x), checked(x))
+    assert not g.records[0].claimed
+    assert checked.records[0].claimed  # the record itself is carried out there
 
 
 def test_threads_call_one_capture() -> None:

@@ -28,9 +28,14 @@ _MOST_ARGUMENTS = 64
 _MASK = (1 << 64) - 1
 
 
+def native(launch: Any) -> bool:
+    """Whether a launch is machine code, which raises nothing."""
+    return isinstance(launch, BuiltinFunctionType) and launch.__name__ == "flambeau_entry"
+
+
 def header(launch: Any) -> bytes | None:
     """The header of a launch that may be a step; None where there is another function behind it, or the threads share its work."""
-    head = launch.__self__ if isinstance(launch, BuiltinFunctionType) and launch.__name__ == "flambeau_entry" else None
+    head = launch.__self__ if native(launch) else None
     if not isinstance(head, bytes):
         return None
     count, _, _, parallel, _ = struct.unpack_from(f"<{HEADER_WORDS}Q", head)
