@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import os as _os
 import sys
 from typing import Any
 
@@ -133,6 +134,9 @@ def _aten() -> Any:
     from .interop.aten import aten
     return aten
 
+
+if "FLAMBEAU_SMI" in _os.environ:
+    from ._core.runtime import publishing as _publishing  # noqa: F401 (it begins when a GPU is used)
 
 _hooks.provide(vmap=lambda f: __getattr__("vmap")(f), aten=_aten)
 

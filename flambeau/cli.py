@@ -1,4 +1,4 @@
-"""The command line: `flambeau info`, `flambeau demo` and `flambeau run` (also as `python -m flambeau`)."""
+"""The command line: `flambeau info`, `flambeau smi`, `flambeau demo` and `flambeau run` (also as `python -m flambeau`)."""
 
 from __future__ import annotations
 
@@ -22,6 +22,10 @@ def parser() -> argparse.ArgumentParser:
     info = commands.add_parser("info", help="what this machine has: devices, memory, libraries, versions, caches")
     info.add_argument("--json", action="store_true", help="print it as JSON")
 
+    smi = commands.add_parser("smi", help="what the GPUs do, and which programs and lines hold their memory")
+    smi.add_argument("--json", action="store_true", help="print it as JSON")
+    smi.add_argument("--watch", type=_seconds, nargs="?", const=1.0, metavar="SECONDS", help="print it again every so many seconds (default: 1)")
+
     demo = commands.add_parser("demo", help="train a small network on handwritten digits and show what it learnt")
     demo.add_argument(
         "--device", help="cpu, cuda or cuda:N (default: a real GPU if there is one, else a simulated one)"
@@ -44,6 +48,16 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("script", help="a Python file that says `import torch`")
     run.add_argument("arguments", nargs=argparse.REMAINDER, help="its own arguments")
     return top
+
+
+def _seconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0.1 <= number <= 86400:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0.1 to 86400")
+    return number
 
 
 def _count(text: str) -> int:
@@ -84,6 +98,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from flambeau import inventory
 
             inventory.show(as_json=chosen.json)
+            return 0
+        if chosen.command == "smi":
+            from flambeau import smi as management
+
+            management.show(as_json=chosen.json, watch=chosen.watch)
             return 0
         from flambeau.demo import learn, train
 

@@ -27,7 +27,6 @@ LEFT_OUT = {
     "torch.mps": "no such device: is_available says so",
     "torch.cuda.cudart": "NVIDIA's library is the driver's own business",
     "torch.cuda.profiler": "NVIDIA's profiler is switched by its own tools",
-    "torch.cuda.memory._record_memory_history": "memory is told by flambeau.trace and torch.cuda.memory_stats",
     "torch.utils.data.IterDataPipe": "left out: datapipes, which PyTorch itself no longer develops",
     "torch.utils.data.functional_datapipe": "left out, with datapipes",
     "torch.distributed.autograd": "many processes: remote calls",

@@ -37,6 +37,16 @@ from .memory import (
     set_host_cache_bound,
     set_per_process_memory_fraction,
 )
+from .monitoring import (
+    clock_rate,
+    get_sync_debug_mode,
+    list_gpu_processes,
+    memory_usage,
+    power_draw,
+    set_sync_debug_mode,
+    temperature,
+    utilization,
+)
 from .random import (
     get_rng_state,
     get_rng_state_all,
@@ -48,6 +58,7 @@ from .random import (
     set_rng_state,
     set_rng_state_all,
 )
+from .snapshots import memory_snapshot
 
 if TYPE_CHECKING:
     from .._core.drivers.interface import Properties
@@ -233,5 +244,6 @@ __all__ = [
     "reset_accumulated_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached",
     "reset_peak_host_memory_stats", "reset_peak_memory_stats", "seed", "seed_all", "set_device",
     "set_host_cache_bound", "set_per_process_memory_fraction", "set_rng_state", "set_rng_state_all", "set_stream",
-    "stream", "synchronize",
+    "stream", "synchronize", "clock_rate", "get_sync_debug_mode", "list_gpu_processes", "memory_snapshot", "memory_usage", "power_draw",
+    "set_sync_debug_mode", "temperature", "utilization",
 ]

@@ -6,6 +6,8 @@ from typing import Any
 
 from .._core.errors import OutOfMemoryError, size
 from .._core.runtime import gpus as _gpus
+from .monitoring import list_gpu_processes
+from .snapshots import _dump_snapshot, _record_memory_history, _snapshot, memory_snapshot
 
 
 def memory_allocated(device: Any = None) -> int:
@@ -174,5 +176,5 @@ __all__ = [
     "memory_cached", "memory_reserved", "memory_stats", "memory_summary", "reset_accumulated_host_memory_stats",
     "reset_accumulated_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached",
     "reset_peak_host_memory_stats", "reset_peak_memory_stats", "set_host_cache_bound",
-    "set_per_process_memory_fraction",
+    "set_per_process_memory_fraction", "_dump_snapshot", "_record_memory_history", "_snapshot", "list_gpu_processes", "memory_snapshot",
 ]

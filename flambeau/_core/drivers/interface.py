@@ -81,6 +81,10 @@ class Driver(ABC):
     def synchronize(self, device: int) -> None:
         """Waits for everything queued on a device; raises AcceleratorError for what went wrong there."""
 
+    def utilization(self, device: int, seconds: float = 1.0) -> tuple[int, int]:
+        """(in kernels, in kernels or copies): percents of the last `seconds`.  A real GPU's are its management library's to tell."""
+        raise NotImplementedError
+
     # -------------------------------------------------------------------------------------------------------- memory
     @abstractmethod
     def alloc(self, device: int, nbytes: int) -> int:

@@ -18,6 +18,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from .. import errors
+from . import memory_history
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,6 +131,7 @@ class Pool:
         self.now = self.top = 0  # bytes that are allocated, and the most that ever were
         self.retries = self.ooms = 0
         self.limit: int | None = None
+        self.history: memory_history.History | None = None  # where each block is noted while somebody asks for it
 
     # ------------------------------------------------------------------------------------------------------- requests
     def take(self, stream: Any, nbytes: int) -> tuple[int, Any]:
@@ -158,7 +160,7 @@ class Pool:
             if now > self.top:
                 self._new_peak()
             return address, b
-        return take
+        return take if self.history is None or not self.history.on else self.history.taker(take)
 
     def _new_peak(self) -> None:
         """More bytes are allocated than ever; how many blocks are is looked at then, and when a request finds nothing in its bin."""
@@ -275,6 +277,8 @@ class Pool:
             if address:
                 return address
         self.ooms += 1
+        if self.history is not None:
+            self.history.note("oom", 0, nbytes, memory_history.stack(), device_free=self.driver.memory_info(self.physical)[0])
         raise self._error(nbytes)
 
     def _new(self, b: Bin) -> int:
@@ -295,6 +299,8 @@ class Pool:
             self.segments[address] = size, block
             self.meters["reserved_bytes"].add(size)
             self.meters["segment"].add(1)
+            if self.history is not None:
+                self.history.note("segment_alloc", address, size)
         return address
 
     def _reserve(self, size: int) -> int:
@@ -368,6 +374,8 @@ class Pool:
             size, _ = self.segments.pop(base)
             self.meters["reserved_bytes"].take(size)
             self.meters["segment"].take(1)
+            if self.history is not None:
+                self.history.note("segment_free", base, size)
             self._unreserve(base)
         self.driver.trim(self.physical)
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..kernels.programs import PreparedLaunch
     from ..kernels.specs import Spec
     from .device import device
+    from .memory_history import History
     from .staging import Ring
     from .streams import Stream
 
@@ -78,6 +79,7 @@ class DriverContext:
         self.started = False
         self.warned = False
         self.elsewhere = False  # whether any thread ever made another stream than the default one current
+        self.blocking = os.environ.get("CUDA_LAUNCH_BLOCKING", "").strip() == "1"  # the host waits for each launch
         self.peers: dict[tuple[int, int], bool] = {}  # whether two reach each other, once asked
         self.host = HostPool(driver)
         self._ring: Ring | None = None
@@ -103,6 +105,8 @@ class DriverContext:
             _have(self.gpus)
             from . import ledger
             ledger.start()
+            for begin in at_start:
+                begin()
 
     def what(self) -> str:
         names = sorted({self.driver.properties(p).name for p in self.physical})
@@ -110,6 +114,7 @@ class DriverContext:
         return ("simulated " if self.driver.simulated else "") + ", ".join(names) + hidden
 
 
+at_start: list[Callable[[], None]] = []  # called when GPUs have been made ready
 _lock = forks.rlock()
 _elsewhere = False  # the system's `elsewhere`
 _ready: dict[device, Gpu] = {}  # the GPUs of the system there is, once started: the short way from a concrete device
@@ -127,6 +132,26 @@ def _have(gpus: Sequence[Gpu]) -> None:
         _ready[g.device] = g
         if not _elsewhere:
             memory.takes[g.device] = g.pool.taker(g.default_handle)
+
+
+def record_memory(make: Callable[[int], History] | None, clear: bool = False) -> None:
+    """Begins a history of each GPU's pool, as `make(index)` gives it (what was recorded before is kept unless `clear`), or ends them with None."""
+    found = start().gpus
+    for g in found:
+        pool, before = g.pool, g.pool.history
+        if before is not None:
+            before.on = False
+        if make is not None:
+            new = make(g.index)
+            if before is not None and not clear:
+                new.living.update(before.living)
+                new.trace.extend(before.trace)
+            pool.history = new
+        elif before is not None and clear:
+            pool.history = None
+        pool.takers.clear()
+    _have(found)  # what gives out memory is asked for anew
+    dispatch.changed()
 
 
 class _Thread(threading.local):
@@ -336,7 +361,19 @@ def set_stream(stream: Stream) -> None:
 
 def launcher(dev: device, prepared: PreparedLaunch) -> Callable[..., None]:
     """What queues `prepared` on the current stream of `dev` when called with its arguments."""
-    g = gpu(dev)
+    launch = _launcher(gpu(dev), prepared)
+    if _system is None or not _system.blocking:
+        return launch
+
+    def launch_and_wait(*args: Any) -> None:
+        launch(*args)
+        stream = current_stream(dev)
+        if not stream._gpu.driver.capturing(stream._handle):
+            stream.synchronize()
+    return launch_and_wait
+
+
+def _launcher(g: Gpu, prepared: PreparedLaunch) -> Callable[..., None]:
     default, thread = g.default_handle, _thread
     made = None if _elsewhere else g.driver.direct(g.physical, prepared, default)
     if made is not None:

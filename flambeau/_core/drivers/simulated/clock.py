@@ -118,6 +118,10 @@ class Engine:
                 self._floor = ends[half - 1]
                 del starts[:half], ends[:half]
 
+    def taken(self, since: float, until: float) -> list[tuple[float, float]]:
+        """The intervals between two moments in which it is taken."""
+        return [(max(a, since), min(b, until)) for a, b in zip(self._starts, self._ends, strict=True) if b > since and a < until]
+
 
 def schedule(engines: Sequence[Engine], ready: float, busy: float) -> float:
     """Takes all of `engines` together for `busy` seconds, as early as can be; gives the start."""

@@ -406,6 +406,23 @@ class SimulatedDriver(Driver):
         """Seconds on the virtual clock when the work queued on a device so far will be done."""
         return max((q.ready for q in self._devices[device].queues), default=0.0)
 
+    def utilization(self, device: int, seconds: float = 1.0) -> tuple[int, int]:
+        """(in kernels, in kernels or copies): percents of the last `seconds` of the virtual clock, or of all if it is younger."""
+        d = self._devices[device]
+        with self._gate:
+            until = self._host
+            since = max(until - seconds, 0.0)
+            kernels = [i for e in d.compute for i in e.taken(since, until)]
+            copies = [i for e in (*d.incoming, *d.outgoing) for i in e.taken(since, until)]
+
+        def share(those: list[tuple[float, float]]) -> int:
+            total, end = 0.0, since
+            for a, b in sorted(those):
+                total += max(b - max(a, end), 0.0)
+                end = max(end, b)
+            return round(100 * total / (until - since)) if until > since else 0
+        return share(kernels), share(kernels + copies)
+
     def host_spent(self, seconds: float) -> None:
         """The host did something else for so long: work queued from now on starts no earlier."""
         with self._gate:
