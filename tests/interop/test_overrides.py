@@ -255,3 +255,26 @@ from flambeau.interop import overriding
 class Sub(fb.Tensor): pass
 assert fb.Tensor.add is fb.add and type(fb.ones(1) + 1) is fb.Tensor and 'm' not in Sub.__dict__"""
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr == ""
+
+
+def test_a_class_made_before_the_first_operation():
+    """Attributes get other getters when machine code is loaded; they stay the attributes that classes and rules know."""
+    code = """if 1:
+        import flambeau as fb
+        from flambeau.func import batching
+        class Early(fb.Tensor):
+            @classmethod
+            def __torch_function__(cls, func, types, args=(), kwargs=None):
+                told.append(func)
+                return super().__torch_function__(func, types, args, kwargs or {})
+        told, shape, looped = [], fb.Tensor.shape, []
+        early = fb.ones(2).as_subclass(Early)
+        assert early.shape == (2,) and fb.Tensor.shape is shape
+        assert told[-1] == fb.Tensor.shape.__get__, told
+        by_examples = batching.by_examples
+        batching.by_examples = lambda level, func, *rest: looped.append(func) or by_examples(level, func, *rest)
+        made = fb.vmap(lambda x: x.sigmoid().sum() * x.shape[0] if x.dtype == fb.float32 and x.requires_grad in (False, True) else x)(fb.zeros(3, 4))
+        assert made.tolist() == [8.0] * 3 and not looped, looped
+    """
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr

@@ -438,8 +438,10 @@ def _quicken(target: type) -> None:
     if finalizer is not None:
         setattr(Storage, "__del__", finalizer)  # noqa: B010 (types do not say that classes have one)
     for name, (kind, path, *constant) in _READ.items():
-        plain = target.__dict__[name]
-        setattr(target, name, property(code.getter(kind, path, plain.fget, *constant), plain.fset, plain.fdel, plain.__doc__))
+        found = target.__dict__[name]
+        # the same property with another getter: subclasses, `torch.overrides` and the rules of vmap hold on to it and know it again
+        found.__init__(code.getter(kind, path, found.fget, *constant), found.fset, found.fdel, found.__doc__)
+        setattr(target, name, found)  # what Python has kept of the attribute is old
 
 
 def install(target: type) -> None:
