@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
-from ..kernels.calls import NEW, VIEW, Block, Calls, Classes, Made
+from ..kernels.calls import NEW, SAME, VIEW, Block, Calls, Classes, Made
 from ..kernels.llvm import sequence
 from ..tensor import Meta, Storage, Tensor, storage
 
@@ -94,24 +94,32 @@ class Plan:
         rooms = (*self.outs, *([self.room] if self.room is not None else []))
         if any(m.sizes is None for m in rooms) or not all(c is None or c is float for c in self.numbers):
             return None
-        letters, steps = list(roles), []
+        letters, steps = roles.replace("n", "x"), []
         if self.launch is not None:
             if sequence.header(self.launch) is None:
                 return None
             count, at = len(self.outs), len(roles)
             args: list[tuple[int, Any]] = [(at + i, 0) for i in range(count)]
             args += [(i, 0) for i, role in enumerate(roles) if role == "t" and self.reads] + [(at + count, 0)] * (self.room is not None)
-            for i in [i for i, role in enumerate(roles) if role == "n"][:len(self.numbers)]:
-                letters[i] = "f" if sequence.takes_float(self.launch, len(args)) else "i"
-                args.append((i, 0))
+            letters, args = _arguments(self.launch, roles, args, len(self.numbers))
             steps.append(sequence.launch_step(self.launch, [*args, *[(-1, x) for x in self.fixed]]))
         blocks = [Block(m.sizes.free, m.sizes.grow, m if i < len(self.outs) else None) for i, m in enumerate(rooms)]
         results = [Made(NEW, m, i) for i, m in enumerate(self.outs)]
-        spec = "".join(letters).replace("n", "x"), blocks, steps, results
+        spec = letters, blocks, steps, results
 
         def made(otherwise: Callable[..., Any], watch: bool, result: Any = None) -> Callable[..., Any]:
             return CALLS.builtin(*spec, result or (None if len(self.outs) == 1 else tuple), otherwise, watch)
         return made
+
+
+def _arguments(launch: Any, roles: str, args: list[tuple[int, Any]], numbers: int) -> tuple[str, list[tuple[int, Any]]]:
+    """The roles of a call's arguments as `Calls.builtin` has them; a launch's arguments, with those numbers of the call that it is given behind
+    the addresses."""
+    letters, args = list(roles), list(args)
+    for i in [i for i, role in enumerate(roles) if role == "n"][:numbers]:
+        letters[i] = "f" if sequence.takes_float(launch, len(args)) else "i"
+        args.append((i, 0))
+    return "".join(letters).replace("n", "x"), args
 
 
 def under(m: Meta) -> Meta:
@@ -365,7 +373,10 @@ class Written:
 
     def bind(self, roles: str) -> Callable[..., Any]:
         run: Callable[..., Any] = _writer(roles, tuple([c is not None for c in self.numbers]))(self)
-        return run
+        if sequence.header(self.launch) is None or not all(c is None or c is float for c in self.numbers):
+            return run
+        letters, args = _arguments(self.launch, roles, [(0, 0), *[(i, 0) for i, role in enumerate(roles) if role == "t"]], len(self.numbers))
+        return CALLS.builtin(letters, (), [sequence.launch_step(self.launch, args)], [Made(SAME, None)], None, run, True, [(0, 1)])
 
 
 def _recording(plan: Written, roles: str) -> Callable[..., Tensor]:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
+from ..kernels.calls import DETACHED, NEW, OBJECT, SAME, VIEW, Block, Made
 from ..kernels.llvm import sequence as sequences
 from ..runtime import capture, dispatch
 from ..tensor import Meta, Storage, Tensor, alias, storage
 from ..tensor import meta as make_meta
-from .plans import Text, View, _alias, maker
+from .plans import CALLS, Text, View, _alias, maker
 from .scripts import BLOCK, EARLIER, GRADIENT, OPERAND, Constant, Drawn, Many, Place, Result, Same, Script, Step, reach
 
 if TYPE_CHECKING:
@@ -121,12 +122,7 @@ class Writer(Text):
                     return -1, x
                 text, offset = (self.base(x.of, x.number, x.offset) if isinstance(x, Place) else (self.text(x), 0))
                 return bases.setdefault(text, len(bases)), offset
-            for step in steps:
-                if step.call is None:
-                    data = step.args[1] if step.expected is None else step.expected
-                    parts.append(sequences.bytes_step(sequences.MOVE if step.expected is None else sequences.SAME, *base(step.args[0]), data))
-                else:
-                    parts.append(sequences.launch_step(dispatch.bind(*step.call), [base(x) for x in step.args]))
+            parts += [step_words(step, None if step.call is None else dispatch.bind(*step.call), base) for step in steps]
             call = f"{self.constant(sequences.joined(len(bases), parts))}({', '.join(bases)})"
             told = any(step.expected is not None for step in steps)
             self.lines.append(f"  if not {call}: return {otherwise}" if told else f"  {call}")
@@ -284,7 +280,56 @@ def forward(script: Script, pattern: Sequence[Pattern], dev: Any, rest: Any, pla
     w.steps(f"{w.constant(rest)}({given})")
     w.lines += [f"  a{k}.store.version += {rise}" for k, rise in script.written.items()]
     w.returned(w.results()[0])
-    return w.function(f"def call({given}):")
+    run = w.function(f"def call({given}):")
+    return run if poison or apart else native(script, pattern, dev, run, taped is not None)
+
+
+def native(script: Script, pattern: Sequence[Pattern], dev: Any, otherwise: Callable[..., Any], watch: bool) -> Callable[..., Any]:
+    """The replay of a call that is not recorded as machine code (`Calls.builtin`); `otherwise`, the same in Python, where it cannot be had.
+    watch: recorded calls are left to that one."""
+    parts = script.result.parts if isinstance(script.result, Many) else [script.result]
+    if any(pattern) or any(step.what for step in script.steps) or any(isinstance(x, Many) for x in parts):
+        return otherwise
+    roles = "".join(["x" if places is not None else "t" for places in pattern])
+    operands = [i for i, role in enumerate(roles) if role == "t"]  # the arguments that they are
+    scratch, size = layout_of(script)
+    kept = [i for i, b in enumerate(script.blocks) if b.store is not None]
+    rooms = [(m, True) for b in script.blocks if (m := b.store) is not None] + [(make_meta((size,), None, dtypes.uint8, dev), False)] * bool(size)
+    launches = [None if step.call is None else dispatch.bind(*step.call) for step in script.steps]
+    if any(m.sizes is None for m, _ in rooms) or any(launch is not None and sequences.header(launch) is None for launch in launches):
+        return otherwise
+
+    def number(x: Place) -> tuple[int, int]:
+        """The number of an argument or a block, and the bytes that are added."""
+        if x.of == OPERAND:
+            return operands[x.number], x.offset
+        return (len(kept), scratch[x.number] + x.offset) if x.number in scratch else (kept.index(x.number), x.offset)
+
+    def address(x: Any) -> tuple[int, Any]:
+        if not isinstance(x, Place):
+            return -1, x
+        at, offset = number(x)
+        return at + len(roles) * (x.of != OPERAND), offset
+
+    def made(x: Any) -> Made:
+        if isinstance(x, Result):
+            what = NEW if x.place.of == BLOCK else DETACHED if x.detached else VIEW
+            return Made(what, x.meta, *number(x.place), x.made if what == VIEW else None)
+        return Made(SAME, None, operands[x.number]) if isinstance(x, Same) else Made(OBJECT, x.value)
+    steps = [step_words(step, launch, address) for step, launch in zip(script.steps, launches, strict=True)]
+    blocks = [Block(m.sizes.free, m.sizes.grow, m if whole else None) for m, whole in rooms]
+    written = [(operands[k], rise) for k, rise in script.written.items()]
+    kind: Any = script.result.kind if isinstance(script.result, Many) else None
+    gather = kind if kind in (None, tuple, list) else kind._make
+    return CALLS.builtin(roles, blocks, steps, [made(x) for x in parts], gather, otherwise, watch, written)
+
+
+def step_words(step: Step, launch: Any, base: Callable[[Any], tuple[int, Any]]) -> tuple[list[int], Any]:
+    """A step of a sequence of machine code.  launch: its own, bound; base: the number of an address, and what is added to it."""
+    if launch is not None:
+        return sequences.launch_step(launch, [base(x) for x in step.args])
+    data = step.args[1] if step.expected is None else step.expected
+    return sequences.bytes_step(sequences.MOVE if step.expected is None else sequences.SAME, *base(step.args[0]), data)
 
 
 def _given(name: str, node: str) -> str:

@@ -58,12 +58,13 @@ class Calls:
         self.classes = classes
 
     def builtin(self, roles: str, blocks: Sequence[Block], steps: Sequence[tuple[list[int], Any]], results: Sequence[Made], gather: Any,
-                otherwise: Callable[..., Any], watch: bool) -> Callable[..., Any]:
+                otherwise: Callable[..., Any], watch: bool, written: Sequence[tuple[int, int]] = ()) -> Callable[..., Any]:
         """``f(*arguments)``; `otherwise` itself where there is no machine code.
 
         roles: a letter for each argument: "t" a tensor, "f" a number that launches take as a float, "i" as an integer, "x" what is not looked at.  steps:
         those of `llvm/sequence.py`, on the arguments and the blocks.  gather: None for a single result, `tuple`, `list`, or what is called with the tuple.
         otherwise: does the same in Python, for arguments and modes that the machine code leaves to it.  watch: calls that are recorded are left to it.
+        written: arguments that are written, each with how much its version rises.
         """
         make = _maker(self.classes) if known() and len(roles) <= MOST else None
         if make is None:
@@ -71,11 +72,12 @@ class Calls:
         bits = [sum(1 << i for i, role in enumerate(roles) if role == letter) for letter in "tfx"]
         parts = [w for step, _ in steps for w in step]
         shape = 0 if gather is None else 1 if gather is tuple else 2 if gather is list else id(gather)
-        words = [len(roles), id(otherwise), *bits, int(watch), len(blocks), 8 * len(parts), len(results), shape]
+        words = [len(roles), id(otherwise), *bits, int(watch), len(blocks), 8 * len(parts), len(results), shape, len(written)]
         words += [w for b in blocks for w in (id(b.free), id(b.grow), 0 if b.meta is None else id(b.meta))]
+        words += [w for number, rise in written for w in (number, id(rise))]
         words += parts
         words += [w for r in results for w in (r.what, id(r.of), r.number, r.offset & _MASK, 0 if r.mark is None else id(r.mark))]
-        alive = otherwise, gather, tuple(blocks), tuple([kept for _, kept in steps]), tuple(results)
+        alive = otherwise, gather, tuple(blocks), tuple([kept for _, kept in steps]), tuple(results), tuple(written)
         return make(struct.pack(f"<{len(words)}Q", *words), alive)
 
 

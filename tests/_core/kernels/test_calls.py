@@ -140,6 +140,41 @@ def test_bytes_that_are_others_ask_the_function_beside_it():
     assert run(x) == ("asked", x) and len(M.sizes.free) == count
 
 
+# ----------------------------------------------------------------------------------------------------------------- writes
+def adds(operands: int = 1, rise: int = 1) -> Any:
+    """The call that writes the last argument, times 2, over the first."""
+    step = sequence.launch_step(scaled(), [(0, 0), (operands - 1, 0), (-1, 2.0)])
+    return CALLS.builtin("t" * operands, (), [step], [Made(SAME, None)], None, asked, True, [(0, rise)])
+
+
+def test_a_write_raises_the_version():
+    x, y = torch.ones(4), torch.arange(4.0)
+    assert adds()(x) is x and x.tolist() == [2] * 4 and x._version == 1
+    assert adds(2, 300)(x, y) is x and x.tolist() == [0, 2, 4, 6] and x._version == 301 and y._version == 0
+    part = x[:]
+    assert adds()(part) is part and x.tolist() == [0, 4, 8, 12] and x._version == 302
+
+
+def test_writes_to_shared_memory_are_left_to_the_function_beside_it():
+    x = torch.arange(4.0)
+    for pair in ((x, x), (x, x[:]), (x[:], x), (x, x.detach())):
+        assert adds(2)(*pair)[0] == "asked" and x._version == 0
+
+
+@pytest.mark.parametrize("recording", [True, False])
+def test_recorded_writes_are_left_to_the_function_beside_it(recording):
+    leaf = torch.ones(4, requires_grad=True)
+    with torch.set_grad_enabled(recording):
+        for t in (leaf, leaf[:], leaf.detach()):
+            made = adds()(t)
+            assert (type(made) is tuple) == (recording and t.node is not None)
+        base = torch.ones(4)
+        part = base[:]
+        base.mul_(leaf)
+        made = adds(2)(part, torch.ones(4))
+        assert (type(made) is tuple) == recording
+
+
 # ----------------------------------------------------------------------------------------------------------------- views
 def test_a_view_shows_its_base():
     x = torch.arange(4.0)

@@ -12,8 +12,10 @@
   word 7   how many bytes the steps have
   word 8   how many results
   word 9   how they are given: 0 the one, 1 a tuple of them, 2 a list, otherwise the function that is called with the tuple
+  word 10  how many arguments are written
   blocks   three words each: the list that addresses are taken from, the function that gives one where it is empty, the meta of the storage (0:
            memory of which no result is made, which goes back to the list)
+  written  two words each: the number of an argument that the steps write, an int by which its version rises
   steps    those of `sequence`, whose numbered addresses are the arguments' and then the blocks'; bytes that are others ask for the other function
   results  five words each: what it is (below), a meta or an object, the number of an argument or a block, bytes that are added, and what a
            view's `_made` is, or 0
@@ -22,7 +24,7 @@ A result is (0) a tensor on a block, (1) a view of an argument, which may be a v
 (3) the argument, (4) the object.
 
 While operations are recorded, a base has a list of its views in its `__dict__`, as a recorded write changes their histories (`autograd/inplace.py`).
-A view whose base has a history already is left to the other function.
+A view whose base has a history already is left to the other function; so is a call that writes an argument where another lies in the same storage.
 
 `flambeau_call_knows`, no method, tells it of the classes and objects below.
 """
@@ -61,6 +63,7 @@ declare double @PyLong_AsDouble(ptr)
 declare ptr @PyLong_FromUnsignedLongLong(i64)
 declare i32 @PyContextVar_Get(ptr, ptr, ptr)
 declare ptr @PyObject_CallNoArgs(ptr)
+declare ptr @PyNumber_Add(ptr, ptr)
 declare ptr @PyObject_CallOneArg(ptr, ptr)
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 declare ptr @PyObject_CallFunctionObjArgs(ptr, ...)
@@ -347,6 +350,71 @@ raise:
   ret ptr null
 }
 
+; whether a tensor may be written by a call that nobody records: it has a storage of its own among the arguments, and is no view of what has a history
+define internal i1 @writable(ptr %given, i64 %n, i64 %tensors, i64 %which) #0 {
+entry:
+  %o.at = getelementptr ptr, ptr %given, i64 %which
+  %o = load ptr, ptr %o.at
+  %store = call ptr @slot(ptr %o, i64 $STORE$)
+  %base = call ptr @slot(ptr %o, i64 $BASE$)
+  %no_store = icmp eq ptr %store, null
+  %no_base = icmp eq ptr %base, null
+  %neither = or i1 %no_store, %no_base
+  br i1 %neither, label %no, label %each
+each:
+  %k = phi i64 [ 0, %entry ], [ %k.next, %next ]
+  %bits = phi i64 [ %tensors, %entry ], [ %bits.next, %next ]
+  %more = icmp slt i64 %k, %n
+  br i1 %more, label %one, label %alone
+one:
+  %bit = trunc i64 %bits to i1
+  %itself = icmp eq i64 %k, %which
+  %other = xor i1 %itself, true
+  %look = and i1 %bit, %other
+  br i1 %look, label %compare, label %next
+compare:
+  %x.at = getelementptr ptr, ptr %given, i64 %k
+  %x = load ptr, ptr %x.at
+  %x.store = call ptr @slot(ptr %x, i64 $STORE$)
+  %shared = icmp eq ptr %x.store, %store
+  br i1 %shared, label %no, label %next
+next:
+  %k.next = add i64 %k, 1
+  %bits.next = lshr i64 %bits, 1
+  br label %each
+alone:
+  %first = icmp eq ptr %base, @_Py_NoneStruct
+  br i1 %first, label %yes, label %below
+below:
+  %history = call ptr @slot(ptr %base, i64 $NODE$)
+  %plain = icmp eq ptr %history, @_Py_NoneStruct
+  br i1 %plain, label %yes, label %mode
+mode:
+  %recorded = call i1 @records()
+  br i1 %recorded, label %no, label %yes
+no:
+  ret i1 0
+yes:
+  ret i1 1
+}
+
+; raises the version of a tensor's storage; 0 with an error
+define internal i1 @raised(ptr %o, ptr %rise) #0 {
+entry:
+  %store = call ptr @slot(ptr %o, i64 $STORE$)
+  %before = call ptr @slot(ptr %store, i64 $VERSION$)
+  %after = call ptr @PyNumber_Add(ptr %before, ptr %rise)
+  %none = icmp eq ptr %after, null
+  br i1 %none, label %no, label %set
+set:
+  %at = getelementptr i8, ptr %store, i64 $VERSION$
+  store ptr %after, ptr %at
+  call void @Py_DecRef(ptr %before)
+  ret i1 1
+no:
+  ret i1 0
+}
+
 define ptr @flambeau_call(ptr %self, ptr %given, i64 %n) #0 {
 entry:
   %words = getelementptr i8, ptr %self, i64 $DATA
@@ -369,9 +437,13 @@ entry:
   %count = load i64, ptr %count.at
   %gather.at = getelementptr i64, ptr %words, i64 9
   %gather = load i64, ptr %gather.at
-  %first.block = getelementptr i64, ptr %words, i64 10
+  %written.at = getelementptr i64, ptr %words, i64 10
+  %written = load i64, ptr %written.at
+  %first.block = getelementptr i64, ptr %words, i64 11
   %blocks.words = mul i64 %blocks, 3
-  %begin = getelementptr i64, ptr %first.block, i64 %blocks.words
+  %first.written = getelementptr i64, ptr %first.block, i64 %blocks.words
+  %written.words = mul i64 %written, 2
+  %begin = getelementptr i64, ptr %first.written, i64 %written.words
   %end = getelementptr i8, ptr %begin, i64 %length
   %all = add i64 %needs, %blocks
   %bases = alloca i64, i64 %all, align 16
@@ -459,14 +531,27 @@ keep:
 read:
   %watched = icmp ne i64 %watch, 0
   %perhaps = and i1 %needed, %watched
-  br i1 %perhaps, label %mode, label %block
+  br i1 %perhaps, label %mode, label %write
 mode:
   %recorded = call i1 @records()
-  br i1 %recorded, label %ask, label %block
+  br i1 %recorded, label %ask, label %write
+write:
+  %v = phi i64 [ 0, %read ], [ 0, %mode ], [ %v.next, %write.next ]
+  %vw = phi ptr [ %first.written, %read ], [ %first.written, %mode ], [ %vw.next, %write.next ]
+  %v.some = icmp slt i64 %v, %written
+  br i1 %v.some, label %write.one, label %block
+write.one:
+  %v.which = load i64, ptr %vw
+  %v.may = call i1 @writable(ptr %given, i64 %n, i64 %tensors, i64 %v.which)
+  br i1 %v.may, label %write.next, label %ask
+write.next:
+  %v.next = add i64 %v, 1
+  %vw.next = getelementptr i64, ptr %vw, i64 2
+  br label %write
 
 block:
-  %b = phi i64 [ 0, %read ], [ 0, %mode ], [ %b.next, %block.kept ]
-  %bw = phi ptr [ %first.block, %read ], [ %first.block, %mode ], [ %bw.next, %block.kept ]
+  %b = phi i64 [ 0, %write ], [ %b.next, %block.kept ]
+  %bw = phi ptr [ %first.block, %write ], [ %bw.next, %block.kept ]
   %some = icmp slt i64 %b, %blocks
   br i1 %some, label %block.take, label %run
 block.take:
@@ -511,14 +596,32 @@ block.kept:
 
 run:
   %nothing = icmp eq i64 %length, 0
-  br i1 %nothing, label %result, label %steps
+  br i1 %nothing, label %version, label %steps
 steps:
   %fits = call i1 @steps(ptr %begin, ptr %end, ptr %bases)
-  br i1 %fits, label %result, label %drop.ask
+  br i1 %fits, label %version, label %drop.ask
+version:
+  %c = phi i64 [ 0, %run ], [ 0, %steps ], [ %c.next, %version.one ]
+  %cw = phi ptr [ %first.written, %run ], [ %first.written, %steps ], [ %cw.next, %version.one ]
+  %c.some = icmp slt i64 %c, %written
+  br i1 %c.some, label %version.one, label %result
+version.one:
+  %c.which = load i64, ptr %cw
+  %c.o.at = getelementptr ptr, ptr %given, i64 %c.which
+  %c.o = load ptr, ptr %c.o.at
+  %c.rise.at = getelementptr i64, ptr %cw, i64 1
+  %c.rise = load ptr, ptr %c.rise.at
+  %c.next = add i64 %c, 1
+  %cw.next = getelementptr i64, ptr %cw, i64 2
+  %c.done = call i1 @raised(ptr %c.o, ptr %c.rise)
+  br i1 %c.done, label %version, label %undone.all
+
+undone.all:
+  br label %drop.raise
 
 result:
-  %r = phi i64 [ 0, %run ], [ 0, %steps ], [ %r.next, %result.put ]
-  %rw = phi ptr [ %end, %run ], [ %end, %steps ], [ %rw.next, %result.put ]
+  %r = phi i64 [ 0, %version ], [ %r.next, %result.put ]
+  %rw = phi ptr [ %end, %version ], [ %rw.next, %result.put ]
   %another = icmp slt i64 %r, %count
   br i1 %another, label %result.which, label %drop.done
 result.which:
@@ -602,7 +705,7 @@ drop.done:
 drop.ask:
   br label %drop
 drop.raise:
-  %so.far = phi i64 [ %b, %block.take ], [ %b, %storage.none ], [ %blocks, %undone ]
+  %so.far = phi i64 [ %b, %block.take ], [ %b, %storage.none ], [ %blocks, %undone ], [ %blocks, %undone.all ]
   br label %drop
 drop:
   %then = phi i64 [ 0, %drop.done ], [ 1, %drop.ask ], [ 2, %drop.raise ]
