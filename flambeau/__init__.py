@@ -46,8 +46,8 @@ del globals()["trace"]  # the package of this name answers for it: of a tensor, 
 _MODULES = frozenset("""autograd nn optim cuda utils linalg fft special random backends amp io data distributions simulated cli trace
  testing multiprocessing hub version types func sparse profiler accelerator return_types cpu distributed compiler jit signal masked overrides _C vision
  quasirandom _higher_order_ops _tensor_str _jit_internal _utils _prims_common _subclasses fx
- serialization storage errors xpu mps _dynamo _inductor __config__ torch_version library futures""".split())
-_LEFT_OUT = frozenset("onnx quantization ao export package".split())
+ serialization storage errors xpu mps _dynamo _inductor __config__ torch_version library futures mtia _functorch _guards _logging""".split())
+_LEFT_OUT = frozenset("onnx quantization ao export package nested monitor".split())
 _LAZY: dict[str, str] = {}
 
 

@@ -7,9 +7,12 @@ from typing import Any, SupportsIndex, overload
 from ._faces import _C as _C
 from ._faces import __config__ as __config__
 from ._faces import _dynamo as _dynamo
+from ._faces import _functorch as _functorch
+from ._faces import _guards as _guards
 from ._faces import _higher_order_ops as _higher_order_ops
 from ._faces import _inductor as _inductor
 from ._faces import _jit_internal as _jit_internal
+from ._faces import _logging as _logging
 from ._faces import _prims_common as _prims_common
 from ._faces import _subclasses as _subclasses
 from ._faces import _tensor_str as _tensor_str
@@ -37,6 +40,7 @@ from . import library as library
 from . import linalg as linalg
 from . import masked as masked
 from ._faces import mps as mps
+from ._faces import mtia as mtia
 from . import multiprocessing as multiprocessing
 from . import nn as nn
 from . import optim as optim

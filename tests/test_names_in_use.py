@@ -11,12 +11,9 @@ NAMES = Path(__file__).with_name("names_in_use.txt")
 # what is absent, by how its name begins, and why
 LEFT_OUT = {
     "torch.onnx": "left out: save the state dict, which PyTorch exports",
-    "torch.quantization": "left out: autocast and 16-bit types are for smaller numbers",
     "torch.qint8": "left out, with quantization",
-    "torch.nested": "left out: nested tensors",
     "torch.jagged": "left out: the layout of nested tensors",
     "torch.classes": "left out: classes of compiled extensions",
-    "torch.utils.cpp_extension": "left out: compiled extensions",
     "torch.library.wrap_triton": "left out: Triton is no renderer here",
     "torch._inductor": "left out: the compiler's own",
     "torch.sparse_csc_tensor": "left out: a sparse layout",

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from . import packages
-from .places import MOVED, WHOLE, elsewhere
+from .places import MOVED, OWN, WHOLE, called, elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -75,7 +75,8 @@ class Finder:
         if top not in _PLACES or (top == "torchvision" and _real_torchvision()):
             return None
         to = _target(name)
-        if name != "torch" and not _exists(to):
+        package, _, last = to.rpartition(".")
+        if name != "torch" and ((name not in MOVED and last in OWN.get(package, ()) and top == "torch") or not _exists(to)):
             from .missing import no_module
             raise no_module(name)
         spec = importlib.machinery.ModuleSpec(name, _Loader(to), origin="flambeau", is_package=True)  # type: ignore[arg-type]
@@ -109,12 +110,26 @@ def _real_torchvision() -> bool:
 def _exists(module: str) -> bool:
     flambeau: Any = importlib.import_module("flambeau")
     first = module.split(".")[1] if "." in module else ""
-    if first in flambeau._LEFT_OUT and module.count(".") == 1:
-        return getattr(flambeau, first) is not None  # in sys.modules from now on
+    if first in flambeau._LEFT_OUT:
+        return _left_out(module, getattr(flambeau, first))
     try:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:
         return False
+
+
+def _left_out(module: str, top: ModuleType) -> bool:
+    """Whether it is a module below one that is left out; then it is made, in sys.modules from now on."""
+    left_out = importlib.import_module("flambeau.left_out")
+    parts, at = module.split(".")[1:], top
+    if len(parts) > 1 and ".".join(parts) not in left_out.BELOW:
+        return False
+    for end in range(2, len(parts) + 1):
+        name = "flambeau." + ".".join(parts[:end])
+        if name not in sys.modules:
+            sys.modules[name] = vars(at)[parts[end - 1]] = left_out.module(name.partition(".")[2])
+        at = sys.modules[name]
+    return True
 
 
 def whole(module: ModuleType) -> None:
@@ -127,16 +142,20 @@ def whole(module: ModuleType) -> None:
 def _keep_shadowed(module: ModuleType) -> None:
     """A function and a module of PyTorch's may have one name (`nn.parallel.replicate`): importing the module must leave the attribute the
     function, so such a module is put where `import` looks first."""
-    called = _called(module)
+    known = called(module.__name__)
     for name in MOVED:
         parent, _, last = name.rpartition(".")
-        if parent == called and callable(vars(module).get(last)):
+        if parent == known and callable(vars(module).get(last) or _lazily(module, last)):
             sys.modules.setdefault(name, importlib.import_module(MOVED[name]))
 
 
-def _called(module: ModuleType) -> str:
-    """The name a program knows a module by."""
-    return module.__name__.replace("flambeau.vision", "torchvision", 1).replace("flambeau", "torch", 1)
+def _lazily(module: ModuleType, name: str) -> Any:
+    """What a module loads at first use, asked of itself alone; None where it has no such name."""
+    own = vars(module).get("_untaught", vars(module).get("__getattr__"))
+    try:
+        return own and own(name)
+    except AttributeError:
+        return None
 
 
 def teach(module: ModuleType) -> None:
@@ -156,20 +175,20 @@ def teach(module: ModuleType) -> None:
                 if isinstance(found, ModuleType):
                     teach(found)
                 return found
-        called = _called(module)
+        known = called(module.__name__)
         if name.startswith("__"):
-            raise AttributeError(f"module '{called}' has no attribute '{name}'")
-        if f"{called}.{name}" in MOVED:
-            return importlib.import_module(f"{called}.{name}")
+            raise AttributeError(f"module '{known}' has no attribute '{name}'")
+        if f"{known}.{name}" in MOVED:
+            return importlib.import_module(f"{known}.{name}")
         for other in elsewhere(module.__name__, name):
             found = getattr(importlib.import_module(other), name, None)
             if found is not None:
                 return found
         from .missing import no_attribute
-        raise no_attribute(called, name, lambda: dir(module))
+        raise no_attribute(known, name, lambda: dir(module))
 
     held: Any = vars(module)
-    held["_taught"] = True
+    held["_taught"], held["_untaught"] = True, own
     held["__getattr__"] = __getattr__
     for v in list(held.values()):
         if isinstance(v, ModuleType):
@@ -184,6 +203,8 @@ def _front() -> ModuleType:
 
     def __getattr__(name: str) -> Any:
         try:
+            if name in OWN["flambeau"]:
+                raise AttributeError(name)
             found = getattr(flambeau, name)
         except AttributeError as error:
             if name.startswith("__") or type(error) is not AttributeError:
@@ -202,8 +223,9 @@ def _front() -> ModuleType:
         raise no_attribute("torch", name, lambda: dir(flambeau))
 
     own: dict[str, Any] = {
-        "__path__": list(flambeau.__path__), "__file__": flambeau.__file__, "__version__": VERSION, "__all__": list(vars(flambeau)["__all__"]),
-        "__getattr__": __getattr__, "__dir__": lambda: sorted({*vars(made), *dir(flambeau)}), "_flambeau": True,
+        "__path__": list(flambeau.__path__), "__file__": flambeau.__file__, "__version__": VERSION,
+        "__all__": [name for name in vars(flambeau)["__all__"] if name not in OWN["flambeau"]],
+        "__getattr__": __getattr__, "__dir__": lambda: sorted({*vars(made), *dir(flambeau)} - OWN["flambeau"]), "_flambeau": True,
         "layout": layout,  # flambeau.layout is a module
         "version": _versions()}
     vars(made).update(own)

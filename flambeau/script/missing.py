@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ..interop.stand_ins import LeftOut, NotHere
+from .places import OWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -57,7 +58,8 @@ def no_module(name: str) -> ModuleNotFoundError:
     names: list[str] = []
     try:
         package = importlib.import_module(parent) if parent else None
-        names = [m.name for m in pkgutil.iter_modules(getattr(package, "__path__", []))]
+        hidden = OWN.get(getattr(package, "__name__", "").replace("torch", "flambeau", 1), ())
+        names = [m.name for m in pkgutil.iter_modules(getattr(package, "__path__", [])) if m.name not in hidden]
     except ImportError:
         pass
     return ModuleNotFoundError(f"No module named '{name}': Flambeau does not have it{nearest(last, names)} ({_line()})", name=name)

@@ -19,7 +19,24 @@ MOVED = {
     "torch.nn.parallel.scatter_gather": "flambeau.nn.parallel", "torch.nn.parallel._functions": "flambeau.nn.parallel",
     "torch.nn.parallel.comm": "flambeau.cuda.comm",
     "torch.distributed.nn.functional": "flambeau.distributed.nn",
-    "torch.profiler.profiler": "flambeau.profiler",
+    "torch.profiler.profiler": "flambeau.profiler", "torch.autograd.profiler_util": "flambeau.profiler",
+    "torch.optim._adafactor": "flambeau.optim.factored", "torch.optim._muon": "flambeau.optim.factored", "torch.optim._multi_tensor": "flambeau.optim",
+    "torch.nn.utils.weight_norm": "flambeau.nn.utils.weight_norms", "torch.nn.utils.spectral_norm": "flambeau.nn.utils.weight_norms",
+    "torch.nn.utils.init": "flambeau.nn.utils", "torch.nn.utils.memory_format": "flambeau.nn.utils",
+    "torch.jit._script": "flambeau.jit", "torch.jit._trace": "flambeau.jit", "torch.jit.frontend": "flambeau.jit",
+    "torch.cpu.amp.autocast_mode": "flambeau.cpu.amp", "torch.testing._comparison": "flambeau.testing",
+    "torch.utils.tensorboard.writer": "flambeau.utils.tensorboard", "torch.utils.tensorboard.summary": "flambeau.utils.tensorboard",
+    "torch.multiprocessing.spawn": "flambeau.multiprocessing.spawning", "torch.multiprocessing.queue": "flambeau.multiprocessing",
+    "torch.multiprocessing.pool": "flambeau.multiprocessing",
+    "torch._vmap_internals": "flambeau.func", "torch._lowrank": "flambeau", "torch._linalg_utils": "flambeau", "torch._VF": "flambeau",
+    "torch.cuda._utils": "flambeau._utils",
+}
+
+# modules of Flambeau's own, which PyTorch has no such names for, by the package they lie in
+OWN = {
+    "flambeau": frozenset("_core _faces as_torch cli data demo errors interop inventory io left_out script simulated suite vision".split()),
+    "flambeau.nn": frozenset("activation containers conv distance distributed dropout hooks lazy linear loss module moves norm padding pairs pooling rare rnn "
+                             "shapes sizes sparse state transformer upsampling".split()),
 }
 
 # where else a module's names are looked for, when they are not in the one that stands for it
@@ -45,6 +62,17 @@ NEAR = {
 WHOLE = frozenset(("flambeau.distributions", "flambeau.optim", "flambeau.optim.lr_scheduler", "flambeau.nn", "flambeau.nn.functional"))
 # what almost every one of PyTorch's files imports, so that programs take it from any of them
 COMMON = {"Tensor": "flambeau", "nan": "math", "inf": "math", "Number": "flambeau.types", "_Number": "flambeau.types"}
+
+
+def called(module: str) -> str:
+    """What a program knows a module by."""
+    for ours, theirs in (("flambeau.vision", "torchvision"), ("flambeau.data", "torch.utils.data"), ("flambeau._faces", "torch"), ("flambeau._core", "torch")):
+        if module == ours or module.startswith(ours + "."):
+            return theirs + module[len(ours):]
+    parent, _, last = module.rpartition(".")
+    if last in OWN.get(parent, ()) and parent == "flambeau.nn":
+        return f"torch.nn.modules.{last}"
+    return module.replace("flambeau", "torch", 1)
 
 
 def elsewhere(module: str, name: str) -> list[str]:

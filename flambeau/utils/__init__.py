@@ -9,7 +9,8 @@ from typing import Any
 from .._core.tensor import Tensor
 from . import checkpoint, data
 
-_LATER = frozenset(("_pytree", "benchmark", "deterministic", "dlpack", "flop_counter", "hooks", "model_zoo", "tensorboard"))
+_LATER = frozenset(("_contextlib", "_device", "_foreach_utils", "_python_dispatch", "_pytree", "benchmark", "collect_env", "cpp_extension", "deterministic",
+                    "dlpack", "flop_counter", "hooks", "model_zoo", "module_tracker", "tensorboard", "weak"))
 
 
 def __getattr__(name: str) -> Any:

@@ -37,7 +37,7 @@ def test_a_page_tells_of_the_training(tmp_path: Path, monkeypatch: pytest.Monkey
     assert train.run("cuda:0", 1, console=Console(file=shown, width=100, highlight=False)) == 0
     page = (tmp_path / train.PAGE).read_text("utf-8")
     assert f"transfers: {tmp_path / train.PAGE}" in shown.getvalue()
-    for part in ("Learning, epoch by epoch", "The network, layer by layer", "<b>Conv2d</b>", "test accuracy", "cpu → cuda:0"):
+    for part in ("Learning, epoch by epoch", "The network, layer by layer", "<b>Conv2d</b>", "test accuracy", '"cpu"', '"cuda:0"'):
         assert part in page
     assert os.listdir(tmp_path) == [train.PAGE]
 

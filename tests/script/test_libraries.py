@@ -40,10 +40,11 @@ def test_programs_and_packages(command) -> None:
     assert {f"with_{name}.py" for name in command.PROGRAMS} | {"fed.py"} == {p.name for p in (FOLDER / "programs").glob("*.py")}
     environment = sys.modules["environment"]
     assert environment._plain("Torch_Geometric>=2.1; python_version>'3'") == "torch-geometric" and "torch" in environment.LEFT_OUT
-    page = command.page({"peft": ["| LoRA | equal | 1.0 | 2.0 |"]}, {"peft": "1.2", "transformers": "5.0"}, "the CPU")
+    page = command.page({"peft": ["| LoRA | equal | 1.0 | 2.0 |"]}, {"peft": "1.2", "transformers": "5.0"})
     assert "## peft 1.2, transformers 5.0" in page and "| LoRA | equal" in page
-    assert command._row("a", {"gave": 1.0, "seconds": 1}, {"gave": 1.1, "seconds": 1}, False)[1] is False
-    assert command._row("a", {"error": "gone"}, None, False) == ("| a | stops: gone | | |", False)
+    assert command._said({"gave": 1.0}, {"gave": 1.1}, False) == ("**differs** by 9.1e-02", False)
+    assert command._said({"error": "gone"}, None, False) == ("stops: gone", False)
+    assert command._said({"gave": 1.0}, {"gave": 1.0}, False) == ("equal", True) and command._said({"gave": 1.0}, None, True) == ("runs", True)
 
 
 def test_what_programs_share(tmp_path) -> None:

@@ -22,6 +22,14 @@ IMPORTED = [
     ("torch.distributed.nn.functional", "all_gather", "flambeau.distributed.nn"), ("torch.distributions.transforms", "Tensor", "flambeau"),
     ("torch.utils.data.dataloader", "_BaseDataLoaderIter", "flambeau.utils.data.dataloader"),
     ("torch.distributions.utils", "_standard_normal", "flambeau.distributions.utils"), ("torch.jit", "_overload", "flambeau.jit"),
+    ("torch._functorch.vmap", "vmap", "flambeau.func"), ("torch._functorch.eager_transforms", "vjp", "flambeau.func"),
+    ("torch._vmap_internals", "vmap", "flambeau.func"), ("torch._lowrank", "svd_lowrank", "flambeau"), ("torch.optim._muon", "Muon", "flambeau.optim"),
+    ("torch.nn.utils.weight_norm", "WeightNorm", "flambeau.nn.utils.weight_norms"),
+    ("torch.multiprocessing.spawn", "ProcessRaisedException", "flambeau.multiprocessing"),
+    ("torch.utils.data._utils.worker", "WorkerInfo", "flambeau.data.workers"),
+    ("torch.utils.data._utils.pin_memory", "pin_memory", "flambeau.data.pinning:pin"),
+    ("torch.utils._contextlib", "_DecoratorContextManager", "flambeau._core.autograd.mode:DecoratorContextManager"),
+    ("torch.nn.parallel.comm", "reduce_add", "flambeau.cuda.comm"), ("torch.jit._script", "ScriptModule", "flambeau.jit"),
     ("torch._C._nn", "_parse_to", "flambeau.nn.moves:parse_to"), ("torch._dynamo.eval_frame", "OptimizedModule", "flambeau._dynamo"),
 ]
 
@@ -37,7 +45,56 @@ def test_names_of_inner_modules(tmp_path) -> None:
     assert run(tmp_path, "\n".join(lines)).stdout == "all\n"
 
 
-@pytest.mark.parametrize("module", sorted({*places.MOVED.values()} - {"flambeau.cuda.comm"} | {m for near in places.NEAR.values() for m in near}))
+def test_functions_that_share_a_modules_name(tmp_path) -> None:
+    code = """import flambeau.as_torch, torch
+import torch.nn.utils.weight_norm, torch.nn.utils.spectral_norm, torch.multiprocessing.spawn
+from torch.nn.utils.weight_norm import WeightNorm
+assert all(type(f).__name__ == "function" for f in (torch.nn.utils.weight_norm, torch.nn.utils.spectral_norm, torch.multiprocessing.spawn))
+print("all")"""
+    assert run(tmp_path, code).stdout == "all\n"
+
+
+def test_modules_of_flambeaus_own_are_not_torchs(tmp_path) -> None:
+    code = """import flambeau.as_torch, torch, torch.utils.data, torchvision.ops, flambeau.data
+for name in ("data", "vision", "interop", "nn.module", "nn.linear"):
+    try:
+        __import__("torch." + name)
+    except ModuleNotFoundError as error:
+        assert error.name == "torch." + name
+    else:
+        raise AssertionError(name)
+assert not hasattr(torch, "vision") and "vision" not in dir(torch) and not {"data", "simulated"} & {*torch.__all__}
+for module, told in ((torch.nn.modules.conv, "torch.nn.modules.conv"), (torch.utils.data, "torch.utils.data"), (torchvision.ops, "torchvision.ops")):
+    try:
+        module.nothing
+    except AttributeError as error:
+        assert f"module '{told}' has no attribute 'nothing'" in str(error), error
+print("all")"""
+    assert run(tmp_path, code).stdout == "all\n"
+
+
+def test_modules_that_are_left_out_are_imported_and_say_so(tmp_path) -> None:
+    code = """import flambeau.as_torch, torch
+from torch.ao.quantization import QuantStub, prepare
+from torch.ao.quantization.quantize_fx import prepare_fx
+from torch.utils.cpp_extension import CUDA_HOME, BuildExtension, load
+from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
+import torch.ao.nn.quantized, torch.onnx.symbolic_helper, torch.nested
+class Mode(TorchDispatchMode): pass
+for call in (QuantStub, lambda: prepare(1), lambda: load("x"), Mode, lambda: torch.nested.nested_tensor([1])):
+    try:
+        call()
+    except NotImplementedError as error:
+        assert "torch." in str(error), error
+    else:
+        raise AssertionError(call)
+assert CUDA_HOME is None and not isinstance(torch.ones(1), QuantStub) and not is_traceable_wrapper_subclass(torch.ones(1))
+assert not hasattr(torch.ao.nn.quantized, "Linear") and torch._guards.detect_fake_mode() is None
+print("all")"""
+    assert run(tmp_path, code).stdout == "all\n"
+
+
+@pytest.mark.parametrize("module", sorted({*places.MOVED.values()} | {m for near in places.NEAR.values() for m in near}))
 def test_each_place_exists(module: str) -> None:
     assert importlib.import_module(module) is not None
 

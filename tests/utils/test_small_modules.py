@@ -8,7 +8,7 @@ import weakref
 import pytest
 
 import flambeau as torch
-from flambeau.utils import _pytree, benchmark
+from flambeau.utils import _contextlib, _device, _foreach_utils, _pytree, benchmark, collect_env, module_tracker, weak
 
 
 def test_trees_go_flat_and_back() -> None:
@@ -54,6 +54,91 @@ def test_tensors_that_change_places() -> None:
     with pytest.raises(RuntimeError, match="Cannot swap t1 because it has weakref"):
         torch.utils.swap_tensors(a, b)
     assert seen() is a
+
+
+def test_tables_by_identity() -> None:
+    a, b = torch.ones(2), torch.ones(2)
+    table = weak.WeakTensorKeyDictionary({a: 1})
+    table[b] = 2
+    assert table[a] == 1 and table[b] == 2 and len(table) == 2 and a in table and torch.ones(2) not in table and 3 not in table
+    assert {id(k) for k in table} == {id(a), id(b)} and table == table.copy() and weak.WeakIdRef(a) == weak.WeakIdRef(a) != weak.WeakIdRef(b)
+    seen = weak.TensorWeakRef(b)
+    assert seen() is b
+    del b
+    assert len(table) == 1 and seen() is None and list(table.values()) == [1]
+    with pytest.raises(AssertionError, match="expected torch.Tensor"):
+        weak.TensorWeakRef([1])
+
+
+def test_context_managers_of_ones_own() -> None:
+    entered: list[str] = []
+
+    class Mode(_contextlib._DecoratorContextManager):
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def clone(self) -> Mode:
+            return Mode(self.name + "'")
+
+        def __enter__(self) -> None:
+            entered.append(self.name)
+
+        def __exit__(self, *exc: object) -> None:
+            entered.append("-" + self.name)
+
+    @Mode("a")
+    def steps(n: int):
+        yield from range(n)
+    assert list(steps(2)) == [0, 1] and entered[:2] == ["a'", "-a'"] and len(entered) == 8
+    assert _contextlib.context_decorator(lambda: Mode("b"), lambda x: x + 1)(1) == 2 and entered[-2:] == ["b", "-b"]
+    with pytest.raises(RuntimeError, match="Cannot decorate classes"):
+        _contextlib.context_decorator(lambda: Mode("b"), int)
+
+    class Bare(_contextlib._NoParamDecoratorContextManager):
+        def __enter__(self) -> None:
+            entered.append("bare")
+
+        def __exit__(self, *exc: object) -> None:
+            pass
+
+    @Bare
+    def f() -> int:
+        return 1
+    assert f() == 1 and entered[-1] == "bare"
+
+
+def test_the_modules_at_work() -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Sequential(torch.nn.ReLU()))
+    seen: list[set[str]] = []
+    net[1][0].register_forward_pre_hook(lambda *args: seen.append({*tracker.parents}))
+    with module_tracker.ModuleTracker() as tracker:
+        net(torch.ones(1, 2))
+        assert tracker.parents == {"Global"} and not tracker.is_bw
+        x = torch.ones(1, requires_grad=True)
+        x.register_hook(lambda g: seen.append({str(tracker.is_bw)}))
+        (x * 2).sum().backward()
+    assert seen == [{"Global", "Sequential", "Sequential.1", "Sequential.1.0"}, {"True"}]
+    net(torch.ones(1, 2))
+    assert tracker.parents == {"Global"}
+
+
+def test_lists_by_device_and_type() -> None:
+    a, b, c = torch.ones(1), torch.ones(2, dtype=torch.float64), torch.ones(3)
+    made = _foreach_utils._group_tensors_by_device_and_dtype([[a, b, c], [None, b, c]], with_indices=True)
+    assert [(str(d), t, [[None if x is None else x.shape[0] for x in row] for row in rows], places) for (d, t), (rows, places) in made.items()] == [
+        ("cpu", torch.float32, [[1, 3], [None, 3]], [0, 2]), ("cpu", torch.float64, [[2], [2]], [1])]
+    with pytest.raises(RuntimeError, match=r"differ in length: \[1, 2\]"):
+        _foreach_utils._group_tensors_by_device_and_dtype([[a], [a, b]])
+    assert _foreach_utils._has_foreach_support([a, None], a.device) and not _foreach_utils._has_foreach_support([torch.nn.Parameter(a)], a.device)
+
+
+def test_a_device_for_a_function() -> None:
+    assert _device.set_device("meta")(lambda: torch.ones(2).device.type)() == "meta" and torch.ones(1).device.type == "cpu"
+
+
+def test_what_a_report_of_an_error_says() -> None:
+    told = collect_env.get_pretty_env_info()
+    assert f"PyTorch version: {torch.__version__} (Flambeau)" in told and "Is CUDA available: " in told and "numpy==" in told
 
 
 def test_the_old_names() -> None:

@@ -37,8 +37,69 @@ class no_recording:
         _grad.reset(self.token)
 
 
-class _Mode:
-    """A context manager that is a decorator too, for functions and generator functions."""
+class DecoratorContextManager:
+    """A context manager that is a decorator too, for functions, generator functions and classes; each call enters what `clone` gives."""
+
+    def __enter__(self) -> Any:
+        raise NotImplementedError
+
+    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> Any:
+        raise NotImplementedError
+
+    def clone(self) -> Any:
+        """Another one of the same arguments: of a class whose `__init__` takes any, its own `clone`."""
+        return type(self)()
+
+    def __call__(self, function: Any) -> Any:
+        if inspect.isclass(function):
+            function.__init__ = self(function.__init__)  # type: ignore[method-assign]
+            return function
+        if inspect.isgeneratorfunction(function):
+            @functools.wraps(function)
+            def generate(*args: Any, **kwargs: Any) -> Any:
+                # only the generator's own steps run in the mode, not its consumer's
+                with self.clone():
+                    steps = function(*args, **kwargs)
+                step, given = steps.send, None
+                while True:
+                    try:
+                        with self.clone():
+                            value = step(given)
+                    except StopIteration as stop:
+                        return stop.value
+                    try:
+                        step, given = steps.send, (yield value)
+                    except GeneratorExit:
+                        with self.clone():
+                            steps.close()
+                        raise
+                    except BaseException as error:
+                        step, given = steps.throw, error
+            return generate
+
+        @functools.wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with self.clone():
+                return function(*args, **kwargs)
+        return run
+
+
+class NoParamDecoratorContextManager(DecoratorContextManager):
+    """One without arguments, which may decorate by its name alone."""
+
+    def __new__(cls, orig_func: Any = None) -> Any:
+        self = super().__new__(cls)
+        if orig_func is None:
+            return self
+        self.__init__()  # type: ignore[misc]
+        return self(orig_func)
+
+
+class _Mode(DecoratorContextManager):
+    """Switches of autograd that are set while a block runs."""
+
+    def __init__(self) -> None:
+        self._tokens: list[list[tuple[ContextVar[bool], Token[bool]]]] = []
 
     def _enter(self) -> None:
         raise NotImplementedError
@@ -51,45 +112,6 @@ class _Mode:
         for var, token in reversed(self._tokens.pop()):
             _reset(var, token)
 
-    def __init__(self) -> None:
-        self._tokens: list[list[tuple[ContextVar[bool], Token[bool]]]] = []
-
-    def _clone(self) -> _Mode:
-        return type(self)()
-
-    def __call__(self, function: Any) -> Any:
-        if inspect.isclass(function):
-            function.__init__ = self(function.__init__)  # type: ignore[method-assign]
-            return function
-        if inspect.isgeneratorfunction(function):
-            @functools.wraps(function)
-            def generate(*args: Any, **kwargs: Any) -> Any:
-                # only the generator's own steps run in the mode, not its consumer's
-                with self._clone():
-                    steps = function(*args, **kwargs)
-                step, given = steps.send, None
-                while True:
-                    try:
-                        with self._clone():
-                            value = step(given)
-                    except StopIteration as stop:
-                        return stop.value
-                    try:
-                        step, given = steps.send, (yield value)
-                    except GeneratorExit:
-                        with self._clone():
-                            steps.close()
-                        raise
-                    except BaseException as error:
-                        step, given = steps.throw, error
-            return generate
-
-        @functools.wraps(function)
-        def run(*args: Any, **kwargs: Any) -> Any:
-            with self._clone():
-                return function(*args, **kwargs)
-        return run
-
 
 def _reset(var: ContextVar[bool], token: Token[bool]) -> None:
     try:
@@ -98,15 +120,8 @@ def _reset(var: ContextVar[bool], token: Token[bool]) -> None:
         var.set(bool(token.old_value) if token.old_value is not Token.MISSING else var is _grad)
 
 
-class no_grad(_Mode):
+class no_grad(_Mode, NoParamDecoratorContextManager):
     """Context and decorator in which nothing is recorded."""
-
-    def __new__(cls, orig_func: Any = None) -> Any:
-        self = object.__new__(cls)
-        if orig_func is None:
-            return self
-        _Mode.__init__(self)
-        return self(orig_func)
 
     def __init__(self, orig_func: Any = None) -> None:
         super().__init__()
@@ -117,12 +132,6 @@ class no_grad(_Mode):
 
 class enable_grad(no_grad):
     """Context and decorator in which operations are recorded again inside `no_grad`."""
-
-    def __new__(cls, orig_func: Any = None) -> Any:
-        return super().__new__(cls, orig_func)
-
-    def __init__(self, orig_func: Any = None) -> None:
-        super().__init__()
 
     def _enter(self) -> None:
         self._tokens.append([(_grad, _grad.set(True))])
@@ -136,7 +145,7 @@ class set_grad_enabled(_Mode):
         self.mode = bool(mode)
         self._before = _grad.set(self.mode)
 
-    def _clone(self) -> _Mode:
+    def clone(self) -> _Mode:
         return set_grad_enabled(self.mode)
 
     def _enter(self) -> None:
@@ -161,7 +170,7 @@ class inference_mode(_Mode):
         super().__init__()
         self.mode = True if callable(mode) else bool(mode)
 
-    def _clone(self) -> _Mode:
+    def clone(self) -> _Mode:
         clone: _Mode = inference_mode(self.mode)
         return clone
 

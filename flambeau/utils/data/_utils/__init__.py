@@ -1,7 +1,7 @@
-"""`torch.utils.data._utils`, which programs reach into for `collate`."""
+"""`torch.utils.data._utils`, which programs reach into."""
 
 from __future__ import annotations
 
-from . import collate
+from . import collate, fetch, pin_memory, worker
 
-__all__ = ["collate"]
+__all__ = ["collate", "fetch", "pin_memory", "worker"]

@@ -1,0 +1,34 @@
+"""Meta's accelerators (torch.mtia): there is no driver for them here, and programs that ask are told so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def is_available() -> bool:
+    return False
+
+
+def device_count() -> int:
+    return 0
+
+
+def empty_cache() -> None:
+    """There is none."""
+
+
+def synchronize(device: Any = None) -> None:
+    """Raises RuntimeError: there is no such device to wait for."""
+    raise RuntimeError("mtia.synchronize: there are no devices of this kind; the devices here are cpu and cuda")
+
+
+def manual_seed(seed: int) -> None:
+    """Accepted, as by programs that seed every kind of device."""
+
+
+def manual_seed_all(seed: int) -> None:
+    """Accepted too."""
+
+
+def is_initialized() -> bool:
+    return False
