@@ -38,7 +38,6 @@ LEFT_OUT = {
     "torch._C._current_autograd_node": "private: which node runs",
     "Tensor._make_wrapper_subclass": "private: tensors without memory",
     "torch.serialization.skip_data": "files without their numbers: not here yet",
-    "torch.utils.benchmark.Compare": "a table of measurements: not here yet",
     "torch.utils.tensorboard.hparams": "a module of no public name",
 }
 _LOOK = """

@@ -41,6 +41,27 @@ def test_a_timer_counts_what_it_is_told_to() -> None:
         benchmark.Timer(language="c++")
 
 
+def test_a_table_of_measurements() -> None:
+    def timed(label: str, sub: str, description: str, *times: float, threads: int = 1) -> benchmark.Measurement:
+        return benchmark.Measurement(10, [10 * t for t in times], benchmark.TaskSpec("f()", "", "", label, sub, description, None, threads))
+    found = [timed("add", "4 x 4", "ours", 1e-6, 1.02e-6, 0.98e-6), timed("add", "4 x 4", "theirs", 2.5e-6, 2.5e-6), timed("add", "8 x 8", "ours", 4e-6, 9e-6),
+             timed("add", "4 x 4", "ours", 3e-6, threads=2)]
+    table = benchmark.Compare(found)
+    assert str(table).split("\n") == [
+        "[------------ add -------------]", "              |  ours  |  theirs", "1 threads: ---------------------", "       4 x 4  |   1.0  |     2.5",
+        "       8 x 8  |   6.5  |", "2 threads: ---------------------", "       4 x 4  |   3.0  |", "", "Times are in microseconds (us).", ""]
+    table.extend_results([timed("add", "4 x 4", "ours", 1e-6), timed("mul", "", "ours", 0.5)])
+    table.trim_significant_figures()
+    table.highlight_warnings()
+    table.colorize(rowwise=True)
+    rows = [line for line in str(table).split("\n") if "4 x 4" in line]
+    assert rows[0].count("\033[32m") == 1 and rows[0].count("\033[31m") == 1 and rows[0].index("\033[32m") < rows[0].index("\033[31m")
+    assert "(!)" in str(table) and "Times are in milliseconds (ms)." in str(table)
+    assert found[0].sub_label == "4 x 4" and found[2].has_warnings and not found[0].has_warnings
+    with pytest.raises(ValueError, match="Expected an instance of `Measurement`"):
+        table.extend_results([1])
+
+
 def test_tensors_that_change_places() -> None:
     a, b = torch.nn.Parameter(torch.ones(2)), torch.tensor([[1.0], [2.0]])
     a.kind = "weight"
