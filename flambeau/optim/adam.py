@@ -13,7 +13,7 @@ from .._core.kernels import expr as E
 from .._core.ops.elementwise import Pointwise
 from .._core.runtime import capture
 from .._core.tensor import Tensor
-from .optimizer import FormulaOptimizer, Updates, check_options, follow, write, zeros_for
+from .optimizer import FormulaOptimizer, Updates, check_options, elsewhere, write, zeros_for
 
 
 def _gradient(p: Any, g: Any, lr: Any, decay: Any, maximize: bool, decoupled: bool | None) -> tuple[Any, Any]:
@@ -104,7 +104,7 @@ class _Moments(FormulaOptimizer):
             state["exp_avg"] = zeros_for(p)
             state[self.second] = zeros_for(p)
         elif state["exp_avg"].meta.device is not p.meta.device:
-            follow(p, state)
+            elsewhere(p, state)
         state["step"] = step = float(state["step"]) + 1.0
         return step
 

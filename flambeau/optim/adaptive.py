@@ -9,7 +9,7 @@ from .._core import ops
 from .._core.kernels import expr as E
 from .._core.ops.elementwise import Pointwise
 from .._core.tensor import Tensor
-from .optimizer import FormulaOptimizer, check_options, follow, write, zeros_for
+from .optimizer import FormulaOptimizer, check_options, elsewhere, write, zeros_for
 
 
 def _gradient(p: Any, g: Any, decay: Any, maximize: bool, decayed: bool) -> Any:
@@ -80,7 +80,7 @@ class RMSprop(FormulaOptimizer):
             if centered:
                 state["grad_avg"] = zeros_for(p)
         elif state["square_avg"].meta.device is not p.meta.device:
-            follow(p, state)
+            elsewhere(p, state)
         state["step"] = float(state["step"]) + 1.0
         outs = [p, state["square_avg"]]
         if centered:
@@ -136,7 +136,7 @@ class Adagrad(FormulaOptimizer):
         if not state:  # a group added later
             self._start(group, p, state)
         elif state["sum"].meta.device is not p.meta.device:
-            follow(p, state)
+            elsewhere(p, state)
         state["step"] = step = float(state["step"]) + 1.0
         decay = float(group["weight_decay"])
         rate = float(group["lr"]) / (1.0 + (step - 1.0) * group["lr_decay"])
@@ -179,7 +179,7 @@ class Adadelta(FormulaOptimizer):
         if not state:
             state.update(step=0.0, square_avg=zeros_for(p), acc_delta=zeros_for(p))
         elif state["square_avg"].meta.device is not p.meta.device:
-            follow(p, state)
+            elsewhere(p, state)
         state["step"] = float(state["step"]) + 1.0
         decay, rho = float(group["weight_decay"]), float(group["rho"])
         write(_adadelta_formula, (p, state["square_avg"], state["acc_delta"]), grad,
@@ -220,7 +220,7 @@ class Rprop(FormulaOptimizer):
         if not state:
             state.update(step=0.0, prev=zeros_for(p), step_size=ops.full_like(p, float(group["lr"])).detach())
         elif state["prev"].meta.device is not p.meta.device:
-            follow(p, state)
+            elsewhere(p, state)
         state["step"] = float(state["step"]) + 1.0
         (down, up), (low, high) = group["etas"], group["step_sizes"]
         write(_rprop_formula, (p, state["prev"], state["step_size"]), grad,

@@ -47,14 +47,13 @@ class Adafactor(_Plain):
     def _update(self, group: dict[str, Any], p: Any, grad: Any, state: dict[str, Any]) -> None:
         matrix = grad.dim() > 1
         if not state:
-            state["step"] = _ops.tensor(0.0, dtype=dtypes.float32)
+            state["step"] = 0.0
             if matrix:
                 state["row_var"] = grad.new_zeros((*grad.shape[:-1], 1))
                 state["col_var"] = grad.new_zeros((*grad.shape[:-2], 1, grad.shape[-1]))
             else:
                 state["variance"] = _ops.zeros_like(grad)
-        state["step"] += 1
-        step = state["step"].item()
+        state["step"] = step = float(state["step"]) + 1.0
         eps1 = dtypes.finfo(p.dtype).eps if group["eps"][0] is None else group["eps"][0]
         decay = step ** group["beta2_decay"]
         rho = min(group["lr"], 1.0 / math.sqrt(step))

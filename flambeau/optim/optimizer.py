@@ -1,8 +1,8 @@
 """`Optimizer`: parameter groups, state, saving and loading, hooks; and the step that all formulas share.
 
 An optimizer's update is one formula over an element of the parameter, its gradient and its state; it runs as one kernel
-a parameter that reads each once and writes in place. State follows its parameter: when a model has moved since the last
-step, the state is moved along before it is used.
+a parameter that reads each once and writes in place. State lies where its parameter does: a step after the model has moved
+is refused, and `load_state_dict` puts the state where the parameters are.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import functools
 from collections import OrderedDict, defaultdict
 from copy import deepcopy
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from .._core import ops
 from .._core.errors import warn
@@ -408,12 +408,12 @@ def zeros_for(p: Tensor) -> Tensor:
     return made.detach()
 
 
-def follow(p: Tensor, state: dict[str, Any]) -> None:
-    """Moves the state's tensors to the parameter's device, where the model has gone since the last step."""
-    with no_grad():
-        for key, value in state.items():
-            if isinstance(value, Tensor) and value.device != p.device:
-                state[key] = value.to(p.device)
+def elsewhere(p: Tensor, state: dict[str, Any]) -> NoReturn:
+    """Raises RuntimeError, as PyTorch does, for state that is not where its parameter is: the model has moved since the last step."""
+    name, value = next((k, v) for k, v in state.items() if isinstance(v, Tensor) and v.device != p.device)
+    raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {p.device} and {value.device}! The parameter of "
+                       f"shape {tuple(p.shape)} is on {p.device}, the optimizer's {name!r} for it on {value.device}: move a model before its optimizer "
+                       "steps, or load the optimizer's own state_dict() again, which puts the state where the parameters are")
 
 
 # Launches by formula, flags and layouts, so that a step of a small model is little more than its kernels; void when

@@ -6,7 +6,7 @@ from typing import Any
 
 from .._core.ops.elementwise import Pointwise
 from .._core.tensor import Tensor
-from .optimizer import FormulaOptimizer, Updates, check_options, follow, required, write, zeros_for
+from .optimizer import FormulaOptimizer, Updates, check_options, elsewhere, required, write, zeros_for
 
 
 def _plain(p: Any, g: Any, lr: Any, decay: Any, *, decayed: bool, maximize: bool) -> Any:
@@ -75,8 +75,7 @@ class SGD(FormulaOptimizer):
         if first:
             buf = state["momentum_buffer"] = zeros_for(p)
         elif buf.meta.device is not p.meta.device:
-            follow(p, state)
-            buf = state["momentum_buffer"]
+            elsewhere(p, state)
         if first not in memo:
             memo[first] = Updates(_sgd_momentum, *_numbers(group, first), memo, lambda _: _numbers(group, first))
         memo[first].add((p, buf), grad)
@@ -117,7 +116,7 @@ class ASGD(FormulaOptimizer):
         if not state:
             state.update(step=0.0, eta=lr, mu=1.0, ax=zeros_for(p))
         elif state["ax"].meta.device is not p.meta.device:
-            follow(p, state)
+            elsewhere(p, state)
         state["step"] = step = state["step"] + 1.0
         eta, mu = float(state["eta"]), float(state["mu"])
         write(_asgd, (p, state["ax"]), grad, (eta, float(group["weight_decay"]), float(group["lambd"]), mu),

@@ -216,3 +216,27 @@ def test_a_model_cast_after_its_optimizer_was_built():
 
 def test_repr():
     assert repr(optim.SGD([_parameter()], lr=0.5)).startswith("SGD (\nParameter Group 0\n    dampening: 0\n")
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "ASGD", "Rprop", "Adafactor"])
+@pytest.mark.parametrize("queue", ["eager", "lazy"])
+def test_state_on_another_device_than_its_parameter_is_refused(name, queue):
+    with flambeau.simulate(gpus=1, queue=queue):
+        layer = flambeau.nn.Linear(2, 3)
+        optimizer = getattr(flambeau.optim, name)(layer.parameters(), lr=0.1, **({"momentum": 0.9} if name == "SGD" else {}))
+
+        def gradients(device):
+            optimizer.zero_grad()
+            layer(flambeau.ones(1, 2, device=device)).sum().backward()
+        gradients("cpu")
+        optimizer.step()
+        layer.cuda()
+        gradients("cuda")
+        before = layer.weight.tolist()
+        with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+            optimizer.step()
+        assert layer.weight.tolist() == before
+        optimizer.load_state_dict(optimizer.state_dict())
+        optimizer.step()
+        assert layer.weight.tolist() != before
+        assert all(v.device.type == "cuda" for v in optimizer.state[layer.weight].values() if isinstance(v, flambeau.Tensor) and v.ndim)
