@@ -70,8 +70,8 @@ def test_files_of_programs_that_are_gone_are_taken_away(tmp_path: Path, monkeypa
 def test_watching_ends_by_an_interrupt(tmp_path: Path) -> None:
     import signal
     env = {**os.environ, "TMPDIR": str(tmp_path)}
-    with subprocess.Popen([sys.executable, "-m", "flambeau", "smi", "--watch", "0.1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                          env=env) as p:
+    with subprocess.Popen([sys.executable, "-m", "flambeau", "smi", "--watch", "0.1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,
+                          preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) as p:  # a shell's background commands ignore it
         assert p.stdout is not None and p.stderr is not None
         assert sum("No program tells" in p.stdout.readline() for _ in range(12)) >= 2
         p.send_signal(signal.SIGINT)
