@@ -23,8 +23,11 @@
 #   make check-libraries  our calls of NVIDIA's libraries held against their headers, and what they say; needs g++ and no GPU, downloads 1.7 GB
 #   make check-cudnn  NVIDIA's own cuDNN asked to plan our graphs of attention for GPUs that are only described to it; needs g++ and no GPU
 #   make test-gpu   the device tests on a real NVIDIA GPU (skipped, and said so, where there is none); build/test-gpu.md tells all of it
+#   make gpu-first  the first ten minutes on a real NVIDIA GPU: small steps, the device tests, the benchmark, the operator database; all in build/gpu-first.tar.gz
+#   make gpu-again  those of them that did not pass
 #   make bench-gpu  how fast on that GPU, against PyTorch in the same run; the table goes to build/bench-gpu.md
 #   make host-cost  what an eager operation on a GPU costs the host, in microseconds; on the tests' fake driver where there is no GPU
+#   make kernel-report  how far our kernels are from the limit of an H200, by their memory accesses and machine code; needs g++, no GPU
 #   make step-count  what a training step asks of a GPU: launches, bytes, copies, waits, memory; on the tests' fake driver, needs g++
 #   make libraries  programs on transformers, lightning, timm and others in an environment without torch, beside PyTorch: docs/libraries.md;
 #                 downloads about 2 GB; LIBRARIES="--only peft --alone" for a part
@@ -51,7 +54,7 @@ unexport OPENBLAS_CORETYPE
 # Containers set this to keep their layers small. Here it makes each start compile all anew, and pytest rewrite the asserts of every test.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-learned test-forward quick check generated parity conformance conformance-page names docs fuzz fuzz-fresh guard test-guard bench bench-ops bench-processes test-fake-gpu check-libraries check-cudnn test-gpu bench-gpu host-cost step-count libraries sizes fix clean
+.PHONY: help demo test test-learned test-forward quick check generated parity conformance conformance-page names docs fuzz fuzz-fresh guard test-guard bench bench-ops bench-processes test-fake-gpu check-libraries check-cudnn test-gpu gpu-first gpu-again bench-gpu host-cost kernel-report step-count libraries sizes fix clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -202,6 +205,11 @@ HARDWARE ?=
 test-gpu: $(if $(GPU_PYTHON),,.venv/.cuda)
 	$(or $(GPU_PYTHON),$(BIN)/python) -m tests._core.drivers.nvidia.hardware $(HARDWARE) -- $(PYTEST)
 
+# The same without make: python -m tests._core.drivers.nvidia.first_run. FIRST="--fake --steps" tries the small steps on the tests' fake driver.
+FIRST ?=
+gpu-first gpu-again: $(if $(GPU_PYTHON),,.venv/.cuda)
+	$(or $(GPU_PYTHON),$(BIN)/python) -m tests._core.drivers.nvidia.first_run $(if $(filter gpu-again,$@),--again) $(FIRST)
+
 # PyTorch with CUDA in an environment of its own; where the machine's own Python has one (BENCH_TORCH), that is used.
 BENCH_TORCH ?=
 .venv-bench-gpu/.made: pyproject.toml
@@ -214,6 +222,15 @@ bench-gpu: $(if $(GPU_PYTHON),,.venv-bench-gpu/.made)
 
 host-cost: .venv/.dev
 	$(BIN)/python benchmarks/gpu/host_cost.py $(BENCH)
+
+# The disassembler is a wheel of its own. REPORT="--sites" says more, REPORT="--write" writes the bounds anew.
+REPORT ?= --check
+.venv/.report: .venv/.dev
+	@$(BIN)/pip install --quiet --disable-pip-version-check 'nvidia-cuda-nvdisasm>=13,<14' && touch $@ || \
+		echo 'kernel-report: nvidia-cuda-nvdisasm could not be installed; instructions are not counted'
+
+kernel-report: .venv/.report
+	$(BIN)/python benchmarks/gpu/kernel_report.py $(REPORT)
 
 step-count: .venv/.dev
 	$(BIN)/python benchmarks/gpu/step_count.py $(BENCH)
