@@ -15,6 +15,7 @@
 #   make docs     the documentation as a site, in build/site
 #   make fuzz     random programs, hostile arguments and errors in ulp, held against what is known; FUZZ="--seeds 0:500 --only programs" for a part
 #   make fuzz-fresh  for two minutes, random and training programs beside PyTorch by seeds that nobody ran; FRESH=600 for so many seconds of each
+#   make accuracy  errors of functions in float32 and float64 beside PyTorch's, against mpmath, near zeros and edges too; ACCURACY="--only lgamma --all"
 #   make guard    hostile arguments by new seeds, each block of memory between pages that nobody may touch: crashes and hangs; GUARD=20000 for more
 #   make test-guard  the tests of operations and modules in such memory
 #   make bench    how fast, against PyTorch in the same run
@@ -54,7 +55,7 @@ unexport OPENBLAS_CORETYPE
 # Containers set this to keep their layers small. Here it makes each start compile all anew, and pytest rewrite the asserts of every test.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-learned test-forward quick check generated parity conformance conformance-page names docs fuzz fuzz-fresh guard test-guard bench bench-ops bench-processes test-fake-gpu check-libraries check-cudnn test-gpu gpu-first gpu-again bench-gpu host-cost kernel-report step-count libraries sizes fix clean
+.PHONY: help demo test test-learned test-forward quick check generated parity conformance conformance-page names docs fuzz fuzz-fresh accuracy guard test-guard bench bench-ops bench-processes test-fake-gpu check-libraries check-cudnn test-gpu gpu-first gpu-again bench-gpu host-cost kernel-report step-count libraries sizes fix clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -155,6 +156,11 @@ test-guard: .venv/.dev
 fuzz: .venv-parity/.made
 	@if [ "$$(cat .venv-parity/.made)" = yes ]; then $(PARITY)/python -m tools.fuzz $(FUZZ); \
 	else echo "fuzz: skipped, because PyTorch 2.13.0 could not be installed here"; fi
+
+ACCURACY ?=
+accuracy: .venv-parity/.made
+	@if [ "$$(cat .venv-parity/.made)" = yes ]; then $(PARITY)/python tools/accuracy.py $(ACCURACY); \
+	else echo "accuracy: skipped, because PyTorch 2.13.0 could not be installed here"; fi
 
 # By new seeds, which are printed: `make fuzz FUZZ="--only models --seeds N:M"` runs them again.
 FRESH ?= 60

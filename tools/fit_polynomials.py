@@ -108,6 +108,11 @@ def _scaled_erfc(t: Any) -> Any:
     return mp.erfc(x) * mp.exp(x * x) * (1 + 2 * x)
 
 
+def _stirling(w: Any) -> Any:
+    y = 1 / mp.sqrt(max(w, mp.mpf(10) ** -12))
+    return (mp.loggamma(y) - (y - mp.mpf(1) / 2) * (mp.log(y) - 1) - (mp.log(2 * mp.pi) - 1) / 2) * y
+
+
 def _erfinv_by(w: Any) -> Any:
     """erfinv(y) / y by w = -log(1 - y^2), as Giles proposes ("Approximating the erfinv function", GPU Computing Gems, 2011)."""
     if w < mp.mpf(10) ** -20:
@@ -159,7 +164,11 @@ TABLES: list[tuple[str, str, Any, Any, Any, Any, int | None, int | None]] = [
     ("ASIN", "asin(x) = x + x z p(z), z = x^2, |x| <= 1/2", safe(lambda z: (mp.asin(root(z)) / root(z) - 1) / z, mp.mpf(1) / 6),
      lambda z: z + TINY, mp.mpf(0), mp.mpf(1) / 4, 5, None),
     ("TAN", "tan(r) = r + r z p(z), z = r^2, |r| <= pi / 4", safe(lambda z: (mp.tan(root(z)) / root(z) - 1) / z, mp.mpf(1) / 3),
-     safe(lambda z: z * root(z) / mp.tan(root(z)) + TINY, TINY), mp.mpf(0), QUARTER_PI ** 2, 6, None),
+     safe(lambda z: z * root(z) / mp.tan(root(z)) + TINY, TINY), mp.mpf(0), QUARTER_PI ** 2, 6, 14),
+    ("STIRLING", "lgamma(y) = (y - 1/2) (log(y) - 1) + (log(2 pi) - 1) / 2 + u p(u^2), u = 1 / y, y >= 4; for results in single", _stirling,
+     lambda w: mp.mpf(1), mp.mpf(0), mp.mpf(1) / 16, None, 7),
+    ("SIN_PI", "sin(pi r) = pi r + r z p(z), z = r^2, |r| <= 1/2; for results in single", safe(lambda z: (mp.sinpi(root(z)) / root(z) - mp.pi) / z,
+     -mp.pi ** 3 / 6), lambda z: z + TINY, mp.mpf(0), mp.mpf(1) / 4, None, 5),
     ("ERFINV_NEAR", "erfinv(y) = y p(w), w = -log(1 - y^2) <= 5", _erfinv_by, lambda w: 1 / _erfinv_by(w), mp.mpf(0), mp.mpf("5.01"), 9, None),
     ("ERFINV_FAR", "the same by p(sqrt(w) - 3), 5 <= w <= 17", lambda t: _erfinv_by((t + 3) ** 2), lambda t: 1 / _erfinv_by((t + 3) ** 2),
      mp.sqrt(5) - mp.mpf("3.001"), mp.sqrt(17) - 3, 11, None),

@@ -8,61 +8,78 @@ expansions (Abramowitz and Stegun 9.2, 9.7, 10.4).
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from . import bessel_tables as T
 from . import expr as E
 from .expr import Expr, const, where
-from .special import in_double
+from .special import in_double, polynomial, series, short
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
-def series(table: tuple[float, ...], t: Expr) -> Expr:
-    """The Chebyshev series at t, by Clenshaw's recurrence."""
-    if t.dtype.name != "float64":
-        top = max(abs(c) for c in table)
-        table = table[:max(j for j, c in enumerate(table) if abs(c) > 2e-9 * top) + 1]
-    twice = t + t
-    b1, b2 = const(0, t.dtype), const(0, t.dtype)
-    for c in reversed(table[1:]):
-        b1, b2 = twice * b1 - b2 + c, b1
-    return t * b1 - b2 + table[0]
+def _growing(order: int, a: Expr) -> Expr:
+    """I of order 0 or 1 for a <= 8: sums of what is positive, which lose nothing."""
+    table = {(0, False): T.I0_POWERS, (0, True): T.I0_POWERS_SHORT, (1, False): T.I1_POWERS, (1, True): T.I1_POWERS_SHORT}[order, short()]
+    v = a * a * 0.25
+    made = v * polynomial(v, table) + 1.0
+    return made if order == 0 else a * 0.5 * made
+
+
+def _grown(order: int, a: Expr) -> Expr:
+    """exp(-a) I for a > 8."""
+    return series(_cut(T.I0E_HIGH if order == 0 else T.I1E_HIGH), 16.0 / a - 1.0) / E.sqrt(a)
+
+
+def _shorter(table: tuple[float, ...], error: float = 1e-11) -> tuple[float, ...]:
+    """As much of a series as this relative error needs."""
+    least = error * max(abs(c) for c in table)
+    return table[:max(j for j, c in enumerate(table) if abs(c) > least) + 1]
+
+
+def _cut(table: tuple[float, ...]) -> tuple[float, ...]:
+    """As much of a series without zeros as the result's type needs."""
+    return _shorter(table) if short() else table
 
 
 @in_double
 def i0e(x: Expr) -> Expr:
     """exp(-|x|) I0(x)."""
     a = abs(x)
-    return where(a <= 8.0, series(T.I0E_LOW, a * 0.25 - 1.0), series(T.I0E_HIGH, 16.0 / a - 1.0) / E.sqrt(a))
+    return where(a <= 8.0, _growing(0, a) * E.exp(-a), _grown(0, a))
 
 
 @in_double
 def i1e(x: Expr) -> Expr:
     """exp(-|x|) I1(x)."""
     a = abs(x)
-    high = series(T.I1E_HIGH, 16.0 / a - 1.0) / E.sqrt(a)
-    return where(a <= 8.0, x * series(T.I1E_LOW, a * 0.25 - 1.0), E.copysign(high, x))
+    return E.copysign(where(a <= 8.0, _growing(1, a) * E.exp(-a), _grown(1, a)), x)
 
 
 @in_double
 def i0(x: Expr) -> Expr:
-    return _grown(i0e(x), abs(x))
+    return _i(0, abs(x))
 
 
 @in_double
 def i1(x: Expr) -> Expr:
-    return _grown(i1e(x), abs(x))
+    return E.copysign(_i(1, abs(x)), x)
 
 
-def _grown(scaled: Expr, a: Expr) -> Expr:
-    """scaled exp(a), in two factors where exp(a) alone would overflow."""
-    half = E.exp(a * 0.5)
-    return scaled * half * half
+def _i(order: int, a: Expr) -> Expr:
+    beyond = E.exp(E.maximum(a - 700.0, const(0, a.dtype)))  # as exp(a) overflows earlier than the result
+    return where(a <= 8.0, _growing(order, a), _grown(order, a) * E.exp(E.minimum(a, const(700, a.dtype))) * beyond)
 
 
 def _k(order: int, x: Expr, scaled: bool) -> Expr:
     low_table, high_table = (T.K0_LOW, T.K0_HIGH) if order == 0 else (T.K1_LOW, T.K1_HIGH)
     u = series(low_table, x * x * 0.5 - 1.0)
-    near = u - E.log(x * 0.5) * i0(x) if order == 0 else E.log(x * 0.5) * i1(x) + u / x
-    far = series(high_table, 4.0 / x - 1.0) / E.sqrt(x)
+    near = u - E.log(x * 0.5) * _growing(0, x) if order == 0 else E.log(x * 0.5) * _growing(1, x) + u / x
+    if order == 0 and not short():
+        v = x * x * 0.25  # below 1 by what does not cancel
+        near = where(x <= 1.0, polynomial(v, T.K0_POWERS) - E.log(x) * _growing(0, x), near)
+    far = series(_cut(high_table), 4.0 / x - 1.0) / E.sqrt(x)
     near, far = (near * E.exp(x), far) if scaled else (near, far * E.exp(-x))
     out = where(x <= 2.0, near, far)
     return where(x == 0.0, const(math.inf, x.dtype), where(x < 0.0, const(math.nan, x.dtype), out))
@@ -107,26 +124,40 @@ def _ended(a: Expr, out: Expr) -> Expr:
     return where(a == math.inf, const(0, a.dtype), out)
 
 
+def _j_low(order: int, x: Expr) -> Expr:
+    """J0(x), or J1(x) / x, for |x| < 8."""
+    u = x * x
+    made = series(T.J0_LOW if order == 0 else T.J1_LOW, u * (1 / 32) - 1.0)
+    if short():
+        return made
+    v = u * 0.25
+    near = v * polynomial(v, T.J0_POWERS if order == 0 else T.J1_POWERS) + 1.0
+    return where(v <= 1.0, near if order == 0 else 0.5 * near, made)
+
+
 @in_double
 def j0(x: Expr) -> Expr:
     a = abs(x)
-    return _ended(a, where(a < 8.0, series(T.J0_LOW, a * a * (1 / 32) - 1.0), _hankel(0, a)[0]))
+    return _ended(a, where(a < 8.0, _j_low(0, a), _hankel(0, a)[0]))
 
 
 @in_double
 def j1(x: Expr) -> Expr:
     a = abs(x)
     high = _hankel(1, a)[0]
-    return _ended(a, where(a < 8.0, x * series(T.J1_LOW, a * a * (1 / 32) - 1.0), where(x < 0.0, -high, high)))
+    return _ended(a, where(a < 8.0, x * _j_low(1, a), where(x < 0.0, -high, high)))
 
 
 def _y(order: int, x: Expr) -> Expr:
     t = x * x * (1 / 32) - 1.0
     two = 2.0 / math.pi
     if order == 0:
-        near = series(T.Y0_LOW, t) + two * E.log(x) * series(T.J0_LOW, t)
+        low = series(T.Y0_LOW, t)
+        if not short():
+            low = where(x <= 1.0, polynomial(x * x * 0.25, T.Y0_POWERS), low)
+        near = low + two * E.log(x) * _j_low(0, x)
     else:
-        near = x * series(T.Y1_LOW, t) + two * (E.log(x) * x * series(T.J1_LOW, t) - 1.0 / x)
+        near = x * series(T.Y1_LOW, t) + two * (E.log(x) * x * _j_low(1, x) - 1.0 / x)
     out = _ended(x, where(x < 8.0, near, _hankel(order, x)[1]))
     return where(x == 0.0, const(-math.inf, x.dtype), where(x < 0.0, const(math.nan, x.dtype), out))
 
@@ -144,7 +175,9 @@ def y1(x: Expr) -> Expr:
 def spherical_j0(x: Expr) -> Expr:
     """sin(x) / x."""
     u = x * x
-    near = 1.0 - u * (1 / 6) * (1.0 - u * (1 / 20) * (1.0 - u * (1 / 42) * (1.0 - u * (1 / 72))))
+    near: Expr = const(1, x.dtype)
+    for k in range(8 if x.dtype.name == "float64" else 4, 0, -1):
+        near = 1.0 - u * (1 / (2 * k * (2 * k + 1))) * near
     return _ended(abs(x), where(abs(x) < 0.5, near, E.sin(x) / x))
 
 
@@ -155,7 +188,7 @@ def airy_ai(x: Expr) -> Expr:
     zeta = (2 / 3) * a * root
     fourth = E.sqrt(root)
     high, low = 2 / 3 * 2 ** 1.5, 2 / 3 * 3 ** 1.5
-    decay = series(T.AIRY_HIGH, 2.0 * high / zeta - 1.0) * E.exp(-zeta) / (2.0 * math.sqrt(math.pi) * fourth)
+    decay = series(_cut(T.AIRY_HIGH), 2.0 * high / zeta - 1.0) * E.exp(-zeta) / (2.0 * math.sqrt(math.pi) * fourth)
     t = 2.0 * low * low / (zeta * zeta) - 1.0
     s, c = E.sin(zeta), E.cos(zeta)
     wave = (series(T.AIRY_LOW_P, t) * (c + s) + series(T.AIRY_LOW_Q, t) / zeta * (s - c)) / (math.sqrt(2.0 * math.pi) * fourth)
@@ -184,26 +217,29 @@ def log_ndtr(x: Expr) -> Expr:
     return where(x < -1.0, E.log(0.5 * erfcx(z)) - z * z, E.log1p(-0.5 * E.erfc(-z)))
 
 
+@in_double
 def ndtri(p: Expr) -> Expr:
-    """The inverse of `ndtr`."""
-    steps = 3 if p.dtype.name == "float64" else 2  # each cubes the error of the start
-    return in_double(lambda q: _ndtri(q, steps))(p)
-
-
-def _ndtri(p: Expr, steps: int) -> Expr:
-    """A start of the tail's asymptotic form (Abramowitz and Stegun 26.2.23), then Halley steps on erfc."""
+    """The inverse of `ndtr`: by its odd series about 1/2, and in the tails by one in t = sqrt(-2 log(q)), where doubles need one step of Halley's
+    beside, which cubes its error."""
     low = p < 0.5
     q = where(low, p, 1.0 - p)  # the nearer tail
+    y = p - 0.5
+    middle = y * series(_cut(T.NDTRI_MIDDLE), y * y * 12.5 - 1.0)
     t = E.sqrt(-2.0 * E.log(q))
-    x = t - (2.515517 + t * (0.802853 + t * 0.010328)) / (1.0 + t * (1.432788 + t * (0.189269 + t * 0.001308)))
-    for _ in range(steps):
-        # the relative error of the tail, whose slope is -phi: erfcx keeps both sides from vanishing
+    first, last = -0.304, 0.814  # between which (t - 4) / (t + 4) lies
+    x = t - series(_shorter(T.NDTRI_TAIL, 1e-11 if short() else 1e-9), ((t - 4.0) / (t + 4.0) * 2.0 - (last + first)) * (1.0 / (last - first)))
+    if not short():
+        # the relative error of the tail, whose slope is -phi: erfcx keeps both sides from vanishing. w is cut to 26 bits, so that its square is exact.
         w = x * math.sqrt(0.5)
-        mass = 0.5 * erfcx(w)
-        error = (mass - q * E.exp(w * w)) * math.sqrt(2.0 * math.pi)
-        x = x + error / (1.0 + 0.5 * x * error)
-    x = where(low, -x, x)
-    x = where(p == 0.5, const(0, p.dtype), x)
+        split = w * (2.0 ** 27 + 1.0)
+        w = split - (split - w)
+        z = w * w
+        grown = q * E.exp(E.minimum(z, const(700, p.dtype))) * E.exp(E.maximum(z - 700.0, const(0, p.dtype)))
+        error = (0.5 * erfcx(w) - grown) * math.sqrt(math.pi)
+        root_2 = math.floor(math.sqrt(2.0) * 2.0 ** 25) / 2.0 ** 25  # of few bits, so that its product is exact
+        left = math.sqrt(2.0) - root_2 - 9.667293313452913e-17
+        x = w * root_2 + (w * left + math.sqrt(2.0) * (error / (1.0 - w * error)))
+    x = where(q > 0.1, middle, where(low, -x, x))
     x = where(p == 0.0, const(-math.inf, p.dtype), where(p == 1.0, const(math.inf, p.dtype), x))
     return where((p < 0.0) | (p > 1.0), const(math.nan, p.dtype), x)
 
@@ -213,16 +249,16 @@ _BERNOULLI = (12.0, -720.0, 30240.0, -1209600.0, 47900160.0, -1.8924375803183791
 """(2k)! / B_2k for k = 1 ... 12."""
 
 
-def zeta(s: Expr, q: Expr) -> Expr:
-    """Hurwitz's zeta, the sum over k >= 0 of (k + q)^-s, by Euler and Maclaurin's formula after 12 terms."""
-    total = const(0, s.dtype)
-    a = q
-    for _ in range(12):
-        total = total + E.pow_(a, -s)
+def _zeta_above(s: Expr, q: Expr, power: Callable[[Expr], Expr]) -> Expr:
+    """zeta for q > 0, by Euler and Maclaurin's formula after 12 terms; `power` takes a to a ** -s."""
+    total = power(q) if short() else E.pow_(q, -s)  # the largest term
+    a = q + 1.0
+    for _ in range(11):
+        total = total + power(a)
         a = a + 1.0
-    power = E.pow_(a, -s)
-    total = total + power * a / (s - 1.0) + 0.5 * power
-    factor, shrink = s, power / a
+    last = power(a)
+    total = total + last * a / (s - 1.0) + 0.5 * last
+    factor, shrink = s, last / a
     k = 0.0
     for b in _BERNOULLI:
         total = total + factor * shrink / b
@@ -231,7 +267,45 @@ def zeta(s: Expr, q: Expr) -> Expr:
         k += 1.0
         factor = factor * (s + k)
         shrink = shrink / (a * a)
-    whole = q == E.floor(q)
+    return total
+
+
+def _zeta_everywhere(s: Expr, q: Expr, power: Callable[[Expr], Expr], odd: Expr) -> Expr:
+    """With the sum's terms below 0 put together from those of their sizes: q = r - m for a whole m, 0 < r < 1."""
+    below = q < 0.0
+    turn = q - E.round_(q)  # exact, and so is what is near a pole
+    one = const(1, q.dtype)
+    rest = where(turn < 0.0, -turn, 1.0 - turn)  # 1 - r
+    beside = _zeta_above(s, where(below, rest, one), power) - _zeta_above(s, where(below, 1.0 - q, one), power)
+    out = _zeta_above(s, where(below, where(turn < 0.0, 1.0 + turn, turn), q), power)
+    return where(below, out + where(odd == 0.0, beside, -beside), out)
+
+
+@in_double
+def zeta(s: Expr, q: Expr) -> Expr:
+    """Hurwitz's zeta, the sum over k >= 0 of (k + q)^-s; for q < 0 where s is whole."""
+    out = _zeta_everywhere(s, q, lambda a: E.exp(-s * E.log(a)) if short() else E.pow_(a, -s), s - 2.0 * E.floor(s * 0.5))
     nan, inf = const(math.nan, s.dtype), const(math.inf, s.dtype)
-    out = where(q <= 0.0, where(whole, inf, where(s == E.floor(s), total, nan)), total)
+    out = where(q <= 0.0, where(q == E.floor(q), inf, where(s == E.floor(s), out, nan)), out)
     return where(s == 1.0, inf, where(s < 1.0, nan, out))
+
+
+def polygamma(n: int, x: Expr) -> Expr:
+    """The derivative of digamma of order n >= 2."""
+    return in_double(lambda y: _polygamma(n, y))(x)
+
+
+def _polygamma(n: int, x: Expr) -> Expr:
+    size = float(math.factorial(n)) if n < 170 else math.inf
+    s = const(n + 1.0, x.dtype)
+
+    def power(a: Expr) -> Expr:
+        made, factor, left = None, a, n + 1
+        while left:
+            if left & 1:
+                made = factor if made is None else made * factor
+            factor, left = factor * factor, left >> 1
+        assert made is not None
+        return 1.0 / made
+    total = _zeta_everywhere(s, x, power, const((n + 1) % 2, x.dtype))
+    return where((x <= 0.0) & (x == E.floor(x)), const(math.inf, x.dtype), total) * (size if n % 2 else -size)

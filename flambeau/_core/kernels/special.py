@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import math
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from ..dtypes import float64
+from . import bessel_tables as T
 from . import coefficients
 from . import expr as E
 from .expr import Expr, const, where
@@ -15,13 +17,40 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
-def in_double(formula: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
+def in_double(formula: Callable[..., Expr]) -> Callable[..., Expr]:
     """The formula, worked out in float64 for narrower types too and rounded once: for what cancels near zeros and poles, and for arguments
     that a function has to reduce."""
     @functools.wraps(formula)
-    def call(x: Expr) -> Expr:
-        return formula(x) if x.dtype is float64 else E.cast(formula(E.cast(x, float64)), x.dtype)
+    def call(*xs: Expr) -> Expr:
+        d = xs[0].dtype
+        if d is float64:
+            return formula(*xs)
+        before = _SHORT.set(True)
+        try:
+            return E.cast(formula(*(E.cast(x, float64) for x in xs)), d)
+        finally:
+            _SHORT.reset(before)
     return call
+
+
+_SHORT: ContextVar[bool] = ContextVar("short", default=False)
+
+
+def short() -> bool:
+    """Whether the formula in double that is being written is for a result in single, for which ten digits will do."""
+    return _SHORT.get()
+
+
+def series(table: tuple[float, ...], t: Expr) -> Expr:
+    """The Chebyshev series at t, by Clenshaw's recurrence."""
+    if t.dtype.name != "float64":
+        top = max(abs(c) for c in table)
+        table = table[:max(j for j, c in enumerate(table) if abs(c) > 2e-9 * top) + 1]
+    twice = t + t
+    b1, b2 = const(0, t.dtype), const(0, t.dtype)
+    for c in reversed(table[1:]):
+        b1, b2 = twice * b1 - b2 + c, b1
+    return t * b1 - b2 + table[0]
 
 
 def sigmoid(x: Expr) -> Expr:
@@ -47,8 +76,10 @@ def digamma(x: Expr) -> Expr:
         shift = shift + where(small, 1.0 / z, const(0, x.dtype))
         z = where(small, z + 1.0, z)
     w = 1.0 / (z * z)
-    series = w * (1 / 12 - w * (1 / 120 - w * (1 / 252 - w * (1 / 240 - w * (1 / 132 - w * (691 / 32760 - w * (1 / 12)))))))
-    psi = E.log(z) - 0.5 / z - series - shift
+    rest = w * (1 / 12 - w * (1 / 120 - w * (1 / 252 - w * (1 / 240 - w * (1 / 132 - w * (691 / 32760 - w * (1 / 12)))))))
+    psi = E.log(z) - 0.5 / z - rest - shift
+    from_zero = (x - T.DIGAMMA_ZERO[0]) - T.DIGAMMA_ZERO[1]
+    psi = where(abs(from_zero) < 0.25, from_zero * series(T.DIGAMMA, from_zero * 4.0), psi)
     turn = x - E.round_(x)  # of the nearest pole, exact
     reflected = psi - math.pi / E.tan(math.pi * turn)
     out = where(low, reflected, psi)
@@ -69,8 +100,8 @@ def trigamma(x: Expr) -> Expr:
         total = total + where(small, 1.0 / (z * z), const(0, x.dtype))
         z = where(small, z + 1.0, z)
     w = 1.0 / (z * z)
-    series = (1.0 + (0.5 + (1 / 6 - w * (1 / 30 - w * (1 / 42 - w * (1 / 30 - w * (5 / 66 - w * 691 / 2730))))) / z) / z) / z
-    out = total + series
+    rest = (1.0 + (0.5 + (1 / 6 - w * (1 / 30 - w * (1 / 42 - w * (1 / 30 - w * (5 / 66 - w * 691 / 2730))))) / z) / z) / z
+    out = total + rest
     s = E.sin(math.pi * (x - E.round_(x)))
     return where(low, math.pi ** 2 / (s * s) - out, out)
 
@@ -78,14 +109,15 @@ def trigamma(x: Expr) -> Expr:
 def _erfinv_single(y: Expr) -> Expr:
     low = -E.log((1.0 - y) * (1.0 + y))
     w, far = E.cast(low, float64), E.cast(E.sqrt(low) - 3.0, float64)  # the sums in double, as each of their roundings would show
-    made = where(w < 5.0, _polynomial(w, coefficients.ERFINV_NEAR_32), _polynomial(far, coefficients.ERFINV_FAR_32))
+    made = where(w < 5.0, polynomial(w, coefficients.ERFINV_NEAR_32), polynomial(far, coefficients.ERFINV_FAR_32))
     made = E.cast(E.cast(y, float64) * made, y.dtype)
     size = abs(y)
     made = where(size < 1.0, made, where(size == 1.0, E.copysign(const(math.inf, y.dtype), y), const(math.nan, y.dtype)))
     return where(y == 0.0, y, made)
 
 
-def _polynomial(x: Expr, lowest_first: Sequence[float]) -> Expr:
+def polynomial(x: Expr, lowest_first: Sequence[float]) -> Expr:
+    """By Horner's rule."""
     made: Expr = const(lowest_first[-1], x.dtype)
     for c in lowest_first[-2::-1]:
         made = made * x + c

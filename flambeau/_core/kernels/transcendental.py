@@ -2,8 +2,8 @@
 
 Each renderer writes them in its own language (`values.Value`), so that all of them give the same bits.  float32 has its
 functions so; those that are rarely hot are computed in double and rounded, which makes them nearly correctly rounded.
-float64 has exp, exp2, expm1, log, log2, log10, log1p, tanh, erf, sin, cos and tan so.  What is left (float64's others,
-lgamma, nextafter) is the target's library's.
+float64 has exp, exp2, expm1, log, log2, log10, log1p, tanh, erf, erfc, sin, cos and tan so.  What is left (float64's others,
+nextafter) is the target's library's.
 
 The reductions are the classical ones: Cody and Waite's with fused multiply-adds (J.-M. Muller, "Elementary Functions",
 3rd ed., chapters 9 to 11), and for the logarithm in double the symmetric form in f / (2 + f).
@@ -69,7 +69,7 @@ def _poly(x: Value, name: str) -> Value:
 
 def own(op: str, values: list[Value]) -> Value | None:
     """The function by a formula in the values' own precision; None where there is none."""
-    formula = _BOTH.get(op) or (_SINGLE.get(op) if values[0].d is float32 else None)
+    formula = _BOTH.get(op) or (_SINGLE if values[0].d is float32 else _DOUBLE).get(op)
     return None if formula is None else formula(*values)
 
 
@@ -107,11 +107,16 @@ def _exp2(x: Value) -> Value:
 
 def _expm1(x: Value) -> Value:
     k = _of(x)
-    n, bits, r = _reduced(x.at_least(k.expm1_least).at_most(k.exp_range[1]))
-    q = (r * r).fma(_poly(r, "EXPM1"), r)
+    x = x.at_least(k.expm1_least).at_most(k.exp_range[1])
+    t = x.fma(1 / math.log(2.0), k.magic)
+    n, bits = t - k.magic, t.bits() - k.magic_bits
+    first = n.fma(-k.ln2_hi, x)
+    r = n.fma(-k.ln2_lo, first)
+    lost = n.fma(-k.ln2_lo, first - r)  # by rounding r, which would count twice where the sum below cancels
+    rest = (r * r).fma(_poly(r, "EXPM1"), lost)
     # half of the result, as 2**n itself may be out of range
     power = ((bits + (k.bias - 1)) << k.mantissa).floats()
-    result = q.fma(power, power - 0.5) * 2.0
+    result = rest.fma(power, r.fma(power, power - 0.5)) * 2.0
     return (abs(x) < k.whole).pick(x, result)
 
 
@@ -241,9 +246,50 @@ def _erfc_far(a: Value, name: str = "SCALED_ERFC") -> Value:
 
 
 def _erfc(x: Value) -> Value:
+    a = abs(x)
+    far = a.at_most(28.0)  # 0 from 27.3 on
+    t = (far - 4.0) / (far + 4.0)
+    first, *rest = table.SCALED_ERFC_64
+    rest_of = t.polynomial(rest)
+    p, q = t.fma(rest_of, first), far.fma(2.0, 1.0)
+    quotient = p / q
+    # each sum's, quotient's and square's rounding, which the exponential would multiply by the argument's size
+    rest_lost = t.fma(rest_of, first - p) - quotient * far.fma(2.0, 1.0 - q) + (-quotient).fma(q, p)
+    z = far * far
+    n, bits, r = _reduced(-z)
+    w = (r * r).fma(_poly(r, "EXP"), r)
+    e = w + 1.0
+    low = (w - (e - 1.0)) - e * far.fma(far, -z)
+    high = quotient * e
+    tail = (high + (quotient.fma(e, -high) + quotient.fma(low, rest_lost / q * e))).times_power(n, bits)
+    near = 1.0 - x.fma(_poly(x * x, "ERF"), x)
+    return (a < 0.5).pick(near, (x < 0.0).pick(2.0 - tail, tail))
+
+
+def _erfc_single(x: Value) -> Value:
     # in double, for results in single: those are 0 from 10.2 on
     tail = _erfc_far(abs(x).at_most(10.5), "SHORT_ERFC")
     return (x < 0.0).pick(2.0 - tail, tail)
+
+
+def _lgamma(x: Value) -> Value:
+    """log |gamma(x)| in double, for results in single: Stirling's formula from 4 on, the recurrence below, the reflection for negative x; what these
+    multiply is one logarithm's argument."""
+    a = abs(x)
+    below = a < 4.0
+    product = below.pick(a * (a + 1.0) * ((a + 2.0) * (a + 3.0)), 1.0)
+    y = below.pick(a + 4.0, a)
+    u = 1.0 / y
+    # (y - 1/2) (log(y) - 1) + log(2 pi) / 2 - 1/2 + p(1 / y**2) / y: infinity stays
+    stirling = (y - 0.5) * (_log(y) - 1.0) + (_poly(u * u, "STIRLING") * u + 0.4189385332046727418)
+    turn = a - a.nearest()
+    z = turn * turn
+    factor = (turn * z).fma(_poly(z, "SIN_PI"), turn * math.pi) * a  # a sin(pi a), up to its sign
+    left = x < 0.0
+    front = _log(left.pick(abs(product * math.pi / factor), 1.0 / product))
+    value = left.pick(front - stirling, front + stirling)
+    value = (x.equals(1.0) | x.equals(2.0)).pick(0.0, value)
+    return a.equals(math.inf).pick(math.inf, value)
 
 
 # -------------------------------------------------------------------------------------------------------- trigonometry
@@ -277,15 +323,8 @@ def _cos(x: Value) -> Value:
 
 
 def _tan(x: Value) -> Value:
-    sine, cosine, quadrant = _circle(x)
-    even = (quadrant & 1).equals(0)
-    value = even.pick(sine, -cosine) / even.pick(cosine, sine)
-    return _unless_huge(x, "tan", x.equals(0.0).pick(x, value))
-
-
-def _tan_single(x: Value) -> Value:
     """With what the reduction and the polynomial's sum lose carried along, as the quotient doubles it."""
-    k = _OF_SINGLE
+    k = _of(x)
     t = x.fma(2 / math.pi, k.magic)
     n = k.magic - t
     first = n.fma(k.half_pi[0], x)  # exact
@@ -388,9 +427,10 @@ def _fmod(x: Value, y: Value) -> Value:
 
 _BOTH: dict[str, Callable[..., Value]] = {
     "exp": _exp, "exp2": _exp2, "expm1": _expm1, "log": _log, "log2": _log2, "log10": _log10, "log1p": _log1p,
-    "tanh": _tanh, "fmod": _fmod, "erf": _erf, "sin": _sin, "cos": _cos, "tan": lambda x: _tan_single(x) if x.d is float32 else _tan(x)}
+    "tanh": _tanh, "fmod": _fmod, "erf": _erf, "sin": _sin, "cos": _cos, "tan": _tan}
+_DOUBLE: dict[str, Callable[..., Value]] = {"erfc": _erfc}
 _SINGLE: dict[str, Callable[..., Value]] = {"atan": _atan, "asin": _asin, "acos": _acos}
 # these get doubles that came from singles
 _SINGLE_ONLY: dict[str, Callable[..., Value]] = {
-    "sinh": _sinh, "cosh": _cosh, "asinh": _asinh, "acosh": _acosh, "atanh": _atanh, "pow": _pow, "erfc": _erfc,
-    "atan2": _atan2, "hypot": _hypot}
+    "sinh": _sinh, "cosh": _cosh, "asinh": _asinh, "acosh": _acosh, "atanh": _atanh, "pow": _pow, "erfc": _erfc_single,
+    "lgamma": _lgamma, "atan2": _atan2, "hypot": _hypot}

@@ -75,9 +75,8 @@ def _polygamma(x: Expr, n: int) -> Expr:
         return special.digamma(x)
     if n == 1:
         return special.trigamma(x)
-    size = float(math.factorial(n)) if n < 170 else math.inf
-    tail: Expr = _b().zeta(E.const(n + 1.0, x.dtype), x)
-    return tail * (size if n % 2 else -size)
+    made: Expr = _b().polygamma(n, x)
+    return made
 
 
 _POLYGAMMA = pointwise("_polygamma", "input", _polygamma, promote="float", accept="buif", consts={"n": 0}, method=False, inplace=False,

@@ -194,3 +194,57 @@ def test_incomplete_gamma_at_the_edges_and_over_many_magnitudes():
         np.testing.assert_allclose(f(torch.tensor(b), torch.tensor(y)).numpy(), oracle(b, y), rtol=1e-11, atol=1e-200)
         narrow = f(torch.tensor(b, dtype=torch.float32), torch.tensor(y, dtype=torch.float32)).numpy()
         np.testing.assert_allclose(narrow, oracle(b.astype(np.float32).astype(float), y.astype(np.float32).astype(float)), rtol=2e-7, atol=1e-37)
+
+
+# exact values, by mpmath, where series cancelled, squares were rounded before an exponential, or terms were too few; x: value
+EXACT = {
+    "erfc": {0.5000000000000001: 0.47950012218695337, 6.000000000000002: 2.1519736712498447e-17, 14.907758755740044: 1.145205343884768e-98,
+        26.6: 1.088512588544227e-309},
+    "tan": {-2.111751886521391: 1.6646433606599513, 1.5707963267948966: 1.633123935319537e+16, 45.3: 3.8663823595024094},
+    "expm1": {0.37093700373466876: 0.4490917831407424, -0.35: -0.29531191028128656},
+    "digamma": {1.4616321449683622: -9.241265521729427e-17, 1.4616321449683625: 1.2245374622004068e-16, 1.3: -0.16919088886679962},
+    "special.bessel_j0": {-0.000494428428965238: 0.999999938885133, 1.5: 0.5118276717359181},
+    "special.bessel_y0": {0.002190224942605576: -3.972299752545911, 0.4: -0.6060245684270095},
+    "special.modified_bessel_k0": {0.5369067687861605: 0.8660377892343613, 1.0: 0.42102443824070834},
+    "special.i1": {7.999996185302734: 399.87169643187866, -6.5: -97.73501077403152, 699.0: 5.627055139822027e+301, -712.0: -2.4666770135246153e+307},
+    "special.i0e": {3.0: 0.2430003541618254, 60.0: 0.05161154917360984},
+    "special.i1e": {-6.545803821574864: -0.14649446013893702},
+    "special.spherical_bessel_j0": {0.4946940486119864: 0.9597091429057848, -0.4999999999997726: 0.958851077208443},
+    "special.ndtri": {0.4999999999999999: -2.782916424671767e-16, 0.47772191489136345: -0.05587193341522983,
+        0.04585387789744289: -1.686457284893891, 2.523600840866743e-178: -28.448767446207597, 5e-324: -38.467405617144344},
+    "polygamma(2)": {-10.62822020942593: -31.230647717892094, -1e-13: 2e+39, -3.25: 123.95521103942203},
+    "polygamma(3)": {-10.62822020942593: 355.5823299899989, 0.25: 1538.7821440091884},
+}
+
+
+@pytest.mark.parametrize("name", sorted(EXACT))
+def test_doubles_lose_no_digits(name: str) -> None:
+    x, want = np.array(list(EXACT[name])), np.array(list(EXACT[name].values()))
+    if name.startswith("polygamma"):
+        got = torch.polygamma(int(name[10:-1]), torch.tensor(x)).numpy()
+    else:
+        got = _named(name)(torch.tensor(x)).numpy()
+    assert (np.abs(got - want) <= 3 * np.spacing(np.abs(want))).all(), (x, got, want)
+
+
+def _named(path: str):
+    f = torch
+    for part in path.split("."):
+        f = getattr(f, part)
+    return f
+
+
+def test_zeta_below_zero_and_where_single_terms_leave_the_range() -> None:
+    q = np.array([-0.25, -3.5, -10.628220558166504, -1e-13, -40.000003814697266], np.float32)
+    for s in (2, 3, 7):
+        want = [sum(float(k + v) ** -s for k in range(60)) + sp.zeta(s, v + 60.0) for v in q.astype(np.float64).tolist()]
+        np.testing.assert_allclose(torch.special.zeta(torch.tensor(float(s)), torch.tensor(q)).numpy(), np.array(want).astype(np.float32), rtol=2e-7)
+    assert torch.special.zeta(torch.tensor(2.5), torch.tensor(-0.5)).isnan() and torch.special.zeta(torch.tensor(2.0), torch.tensor(-3.0)).isinf()
+    far = torch.special.zeta(torch.tensor([41.97758865356445]), torch.tensor([2.0]))
+    np.testing.assert_allclose(far.numpy(), sp.zeta(41.97758865356445, 2.0), rtol=1e-6)  # was infinite
+
+
+def test_the_upper_incomplete_gamma_function_of_small_numbers_keeps_its_digits() -> None:
+    a, x = np.array([1e-300, 1e-20, 1e-8, 0.01, 0.19]), np.array([1e-210, 1e-30, 0.5, 1.0, 1.15])
+    np.testing.assert_allclose(torch.igammac(torch.tensor(a), torch.tensor(x)).numpy(), sp.gammaincc(a, x), rtol=2e-14)
+    np.testing.assert_allclose(torch.igamma(torch.tensor(a), torch.tensor(x)).numpy(), sp.gammainc(a, x), rtol=2e-14)

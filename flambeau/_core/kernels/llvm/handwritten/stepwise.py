@@ -2,7 +2,7 @@
 
 Each entry is called with the addresses of the result and of both operands, vectors of one type.  The incomplete gamma functions are worked out in
 double: the series of P for x < a + 1, Lentz's continued fraction of Q beyond (Abramowitz and Stegun 6.5.29, 6.5.31), and for large a near x
-Temme's uniform expansion (1979).
+Temme's uniform expansion (1979); Q for small a and x by what is left of 1, term by term (6.5.29 with 6.1.33).
 """
 
 from __future__ import annotations
@@ -23,6 +23,14 @@ MOST = 10000.0  # steps of a series
 # Temme (1979), table of the coefficients of C0 and C1 in powers of eta
 C0 = (-1 / 3, 1 / 12, -1 / 135, -1 / 864, 1 / 2835, 139 / 777600, -1 / 25515, -571 / 261273600)
 C1 = (-1 / 540, -1 / 288, 1 / 378, -77 / 77760, 1 / 4860)
+# log(Gamma(1 + a)) = a times these in powers of a: -gamma, and zeta(k) (-1)^k / k
+_LOG_GAMMA = (
+    -0.5772156649015329, 0.8224670334241132, -0.40068563438653143, 0.27058080842778454, -0.20738555102867398, 0.1695571769974082,
+    -0.1440498967688461, 0.12550966952474304, -0.11133426586956469, 0.1000994575127818, -0.09095401714582904, 0.083353840546109,
+    -0.0769325164113522, 0.07143294629536133, -0.06666870588242046, 0.06250095514121304, -0.058823978658684585, 0.055555767627403614,
+    -0.05263167937961666, 0.05000004769810169, -0.047619070330142226, 0.04545455629320467, -0.04347826605304026,
+)
+SMALL = 0.2  # a, below which 1 - P would lose Q's digits
 _SHARED = 1 << 11  # elements from which the threads share the work
 
 
@@ -113,6 +121,23 @@ def _goes_on(code: Code, turn: Turn, near: Value) -> Value:
     return (turn.next[0] < MOST) & (near ^ 1)
 
 
+def _small(code: Code, a: Value, x: Value) -> Value:
+    """Q for a < SMALL and x < a + 1: 1 - exp(u) of u = a log(x) - log(Gamma(1 + a)), less the terms of P beyond the first."""
+    beyond = code.real(0.0)
+    for c in reversed(_LOG_GAMMA):
+        beyond = beyond * a + c
+    u = a * (code.libm("log", x) - beyond)
+    with code.repeat(code.real(1.0), code.real(1.0), code.real(0.0)) as turn:
+        k, term, total = turn.vars
+        term = code.real(0.0) - term * x / k
+        part = term / (a + k)
+        total = total + part
+        turn.next = [k + 1.0, term, total]
+        turn.more = _goes_on(code, turn, code.built_in("fabs", part).compare("ole", code.built_in("fabs", total) * EPS))
+    grown = code.libm("expm1", u)
+    return code.real(0.0) - grown - (grown + 1.0) * a * turn.vars[2]
+
+
 def _temme(code: Code, a: Value, x: Value) -> Value:
     """Q by its expansion in 1/a with the first coefficients as series in eta."""
     mu = (x - a) / a
@@ -158,7 +183,12 @@ def _incomplete(code: Code, a: Value, x: Value, d: dtype, upper: bool) -> Value:
                 above.next = [_fraction(code, a, x, enough) * front]
             rest.next = [above.vars[0]]
         other = code.real(1.0) - rest.vars[0]  # low: P was found, else Q
-        usual.next = [code.pick(low, other, rest.vars[0]) if upper else code.pick(low, rest.vars[0], other)]
+        made = code.pick(low, other, rest.vars[0]) if upper else code.pick(low, rest.vars[0], other)
+        if upper:
+            with code.when(low & a.compare("olt", SMALL), made) as little:
+                little.next = [_small(code, a, x)]
+            made = little.vars[0]
+        usual.next = [made]
     return usual.vars[0] if d.itemsize == 8 else usual.vars[0].cast("fptrunc", base(d))
 
 
