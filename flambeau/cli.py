@@ -35,7 +35,10 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument("--no-page", action="store_true", help="write no page (default: flambeau-demo.html in this folder)")
 
     run = commands.add_parser("run", help="run a PyTorch script, unmodified, on Flambeau")
-    run.add_argument("--sim-gpus", type=_count, metavar="N", help="let it see N simulated GPUs")
+    run.add_argument("--sim-gpus", type=_count, metavar="N", help="let it see N simulated GPUs (with one of the next three: 1)")
+    run.add_argument("--sim-model", metavar="NAME", help="which GPU is simulated, such as H200 or A100 (default: H200)")
+    run.add_argument("--sim-memory", metavar="SIZE", help="the memory of each simulated GPU, such as 8GiB (default: the model's)")
+    run.add_argument("--queue", metavar="ORDER", help="when simulated GPUs do their work: eager, lazy or random (default: eager)")
     run.add_argument("--report", metavar="PAGE.html", help="write a page of what ran where")
     run.add_argument("--ledger", action="store_true", help="print what moved between devices, by line")
     run.add_argument("--nproc", "--nproc-per-node", "--nproc_per_node", type=_positive, metavar="N",
@@ -45,7 +48,8 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--rdzv-endpoint", "--rdzv_endpoint", metavar="HOST:PORT", help="where the first machine's agent listens")
     run.add_argument("--max-restarts", "--max_restarts", type=_count, default=0, metavar="N", help="start all again after a failure, so often")
     run.add_argument("-m", dest="module", action="store_true", help="the script is a module's name")
-    run.add_argument("script", help="a Python file that says `import torch`")
+    run.add_argument("-c", dest="code", nargs=argparse.REMAINDER, metavar="CODE", help="run this text; what follows are its own arguments")
+    run.add_argument("script", nargs="?", help="a Python file that says `import torch`; - reads it from stdin")
     run.add_argument("arguments", nargs=argparse.REMAINDER, help="its own arguments")
     return top
 
@@ -84,15 +88,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         top.print_help()
         return EXIT_USAGE
     if chosen.command == "run":  # what the script raises is the script's own
-        from flambeau.script import command
+        from flambeau.script import command, tracebacks
 
+        if chosen.code is not None:
+            if not chosen.code:
+                top.error("run: -c needs the text to run")
+            program, own = command.Program("-c", code=chosen.code[0]), chosen.code[1:]
+        elif chosen.script is not None:
+            program, own = command.Program(chosen.script, chosen.module), chosen.arguments
+        else:
+            top.error("run: name a script, or give its text by -c")
+        wrong = command.simulate(chosen.sim_gpus, chosen.sim_model, chosen.sim_memory, chosen.queue)
+        if wrong:
+            top.error(f"run: {wrong}")
         if chosen.nproc is not None or chosen.nnodes > 1:
-            return command.run_many(chosen.script, chosen.arguments, nproc=chosen.nproc or 1, nnodes=chosen.nnodes, node_rank=chosen.node_rank,
-                                    endpoint=chosen.rdzv_endpoint, max_restarts=chosen.max_restarts, module=chosen.module, sim_gpus=chosen.sim_gpus,
-                                    report=chosen.report, ledger=chosen.ledger)
-        command.short_tracebacks()
-        return command.run(chosen.script, chosen.arguments, module=chosen.module, sim_gpus=chosen.sim_gpus, report=chosen.report,
-                           ledger=chosen.ledger)
+            return command.run_many(program, own, nproc=chosen.nproc or 1, nnodes=chosen.nnodes, node_rank=chosen.node_rank,
+                                    endpoint=chosen.rdzv_endpoint, max_restarts=chosen.max_restarts, report=chosen.report, ledger=chosen.ledger)
+        tracebacks.shorten()
+        command.tell_of_slow_compilation()
+        return command.run(program, own, report=chosen.report, ledger=chosen.ledger)
     try:
         if chosen.command == "info":
             from flambeau import inventory

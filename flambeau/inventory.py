@@ -223,15 +223,10 @@ def show(as_json: bool = False) -> None:
 
         print(json.dumps(facts, indent=2))
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
+    rows: list[tuple[str, str]] = []
 
     def row(name: str, value: str) -> None:
-        table.add_row(name, value)
+        rows.append((name, value))
 
     row("flambeau", f"{facts['flambeau']} (Python {facts['python']}, {facts['system']})")
     it = facts["cpu"]
@@ -256,4 +251,16 @@ def show(as_json: bool = False) -> None:
         f"{it['folder']}: {it['kernels']} kernels, {size(it['bytes'])} of at most {size(it['limit'])}"
         + (f"; not used: {it['unused']}" if it["unused"] else ""))  # fmt: skip
     row("environment", ", ".join(f"{name}={value}" for name, value in facts["environment"].items()) or "nothing set")
+    if not sys.stdout.isatty():  # for a file or another program: a line each, as long as it is
+        width = max(len(name) for name, _ in rows)
+        print("\n".join(f"{name:{width}}  {value}" for name, value in rows))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(name, value)
     Console(highlight=False, markup=False, soft_wrap=False).print(table)  # no markup: "[cuda]" is to be read

@@ -61,6 +61,14 @@ def test_info_as_tables(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
         assert part in shown
 
 
+def test_info_for_another_program_is_not_wrapped() -> None:
+    env = {**os.environ, "COLUMNS": "40"}
+    done = subprocess.run([sys.executable, "-m", "flambeau", "info"], env=env, capture_output=True, text=True, check=True, timeout=100)
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) > 100 and all(line and line[0] != " " for line in lines) and lines[0].startswith("flambeau ")
+    assert sum(line.startswith("packages ") for line in lines) == 1
+
+
 def test_info_says_what_it_cannot_tell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def broken() -> None:
         raise OSError("no such driver")

@@ -3,58 +3,125 @@
 from __future__ import annotations
 
 import contextlib
+import linecache
 import os
 import runpy
 import sys
-from typing import Any
+import types
+from typing import Any, NamedTuple
 
 from . import importer
 from .missing import explain
+from .tracebacks import TEXTS
 
 
-def short_tracebacks() -> None:
-    """Has an error that ends this process shown from the script's own first line on: how it was started tells nobody anything."""
-    before, ours = sys.excepthook, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+class Program(NamedTuple):
+    """What is run: a file (or with `module` a module) by its name, "-" for the text on stdin; or `code`, the text itself."""
 
-    def shown(kind: Any, value: Any, trace: Any) -> None:
-        own = trace
-        while own is not None and own.tb_frame.f_code.co_filename.startswith((ours, "<frozen runpy>", "<frozen importlib")):
-            own = own.tb_next
-        if own is not None or isinstance(value, SyntaxError):  # which shows its place by itself
-            value, trace = value.with_traceback(own), own
-        before(kind, value, trace)
-    sys.excepthook = shown
+    name: str
+    module: bool = False
+    code: str | None = None
+
+    def why_not(self) -> str:
+        """Why it cannot be run; "" where it can be looked for."""
+        if self.code is not None or self.module or self.name == "-" or os.path.isfile(self.name):
+            return ""
+        return f"there is no file {self.name!r}"
+
+    @property
+    def folder(self) -> str:
+        """Where its imports are looked for first."""
+        return os.getcwd() if self.module or self.code is not None or self.name == "-" else os.path.dirname(os.path.abspath(self.name))
+
+    def run(self) -> None:
+        """As `__main__`."""
+        if self.code is not None or self.name == "-":
+            _run_text(self.code if self.code is not None else sys.stdin.read(), TEXTS[self.code is None])
+        elif self.module:
+            runpy.run_module(importer.target(self.name), run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(self.name, run_name="__main__")
 
 
-def run_many(script: str, arguments: list[str], *, nproc: int, nnodes: int = 1, node_rank: int = 0, endpoint: str | None = None, max_restarts: int = 0,
-             module: bool = False, sim_gpus: int | None = None, report: str | None = None, ledger: bool = False) -> int:
-    """Runs a script as `nproc` processes on this host, which find each other by `torch.distributed`; see `distributed.agent.run`.
+def _run_text(text: str, name: str) -> None:
+    linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name  # so that tracebacks show its lines
+    main = types.ModuleType("__main__")
+    main.__dict__["__builtins__"] = __builtins__
+    before = sys.modules["__main__"]
+    sys.modules["__main__"] = main
+    try:
+        exec(compile(text, name, "exec"), main.__dict__)
+    finally:
+        sys.modules["__main__"] = before
+
+
+def simulate(gpus: int | None, model: str | None, memory: str | None, queue: str | None) -> str:
+    """Puts what GPUs a script is to see into the environment, where its children find it too; gives what is wrong with that, or "".
+
+    A model, a memory or a queue without a number is of one GPU.
+    """
+    chosen = {"MODEL": model, "MEMORY": memory, "QUEUE": queue}
+    if gpus is None and any(v is not None for v in chosen.values()):
+        gpus = 1
+    if gpus is None:
+        return ""
+    if gpus == 0:
+        os.environ.pop("FLAMBEAU_SIM_GPUS", None)
+        return ""
+    from .._core.drivers.simulated.models import model as known
+    from .._core.drivers.simulated.queues import MODES
+    from .._core.runtime.gpus import parse_size
+    try:
+        if model is not None:
+            known(model)
+        if memory is not None:
+            parse_size(memory)
+        if queue is not None and queue not in MODES:
+            raise ValueError(f"queue: expected one of {', '.join(map(repr, MODES))}, got {queue!r}")
+    except ValueError as error:
+        return f"--{'sim-' * (not str(error).startswith('queue'))}{error}"
+    os.environ["FLAMBEAU_SIM_GPUS"] = str(gpus)
+    os.environ.update({f"FLAMBEAU_SIM_{name}": value for name, value in chosen.items() if value is not None})
+    return ""
+
+
+def run_many(program: Program, arguments: list[str], *, nproc: int, nnodes: int = 1, node_rank: int = 0, endpoint: str | None = None,
+             max_restarts: int = 0, report: str | None = None, ledger: bool = False) -> int:
+    """Runs a program as `nproc` processes on this host, which find each other by `torch.distributed`; see `distributed.agent.run`.
 
     report: each rank writes a page of its own, `page-rank0.html` and so on.  The others as of `run`.
     """
     from ..distributed import agent
-    if not module and not os.path.isfile(script):
-        print(f"flambeau run: there is no file {script!r}", file=sys.stderr)
+    if program.why_not():
+        print(f"flambeau run: {program.why_not()}", file=sys.stderr)
         return 2
-    command = [sys.executable, "-m", "flambeau", "run", *(["--sim-gpus", str(sim_gpus)] if sim_gpus is not None else []), *(["-m"] if module else []),
-               *(["--report", report] if report is not None else []), *(["--ledger"] if ledger else []), script, *arguments]
+    if program.name == "-" and program.code is None:
+        program = Program("-c", code=sys.stdin.read())  # each rank needs the text
+    what = ["-c", program.code] if program.code is not None else [*(["-m"] if program.module else []), program.name]
+    command = [sys.executable, "-m", "flambeau", "run", *(["--report", report] if report is not None else []), *(["--ledger"] if ledger else []),
+               *what, *arguments]
     return agent.run(command, nproc=nproc, nnodes=nnodes, node_rank=node_rank, endpoint=endpoint, max_restarts=max_restarts)
 
 
-def run(script: str, arguments: list[str], *, module: bool = False, sim_gpus: int | None = None, report: str | None = None,
-        ledger: bool = False) -> int:
-    """Runs a script (or, with `module`, a module by its name) as `__main__`; returns its exit status.
+def tell_of_slow_compilation() -> None:
+    """A line on stderr once making kernels has taken this process over a second: why the first run is slow, and that the next is not."""
+    from .._core.kernels import cache
 
-    sim_gpus: how many simulated GPUs it sees.  report: where to write the page of what ran.  ledger: print what moved
-    between devices at the end.  What the script raises is raised here.
+    def tell(count: int, seconds: float) -> None:
+        why = cache.why_not()
+        kept = f"they are not kept: {why}" if why else f"they are kept in {cache.folder()}, so the next run starts sooner"
+        print(f"flambeau run: compiling kernels, {count} in {seconds:.1f} s so far; {kept}", file=sys.stderr)
+    cache.on_slow = tell
+
+
+def run(program: Program, arguments: list[str], *, report: str | None = None, ledger: bool = False) -> int:
+    """Runs a program as `__main__`; returns its exit status.
+
+    report: where to write the page of what ran.  ledger: print what moved between devices at the end.  What the program raises is raised here.
     """
-    if not module and not os.path.isfile(script):
-        print(f"flambeau run: there is no file {script!r}", file=sys.stderr)
+    if program.why_not():
+        print(f"flambeau run: {program.why_not()}", file=sys.stderr)
         return 2
-    if sim_gpus is not None:
-        os.environ["FLAMBEAU_SIM_GPUS"] = str(sim_gpus)
-        if sim_gpus == 0:
-            del os.environ["FLAMBEAU_SIM_GPUS"]
     if "FLAMBEAU_AGENT" in os.environ:
         from ..distributed.agent import die_with_agent
         die_with_agent()
@@ -63,21 +130,18 @@ def run(script: str, arguments: list[str], *, module: bool = False, sim_gpus: in
             report = f"{stem}-rank{os.environ['RANK']}{ending}"
     before = sys.argv, sys.path[:]
     importer.install()
-    sys.argv = [script, *arguments]
-    sys.path[0] = os.getcwd() if module else os.path.dirname(os.path.abspath(script))
+    sys.argv = [program.name, *arguments]
+    sys.path[0] = program.folder
     with contextlib.ExitStack() as watching:
         if ledger:
             from .._core.runtime.ledger import transfers
-            watching.enter_context(transfers(title=f"transfers of {os.path.basename(script)}"))
+            watching.enter_context(transfers(title=f"transfers of {os.path.basename(program.name)}"))
         traced: Any = None
         if report is not None:
             import flambeau
             traced = watching.enter_context(flambeau.trace())
         try:
-            if module:
-                runpy.run_module(importer.target(script), run_name="__main__", alter_sys=True)
-            else:
-                runpy.run_path(script, run_name="__main__")
+            program.run()
         except Exception as error:
             more = explain(error)
             if more:

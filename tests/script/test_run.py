@@ -143,3 +143,89 @@ def test_the_page_holds_the_findings_that_the_ledger_prints(tmp_path) -> None:
     for kind in ("hoist", "pin", "hidden synchronisation"):
         assert kind in made.stdout and f"<b>{kind}</b>" in findings
     assert 'data-line="script.py:5"' in findings
+
+
+def _start(tmp_path, *arguments: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "flambeau", "run", *arguments], env={**environment(), **env}, input=stdin, cwd=tmp_path,
+                          capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_frames_inside_flambeau_are_left_out(tmp_path) -> None:
+    code = """
+        import torch
+
+        class Inner(torch.nn.Module):
+            def forward(self, x):
+                return torch.mm(x, x)
+
+        model = torch.nn.Sequential(Inner())
+        try:
+            model(torch.ones(2, 3))
+        except RuntimeError as error:
+            raise ValueError("the model failed") from error
+    """
+    made = run(tmp_path, code, check=False)
+    files = [line.split('"')[1] for line in made.stderr.splitlines() if line.startswith("  File")]
+    assert made.returncode == 1 and files == [str(tmp_path / "script.py")] * 3, made.stderr
+    assert "return torch.mm(x, x)" in made.stderr and made.stderr.endswith("ValueError: the model failed\n")
+    count = made.stderr.splitlines()[0]
+    assert count.startswith("flambeau run: ") and count.endswith("frames inside Flambeau left out; FLAMBEAU_TRACEBACK=full shows all")
+    full = _start(tmp_path, "script.py", FLAMBEAU_TRACEBACK="full").stderr
+    assert "nn/module.py" in full and "matmul.py" in full and "left out" not in full
+    in_thread = run(tmp_path, """
+        import threading, torch
+        t = threading.Thread(target=lambda: torch.ones(2).reshape(3))
+        t.start()
+        t.join()
+    """).stderr
+    assert "shape '[3]' is invalid for input of size 2" in in_thread and "views.py" not in in_thread and "script.py" in in_thread
+    plain = run(tmp_path, "raise KeyError('own')\n", check=False).stderr
+    assert "left out" not in plain and plain.count("  File") == 1
+
+
+def test_a_text_is_run(tmp_path) -> None:
+    (tmp_path / "beside.py").write_text("import torch\nx = torch.ones(3)\n")
+    code = "import sys, torch, beside\nprint(__name__, sys.argv, beside.x.sum().item())"
+    assert _start(tmp_path, "-c", code, "--lr", "1").stdout == "__main__ ['-c', '--lr', '1'] 3.0\n"
+    assert _start(tmp_path, "-c", code).stdout == "__main__ ['-c'] 3.0\n"
+    assert _start(tmp_path, "-", "a", stdin=code).stdout == "__main__ ['-', 'a'] 3.0\n"
+    wrong = _start(tmp_path, "-c", "import torch\ntorch.ones(2).reshape(3)")
+    assert wrong.returncode == 1 and 'File "<string>", line 2' in wrong.stderr and "torch.ones(2).reshape(3)" in wrong.stderr
+    wrong = _start(tmp_path, "-", stdin="def (\n")
+    assert wrong.returncode == 1 and "SyntaxError" in wrong.stderr and "flambeau" not in wrong.stderr
+    assert _start(tmp_path, "-c", "raise SystemExit(3)").returncode == 3
+    none = _start(tmp_path, "-c")
+    assert none.returncode == 2 and "-c needs the text to run" in none.stderr
+    none = _start(tmp_path)
+    assert none.returncode == 2 and "name a script, or give its text by -c" in none.stderr
+
+
+def test_the_simulated_gpus_are_chosen(tmp_path) -> None:
+    code = "import torch\nfor i in range(torch.cuda.device_count()): print(torch.cuda.get_device_name(i), torch.cuda.mem_get_info(i)[1] >> 20)"
+    made = _start(tmp_path, "--sim-gpus", "2", "--sim-model", "a100", "--sim-memory", "64MiB", "--queue", "lazy", "-c", code)
+    assert made.stdout == "NVIDIA A100-SXM4-80GB 64\n" * 2, made.stderr
+    assert _start(tmp_path, "--sim-model", "T4", "-c", code).stdout == "Tesla T4 15360\n"
+    assert _start(tmp_path, "--sim-gpus", "0", "-c", code, FLAMBEAU_SIM_GPUS="2").stdout == ""
+    for option, value, told in (("--sim-model", "H9", "'H9' cannot be simulated; choose one of T4, A100"), ("--sim-memory", "much", "got 'much'"),
+                                ("--queue", "slow", "--queue: expected one of 'eager', 'lazy', 'random', got 'slow'")):
+        made = _start(tmp_path, option, value, "-c", code)
+        assert made.returncode == 2 and told in made.stderr and option in made.stderr and made.stdout == "", made.stderr
+
+
+def test_many_processes_run_a_text_on_chosen_gpus(tmp_path) -> None:
+    pytest.importorskip("mpi4py")
+    code = "import os, torch\nprint('rank', os.environ['RANK'], torch.cuda.get_device_name(0), flush=True)"
+    for arguments, stdin in ((("-c", code), ""), (("-",), code)):
+        made = _start(tmp_path, "--nproc", "2", "--sim-model", "A100", *arguments, stdin=stdin)
+        told = sorted(line[line.rindex("rank"):] for line in made.stdout.splitlines() if "A100" in line)
+        assert told == ["rank 0 NVIDIA A100-SXM4-80GB", "rank 1 NVIDIA A100-SXM4-80GB"], made.stdout + made.stderr
+
+
+def test_a_slow_first_compilation_is_told(tmp_path) -> None:
+    code = ("import torch\nfrom flambeau._core.kernels import cache\ncache.SLOW = 1e-9\n"
+            "x = torch.ones(3) + 1\nx = x * 2.5\nprint(x.tolist())")
+    first = _start(tmp_path, "-c", code, FLAMBEAU_CACHE_DIR=str(tmp_path / "kept"))
+    told = [line for line in first.stderr.splitlines() if "compiling kernels" in line]
+    assert first.stdout == "[5.0, 5.0, 5.0]\n" and len(told) == 1, first.stderr
+    assert told[0].startswith("flambeau run: compiling kernels, 1 in ") and f"they are kept in {tmp_path / 'kept'}" in told[0]
+    assert _start(tmp_path, "-c", code, FLAMBEAU_CACHE_DIR=str(tmp_path / "kept")).stderr == ""

@@ -16,6 +16,10 @@ import hashlib
 import os
 import stat
 import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FORMAT = b"flambeau-kernel-1\n"
 MAX_BYTES = 128 << 20
@@ -28,6 +32,9 @@ _ENTRY = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 _stores = 0
+made, seconds = 0, 0.0  # how many entries this process has compiled itself, and how long that took
+SLOW = 1.0
+on_slow: Callable[[int, float], None] | None = None  # called once with both, when it has taken longer than `SLOW`
 _open: dict[str, tuple[int, int, int]] = {}  # folders that are open: descriptor, device and inode, by path
 
 
@@ -46,6 +53,21 @@ def key(*parts: str) -> str:
         data = p.encode()
         h.update(b"%d:" % len(data) + data)
     return h.hexdigest()
+
+
+def get(name: str, make: Callable[[], bytes]) -> bytes:
+    """An entry; or what `make` gives, which is kept from then on."""
+    global made, seconds, on_slow
+    found = load(name)
+    if found is None:
+        since = time.perf_counter()
+        found = make()
+        store(name, found)
+        made, seconds = made + 1, seconds + time.perf_counter() - since
+        if seconds > SLOW and on_slow is not None:
+            tell, on_slow = on_slow, None
+            tell(made, seconds)
+    return found
 
 
 def load(name: str) -> bytes | None:

@@ -27,12 +27,7 @@ def compile(source: str, arch: str) -> bytes:  # noqa: A001
 
     Raises ImportError where NVRTC is missing, CompileError where it rejects the text.
     """
-    name = cache.key("cubin", version(), arch, *OPTIONS, source)
-    found = cache.load(name)
-    if found is None:
-        found, _ = build(source, arch)
-        cache.store(name, found)
-    return found
+    return cache.get(cache.key("cubin", version(), arch, *OPTIONS, source), lambda: build(source, arch)[0])
 
 
 def version() -> str:

@@ -40,10 +40,7 @@ def functions(parts: tuple[str, ...], names: tuple[str, ...], write: Callable[[]
         if found is not None and found.keys() >= set(names):
             return found
         name = cache.key(*asked)
-        data = cache.load(name)
-        if data is None:
-            data = to_object(write())
-            cache.store(name, data)
+        data = cache.get(name, lambda: to_object(write()))
         found = _known[asked] = load(data, names, name)
         return found
 
