@@ -109,11 +109,13 @@ check: .venv/.dev
 	$(BIN)/python tools/import_order.py || failed="$$failed import-order"; \
 	$(BIN)/python tools/stubs.py --check || failed="$$failed stubs"; \
 	$(BIN)/python tools/names.py --check || failed="$$failed names"; \
+	$(BIN)/python tools/reference.py --check || failed="$$failed reference"; \
 	test -z "$$failed" || { echo "check: failed:$$failed"; exit 1; }
 
 generated: .venv/.dev
 	$(BIN)/python tools/stubs.py
 	$(BIN)/python tools/names.py > /dev/null
+	$(BIN)/python tools/reference.py
 
 parity: .venv-parity/.made
 	@if [ "$$(cat .venv-parity/.made)" = yes ]; then \

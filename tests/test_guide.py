@@ -1,0 +1,45 @@
+"""The guide as a whole: each page is in the site's list, links lead somewhere, words of the glossary are in order and used."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+PAGES = sorted(DOCS.glob("guide/*.md"))
+
+
+def test_each_page_is_in_the_lists() -> None:
+    site = (DOCS.parent / "mkdocs.yml").read_text("utf-8")
+    start = (DOCS / "guide" / "README.md").read_text("utf-8")
+    for page in PAGES:
+        assert f": guide/{page.name}\n" in site, page.name
+        assert page.name == "README.md" or f"]({page.name})" in start, page.name
+    assert ": reference.md\n" in site
+
+
+@pytest.mark.parametrize("page", [*PAGES, DOCS / "reference.md"], ids=lambda p: p.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+def test_the_words_of_the_glossary() -> None:
+    words = re.findall(r"^\*\*(.+?)\*\*: ", (DOCS / "guide" / "glossary.md").read_text("utf-8"), re.MULTILINE)
+    assert words == sorted(words, key=str.lower) and len(words) > 20
+    assert {"Staged copy", "Pageable memory", "Pinned memory", "Peer", "Hidden synchronisation"} <= set(words)
+    told = [p for p in PAGES if p.name != "glossary.md"] + sorted((DOCS.parent / "flambeau").rglob("*.py"))  # errors and docstrings say them too
+    elsewhere = "\n".join(p.read_text("utf-8").lower() for p in told)
+    unused = [w for w in words if not re.search(rf"\b{w.split()[0].lower().rstrip('s')[:9]}", elsewhere)]
+    assert unused == []
+
+
+@pytest.mark.parametrize("name", ["tensors", "data", "models", "autograd", "errors", "glossary", "differences"])
+def test_sentences_are_short(name: str) -> None:
+    text = re.sub(r"```.*?```", "", (DOCS / "guide" / f"{name}.md").read_text("utf-8"), flags=re.DOTALL)
+    prose = " ".join(line for line in text.splitlines() if line and line[0] not in "|#")
+    long = [s for s in re.split(r"(?<=[.:;?])\s+", prose) if len(s.split()) > 30]
+    assert long == []
