@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import inspect
 import linecache
+from functools import lru_cache
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
+from ..kernels import keys, native
 from ..layout import Size
 from ..runtime import capture
 from ..runtime import device as devices
@@ -312,6 +314,17 @@ LEARNED_KEYS: dict[str, Any] = {"Tensor": Tensor, "constant": constant, "DEFAULT
                                 "THREAD": devices._thread}
 
 
+def quicken(space: dict[str, Any]) -> None:
+    """Has machine code give arguments' parts in the keys of a function, which reads `constant`, `metas` and `exact` in this namespace."""
+    native.when_loaded(lambda: space.update((n, part) for n, part in _parts().items() if n in space))
+
+
+@lru_cache(1)
+def _parts() -> dict[str, Callable[[Any], Any]]:
+    told = (Tensor, Size, tuple(PLAIN_CONSTANTS))
+    return {"constant": keys.part(*told, constant, True, _MOST), "metas": keys.part(*told, metas, True, _MOST), "exact": keys.part(*told, exact, False, _MOST)}
+
+
 def key_of(s: Signature) -> Any:
     """A function of a call's values that gives the key of its learned plan."""
     names = [*s.names(), *filter(None, (s.rest, s.more))]
@@ -378,12 +391,37 @@ def write(name: str, s: Signature, planned: bool, out: bool, renames: bool, lear
         lines.append(f"    if out is not None: return into(out, {values})")
     then = [] if own_view else [f"    if made.__class__ is Tensor and made.base is not None: known_as(made, {values})"]
     lines += _planned(s, values) if planned else _learning(s, values, then) if learns else _direct(s, values, then)
+    return _compiled(name, f"<operation {name}>", lines)
+
+
+def write_sizes(name: str, s: Signature) -> CodeType | None:
+    """The code of a planned factory that looks first for a call with nothing but sizes (`quick`, by the operand's meta where there is one, and the
+    sizes) and leaves all others to `whole`, the function that `write` gives: each parameter that can only be named costs a call that does not
+    name it. None for other functions."""
+    if s.rest is None or s.kinds[s.rest] != SIZES or not s.keyword or s.defaults or len(s.positional) > 1 or any(s.kinds[n] != TENSOR for n in s.positional):
+        return None
+    operand, told = "".join(f"{n}, " for n in s.positional), DEVICE in s.kinds.values()
+    lines = [f"def call({operand}*{s.rest}, **more):",
+             f"    if not more{' and not CHOSEN.some' if told else ''}:",
+             "        try:",
+             f"            sizes = {s.rest}[0] if len({s.rest}) == 1 and {s.rest}[0].__class__ in SEQUENCES else {s.rest}",
+             f"            plan = quick[{''.join(f'{n}.meta, ' for n in s.positional)}sizes]",
+             "            whole_numbers = sum(sizes).__class__ is int",  # 4.0 is equal to 4, and no size
+             "        except (KeyError, AttributeError, TypeError):",
+             "            pass",
+             "        else:",
+             f"            if whole_numbers: return plan({operand})",
+             f"    return whole({operand}*{s.rest}, **more)"]
+    return _compiled(name, f"<operation {name} of sizes>", lines)
+
+
+def _compiled(name: str, file: str, lines: Sequence[str]) -> CodeType:
+    """The code of the function whose lines these are, of the engine's own text: only names of parameters enter it."""
     text = "\n".join(lines)
-    file = f"<operation {name}>"
     linecache.cache[file] = (len(text), None, [line + "\n" for line in lines], file)
     space: dict[str, Any] = {}
     space.setdefault("__name__", __name__)
-    exec(compile(text, file, "exec"), space)  # our own text: only names of parameters enter it
+    exec(compile(text, file, "exec"), space)
     code: CodeType = space["call"].__code__
     return code.replace(co_name=name, co_qualname=name)
 

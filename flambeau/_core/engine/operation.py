@@ -42,7 +42,7 @@ NUMBERS = frozenset((float, int))  # types of numbers that launches take as they
 KNOWN: set[type] = {float, int, bool, complex, type(None), str, slice, type(Ellipsis), Tensor}  # classes that answer for nothing
 # what the keys of factories' plans are made with
 _FACTORIES = {"SEQUENCES": SEQUENCES, "DEFAULT": dtypes._default, "DType": dtypes.dtype, "settled": dtypes.settled,
-              "THREAD": devices._thread, "resolve": devices.resolve}
+              "THREAD": devices._thread, "CHOSEN": devices.chosen, "resolve": devices.resolve}
 # what using a number or a list as a tensor ends in, and what NumPy says where it has no room
 TRIPS: tuple[type[Exception], ...] = (AttributeError, IndexError, TypeError, MemoryError, ValueError)
 # who may answer for operands that are no plain tensors, in order; each gives NotImplemented where it has no answer
@@ -164,13 +164,18 @@ class Operation:
             self.learner = Learner(self, s, self.env)
             self.env.update(note=self.learner.note, **fronts.LEARNED_KEYS)
             self.plain, code = code, fronts.write(self.function.__name__, s, False, self.out is not None, self.renames, True, own_view)
+        fronts.quicken(self.env)
         kwdefaults = {**s.kwdefaults, **({"out": None} if self.out is not None else {})}
         direct: Any = FunctionType(code, self.env, self.function.__name__, s.defaults)
         direct.__kwdefaults__ = kwdefaults
         direct.__operation__ = self
         # the defaults first: the general code has no parameters that they could be given to
         self.function.__defaults__, self.function.__kwdefaults__ = s.defaults, kwdefaults
-        self.direct, self.code = direct, code
+        of_sizes = fronts.write_sizes(self.function.__name__, s) if self.planned else None
+        if of_sizes is not None:
+            caches.cache(self.env, "quick")
+            self.env["whole"] = direct
+        self.direct, self.code = direct, of_sizes or code
         interpreters.unseen(self)
 
     def started(self) -> Operation:
@@ -183,7 +188,7 @@ class Operation:
 
     def runs(self, code: CodeType) -> bool:
         """Whether this is the code of the function."""
-        return self.code is not None and (code is self.code or code is self.plain)
+        return self.code is not None and (code is self.code or code is self.plain or code is self.direct.__code__)
 
     def open(self) -> None:
         """Calls are shown to interpreters."""
@@ -347,9 +352,21 @@ class Operation:
                 run = made.bind(roles([None if self._is_one(i, x) else x for i, x in zip(self.places, given, strict=True)]))
                 if key is not None:
                     caches.keep_since(epoch, plans, key, run)
+                    if "quick" in self.env:
+                        self._keep_quick(epoch, values, run)
         except TRIPS as error:
             return self.tripped(error, values)
         return run(*given)
+
+    def _keep_quick(self, epoch: int, values: Values, run: Callable[..., Any]) -> None:
+        """Keeps the plan of a call for those with nothing but sizes, if it is one."""
+        s = self._signature()
+        sizes, count = values[-1], len(s.positional)
+        plain = all(s.has_default(n, v) for n, v in zip(s.keyword, values[count:-1], strict=True))
+        if plain and not (devices.chosen.some and DEVICE in s.kinds.values()):
+            sizes = sizes[0] if len(sizes) == 1 and type(sizes[0]) in SEQUENCES else sizes
+            if sizes and type(sizes) is not list:
+                caches.keep_since(epoch, self.env["quick"], (values[0].meta, sizes) if count else sizes, run)
 
     def _numbers(self, values: Values) -> Values:
         """The values with a number in the place of each tensor that stands for one, and a type in that of one of Python's. Raises TypeError

@@ -18,14 +18,14 @@ from ..autograd import inplace, tape
 from ..autograd.mode import _grad
 from ..kernels.calls import NEW, SAME, VIEW, Block, Calls, Classes, Made
 from ..kernels.llvm import sequence
-from ..tensor import Meta, Storage, Tensor, storage
+from ..tensor import NO_FREE, Meta, Storage, Tensor, storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 Node = tape.Node
 CODE = "<operation>"  # what tracebacks say of code that the engine wrote begins so
-CALLS = Calls(Classes(Tensor, Storage, Meta, dtypes.dtype, _grad, inplace.note, "f", "c"))
+CALLS = Calls(Classes(Tensor, Storage, Meta, dtypes.dtype, _grad, inplace.note, "f", "c", NO_FREE))
 
 
 class Saved:

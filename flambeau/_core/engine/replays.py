@@ -288,9 +288,10 @@ def native(script: Script, pattern: Sequence[Pattern], dev: Any, otherwise: Call
     """The replay of a call that is not recorded as machine code (`Calls.builtin`); `otherwise`, the same in Python, where it cannot be had.
     watch: recorded calls are left to that one."""
     parts = script.result.parts if isinstance(script.result, Many) else [script.result]
-    if any(pattern) or any(step.what for step in script.steps) or any(isinstance(x, Many) for x in parts):
+    if any(step.what for step in script.steps) or any(isinstance(x, Many) for x in parts):
         return otherwise
-    roles = "".join(["x" if places is not None else "t" for places in pattern])
+    apart = any(pattern)  # operands in lists, which it is given one by one
+    roles = "t" * unpack(pattern)[2] if apart else "".join(["x" if places is not None else "t" for places in pattern])
     operands = [i for i, role in enumerate(roles) if role == "t"]  # the arguments that they are
     scratch, size = layout_of(script)
     kept = [i for i, b in enumerate(script.blocks) if b.store is not None]
@@ -321,7 +322,31 @@ def native(script: Script, pattern: Sequence[Pattern], dev: Any, otherwise: Call
     written = [(operands[k], rise) for k, rise in script.written.items()]
     kind: Any = script.result.kind if isinstance(script.result, Many) else None
     gather = kind if kind in (None, tuple, list) else kind._make
-    return CALLS.builtin(roles, blocks, steps, [made(x) for x in parts], gather, otherwise, watch, written)
+    call = CALLS.builtin(roles, blocks, steps, [made(x) for x in parts], gather, _missed if apart else otherwise, watch, written)
+    return otherwise if call is _missed else call if not apart else _unpacked(tuple(pattern))(call, otherwise, _MISSED)
+
+
+class _Missed:
+    """Stands for the result of a call that is to be carried out otherwise."""
+
+
+_MISSED = _Missed()
+
+
+def _missed(*_: Any) -> Any:
+    return _MISSED
+
+
+@lru_cache(1024)
+def _unpacked(pattern: tuple[Pattern, ...]) -> Callable[..., Any]:
+    """A function that makes the call whose operands lie in lists of those that are given one by one."""
+    given, lines, n = unpack(pattern)
+    return maker("\n".join(["def make(call, otherwise, missed):",
+                            f" def unpacked({given}):",
+                            *lines,
+                            f"  made = call({', '.join(f'a{i}' for i in range(n))})",
+                            f"  return otherwise({given}) if made is missed else made",
+                            " return unpacked"]), {})
 
 
 def step_words(step: Step, launch: Any, base: Callable[[Any], tuple[int, Any]]) -> tuple[list[int], Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from functools import lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import lasting, native
@@ -13,7 +13,7 @@ from .slots import known, place
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-NEW, VIEW, DETACHED, SAME, OBJECT = range(5)  # what a result is: see `llvm/calls.py`
+NEW, VIEW, DETACHED, SAME, OBJECT, APART = range(6)  # what a result is: see `llvm/calls.py`
 MOST = 62  # arguments
 _MASK = (1 << 64) - 1
 
@@ -39,7 +39,7 @@ class Made(NamedTuple):
 
 class Classes(NamedTuple):
     """What calls are made with: the classes of tensors, storages, metas and dtypes; the variable that says whether operations are recorded; what puts a
-    view on its base's list; the kinds of types that have gradients."""
+    view on its base's list; the kinds of types that have gradients; what memory is given back to that is somebody's."""
 
     tensor: type
     storage: type
@@ -49,6 +49,7 @@ class Classes(NamedTuple):
     note: Callable[[Any, Any], None]
     real: str
     complex: str
+    nobody: Any
 
 
 class Calls:
@@ -66,7 +67,7 @@ class Calls:
         otherwise: does the same in Python, for arguments and modes that the machine code leaves to it.  watch: calls that are recorded are left to it.
         written: arguments that are written, each with how much its version rises.
         """
-        make = _maker(self.classes) if known() and len(roles) <= MOST else None
+        make = self._make if known() and len(roles) <= MOST else None
         if make is None:
             return otherwise
         bits = [sum(1 << i for i, role in enumerate(roles) if role == letter) for letter in "tfx"]
@@ -80,20 +81,21 @@ class Calls:
         alive = otherwise, gather, tuple(blocks), tuple([kept for _, kept in steps]), tuple(results), tuple(written)
         return make(struct.pack(f"<{len(words)}Q", *words), alive)
 
-
-@lru_cache(1)
-def _maker(classes: Classes) -> Callable[[bytes, Any], Callable[..., Any]] | None:
-    """What makes the builtins; None where slots are not where they are looked for."""
-    from .llvm import calls
-    from .llvm import compile as compiler
-    tensor, storage = classes.tensor, classes.storage
-    places = {**{name: place(tensor, name) for name in ("meta", "store", "ptr", "node", "base")},
-              "version": place(storage, "version"), "free": place(storage, "free"), "kept": place(storage, "meta"), "address": place(storage, "ptr"),
-              "dtype": place(classes.meta, "dtype"), "kind": place(classes.dtype, "kind")}
-    found = {name: at for name, at in places.items() if at is not None}
-    if len(found) < len(places):
-        return None
-    functions = compiler.functions(("calls", *map(str, found.values())), calls.NAMES, lambda: calls.text(found))
-    told = [tensor, storage, classes.recording, classes.note, classes.real, classes.complex, "_made", "_views", 0]
-    ctypes.PYFUNCTYPE(None, *[ctypes.py_object] * len(told))(functions["flambeau_call_knows"])(*map(lasting.keep, told))
-    return native.builtin("flambeau_call", functions["flambeau_call"])
+    @cached_property
+    def _make(self) -> Callable[[bytes, Any], Callable[..., Any]] | None:
+        """What makes the builtins; None where slots are not where they are looked for."""
+        from .llvm import calls
+        from .llvm import compile as compiler
+        classes = self.classes
+        tensor, storage = classes.tensor, classes.storage
+        places = {**{name: place(tensor, name) for name in ("meta", "store", "ptr", "node", "base")},
+                  "version": place(storage, "version"), "free": place(storage, "free"), "kept": place(storage, "meta"), "address": place(storage, "ptr"),
+                  "owner": place(storage, "keep"),
+                  "dtype": place(classes.meta, "dtype"), "kind": place(classes.dtype, "kind")}
+        found = {name: at for name, at in places.items() if at is not None}
+        if len(found) < len(places):
+            return None
+        functions = compiler.functions(("calls", *map(str, found.values())), calls.NAMES, lambda: calls.text(found))
+        told = [tensor, storage, classes.recording, classes.note, classes.real, classes.complex, "_made", "_views", 0, classes.nobody]
+        ctypes.PYFUNCTYPE(None, *[ctypes.py_object] * len(told))(functions["flambeau_call_knows"])(*map(lasting.keep, told))
+        return native.builtin("flambeau_call", functions["flambeau_call"])

@@ -88,8 +88,12 @@ def method(of: type, name: str, address: int) -> Any:
 
 
 def when_loaded(do: Callable[[], None]) -> None:
-    """Registers what to do once there is machine code: at the first launch, as importing loads none."""
-    _waiting.append(do)
+    """Does something as soon as there is machine code: now, or at the first launch, as importing loads none."""
+    with _lock:
+        if _new is None:
+            _waiting.append(do)
+            return
+    do()
 
 
 def join(launches: Sequence[Any], numbers: int) -> Callable[..., None] | None:

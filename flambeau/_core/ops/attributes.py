@@ -10,8 +10,10 @@ from .. import dtypes, layout
 from ..autograd import functions, tape
 from ..engine.fields import has
 from ..engine.operation import Operation
+from ..engine.plans import CALLS
 from ..errors import warn
 from ..kernels import native
+from ..kernels.calls import APART, Made
 from ..kernels.slots import CONSTANT, EQUAL, GRADIENT, LEAF, LENGTH, OBJECT, PRESENT, Slots
 from ..runtime import provenance
 from ..runtime.device import device as device_class
@@ -442,6 +444,16 @@ def _quicken(target: type) -> None:
         # the same property with another getter: subclasses, `torch.overrides` and the rules of vmap hold on to it and know it again
         found.__init__(code.getter(kind, path, found.fget, *constant), found.fset, found.fdel, found.__doc__)
         setattr(target, name, found)  # what Python has kept of the attribute is old
+    provenance.on_switch(lambda on: _quicken_data(target))
+    _quicken_data(target)
+
+
+def _quicken_data(target: type) -> None:
+    """Has machine code make `data`, unless its lines are remembered."""
+    found = target.__dict__["data"]
+    quick = _get_data if provenance.enabled() else CALLS.builtin("t", (), (), [Made(APART, None)], None, _get_data, False)
+    found.__init__(quick, found.fset, found.fdel, found.__doc__)
+    target.data = found  # type: ignore[attr-defined]
 
 
 def install(target: type) -> None:

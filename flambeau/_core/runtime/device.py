@@ -53,7 +53,7 @@ class device:
 
     def __enter__(self) -> device:
         _thread.stack.append(_thread.default)
-        _thread.default = resolve(self)
+        set_default(resolve(self))
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -148,11 +148,22 @@ class _Thread(threading.local):
         self.stack: list[device] = []
 
 
-_thread = _Thread()
+class _Chosen:
+    """some: whether any thread has ever had another default device than the CPU, so that it must be asked for."""
+
+    __slots__ = ("some",)
+
+    def __init__(self) -> None:
+        self.some = False
+
+
+_thread, chosen = _Thread(), _Chosen()
 
 
 def set_default(dev: device | None) -> None:
     """Makes factories of this thread build on `dev` (None: the CPU) when no device is named."""
+    if dev is not None and dev is not CPU:
+        chosen.some = True
     _thread.default = CPU if dev is None else dev
 
 

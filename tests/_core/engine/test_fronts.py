@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import linecache
+import threading
 from typing import Any
 
 import numpy as np
@@ -227,3 +228,62 @@ def test_a_deprecated_order_of_arguments_is_put_in_order() -> None:
         assert torch.add(x, 2, g, out=room) is room and room.tolist() == [7, 7]
     with pytest.raises(TypeError, match=r"add\(\) takes 2 positional arguments but 4 were given"):
         torch.add(x, g, g, g)
+
+
+# ------------------------------------------------------------------------------------------------------------ nothing but sizes
+SIZED = (torch.empty, torch.ones, torch.zeros, torch.ones(2, dtype=torch.float64).new_zeros)
+
+
+@pytest.mark.parametrize("make", SIZED, ids=lambda f: f.__name__)
+def test_factories_called_with_sizes_take_integers_only(make: Any) -> None:
+    for _ in range(3):
+        for sizes in ((2, 3), ((2, 3),), ([2, 3],), (torch.Size((2, 3)),)):
+            assert make(*sizes).shape == (2, 3)
+        assert make(5).shape == (5,) and make((5,)).shape == (5,) and make(()).shape == () == make([]).shape
+        assert make(1, 2).shape == (1, 2)
+        for wrong in ((2.0, 3), ((2.0, 3),), ("2",), (None,), (2, None), ((2, "3"),)):
+            with pytest.raises(TypeError):
+                make(*wrong)
+        with pytest.raises(TypeError, match="nonsense"):
+            make(2, 3, nonsense=1)
+        assert make(2, 3, dtype=torch.int64).dtype is torch.int64 and make(2, 3).dtype is not torch.int64
+        assert make(2, 3, requires_grad=True).requires_grad and not make(2, 3).requires_grad
+
+
+def test_factories_called_with_sizes_follow_the_defaults_of_the_moment() -> None:
+    assert torch.zeros(2, 5).dtype is torch.float32
+    try:
+        torch.set_default_dtype(torch.float64)
+        assert torch.zeros(2, 5).dtype is torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert torch.zeros(2, 5).dtype is torch.float32
+    assert devices_of_a_thread(lambda: torch.zeros(2, 5)) == ["cpu", "meta", "cpu"]
+    assert devices_of_a_thread(lambda: torch.ones(2).new_zeros(2, 5)) == ["cpu", "meta", "cpu"]
+
+
+def devices_of_a_thread(make: Any) -> list[str]:
+    """Where a factory makes its tensor before another default device is chosen, meanwhile, and in a thread that has chosen none."""
+    found = [make().device.type]
+    with torch.device("meta"):
+        found.append(make().device.type)
+        thread = threading.Thread(target=lambda: found.append(make().device.type))
+        thread.start()
+        thread.join()
+    return found
+
+
+def test_factories_called_with_sizes_are_seen_by_interpreters() -> None:
+    from flambeau.overrides import TorchFunctionMode
+
+    seen = []
+
+    class Watch(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append((func.__name__, args, kwargs))
+            return func(*args, **(kwargs or {}))
+    torch.zeros(2, 7)
+    with Watch():
+        torch.zeros(2, 7)
+        torch.zeros((2, 7), dtype=torch.int32)
+    assert seen == [("zeros", (2, 7), {}), ("zeros", ((2, 7),), {"dtype": torch.int32})]

@@ -41,6 +41,9 @@ def test_results_remember_the_user_s_line() -> None:
         assert provenance.of(y) == line
         y = torch.nn.functional.softmax(x, dim=0); line = here()  # noqa: E702
         assert provenance.of(y) == line
+        y = x.data; line = here()  # noqa: E702
+        assert provenance.of(y) == line
+    assert provenance.of(x.data) is None
 
 
 def test_each_of_several_results_remembers_it() -> None:

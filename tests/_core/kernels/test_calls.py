@@ -12,7 +12,7 @@ import flambeau as torch
 from flambeau._core import dtypes
 from flambeau._core.engine.plans import CALLS
 from flambeau._core.kernels import expr as E
-from flambeau._core.kernels.calls import DETACHED, MOST, NEW, OBJECT, SAME, VIEW, Block, Made
+from flambeau._core.kernels.calls import APART, DETACHED, MOST, NEW, OBJECT, SAME, VIEW, Block, Made
 from flambeau._core.kernels.llvm import prepare, sequence
 from flambeau._core.kernels.programs import Map
 from flambeau._core.tensor import meta
@@ -138,6 +138,20 @@ def test_bytes_that_are_others_ask_the_function_beside_it():
     assert type(run(x)) is torch.Tensor
     x[1] = 5
     assert run(x) == ("asked", x) and len(M.sizes.free) == count
+
+
+def test_a_tensor_on_anothers_memory_has_a_version_of_its_own():
+    run = CALLS.builtin("t", (), (), [Made(APART, None)], None, asked, False)
+    x = torch.arange(4.0, requires_grad=True)
+    for t in (x, x[1:], torch.nn.Parameter(torch.ones(3)), torch.empty(0), torch.empty(2, device="meta")):
+        made = run(t)
+        assert type(made) is torch.Tensor and made.meta is t.meta and made.ptr == t.ptr and made.base is None and made.node is None
+        assert made.store is not t.store and made.store.keep is t.store and made.store.ptr == t.store.ptr and made.store.meta is t.store.meta
+        made.add_(1)
+        assert made._version == 1 and t._version == 0
+    made = run(torch.full((3,), 7.0))
+    gc.collect()
+    assert made.tolist() == [7, 7, 7] and run(3) == ("asked", 3)
 
 
 # ----------------------------------------------------------------------------------------------------------------- writes

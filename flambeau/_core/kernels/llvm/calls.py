@@ -21,7 +21,7 @@
            view's `_made` is, or 0
 
 A result is (0) a tensor on a block, (1) a view of an argument, which may be a view itself, (2) a tensor on an argument's memory that is no view of it,
-(3) the argument, (4) the object.
+(3) the argument, (4) the object, (5) a tensor of the argument's layout on its memory, with a storage and so a version of its own.
 
 While operations are recorded, a base has a list of its views in its `__dict__`, as a recorded write changes their histories (`autograd/inplace.py`).
 A view whose base has a history already is left to the other function; so is a call that writes an argument where another lies in the same storage.
@@ -35,12 +35,13 @@ from . import arguments, sequence
 
 NAMES = ("flambeau_call", "flambeau_call_knows")
 # what `flambeau_call_knows` is told, in order: the classes of tensors and storages, the variable that says whether operations are recorded, the function
-# that puts a view on its base's list, the kinds of types that have gradients, the names of two entries of a `__dict__`, and 0
-KNOWS = ("tensor", "storage", "recording", "note", "real", "complex", "made", "views", "zero")
+# that puts a view on its base's list, the kinds of types that have gradients, the names of two entries of a `__dict__`, 0, and what memory is given back
+# to that is somebody's
+KNOWS = ("tensor", "storage", "recording", "note", "real", "complex", "made", "views", "zero", "nobody")
 
 
 def text(places: dict[str, int]) -> str:
-    """The IR. places: where slots lie: of a tensor `meta store ptr node base`, of a storage `version free kept address` (its meta and ptr), of a
+    """The IR. places: where slots lie: of a tensor `meta store ptr node base`, of a storage `version free kept address owner` (its meta, ptr and keep), of a
     meta `dtype`, of a dtype `kind`."""
     made = _TEXT.replace("$DATA", str(arguments.DATA)).replace("$TWO", str(arguments.TWO))
     for name, place in places.items():
@@ -350,6 +351,43 @@ raise:
   ret ptr null
 }
 
+; a tensor on the memory of another, with a storage of its own; null without an error where the other function is asked
+define internal ptr @parted(ptr %o) #0 {
+entry:
+  %m = call ptr @slot(ptr %o, i64 $META$)
+  %of = call ptr @slot(ptr %o, i64 $STORE$)
+  %no_m = icmp eq ptr %m, null
+  %no_of = icmp eq ptr %of, null
+  %neither = or i1 %no_m, %no_of
+  br i1 %neither, label %none, label %look
+look:
+  %of.m = call ptr @slot(ptr %of, i64 $KEPT$)
+  %of.address = call ptr @slot(ptr %of, i64 $ADDRESS$)
+  %no_of.m = icmp eq ptr %of.m, null
+  %no_address = icmp eq ptr %of.address, null
+  %lacks = or i1 %no_of.m, %no_address
+  br i1 %lacks, label %none, label %make
+make:
+  %class = load ptr, ptr @storage
+  %s = call ptr @PyType_GenericAlloc(ptr %class, i64 0)
+  %no_s = icmp eq ptr %s, null
+  br i1 %no_s, label %none, label %fill
+fill:
+  %zero.o = load ptr, ptr @zero
+  %nobody.o = load ptr, ptr @nobody
+  call void @put(ptr %s, i64 $VERSION$, ptr %zero.o)
+  call void @put(ptr %s, i64 $FREE$, ptr %nobody.o)
+  call void @put(ptr %s, i64 $KEPT$, ptr %of.m)
+  call void @put(ptr %s, i64 $ADDRESS$, ptr %of.address)
+  call void @put(ptr %s, i64 $OWNER$, ptr %of)
+  %p = call ptr @slot(ptr %o, i64 $PTR$)
+  %t = call ptr @shown(ptr %m, ptr %s, i64 0, ptr %p, i64 0, ptr @_Py_NoneStruct)
+  call void @Py_DecRef(ptr %s)
+  ret ptr %t
+none:
+  ret ptr null
+}
+
 ; whether a tensor may be written by a call that nobody records: it has a storage of its own among the arguments, and is no view of what has a history
 define internal i1 @writable(ptr %given, i64 %n, i64 %tensors, i64 %which) #0 {
 entry:
@@ -635,7 +673,7 @@ result.which:
   %kind.at = getelementptr i64, ptr %rw, i64 4
   %kind = load ptr, ptr %kind.at
   %given.at = getelementptr ptr, ptr %given, i64 %from
-  switch i64 %what, label %object [ i64 0, label %fresh i64 1, label %view i64 2, label %detached i64 3, label %same ]
+  switch i64 %what, label %object [ i64 0, label %fresh i64 1, label %view i64 2, label %detached i64 3, label %same i64 5, label %apart ]
 fresh:
   %from.held = getelementptr ptr, ptr %held, i64 %from
   %fresh.s = load ptr, ptr %from.held
@@ -665,6 +703,10 @@ detached.known:
   %detached.sum = add i64 %detached.base, %added
   %detached.t = call ptr @shown(ptr %m, ptr %detached.s, i64 %added, ptr %detached.p, i64 %detached.sum, ptr @_Py_NoneStruct)
   br label %result.made
+apart:
+  %apart.o = load ptr, ptr %given.at
+  %apart.t = call ptr @parted(ptr %apart.o)
+  br label %result.made
 same:
   %same.o = load ptr, ptr %given.at
   call void @Py_IncRef(ptr %same.o)
@@ -673,7 +715,7 @@ object:
   call void @Py_IncRef(ptr %m)
   br label %result.made
 result.made:
-  %t = phi ptr [ %fresh.t, %fresh ], [ %view.t, %view ], [ %detached.t, %detached.known ], [ %same.o, %same ], [ %m, %object ]
+  %t = phi ptr [ %fresh.t, %fresh ], [ %view.t, %view ], [ %detached.t, %detached.known ], [ %apart.t, %apart ], [ %same.o, %same ], [ %m, %object ]
   %no_t = icmp eq ptr %t, null
   br i1 %no_t, label %result.none, label %result.put
 result.put:
