@@ -21,7 +21,8 @@ NAMES = ("flambeau_key", "flambeau_key_knows")
 
 def text(meta: int) -> str:
     """The IR. meta: where a tensor's meta lies in it."""
-    return _TEXT.replace("$DATA", str(arguments.DATA)).replace("$META$", str(meta))
+    # a tuple's items begin where its head ends, which Python 3.14 made longer
+    return _TEXT.replace("$DATA", str(arguments.DATA)).replace("$META$", str(meta)).replace("$ITEMS$", str(tuple.__basicsize__))
 
 
 _TEXT = """
@@ -183,7 +184,7 @@ slice:
 tuple:
   %n.at = getelementptr i8, ptr %v, i64 16
   %n = load i64, ptr %n.at
-  %items = getelementptr i8, ptr %v, i64 24
+  %items = getelementptr i8, ptr %v, i64 $ITEMS$
   br label %sized
 list:
   %l.n.at = getelementptr i8, ptr %v, i64 16
@@ -220,7 +221,7 @@ parts:
   %no_held = icmp eq ptr %held, null
   br i1 %no_held, label %raise, label %parts.make
 parts.make:
-  %held.items = getelementptr i8, ptr %held, i64 24
+  %held.items = getelementptr i8, ptr %held, i64 $ITEMS$
   %parts.made = call ptr @behind(ptr %prefix, ptr %held.items, i64 %length, ptr %words, i64 %depth)
   call void @Py_DecRef(ptr %held)
   ret ptr %parts.made
