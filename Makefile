@@ -16,6 +16,8 @@
 #   make fuzz     random programs, hostile arguments and errors in ulp, held against what is known; FUZZ="--seeds 0:500 --only programs" for a part
 #   make fuzz-fresh  for two minutes, random and training programs beside PyTorch by seeds that nobody ran; FRESH=600 for so many seconds of each
 #   make accuracy  errors of functions in float32 and float64 beside PyTorch's, against mpmath, near zeros and edges too; ACCURACY="--only lgamma --all"
+#   make mutants  one operator or constant changed at random, the module's mirrored tests alone, for half an hour: which live; MUTANTS="--count 20 --seed 3"
+#   make races    forks, capsules and exits beside threads, 300 rounds at moments that are drawn: hangs and crashes; RACES="--rounds 5000 --seed 7"
 #   make guard    hostile arguments by new seeds, each block of memory between pages that nobody may touch: crashes and hangs; GUARD=20000 for more
 #   make test-guard  the tests of operations and modules in such memory
 #   make bench    how fast, against PyTorch in the same run
@@ -55,7 +57,7 @@ unexport OPENBLAS_CORETYPE
 # Containers set this to keep their layers small. Here it makes each start compile all anew, and pytest rewrite the asserts of every test.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-learned test-forward quick check generated parity conformance conformance-page names docs fuzz fuzz-fresh accuracy guard test-guard bench bench-ops bench-processes test-fake-gpu check-libraries check-cudnn test-gpu gpu-first gpu-again bench-gpu host-cost kernel-report step-count libraries sizes fix clean
+.PHONY: help demo test test-learned test-forward quick check generated parity conformance conformance-page names docs fuzz fuzz-fresh accuracy mutants races guard test-guard bench bench-ops bench-processes test-fake-gpu check-libraries check-cudnn test-gpu gpu-first gpu-again bench-gpu host-cost kernel-report step-count libraries sizes fix clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -158,6 +160,14 @@ test-guard: .venv/.dev
 fuzz: .venv-parity/.made
 	@if [ "$$(cat .venv-parity/.made)" = yes ]; then $(PARITY)/python -m tools.fuzz $(FUZZ); \
 	else echo "fuzz: skipped, because PyTorch 2.13.0 could not be installed here"; fi
+
+RACES ?=
+races: .venv/.dev
+	$(BIN)/python tools/races.py $(RACES)
+
+MUTANTS ?=
+mutants: .venv/.dev
+	$(BIN)/python tools/mutants.py $(MUTANTS)
 
 ACCURACY ?=
 accuracy: .venv-parity/.made

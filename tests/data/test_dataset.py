@@ -71,6 +71,8 @@ def test_random_split_is_a_partition():
         random_split(Squares(10), [5, 4])
     with pytest.raises(ValueError, match="Fraction at index 0 is not between 0 and 1"):
         random_split(Squares(10), [-0.5, 1.5])
+    with pytest.warns(UserWarning, match="Length of split at index 0 is 0"):
+        assert [len(p) for p in random_split(Squares(10), [0.0, 1.0])] == [0, 10]
 
 
 def test_subset():

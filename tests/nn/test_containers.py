@@ -16,6 +16,10 @@ def test_sequential_is_a_list_and_a_function():
     net.append(nn.Tanh()).insert(1, nn.Sigmoid())
     assert [type(m).__name__ for m in net] == ["Identity", "Sigmoid", "ReLU", "Tanh"]
     assert list(dict(net.named_children())) == ["0", "1", "2", "3"]
+    last = nn.Sequential(nn.Identity(), nn.Tanh()).insert(0, nn.ReLU()).insert(-1, nn.Sigmoid()).insert(4, nn.Identity())
+    assert [type(m).__name__ for m in last] == ["ReLU", "Identity", "Sigmoid", "Tanh", "Identity"]
+    with pytest.raises(IndexError, match="Index out of range: 6"):
+        last.insert(6, nn.ReLU())
     del net[1]
     assert [n for n, _ in net.named_children()] == ["0", "1", "2"]
     assert isinstance(net.pop(0), nn.Identity)

@@ -34,6 +34,9 @@ def test_same_padding_keeps_the_size_and_transposed_sizes_can_be_chosen():
     assert up(x).shape == (1, 2, 9, 9) and up(x, output_size=(10, 9)).shape == (1, 2, 10, 9)
     with pytest.raises(ValueError, match=r"valid sizes range from \[9, 9\] to \[10, 10\]"):
         up(x, output_size=(11, 9))
+    assert up(x, output_size=(1, 2, 10, 9)).shape == (1, 2, 10, 9)
+    with pytest.raises(ValueError, match=r"output_size must have 2 or 4 elements \(got 3\)"):
+        up(x, output_size=(2, 10, 9))
 
 
 @pytest.mark.parametrize("make,text", [

@@ -17,6 +17,7 @@ def test_a_shape_comes_later(kind, then) -> None:
     for ask in (lambda: x.shape, lambda: x.share_memory_()):
         with pytest.raises(RuntimeError, match="uninitialized parameter or buffer"):
             ask()
+    assert x.requires_grad is (kind is UninitializedParameter)
     assert repr(x) == f"<{kind.__name__}>"
     x.materialize((2, 3))
     assert type(x) is then and x.shape == (2, 3) and x.dtype is torch.float64 and not is_lazy(x)
