@@ -1,6 +1,7 @@
 """Rules of `vmap`: what an operation on an example is for the whole batch.  The batch lies along the first axis.
 
-A rule is called with (level, operation, args, kwargs) and gives the result, or NotImplemented where it does not fit.
+Which rule an operation has its field "batch" says, where it is declared; there is one rule for each kind.  A rule is called with
+(level, operation, args, kwargs) and gives the result, or NotImplemented where it does not fit.
 """
 
 from __future__ import annotations
@@ -27,16 +28,15 @@ ops: Any = _ops
 
 # parameters that number an axis
 _AXES = frozenset("dim dims dim0 dim1 dim2 axis axis0 axis1 start_dim end_dim source destination dimension".split())
-_TABLE_OF_RULES: dict[str, Rule] = {}
+_RULES: dict[str, Rule] = {}  # by the kind
 _names: dict[int, str] = {}  # by the identity of functions
 _kept: list[Any] = []  # those functions, so that the identities stay theirs
 
 
-def rule(*names: str) -> Callable[[Any], Any]:
-    """Registers a rule."""
+def kind(name: str, *more: Any) -> Callable[[Any], Any]:
+    """Registers the rule of operations whose field "batch" is this.  more: what it is called with before the level."""
     def register(made: Any) -> Any:
-        for n in names:
-            _TABLE_OF_RULES[n] = made
+        _RULES[name] = functools.partial(made, *more) if more else made
         return made
     return register
 
@@ -62,11 +62,6 @@ def _learn() -> None:
         if callable(value) and id(value) not in _names:
             _names[id(value)] = f"nn.functional.{name}" if name in table.TABLE else name
     _kept.extend(f for row in table.TABLE.values() for f in (row.function, row.inplace))
-    for row in table.TABLE.values():
-        if row.pointwise is not None:
-            for n in (row.name, *row.aliases):
-                _TABLE_OF_RULES.setdefault(n, _pointwise)
-                _TABLE_OF_RULES.setdefault(n + "_", _pointwise)
 
 
 def name_of(func: Any) -> str:
@@ -78,9 +73,8 @@ def name_of(func: Any) -> str:
 
 
 def find(name: str) -> Rule | None:
-    """The rule of an operation: one of its own, or that of its field."""
-    own = _TABLE_OF_RULES.get(name)
-    return own if own is not None else _OF_FIELD.get(field(name))
+    """The rule of an operation."""
+    return _RULES.get(field(name))
 
 
 _BATCH = fields.of("batch")
@@ -117,6 +111,7 @@ def _both(a: Any, b: Any) -> Any:
     return ops.empty((0,) * max(a.ndim, b.ndim), dtype=result_type(a, b))
 
 
+@kind("pointwise")
 def _pointwise(level: Level, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     name = name_of(func)
     inplace = name.endswith("_") and not name.endswith("__") or name.startswith("__i") and name != "__invert__"
@@ -142,6 +137,7 @@ def _pointwise(level: Level, func: Any, args: tuple[Any, ...], kwargs: dict[str,
     return args[0] if inplace or kwargs.get("inplace") else level.wrap(made)
 
 
+@kind("same")
 def _same(level: Level, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not level.has(args[0]):
         return NotImplemented
@@ -152,6 +148,7 @@ def _same(level: Level, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     return level.wrap(made)
 
 
+@kind("trailing")
 def _trailing(level: Level, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not level.has(args[0]) or any(True for _ in members((args[1:], kwargs))):
         return NotImplemented
@@ -161,6 +158,7 @@ def _trailing(level: Level, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     return level.wrap(level.run(func, args[0].value, *args[1:], **kwargs))
 
 
+@kind("asks")
 def _ask(level: Level, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What is asked of an example: of a view of the first."""
     first = args[0].value
@@ -171,49 +169,50 @@ def _ask(level: Level, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     return level.run(func, first[0] if first.shape[0] else first, *given[0], **given[1])
 
 
+@kind("attribute")
 def _attribute(level: Level, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return getattr(args[0].value, name_of(func))
 
 
-@rule("shape")
+@kind("shape")
 def _shape(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     shape = args[0].value.shape
     return type(shape)(shape[1:])
 
 
-@rule("ndim")
+@kind("ndim")
 def _ndim(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     return args[0].value.ndim - 1
 
 
-@rule("nbytes")
+@kind("nbytes")
 def _nbytes(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     return args[0].value.nbytes // (level.size or 1)
 
 
-@rule("data", "grad", "names", "_base")
+@kind("part")
 def _part(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     found = getattr(args[0].value, name_of(func))
     return level.wrap(found) if isinstance(found, Tensor) else found
 
 
-@rule("T", "t")
+@kind("transposed")
 def _transposed(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     value = args[0].value
     return level.wrap(value.permute(0, *range(value.ndim - 1, 0, -1)))
 
 
-@rule("__repr__", "__format__", "_repr_html")
+@kind("text")
 def _shown(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     return f"Batched(level={level.number}, {args[0].value!r})"
 
 
-@rule("__iter__")
+@kind("iterator")
 def _iterated(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     return iter(args[0].unbind(0))
 
 
-@rule("__deepcopy__")
+@kind("copy")
 def _copied(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     return level.wrap(args[0].value.detach().clone())
 
@@ -269,7 +268,10 @@ def _along(default: Any) -> Rule:
     return apply
 
 
-@rule("max", "min", "median", "nanmedian")
+_RULES.update({"along all": _along("all"), "along flat": _along("flat"), **{f"along {n}": _along(n) for n in (0, 1, -1)}})
+
+
+@kind("extreme")
 def _extreme(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     if len(args) > 1 or kwargs:
         if any(isinstance(a, Tensor) for a in (*args[1:], *kwargs.values())):
@@ -279,7 +281,7 @@ def _extreme(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     return level.wrap(getattr(value, "a" + name)(1) if name in ("max", "min") else level.run(func, value, 1)[0])
 
 
-@rule("index_select")
+@kind("picked")
 def _selected(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     given = bound(func, args, kwargs)
     if given is None or given.get("out") is not None or level.has(given["index"]) or not given["input"].ndim:
@@ -287,7 +289,7 @@ def _selected(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     return level.wrap(level.run(func, given["input"].value, _wrapped(given["dim"], given["input"].ndim), given["index"]))
 
 
-@rule("broadcast_tensors")
+@kind("broadcast")
 def _broadcast(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     tensors = args[0] if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
     rank = max(t.ndim for t in tensors)
@@ -295,7 +297,7 @@ def _broadcast(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     return level.wrap(tuple(made))
 
 
-@rule("squeeze")
+@kind("squeeze")
 def _squeeze(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     given = bound(func, args, kwargs)
     if given is None:
@@ -306,7 +308,7 @@ def _squeeze(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     return level.wrap(value.squeeze(tuple(d for d in wanted if d < value.ndim and value.shape[d] == 1)))
 
 
-@rule("unsqueeze")
+@kind("unsqueeze")
 def _unsqueeze(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     given = bound(func, args, kwargs)
     if given is None:
@@ -314,7 +316,7 @@ def _unsqueeze(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     return level.wrap(given["input"].value.unsqueeze(_wrapped(given["dim"], given["input"].ndim + 1)))
 
 
-@rule("transpose", "swapaxes", "movedim", "flatten", "diagonal", "linalg.diagonal", "fliplr", "flipud", "rot90", "cross", "torch.cross")
+@kind("axes")
 def _moved(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     given = bound(func, args, kwargs)
     if given is None or any(True for _ in members(list(given.values())[1:])):
@@ -324,8 +326,6 @@ def _moved(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     rank, name = value.ndim - 1, name_of(func)
     if not rank:
         return level.wrap(value.unsqueeze(1)) if name == "flatten" else NotImplemented
-    if name in ("fliplr", "flipud", "rot90", "cross", "torch.cross"):
-        return NotImplemented
     if name == "flatten":
         given = {"start_dim": 0, "end_dim": -1} | given
     if name.endswith("diagonal"):
@@ -338,7 +338,7 @@ def _sizes(args: tuple[Any, ...]) -> tuple[int, ...]:
     return tuple(args[0]) if len(args) == 1 and isinstance(args[0], (tuple, list)) else tuple(args)
 
 
-@rule("permute", "flip", "roll")
+@kind("order")
 def _permute(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     name = name_of(func)
     if not level.has(args[0]) or name == "roll" and (len(args) < 3 and "dims" not in kwargs):
@@ -351,8 +351,7 @@ def _permute(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     return level.wrap(value.permute(0, *dims) if name == "permute" else value.flip(dims))
 
 
-@rule("view", "reshape", "expand", "repeat", "unflatten", "view_as", "reshape_as", "expand_as", "broadcast_to", "tile", "new_zeros", "new_ones",
-      "new_empty", "new_full")
+@kind("sizes")
 def _reshaped(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     name = name_of(func)
     if not level.has(args[0]):
@@ -387,21 +386,19 @@ def _reshaped(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 # ------------------------------------------------------------------------------------------------------------- several tensors
-@rule("cat", "concat", "stack", "hstack", "vstack", "dstack", "column_stack")
+@kind("joined")
 def _joined(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     given = bound(func, args, kwargs)
     if given is None or given.get("out") is not None:
         return NotImplemented
     tensors, name = list(given["tensors"]), name_of(func)
     rank = max(t.ndim for t in tensors)
-    if name not in ("cat", "stack"):
-        return NotImplemented
     dim = given.get("dim", given.get("axis") or 0)
     parts = [level.spread(t) for t in tensors if not (name == "cat" and t.ndim == 1 and t.shape[0] == 0 and rank > 1)]
     return level.wrap(level.run(func, parts, _wrapped(dim, rank + (name == "stack"))))
 
 
-@rule("gather", "scatter", "scatter_add", "take_along_dim", "scatter_", "scatter_add_", "scatter_reduce", "scatter_reduce_")
+@kind("indices")
 def _gathered(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     given = bound(func, args, kwargs)
     if given is None:
@@ -419,7 +416,7 @@ def _gathered(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     return values[0] if name_of(func).endswith("_") else level.wrap(found)
 
 
-@rule("__getitem__")
+@kind("item")
 def _item(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     x, index = args
     parts = index if isinstance(index, tuple) else (index,)
@@ -455,7 +452,7 @@ def _together(parts: tuple[Any, ...]) -> bool:
     return places == list(range(places[0], places[-1] + 1))
 
 
-@rule("__setitem__")
+@kind("item set")
 def _put(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     x, index, value = args
     if not level.has(x):
@@ -470,7 +467,7 @@ def _put(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 # --------------------------------------------------------------------------------------------------------------------- products
-@rule("matmul", "mm", "mv", "dot", "bmm", "__matmul__", "__rmatmul__")
+@kind("product")
 def _matmul(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     given = bound(func, args, kwargs)
     if given is None or given.get("out") is not None or any(not isinstance(v, Tensor) for v in given.values()):
@@ -499,7 +496,7 @@ def _product(level: Level, a: Any, b: Any) -> Any:
     return made.squeeze(-1 if column else -2) if row else made
 
 
-@rule("outer", "inner", "addmm", "addmv", "addr", "baddbmm")
+@kind("product and sum")
 def _combined(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     given = bound(func, args, kwargs)
     if given is None or given.get("out") is not None:
@@ -517,7 +514,7 @@ def _combined(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     return (values[0] if beta == 1 else values[0] * beta) + (made if alpha == 1 else made * alpha)
 
 
-@rule("einsum")
+@kind("einsum")
 def _einsum(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     if not isinstance(args[0], str):
         return NotImplemented
@@ -536,12 +533,8 @@ def _einsum(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     return level.wrap(ops.einsum(",".join(terms) + "->" + free + right, *[level.whole(o) for o in operands]))
 
 
-@rule("solve", "solve_triangular", "cholesky_solve")
+@kind("solved")
 def _solved(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     if len(args) < 2 or not all(isinstance(a, Tensor) and a.ndim == 2 for a in args[:2]) or any(isinstance(a, Tensor) for a in args[2:]):
         return NotImplemented
     return level.wrap(level.run(func, level.spread(args[0]), level.spread(args[1]), *args[2:], **kwargs))
-
-
-_OF_FIELD: dict[str, Rule] = {"pointwise": _pointwise, "same": _same, "asks": _ask, "attribute": _attribute, "trailing": _trailing,
-                              "along all": _along("all"), "along flat": _along("flat"), **{f"along {n}": _along(n) for n in (0, 1, -1)}}

@@ -8,12 +8,12 @@ from .._core import ops as _ops
 from .._core.tensor import Tensor
 from ..nn import functional as F
 from .batching import Level, members
-from .rules import bound, name_of, rule
+from .rules import bound, kind, name_of
 
 ops: Any = _ops
 
 
-@rule("linear")
+@kind("layer")
 def _linear(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     given = bound(func, args, kwargs)
     if given is None or given.get("out") is not None:
@@ -25,7 +25,7 @@ def _linear(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     return made if bias is None else made + bias
 
 
-@rule("cosine_similarity", "nn.functional.cosine_similarity")
+@kind("similarity")
 def _cosine(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     given = bound(func, args, kwargs)
     if given is None or not isinstance(given.get("dim", 1), int):
@@ -36,15 +36,16 @@ def _cosine(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     return level.wrap(made)
 
 
-@rule("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
-def _convolved(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
+@kind("convolution 1d", 1)
+@kind("convolution 2d", 2)
+@kind("convolution 3d", 3)
+def _convolved(axes: int, level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     """Images in the batch are more images; filters of each example are groups."""
     given = bound(func, args, kwargs)
     if given is None:
         return NotImplemented
     x, weight, bias = given.pop("input"), given.pop("weight"), given.pop("bias", None)
     size = level.size
-    axes = int(name_of(func)[-2])
     alone = x.ndim == axes + 1
     if not level.has(weight):
         made = level.spread(x)
@@ -65,7 +66,7 @@ def _convolved(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     return level.wrap(made)
 
 
-@rule("embedding")
+@kind("lookup")
 def _embedded(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     given = bound(func, args, kwargs)
     if given is None or given.get("max_norm") is not None:
@@ -80,7 +81,7 @@ def _embedded(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     return level.wrap(level.run(func, index + start, weight.flatten(0, 1)))
 
 
-@rule("layer_norm", "rms_norm")
+@kind("row norm")
 def _normed(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     given = bound(func, args, kwargs)
     if given is None:
@@ -96,7 +97,7 @@ def _normed(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     return made if bias is None else made + bias
 
 
-@rule("group_norm", "instance_norm")
+@kind("group norm")
 def _grouped(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     given = bound(func, args, kwargs)
     if given is None or any(given.get(k) is not None for k in ("running_mean", "running_var")):
@@ -110,7 +111,7 @@ def _grouped(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     return made if bias is None else made + bias.reshape(shape)
 
 
-@rule("batch_norm")
+@kind("batch norm")
 def _batch_normed(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     given = bound(func, args, kwargs)
     if given is None:
@@ -134,11 +135,11 @@ def _batch_normed(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     return made if bias is None else made + bias.reshape(shape)
 
 
-@rule("max_pool1d", "max_pool2d", "max_pool3d", "max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices", "avg_pool1d", "avg_pool2d",
-      "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d",
-      "adaptive_max_pool3d")
-def _pooled(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
-    axes = int(name_of(func)[name_of(func).index("pool") + 4])
+@kind("images 1d", 1)
+@kind("images 2d", 2)
+@kind("images 3d", 3)
+def _pooled(axes: int, level: Level, func: Any, args: Any, kwargs: Any) -> Any:
+    """Functions of (C, ...) or (N, C, ...) with this many axes of sizes: the batch is more images."""
     x: Any = args[0] if args else None
     if not level.has(x):
         return NotImplemented
@@ -150,7 +151,7 @@ def _pooled(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     return level.wrap(made.unflatten(0, (level.size, -1)))
 
 
-@rule("interpolate", "upsample", "grid_sample", "nn.functional.unfold", "fold", "lp_pool1d", "lp_pool2d", "channel_shuffle", "local_response_norm")
+@kind("batches of images")
 def _folded(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     """Functions of (N, ...) images: the batch is more of them."""
     tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
@@ -162,7 +163,7 @@ def _folded(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     return level.wrap(level.run(func, *[flat(x) for x in args], **{k: flat(v) for k, v in kwargs.items()}).unflatten(0, (level.size, -1)))
 
 
-@rule("pad", "constant_pad_nd")
+@kind("pad")
 def _padded(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     given = bound(func, args, kwargs)
     if given is None:
@@ -175,7 +176,7 @@ def _padded(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     return level.wrap(level.run(func, x.value.flatten(0, 1), **given).unflatten(0, (level.size, -1)))
 
 
-@rule("scaled_dot_product_attention")
+@kind("attention")
 def _attended(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     given = bound(func, args, kwargs)
     if given is None or given.get("dropout_p", 0.0) or given.get("enable_gqa"):
@@ -187,7 +188,7 @@ def _attended(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     return level.wrap(level.run(func, q, k, v, mask, **given))
 
 
-@rule("cross_entropy", "nll_loss")
+@kind("class loss")
 def _classified(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     """Each element's loss for all examples together; then each example's mean or sum."""
     given = bound(func, args, kwargs)
@@ -209,8 +210,7 @@ def _classified(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     return each.sum() / counted
 
 
-@rule("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div", "poisson_nll_loss",
-      "soft_margin_loss", "hinge_embedding_loss", "gaussian_nll_loss", "margin_ranking_loss")
+@kind("loss")
 def _measured(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     """Losses element by element: those of all examples, then each example's mean or sum."""
     given = bound(func, args, kwargs)
@@ -227,7 +227,7 @@ def _measured(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     return each.sum() if reduction == "sum" else each.mean()
 
 
-@rule("one_hot")
+@kind("one hot")
 def _hot(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     given = bound(func, args, kwargs)
     if given is None or any(True for _ in members(given.get("num_classes"))):

@@ -14,14 +14,25 @@ _KNOWN: dict[str, frozenset[Any]] = {
     "autocast": _AUTOCAST | {f"{kind} {c}" for kind in ("cpu", "cuda") for c in _AUTOCAST} | {"cpu full, cuda widest", "cpu lower, cuda widest"},
     # what it is for a batch of examples: element by element; the same call; a question whose answer all examples have; along the last axes,
     # whatever comes before; along axes, where those taken when none are named are all, the flattened ones or a number; a draw of random
-    # numbers (each: that of a batch is one for each example); or it reads values
+    # numbers (each: that of a batch is one for each example); it reads values; or a kind with a rule of its own in `func/rules.py` or
+    # `func/rules_nn.py`: of attributes, of layouts, of several tensors, of products, of layers, of losses
     "batch": frozenset(("pointwise", "same", "asks", "attribute", "trailing", "along all", "along flat", "along 0", "along 1", "along -1",
-                        "draws", "draws each", "reads")),
+                        "draws", "draws each", "reads",
+                        "shape", "ndim", "nbytes", "part", "text", "iterator", "copy",
+                        "transposed", "squeeze", "unsqueeze", "axes", "order", "sizes", "pad",
+                        "extreme", "picked", "broadcast", "joined", "indices", "item", "item set",
+                        "product", "product and sum", "einsum", "solved",
+                        "layer", "lookup", "row norm", "group norm", "batch norm", "attention", "batches of images",
+                        *(f"{kind} {n}d" for kind in ("convolution", "images") for n in (1, 2, 3)),
+                        "similarity", "loss", "class loss", "one hot")),
     # whether a draw that takes no example is made for each example
     "draws_alone": frozenset((True,)),
     # its tangent: the operation itself of the tangents of all tensors, or of the first's; the sum over its tensors of itself with the tangent in
     # that one's place, to which a third argument may be added; a view that replaces its tensor; or there is none
     "tangent": frozenset(("linear", "first", "product", "product and bias", "view", "none")),
+    # of which operands of an operation element by element parts of a sum give parts of the result: of both, where it has two; of one, the others
+    # being whole; of the first; or of its only one
+    "sums": frozenset(("two", "one", "first", "itself")),
     # its sparse form: itself of the values
     "sparse": frozenset(("values",)),
     # the type of its `out`, where it need not be the result's: what the result can be cast to ("joined": other errors), any, uint8 for truths;

@@ -321,7 +321,7 @@ def _in_float32(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, 
     return to_dtype(scaled_dot_product_attention(wide[0], wide[1], wide[2], mask, *rest), query.meta.dtype)
 
 
-@op(method=False, spaces=("nn.functional",), autocast="lower")
+@op(method=False, spaces=("nn.functional",), autocast="lower", batch="attention")
 def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
                                  is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False) -> Tensor:
     """softmax(query key^T * scale + mask) value, for query (..., L, E), key (..., S, E), value (..., S, Ev), of floating point types.

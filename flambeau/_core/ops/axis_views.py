@@ -334,31 +334,31 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------------------------------- like another
-@op(spaces=(), tangent="first")
+@op(spaces=(), tangent="first", batch="sizes")
 def view_as(self: Tensor, other: Tensor) -> Tensor:
     """A view of other's shape."""
     return view(self, tuple(other.meta.shape))
 
 
-@op(spaces=(), tangent="first")
+@op(spaces=(), tangent="first", batch="sizes")
 def reshape_as(self: Tensor, other: Tensor) -> Tensor:
     """`reshape` to other's shape."""
     return reshape(self, tuple(other.meta.shape))
 
 
-@op(spaces=(), tangent="first")
+@op(spaces=(), tangent="first", batch="sizes")
 def expand_as(self: Tensor, other: Tensor) -> Tensor:
     """`expand` to other's shape."""
     return expand(self, tuple(other.meta.shape))
 
 
-@op(tangent="linear")
+@op(tangent="linear", batch="sizes")
 def broadcast_to(input: Tensor, size: Any) -> Tensor:  # noqa: A002
     """A view broadcast to a shape."""
     return expand(input, size)
 
 
-@op(method=False, tangent="linear", renames=False)
+@op(method=False, tangent="linear", renames=False, batch="broadcast")
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     """Views of the tensors in their common shape."""
     ts = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
@@ -524,3 +524,6 @@ has("H mH mT", batch="trailing")
 has("""atleast_1d atleast_2d atleast_3d diagonal_copy dsplit flatten hsplit movedim split_copy split_with_sizes_copy unbind_copy unflatten unfold
  unfold_copy vsplit""", tangent="linear")
 has("resize_ resize_as_", tangent="none")
+has("T", batch="transposed")
+has("movedim flatten diagonal linalg.diagonal", batch="axes")
+has("unflatten", batch="sizes")

@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import dtypes, hooks
 from ..dtypes import bool_
+from ..engine import fields
 from ..engine.fields import has
 from ..engine.fronts import FACTOR, OLD, TENSOR, VALUE, Signature
 from ..engine.fronts import NUMBER as EITHER
@@ -688,6 +689,7 @@ def _in_place(f: Any) -> Any:
 
 def operators(target: type, functions: dict[str, Any]) -> None:
     """Gives the Tensor Python's operators."""
+    sums = fields.of("sums")
     for name, of in (("add", "add"), ("sub", "sub"), ("mul", "mul"), ("truediv", "div"), ("floordiv", "floor_divide"), ("mod", "remainder"), ("pow", "pow"),
                      ("and", "bitwise_and"), ("or", "bitwise_or"), ("xor", "bitwise_xor"), ("lshift", "bitwise_left_shift"),
                      ("rshift", "bitwise_right_shift"), ("matmul", "matmul"),
@@ -698,8 +700,9 @@ def operators(target: type, functions: dict[str, Any]) -> None:
         if name not in ("lt", "le", "gt", "ge", "eq", "ne"):
             shown.append(f"__r{name}__")
             setattr(target, f"__r{name}__", _Operator(f"__r{name}__", operation, reflected=True).function)
-        if name != "matmul":
-            has(" ".join(shown), batch="pointwise")
+        has(" ".join(shown), batch="product" if name == "matmul" else "pointwise")
+        if of in sums:
+            has(" ".join(shown if sums[of] != "first" else shown[:1]), sums=sums[of])
     target.__rdiv__ = target.__rtruediv__  # type: ignore[attr-defined]
     has("__rdiv__", batch="pointwise")
     inplace = {"add": "add_", "sub": "sub_", "mul": "mul_", "truediv": "div_", "floordiv": "floor_divide_", "mod": "remainder_",
@@ -708,6 +711,8 @@ def operators(target: type, functions: dict[str, Any]) -> None:
     for name, method in inplace.items():
         setattr(target, f"__i{name}__", _in_place(functions[method]))
         has(f"__i{name}__", batch="pointwise")
+        if method[:-1] in sums:
+            has(f"__i{name}__", sums=sums[method[:-1]])
     target.__neg__ = functions["neg"]  # type: ignore[operator]
     target.__pos__ = functions["positive"]  # type: ignore[operator]
     target.__abs__ = functions["abs"]  # type: ignore[attr-defined]
@@ -718,5 +723,8 @@ def operators(target: type, functions: dict[str, Any]) -> None:
 has("pow", autocast="cuda full")
 has("addcdiv addcmul", autocast="cuda widest")
 has("add div floor_divide fmod isclose mul pow remainder sub true_divide where", batch="pointwise")
+has("add sub", sums="two")
+has("mul", sums="one")
+has("div true_divide", sums="first")
 has("ldexp", out_type="castable")
 has("heaviside where", out_type="same")

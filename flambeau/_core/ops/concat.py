@@ -127,7 +127,7 @@ def _joined(plan: Any, ts: Any) -> Tensor:
     return out
 
 
-@op(method=False, out=True, aliases=("concat", "concatenate"), autocast="cpu widest", tangent="linear", out_type="joined", out_apart=True)
+@op(method=False, out=True, aliases=("concat", "concatenate"), autocast="cpu widest", tangent="linear", out_type="joined", out_apart=True, batch="joined")
 def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
     """The tensors one after another along an existing axis; their other sizes must be equal."""
     ts = _listed("cat", tensors)
@@ -202,7 +202,7 @@ def _window(out: Tensor, axis: int, start: int, n: int) -> Tensor:
                  out.ptr + start * m.strides[axis] * m.dtype.itemsize)
 
 
-@op(method=False, out=True, autocast="cpu widest", tangent="linear", out_type="joined")
+@op(method=False, out=True, autocast="cpu widest", tangent="linear", out_type="joined", batch="joined")
 def stack(tensors: Any, dim: int = 0) -> Tensor:
     """Tensors of one shape along a new axis."""
     ts = _listed("stack", tensors)

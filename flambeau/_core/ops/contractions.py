@@ -13,7 +13,7 @@ from .matmul import _bmm, _check_types, _mm, mm
 from .table import op
 
 
-@op(out=True, tangent="product")
+@op(out=True, tangent="product", batch="product and sum")
 def inner(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
     """The sum of products over the last axes."""
     if not input.meta.shape or not other.meta.shape:
@@ -114,7 +114,7 @@ def chain_matmul(*matrices: Tensor) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------------------------------------- einsum
-@op(method=False, autocast="lower", tangent="product", renames=False)
+@op(method=False, autocast="lower", tangent="product", renames=False, batch="einsum")
 def einsum(equation: Any, *operands: Any) -> Tensor:
     """Sums of products by Einstein's convention: "ij,jk->ik", with ... for further axes; or operands each followed by a list
     of axis numbers."""

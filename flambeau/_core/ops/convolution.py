@@ -457,3 +457,5 @@ for _n in (1, 2, 3):
 
 has("conv1d", own_view=True)
 has("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d", autocast="lower", tangent="product and bias")
+for _n in (1, 2, 3):
+    has(f"conv{_n}d conv_transpose{_n}d", batch=f"convolution {_n}d")

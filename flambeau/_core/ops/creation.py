@@ -252,7 +252,7 @@ def _full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, layout: Any
 full_like = _registered("full_like", _full_like, {"fill_value": SCALAR, "device": PLACE})
 
 
-@op(spaces=())
+@op(spaces=(), batch="sizes")
 def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
              requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """A filled tensor with this one's type and device unless given."""
@@ -839,3 +839,4 @@ def fill(input: Tensor, value: Any) -> Tensor:  # noqa: A002
 hooks.provide(empty=empty, full=full, tensor=tensor, zeros_like=zeros_like, zeros_meta=zeros_meta)
 
 has("empty_like full_like ones_like zeros_like", batch="same")
+has("new_zeros new_ones new_empty", batch="sizes")

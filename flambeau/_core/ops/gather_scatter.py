@@ -105,7 +105,7 @@ def _keep(key: Any, plan: Any) -> None:
     _plans[key] = plan
 
 
-@op(out=True, tangent="linear", out_apart=True)
+@op(out=True, tangent="linear", out_apart=True, batch="indices")
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:  # noqa: A002
     """out[i][j] = input[index[i][j]][j] (for dim 0): the shape of index."""
     key = dim, input.meta, index.meta
@@ -241,13 +241,13 @@ def _scatter_back(node: Any, g: Tensor) -> Any:
     return gx, gs
 
 
-@op(inplace=True, out=True, autocast="cuda widest", tangent="linear", reads_apart=True)
+@op(inplace=True, out=True, autocast="cuda widest", tangent="linear", reads_apart=True, batch="indices")
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:  # noqa: A002
     """input with src added at index along dim; colliding positions add up in order."""
     return _scatter("scatter_add", input, dim, index, src, "add")
 
 
-@op(inplace=True, out=True, reads_apart=True)
+@op(inplace=True, out=True, reads_apart=True, batch="indices")
 def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Tensor:  # noqa: A002
     """input with src (a tensor or a number) written at index along dim; reduce "add" or "multiply" combines instead."""
     source = value if src is None else src
@@ -260,7 +260,7 @@ def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: A
     return _scatter("scatter", input, dim, index, source, "add" if reduce == "add" else "mul")
 
 
-@op(inplace=True, out=True, reads_apart=True)
+@op(inplace=True, out=True, reads_apart=True, batch="indices")
 def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:  # noqa: A002
     """input with src reduced into it at index along dim: "sum", "prod", "mean", "amax" or "amin"."""
     return _reduced("scatter_reduce", input, dim, index, src, reduce, include_self)
@@ -350,7 +350,7 @@ def _extreme_recorded(made: Tensor, base: Tensor, src: Tensor, axis: int, index:
     return tape.record(made, back, (base, src), tape.keep(base, src, index, held), "ScatterReduceBackward0")
 
 
-@op(out=True, tangent="linear")
+@op(out=True, tangent="linear", batch="indices")
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:  # noqa: A002
     """`gather` with the other axes broadcast; of the flattened tensor when dim is None."""
     if dim is None:
@@ -391,7 +391,7 @@ def _at(ndim: int, axis: int, index: Tensor) -> list[Tensor | None]:
     return [index if i == axis else None for i in range(ndim)]
 
 
-@op(out=True, tangent="linear", out_apart=True)
+@op(out=True, tangent="linear", out_apart=True, batch="picked")
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:  # noqa: A002
     """The positions `index` (a vector) of an axis."""
     axis = layout.wrap_dim(dim, len(input.meta.shape))
@@ -625,7 +625,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:  # no
 
 
 # --------------------------------------------------------------------------------------------------------------- embedding
-@op(method=False, spaces=("nn.functional",), tangent="linear")
+@op(method=False, spaces=("nn.functional",), tangent="linear", batch="lookup")
 def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None, norm_type: float = 2.0,  # noqa: A002
               scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:
     """Rows of weight (num, dim) at the positions in input (any shape): (*input.shape, dim).  The row padding_idx gets no
@@ -742,3 +742,4 @@ Tensor.repeat_interleave = repeat_interleave  # type: ignore[assignment, method-
 
 has("index_copy", autocast="cpu widest")
 has("index_add index_copy", tangent="linear")
+has("scatter_ scatter_add_ scatter_reduce_", batch="indices")

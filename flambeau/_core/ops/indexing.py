@@ -811,3 +811,5 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:  # noqa: A002
     return picked.reshape(-1)
 
 has("index", tangent="linear")
+has("__getitem__", batch="item")
+has("__setitem__", batch="item set")

@@ -110,7 +110,7 @@ def _with_classes(strides: tuple[int, ...]) -> tuple[int, ...]:
     return (strides[0], 0, *strides[1:])
 
 
-@op(method=False, spaces=("nn.functional",), autocast="full")
+@op(method=False, spaces=("nn.functional",), autocast="full", batch="class loss")
 def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None, ignore_index: int = -100,  # noqa: A002
              reduce: Any = None, reduction: str = "mean") -> Tensor:
     """-weight[target] * input[target] for log-probabilities (N, C, ...) or (C,); "mean" divides by the weights used."""
@@ -149,7 +149,7 @@ def _uses_all(target: Tensor, ignore: int) -> bool:
     return bool(seen[2])
 
 
-@op(method=False, spaces=("nn.functional",), autocast="full")
+@op(method=False, spaces=("nn.functional",), autocast="full", batch="class loss")
 def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None, ignore_index: int = -100,  # noqa: A002
                   reduce: Any = None, reduction: str = "mean", label_smoothing: float = 0.0) -> Tensor:
     """The cross-entropy of logits (N, C, ...) or (C,) with class indices (N, ...) or class probabilities (the input's shape).

@@ -241,13 +241,13 @@ def _bmm(a: Tensor, b: Tensor) -> Tensor:
 
 
 # --------------------------------------------------------------------------------------------------------------- products
-@op(out=True, autocast="lower", tangent="product")
+@op(out=True, autocast="lower", tangent="product", batch="product")
 def mm(input: Tensor, mat2: Tensor) -> Tensor:  # noqa: A002
     """The product of matrices (n, m) and (m, p)."""
     return _mm(input, mat2)
 
 
-@op(out=True, autocast="lower", tangent="product")
+@op(out=True, autocast="lower", tangent="product", batch="product")
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:  # noqa: A002
     """The products of batches (b, n, m) and (b, m, p)."""
     _check_types("bmm", input, mat2)
@@ -260,7 +260,7 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:  # noqa: A002
     return _bmm(input, mat2)
 
 
-@op(out=True, aliases=("linalg.matmul",), autocast="lower", tangent="product")
+@op(out=True, aliases=("linalg.matmul",), autocast="lower", tangent="product", batch="product")
 def matmul(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
     """The matrix product, batch axes broadcast; vectors are rows on the left and columns on the right."""
     if isinstance(input, Tensor) and isinstance(other, Tensor) and len(input.meta.shape) == 2 and len(other.meta.shape) == 2:
@@ -293,7 +293,7 @@ def _vector_back(node: Any, g: Tensor) -> Any:
     return (g * b.conj() if b is not None else None, g * a.conj() if a is not None else None)
 
 
-@op(out=True, autocast="cuda widest", tangent="product")
+@op(out=True, autocast="cuda widest", tangent="product", batch="product")
 def dot(input: Tensor, tensor: Tensor) -> Tensor:  # noqa: A002
     """The sum of products of two vectors."""
     a, b = input, tensor
@@ -327,7 +327,7 @@ def vdot(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
     return dot(input.conj(), other)
 
 
-@op(out=True, autocast="cuda lower", tangent="product")
+@op(out=True, autocast="cuda lower", tangent="product", batch="product")
 def mv(input: Tensor, vec: Tensor) -> Tensor:  # noqa: A002
     """A matrix times a vector."""
     if len(input.meta.shape) != 2 or len(vec.meta.shape) != 1:
@@ -338,7 +338,7 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:  # noqa: A002
     return _mm(input, vec.unsqueeze(1)).squeeze(1)
 
 
-@op(out=True, aliases=("ger",), tangent="product", out_type="castable")
+@op(out=True, aliases=("ger",), tangent="product", out_type="castable", batch="product and sum")
 def outer(input: Tensor, vec2: Tensor) -> Tensor:  # noqa: A002
     """The matrix of products of two vectors' elements."""
     if len(input.meta.shape) != 1 or len(vec2.meta.shape) != 1:
@@ -393,21 +393,21 @@ _addmv, _addmv_ = _added("addmv", lambda a, b: mv(a, b))
 _addbmm, _addbmm_ = _added("addbmm", lambda a, b: bmm(a, b).sum(0))
 
 
-@op(out=True, inplace=_addmm_, autocast="lower")
+@op(out=True, inplace=_addmm_, autocast="lower", batch="product and sum")
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: A002
     """beta input + alpha mat1 @ mat2."""
     made: Tensor = _addmm(input, mat1, mat2, beta, alpha)
     return made
 
 
-@op(out=True, inplace=_baddbmm_, autocast="lower")
+@op(out=True, inplace=_baddbmm_, autocast="lower", batch="product and sum")
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: A002
     """beta input + alpha batch1 @ batch2, batch by batch."""
     made: Tensor = _baddbmm(input, batch1, batch2, beta, alpha)
     return made
 
 
-@op(out=True, inplace=_addmv_, autocast="cuda lower")
+@op(out=True, inplace=_addmv_, autocast="cuda lower", batch="product and sum")
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: A002
     """beta input + alpha mat @ vec."""
     made: Tensor = _addmv(input, mat, vec, beta, alpha)
@@ -433,7 +433,7 @@ def _outer_added(base: Tensor, a: Tensor, b: Tensor) -> bool:
     return d.kind in "fc" and d is d.opmath and a.meta.dtype is b.meta.dtype is d and len(a.meta.shape) == len(b.meta.shape) == 1
 
 
-@op(out=True, inplace=_addr_inplace, autocast="cuda lower", out_type="castable")
+@op(out=True, inplace=_addr_inplace, autocast="cuda lower", out_type="castable", batch="product and sum")
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: A002
     """beta input + alpha outer(vec1, vec2)."""
     if beta == 1 and _outer_added(input, vec1, vec2) and tuple(input.meta.shape) == (vec1.meta.numel, vec2.meta.numel):
@@ -551,7 +551,7 @@ def _unfit(x: Meta, w: Meta) -> None:
     raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({layout.numel(x.shape[:-1])}x{x.shape[-1]} and {w.shape[1]}x{w.shape[0]})")
 
 
-@op(method=False, out=True, spaces=("nn.functional",), autocast="lower", tangent="product and bias")
+@op(method=False, out=True, spaces=("nn.functional",), autocast="lower", tangent="product and bias", batch="layer")
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:  # noqa: A002
     """input @ weight.T + bias for input (..., in), weight (out, in) or (in,), bias (out,)."""
     if bias is not None and len(input.meta.shape) >= 2 and len(weight.meta.shape) == 2:

@@ -165,3 +165,4 @@ argmax, argmin = _arg("argmax"), _arg("argmin")
 
 has("amax amin", batch="along all")
 has("argmax argmin", batch="along flat")
+has("max min", batch="extreme")

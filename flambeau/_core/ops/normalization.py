@@ -51,7 +51,7 @@ _RSTD = Pointwise("batch_norm_rstd", lambda var, eps: E.rsqrt(var + eps), 1)
 _MOVED = Pointwise("running_statistics", lambda mean, var, rm, rv, keep, take, unbiased: (rm * keep + mean * take, rv * keep + var * (take * unbiased)), 4)
 
 
-@op(method=False, spaces=("nn.functional",))
+@op(method=False, spaces=("nn.functional",), batch="batch norm")
 def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None, bias: Tensor | None = None,  # noqa: A002
                training: bool = False, momentum: float | None = 0.1, eps: float = 1e-05) -> Tensor:
     """Channels normalised over the batch (training) or by running statistics, which training moves by `momentum`.

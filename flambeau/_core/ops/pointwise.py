@@ -304,6 +304,7 @@ has("acos asin cosh erfinv exp expm1 log log10 log1p log2 reciprocal rsqrt sinh 
 has("atan2", autocast="cuda widest")
 has("prelu", autocast="lower")
 has("positive prelu", batch="pointwise")
+has("neg positive", sums="itself")
 has("abs ceil floor frac hardshrink hardtanh nan_to_num neg round sgn sign trunc", out_type="same")
 has("isneginf isposinf signbit", out_type="truth")
 has("""abs asin asinh atan atanh ceil deg2rad erf erfinv expm1 floor frac isinf isnan log1p nan_to_num neg positive rad2deg relu round sgn sign

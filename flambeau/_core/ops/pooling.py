@@ -589,3 +589,5 @@ for _n in (1, 2, 3):
 
 has("adaptive_avg_pool3d avg_pool3d max_pool3d", autocast="cpu full")
 has("adaptive_avg_pool1d avg_pool1d max_pool1d", own_view=True)
+for _n in (1, 2, 3):
+    has(f"max_pool{_n}d max_pool{_n}d_with_indices avg_pool{_n}d adaptive_avg_pool{_n}d adaptive_max_pool{_n}d", batch=f"images {_n}d")

@@ -170,7 +170,7 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------------------------------- flips and rolls
-@op(tangent="linear")
+@op(tangent="linear", batch="order")
 def flip(input: Tensor, *given_dims: Any, dims: Any = None) -> Tensor:  # noqa: A002
     """A copy with axes reversed."""
     dims = given_dims if dims is None else (dims,)
@@ -211,7 +211,7 @@ def flipud(input: Tensor) -> Tensor:  # noqa: A002
     return flip(input, 0)
 
 
-@op(tangent="linear")
+@op(tangent="linear", batch="order")
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:  # noqa: A002
     """Elements moved along axes, those pushed out coming back at the other end; of the flattened tensor without dims."""
     from .concat import cat
@@ -265,7 +265,7 @@ def _rows() -> Any:
 
 
 # ----------------------------------------------------------------------------------------------------------------- padding
-@op(method=False, tangent="linear")
+@op(method=False, tangent="linear", batch="pad")
 def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:  # noqa: A002
     """`input` inside a larger tensor of one value: `pad` is (before, after) of the last axis, then of the one before it, and so on;
     negative amounts crop.  Channels-last tensors stay so.  Raises RuntimeError for amounts that do not fit."""
@@ -304,7 +304,7 @@ def _pad_back(node: Any, g: Tensor) -> Any:
 
 
 # ----------------------------------------------------------------------------------------------------------------- repeats
-@op(spaces=(), tangent="linear")
+@op(spaces=(), tangent="linear", batch="sizes")
 def repeat(self: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
     """A copy repeated along each axis (new leading axes where there are more sizes than axes)."""
     times = sizes_of("repeat", sizes if repeats is None else (repeats,))
@@ -319,7 +319,7 @@ def repeat(self: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
     return self.reshape(split).expand(wide).clone(memory_format=_rows()).reshape([r * d for r, d in zip(times, shape, strict=True)])
 
 
-@op(tangent="linear")
+@op(tangent="linear", batch="sizes")
 def tile(input: Tensor, *dims: Any) -> Tensor:  # noqa: A002
     """`repeat`, with missing leading counts taken as 1."""
     times = sizes_of("tile", dims)

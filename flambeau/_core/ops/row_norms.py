@@ -82,7 +82,7 @@ def _checked(name: str, x: Tensor, shape: tuple[int, ...], w: Tensor | None, b: 
             raise RuntimeError(f"{name}(): mixed dtype: expect {label} to have scalar type of {title(x.meta.dtype)}, got {title(t.meta.dtype)}")
 
 
-@op(method=False, spaces=("torch", "nn.functional"), autocast="cuda full")
+@op(method=False, spaces=("torch", "nn.functional"), autocast="cuda full", batch="row norm")
 def layer_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05,  # noqa: A002
                cudnn_enable: bool = True) -> Tensor:
     """(x - mean) / sqrt(var + eps) * weight + bias over the last axes. J. L. Ba et al., "Layer normalization", 2016."""
@@ -101,7 +101,7 @@ def native_layer_norm(input: Tensor, normalized_shape: Any, weight: Tensor | Non
     return out, to_dtype(mean.reshape(kept), input.meta.dtype), to_dtype(rstd.reshape(kept), input.meta.dtype)
 
 
-@op(method=False, spaces=("torch", "nn.functional"), autocast="cuda full")
+@op(method=False, spaces=("torch", "nn.functional"), autocast="cuda full", batch="row norm")
 def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:  # noqa: A002
     """x / sqrt(mean(x^2) + eps) * weight over the last axes. B. Zhang and R. Sennrich, 2019."""
     shape = _shape_of(normalized_shape)
@@ -114,7 +114,7 @@ def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None,
 
 
 # --------------------------------------------------------------------------------------------------------- over groups of channels
-@op(method=False, spaces=("torch", "nn.functional"), autocast="cuda full")
+@op(method=False, spaces=("torch", "nn.functional"), autocast="cuda full", batch="group norm")
 def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05,  # noqa: A002
                cudnn_enabled: bool = True) -> Tensor:
     """Each group of channels of each image normalised. Y. Wu and K. He, "Group normalization", 2018."""
@@ -148,7 +148,7 @@ def native_group_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None,
     return out, to_dtype(mean, input.meta.dtype), to_dtype(rstd, input.meta.dtype)
 
 
-@op(method=False, spaces=("nn.functional",))
+@op(method=False, spaces=("nn.functional",), batch="group norm")
 def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None,  # noqa: A002
                   bias: Tensor | None = None, use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-05) -> Tensor:
     """Each channel of each image normalised. D. Ulyanov et al., "Instance normalization", 2016."""

@@ -379,3 +379,4 @@ def _float64() -> Any:
 quantile, nanquantile = _quantile("quantile", False), _quantile("nanquantile", True)
 
 has("nanquantile quantile", autocast="cpu full")
+has("median nanmedian", batch="extreme")

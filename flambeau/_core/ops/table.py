@@ -218,7 +218,7 @@ def pointwise(name: str, operands: str, formula: Callable[..., Any], *, promote:
     that make no sense.
     See `elementwise.Pointwise` for promote, apart, grad, accept, alike and refusal, and `engine.fields` for the fields.
     """
-    has(name, **fields)
+    has(name, **{"batch": "pointwise", **fields})
     names = tuple(operands.split())
     made = Pointwise(name, formula, len(names), promote, apart, grad, accept, alike, refusal)
     params = (*[(n, d, True) for n, d in (numbers or {}).items()], *[(n, d, False) for n, d in (consts or {}).items()])

@@ -459,7 +459,7 @@ def _strided_sum_recorded(g: Tensor, m: Meta, size: tuple[int, ...], stride: tup
     return out
 
 
-@op(batch="same", tangent="none")
+@op(batch="same", tangent="none", sums="itself")
 def detach(input: Tensor) -> Tensor:  # noqa: A002
     """The same elements outside the tape: it requires no grad and shares the storage and its version."""
     return alias(input, input.meta, input.ptr)
@@ -477,3 +477,9 @@ has("detach_copy", batch="same")
 has("""as_strided_copy expand expand_copy narrow narrow_copy permute permute_copy reshape select select_copy squeeze squeeze_copy swapaxes t t_copy
  transpose transpose_copy unsqueeze unsqueeze_copy view view_copy""", tangent="linear")
 has("as_strided_ squeeze_ swapaxes_ swapdims_ t_ transpose_ unsqueeze_", tangent="view")
+has("t", batch="transposed")
+has("squeeze", batch="squeeze")
+has("unsqueeze", batch="unsqueeze")
+has("transpose swapaxes", batch="axes")
+has("permute", batch="order")
+has("view reshape expand", batch="sizes")

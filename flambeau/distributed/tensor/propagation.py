@@ -1,7 +1,7 @@
 """How operations work on tensors in parts: one table, from the kind of an operation to its rule.
 
 The kinds are those that the op table knows already (`engine/fields.py`: "batch", what an operation is for a batch of examples, and "tangent", whether it
-is linear), and families by name where the sizes in a call are those of the whole: views, products, indexing by tables.  A rule says how the operands
+is linear, "sums"), and families by name where the sizes in a call are those of the whole: views, products, indexing by tables.  A rule says how the operands
 shall lie and how the result lies, has them moved there, and calls the operation on the pieces; the tape sees what happens to the pieces.  What no
 rule knows is done on the whole by every process.
 """
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..._core import layout, ops
 from ..._core.engine import fields
-from ..._core.ops.table import TABLE
 from ..._core.tensor import Tensor
 from ...autograd import is_grad_enabled, no_grad
 from ...interop.overriding import DisableTorchFunctionSubclass
@@ -165,22 +164,20 @@ def put_whole(target: Any, value: Tensor, mesh: DeviceMesh) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------ element by element
-_ADDS = frozenset("add sub __add__ __sub__ __radd__ __iadd__ __isub__".split())
-_SCALES = frozenset("mul __mul__ __rmul__ __imul__".split())
-_DIVIDES = frozenset("div true_divide __truediv__ __itruediv__".split())
-_LINEAR = frozenset("neg __neg__ clone contiguous positive __pos__ detach to float double half bfloat16 real imag conj".split())
+_SUMS, _TANGENT = fields.of("sums"), fields.of("tangent")
 
 
 def _keeps_sums(name: str, tensors: Sequence[Any], first: Any, axis: int) -> bool:
     """Whether the operation of parts of sums along an axis of the mesh is a part of the result."""
     parts = [t._placed[axis].is_partial("sum") for t in tensors]
-    if name in _ADDS:
+    how = _SUMS.get(name)
+    if how == "two":
         return all(parts) and len(parts) == 2
-    if name in _SCALES:
+    if how == "one":
         return sum(parts) == 1 and all(t._placed[axis].is_partial("sum") or t._placed[axis].is_replicate() for t in tensors)
-    if name in _DIVIDES:
+    if how == "first":
         return sum(parts) == 1 and parts[0] and first is tensors[0] and all(t._placed[axis].is_replicate() for t in tensors[1:])
-    return name in _LINEAR and all(parts)
+    return (how == "itself" or _TANGENT.get(name) == "linear") and all(parts)
 
 
 def _common(name: str, tensors: Sequence[Any], first: Any, shape: Sequence[int], mesh: DeviceMesh) -> tuple[Any, ...]:
@@ -246,7 +243,7 @@ def in_place(name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     others = [x for x in flat((rest, kwargs)) if isinstance(x, DTensor)]
     inner = name if name.startswith("__") else name.rstrip("_")
     for i, p in enumerate(out):
-        kept = inner in ("zero", "copy") or _keeps_sums(inner, [target, *others], target, i) or (not others and inner in _SCALES | _DIVIDES)
+        kept = inner in ("zero", "copy") or _keeps_sums(inner, [target, *others], target, i) or (not others and _SUMS.get(inner) in ("one", "first"))
         if p.is_partial() and not kept:
             raise RuntimeError(f"{name}: in-place operations that require placement changes are not supported: the tensor is {p!r}; redistribute first")
 
@@ -271,6 +268,7 @@ def same(name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     return make(found, t._mesh, placed, tuple(t.meta.shape))
 
 
+@rule("view_as", "reshape_as", "expand_as", "type_as")
 def same_shape(name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`view_as`, `expand_as`, `type_as`: by what they stand for."""
     t, other = args
@@ -319,19 +317,11 @@ def _fill() -> None:
     from . import rules_axes, rules_products, rules_tables, rules_views  # noqa: F401  (they register themselves)
     batch = fields.of("batch")
     kinds: dict[str, Rule] = {"pointwise": pointwise, "same": same, "draws each": drawn, "along all": rules_axes.reduction,
-                              "along flat": rules_axes.along, "along -1": rules_axes.along, "along 0": rules_axes.along, "along 1": rules_axes.along}
-    rows: dict[str, Any] = dict(TABLE)
-    for row in rows.values():
-        if row.pointwise is not None:
-            RULES.setdefault(row.name, pointwise)
+                              "along flat": rules_axes.along, "along -1": rules_axes.along, "along 0": rules_axes.along, "along 1": rules_axes.along,
+                              "extreme": rules_axes.reduction, "order": rules_axes.along}
     for name, kind in batch.items():
         if kind in kinds:
             RULES.setdefault(name, in_place if kinds[kind] is pointwise and _writes(name) else kinds[kind])
-    for name in "copy_ zero_ fill_ masked_fill_".split():
-        RULES[name] = in_place
-    for name in "view_as reshape_as expand_as type_as".split():
-        RULES[name] = same_shape
-    rules_axes.register()
 
 
 def _writes(name: str) -> bool:

@@ -2,44 +2,56 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from typing import TYPE_CHECKING, Any
 
 from ..._core import ops
+from ..._core.engine import fields
 from ..._core.tensor import Tensor
 from .dtensor import DTensor, entering, make, moved, with_dim
 from .moving import WHOLE, redistribute
 from .placement_types import Partial
-from .propagation import RULES, flat, mesh_of, on_wholes, rule, whole, without_parts, wrap
+from .propagation import flat, mesh_of, on_wholes, rule, whole, without_parts, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_LAST = frozenset("argsort cummax cummin cumprod cumsum diff kthvalue log_softmax logcumsumexp mode softmax softmin sort topk unfold".split())
-_FIRST = frozenset("chunk msort narrow select split split_with_sizes tensor_split unbind unsafe_chunk unsafe_split".split())
-_PLACE = {"chunk": 2, "split": 2, "split_with_sizes": 2, "tensor_split": 2, "topk": 2, "kthvalue": 2, "unsafe_chunk": 2, "unsafe_split": 2, "diff": 2,
-          "renorm": 2, "norm": 2, "vector_norm": 2, "roll": 2}
+_BATCH, _TANGENT = fields.of("batch"), fields.of("tangent")
 # of the pieces' results that of the whole
 _COMBINED = {"amax": "max", "amin": "min", "max": "max", "min": "min"}
 
 
-def axes_of(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], ndim: int) -> tuple[int, ...] | None:
-    """The axes that a call works along; None for all."""
-    at = _PLACE.get(name, 1)
-    dim = kwargs.get("dim", kwargs.get("axis"))
-    if dim is None and len(args) > at and not isinstance(args[at], Tensor | bool) and name not in ("msort",):
-        dim = tuple(a for a in args[at:] if type(a) is int) if name in ("sum", "mean", "flip") and isinstance(args[at], int) else args[at]
+@functools.cache
+def _axis(func: Any) -> tuple[str, int, bool, Any]:
+    """The parameter by which an operation takes its axis, its place among the arguments (-1: only by keyword), whether the axes may be
+    arguments side by side there, and its default."""
+    parameters = list(inspect.signature(func).parameters.values())
+    found = next((p for name in ("dim", "dims", "axis", "dimension") for p in parameters if p.name == name), None)
+    if found is None:
+        kind = _BATCH.get(func.__name__, "")
+        return "", -1, False, int(kind.removeprefix("along ")) if kind in ("along 0", "along 1", "along -1") else None
+    several = found.kind is found.KEYWORD_ONLY and any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    at = next(i for i, p in enumerate(parameters) if p.kind is p.VAR_POSITIONAL) if several else -1 if found.kind is found.KEYWORD_ONLY else \
+        parameters.index(found)
+    return found.name, at, several, found.default if isinstance(found.default, int | tuple) else None
+
+
+def axes_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], ndim: int) -> tuple[int, ...] | None:
+    """The axes that a call works along; None for all.  Raises IndexError for an axis that there is not."""
+    name, at, several, default = _axis(func)
+    dim = kwargs.get(name, kwargs.get("axis"))
+    if dim is None and 0 <= at < len(args) and not isinstance(args[at], Tensor | bool):
+        dim = args[at:] if several and isinstance(args[at], int) else args[at]
     if dim is None:
-        if name in _LAST:
-            dim = -1
-        elif name in _FIRST:
-            dim = 0
-        else:
-            return None
+        dim = default
+    if dim is None:
+        return None
     dims = (dim,) if isinstance(dim, int) else tuple(dim)
     for d in dims:
         if not isinstance(d, int) or not -max(ndim, 1) <= d < max(ndim, 1):
             raise IndexError(f"Dimension out of range (expected to be in range of [{-max(ndim, 1)}, {max(ndim, 1) - 1}], but got {d})")
-    return tuple(sorted({d % max(ndim, 1) for d in dims})) if dims or name not in ("sum", "mean", "amax", "amin", "norm") else None
+    return tuple(sorted({d % max(ndim, 1) for d in dims})) if dims or _BATCH.get(func.__name__) != "along all" else None
 
 
 def _kept(t: Any, placed: Sequence[Any], axes: Sequence[int], found: Any) -> tuple[list[Any], dict[int, int]]:
@@ -63,10 +75,10 @@ def along(name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     if not isinstance(t, DTensor) or any(isinstance(x, Tensor) for x in flat((args[1:], {k: v for k, v in kwargs.items() if k != "input"}))):
         return on_wholes(name, func, args, kwargs)
     mesh = mesh_of(name, [t])
-    axes = axes_of(name, args, kwargs, t.ndim)
+    axes = axes_of(func, args, kwargs, t.ndim)
     if axes is None:
         return on_wholes(name, func, args, kwargs)
-    linear = name in ("cumsum", "diff") or name in _FIRST
+    linear = _TANGENT.get(name) == "linear"
     t = moved(t, tuple(WHOLE if (p.is_partial() and not linear) or (p.is_shard() and p.dim in axes) else p for p in t._placed))
     local = entering(t, t._placed, t._placed)
     found = func(local, *args[1:], **kwargs) if args else func(**{**kwargs, "input": local})
@@ -76,12 +88,13 @@ def along(name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return wrap(found, mesh, out, sizes)
 
 
+@rule("linalg_vector_norm")
 def reduction(name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Sums of pieces are parts of the whole's; extremes are compared at once; what is neither is worked out on whole rows."""
     t = args[0] if args else kwargs.get("input")
     if not isinstance(t, DTensor) or kwargs.get("out") is not None:
         return on_wholes(name, func, args, kwargs)
-    axes = axes_of(name, args, kwargs, t.ndim)
+    axes = axes_of(func, args, kwargs, t.ndim)
     every = tuple(range(t.ndim)) if axes is None else axes
     cut = [p.is_shard() and p.dim in every for p in t._placed]
     if not any(cut) and not any(p.is_partial() for p in t._placed):
@@ -157,7 +170,7 @@ def _pieces(t: Any) -> tuple[list[int], int]:
 def _softmax(name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     from .parallel.loss import rows
     t = args[0] if args else kwargs["input"]
-    axes = axes_of(name, args, kwargs, t.ndim)
+    axes = axes_of(func, args, kwargs, t.ndim)
     if axes is not None and kwargs.get("dtype") is None and any(p.is_shard() and p.dim in axes for p in t._placed):
         return rows(name, t, axes[0])
     return along(name, func, args, kwargs)
@@ -186,9 +199,3 @@ def _normalized(name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
         return entering(whole(x), (WHOLE,) * t._mesh.ndim, t._placed) if isinstance(x, DTensor) else x
     found = func(t._local_tensor, *[weight(a) for a in args[1:]], **{k: weight(v) for k, v in kwargs.items()})
     return wrap(found, t._mesh, t._placed, {p.dim: t.meta.shape[p.dim] for p in t._placed if p.is_shard()})
-
-
-def register() -> None:
-    """Names that the op table's fields do not give a kind of their own."""
-    RULES.update(dict.fromkeys("max min linalg_vector_norm vector_norm norm".split(), reduction))
-    RULES.update(dict.fromkeys("flip roll".split(), along))

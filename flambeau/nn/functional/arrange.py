@@ -407,3 +407,6 @@ def max_unpool3d(input: Any, indices: Any, kernel_size: Any, stride: Any = None,
 
 has("max_unpool2d max_unpool3d", autocast="cpu full")
 has("pixel_shuffle pixel_unshuffle", batch="trailing")
+has("nn.functional.unfold fold channel_shuffle", batch="batches of images")
+has("pad", batch="pad")
+has("one_hot", batch="one hot")

@@ -328,3 +328,5 @@ def hinge_embedding_loss(input: Any, target: Any, margin: float = 1.0, size_aver
 has("binary_cross_entropy", autocast="cpu full")
 has("""binary_cross_entropy_with_logits hinge_embedding_loss huber_loss kl_div l1_loss margin_ranking_loss mse_loss poisson_nll_loss smooth_l1_loss
  soft_margin_loss""", autocast="full")
+has("""mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits
+ kl_div poisson_nll_loss soft_margin_loss hinge_embedding_loss gaussian_nll_loss margin_ranking_loss""", batch="loss")

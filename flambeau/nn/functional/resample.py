@@ -393,3 +393,4 @@ def _sampled(input: Any, grid: Any, dims: int, mode: str, padding_mode: str, ali
 _sampled_wide = in_float32(_sampled)
 
 has("grid_sample", autocast="cpu full, cuda widest")
+has("interpolate upsample grid_sample", batch="batches of images")

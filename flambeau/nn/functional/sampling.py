@@ -68,3 +68,4 @@ def local_response_norm(input: Any, size: int, alpha: float = 1e-4, beta: float 
     return input / (total * (alpha / size) + k).pow(beta)
 
 has("gumbel_softmax", batch="draws")
+has("lp_pool1d lp_pool2d local_response_norm", batch="batches of images")

@@ -19,7 +19,6 @@ PACKAGE = Path(torch.__file__).parent
 DECLARES = ("op", "planned", "pointwise", "reduction", "rows", "has", "rule", "_form", "_unary", "_activation", "_exported")
 # lists that are not about how an operation is carried out, and why they may stand
 ALLOWED = {
-    "distributed/tensor/": "how operations on pieces of a tensor become those on the whole: what a mesh does, which the operations below do not know",
     "_core/kernels": "primitives of the expression language, not operations",
     "_core/ops/rearrange.py": "the views whose copies it declares",
     "_core/ops/sparse_ops.py": "which of its own forms have one in place",
@@ -108,6 +107,23 @@ def halves() -> Any:
     del table.TABLE[name]
     for field in ("tangent", "batch", "autocast", "out_type"):
         del fields.of(field)[name]
+
+
+def test_a_new_kind_of_image_needs_no_rule() -> None:
+    """The rule of vmap follows from the field; no file of rules names the operation."""
+    name = "halved_images_of_the_test"
+    calls = []
+
+    @table.op(name=name, method=False, batch="images 2d")
+    def pool2d_of_the_test(input: Tensor) -> Tensor:  # noqa: A002
+        calls.append(tuple(input.shape))
+        return input[..., ::2, ::2]
+    try:
+        x = torch.randn(3, 2, 4, 4)
+        assert torch.equal(torch.func.vmap(table.TABLE[name].function)(x), x[..., ::2, ::2])
+    finally:
+        del table.TABLE[name], fields.of("batch")[name]
+    assert calls == [(3, 2, 4, 4)]
 
 
 def test_a_new_formula_has_all_of_them(bump: Any) -> None:

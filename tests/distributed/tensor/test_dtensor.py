@@ -36,6 +36,14 @@ def numbers(*shape, seed=1):
 """
 
 OPERATIONS = BEGIN + """
+mine = [numbers(4, 3, seed=20 + k) for k in range(n)]
+parts = DTensor.from_local(mine[rank], mesh, [Partial()])
+near(torch.msort(parts).full_tensor(), torch.msort(sum(mine)), "what sorts is not linear", 1e-12)
+for what, f in (("linear", lambda t: -t), ("difference", lambda t: t - 2 * t), ("quotient", lambda t: t / 3), ("rows", lambda t: t.cumsum(0).flip(1))):
+    assert f(parts).placements == (Partial(),), what
+    near(f(parts).full_tensor(), f(sum(mine)), what, 1e-12)
+assert (1 - parts).placements == (Replicate(),) and (1 / parts).placements == (Replicate(),)
+
 def layouts(x, m):
     one = [Replicate(), *[Shard(d) for d in range(x.ndim) if x.shape[d] > 1]]
     return list(itertools.product(one, repeat=m.ndim))
@@ -74,6 +82,8 @@ compare("extremes", lambda a: (a.amax(0), a.amin(), a.max(), a.max(dim=1).values
 compare("norms", lambda a: (a.norm(), torch.linalg.vector_norm(a, 3), a.var(1), a.std()), A)
 compare("softmax", lambda a: (a.softmax(-1), a.log_softmax(0)), A)
 compare("cumsum", lambda a: (a.cumsum(0), a.sort(1)[0], a.topk(2, -1).values), A)
+compare("axes by keyword", lambda a: (a.flip(dims=(0,)), a.flip(0, 1), a.roll(1, dims=0), a.roll((1, 2), (0, 1)), a.median(0).values, a.cumsum(dim=0),
+                                     torch.diff(a, dim=0), a.unfold(dimension=0, size=2, step=1)), A)
 compare("matmul", lambda a, b: a @ b, A, B)
 compare("batches", lambda a, b: a @ b, (2, 4, 6), (2, 6, 4), pick=3)
 compare("vectors", lambda a, b: (a @ b, b @ a.t()), (4, 6), (6,))

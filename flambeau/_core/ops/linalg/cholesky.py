@@ -78,7 +78,7 @@ def cholesky(input: Tensor, upper: bool = False) -> Tensor:  # noqa: A002 (PyTor
     return l
 
 
-@op(out=True, autocast="cpu full")
+@op(out=True, autocast="cpu full", batch="solved")
 def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor:  # noqa: A002
     """X of A X = B for B = `input` (..., n, k), where A = L L^H (U^H U when `upper`); batch axes broadcast."""
     matrices.matrix("cholesky_solve", input, "b")

@@ -43,7 +43,7 @@ def _triangular_back(node: Any, g: Tensor) -> Any:
     return (to_a, to_b)
 
 
-@op(method=False, out=True, spaces=("linalg",))
+@op(method=False, out=True, spaces=("linalg",), batch="solved")
 def solve_triangular(input: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:  # noqa: A002
     """X of A X = B (X A = B when not `left`), reading one triangle of A = `input` (..., n, n), its diagonal taken as ones when `unitriangular`.
 
@@ -121,7 +121,7 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
     return matrices.result("linalg_solve_ex", "result info", x, info)
 
 
-@op(method=False, out=True, spaces=("linalg",))
+@op(method=False, out=True, spaces=("linalg",), batch="solved")
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """X of A X = B (X A = B when not `left`) for square A (..., n, n) and B (..., n, k), or (..., n) for one column a matrix.
 
