@@ -38,6 +38,8 @@ _KNOWN: dict[str, frozenset[Any]] = {
     # the type of its `out`, where it need not be the result's: what the result can be cast to ("joined": other errors), any, uint8 for truths;
     # and of formulas those that take no other than their own
     "out_type": frozenset(("castable", "joined", "any", "bytes too", "same", "truth")),
+    # what its result shows: the memory of its first tensor ("copied": there is `x_copy` too, in memory of its own), or so where the layout allows
+    "views": frozenset(("input", "copied", "maybe")),
     # whether its result may be a view of memory of its own, so that `detach_` refuses it: PyTorch's composites end so
     "own_view": frozenset((True,)),
     # whether nothing has filled what it gives

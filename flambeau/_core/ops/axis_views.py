@@ -521,8 +521,10 @@ def slice_copy(input: Tensor, dim: int = 0, start: int | None = None, end: int |
 has("slice_copy", tangent="linear")
 has("unfold", batch="along -1")
 has("H mH mT", batch="trailing")
-has("""atleast_1d atleast_2d atleast_3d diagonal_copy dsplit flatten hsplit movedim split_copy split_with_sizes_copy unbind_copy unflatten unfold
- unfold_copy vsplit""", tangent="linear")
+has("atleast_1d atleast_2d atleast_3d dsplit flatten hsplit movedim unflatten unfold vsplit", tangent="linear")
+has("diagonal split split_with_sizes unbind unfold", views="copied")
+has("adjoint broadcast_to chunk dsplit expand_as hsplit movedim tensor_split unflatten view_as vsplit H T mH mT", views="input")
+has("atleast_1d atleast_2d atleast_3d flatten ravel reshape_as", views="maybe")
 has("resize_ resize_as_", tangent="none")
 has("T", batch="transposed")
 has("movedim flatten diagonal linalg.diagonal", batch="axes")

@@ -171,4 +171,6 @@ def view_as_complex(input: Tensor) -> Tensor:  # noqa: A002
 hooks.provide(complex_=complex_)
 
 has("angle", sparse="values")
-has("view_as_complex_copy view_as_real_copy", tangent="linear")
+has("view_as_complex view_as_real", views="copied")
+has("real", views="maybe")
+has("imag", views="input")

@@ -8,6 +8,7 @@ from typing import Any
 from .. import layout
 from ..autograd import tape
 from ..dtypes import float64, int32, int64
+from ..engine import fields
 from ..engine.fields import has
 from ..kernels import expr as E
 from ..kernels.programs import Map
@@ -20,7 +21,7 @@ from . import (
 from .checks import may_write, same_device
 from .copies import assign, cast_program
 from .sizes import sizes_of
-from .table import op
+from .table import TABLE, op
 from .views import as_strided, select, slice_axis
 
 _programs: dict[Any, Map] = {}
@@ -380,27 +381,29 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     return tuple(out)
 
 
-def _copies() -> None:
-    """`x_copy` for views: the same values in memory of their own."""
-    from .table import TABLE
-    for name in ("alias", "as_strided", "detach", "diagonal", "expand", "narrow", "permute", "select", "squeeze", "t", "transpose", "unbind",
-                 "unfold", "unsqueeze", "view", "split", "split_with_sizes", "view_as_complex", "view_as_real"):
-        row = TABLE.get(name)
-        view = row.function if row is not None else (lambda input: input.view(tuple(input.meta.shape))) if name == "alias" else None
-        if view is None:
-            continue
-
-        def function(*args: Any, _view: Any = view, **kwargs: Any) -> Any:
-            made = _view(*args, **kwargs)
-            return tuple(x.clone(memory_format=_rows()) for x in made) if isinstance(made, tuple) else made.clone(memory_format=_rows())
-        function.__name__ = function.__qualname__ = name + "_copy"
-        function.__doc__ = f"`{name}` in memory of its own, not as a view."
-        function.__signature__, function.__wrapped__ = inspect.signature(view), view  # type: ignore[attr-defined]
-        op(method=name == "narrow", out=True)(function)
+@op(method=False, out=True, batch="same", tangent="linear")
+def alias_copy(input: Tensor) -> Tensor:  # noqa: A002
+    """The same values in memory of their own."""
+    return input.clone(memory_format=_rows())
 
 
-_copies()
+def _copy_form(name: str) -> None:
+    """`x_copy` of the view `x`: the same values in memory of their own."""
+    view = TABLE[name].function
 
-has("alias_copy", batch="same")
+    def function(*args: Any, **kwargs: Any) -> Any:
+        made = view(*args, **kwargs)
+        return tuple(x.clone(memory_format=_rows()) for x in made) if isinstance(made, tuple) else made.clone(memory_format=_rows())
+    function.__name__ = function.__qualname__ = name + "_copy"
+    function.__doc__ = f"`{name}` in memory of its own, not as a view."
+    function.__signature__, function.__wrapped__ = inspect.signature(view), view  # type: ignore[attr-defined]
+    alike = {f: found for f, kept in (("batch", ("same",)), ("tangent", ("linear", "none"))) if (found := fields.of(f).get(name)) in kept}
+    op(method=name == "narrow", out=True, **alike)(function)
+
+
+for _name, _shows in fields.of("views").copy().items():
+    if _shows == "copied":
+        _copy_form(_name)
+
 has("tril triu", batch="trailing")
-has("alias_copy tril triu", tangent="linear")
+has("tril triu", tangent="linear")

@@ -473,9 +473,10 @@ def fresh(shape: Sequence[int], like: Tensor) -> Tensor:
 hooks.provide(dense_copy=dense_copy, strided_sum=strided_sum, view_of=view_of)
 
 has("narrow select", batch="along 0")
-has("detach_copy", batch="same")
-has("""as_strided_copy expand expand_copy narrow narrow_copy permute permute_copy reshape select select_copy squeeze squeeze_copy swapaxes t t_copy
- transpose transpose_copy unsqueeze unsqueeze_copy view view_copy""", tangent="linear")
+has("expand narrow permute reshape select squeeze swapaxes t transpose unsqueeze view", tangent="linear")
+has("as_strided detach expand narrow permute select squeeze t transpose unsqueeze view", views="copied")
+has("swapaxes", views="input")
+has("reshape", views="maybe")
 has("as_strided_ squeeze_ swapaxes_ swapdims_ t_ transpose_ unsqueeze_", tangent="view")
 has("t", batch="transposed")
 has("squeeze", batch="squeeze")

@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flambeau as fb
+from flambeau._core.engine import fields
+from flambeau._core.ops import table
 from flambeau.autograd import gradcheck, gradgradcheck
 
 
@@ -336,3 +338,46 @@ def test_views_by_another_size_of_type_say_what_does_not_fit():
                      (t.as_strided((4, 4, 2), (2, 1, 1)), r"stride\(1\) must be divisible by 2"), (t.transpose(0, 2), r"stride\(-1\) must be 1")):
         with pytest.raises(RuntimeError, match=text):
             of.view(fb.float64)
+
+
+_SHOWN = {
+    "adjoint": lambda x: x.adjoint(), "as_strided": lambda x: x.as_strided((2, 2), (1, 2)), "broadcast_to": lambda x: fb.broadcast_to(x, (2, 4, 6)),
+    "chunk": lambda x: x.chunk(2), "detach": lambda x: x.detach(), "diagonal": lambda x: x.diagonal(), "dsplit": lambda x: x.reshape(2, 2, 6).dsplit(2),
+    "expand": lambda x: x.expand(2, 4, 6), "expand_as": lambda x: x.expand_as(fb.ones(2, 4, 6)), "hsplit": lambda x: x.hsplit(2),
+    "imag": lambda x: x.imag, "movedim": lambda x: x.movedim(0, 1), "narrow": lambda x: x.narrow(0, 1, 2),
+    "permute": lambda x: x.permute(1, 0), "select": lambda x: x.select(0, 1), "split": lambda x: x.split(2),
+    "split_with_sizes": lambda x: x.split_with_sizes([1, 3]), "squeeze": lambda x: x[:1].squeeze(), "swapaxes": lambda x: x.swapaxes(0, 1),
+    "t": lambda x: x.t(), "tensor_split": lambda x: x.tensor_split(3), "transpose": lambda x: x.transpose(0, 1), "unbind": lambda x: x.unbind(),
+    "unflatten": lambda x: x.unflatten(1, (2, 3)), "unfold": lambda x: x.unfold(0, 2, 1), "unsqueeze": lambda x: x.unsqueeze(0),
+    "view": lambda x: x.view(24), "view_as": lambda x: x.view_as(fb.ones(24)), "view_as_complex": lambda x: fb.view_as_complex(x.view(4, 3, 2)),
+    "view_as_real": lambda x: fb.view_as_real(x), "vsplit": lambda x: x.vsplit(2), "H": lambda x: x.H, "T": lambda x: x.T,
+    "mH": lambda x: x.mH, "mT": lambda x: x.mT}
+_SOMETIMES = {
+    "atleast_1d": lambda x: fb.atleast_1d(x), "atleast_2d": lambda x: fb.atleast_2d(x), "atleast_3d": lambda x: fb.atleast_3d(x),
+    "flatten": lambda x: x.flatten(), "ravel": lambda x: x.ravel(), "real": lambda x: x.real, "reshape": lambda x: x.reshape(24),
+    "reshape_as": lambda x: x.reshape_as(fb.ones(24))}
+
+
+@pytest.mark.parametrize("name", sorted({*_SHOWN, *_SOMETIMES}))
+def test_what_shows_its_operand_says_so(name):
+    """The field "views" is true: the result lies in the operand's memory; where it says so there is a form that copies."""
+    x = fb.zeros(4, 6, dtype=fb.complex64 if name in ("imag", "view_as_real") else fb.float32)
+    made = (_SHOWN | _SOMETIMES)[name](x)
+    for part in made if isinstance(made, tuple) else (made,):
+        assert part.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+    shows = fields.of("views")[name]
+    assert shows == "maybe" if name in _SOMETIMES else shows in ("input", "copied")
+    if shows == "copied":
+        assert f"{name}_copy" in table.TABLE
+
+
+def test_nothing_else_says_that_it_shows_its_operand():
+    assert set(fields.of("views")) == {*_SHOWN, *_SOMETIMES}
+
+
+def test_copy_forms_have_memory_of_their_own():
+    x = fb.arange(24.0).reshape(4, 6)
+    for copied, view in ((fb.t_copy(x), x.t()), (fb.narrow_copy(x, 0, 1, 2), x.narrow(0, 1, 2)), (fb.detach_copy(x), x),
+                         (fb.alias_copy(x), x), (fb.unfold_copy(x, 0, 2, 1), x.unfold(0, 2, 1))):
+        assert fb.equal(copied, view) and copied.untyped_storage().data_ptr() != x.untyped_storage().data_ptr() and copied.is_contiguous()
+    assert all(fb.equal(a, b) for a, b in zip(fb.split_copy(x, 2), x.split(2), strict=True))
