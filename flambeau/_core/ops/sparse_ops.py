@@ -11,6 +11,7 @@ from ..tensor import Tensor
 from . import sparse_products
 from .sparse import Coo, Csr, Sparse, kind_of, linear, make, named
 from .sparse_learning import on_parts
+from .table import TABLE
 from .unsupported import Unsupported, refusal
 
 if TYPE_CHECKING:
@@ -125,17 +126,17 @@ def _div(input: Any, other: Any, *, rounding_mode: Any = None) -> Any:  # noqa: 
 
 
 def _in_place(name: str) -> Any:
+    """The form in place of an operation that has one of its own: the tensor takes over the parts of the result."""
     def form(self: Any, *args: Any, **kwargs: Any) -> Any:
         made = form_of(name)(self, *args, **kwargs)
-        if isinstance(self, Sparse):
-            return self._replace(made)
-        return self.copy_(made)
+        if not isinstance(self, Sparse):
+            return self.copy_(made)
+        if made.dtype is not self.dtype:
+            if not dtypes.can_cast(made.dtype, self.dtype):
+                raise RuntimeError(f"result type {dtypes.title(made.dtype)} can't be cast to the desired output type {dtypes.title(self.dtype)}")
+            made = made.to(self.dtype)
+        return self._replace(made)
     return form
-
-
-for _name in ("add", "sub", "mul", "div", "neg", "abs", "relu", "pow"):
-    FORMS[_name + "_"] = _in_place(_name)
-    setattr(Sparse, _name + "_", FORMS[_name + "_"])
 
 
 @_form("zero_")
@@ -401,6 +402,9 @@ def softmax(input: Any, dim: int, log: bool) -> Any:  # noqa: A002
 
 
 # ------------------------------------------------------------------------------------------------- as methods of sparse tensors
+for _name in (*FORMS, *_VALUES):
+    if _name in TABLE and TABLE[_name].inplace is not None:
+        FORMS.setdefault(_name + "_", _in_place(_name))
 for _name in (*FORMS, *_VALUES):
     if _name in Tensor.__dict__ and _name not in Sparse.__dict__:
         setattr(Sparse, _name, form_of(_name))

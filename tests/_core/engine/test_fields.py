@@ -20,7 +20,6 @@ DECLARES = ("op", "planned", "pointwise", "reduction", "rows", "has", "rule", "_
 # lists that are not about how an operation is carried out, and why they may stand
 ALLOWED = {
     "_core/kernels": "primitives of the expression language, not operations",
-    "_core/ops/sparse_ops.py": "which of its own forms have one in place",
     "fx/names.py": "functions that PyTorch has in machine code, whose arguments its traces show as they were written",
     "interop/array_api": "names that the array API exports",
     "nn/init.py": "names of layers, of which gains are asked",

@@ -285,3 +285,22 @@ def test_the_first_operation_of_a_process_finds_its_sparse_form(call: str) -> No
     program = f"import flambeau as torch; s = torch.eye(2).to_sparse(); print({call}.layout)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stdout == "torch.sparse_coo\n", done.stderr
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr"])
+@pytest.mark.parametrize("name", ["abs", "asin", "ceil", "expm1", "floor", "log1p", "neg", "round", "sgn", "sin", "sqrt", "tanh", "trunc"])
+def test_every_form_value_by_value_has_one_in_place(name, layout):
+    dense = torch.tensor([[0.0, 0.25, 0.0], [0.5, 0.0, 0.75]])
+    s = dense.to_sparse() if layout == "coo" else dense.to_sparse_csr()
+    made = getattr(s, name + "_")()
+    assert made is s and torch.allclose(s.to_dense(), getattr(dense, name)())
+
+
+def test_in_place_keeps_the_type():
+    s = torch.tensor([[0, 4], [9, 0]]).to_sparse()
+    with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Long"):
+        s.sqrt_()
+    assert s.dtype is torch.int64 and s.to_dense().tolist() == [[0, 4], [9, 0]]
+    half = torch.tensor([[0.0, 2.0]], dtype=torch.float16).to_sparse()
+    half.mul_(torch.tensor(2.0, dtype=torch.float64))
+    assert half.dtype is torch.float16 and half.to_dense().tolist() == [[0.0, 4.0]]
