@@ -12,7 +12,7 @@ from flambeau._core.tensor import Tensor as TensorBase
 from flambeau.interop import stand_ins
 from flambeau.interop.covering import disabled_torch_function_impl as _disabled_torch_function_impl
 from flambeau.interop.overriding import DisableTorchFunctionSubclass
-from flambeau.nn.moves import parse_to
+from flambeau.nn.conversion import parse_to
 
 __all__ = ["DisableTorchFunction", "DisableTorchFunctionSubclass", "TensorBase", "_disabled_torch_function_impl", "device",
            "is_grad_enabled", "is_inference_mode_enabled"]

@@ -63,8 +63,8 @@ class Batches(Iterator[Any]):
         raise NotImplementedError
 
 
-class Here(Batches):
-    """Batches made by the process that asks for them, when it asks."""
+class SingleProcessIter(Batches):
+    """An iterator whose batches the calling process makes, when they are asked for."""
 
     def _begin(self) -> None:
         super()._begin()
@@ -75,8 +75,8 @@ class Here(Batches):
         return pinning.pin(batch) if self._pin else batch
 
 
-class FromWorkers(Batches):
-    """Batches made ahead by worker processes.
+class MultiProcessIter(Batches):
+    """An iterator whose batches worker processes make ahead of time.
 
     Each batch has a number; `_owner` knows who makes those under way, `_ready` those that came before their turn.
     """

@@ -11,7 +11,7 @@ from .._core.errors import warn
 from .collate import default_collate, default_convert
 from .dataset import Dataset, IterableDataset
 from .fetch import fetcher
-from .iterators import FromWorkers, Here
+from .iterators import MultiProcessIter, SingleProcessIter
 from .pool import context_of
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
@@ -57,7 +57,7 @@ class DataLoader(Generic[T_co]):
     """
 
     _initialized = False
-    _iterator: FromWorkers | None = None  # the persistent workers'
+    _iterator: MultiProcessIter | None = None  # the persistent workers'
     _said: int | None = None  # the length that a stream's loader was asked for and gave
 
     def __init__(self, dataset: Dataset[T_co], batch_size: int | None = 1, shuffle: bool | None = None,
@@ -164,14 +164,14 @@ class DataLoader(Generic[T_co]):
 
     def __iter__(self) -> Iterator[Any]:
         if self.num_workers == 0:
-            return Here(self)
+            return SingleProcessIter(self)
         if not self.persistent_workers:
-            return FromWorkers(self)
+            return MultiProcessIter(self)
         kept = self._iterator
         if kept is not None and kept.usable():
             kept.restart(self)
         else:
-            kept = self._iterator = FromWorkers(self)
+            kept = self._iterator = MultiProcessIter(self)
         return kept
 
     def check_worker_number_rationality(self) -> None:

@@ -112,7 +112,7 @@ class MultivariateNormal(Distribution):
 
 
 def one_matrix(covariance_matrix: Any, precision_matrix: Any, scale_tril: Any) -> tuple[str, Any]:
-    """Which of the three is given, and it.  Raises ValueError unless exactly one is."""
+    """The name and the value of the one matrix that is not None.  Raises ValueError unless exactly one is given."""
     given = [(n, m) for n, m in (("covariance_matrix", covariance_matrix), ("precision_matrix", precision_matrix),
                                  ("scale_tril", scale_tril)) if m is not None]
     if len(given) != 1:

@@ -84,6 +84,7 @@ from .norm import (
     BatchNorm1d,
     BatchNorm2d,
     BatchNorm3d,
+    CrossMapLRN2d,
     GroupNorm,
     InstanceNorm1d,
     InstanceNorm2d,
@@ -127,6 +128,8 @@ from .pooling import (
     AvgPool1d,
     AvgPool2d,
     AvgPool3d,
+    FractionalMaxPool2d,
+    FractionalMaxPool3d,
     LPPool1d,
     LPPool2d,
     LPPool3d,
@@ -149,15 +152,13 @@ from .transformer import (
 )
 from .upsampling import Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
 
-_RARE = ("AdaptiveLogSoftmaxWithLoss", "CrossMapLRN2d", "FractionalMaxPool2d", "FractionalMaxPool3d")
-
 
 def __getattr__(name: str) -> Any:
     # What few programs need is loaded when it is asked for.
-    if name in _RARE:
-        from . import rare
+    if name == "AdaptiveLogSoftmaxWithLoss":
+        from . import adaptive_softmax
 
-        found = globals()[name] = getattr(rare, name)
+        found = globals()[name] = adaptive_softmax.AdaptiveLogSoftmaxWithLoss
         return found
     if name in ("parallel", "DataParallel", "modules"):
         import importlib
@@ -171,7 +172,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    *_RARE,
+    "AdaptiveLogSoftmaxWithLoss", "CrossMapLRN2d", "FractionalMaxPool2d", "FractionalMaxPool3d",
     "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d",
     "AdaptiveMaxPool3d", "AlphaDropout", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BCELoss", "BCEWithLogitsLoss",
     "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Bilinear", "Buffer", "CELU", "CTCLoss", "ChannelShuffle",

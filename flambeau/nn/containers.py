@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from .._core.tensor import Tensor
-from . import pairs
+from . import linear_activation
 from .module import Module, _indent
 from .parameter import Parameter
 
@@ -119,8 +119,8 @@ class Sequential(Module):
         return module  # type: ignore[no-any-return]
 
     def forward(self, input: Any) -> Any:
-        if pairs.may(input):
-            return pairs.in_turn(tuple(self._modules.values()), input)
+        if linear_activation.may(input):
+            return linear_activation.in_turn(tuple(self._modules.values()), input)
         for module in self._modules.values():
             input = module(input)
         return input

@@ -15,6 +15,7 @@ from .._core.errors import warn
 from .._core.runtime.device import device as Device
 from .._core.tensor import Tensor
 from . import hooks as _hooks
+from .conversion import apply_to_tensors, parse_to
 from .hooks import (
     BackwardHooks,
     RemovableHandle,
@@ -27,7 +28,6 @@ from .hooks import (
     register_module_module_registration_hook,
     register_module_parameter_registration_hook,
 )
-from .moves import apply_to_tensors, parse_to
 from .parameter import Buffer, Parameter
 from .state import Stateful
 

@@ -230,3 +230,37 @@ class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
 
     def forward(self, input: Any) -> Any:
         return F.adaptive_avg_pool3d(input, self.output_size)
+
+
+class _FractionalMaxPoolNd(Module):
+    dims: int
+    _random_samples: Any
+
+    def __init__(self, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
+                 _random_samples: Any = None) -> None:
+        super().__init__()
+        if (output_size is None) == (output_ratio is None):
+            raise ValueError(f"{type(self).__name__} requires specifying either an output size, or a pooling ratio, and not both")
+        self.kernel_size = ntuple(kernel_size, self.dims)
+        self.output_size = None if output_size is None else ntuple(output_size, self.dims)
+        self.output_ratio = None if output_ratio is None else ntuple(output_ratio, self.dims)
+        if self.output_ratio is not None and not all(0 < r < 1 for r in self.output_ratio):
+            raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
+        self.return_indices = return_indices
+        self.register_buffer("_random_samples", _random_samples)
+
+    def forward(self, input: Any) -> Any:  # noqa: A002 (PyTorch's name)
+        pool = F.fractional_max_pool2d if self.dims == 2 else F.fractional_max_pool3d
+        return pool(input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, _random_samples=self._random_samples)
+
+
+class FractionalMaxPool2d(_FractionalMaxPoolNd):
+    """Maxima over windows at random, increasing places of (N, C, H, W) or (C, H, W). B. Graham, 2014."""
+
+    dims = 2
+
+
+class FractionalMaxPool3d(_FractionalMaxPoolNd):
+    """The same of (N, C, D, H, W) or (C, D, H, W)."""
+
+    dims = 3

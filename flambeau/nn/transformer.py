@@ -8,7 +8,7 @@ from typing import Any
 
 from .._core import ops
 from . import functional as F
-from . import pairs
+from . import linear_activation
 from .attention.multihead import MultiheadAttention
 from .containers import ModuleList
 from .dropout import Dropout
@@ -70,7 +70,7 @@ class TransformerEncoderLayer(Module):
         return self.dropout1(x)
 
     def _feed_forward(self, x: Any) -> Any:
-        hidden = pairs.fed_forward(self.linear1, self.activation, x, not (self.dropout.training and self.dropout.p))
+        hidden = linear_activation.fed_forward(self.linear1, self.activation, x, not (self.dropout.training and self.dropout.p))
         return self.dropout2(self.linear2(self.dropout(hidden)))
 
     def forward(self, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False) -> Any:
@@ -116,7 +116,7 @@ class TransformerDecoderLayer(Module):
         return self.dropout2(x)
 
     def _feed_forward(self, x: Any) -> Any:
-        hidden = pairs.fed_forward(self.linear1, self.activation, x, not (self.dropout.training and self.dropout.p))
+        hidden = linear_activation.fed_forward(self.linear1, self.activation, x, not (self.dropout.training and self.dropout.p))
         return self.dropout3(self.linear2(self.dropout(hidden)))
 
     def forward(self, tgt: Any, memory: Any, tgt_mask: Any = None, memory_mask: Any = None,

@@ -80,3 +80,8 @@ def test_conversion_to_sync_batch_norm_keeps_tensors():
     weight = net[0].weight
     made = nn.SyncBatchNorm.convert_sync_batchnorm(net)
     assert isinstance(made[0], nn.SyncBatchNorm) and made[0].weight is weight
+
+
+def test_cross_map_normalization() -> None:
+    x = flambeau.randn(2, 5, 3, 3)
+    assert flambeau.allclose(nn.CrossMapLRN2d(3)(x), nn.functional.local_response_norm(x, 3))

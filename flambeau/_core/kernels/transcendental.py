@@ -1,9 +1,9 @@
 """Transcendental functions as formulas: argument reduction and polynomials (`coefficients`), no table and no call.
 
-Each renderer writes them in its own language (`values.Value`), so that all of them give the same bits.  float32 has its
-functions so; those that are rarely hot are computed in double and rounded, which makes them nearly correctly rounded.
-float64 has exp, exp2, expm1, log, log2, log10, log1p, tanh, erf, erfc, sin, cos and tan so.  What is left (float64's others,
-nextafter) is the target's library's.
+Each renderer writes them in its own language (`values.Value`), so that all renderers give the same bits.  All functions of float32 are
+written so; the less frequent ones are computed in float64 and rounded, which makes them nearly correctly rounded.  Of float64, exp, exp2,
+expm1, log, log2, log10, log1p, tanh, erf, erfc, sin, cos and tan are written so.  All others (the rest of float64, nextafter) call the
+target's library.
 
 The reductions are the classical ones: Cody and Waite's with fused multiply-adds (J.-M. Muller, "Elementary Functions",
 3rd ed., chapters 9 to 11), and for the logarithm in double the symmetric form in f / (2 + f).

@@ -1,8 +1,8 @@
-"""Host tensors whose values are still on their way from a GPU: their first reader waits.
+"""Host tensors that an asynchronous copy from a GPU has not filled yet: the first reader waits for the copy.
 
-Whatever reads a tensor's elements begins with its address, the slot `ptr`.  A tensor that a queued copy will fill has that
-slot empty and a class of its own, whose `__getattr__` waits for the copy and puts things back.  So no reader can miss
-the wait, and other tensors pay nothing for it.  Shapes and types can be asked without waiting.
+Every read of a tensor's elements first reads its address, the slot `ptr`.  While a copy is pending, that slot is empty and the tensor has a
+class of its own, whose `__getattr__` waits for the copy and then restores the slot and the class.  So no reader can miss the wait, and other
+tensors pay nothing for it.  Shapes and types can be read without waiting.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..tensor import Storage, Tensor, alias
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_KEY = "_arrival"
+_KEY = "_async_copy"
 _lock = forks.rlock()
 _kinds: dict[type, type] = {}
 waiting: set[type] = set()  # the classes of tensors that wait
@@ -49,7 +49,7 @@ class host_reads_wait:
         return _waits
 
 
-class Arrival:
+class AsyncCopy:
     """Copies into one storage: `waits`, each of which waits for one (or makes a stream wait), and the tensors that show
     the memory, with their class and address."""
 
@@ -61,7 +61,7 @@ class Arrival:
         self.failed: BaseException | None = None
 
     def finish(self) -> None:
-        """Waits, and lets the tensors be ordinary ones.  Raises what kept the copy from running, each time."""
+        """Waits for the copies, and restores the tensors' classes and addresses.  Raises RuntimeError, each time, if a copy failed."""
         if self.failed is not None:
             raise RuntimeError("the copy that was to fill this tensor failed") from self.failed
         try:
@@ -87,12 +87,12 @@ _slot: Any = Tensor.ptr.__get__  # type: ignore[attr-defined]
 
 
 def _missing(self: Tensor, name: str) -> Any:
-    arrival = self.__dict__.get(_KEY)
+    pending = self.__dict__.get(_KEY)
     if name != "ptr":
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
-    if arrival is not None:
-        arrival.finish()
-    return _slot(self)  # without an arrival, another thread has just put it back
+    if pending is not None:
+        pending.finish()
+    return _slot(self)  # where no copy is pending, another thread has just put the address back
 
 
 def _kind(of: type) -> type:
@@ -104,16 +104,16 @@ def _kind(of: type) -> type:
     return found
 
 
-def arrival_of(t: Tensor) -> Arrival | None:
+def pending_copy(t: Tensor) -> AsyncCopy | None:
     """What `t` waits for, if anything."""
     return t.__dict__.get(_KEY) if type(t) in waiting else None
 
 
 def address(t: Tensor) -> int:
     """The address of the first element, without waiting."""
-    arrival = arrival_of(t)
-    if arrival is not None:
-        for ref, _, p in arrival.tensors:
+    pending = pending_copy(t)
+    if pending is not None:
+        for ref, _, p in pending.tensors:
             if ref() is t:
                 return p
     return t.ptr
@@ -147,18 +147,18 @@ def fill_later(t: Tensor, wait: Callable[..., None]) -> None:
     if _owners(t) - _own > len(those) - 1 or getattr(t.store, "keep", None) is not None:
         wait()
         return
-    arrival = Arrival()
-    arrival.waits.append(wait)
+    pending = AsyncCopy()
+    pending.waits.append(wait)
     with _lock:
         for x in those.values():
-            before = arrival_of(x)
+            before = pending_copy(x)
             if before is None:
                 kind, p = type(x), x.ptr
                 x.__class__ = _kind(kind)
             else:
                 ref, kind, p = next(entry for entry in before.tensors if entry[0]() is x)
-                arrival.waits += [w for w in before.waits if w not in arrival.waits]
-            arrival.tensors.append((weakref.ref(x), kind, p))
-            x.__dict__[_KEY] = arrival
+                pending.waits += [w for w in before.waits if w not in pending.waits]
+            pending.tensors.append((weakref.ref(x), kind, p))
+            x.__dict__[_KEY] = pending
             if before is None:
                 del x.ptr

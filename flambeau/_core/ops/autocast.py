@@ -119,7 +119,7 @@ def _collect(x: Any, found: list[Tensor]) -> None:
 
 
 def _cast(x: Any, target: dtype, kind: str) -> Any:
-    """Floating tensors of the device in the target type; double ones and all else as they are."""
+    """Converts floating-point tensors on the device to the target type; leaves float64 tensors and all other values unchanged."""
     if isinstance(x, Tensor):
         d = x.meta.dtype
         if d is target or d.kind != "f" or d is dtypes.float64 or x.meta.device.type != kind:

@@ -1,4 +1,4 @@
-"""Where and until when a tensor's memory is held: page-locked host memory, and use on other streams."""
+"""Pinned host memory (`pin_memory`), and `record_stream`, which keeps a tensor's memory until a stream has used it."""
 
 from __future__ import annotations
 

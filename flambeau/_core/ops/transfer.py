@@ -16,7 +16,7 @@ from ..engine.fronts import WORD
 from ..engine.plans import Compose, under
 from ..runtime import caches, gpus, memory, staging, transfers
 from ..tensor import NO_FREE, Storage, Tensor, meta, new
-from .async_copy import address, arrival_of, fill_later, waiting
+from .async_copy import address, fill_later, pending_copy, waiting
 from .copies import cast_program
 from .elementwise import Inner, launcher
 
@@ -160,10 +160,10 @@ def _up(to: Meta, of: Meta, route: _Route, blocking: bool) -> Carry:
 
 def _arriving(source: Tensor, dev: device) -> int:
     """The address of a host tensor that a GPU may still be filling: a copy from it to `dev` waits for that, the host does not."""
-    arrival, p = arrival_of(source), address(source)
-    if arrival is None or not gpus.is_pinned(p):
+    pending, p = pending_copy(source), address(source)
+    if pending is None or not gpus.is_pinned(p):
         return source.ptr
-    for wait in arrival.waits:
+    for wait in pending.waits:
         wait(gpus.current_stream(dev))
     return p
 

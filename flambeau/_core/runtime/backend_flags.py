@@ -1,6 +1,6 @@
-"""What the program lets the libraries of GPUs do.  Asked when a launch is prepared; a change makes bound launches stale.
+"""Flags that choose among algorithms of GPU libraries.  They are read when a launch is prepared; changing one ends the epoch of plans.
 
-The ways of attention, which programs change for a block, make none stale: its launches are kept by them too.
+Flags of attention, which programs change for a `with` block, do not end it: they are part of the keys of attention's plans.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ values: dict[str, bool | int] = {
 }
 
 _usual = dict(values)
-turn = 0  # how often they were changed
+turn = 0  # how often flags were changed
 
 
 def put(name: str, value: bool | int) -> None:

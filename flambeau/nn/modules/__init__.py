@@ -12,8 +12,8 @@ from .. import *  # noqa: F403
 from .. import __all__ as __all__
 
 # PyTorch's name of a module and ours.
-_PLACES = {"_functions": "norm", "activation": "activation", "adaptive": "rare", "batchnorm": "norm", "channelshuffle": "shapes", "container": "containers",
-           "conv": "conv", "distance": "distance", "dropout": "dropout", "flatten": "shapes", "fold": "shapes",
+_PLACES = {"_functions": "norm", "activation": "activation", "adaptive": "adaptive_softmax", "batchnorm": "norm", "channelshuffle": "shapes",
+           "container": "containers", "conv": "conv", "distance": "distance", "dropout": "dropout", "flatten": "shapes", "fold": "shapes",
            "instancenorm": "norm", "lazy": "lazy", "linear": "linear", "loss": "loss", "module": "module",
            "normalization": "norm", "padding": "padding", "pixelshuffle": "shapes", "pooling": "pooling", "rnn": "rnn",
            "sparse": "sparse", "transformer": "transformer", "upsampling": "upsampling", "utils": "sizes"}

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau._core.ops.async_copy import arrival_of, host_reads_wait
+from flambeau._core.ops.async_copy import host_reads_wait, pending_copy
 from flambeau._core.runtime import cpu_memory, dispatch, staging
 
 QUEUES = ["eager", "lazy", "random"]
@@ -242,10 +242,10 @@ def test_the_first_host_read_waits(lazy: None, read: str) -> None:
     for again in range(2):
         x, expected = late()
         y = x.to("cpu", non_blocking=True)
-        assert arrival_of(y) is not None and y.shape == (1000,) and y.is_pinned() and y.dtype is torch.float32
+        assert pending_copy(y) is not None and y.shape == (1000,) and y.is_pinned() and y.dtype is torch.float32
         assert isinstance(y, torch.Tensor) and not x.device.type == "cpu"
         assert READS[read](y) == expected, again
-        assert y.tolist() == expected and type(y) is torch.Tensor and arrival_of(y) is None
+        assert y.tolist() == expected and type(y) is torch.Tensor and pending_copy(y) is None
 
 
 def test_printing_and_single_values_wait(lazy: None) -> None:
@@ -258,7 +258,7 @@ def test_printing_and_single_values_wait(lazy: None) -> None:
     y = (torch.ones(2, device="cuda") + 4).to("cpu", non_blocking=True)
     with pytest.raises(AttributeError, match="'Tensor' object has no attribute 'nothing'"):
         _ = y.nothing
-    assert arrival_of(y) is not None
+    assert pending_copy(y) is not None
 
 
 def test_copy_into_a_pinned_buffer_waits_for_every_tensor_that_shows_it(lazy: None) -> None:
@@ -267,11 +267,11 @@ def test_copy_into_a_pinned_buffer_waits_for_every_tensor_that_shows_it(lazy: No
     for k, row in enumerate(rows):
         x, _ = late(250)
         row.copy_(x + k, non_blocking=True)
-    assert arrival_of(buffer) is not None and arrival_of(rows[0]) is not None
+    assert pending_copy(buffer) is not None and pending_copy(rows[0]) is not None
     assert buffer[:, 1].tolist() == [2.0, 3.0, 4.0, 5.0] and rows[3][0].item() == 3.0
     x, expected = late(1000)
     buffer.view(-1).copy_(x, non_blocking=True)
-    assert arrival_of(buffer) is not None  # the view is gone, its base is not
+    assert pending_copy(buffer) is not None  # the view is gone, its base is not
     assert buffer.reshape(-1).tolist() == expected
     array = buffer.numpy()
     buffer.view(-1).copy_(x + 1, non_blocking=True)  # NumPy cannot wait: the copy does
@@ -306,7 +306,7 @@ def test_a_buffer_filled_again_and_again_is_not_waited_for_in_between(lazy: None
         with torch.cuda.stream(side):
             buffer.copy_(x + k + 10, non_blocking=True)
         main.wait_stream(side)
-        assert arrival_of(buffer) is not None and not torch.cuda.default_stream().query()
+        assert pending_copy(buffer) is not None and not torch.cuda.default_stream().query()
     assert buffer.tolist() == [v + 12 for v in expected]
 
 
@@ -314,7 +314,7 @@ def test_a_tensor_on_its_way_goes_on_to_a_gpu_without_the_host(lazy: None) -> No
     x, expected = late()
     y = x.to("cpu", non_blocking=True)
     z = y.to("cuda:1", non_blocking=True)
-    assert arrival_of(y) is not None and not torch.cuda.default_stream(0).query()
+    assert pending_copy(y) is not None and not torch.cuda.default_stream(0).query()
     assert z.tolist() == expected and y.tolist() == expected
 
 
@@ -376,7 +376,7 @@ def test_pytorchs_own_behaviour_is_a_switch_away(lazy: None) -> None:
     with host_reads_wait(False):
         assert not host_reads_wait.enabled()
         y = x.to("cpu", non_blocking=True)
-        assert arrival_of(y) is None and y.tolist() != expected  # nothing has run yet
+        assert pending_copy(y) is None and y.tolist() != expected  # nothing has run yet
         torch.cuda.synchronize()
         assert y.tolist() == expected
     assert host_reads_wait.enabled()

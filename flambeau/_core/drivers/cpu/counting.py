@@ -23,8 +23,8 @@ def histogram(spec: Histogram) -> PreparedLaunch:
     d, shape, strides, bins, own = spec
     nbytes = numel(shape) * d.itemsize
     if routines.generated():
-        from ...kernels.llvm.handwritten.ordering import counting
-        made, workspace = counting.histogram(d, shape, strides, bins, own)
+        from ...kernels.llvm.handwritten.ordering import histogram as tables
+        made, workspace = tables.histogram(d, shape, strides, bins, own)
         return PreparedLaunch("histc", made, outputs=2, workspace=workspace, nbytes=nbytes)
 
     def rounded(v: Any) -> Any:  # the numbers of the type itself decide, also where NumPy has no such type
@@ -52,8 +52,8 @@ def occurrences(spec: Occurrences) -> PreparedLaunch | None:
         return None
     nbytes = n * (d.itemsize + (weights.itemsize if weights else 0)) + 8 * bins
     if routines.generated():
-        from ...kernels.llvm.handwritten.ordering import counting
-        return PreparedLaunch("bincount", counting.occurrences(n, bins, d, weights), nbytes=nbytes)
+        from ...kernels.llvm.handwritten.ordering.histogram import occurrences
+        return PreparedLaunch("bincount", occurrences(n, bins, d, weights), nbytes=nbytes)
 
     def entry(counts: int, source: int, *given: int) -> None:
         each = memory(given[0], (n,), (1,), weights) if weights else 1
@@ -64,8 +64,8 @@ def occurrences(spec: Occurrences) -> PreparedLaunch | None:
 def spread(spec: Spread) -> PreparedLaunch:
     n = spec.n
     if routines.generated():
-        from ...kernels.llvm.handwritten.ordering import counting
-        return PreparedLaunch("spread", counting.spread(n), nbytes=24 * n)
+        from ...kernels.llvm.handwritten.ordering import histogram as tables
+        return PreparedLaunch("spread", tables.spread(n), nbytes=24 * n)
 
     def entry(out: int, places: int, values: int) -> None:
         memory(out, (n,), (1,), int64)[memory(places, (n,), (1,), int64)] = memory(values, (n,), (1,), int64)
@@ -76,24 +76,24 @@ def nonzero_count(spec: NonzeroCount) -> PreparedLaunch | None:
     """None for elements of 16 bytes, and where nothing is generated."""
     if not _compacted(spec):
         return None
-    from ...kernels.llvm.handwritten.ordering import compacting
-    return PreparedLaunch("nonzero", compacting.count(*spec), nbytes=numel(spec.shape) * spec.dtype.itemsize)
+    from ...kernels.llvm.handwritten.ordering import nonzero
+    return PreparedLaunch("nonzero", nonzero.count(*spec), nbytes=numel(spec.shape) * spec.dtype.itemsize)
 
 
 def nonzero_write(spec: NonzeroWrite) -> PreparedLaunch | None:
     """Where `nonzero_count` has one."""
     if not _compacted(spec):
         return None
-    from ...kernels.llvm.handwritten.ordering import compacting
-    return PreparedLaunch("nonzero", compacting.write(*spec), nbytes=numel(spec.shape) * spec.dtype.itemsize)
+    from ...kernels.llvm.handwritten.ordering import nonzero
+    return PreparedLaunch("nonzero", nonzero.write(*spec), nbytes=numel(spec.shape) * spec.dtype.itemsize)
 
 
 def chosen(spec: Chosen) -> PreparedLaunch | None:
     """None where nothing is generated."""
     if not routines.generated() or not 0 < spec.n < 1 << 31:
         return None
-    from ...kernels.llvm.handwritten.ordering import compacting
-    return PreparedLaunch("index", compacting.chosen(*spec), nbytes=spec.n * (1 + 2 * spec.nbytes))
+    from ...kernels.llvm.handwritten.ordering import nonzero
+    return PreparedLaunch("index", nonzero.chosen(*spec), nbytes=spec.n * (1 + 2 * spec.nbytes))
 
 
 def _compacted(spec: NonzeroCount | NonzeroWrite) -> bool:

@@ -36,10 +36,10 @@ def sort(spec: Sort) -> PreparedLaunch | None:
         return None
     n = domain[-1]
     if routines.generated() and n < _MOST:
-        from ...kernels.llvm.handwritten.ordering import merging, selecting, sorting
+        from ...kernels.llvm.handwritten.ordering import merging, sorting, topk
         pieces = merging.pieces(n, numel(domain[:-1])) if width == n else 1
-        if selecting.worth(n, width):
-            entry, workspace, nbytes = selecting.first(d, domain, strides, descending, width)
+        if topk.worth(n, width):
+            entry, workspace, nbytes = topk.first(d, domain, strides, descending, width)
         elif pieces > 1:
             entry, workspace, nbytes = merging.sort(d, domain, strides, descending, pieces, valued)
         else:
@@ -55,8 +55,8 @@ def element(spec: Element) -> PreparedLaunch | None:
         return None
     name = which or "kthvalue"
     if routines.generated() and domain[-1] < _MOST:
-        from ...kernels.llvm.handwritten.ordering import selecting
-        entry, workspace, nbytes = selecting.element(d, domain, strides, k, which)
+        from ...kernels.llvm.handwritten.ordering import topk
+        entry, workspace, nbytes = topk.element(d, domain, strides, k, which)
         return PreparedLaunch(name, entry, outputs=2, workspace=workspace, nbytes=nbytes)
     if which == "mode":
         return _rows(name, spec, 1, lambda rows: row_order.commonest(rows, d))

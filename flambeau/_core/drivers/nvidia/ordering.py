@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...kernels.cuda_c.handwritten import compacting, searching, selecting, sorting
+from ...kernels.cuda_c.handwritten import nonzero, searching, sorting, topk
 from ...layout import numel
 from .device_asserts import Complaints
 
@@ -35,39 +35,39 @@ def _scattered(spec: specs.Sort | specs.Element) -> bool:
 
 
 def sort(launches: Launches, device: int, spec: specs.Sort) -> PreparedLaunch | None:
-    """See `sorting.sort` and, for few of many, `selecting.first`."""
+    """See `sorting.sort` and, for few of many, `topk.first`."""
     if _scattered(spec):
         return None
-    selected = spec.width <= selecting.MOST and spec.domain[-1] > sorting.longest(spec.dtype)
-    return _made(launches, "sort", selecting.first if selected else sorting.sort, spec.dtype, spec.domain, spec.strides, spec.descending, spec.width)
+    selected = spec.width <= topk.MOST and spec.domain[-1] > sorting.longest(spec.dtype)
+    return _made(launches, "sort", topk.first if selected else sorting.sort, spec.dtype, spec.domain, spec.strides, spec.descending, spec.width)
 
 
 def element(launches: Launches, device: int, spec: specs.Element) -> PreparedLaunch | None:
-    """See `selecting.one`.  None for the most frequent one, and for rows so long and few that they had better be sorted."""
+    """See `topk.one`.  None for the most frequent one, and for rows so long and few that they had better be sorted."""
     n = spec.domain[-1]
     if spec.which == "mode" or _scattered(spec) or n > _LONG and numel(spec.domain) < 16 * n:
         return None
-    return _made(launches, "select", selecting.one, spec.dtype, spec.domain, spec.strides, spec.k, spec.which)
+    return _made(launches, "select", topk.one, spec.dtype, spec.domain, spec.strides, spec.k, spec.which)
 
 
 def nonzero_count(launches: Launches, device: int, spec: specs.NonzeroCount) -> PreparedLaunch | None:
-    """See `compacting.count`."""
-    return _made(launches, "nonzero", compacting.count, *spec)
+    """See `nonzero.count`."""
+    return _made(launches, "nonzero", nonzero.count, *spec)
 
 
 def nonzero_write(launches: Launches, device: int, spec: specs.NonzeroWrite) -> PreparedLaunch | None:
-    """See `compacting.write`."""
-    return _made(launches, "nonzero", compacting.write, *spec)
+    """See `nonzero.write`."""
+    return _made(launches, "nonzero", nonzero.write, *spec)
 
 
 def spread(launches: Launches, device: int, spec: specs.Spread) -> PreparedLaunch | None:
-    """See `compacting.spread`."""
-    return _made(launches, "spread", compacting.spread, spec.n)
+    """See `nonzero.spread`."""
+    return _made(launches, "spread", nonzero.spread, spec.n)
 
 
 def put(launches: Launches, device: int, spec: specs.Put) -> PreparedLaunch | None:
-    """See `compacting.put`."""
-    return _made(launches, "put", compacting.put, *spec)
+    """See `nonzero.put`."""
+    return _made(launches, "put", nonzero.put, *spec)
 
 
 def search(launches: Launches, device: int, spec: specs.Search) -> PreparedLaunch | None:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from ..kernel import Kernel
 from ..programs import size_of
-from .groups import Group, states_of
 from .lower import from_stored, to_stored
 from .map import element
+from .thread_groups import Group, states_of
 from .types import stored, value
 from .writer import Writer
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ...dtypes import dtype
     from ..expr import Expr
     from ..programs import Map, Program, Reduce
-    from .groups import State
+    from .thread_groups import State
 
 THREADS = 256
 WORDS = 496  # of a parameter: 4 KiB are to be had everywhere

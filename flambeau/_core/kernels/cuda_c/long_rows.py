@@ -1,8 +1,7 @@
-"""Row programs over few and long rows: each row in pieces, a block for each, so that all of a GPU works on them.
+"""Row programs over few and long rows: each row is cut into pieces and each piece goes to a block, so that all multiprocessors work.
 
-A launch for each step.  A block accumulates over its piece and leaves the result in the workspace; the blocks of the next
-step first join those of all pieces, each for itself and in the same order, so nothing is accumulated by atomics and equal inputs
-give equal bits.
+Each step is a launch.  A block accumulates over its piece and writes its partial result to the workspace.  In the next step each block
+first combines the partial results of all pieces, always in the same order: no atomics are used, and equal inputs give equal bits.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..expr import walk
-from .groups import states_of
-from .unkept_rows import UnkeptRows
+from .rows_streaming import StreamingRows
+from .thread_groups import states_of
 
 if TYPE_CHECKING:
     from ..kernel import Launch
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from .writer import Writer
 
 
-class LongRows(UnkeptRows):
+class LongRows(StreamingRows):
     def __init__(self, w: Writer, program: Rows, loops: ByThreads, numbers: int) -> None:
         super().__init__(w, program, loops, numbers)
         self.reductions = [states_of([s[1] for s in step], [s[2].dtype for s in step]) if step[0][0] == "reduce" else [] for step in loops.passes]
@@ -51,13 +50,13 @@ class LongRows(UnkeptRows):
         return begin, w.let(t, f"{self.n} - {begin} < {piece} ? {self.n} : {begin} + {piece}", "end")
 
     def _arrays(self, at: int) -> list[list[str]]:
-        """Where the accumulators' parts of step `at` are, for each row and piece."""
+        """Where step `at` keeps its partial results: one for each row and piece."""
         w, rooms = self.w, iter(self.loops.states[at])
         work = w.let("unsigned char* const", f"(unsigned char*)a.w[{self.numbers - 1}]", "work")
         return [[w.let(f"{t}* const", f"({t}*)({work} + {w.word(next(rooms))})", "a") for t in s.types] for s in self.reductions[at]]
 
     def _place_of(self, row: str, piece: str) -> str:
-        """Rows that are threads' neighbours are neighbours in the workspace too."""
+        """The partial result's place: rows of adjacent threads are adjacent in the workspace."""
         w = self.w
         if self.group.kind == "across":
             return w.let("long long", f"(long long){piece} * {w.word(self.rows)} + {row}", "at")
@@ -80,7 +79,7 @@ class LongRows(UnkeptRows):
         w.line("}")
 
     def _join(self, at: int, step: list[Part], row: str) -> None:
-        """The accumulators of the steps before that this one asks for."""
+        """The accumulators of earlier steps that this step reads."""
         w = self.w
         asked = {int(e.value) for e in walk(tuple(s[2] for s in step)) if e.op == "acc"}
         number, found, arrays = 0, [], []

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..c_forms import half
-from .groups import Group, State, finished, join_all, states_of
 from .lower import from_stored, leaves, round_half, to_stored
+from .thread_groups import Group, State, finished, join_all, states_of
 from .types import stored, value
 from .writer import Walk
 

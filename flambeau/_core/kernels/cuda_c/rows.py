@@ -2,7 +2,7 @@
 
 An operand that several stages read is loaded once and kept: in registers, or in shared memory where the row is too long for
 those (each thread keeps its own elements there, so nobody waits).  Longer rows still are read again by each stage
-(`unkept_rows`); where those are too few to fill a GPU, each goes to many blocks (`long_rows`).
+(`rows_streaming`); where those are too few to fill a GPU, each goes to many blocks (`long_rows`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from ..c_forms import half
 from ..expr import walk
 from ..loops.operands import moving
 from ..loops.walk import FUNCTIONS
-from .groups import Group, State, finished, join_all, states_of
 from .lower import from_stored, leaves, round_half, to_stored
+from .thread_groups import Group, State, finished, join_all, states_of
 from .types import stored, value
 from .writer import Walk
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 def write(w: Writer, program: Rows, loops: ByThreads, numbers: int) -> tuple[str, tuple[Launch, ...], int]:
     """The source, the launches and the bytes of workspace."""
     from .long_rows import LongRows
-    from .unkept_rows import UnkeptRows
-    kinds = {"pieces": LongRows, "again": UnkeptRows if loops.group.kind == "block" else RowProgram}
+    from .rows_streaming import StreamingRows
+    kinds = {"pieces": LongRows, "again": StreamingRows if loops.group.kind == "block" else RowProgram}
     return kinds.get(loops.way, RowProgram)(w, program, loops, numbers).write()
 
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..loops.scans import BATCH, BLOCK
-from .groups import Group
-from .running import Running
+from .scan_state import Running
+from .thread_groups import Group
 from .types import stored
 
 if TYPE_CHECKING:

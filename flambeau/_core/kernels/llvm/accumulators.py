@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..loops.partials import NOWHERE, flat_types, start_of
+from ..loops.accumulators import NOWHERE, flat_types, start_of
 from .emit import constant, splat, ty, vec
 
 if TYPE_CHECKING:

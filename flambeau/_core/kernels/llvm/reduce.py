@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..loops.partials import flat_types, has_position
+from ..loops.accumulators import flat_types, has_position
 from ..loops.reductions import ByVectors, reduce_lanes, tile_of
 from . import vector_loops
 from .launches import Plan

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ..loops.partials import start_of
+from ..loops.accumulators import start_of
 from ..loops.scans import TILE, ByVectors, scan_lanes, state_types
 from . import vector_loops
 from .launches import Plan

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..programs import price, size_of
-from .groups import Group
+from .accumulators import arrays, flat_types, has_position, held_in
 from .operands import Operands
-from .partials import arrays, flat_types, has_position, held_in
 from .stages import PARALLEL_NS, Stage, chunk_of, even_width, lanes_of
+from .thread_groups import Group
 from .walk import Axis
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..expr import make, rebuild, walk
 from ..programs import price, size_of
-from .groups import Group
+from .accumulators import arrays, flat_types, held_in
 from .operands import Operands
-from .partials import arrays, flat_types, held_in
 from .stages import PARALLEL_NS, Stage, chunk_of, even_width, lanes_of
+from .thread_groups import Group
 from .walk import FUNCTIONS
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from ...dtypes import int64
 from ..complexes import PairScan
 from ..programs import price, size_of
+from .accumulators import arrays, held_in
 from .operands import Operands
-from .partials import arrays, held_in
 from .stages import PARALLEL_NS, Stage, chunk_of, even_width, lanes_of
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from ...dtypes import int64
 from ..expr import walk
-from ..loops import maps, partials, scans
-from ..loops.groups import Group
+from ..loops import accumulators, maps, scans
+from ..loops.thread_groups import Group
 from ..programs import size_of
 from .line import BARRIER, Accumulators, Line
 from .lower import from_stored, literal, stored, value
@@ -41,7 +41,7 @@ def write_map(w: Writer, program: Map, loops: maps.ByThreads) -> None:
                 ks = [k, k + 1] if target[0][0] == "c" else [k]
                 types, how = [loops.types[j] for j in ks], {"add": "sum", "mul": "prod", "cmul": "cprod"}.get(target[0], target[0])
                 names = w.declare(types, [w.load(q[j], j) for j in ks])
-                w.assign(names, partials.joined(how, *partials.leaves(types)), [*names, *(values[j] for j in ks)])
+                w.assign(names, accumulators.joined(how, *accumulators.leaves(types)), [*names, *(values[j] for j in ks)])
                 for j, name in zip(ks, names):
                     w.store(q[j], j, name)
     w.end(group, -(-loops.elements // (group.x * u)))
@@ -129,11 +129,11 @@ def write_scan(w: Writer, program: Scan, loops: scans.ByThreads) -> None:
     shape, d, n = loops.shape, program.elem.dtype, loops.parts
     group = Group("across", scans.BLOCK, 1) if shape is None else Group("warp", shape.members, shape.rows)
     line = Line(w, group, loops.rows, loops.outer, [loops.inner], loops.length, loops.length)
-    types = [partials.held_in(d)] * n + [int64] * loops.positions
-    starts = [literal(v, d) for v in partials.starts(loops.how, d, n)] + ["-1"] * loops.positions
+    types = [accumulators.held_in(d)] * n + [int64] * loops.positions
+    starts = [literal(v, d) for v in accumulators.starts(loops.how, d, n)] + ["-1"] * loops.positions
 
     def follow(into: Sequence[str], first: Sequence[str], later: Sequence[str]) -> None:
-        w.assign(into, partials.follows(loops.how, *partials.leaves(types), n), [*first, *later])
+        w.assign(into, accumulators.follows(loops.how, *accumulators.leaves(types), n), [*first, *later])
     carry, rooms = w.declare(types, starts), [w.room(value(t), group.threads) for t in types]
     with w.inside(f"for ({w.t} base = 0; base < {line.n}; base += {group.size})"):
         i = w.let(w.t, f"base + {line.member}")
@@ -156,7 +156,7 @@ def write_scan(w: Writer, program: Scan, loops: scans.ByThreads) -> None:
         follow(carry, carry, last)
         with w.inside(f"if ({line.live} && {i} < {line.n})"):
             q, coords = line.at(e)
-            accs = [*w.over(state, partials.finished("", d, partials.leaves(types[:n])[0])), *state[n:]]
+            accs = [*w.over(state, accumulators.finished("", d, accumulators.leaves(types[:n])[0])), *state[n:]]
             w.store_all(q, w.lower(program.posts, lambda k: w.load(q[k], k), coords, accs))
         w.line(BARRIER)
     w.end(group, -(-loops.rows // group.rows))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...dtypes import int64
-from ..loops import partials
+from ..loops import accumulators
 from .lower import literal, value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...dtypes import dtype
-    from ..loops.groups import Group
+    from ..loops.thread_groups import Group
     from ..loops.walk import Axis
     from .writer import Writer
 
@@ -58,24 +58,24 @@ class Accumulators:
     def __init__(self, w: Writer, hows: Sequence[str], types: Sequence[dtype]) -> None:
         self.w, self.own = w, []
         for how, d in [pair for pair in zip(hows, types) if pair[0]]:
-            kinds = [partials.held_in(t) for t in partials.flat_types([d], [how])]
-            self.own.append((how, d, kinds, w.declare(kinds, [literal(v, t) for v, t in zip(partials.starts(how, d), kinds)])))
+            kinds = [accumulators.held_in(t) for t in accumulators.flat_types([d], [how])]
+            self.own.append((how, d, kinds, w.declare(kinds, [literal(v, t) for v, t in zip(accumulators.starts(how, d), kinds)])))
         self.names, self.flat = [n for own in self.own for n in own[3]], [t for own in self.own for t in own[2]]
 
     def take(self, values: Sequence[str], position: str = "") -> None:
         """Takes an element's values in."""
         left = iter(values)
-        self.join([position if k and t is int64 and partials.has_position(how) else next(left) for how, _, kinds, _ in self.own for k, t in enumerate(kinds)])
+        self.join([position if k and t is int64 and accumulators.has_position(how) else next(left) for how, _, ts, _ in self.own for k, t in enumerate(ts)])
 
     def join(self, other: Sequence[str]) -> None:
         """Takes other partial results in."""
         left = iter(other)
         for how, _, kinds, names in self.own:
-            self.w.assign(names, partials.joined(how, *partials.leaves(kinds)), [*names, *(next(left) for _ in names)])
+            self.w.assign(names, accumulators.joined(how, *accumulators.leaves(kinds)), [*names, *(next(left) for _ in names)])
 
     def finished(self) -> list[str]:
         """The accumulators' values."""
-        return [x for how, d, kinds, names in self.own for x in self.w.over(names, partials.finished(how, d, partials.leaves(kinds)[0]))]
+        return [x for how, d, kinds, names in self.own for x in self.w.over(names, accumulators.finished(how, d, accumulators.leaves(kinds)[0]))]
 
     def gather(self, line: Line) -> None:
         """Joins what the members of each group have, in an order that is always the same; then all of them have it."""

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from ...dtypes import dtype
     from ..expr import Expr
-    from ..loops.groups import Group
     from ..loops.launch import Launch
+    from ..loops.thread_groups import Group
     from ..loops.walk import Axis
 
 PRAGMAS = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n#pragma OPENCL FP_CONTRACT OFF"

@@ -168,14 +168,14 @@ def case_graph_around() -> None:
 
 def _graph_around(kind: str) -> None:
     import flambeau as torch
-    from flambeau.nn import pairs
+    from flambeau.nn import linear_activation
     F = torch.nn.functional
     model = network(kind, torch.float32, 4, 8, 4)
     first, act, second = model
     x = torch.randn(3, 4, device="cuda", requires_grad=True)
 
     def middle(x: Any) -> Any:
-        return pairs.fed_forward(first, act, x, True)
+        return linear_activation.fed_forward(first, act, x, True)
 
     def each(program: Any) -> None:
         """`program`, fused and not, gives the same tensors."""

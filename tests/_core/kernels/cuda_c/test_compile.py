@@ -16,7 +16,7 @@ from flambeau._core.dtypes import ALL, bfloat16, bool_, complex64, complex128, d
 from flambeau._core.kernels import expr as E
 from flambeau._core.kernels import philox
 from flambeau._core.kernels.cuda_c import Kernel, compile, nvrtc, render
-from flambeau._core.kernels.cuda_c.handwritten import compacting, searching, selecting, sorting
+from flambeau._core.kernels.cuda_c.handwritten import nonzero, searching, sorting, topk
 from flambeau._core.kernels.cuda_c.nvrtc import CompileError, build
 from flambeau._core.kernels.programs import Map, Reduce, Rows, Scan
 
@@ -196,19 +196,19 @@ def ordering() -> Iterator[Kernel]:
     for d in (bool_, int8, bfloat16, float32, int64, float64):
         for n in (30, 300, 2000, 100000):
             yield sorting.sort(d, (3, n), ((n, 1),) * 3, d is float32, n)
-        yield selecting.one(d, (3, 7, 5000), ((7, 1, 0),) * 2 + ((35000, 1, 7),), 0, "median")
-        yield selecting.first(d, (3, 100000), ((5, 1), (5, 1), (100000, 1)), True, 5)
-        yield compacting.count(d, (30, 500), (500, 1))
-        yield compacting.write(d, (30, 500), (1, 30))
+        yield topk.one(d, (3, 7, 5000), ((7, 1, 0),) * 2 + ((35000, 1, 7),), 0, "median")
+        yield topk.first(d, (3, 100000), ((5, 1), (5, 1), (100000, 1)), True, 5)
+        yield nonzero.count(d, (30, 500), (500, 1))
+        yield nonzero.write(d, (30, 500), (1, 30))
     for k in (600, 2000):
-        yield selecting.first(float64, (3, 5000), ((k, 1), (k, 1), (5000, 1)), False, k)
+        yield topk.first(float64, (3, 5000), ((k, 1), (k, 1), (5000, 1)), False, k)
     for right in (False, True):
         yield searching.search(float32, int64, (4, 50), 1000, (50, 1), (1000, 1), (50, 1), right)
     for bins in (10, 4000, 5000):
         yield searching.occurrences(100000, bins)
     yield searching.check((50, 60), (1, 50), -5, 5, 0, 0, 1)
-    yield compacting.spread(1000)
-    yield compacting.put(float32, (30, 500), 600, ((600, 1), (500, 1), (1, 30)))
+    yield nonzero.spread(1000)
+    yield nonzero.put(float32, (30, 500), 600, ((600, 1), (500, 1), (1, 30)))
 
 
 FAMILIES = {"ordering": ordering, "pairs": pairs, "across": across, "scattered": scattered_rows, "map": maps, "reduce": reductions, "rows": rows,

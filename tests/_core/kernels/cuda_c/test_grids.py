@@ -10,7 +10,7 @@ import pytest
 from flambeau._core.dtypes import bfloat16, complex64, float32, int8, int64
 from flambeau._core.kernels import expr as E
 from flambeau._core.kernels.cuda_c import Kernel, render
-from flambeau._core.kernels.cuda_c.handwritten import compacting, searching, selecting, sorting
+from flambeau._core.kernels.cuda_c.handwritten import nonzero, searching, sorting, topk
 from flambeau._core.kernels.cuda_c.handwritten.attention import Attention
 from flambeau._core.kernels.programs import Map, Reduce, Rows, Scan
 from tests._core.kernels.cuda_c.test_compile import dense, softmax
@@ -52,10 +52,10 @@ def others() -> Iterator[tuple[str, Kernel]]:
         n = shape[1]
         steps = ((n, 1),) * 3
         yield f"sort {shape}", sorting.sort(float32, shape, steps, False, n)
-        yield f"first {shape}", selecting.first(float32, shape, ((5, 1), (5, 1), (n, 1)), True, 5)
-        yield f"median {shape}", selecting.one(float32, shape, ((1, 0), (1, 0), (n, 1)), 0, "median")
-        yield f"count {shape}", compacting.count(float32, shape, (n, 1))
-        yield f"write {shape}", compacting.write(float32, shape, (n, 1))
+        yield f"first {shape}", topk.first(float32, shape, ((5, 1), (5, 1), (n, 1)), True, 5)
+        yield f"median {shape}", topk.one(float32, shape, ((1, 0), (1, 0), (n, 1)), 0, "median")
+        yield f"count {shape}", nonzero.count(float32, shape, (n, 1))
+        yield f"write {shape}", nonzero.write(float32, shape, (n, 1))
         yield f"check {shape}", searching.check(shape, (n, 1), 0, 5, 0, 4096, 1)
     for sizes in ((70000, 16, 1, 64, 64, 64, 64), (1, 70000, 1, 64, 64, 64, 64), (2, 8, 2, 1 << 20, 1 << 20, 64, 64), (1, 1, 1, 1, 1 << 22, 64, 64)):
         batch, heads, group, length, source, depth, _ = sizes

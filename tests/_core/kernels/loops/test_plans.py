@@ -11,7 +11,7 @@ from flambeau._core.dtypes import complex64, dtype, float32, float64, int32, int
 from flambeau._core.kernels import expr as E
 from flambeau._core.kernels import opencl_c
 from flambeau._core.kernels.interpret import evaluate
-from flambeau._core.kernels.loops import maps, partials, reductions, rows, scans
+from flambeau._core.kernels.loops import accumulators, maps, reductions, rows, scans
 from flambeau._core.kernels.loops.launch import Launch
 from flambeau._core.kernels.loops.machine import Machine
 from flambeau._core.kernels.programs import Map, Reduce, Rows, Scan
@@ -105,20 +105,20 @@ def value(made: list[E.Expr], given: list[object]) -> list[object]:
     ("argmin", float32, [np.nan, 5], [np.nan, 9], [np.nan, 5]), ("argmin", int32, [4, 1], [3, 7], [3, 7]),
     ("cprod", complex64, [1.0, 2.0], [3.0, 4.0], [-5.0, 10.0]), ("cargmax", float32, [1.0, 2.0, 4], [1.0, 3.0, 6], [1.0, 3.0, 6])])
 def test_two_partial_results_become_one(how: str, d: dtype, a: list[object], b: list[object], want: list[object]) -> None:
-    types = partials.flat_types([d.to_real()], [how])
-    first, later = partials.leaves(types)
-    np.testing.assert_equal(value(partials.joined(how, first, later), [*a, *b]), want)
+    types = accumulators.flat_types([d.to_real()], [how])
+    first, later = accumulators.leaves(types)
+    np.testing.assert_equal(value(accumulators.joined(how, first, later), [*a, *b]), want)
 
 
 def test_a_scan_keeps_the_later_of_equal_extremes() -> None:
-    first, later = partials.leaves([float64, int64])
+    first, later = accumulators.leaves([float64, int64])
     for a, b, want in (([2.0, 1], [2.0, 3], [2.0, 3]), ([np.nan, 1], [5.0, 3], [np.nan, 1]), ([4.0, 1], [5.0, 3], [5.0, 3])):
-        np.testing.assert_equal(value(partials.follows("max", first, later), [*a, *b]), want)
+        np.testing.assert_equal(value(accumulators.follows("max", first, later), [*a, *b]), want)
 
 
 def test_nothing_changes_what_it_is_joined_to() -> None:
     for how in ("sum", "prod", "max", "min", "and", "or"):
         for d in (int32,) if how in ("and", "or") else (int32, float32):
-            (first,), (later,) = partials.leaves([d])
-            assert value(partials.joined(how, [first], [later]), [partials.start_of(how, d), 6]) == [6]
-    assert partials.starts("cargmin", float32) == [np.inf, np.inf, partials.NOWHERE]
+            (first,), (later,) = accumulators.leaves([d])
+            assert value(accumulators.joined(how, [first], [later]), [accumulators.start_of(how, d), 6]) == [6]
+    assert accumulators.starts("cargmin", float32) == [np.inf, np.inf, accumulators.NOWHERE]

@@ -13,12 +13,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...loops.operands import NARROW
-from ..groups import State
 from ..lower import combine, from_stored, leaves, to_stored
+from ..thread_groups import State
 from ..types import stored, value
 from ..writer import Walk
 from . import blocks, sorting
-from .written import Room, Within
+from .templates import Room, Within
 
 if TYPE_CHECKING:
     from collections.abc import Callable

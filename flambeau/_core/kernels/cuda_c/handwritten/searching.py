@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...loops.operands import NARROW
 from ...programs import size_of
 from . import keys
-from .written import Written, rows
+from .templates import Written, rows
 
 if TYPE_CHECKING:
     from ....dtypes import dtype

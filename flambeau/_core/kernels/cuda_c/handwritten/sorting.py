@@ -18,7 +18,7 @@ from ...kernel import Kernel
 from ...loops.operands import NARROW
 from ...programs import size_of
 from . import blocks, keys
-from .written import Room, Written, rows
+from .templates import Room, Written, rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

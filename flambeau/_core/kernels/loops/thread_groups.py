@@ -1,4 +1,4 @@
-"""Threads that work on one row together."""
+"""Groups of threads that share a row."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A linear layer and the activation after it as one operation, where there is one (`ops.linear_activation`) and nobody could tell.
+"""Fuses a linear layer with the activation after it (`ops.linear_activation`), where the program cannot see a difference.
 
-Everything is looked at on each call, as modules, their hooks and what they hold may change between calls.
+Each call checks modules, hooks and parameters again, because they may change between calls.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .parameter import Parameter
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# a program may put its own in the place of these: then they are called, and when somebody looks on
+# where a program has replaced one of these, or an interpreter looks on, they are called
 _OWN: tuple[Any, ...] = (F.linear, F.relu, F.gelu)
 _CALLS = (Module.__call__, Linear.forward, ReLU.forward, GELU.forward)
 _WEIGHTS = (Parameter, Tensor)
@@ -28,12 +28,12 @@ _WORTH, _GAINS = 1 << 13, 1 << 15  # elements of an input, and of a result, on t
 
 
 def may(x: Any) -> bool:
-    """Whether the input of a layer is one for which the two may be one operation."""
+    """Whether a layer with this input may be fused with its activation."""
     return type(x) is Tensor and x.meta.plain and (x.meta.numel >= _WORTH or x.meta.device.type == "cuda")
 
 
 def in_turn(modules: Sequence[Any], x: Any) -> Any:
-    """`x` through modules one after the other."""
+    """The result of `x` passed through the modules in order."""
     i, n = 0, len(modules)
     while i < n:
         module = modules[i]

@@ -1,4 +1,4 @@
-"""What combines: the parts of an accumulator, what it begins with, and where partial results lie in a workspace."""
+"""Accumulators: their parts, their initial values, how two combine, and where partial results lie in a workspace."""
 
 from __future__ import annotations
 

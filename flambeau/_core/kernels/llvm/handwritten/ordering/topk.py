@@ -1,8 +1,8 @@
-"""Some elements of each row, without sorting it: the first k in order, the k-th, medians; and the most frequent one.
+"""Selection without sorting the row: the first k elements in order, the k-th, medians; and the most frequent element.
 
-A few first ones are collected behind a threshold: elements below it are kept until there are many, then the k first of those are, and
-the last of these is the new threshold.  The k-th is found digit by digit, highest first, among the elements that agree so far; many first
-ones are the k-th and all before it.
+For a small k, elements below a threshold go into a buffer.  When the buffer is full, its first k are kept, and the last of them is the new
+threshold.  The k-th element is found digit by digit, the highest digit first, among the elements whose higher digits match.  For a large k,
+the k-th is found in that way, and all elements before it are taken.
 """
 
 from __future__ import annotations

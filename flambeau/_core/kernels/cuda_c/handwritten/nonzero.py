@@ -1,6 +1,6 @@
-"""Where elements are that are not 0, in CUDA C: blocks count theirs, the counts are summed, and each block writes its own.
+"""The places of nonzero elements, in CUDA C: each block counts its elements, the counts are summed, and each block writes its places.
 
-The first launch gives the count, which the host needs to make room; the second does not wait for the host.
+The first launch gives the count, which the host needs to allocate the result; the second launch does not wait for the host.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...loops.operands import NARROW
 from ...programs import size_of
 from . import blocks
-from .written import Written, rows
+from .templates import Written, rows
 
 if TYPE_CHECKING:
     from ....dtypes import dtype

@@ -7,7 +7,7 @@ import pytest
 
 from flambeau._core.drivers.cpu import row_order
 from flambeau._core.dtypes import ALL, bfloat16, dtype, float32, int64, uint8
-from flambeau._core.kernels.cuda_c.handwritten import selecting
+from flambeau._core.kernels.cuda_c.handwritten import topk
 from tests._core.kernels.cuda_c import host
 from tests._core.kernels.cuda_c.cases import Operand, values
 from tests._core.kernels.cuda_c.test_sorting import Job, check_all
@@ -22,7 +22,7 @@ def first_job(d: dtype, shape: tuple[int, ...], k: int, rng: np.random.Generator
     to = (*shape[:-1], k)
     source, outs = Operand(a, how[0]), [Operand(np.zeros(to, a.dtype), how[1]), Operand(np.zeros(to, np.int64), how[1])]
     at = row_order.order(a.reshape(-1, shape[-1]), d, largest)[:, :k].reshape(to)
-    kernel = selecting.first(d, shape, [outs[0].strides, outs[1].strides, source.strides], largest, k)
+    kernel = topk.first(d, shape, [outs[0].strides, outs[1].strides, source.strides], largest, k)
     return Job(kernel, outs, [source], [np.take_along_axis(a, at, -1), at])
 
 
@@ -34,7 +34,7 @@ def one_job(d: dtype, shape: tuple[int, ...], k: int, rng: np.random.Generator, 
     rows = a.reshape(-1, shape[-1])
     at = row_order.middle(rows, d, middle == "nanmedian") if middle else row_order.order(rows, d)[:, k]
     at = at.reshape(*shape[:-1], 1)
-    kernel = selecting.one(d, shape, [(*o.strides, 0) for o in outs] + [source.strides], k, middle)
+    kernel = topk.one(d, shape, [(*o.strides, 0) for o in outs] + [source.strides], k, middle)
     return Job(kernel, outs, [source], [np.take_along_axis(a, at, -1)[..., 0], at[..., 0]])
 
 

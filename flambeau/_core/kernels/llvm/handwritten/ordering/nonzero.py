@@ -1,4 +1,4 @@
-"""Where elements are that are not 0, and rows that a mask chooses: tiles count theirs, the counts are summed, and each tile writes its own."""
+"""The places of nonzero elements, and the rows that a mask selects: each tile counts, the counts are summed, and each tile writes its part."""
 
 from __future__ import annotations
 

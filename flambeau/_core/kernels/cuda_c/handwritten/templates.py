@@ -1,7 +1,7 @@
-"""Kernels written by hand as CUDA C: their text with names for what a launch brings, and how their rows are laid out.
+"""Templates of kernels written by hand in CUDA C, and the layout of their rows.
 
-In a text `$name` stands for a constant of the text or for a number of the launch, which is read from the parameter, so that
-launches of all sizes share one text.
+In a template `$name` is a constant of the kernel or a number of the launch.  Numbers of the launch are read from the parameter, so that
+launches of all sizes share one kernel.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Written:
-    """A kernel's text in the making.
+    """A kernel whose template is being filled.
 
     arguments: a letter for each argument, as `Kernel` has them; the workspace's "P" among them.
     """

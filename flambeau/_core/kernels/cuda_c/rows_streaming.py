@@ -1,7 +1,7 @@
-"""Row programs over rows that are too long to be kept: each stage reads its operands again.
+"""Row programs over rows that do not fit into registers: each stage reads its operands again.
 
-Vectors begin where the row's first aligned element is, so that rows of any length are read by them; what lies before and behind
-goes element by element.  Every second stage walks backwards: what the one before read last is still in a cache.
+Vector loads begin at the row's first aligned element, so rows of any length are read by vectors; the elements before and after
+them are read one by one.  Every second stage walks backwards, because the elements that the stage before read last are still in a cache.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
     from ..expr import Expr
     from ..loops.rows import Part
-    from .groups import State
+    from .thread_groups import State
 
-SIMPLE = 96  # operations for neighbours up to which four reads are brought on their way together
+SIMPLE = 96  # up to so many operations for a vector, four vector loads are in flight at once
 
 
-class UnkeptRows(RowProgram):
+class StreamingRows(RowProgram):
     next: tuple[str, str] | None = None  # whether there is a second place to go with the first, and which
 
     def _open(self) -> str:
@@ -101,7 +101,7 @@ class UnkeptRows(RowProgram):
         w.line("}")
 
     def _elements(self, at: int, step: list[Part], roots: tuple[Expr, ...], varying: set[Expr], p: str, i: str, states: list[State]) -> None:
-        """Two reads before the writes of both, so that enough bytes are on their way to keep memory busy."""
+        """Two loads before both stores, so that enough bytes are in flight to keep memory busy."""
         here = self._read(roots, p, i)
         if self.next is None:
             self._compute(at, step, roots, varying, p, i, states, here)

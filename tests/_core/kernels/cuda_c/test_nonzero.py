@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from flambeau._core.dtypes import ALL, bfloat16, bool_, dtype, float32, float64, int32, int64, uint8
-from flambeau._core.kernels.cuda_c.handwritten import compacting, searching
+from flambeau._core.kernels.cuda_c.handwritten import nonzero, searching
 from flambeau._core.kernels.interpret import widen_bfloat16
 from tests import halving
 from tests._core.kernels.cuda_c import host
@@ -24,18 +24,18 @@ def nonzero_jobs(d: dtype, shape: tuple[int, ...], rng: np.random.Generator, how
     source = Operand(a, how)
     set_ = (widen_bfloat16(a) if d is bfloat16 else a) != 0
     found = np.argwhere(set_)
-    begins = np.arange(0, a.size, compacting.TILE)
+    begins = np.arange(0, a.size, nonzero.TILE)
     flat = np.concatenate([[0], np.cumsum(set_.reshape(-1))])
     counts = np.concatenate([[len(found)], flat[begins]])
-    assert len(counts) == compacting.room(a.size)
+    assert len(counts) == nonzero.room(a.size)
     out = [Operand(np.zeros(counts.shape, np.int64))]
-    jobs = [Job(compacting.count(d, shape, source.strides), out, [source], [counts])]
+    jobs = [Job(nonzero.count(d, shape, source.strides), out, [source], [counts])]
     if most is None:  # by columns
         result = Operand(np.zeros((len(shape), len(found)), np.int64))
-        jobs.append(Job(compacting.write(d, shape, source.strides), [result], [source, Operand(counts)], [found.T], [len(found), 1, len(found)]))
+        jobs.append(Job(nonzero.write(d, shape, source.strides), [result], [source, Operand(counts)], [found.T], [len(found), 1, len(found)]))
     else:  # by rows, as many as there is room for
         result = Operand(np.zeros((min(most, len(found)), len(shape)), np.int64))
-        jobs.append(Job(compacting.write(d, shape, source.strides), [result], [source, Operand(counts)], [found[:most]], [most, len(shape), 1]))
+        jobs.append(Job(nonzero.write(d, shape, source.strides), [result], [source, Operand(counts)], [found[:most]], [most, len(shape), 1]))
     return jobs
 
 
@@ -55,7 +55,7 @@ def test_nonzero_of_many_shapes() -> None:
 
 def test_nothing_is_counted_of_nothing() -> None:
     counts = Operand(np.zeros(1, np.int64))
-    check_all([Job(compacting.count(bool_, (0, 3), (3, 1)), [counts], [Operand(np.zeros((0, 3), bool))], [np.zeros(1)])])
+    check_all([Job(nonzero.count(bool_, (0, 3), (3, 1)), [counts], [Operand(np.zeros((0, 3), bool))], [np.zeros(1)])])
 
 
 def test_values_at_places_of_their_own() -> None:
@@ -63,7 +63,7 @@ def test_values_at_places_of_their_own() -> None:
     at, v = rng.permutation(1000), rng.integers(0, 99, 1000)
     want = np.zeros(1000, np.int64)
     want[at] = v
-    check_all([Job(compacting.spread(1000), [Operand(want)], [Operand(at), Operand(v)], [want])])
+    check_all([Job(nonzero.spread(1000), [Operand(want)], [Operand(at), Operand(v)], [want])])
 
 
 def test_values_put_into_rows() -> None:
@@ -73,7 +73,7 @@ def test_values_put_into_rows() -> None:
         v, out = Operand(values(d, (4, 5, 70), rng), how), Operand(np.zeros((4, 5, 90), d.np or np.uint16), how)
         want = np.zeros((4, 5, 90), out.view.dtype)
         np.put_along_axis(want, at.view, v.view, -1)
-        jobs.append(Job(compacting.put(d, (4, 5, 70), 90, (out.strides, at.strides, v.strides)), [out], [at, v], [want]))
+        jobs.append(Job(nonzero.put(d, (4, 5, 70), 90, (out.strides, at.strides, v.strides)), [out], [at, v], [want]))
         jobs[-1].start = 0
     check_all(jobs)
 

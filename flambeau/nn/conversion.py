@@ -1,4 +1,4 @@
-"""How a module's tensors move and change type in place, each `Parameter` staying the object it was."""
+"""Moves a module's tensors to a device or type in place (`Module.to`, `Module._apply`): each `Parameter` stays the same object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adaptive softmax against the full one, fractional pooling, normalization across maps."""
+"""Adaptive softmax against the full one."""
 
 from __future__ import annotations
 
@@ -26,21 +26,3 @@ def test_adaptive_softmax_is_a_distribution(device: str) -> None:
     for cutoffs in ([], [5, 5], [0, 3], [20]):
         with pytest.raises(ValueError, match="cutoffs"):
             nn.AdaptiveLogSoftmaxWithLoss(16, 20, cutoffs)
-
-
-def test_fractional_pooling_takes_maxima(device: str) -> None:
-    torch.manual_seed(0)
-    x = torch.arange(2 * 3 * 9 * 9.0, device=device).reshape(2, 3, 9, 9)
-    out, at = nn.FractionalMaxPool2d(2, output_size=5, return_indices=True)(x)
-    assert out.shape == (2, 3, 5, 5) and torch.equal(x.reshape(2, 3, 81).gather(2, at.reshape(2, 3, 25)), out.reshape(2, 3, 25))
-    assert nn.FractionalMaxPool2d((2, 3), output_ratio=0.5)(x).shape == (2, 3, 4, 4)
-    assert nn.FractionalMaxPool3d(2, output_size=(2, 3, 3))(torch.randn(1, 2, 5, 7, 7, device=device)).shape == (1, 2, 2, 3, 3)
-    with pytest.raises(ValueError, match="not both"):
-        nn.FractionalMaxPool2d(2)
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        nn.FractionalMaxPool2d(2, output_ratio=1.5)
-
-
-def test_cross_map_normalization() -> None:
-    x = torch.randn(2, 5, 3, 3)
-    assert torch.allclose(nn.CrossMapLRN2d(3)(x), nn.functional.local_response_norm(x, 3))

@@ -1,6 +1,6 @@
-"""How often each of some numbers occurs, and how many elements fall into each of equal intervals.
+"""Counts of integers (bincount), and of elements in equal intervals (histograms).
 
-Each task counts in a table of its own, which is added to the result: whole numbers, so that the order of tasks does not matter.
+Each task counts in its own table, which is added to the result.  The counts are integers, so the order of tasks does not change them.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""What a scan accumulates, as C: its variables, how two of them become one, and an element's part in it."""
+"""The state of a scan in C: its variables, how two states combine, and how an element enters one."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ..c_forms import half
-from ..loops.partials import start_of
-from .groups import NOWHERE, State, multiply
+from ..loops.accumulators import start_of
 from .lower import apply, from_stored, leaves, round_half, to_stored
+from .thread_groups import NOWHERE, State, multiply
 from .types import literal, stored, value
 from .writer import Walk
 
@@ -52,7 +52,7 @@ class Running:
         return f"{self.q[k]} + {i} * {self.by[k]}" if k in self.by else self.q[k]
 
     def where(self, i: str) -> str:
-        """The element that the scan meets as its i-th."""
+        """The index of the i-th element in the direction of the scan."""
         return self.w.let(self.t, f"{self.n} - 1 - {i}", "e") if self.program.reverse else i
 
     def _leaf(self, elements: dict[int, str], e: str, accs: Sequence[str]) -> Leaf:
@@ -71,7 +71,7 @@ class Running:
         return [*values, e][:len(self.types)]
 
     def results(self, state: Sequence[str], elements: dict[int, str], e: str) -> list[str]:
-        """What is to stand in the outputs at element e."""
+        """The values that the outputs get at element e."""
         w = self.w
         accs = [w.let(self.types[0], round_half(w, x, self.d) if half(self.d) else x, "acc") for x in state[:self.parts]]
         accs += [f"(long long){x}" for x in state[self.parts:]]
@@ -120,7 +120,7 @@ class Running:
         from ...dtypes import float32
         return apply(w, {"sum": "add", "prod": "mul"}[how], float32 if half(self.d) else self.d, [a, b])
 
-    # A total of many elements may be joined in any order: positions tell which of equal extremes the scan meets last.
+    # Totals may be combined in any order: of equal extremes, the position decides which one the scan meets last.
     def totals(self) -> list[State]:
         if self.how in ("max", "min"):
             return [State(f"{'c' * (self.parts - 1)}arg{self.how}", self.d)]
@@ -140,6 +140,6 @@ class Running:
         return f"(long long){text}" if self.program.reverse else f"-(long long){text}"
 
     def values_of(self, states: Sequence[State]) -> list[str]:
-        """A total as a running value; one of nothing as the start."""
+        """A total as the scan's state; the total of no elements is the start."""
         names = [n for s in states for n in s.names]
         return [f"({self.t})({n} == {NOWHERE} ? -1 : {self._position(n)})" if k >= self.parts else n for k, n in enumerate(names)]

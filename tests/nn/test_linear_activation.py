@@ -10,7 +10,7 @@ import pytest
 
 import flambeau as fb
 from flambeau import nn
-from flambeau.nn import pairs
+from flambeau.nn import linear_activation
 
 F = nn.functional
 
@@ -124,8 +124,9 @@ def test_a_layer_of_the_users(device: str, switch: str) -> None:
 
 
 def test_only_tensors_on_a_gpu(sim_gpus: Any) -> None:
-    assert pairs.may(fb.ones(2, device="cuda")) and not pairs.may(fb.ones(2)) and not pairs.may((fb.ones(2, device="cuda"),)) and not pairs.may(None)
-    assert not pairs.may(nn.Parameter(fb.ones(2, device="cuda")))
+    may = linear_activation.may
+    assert may(fb.ones(2, device="cuda")) and not may(fb.ones(2)) and not may((fb.ones(2, device="cuda"),)) and not may(None)
+    assert not linear_activation.may(nn.Parameter(fb.ones(2, device="cuda")))
 
 
 # ------------------------------------------------------------------------------------------------ as large as it must be to gain

@@ -1,10 +1,10 @@
-"""Threads that work on one row together, and how they bring their results together, in an order that is always the same."""
+"""Groups of threads that share a row, and the reduction over a group, whose order is fixed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..loops import groups, partials
+from ..loops import accumulators, thread_groups
 from .lower import combine
 from .types import literal, value
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ...dtypes import dtype
     from .writer import Writer
 
-NOWHERE = f"{partials.NOWHERE}LL"  # the position of an extreme of nothing
+NOWHERE = f"{accumulators.NOWHERE}LL"  # the position of an extreme of nothing
 
 
 class State:
@@ -28,12 +28,12 @@ class State:
 
     def __init__(self, how: str, d: dtype) -> None:
         self.how, self.dtype = how, d
-        self.parts = 2 if how in partials.PAIRS else 1
-        self.types = [value(t) for t in partials.flat_types([d], [how])]
+        self.parts = 2 if how in accumulators.PAIRS else 1
+        self.types = [value(t) for t in accumulators.flat_types([d], [how])]
         self.names: list[str] = []
 
     def start(self) -> list[str]:
-        first = partials.starts(self.how, self.dtype)
+        first = accumulators.starts(self.how, self.dtype)
         return [literal(v, self.dtype) for v in first[:self.parts]] + [NOWHERE] * (len(first) - self.parts)
 
     def declare(self, w: Writer) -> None:
@@ -42,7 +42,7 @@ class State:
             w.line(f"{t} {name} = {v};")
 
     def join(self, w: Writer, other: Sequence[str]) -> None:
-        """Takes another partial result in (for arg..., with its position)."""
+        """Combines with another partial result (of argmax and argmin, with its position)."""
         if self.how == "cprod":
             multiply(w, self.types[0], self.names, other[:2])
             return
@@ -50,7 +50,7 @@ class State:
             w.line(f"{self.names[0]} = {combine(w, self.how, self.dtype, self.names[0], other[0])};")
             return
         better = ("complex_" if self.parts == 2 else "") + ("above" if self.how.endswith("max") else "below")
-        # an extreme with no position takes any of equal ones
+        # without a position, any of several equal extremes will do
         nowhere = ["0LL"] * (self.parts == len(self.names))
         w.line(f"if ({w.need(better)}({', '.join([*self.names, *nowhere, *other[:len(self.names)], *nowhere])})) {{")
         for name, x in zip(self.names, other):
@@ -67,20 +67,20 @@ def multiply(w: Writer, t: str, into: Sequence[str], other: Sequence[str]) -> No
 
 
 def states_of(hows: Sequence[str], types: Sequence[dtype]) -> list[State]:
-    """The accumulators of elements that combine by `hows`; "" is the second part of the one before."""
+    """The accumulators for reductions `hows`; "" is the second part of the accumulator before it."""
     return [State(how, d) for how, d in zip(hows, types) if how]
 
 
 def join_all(w: Writer, states: Sequence[State], values: Sequence[str], position: str = "") -> None:
-    """Takes an element's values into all accumulators."""
+    """Combines all accumulators with an element's values."""
     at = 0
     for s in states:
         s.join(w, [*values[at:at + s.parts], position])
         at += s.parts
 
 
-class Group(groups.Group):
-    """A group of threads (see `loops.groups`) that is written down."""
+class Group(thread_groups.Group):
+    """A group of threads (see `loops.thread_groups`) as C."""
 
     __slots__ = ()
 
@@ -106,7 +106,7 @@ class Group(groups.Group):
         return "(int)threadIdx.y" if self.kind == "across" else "(int)threadIdx.x"
 
     def gather(self, w: Writer, states: Sequence[State], everyone: bool) -> None:
-        """Joins what the members have; the result is the first member's, or everyone's."""
+        """Reduces over the members; the first member has the result, or every member."""
         if self.size == 1:
             return
         if self.kind == "across":
@@ -125,7 +125,7 @@ class Group(groups.Group):
             for name, array, start in zip(s.names, arrays, s.start()):
                 w.line(f"{name} = {lane} < {warps} ? {array}[{lane}] : {start};")
             self._butterfly(w, s, warps // 2)
-            if everyone:  # only the first lanes have seen all
+            if everyone:  # only the first lanes have the whole result
                 for name, t in zip(s.names, s.types):
                     narrow = t in ("bool", "signed char", "unsigned char", "short", "unsigned short")
                     w.line(f"{name} = ({t})__shfl_sync(0xffffffffu, {'(int)' if narrow else ''}{name}, 0);")
@@ -156,7 +156,7 @@ class Group(groups.Group):
 
     def _columns(self, w: Writer, states: Sequence[State], everyone: bool) -> None:
         parts = self.y
-        if self.x < 32:  # a warp's own lines first
+        if self.x < 32:  # each warp reads its own lines first
             for s in states:
                 self._butterfly(w, s, 16, self.x)
             parts = self.threads // 32

@@ -1,8 +1,8 @@
-"""Some elements of each row, without sorting it: the first k in order, the k-th, medians, in CUDA C.
+"""Selection in CUDA C, without sorting the row: the first k elements in order, the k-th, medians.
 
-A block takes a row.  It finds the key that k elements go before digit by digit, highest first, counting each time the digits of the
-elements that agree so far; then it collects, in the row's order, what lies before that key, and sorts that.  Where rows are few and
-long, blocks first do so with pieces of them.
+A block takes a row.  It finds the k-th key digit by digit, the highest digit first: each pass counts the next digit of the elements whose
+higher digits match.  Then it collects the elements before that key in the row's order, and sorts them.  Where rows are few and long, each
+row is cut into pieces, and blocks first reduce each piece to k elements.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ....dtypes import int64
 from ...loops.operands import NARROW
 from ...programs import size_of
 from . import blocks, keys, sorting
-from .written import Room, Written, rows
+from .templates import Room, Written, rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
