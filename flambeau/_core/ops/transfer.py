@@ -177,18 +177,11 @@ def _down(to: Meta, of: Meta, route: _Route, later: bool) -> Carry:
     plain = route.plain_out
     fetch = transfers.bind(to.device, of.device, route.nbytes, not (later and plain), parts)
 
-    def down(out: Tensor, source: Tensor) -> None:
-        here = source
-        if pack is not None:
-            here = new(route.leaving)
-            pack(here.ptr, source.ptr)
-        landed = out if spread is None else new(route.landing)
-        wait = fetch(address(out) if later and plain else landed.ptr, here.ptr, source.store, out.store)
+    def down(out: Tensor, there: Tensor, here: Tensor, source: Tensor) -> None:
+        wait = fetch(address(out) if later and plain else there.ptr, here.ptr, source.store, out.store)
         if wait is not None:
             fill_later(out, wait)
-        if spread is not None:
-            spread(out.ptr, landed.ptr)
-    return down
+    return _packed(route, pack, down, spread)
 
 
 def _between(to: Meta, of: Meta, route: _Route) -> Carry:
@@ -196,13 +189,21 @@ def _between(to: Meta, of: Meta, route: _Route) -> Carry:
     unpack = None if route.plain_out else _kernel(to, route.landing, "unpack")
     carry = transfers.bind(to.device, of.device, route.nbytes, False)
 
-    def between(out: Tensor, source: Tensor) -> None:
+    def between(out: Tensor, there: Tensor, here: Tensor, source: Tensor) -> None:
+        carry(there.ptr, here.ptr, source.store, out.store, here.store)
+    return _packed(route, pack, between, unpack)
+
+
+def _packed(route: _Route, pack: Callable[[int, int], Any] | None, cross: Callable[[Tensor, Tensor, Tensor, Tensor], None],
+            unpack: Callable[[int, int], Any] | None) -> Carry:
+    """A copy in up to three launches: `pack` into a dense tensor on the source's device, `cross` to the other device, `unpack` into the result."""
+    def carried(out: Tensor, source: Tensor) -> None:
         here = source
         if pack is not None:
             here = new(route.leaving)
             pack(here.ptr, source.ptr)
         there = out if unpack is None else new(route.landing)
-        carry(there.ptr, here.ptr, source.store, out.store, here.store)
+        cross(out, there, here, source)
         if unpack is not None:
             unpack(out.ptr, there.ptr)
-    return between
+    return carried

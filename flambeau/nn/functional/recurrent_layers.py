@@ -62,10 +62,6 @@ class _Back(NamedTuple):
     rows: list[int]
 
 
-_forward: dict[Any, _Steps | None] = caches.cache(globals(), "_forward")
-_backward: dict[Any, _Back | None] = caches.cache(globals(), "_backward")
-
-
 def layer(kind: Kind, x: Any, state: tuple[Any, ...], weights: Sequence[Any], reverse: bool, composed: Callable[..., Any]) -> Any:
     """(outputs, last h, last c, if there is one) over x (T, N, I) from a state of (N, H) each; None for operands that need the steps one by one.
 
@@ -139,13 +135,14 @@ def _biased(kind: Kind, places: Sequence[int], formula: Callable[..., Any]) -> t
     return (added if rows else formula), rows
 
 
-def _steps(kind: Kind, n: int, h: int, like: Meta, turned: bool, biased: bool) -> _Steps | None:
-    """The launches of a step forward for a state (n, h)."""
-    g = kind.gates
+@caches.kept
+def _steps(kind: Kind, one: Meta, turned: bool, biased: bool) -> _Steps | None:
+    """The launches of a step forward for states of meta `one` (n, h).  turned: the weights lie transposed."""
+    g, like, (n, h) = kind.gates, one, one.shape
     product = _product(like, (n, g * h, h), (g * h, 1) if turned else (1, h), kind.added)
     if product is None:
         return None
-    one, parts = meta((n, h), None, like.dtype, like.device), _parts(g, n, h, like)
+    parts = _parts(g, n, h, like)
     formula, rows = _biased(kind, range(kind.op.arity), kind.op.formula) if biased else (kind.op.formula, [])
     ins = parts * (1 if kind.added else 2) + [one] * bool(kind.reads) + [meta((n, h), (0, 1), like.dtype, like.device)] * len(rows)
     return _Steps(product, _launch(formula, [one] * (2 if kind.reads == "c" else 1), ins, kind.name), rows)
@@ -157,10 +154,7 @@ def _run(kind: Kind, x: Tensor, state: Sequence[Tensor], weights: Sequence[Any],
     g, (t, n, _), h = kind.gates, x.meta.shape, state[0].meta.shape[1]
     turned = t >= LEAST_STEPS
     like = x.meta
-    key = (kind.name, n, h, like.dtype, like.device, turned, b_hh is not None)
-    found: Any = _forward.get(key, _forward)
-    if found is _forward:
-        found = caches.keep(_forward, key, _steps(kind, n, h, like, turned, b_hh is not None))
+    found = _steps(kind, meta((n, h), None, like.dtype, like.device), turned, b_hh is not None)
     if found is None:
         return None
     product, formula, rows = found
@@ -238,12 +232,14 @@ def _through(node: Any, g: Any) -> Any:
     return (g,)
 
 
-def _back_steps(kind: Kind, n: int, h: int, like: Meta, arriving: Meta, biased: bool) -> _Back | None:
-    """The launches of a step back.
+@caches.kept
+def _back_steps(kind: Kind, one: Meta, arriving: Meta, biased: bool) -> _Back | None:
+    """The launches of a step back for states of meta `one` (n, h).  arriving: the meta of the gradient that comes from outside.
 
     The formula takes the gradient of the step's result that comes from outside, that from the step after, the cell's, and what it reads; it gives
     those of the gates, of their parts from the state where these are apart, and of what the step reads of the state before.
     """
+    like, (n, h) = one, one.shape
     g, count = kind.gates, kind.gates * (1 if kind.added else 2)
     celled = kind.reads == "c"
     product = _product(like, (n, h, g * h), (h, 1), kind.reads == "h")
@@ -256,7 +252,7 @@ def _back_steps(kind: Kind, n: int, h: int, like: Meta, arriving: Meta, biased: 
         made = derived(outside + inside, *rest)
         made = made if isinstance(made, tuple) else (made,)
         return tuple([made[p] for p in t.grads])
-    one, parts = meta((n, h), None, like.dtype, like.device), _parts(g, n, h, like)
+    parts = _parts(g, n, h, like)
     operands = parts * (1 if kind.added else 2) + [one] * bool(kind.reads)
     ins = [arriving, *[one] * (2 if celled else 1), *[operands[i] for i in t.saved], *[one] * t.save_out]
     # the result comes after what is read: no operand of the step's formula
@@ -279,10 +275,7 @@ def _run_back(kind: Kind, reverse: bool, given: Sequence[Any], out: Tensor, buff
         outside = ops.zeros((), dtype=like.dtype, device=like.device).expand(t, n, h)
     strides = outside.meta.strides
     arriving = meta((n, h), strides[1:], like.dtype, like.device)
-    key = (kind.name, n, h, like.dtype, like.device, arriving, b_hh is not None)
-    found: Any = _backward.get(key, _backward)
-    if found is _backward:
-        found = caches.keep(_backward, key, _back_steps(kind, n, h, like, arriving, b_hh is not None))
+    found = _back_steps(kind, meta((n, h), None, like.dtype, like.device), arriving, b_hh is not None)
     if found is None:
         return None
     formula, product, reads, with_result, biases = found

@@ -37,7 +37,7 @@ def functions() -> dict[str, int]:
     """Where each function is: "job", and our routines by name."""
     from ...kernels.llvm import compile as compiler
     module = Module()
-    names = [_job(module), _narrow(module), _widen(module), _blocks(module), _permutation(module)]
+    names = [_job(module), _resized(module, "narrow", 8, 4), _resized(module, "widen", 4, 8), _blocks(module), _permutation(module)]
     names += [_copy(module, item) for item in (4, 8, 16)]
     for letter in "sd":
         names += [_parity(module, letter), _check(module, letter), _pairs(module, letter)]
@@ -115,21 +115,13 @@ def _address(em: Emitter, bases: str, at: str, word: int, i: str) -> str:
 
 
 # ------------------------------------------------------------------------------------------------------- whole numbers
-def _narrow(module: Module) -> str:
-    """narrow(n, source, target): n int64 as int32."""
-    em = _begin(module, "narrow", "n", "source", "target")
+def _resized(module: Module, name: str, source: int, target: int) -> str:
+    """<name>(n, source, target): n signed integers of `source` bytes as integers of `target` bytes."""
+    em = _begin(module, name, "n", "source", "target")
+    old, made = f"i{8 * source}", f"i{8 * target}"
     with em.loop("0", _get(em, "%n")) as k:
-        small = em.op(f"trunc i64 {_get(em, _item(em, '%source', k.i, 'i64'))} to i32")
-        em.line(f"store i32 {small}, ptr {_item(em, '%target', k.i, 'i32')}")
-    return _end(em)
-
-
-def _widen(module: Module) -> str:
-    """widen(n, source, target): n int32 as int64."""
-    em = _begin(module, "widen", "n", "source", "target")
-    with em.loop("0", _get(em, "%n")) as k:
-        wide = em.op(f"sext i32 {_get(em, _item(em, '%source', k.i, 'i32'), 'i32')} to i64")
-        em.line(f"store i64 {wide}, ptr {_item(em, '%target', k.i, 'i64')}")
+        value = em.op(f"{'trunc' if target < source else 'sext'} {old} {_get(em, _item(em, '%source', k.i, old), old)} to {made}")
+        em.line(f"store {made} {value}, ptr {_item(em, '%target', k.i, made)}")
     return _end(em)
 
 
