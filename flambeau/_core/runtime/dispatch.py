@@ -225,7 +225,7 @@ class Copy:
     seconds: how long the call kept the host; None until it has returned.
     """
 
-    __slots__ = ("direction", "path", "nbytes", "blocking", "source", "target", "stream", "seconds", "site", "read", "written", "versions", "_after")
+    __slots__ = ("direction", "path", "nbytes", "blocking", "source", "target", "stream", "seconds", "site", "read", "written", "versions", "after")
 
     def __init__(self, direction: str, path: str, nbytes: int, blocking: bool, source: device, target: device, stream: Any = None) -> None:
         self.direction, self.path, self.nbytes, self.blocking = direction, path, nbytes, blocking
@@ -236,14 +236,12 @@ class Copy:
         self.read: weakref.ref[Any] | None = None
         self.written: weakref.ref[Any] | None = None
         self.versions = (0, 0)
-        self._after: list[Callable[[], None]] | None = None
+        self.after: list[Callable[[], None]] | None = None
 
-    def finish(self, seconds: float) -> None:
-        """Its call returns, after so many seconds: whoever carries the copy out says so, and the observers are told."""
-        self.seconds = seconds
-        if self._after is not None:
-            for done in self._after:
-                done()
+    def finish(self) -> None:
+        """Tells the observers that asked for it (`after`) that the copy's call returns; who carries the copy out has set `seconds`."""
+        for done in self.after or ():
+            done()
 
     @property
     def line(self) -> str | None:
@@ -276,7 +274,8 @@ class CopyScope:
         self._since = time.perf_counter()
 
     def __exit__(self, *exc: object) -> None:
-        self.record.finish(time.perf_counter() - self._since)
+        self.record.seconds = time.perf_counter() - self._since
+        self.record.finish()
 
 
 class Wait:
@@ -329,7 +328,7 @@ def keep_journal(enter: Callable[[], None]) -> deque[Copy]:
 def note(direction: str, path: str, nbytes: int, blocking: bool, source: device, target: device, stream: Any = None,
          read: Any = None, written: Any = None) -> Copy:
     """A copy that is about to be made: counted, entered in the journal, and shown to the observers, who may refuse it by an error. Whoever
-    carries it out calls its `finish`.
+    carries it out sets `seconds`, and calls its `finish` where somebody waits for that (`after`).
 
     read, written: the storages.
     """
@@ -358,7 +357,7 @@ def note(direction: str, path: str, nbytes: int, blocking: bool, source: device,
             _enter_journal()
     if observers:
         record.stream = stream
-        record._after = [done for callback in observers if (done := callback(record)) is not None] or None
+        record.after = [done for callback in observers if (done := callback(record)) is not None] or None
     return record
 
 

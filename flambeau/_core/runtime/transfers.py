@@ -77,7 +77,9 @@ def _up(to: device, source: device, nbytes: int, blocking: bool, parts: Parts | 
             if blocking:
                 stream.synchronize()
         finally:
-            record.finish(perf_counter() - since)
+            record.seconds = perf_counter() - since
+            if record.after is not None:
+                record.finish()
     return carry
 
 
@@ -124,7 +126,9 @@ def _down(to: device, source: device, nbytes: int, blocking: bool, parts: Parts 
             pool.used(dst, stream._handle)
             return _arrival(g.driver, stream._handle)
         finally:
-            record.finish(perf_counter() - since)
+            record.seconds = perf_counter() - since
+            if record.after is not None:
+                record.finish()
     return carry
 
 
@@ -172,7 +176,9 @@ def _between(to: device, source: device, nbytes: int) -> Carry:
             if a is not b:
                 _wait(driver, there, here)
         finally:
-            record.finish(perf_counter() - since)
+            record.seconds = perf_counter() - since
+            if record.after is not None:
+                record.finish()
     return carry
 
 
