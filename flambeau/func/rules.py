@@ -69,7 +69,11 @@ def name_of(func: Any) -> str:
     owner = getattr(func, "__self__", None)
     if isinstance(owner, property):
         return _names.get(id(owner), "") + (".set" if func.__name__ == "__set__" else "")
-    return _names.get(id(func)) or _names.get(id(getattr(func, "__wrapped__", None))) or str(getattr(func, "__name__", ""))
+    known = _names.get(id(func)) or _names.get(id(getattr(func, "__wrapped__", None)))
+    if known:
+        return known
+    operation = getattr(func, "__operation__", None)  # one that was declared later
+    return operation.name if operation is not None else str(getattr(func, "__name__", ""))
 
 
 def find(name: str) -> Rule | None:
