@@ -1,4 +1,4 @@
-"""A tensor in a notebook: what it is, and its values as a table."""
+"""What a notebook shows: a tensor with its values, a module with its parts."""
 
 from __future__ import annotations
 
@@ -45,3 +45,22 @@ def repr_html(self: Tensor) -> str:
         cells = ["<td>&#8230;</td>" if j is None else f"<td>{_cell(ends[j if j < _ROWS else j - columns].item())}</td>" for j in _shown(columns)]
         lines.append(f"<tr>{''.join(cells)}</tr>")
     return f"{head}<table>{''.join(lines)}</table></div>"
+
+
+def module(root: Any) -> str:
+    """A table of a module's parts: name, type, settings, the shapes of its own parameters and how many numbers they hold, and where they are."""
+    rows, total, seen = [], 0, set()
+    for name, part in root.named_modules():
+        own = [(n, p) for n, p in part._parameters.items() if p is not None]
+        new = sum(p.numel() for _, p in own if id(p) not in seen)
+        seen |= {id(p) for _, p in own}
+        total += new
+        shapes = ", ".join(f"{n} {tuple(p.shape)}" for n, p in own)
+        where = ", ".join(sorted({str(p.device) for _, p in own}))
+        cells = ("&nbsp;" * 3 * name.count(".") + html.escape(name or "(all)"), *map(html.escape, (type(part).__name__, part.extra_repr(), shapes)),
+                 f"{new:,}" if own else "", html.escape(where))
+        rows.append("<tr>" + "".join(f'<td style="text-align:left">{c}</td>' for c in cells) + "</tr>")
+    heads = "".join(f'<th style="text-align:left">{h}</th>' for h in ("name", "type", "settings", "parameters", "numbers", "device"))
+    mode = "training" if root.training else "evaluation"
+    return (f'<div class="flambeau-module"><b>{html.escape(type(root).__name__)}</b> <span style="opacity:.65">{total:,} numbers in parameters, '
+            f"mode: {mode}</span><table><tr>{heads}</tr>{''.join(rows)}</table></div>")

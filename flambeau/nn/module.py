@@ -598,6 +598,10 @@ class Module(Stateful):
             return f"{self._get_name()}()"
         return f"{self._get_name()}(\n  " + "\n  ".join(lines + children) + "\n)"
 
+    def _repr_html_(self) -> str:
+        from ..interop import html
+        return html.module(self)
+
 
 __all__ = ["Module", "register_module_backward_hook", "register_module_buffer_registration_hook", "register_module_forward_hook",
            "register_module_forward_pre_hook", "register_module_full_backward_hook", "register_module_full_backward_pre_hook",

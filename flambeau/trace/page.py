@@ -27,6 +27,11 @@ SCRIPTS = ("data.js", "tip.js", "steps.js", "timeline.js", "table.js", "page.js"
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
+def framed(trace: Trace) -> str:
+    """The page within another one, such as a notebook's."""
+    return f'<iframe title="{escape(trace.title or "Flambeau trace")}" srcdoc="{escape(page(trace))}" style="width:100%;height:640px;border:0"></iframe>'
+
+
 def page(trace: Trace) -> str:
     """The HTML text."""
     title = trace.title or "Flambeau trace"

@@ -378,6 +378,14 @@ class Trace:
         from .save import save
         return save(self, path)
 
+    def _repr_html_(self) -> str:
+        """In a notebook: the page, in a frame of its own, so that neither's styles reach the other."""
+        if self._open:
+            from html import escape
+            return escape(repr(self))
+        from .page import framed
+        return framed(self)
+
     def __repr__(self) -> str:
         return f"<flambeau.trace: {len(self.stages)} stages on {', '.join(sorted({s.lane[0] for s in self.stages})) or 'no device'}>"
 

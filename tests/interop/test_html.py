@@ -64,3 +64,43 @@ def test_other_kinds():
 def test_a_gpu(sim_gpus):
     text, cells = shown(fb.arange(3, device="cuda"))
     assert "cuda:0" in text and cells == ["0", "1", "2"]
+
+
+def test_a_module_is_a_table_of_its_parts():
+    tied = fb.nn.Linear(4, 4)
+    model = fb.nn.Sequential(fb.nn.Sequential(tied, fb.nn.Dropout(0.5)), fb.nn.ReLU(), tied)
+    text, cells = shown(model.eval())
+    assert "<b>Sequential</b>" in text and "20 numbers in parameters, mode: evaluation" in text
+    rows = [cells[i:i + 6] for i in range(0, len(cells), 6)]
+    assert [r[0].replace("\xa0", "") for r in rows] == ["(all)", "0", "0.0", "0.1", "1"]
+    assert rows[2][1:] == ["Linear", "in_features=4, out_features=4, bias=True", "weight (4, 4), bias (4,)", "20", "cpu"]
+    assert rows[3][2] == "p=0.5, inplace=False" and rows[4][4] == ""
+
+    class Odd(fb.nn.Module):
+        def extra_repr(self):
+            return "<script>"
+    assert "<script>" not in Odd()._repr_html_() and "&lt;script&gt;" in Odd()._repr_html_()
+
+
+def test_transfers_are_a_table_with_their_findings():
+    with fb.simulate(gpus=1):
+        with fb.transfers(show=False, title="a <title>") as moved:
+            x = fb.ones(4)
+            for _ in range(4):
+                x.to("cuda")
+        text, cells = shown(moved)
+    assert "a &lt;title&gt;" in text and "<li><b>hoist</b>" in text
+    assert cells[1] == "h2d" and cells[2] == "cpu to cuda:0" and cells[4:6] == ["4", "64 B"]
+    with fb.transfers(show=False) as nothing:
+        pass
+    assert "Nothing moved between devices." in shown(nothing)[0]
+
+
+def test_a_trace_is_its_page_in_a_frame():
+    with fb.trace("a <trace>") as t:
+        fb.ones(3) + 1
+        assert t._repr_html_().startswith("&lt;flambeau.trace")
+    text = t._repr_html_()
+    page = Balanced()
+    page.feed(text)
+    assert page.open == [] and text.count("<") == 2 and text.startswith('<iframe title="a &lt;trace&gt;" srcdoc="&lt;!')

@@ -30,6 +30,17 @@ class Finding:
         return {n: getattr(self, n) for n in self.__slots__}
 
 
+def as_html(ledger: Ledger, title: str) -> str:
+    """The table and the findings, for a notebook."""
+    from html import escape
+    rows = [(r["line"], r["direction"], f"{r['source']} to {r['target']}", r["path"], str(r["count"]), size(r["nbytes"])) for r in ledger.table()]
+    told = ["".join(f'<td style="text-align:left">{escape(c)}</td>' for c in row) for row in rows]
+    heads = "".join(f'<th style="text-align:left">{h}</th>' for h in ("line", "direction", "way", "path", "copies", "bytes"))
+    table = f"<table><tr>{heads}</tr>{''.join(f'<tr>{t}</tr>' for t in told)}</table>" if rows else "<p>Nothing moved between devices.</p>"
+    found = [f"<li><b>{escape(f.kind)}</b> {escape(f.line)}: {escape(f.text)} {escape(f.cure)}</li>" for f in ledger.findings()]
+    return f'<div class="flambeau-transfers"><b>{escape(title)}</b>{table}{"<ul>" + "".join(found) + "</ul>" if found else ""}</div>'
+
+
 def size(nbytes: float) -> str:
     """A number of bytes for people."""
     for unit in ("B", "KiB", "MiB"):

@@ -201,6 +201,10 @@ class Ledger:
         from .findings import show
         show(self, title, console)
 
+    def _repr_html_(self, title: str = "transfers") -> str:
+        from .findings import as_html
+        return as_html(self, title)
+
     def clear(self) -> None:
         """Forgets everything."""
         self.__init__()  # type: ignore[misc]
@@ -296,6 +300,9 @@ class transfers:
     def print(self, console: Any = None) -> None:
         """Prints the table and the findings."""
         self.ledger.show(self._title, console)
+
+    def _repr_html_(self) -> str:
+        return self.ledger._repr_html_(self._title)
 
     @staticmethod
     def so_far() -> Ledger:
