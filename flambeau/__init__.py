@@ -46,7 +46,7 @@ del globals()["trace"]  # the package of this name answers for it: of a tensor, 
 _MODULES = frozenset("""autograd nn optim cuda utils linalg fft special random backends amp io data distributions simulated cli trace
  testing multiprocessing hub version types func sparse profiler accelerator return_types cpu distributed compiler jit signal masked overrides _C vision
  quasirandom _higher_order_ops _tensor_str _jit_internal _utils _prims_common _subclasses fx
- serialization storage errors xpu mps _dynamo _inductor __config__ torch_version library futures mtia _functorch _guards _logging""".split())
+ serialization storage errors xpu mps _dynamo _inductor __config__ torch_version library futures mtia functorch _functorch _guards _logging""".split())
 _LEFT_OUT = frozenset("onnx quantization ao export package nested monitor".split())
 _LAZY: dict[str, str] = {}
 
@@ -56,7 +56,7 @@ def _lazy(module: str, names: str) -> None:
 
 
 _lazy("io", "save load")
-_lazy("_core.ops.storages", "UntypedStorage from_file")
+_lazy("_core.ops.storages", "StorageBase UntypedStorage from_file")
 _lazy("_core.ops.conditions", """_check _check_with _check_index _check_value _check_type _check_not_implemented _check_is_size _check_tensor_all
  _check_tensor_all_with _test_check_tensor _assert_async _debug_has_internal_overlap""")
 _lazy("_core.ops.typed_storages", """TypedStorage FloatStorage DoubleStorage HalfStorage BFloat16Storage LongStorage IntStorage ShortStorage
@@ -94,6 +94,7 @@ _lazy("nn.functional", "cosine_similarity pairwise_distance pdist")
 _lazy("func", "vmap")
 _lazy("fx.assertions", "_assert")
 _lazy("_higher_order_ops", "cond")
+_lazy("left_out", "qint8 qint32 quint8 quint2x4 quint4x2")
 _lazy("interop.dlpack", "to_dlpack")
 _lazy("_core.runtime.streams", "Stream Event")
 _lazy("random", "Generator manual_seed seed initial_seed get_rng_state set_rng_state default_generator")

@@ -31,6 +31,7 @@ from . import distributions as distributions
 from . import errors as errors
 from . import fft as fft
 from . import func as func
+from ._faces import functorch as functorch
 from . import futures as futures
 from . import fx as fx
 from . import hub as hub
@@ -164,6 +165,7 @@ from ._core.ops.queries import set_num_interop_threads as set_num_interop_thread
 from ._core.ops.queries import set_num_threads as set_num_threads
 from ._core.ops.queries import set_warn_always as set_warn_always
 from ._core.ops.queries import typename as typename
+from ._core.ops.storages import StorageBase as StorageBase
 from ._core.ops.storages import UntypedStorage as UntypedStorage
 from ._core.ops.storages import from_file as from_file
 from ._core.ops.typed_storages import BFloat16Storage as BFloat16Storage

@@ -142,3 +142,45 @@ def help(github: str, model: str, force_reload: bool = False, skip_validation: b
 
 
 __all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir"]
+
+
+class tqdm:  # noqa: N801 (the name programs import)
+    """A bar of progress in a terminal, silent elsewhere; for programs that take `tqdm` from here.  The package of that name has more."""
+
+    def __init__(self, iterable: Any = None, total: float | None = None, disable: bool | None = False, desc: str | None = None, **options: Any) -> None:
+        self.iterable, self.n = iterable, 0.0
+        self.total = len(iterable) if total is None and hasattr(iterable, "__len__") else total
+        self._bar: Any = None
+        if not disable and sys.stderr.isatty():
+            from rich.progress import Progress
+            self._bar = Progress()
+            self._task = self._bar.add_task(desc or "", total=self.total)
+            self._bar.start()
+
+    def update(self, n: float = 1) -> None:
+        """So much more is done."""
+        self.n += n
+        if self._bar is not None:
+            self._bar.update(self._task, completed=self.n)
+
+    def set_description(self, desc: str | None = None, refresh: bool = True) -> None:
+        """What is said before the bar."""
+        if self._bar is not None:
+            self._bar.update(self._task, description=desc or "")
+
+    def close(self) -> None:
+        """Ends the bar."""
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __iter__(self) -> Any:
+        with self:
+            for x in self.iterable:
+                yield x
+                self.update()
+
+    def __enter__(self) -> tqdm:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

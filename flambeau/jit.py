@@ -18,6 +18,23 @@ from .nn.module import Module
 _warned = False
 
 
+class _Enabled:
+    """Whether TorchScript compiles: never here; for programs that ask or switch."""
+
+    enabled = False
+
+    def __bool__(self) -> bool:
+        return False
+
+    def enable(self) -> None:
+        """Nothing: there is no TorchScript."""
+
+    disable = enable
+
+
+_enabled = _Enabled()
+
+
 def _once(name: str) -> None:
     global _warned
     if not _warned:

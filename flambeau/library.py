@@ -6,14 +6,16 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
 from ._core.tensor import Tensor
 from .autograd import Function
 
-__all__ = ["CustomOpDef", "custom_op", "get_ctx", "impl", "register_autograd", "register_fake", "register_kernel"]
+__all__ = ["CustomOpDef", "Library", "custom_op", "define", "get_ctx", "impl", "register_autograd", "register_fake", "register_kernel"]
 
 _known: dict[str, CustomOpDef] = {}
 
@@ -36,6 +38,11 @@ class CustomOpDef:
 
     def __repr__(self) -> str:
         return f"<CustomOpDef({self._qualname})>"
+
+    @property
+    def default(self) -> CustomOpDef:
+        """Itself: the one form it has."""
+        return self
 
     def register_kernel(self, device_types: Any, func: Any = None) -> Any:
         """Another function for tensors of these device types ("cpu", "cuda"); also a decorator."""
@@ -123,12 +130,85 @@ def register_autograd(op: Any, backward: Any, /, *, setup_context: Any = None, *
 
 def impl(qualname: str, types: Any, func: Any = None, **options: Any) -> Any:
     """Another function for an operation on these device types; also a decorator."""
-    return _found(qualname).register_kernel(types, func)
+    op = _found(qualname)
+    return (lambda f: _served(op, types, f)) if func is None else _served(op, types, func)
 
 
 def get_ctx() -> Any:
     """Raises RuntimeError: shapes are not told ahead, so that there is no context of it."""
     raise RuntimeError("get_ctx: there is no fake implementation at work")
+
+
+def _signature(schema: str) -> inspect.Signature:
+    """The parameters of a schema such as "(Tensor x, int? k=None, *, float s=1.0) -> Tensor".  Raises RuntimeError for a text that is none."""
+    found = re.fullmatch(r"\s*\((.*)\)\s*->\s*(.+)", schema, re.DOTALL)
+    if found is None:
+        raise RuntimeError(f"expected a schema like '(Tensor x, int k=1) -> Tensor', got {schema!r}")
+    made: list[inspect.Parameter] = []
+    kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    for part in re.split(r",(?![^\[(]*[\])])", found.group(1)):
+        words, _, default = part.strip().partition("=")
+        if words.strip() == "*":
+            kind = inspect.Parameter.KEYWORD_ONLY
+        elif words.strip():
+            made.append(inspect.Parameter(words.split()[-1], kind, default=_value(default.strip()) if default else inspect.Parameter.empty))
+    return inspect.Signature(made)
+
+
+def _value(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return {"true": True, "false": False}.get(text, text)
+
+
+def define(qualname: str, schema: str, *, lib: Any = None, tags: Any = ()) -> None:
+    """Makes an operation of a name and a schema; `impl`, `register_kernel` say later what it does.  Raises RuntimeError where one has the name."""
+    if qualname in _known:
+        raise RuntimeError(f"define: there is an operation {qualname!r} already")
+    signature = _signature(schema)
+
+    def missing(*args: Any, **kwargs: Any) -> Any:
+        kind = next((x.device.type for x in (*args, *kwargs.values()) if isinstance(x, Tensor)), "cpu")
+        raise NotImplementedError(f"Could not run '{qualname}' with arguments on the device '{kind}': nothing was registered for it")
+    missing.__signature__ = signature  # type: ignore[attr-defined]
+    _known[qualname] = CustomOpDef(qualname, missing, ())
+
+
+# PyTorch's names of whom a function serves
+_EVERY = frozenset(("default", "compositeimplicitautograd", "compositeexplicitautograd", ""))
+
+
+def _served(op: CustomOpDef, types: Any, func: Any) -> Any:
+    for kind in [types] if isinstance(types, str) else types:
+        name = kind.lower().removeprefix("autograd")
+        if name in _EVERY:
+            op._function, op._kernels = func, {}
+        elif name == "meta":
+            op.register_fake(func)
+        else:
+            op.register_kernel(name, func)
+    return func
+
+
+class Library:
+    """Operations of one namespace, defined and given their functions by name: ``Library("mine", "DEF")``, or "IMPL", "FRAGMENT"."""
+
+    def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
+        if kind not in ("DEF", "IMPL", "FRAGMENT"):
+            raise ValueError(f"Unsupported kind: {kind}: expected DEF, IMPL or FRAGMENT")
+        self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
+
+    def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
+        """Makes an operation of a schema that begins with its name, which is given back."""
+        name = schema.partition("(")[0].strip()
+        define(f"{self.ns}::{name}", schema[len(schema.partition("(")[0]):])
+        return name
+
+    def impl(self, op_name: Any, fn: Any, dispatch_key: str = "", *, with_keyset: bool = False, allow_override: bool = False) -> None:
+        """What an operation does, on the devices of `dispatch_key` (all: "CompositeExplicitAutograd")."""
+        name = op_name if isinstance(op_name, str) else op_name._name
+        _served(_found(name if "::" in name else f"{self.ns}::{name}"), dispatch_key or self.dispatch_key, fn)
 
 
 class _Space:

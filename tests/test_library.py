@@ -70,3 +70,30 @@ def test_names_of_the_cpu_and_of_hubs(tmp_path):
         torch.hub.list("owner/repository")
     with pytest.raises(FileNotFoundError):
         torch.hub.load(str(tmp_path / "none"), "tiny", source="local")
+
+
+def test_operations_by_schema(sim_gpus):
+    torch.library.define("test_library::scaled", "(Tensor x, float by=2.0, *, int? more=None, int[] sizes=[1, 2]) -> Tensor")
+    op = torch.ops.test_library.scaled
+    with pytest.raises(NotImplementedError, match="Could not run 'test_library::scaled' with arguments on the device 'cpu'"):
+        op(torch.ones(2))
+
+    @torch.library.impl("test_library::scaled", "cpu")
+    def _(x, by=2.0, *, more=None, sizes=(1, 2)):
+        return x * by
+    assert op(torch.ones(2)).tolist() == op.default(torch.ones(2)).tolist() == [2, 2] and list(op.__signature__.parameters) == ["x", "by", "more", "sizes"]
+    with pytest.raises(NotImplementedError, match="'cuda'"):
+        op(torch.ones(2, device="cuda"))
+    torch.library.impl("test_library::scaled", "CompositeExplicitAutograd", lambda x, by=2.0, **more: x + by)
+    assert op(torch.ones(2, device="cuda"), 3.0).tolist() == [4, 4]
+    for bad in ("Tensor x -> Tensor", "(Tensor x)"):
+        with pytest.raises(RuntimeError, match="expected a schema like"):
+            torch.library.define("test_library::bad", bad)
+    with pytest.raises(RuntimeError, match="already"):
+        torch.library.define("test_library::scaled", "(Tensor x) -> Tensor")
+    lib = torch.library.Library("test_library", "FRAGMENT")
+    assert lib.define("twice(Tensor x) -> Tensor") == "twice"
+    lib.impl("twice", lambda x: 2 * x, "CPU")
+    assert torch.ops.test_library.twice(torch.ones(1)).item() == 2
+    with pytest.raises(ValueError, match="Unsupported kind"):
+        torch.library.Library("test_library", "NEW")

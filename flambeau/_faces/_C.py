@@ -26,14 +26,29 @@ stand_ins.module(f"{__name__}._autograd", {"SavedTensor": saved.SavedTensor, "_s
                                            "_saved_tensors_hooks_get_disabled_error_message": saved.disabled}, "Questions about the tape.")
 stand_ins.module(f"{__name__}._nn", {"_parse_to": parse_to}, "Helpers of modules.")
 stand_ins.module(f"{__name__}._distributed_rpc", {"_is_current_rpc_agent_set": lambda: False}, "Calls between processes: there is no agent.")
-stand_ins.module(f"{__name__}._functorch", {"is_batchedtensor": lambda t: False, "is_legacy_batchedtensor": lambda t: False,
-                                            "is_gradtrackingtensor": lambda t: False, "get_unwrapped": lambda t: t}, "Questions about vmap's tensors.")
+_LEVELS = "_add_batch_dim() _remove_batch_dim() _vmap_increment_nesting() _vmap_decrement_nesting()"
+stand_ins.module(f"{__name__}._functorch", {
+    "is_batchedtensor": lambda t: False, "is_legacy_batchedtensor": lambda t: False, "is_gradtrackingtensor": lambda t: False, "get_unwrapped": lambda t: t,
+    **stand_ins.names(f"{__name__}._functorch", _LEVELS, "vmap here has no levels by number; func.vmap is the way in")}, "Questions about vmap's tensors.")
+_has_xpu = _has_mps = False  # devices that are not here
 
 
 def _are_functorch_transforms_active() -> bool:
     """Whether a vmap or a forward-mode derivative is running."""
     from flambeau._core.engine import interpreters
     return any(type(looking).__module__.startswith("flambeau.func") for looking in interpreters._stack)
+
+
+def _is_torch_function_mode_enabled() -> bool:
+    """Whether a TorchFunctionMode is on."""
+    from flambeau import overrides
+    from flambeau._core.engine import interpreters
+    return any(type(looking) is overrides._Seen for looking in interpreters._stack)
+
+
+def _is_alias_of(a: TensorBase, b: TensorBase) -> bool:
+    """Whether two tensors have one storage."""
+    return a.store is b.store
 
 
 def _get_default_device() -> str:

@@ -122,3 +122,11 @@ def _import_dotted_name(name: str) -> Any:
 
 
 __all__ = ["ExceptionWrapper", "KeyErrorMessage"]
+
+
+def _get_device_module(device_type: str) -> Any:
+    """The module of a kind of device.  Raises RuntimeError for one that is not known."""
+    import importlib
+    if device_type not in ("cpu", "cuda", "mps", "xpu", "mtia"):
+        raise RuntimeError(f"Device '{device_type}' does not have a corresponding module registered as 'torch.{device_type}'.")
+    return importlib.import_module(f"flambeau.{device_type}")

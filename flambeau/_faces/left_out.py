@@ -40,6 +40,10 @@ BELOW = frozenset("""onnx.utils onnx.operators onnx.symbolic_helper onnx.symboli
 _ANSWERS: dict[str, Any] = {"onnx.is_in_onnx_export": lambda: False}
 
 
+# the types of quantized tensors, for tables by type; no tensor has one
+globals().update(stand_ins.names("flambeau", "qint8 qint32 quint8 quint2x4 quint4x2", INSTEAD["quantization"]))
+
+
 class _Module(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

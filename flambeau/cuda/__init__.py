@@ -81,6 +81,14 @@ def is_initialized() -> bool:
     return s is not None and s.started and not _gpus._forked
 
 
+def _lazy_call(callable: Any, **kwargs: Any) -> None:  # noqa: A002 (PyTorch's name)
+    """Calls a function now where the GPUs are ready, else when they become so."""
+    if is_initialized():
+        callable()
+    else:
+        _gpus.at_start.append(callable)
+
+
 def init() -> None:
     """Makes the GPUs ready now rather than at first use.  Raises RuntimeError when there are none."""
     _gpus.start()

@@ -69,5 +69,6 @@ def install(package: str, own: dict[str, Any]) -> None:
     vars(sys.modules[f"{package}.rpc.api"])["_require_initialized"] = _require_initialized
     # what is no more than a name, a constant or an answer is as in PyTorch
     stand_ins.module(f"{package}.constants", {"default_pg_timeout": own["default_pg_timeout"]}, "Constants of process groups.")
-    stand_ins.module(f"{package}.distributed_c10d", {k: v for k, v in own.items() if not k.startswith("__")}, "torch.distributed by its other name.")
+    stand_ins.module(f"{package}.distributed_c10d", {"_get_global_rank": own["get_global_rank"], **{k: v for k, v in own.items() if not k.startswith("__")}},
+                     "torch.distributed by its other name.")
     sys.modules[f"{package}.rpc"].__dict__["is_available"] = lambda: False

@@ -46,6 +46,7 @@ def _sparse_addmm(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any 
 
 _OWN: dict[str, Callable[..., Any]] = {
     "_to_copy": _to_copy, "_sparse_addmm": _sparse_addmm, "convolution": _convolution,
+    "_convolution": lambda *args: _convolution(*args[:9]),  # what follows are switches of PyTorch's libraries
     "slice": _slice, "index": _index, "alias": lambda self: self.view(self.shape),
     "_unsafe_view": lambda self, size: self.reshape(size),
     "_pin_memory": lambda self, device=None: self.pin_memory(), "_local_scalar_dense": lambda self: self.item(), "lift_fresh": lambda self: self}

@@ -7,6 +7,7 @@ tensors at all are found where a function trips over them.
 
 from __future__ import annotations
 
+import inspect
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -159,7 +160,26 @@ def answer(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     relevant = overloaded(_spread((*args, *kwargs.values())))
     if not relevant:
         return NotImplemented
-    return ask(known_as(operation, args), relevant, args, kwargs)
+    known = known_as(operation, args)
+    first = _FIRST.get(operation.function.__name__)
+    if first is not None and known is operation.function:
+        given = inspect.signature(known).bind(*args, **kwargs)
+        given.apply_defaults()
+        names = list(given.arguments)
+        args, kwargs = tuple(given.arguments[n] for n in names[:first]), {n: given.arguments[n] for n in names[first:]}
+    return ask(known, relevant, _one_by_one(operation, args), kwargs)
+
+
+# functions that are Python's in PyTorch and hand on so many arguments by place, all others by keyword
+_FIRST = {"tensordot": 2, "cdist": 2, "stft": 2, "norm": 1, "unique": 1, "unique_consecutive": 1}
+
+
+def _one_by_one(operation: Operation, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of a function of any number of tensors (`einsum`), which may have been given as one list."""
+    code = getattr(operation.body, "__code__", None)
+    if code is None or not code.co_flags & inspect.CO_VARARGS or len(args) != code.co_argcount + 1 or not isinstance(args[-1], (list, tuple)):
+        return args
+    return (*args[:-1], *args[-1]) if all(isinstance(x, Tensor) or overrides(type(x)) for x in args[-1]) else args
 
 
 def known_as(operation: Operation, args: tuple[Any, ...]) -> Any:

@@ -104,8 +104,14 @@ def _table(own: dict[int, Hook]) -> property:
     return property(lambda self: own, put)
 
 
+def _shown(own: dict[int, Hook]) -> property:
+    return property(lambda self: own)
+
+
 for _name, _own in (("forward_pre", global_forward_pre), ("forward", global_forward), ("backward_pre", global_backward_pre), ("backward", global_backward)):
     setattr(TablesOfHooks, f"_global_{_name}_hooks", _table(_own))
+for _name, _own in (("buffer", buffer_registration), ("module", module_registration), ("parameter", parameter_registration)):
+    setattr(TablesOfHooks, f"_global_{_name}_registration_hooks", _shown(_own))
 
 
 def take_calls(by: Any) -> Any:

@@ -45,8 +45,8 @@ class Parameter(Tensor):
         made: Parameter = on_storage(cls, data, requires_grad)
         return made
 
-    def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:
-        pass
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Takes what a subclass's own `__new__` took; all is done there."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         known = memo.get(id(self))

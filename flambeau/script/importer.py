@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # what scripts that ask for a version are told: that of the API
 VERSION: str = importlib.import_module("flambeau.torch_version").TorchVersion(packages.VERSIONS["torch"])
 _ALIAS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "alias")
-_PLACES = {"torch": "flambeau", "torchvision": "flambeau.vision"}
+_PLACES = {"torch": "flambeau", "torchvision": "flambeau.vision", "functorch": "flambeau.functorch"}
 
 
 def target(name: str) -> str:
@@ -84,7 +84,7 @@ class Finder:
 
     def find_distributions(self, context: Any = None) -> Iterator[packages.Package]:
         """What `importlib.metadata` finds here, before any folder: the packages that mean Flambeau."""
-        tops = [top for top in _PLACES if top != "torchvision" or not _real_torchvision()]
+        tops = [top for top in ("torch", "torchvision") if top == "torch" or not _real_torchvision()]
         return packages.found(getattr(context, "name", None), tops)
 
     def invalidate_caches(self) -> None:

@@ -23,18 +23,19 @@ MOVED = {
     "torch.optim._adafactor": "flambeau.optim.factored", "torch.optim._muon": "flambeau.optim.factored", "torch.optim._multi_tensor": "flambeau.optim",
     "torch.nn.utils.weight_norm": "flambeau.nn.utils.weight_norms", "torch.nn.utils.spectral_norm": "flambeau.nn.utils.weight_norms",
     "torch.nn.utils.init": "flambeau.nn.utils", "torch.nn.utils.memory_format": "flambeau.nn.utils",
-    "torch.jit._script": "flambeau.jit", "torch.jit._trace": "flambeau.jit", "torch.jit.frontend": "flambeau.jit",
+    "torch.jit._script": "flambeau.jit", "torch.jit._state": "flambeau.jit", "torch.jit._trace": "flambeau.jit", "torch.jit.frontend": "flambeau.jit",
     "torch.cpu.amp.autocast_mode": "flambeau.cpu.amp", "torch.testing._comparison": "flambeau.testing",
     "torch.utils.tensorboard.writer": "flambeau.utils.tensorboard", "torch.utils.tensorboard.summary": "flambeau.utils.tensorboard",
     "torch.multiprocessing.spawn": "flambeau.multiprocessing.spawning", "torch.multiprocessing.queue": "flambeau.multiprocessing",
     "torch.multiprocessing.pool": "flambeau.multiprocessing",
     "torch._vmap_internals": "flambeau.func", "torch._lowrank": "flambeau", "torch._linalg_utils": "flambeau", "torch._VF": "flambeau",
+    "torch.distributed._tensor.experimental": "flambeau.distributed.tensor.experimental",
     "torch.cuda._utils": "flambeau._utils",
 }
 
 # modules of Flambeau's own, which PyTorch has no such names for, by the package they lie in
 OWN = {
-    "flambeau": frozenset("_core _faces as_torch cli data demo errors interop inventory io left_out script simulated suite vision".split()),
+    "flambeau": frozenset("_core _faces as_torch cli data demo errors functorch interop inventory io left_out script simulated suite vision".split()),
     "flambeau.nn": frozenset("activation containers conv distance distributed dropout hooks lazy linear loss module moves norm padding pairs pooling rare rnn "
                              "shapes sizes sparse state transformer upsampling".split()),
 }

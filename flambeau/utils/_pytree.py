@@ -228,11 +228,26 @@ def _namedtuple_flatten(d: Any) -> tuple[list[Any], Any]:
     return list(d), type(d)
 
 
-def _namedtuple_with_keys(d: Any) -> Any:
+def _namedtuple_unflatten(values: Iterable[Any], context: Any) -> Any:
+    return context(*values)
+
+
+def _list_unflatten(values: Iterable[Any], context: Any) -> list[Any]:
+    return list(values)
+
+
+def _tuple_unflatten(values: Iterable[Any], context: Any) -> tuple[Any, ...]:
+    return tuple(values)
+
+
+_tuple_flatten = _list_flatten
+
+
+def _namedtuple_flatten_with_keys(d: Any) -> Any:
     return [(GetAttrKey(n), v) for n, v in zip(d._fields, d)], type(d)
 
 
-def _defaultdict_with_keys(d: Any) -> Any:
+def _defaultdict_flatten_with_keys(d: Any) -> Any:
     return _dict_flatten_with_keys(d)[0], [d.default_factory, list(d)]
 
 
@@ -241,14 +256,15 @@ class _Named:
     pass
 
 
-register_pytree_node(tuple, _list_flatten, lambda v, c: tuple(v), flatten_with_keys_fn=_sequence_keys(_list_flatten))
-register_pytree_node(list, _list_flatten, lambda v, c: list(v), flatten_with_keys_fn=_sequence_keys(_list_flatten))
+_list_flatten_with_keys = _tuple_flatten_with_keys = _sequence_keys(_list_flatten)
+register_pytree_node(tuple, _tuple_flatten, _tuple_unflatten, flatten_with_keys_fn=_tuple_flatten_with_keys)
+register_pytree_node(list, _list_flatten, _list_unflatten, flatten_with_keys_fn=_list_flatten_with_keys)
 register_pytree_node(dict, _dict_flatten, _dict_unflatten, flatten_with_keys_fn=_dict_flatten_with_keys)
 register_pytree_node(OrderedDict, _dict_flatten, lambda v, c: OrderedDict(zip(c, v)), flatten_with_keys_fn=_dict_flatten_with_keys)
 register_pytree_node(defaultdict, lambda d: (list(d.values()), [d.default_factory, list(d)]), lambda v, c: defaultdict(c[0], zip(c[1], v)),
-                     flatten_with_keys_fn=_defaultdict_with_keys)
+                     flatten_with_keys_fn=_defaultdict_flatten_with_keys)
 register_pytree_node(deque, lambda d: (list(d), d.maxlen), lambda v, c: deque(v, maxlen=c), flatten_with_keys_fn=_sequence_keys(lambda d: (list(d), d.maxlen)))
-register_pytree_node(_Named, _namedtuple_flatten, lambda v, c: c(*v), flatten_with_keys_fn=_namedtuple_with_keys)
+register_pytree_node(_Named, _namedtuple_flatten, _namedtuple_unflatten, flatten_with_keys_fn=_namedtuple_flatten_with_keys)
 
 
 def is_namedtuple_class(cls: Any) -> bool:
@@ -259,6 +275,25 @@ def is_namedtuple_class(cls: Any) -> bool:
 def is_namedtuple(obj: Any) -> bool:
     """Whether an object's class was."""
     return is_namedtuple_class(type(obj))
+
+
+def is_namedtuple_instance(obj: Any) -> bool:
+    """`is_namedtuple`, by its other name."""
+    return is_namedtuple(obj)
+
+
+def is_structseq_class(cls: Any) -> bool:
+    """Whether a class is one of CPython's structs of named values, such as `time.struct_time`."""
+    counts = ("n_fields", "n_sequence_fields", "n_unnamed_fields")
+    return isinstance(cls, type) and cls.__bases__ == (tuple,) and all(isinstance(getattr(cls, name, None), int) for name in counts)
+
+
+def is_structseq(obj: Any) -> bool:
+    """Whether an object's class is."""
+    return is_structseq_class(type(obj))
+
+
+is_structseq_instance = is_structseq
 
 
 def _get_node_type(tree: Any) -> Any:

@@ -89,6 +89,14 @@ class _Again(Function):
         return (None, None, None, None, *(a.grad if isinstance(a, Tensor) else None for a in args))
 
 
+def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Values whose tensors are leaves of their own, on the same memory, that require grad where the tensors do.  Raises RuntimeError for anything but a
+    tuple."""
+    if not isinstance(inputs, tuple):
+        raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}")
+    return tuple(x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x for x in inputs)
+
+
 def checkpoint(function: Callable[..., Any], *args: Any, use_reentrant: bool | None = None, context_fn: Any = None,
                determinism_check: str = "default", debug: bool = False, early_stop: bool = True, preserve_rng_state: bool = True,
                **kwargs: Any) -> Any:

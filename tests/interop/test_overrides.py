@@ -257,6 +257,23 @@ assert fb.Tensor.add is fb.add and type(fb.ones(1) + 1) is fb.Tensor and 'm' not
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr == ""
 
 
+def test_arguments_are_told_as_pytorchs_functions_hand_them_on():
+    told = []
+
+    class Told(fb.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            told.append((func.__name__, len(args), sorted(kwargs or {})))
+            return super().__torch_function__(func, types, args, kwargs or {})
+    x = fb.eye(3).as_subclass(Told)
+    for f, expected in ((lambda: fb.einsum("ij,jk", [x, x]), ("einsum", 3, [])), (lambda: fb.einsum("ij,jk", x, x), ("einsum", 3, [])),
+                        (lambda: fb.tensordot(x, x, 1), ("tensordot", 2, ["dims", "out"])), (lambda: fb.cat([x, x]), ("cat", 1, [])),
+                        (lambda: fb.unique(x), ("unique", 1, ["dim", "return_counts", "return_inverse", "sorted"])), (lambda: x.view((9, 1)), ("view", 2, []))):
+        told.clear()
+        f()
+        assert told[0] == expected
+
+
 def test_a_class_made_before_the_first_operation():
     """Attributes get other getters when machine code is loaded; they stay the attributes that classes and rules know."""
     code = """if 1:

@@ -73,6 +73,38 @@ print("all")"""
     assert run(tmp_path, code).stdout == "all\n"
 
 
+def test_functorchs_own_package(tmp_path) -> None:
+    code = """import flambeau.as_torch, torch, functorch
+from functorch import make_functional, make_functional_with_buffers, combine_state_for_ensemble, vmap, grad
+net = torch.nn.Linear(2, 3)
+f, params = make_functional(net)
+x = torch.ones(4, 2)
+assert torch.equal(f(params, x), net(x)) and f([torch.zeros(3, 2), torch.ones(3)], x).tolist() == [[1.0] * 3] * 4 and params[0] is not net.weight
+assert len(grad(lambda p: f(p, x).sum())(params)) == 2
+normed = torch.nn.BatchNorm1d(2).eval()
+try:
+    make_functional(normed)
+except RuntimeError as error:
+    assert "has buffers" in str(error)
+f, params, buffers = make_functional_with_buffers(normed, disable_autograd_tracking=True)
+assert torch.equal(f(params, buffers, x), normed(x)) and not params[0].requires_grad and len(buffers) == 3
+nets = [torch.nn.Linear(2, 3) for _ in range(5)]
+f, params, buffers = combine_state_for_ensemble(nets)
+assert torch.allclose(vmap(f, in_dims=(0, 0, None))(params, buffers, x), torch.stack([n(x) for n in nets]))
+assert not hasattr(torch, "functorch") and torch.is_tensor(x) and isinstance(x.untyped_storage(), torch.StorageBase)
+assert not torch._C._is_torch_function_mode_enabled() and torch._C._is_alias_of(x, x[1:]) and {torch.qint8: 1}[torch.qint8] == 1
+from torch.overrides import TorchFunctionMode
+with TorchFunctionMode():
+    assert torch._C._is_torch_function_mode_enabled()
+from torch.nn.modules.module import _global_parameter_registration_hooks as table
+handle = torch.nn.modules.module.register_module_parameter_registration_hook(lambda *args: None)
+assert len(table) == 1
+handle.remove()
+assert not table
+print("all")"""
+    assert run(tmp_path, code).stdout == "all\n"
+
+
 def test_modules_that_are_left_out_are_imported_and_say_so(tmp_path) -> None:
     code = """import flambeau.as_torch, torch
 from torch.ao.quantization import QuantStub, prepare

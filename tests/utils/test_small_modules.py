@@ -8,6 +8,7 @@ import weakref
 import pytest
 
 import flambeau as torch
+from flambeau.nn.utils import _named_member_accessor as accessor
 from flambeau.utils import _contextlib, _device, _foreach_utils, _pytree, benchmark, collect_env, module_tracker, weak
 
 
@@ -160,6 +161,26 @@ def test_a_device_for_a_function() -> None:
 def test_what_a_report_of_an_error_says() -> None:
     told = collect_env.get_pretty_env_info()
     assert f"PyTorch version: {torch.__version__} (Flambeau)" in told and "Is CUDA available: " in told and "numpy==" in told
+
+
+def test_members_by_their_paths() -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Sequential(torch.nn.BatchNorm1d(3)))
+    members, other = accessor.NamedMemberAccessor(net), torch.zeros(3, 2)
+    weight = members.swap_tensor("0.weight", other)
+    assert net[0].weight is other and isinstance(weight, torch.nn.Parameter) and members.get_tensor("0.weight") is other
+    before, missing = members.swap_tensors_dict({"0.weight": weight, "1.0.running_mean": torch.ones(3)})
+    assert before["0.weight"] is other and missing == [] and net[1][0].running_mean.tolist() == [1, 1, 1]
+    with pytest.raises(AttributeError, match="has no attribute `nothing`"):
+        members.swap_tensors_dict({"0.weight": other, "0.nothing": other})
+    assert net[0].weight is weight
+    assert members.check_keys(["0.weight", "0.bias", "1.0.weight", "more"]) == (
+        ["1.0.bias", "1.0.num_batches_tracked", "1.0.running_mean", "1.0.running_var"], ["more"])
+    with pytest.raises(TypeError, match="is not an instance of torch.Tensor"):
+        members.set_tensor("0.weight", [1])
+    child = torch.nn.ReLU()
+    assert isinstance(members.swap_submodule("1.0", child), torch.nn.BatchNorm1d) and net[1][0] is child
+    members.del_tensor("0.bias")
+    assert not hasattr(net[0], "bias")
 
 
 def test_the_old_names() -> None:

@@ -9,7 +9,8 @@ import flambeau as torch
 from flambeau.vision import models, ops
 
 
-@pytest.mark.parametrize(("name", "count"), [("resnet18", 11689512), ("resnet34", 21797672), ("resnet50", 25557032), ("wide_resnet50_2", 68883240)])
+@pytest.mark.parametrize(("name", "count"), [("resnet18", 11689512), ("resnet34", 21797672), ("resnet50", 25557032), ("wide_resnet50_2", 68883240),
+                                              ("densenet121", 7978856), ("densenet161", 28681000), ("densenet169", 14149480), ("mobilenet_v2", 3504872)])
 def test_sizes_are_torchvisions(name: str, count: int) -> None:
     with torch.device("cpu"):
         net = models.get_model(name)
@@ -21,6 +22,13 @@ def test_keys() -> None:
     assert keys[0] == "conv1.weight" and "layer1.0.bn2.running_var" in keys and "layer4.0.downsample.1.num_batches_tracked" in keys and keys[-1] == "fc.bias"
     keys = list(models.VGG(models.vgg.make_layers((64, 0, 128, 0), True), num_classes=3, init_weights=False).state_dict())
     assert keys[0] == "features.0.weight" and "features.1.running_mean" in keys and keys[-1] == "classifier.6.bias"
+    assert list(models.vgg.make_layers([64, "M", 128, "M"]).state_dict()) == ["0.weight", "0.bias", "3.weight", "3.bias"]
+    keys = list(models.DenseNet(4, (2, 1), 8, num_classes=3).state_dict())
+    assert keys[0] == "features.conv0.weight" and "features.denseblock1.denselayer2.norm2.running_var" in keys and keys[-1] == "classifier.bias"
+    assert "features.transition1.conv.weight" in keys and keys[-3] == "features.norm5.num_batches_tracked"
+    keys = list(models.MobileNetV2(num_classes=3).state_dict())
+    assert keys[0] == "features.0.0.weight" and "features.1.conv.0.0.weight" in keys and "features.2.conv.1.1.running_mean" in keys
+    assert "features.18.1.weight" in keys and keys[-2:] == ["classifier.1.weight", "classifier.1.bias"]
 
 
 def test_forward_and_backward(device: str) -> None:
@@ -37,6 +45,19 @@ def test_forward_and_backward(device: str) -> None:
     again.eval()
     with torch.no_grad():
         assert torch.allclose(net(x).cpu(), again(x.cpu()), atol=1e-5)
+
+
+@pytest.mark.parametrize("efficient", [False, True])
+def test_small_ones_learn(efficient: bool, device: str) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, 32, 32, device=device)
+    for net in (models.DenseNet(4, (2, 2), 8, num_classes=3, memory_efficient=efficient), models.MobileNetV2(3, 0.25)):
+        net.to(device)
+        out = net(x)
+        out.square().mean().backward()
+        assert out.shape == (2, 3) and all(p.grad is not None and bool(p.grad.isfinite().all()) for p in net.parameters())
+    with pytest.raises(ValueError, match="4-element list"):
+        models.MobileNetV2(inverted_residual_setting=[(1, 2)])
 
 
 def test_weights_are_the_users(tmp_path, monkeypatch) -> None:

@@ -151,3 +151,48 @@ def test_second_form_of_transforms() -> None:
     assert v2.Compose([v2.ToImage(), v2.CenterCrop(2), v2.ToDtype(torch.float32)])(array).shape == (3, 2, 2)
     with pytest.raises(TypeError, match="pure Tensor"):
         v2.functional.to_image("file")
+
+
+@pytest.mark.parametrize(("groups", "cut", "stride", "padding", "dilation", "masked"), [
+    (1, 1, 1, 1, 1, False), (2, 1, (1, 2), (1, 0), 1, True), (1, 2, 1, 0, (2, 1), True), (2, 2, 2, 1, 1, False)])
+def test_a_convolution_whose_taps_are_moved(groups, cut, stride, padding, dilation, masked, device) -> None:
+    """Beside the plain convolution where nothing is moved, and beside its definition, tap by tap."""
+    g = np.random.default_rng(0)
+    x, weight, bias = g.standard_normal((2, 4, 7, 6)), g.standard_normal((6, 4 // cut, 3, 2)), g.standard_normal(6)
+    plain = torch.nn.functional.conv2d(torch.tensor(x), torch.tensor(weight), torch.tensor(bias), stride, padding, dilation, cut)
+    h, w = plain.shape[2:]
+    tensors = [torch.tensor(v, device=device) for v in (x, weight, bias)]
+    still = torch.zeros(2, 2 * groups * 6, h, w, dtype=torch.float64, device=device)
+    np.testing.assert_allclose(ops.deform_conv2d(tensors[0], still, *tensors[1:], stride, padding, dilation).cpu().numpy(), plain.numpy(), rtol=1e-9, atol=1e-9)
+    offset = g.standard_normal((2, 2 * groups * 6, h, w)) * 1.5
+    mask = g.random((2, groups * 6, h, w)) if masked else None
+    got = ops.deform_conv2d(tensors[0], torch.tensor(offset, device=device), *tensors[1:], stride, padding, dilation,
+                            None if mask is None else torch.tensor(mask, device=device)).cpu().numpy()
+    (sy, sx), (py, px), (dy, dx) = ((v, v) if isinstance(v, int) else v for v in (stride, padding, dilation))
+
+    def at(n, c, y, x_):
+        i, j = int(np.floor(y)), int(np.floor(x_))
+        return sum(x[n, c, i + a, j + b] * (1 - abs(y - i - a)) * (1 - abs(x_ - j - b)) for a in (0, 1) for b in (0, 1) if 0 <= i + a < 7 and 0 <= j + b < 6)
+    for n, o, i, j in ((0, 0, 0, 0), (1, 5, h - 1, w - 1), (1, 2, h // 2, 1)):
+        total = bias[o]
+        for c in range(4 // cut):
+            whole = c + (o // (6 // cut)) * (4 // cut)
+            part = whole // (4 // groups)
+            for tap in range(6):
+                move = offset[n, (part * 6 + tap) * 2:(part * 6 + tap) * 2 + 2, i, j]
+                value = at(n, whole, i * sy - py + tap // 2 * dy + move[0], j * sx - px + tap % 2 * dx + move[1])
+                total += weight[o, c, tap // 2, tap % 2] * value * (1 if mask is None else mask[n, part * 6 + tap, i, j])
+        np.testing.assert_allclose(got[n, o, i, j], total, rtol=1e-9)
+
+
+def test_moved_taps_have_gradients_and_refuse_other_sizes() -> None:
+    layer = ops.DeformConv2d(2, 4, 3, padding=1).double()
+    x, offset = torch.rand(1, 2, 4, 4, dtype=torch.float64, requires_grad=True), torch.rand(1, 18, 4, 4, dtype=torch.float64, requires_grad=True)
+    mask = torch.rand(1, 9, 4, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda *a: layer(*a), (x, offset, mask))
+    for bad, words in (((x, offset[:, :17]), "dimension 1 is not valid"), ((x, offset[..., :3]), "offset must be"), ((x, offset, mask[:, :8]), "mask must be")):
+        with pytest.raises(RuntimeError, match=words):
+            layer(*bad)
+    with pytest.raises(ValueError, match="divisible by groups"):
+        ops.DeformConv2d(3, 4, 3, groups=2)
+    assert repr(layer).startswith("DeformConv2d(2, 4, kernel_size=(3, 3)")

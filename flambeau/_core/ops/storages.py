@@ -202,6 +202,9 @@ class UntypedStorage:
         return f"{type(self).__name__} of {self.nbytes()} bytes on {self.device}"
 
 
+StorageBase = UntypedStorage  # PyTorch's class in C++ behind it
+
+
 def on_storage(storage: Any, d: dtype_class, offset: int = 0, shape: Any = None, strides: Any = None) -> Tensor:
     """A tensor over a storage; all of it, with one axis, when no shape is given.  Raises RuntimeError where it does not fit."""
     s = storage.untyped()._storage

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ... import nn
@@ -18,12 +19,12 @@ _LAYERS = {
 }
 
 
-def make_layers(plan: tuple[int, ...], batch_norm: bool = False) -> Any:
+def make_layers(plan: Sequence[Any], batch_norm: bool = False) -> Any:
     """The convolutional part of a plan."""
     parts: list[Any] = []
     inside = 3
     for width in plan:
-        if not width:
+        if width in (0, "M"):  # torchvision's letter
             parts.append(_nn.MaxPool2d(2, 2))
             continue
         parts.append(_nn.Conv2d(inside, width, 3, padding=1))

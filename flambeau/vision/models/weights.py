@@ -9,6 +9,9 @@ from typing import Any
 # torchvision's file of each kind, with the digits of its hash
 _FILES = {
     "alexnet": {"IMAGENET1K_V1": "alexnet-owt-7be5be79.pth"},
+    "densenet121": {"IMAGENET1K_V1": "densenet121-a639ec97.pth"}, "densenet161": {"IMAGENET1K_V1": "densenet161-8d451a50.pth"},
+    "densenet169": {"IMAGENET1K_V1": "densenet169-b2777c0a.pth"}, "densenet201": {"IMAGENET1K_V1": "densenet201-c1103571.pth"},
+    "mobilenet_v2": {"IMAGENET1K_V1": "mobilenet_v2-b0353104.pth", "IMAGENET1K_V2": "mobilenet_v2-7ebf99e0.pth"},
     "resnet18": {"IMAGENET1K_V1": "resnet18-f37072fd.pth"},
     "resnet34": {"IMAGENET1K_V1": "resnet34-b627a593.pth"},
     "resnet50": {"IMAGENET1K_V1": "resnet50-0676ba61.pth", "IMAGENET1K_V2": "resnet50-11ad3fa6.pth"},
@@ -54,7 +57,8 @@ class WeightsEnum(enum.Enum):
 
 def class_name(model: str) -> str:
     """torchvision's name for the weights of a model: ResNet18_Weights, VGG16_BN_Weights, Wide_ResNet50_2_Weights."""
-    for plain, written in (("wide_resnet", "Wide_ResNet"), ("resnet", "ResNet"), ("alexnet", "AlexNet"), ("vgg", "VGG")):
+    for plain, written in (("wide_resnet", "Wide_ResNet"), ("densenet", "DenseNet"), ("mobilenet_v", "MobileNet_V"), ("resnet", "ResNet"),
+                           ("alexnet", "AlexNet"), ("vgg", "VGG")):
         if model.startswith(plain):
             return written + model[len(plain):].replace("bn", "BN") + "_Weights"
     return model + "_Weights"

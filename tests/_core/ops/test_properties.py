@@ -270,7 +270,7 @@ def test_every_family_has_a_property() -> None:
              "special", "stft", "storages", "transfer", "typed_storages"}
     about_the_house = {"error_inputs", "aten_compat", "narrow_arithmetic", "deprecated_signatures", "out_memory", "pinning", "queries",
                        "second_derivatives", "table", "conditions", "sparse_learning",
-                       "foreach", "transfer_paths"}
+                       "foreach", "transfer_paths", "determinism"}
     for path in here.glob("test_*.py"):
         family = path.stem.removeprefix("test_")
         assert "hypothesis" in path.read_text() or family in named | about_the_house, f"{path.name} has no property"

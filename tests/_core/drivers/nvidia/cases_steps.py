@@ -250,7 +250,7 @@ def case_launches_are_builtins() -> None:
     x = torch.arange(5.0, device="cuda")
     program = Map((E.input(0, torch.float32) * E.scalar(0, torch.float32),), (torch.float32,), (torch.float32,))
     prepared = gpus.gpu().driver.prepare(0, Loop(program, (5,), ((1,), (1,))))
-    launch, asked = gpus.launcher(x.device, prepared), "launcher.<locals>.enqueue"
+    launch, asked = gpus.launcher(x.device, prepared), "_launcher.<locals>.enqueue"
     assert launch.__qualname__ != asked, launch  # no line of Python asks for the stream
     y = torch.zeros(5, device="cuda")
     found: list[Any] = []
