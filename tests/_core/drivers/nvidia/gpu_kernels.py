@@ -14,7 +14,7 @@ import pytest
 from flambeau._core.kernels.cuda_c import Kernel
 
 # the files whose tests are about what kernels give, not about the checks of the CPU harness
-FILES = ("test_map", "test_reduce", "test_rows", "test_scan", "test_scatter", "test_sorting", "test_selecting", "test_compacting", "test_attention",
+FILES = ("test_map", "test_reduce", "test_rows", "test_scan", "test_scatter", "test_sorting", "test_topk", "test_nonzero", "test_attention",
          "test_functions")
 LEFT_OUT = ("test_what_is_out_of_range_is_told",)  # its kernel holds an address of the host
 _GUARD = 4096

@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from tests._core.kernels.cuda_c.test_compacting import nonzero_jobs
-from tests._core.kernels.cuda_c.test_selecting import first_job, one_job
 
 from flambeau._core.dtypes import bool_, complex64, float32, int64
 from flambeau._core.kernels import expr as E
@@ -18,7 +16,9 @@ from flambeau._core.kernels.loops import maps
 from flambeau._core.kernels.programs import Map, Reduce, Rows, Scan
 from tests._core.kernels.cuda_c import host
 from tests._core.kernels.cuda_c.cases import Case, Operand, values
+from tests._core.kernels.cuda_c.test_nonzero import nonzero_jobs
 from tests._core.kernels.cuda_c.test_sorting import Job, sort_job
+from tests._core.kernels.cuda_c.test_topk import first_job, one_job
 
 pytestmark = pytest.mark.skipif(bool(host.missing()), reason=host.missing() or "-")
 RNG = np.random.default_rng(1)
