@@ -5,7 +5,7 @@ A device's backend does whole jobs (`specs.Lapack`); `matrices` holds what the o
 
 from __future__ import annotations
 
-from . import cholesky, determinants, eigen, functions, householder, indefinite, lu, norms, products, pseudoinverse, singular, solving
+from . import cholesky, determinants, eigen, functions, householder, indefinite, lobpcg, lu, norms, products, pseudoinverse, singular, solving
 
-__all__ = ["cholesky", "determinants", "eigen", "functions", "householder", "indefinite", "lu", "norms", "products", "pseudoinverse", "singular",
-           "solving"]
+__all__ = ["cholesky", "determinants", "eigen", "functions", "householder", "indefinite", "lobpcg", "lu", "norms", "products", "pseudoinverse",
+           "singular", "solving"]
