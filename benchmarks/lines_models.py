@@ -100,9 +100,42 @@ def rows_of_few_features(rows: int = 4096, features: int = 64, hidden: int = 256
     return setup
 
 
+def pinn(points: int = 1024, hidden: int = 64) -> Any:
+    """A step of a network whose own derivatives are in its loss: the heat equation, by a gradient of a gradient."""
+    def setup(lib: Any) -> Work:
+        nn, grad = lib.nn, lib.autograd.grad
+        lib.manual_seed(0)
+        net = nn.Sequential(nn.Linear(2, hidden), nn.Tanh(), nn.Linear(hidden, hidden), nn.Tanh(), nn.Linear(hidden, 1))
+        optimizer = lib.optim.Adam(net.parameters(), lr=1e-3)
+        places = lib.rand(points, 2)
+
+        def step() -> Any:
+            optimizer.zero_grad()
+            x = places.detach().requires_grad_()
+            u = net(x)
+            (du,) = grad(u.sum(), x, create_graph=True)
+            (ddu,) = grad(du[:, 1].sum(), x, create_graph=True)
+            loss = ((du[:, 0] - ddu[:, 1]) ** 2).mean() + (u ** 2).mean()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        return step
+
+    return setup
+
+
+def captured(setup: Any) -> Any:
+    """The same step, captured and replayed."""
+    return lambda lib: lib.capture(setup(lib))
+
+
 LINES = [
     Line("a training step of an MLP (64-256-256-10, 4096 rows)", 1.0, rows_of_few_features()),
     Line("a training step of a character GPT (4 layers of 128, 12 x 64 letters)", 1.0, character_gpt()),
+    Line("the same GPT's step: torch eager, ours captured", 2.8, character_gpt(), ours=captured(character_gpt())),
+    Line("a PINN's step (2-64-64-1, 1024 points, a gradient of a gradient)", 1.0, pinn()),
+    Line("the same PINN's step: torch eager, ours captured", 3.0, pinn(), ours=captured(pinn())),
     Line("MiniLM, 1 sentence of 32 tokens", 1.0, minilm(1)),
     Line("MiniLM, 32 sentences of 32 tokens", 1.0, minilm(32)),
 ]

@@ -87,6 +87,7 @@ from ._core.runtime.device import device as _device
 from ._core.tensor import Tensor as Tensor
 from .trace.record import Trace as _Trace
 from ._core.compile.captured import capture as capture
+from ._core.compile.explain import explain as explain
 from ._core.errors import AcceleratorError as AcceleratorError
 from ._core.errors import OutOfMemoryError as OutOfMemoryError
 from ._core.errors import TransferError as TransferError

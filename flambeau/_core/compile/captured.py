@@ -45,6 +45,19 @@ def recorded(work: Callable[[], Any], recording: Recording) -> tuple[Any, list[S
     return tree, shown
 
 
+def given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Tensor]]:
+    """What a function is called with: a tree, and the tensors in it. Raises RuntimeError for a tensor that no record takes."""
+    tensors: list[Tensor] = []
+    tree = trees.taken((args, kwargs), tensors)
+    for i, t in enumerate(tensors):
+        if t.node is not None:
+            raise RuntimeError(f"capture: tensor {i} among the arguments requires grad; pass it detached, and call requires_grad_() inside")
+        if not t.meta.plain or t.meta.device.type != "cpu":
+            raise RuntimeError(f"capture: tensor {i} among the arguments is a {type(t).__name__} on {t.meta.device}; only plain tensors on "
+                               "the CPU are taken (for a GPU there is cuda.graph)")
+    return tree, tensors
+
+
 def _tensor(r: Shown) -> Tensor:
     t: Tensor = object.__new__(Tensor)
     t.meta, t.store, t.ptr, t.node, t.base = r.meta, r.store, r.ptr, None, None
@@ -83,14 +96,7 @@ class Captured:
         self._warm.clear()
 
     def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        tensors: list[Tensor] = []
-        tree = trees.taken((args, kwargs), tensors)
-        for i, t in enumerate(tensors):
-            if t.node is not None:
-                raise RuntimeError(f"capture: tensor {i} among the arguments requires grad; pass it detached, and call requires_grad_() inside")
-            if not t.meta.plain or t.meta.device.type != "cpu":
-                raise RuntimeError(f"capture: tensor {i} among the arguments is a {type(t).__name__} on {t.meta.device}; only plain tensors on "
-                                   "the CPU are taken (for a GPU there is cuda.graph)")
+        tree, tensors = given(args, kwargs)
         plain = not kwargs and len(tensors) == len(args)
         # constants are compared by value, so they must have a hash
         key: Any = tuple([t.meta for t in tensors]) if plain else (trees.key(tree), *[t.meta for t in tensors])

@@ -7,11 +7,14 @@ the same element.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..kernels import expr as E
+from ..kernels import target
+from ..kernels.loops.rows import kept_value, passes_of
 from ..kernels.loops.walk import facts
-from ..kernels.programs import Map, PreparedLaunch, Program, size_of
+from ..kernels.programs import Map, PreparedLaunch, Program, Reduce, Rows, size_of
 from ..kernels.specs import Loop
 from ..runtime import dispatch
 from . import places
@@ -19,8 +22,6 @@ from .graph import Access, Graph, Node, placed
 from .record import Launch, Slot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..kernels.expr import Expr
 
 MOST_OPERATIONS = 400  # of a kernel: more would be compiled for long
@@ -56,7 +57,7 @@ class Reader:
 
     def number(self, x: Any, d: Any) -> int:
         for i, (y, e) in enumerate(self.numbers):
-            if d is e and _number(x) == _number(y):
+            if d is e and number_key(x) == number_key(y):
                 return i
         self.numbers.append((x, d))
         return len(self.numbers) - 1
@@ -66,7 +67,8 @@ def _same(address: Any) -> Any:
     return address if isinstance(address, int) else (address.of, address.number, address.offset)
 
 
-def _number(x: Any) -> Any:
+def number_key(x: Any) -> Any:
+    """What tells a launch's number from others."""
     # 0.0 and -0.0 are equal, and NaN differs from itself
     return ("slot", x.source, x.part) if isinstance(x, Slot) else (type(x), repr(x))
 
@@ -77,17 +79,40 @@ def moved(address: Any, nbytes: int) -> Any:
 
 
 class Fused:
-    """A launch that is put together: `outs` of (expression, address, strides)."""
+    """Two loops that are put together.  first, second: the expressions of either, by their operands in `reader`; the second's read the first's in the
+    place of what it wrote.  kept: (output, address, strides) of what the first writes that is still wanted.  outs: (address, strides) of the second's.
+    walk: how the second walks the first."""
 
-    def __init__(self, reader: Reader, outs: list[tuple[Expr, Any, tuple[int, ...]]]) -> None:
-        self.reader, self.outs = reader, outs
+    def __init__(self, reader: Reader, w: places.Walk, first: tuple[Expr, ...], second: tuple[Expr, ...]) -> None:
+        self.reader, self.walk, self.first, self.second = reader, w, first, second
+        self.kept: list[tuple[int, Any, tuple[int, ...]]] = []
+        self.outs: list[tuple[Any, tuple[int, ...]]] = []
+        self.over = False  # whether the second writes where the first reads, at the same elements
 
-    def step(self, program: Program, like: Launch, name: str) -> Launch:
-        """The launch, of machine code that is made only when it is bound."""
+    @property
+    def types(self) -> tuple[Any, ...]:
+        return tuple([d for _, d, _ in self.reader.inputs])
+
+    @property
+    def numbers(self) -> tuple[Any, ...]:
+        return tuple([d for _, d in self.reader.numbers])
+
+    @property
+    def places(self) -> list[tuple[Any, tuple[int, ...]]]:
+        """Addresses and strides of all outputs, those of the first loop before those of the second."""
+        return [*[(a, s) for _, a, s in self.kept], *self.outs]
+
+    def strides(self) -> tuple[tuple[int, ...], ...]:
+        return (*[s for _, s in self.places], *[s for _, _, s in self.reader.inputs])
+
+    def step(self, program: Program, like: Launch, name: str, workspace: tuple[int, ...] = ()) -> Launch:
+        """The launch, of machine code that is made only when it is bound.  workspace: an address, and how many bytes are there."""
         r = self.reader
-        strides = (*[s for _, _, s in self.outs], *[s for _, _, s in r.inputs])
-        made = PreparedLaunch(name, _later, outputs=len(self.outs), program=program, domain=r.domain, strides=strides)
-        args = (*[a for _, a, _ in self.outs], *[a for a, _, _ in r.inputs], *[x for x, _ in r.numbers])
+        made = PreparedLaunch(name, _later, outputs=len(self.places), program=program, domain=r.domain, strides=self.strides(),
+                              workspace=workspace[1] if workspace else 0)
+        args = (*[a for a, _ in self.places], *[a for a, _, _ in r.inputs], *workspace[:1], *[x for x, _ in r.numbers])
+        if len(self.places) + len(r.inputs) > MOST_OPERANDS or facts(program).operations > MOST_OPERATIONS:
+            raise Refusal("the kernel would be too large")
         return Launch(like.device, like.stream, made, args, like.line)
 
 
@@ -102,6 +127,8 @@ def prepared(s: Launch) -> Launch:
         return s
     assert p.program is not None
     made = dispatch.require(s.device, Loop(p.program, p.domain, p.strides))
+    if made.workspace != p.workspace:
+        raise RuntimeError(f"{p.name}: the fused launch takes {made.workspace} bytes of workspace, the record's {p.workspace}")
     made.name = p.name
     return Launch(s.device, s.stream, made, s.args, s.line)
 
@@ -138,10 +165,7 @@ def _access(s: Launch, k: int, d: Any, write: bool, graph: Graph) -> Access:
 
 
 def joined(a: Node, b: Node, graph: Graph) -> Fused:
-    """Map `a` done inside the map, or the reduction, `b`: its expressions in the place of what it wrote.  Raises Refusal where they must stay two.
-
-    The expressions of `b` come last among the outputs' (a reduction's: of its elements).
-    """
+    """Loop `a` done inside loop `b`: its expressions in the place of what it wrote.  Raises Refusal where they must stay two."""
     sa, sb = a.step, b.step
     pa, pb = sa.prepared.program, sb.prepared.program
     w = walked(sa, sb, graph)
@@ -159,92 +183,86 @@ def joined(a: Node, b: Node, graph: Graph) -> Fused:
         assert found is not None
         return placed(*found, w.domain, strides, d.itemsize, write)
 
-    # a's own inputs, seen from b
+    # the first loop's operands, seen from the second
     a_places = [mapped(sa.args[k], d, sa.prepared.strides[k]) for k, d in enumerate(pa.out_types)]
+    still = (0,) * len(w.domain)
     a_inputs: list[Any] = []
     for j, d in enumerate(pa.inputs):
         address, strides = sa.args[n_outs + j], sa.prepared.strides[n_outs + j]
         if ra.read[j] and j in ra.gathered:
             raise Refusal("it reads an operand in two ways")
         if ra.read[j]:
-            a_inputs.append(r.input(*_of(mapped(address, d, strides), d)))
+            at, steps = mapped(address, d, strides)
+            a_inputs.append(r.input(at, d, steps))
         else:
-            a_inputs.append(r.input(address, d, (0,) * len(w.domain)) if j in ra.gathered else None)
+            a_inputs.append(r.input(address, d, still) if j in ra.gathered else None)
     a_numbers = [r.number(x, d) for x, d in zip(sa.args[n_outs + len(pa.inputs):], pa.scalars, strict=True)]
-    inside = _renamed(pa.roots(), a_inputs, a_numbers, {k: w.writers_coord(k) for k in range(len(sa.prepared.domain))}, {})
+    first = _renamed(pa.roots(), a_inputs, a_numbers, {k: w.writers_coord(k) for k in range(len(sa.prepared.domain))}, {})
+    given = [first[k] for k in _values_of(pa)]
 
-    # b's operands: what a wrote, or memory
+    # the second's: what the first wrote, or memory
     written = [access(x, d, s, True) for (x, s), d in zip(a_places, pa.out_types, strict=True)]
     b_inputs: list[Any] = []
     values: dict[int, Expr] = {}
     for j, d in enumerate(pb.inputs):
-        address, strides = sb.args[m_outs + j], w.of_reader(sb.prepared.strides[m_outs + j]) if rb.read[j] else (0,) * len(w.domain)
-        read = access(address, d, strides, False)
+        address, strides = sb.args[m_outs + j], w.of_reader(sb.prepared.strides[m_outs + j]) if rb.read[j] else still
         if j in rb.gathered:
-            whole = graph.memory.whole(read.owner, False)
+            whole = graph.memory.whole(access(address, d, still, False).owner, False)
             if any(x.meets(whole) for x in written) or rb.read[j]:
                 raise Refusal("it reads elements that are elsewhere")
-            b_inputs.append(r.input(address, d, (0,) * len(w.domain)))
+            b_inputs.append(r.input(address, d, still))
             continue
         if not rb.read[j]:
             b_inputs.append(None)
             continue
+        read = access(address, d, strides, False)
         met = [k for k, x in enumerate(written) if x.meets(read)]
         if not met:
             b_inputs.append(r.input(address, d, strides))
             continue
+        if any(written[k].owner != read.owner for k in met):
+            raise Refusal("an argument may be the memory that it reads")
         if len(met) > 1 or not _at_once(written[met[0]], read) or pa.out_types[met[0]] is not d:
             raise Refusal("it reads other elements, or more than were written")
-        values[j] = inside[met[0]]
+        values[j] = given[met[0]]
         b_inputs.append(None)
     b_numbers = [r.number(x, d) for x, d in zip(sb.args[m_outs + len(pb.inputs) + bool(sb.prepared.workspace):], pb.scalars, strict=True)]
     coords = {k: w.readers_coord(k) for k in range(len(sb.prepared.domain))}
-    outside = _renamed(pb.roots(), b_inputs, b_numbers, coords, values)
+    made = Fused(r, w, first, _renamed(pb.roots(), b_inputs, b_numbers, coords, values))
 
-    # what b writes where a reads or writes must be at the same element
-    outs: list[tuple[Expr, Any, tuple[int, ...]]] = []
-    b_places = [(sb.args[k], w.of_reader(sb.prepared.strides[k])) for k in range(m_outs)]
+    # what the second writes where the first reads or writes must be at the same element
+    made.outs = [(sb.args[k], w.of_reader(sb.prepared.strides[k])) for k in range(m_outs)]
     over: set[int] = set()
-    for (address, strides), d in zip(b_places, pb.out_types, strict=True):
+    at_once = w.once and pb.kind != "reduce"
+    inputs = [access(x, d, s, False) for x, d, s in r.inputs]
+    for (address, strides), d in zip(made.outs, pb.out_types, strict=True):
         new = access(address, d, strides, True)
         for x in a.accesses:
             if not x.write and x.meets(new):
-                match = [access(y, t, s, False) for y, t, s in r.inputs if _reads_same(graph, y, x)]
-                if not w.once or pb.kind == "reduce" or not match or not all(_at_once(m, new) for m in match if m.meets(new)):
-                    raise Refusal("it writes where the other reads")
+                same = [y for y in inputs if y.owner == x.owner and y.meets(new)]
+                if not at_once or x.domain is None or not same or not all(_at_once(y, new) for y in same):
+                    raise Refusal("it writes where the other reads" if x.owner == new.owner else "an argument may be the memory that it writes")
+                made.over = True
         for k, x in enumerate(written):
             if x.meets(new):
-                if not w.once or pb.kind == "reduce" or not _at_once(x, new):
+                if not at_once or not _at_once(x, new):
                     raise Refusal("both write there")
                 over.add(k)
-    for k, (e, (address, strides)) in enumerate(zip(inside[:n_outs], a_places, strict=True)):
-        if k in over:
+    for k, (address, strides) in enumerate(a_places):
+        if k in over or graph.unread(a, _access(sa, k, pa.out_types[k], True, graph), b):
             continue
-        real = next(x for x in a.accesses if x.write and x.owner == written[k].owner and x.start == _start(graph, sa.args[k]))
-        if graph.unread(a, real, b):
-            continue
-        if not w.once or pb.kind == "reduce":
+        if not at_once:
             raise Refusal("what it reads is read by others too")
-        outs.append((e, address, strides))
-    outs += [(e, address, strides) for e, (address, strides) in zip(outside[-m_outs:] if pb.kind == "map" else outside, b_places, strict=False)]
-    if len(r.inputs) + len(outs) > MOST_OPERANDS:
-        raise Refusal("it would have too many operands")
-    return Fused(r, outs)
+        made.kept.append((k, address, strides))
+    return made
 
 
-def _of(place: tuple[Any, tuple[int, ...]], d: Any) -> tuple[Any, Any, tuple[int, ...]]:
-    return place[0], d, place[1]
-
-
-def _start(graph: Graph, address: Any) -> int:
-    found = graph.memory.find(address)
-    assert found is not None
-    return found[1]
-
-
-def _reads_same(graph: Graph, address: Any, x: Access) -> bool:
-    found = graph.memory.find(address)
-    return found is not None and found[0] == x.owner
+def _values_of(p: Program) -> list[int]:
+    """For each output of a loop which of its expressions is its value."""
+    if p.kind == "rows":
+        places = {k: i for i, (kind, k, _) in enumerate(p.stages) if kind != "reduce"}  # type: ignore[union-attr]
+        return [places[k] for k in range(len(places))]
+    return list(range(len(p.out_types)))
 
 
 def _at_once(a: Access, b: Access) -> bool:
@@ -275,15 +293,62 @@ def _renamed(roots: tuple[Expr, ...], inputs: list[Any], numbers: list[int], coo
 
 def map_into_map(a: Node, b: Node, graph: Graph) -> Launch:
     """Two maps as one."""
-    fused = joined(a, b, graph)
-    program = Map(tuple([e for e, _, _ in fused.outs]), tuple([d for _, d, _ in fused.reader.inputs]), tuple([d for _, d in fused.reader.numbers]))
-    _small(program)
-    return fused.step(program, b.step, named(a, b))
+    f = joined(a, b, graph)
+    outs = (*[f.first[k] for k, _, _ in f.kept], *f.second)
+    return f.step(Map(outs, f.types, f.numbers), b.step, named(a, b))
 
 
-def _small(program: Program) -> None:
-    if facts(program).operations > MOST_OPERATIONS:
-        raise Refusal("the kernel would be too large")
+def map_into_reduce(a: Node, b: Node, graph: Graph) -> Launch:
+    """A map whose values are only summed up, or the like."""
+    f, p, like = joined(a, b, graph), b.step.prepared.program, b.step
+    n = len(p.elems)
+    made = Reduce(f.second[:n], p.combine, f.second[n:], f.types, f.numbers)
+    _ordered(made, f, like)
+    at = len(p.out_types) + len(p.inputs)
+    return f.step(made, like, named(a, b), (like.args[at], like.prepared.workspace) if like.prepared.workspace else ())
+
+
+def map_into_rows(a: Node, b: Node, graph: Graph) -> Launch:
+    """A map whose values rows are made of; where others read them too, they are written last."""
+    f, p = joined(a, b, graph), b.step.prepared.program
+    last = len(b.step.prepared.domain) - 1
+    if [x.times for x in f.walk.pieces if x.axis == last] != [1]:
+        raise Refusal("its rows are not the other's")
+    n = len(f.kept)
+    stages = [(kind, k if kind == "reduce" else k + n, e) for (kind, k, _), e in zip(p.stages, f.second, strict=True)]
+    return _rows(f, [*stages, *[("map", i, f.first[k]) for i, (k, _, _) in enumerate(f.kept)]], a, b, b.step)
+
+
+def rows_into_map(a: Node, b: Node, graph: Graph) -> Launch:
+    """Rows whose values a map takes up."""
+    f, p, domain = joined(a, b, graph), a.step.prepared.program, a.step.prepared.domain
+    last = len(domain) - 1
+    if not f.walk.once or [(x.size, x is f.walk.pieces[-1]) for x in f.walk.pieces if x.made == last and x.size > 1] != [(domain[last], True)]:
+        raise Refusal("its rows are not the other's")
+    wanted = {k: i for i, (k, _, _) in enumerate(f.kept)}
+    stages = [(kind, k if kind == "reduce" else wanted[k], e) for (kind, k, _), e in zip(p.stages, f.first, strict=True) if kind == "reduce" or k in wanted]
+    n = len(f.kept)
+    return _rows(f, [*stages, *[("map", n + k, e) for k, e in enumerate(f.second)]], a, b, a.step)
+
+
+def _rows(f: Fused, stages: list[tuple[str, Any, Expr]], a: Node, b: Node, summing: Launch) -> Launch:
+    made = Rows(tuple(stages), f.types, f.numbers)
+    kinds = [kind for kind, _, _ in stages]
+    if "map" in kinds and "reduce" in kinds[kinds.index("map"):]:
+        raise Refusal("it writes before it has summed up")
+    if f.over and kept_value(passes_of(made.stages, mixed=False), len(made.out_types), [True] * len(made.out_types)) is not None:
+        raise Refusal("it writes where the other reads")
+    _ordered(made, f, summing)
+    return f.step(made, b.step, named(a, b))
+
+
+def _ordered(made: Program, f: Fused, before: Launch) -> None:
+    """Raises Refusal where sums would be added in another order than before."""
+    p = before.prepared
+    assert p.program is not None
+    found = target.order(made, f.reader.domain, f.strides())
+    if found is None or found != target.order(p.program, p.domain, p.strides):
+        raise Refusal("its sums would be added in another order")
 
 
 def named(a: Node, b: Node) -> str:
@@ -293,9 +358,19 @@ def named(a: Node, b: Node) -> str:
 
 
 # ------------------------------------------------------------------------------------------------------------------ all
-def way(a: Node, b: Node) -> Callable[[Node, Node, Graph], Launch] | None:
-    """How `a` goes into `b`; None where there is no such way."""
-    return map_into_map if is_map(a.step) and is_map(b.step) else None
+# What goes into what: by the kinds of the loop that writes and of the one that reads.
+TABLE: dict[tuple[str, str], Callable[[Node, Node, Graph], Launch]] = {
+    ("map", "map"): map_into_map,
+    ("map", "reduce"): map_into_reduce,
+    ("map", "rows"): map_into_rows,
+    ("rows", "map"): rows_into_map,
+}
+
+
+def kind_of(x: Any) -> str:
+    """The kind of loop that a step is; "" where it is none that can be joined."""
+    p = x.prepared.program if isinstance(x, Launch) else None
+    return "" if p is None or (p.kind == "map" and not is_map(x)) or not size_of(x.prepared.domain) else p.kind
 
 
 def fuse(graph: Graph) -> None:
@@ -311,11 +386,11 @@ def _into(b: Node, graph: Graph) -> None:
         for a in _writers(b, graph):
             if a.bit in refused:
                 continue
-            how = way(a, b)
+            how = TABLE.get((kind_of(a.step), kind_of(b.step)))
+            if how is None:
+                refused.add(a.bit)
+                continue
             try:
-                if how is None:
-                    raise Refusal(f"{a.step.prepared.name} is no loop that goes into another" if not is_map(a.step) else
-                                  f"{b.step.prepared.name} takes no loop")
                 between = graph.between(a, b)
                 if between is not None:
                     raise Refusal(f"{_title(between)} must stay between")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .fusion import drop, fuse, prepared
+from .fusion import drop, fuse
 from .graph import Graph, Unknown
-from .record import Launch
+from .joining import steps_of
 
 if TYPE_CHECKING:
     from .replay import Planned
@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 def shortened(plan: Planned) -> list[Any]:
     """The steps of a record, with loops joined and what nobody reads left out."""
     graph = passed(plan)
-    if graph is None:
-        return plan.steps
-    return [prepared(n.step) if isinstance(n.step, Launch) else n.step for n in graph.order]
+    return plan.steps if graph is None else steps_of(graph)
 
 
 def passed(plan: Planned) -> Graph | None:

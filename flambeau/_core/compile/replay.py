@@ -100,8 +100,12 @@ class Planned:
 
     def release(self, steps: Sequence[Any]) -> None:
         """Gives back the blocks that these steps, done in the place of the record's, do not touch."""
+        self.claimed = self.touched(steps)
+
+    def touched(self, steps: Sequence[Any]) -> list[Any]:
+        """The blocks of the step's own that these steps touch."""
         used = {block[0] for s in steps for x in _touched(s) if type(x) is int and (block := cpu_memory.whole(x)) is not None}
-        self.claimed = [c for c in self.claimed if c.address in used]
+        return [c for c in self.claimed if c.address in used]
 
     def launches(self) -> list[Launch]:
         return [s for s in self.steps if isinstance(s, Launch)]

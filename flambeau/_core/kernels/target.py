@@ -6,7 +6,7 @@ The environment variable FLAMBEAU_KERNELS chooses; the default is llvm.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +24,15 @@ def prepare(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int,
     if _prepare is None:
         _prepare = _choose(os.environ.get("FLAMBEAU_KERNELS", "llvm"))
     return _prepare(program, domain, strides)
+
+
+def order(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> tuple[Any, ...] | None:
+    """What the order of the sums of a reduction or a row program follows from: two that sum the same elements and agree in it give the same bits. None
+    where the renderer does not say."""
+    if os.environ.get("FLAMBEAU_KERNELS", "llvm") != "llvm":
+        return None
+    from . import llvm
+    return llvm.order(program, domain, strides)
 
 
 def _choose(name: str) -> Prepare:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import hypothesis.strategies as st
 import pytest
+from hypothesis import given, settings
 
 import flambeau as torch
 from flambeau._core.compile.fusion import drop, fuse
@@ -150,3 +152,71 @@ def test_an_argument_that_is_the_state_is_seen() -> None:
         captured(torch.ones(4))
     before = state.clone()
     assert torch.equal(captured(state), before * 2 + (before + 1.0))
+
+
+def test_a_map_whose_values_are_summed_is_part_of_the_sum() -> None:
+    assert names(fused(lambda x: (x * x).sum(0), torch.rand(40, 50))) == ["mul+sum"]
+    assert names(fused(lambda x: (x.t() * 2).mean(), torch.rand(40, 50))) == ["mul+mean"]
+    assert names(fused(lambda x: (x - 0.5).abs().argmax(), torch.rand(40, 50))) == ["sub+abs+argmax"]
+
+
+def test_a_sum_whose_order_would_change_stays_apart() -> None:
+    g = fused(lambda x: (((x * 3 + 1) * x - 2) * x * x * x + x * 0.1).sum(1), torch.rand(40, 5000))
+    assert any("another order" in why for n in g.order for why in n.why)
+
+
+def test_sums_that_others_read_too_stay_apart() -> None:
+    def f(x: Any) -> Any:
+        y = x * 2
+        return y, y.sum(0)
+    assert len(names(fused(f, torch.rand(4, 5)))) == 2
+
+
+@pytest.mark.parametrize("rows", [lambda y: F.layer_norm(y, (32,)), lambda y: y.softmax(-1), lambda y: y.log_softmax(1)])
+def test_rows_take_up_the_map_before_and_the_map_behind(rows: Any) -> None:
+    assert len(names(fused(lambda x, y: rows(x + y), torch.rand(20, 32), torch.rand(20, 32)))) == 1
+    assert len(names(fused(lambda x, y: rows(x) + y, torch.rand(20, 32), torch.rand(20, 32)))) == 1
+
+    def residual(x: Any, y: Any) -> Any:
+        z = x + y
+        return z, rows(z) * 2
+    assert len(names(fused(residual, torch.rand(20, 32), torch.rand(20, 32)))) == 1
+
+
+def test_rows_that_a_map_reads_across_stay_apart() -> None:
+    assert len(names(fused(lambda x: x.softmax(1).t() + 1, torch.rand(20, 32)))) == 2
+
+
+def test_a_write_over_what_is_read_at_positions_stays_apart() -> None:
+    table, i = torch.rand(8, 4), torch.tensor([7, 6, 5, 4])
+
+    def f() -> Any:
+        y = table[i] + table[4:]
+        table[4:] = y * 2
+    captured = torch.capture(f)
+    other = table.clone()
+    for _ in range(4):
+        captured()
+        other[4:] = (other[i] + other[4:]) * 2
+        assert torch.equal(table, other)
+
+
+_BEFORE: list[Callable[..., Any]] = [lambda x, y: x * y, lambda x, y: (x - y).square(), lambda x, y: x.to(torch.bfloat16), lambda x, y: x + y[:1],
+                                     lambda x, y: x * 2 + y.sum(), lambda x, y: (x > y).float(), lambda x, y: x.t() * y.t()]
+_SUMS: list[Callable[..., Any]] = [lambda z: z.sum(0), lambda z: z.sum(1), lambda z: z.float().mean(), lambda z: z.amax(1), lambda z: z.float().var(1),
+                                   lambda z: z.float().softmax(1) * 2, lambda z: F.layer_norm(z.float(), z.shape[1:]) + 1, lambda z: z.argmin(0),
+                                   lambda z: z.float().logsumexp(0), lambda z: z.float().norm(dim=1)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from([(3, 70001), (4000, 33), (257, 300), (1, 5000), (70000, 2), (5, 7)]), st.sampled_from(_BEFORE), st.sampled_from(_SUMS))
+def test_sums_keep_their_bits(shape: tuple[int, int], before: Any, total: Any) -> None:
+    g = torch.Generator().manual_seed(1)
+    x, y = torch.rand(*shape, generator=g) - 0.5, torch.rand(*shape, generator=g)
+
+    def f(x: Any, y: Any) -> Any:
+        return total(before(x, y))
+    captured = torch.capture(f)
+    wanted = f(x, y)
+    for _ in range(3):
+        assert torch.equal(captured(x, y), wanted)

@@ -69,6 +69,15 @@ def prepare(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int,
                     program=program, domain=domain, strides=strides)
 
 
+def order(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> tuple[Any, ...] | None:
+    """What the order of a program's sums follows from (of a reduction or a row program); None where that is not known."""
+    if not size_of(domain) or small_floats.computes(program) or split_of(program) is not None:
+        return None
+    _plan(program, domain, strides)  # finds the renderer
+    found: tuple[Any, ...] = _renderers[program.kind].order(program, domain, strides)
+    return found
+
+
 def _plan(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> tuple[Any, Plan]:
     renderer = _renderers.get(program.kind)
     if renderer is None:

@@ -60,6 +60,21 @@ def write(program: Reduce, key: tuple[Any, ...]) -> str:
     return module.text()
 
 
+def order(program: Reduce, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> tuple[Any, ...]:
+    """What the order of its sums follows from: programs that agree in it and in their elements give the same bits."""
+    loops = ByVectors(program, domain, strides)
+    reduced = tuple([a.size for a in loops.reduced])
+    return (loops.across, loops.lanes, loops.piece, loops.pieces, loops.passes, bool(loops.first.middle), reduced, loops.axes_in_order(),
+            _widths(program, len(loops.accs)))
+
+
+def _widths(program: Reduce, accs: int) -> tuple[int, int]:
+    """How many vectors are summed side by side along the row, and how many lines across it."""
+    ordered, nodes = any(map(has_position, program.combine)), nodes_of(program.elems)
+    group = 2 if ordered else 8 if nodes <= 8 and accs == 1 else 4
+    return 2 if ordered or nodes * accs > 16 or accs > 2 else 8 if nodes * accs <= 1 else 4, group
+
+
 class _Kernel:
     def __init__(self, em: Emitter, program: Reduce, key: tuple[Any, ...], accs: Sequence[dtype], stage: int) -> None:
         from .accumulators import Partials
@@ -85,10 +100,9 @@ class _Kernel:
         self.rounds = not self.ordered and any(how == "sum" and e.dtype.kind == "f"
                                                for how, e in zip(program.combine, program.elems, strict=True))
         self.odometer = self.frame.middle() if middle else None
-        small = nodes_of(program.elems) <= 8 and len(accs) == 1
-        self.group = 2 if self.ordered else 8 if small or self.join else 4
-        nodes = nodes_of(program.elems) * len(accs)
-        self.unroll = 2 if self.ordered or nodes > 16 or len(accs) > 2 else 8 if nodes <= 1 else 4
+        self.unroll, self.group = _widths(program, len(accs))
+        if self.join and not self.ordered:
+            self.group = 8
         self.buffers: list[str] = []
         if self.across:
             from .emit import base_memory

@@ -48,6 +48,18 @@ def write(program: Rows, key: tuple[Any, ...]) -> str:
     return module.text()
 
 
+def order(program: Rows, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> tuple[Any, ...]:
+    """What the order of its sums follows from: programs that agree in it and in what they sum give the same bits."""
+    passes = passes_of(program.stages, mixed=False)
+    return (ByVectors(program, domain, strides).across, lanes_of(program.roots()),
+            tuple([(len(p), _unroll(tuple([e for _, _, e in p]))) for p in passes if p[0][0] == "reduce"]))
+
+
+def _unroll(roots: tuple[Expr, ...]) -> int:
+    nodes = nodes_of(roots)
+    return 4 if nodes <= 4 else 2 if nodes <= 40 else 1
+
+
 class _Kernel:
     def __init__(self, em: Emitter, program: Rows, key: tuple[Any, ...]) -> None:
         form, classes, places, rank, streams = key
@@ -94,10 +106,6 @@ class _Kernel:
         """The output and the value the group `group` leaves in it."""
         return None if self.keep is None or self.keep[0] != group else self.keep[1:]
 
-    def _unroll(self, roots: tuple[Expr, ...]) -> int:
-        nodes = nodes_of(roots)
-        return 4 if nodes <= 4 else 2 if nodes <= 40 else 1
-
     # vectors along the row -----------------------------------------------------------------------------------------
     def _along(self, unit: Unit, size: str) -> None:
         singles: list[str] = []  # the finished accumulators
@@ -132,7 +140,7 @@ class _Kernel:
         from .accumulators import Partials
         em, lanes, at, places = self.em, self.lanes, unit.at, unit.places
         partials = Partials(em, roots, how)
-        types, unroll, n = partials.types(lanes), self._unroll(roots), len(roots)
+        types, unroll, n = partials.types(lanes), _unroll(roots), len(roots)
         still = self._still(unit, roots, singles)
         wanted = roots if keep is None else (*roots, keep[1])
         main = em.op(f"and i64 {size}, {-lanes * unroll}")
@@ -159,7 +167,7 @@ class _Kernel:
         em, lanes = self.em, self.lanes
         roots = tuple(e for _, e in members)
         still = self._still(unit, roots, singles)
-        unroll = self._unroll(roots)
+        unroll = _unroll(roots)
         block = lanes * unroll
         main = em.op(f"and i64 {size}, {-block}")
 

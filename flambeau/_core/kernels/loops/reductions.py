@@ -9,7 +9,7 @@ from .accumulators import arrays, flat_types, has_position, held_in
 from .operands import Operands
 from .stages import PARALLEL_NS, Stage, chunk_of, even_width, lanes_of
 from .thread_groups import Group
-from .walk import Axis
+from .walk import Axis, walk_axes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +34,15 @@ class ReduceLoops(Operands):
         self.ordered = any(map(has_position, program.combine))
         self.kept = self.walk(range(kept))
         self.reduced = self.walk(range(kept, self.rank), reorder=not self.ordered)
+        self.domain_reduced = domain[kept:]
         self.count, self.length = size_of(tuple(a.size for a in self.kept)), size_of(domain[kept:])
+
+    def axes_in_order(self) -> tuple[int | None, ...]:
+        """The reduced axes of the domain as they are walked, outermost first, before any are merged."""
+        kept, sizes = self.rank - len(self.domain_reduced), self.sizes[:len(self.types)]
+        steps = [list(s[kept:]) for s in (*self.steps[self.outs:], *self.steps[:self.outs])]
+        axes = walk_axes(self.domain_reduced, steps, sizes[self.outs:] + sizes[:self.outs], range(len(self.domain_reduced)), not self.ordered)
+        return tuple([a.source for a in axes])
 
     def lies_across(self, lanes: int) -> bool:
         """Whether lanes side by side are of different outputs, since memory's neighbours are; lanes: of a vector, which should be filled

@@ -1,0 +1,122 @@
+"""`explain`: what a captured step is made of, which of its launches became one, and why the others did not."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from .captured import given, recorded
+from .check import State
+from .joining import steps_of
+from .passes import passed
+from .record import Launch, Recording, Refused, Source
+from .replay import Planned, bind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..tensor import Tensor
+    from .graph import Node
+
+_TIMES = 20
+
+
+class Explanation:
+    """What `explain` found; as text, a report.
+
+    groups: for each launch that was made of several, their (name, line) in order.  apart: why others stayed apart, by pairs; each once, with how often.
+    launches, nbytes, scratch: (as recorded, as replayed): how many, what they read and write, and memory of the step's own.
+    seconds: of a replay (as recorded, as replayed), the best of several; an optimizer's numbers are not worked out anew for it.
+    """
+
+    __slots__ = ("groups", "apart", "launches", "nbytes", "scratch", "seconds")
+
+    def __init__(self, plan: Planned, operands: list[Tensor]) -> None:
+        graph = passed(plan)
+        steps = plan.steps if graph is None else steps_of(graph)
+        nodes: list[Node] = [] if graph is None else graph.order
+        self.groups = [[(s.prepared.name, s.line) for s in n.members] for n in nodes if len(n.members) > 1]
+        reasons: dict[str, int] = {}
+        for why in [w for n in nodes for w in n.why] if graph is not None else ["all: memory of a step is not known"]:
+            reasons[why] = reasons.get(why, 0) + 1
+        self.apart = reasons
+        after = [s for s in steps if isinstance(s, Launch)]
+        before = plan.launches()
+        self.launches = len(before), len(after)
+        self.nbytes = sum(s.prepared.nbytes for s in before), sum(s.prepared.nbytes for s in after)
+        self.scratch = plan.scratch, sum(c.size for c in plan.touched(steps))
+        self.seconds = _best(plan, plan.steps, operands), _best(plan, steps, operands)
+
+    def __str__(self) -> str:
+        lines = [f"launches  {_both(self.launches, str)}", f"bytes     {_both(self.nbytes, _size)}", f"memory    {_both(self.scratch, _size)}",
+                 f"a replay  {_both(self.seconds, _time)}"]
+        if self.groups:
+            lines.append("one launch each:")
+            lines += ["  " + ", ".join(f"{name} ({line})" if line else name for name, line in g) for g in self.groups]
+        if self.apart:
+            lines.append("apart:")
+            lines += [f"  {why}" + (f" ({n} times)" if n > 1 else "") for why, n in self.apart.items()]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def _both(pair: tuple[Any, Any], text: Callable[[Any], str]) -> str:
+    return f"{text(pair[0])} recorded, {text(pair[1])} replayed"
+
+
+def _size(n: int) -> str:
+    for unit in ("bytes", "KiB", "MiB"):
+        if n < 10240:
+            return f"{n:.0f} {unit}"
+        n /= 1024  # type: ignore[assignment]
+    return f"{n:.0f} GiB"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e6:.1f} us" if seconds < 1e-3 else f"{seconds * 1e3:.2f} ms"
+
+
+def _best(plan: Planned, steps: list[Any], operands: list[Tensor]) -> float:
+    """The seconds of a replay; what it changes is put back, and nobody is asked for numbers."""
+    sources = plan.sources
+    plan.sources = [Source(_again(x.values), x.values, x.ordered) for x in sources]
+    state = State(plan, operands)
+    best = float("inf")
+    try:
+        call = bind(plan, steps)
+        for _ in range(_TIMES):
+            since = perf_counter()
+            call(*operands)
+            best = min(best, perf_counter() - since)
+    finally:
+        state.restore()
+        plan.sources = sources
+    return best
+
+
+def _again(values: tuple[Any, ...]) -> Callable[[], tuple[Any, ...]]:
+    return lambda: values
+
+
+def explain(f: Callable[..., Any]) -> Callable[..., Explanation]:
+    """What `flambeau.capture(f)` makes of `f`: ``explain(f)(*args)`` gives an `Explanation`, whose text is a report.
+
+    `f` is called twice with the arguments, as `capture` does before it replays; what the replays change that are timed is put back.
+
+    Raises TypeError where `f` cannot be called, and RuntimeError where `capture` does, with the line.
+    """
+    if not callable(f):
+        raise TypeError(f"explain: expected a function, got {type(f).__name__}")
+
+    def call(*args: Any, **kwargs: Any) -> Explanation:
+        f(*args, **kwargs)  # what is made at the first call is not part of the step
+        _, operands = given(args, kwargs)
+        recording = Recording()
+        tree, shown = recorded(lambda: f(*args, **kwargs), recording)
+        try:
+            plan = Planned(recording, operands, tree, shown)
+        except Refused as refused:
+            raise RuntimeError(f"capture: {refused.why}") from None
+        return Explanation(plan, operands)
+    return call

@@ -1,0 +1,65 @@
+"""What `explain` says of a step: what became one launch, what stayed apart, and that nothing is changed by the timing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import flambeau as torch
+from flambeau import nn
+
+
+def test_groups_and_what_stayed_apart() -> None:
+    w = torch.rand(16, 16)
+
+    def f(x: Any) -> Any:
+        y = (x * 2).tanh()
+        return ((y @ w) + 1).exp() + y
+    e = torch.explain(f)(torch.rand(16, 16))
+    assert [[name for name, _ in g] for g in e.groups] == [["mul", "tanh"], ["add", "exp", "add"]]
+    assert all("test_explain.py:" in line for g in e.groups for _, line in g)
+    assert e.launches == (6, 3)
+    assert e.nbytes[1] < e.nbytes[0]
+    assert 0 < e.scratch[1] <= e.scratch[0]
+    assert all(0 < s < 1 for s in e.seconds)
+    assert any("matmul" in why and "must stay between" in why for why in e.apart)
+    text = str(e)
+    assert "6 recorded, 3 replayed" in text
+    assert "mul (" in text and "apart:" in text
+
+
+def test_only_the_two_calls_change_anything() -> None:
+    torch.manual_seed(0)
+    nets = [nn.Linear(4, 4), nn.Linear(4, 4)]
+    nets[1].load_state_dict(nets[0].state_dict())
+    steps = []
+    for net in nets:
+        o = torch.optim.AdamW(net.parameters(), lr=0.1)
+
+        def step(x: Any, net: Any = net, o: Any = o) -> Any:
+            o.zero_grad()
+            loss = (net(x) * torch.rand(4)).square().mean()
+            loss.backward()
+            o.step()
+            return loss
+        steps.append((step, o))
+    x = torch.rand(2, 4)
+    torch.manual_seed(1)
+    e = torch.explain(steps[0][0])(x)
+    state = torch.get_rng_state()
+    torch.manual_seed(1)
+    for _ in range(2):
+        steps[1][0](x)
+    assert torch.equal(state, torch.get_rng_state())
+    for p, q in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
+        assert torch.equal(p, q)
+    assert steps[0][1].state_dict()["state"][0]["step"] == steps[1][1].state_dict()["state"][0]["step"]
+    assert e.launches[1] <= e.launches[0]
+
+
+def test_what_cannot_be_captured_is_said() -> None:
+    with pytest.raises(RuntimeError, match="capture: Python looks at a tensor's values"):
+        torch.explain(lambda x: x.sum().item())(torch.ones(3))
+    with pytest.raises(TypeError, match="explain: expected a function, got int"):
+        torch.explain(3)  # type: ignore[arg-type]
