@@ -87,3 +87,9 @@ def test_turns_and_causes() -> None:
     assert [(cause[:14], len(those)) for cause, those in hardware.gathered(results)] == [("AssertionError", 5), ("ValueError: no", 1)]
     stack = 'Current thread 0x7 (most recent call first):\n  File "/a/b.py", line 3 in wait\n  File "/a/t.py", line 9 in test_x\n'
     assert hardware.stack_top(stack) == "b.py:3 wait < t.py:9 test_x"
+
+
+def test_the_tests_of_kernels_that_go_to_a_gpu_are_there() -> None:
+    from .gpu_kernels import FILES
+    folder = ROOT / "tests" / "_core" / "kernels" / "cuda_c"
+    assert not [name for name in FILES if not (folder / f"{name}.py").is_file()]
