@@ -74,6 +74,16 @@ def test_a_new_class_is_found_and_a_family_covers_many() -> None:
     assert classes.compare(Counter({("flambeau-error", *TYPES[1:]): 1}), known()).new == [("flambeau-error", *TYPES[1:])]
 
 
+def test_what_pytorch_leaves_undefined_counts_apart(tmp_path: Path) -> None:
+    kept = tmp_path / "known.toml"
+    families = [Family("its order", "value-after-raising", ".*", undefined=True), Family("no kernel", "torch-error", "NotImplementedError")]
+    classes.write(kept, Known({}, families), "")
+    again = classes.read(kept)
+    assert [f.undefined for f in classes.renewed(again, Counter(), {}, {}).families] == [True, False]
+    assert not again.comparable(("value-after-raising", "set", "int: number / number"))
+    assert again.comparable(TYPES) and again.comparable(TIES)
+
+
 def test_a_known_class_that_shows_far_more_often_is_told() -> None:
     counts = Counter({TIES: 14})
     assert classes.compare(counts, known(), share=1.0).risen == [(TIES, 4, 14)]

@@ -126,6 +126,7 @@ class Family:
     words: str  # a regular expression that the words begin with
     ops: list[str] = field(default_factory=list)  # none: any
     count: int = 0
+    undefined: bool = False  # PyTorch's own answer is a bug, or left to its order of work: nothing could be alike
 
     def covers(self, c: Class) -> bool:
         return re.fullmatch(self.kind, c[0]) is not None and (not self.ops or c[1] in self.ops) and re.match(self.words, c[2]) is not None
@@ -147,6 +148,11 @@ class Known:
     def family(self, c: Class) -> Family | None:
         return next((f for f in self.families if f.covers(c)), None)
 
+    def comparable(self, c: Class) -> bool:
+        """Whether both could give the same."""
+        f = self.family(c)
+        return f is None or not f.undefined
+
     def has(self, c: Class) -> bool:
         return c in self.classes or self.family(c) is not None
 
@@ -156,7 +162,7 @@ def read(path: Path) -> Known:
     if not path.exists():
         return Known()
     raw = tomllib.loads(path.read_text())
-    families = [Family(f["reason"], f["kind"], f["words"], f.get("ops", []), f.get("count", 0)) for f in raw.get("family", [])]
+    families = [Family(f["reason"], f["kind"], f["words"], f.get("ops", []), f.get("count", 0), f.get("undefined", False)) for f in raw.get("family", [])]
     classes = {(c["kind"], c["op"], c["words"]): Entry(c["count"], c["example"], c.get("reason", "")) for c in raw.get("class", [])}
     return Known(raw.get("about", {}), families, classes)
 
@@ -168,6 +174,7 @@ def write(path: Path, known: Known, head: str) -> None:
     for f in known.families:
         lines += ["", "[[family]]", f"reason = {_text(f.reason)}", f"kind = {_text(f.kind)}", f"words = {_text(f.words)}"]
         lines += [f"ops = {json.dumps(f.ops)}"] if f.ops else []
+        lines += ["undefined = true"] if f.undefined else []
         lines += [f"count = {f.count}"]
     for c, e in sorted(known.classes.items()):
         lines += ["", "[[class]]", f"kind = {_text(c[0])}", f"op = {_text(c[1])}", f"words = {_text(c[2])}", f"count = {e.count}"]
@@ -199,7 +206,7 @@ def compare(counts: Counter[Class], known: Known, share: float = 0) -> Compariso
 
 def renewed(known: Known, counts: Counter[Class], examples: dict[Class, str], about: dict[str, Any]) -> Known:
     """The same families and reasons, with the classes, counts and examples of now."""
-    families = [Family(f.reason, f.kind, f.words, f.ops) for f in known.families]
+    families = [Family(f.reason, f.kind, f.words, f.ops, undefined=f.undefined) for f in known.families]
     out = Known(about, families)
     for c, n in counts.items():
         f = out.family(c)

@@ -37,7 +37,8 @@ def check(root: Path, instruments: Path, a: argparse.Namespace) -> bool:
     found = collect(root, instruments, root, seeds, a.seconds, a.device)
     counts = classes.total([c for c, _ in ds] for ds in found.values())
     bad = sum(1 for ds in found.values() if ds)
-    print(f"fuzz: {len(found)} programs (seeds {seeds}), {bad} differ, {len(counts)} classes")
+    open_to_all = sum(1 for ds in found.values() if any(known.comparable(c) for c, _ in ds))
+    print(f"fuzz: {len(found)} programs (seeds {seeds}), {bad} differ, {open_to_all} where both could give the same, {len(counts)} classes")
     if a.write:
         return renew(root, instruments, kept, known, found, counts, seeds)
     if a.against:

@@ -63,12 +63,12 @@ def _joined(node: Any, gs: list[Tensor | None]) -> Any:
 @op(batch="along 0", tangent="linear")
 def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:  # noqa: A002
     """Views of consecutive parts of the sizes given, which must add up to the axis."""
+    if not input.meta.shape:
+        raise RuntimeError("split expects at least a 1-dimensional tensor")
     axis = layout.wrap_dim(dim, len(input.meta.shape))
     sizes = [int(s) for s in split_sizes]
     if any(s < 0 for s in sizes):
         raise RuntimeError(f"split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes={sizes}")
-    if not input.meta.shape:
-        raise RuntimeError("split expects at least a 1-dimensional tensor")
     total = input.meta.shape[axis]
     count = 0
     for s in sizes:
@@ -493,7 +493,7 @@ def _reversed(t: Tensor) -> Any:
     warn_once("The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw an error in a future "
               "release. Consider `x.mT` to transpose batches of matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the "
               "dimensions of a tensor." if n else "Tensor.T is deprecated on 0-D tensors. This function is the identity in these cases.")
-    return permute(t, *range(n - 1, -1, -1)) if n else t
+    return permute(t, tuple(range(n - 1, -1, -1)))
 
 
 def _adjoint(t: Tensor) -> Any:

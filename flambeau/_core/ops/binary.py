@@ -20,6 +20,7 @@ from ..kernels import expr as E
 from ..kernels.expr import Expr, where
 from ..tensor import Tensor
 from . import table
+from .checks import of_kinds
 from .elementwise import Pointwise
 from .table import op, pointwise, write_out
 
@@ -48,7 +49,7 @@ def _pair(name: str, a: Any, b: Any) -> tuple[Any, Any]:
 
 
 # ------------------------------------------------------------------------------------------------------------ add and sub
-def _no_bool(a: Any, b: Any) -> None:
+def no_bool(a: Any, b: Any) -> None:
     """Raises RuntimeError for a bool, a tensor or a number, that is subtracted or subtracted from."""
     bools = [x.meta.dtype is bool_ if isinstance(x, Tensor) else isinstance(x, bool) for x in (a, b)]
     if all(bools):
@@ -103,7 +104,7 @@ def _additive(name: str, plain: Pointwise, scaled: Pointwise, aliases: tuple[str
     def function(input: Any, other: Any, *, alpha: Any = 1) -> Any:  # noqa: A002
         a, b = _pair(name, input, other)
         if name == "sub":
-            _no_bool(a, b)
+            no_bool(a, b)
         if isinstance(a, Tensor) and a is not input:  # two numbers, of which no plan is kept
             scale(a, b, alpha)
             return scaled((a, b), (alpha,))
@@ -118,7 +119,7 @@ def _additive(name: str, plain: Pointwise, scaled: Pointwise, aliases: tuple[str
     def inplace(self: Tensor, other: Any, *, alpha: Any = 1) -> Any:
         a, b = _pair(name, self, other)
         if name == "sub":
-            _no_bool(a, b)
+            no_bool(a, b)
         if alpha == 1:
             made = _written(plain, a, b)
             if type(made) in (Compose, Written):  # what they call must do without alpha
@@ -133,7 +134,7 @@ def _additive(name: str, plain: Pointwise, scaled: Pointwise, aliases: tuple[str
     def write(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         a, b = _pair(name, *args)
         if name == "sub":
-            _no_bool(a, b)
+            no_bool(a, b)
         alpha = kwargs.get("alpha", 1)
         if alpha == 1:
             return write_out(plain, out, (a, b), (), ())
@@ -165,9 +166,10 @@ MUL = pointwise("mul", "input other", lambda x, y: x & y if x.dtype is bool_ els
 
 # ---------------------------------------------------------------------------------------------------------------- division
 DIV = Pointwise("div", lambda x, y: x / y, 2, promote="float")
-DIV_FLOOR = Pointwise("floor_divide", lambda x, y: E.floordiv(x, y), 2, accept="uif")
+DIV_FLOOR = Pointwise("div", lambda x, y: E.floordiv(x, y), 2, accept="uif")
+FLOOR_DIVIDE = Pointwise("floor_divide", DIV_FLOOR.formula, 2, accept="uif", lacks="both")
 DIV_TRUNC = Pointwise("div", lambda x, y: E.truncdiv(x, y), 2, accept="uif")
-DIV_FLOOR.divides = DIV_TRUNC.divides = True
+DIV_FLOOR.divides = FLOOR_DIVIDE.divides = DIV_TRUNC.divides = True
 
 
 def _division(rounding_mode: str | None) -> Pointwise:
@@ -199,26 +201,27 @@ def _write_div(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return write_out(made, out, (a, b), (), ())
 
 
-def _other_mode(name: str, mode: str | None, doc: str) -> Any:
-    """`div` with one rounding mode, under a name of its own."""
+def _other_mode(name: str, made: Pointwise, doc: str) -> Any:
+    """A division by one formula, under a name of its own."""
     def function(input: Any, other: Any) -> Any:  # noqa: A002
-        return _div(input, other, rounding_mode=mode)
+        return _planned(made, *_pair("div", input, other))
 
     def inplace(self: Tensor, other: Any) -> Any:
-        return _div_inplace(self, other, rounding_mode=mode)
+        return _written(made, *_pair("div", self, other))
 
     def write(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return _write_div(out, args, {"rounding_mode": mode})
+        return write_out(made, out, _pair("div", *args), (), ())
     function.__doc__ = doc
     return table.planned(name, function, inplace=inplace, out=write, kinds=_PAIR)
 
 
 div = table.planned("div", _div, inplace=_div_inplace, out=_write_div, kinds=_PAIR, aliases=("divide",))
-true_divide = _other_mode("true_divide", None, "input / other; integers give the default float type.")
-floor_divide = _other_mode("floor_divide", "floor", "floor(input / other), in the operands' common type.")
+true_divide = _other_mode("true_divide", DIV, "input / other; integers give the default float type.")
+floor_divide = _other_mode("floor_divide", FLOOR_DIVIDE, "floor(input / other), in the operands' common type.  It has no derivative.")
 
 
-REMAINDER = pointwise("remainder", "input other", lambda x, y: E.rem(x, y), accept="uif", tensors=0, doc="Python's modulus: the sign of other.")
+REMAINDER = pointwise("remainder", "input other", lambda x, y: E.rem(x, y), accept="uif", tensors=0,
+                      lacks="of a number", doc="Python's modulus: the sign of other.")
 FMOD = pointwise("fmod", "input other", lambda x, y: E.fmod(x, y), accept="uif", doc="C's fmod: the sign of input.")
 REMAINDER.divides = FMOD.divides = True
 
@@ -519,9 +522,16 @@ def _write_nextafter(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 
 nextafter = table.planned("nextafter", _nextafter, inplace=_nextafter_inplace, out=_write_nextafter, kinds=_PAIR)
-pointwise("heaviside", "input values", lambda x, v: where(x == 0, v, E.cast(x > 0, x.dtype)), accept="buif", tensors=2, alike=True,
+pointwise("heaviside", "input values", lambda x, v: where(x == 0, v, E.cast(x > 0, x.dtype)), accept="buif", tensors=2, alike=True, lacks="both",
           doc="0 below 0, 1 above it, `values` at 0; 0 for NaN.")
-pointwise("ldexp", "input other", lambda x, y: x * E.exp2(y), promote="float", tensors=2, doc="input * 2**other.")
+
+
+def _no_truths(x: Any, y: Any) -> None:
+    if x.meta.dtype.kind in "fc" and y.meta.dtype is bool_:
+        raise NotImplementedError("\"ldexp\" not implemented for 'Bool': other is a tensor of truths")
+
+
+pointwise("ldexp", "input other", lambda x, y: x * E.exp2(y), promote="float", tensors=2, types=_no_truths, doc="input * 2**other.")
 
 
 def _logaddexp(exp: Any, log1p: Any) -> Any:
@@ -569,14 +579,31 @@ pointwise("xlog1py", "input other", _xlog(E.log1p), promote="float", accept="f",
           grad=lambda g, x, y, out: (where((x == 0.0) & (y <= -1.0), E.const(0, g.dtype), g * E.log1p(y)), g * (x / (y + 1.0))))
 
 # ------------------------------------------------------------------------------------------------------------ three operands
-pointwise("lerp", "input end weight", lambda a, b, w: where(abs(w) < 0.5, a + w * (b - a), b - (b - a) * (1.0 - w)), accept="fc", tensors=2, alike=True,
+
+
+def _ends_alike(a: Tensor, b: Tensor, weight: Any) -> None:
+    """The ends are of one type; so is a weight that has axes, while one without may make the ends' integers floating point numbers."""
+    for name, t in (("end", b), ("weight", weight)):
+        if isinstance(t, Tensor) and t.meta.dtype is not a.meta.dtype and (t is b or t.meta.shape):
+            raise RuntimeError(f"lerp(): expected dtype {dtypes.title(a.meta.dtype)} for `{name}` but got dtype {dtypes.title(t.meta.dtype)}; "
+                               ".to(dtype) makes them one type.")
+    if not isinstance(weight, Tensor):
+        of_kinds("lerp", a, "fc")
+
+
+def _divides_no_integers(x: Tensor, a: Tensor, b: Tensor) -> None:
+    if a.meta.dtype.kind in "bui" and b.meta.dtype.kind in "bui":
+        raise RuntimeError("Integer division with addcdiv is no longer supported. (input + value * torch.trunc(tensor1 / tensor2)).to(input.dtype) "
+                           "is what it was, (input + value * tensor1 / tensor2) for tensors of floating point numbers what it is.")
+
+
+pointwise("lerp", "input end weight", lambda a, b, w: where(abs(w) < 0.5, a + w * (b - a), b - (b - a) * (1.0 - w)), accept="fc", tensors=2,
+          types=_ends_alike,
           grad=lambda g, a, b, w, y: (g * E.conj(1.0 - w), g * E.conj(w), g * E.conj(b - a)), doc="input + weight * (end - input).")
 pointwise("addcmul", "input tensor1 tensor2", lambda x, a, b, value: x + E.cast(value, x.dtype) * a * b, numbers={"value": 1}, keyword=("value",), tensors=3,
           accept="uifc", doc="input + value * tensor1 * tensor2.")
 pointwise("addcdiv", "input tensor1 tensor2", lambda x, a, b, value: x + value * a / b, numbers={"value": 1}, keyword=("value",), tensors=3,
-          accept="fc", doc="input + value * tensor1 / tensor2.",
-          refusal="Integer division with addcdiv is no longer supported. (input + value * torch.trunc(tensor1 / tensor2)).to(input.dtype) is what "
-                  "it was, (input + value * tensor1 / tensor2) for tensors of floating point numbers what it is.")
+          accept="fc", types=_divides_no_integers, doc="input + value * tensor1 / tensor2.")
 
 WHERE = Pointwise("where", lambda c, x, y: where(c, x, y), 3, apart=(0,), accept="buifc8")
 WHERE.grad_name = "WhereBackward0"

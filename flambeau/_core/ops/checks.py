@@ -6,6 +6,7 @@ from math import gcd
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, hooks, layout
+from ..autograd import tape
 from ..tensor import Tensor
 from .device_errors import mismatch
 
@@ -69,8 +70,15 @@ def _dense(t: Tensor) -> bool:
 
 
 def partly_shared(out: Tensor, x: Tensor) -> bool:
-    """Whether dense tensors share some of their memory, or all of it in another order: what PyTorch refuses to copy or to compute on."""
-    return bool(out.meta.numel and x.meta.numel) and overlap(out, x) and _dense(out) and _dense(x)
+    """Whether dense tensors share some of their memory, or all of it by other strides: what PyTorch refuses to copy or to compute on.  It compares
+    strides as they are, also those of axes of size 1 and of another number of axes."""
+    a, b = out.meta, x.meta
+    if x is out or x.store.ptr != out.store.ptr or not (a.numel and b.numel and _dense(out) and _dense(x)):
+        return False
+    size_a, size_b = a.numel * a.dtype.itemsize, b.numel * b.dtype.itemsize
+    if out.ptr == x.ptr and size_a == size_b:
+        return tuple(a.strides) != tuple(b.strides)
+    return out.ptr < x.ptr + size_b and x.ptr < out.ptr + size_a
 
 
 def no_partial_overlap(out: Tensor, *read: Any) -> None:
@@ -86,6 +94,11 @@ def no_overlap(out: Tensor, *read: Any) -> None:
         if isinstance(x, Tensor) and x.store.ptr == out.store.ptr and (
                 x is out or partly_shared(out, x) or (out.meta.numel and _same_elements(out, x) and _dense(out))):
             raise _shared()
+
+
+def same_view(out: Tensor, x: Tensor) -> bool:
+    """Whether both show the same elements in the same way, so that a copy has nothing to do, even where elements share memory."""
+    return x is out or x.meta is out.meta and x.ptr == out.ptr and x.store.ptr == out.store.ptr
 
 
 def _same_elements(out: Tensor, x: Tensor) -> bool:
@@ -120,7 +133,7 @@ def one_type(name: str, *tensors: Any) -> None:
 def apart_from(out: Tensor, operands: tuple[Any, ...]) -> tuple[Any, ...]:
     """The operands, which may share all or none of `out`'s memory.  Raises RuntimeError where they share some."""
     for x in operands:
-        if isinstance(x, Tensor) and x.store.ptr == out.store.ptr and overlap(out, x) and _interleaved(out, x):
+        if isinstance(x, Tensor) and x.store.ptr == out.store.ptr and (partly_shared(out, x) or overlap(out, x) and _interleaved(out, x)):
             raise _shared()
     return operands
 
@@ -138,6 +151,15 @@ def _interleaved(a: Tensor, b: Tensor) -> bool:
     if step := gcd(*steps):  # all elements of each lie a multiple of it apart
         return not a.meta.dtype.itemsize <= (b.ptr - a.ptr) % step <= step - b.meta.dtype.itemsize
     return True
+
+
+def may_record(name: str, result: dtypes.dtype, *inputs: Tensor, real: bool = False) -> None:
+    """Raises RuntimeError where a call would be recorded whose result carries no gradient: integers, and complex numbers where there is only a
+    derivative for real ones."""
+    if result.kind in "bui" and any(t.meta.dtype.kind in "fc" for t in inputs) and tape.recording(*inputs):
+        raise RuntimeError(f"Autograd not support dtype: {dtypes.title(result)}, the result of {name}()")
+    if real and result.is_complex and tape.recording(*inputs):
+        raise RuntimeError(f"{name} does not support automatic differentiation for outputs with complex dtype.")
 
 
 def write_mask_needs(d: Any) -> bool:

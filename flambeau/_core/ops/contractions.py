@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import dtypes, layout
+from .. import layout
 from ..engine.fields import has
 from ..tensor import Tensor
-from .casts import to_dtype
 from .checks import of_kinds, one_type, same_device
 from .matmul import _bmm, _check_types, _mm, mm
 from .table import op
@@ -46,9 +45,9 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
         if a.meta.shape[x] != b.meta.shape[y] and 1 in (a.meta.shape[x], b.meta.shape[y]):
             # one element stands for all: the other's are summed first
             if a.meta.shape[x] == 1:
-                b = b.sum(y, True)
+                b = b.sum(y, True, dtype=a.meta.dtype)
             else:
-                a = a.sum(x, True)
+                a = a.sum(x, True, dtype=b.meta.dtype)
         elif a.meta.shape[x] != b.meta.shape[y]:
             raise RuntimeError(f"contracted dimensions need to match, but first has size {a.meta.shape[x]} in dim {x} and second has size "
                                f"{b.meta.shape[y]} in dim {y}")
@@ -126,9 +125,6 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
         if not isinstance(x, Tensor):
             raise TypeError(f"einsum(): argument 'operands' must be tensors, but operand {i} is {type(x).__name__}")
     same_device("einsum", *operands)
-    if any(t.meta.dtype is not operands[0].meta.dtype for t in operands):
-        of_kinds("bmm", operands[0], "uifc")
-    one_type("einsum", *operands)
     terms, target, sizes = _parse(equation.replace(" ", ""), operands)
     out, names = _diagonals(operands[0], terms[0])
     rest = list(zip(operands[1:], terms[1:], strict=True))
@@ -231,9 +227,17 @@ def _contract(a: Tensor, an: list[str], b: Tensor, bn: list[str], keep: set[str]
         else:
             a, an = a.sum(an.index(c)), [x for x in an if x != c]
             b, bn = b.squeeze(bn.index(c)), [x for x in bn if x != c]
+    for c in [c for c in both if c in an and c in bn and c not in keep and a.meta.shape[an.index(c)] == 1]:  # nothing to sum
+        a, an = a.squeeze(an.index(c)), [x for x in an if x != c]
+        b, bn = b.squeeze(bn.index(c)), [x for x in bn if x != c]
     both = [c for c in an if c in bn]
     batch, inner = [c for c in both if c in keep], [c for c in both if c not in keep]
     left, right = [c for c in an if c not in both], [c for c in bn if c not in both]
+    if not inner:  # nothing is summed: a product of any types
+        x = a.permute([an.index(c) for c in (*batch, *left)])
+        y = b.permute([bn.index(c) for c in (*batch, *right)])
+        shape = [*y.meta.shape[:len(batch)], *[1] * len(left), *y.meta.shape[len(batch):]]
+        return x.reshape([*x.meta.shape, *[1] * len(right)]) * y.reshape(shape), batch + left + right
     shape = [max(a.meta.shape[an.index(c)], b.meta.shape[bn.index(c)]) if 0 not in (a.meta.shape[an.index(c)], b.meta.shape[bn.index(c)]) else 0
              for c in batch]
 
@@ -242,8 +246,10 @@ def _contract(a: Tensor, an: list[str], b: Tensor, bn: list[str], keep: set[str]
         f, s = [t.meta.shape[names.index(c)] for c in first], [t.meta.shape[names.index(c)] for c in second]
         return x.expand((*shape, *f, *s)).reshape(layout.numel(shape), layout.numel(f), layout.numel(s))
     x, y = arranged(a, an, left, inner), arranged(b, bn, inner, right)
-    d = dtypes.promote_types(x.meta.dtype, y.meta.dtype)
-    made = _bmm(to_dtype(x, d), to_dtype(y, d))
+    if x.meta.numel and y.meta.numel:
+        of_kinds("bmm", x, "uifc")
+    one_type("einsum", x, y)
+    made = _bmm(x, y)
     return made.reshape([*shape, *[a.meta.shape[an.index(c)] for c in left], *[b.meta.shape[bn.index(c)] for c in right]]), batch + left + right
 
 

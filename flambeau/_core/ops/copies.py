@@ -156,7 +156,8 @@ def warn_of_lost_part(of: dtypes.dtype, to: dtypes.dtype) -> None:
 
 
 def _may_copy(self: Tensor, src: Tensor) -> None:
-    checks.may_write(self)
+    if not checks.same_view(self, src):
+        checks.may_write(self)
     warn_of_lost_part(src.meta.dtype, self.meta.dtype)
     shape = layout.broadcast_shapes(self.meta.shape, src.meta.shape)
     if shape != tuple(self.meta.shape):
@@ -165,10 +166,11 @@ def _may_copy(self: Tensor, src: Tensor) -> None:
 
 def _copy(self: Tensor, src: Tensor, non_blocking: bool) -> Tensor:
     recording = _grad.get() and inplace.check(self, (self, src))
-    if src is not self:
-        if src.store.ptr == self.store.ptr:
-            checks.no_partial_overlap(self, src)
+    if not checks.same_view(self, src):
+        checks.no_partial_overlap(self, src)
         copy_into(self, src, non_blocking)
+    else:
+        self.store.version += 1
     if recording:
         inplace.rebase(self, tape.node(_copied, (self.node, src.node), src.meta, "CopyBackwards"))
     return self

@@ -244,6 +244,8 @@ def _full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, layout: Any
             made = _fresh(m, pin_memory)
             if m.numel:
                 launch.fill(made, number)
+            else:
+                dtypes.number(number, m.dtype)
             return _finish(made, requires_grad)
         return Compose(general)
     return Plan((m,), launch.filling(m), numbers=(functools.partial(dtypes.number, d=m.dtype),), result=_requiring if requires_grad else None, reads=False)
@@ -809,7 +811,7 @@ def fill_(self: Tensor, value: Any) -> Tensor:
     if isinstance(value, Tensor):
         if value.meta.shape:
             raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {len(value.meta.shape)} dimensions.")
-        return self.copy_(value)
+        return self.copy_(value.clone() if value.store is self.store else value)
     recorded = _grad.get() and inplace.check(self, (self,))
     if self.meta.numel:
         launch.fill(self, value)

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..autograd import tape
 from ..autograd.mode import no_recording
-from ..dtypes import promote_types
 from ..kernels import expr as E
 from ..kernels import formulas as F
 from ..layout import broadcast_shapes, wrap_dim
 from ..tensor import Tensor, alias
-from .casts import to_dtype
 from .checks import one_type
 from .elementwise import fit, saved_tensor
 from .linalg.matrices import keep_outputs, kept_outputs, type_name
@@ -37,7 +35,6 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = "us
     for i, x in enumerate((x1, x2)):
         if x.meta.dtype.kind != "f":
             raise RuntimeError(f"cdist only supports floating-point dtypes, X{i + 1} got: {type_name(x)}")
-    one_type("cdist", x1, x2)
     for i, x in enumerate((x1, x2)):
         if len(x.meta.shape) < 2:
             raise RuntimeError(f"cdist only supports at least 2D tensors, X{i + 1} got: {len(x.meta.shape)}D")
@@ -48,16 +45,13 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = "us
     if compute_mode is not None and compute_mode not in _MODES:
         raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
     n, m = x1.meta.shape[-2], x2.meta.shape[-2]
+    lead = broadcast_shapes(x1.meta.shape[:-2], x2.meta.shape[:-2])
+    if not x1.meta.shape[-1] or 0 in (n, m, *lead):  # of nothing, also of two types
+        return x1.new_zeros((*lead, n, m))
+    one_type("cdist", x1, x2)
     by_product = p == 2 and (compute_mode == _MODES[1] or (compute_mode in (None, _MODES[0]) and (n > 25 or m > 25)))
     if by_product and x1.meta.dtype is x2.meta.dtype and x1.meta.dtype.itemsize > 2:
-        lead = broadcast_shapes(x1.meta.shape[:-2], x2.meta.shape[:-2])
         return _euclidean(x1.expand(*lead, *x1.meta.shape[-2:]), x2.expand(*lead, *x2.meta.shape[-2:]))
-    if x1.meta.dtype is not x2.meta.dtype:
-        d = promote_types(x1.meta.dtype, x2.meta.dtype)
-        x1, x2 = to_dtype(x1, d), to_dtype(x2, d)
-    if not x1.meta.shape[-1]:
-        return x1.new_zeros((*broadcast_shapes(x1.meta.shape[:-2], x2.meta.shape[:-2]), n, m))
-    lead = broadcast_shapes(x1.meta.shape[:-2], x2.meta.shape[:-2])
     x1, x2 = [x if tuple(x.meta.shape[:-2]) == lead else x.expand(*lead, *x.meta.shape[-2:]) for x in (x1, x2)]
     return CDIST((x1, x2), consts=(("p", float(p)),))[0]
 
@@ -127,5 +121,5 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:  # noqa
     norms = vector_norm(input, p, [i for i in range(ndim) if i != at], True)
     # the small number keeps the quotient finite
     scale = (maxnorm / (norms + 1e-7)).where(norms > maxnorm, 1.0)
-    made: Tensor = input * scale.to(input.meta.dtype)
+    made: Tensor = (input * scale.to(input.meta.dtype)).contiguous()
     return made

@@ -77,18 +77,20 @@ class Pointwise:
     operands' common type), "float" (the same, integers becoming the default float type) or "none" (each operand keeps its
     own type).  apart: operands that take no part in promotion (conditions).  grad: optional formula
     ``(g, *operands, out, *numbers, **consts)`` for the operands' gradients where the derived one would be less accurate.
-    accept: the kinds of common type it is defined for.  alike: tensors of one type only.  divides: the second operand is a divisor, which
-    may not be 0 among integers.  refusal: the RuntimeError's text for types that are not accepted, where PyTorch has words of its own.
+    accept: the kinds of common type it is defined for.  alike: tensors of one type only.  types: called with the operands, raises for types that
+    it does not take together.  lacks: for what PyTorch has no derivative, so that a backward pass raises RuntimeError there: "" for nothing,
+    "both" operands, the second "of a number" and a tensor, or "complex" results, which are refused at once.  divides: the second operand is a
+    divisor, which may not be 0 among integers.
     """
 
-    __slots__ = ("name", "grad_name", "formula", "arity", "promote", "apart", "grad", "accept", "alike", "divides", "refusal", "calls", "env", "tapes",
-                 "programs")
+    __slots__ = ("name", "grad_name", "formula", "arity", "promote", "apart", "grad", "accept", "alike", "types", "lacks", "divides", "calls", "env",
+                 "tapes", "programs")
 
     def __init__(self, name: str, formula: Callable[..., Any], arity: int, promote: str = "default",
                  apart: tuple[int, ...] = (), grad: Callable[..., Any] | None = None, accept: str = "buifc", alike: bool = False,
-                 refusal: str = "") -> None:
+                 types: Callable[..., None] | None = None, lacks: str = "") -> None:
         self.name, self.formula, self.arity, self.promote, self.apart, self.grad = name, formula, arity, promote, apart, grad
-        self.accept, self.alike, self.divides, self.refusal = accept, alike, False, refusal
+        self.accept, self.alike, self.types, self.lacks, self.divides = accept, alike, types, lacks, False
         self.grad_name = "".join(w.capitalize() for w in name.split("_")) + "Backward0"
         self.calls: dict[int, Any] = {}  # by the count of numbers
         self.env: dict[str, Any] = {}  # holds "into", the plans of calls that write into given tensors
@@ -120,6 +122,8 @@ class Pointwise:
 
     def common(self, operands: Sequence[Any]) -> dtype:
         """The type the operation computes in, before half types are widened."""
+        if self.types is not None:
+            self.types(*operands)
         here = [x for i, x in enumerate(operands) if i not in self.apart]
         common = dtypes.result_of([x.meta.dtype for x in here if isinstance(x, Tensor) and x.meta.shape],
                                   [x.meta.dtype for x in here if isinstance(x, Tensor) and not x.meta.shape],
@@ -136,8 +140,6 @@ class Pointwise:
                 raise RuntimeError(f"{self.name} is not yet implemented for tensors with different dtypes. Got {dtypes.title(kinds[0])} and "
                                    f"{dtypes.title(other)}; .to(dtype) makes them one type.")
         if common.kind not in self.accept:
-            if self.refusal:
-                raise RuntimeError(self.refusal)
             raise NotImplementedError(f"\"{self.name}\" not implemented for '{_type_name(common)}'")
         return common
 
@@ -220,6 +222,8 @@ class Pointwise:
 
         def saved(needs: tuple[bool, ...]) -> Saved:
             info = self._info(needs[:n], metas, consts)
+            if self._underived(needs, metas):
+                return Saved(_no_derivative, info=info)
             t = info.tape
             linear = not t.saved and not t.save_out
             return Saved(_backward_linear if linear else _backward, t.saved, (0,) if t.save_out else (), info, params)
@@ -319,6 +323,14 @@ class Pointwise:
         return t
 
     # ------------------------------------------------------------------------------------------------------ recording
+    def _underived(self, needs: Sequence[bool], metas: Sequence[Meta | None]) -> bool:
+        """Whether there is no derivative for one of the operands in `needs`."""
+        if self.lacks == "complex":
+            if any(m is not None and m.dtype.is_complex for m in metas):
+                raise RuntimeError(f"{self.name} does not support automatic differentiation for outputs with complex dtype.")
+            return False
+        return self.lacks == "both" or self.lacks == "of a number" and metas[0] is None
+
     def _saves(self, t: Tensor, operands: tuple[Any, ...], consts: tuple[Any, ...]) -> bool:
         """Whether the gradient of these operands is computed from the values of `t`."""
         needs = tuple([isinstance(x, Tensor) and x.node is not None for x in operands])
@@ -328,7 +340,11 @@ class Pointwise:
     def _record(self, operands: tuple[Any, ...], numbers: tuple[Any, ...], consts: tuple[Any, ...], out: Tensor, version: int) -> None:
         """Puts a call in place on the tape: an operand in `out`'s memory was saved as it was before the write, at `version`."""
         needs = tuple([isinstance(x, Tensor) and x.node is not None for x in operands])
-        info = self._info(needs, tuple([x.meta if isinstance(x, Tensor) else None for x in operands]), consts)
+        metas = tuple([x.meta if isinstance(x, Tensor) else None for x in operands])
+        info = self._info(needs, metas, consts)
+        if self._underived(needs, metas):
+            out.node = tape.node(_no_derivative, tuple([x.node if isinstance(x, Tensor) else None for x in operands]), (info, (), (), (), numbers))
+            return
         t = info.tape
         kept = tuple([operands[i] for i in t.saved])
         versions = tuple([0 if not isinstance(x, Tensor) else version if x.store is out.store and x.ptr == out.ptr else x.store.version for x in kept])
@@ -489,6 +505,11 @@ def saved_tensor(x: Any, version: int, node: tape.Node) -> Any:
     if isinstance(x, Tensor) and x.store.version != version:
         tape.changed(x, version, node)
     return x
+
+
+@tape.keeps_nothing
+def _no_derivative(node: tape.Node, g: Tensor) -> Any:
+    raise RuntimeError(f"derivative for aten::{node[tape.SAVED][0].op.name} is not implemented")
 
 
 def _backward(node: tape.Node, g: Tensor) -> list[Tensor | None]:

@@ -16,6 +16,7 @@ from ..kernels import formulas as F
 from ..layout import wrap_dims
 from ..tensor import Tensor
 from .casts import to_dtype
+from .checks import may_record
 from .elementwise import _type_name
 from .row_places import asked, elements, row_values
 from .rowwise import Rowwise
@@ -77,6 +78,7 @@ def reduction(name: str, element: Callable[[Expr], Any], how: str = "", finish: 
             input = prepare(input, result)
         if result.is_complex != d.is_complex:
             input = to_dtype(input, result)
+        may_record(name, result, input)
         chosen = whole if dim is None else form
         return chosen((input,), where=(asked(dim, input.meta), keepdim), result=result)[0]
     if dtype:

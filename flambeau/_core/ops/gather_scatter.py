@@ -16,7 +16,7 @@ from ..runtime import caches, dispatch
 from ..tensor import Tensor, empty, new
 from . import launch, routines
 from .casts import to_dtype
-from .checks import may_write, no_overlap, same_device, to_one_device
+from .checks import may_record, may_write, no_overlap, same_device, to_one_device
 from .copies import cast_program
 from .elementwise import Pointwise
 from .indexing import beyond, checking, fill_chosen, once, put_at, take_at, taken
@@ -198,7 +198,7 @@ def _scatter(name: str, self: Tensor, dim: int, index: Tensor, src: Any, mode: s
         if src.meta.dtype is not self.meta.dtype:
             raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype")
     axis = _prepare(name, self, dim, index, src)
-    out = self.detach().clone()
+    out = self.detach().clone(memory_format=_row_major())
     if index.meta.numel:
         if not self.meta.shape or not index.meta.shape or not src.meta.shape:
             return _scatter(name, _as_axes(self, index), 0, _as_axes(index, self), _as_axes(src, self), mode).reshape(tuple(self.meta.shape))
@@ -275,6 +275,7 @@ def _reduced(name: str, self: Tensor, dim: int, index: Tensor, src: Tensor, redu
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
     if src.meta.dtype is not self.meta.dtype:
         raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype")
+    may_record(name, self.meta.dtype, self, src, real=True)
     if self.meta.dtype is bool_ and reduce == "mean":
         raise NotImplementedError("\"scatter_gather_tensor_cpu_reduce_mean\" not implemented for 'Bool'")
     if self.meta.dtype is bool_:  # sums and products of truths are or and and
@@ -396,7 +397,12 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:  # noqa: A00
     """The positions `index` (a vector) of an axis."""
     axis = layout.wrap_dim(dim, len(input.meta.shape))
     if type(index) is Tensor and index.meta.dtype is int64 and len(index.meta.shape) == 1 and index.meta.device is input.meta.device and input.meta.shape:
-        return take_at(input, [None] * axis + [index] + [None] * (len(input.meta.shape) - 1 - axis), negative=False)
+        try:
+            return take_at(input, [None] * axis + [index] + [None] * (len(input.meta.shape) - 1 - axis), negative=False)
+        except IndexError as e:
+            if axis == 1 or len(input.meta.shape) > 1 and not input.meta.numel:  # by its path for these, PyTorch raises RuntimeError
+                raise RuntimeError(str(e)) from None
+            raise
     same_device("index_select", input, index)
     at = _vector("index_select", index)
     if not input.meta.shape:
@@ -459,13 +465,21 @@ def _index_op(name: str, accumulate: bool) -> None:
             target = self.view(1)
             put_at(target, [at], source.reshape(-1), accumulate, negative=False)
             return self
-        return put_at(self, _at(len(self.meta.shape), axis, at), source, accumulate, negative=False)
+        if not accumulate or len(self.meta.shape) == 1:
+            return put_at(self, _at(len(self.meta.shape), axis, at), source, accumulate, negative=False)
+        if not source.meta.numel:  # where there is nothing to add, PyTorch looks at no position
+            at = at[:0]
+            source = source.narrow(axis, 0, 0)
+        try:
+            return put_at(self, _at(len(self.meta.shape), axis, at), source, accumulate, negative=False)
+        except IndexError as e:  # PyTorch's path for several axes raises RuntimeError
+            raise RuntimeError(str(e)) from None
 
     def function(input: Tensor, dim: int, index: Tensor, source: Any, *, alpha: Any = 1) -> Tensor:  # noqa: A002
-        return inplace_form(input.clone(), dim, index, source, alpha=alpha)
+        return inplace_form(input.clone(memory_format=_row_major()), dim, index, source, alpha=alpha)
     if not accumulate:
         def copy(input: Tensor, dim: int, index: Tensor, source: Any) -> Tensor:  # noqa: A002
-            return inplace_form(input.clone(), dim, index, source)
+            return inplace_form(input.clone(memory_format=_row_major()), dim, index, source)
         function = copy  # type: ignore[assignment]
     function.__name__ = function.__qualname__ = name
     inplace_form.__name__ = name + "_"
@@ -478,12 +492,14 @@ _index_op("index_copy", False)
 
 
 def _index_fill_(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    if index.meta.dtype is not int64:
+        raise IndexError(f"index_fill_(): Expected dtype int64 for index, got {index.meta.dtype}")
+    if isinstance(value, complex) and not self.meta.dtype.is_complex:
+        raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported")
     axis = layout.wrap_dim(dim, len(self.meta.shape))
     if isinstance(value, Tensor) and value.meta.shape:
         raise RuntimeError(f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {len(value.meta.shape)} dimension(s).")
     if not isinstance(value, Tensor):
-        if isinstance(value, complex) and not self.meta.dtype.is_complex:
-            raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported")
         from .creation import full
         value = full((), value, dtype=self.meta.dtype, device=self.meta.device)
     same_device("index_fill_", self, index)
@@ -495,9 +511,11 @@ def _index_fill_(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
 def _index_fill_operands(t: Tensor, axis: int, index: Tensor, value: Any) -> tuple[Any, ...]:
     """A fill where a mask is true: a position given twice counts once, in the gradient too."""
     from .creation import zeros
-    if index.meta.dtype is not int64:
-        raise IndexError(f"index_fill_(): Expected dtype int64 for index, got {index.meta.dtype}")
     at = _vector("index_fill_", index)
+    if not t.meta.numel:
+        if at.meta.numel and not t.meta.shape[axis] and all(n for i, n in enumerate(t.meta.shape) if i != axis):
+            raise RuntimeError(f"index_fill_(): index has {at.meta.numel} positions, dimension {axis} of self has none")
+        at = at[:0]  # where there is nothing to fill, PyTorch looks at no position
     hit = zeros((t.meta.shape[axis] if t.meta.shape else 1,), dtype=bool_, device=t.meta.device)
     put_at(hit, [at], zeros((), dtype=bool_, device=t.meta.device).logical_not(), False)
     return _fill_operands(t, hit.reshape([-1 if i == axis else 1 for i in range(len(t.meta.shape))]), value)
@@ -591,7 +609,7 @@ def _masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:  # noqa: A002
     """input with `value` where the mask is true."""
     result: Tensor = MASKED_FILL(_fill_operands(input, mask, value))
-    return result
+    return result if result.meta.contiguous else result.contiguous()
 
 
 @op(inplace=True)

@@ -373,6 +373,14 @@ class _Where:
             return total
         self.offset = offset
 
+    def laid_out(self, x: Tensor) -> tuple[int, ...]:
+        """The strides of what is read from x."""
+        _, lead, positions, tail, _ = self.key
+        kept = self.numbers[2 * len(self.idx):]
+        own = (*kept[:lead], *[0] * positions, *kept[lead:])
+        shape = (*[1] * lead, *self.domain[lead:lead + positions], *[1] * tail)
+        return layout.result_strides(self.domain, [(self.domain, own), *[(shape, s) for s in self.strides]])
+
     def bounded(self) -> _Where:
         """Itself.  Raises IndexError for positions outside an axis; where nothing is read or written none is looked at."""
         if layout.numel(self.domain) or not self.negative:
@@ -385,8 +393,9 @@ def _scalars(w: _Where) -> tuple[dtype_class, ...]:
 
 
 def _take(x: Tensor, w: _Where) -> Tensor:
-    """The elements of x at w, contiguous; outside the tape."""
-    out = empty(w.domain, x.meta.dtype, x.meta.device)
+    """The elements of x at w, outside the tape: laid out as elementwise results of x and the positions are, or contiguous where positions are
+    those of rows."""
+    out = new(meta(w.domain, w.laid_out(x) if w.negative else None, x.meta.dtype, x.meta.device))
     if not out.meta.numel:
         return out
     program, domain, strides = _taking(x, w, out.meta)
@@ -672,14 +681,14 @@ def _assign(view: Tensor, value: Any) -> None:
     if value.meta.device is not view.meta.device and value.meta.shape:
         raise mismatch("index_put_", [view, value], [view], (view, None, value))
     shape, to = tuple(value.meta.shape), tuple(view.meta.shape)
-    if shape == to or not shape:
-        # one of view's own elements, broadcast first, overlaps nothing that PyTorch looks at
-        view.copy_(value.expand(to) if shape != to and value.store is view.store else value)
-        return
-    while len(shape) > len(to) and shape[0] == 1:
-        shape = shape[1:]
-    value = value.reshape(shape) if shape != tuple(value.meta.shape) else value
-    view.copy_(value.expand(to) if shape != to else value)
+    if shape == to:
+        view.copy_(value)
+    elif not shape:
+        view.fill_(value)
+    else:
+        while shape and shape[0] == 1:
+            shape = shape[1:]
+        view.copy_((value.view(shape) if shape != tuple(value.meta.shape) else value).expand(to))
 
 
 def _one_for_a_mask(x: Tensor, indices: Sequence[Any], value: Tensor) -> Tensor:

@@ -15,7 +15,8 @@ from ..kernels import formulas as F
 from ..kernels.programs import Reduce
 from ..tensor import Tensor
 from . import outputs
-from .reductions import _program, axes_of, reducing
+from .checks import of_kinds
+from .reductions import _program, axes_of, kept_shape, reducing
 from .results import named
 from .row_places import row_values
 from .rowwise import Rowwise
@@ -66,10 +67,10 @@ def _pick_back(node: Any, g: Tensor) -> Any:
 
 
 def _along(name: str, how: str, t: Tensor, dim: int, keepdim: bool) -> Any:
-    _no_complex(name, t)
     axis = layout.wrap_dim(dim, len(t.meta.shape))
     axes = (axis,) if t.meta.shape else ()
     _not_empty(name, t, axes)
+    _no_complex(name, t)
     saved = Saved(_pick_back, results=(1,), info=Facts(f"{name.capitalize()}Backward0", tuple(t.meta.shape), axis, keepdim), first=True)
     return _with_position(name, how, t, axes, keepdim, saved, _RESULTS[name]._make)
 
@@ -83,6 +84,8 @@ _EXTREMES = {name: Rowwise(name, "rc -> r", _greatest, row_values) for name in (
 
 
 def _extreme(name: str, how: str, t: Tensor, axes: tuple[int, ...], keepdim: bool) -> Tensor:
+    if t.meta.dtype.is_complex and not t.meta.numel:
+        return t.new_empty(kept_shape(t.meta.shape, axes, keepdim))
     _no_complex(name, t)
     return _EXTREMES[name]((t,), where=(axes, keepdim), consts=(("how", how),))[0]
 
@@ -100,6 +103,7 @@ def _full(name: str, how: str) -> Any:
             return pair(input, _operand(name, "other", dim if other is None else other), out=out)
         if dim is None:
             _whole_not_empty(name, input)
+            of_kinds(name, input, "buif")
             made = _extreme(name, how, input, tuple(range(len(input.meta.shape))), False)
         elif out is None:
             return _along(name, "arg" + how, input, dim, keepdim)
@@ -118,12 +122,12 @@ max, min = _full("max", "max"), _full("min", "min")  # noqa: A001
 
 def _a(name: str, how: str) -> Any:
     def function(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:  # noqa: A002
-        axes = axes_of(input, dim)
-        if dim == () or dim is None:
-            if input.meta.numel == 0:
+        if not input.meta.numel:
+            if dim == () or dim is None:
                 _whole_not_empty(name, input)
-        else:
-            _not_empty(name, input, axes)
+            for d in dim if isinstance(dim, (tuple, list)) else (dim,):  # one after another, before two are compared
+                _not_empty(name, input, axes_of(input, d))
+        axes = axes_of(input, dim)
         return _extreme(name, how, input, axes, keepdim)
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"The {how}imum over `dim` (all axes by default); its gradient is shared among equal elements."

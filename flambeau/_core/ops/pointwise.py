@@ -189,7 +189,7 @@ def _nan_to_num(x: Expr, nan: Any, posinf: Any, neginf: Any) -> Expr:
 
 
 # each operand in its own type: the limits of a 16-bit type are its own
-pointwise("nan_to_num", "input", _nan_to_num, consts={"nan": None, "posinf": None, "neginf": None}, promote="none",
+pointwise("nan_to_num", "input", _nan_to_num, consts={"nan": None, "posinf": None, "neginf": None}, promote="none", lacks="complex",
           grad=lambda g, x, y, nan, posinf, neginf: where(abs(x) < math.inf, g, E.const(0, g.dtype)),
           doc="NaN, inf and -inf replaced by numbers: 0 and the type's greatest and lowest by default.")
 
@@ -198,9 +198,9 @@ pointwise("nan_to_num", "input", _nan_to_num, consts={"nan": None, "posinf": Non
 def _activation(name: str, formula: Any, grad: Any = None, numbers: dict[str, Any] | None = None,
                 consts: dict[str, Any] | None = None, spaces: tuple[str, ...] = ("nn.functional",), method: bool = False,
                 accept: str = "f", keyword: tuple[str, ...] = (), flag: bool = True, inplace: bool = True, promote: str = "default",
-                check: Any = None, doc: str = "") -> None:
+                check: Any = None, types: Any = None, lacks: str = "", doc: str = "") -> None:
     pointwise(name, "input", formula, grad=grad, numbers=numbers, consts=consts, spaces=spaces, method=method, flag=flag,
-              accept=accept, keyword=keyword, inplace=inplace, promote=promote, check=check, doc=doc)
+              accept=accept, keyword=keyword, inplace=inplace, promote=promote, check=check, types=types, lacks=lacks, doc=doc)
 
 
 def _zero(g: Expr) -> Expr:
@@ -225,7 +225,7 @@ _activation("selu", lambda x: _SELU_SCALE * where(x > 0.0, x, _SELU_ALPHA * E.ex
             spaces=("torch", "nn.functional"))
 _activation("silu", lambda x: x * special.sigmoid(x),
             lambda g, x, y: g * E.conj(special.sigmoid(x) * (1.0 + x * (1.0 - special.sigmoid(x)))) if x.dtype.is_complex else (
-                g * special.sigmoid(x) * (1.0 + x * (1.0 - special.sigmoid(x)))), accept="fc")
+                g * special.sigmoid(x) * (1.0 + x * (1.0 - special.sigmoid(x)))), accept="fc", lacks="complex")
 _activation("mish", lambda x: x * E.tanh(special.softplus(x)), lambda g, x, y: g * (
     E.tanh(special.softplus(x)) + x * special.sigmoid(x) * (1.0 - E.tanh(special.softplus(x)) * E.tanh(special.softplus(x)))))
 
@@ -254,8 +254,13 @@ def _softsign_grad(g: Expr, x: Expr, y: Expr) -> Expr:
     return g / E.complex_(size, zero) - E.complex_(along, zero) * _sgn(x)
 
 
+def _no_truths(x: Tensor) -> None:
+    if x.meta.dtype is bool_:
+        raise NotImplementedError("\"softsign\" not implemented for 'Bool'")
+
+
 _activation("softsign", lambda x: x / (1.0 + abs(x)) if not x.dtype.is_complex else x / E.complex_(1.0 + abs(x), E.imag(x) * 0.0),
-            _softsign_grad, flag=False, inplace=False, accept="fc", promote="float")
+            _softsign_grad, flag=False, inplace=False, accept="fc", promote="float", types=_no_truths)
 _activation("tanhshrink", lambda x: x - E.tanh(x), lambda g, x, y: g * E.conj(E.tanh(x) * E.tanh(x)), flag=False, inplace=False, accept="fc",
             promote="float")
 

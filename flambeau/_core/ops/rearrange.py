@@ -13,7 +13,7 @@ from ..engine.fields import has
 from ..kernels import expr as E
 from ..kernels.programs import Map
 from ..runtime.device import resolve
-from ..tensor import Tensor, alias, empty
+from ..tensor import Tensor, alias, empty, meta, new
 from . import (
     axis_views,  # noqa: F401 (the views copied here must be in the table)
     launch,
@@ -182,7 +182,7 @@ def flip(input: Tensor, *given_dims: Any, dims: Any = None) -> Tensor:  # noqa: 
     m = input.meta
     if not m.shape:
         return input.clone()
-    out = empty(tuple(m.shape), m.dtype, m.device)
+    out = new(meta(m.shape, layout.dense_like(tuple(m.shape), m.strides), m.dtype, m.device))
     if m.numel:
         first = sum([(m.shape[a] - 1) * m.strides[a] for a in axes]) * m.dtype.itemsize  # of the copy
         strides = tuple([-s if a in axes else s for a, s in enumerate(m.strides)])

@@ -17,7 +17,7 @@ from ..runtime import caches, dispatch
 from ..tensor import Meta, Tensor, alias, empty, meta
 from . import launch
 from .casts import to_dtype
-from .checks import of_kinds
+from .checks import may_record, of_kinds
 from .elementwise import saved_tensor
 from .sizes import sizes_of
 from .table import op, out_form, planned
@@ -124,6 +124,12 @@ def _spread(m: Meta, shape: tuple[int, ...], axes: tuple[int, ...], keepdim: boo
     return meta(shape, tuple(strides), m.dtype, m.device)
 
 
+def in_integers(name: str, t: Tensor, result: dtypes.dtype) -> Tensor:
+    """`t` cast to the integers that a reduction of it gives.  Raises RuntimeError where that would be recorded."""
+    may_record(name, result, t)
+    return to_dtype(t, result)
+
+
 def _sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:  # noqa: A002
     """The sum over `dim` (an axis, several, or all); integers sum in int64, half types in float32 rounded once."""
     axes = axes_of(input, dim)
@@ -132,6 +138,8 @@ def _sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
         raise NotImplementedError(f"\"sum\" not implemented for '{dtypes.title(result).capitalize()}'")
     if result.is_complex and not input.meta.dtype.is_complex:
         return Compose(lambda input: sum(to_dtype(input, result), dim, keepdim))
+    if result.kind in "bui" and input.meta.dtype.kind in "fc":
+        return Compose(lambda input: sum(in_integers("sum", input, result), dim, keepdim, dtype=result))
     program = simple("sum", input.meta.dtype, result.opmath, result, "sum")
     saved = Saved(_sum_back if dim is None else _sum_back_along, info=(tuple(input.meta.shape), axes, keepdim, input.meta.dtype))
     return reducing(input, axes, keepdim, program, "sum", saved)
@@ -200,6 +208,8 @@ def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     result = _sum_type(input, dtype)
     if result.is_complex and not input.meta.dtype.is_complex:
         return Compose(lambda input, *_: prod(to_dtype(input, result), dim, keepdim))
+    if result.kind in "bui" and input.meta.dtype.kind in "fc":
+        return Compose(lambda input, *_: prod(in_integers("prod", input, result), dim, keepdim, dtype=result))
     return reducing(input, axes, keepdim, simple("prod", input.meta.dtype, result.opmath, result, "prod"), "prod",
                     Saved(_prod_back, keep=(0,), info=Facts("ProdBackward0", axes, keepdim, result)))
 

@@ -15,7 +15,8 @@ from ..kernels.programs import Scan
 from ..tensor import Tensor, empty
 from . import launch
 from .casts import to_dtype
-from .checks import of_kinds
+from .checks import may_record, of_kinds
+from .reductions import in_integers
 from .results import named
 from .row_places import elements
 from .rowwise import Rowwise
@@ -68,6 +69,8 @@ def _by_parts(t: Tensor, dim: int) -> Tensor:
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:  # noqa: A002
     """The running sum along `dim`; integers in int64."""
     axis, result = _axis(input, dim), _result(input, dtype)
+    if result.kind in "bui" and input.meta.dtype.kind in "fc":
+        input = in_integers("cumsum", input, result)  # noqa: A001
     if result.is_complex:
         return _by_parts(to_dtype(input, result), axis)
     return _running(to_dtype(input, result) if input.meta.dtype.is_complex else input, axis, False, result)
@@ -91,7 +94,7 @@ def _running(t: Tensor, axis: int, reverse: bool, result: dtype_class | None = N
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:  # noqa: A002
     """The running product along `dim`; integers in int64."""
     axis, result = _axis(input, dim), _result(input, dtype)
-    x = to_dtype(input, result)
+    x = in_integers("cumprod", input, result)
     if result.is_complex:
         return _complex_product(x, axis)
     out = _scan(x, axis, "prod", result)[0]
@@ -136,6 +139,7 @@ def _extreme(name: str) -> Any:
         axis = _axis(input, dim) if input.meta.numel else 0  # of no elements any axis is the same
         if input.meta.numel and input.meta.shape and input.meta.dtype.is_complex:
             of_kinds(f"{name}_cpu", input, "buif")
+        may_record(name, input.meta.dtype, input, real=True)
         values, at = _scan(input, axis, how, input.meta.dtype)
         tape.record(values, _extreme_back, (input,), (axis, tape.keep(at)), f"{name.capitalize()}Backward0")
         return _RESULTS[name](values, at)

@@ -43,7 +43,7 @@ def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False
     values = _operand(input, seq)
     _check_search(seq, values, isinstance(input, Tensor), right, side, sorter)
     right = right or side == "right"
-    if values.meta.numel:
+    if values.meta.numel and not (seq.meta.dtype is bool_ and values.meta.dtype.kind in "uif"):  # truths beside numbers become numbers
         of_kinds("searchsorted_out_cpu", seq, "uif")
     if sorter is not None:
         if dispatch.near(sorter.meta.device) and sorter.meta.numel and (int(sorter.min().item()) < 0 or

@@ -10,6 +10,7 @@ from ..kernels import expr as E
 from ..kernels import formulas as F
 from ..tensor import Tensor
 from .casts import to_dtype
+from .checks import may_record
 from .reductions import axes_of, kept_shape
 from .row_places import asked, elements, row_values
 from .rowwise import Rowwise
@@ -33,8 +34,8 @@ def _logsumexp(x: E.Expr) -> Any:
     return (y,), (y,)
 
 
-SOFTMAX = Rowwise("softmax", "rc -> rc", _softmax, elements, like=True)
-LOG_SOFTMAX = Rowwise("log_softmax", "rc -> rc", _log_softmax, elements, like=True)
+SOFTMAX = Rowwise("softmax", "rc -> rc", _softmax, elements)
+LOG_SOFTMAX = Rowwise("log_softmax", "rc -> rc", _log_softmax, elements)
 LOGSUMEXP = Rowwise("logsumexp", "rc -> r", _logsumexp, row_values)
 
 
@@ -43,6 +44,7 @@ def _along(form: Rowwise, input: Tensor, dim: int | None, dtype: Any, name: str 
     if t.meta.dtype.kind != "f":
         layout.wrap_dim(0 if dim is None else dim, len(t.meta.shape))
         if not t.meta.numel:
+            may_record(f"_{form.name}", t.meta.dtype, t, real=True)
             return t.clone()
         raise NotImplementedError(f'"{form.name}_lastdim_kernel_impl" not implemented for \'{t.meta.dtype.name.capitalize()}\'')
     rank = len(t.meta.shape)

@@ -18,7 +18,7 @@ from ..kernels.specs import Element, Put, Sort
 from ..runtime import dispatch
 from ..tensor import Tensor, empty, meta, storage
 from . import launch, outputs, routines
-from .checks import of_kinds, same_device
+from .checks import may_record, of_kinds, same_device
 from .copies import cast_program
 from .creation import arange
 from .gather_scatter import gather, scatter, taken_along
@@ -215,14 +215,13 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 
     NaN counts as the greatest value.  Raises RuntimeError for k outside 0..size.
     """
-    _real("topk", input)
     axis, d, k = _axis(input, dim), input.meta.dtype, k.__index__() if not isinstance(k, Tensor) else int(k.item())  # type: ignore[unreachable]
-    if d is bool_:
-        raise NotImplementedError("\"topk\" not implemented for 'Bool'")
     if not 0 <= k <= _length(input, axis):
         raise RuntimeError(f"selected index k out of range: k is {k}, the size of dimension {axis} is {_length(input, axis)}")
-    if not input.meta.shape and k == 0:
-        return _RESULTS["topk"](empty((0,), d, input.meta.device), empty((0,), int64, input.meta.device))
+    if d is bool_ or d.is_complex:
+        raise RuntimeError(f"topk does not support {d.name} elements: {'truths' if d is bool_ else 'complex numbers'} have no order here")
+    if not input.meta.shape:  # the one element, also for k = 0
+        return _RESULTS["topk"](*_only(input))
     return _picking("topk", input, axis, k, Sort, (bool(largest), k, bool(sorted)))
 
 
@@ -302,6 +301,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:  # noqa: A
     if input.meta.dtype.is_complex and not input.meta.shape:
         return _RESULTS["mode"](*_only(input))
     if input.meta.dtype.is_complex and not input.meta.numel:
+        may_record("mode", input.meta.dtype, input, real=True)
         rest = kept_shape(input.meta.shape, (axis,), keepdim)
         return _RESULTS["mode"](empty(rest, input.meta.dtype, input.meta.device), empty(rest, int64, input.meta.device))
     _real("mode", input)

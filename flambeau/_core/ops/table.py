@@ -208,7 +208,8 @@ def pointwise(name: str, operands: str, formula: Callable[..., Any], *, promote:
               grad: Callable[..., Any] | None = None, accept: str = "buifc", numbers: dict[str, Any] | None = None,
               consts: dict[str, Any] | None = None, keyword: tuple[str, ...] = (), method: bool = True, inplace: bool = True,
               out: bool = True, spaces: tuple[str, ...] = ("torch",), aliases: tuple[str, ...] = (), flag: bool = False, tensors: int = 1,
-              check: Callable[..., None] | None = None, alike: bool = False, refusal: str = "", doc: str = "", **fields: Any) -> Pointwise:
+              check: Callable[..., None] | None = None, alike: bool = False, types: Callable[..., None] | None = None, lacks: str = "",
+              doc: str = "", **fields: Any) -> Pointwise:
     """One row: a pointwise operation from its formula, with function, method, `name_`, `out=` and gradients of any order.
 
     operands: names of the tensor parameters.  formula: ``(*operands, *numbers, **consts)`` of expressions.  numbers:
@@ -216,11 +217,11 @@ def pointwise(name: str, operands: str, formula: Callable[..., Any], *, promote:
     those of them that are keyword-only.  flag: the function takes ``inplace=False``, as nn.functional's do.
     tensors: how many of the operands, from the first, must be tensors; the others may be numbers.  check: raises for numbers
     that make no sense.
-    See `elementwise.Pointwise` for promote, apart, grad, accept, alike and refusal, and `engine.fields` for the fields.
+    See `elementwise.Pointwise` for promote, apart, grad, accept, alike, types and lacks, and `engine.fields` for the fields.
     """
     has(name, **{"batch": "pointwise", **fields})
     names = tuple(operands.split())
-    made = Pointwise(name, formula, len(names), promote, apart, grad, accept, alike, refusal)
+    made = Pointwise(name, formula, len(names), promote, apart, grad, accept, alike, types, lacks)
     params = (*[(n, d, True) for n, d in (numbers or {}).items()], *[(n, d, False) for n, d in (consts or {}).items()])
     run, run_inplace = _forms(made, name, names, params, keyword, tensors, check, flag, out)
     text = f"{doc or name + ', element by element.'}"

@@ -300,8 +300,11 @@ def expand(self: Tensor, *size: Any, implicit: bool = False) -> Tensor:
             raise RuntimeError(f"The expanded size of the tensor ({w}) must match the existing size ({have}) at non-singleton "
                                f"dimension {i}.  Target sizes: {list(want)}.  Tensor sizes: {list(m.shape)}")
         shape.append(w)
-    strides = layout.expand_strides(m.shape, m.strides, shape)
-    return view_of(self, shape, strides, self.ptr, _expand_back, m.shape, "ExpandBackward0")
+    strides = list(layout.expand_strides(m.shape, m.strides, shape))
+    if m.shape:  # new axes of size 1 are laid out as PyTorch's, which tells views of one memory apart by their strides
+        for i in reversed(range(pad)):
+            strides[i] = shape[i + 1] * strides[i + 1] if shape[i] == 1 else 0
+    return view_of(self, shape, tuple(strides), self.ptr, _expand_back, m.shape, "ExpandBackward0")
 
 
 @viewed("unsqueeze")

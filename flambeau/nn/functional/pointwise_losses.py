@@ -11,6 +11,7 @@ from ..._core.dtypes import title
 from ..._core.engine.fields import has
 from ..._core.errors import warn
 from ..._core.kernels import expr as E
+from ..._core.ops.binary import no_bool
 from ..._core.ops.elementwise import Pointwise
 from ...autograd import no_grad
 from .reduction import chosen, folded, reduced
@@ -113,7 +114,7 @@ def _hinge(x: Any, t: Any, margin: Any) -> Any:
 
 _mse = Pointwise("mse_loss", lambda x, t: (x - t) * (x - t), 2, accept="fc")
 _weighted_mse = Pointwise("mse_loss", lambda x, t, w: w * (x - t) * (x - t), 3, accept="fc")
-_l1 = Pointwise("l1_loss", lambda x, t: E.abs_(x - t), 2)
+_l1 = Pointwise("l1_loss", lambda x, t: E.abs_(x - t), 2, types=no_bool)
 _smooth = Pointwise("smooth_l1_loss", _smooth_l1, 2, accept="f")
 _hub = Pointwise("huber_loss", _huber, 2, accept="f")
 _binary = Pointwise("binary_cross_entropy", _bce, 2, grad=_bce_grad, accept="f")

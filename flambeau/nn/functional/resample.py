@@ -14,8 +14,10 @@ import numpy as np
 from ..._core import dtypes, ops
 from ..._core.engine.fields import has
 from ..._core.errors import warn
+from ..._core.layout import is_channels_last
 from ..._core.ops.casts import in_float32
 from ..._core.ops.checks import of_kinds, one_type
+from ..._core.ops.memory_format import channels_last, channels_last_3d, contiguous_format
 from ..._core.ops.resampling import resized
 from ..._core.runtime import caches
 from ..._core.tensor import Meta
@@ -146,7 +148,7 @@ def _repeated(x: Any, factors: list[int]) -> Any:
         shape += [size, 1]
         wide += [size, factor]
     out = [s * f for s, f in zip(x.shape[2:], factors)]
-    return x.reshape(shape).expand(wide).reshape(*x.shape[:2], *out)
+    return x.reshape(shape).expand(wide).clone(memory_format=contiguous_format).reshape(*x.shape[:2], *out)  # also where nothing is repeated
 
 
 @in_float32
@@ -160,6 +162,14 @@ def interpolate(input: Any, size: Any = None, scale_factor: Any = None, mode: st
     when shrinking ("bilinear" and "bicubic"). Raises ValueError or NotImplementedError for combinations that do not
     fit.
     """
+    made = _interpolated(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
+    if type(input.meta) is Meta and not input.meta.contiguous and is_channels_last(input.meta.shape, input.meta.strides):
+        made = made.contiguous(memory_format=channels_last if input.dim() == 4 else channels_last_3d)
+    return made
+
+
+def _interpolated(input: Any, size: Any, scale_factor: Any, mode: str, align_corners: bool | None, recompute_scale_factor: bool | None,
+                  antialias: bool) -> Any:
     if input.dtype is not dtypes.uint8:
         of_kinds(f"upsample_{mode}", input, "f")
     interpolating = mode in ("linear", "bilinear", "bicubic", "trilinear")
@@ -202,6 +212,8 @@ def interpolate(input: Any, size: Any = None, scale_factor: Any = None, mode: st
     if min(target) < 1 or min(input.shape[2:]) < 1:
         raise RuntimeError(f"Input and output sizes should be greater than 0, but got input {list(input.shape[2:])} "
                            f"and output {target}")
+    if not input.shape[1]:
+        raise RuntimeError(f"Non-empty {input.dim()}D data tensor expected but got a tensor with sizes {list(input.shape)}")
     if antialias and not (mode in ("bilinear", "bicubic") and input.dim() == 4):
         raise ValueError("Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as "
                          "input")

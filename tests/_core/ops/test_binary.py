@@ -319,12 +319,26 @@ def test_heaviside_of_nan_is_0_as_it_is_not_above_0():
 
 
 def test_results_that_do_not_vary_have_gradients_of_zeros():
-    for f in (lambda x, y: fb.div(x, y, rounding_mode="floor"), lambda x, y: fb.div(x, y, rounding_mode="trunc"), lambda x, y: x // y,
+    for f in (lambda x, y: fb.div(x, y, rounding_mode="floor"), lambda x, y: fb.div(x, y, rounding_mode="trunc"),
               lambda x, y: (x * 1).div_(y, rounding_mode="floor"), lambda x, y: x.floor() + y.ceil(), lambda x, y: x.sgn() + y.sign(),
               lambda x, y: x.trunc() + y.round()):
         x, y = fb.tensor([5.0, -5.0], requires_grad=True), fb.tensor([2.0, 3.0], requires_grad=True)
         f(x, y).sum().backward()
         assert x.grad.tolist() == [0, 0] and y.grad.tolist() == [0, 0]
+
+
+def test_what_has_no_derivative_says_so_in_the_backward_pass():
+    x = fb.tensor([5.0, -5.0], requires_grad=True)
+    for f, name in ((lambda: x // x, "floor_divide"), (lambda: (x * 1).floor_divide_(2.0), "floor_divide"), (lambda: 5.0 % x, "remainder"),
+                    (lambda: fb.heaviside(x, x), "heaviside")):
+        for _ in range(5):  # also where the call is learned
+            y = f()
+            assert y.requires_grad
+            with pytest.raises(RuntimeError, match=f"derivative for aten::{name} is not implemented"):
+                y.sum().backward()
+    (x % 3.0).sum().backward()
+    assert x.grad.tolist() == [1, 1]
+    assert (x.detach() // 2.0).tolist() == [2, -3]
 
 
 def test_gradients_at_nan_and_at_the_origin():

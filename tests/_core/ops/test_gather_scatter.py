@@ -279,10 +279,11 @@ NEGATIVE = {
 
 @pytest.mark.parametrize("name", NEGATIVE)
 def test_positions_of_rows_count_from_the_start_only(name):
+    error = RuntimeError if name in ("index_select 1", "index_select of nothing") else IndexError  # as PyTorch's paths for these raise
     for _ in range(5):  # also where the call is learned
         NEGATIVE[name](fb.tensor([1]))
         for wrong in (-1, 2):
-            with pytest.raises(IndexError, match="out of bounds"):
+            with pytest.raises(error, match="out of bounds"):
                 NEGATIVE[name](fb.tensor([wrong]))
     assert fb.index_fill(fb.zeros(2), 0, fb.tensor([-1]), 1.0).tolist() == [0, 1] == fb.zeros(2)[fb.tensor([0, -1])].add(fb.tensor([0.0, 1])).tolist()
 

@@ -1,7 +1,7 @@
 """Selection without sorting the row: the first k elements in order, the k-th, medians; and the most frequent element.
 
 For a small k, elements below a threshold go into a buffer.  When the buffer is full, its first k are kept, and the last of them is the new
-threshold.  The k-th element is found digit by digit, the highest digit first, among the elements whose higher digits match.  For a large k,
+threshold.  The k-th element of a long row is found digit by digit, the highest digit first, among the elements whose higher digits match.  For a large k,
 the k-th is found in that way, and all elements before it are taken.
 """
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 BLOCK = 256  # elements whose keys are made at a time
 _KEPT = 128  # elements that are kept at least
 _FEW = 256  # elements of a row that is sorted rather than selected from
+_QUICK = 4096  # elements of a row whose k-th is found by parting it, which takes the square of their number at worst
 _SMALL = 32  # elements that are collected behind a threshold; of more, the last is found first
 
 
@@ -187,6 +188,9 @@ def element(d: dtype, domain: Sizes, strides: Sequence[Sizes], k: int, which: st
     if which == "mode":
         job = Job(d, domain, strides, False, 1, sorted_room)
         return job.entry(sorting.functions("mode", bits, ("flambeau_mode",), write_mode)["flambeau_mode"]), job.workspace, job.nbytes
+    if not which and n <= _QUICK:
+        job = Job(d, domain, strides, False, 1, order.key_bytes(n, bits) + order.key_bytes(n, 32), (k,))
+        return job.entry(sorting.functions("kth", bits, ("flambeau_kth",), write_kth)["flambeau_kth"]), job.workspace, job.nbytes
     job = Job(d, domain, strides, False, 1, _room_of_many(n, bits), ((n - 1) // 2 if which else k, _MIDDLE[which] if d.kind == "f" else 0))
     return job.entry(sorting.functions("element", bits, ("flambeau_element",), write_element)["flambeau_element"]), job.workspace, job.nbytes
 
@@ -214,6 +218,74 @@ def write_element(module: Module, bits: int) -> None:
         places.store(position)
         values.store((source + position * r.source_step).load(f"i{bits}"))
     r.finish()
+
+
+def write_kth(module: Module, bits: int) -> None:
+    """The k-th element of short rows.  Of equal elements it is the one that parting the row by pivots finds: C. A. R. Hoare's selection, with
+    the median of three as R. Sedgewick chooses it, as PyTorch's positions tell."""
+    sorting.write_basics(module, bits)
+    _write_part(module, bits)
+    r = Rows(module, "flambeau_kth", bits)
+    c = r.code
+    with r.each() as (values, places, source, work):
+        c.function("void", "keys", source, r.source_step, r.n, work, r.block)
+        position = c.function("i64", "part", work, work + after_keys(r.n, bits), r.n, c.number(r.block, OWN))
+        places.store(position)
+        values.store((source + position * r.source_step).load(f"i{bits}"))
+    r.finish()
+
+
+def _write_part(module: Module, bits: int) -> None:
+    """@part(keys, positions, n, k): the position of the k-th of n keys, which are reordered."""
+    c = Code(module, "internal i64", "part", "ptr", "ptr", "i64", "i64")
+    found, at, n, k = c.given
+    size, kind = bits // 8, f"i{bits}"
+
+    def key(i: Value) -> Value:
+        return (found + i * size).load(kind)
+
+    def exchange(i: Value, j: Value) -> None:
+        for place, width, t in ((found, size, kind), (at, 4, "i32")):
+            one, other = (place + i * width).load(t), (place + j * width).load(t)
+            (place + i * width).store(other)
+            (place + j * width).store(one)
+
+    def in_order(i: Value, j: Value) -> None:
+        with c.when(key(j).below(key(i))):
+            exchange(i, j)
+    with c.span(0, n) as v:
+        (at + v.i * 4).store(v.i.to("i32"))
+    low, high = c.ints(0), n - 1
+    with c.when(low + 1 < high, low, high) as several:
+        with c.repeat(low, high) as parts:
+            left, right = parts.vars
+            second = left + 1
+            exchange(left + ((right - left) >> 1), second)
+            in_order(second, right)
+            in_order(left, right)
+            in_order(second, left)
+            pivot = key(left)
+            with c.repeat(second, right) as ends:
+                with c.repeat(ends.vars[0]) as up:
+                    up.next = [up.vars[0] + 1]
+                    up.more = key(up.next[0]).below(pivot)
+                with c.repeat(ends.vars[1]) as down:
+                    down.next = [down.vars[0] - 1]
+                    down.more = pivot.below(key(down.next[0]))
+                ends.next = [up.vars[0], down.vars[0]]
+                ends.more = (down.vars[0] < up.vars[0]) ^ 1
+                with c.when(ends.more):
+                    exchange(*ends.next)
+            first, last = ends.vars
+            exchange(left, last)
+            parts.next = [c.pick(k < last, left, first), c.pick(last < k, right, last - 1)]
+            parts.more = parts.next[0] + 1 < parts.next[1]
+        several.next = parts.vars
+    left, right = several.vars
+    with c.when(left < right):
+        in_order(left, right)
+    c.back((at + k * 4).load("i32").to("i64"))
+    c.finish()
 
 
 def _write_rank(module: Module) -> None:
