@@ -179,6 +179,7 @@ def tensor_stub() -> str:
         lines = "".join(f"    {f}: {t.strip().replace('dtype', '_dtype').replace('device', '_device')}\n" for f, t in fields)
         head.append(f"class {name}:\n{lines}\n")
     head.append("class Guise(Meta):\n    under: Meta\n    @classmethod\n    def of(cls, m: Meta) -> Self: ...\n\n")
+    head.append("class Lazy(Guise):\n    conj: bool\n    neg: bool\n    address: int\n\n")
     out = ["class Tensor:\n    meta: Meta\n    store: Storage\n    ptr: int\n    node: Any\n    base: Tensor | None\n"
            "    def __new__(cls, *args: Any, **kwargs: Any) -> Any: ...\n"]
     for name, value in sorted(Tensor.__dict__.items()):

@@ -104,6 +104,19 @@ class Guise(Meta):
         return made
 
 
+class Lazy(Guise):
+    """The meta of a tensor whose elements are the conjugates or negatives of those in its memory.
+
+    Such a tensor has no address of its own (`ptr` is empty), so that nobody reads its memory as if the elements lay there: `address` is where
+    they lie. Each has a meta of its own, in the key of no plan; `ops.lazy_views` answers for it.
+    """
+
+    __slots__ = ("conj", "neg", "address")
+    conj: bool
+    neg: bool
+    address: int
+
+
 class Storage:
     """Bytes on one device: address `ptr`, `version` (in-place writes so far), `free` (takes the address back), `meta`, `keep` (an owner)."""
 

@@ -14,7 +14,7 @@ import gc
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from .._core import layout
+from .._core import hooks, layout
 from .._core import ops as _ops
 from .._core.autograd.mode import _grad
 from .._core.engine.plans import under
@@ -77,7 +77,8 @@ def is_dual(t: Any) -> bool:
 
 def attach(t: Tensor, level: Level, tangent: Tensor) -> None:
     """Gives a tensor its tangent of a level, laid out as the tensor."""
-    tangent = fitted(tangent, t)
+    hooks.settle(t)
+    tangent = fitted(hooks.resolved(tangent), t)
     t.__dict__.setdefault(KEY, {})[level] = tangent
     if not isinstance(t.meta, DualMeta):
         t.meta = _dual(under(t.meta))

@@ -136,7 +136,7 @@ def _of_one_number(out: Tensor, shadows: Shadows, recording: bool) -> list[Any]:
     for unit in (1.0, 1j) if out.meta.dtype.is_complex else (1.0,):
         u = ops.full(tuple(out.meta.shape), unit, dtype=out.meta.dtype, device=out.meta.device)
         slopes = functions.grad([out], [h for h, _ in shadows.starts], [u], retain_graph=True, create_graph=recording, allow_unused=True)
-        terms = [ops.sum(ops.real(ops.conj(g) * _like(v, g))) for g, (_, v) in zip(slopes, shadows.starts, strict=True) if g is not None]
+        terms = [ops.sum(ops.real(ops.conj_physical(g) * _like(v, g))) for g, (_, v) in zip(slopes, shadows.starts, strict=True) if g is not None]
         if not terms:
             return [None]
         total = terms[0]

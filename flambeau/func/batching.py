@@ -11,6 +11,7 @@ import inspect
 from contextvars import ContextVar
 from typing import Any
 
+from .._core import hooks
 from .._core import ops as _ops
 from .._core.tensor import Meta, Tensor, _new
 from ..autograd import duals
@@ -128,7 +129,7 @@ class Batched(Overridable):
 def batched(value: Any, level: Level) -> Batched:
     """An example of a batch."""
     made: Any = _new(Batched)
-    made.level, made.value = level, value
+    made.level, made.value = level, hooks.resolved(value)
     return made  # type: ignore[no-any-return]
 
 

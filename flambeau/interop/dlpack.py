@@ -138,6 +138,8 @@ def _order(t: Tensor, stream: int | None) -> None:
 
 
 def _capsule(t: Tensor, max_version: Any, copied: bool) -> Any:
+    if t.is_conj() or t.is_neg():
+        raise BufferError(f"Can't export a tensor whose {'conjugate' if t.is_conj() else 'negative'} bit is set: resolve it first")
     array = memory(t.ptr, tuple(t.meta.shape), t.meta.strides, t.meta.dtype, t.store)
     versioned = max_version is not None and int(max_version[0]) >= 1
     try:

@@ -54,6 +54,8 @@ def cuda_array_interface(self: Tensor) -> dict[str, Any]:
     if self.node is not None:
         raise RuntimeError("Can't get __cuda_array_interface__ on Variable that requires grad. If gradients aren't required, use "
                            "var.detach() to get Variable that doesn't require grad.")
+    if self.is_conj() or self.is_neg():
+        raise RuntimeError("Can't get __cuda_array_interface__ of a conjugate or negative view: resolve it first")
     d = self.meta.dtype
     if d is dtypes.bfloat16:
         raise AttributeError("Can't get __cuda_array_interface__ of bfloat16, which it has no name for: use .float() or DLPack")

@@ -89,6 +89,7 @@ def as_subclass(self: Tensor, cls: type[Tensor]) -> Any:
     """The same tensor (memory and history) as a member of `cls`.  Raises TypeError when that is no subclass of Tensor."""
     if not (isinstance(cls, type) and issubclass(cls, Tensor)):
         raise TypeError(f"as_subclass(): argument 'cls' must be a subclass of Tensor, not {cls!r}")
+    self = hooks.resolved(self)
     made: Any = _new(cls)
     m = self.meta
     made.meta, made.store, made.ptr, made.node, made.base = getattr(m, "under", m), self.store, self.ptr, self.node, self.base

@@ -8,7 +8,7 @@ import pickle
 from collections import OrderedDict
 from typing import Any
 
-from .._core import dtypes
+from .._core import dtypes, hooks
 from .._core.ops.memory_format import layout as Layout
 from .._core.ops.storages import UntypedStorage, root
 from .._core.ops.typed_storages import TypedStorage
@@ -67,6 +67,7 @@ class Storages:
 
 def _tensor(t: Tensor) -> Any:
     """(function, arguments) of a tensor without what its class adds."""
+    t = hooks.resolved(t)
     at = t.ptr  # waits for one that is still being filled
     if (at - t.store.ptr) % t.meta.dtype.itemsize:  # a view of bytes that no offset in elements reaches
         fresh = t.detach().clone()

@@ -152,7 +152,7 @@ def var(input: Tensor, dim: Any = None, unbiased: bool | None = None, *, correct
     n = _count(x, m, dims, True)
     middle = _ops.sum(_filled(x, m, 0), dims, True) / n
     gap = _filled(x - middle, m, 0)
-    square = gap * gap.conj() if x.meta.dtype.is_complex else gap * gap
+    square = gap * gap.conj_physical() if x.meta.dtype.is_complex else gap * gap
     total = _ops.sum(square, dims, bool(keepdim))
     count = n if not isinstance(n, Tensor) else n.reshape(total.meta.shape)
     rest = count - less

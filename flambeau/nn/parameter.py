@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .._core import ops
+from .._core import hooks, ops
 from .._core.engine.operation import KNOWN
 from .._core.runtime import provenance
 from .._core.tensor import Tensor, _new
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 def on_storage(cls: type[Tensor], data: Tensor, requires_grad: bool) -> Any:
     """A leaf of class `cls` that shares the storage of `data`."""
     made: Any = _new(cls)
+    data = hooks.resolved(data)
     made.meta, made.store, made.ptr, made.node, made.base = data.meta, data.store, data.ptr, None, None
     provenance.note(made)
     if requires_grad:

@@ -213,7 +213,9 @@ def _fitted(cls: Any, i: int, g: Any, m: Any) -> Any:
     """A user's gradient in its input's type, summed over axes the input was broadcast along."""
     if g is None or g.meta is m:
         return g
-    if not isinstance(g, Tensor):
+    if isinstance(g, Tensor):
+        g = hooks.resolved(g)
+    else:
         raise TypeError(f"function {cls.__name__}Backward returned {type(g).__name__} as gradient {i}; expected a Tensor or None")
     if g.meta.device is not m.device:
         raise RuntimeError(f"Function {cls.__name__}Backward returned an invalid gradient at index {i} - expected device {m.device} but got "

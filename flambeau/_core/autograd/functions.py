@@ -45,6 +45,7 @@ def _start(tensors: Sequence[Tensor], grads: Sequence[Any], create: bool) -> lis
         else:
             if not isinstance(g, Tensor):
                 raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
+            g = hooks.resolved(g)
             if g.meta.shape != t.meta.shape:
                 raise RuntimeError(f"Mismatch in shape: grad_output[0] has a shape of {g.meta.shape} and output[0] has a shape of "
                                    f"{t.meta.shape}.")

@@ -6,7 +6,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from .. import hooks, layout
-from ..tensor import Tensor, alias, meta
+from ..tensor import Lazy, Tensor, alias, meta
 from . import tape
 from .mode import _grad
 
@@ -115,6 +115,10 @@ def refresh(base: Tensor, done: Tensor) -> None:
 
 
 def _view_node(base: Tensor, view: Tensor) -> Any:
+    m = view.meta
+    if m.__class__ is Lazy:
+        shown = [tape.next_seq(), None, _as_strided, (base.node,), (base.meta, m.under, m.address - base.ptr), {"name": "AsStridedBackward0"}]
+        return hooks.turning(shown, m.conj, m.neg)
     return [tape.next_seq(), None, _as_strided, (base.node,), (base.meta, view.meta, view.ptr - base.ptr), {"name": "AsStridedBackward0"}]
 
 

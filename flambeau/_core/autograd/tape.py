@@ -22,6 +22,7 @@ from itertools import count
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
+from .. import hooks
 from ..dtypes import title
 from ..tensor import Tensor, alias
 from .mode import _grad
@@ -533,7 +534,7 @@ def run_hooks(extra: dict[str, Any], g: Any) -> Any:
         if changed_g is not None:
             if not isinstance(changed_g, Tensor):
                 raise TypeError(f"hook should return a Tensor or None, got {type(changed_g).__name__}")
-            g = changed_g
+            g = hooks.resolved(changed_g)
     return g
 
 

@@ -17,7 +17,7 @@ from weakref import WeakSet
 from .. import dtypes, hooks
 from ..runtime import caches
 from ..runtime import device as devices
-from ..tensor import Tensor
+from ..tensor import Lazy, Tensor
 from . import fields, fronts, interpreters
 from .fronts import CONSTANT, DEVICE, DTYPE, FACTOR, MISSING, NUMBER, OPTIONAL, PLACE, SCALAR, SEQUENCES, SIZES, TENSOR, VALUE, Signature
 from .learning import Learner
@@ -48,7 +48,7 @@ TRIPS: tuple[type[Exception], ...] = (AttributeError, IndexError, TypeError, Mem
 # who may answer for operands that are no plain tensors, in order; each gives NotImplemented where it has no answer
 answers: list[Answer] = []
 # by the class of metas: who answers for operands of a layout of their own, where nobody else might; gives NotImplemented where it has no answer
-layouts: dict[type, Callable[[Operation, Values], Any]] = {}
+layouts: dict[type, Callable[..., Any]] = {}
 # gives the arguments and keywords of a call in a deprecated order
 old_orders: list[Callable[[str, tuple[Any, ...]], Any]] = []
 # puts the error of a wrong argument into words: raises it, or gives the answer of an argument's class
@@ -76,6 +76,15 @@ def _only_layout(values: Values) -> type | None:
         elif x.__class__ not in KNOWN:
             return None
     return found
+
+
+def any_lazy(x: Any) -> bool:
+    """Whether a conjugate or negative view is among arguments, also in their lists."""
+    if isinstance(x, Tensor):
+        return x.meta.__class__ is Lazy
+    if x.__class__ is dict:
+        return any_lazy(tuple(x.values()))
+    return isinstance(x, (tuple, list)) and any(any_lazy(v) for v in x)
 
 
 def all_plain(tensors: Any) -> bool:
@@ -223,6 +232,8 @@ class Operation:
 
     def ask(self, values: Values) -> Any:
         """A call with an operand that is no plain tensor."""
+        if any_lazy(values):
+            return layouts[Lazy](self, values)
         for x in values:
             if type(x) is Tensor and not x.meta.plain and "_tangents" not in x.__dict__:
                 x.meta = under(x.meta)  # taken over from a tensor of another class
@@ -251,6 +262,8 @@ class Operation:
 
     def tripped(self, error: Exception, values: Values) -> Any:
         """An error of a kind that a wrong argument causes: the answer of an argument's class, or the error in words."""
+        if any_lazy(values):
+            return layouts[Lazy](self, values)
         args, kwargs = self._signature().as_written(values)
         return explain[0](self, error, args, kwargs)
 
@@ -288,6 +301,8 @@ class Operation:
         if "device" in s.keyword:
             named = dict(zip(s.names(), values, strict=False))
             fits(out, named.get("dtype"), named["device"])
+        if any_lazy((out, *values)):
+            return layouts[Lazy](self, values, out)
         args, kwargs = s.as_written(values)
         for x in (out, *values):
             if isinstance(x, Tensor) and not x.meta.plain and "_tangents" in x.__dict__:

@@ -30,6 +30,7 @@ from . import (  # noqa: F401 (each import registers its family)
     gather_scatter,
     indexing,
     launch,
+    lazy_views,
     legacy,
     linalg,
     linear_activation,

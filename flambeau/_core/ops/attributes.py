@@ -17,8 +17,9 @@ from ..kernels.calls import APART, Made
 from ..kernels.slots import CONSTANT, EQUAL, GRADIENT, LEAF, LENGTH, OBJECT, PRESENT, Slots
 from ..runtime import provenance
 from ..runtime.device import device as device_class
-from ..tensor import NO_FREE, Meta, Storage, Tensor, _new, meta
+from ..tensor import NO_FREE, Lazy, Meta, Storage, Tensor, _new, meta
 from . import reading
+from .lazy_views import address, bits, resolved
 from .memory_format import strided
 from .storages import UntypedStorage, copied, tensor_on
 from .typed_storages import TypedStorage, class_of, warn_removal
@@ -75,8 +76,8 @@ _TOLD = {
     "data": "The same memory outside of autograd; assigning gives the tensor another's memory.",
     "element_size": "Bytes of an element.", "is_floating_point": "Whether the type is a floating point one.", "is_complex": "Whether the type is complex.",
     "is_signed": "Whether the type has negative numbers.", "is_same_size": "Whether both have one shape.",
-    "is_inference": "False: there are no inference tensors.", "is_conj": "False: conjugates are computed at once.",
-    "is_neg": "False: negatives are computed at once.", "has_names": "False: axes have no names.",
+    "is_inference": "False: there are no inference tensors.", "is_conj": "Whether it is a view of conjugates, see `conj`.",
+    "is_neg": "Whether it is a view of negatives, as `x.conj().imag` is.", "has_names": "False: axes have no names.",
     "is_nonzero": "Whether the one element is not 0.  Raises RuntimeError for any other number of elements.",
     "_is_view": "Whether it is a view of another tensor.",
 }
@@ -138,6 +139,7 @@ def _set_grad(t: Tensor, g: Tensor | None) -> None:
             raise RuntimeError(f"assigned grad has data located on a different device: expected {t.meta.device}, got {g.meta.device}")
         if g.meta.dtype is not t.meta.dtype:
             raise RuntimeError(f"assigned grad has data of a different type: expected {t.meta.dtype}, got {g.meta.dtype}")
+        g = resolved(g)
     if t.node is not None and t.node[0] == 0:
         t.node[1] = g
     elif g is None:
@@ -150,7 +152,8 @@ def _get_data(t: Tensor) -> Tensor:
     """The same memory outside the tape, with a version of its own: writes through it go unnoticed."""
     r = _new(Tensor)
     r.meta = t.meta
-    r.ptr = t.ptr
+    if t.meta.__class__ is not Lazy:
+        r.ptr = t.ptr
     r.node = r.base = None
     r.store = s = _new(Storage)
     s.keep = store = t.store
@@ -166,6 +169,7 @@ def _set_data(t: Tensor, new: Tensor) -> None:
     """The tensor object keeps its identity and history and takes over the storage and layout of `new`."""
     if not isinstance(new, Tensor):
         raise TypeError(f"Variable data has to be a tensor, but got {type(new).__name__}")
+    new = resolved(new)
     t.meta, t.store, t.ptr = new.meta, new.store, new.ptr
     provenance.note(t)
 
@@ -219,17 +223,17 @@ def get_device(self: Tensor) -> int:
 
 def data_ptr(self: Tensor) -> int:
     """The address of the first element (0 for an empty tensor)."""
-    return self.ptr if self.meta.numel else 0
+    return address(self) if self.meta.numel else 0
 
 
 def storage_offset(self: Tensor) -> int:
     """How many elements into its storage the tensor begins."""
-    return (self.ptr - self.store.ptr) // self.meta.dtype.itemsize
+    return (address(self) - self.store.ptr) // self.meta.dtype.itemsize
 
 
 def untyped_storage(self: Tensor) -> Any:
     """The bytes under the tensor and its views."""
-    _ = self.ptr  # waits for bytes that are still on their way
+    address(self)  # waits for bytes that are still on their way
     kept = self._untyped  # type: ignore[attr-defined]
     if kept is None or kept._storage is not self.store:
         kept = self._untyped = UntypedStorage._of(self.store)  # type: ignore[attr-defined]
@@ -361,6 +365,9 @@ def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     if self.node is not None and self.node[0]:
         raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. "
                            "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage.")
+    if self.meta.__class__ is Lazy:
+        memo[id(self)] = out = resolved(self).detach()
+        return out.requires_grad_(self.requires_grad)
     at = self.ptr  # of a tensor still being filled, when it is there
     fresh = copied(self.store, memo)
     out = _new(type(self))
@@ -406,6 +413,7 @@ def _reduce(self: Tensor, protocol: int) -> Any:
     extra = {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
     if self.meta.device.type == "meta":
         return _rebuild_bare, (type(self), tuple(self.meta.shape), self.meta.strides, self.meta.dtype, self.node is not None, extra)
+    self = resolved(self)
     at = self.ptr  # a tensor still being filled takes another class until then
     return _rebuild, (type(self), self.store, (at - self.store.ptr, tuple(self.meta.shape), self.meta.strides), self.meta.dtype, self.node is not None, extra)
 
@@ -479,7 +487,7 @@ def install(target: type) -> None:
         "element_size": lambda self: self.meta.dtype.itemsize, "is_floating_point": _new_tensor_type,
         "is_complex": lambda self: self.meta.dtype.is_complex, "is_signed": lambda self: self.meta.dtype.is_signed,
         "is_same_size": lambda self, other: self.meta.shape == other.meta.shape,
-        "is_inference": lambda self: False, "is_conj": lambda self: False, "is_neg": lambda self: False,
+        "is_inference": lambda self: False, "is_conj": lambda self: bits(self)[0], "is_neg": lambda self: bits(self)[1],
         "has_names": lambda self: False, "apply_": reading.apply_, "map_": reading.map_, "map2_": reading.map2_,
         "_is_view": lambda self: self.base is not None,
     }

@@ -55,37 +55,19 @@ def imag(input: Tensor) -> Tensor:  # noqa: A002
     return _part(input, 1)
 
 
-_CONJ = Pointwise("conj", E.conj, 1)
-_CONJ.grad_name = "ConjBackward0"
-
-
-@op(batch="pointwise", tangent="linear", sparse="values")
-def conj(input: Tensor) -> Tensor:  # noqa: A002
-    """The complex conjugate (a real tensor is its own)."""
-    if isinstance(input, Expr):  # type: ignore[unreachable]
-        return E.conj(input)  # type: ignore[unreachable]
-    if not input.meta.dtype.is_complex:
-        return input
-    result: Tensor = _CONJ((input,))
-    return result
+CONJ = Pointwise("conj", E.conj, 1)
+CONJ.grad_name = "ConjBackward0"
 
 
 @op(inplace=True, out=True, batch="pointwise", tangent="linear")
 def conj_physical(input: Tensor) -> Tensor:  # noqa: A002
-    """The complex conjugate; here as everywhere computed at once."""
-    return conj(input)
-
-
-@op(batch="pointwise", tangent="linear")
-def resolve_conj(input: Tensor) -> Tensor:  # noqa: A002
-    """`input` itself: conjugation is never lazy here."""
-    return input
-
-
-@op(batch="pointwise", tangent="linear")
-def resolve_neg(input: Tensor) -> Tensor:  # noqa: A002
-    """`input` itself: negation is never lazy here."""
-    return input
+    """The complex conjugate in memory of its own (a real tensor is its own)."""
+    if isinstance(input, Expr):  # type: ignore[unreachable]
+        return E.conj(input)  # type: ignore[unreachable]
+    if not input.meta.dtype.is_complex:
+        return input
+    result: Tensor = CONJ((input,))
+    return result
 
 
 def _angle(x: Expr) -> Expr:
@@ -128,7 +110,7 @@ def polar(abs: Tensor, angle: Tensor) -> Any:  # noqa: A002
 
 def _set_part(which: int) -> Any:
     def assign(t: Tensor, value: Any) -> None:
-        part = _part(t, which) if t.meta.dtype.is_complex else t
+        part = (imag if which else real)(t)
         part.copy_(value) if isinstance(value, Tensor) else part.fill_(value)
     return assign
 

@@ -265,7 +265,7 @@ def _to_weight_raw(gy: Tensor, x: Tensor, g: Geometry) -> Tensor:
 
 # -------------------------------------------------------------------------------------------------- the three, on the tape
 def _c(t: Tensor) -> Tensor:
-    return t.conj() if t.meta.dtype.is_complex else t
+    return t.conj_physical() if t.meta.dtype.is_complex else t
 
 
 def _forward(x: Tensor, w: Tensor, g: Geometry, bias: Tensor | None = None) -> Tensor:

@@ -14,7 +14,7 @@ from ..autograd import tape
 from ..engine.fields import has
 from ..tensor import Tensor
 from .casts import to_dtype
-from .complexes import complex_, conj, imag, real
+from .complexes import complex_, conj_physical, imag, real
 from .concat import cat
 from .rearrange import roll
 from .table import op
@@ -67,7 +67,7 @@ def _real_signal(t: Tensor, axes: tuple[int, ...], length: int, inverse: bool, s
         return _real_signal(_transform(t, axes[:-1], inverse, 1.0), axes[-1:], length, inverse, scale)
     axis = axes[0]
     mirrored = t.narrow(axis, 1, (length - 1) // 2).flip(axis)
-    return real(_transform(cat([_real_ends(t, axis, length), conj(mirrored)], axis), axes, inverse, scale))
+    return real(_transform(cat([_real_ends(t, axis, length), conj_physical(mirrored)], axis), axes, inverse, scale))
 
 
 @tape.keeps_nothing

@@ -141,7 +141,7 @@ def _check_types(name: str, *ts: Any) -> None:
 def adjoint(t: Tensor) -> Tensor:
     """The conjugate transpose of the last two axes."""
     x = t.transpose(-2, -1)
-    return x.conj() if t.meta.dtype.is_complex else x
+    return x.conj_physical() if t.meta.dtype.is_complex else x
 
 
 def _turned(t: Tensor) -> Tensor:
@@ -290,7 +290,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
 
 def _vector_back(node: Any, g: Tensor) -> Any:
     a, _, b, _, _ = _kept_factors(node)
-    return (g * b.conj() if b is not None else None, g * a.conj() if a is not None else None)
+    return (g * b.conj_physical() if b is not None else None, g * a.conj_physical() if a is not None else None)
 
 
 @op(out=True, autocast="cuda widest", tangent="product", batch="product")
@@ -324,7 +324,7 @@ def _shaped(t: Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> Tens
 @op(out=True, autocast="cuda widest", tangent="product")
 def vdot(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
     """The dot product with the first vector conjugated."""
-    return dot(input.conj(), other)
+    return dot(input.conj_physical(), other)
 
 
 @op(out=True, autocast="cuda lower", tangent="product", batch="product")
@@ -460,14 +460,14 @@ def _linear_back(node: Any, g: Tensor) -> Any:
     if len(shape.shape) > 2:
         g, x = _as_rows(g), None if x is None else _as_rows(x)
     past = _past_activation(node, g, w) if len(edges) > 3 else None
-    gx = _mm(g, w if not w.meta.dtype.is_complex else w.conj()) if ex is not None and past is None else None
+    gx = _mm(g, w if not w.meta.dtype.is_complex else w.conj_physical()) if ex is not None and past is None else None
     both = _weight_and_bias(g, x, bias) if ew is not None and eb is not None and not _grad.get() else None
     if gx is not None and gx.meta.shape != shape.shape:
         gx = gx.reshape(shape.shape) if _grad.get() else alias(gx, meta(shape.shape, None, gx.meta.dtype, gx.meta.device), gx.ptr)
     if both is not None:
         return (gx, *both, past)
-    return (gx, _mm(_turned(g).conj() if g.meta.dtype.is_complex else _turned(g), x if not x.meta.dtype.is_complex else x.conj()) if ew is not None else None,
-            fit(g, bias) if eb is not None else None, past)
+    gw = None if ew is None else _mm(*[t.conj_physical() if t.meta.dtype.is_complex else t for t in (_turned(g), x)])
+    return (gx, gw, fit(g, bias) if eb is not None else None, past)
 
 
 def recorded_layer(input: Tensor, weight: Tensor, bias: Tensor | None) -> tape.Node:  # noqa: A002

@@ -159,15 +159,15 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: Any = None, 
 
 
 def is_conj(input: Any) -> bool:  # noqa: A002
-    """False: conjugation is done when it is asked for."""
+    """Whether it is a view of conjugates, see `conj`."""
     _tensor("is_conj", input)
-    return False
+    return bool(input.is_conj())
 
 
 def is_neg(input: Any) -> bool:  # noqa: A002
-    """False: negation is done when it is asked for."""
+    """Whether it is a view of negatives, as `x.conj().imag` is."""
     _tensor("is_neg", input)
-    return False
+    return bool(input.is_neg())
 
 
 def is_signed(input: Any) -> bool:  # noqa: A002

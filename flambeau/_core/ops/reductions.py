@@ -230,7 +230,7 @@ def _prod_back(node: Any, g: Tensor) -> Any:
     one = flat.narrow(-1, 0, 1) * 0 + 1
     left = _joined([one, flat.narrow(-1, 0, n - 1)]).cumprod(-1)
     right = _joined([flat.narrow(-1, 1, n - 1), one]).flip(-1).cumprod(-1).flip(-1)
-    others = (left * right).conj()
+    others = (left * right).conj_physical()
     full = others.reshape([x.meta.shape[i] for i in order]).permute(sorted(range(len(order)), key=order.__getitem__))
     return (spread(g, x.meta.shape, axes, keepdim) * full,)
 

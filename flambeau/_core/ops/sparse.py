@@ -49,6 +49,7 @@ def _meta(kind: Any, size: Size, d: dtypes.dtype, dev: Any, nbytes: int) -> Spar
 def make(kind: Any, indices: tuple[Any, ...], values: Any, size: Any, coalesced: bool = False) -> Any:
     """A sparse tensor of these parts, which fit: COO has one indices tensor, CSR rows' ends and columns."""
     t = object.__new__(kind)
+    values = hooks.resolved(values)
     v = values.meta
     size = size if type(size) is Size else Size(size)
     t.meta, t.store, t.node, t.base = _meta(kind, size, v.dtype, v.device, v.nbytes), values.store, values.node, None

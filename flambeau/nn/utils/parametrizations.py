@@ -94,7 +94,7 @@ def _is_orthogonal(q: Any, eps: float | None = None) -> bool:
     n, k = q.size(-2), q.size(-1)
     eye = _ops.eye(k, dtype=q.dtype, device=q.device)
     eps = 10.0 * n * _eps(q.dtype) if eps is None else eps
-    return bool(_ops.allclose(q.mT.conj() @ q, eye.expand(*q.shape[:-2], k, k), rtol=0.0, atol=eps))
+    return bool(_ops.allclose(q.mT.conj_physical() @ q, eye.expand(*q.shape[:-2], k, k), rtol=0.0, atol=eps))
 
 
 def _eps(d: Any) -> float:
@@ -133,7 +133,7 @@ class _Orthogonal(Module):
             a = x.tril()
             if n != k:
                 a = _ops.cat([a, a.new_zeros((*a.shape[:-1], n - k))], -1)
-            a = a - a.mT.conj()
+            a = a - a.mT.conj_physical()
             if self.orthogonal_map == "matrix_exp":
                 q = _linalg.matrix_exp(a)
             else:  # cayley

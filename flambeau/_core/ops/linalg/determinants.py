@@ -61,7 +61,7 @@ def _det_back(node: Any, g: Tensor) -> Any:
     inputs, outputs, lu, pivots = node[tape.SAVED]
     (a,), (det,) = matrices.kept(node, inputs), matrices.kept_outputs(node, outputs)
     if tape.recording(a, g):
-        return ((g * det.conj()).unsqueeze(-1).unsqueeze(-1) * adjoint(inverted(a)[0]),)
+        return ((g * det.conj_physical()).unsqueeze(-1).unsqueeze(-1) * adjoint(inverted(a)[0]),)
     return (g.unsqueeze(-1).unsqueeze(-1) * _cofactors(lu, pivots),)
 
 
@@ -91,7 +91,7 @@ def _slogdet_back(node: Any, gs: Any) -> Any:
     if a.meta.dtype.is_complex:
         from ..complexes import complex_, imag
         # sign = exp(i Im(log det)), log|det| = Re(log det)
-        turn = None if g_sign is None else -imag(g_sign.conj() * sign)
+        turn = None if g_sign is None else -imag(g_sign.conj_physical() * sign)
         if turn is None:
             g = g.to(a.meta.dtype)
         else:

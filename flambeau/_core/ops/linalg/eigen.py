@@ -120,7 +120,7 @@ def _general_back(node: Any, gs: Any) -> Any:
         vg = turned @ g_v
         # a change of an eigenvector along itself changes its length, which is held at 1
         lengths = matrices.real_part(vg.diagonal(0, -2, -1)).unsqueeze(-2)
-        gaps = (w.unsqueeze(-2) - w.unsqueeze(-1)).conj() + unit
+        gaps = (w.unsqueeze(-2) - w.unsqueeze(-1)).conj_physical() + unit
         inner = (vg - (turned @ v) * lengths) / gaps * (1 - unit)
         if g_w is not None:
             inner = inner + matrices.diagonal_matrix(g_w)

@@ -100,4 +100,4 @@ def _solved_back(node: Any, g: Tensor) -> Any:
     # A^-H: A itself is Hermitian, or symmetric
     if hermitian or not ld.meta.dtype.is_complex:
         return (None, _solved(ld, pivots, g, hermitian))
-    return (None, _solved(ld, pivots, g.conj(), hermitian).conj())
+    return (None, _solved(ld, pivots, g.conj_physical(), hermitian).conj_physical())

@@ -268,7 +268,7 @@ keep, kept, keep_outputs, kept_outputs = tape.keep, tape.kept, tape.keep_outputs
 def adjoint(t: Tensor) -> Tensor:
     """The conjugate transpose."""
     x = t.transpose(-2, -1)
-    return x.conj() if t.meta.dtype.is_complex else x
+    return x.conj_physical() if t.meta.dtype.is_complex else x
 
 
 def real_part(t: Tensor) -> Tensor:

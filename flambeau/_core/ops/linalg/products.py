@@ -53,9 +53,9 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
         if t.meta.dtype.kind not in "fc":
             raise RuntimeError(f"linalg.vecdot: Expected a floating point or complex tensor as input. Got {matrices.type_name(t)}")
     if dim == -1 and x.meta.dtype is y.meta.dtype and x.meta.shape and y.meta.shape and x.meta.shape[-1] == y.meta.shape[-1]:
-        row = x.conj() if x.meta.dtype.is_complex else x
+        row = x.conj_physical() if x.meta.dtype.is_complex else x
         return (row.unsqueeze(-2) @ y.unsqueeze(-1)).squeeze(-1).squeeze(-1)
-    row = x.conj() if x.meta.dtype.is_complex else x
+    row = x.conj_physical() if x.meta.dtype.is_complex else x
     return (row * y).sum(dim)
 
 
