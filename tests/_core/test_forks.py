@@ -52,6 +52,22 @@ def test_a_fork_beside_a_thread_in_its_first_operations(sleep: float, tmp_path: 
     processes.says(FIRST.replace("SLEEP", str(sleep)))
 
 
+def test_a_fork_beside_a_thread_that_makes_the_first_calls_builtin() -> None:
+    processes.says(CHILD + """
+from flambeau._core.kernels.calls import Calls
+usual = Calls._made
+def slow(self):
+    time.sleep(0.5)
+    return usual(self)
+Calls._made = slow
+thread = threading.Thread(target=lambda: torch.ones(3) + 1)
+thread.start()
+time.sleep(0.2)
+forked(lambda: (torch.ones(3) + 1).sum().item())
+thread.join()
+""")
+
+
 def test_a_fork_waits_for_an_import_that_another_thread_is_in(tmp_path: Path) -> None:
     (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(0.3)\nvalue = 1\n")
     processes.says(CHILD + f"""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import lasting, native
@@ -57,6 +56,8 @@ class Calls:
 
     def __init__(self, classes: Classes) -> None:
         self.classes = classes
+        self._asked = False
+        self._maker: Callable[[bytes, Any], Callable[..., Any]] | None = None
 
     def builtin(self, roles: str, blocks: Sequence[Block], steps: Sequence[tuple[list[int], Any]], results: Sequence[Made], gather: Any,
                 otherwise: Callable[..., Any], watch: bool, written: Sequence[tuple[int, int]] = ()) -> Callable[..., Any]:
@@ -81,9 +82,17 @@ class Calls:
         alive = otherwise, gather, tuple(blocks), tuple([kept for _, kept in steps]), tuple(results), tuple(written)
         return make(struct.pack(f"<{len(words)}Q", *words), alive)
 
-    @cached_property
+    @property
     def _make(self) -> Callable[[bytes, Any], Callable[..., Any]] | None:
         """What makes the builtins; None where slots are not where they are looked for."""
+        # no lock, and no functools.cached_property, which has one up to Python 3.11: a child of a fork beside a thread that is in here found it
+        # held, and loading machine code, which has its own, comes here too. Two threads make the same.
+        if not self._asked:
+            self._maker = self._made()
+            self._asked = True
+        return self._maker
+
+    def _made(self) -> Callable[[bytes, Any], Callable[..., Any]] | None:
         from .llvm import calls
         from .llvm import compile as compiler
         classes = self.classes
