@@ -254,6 +254,11 @@ T.zeros(2,3).t().slice_scatter(T.ones(1,2),0,0,1).stride()
 T.zeros(2,3).t().select_scatter(T.ones(2),0,0).stride()
 T.zeros(2,3).t().diagonal_scatter(T.ones(2)).stride()
 T.renorm(T.zeros(2,3).t(),2,0,1.).stride()
+x=T.ones(0,2,requires_grad=True);;T.cdist(x,x)
+x=T.ones(2,0,requires_grad=True);;T.cdist(x,x)
+x=T.ones(2,0,requires_grad=True);T.cdist(x,x).sum().backward();;x.grad
+T.aminmax(T.ones(0,2,dtype=T.complex64),dim=1)
+T.aminmax(T.ones(2,0))
 """
 
 

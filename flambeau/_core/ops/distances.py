@@ -47,13 +47,20 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = "us
     n, m = x1.meta.shape[-2], x2.meta.shape[-2]
     lead = broadcast_shapes(x1.meta.shape[:-2], x2.meta.shape[:-2])
     if not x1.meta.shape[-1] or 0 in (n, m, *lead):  # of nothing, also of two types
-        return x1.new_zeros((*lead, n, m))
+        made: Tensor = x1.new_zeros((*lead, n, m))
+        return tape.record(made, _nothing_back, (x1, x2), (tuple(x1.meta.shape), tuple(x2.meta.shape), x2.meta.dtype), "CdistBackward0")
     one_type("cdist", x1, x2)
     by_product = p == 2 and (compute_mode == _MODES[1] or (compute_mode in (None, _MODES[0]) and (n > 25 or m > 25)))
     if by_product and x1.meta.dtype is x2.meta.dtype and x1.meta.dtype.itemsize > 2:
         return _euclidean(x1.expand(*lead, *x1.meta.shape[-2:]), x2.expand(*lead, *x2.meta.shape[-2:]))
     x1, x2 = [x if tuple(x.meta.shape[:-2]) == lead else x.expand(*lead, *x.meta.shape[-2:]) for x in (x1, x2)]
     return CDIST((x1, x2), consts=(("p", float(p)),))[0]
+
+
+@tape.keeps_nothing
+def _nothing_back(node: Any, g: Tensor) -> Any:
+    first, second, d = node[tape.SAVED]
+    return g.new_zeros(first), g.new_zeros(second, dtype=d)
 
 
 # ------------------------------------------------------------------------------------------------------------ all pairs

@@ -15,7 +15,6 @@ from ..kernels import formulas as F
 from ..kernels.programs import Reduce
 from ..tensor import Tensor
 from . import outputs
-from .checks import of_kinds
 from .reductions import _program, axes_of, kept_shape, reducing
 from .results import named
 from .row_places import row_values
@@ -26,9 +25,9 @@ _RESULTS = {n: named(n, "values indices") for n in ("max", "min", "cummax", "cum
 _AMINMAX = named("aminmax", "min max")
 
 
-def _no_complex(name: str, t: Tensor) -> None:
+def _no_complex(name: str, t: Tensor, error: type[RuntimeError] = RuntimeError) -> None:
     if t.meta.dtype.is_complex:
-        raise RuntimeError(f'"{name}" not implemented for \'{t.meta.dtype.name}\'')
+        raise error(f'"{name}" not implemented for \'{t.meta.dtype.name}\'')
 
 
 def _not_empty(name: str, t: Tensor, axes: tuple[int, ...]) -> None:
@@ -103,7 +102,7 @@ def _full(name: str, how: str) -> Any:
             return pair(input, _operand(name, "other", dim if other is None else other), out=out)
         if dim is None:
             _whole_not_empty(name, input)
-            of_kinds(name, input, "buif")
+            _no_complex(name, input, NotImplementedError)
             made = _extreme(name, how, input, tuple(range(len(input.meta.shape))), False)
         elif out is None:
             return _along(name, "arg" + how, input, dim, keepdim)
@@ -142,6 +141,7 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> 
     """The least and the greatest element, over `dim` or of all."""
     if dim is None and input.meta.numel == 0:
         raise RuntimeError("aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.")
+    _no_complex("aminmax", input, NotImplementedError)
     dims = () if dim is None else (dim,)
     keep = keepdim
     return _AMINMAX(amin(input, dims, keep), amax(input, dims, keep))
